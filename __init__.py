@@ -1,6 +1,7 @@
-"""joinery: graphs whose operators consult a lattice-join promotion table, compiled through block kernels to native code.
+"""Builds graphs whose operators consult a lattice-join promotion table, and compiles them to native code.
 
-The names below load on first use, so `import joinery` costs little and pulls neither LLVM nor xDSL nor ONNX.
+Graphs are compiled through block kernels. The names below load on first use, so `import joinery` costs little
+and loads neither LLVM nor xDSL nor ONNX.
 """
 
 from __future__ import annotations

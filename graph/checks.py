@@ -1,4 +1,4 @@
-"""Whether two sizes are equal: decided while the graph is built, or written down as a check for launch."""
+"""Decides whether sizes are equal while the graph is built, and records checks for launch where it cannot."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ class Check(NamedTuple):
 
 
 class Checks:
-    """The runtime checks of a graph, and what they imply: a checked name may be replaced by what it equals.
+    """The runtime checks of a graph and what they imply: a checked name may be replaced by what it equals.
 
     Args:
         entries: checks to begin with.
-        names: whether two plain names count as different unless a check says otherwise. Without, their equality is checked at
-            launch like any other.
-        settled: nothing is recorded any more: for rewrites of a graph, which keep the checks of the original.
+        names: whether dims of two plain names count as different unless a check says otherwise. If not, their
+            equality is checked at launch like any other.
+        settled: whether recording is off, for rewrites of a graph, which keep the checks of the original.
     """
 
     __slots__ = ("_known", "entries", "names", "settled")
@@ -50,18 +50,21 @@ class Checks:
         return len(self.entries)
 
     def truncate(self, count: int) -> None:
-        """Forget all but the first `count` checks: the op that made the others was refused."""
+        """Drop all but the first `count` checks, because the op that added the others failed."""
         if len(self.entries) > count:
             kept, self.entries, self._known = self.entries[:count], [], {}
             for check in kept:
                 self.add(*check)
 
     def simplified(self, extent: Extent) -> Extent:
-        """`extent` with names replaced by what checks say they equal."""
+        """Return `extent` with names replaced by what checks say they equal."""
         return extent.substitute(self._known) if self._known and isinstance(extent, Dim) else extent
 
     def decide(self, lhs: Extent, rhs: Extent) -> bool | None:
-        """Whether two extents are equal, given the checks so far; None when that is only known at launch."""
+        """Return whether two extents are equal, given the checks so far.
+
+        The result is None when that is only known at launch.
+        """
         if lhs is rhs or lhs == rhs:
             return True
         verdict = dims_equal(lhs, rhs)
@@ -73,7 +76,10 @@ class Checks:
         return verdict
 
     def add(self, lhs: Extent, rhs: Extent, message: str) -> None:
-        """Record that `lhs` must equal `rhs`. Raises `ShapeError` when it never does; known equalities are not repeated."""
+        """Record that `lhs` must equal `rhs`, unless that is known.
+
+        Raises `ShapeError` when they are never equal.
+        """
         verdict = self.decide(lhs, rhs)
         if verdict is False:
             raise ShapeError(f"{message}: {lhs} never equals {rhs}", "sizes that can be equal")
@@ -93,7 +99,7 @@ class Checks:
                 return
 
     def _refuse_contradiction(self, message: str) -> None:
-        """Raise if what the newest check implies makes an earlier one fail for all sizes."""
+        """Raise `ShapeError`, and drop the newest check, if it makes an earlier one fail for all sizes."""
         for check in self.entries[:-1]:
             if dims_equal(self.simplified(check.lhs), self.simplified(check.rhs)) is False:
                 self.truncate(len(self.entries) - 1)
@@ -104,7 +110,11 @@ class Checks:
                 )
 
     def require_equal(self, lhs: Extent, rhs: Extent, what: str) -> Extent:
-        """The common size of two axes that must agree: decided now or checked at launch. Returns the simpler of the two."""
+        """Require two axes to agree, now or by a check at launch, and return the simpler of their sizes.
+
+        `what` opens the message. Raises `ShapeError` for sizes that differ, and for dims with different
+        names.
+        """
         verdict = self.decide(lhs, rhs)
         if verdict is None:
             self._refuse_names(lhs, rhs, what)
@@ -114,12 +124,12 @@ class Checks:
         return simpler(lhs, rhs)
 
     def require_at_most(self, value: Extent, limit: Extent, what: str) -> None:
-        """`value <= limit`, decided now or checked at launch."""
+        """Require `value <= limit`, decided now or checked at launch."""
         if not at_most(value, limit):
             self.add(minimum(value, limit), value, what)
 
     def require_at_least(self, value: Extent, limit: Extent, what: str) -> None:
-        """`value >= limit`, decided now or checked at launch."""
+        """Require `value >= limit`, decided now or checked at launch."""
         if not at_most(limit, value):
             self.add(maximum(value, limit), value, what)
 
@@ -136,7 +146,7 @@ class Checks:
 
 
 def simpler(lhs: Extent, rhs: Extent) -> Extent:
-    """Returns which of two equal extents to show: an int, else the one with the shorter text."""
+    """Return which of two equal extents to show: an int, else the one with the shorter text."""
     if isinstance(lhs, int):
         return lhs
     if isinstance(rhs, int):

@@ -1,4 +1,4 @@
-"""Values known when the graph is built: which arrays are accepted, and how Python scalars are rounded to a dtype."""
+"""Handles values known when the graph is built: accepts arrays, and rounds Python scalars to a dtype."""
 
 from __future__ import annotations
 
@@ -18,7 +18,10 @@ _INLINE_BYTES = 64
 
 
 def nearest(value: int | float, dtype: DType) -> float:
-    """The value of a float `dtype` nearest to a Python number, ties to even, rounded once; `value` is in range."""
+    """Round a Python number to the nearest value of a float `dtype`, ties to even, in one rounding.
+
+    The number must be in range.
+    """
     if value == 0 or (isinstance(value, float) and not math.isfinite(value)):
         return float(value)
     numerator, denominator = abs(value).as_integer_ratio()
@@ -35,8 +38,8 @@ def nearest(value: int | float, dtype: DType) -> float:
 
 
 def scalar_array(value: Scalar, dtype: DType) -> Array:
-    """A Python scalar that fits (see `promotion.literals`) as a read-only rank-0 array of `dtype`."""
-    with default_modes():  # a caller that flushes denormal numbers would lose them here
+    """Return a Python scalar that fits (see `promotion.literals`) as a read-only rank-0 array of `dtype`."""
+    with default_modes():  # subnormals would be lost if the caller's modes flush them
         exact = nearest(value, dtype) if dtype.is_float and not isinstance(value, complex) else value
         array = np.asarray(exact, dtype=np.float64 if dtype.is_float else None).astype(dtype.numpy)
     array.flags.writeable = False
@@ -44,7 +47,10 @@ def scalar_array(value: Scalar, dtype: DType) -> Array:
 
 
 def as_array(value: object, what: str) -> tuple[Array, DType]:
-    """A NumPy array or scalar and its dtype. Raises `UserError` for anything else: only arrays carry a dtype."""
+    """Return a NumPy array or scalar as an array of native byte order, and its dtype.
+
+    Raises `UserError` for anything else: only arrays carry a dtype.
+    """
     if is_masked(value):
         raise UserError(
             f"{what}: a masked array would lose its mask; fix: pass value.filled(…), and the mask as an array of its own"
@@ -55,7 +61,7 @@ def as_array(value: object, what: str) -> tuple[Array, DType]:
             raise UserError(
                 f"{what}: arrays of {array.dtype} hold no numbers; fix: convert with numpy.asarray(value, dtype=…)"
             )
-        if not array.dtype.isnative:  # a way to store numbers, as a stride is; compiled code reads native ones
+        if not array.dtype.isnative:  # byte order is storage only; compiled code reads native order
             array = array.astype(array.dtype.newbyteorder("="))
         return array, DType.from_numpy(array.dtype)
     if isinstance(value, (list, tuple)):
@@ -69,7 +75,7 @@ def as_array(value: object, what: str) -> tuple[Array, DType]:
 
 
 def frozen(array: Array) -> Array:
-    """A read-only C-contiguous array of the same values; a copy, unless nobody can write to `array`."""
+    """Return a read-only C-contiguous array of equal values, copied unless nothing can write to `array`."""
     if not array.flags.writeable and array.flags.c_contiguous and _base_is_read_only(array):
         return array
     result = np.array(array, order="C", copy=True)
@@ -87,7 +93,10 @@ def _base_is_read_only(array: Array) -> bool:
 
 
 def typed(array: Array, own: DType, dtype: DType | None, what: str) -> DType:
-    """The dtype a constant gets: its own, or one that is stored in the same way (index, address, tensor_float32)."""
+    """Return the dtype of a constant: its own, or one of the same storage (index, address, tensor_float32).
+
+    Raises `UserError` for other dtypes, and for values that tensor_float32 would round.
+    """
     if dtype is None or dtype is own:
         return own
     if dtype.numpy != array.dtype:
@@ -103,11 +112,14 @@ def typed(array: Array, own: DType, dtype: DType | None, what: str) -> DType:
 
 
 def identity_key(array: Array, dtype: DType) -> tuple[DType, tuple[int, ...], bytes]:
-    """Equal for arrays of equal dtype, shape and bits; never by value: 0.0 is not -0.0, and NaN is itself."""
+    """Return a key that is equal for arrays of equal dtype, shape and bits.
+
+    Values do not count: 0.0 is not -0.0, and NaN equals itself.
+    """
     data = array.tobytes() if array.nbytes <= _INLINE_BYTES else array_digest(array).digest()
     return (dtype, array.shape, data)
 
 
 def array_digest(array: Array) -> hashlib._Hash:
-    """SHA-256 of the bytes in row-major order."""
+    """Return the SHA-256 hash of the bytes in row-major order."""
     return hashlib.sha256(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)

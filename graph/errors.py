@@ -1,4 +1,7 @@
-"""Messages for mistakes made while building: the op, its operands with origin, what was expected, one fix."""
+"""Composes messages for mistakes made while building.
+
+A message names the op, its operands with their origin, what was expected, and one fix.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ from .types import shape_text
 
 
 def describe(operand: object) -> str:
-    """One operand for a message: what it is, dtype, shape and the user's line."""
+    """Describe one operand for a message: what it is, its dtype and shape, and the user's line."""
     text = getattr(operand, "describe", None)
     if callable(text):
         return str(text())
@@ -38,18 +41,21 @@ def compose(problem: str, operands: Sequence[object] = (), expected: str = "", f
 def mistake(
     op: str, problem: str, operands: Sequence[object] = (), expected: str = "", fix: str = ""
 ) -> UserError:
-    """The error for a wrong use of `op`."""
+    """Return the error for a wrong use of `op`."""
     return UserError(compose(f"{op}: {problem}", operands, expected, fix))
 
 
 def completed(op: str, operands: Sequence[object], error: ShapeError) -> UserError:
-    """A `ShapeError` with the op and its operands."""
+    """Return a `ShapeError` as a `UserError` with the op and its operands."""
     return mistake(op, error.problem, operands, error.expected, error.fix)
 
 
 class describing:
-    """`with describing("reshape", x): …` completes a `ShapeError` raised inside with the op and its operands,
-    which are symbols, and drops runtime checks that were recorded before it."""
+    """A context that completes a `ShapeError` raised inside with the op and its operands, which are symbols.
+
+    `with describing("reshape", x): …` also drops the runtime checks that were recorded inside before an
+    error.
+    """
 
     __slots__ = ("_checks", "_count", "op", "operands")
 

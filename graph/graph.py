@@ -1,4 +1,4 @@
-"""`Graph`: typed SSA under construction. Promotion happens here and only here, as visible `cast` nodes."""
+"""Defines `Graph`: typed SSA under construction, and the only place of promotion, as visible `cast` nodes."""
 
 from __future__ import annotations
 
@@ -63,9 +63,9 @@ class Graph(NeverCurrent):
     Attributes:
         inputs, outputs: tuples of symbols; `output_names` names the latter.
         symbols: all symbols; `symbols[i].id == i`, operands come first.
-        checks: what must hold at launch: (lhs, rhs, message), where lhs must equal rhs. Once the graph is finished, what its
-            outputs need: see `verify`.
-        budget, limits: what a run may need, if it is limited, and the checks that it needs no more. Not part of the text form.
+        checks: the conditions of a launch: (lhs, rhs, message), where lhs must equal rhs. Once the graph is finished, those
+            that its outputs need: see `verify`.
+        budget, limits: what a run may need, if limited, and the checks that it needs no more. Not part of the text form.
         dim_names: the named dims of the input shapes, in order of appearance.
         finished: whether `output` was called.
     """
@@ -112,7 +112,7 @@ class Graph(NeverCurrent):
 
     @recorded
     def input(self, dtype: TensorType | DTypeLike, shape: ShapeLike = (), name: str | None = None) -> Symbol:
-        """A new argument of the graph, from a `TensorType`, or from dtype, shape and name."""
+        """Add an argument to the graph, from a `TensorType`, or from dtype, shape and name."""
         tensor = dtype if isinstance(dtype, TensorType) else TensorType(dtype, shape, name)
         own = tensor.name if tensor.name is not None else f"input{len(self._inputs)}"
         if any(own == other.name for other in self._inputs):
@@ -131,7 +131,7 @@ class Graph(NeverCurrent):
 
     @recorded
     def constant(self, value: TensorLike, dtype: DTypeLike | None = None) -> Symbol:
-        """A symbol that holds a NumPy array or scalar. Equal bits, shape and dtype give the same symbol.
+        """Return a symbol that holds a NumPy array or scalar; equal bits, shape and dtype give the same symbol.
 
         The array is copied unless it is read-only. `dtype` is needed only for dtypes NumPy stores under another name (index,
         address, tensor_float32). Python scalars have no dtype: use `scalar`.
@@ -151,7 +151,7 @@ class Graph(NeverCurrent):
 
     @recorded
     def scalar(self, value: TensorLike, dtype: DTypeLike | None = None) -> Symbol:
-        """A rank-0 constant from a Python or NumPy number. `dtype` defaults to the rule set's literal dtype, or NumPy's.
+        """Return a rank-0 constant of a number; `dtype` defaults to the rule set's literal dtype, or NumPy's.
 
         Raises `UserError` when the value does not fit; a float that needs rounding is rounded.
         """
@@ -176,7 +176,7 @@ class Graph(NeverCurrent):
         return symbol.alias() if plain else symbol  # other rules may choose another dtype, or a weak value for every call
 
     def _weak_scalar(self, value: Scalar, element: DType) -> Symbol:
-        """A constant of its own: those of an explicit dtype are shared, and strong."""
+        """Return a constant of its own; constants of an explicit dtype are shared, and strong."""
         dtype = self.rules.concrete(element)
         check_literal(value, dtype, "scalar")
         attrs = fixed({"value": constants.scalar_array(value, dtype)})
@@ -185,7 +185,7 @@ class Graph(NeverCurrent):
         return symbol
 
     def _literal(self, value: Scalar, dtype: DType) -> Symbol:
-        """A constant of a checked Python scalar. Python calls 1, 1.0 and True equal, and 0.0 and -0.0: the key does not."""
+        """Return a constant of a checked scalar, keyed by type, too: for Python 1, 1.0 and True are equal."""
         if value != value or value == 0:
             return self.constant(constants.scalar_array(value, dtype), dtype)
         key = (dtype, type(value), value)
@@ -196,7 +196,7 @@ class Graph(NeverCurrent):
 
     @recorded
     def weight(self, name: str, array: TensorLike, dtype: DTypeLike | None = None) -> Symbol:
-        """A named constant, kept beside the graph when it is saved. The array is not copied: do not change it afterwards.
+        """Return a named constant, kept beside the graph when it is saved. Do not change the array, which is not copied.
 
         The same name with the same array gives the same symbol; with another array it is an error.
         """
@@ -223,7 +223,7 @@ class Graph(NeverCurrent):
 
     @recorded
     def dim_value(self, extent: DimLike) -> Symbol:
-        """A size as an int64 scalar, to compute with."""
+        """Return a size as an int64 scalar, to compute with."""
         size = extent if isinstance(extent, Dim) else as_extent(extent, "dim_value")
         found = self._extents.get(size)
         if found is None:
@@ -233,7 +233,7 @@ class Graph(NeverCurrent):
 
     @recorded
     def as_symbol(self, value: TensorLike, op: str = "operand") -> Symbol:
-        """A symbol of this graph from a symbol, array, Python scalar or dim."""
+        """Return a symbol of this graph for a symbol, array, Python scalar or dim."""
         if type(value) is Symbol:
             if value.graph is not self:
                 raise foreign(self, op, value)
@@ -256,7 +256,7 @@ class Graph(NeverCurrent):
         attrs: Attributes | None = None,
         dtype: DType | None = None,
     ) -> Symbol:
-        """The one way a computed symbol is made: promotes, casts, infers the shape, appends.
+        """Make a computed symbol, in the only way there is: promote, cast, infer the shape, append.
 
         Args:
             op: a row of the op table or its name.
@@ -283,17 +283,17 @@ class Graph(NeverCurrent):
 
     @recorded
     def promoted(self, op: str, operands: Sequence[TensorLike], like: str) -> tuple[Symbol, ...]:
-        """Operands as the row `like` would get them, with implicit casts in the ledger.
+        """Return operands as the row `like` would get them, with implicit casts in the ledger.
 
-        For functions of several ops; messages and the ledger call them `op`.
+        This is for functions of several ops, which messages and the ledger call `op`.
         """
         return tuple(self._operands(op_named(like), operands, None, op)[1])
 
     def _operands(
         self, row: OpDef, operands: Sequence[TensorLike], dtype: DType | None, label: str
     ) -> tuple[Sequence[_Written] | None, list[Symbol], Promotion]:
-        """Operands as symbols and the scalars that were written, None where they are the symbols after casts; the latter; what
-        promotion decided."""
+        """Return the operands as written, with symbols for arrays and sizes (None where that is what follows), the symbols
+        after casts, and the promotion."""
         values: list[Symbol | Scalar] = []
         written: list[_Written] | None = None
         key: list[Hashable] = [row, dtype]
@@ -336,7 +336,7 @@ class Graph(NeverCurrent):
         return None if as_written else written or values, inputs, promotion
 
     def promotion(self, op: str | OpDef, operands: Sequence[WrittenOperand], dtype: DType | None = None) -> Promotion:
-        """What `apply` would cast operands to, and the result dtype."""
+        """Return the dtypes that `apply` would cast operands to, and the result dtype."""
         row = op if isinstance(op, OpDef) else op_named(op)
         return promote(self.rules, row, operands, dtype, row.name)
 
@@ -401,7 +401,7 @@ class Graph(NeverCurrent):
         return symbol
 
     def adopt(self, symbol: Symbol, inputs: Sequence[Symbol]) -> Symbol:
-        """A copy of `symbol`, of any graph, with operands of this graph that have the same dtypes and shapes."""
+        """Copy `symbol`, of any graph, with operands of this graph that have the same dtypes and shapes."""
         entry = symbol.graph._ledger.get(symbol.id)
         return self.restore(
             symbol.op,
@@ -424,7 +424,7 @@ class Graph(NeverCurrent):
         implicit: str | None = None,
         weak: DType | None = None,
     ) -> Symbol:
-        """A symbol as it was written down: nothing is inferred here, the verifier has to approve of it.
+        """Add a symbol as it was written down: nothing is inferred here, the verifier has to approve of it.
 
         implicit: the op for which promotion inserted this cast. weak: the weak element the value stands for.
         """
@@ -448,8 +448,8 @@ class Graph(NeverCurrent):
         return symbol
 
     def rewriting(self) -> Graph:
-        """An empty graph of the same name, rules and checks, for rewrites of this one. Nothing is added to its checks, because
-        what this graph needs holds for whatever computes the same; no user builds it, so its calls are not remembered."""
+        """Return an empty graph of the same name, rules and checks, for rewrites of this one. No check is added to these,
+        because what this graph needs holds for whatever computes the same; no user builds it, so it records no calls."""
         copy = Graph(self.name, semantics=self.rules, policy=self.policy)
         copy.standing, copy.limits = self.checks, self.limits
         copy.shape_checks = Checks(self.checks, settled=True)
@@ -457,7 +457,7 @@ class Graph(NeverCurrent):
         return copy
 
     def _growing(self) -> Growing:
-        """What only grows, for going back when a call is refused."""
+        """Return the containers that only grow, for going back when a call fails."""
         return Growing(
             (self.symbols, self._inputs, self.journal.calls),
             (self._weights, self._literals, self._constants, self._extents, self._ledger, self._weak, self.parts),
@@ -470,7 +470,7 @@ class Graph(NeverCurrent):
 
     @contextmanager
     def located(self, location: Location) -> Iterator[None]:
-        """Symbols made inside get this location: for rewrites, which keep the user's lines."""
+        """Give symbols made inside this location, for rewrites, which keep the user's lines."""
         before, self._location = self._location, location
         try:
             yield
@@ -481,7 +481,7 @@ class Graph(NeverCurrent):
 
     @recorded
     def output(self, *symbols: Any, names: Sequence[str] | None = None, name: str | None = None) -> None:
-        """End construction: these symbols are the results, in this order. Verifies the graph.
+        """End construction with these symbols as the results, in this order, and verify the graph.
 
         Args:
             symbols: one or more symbols of this graph (a constant, scalar or dim may be an output too).
@@ -538,16 +538,16 @@ class Graph(NeverCurrent):
         return MappingProxyType(self._weights)
 
     def casts(self) -> tuple[CastEntry, ...]:
-        """The ledger of implicit casts, in order of creation. Casts the user wrote, and those that belong to the definition of
-        an op (the accumulator of a sum), are not in it."""
+        """Return the ledger of implicit casts, in order of creation. Casts that the user wrote, and those that belong to the
+        definition of an op (the accumulator of a sum), are not in it."""
         return tuple(self._ledger.values())
 
     def is_implicit(self, symbol: SymbolLike) -> bool:
-        """Whether `symbol` is a cast that promotion inserted."""
+        """Return whether `symbol` is a cast that promotion inserted."""
         return symbol.id in self._ledger
 
     def canonical_key(self) -> str:
-        """SHA-256 of what the graph computes: ops, attributes, dtypes, shapes, checks and the bits of constants and weights.
+        """Return the SHA-256 of the graph's ops, attributes, dtypes, shapes, checks and bits of constants and weights.
 
         Names (of graph, inputs, outputs, weights, dims), locations and unused symbols do not enter. Needs a finished graph.
         """
@@ -558,7 +558,7 @@ class Graph(NeverCurrent):
         return self._key
 
     def to_networkx(self) -> Any:
-        """A `networkx.DiGraph` over symbol ids: nodes carry `symbol`, `op`, `dtype`, `shape`; edges the operand `positions`."""
+        """Return a `networkx.DiGraph` of ids: nodes carry `symbol`, `op`, `dtype`, `shape`, edges operand `positions`."""
         networkx = importlib.import_module("networkx")
         result = networkx.DiGraph(name=self.name)
         for symbol in self.symbols:
@@ -585,7 +585,7 @@ OWNERS[Graph] = lambda graph: graph
 
 
 def graph_of(op: str, *operands: object) -> Graph:
-    """The graph of the first symbol among operands (also inside sequences). Raises `UserError` when there is none."""
+    """Return the graph of the first symbol among operands, also in sequences. Raises `UserError` for none."""
     for operand in operands:
         if type(operand) is Symbol:
             return operand.graph

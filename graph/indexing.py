@@ -1,8 +1,8 @@
-"""`symbol[...]`: NumPy basic indexing as at most one slice and one reshape.
+"""Implements `symbol[...]`: NumPy basic indexing as at most one slice and one reshape.
 
-Entries are ints, slices (any non-zero step), None and Ellipsis; positions may be dims. Bounds that are ints are
-clamped as in NumPy. Bounds and positions that are dims must lie in range, which is decided now or checked at launch:
-`table[:seq]` has exactly `seq` rows, and a launch with a larger `seq` is refused.
+Entries are ints, slices (any non-zero step), None and Ellipsis; positions may be dims. Bounds that are ints
+are clamped as in NumPy. Bounds and positions that are dims must lie in range, which is decided now or checked
+at launch: `table[:seq]` has exactly `seq` rows, and a launch with a larger `seq` is refused.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Bounds = tuple[Extent, Extent, int]
 
 
 def index(x: SymbolT, key: object) -> SymbolT:
-    """The elements of `x` that `key` selects."""
+    """Return the elements of `x` that `key` selects."""
     with describing("index", x):
         bounds, shape = _resolve(x.shape, key if isinstance(key, tuple) else (key,), x.graph.shape_checks)
     whole = [(0, extent, 1) for extent in x.shape]
@@ -32,7 +32,7 @@ def index(x: SymbolT, key: object) -> SymbolT:
 
 
 def _resolve(source: Shape, entries: tuple[object, ...], checks: Checks) -> tuple[list[Bounds], Shape]:
-    """Per axis of the source start, stop and step; and the shape of the result."""
+    """Return start, stop and step for each axis of the source, and the shape of the result."""
     ellipses = sum(entry is Ellipsis for entry in entries)
     if ellipses > 1:
         raise ShapeError("an index can have one Ellipsis only", fix="write the other axes as ':'")
@@ -120,7 +120,11 @@ def _slice(entry: slice, extent: Extent, axis: int, checks: Checks) -> Bounds:
 
 
 def _start(value: Extent, extent: Extent, what: str, checks: Checks) -> Extent:
-    """A non-negative int start stays as it is even where it may exceed the axis: then the slice is empty and reads nothing."""
+    """Return the start of a slice.
+
+    A non-negative int stays as it is even where it may exceed the axis: then the slice is empty and reads
+    nothing.
+    """
     if isinstance(value, int) and value >= 0 and isinstance(extent, Dim):
         return value
     return _bound(value, extent, 0, extent, what, checks)

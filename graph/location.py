@@ -1,4 +1,4 @@
-"""Where in the user's program something was made."""
+"""Finds where in the user's program something was made."""
 
 from __future__ import annotations
 
@@ -25,8 +25,11 @@ UNKNOWN = Location("<unknown>", 0, "<unknown>")
 
 
 def user_location() -> Location:
-    """The innermost frame outside joinery. Frames are told apart by their module's name: the repository root is the package,
-    so a path says nothing."""
+    """Return the line of the innermost frame outside joinery.
+
+    Frames are told apart by the names of their modules: the repository root is the package, so a path says
+    nothing.
+    """
     frame = sys._getframe(1)
     while frame is not None:
         name = frame.f_globals.get("__name__", "")

@@ -1,4 +1,4 @@
-"""What may be a name."""
+"""Checks names."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from ..promotion.errors import UserError
 
 
 def checked_name(name: object, what: str, fix: str) -> str:
-    """A name that texts, listings and messages can hold. Raises `UserError`."""
+    """Return a name that texts, listings and messages can hold. Raises `UserError` for any other."""
     if not isinstance(name, str) or not name:
         raise UserError(f"{what}: the name must be non-empty text, not {name!r}; fix: {fix}")
     if not name.isprintable():

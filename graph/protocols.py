@@ -1,4 +1,4 @@
-"""`Graph` and `Symbol` as those files see them that the two are made of, and that hence cannot import them."""
+"""Defines `Graph` and `Symbol` as protocols for the files they are made of, which cannot import them."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from .types import DimLike, Shape
 SymbolT = TypeVar("SymbolT", bound="SymbolLike")
 SymbolT_co = TypeVar("SymbolT_co", bound="SymbolLike", covariant=True)
 TensorLike: TypeAlias = "SymbolLike | Dim | Array | np.generic | Scalar"
-"""What operations take: symbols, sizes, arrays, whose dtypes are strong, and numbers, which are weak."""
+"""An operand: a symbol, a size, an array, whose dtype is strong, or a number, which is weak."""
 WrittenOperand: TypeAlias = "SymbolLike | np.generic | Scalar"
 """An operand as the user wrote it, where arrays and sizes have become symbols."""
 
 
 class GrowingList(Protocol):
-    """A list, from which the last entries can be taken."""
+    """A list whose last entries can be removed."""
 
     def __len__(self) -> int: ...
 
@@ -36,7 +36,7 @@ class GrowingList(Protocol):
 
 
 class GrowingTable(Protocol):
-    """A dict, from which the last entry can be taken."""
+    """A dict whose last entry can be removed."""
 
     def __len__(self) -> int: ...
 
@@ -44,7 +44,7 @@ class GrowingTable(Protocol):
 
 
 class Growing(NamedTuple):
-    """What of a graph only grows, in order of insertion."""
+    """The containers of a graph that only grow, in order of insertion."""
 
     lists: tuple[GrowingList, ...]
     tables: tuple[GrowingTable, ...]

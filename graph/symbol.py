@@ -1,4 +1,4 @@
-"""`Symbol`: one value of a graph. Immutable; its operators are generated from the op table."""
+"""Defines `Symbol`: one value of a graph. Immutable; its operators are generated from the op table."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class Symbol(Methods):
         )
 
     def alias(self) -> Symbol:
-        """Another object for the same symbol of the graph."""
+        """Return another object for the same symbol of the graph."""
         same = object.__new__(Symbol)
         for name in Symbol.__slots__:
             object.__setattr__(same, name, getattr(self, name))
@@ -97,7 +97,7 @@ class Symbol(Methods):
 
     @property
     def type(self) -> TensorType:
-        """Its dtype and shape."""
+        """The dtype, shape and name."""
         return TensorType(self.dtype, self.shape, self.name)
 
     @property
@@ -117,16 +117,16 @@ class Symbol(Methods):
 
     @property
     def nbytes(self) -> Extent:
-        """Bytes in memory."""
+        """Size in memory, in bytes."""
         return self.size * self.dtype.itemsize
 
     def describe(self) -> str:
-        """One line: what it is, dtype, shape, and the user's line."""
+        """Describe the symbol in one line: what it is, dtype, shape, and the user's line."""
         what = f"{self.op.name} {self.name!r}" if self.name else f"%{self.id} {self.op.name}"
         return f"{what}, {self.dtype} {shape_text(self.shape)}, from {self.location}"
 
     def why(self) -> str:
-        """How this symbol got its dtype: the operands, the path of each through the lattice, the user's line."""
+        """Explain this symbol's dtype: its operands, each one's path through the lattice, the user's line."""
         return why.explain(self)
 
     def __repr__(self) -> str:
@@ -137,29 +137,29 @@ class Symbol(Methods):
 
     @recorded
     def cast(self, dtype: DTypeLike, rounding: str = "nearest", saturate: bool = True) -> Symbol:
-        """The value converted to `dtype` (see the op `cast`)."""
+        """Convert the value to `dtype` (see the op `cast`)."""
         return primitives.cast(self, dtype, rounding, saturate)
 
     @recorded
     def bitcast(self, dtype: DTypeLike) -> Symbol:
-        """The bits as another dtype of the same width."""
+        """Reinterpret the bits as another dtype of the same width."""
         return primitives.bitcast(self, dtype)
 
     @recorded
     def reshape(self, *shape: Any) -> Symbol:
-        """The same elements in row-major order under another shape; one size may be -1."""
+        """Return the same elements in row-major order under another shape; one size may be -1."""
         one = len(shape) == 1 and isinstance(shape[0], (tuple, list))
         return primitives.reshape(self, shape[0] if one else shape)
 
     @recorded
     def permute(self, *axes: Any) -> Symbol:
-        """Axes reordered: axis i of the result is axis axes[i] of this symbol."""
+        """Reorder axes: axis i of the result is axis axes[i] of this symbol."""
         one = len(axes) == 1 and isinstance(axes[0], (tuple, list))
         return primitives.permute(self, axes[0] if one else axes)
 
     @recorded
     def transpose(self, axis_1: int = -1, axis_2: int = -2, *more: int) -> Symbol:
-        """Two axes swapped, by default the last two. For all axes at once: `permute`."""
+        """Swap two axes, by default the last two. For all axes at once: `permute`."""
         if more or isinstance(axis_1, (tuple, list)):
             axes = axis_1 if isinstance(axis_1, (tuple, list)) else (axis_1, axis_2, *more)
             raise mistake(
@@ -169,18 +169,18 @@ class Symbol(Methods):
 
     @recorded
     def broadcast_to(self, shape: ShapeLike) -> Symbol:
-        """Repeated along new leading axes and axes of size 1."""
+        """Repeat the value along new leading axes and axes of size 1."""
         return primitives.broadcast_to(self, shape)
 
     @property
     @recorded
     def T(self) -> Symbol:
-        """All axes reversed."""
+        """The value with all axes reversed."""
         return primitives.permute(self, tuple(range(len(self.shape)))[::-1])
 
     @recorded
     def __getitem__(self, key: object) -> Symbol:
-        """NumPy basic indexing: ints, slices, None, Ellipsis, and dims."""
+        """Index as NumPy's basic indexing does, by ints, slices, None, Ellipsis, and dims."""
         return index(self, key)
 
     @recorded
@@ -267,7 +267,7 @@ _COMPARISONS = frozenset(("eq", "ne", "lt", "le", "gt", "ge"))
 
 
 def _install_operators() -> None:
-    """Every row with a `dunder` becomes an operator. matmul is written out above, because vectors need reshaping."""
+    """Make an operator of every row with a `dunder`, except matmul: it is written out to reshape vectors."""
     for row in OPS.values():
         if not row.dunder or row.kind != "map":
             continue
@@ -296,7 +296,7 @@ def _unary(row: OpDef) -> Callable[[Symbol], Symbol]:
 
 def _binary(row: OpDef) -> tuple[Callable[[Symbol, TensorLike], Symbol], Callable[[Symbol, TensorLike], Symbol]]:
     truncating = {"floor_div": OPS["trunc_div"], "mod": OPS["rem"]}.get(row.name)
-    compares = row.name in ("equal", "not_equal")  # `symbol == None` is False, as of any object
+    compares = row.name in ("equal", "not_equal")  # `symbol == None` is False, as for any object
 
     def forward(self: Symbol, other: TensorLike) -> Symbol:
         if other is None and compares:

@@ -1,4 +1,4 @@
-"""The type of a graph input: dtype, shape, name."""
+"""Defines the type of a graph input (dtype, shape, name), and converts what users write for its parts."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ MAX_RANK = 64
 
 
 def as_dtype(value: DTypeLike, what: str = "dtype") -> DType:
-    """A `DType` from a DType, its name, or a NumPy dtype. Raises `UserError`."""
+    """Return the `DType` of a DType, its name, or a NumPy dtype. Raises `UserError` for anything else."""
     if isinstance(value, str):
         value = DType(value)
     if isinstance(value, DType):
@@ -46,7 +46,10 @@ def as_dtype(value: DTypeLike, what: str = "dtype") -> DType:
 
 
 def as_extent(value: DimLike, what: str = "size") -> Extent:
-    """An extent >= 0 from an int, a `Dim`, or text ("batch", "2*batch + 1"). Raises `UserError`."""
+    """Return an extent >= 0 from an int, a `Dim`, or text ("batch", "2*batch + 1").
+
+    Raises `UserError` for anything else, negative sizes, and ints beyond 64 bits.
+    """
     if type(value) is int:
         extent: Extent = value
     elif isinstance(value, Dim):
@@ -71,7 +74,7 @@ def as_extent(value: DimLike, what: str = "size") -> Extent:
 
 
 def as_shape(value: ShapeLike, what: str = "shape") -> Shape:
-    """A shape from an iterable of sizes, or from one size."""
+    """Return a shape from an iterable of sizes, or from one size. Raises `UserError` for anything else."""
     if isinstance(value, (int, Dim, str)):
         value = (value,)
     if not isinstance(value, Iterable):
@@ -83,19 +86,19 @@ def as_shape(value: ShapeLike, what: str = "shape") -> Shape:
 
 
 def shape_text(shape: Iterable[Extent]) -> str:
-    """A shape as Python would print it: `(batch, 784)`, `(3,)`, `()`."""
+    """Return a shape as Python would print it: `(batch, 784)`, `(3,)`, `()`."""
     texts = [str(extent) for extent in shape]
     return f"({texts[0]},)" if len(texts) == 1 else f"({', '.join(texts)})"
 
 
 @dataclass(frozen=True, slots=True)
 class TensorType:
-    """dtype and shape of an input.
+    """The dtype and shape of an input.
 
     Args:
         dtype: a `DType`, its name, or a NumPy dtype.
         shape: sizes: ints >= 0, names ("batch"), dim expressions as text ("2*batch") or `Dim`s.
-        name: how the input is called; None lets the graph choose "input0", "input1", ….
+        name: the name of the input; None lets the graph choose "input0", "input1", ….
     """
 
     dtype: DType

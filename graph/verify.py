@@ -1,4 +1,4 @@
-"""The gate below construction: whatever passes is well formed, whoever built it."""
+"""Verifies graphs below construction: whatever passes is well formed, whoever built it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from .types import Shape, shape_text
 
 
 class Verified(Recording, Protocol):
-    """A graph with what it states of its runs."""
+    """A graph with its standing checks and its budget."""
 
     @property
     def standing(self) -> tuple[Check, ...]: ...
@@ -31,13 +31,14 @@ class Verified(Recording, Protocol):
 
 
 def verify(graph: Verified) -> tuple[Check, ...]:
-    """Check the whole graph, and find what has to hold at launch.
+    """Check the whole graph, and return what has to hold at launch.
 
-    That is what the user stated in calls whose results the outputs need, and whatever else the ops that the outputs need
-    demand: it is derived from their operands and attributes here, not taken from whoever wrote the graph.
+    That is what the user stated in calls whose results the outputs need, and whatever else the ops that the
+    outputs need demand: it is derived from their operands and attributes here, not taken from whoever wrote
+    the graph.
 
-    Raises `UserError` when it uses dims that no input has, which only the end of construction shows, and `InternalError` when
-    symbols contradict the op table.
+    Raises `UserError` when it uses dims that no input has, which only the end of construction shows, and
+    `InternalError` when symbols contradict the op table.
     """
     found: list[Check] = []
     for problem in problems(graph, found):
@@ -46,7 +47,7 @@ def verify(graph: Verified) -> tuple[Check, ...]:
 
 
 def limits(graph: Verified) -> tuple[Check, ...]:
-    """The checks that a run stays within the graph's budget. Raises `UserError` when it never does."""
+    """Return the checks that a run stays within the graph's budget. Raises `UserError` when it never does."""
     if graph.budget is None:
         return ()
     live = needed_symbols(graph)
@@ -54,7 +55,10 @@ def limits(graph: Verified) -> tuple[Check, ...]:
 
 
 def problems(graph: Verified, found: list[Check] | None = None) -> Iterator[str]:
-    """What is wrong with the graph's symbols, one line each, in order. The checks that it needs are added to `found`."""
+    """Yield what is wrong with the graph's symbols, one line each, in order.
+
+    The checks that it needs are added to `found`.
+    """
     live = needed_symbols(graph)
     settled = graph.shape_checks.settled
     needed = Checks(_stated(graph, live), names=False, settled=settled)
@@ -91,7 +95,10 @@ def problems(graph: Verified, found: list[Check] | None = None) -> Iterator[str]
 
 
 def needed_symbols(graph: Verified) -> set[int]:
-    """The ids of what the outputs need, and of all inputs; of all symbols while there are no outputs."""
+    """Return the ids of what the outputs need, and of all inputs.
+
+    Of all symbols while there are no outputs.
+    """
     if not graph.outputs:
         return set(range(len(graph.symbols)))
     needed = {symbol.id for symbol in (*graph.outputs, *graph.inputs)}
@@ -102,7 +109,7 @@ def needed_symbols(graph: Verified) -> set[int]:
 
 
 def _stated(graph: Verified, live: set[int]) -> list[Check]:
-    """The checks that hold for the whole graph, and those of calls that the outputs need a result of."""
+    """Return the checks that hold for the whole graph, and those of calls whose results the outputs need."""
     stated = list(graph.standing)
     for call in graph.journal.calls:
         if call.checks and any(symbol.id in live for symbol in symbols_in(call.result)):

@@ -1,4 +1,4 @@
-"""Takes the arguments of a launch apart into what a kernel's parameters are, the same for every device."""
+"""Splits the arguments of a launch into the values of a kernel's parameters, alike for every device."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from ..promotion.errors import UserError
 
 
 class ArgumentPacker(ABC):
-    """Which arguments go to which parameters, in which order. Devices say how they take memory and numbers.
+    """Assigns arguments to parameters, in order; a subclass says how its device takes memory and numbers.
 
-    A tensor descriptor is an address, its extents, strides and whether it is padded with NaN (`descriptor_types.part_types`).
-    Methods raise `UserError` for arguments that do not fit.
+    A tensor descriptor is an address, its extents, strides and whether it is padded with NaN
+    (`descriptor_types.part_types`). Methods raise `UserError` for arguments that do not fit.
     """
 
     __slots__ = ()
 
     def add(self, parameter: Parameter, arg: object) -> None:
-        """Adds the argument of one parameter."""
+        """Add the argument of one parameter."""
         if isinstance(parameter.type, TensorDescType):
             descriptor = parameter.descriptor(arg)
             self.add_described(parameter, descriptor)
@@ -41,9 +41,9 @@ class ArgumentPacker(ABC):
             self.add_scalar(parameter.scalar(arg))
 
     def add_plain(self, size: int, arg: object) -> bool:
-        """Adds an argument that needs no look at its parameter, plain memory or an integer that fits. False: nothing was added.
+        """Add an argument that need not be checked against its parameter; return whether it was added.
 
-        size: what `plain_sizes` says of the parameter.
+        Plain memory and integers that fit are added. `size` is the parameter's entry in `plain_sizes`.
         """
         if size > 0:
             return self.add_plain_memory(size, arg)
@@ -53,36 +53,39 @@ class ArgumentPacker(ABC):
         return False
 
     def add_plain_memory(self, size: int, arg: object) -> bool:
-        """Adds memory of elements of `size` bytes that kernels may write. False: it is anything else, to be looked at."""
+        """Add memory of elements of `size` bytes that kernels may write.
+
+        Return False, and add nothing, for anything else.
+        """
         return False
 
     @abstractmethod
     def add_memory(self, parameter: Parameter, arg: object) -> None:
-        """Adds the address of an array, which is checked against the parameter."""
+        """Add the address of an array, which is checked against the parameter."""
 
     @abstractmethod
     def add_described(self, parameter: Parameter, descriptor: DescriptorArgument) -> None:
-        """Adds the address of a described tensor."""
+        """Add the address of a described tensor."""
 
     @abstractmethod
     def add_map(self, parameter: Parameter, descriptor: DescriptorArgument) -> None:
-        """Adds the address of a tensor map in memory. Raises `UnsupportedError` where there are none."""
+        """Add the address of a tensor map in memory. Raises `UnsupportedError` where there are none."""
 
     @abstractmethod
     def add_table(self, parameter: Parameter, table: TableArgument) -> None:
-        """Adds the address of a table of addresses."""
+        """Add the address of a table of addresses."""
 
     @abstractmethod
     def add_integer(self, number: int) -> None:
-        """Adds an integer of at most 64 bits."""
+        """Add an integer of at most 64 bits."""
 
     @abstractmethod
     def add_scalar(self, value: np.generic) -> None:
-        """Adds a NumPy scalar of the parameter's type."""
+        """Add a NumPy scalar of the parameter's type."""
 
 
 def plain_sizes(parameters: Sequence[Parameter]) -> tuple[int, ...]:
-    """Sizes for `add_plain`: bytes of a pointer's elements, minus the bits of an integer, else 0."""
+    """Return sizes for `add_plain`: bytes of a pointer's elements, negated bits of an integer, else 0."""
     found = []
     for parameter in parameters:
         type_ = parameter.type
@@ -94,11 +97,14 @@ def plain_sizes(parameters: Sequence[Parameter]) -> tuple[int, ...]:
 
 
 def may_write(slot: int, written: AliasSet) -> bool:
-    """Whether a kernel that writes to `written` may write behind the address at this position (`UNKNOWN`: one in a table)."""
+    """Return whether a kernel that writes to `written` may write through the address at this position.
+
+    `UNKNOWN` is the position of addresses in a table.
+    """
     return may_alias(frozenset({slot}), written)
 
 
 def check_writeable(parameter: Parameter, is_writeable: bool, slot: int, written: AliasSet, what: str = "the array") -> None:
-    """Raises `UserError` for memory that is read-only and may be written."""
+    """Raise `UserError` for read-only memory that the kernel may write."""
     if not is_writeable and may_write(slot, written):
         raise UserError(f"{parameter.what}: {what} is read-only; pass a copy, or make it writeable")

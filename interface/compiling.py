@@ -1,4 +1,4 @@
-"""`joinery.compile` and `joinery.load`: where graph, lowering and runtime meet."""
+"""Provides `joinery.compile` and `joinery.load`, in which graph, lowering and runtime meet."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def compile(  # noqa: A001 - the public name
     debug: bool = False,
     cache: CacheOption = True,
 ) -> Model:
-    """Compile a finished graph.
+    """Compile a finished graph into a model.
 
     Args:
         graph: a graph whose `output` has been called.
@@ -112,8 +112,11 @@ def compile(  # noqa: A001 - the public name
 def _constants(
     graph: Graph, compiled: CompiledGraph, ready: Mapping[tuple[int, tuple[int, ...], str], Array]
 ) -> list[Array]:
-    """The arrays the kernels read. `ready`: those that lie in memory as they are read, by address and shape of the
-    plain array and layout."""
+    """Return the arrays that the kernels read.
+
+    ready: arrays that already lie in memory as kernels read them, by address and shape of the plain array and
+    layout.
+    """
     labels = constant_labels(graph)
     arrays = {labels[id(array)]: array for array in _arrays(graph)}
     constants = []
@@ -129,7 +132,7 @@ def _dtype_name(array: Array) -> str:
 
 
 def _resolve(device: str, target: str | None, what: str) -> tuple[str, Target]:
-    """The device, and what code is generated for it."""
+    """Return the device, and the target that code is generated for."""
     if device == "auto":
         device = "cpu" if why_unavailable() is not None else "cuda"
     if isinstance(device, str) and device.partition(":")[0] == "cuda":
@@ -199,7 +202,7 @@ def _compiled(
 
         backend = _backend(target)
     options = Options(numerics, debug)
-    with gc_paused(), default_modes():  # whoever finds the code in the cache means the same constants
+    with gc_paused(), default_modes():  # cached code must not depend on the modes that folded its constants
         made = compile_graph(graph, backend, options)
     lowered = made.tiled.laid_out.expanded
     names: dict[int, str] = {}
@@ -216,7 +219,7 @@ def _compiled(
 
 
 def _texts(graph: Graph, target: Target, numerics: str, locations: bool = True) -> BlockTexts:
-    """The block programs as text, made when they are read; `locations`: with the user's lines."""
+    """Return the block programs as text, made when they are read; `locations` adds the user's lines."""
 
     def make() -> dict[str, str]:
         from ..lowering.pipeline import block_texts
@@ -229,7 +232,7 @@ def _texts(graph: Graph, target: Target, numerics: str, locations: bool = True) 
 
 
 def _tiled(graph: Graph, target: Target, numerics: str) -> Tiled:
-    """The block programs of a graph and their launches."""
+    """Return the block programs of a graph and their launches."""
     from ..lowering.pipeline import tile_graph
     from ..lowering.stages import Options
 
@@ -248,7 +251,7 @@ def _backend(target: Target) -> Backend[Any]:
 
 
 def _stored(spec: ConstantSpec, array: Array) -> Array:
-    """A constant as the kernels read it: in its layout, contiguous, on a 64-byte boundary."""
+    """Return a constant as the kernels read it: in its layout, contiguous, on a 64-byte boundary."""
     stored = np.ascontiguousarray(pack(array, spec.layout))
     return stored if is_aligned(stored) else aligned_copy(stored)
 
@@ -265,12 +268,13 @@ def load(
 ) -> Model:
     """Open a model that `Model.save` wrote.
 
-    Devices and targets are those of `compile`, `numerics` is that of the saved model. The file is read as a whole and checked;
-    what becomes of it afterwards makes no difference. No code in it runs unless `trusted` is True, which is for files you wrote
-    yourself; otherwise the graph is compiled anew, through the cache.
+    Devices and targets are those of `compile`, `numerics` is that of the saved model. The file is read as a whole
+    and checked; later changes to it have no effect. No code in it runs unless `trusted` is True, which is for files
+    you wrote yourself; otherwise the graph is compiled anew, through the cache.
 
-    budget: what a run of a file that is not trusted may need, by default `Budget()`; the rest is refused, when the file is read
-    or, where it depends on the sizes of the inputs, by the run. A trusted file has no budget unless one is given.
+    budget: what a run of a file that is not trusted may need, by default `Budget()`. Anything beyond it is refused
+    when the file is read or, where it depends on the sizes of the inputs, by the run. A trusted file has no budget
+    unless one is given.
 
     Raises `UserError` for a file that is no artifact, damaged, changed or beyond its budget.
     """
@@ -289,7 +293,7 @@ def load(
     except UserError as error:
         raise UserError(f"artifact {os.fspath(path)}: {error}") from error
     compiled, store = opened.compiled, cache_of(cache)
-    if compiled is None or budget is not None:  # the code in a file knows of no budget
+    if compiled is None or budget is not None:  # the code in a file has no checks of a budget
         numerics = checked_numerics(opened.manifest.metadata.get("numerics", "strict"), f"artifact {os.fspath(path)}")
         compiled = _compiled(graph, resolved, numerics, cache, store, constant_labels(graph))
     places = {entry.name: (address(plain[entry.name]), entry.shape) for entry in entries}
@@ -299,7 +303,7 @@ def load(
     limited = bool(graph.limits)
 
     # What `save` needs is in the file already, so the graph and the unpacked copies of its weights are not kept. A budget
-    # belongs to who loads a file, not to the file.
+    # belongs to this call, not to the file.
     def archive() -> Archive:
         code = compiled
         if limited:

@@ -1,4 +1,4 @@
-"""Launches block kernels on CUDA devices: packs arguments, copies host arrays there and back, raises what a kernel reports."""
+"""Launches block kernels on CUDA devices: packs arguments, copies host arrays, raises reported errors."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ from .gpu_descriptors import MappedTensor, root_address, widths
 from .tensor_arguments import on_device
 
 FIRST_WITH_SMALL_MAPS, SMALL = 100, 128 << 10
-"""Capability, bytes. NVIDIA's release notes of driver 595.71: from 10.0 on, maps of tensors that are not dense, in allocations
-below this size, may be wrong. Such tensors get none here."""
+"""Compute capability (times 10), bytes. NVIDIA's release notes of driver 595.71 say that from 10.0 on, tensor
+maps of tensors that are not dense may be wrong in allocations below this size. Such tensors get none here."""
 
 
 MAX_KEPT = 64
-"""Tensor maps that are kept of one buffer or descriptor."""
+"""Most tensor maps that are kept of one buffer or descriptor."""
 
 
 @dataclass(slots=True)
 class _Range:
-    """Arrays of the host whose bytes overlap: they share memory on the device too."""
+    """Host arrays whose bytes overlap, so that they share memory on the device, too."""
 
     low: int
     high: int
@@ -53,7 +53,7 @@ class _OnDevice:
     memory: CudaMemory
 
     def offset(self, array: Array) -> int:
-        """Bytes from the start of the memory to an array of the range."""
+        """Return the bytes from the start of the memory to an array of the range."""
         return self.range.skew + address_of(array) - self.range.low
 
     def address(self, array: Array) -> int:
@@ -62,7 +62,7 @@ class _OnDevice:
 
 @dataclass(slots=True)
 class CudaArguments(ArgumentPacker):
-    """Packs the arguments of a launch: one 64-bit value per parameter, and the host arrays that have no device address yet."""
+    """Packs the arguments of a launch: a 64-bit value per parameter, and the host arrays to be copied."""
 
     device: CudaDevice
     written: AliasSet
@@ -71,11 +71,11 @@ class CudaArguments(ArgumentPacker):
     arrays: list[tuple[int, Array, bool]] = field(default_factory=list)  # position, array, whether it may be written
     tables: list[tuple[int, list[Array | Buffer]]] = field(default_factory=list)
     maps: dict[int, dict[object, int]] = field(default_factory=dict)
-    """Position of an address → the tensor maps made of what lies there, where these live as long as that."""
+    """Position of an address → the tensor maps made of the memory there, which live as long as it does."""
     has_foreign: bool = False
 
     def add_plain_memory(self, size: int, arg: object) -> bool:
-        """Adds a buffer on this device."""
+        """Add a buffer on this device."""
         if type(arg) is not Buffer or not arg.is_plain or arg.dtype.itemsize != size or arg.cuda is not self.device:
             return False
         self.maps[len(self.values)] = arg.maps
@@ -133,7 +133,7 @@ class CudaArguments(ArgumentPacker):
         self.add_integer(0)
 
     def _buffer(self, parameter: Parameter, buffer: Buffer, size: int) -> None:
-        """size: of the elements that the parameter points to."""
+        """Add a buffer; `size` is that of the elements that the parameter points to, in bytes."""
         if buffer.dtype.itemsize != size:
             raise UserError(
                 f"{parameter.what}: the buffer has dtype {buffer.dtype} of {buffer.dtype.itemsize} bytes, expected elements of "
@@ -154,7 +154,11 @@ class CudaArguments(ArgumentPacker):
     # -- memory
 
     def ranges(self) -> list[_Range]:
-        """Overlapping arrays together. Addresses keep their distance from the start of the array they are views of."""
+        """Merge overlapping host arrays into ranges.
+
+        On the device they keep their distance, modulo the alignment, from the start of the array that they
+        are views of.
+        """
         found: list[_Range] = []
         for array in sorted((array for _, array, _ in self.arrays if array.nbytes), key=address_of):
             low = address_of(array)
@@ -176,9 +180,10 @@ def launch_on_cuda(
 ) -> None:
     """Run all programs of the grid on a device.
 
-    Arrays of the host are copied there, and back if the kernel may write them; then, or where other libraries share memory, or
-    the kernel prints or asserts, this waits for the kernel. Otherwise it returns at once. `sizes`: of the parameters, as
-    `CudaArguments.add_plain` takes them.
+    Arrays of the host are copied there, and back if the kernel may write them. With such arrays, where other
+    libraries share memory, and if the kernel prints or asserts, this waits for the kernel; otherwise it
+    returns at once. `sizes` are those of the parameters, as `CudaArguments.add_plain` takes them. Raises
+    `KernelAssertionError` for an assertion that fails.
     """
     arguments = CudaArguments(device, written)
     may_fit = kernels.may_fit(device.capability >= FIRST_CAPABILITY)
@@ -223,7 +228,10 @@ def _run(
     mapped: dict[int, MappedTensor],
     warps: int,
 ) -> None:
-    """Args: `mapped`: the tensors that fit a tensor map, by the number of their descriptor."""
+    """Launch the code for these arguments, and copy written host arrays back.
+
+    mapped: the tensors that fit a tensor map, by the number of their descriptor.
+    """
     values = arguments.values
     code = kernels.code(device.target, warps, widths(arguments.numbers, values), tuple(mapped), (grid, values))
     loaded = kernels.loaded(device, code)
@@ -250,7 +258,7 @@ def _run(
 
 
 def _buffer_or(arg: Any) -> Any:
-    """The buffer that another library's array on a device comes to; other arguments as they are."""
+    """Return the buffer of another library's array on a device; return other arguments as they are."""
     if isinstance(arg, np.ndarray | TableArgument | DescriptorArgument):
         return arg
     buffer = buffer_of(arg)
@@ -267,7 +275,10 @@ def _mapped_tensors(
 
 
 def _map(device: CudaDevice, facts: TensorMap, address: int, sizes: TensorSizes, kept: dict[object, int] | None) -> int:
-    """Returns the argument for a tensor map. kept: maps already made of the same memory, which does not move."""
+    """Return the argument for a tensor map.
+
+    `kept` holds maps already made of the same memory, which does not move.
+    """
     key = (facts.element, facts.box, facts.swizzle, address, sizes)
     found = None if kept is None else kept.get(key)
     if found is None:

@@ -1,4 +1,4 @@
-"""The library functions of kernels on GPUs: which of them a libdevice on this machine supplies."""
+"""Finds the library functions for kernels on GPUs: those that a libdevice on this machine supplies."""
 
 from __future__ import annotations
 
@@ -16,12 +16,14 @@ from ..promotion.errors import UnsupportedError, UserError
 from ..runtime.toolchain.libdevice import NONE, VARIABLE, find_libdevice
 
 MAX_BYTES = 1 << 26
-"""Bytes of a library file that is read; libdevice has half a megabyte."""
+"""Most bytes of a library file that is read; libdevice has half a megabyte."""
 
 
 def current_libdevice() -> Libdevice | None:
-    """The libdevice that code is made with now; None for none. Raises `UserError` where the variable names no file, or the file
-    cannot be read."""
+    """Return the libdevice that code is made with now, or None.
+
+    Raises `UserError` where the environment variable names no file, or the file cannot be read.
+    """
     found = find_libdevice()
     if found is None:
         return None
@@ -38,14 +40,14 @@ def current_libdevice() -> Libdevice | None:
 
 @functools.lru_cache(maxsize=4)
 def _opened(path: Path, changed: int, size: int) -> Libdevice:
-    """A file that changes is another one."""
+    """Read a library. The cache distinguishes files by time and size, so that a changed one is read again."""
     return Libdevice(path.read_bytes(), str(path))
 
 
 def linked_functions(
     symbols: Sequence[str], library: Libdevice | None, target: GpuTarget, store: TextStore | None
 ) -> dict[str, str]:
-    """Symbol → LLVM IR, for the functions that the library has."""
+    """Return symbol → LLVM IR for the functions that the library has."""
     if library is None:
         return {}
     found = {symbol: library.function(symbol, target, store) for symbol in symbols}
@@ -53,8 +55,10 @@ def linked_functions(
 
 
 def check_calls(function: FuncOp, linked: Collection[str], library: Libdevice | None) -> None:
-    """Raises `UnsupportedError` where a function after the passes calls what only libdevice has on a GPU: `CALLS`, which
-    expansions leave on float64."""
+    """Raise `UnsupportedError` where a function after the passes calls what only libdevice has on a GPU.
+
+    These are the functions of `CALLS`, which expansions leave on float64.
+    """
     for op in function.walk():
         if isinstance(op, ExternElementwiseOp) and op.symbol.data not in linked:
             lacking = "none was found" if library is None else f"{library.name} lacks it"

@@ -1,4 +1,4 @@
-"""PTX of block kernels, and launches of it in the simulator."""
+"""Compiles block kernels to PTX, and launches it in the simulator."""
 
 from __future__ import annotations
 
@@ -53,9 +53,10 @@ _Key = tuple[str, int, tuple[tuple[int, int], ...], tuple[int, ...], str, tuple[
 class GpuCode:
     """A lowered kernel and its PTX.
 
-    mapped: the numbers of the descriptors that its tensor maps are made of.
-    pipeline: the passes that the kernel went through.
-    reports: whether it may print or assert.
+    Attributes:
+        mapped: the numbers of the descriptors that its tensor maps are made of.
+        pipeline: the passes that the kernel went through.
+        reports: whether it may print or assert.
     """
 
     lowered: GpuKernel
@@ -69,16 +70,17 @@ class GpuCode:
 
     @property
     def kernel(self) -> KernelCode:
-        """What a device needs of it."""
+        """The parts of it that a device needs."""
         return kernel_code(self.lowered, self.ptx)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Prepared:
-    """A function after what does not depend on numbers of threads and arguments.
+    """A function after the passes that do not depend on numbers of threads and arguments.
 
-    linked: the library functions that it calls → their code.
-    pipeline, rest: the passes that it went through, and those that follow.
+    Attributes:
+        linked: the library functions that it calls → their code.
+        pipeline, rest: the passes that it went through, and those that follow.
     """
 
     function: FuncOp
@@ -101,12 +103,14 @@ class GpuKernelCompiler:
         store: CompileCache | None,
         debug: bool = False,
     ) -> None:
-        """stages: of the kernel's function.
+        """Take the kernel to compile.
 
-        written: the alias set, after the passes, that the kernel writes.
-        symbols: the functions of libdevice that the text names.
-        store: where functions taken out of libdevice are kept.
-        debug: whether PTX says which lines its instructions come from.
+        Args:
+            stages: those of the kernel's function.
+            written: the alias set, after the passes, that the kernel writes.
+            symbols: the functions of libdevice that the text names.
+            store: where functions taken out of libdevice are kept.
+            debug: whether PTX says which lines its instructions come from.
         """
         self._stages = stages
         self._pipeline = pipeline_of(NVPTX, numerics)
@@ -133,23 +137,26 @@ class GpuKernelCompiler:
         return self._named()
 
     def may_fit(self, has_tensor_copies: bool) -> bool:
-        """Whether it matters to the code which tensors fit a tensor map. Without tensor copies only those of parameters do, and
-        what the kernel makes need not be looked for."""
+        """Return whether the code depends on which tensors fit a tensor map.
+
+        Without tensor copies only those of parameters matter, and what the kernel makes need not be looked
+        for.
+        """
         is_described = has_tensor_copies or any(isinstance(each.type, TensorDescType) for each in self._parameters)
         return is_described and bool(self.descriptors.mappable)
 
     def fitting(
         self, supplied: Sequence[tuple[Parameter, Any]], words: Sequence[Any], has_tensor_copies: bool
     ) -> dict[int, MappedTensor]:
-        """See `Descriptors.fitting`. Without tensor copies those that are padded with zeros."""
+        """Return what `Descriptors.fitting` returns; without tensor copies only tensors padded with zeros."""
         found = self.descriptors.fitting(supplied, words, self._written)
         return {number: each for number, each in found.items() if has_tensor_copies or not each.sizes.pads_with_nan}
 
     def loaded(self, device: GpuDevice, code: GpuCode) -> LoadedKernel:
-        """The code on a device, where it stays as long as this object lives."""
+        """Return the code on a device, where it stays as long as this object lives."""
         found = self._loaded.get((device.name, code))
         if found is None or found.device is not device:
-            # Without the lock: a thread that records launches has the device, and may be waiting here.
+            # Not under the lock: a thread that records launches has the device, and may wait for the lock.
             found = self._loaded[device.name, code] = device.load(code.kernel)
         return found
 
@@ -161,18 +168,22 @@ class GpuKernelCompiler:
         mapped: tuple[int, ...] | None = None,
         launch: tuple[tuple[int, int, int], Sequence[Any]] | str = "any",
     ) -> GpuCode:
-        """PTX for a target.
+        """Return PTX for a target.
 
-        Library functions are called where there is a libdevice (see `runtime.libdevice`), else joinery's own.
+        Library functions are called where there is a libdevice (see `runtime.toolchain.libdevice`), else
+        joinery's own.
 
-        multiples: (parameter after the passes, what its address or value is a multiple of), see `gpu_descriptors.WIDTHS`. In a
-            launch nothing else is known of them, whatever the text says.
-        mapped: numbers of descriptors of tensors that fit a tensor map; None: all descriptors. Targets without tensor
-            copies have wide accesses by them: last strides are 1, the others and addresses multiples of 16 bytes.
-        launch: the grid, and what the parameters after the passes are, of which it matters whether numbers wrap; "any" launch,
-            or an "easy" one, in which everything that is divided is as far from negative numbers as it ever is.
+        Args:
+            multiples: (parameter after the passes, what its address or value is a multiple of), see
+                `gpu_descriptors.WIDTHS`. In a launch nothing else is known of them, whatever the text says.
+            mapped: numbers of descriptors of tensors that fit a tensor map; None: all descriptors. On targets
+                without tensor copies they allow wide accesses: last strides are 1, the others and addresses
+                multiples of 16 bytes.
+            launch: the grid and the values of the parameters after the passes, which decide whether numbers
+                wrap; "any" launch, or an "easy" one, in which all dividends that can be non-negative are.
 
-        Raises `UserError` for a libdevice that cannot be used, `UnsupportedError` for functions that only libdevice has.
+        Raises `UserError` for a libdevice that cannot be used, `UnsupportedError` for functions that only
+        libdevice has.
         """
         resolved = gpu_target(target)
         if warps not in WARPS:
@@ -187,7 +198,7 @@ class GpuKernelCompiler:
         library = current_libdevice() if self._symbols else None
         digest = "" if library is None else library.digest
         with self._lock:
-            passes = (*fitting,), (*along,), digest, target if library is not None else ""  # it is another one for each target
+            passes = (*fitting,), (*along,), digest, target if library is not None else ""  # linked code differs by target
             if passes not in self._prepared:
                 linked = linked_functions(self._symbols, library, resolved, self._store)
                 self._prepared[passes] = self._prepare(linked, fitting, (*along,))
@@ -212,7 +223,10 @@ class GpuKernelCompiler:
             return self._codes[key]
 
     def code_through(self, pipeline: Pipeline, target: str, warps: int = DEFAULT_WARPS) -> GpuCode:
-        """PTX of the function after another pipeline than the target's own. Raises what `code` raises."""
+        """Return PTX of the function after another pipeline than the target's own.
+
+        Raises what `code` raises.
+        """
         resolved = gpu_target(target)
         library = current_libdevice() if self._symbols else None
         linked = linked_functions(self._symbols, library, resolved, self._store)
@@ -236,10 +250,11 @@ class GpuKernelCompiler:
         level: int,
         warps: int = DEFAULT_WARPS,
     ) -> Result | None:
-        """Run the PTX on arrays; None for an empty grid. What the kernel prints goes to `sys.stdout`. `warps`: see `code`.
+        """Run the PTX on arrays in the simulator; return None for an empty grid.
 
-        Raises `KernelAssertionError` for assertions of the kernel that fail, `PtxCheckError` for broken rules of PTX,
-        `UserError` for arguments that do not fit.
+        What the kernel prints goes to `sys.stdout`. `warps` is that of `code`, `level` how much the simulator
+        checks. Raises `KernelAssertionError` for assertions of the kernel that fail, `PtxCheckError` for
+        broken rules of PTX, `UserError` for arguments that do not fit.
         """
         arguments = SimulatedArguments()
         for parameter, arg in supplied:
@@ -268,7 +283,7 @@ class GpuKernelCompiler:
 
 
 def _failed_assertion(finding: PtxFinding, lowered: GpuKernel) -> KernelAssertionError | None:
-    """The kernel's own assertion behind a finding."""
+    """Return the error for the kernel's own assertion behind a finding; None if there is none."""
     what = lowered.assertions.get(finding.message) if finding.kind == "assert" else None
     if what is None:
         return None
@@ -277,7 +292,7 @@ def _failed_assertion(finding: PtxFinding, lowered: GpuKernel) -> KernelAssertio
 
 
 def simulated_map(facts: TensorMap, values: Sequence[Any]) -> SimulatedMap:
-    """The tensor map of a parameter for the simulator, from the values of the parameters before the maps."""
+    """Return a parameter's tensor map for the simulator, from the values of parameters before the maps."""
     sizes = facts.source.sizes(values)
     if sizes is None:
         raise InternalError("a launch whose tensor does not fit a map got code that takes one")
@@ -285,7 +300,7 @@ def simulated_map(facts: TensorMap, values: Sequence[Any]) -> SimulatedMap:
 
 
 class SimulatedArguments(ArgumentPacker):
-    """The arguments of a launch as `ptxsim` takes them: arrays, lists of arrays, numbers."""
+    """Packs the arguments of a launch as `ptxsim` takes them: arrays, lists of arrays, numbers."""
 
     __slots__ = ("values",)
 

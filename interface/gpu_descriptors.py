@@ -1,7 +1,7 @@
-"""Which descriptors of a launch become tensor maps: those of tensors that fit one, in memory that is theirs.
+"""Decides which descriptors of a launch become tensor maps: tensors that fit one, in their own memory.
 
-A descriptor has a number: that of the parameter, or behind the parameters its place among those that the kernel makes
-(`hoistable_descriptors`).
+A descriptor has a number: that of its parameter or, for one that the kernel makes (`hoistable_descriptors`),
+the number of parameters plus its position among these.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ WIDTHS = tuple([next(width for width in (16, 8, 4, 1) if rest % width == 0) for 
 few, as code is compiled for each of them; larger ones allow wider accesses."""
 
 MAX_MADE = 16
-"""Maps of descriptors that a kernel makes: 128 bytes each of the 4096 that parameters may take."""
+"""Most maps of descriptors that a kernel makes: 128 bytes each of the 4096 that parameters may take."""
 MAX_KNOWN = 256
-"""Different sizes that are kept."""
+"""Most combinations of sizes that are kept."""
 
 Supplied = Sequence[tuple[Parameter, Any]]
 
 
 @dataclass(frozen=True, slots=True)
 class MappedTensor:
-    """A tensor that a tensor map is made of at a launch. It begins where `array` begins and lies in its memory."""
+    """A tensor that a launch makes a tensor map of. It begins where `array` begins and lies in its memory."""
 
     array: Array | DeviceArray
     sizes: TensorSizes
@@ -58,7 +58,7 @@ class Descriptors:
     """The descriptors of a kernel, and which of them become tensor maps.
 
     Attributes:
-        mappable: numbers of those whose blocks TMA copies, if the tensor fits.
+        mappable: the numbers of those whose blocks TMA copies if the tensor fits.
     """
 
     def __init__(self, parameters: Sequence[Parameter], hoistable: Sequence[HoistableDescriptor]) -> None:
@@ -75,7 +75,7 @@ class Descriptors:
 
     @property
     def integers(self) -> tuple[int, ...]:
-        """The words of a launch that are addresses or integers, but for last strides."""
+        """The positions, among the values of a launch, of addresses and integers, except last strides."""
         found: list[int] = []
         for type_, first in zip(self._types, self._words, strict=True):
             if isinstance(type_, TensorDescType):
@@ -85,7 +85,7 @@ class Descriptors:
         return tuple(found)
 
     def number_of(self, source: TensorSource, among: Sequence[int]) -> int:
-        """A descriptor of what a tensor map describes."""
+        """Return the number of a descriptor, among these, of what a tensor map describes."""
         return next(number for number in among if self._source(number) == source)
 
     def _source(self, number: int) -> TensorSource:
@@ -96,8 +96,11 @@ class Descriptors:
         return TensorSource.of_parts(self._words[number], len(type_.shape))
 
     def regular(self, number: int) -> dict[int, int]:
-        """Returns parameter → divisor for a tensor that fits a tensor map: its address (in bytes) and all strides but the last
-        (in elements) that are parameters."""
+        """Return parameter → divisor for a tensor that fits a tensor map.
+
+        The parameters are its address (in bytes) and all strides but the last (in elements) that are
+        parameters.
+        """
         source = self._source(number)
         type_ = self._types[number] if number < self._count else self._hoistable[number - self._count].type
         assert isinstance(type_, TensorDescType)
@@ -108,10 +111,14 @@ class Descriptors:
     def fitting(
         self, supplied: Supplied, words: Sequence[Any], written: Callable[[], AliasSet]
     ) -> dict[int, MappedTensor]:
-        """The descriptors, by number, of tensors that fit a tensor map. No other argument may lie in the same memory, if the
-        kernel may write either.
+        """Return the tensors that fit a tensor map, by the number of their descriptor.
 
-        supplied: the arguments.  words: what they come to; integers at least.  written: the words behind which it may write.
+        No other argument may lie in the same memory if the kernel may write either.
+
+        Args:
+            supplied: the arguments.
+            words: the values that they become; integers at least.
+            written: the alias set that the kernel may write.
         """
         found = {}
         for number in self.mappable:
@@ -129,7 +136,7 @@ class Descriptors:
         return {number: tensor for number, tensor in found.items() if alone[self._position(number)]}
 
     def _position(self, number: int) -> int:
-        """The argument whose memory a descriptor describes."""
+        """Return the position of the argument whose memory a descriptor describes."""
         return number if number < self._count else self._hoistable[number - self._count].parameter
 
     def _is_alone(
@@ -152,7 +159,11 @@ class Descriptors:
         return MappedTensor(descriptor.tensor, sizes) if descriptor.has_map else None
 
     def _own(self, number: int, supplied: Supplied, words: Sequence[Any]) -> MappedTensor | None:
-        """None also where the tensor leaves its array: what the kernel does outside is its pointers' affair, and seen there."""
+        """Return the tensor of a descriptor that the kernel makes.
+
+        The result is None if it fits no map or leaves its array. What the kernel does outside an array, it
+        does by pointers, where it is checked.
+        """
         key = tuple([words[word] for word in self._used])
         known = self._known.get(key)
         if known is None:
@@ -172,7 +183,10 @@ def _has_map(type_: Attribute) -> bool:
 
 
 def _sizes(hoistable: HoistableDescriptor, words: Sequence[Any]) -> tuple[TensorSizes, int] | None:
-    """What the kernel describes, and how many elements the array has to have for it; None if it fits no map."""
+    """Return what the kernel describes, and how many elements the array needs for it.
+
+    The result is None if it fits no map.
+    """
     sizes = hoistable.source.sizes(words)
     if sizes is None or not _fits(sizes, max(1, bit_width(hoistable.type.elem) // 8)):
         return None
@@ -180,7 +194,10 @@ def _sizes(hoistable: HoistableDescriptor, words: Sequence[Any]) -> tuple[Tensor
 
 
 def _fits(sizes: TensorSizes, size: int) -> bool:
-    """Whether there is a tensor map of it, of elements of `size` bytes; not of tensors whose elements overlap."""
+    """Return whether a tensor of elements of `size` bytes has a tensor map.
+
+    One with overlapping elements has none.
+    """
     strides = [stride * size for stride in sizes.strides]
     if strides[-1] != size or any(each % MULTIPLE for each in strides[:-1]) or min(sizes.extents) <= 0:
         return False
@@ -193,11 +210,11 @@ def _fits(sizes: TensorSizes, size: int) -> bool:
 
 
 _Range = tuple[bool, int, int]
-"""Whether the memory is a device's, its first address and the one behind it."""
+"""Whether the memory is a device's, its first address, and the address after its end."""
 
 
 def _ranges(parameter: Parameter, arg: Any) -> list[_Range]:
-    """Memory that an argument is."""
+    """Return the memory ranges that an argument occupies."""
     arrays: Sequence[Any] = ()
     if isinstance(arg, DescriptorArgument):
         arrays = (arg.tensor,)
@@ -214,7 +231,7 @@ def _ranges(parameter: Parameter, arg: Any) -> list[_Range]:
 
 
 def root_address(array: Array) -> int:
-    """The address of the array that an array is a view of."""
+    """Return the address of the array that an array is a view of."""
     root: Any = array
     while isinstance(root.base, np.ndarray):
         root = root.base
@@ -222,7 +239,10 @@ def root_address(array: Array) -> int:
 
 
 def width_of(value: Any) -> int:
-    """Which of `WIDTHS` an integer is a multiple of, or where an array starts in the one that it is a view of; 1 for others."""
+    """Return which of `WIDTHS` divides an integer, or the offset of an array in the one it is a view of.
+
+    The result is 1 for anything else.
+    """
     if isinstance(value, np.ndarray):
         return WIDTHS[(address_of(value) - root_address(value)) % 16]
     if isinstance(value, int | np.integer) and not isinstance(value, bool):
@@ -231,7 +251,7 @@ def width_of(value: Any) -> int:
 
 
 def widths(places: Iterable[int], words: Sequence[Any]) -> tuple[tuple[int, int], ...]:
-    """(place, what it is a multiple of) of the integers at these places among the words of a launch, where that is known."""
+    """Return (position, divisor) for the integers at these positions of a launch with a divisor above 1."""
     return tuple([(place, width) for place in places if (width := WIDTHS[words[place] % 16]) > 1])
 
 

@@ -1,4 +1,4 @@
-"""Block kernels: read from text in the tt dialect, looked at, interpreted, and run on the CPU.
+"""Reads block kernels from text in the tt dialect, shows their code, interprets them, and runs them.
 
     k = joinery.interface.kernel.from_ttir("softmax.ttir")
     k.launch((rows,), x, out, columns)      # arrays are written in place
@@ -45,13 +45,13 @@ from .host_program import HostObject
 from .launching import HostArguments
 from .native_kernel import LaunchFacts, NativeKernel
 
-if TYPE_CHECKING:  # GPUs take as long to load as all the rest; those who do without need not wait
+if TYPE_CHECKING:  # the modules for GPUs take as long to load as all others, and load on first use
     from ..runtime.cuda.device import CudaDevice
     from .gpu_code import GpuCode, GpuKernelCompiler
 
 
 MAX_TEXT = 1 << 26
-"""Bytes of text that are read at most."""
+"""Most bytes of text that are read."""
 
 class Kernel:
     """One block function of a module. Make one with `from_ttir`.
@@ -71,7 +71,10 @@ class Kernel:
         numerics: str = "strict",
         debug: bool = False,
     ) -> None:
-        """text: of the module; `source` names it in messages. The other parameters are those of `from_ttir`."""
+        """Parse a module and find the function.
+
+        `source` names the text in messages; the others are those of `from_ttir`.
+        """
         self._text = text
         self._store = store
         self.numerics: str = numerics
@@ -93,12 +96,12 @@ class Kernel:
 
     @functools.cached_property
     def _written(self) -> AliasSet:
-        """The parameters behind which the kernel may write."""
+        """The alias set that the kernel may write."""
         return AliasAnalysis(self._prepared()).written
 
     @functools.cached_property
     def _defining_module(self) -> Any:
-        """What the interpreter runs: the text, its sums in the order that `numerics` asks for."""
+        """The module that the interpreter runs: the text, with sums in the order that `numerics` asks for."""
         if self.numerics != "reproducible":
             return self._module
         module = self._module.clone()
@@ -112,13 +115,16 @@ class Kernel:
         return print_module(self._module, locations=True)
 
     def text(self, spelling: str = "3.9", locations: bool = True) -> str:
-        """The module as text: `ttir`, or with `spelling="seed"` in the spelling of Triton 3.3. `locations`: whether with the
-        lines that operations come from, `loc("kernel.py":12:8)`, as far as the module names any."""
+        """Return the module as text: `ttir`, or with `spelling="seed"` in the spelling of Triton 3.3.
+
+        locations: whether to add the lines that operations come from, `loc("kernel.py":12:8)`, as far as the
+        module names any.
+        """
         return print_module(self._module, locations, spelling)
 
     @functools.cached_property
     def parameters(self) -> tuple[Parameter, ...]:
-        """What a launch takes, in order. Raises `UserError` for a declaration."""
+        """The parameters of a launch, in order. Raises `UserError` for a declaration."""
         return parameters_of(find_function(self._module, self.name))
 
     def interpret(self, grid: int | Sequence[int], *args: Any, trace: Callable[[Step], object] | None = None) -> None:
@@ -128,7 +134,8 @@ class Kernel:
             grid: number of programs, or one number per axis x, y, z.
             args: one per parameter: C-contiguous arrays for pointers, written in place; numbers for scalars; a
                 `TensorDescriptor` for a descriptor and the sizes behind it; a `PointerTable` for a pointer to addresses.
-            trace: called after every operation with a `Step`: its place, its operands and results. What it raises ends the run.
+            trace: called after every operation with a `Step`: where it is, its operands and results. An exception
+                ends the run.
 
         What the kernel prints (`tt.print`) goes to `sys.stdout`.
 
@@ -140,11 +147,12 @@ class Kernel:
             interpret(self._defining_module, grid, args, self.name, trace)
 
     def sanitize(self, grid: int | Sequence[int], *args: Any) -> Report:
-        """Run all programs under the sanitizer: every lane of every access is checked, undefined values and wrapped offsets
-        are followed, races between programs found. It takes the arguments of `interpret`.
+        """Run all programs under the sanitizer, with the arguments of `interpret`.
 
-        Faulty lanes are reported and left out, the others are carried out. Raises `UserError` for arguments that do not fit,
-        `UnsupportedError` for operations the interpreter does not know; what the programs do wrong is in the report.
+        Every lane of every access is checked, undefined values and wrapped offsets are followed, and races
+        between programs are found. Faulty lanes are reported and left out, the others are carried out. Raises
+        `UserError` for arguments that do not fit, `UnsupportedError` for operations the interpreter does not
+        know; what the programs do wrong is in the report.
         """
         with default_modes():
             return sanitize(self._defining_module, grid, args, self.name)
@@ -165,7 +173,7 @@ class Kernel:
             grid: number of programs, or one number per axis x, y, z.
             args: as for `interpret`.
             device: "cpu"; "cuda" or "cuda:1": the GPU of that number; "auto": "cuda" if there is one, else "cpu"; "ptxsim":
-                the kernel's PTX, interpreted and checked; what it breaks raises `PtxCheckError`.
+                the kernel's PTX, interpreted and checked; broken rules raise `PtxCheckError`.
             target: with "ptxsim" the GPU that the PTX is made for; "sm_80" by default.
             sanitize: run under the sanitizer instead (see `sanitize`), and raise `SanitizerError` if it finds something.
             threads: threads of the CPU to use; None for the default.
@@ -181,7 +189,7 @@ class Kernel:
         not fit, `KernelAssertionError` for assertions of the kernel that fail, `UnsupportedError` for operations, devices and
         options this version does not have, `DeviceError` for a GPU that is not there or fails.
         """
-        with default_modes():  # constants are rounded to their types, and simulated GPUs computed with, in this thread
+        with default_modes():  # this thread rounds constants to their types, and computes for simulated GPUs
             self._launch(grid_extents(grid), args, device, target, sanitize, threads, warps)
 
     def _launch(
@@ -243,28 +251,35 @@ class Kernel:
 
     @property
     def passes(self) -> tuple[str, ...]:
-        """The names of the passes that the text goes through on its way to native code for the CPU, in order. The second of a
-        name has #2 behind it."""
+        """The names of the passes that the text goes through on its way to native code for the CPU, in order.
+
+        A second pass of the same name has #2 appended.
+        """
         return pipeline_of(HOST, self.numerics).names
 
     def pipeline(self, target: str = HOST) -> str:
-        """The passes for a target, with their options, as text: "host", or a GPU such as "sm_80" (as `ptx` makes code)."""
+        """Return the passes for a target, with their options, as text.
+
+        The target is "host", or a GPU such as "sm_80" (as `ptx` makes code).
+        """
         return str(pipeline_of(HOST, self.numerics) if target == HOST else self._gpu.code(target).pipeline)
 
     def ttir_after(self, name: str, target: str = HOST) -> str:
-        """The function as text after the pass of this name on the way to a target. Raises `UserError` for other names, listing
-        those there are."""
+        """Return the function as text after the pass of this name on the way to a target.
+
+        Raises `UserError` for other names, listing those there are.
+        """
         return self.ttir_through(str(Pipeline.parse(self.pipeline(target)).through(name)))
 
     def ttir_through(self, passes: str) -> str:
-        """The function as text after the passes of a pipeline, such as "inline,canonicalize,cse" (docs/passes.md).
+        """Return the function as text after the passes of a pipeline, such as "inline,canonicalize,cse".
 
-        Raises `UserError` for what is no pipeline, listing the passes there are.
+        See docs/passes.md. Raises `UserError` for an invalid pipeline, listing the passes there are.
         """
         return print_module(self._through(passes))
 
     def stages(self, target: str = HOST) -> dict[str, str]:
-        """Pass → the function as text after it, in order, on the way to a target."""
+        """Return pass → the function as text after it, in order, on the way to a target."""
         found: dict[str, str] = {}
 
         def keep(name: str, function: FuncOp) -> None:
@@ -279,23 +294,24 @@ class Kernel:
             return self._stages.after(Pipeline.parse(passes))
 
     def llvm_ir(self, target: str = HOST, *, passes: str | None = None) -> str:
-        """The LLVM IR for a target; "host" is the CPU of this process, others are GPUs such as "sm_80".
+        """Return the LLVM IR for a target: "host", the CPU of this process, or a GPU such as "sm_80".
 
-        passes: a pipeline in place of the target's own (`pipeline`). What it leaves that the back end knows no code for raises
-            `UnsupportedError`. Launches go through the target's own.
+        passes: a pipeline in place of the target's own (`pipeline`), which launches use. Operations that it
+            leaves and the back end has no code for raise `UnsupportedError`.
         """
         if target != HOST:
             return self._gpu_code(target, passes).lowered.llvm_ir
         return self._lowered(passes).llvm_ir
 
     def ptx(self, target: str = DEFAULT_TARGET, *, passes: str | None = None) -> str:
-        """PTX for a GPU, made on any machine: that of `gpu_code(target)`, which says what it takes for granted.
+        """Return PTX for a GPU, made on any machine: that of `gpu_code(target)`, which says what it assumes.
 
-        Library functions are NVIDIA's where a libdevice.10.bc is found: the environment variable JOINERY_LIBDEVICE (a path, or
-        "none"), `cuda.pathfinder`, a CUDA toolkit. Else they are joinery's own. passes: as for `llvm_ir`.
+        Library functions are NVIDIA's where a libdevice.10.bc is found: the environment variable
+        JOINERY_LIBDEVICE (a path, or "none"), `cuda.pathfinder`, a CUDA toolkit. Else they are joinery's own.
+        passes: as for `llvm_ir`.
 
-        Raises `UserError` for targets that are not known, with those that are, and for a libdevice that cannot be used, and
-        `UnsupportedError` for operations that have no GPU code yet.
+        Raises `UserError` for unknown targets, listing the known ones, and for a libdevice that cannot be
+        used, and `UnsupportedError` for operations that have no GPU code yet.
         """
         return self._gpu_code(target, passes).ptx
 
@@ -311,20 +327,24 @@ class Kernel:
         multiples: bool = False,
         bounded: bool = False,
     ) -> GpuCode:
-        """PTX with what a launch of it needs. Launches find out which of these hold, and run the code for that.
+        """Return PTX with what a launch of it needs.
+
+        Launches find out which of the following assumptions hold, and run the code for these.
 
         Args:
             warps: how many warps of 32 threads run one program, a power of two up to 32.
-            tensor_maps: whether tensors behind descriptors are as `tl.make_tensor_descriptor` asks for: last strides are 1,
-                addresses and other strides multiples of 16 bytes. On targets with tensor copies (sm_90a and later) the last
-                parameters are then tensor maps (`GpuCode.lowered.tensor_maps` has what each is made of): of descriptors that
-                are parameters, and of those that the kernel makes of what is the same in all programs. Other targets have
-                wide accesses to them, and take it that parameters are padded with zeros.
-                False: descriptors are pointers and masks, for any strides.
-            multiples: whether addresses and integers are multiples of 16, but for last strides. Launches tell 4, 8 and 16.
-            bounded: whether grid and arguments are such that no number wraps around to a negative one before it is divided,
-                where that is up to them: elements side by side have remainders side by side then. Launches prove it of their
-                numbers.
+            tensor_maps: whether tensors behind descriptors are as `tl.make_tensor_descriptor` asks for: last
+                strides are 1, addresses and other strides multiples of 16 bytes. On targets with tensor
+                copies (sm_90a and later) the last parameters are then tensor maps
+                (`GpuCode.lowered.tensor_maps` has what each is made of): of descriptors that are parameters,
+                and of those that the kernel makes of what is the same in all programs. Other targets have
+                wide accesses to them, and assume that parameters are padded with zeros. If False, descriptors
+                are pointers and masks, for any strides.
+            multiples: whether addresses and integers are multiples of 16, except last strides. Launches
+                distinguish 4, 8 and 16.
+            bounded: whether grid and arguments are such that no number wraps around to a negative one before
+                it is divided, where that is up to them: neighbouring elements then have neighbouring
+                remainders. Launches prove it for their numbers.
 
         Raises what `ptx` raises.
         """
@@ -341,7 +361,10 @@ class Kernel:
             )
 
     def asm(self, target: str = HOST, *, passes: str | None = None) -> str:
-        """The assembly for the CPU; that of a GPU is its own assembler's, see `ptx`. passes: as for `llvm_ir`."""
+        """Return the assembly for the CPU; for a GPU, that is the work of its own assembler, see `ptx`.
+
+        passes: as for `llvm_ir`. Raises `UnsupportedError` for other targets.
+        """
         if target != HOST:
             raise UnsupportedError(f"asm: target {target!r}; fix: target='host', or ptx({target!r}) for a GPU")
         return self._lowered(passes).assembly()
@@ -354,13 +377,15 @@ class Kernel:
             return lower_for_launch(function, host_target())
 
     def _prepared(self) -> FuncOp:
-        """The function after the passes for hosts."""
+        """Return the function after the passes for hosts."""
         with default_modes():
             return self._stages.after(pipeline_of(HOST, self.numerics))
 
     def _symbols(self) -> tuple[str, ...]:
-        """The functions that code for GPUs calls where there is a libdevice: those that the text means, and what expansions
-        call in place of others."""
+        """Return the functions that code for GPUs calls where there is a libdevice.
+
+        They are those that the text means, and those that expansions call in place of others.
+        """
         if "extern_elementwise" not in self._text or self.numerics == "reproducible":
             return ()  # expansions of our own are the same on every device
         found = set()
@@ -402,11 +427,11 @@ class Kernel:
 
     @functools.cached_property
     def _may_stream(self) -> bool:
-        """Stores past the caches are ordered by what ends a launch, not by what atomics promise."""
+        """Whether stores may bypass the caches: the end of a launch orders them, but atomics do not."""
         return not any(op.name in ATOMICS for op in self._prepared().walk())
 
     def _kernel_arguments(self, args: Sequence[Any]) -> HostArguments:
-        """Packs the arguments. The caller keeps the arrays alive."""
+        """Pack the arguments. The caller keeps the arrays alive."""
         arguments = HostArguments(self._written)
         if len(args) == len(self._sizes):
             for parameter, size, arg in zip(self.parameters, self._sizes, args, strict=True):
@@ -430,7 +455,7 @@ def from_ttir(
     debug: bool = False,
     cache: CacheOption = True,
 ) -> Kernel:
-    """A block kernel from text in the tt dialect, as Triton prints it or written by hand.
+    """Read a block kernel from text in the tt dialect, as Triton prints it or written by hand.
 
     Args:
         text_or_path: the module's text, or the path of a file that holds it: a `Path`, or one line ending in .ttir or .mlir.
@@ -447,8 +472,8 @@ def from_ttir(
         cache: where native code that kernels share is kept between processes: True for the user's cache directory, False for
             nowhere, or a directory or `CompileCache`.
 
-    Raises `UserError` with line and column for text that is no valid module, for functions that are not there, and for another
-    `numerics`.
+    Raises `UserError` with line and column for text that is no valid module, for functions that are not there,
+    and for unknown `numerics`.
     """
     numerics = checked_numerics(numerics, "from_ttir")
     text, source = _source(text_or_path)

@@ -12,7 +12,10 @@ from .argument_packing import ArgumentPacker, check_writeable
 
 
 def encode_argument(value: np.generic) -> int:
-    """Encodes a scalar as the 64-bit value that the kernel reads: 16-bit floats as float32, in which they are computed."""
+    """Encode a scalar as the 64-bit value that the kernel reads.
+
+    16-bit floats become float32, in which they are computed.
+    """
     array = np.asarray(value)
     if array.dtype.itemsize <= 2 and array.dtype.kind not in "biu":
         array = array.astype(np.float32)
@@ -20,9 +23,10 @@ def encode_argument(value: np.generic) -> int:
 
 
 class HostArguments(ArgumentPacker):
-    """The arguments of a launch as the 64-bit values that native code reads.
+    """Packs the arguments of a launch as the 64-bit values that native code reads.
 
-    spans: (position of the address, first byte, end) of every array.
+    Attributes:
+        spans: (position of the address, first byte, end) of every array.
     """
 
     __slots__ = ("_written", "spans", "values")
@@ -33,7 +37,7 @@ class HostArguments(ArgumentPacker):
         self._written = written
 
     def add_plain_memory(self, size: int, arg: object) -> bool:
-        """Adds a contiguous, writeable array."""
+        """Add a contiguous, writeable array."""
         if type(arg) is not np.ndarray or arg.itemsize != size or arg.dtype.hasobject:
             return False
         flags = arg.flags

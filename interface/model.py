@@ -1,4 +1,4 @@
-"""`joinery.Model`: the compiled model, with what needs the graph's block programs beside its code."""
+"""Defines `joinery.Model`: the compiled model, with what needs the graph's block programs beside its code."""
 
 from __future__ import annotations
 
@@ -37,7 +37,10 @@ class Model(RuntimeModel):
         device: Device | None = None,
         tiled: Callable[[], Tiled] | None = None,
     ) -> None:
-        """tiled: makes the block programs and their launches. The other parameters are those of the class."""
+        """Make a model.
+
+        `tiled` makes the block programs and their launches; the others are those of the class.
+        """
         super().__init__(compiled, constants, graph_text, threads, weights=weights, archive=archive, device=device)
         self._tiled = tiled
 
@@ -48,8 +51,8 @@ class Model(RuntimeModel):
         has written, writes to inputs and weights, wrapped offsets, uses of undefined values, races between the programs of a
         launch, and elements of outputs that are never written. Findings name the lines of the graph.
 
-        What runs are the block programs that the model's code was made of (`Kernel.ttir`), interpreted with NumPy on the host
-        whatever the model's device is: slow, for small inputs.
+        The block programs that the model's code was made of (`Kernel.ttir`) are interpreted with NumPy on the host,
+        whatever the model's device is: this is slow, and for small inputs.
 
         Args:
             inputs, named: what a call of the model takes, arrays of the host.

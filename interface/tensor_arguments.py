@@ -1,4 +1,4 @@
-"""Tensor descriptors and tables of pointers as users make them: over arrays of NumPy, and over arrays on a GPU."""
+"""Defines tensor descriptors and tables of pointers as users make them, over NumPy and GPU arrays."""
 
 from __future__ import annotations
 
@@ -36,16 +36,19 @@ class PointerTable(host_values.TableArgument):
 
 
 def _adopted(array: Any) -> Any:
-    """A buffer in place of another library's array on a GPU; NumPy arrays, and what is neither, as they are."""
+    """Return a buffer for another library's array on a GPU.
+
+    Return NumPy arrays, and what is neither, as they are.
+    """
     buffer = buffer_of(array)
     return array if buffer is None else buffer
 
 
 def on_device(tensor: Any, source: Any, parameter: Parameter) -> Buffer:
-    """The buffer that a launch uses for an array of a descriptor or a table that lies on a device.
+    """Return the buffer that a launch uses for an array of a descriptor or a table that lies on a device.
 
-    Another library's array is asked again: it lets the device wait for what the library has yet to do to it. Raises
-    `UserError` if its memory is not where it was, or was freed.
+    Another library's array is asked again, which makes the device wait for the library's pending work on it.
+    Raises `UserError` if its memory is not where it was, or was freed.
     """
     if source is tensor and type(source) is Buffer:
         source.check()

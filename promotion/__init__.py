@@ -1,7 +1,7 @@
-"""Which dtype do two operands meet in? Dtypes, lattices, rule sets, literals, casts.
+"""Decides which dtype two operands meet in, with dtypes, lattices, rule sets, literals and casts.
 
-`implicit_cast_type` and `implicit_cast` are the queries of the MAX type_promotion page; `rules(name)` gives a
-whole rule set. Nothing here knows graphs, and nothing imports NumPy before a NumPy dtype is asked for.
+`implicit_cast_type` and `implicit_cast` are the queries of the MAX type_promotion page; `rules(name)` returns
+a whole rule set. Nothing here depends on graphs, and nothing imports NumPy before a NumPy dtype is asked for.
 """
 
 from __future__ import annotations
@@ -22,13 +22,16 @@ from .table import PromotionTable
 
 
 def implicit_cast_type(lhs: DType | str, rhs: DType | str, rule_set: str | RuleSet = "max") -> DType:
-    """The smallest dtype to which both may be promoted. Raises `UserError` if either is not supported."""
+    """Return the smallest dtype to which both operands may be promoted.
+
+    Raises `UserError` if the rule set has no join for them.
+    """
     found = rules(rule_set)
     return found.concrete(found.join(lhs, rhs))
 
 
 class Castable(Protocol):
-    """A symbol, or whatever else has a dtype and can be cast."""
+    """A symbol, or anything else that has a dtype and can be cast."""
 
     @property
     def dtype(self) -> DType: ...
@@ -41,7 +44,10 @@ RightT = TypeVar("RightT", bound=Castable)
 
 
 def implicit_cast(lhs: LeftT, rhs: RightT, rule_set: str | RuleSet = "max") -> tuple[LeftT, RightT]:
-    """Two symbols, cast to the promoted dtype where necessary. Symbols need `.dtype` and `.cast(dtype)`."""
+    """Cast two symbols to their promoted dtype where necessary, and return both.
+
+    Symbols need `.dtype` and `.cast(dtype)`. Raises `UserError` if the rule set has no join for them.
+    """
     target = rules(rule_set).promote(lhs, rhs)
     first = lhs if lhs.dtype is target else lhs.cast(target)
     second = rhs if rhs.dtype is target else rhs.cast(target)
@@ -49,7 +55,7 @@ def implicit_cast(lhs: LeftT, rhs: RightT, rule_set: str | RuleSet = "max") -> t
 
 
 def __getattr__(name: str) -> object:
-    """`result_type` asks the op table, which is a layer above: the package that composes the layers knows where."""
+    """Load `result_type` from the package root: it consults the op table, which belongs to a layer above."""
     if name == "result_type":
         return importlib.import_module(__name__.rpartition(".")[0]).result_type
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,4 +1,4 @@
-"""Types of arrays that all layers share: of any shape and element type, which only their values tell."""
+"""Defines the array types that all layers share; shapes and dtypes are known only at run time."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ NumpyDType = np.dtype[Any]
 
 
 class DeviceArray(Protocol):
-    """A row-major array in the memory of a GPU: its elements are not read here. joinery's `Buffer` is one."""
+    """A row-major array in the memory of a GPU, such as joinery's `Buffer`.
+
+    Its elements are not read here.
+    """
 
     @property
     def address(self) -> int: ...
@@ -37,7 +40,10 @@ class DeviceArray(Protocol):
 
 
 def is_masked(value: object) -> bool:
-    """Whether it is a masked array. NumPy loads `numpy.ma` on first use, and without it there are none."""
+    """Return whether a value is a masked array.
+
+    NumPy loads `numpy.ma` on first use, and before that there are none.
+    """
     masked = getattr(sys.modules.get("numpy.ma"), "MaskedArray", None)
     return masked is not None and isinstance(value, masked)
 

@@ -1,4 +1,4 @@
-"""What a conversion between two dtypes can lose."""
+"""Classifies what a cast between two dtypes can lose."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from .dtype import DType
 from .errors import UserError
 
 LossClass = Literal["exact", "rounding", "sign", "overflow"]
-"""What a cast can do to a value; `loss_class` tells what each means."""
+"""A class of damage that a cast can do to a value; `loss_class` defines each."""
 
 LOSS_CLASSES: tuple[LossClass, ...] = ("exact", "rounding", "sign", "overflow")
 """Ordered from harmless to worst."""
 
 
 def overflow_limit(dtype: DType) -> int | float:
-    """The magnitude from which a number rounds (to nearest even) beyond the largest finite float."""
+    """Return the smallest magnitude that rounds (to nearest even) beyond the largest finite float."""
     _, exponent = math.frexp(dtype.max_value)
     half_unit = exponent - 2 - dtype.mantissa_bits
     even = math.ldexp(dtype.max_value, -half_unit - 1) % 2 == 0  # float8_e4m3fn: the tie rounds down to the largest number
@@ -28,16 +28,18 @@ def overflow_limit(dtype: DType) -> int | float:
 
 
 def loss_class(source: DType, target: DType) -> LossClass:
-    """The worst thing that can happen to a finite value of `source` when it is cast to `target`.
+    """Return the worst thing that can happen to a finite value of `source` when it is cast to `target`.
 
     - "exact": every value survives;
     - "rounding": values stay in range but may lose digits (or their fraction);
-    - "sign": all magnitudes fit, but some values change sign (int → uint of enough bits, uint → int of equal bits) or
-      negative values have no counterpart;
-    - "overflow": magnitudes exceed the target's range: integers wrap, float → int saturates, floats become infinite.
+    - "sign": all magnitudes fit, but some values change sign (int → uint of enough bits, uint → int of equal
+      bits) or negative values have no counterpart;
+    - "overflow": magnitudes exceed the target's range: integers wrap, float → int saturates, floats become
+      infinite.
 
-    Between floats exponent ranges are compared; the last half unit below the top of the source is not
-    counted. Raises `UserError` for complex to real, which is no conversion.
+    Between floats, "overflow" compares the exponents of the largest values only: source values in the
+    target's topmost binade that round past its largest value do not count. Raises `UserError` for complex to
+    real, which has no cast.
     """
     if source is target or (source.kind == target.kind == "uint" and source.bits == target.bits):
         return "exact"
@@ -86,7 +88,7 @@ def _integer_to_float(source: DType, target: DType) -> LossClass:
 
 
 def loss_example(source: DType, target: DType) -> str:
-    """One value that `source` → `target` damages, as text ("16777217 becomes 16777216"), else empty."""
+    """Return an example of what `source` → `target` damages ("16777217 becomes 16777216"); "" if nothing."""
     loss = loss_class(source, target)
     if loss == "exact":
         return ""
@@ -121,7 +123,7 @@ def _overflow_example(source: DType, target: DType) -> str:
 
 
 def _first_value(source: DType, limit: int | float) -> int | float:
-    """The smallest value of `source` that is not below `limit`."""
+    """Return the smallest value of `source` that is not below `limit`."""
     if not (source.is_float or source.is_complex):
         return math.ceil(limit)
     unit = math.frexp(limit)[1] - 1 - source.mantissa_bits

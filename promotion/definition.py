@@ -1,8 +1,9 @@
-"""What a rule set is made from, as plain data: read from a mapping or a file, checked, and written back.
+"""Holds the data that a rule set is made from: read from a mapping or a file, checked, and written back.
 
-Exactly one of four things says how pairs join: `edges` (a lattice), `table` (rows of results, null where there is none),
-`steps` (an ordered list of rules, `ordered.py`) or `order: "value-preserving"` (derived from the value sets of the dtypes). The
-rest says what Python and NumPy scalars become, and what the operations that do not simply join return.
+Exactly one of four keys says how pairs join: `edges` (a lattice), `table` (rows of results, null where there
+is no join), `steps` (an ordered list of rules, `ordered.py`) or `order: "value-preserving"` (derived from the
+value sets of the dtypes). The others say which dtypes Python and NumPy scalars take, and what operations that
+do not simply join return.
 """
 
 from __future__ import annotations
@@ -50,7 +51,12 @@ class Erratum:
 
 @dataclass(frozen=True, slots=True)
 class Definition:
-    """The data of a rule set. `cells` is None unless a table was given; `dtypes` is the table's or the steps' order."""
+    """The data of a rule set.
+
+    `cells` is None unless a table was given; `dtypes` lists the dtypes of the table, or the elements, in
+    their order. Raises `UserError` for a bad name and for weak elements, kinds or `never_above` entries that
+    do not fit the rest.
+    """
 
     name: str
     literals: LiteralRules
@@ -99,7 +105,7 @@ class Definition:
             )
 
     def to_dict(self) -> dict[str, object]:
-        """Plain data that `read` accepts and that means the same."""
+        """Return plain data that `read` turns back into an equivalent definition."""
         names = [dtype.name for dtype in self.dtypes]
         data: dict[str, object] = {"name": self.name, "description": self.description, "source": self.source}
         if self.cells is not None:
@@ -150,7 +156,7 @@ def _literals_dict(literals: LiteralRules) -> dict[str, object]:
 
 
 class _Reader:
-    """Takes a mapping apart; every refusal names the rule set and the key."""
+    """Reads the parts of a definition from a mapping; each error names the rule set and the key."""
 
     def __init__(self, data: Mapping[str, object], origin: str) -> None:
         self.data, self.origin = data, origin
@@ -159,7 +165,7 @@ class _Reader:
         raise UserError(f"{self.origin}: {text}")
 
     def get(self, key: str, default: Value) -> Value:
-        """The value of a key, which has to be of the type of `default`, str or bool."""
+        """Return the value of a key, which must have the type of `default`: str or bool."""
         value = self.data.get(key, default)
         if not isinstance(value, type(default)):
             self._wrong_type(key, value)
@@ -261,7 +267,11 @@ class _Reader:
 
 
 def read(data: Mapping[str, object], origin: str = "rule set") -> Definition:
-    """A definition from plain data. Raises `UserError` for unknown keys, wrong types, unknown dtypes and missing cells."""
+    """Return the definition that plain data describes.
+
+    Raises `UserError` for unknown keys, wrong types, unknown dtypes and missing cells; `origin` opens the
+    message.
+    """
     if not isinstance(data, Mapping):
         raise UserError(f"{origin}: expected a mapping with 'name' and one of 'edges', 'table', 'steps', 'order'")
     reader = _Reader(data, origin)
@@ -321,7 +331,10 @@ def read(data: Mapping[str, object], origin: str = "rule set") -> Definition:
 
 
 def read_file(path: str | os.PathLike[str]) -> Definition:
-    """A definition from a .json or .toml file of at most 1 MiB. Raises `UserError` for anything else, naming the file."""
+    """Read a definition from a .json or .toml file of at most 1 MiB.
+
+    Raises `UserError`, which names the file, for anything else.
+    """
     file = _path(path)
     loaders: dict[str, Callable[[str], Mapping[str, object]]] = {".json": _json, ".toml": _toml}
     loader = loaders.get(file.suffix.lower())
@@ -361,13 +374,16 @@ def _json(text: str) -> Mapping[str, object]:
 
 
 def _toml(text: str) -> Mapping[str, object]:
-    import tomllib  # few definitions are written so
+    import tomllib  # imported here because few definitions are TOML
 
     return tomllib.loads(text)
 
 
 def _without_repeats(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    """A JSON object whose keys differ; of repeated ones all but the last would vanish without a word."""
+    """Return a JSON object as a dict.
+
+    Raises `ValueError` for a repeated key, of which `dict` would keep only the last.
+    """
     found = dict(pairs)
     if len(found) < len(pairs):
         names = [name for name, _ in pairs]
@@ -376,7 +392,11 @@ def _without_repeats(pairs: list[tuple[str, object]]) -> dict[str, object]:
 
 
 def write_file(definition: Definition, path: str | os.PathLike[str]) -> None:
-    """Write a .json file that `read_file` reads back as the same definition."""
+    """Write a .json file that `read_file` reads back as an equal definition.
+
+    An earlier file is replaced atomically. Raises `UserError` when the name does not end in .json or the file
+    cannot be written.
+    """
     file = _path(path)
     if file.suffix.lower() != ".json":
         raise UserError(f"rule set file {file}: only .json is written; it can be read like .toml")

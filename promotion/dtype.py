@@ -1,7 +1,7 @@
-"""Element types.
+"""Defines the element types.
 
 A `DType` is one interned object per name, so identity is equality and a table of dtypes is a plain dict. Its
-fields describe the format; what an operator does with it is decided by rule sets (`rules.py`) and by the op
+fields describe the format; how an operator treats it is decided by rule sets (`rules.py`) and by the op
 table, never here. The table of formats is `formats.py`.
 """
 
@@ -24,8 +24,9 @@ _ABSTRACT_INTERNED: dict[str, DType] = {}
 
 
 class DType:
-    """An element type. `DType("bfloat16")` returns the one object of that name; unknown names raise
-    `UserError`.
+    """An element type.
+
+    `DType("bfloat16")` returns the one object of that name; unknown names raise `UserError`.
 
     Attributes:
         name: the type's name, as accepted by the constructor.
@@ -35,8 +36,8 @@ class DType:
             type's components; 0 for other kinds. tensor_float32 has 10 mantissa bits although it is stored as
             float32.
         storage_only: values can be stored, viewed and bit-cast, but not computed with or converted.
-        is_abstract: an element of promotion orders only (`weak_int`, `weak_float`, `weak_complex`, `wide_int`, `complex32`): no
-            tensor has it. `DTYPES` leaves these out.
+        is_abstract: an element of promotion orders only (`weak_int`, `weak_float`, `weak_complex`,
+            `wide_int`, `complex32`), which no tensor has as its dtype. `DTYPES` leaves these out.
     """
 
     __slots__ = ("_format", "bits", "exponent_bits", "is_abstract", "kind", "mantissa_bits", "name", "storage_only")
@@ -66,8 +67,8 @@ class DType:
     def __delattr__(self, attribute: str) -> NoReturn:
         raise AttributeError(f"DType is immutable: cannot delete {attribute!r} of {self.name}")
 
-    # Equality and hash stay those of `object`: one object per name makes identity the right notion, and the
-    # C-level hash keeps a join at the price of one dict lookup. Pickle and copy go through the constructor.
+    # Equality and hash are those of `object`: with one object per name identity is equality, and the C-level
+    # hash keeps the cost of a join at one dict lookup. Pickle and copy go through the constructor.
     def __reduce__(self) -> tuple[type[DType], tuple[str]]:
         return DType, (self.name,)
 
@@ -84,17 +85,17 @@ class DType:
 
     @property
     def is_bool(self) -> bool:
-        """Whether it is `bool`."""
+        """Whether the dtype is `bool`."""
         return self.kind == "bool"
 
     @property
     def is_float(self) -> bool:
-        """Whether its values are floats, of any format."""
+        """Whether values are floats, of any format."""
         return self.kind == "float"
 
     @property
     def is_complex(self) -> bool:
-        """Whether its values are complex numbers."""
+        """Whether values are complex numbers."""
         return self.kind == "complex"
 
     @property
@@ -109,37 +110,40 @@ class DType:
 
     @property
     def is_index(self) -> bool:
-        """True for `index`, the unsigned word for sizes and positions."""
+        """True for `index`, the unsigned 64-bit integer for sizes and positions."""
         return self.name == "index"
 
     @property
     def is_address(self) -> bool:
-        """True for `address`, the unsigned word for pointers."""
+        """True for `address`, the unsigned 64-bit integer for pointers."""
         return self.name == "address"
 
     @property
     def has_arithmetic(self) -> bool:
-        """True for the types operators compute with. Others can be stored, viewed and mostly cast."""
+        """True for the types that operators compute with. Others can be stored, viewed and mostly cast."""
         return self._format.has_arithmetic
 
     @property
     def itemsize(self) -> int:
-        """Bytes one value takes in memory; types below 8 bits take a whole byte, as in ml_dtypes."""
+        """Bytes that one value takes in memory; types below 8 bits take a whole byte, as in ml_dtypes."""
         return max(1, self.bits // 8)
 
     @property
     def names(self) -> Names:
-        """What other systems call this type."""
+        """The names that other systems give this type."""
         return self._format.names
 
     @property
     def unsigned_zero(self) -> bool:
-        """True for floats with one zero, in which the bits of -0.0 mean NaN."""
+        """True for floats with a single zero, in which the bits of -0.0 mean NaN."""
         return self._format.unsigned_zero
 
     @property
     def numpy(self) -> np.dtype[np.generic]:
-        """The NumPy dtype that holds the values (index and address: uint64; tensor_float32: float32)."""
+        """The NumPy dtype that holds the values (index and address: uint64; tensor_float32: float32).
+
+        Raises `UserError` for abstract elements.
+        """
         if self.is_abstract:
             raise UserError(f"{self} is an element of promotion tables only; fix: cast to a dtype that tensors can have")
         return _numpy_dtype(self.names.numpy)
@@ -181,24 +185,27 @@ class DType:
 
     @property
     def has_infinity(self) -> bool:
-        """Whether it represents infinities."""
+        """Whether the type represents infinities."""
         return self._format.has_infinity
 
     @property
     def has_nan(self) -> bool:
-        """Whether it represents NaN."""
+        """Whether the type represents NaN."""
         return self._format.has_nan
 
     def contains_integer(self, value: int) -> bool:
-        """Whether `value` lies in the finite range of this type. For floats it may still need rounding."""
+        """Return whether `value` lies in the finite range of this type.
+
+        A float type may still need to round it.
+        """
         return self.min_value <= value <= self.max_value
 
     @staticmethod
     def from_numpy(dtype: object) -> DType:
-        """The `DType` of a NumPy dtype, scalar type or dtype name. NumPy's uint64 is `uint64`, its float32
-        `float32`.
+        """Return the `DType` of a NumPy dtype, scalar type or dtype name.
 
-        Raises `UserError` for types joinery has no counterpart of, and for non-native byte order.
+        NumPy's uint64 is `uint64`, its float32 `float32`. Raises `UserError` for types without a counterpart
+        in joinery, and for non-native byte order.
         """
         numpy = importlib.import_module("numpy")
         try:
@@ -264,7 +271,10 @@ def _intern(name: str, layout: Format, abstract: bool = False) -> DType:
 
 
 def cut(below: str, kind: Kind) -> DType:
-    """The element a completed order puts right above `below` (names joined by "|"), where no dtype is. See `completion.py`."""
+    """Return the element that a completion adds directly above `below` (names joined by "|").
+
+    See `lattices/completion.py`.
+    """
     return _ABSTRACT_INTERNED.get(below) or _intern(below, Format(kind, 1024, storage_only=True), abstract=True)
 
 
@@ -277,17 +287,17 @@ DTYPES: Mapping[str, DType] = MappingProxyType(_INTERNED)
 """Every dtype by name, in the order of the type table."""
 
 ABSTRACT = tuple(_ABSTRACT_INTERNED.values())
-"""The named elements of promotion orders that are no tensor's dtype."""
+"""The named elements of promotion orders that no tensor has as its dtype."""
 
 BY_MLIR_NAME: Mapping[str, DType] = MappingProxyType({
     dtype.names.mlir: dtype for dtype in reversed(_INTERNED.values()) if dtype.names.mlir and dtype.kind != "uint"
 })
-"""Dtype by the scalar type of the block IR; integers, which have no sign there, as signed ones."""
+"""Dtype by its scalar type in the block IR; integers, which are signless there, are the signed ones."""
 
 BY_PTX_NAME: Mapping[str, DType] = MappingProxyType({
     dtype.names.ptx: dtype for dtype in reversed(_INTERNED.values()) if dtype.names.ptx
 })
-"""Dtype by the type in PTX instructions."""
+"""Dtype by its type in PTX instructions."""
 
 bool_ = DType("bool")
 int2 = DType("int2")

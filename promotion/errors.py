@@ -1,4 +1,4 @@
-"""The exception classes of joinery. They live in the lowest layer because every layer raises them."""
+"""Defines the exception classes of joinery, in the lowest layer because every layer raises them."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from collections.abc import Iterable
 
 
 class JoineryError(Exception):
-    """Base class of every exception joinery raises on purpose.
+    """Base class of every exception that joinery raises on purpose.
 
     Attributes:
-        origin: `file:line` of the operation that a lowering failed on, which the message ends with; else None.
+        origin: `file:line` of the operation whose lowering failed, with which the message ends; else None.
     """
 
     origin: str | None = None
@@ -23,7 +23,7 @@ class KernelAssertionError(UserError):
     """A `tt.assert` of a block kernel failed.
 
     Attributes:
-        message: what the kernel says about it.
+        message: the kernel's own message.
         file, line: where the assertion stands in the kernel's source; None when the text does not say.
         program: the program's coordinates in the grid along x, y, z.
         lane: the index of the first false element in the condition; () for a scalar.
@@ -66,14 +66,15 @@ class PromotionWarning(UserWarning):
 
 
 class InternalError(JoineryError, RuntimeError):
-    """joinery itself is wrong: an invariant between its layers does not hold. Never the user's mistake."""
+    """An invariant between joinery's layers does not hold: a bug in joinery, never the user's mistake."""
 
 
 class DeviceError(JoineryError, RuntimeError):
-    """A device is not there, refuses what it was asked for, or failed.
+    """A device is missing, rejects a request, or failed.
 
     Attributes:
-        code, name: what its driver says (700, "CUDA_ERROR_ILLEGAL_ADDRESS"); 0 and "" when it was not the driver that said it.
+        code, name: the driver's error (700, "CUDA_ERROR_ILLEGAL_ADDRESS"); 0 and "" when the error is not the
+            driver's.
     """
 
     def __init__(self, text: str, code: int = 0, name: str = "") -> None:
@@ -83,10 +84,10 @@ class DeviceError(JoineryError, RuntimeError):
 
 
 class DeviceMemoryError(UserError, MemoryError):
-    """A device has too little free memory. It works on.
+    """A device has too little free memory for an allocation; it stays usable.
 
     Attributes:
-        asked, free, total: bytes.
+        asked, free, total: bytes that were asked for, are free, and exist on the device.
     """
 
     def __init__(self, text: str, asked: int = 0, free: int = 0, total: int = 0) -> None:
@@ -97,7 +98,7 @@ class DeviceMemoryError(UserError, MemoryError):
 
 
 def close_names(name: str, known: Iterable[str], n: int = 3, cutoff: float = 0.6) -> list[str]:
-    """The at most `n` known names that are spelled most like `name`, the closest first: what a user may have meant."""
-    import difflib  # a process that makes no mistake does without
+    """Return at most `n` known names spelled most like `name`, which a user may have meant, closest first."""
+    import difflib  # imported here because only mistakes need it
 
     return difflib.get_close_matches(name, list(known), n, cutoff)

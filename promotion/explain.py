@@ -1,4 +1,4 @@
-"""Explanations of joins, as text."""
+"""Explains joins as text."""
 
 from __future__ import annotations
 
@@ -14,13 +14,20 @@ _presets: list[Callable[[], Sequence[Joins]]] = []
 
 
 def compare_with(presets: Callable[[], Sequence[Joins]]) -> None:
-    """Whose answers an explanation shows beside its own: told by `presets.py`, which is made of rule sets."""
+    """Set the function that returns the presets whose answers explanations show.
+
+    `presets.py` calls this, because presets are rule sets, which import this module.
+    """
     _presets[:] = [presets]
 
 
 def explain(rule_set: Joins, a: DType, b: DType, elsewhere: bool = True) -> str:
-    """Lines: the result; the rule that decided, where there is a list of them; each operand's path and what its cast can lose;
-    the answers of the other presets."""
+    """Explain the join of two dtypes as lines of text.
+
+    The lines give the result, the rule that decided (for an ordered list of rules), each operand's path with
+    what its cast can lose and, with `elsewhere`, the answers of the other presets. A missing join is
+    explained, too.
+    """
     try:
         result = rule_set.join(a, b)
     except UserError:
@@ -73,7 +80,7 @@ def _operand(rule_set: Joins, operand: DType, result: DType) -> list[str]:
 
 
 def path_text(rule_set: Joins, path: list[DType]) -> str:
-    """A lattice path as text. A lossy step carries its loss class: "int32 → int64 → float16 (overflow)"."""
+    """Return a lattice path as text; lossy steps carry a loss class: "int32 → int64 → float16 (overflow)"."""
     parts = [str(path[0])]
     for smaller, larger in pairwise(path):
         small, large = rule_set.concrete(smaller), rule_set.concrete(larger)
@@ -83,7 +90,7 @@ def path_text(rule_set: Joins, path: list[DType]) -> str:
 
 
 def answers(a: DType, b: DType) -> dict[str, DType | None]:
-    """What every preset answers, None where it has no join."""
+    """Return the join in every preset, by the preset's name; None where it has no join."""
     found: dict[str, DType | None] = {}
     for rule_set in _presets[0]() if _presets else ():
         try:

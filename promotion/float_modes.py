@@ -1,7 +1,7 @@
-"""Floating-point modes while Python code works for the user: constants are folded, and definitions run, in the default ones.
+"""Provides the default floating-point modes to Python code that folds constants or evaluates definitions.
 
-Native code sees to its own modes (`native/modes.ll`). This asks the C library, which has them on POSIX systems; elsewhere
-they stay as they are.
+Native code sets its own modes (`runtime/native/modes.ll`). This module calls the C library, on Linux and
+macOS; on other systems the modes stay as they are.
 """
 
 from __future__ import annotations
@@ -20,7 +20,10 @@ _ENVIRONMENT_BYTES = 64
 
 @functools.cache
 def _functions() -> tuple[_Function, _Function, ctypes.c_void_p] | None:
-    """`fegetenv`, `fesetenv`, and what stands for the default environment."""
+    """Return `fegetenv`, `fesetenv` and a pointer to the default environment.
+
+    The result is None where the system is not supported.
+    """
     if sys.platform not in ("linux", "darwin"):
         return None
     try:
@@ -35,7 +38,10 @@ def _functions() -> tuple[_Function, _Function, ctypes.c_void_p] | None:
 
 @contextmanager
 def default_modes() -> Iterator[None]:
-    """Inside, float arithmetic of this thread rounds to nearest and keeps denormal numbers; afterwards as before."""
+    """Set the default float modes for a `with` block: round to nearest, keep subnormals.
+
+    They apply to the calling thread, whose earlier modes are restored at the end.
+    """
     functions = _functions()
     if functions is None:
         yield

@@ -1,11 +1,11 @@
-"""The one table of element types: their formats, and what other systems call them.
+"""Holds the one table of element types: their formats, and their names in other systems.
 
 Formats: IEEE 754 for float16/32/64; bfloat16 is float32 with 7 mantissa bits; tensor_float32 is float32
 storage with 10 mantissa bits; the 8-bit and smaller floats follow the OCP "8-bit Floating Point" and
 "Microscaling Formats" specifications and the names of `ml_dtypes`, whose NumPy types hold their values.
 
-Names: MLIR's builtin types; PTX ISA 9.0, "Fundamental Types" and "Alternate Floating-Point Data Formats"; DLPack 1.1,
-`DLDataTypeCode`; ONNX 1.20, `TensorProto.DataType`; the header of safetensors files.
+Names: MLIR's builtin types; PTX ISA 9.0, "Fundamental Types" and "Alternate Floating-Point Data Formats";
+DLPack 1.1, `DLDataTypeCode`; ONNX 1.20, `TensorProto.DataType`; the header of safetensors files.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ Kind = Literal["bool", "int", "uint", "float", "complex"]
 
 
 class Names(NamedTuple):
-    """What other systems call an element type; "" or None where they have none.
+    """The names of an element type in other systems; "" or None where there is none.
 
     Attributes:
         numpy: the type of NumPy or of `ml_dtypes` that holds the values.
-        mlir: the scalar type of the block IR, in which integers have no sign.
+        mlir: the scalar type in the block IR, where integers are signless.
         ptx: the type in PTX instructions.
-        dlpack: the type code, which with the number of bits names a type.
+        dlpack: the type code, which names a type together with the number of bits.
         onnx: the number of the tensor data type.
         safetensors: the dtype in a file's header.
     """
@@ -39,9 +39,10 @@ class Format(NamedTuple):
     """One row of the table.
 
     Attributes:
-        exponent_bits, mantissa_bits, max_finite: of a float or of a complex type's components; 0 for other kinds.
+        exponent_bits, mantissa_bits, max_finite: of a float or of a complex type's components; 0 for other
+            kinds.
         min_exponent: the power of two of the smallest normal number.
-        unsigned_zero: there is one zero, and the bits of -0.0 mean NaN.
+        unsigned_zero: there is a single zero, and the bits of -0.0 mean NaN.
         storage_only: values are not computed with.
         has_arithmetic: operators compute with the type.
     """
@@ -61,7 +62,7 @@ class Format(NamedTuple):
 
 
 def _ieee(bits: int, exponent_bits: int, mantissa_bits: int, names: Names, has_arithmetic: bool = False) -> Format:
-    """A format with infinities and NaNs in the topmost exponent, as IEEE 754 lays them out."""
+    """Return a format with infinities and NaNs in the topmost exponent, as IEEE 754 defines them."""
     bias = 2 ** (exponent_bits - 1) - 1
     largest = float(2 - 2.0**-mantissa_bits) * 2.0**bias
     return Format(
@@ -70,7 +71,10 @@ def _ieee(bits: int, exponent_bits: int, mantissa_bits: int, names: Names, has_a
 
 
 def _finite(bits: int, exponent_bits: int, mantissa_bits: int, largest: float, least: int, names: Names) -> Format:
-    """A format without infinities. Those whose name ends in "uz" have one zero; those of less than 8 bits have no NaN."""
+    """Return a format without infinities.
+
+    Types whose name ends in "uz" have a single zero; those below 8 bits have no NaN.
+    """
     unsigned_zero = names.numpy.endswith("uz")
     return Format(
         "float", bits, names, exponent_bits, mantissa_bits, largest, least,
@@ -83,7 +87,7 @@ def _complex(bits: int, part: Format, names: Names) -> Format:
 
 
 def _integer(kind: Kind, bits: int, onnx: int) -> Format:
-    """An integer type; those of less than a byte are stored and cast, those of 2 bits only stored."""
+    """Return an integer format; types below 8 bits are only stored and cast, those of 2 bits only stored."""
     ptx, code, safetensors = ("s", 0, "I") if kind == "int" else ("u", 1, "U")
     names = Names(f"{kind}{bits}", f"i{bits}" if bits > 2 else "", dlpack=code, onnx=onnx)
     if bits < 8:
@@ -131,7 +135,7 @@ FORMATS: dict[str, Format] = {
     "int2": _integer("int", 2, 26),
     "uint2": _integer("uint", 2, 25),
 }
-"""Rows by name of the dtype. index and address are stored as uint64, tensor_float32 as float32."""
+"""Formats by the name of the dtype. index and address are stored as uint64, tensor_float32 as float32."""
 
 ABSTRACT_FORMATS: dict[str, Format] = {
     "weak_int": Format("int", 0, storage_only=True),
@@ -140,8 +144,11 @@ ABSTRACT_FORMATS: dict[str, Format] = {
     "wide_int": Format("int", 65, storage_only=True),
     "complex32": _complex(32, _F16, Names()),
 }
-"""Elements of promotion orders that no tensor has as its dtype. The weak ones stand for Python scalars and what is computed
-from them alone; wide_int holds int64 and uint64; complex32 is what PyTorch answers for float16 and a complex scalar."""
+"""Elements of promotion orders that no tensor has as its dtype.
+
+The weak ones stand for Python scalars and for values computed from these alone; wide_int holds int64 and
+uint64; complex32 is PyTorch's result for float16 and a complex scalar.
+"""
 
 FOREIGN_NAMES = {
     "bf16": "bfloat16", "f16": "float16", "half": "float16", "fp16": "float16", "f32": "float32",
@@ -152,4 +159,4 @@ FOREIGN_NAMES = {
     "byte": "uint8", "size_t": "index", "fp8": "float8_e4m3fn", "f8E4M3FN": "float8_e4m3fn",
     "f8E5M2": "float8_e5m2", "complex": "complex128",
 }  # fmt: skip
-"""Names that people bring from other tools; used only to suggest ours."""
+"""Names in other tools → our names; used only for suggestions in error messages."""

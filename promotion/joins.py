@@ -1,4 +1,4 @@
-"""What pairs of dtypes join to in a rule set, and what decides it: the part of `RuleSet` that its pictures and texts ask."""
+"""Computes the joins of a rule set: the part of `RuleSet` that diagrams and explanations use."""
 
 from __future__ import annotations
 
@@ -20,7 +20,10 @@ _WIDE = DType("wide_int")
 
 
 class Joins:
-    """The joins of a rule set, immutable. The attributes are those of `RuleSet`, which this is the base of."""
+    """The joins of a rule set, immutable.
+
+    This is the base class of `RuleSet`, which documents the attributes.
+    """
 
     __slots__ = (
         "_elements", "_hidden", "_joins", "_raw", "definition", "description", "division", "dtypes", "hash", "lattice",
@@ -40,10 +43,10 @@ class Joins:
     definition: Definition
     hash: str
     _joins: dict[tuple[DType, DType], DType]
-    """What `join` answers: elements that nobody may see are resolved."""
+    """The results of `join`, in which elements that a completion added are replaced by their dtypes."""
     _raw: Cells
     _hidden: Mapping[DType, DType]
-    """Elements a completion added, and the dtype each stands for."""
+    """Elements that a completion added → the dtype that each stands for."""
     _elements: tuple[DType, ...]
 
     def __init__(self, definition: Definition) -> None:
@@ -94,7 +97,7 @@ class Joins:
         raise AttributeError(f"RuleSet is immutable: cannot delete {attribute!r}")
 
     def join(self, a: DType | str, b: DType | str) -> DType:
-        """What two operands meet in: the dtype both are cast to, or a weak element of a rule set that has them.
+        """Return the element in which two operands meet: the dtype that both are cast to, or a weak element.
 
         Raises `UserError` with a fix when the rule set has no join.
         """
@@ -107,7 +110,11 @@ class Joins:
             raise UserError(self.refusal(*pair)) from None
 
     def join_all(self, dtypes: Sequence[DType | str]) -> DType:
-        """The join of one or more dtypes. Where the laws hold their order does not matter; else they join from the left."""
+        """Return the join of one or more dtypes.
+
+        Their order does not matter where the laws hold; else they join from the left. Raises `UserError` for
+        no dtypes and where there is no join.
+        """
         if not dtypes:
             raise UserError(f"{self.name}: the join of no dtypes is undefined; give at least one")
         result = DType(dtypes[0])
@@ -118,7 +125,7 @@ class Joins:
             if found is None:
                 raise UserError(self.refusal(self._hidden.get(result, result), dtype))
             result = found
-        if result is _WIDE and len(set(dtypes)) > 1:  # only the end counts: what is above it may hold all of them
+        if result is _WIDE and len(set(dtypes)) > 1:  # as a final result only: elements above may hold all
             given = [DType(dtype) for dtype in dtypes]
             meeting = ((a, b) for a in given for b in given if a is not b and self._raw.get((a, b)) is _WIDE)
             raise UserError(self.refusal(*next(meeting, (DTYPES["int64"], DTYPES["uint64"]))))
@@ -126,34 +133,38 @@ class Joins:
 
     @property
     def has_choices(self) -> bool:
-        """Whether some joins keep a choice of dtypes open for further operands, which a value in between cannot."""
+        """Whether some joins leave a choice of dtypes to further operands, as intermediate values cannot."""
         return bool(self._hidden)
 
     def is_open(self, dtypes: Sequence[DType]) -> bool:
-        """Whether the join of these dtypes, all at once, keeps a choice open."""
+        """Return whether the join of all these dtypes at once keeps a choice open."""
         found: DType | None = dtypes[0]
         for dtype in dtypes[1:]:
             found = None if found is None else self._raw.get((found, dtype))
         return found in self._hidden
 
     def concrete(self, element: DType) -> DType:
-        """The dtype a value has whose promotion ends in `element`: weak elements take their default."""
+        """Return the dtype of a value whose promotion ends in `element`: weak elements give their default."""
         return self.weak.get(element, element)
 
     def can_cast(self, source: DType | str, target: DType | str) -> bool:
-        """Whether promotion takes `source` to `target` without the user's asking: whether their join is `target`."""
+        """Return whether promotion implicitly casts `source` to `target`: whether their join is `target`."""
         return self._joins.get((DType(source), DType(target))) is DType(target)
 
     # -- questions -------------------------------------------------------------------------------------------------------------
 
     def errata(self) -> tuple[Erratum, ...]:
-        """The cells of a published table that contradict their mirror cells; empty for tables that agree with themselves."""
+        """Return the cells of a published table that contradict their mirror cells.
+
+        The result is empty for consistent tables.
+        """
         return self.definition.errata
 
     def losses(self) -> Mapping[tuple[DType, DType], str]:
-        """What each covering edge can lose: "exact", "rounding", "sign" or "overflow".
+        """Return what a cast along each covering edge can lose: "exact", "rounding", "sign" or "overflow".
 
-        From a weak element up nothing is lost; an edge up to one is judged by the dtype a value has that ends there.
+        Upward from a weak element nothing is lost; an edge up to one is judged by the default dtype of the
+        weak element. Empty for rule sets without a lattice.
         """
         if self.lattice is None:
             return {}
@@ -165,12 +176,18 @@ class Joins:
         }
 
     def step(self, a: DType, b: DType) -> Step | None:
-        """The rule that decides about two different dtypes in a rule set that is an ordered list."""
+        """Return the rule that decides about two different dtypes.
+
+        The result is None unless the rule set is an ordered list of rules.
+        """
         found = deciding(self.definition.steps, a, b) if self.definition.steps and a is not b else None
         return None if found is None else found[1]
 
     def bounds(self, a: DType, b: DType) -> tuple[DType, ...]:
-        """The dtypes among which a completed order chooses for two dtypes: their minimal upper bounds."""
+        """Return the minimal upper bounds of two dtypes among which a completed order chooses.
+
+        The result is empty where there is no choice.
+        """
         element = self._raw.get((a, b))
         if element is None or element not in self._hidden or self.lattice is None:
             return ()
@@ -178,7 +195,7 @@ class Joins:
         return tuple(d for d in above if not any(e is not d and self.lattice.leq(e, d) for e in above))
 
     def refusal(self, a: DType, b: DType) -> str:
-        """Why two dtypes have no join, and a fix."""
+        """Return a message that says why two dtypes have no join, with a fix."""
         text = f"no join for {a} and {b} in rule set {self.name}"
         if self._raw.get((a, b)) is _WIDE or {a.name, b.name} == {"int64", "uint64"}:
             signed, unsigned = (a, b) if a.kind == "int" else (b, a)
@@ -198,7 +215,11 @@ class Joins:
 
 
 def _check_results(definition: Definition, joins: Mapping[tuple[DType, DType], DType]) -> None:
-    """Operands that were cast to a result must meet in it: a graph does not say what they were before."""
+    """Check that each result joins with itself to itself.
+
+    Operands that were cast to it must meet in it: a graph does not record what they were before. Raises
+    `UserError` for a result that fails.
+    """
     reached: dict[DType, str] = {}
     for (a, b), result in joins.items():
         reached.setdefault(result, f"{a} with {b}")
@@ -218,7 +239,7 @@ def _check_results(definition: Definition, joins: Mapping[tuple[DType, DType], D
 def _order(
     definition: Definition,
 ) -> tuple[Lattice[DType] | None, Cells, tuple[DType, ...], Mapping[DType, DType]]:
-    """The lattice if there is one, every join, the elements in order, and the elements that stand for others."""
+    """Return the lattice or None, every join, the elements in order, and the dtypes of added elements."""
     if definition.cells is not None:
         return None, dict(definition.cells), definition.dtypes, {}
     if definition.steps:

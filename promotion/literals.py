@@ -1,10 +1,11 @@
-"""Python scalars in expressions: they are weak. So are NumPy scalars, unless the rule set says otherwise.
+"""Decides the dtypes of Python scalars in expressions, which are weak.
+
+NumPy scalars are weak, too, unless the rule set says otherwise.
 
 A scalar whose kind (bool < integer < float < complex) is not above the tensor's takes the tensor's dtype, and
 its value must fit there: an integer out of range or a float too large is an error at the line that wrote it,
-never a wrapped or infinite constant. A float that only needs rounding is rounded. A scalar of a higher kind
-first takes the first dtype of the rule set's ladder for its kind that holds it, and that dtype joins with the
-tensor's.
+never a wrapped or infinite constant. A float that only needs rounding is rounded. For a scalar of a higher
+kind the rule set has a ladder of dtypes: the first that holds the value joins with the tensor's dtype.
 """
 
 from __future__ import annotations
@@ -35,20 +36,23 @@ class HasDType(Protocol):
 
 
 Operand: TypeAlias = "DType | str | type | HasDType | Scalar"
-"""What promotion asks about: dtypes and their names, what has a dtype, and Python scalars, which are weak."""
+"""An operand of promotion: a dtype or its name, an object with a dtype, or a Python scalar, which is weak."""
 
 _RANKS = {"bool": 0, "int": 1, "uint": 1, "float": 2, "complex": 3}
 
 
 @dataclass(frozen=True, slots=True)
 class LiteralRules:
-    """The dtypes of a scalar whose kind is above the tensor's, or that has no tensor: first fit wins."""
+    """The ladders of dtypes for scalars whose kind is above the tensor's, or that meet no tensor.
+
+    The first fit wins.
+    """
 
     integers: tuple[DType, ...]
     floats: tuple[DType, ...]
     complexes: tuple[DType, ...] = ()
     cells: Mapping[tuple[DType, str], DType | None] = field(default_factory=dict)
-    """What a dtype gives with a scalar of kind "bool", "int", "float" or "complex" where no ladder tells; None: refused."""
+    """Exceptions to the ladders, by dtype and kind ("bool", "int", "float", "complex"); None is an error."""
 
     def __post_init__(self) -> None:
         if not self.integers or not self.floats:
@@ -64,7 +68,10 @@ class LiteralRules:
         return self.floats[0]
 
     def default(self, value: Scalar) -> DType:
-        """The dtype of a scalar that stands alone. Raises `UserError` if no dtype of the ladder holds it."""
+        """Return the dtype of a scalar that stands alone.
+
+        Raises `UserError` if no dtype of the ladder holds it.
+        """
         if isinstance(value, bool):
             return DTYPES["bool"]
         ladder = (self.complexes, self.floats, self.integers)[
@@ -82,37 +89,49 @@ class LiteralRules:
 
 
 def is_scalar(value: object) -> TypeGuard[Scalar]:
-    """Whether `value` is a Python scalar. NumPy scalars are none, though np.float64 is a `float`: see `number_of`."""
+    """Return whether `value` is a Python scalar.
+
+    No NumPy scalar is one, not even np.float64, which is a `float`: see `number_of`.
+    """
     return isinstance(value, (bool, int, float, complex)) and not hasattr(value, "dtype")
 
 
 def is_numpy_scalar(value: object) -> TypeGuard[np.generic]:
-    """Whether `value` is a NumPy scalar such as `np.sqrt(64)` returns. An array of rank 0 is an array."""
-    numpy = sys.modules.get("numpy")  # whoever holds a NumPy scalar has imported NumPy
+    """Return whether `value` is a NumPy scalar such as `np.sqrt(64)` returns.
+
+    An array of rank 0 is an array.
+    """
+    numpy = sys.modules.get("numpy")  # no NumPy scalar exists before NumPy is imported
     return numpy is not None and isinstance(value, numpy.generic)
 
 
 def number_of(value: np.generic) -> Scalar:
-    """The Python number that a NumPy scalar holds. Raises `UserError` for what joinery has no dtype for."""
+    """Return the Python number that a NumPy scalar holds.
+
+    Raises `UserError` for dtypes that joinery does not have.
+    """
     DType.from_numpy(value.dtype)
     number: Scalar = value.item()
     return number
 
 
 def rank(dtype: DType) -> int:
-    """The position of a dtype's kind in bool < integer < float < complex."""
+    """Return the position of a dtype's kind in bool < integer < float < complex."""
     return _RANKS[dtype.kind]
 
 
 def scalar_rank(value: Scalar) -> int:
-    """The position of a Python scalar's kind in bool < integer < float < complex."""
+    """Return the position of a Python scalar's kind in bool < integer < float < complex."""
     if isinstance(value, bool):
         return 0
     return 1 if isinstance(value, int) else 2 if isinstance(value, float) else 3
 
 
 def fits(value: Scalar, dtype: DType) -> bool:
-    """Whether `value` is in the range of `dtype`. Rounding is allowed, wrapping and overflow are not."""
+    """Return whether `value` is in the range of `dtype`.
+
+    Rounding is allowed, wrapping and overflow are not.
+    """
     if isinstance(value, complex):
         return dtype.is_complex and fits(value.real, dtype) and fits(value.imag, dtype)
     if not (dtype.is_float or dtype.is_complex):
@@ -144,7 +163,7 @@ def check_literal(value: Scalar, dtype: DType, op: str = "literal") -> LossClass
 
 
 def _representable(value: float | int, dtype: DType) -> bool:
-    """Whether a finite number in range is a value of the float type: no set bit lies below its last place."""
+    """Return whether a finite number in range is a value of the float type: its bits fit the mantissa."""
     if value == 0:
         return True
     numerator, denominator = abs(value).as_integer_ratio()
@@ -172,7 +191,10 @@ def _misfit(value: Scalar, dtype: DType) -> str:
 
 
 def _holder(value: Scalar, dtype: DType) -> DType | None:
-    """The smallest usual dtype of the kind that holds `value` and all of `dtype`; failing that, `value`."""
+    """Return the smallest usual dtype of the kind that holds `value` and all of `dtype`.
+
+    Failing that, return the last one that holds `value`, or None.
+    """
     names: Sequence[str]
     if dtype.is_float:
         names = ("float16", "float32", "float64")

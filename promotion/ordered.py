@@ -1,7 +1,7 @@
-"""Promotion by an ordered list of rules, of which the first that applies decides.
+"""Decides promotion by an ordered list of rules: the first rule that applies gives the result.
 
-Such a list is how the Triton Semantics page is written. What it decides is a table; that the table is no semilattice is for
-`laws()` to show.
+The Triton Semantics page is written as such a list. Its decisions form a table, which need not be a
+semilattice; `laws()` shows where it fails.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Step:
     sets: tuple[tuple[frozenset[DType], DType], ...] = ()
 
     def decide(self, a: DType, b: DType) -> DType | None:
-        """The result for two different dtypes, or None when the rule does not apply."""
+        """Return the result for two different dtypes, or None when the rule does not apply."""
         match self.rule:
             case "kind":
                 left, right = (self.order.index(KINDS[d.kind]) for d in (a, b))
@@ -48,7 +48,7 @@ class Step:
 
 
 def read_steps(data: Sequence[object]) -> tuple[Step, ...]:
-    """Steps from a data file. Raises `UserError` for a rule that is not known."""
+    """Return the steps that a data file lists. Raises `UserError` for unknown rules, keys and kinds."""
     steps = []
     for entry in data:
         rule = entry.get("rule") if isinstance(entry, Mapping) else None
@@ -74,7 +74,7 @@ def _sets(data: object) -> tuple[tuple[frozenset[DType], DType], ...]:
 
 
 def deciding(steps: Sequence[Step], a: DType, b: DType) -> tuple[DType, Step] | None:
-    """The result for two different dtypes and the step that decided it."""
+    """Return the result for two different dtypes and the step that decides it; None when none applies."""
     for step in steps:
         result = step.decide(a, b)
         if result is not None:
@@ -83,7 +83,10 @@ def deciding(steps: Sequence[Step], a: DType, b: DType) -> tuple[DType, Step] | 
 
 
 def table_of(steps: Sequence[Step], dtypes: Sequence[DType]) -> dict[tuple[DType, DType], DType]:
-    """Every pair the list decides, but those whose result is none of the dtypes: they have no join."""
+    """Return the join of every pair that the list decides.
+
+    Pairs whose result is not among `dtypes` have none.
+    """
     cells = {(dtype, dtype): dtype for dtype in dtypes}
     for a in dtypes:
         for b in dtypes:

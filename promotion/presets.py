@@ -1,4 +1,4 @@
-"""The named rule sets: presets, each a data file, and what users register."""
+"""Finds rule sets by name: the presets, each a data file, and those that users register."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def _order(name: str) -> tuple[int, bool, str]:
 
 
 PRESETS = tuple(sorted((path.stem for path in _DATA.glob("*.json")), key=_order))
-"""The names of the presets, in the order of the documentation: every file of `promotion/data` is one, by its name."""
+"""The names of the presets, in the order of the documentation: the stems of the files in `promotion/data`."""
 
 _registered: dict[str, RuleSet] = {}
 
@@ -32,14 +32,15 @@ def _preset(name: str) -> RuleSet:
 
 
 def names() -> tuple[str, ...]:
-    """Every name `rules` knows: the presets and what was registered."""
+    """Return every name that `rules` accepts: the presets and the registered rule sets."""
     return (*PRESETS, *_registered)
 
 
 def register(rule_set: RuleSet, replace: bool = False) -> RuleSet:
-    """Make a rule set known by its name, for `rules(name)`, `Graph(semantics=name)` and graphs read from text.
+    """Make a rule set known by its name.
 
-    Raises `UserError` when the name is taken, unless `replace`; presets are never replaced. Returns the rule set.
+    `rules(name)`, `Graph(semantics=name)` and graphs read from text then find it. Raises `UserError` when the
+    name is taken, unless `replace`; presets are never replaced. Returns the rule set.
     """
     if not isinstance(rule_set, RuleSet):
         raise UserError(f"register: expected a RuleSet, not {type(rule_set).__name__}; fix: RuleSet.from_edges(name, edges)")
@@ -52,7 +53,10 @@ def register(rule_set: RuleSet, replace: bool = False) -> RuleSet:
 
 
 def rules(name: str | RuleSet = "max") -> RuleSet:
-    """The rule set of that name (a `RuleSet` is returned as it is). Raises `UserError` for unknown names."""
+    """Return the rule set of that name (a `RuleSet` is returned as it is).
+
+    Raises `UserError` for unknown names.
+    """
     if isinstance(name, RuleSet):
         return name
     if isinstance(name, str) and name in PRESETS:

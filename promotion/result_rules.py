@@ -1,4 +1,4 @@
-"""How an op row turns operand dtypes into casts and a result dtype.
+"""Derives casts and a result dtype from operand dtypes, as the rule of an op row says.
 
 Every op names one of these rules, so no op consults a promotion table in its own way. A rule maps (rule set,
 operands) to a `Promotion`: the dtype each operand is cast to, and the dtype of the result.
@@ -17,9 +17,9 @@ from .rules import RuleSet, dtype_of
 
 @dataclass(frozen=True, slots=True)
 class Promotion:
-    """`casts[i]` is the dtype operand i has inside the op; `result` is the dtype of the op's value.
+    """The dtypes of an op: `casts[i]` is that of operand i inside the op, `result` that of the op's value.
 
-    `weak` is the weak element the value keeps standing for, under rule sets that have such, else None.
+    `weak` is the weak element that the value still stands for, under rule sets that have these, else None.
     """
 
     casts: tuple[DType, ...]
@@ -45,10 +45,10 @@ class ResultRule:
 
         Args:
             rule_set: the graph's rule set.
-            operands: dtypes (or things with a dtype), and Python scalars, which are weak and get
-                value-checked; NumPy scalars are what the rule set says.
+            operands: dtypes (or objects with a dtype), and Python scalars, which are weak and whose values
+                are checked; NumPy scalars are weak or strong as the rule set says.
             op: the op's name, for messages.
-            dtype: the dtype the user asked for; only EXPLICIT and ACCUMULATE take one.
+            dtype: the dtype the user asked for; only ACCUMULATE, MEAN and EXPLICIT use it.
 
         Raises `UserError`: no join, a literal that does not fit, or an operand kind the op does not take.
         """
@@ -81,7 +81,7 @@ def _own(rule_set: RuleSet, operand: Operand) -> DType:
 
 
 def _all_cast(rule_set: RuleSet, count: int, element: DType) -> Promotion:
-    """Every operand cast to the element's dtype, which is the result."""
+    """Return a promotion that casts every operand to the element's dtype, which is the result."""
     result = rule_set.concrete(element)
     return Promotion((result,) * count, result, element if element.is_weak else None)
 
@@ -121,7 +121,7 @@ def _bool_only(rule_set: RuleSet, operands: Sequence[Operand], op: str, dtype: D
 
 def _integer_join(rule_set: RuleSet, operands: Sequence[Operand], op: str, dtype: DType | None) -> Promotion:
     for position, operand in enumerate(operands):
-        if is_scalar(operand) and scalar_rank(operand) < 2:  # which integers fit, the join decides
+        if is_scalar(operand) and scalar_rank(operand) < 2:  # the join decides which integers fit
             continue
         own = _own(rule_set, operand)
         if not (own.is_integer or own.is_bool):

@@ -1,7 +1,8 @@
-"""Rule sets: named promotion tables with what Python scalars and non-joining operations give.
+"""Defines rule sets: named promotion tables with results for Python scalars and for operations beside joins.
 
-A rule set is data (`definition.py`, `data/*.json`); `RuleSet` is the machinery all of them share. Some are lattices, one is an
-order completed to a lattice, one an ordered list of rules, some are plain tables; `laws()` says what holds for each.
+A rule set is data (`definition.py`, `data/*.json`); `RuleSet` is the class that all of them share. Some are
+lattices, one is an order completed to a lattice, one an ordered list of rules, some are plain tables;
+`laws()` says which laws hold.
 """
 
 from __future__ import annotations
@@ -46,14 +47,14 @@ _KIND_OF = {0: "bool", 1: "int", 2: "float", 3: "complex"}
 
 @dataclass(frozen=True, slots=True)
 class ZeroDim:
-    """The dtype of a tensor of rank 0, for queries: rule sets with `zero_dim` let it count only when its kind is higher."""
+    """The dtype of a tensor of rank 0, for queries; with `zero_dim` it counts only if its kind is higher."""
 
     dtype: DType
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """A pair that two rule sets answer differently; None where one has no join."""
+    """A pair that two rule sets answer differently; `ours` or `theirs` is None where that one has no join."""
 
     lhs: DType
     rhs: DType
@@ -67,21 +68,24 @@ class Difference:
 class RuleSet(Joins):
     """An immutable promotion table with its literal rules.
 
-    Make one with `RuleSet.from_edges`, `from_table`, `from_dict` or `load`, or from another one with `with_edges`, `with_cells`
-    or `without`; all check what they are given. dtypes outside the table join with themselves only.
+    Make one with `RuleSet.from_edges`, `from_table`, `from_dict` or `load`, or from another one with
+    `with_edges`, `with_cells` or `without`; all check their arguments. Dtypes outside the table join with
+    themselves only.
 
     Attributes:
         name, description, source: for messages and documentation.
-        dtypes: the elements of the table, in its order; weak elements among them.
+        dtypes: the elements of the table, in its order, with its weak elements.
         lattice: the semilattice the table derives from, or None.
         literals: the dtypes Python scalars take.
-        weak: the weak elements and the dtype a value has that ends in one; empty for rule sets without.
-        division: what `//` and `%` do with integers: "floor" or "truncate".
+        weak: each weak element with the dtype of a value that ends in it; empty for rule sets without weak
+            elements.
+        division: how `//` and `%` divide integers: "floor" or "truncate".
         zero_dim: whether tensors of rank 0 count only when their kind is higher than that of all others.
-        numpy_scalars: "weak" when a NumPy scalar counts as the Python number it holds, "strong" when its dtype counts. Arrays
-            of rank 0 are arrays, hence strong.
+        numpy_scalars: "weak" when a NumPy scalar counts as the Python number it holds, "strong" when its
+            dtype counts. Arrays of rank 0 are arrays, hence strong.
         definition: the data this was made from.
-        hash: SHA-256 of everything that decides dtypes (not of name and texts); equal hashes promote alike.
+        hash: SHA-256 of everything that decides dtypes (not of name and texts); rule sets of equal hash
+            promote alike.
     """
 
     __slots__ = ()
@@ -90,12 +94,18 @@ class RuleSet(Joins):
 
     @classmethod
     def from_dict(cls, data: Mapping[str, object]) -> RuleSet:
-        """A rule set from plain data, as the preset files hold it. Raises `UserError` naming the key that is wrong."""
+        """Make a rule set from plain data, as the preset files hold it.
+
+        Raises `UserError` naming the key that is wrong.
+        """
         return cls(read(data))
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> RuleSet:
-        """A rule set from a .json or .toml file. Raises `UserError` naming the file and what is wrong in it."""
+        """Read a rule set from a .json or .toml file.
+
+        Raises `UserError` naming the file and the mistake in it.
+        """
         definition = read_file(path)
         try:
             return cls(definition)
@@ -103,7 +113,10 @@ class RuleSet(Joins):
             raise UserError(f"rule set file {path}: {error}") from None
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write a .json file that `load` turns into an equal rule set. The file is replaced at once or not at all."""
+        """Write a .json file that `load` turns into an equal rule set. The file is replaced atomically.
+
+        Raises `UserError` for other names and when the file cannot be written.
+        """
         write_file(self.definition, path)
 
     @classmethod
@@ -118,7 +131,10 @@ class RuleSet(Joins):
         weak: Mapping[str | DType, str | DType] | None = None,
         description: str = "",
     ) -> RuleSet:
-        """A rule set from covering edges (smaller, larger). Raises `UserError` if they make no lattice."""
+        """Make a rule set from covering edges (smaller, larger).
+
+        Raises `UserError` if they make no lattice.
+        """
         literals = _literals(integer_literals, float_literals, complex_literals)
         pairs = tuple(map(_pair, edges))
         values = {DType(a): DType(b) for a, b in (weak or {}).items()}
@@ -135,7 +151,10 @@ class RuleSet(Joins):
         complex_literals: Sequence[str | DType] = (),
         description: str = "",
     ) -> RuleSet:
-        """A rule set from ordered pairs. Nothing is assumed about it: ask `laws()` what holds."""
+        """Make a rule set from the results of ordered pairs.
+
+        No law is assumed of the table: `laws()` says which hold.
+        """
         joins = {_pair(pair): DType(result) for pair, result in cells.items()}
         mentioned = {dtype for pair in joins for dtype in pair}
         present = tuple(dtype for dtype in DTYPES.values() if dtype in mentioned)
@@ -143,7 +162,10 @@ class RuleSet(Joins):
         return cls(Definition(name, literals, description, dtypes=present, cells=joins))
 
     def with_edges(self, *edges: tuple[str | DType, str | DType], name: str | None = None) -> RuleSet:
-        """This lattice with more edges (smaller, larger). Raises `UserError` when they make a cycle or an ambiguous join."""
+        """Return this lattice with more edges (smaller, larger).
+
+        Raises `UserError` when they make a cycle or an ambiguous join, and for rule sets that are no lattice.
+        """
         added = tuple(map(_pair, edges))
         lattice = self._plain_lattice("with_edges")
         return self._edited(name, lattice.elements, edges=(*lattice.edges, *added))
@@ -151,17 +173,20 @@ class RuleSet(Joins):
     def with_cells(
         self, cells: Mapping[tuple[str | DType, str | DType], str | DType], name: str | None = None
     ) -> RuleSet:
-        """The same table with some cells replaced, as a plain table: whether it still is a lattice, `laws()` tells."""
+        """Return the same table with some cells replaced, as a plain table.
+
+        `laws()` says whether it still is a lattice.
+        """
         changed = {_pair(pair): DType(result) for pair, result in cells.items()}
         present = tuple(dict.fromkeys((*self.dtypes, *(dtype for pair in changed for dtype in pair))))
         table = {pair: result for pair, result in self._joins.items() if set(pair) <= set(present)} | changed
         return self._edited(name, present, cells=table)
 
     def without(self, *parts: str | DType | tuple[str | DType, str | DType], name: str | None = None) -> RuleSet:
-        """The same rules without some dtypes, or without some covering edges given as pairs.
+        """Return the same rules without some dtypes, or without some covering edges given as pairs.
 
-        What was below a dtype that is left out stays below what was above it. Raises `UserError` for what is not there, and
-        when the rest is ambiguous.
+        What was below a removed dtype stays below what was above it. Raises `UserError` for dtypes and edges
+        that are not there, and when the rest is ambiguous.
         """
         gone = [DType(part) for part in parts if not isinstance(part, tuple)]
         cut = [_pair(part) for part in parts if isinstance(part, tuple)]
@@ -204,7 +229,7 @@ class RuleSet(Joins):
         never_above: tuple[DType, ...] = (),
         weak: Mapping[DType, DType] | None = None,
     ) -> RuleSet:
-        """A rule set that differs in its joins and is given by one of edges, cells, steps and an order."""
+        """Return a rule set with other joins, given by one of edges, cells, steps and an order."""
         return RuleSet(replace(
             self.definition, name=name or f"{self.name} (edited)", description=f"{self.name}, edited", dtypes=dtypes,
             edges=edges, cells=cells, steps=steps, order=order, never_above=never_above, errata=(),
@@ -230,11 +255,11 @@ class RuleSet(Joins):
     # -- joins -----------------------------------------------------------------------------------------------------------------
 
     def promote(self, *operands: Operand) -> DType:
-        """The dtype an operator computes in, given its operands.
+        """Return the dtype that an operator computes in, given its operands.
 
-        Operands are dtypes (or names, or anything with a `dtype`: symbols, arrays), which are strong, and Python
-        scalars, which are weak and whose values are checked; NumPy scalars are what `numpy_scalars` says. Raises
-        `UserError` when there is no join or a scalar does not fit.
+        Operands are dtypes (or names, or anything with a `dtype`: symbols, arrays), which are strong, and
+        Python scalars, which are weak and whose values are checked; `numpy_scalars` says which NumPy scalars
+        are. Raises `UserError` when there is no join or a scalar does not fit.
         """
         operands = tuple(map(self.weakened, operands))
         result = self.concrete(self.join_operands(operands))
@@ -244,11 +269,18 @@ class RuleSet(Joins):
         return result
 
     def weakened(self, operand: OperandT) -> OperandT | Scalar:
-        """The Python number in place of a NumPy scalar that is weak here; any other operand as it is."""
+        """Return the Python number that a NumPy scalar holds where it is weak.
+
+        Return any other operand as it is.
+        """
         return number_of(operand) if self.numpy_scalars == "weak" and is_numpy_scalar(operand) else operand
 
     def join_operands(self, operands: Sequence[Operand]) -> DType:
-        """The element operands meet in, without checking that scalars fit: ops that cast further check their own target."""
+        """Return the element in which operands meet, without checking that scalars fit the result.
+
+        Operations that cast further check scalars against their own target. Raises `UserError` where there is
+        no join.
+        """
         if not operands:
             raise UserError(f"{self.name}: the join of no dtypes is undefined; give at least one")
         operands = tuple(map(self.weakened, operands))
@@ -271,12 +303,16 @@ class RuleSet(Joins):
         result, lower = self.join_all(large), self.join_all(small)
         if rank(lower) <= rank(result):
             return result
-        if lower.is_complex:  # only makes the result complex: a float keeps its precision, as with a Python complex
+        if lower.is_complex:  # only the kind changes: a float keeps its precision, as with a Python complex
             return self._with_scalars(result, [0j]) if result.is_float else lower
         return self.join(result, lower)
 
     def _with_scalars(self, result: DType, weak: Sequence[Scalar]) -> DType:
-        """Only the highest weak kind can matter; its default joins once, so the order of operands does not."""
+        """Join the dtype of the tensors with weak scalars.
+
+        Only scalars of the highest kind matter, and their defaults join at once, so the order of operands has
+        no effect.
+        """
         for value in weak:
             if self.literals.cells.get((result, _KIND_OF[scalar_rank(value)]), result) is None:
                 raise UserError(
@@ -284,7 +320,9 @@ class RuleSet(Joins):
                 )
         height = rank(result)
         above = [value for value in weak if scalar_rank(value) > height]
-        if not above:  # the scalars take the tensors' dtype and join as such: not in every published table the identity
+        if not above:
+            # The scalars take the tensors' dtype. They still join with it: in a published table a dtype may
+            # join with itself to another.
             return self.join_all([result, result]) if weak else result
         top = max(map(scalar_rank, above))
         special = self.literals.cells.get((result, _KIND_OF[top]))
@@ -296,16 +334,17 @@ class RuleSet(Joins):
     # -- questions -------------------------------------------------------------------------------------------------------------
 
     def table(self) -> PromotionTable:
-        """The whole table; str() of it is aligned text."""
+        """Return the whole table; its `str()` is aligned text."""
         cells = {(a, b): self._joins.get((a, b)) for a in self.dtypes for b in self.dtypes}
         return PromotionTable(self.name, self.dtypes, cells)
 
     def laws(self) -> Laws:
-        """The semilattice laws, checked on all pairs and triples, with counterexamples where they fail.
+        """Check the semilattice laws on all pairs and triples.
 
-        For a completed order they are checked on all of its elements, of which some are no dtypes: that is how operands join at
-        once, as in `promote(a, b, c)`. The last law is about chains of operators, (a + b) + c and a + (b + c), where every
-        value in between has a dtype.
+        The result has counterexamples where they fail. For a completed order they are checked on all of its
+        elements, some of which are no dtypes: operands that join at once, as in `promote(a, b, c)`, join this
+        way. The last law is about chains of operators, (a + b) + c and a + (b + c), where every intermediate
+        value has a dtype.
         """
         if self.lattice is not None:
             laws = self.lattice.laws()
@@ -315,31 +354,40 @@ class RuleSet(Joins):
         return Laws((*laws, chain_law(dtypes, lambda a, b: self._joins.get((a, b)))))
 
     def diff(self, other: RuleSet) -> tuple[Difference, ...]:
-        """The pairs of dtypes both tables have and answer differently, in the order of this table."""
+        """Return the pairs of dtypes that both tables hold with different results, in this table's order."""
         shared = [dtype for dtype in self.dtypes if dtype in other.dtypes]
         pairs = ((a, b, self._joins.get((a, b)), other._joins.get((a, b))) for a in shared for b in shared)
         return tuple(Difference(*found) for found in pairs if found[2] is not found[3])
 
     def hasse_dot(self) -> str:
-        """The Hasse diagram of the lattice as Graphviz text. Raises `UserError` for rule sets without one."""
-        from .drawing.hasse import to_dot  # pictures are drawn seldom
+        """Return the Hasse diagram of the lattice as Graphviz text.
+
+        Raises `UserError` for rule sets without one.
+        """
+        from .drawing.hasse import to_dot  # imported here because few users draw pictures
 
         return to_dot(self)
 
     def hasse_svg(self) -> str:
-        """The Hasse diagram of the lattice as an SVG picture. Raises `UserError` for rule sets without one."""
+        """Return the Hasse diagram of the lattice as an SVG picture.
+
+        Raises `UserError` for rule sets without one.
+        """
         from .drawing.hasse import to_svg
 
         return to_svg(self)
 
     def explain(self, a: DType | str, b: DType | str) -> str:
-        """Why two dtypes join as they do: each one's path, what its cast can lose, and what the other presets answer."""
+        """Return text on why two dtypes join as they do: paths, losses of casts, joins in other presets."""
         return explain(self, DType(a), DType(b))
 
     # -- operations that do not simply join ------------------------------------------------------------------------------------
 
     def inexact(self, element: DType, quotient: bool = False) -> DType:
-        """What a bool or integer becomes where only a float makes sense (`sqrt`; with `quotient`, true division)."""
+        """Return the dtype of a bool or integer in operations on floats such as `sqrt`.
+
+        `quotient` is for true division, for which a rule set may name a dtype of its own.
+        """
         definition = self.definition
         if quotient and definition.quotient is not None:
             return definition.quotient
@@ -348,11 +396,11 @@ class RuleSet(Joins):
         return definition.inexact.get(element) or self.join(element, self.literals.float_default)
 
     def mean_of(self, dtype: DType) -> DType:
-        """The dtype of the mean of bools or integers."""
+        """Return the dtype of the mean of bools or integers."""
         return self.definition.mean or self.definition.inexact.get(dtype) or self.literals.float_default
 
     def accumulator(self, dtype: DType) -> DType:
-        """The dtype of sums and products: 64 bits for bools and integers, unless the rule set says otherwise."""
+        """Return the dtype of sums and products: of 64 bits for bools and integers by default."""
         found = self.definition.accumulate.get(dtype)
         if found is not None:
             return found
@@ -368,7 +416,10 @@ def _pair(pair: object) -> tuple[DType, DType]:
 
 
 def dtype_of(operand: Operand) -> DType:
-    """The dtype of a strong operand: a DType, a name, or anything with a `dtype` (joinery's or NumPy's)."""
+    """Return the dtype of a strong operand: a DType, a dtype's name, or an object with a `dtype`.
+
+    The object's may be one of joinery or of NumPy. Raises `UserError` where joinery has no such dtype.
+    """
     if isinstance(operand, (DType, str)):
         return DType(operand)
     found = getattr(operand, "dtype", None)
@@ -378,7 +429,7 @@ def dtype_of(operand: Operand) -> DType:
 
 
 def element_of(operand: Operand) -> DType:
-    """Returns what `dtype_of` returns, but the weak element of a symbol that is weak."""
+    """Return the weak element of a symbol that is weak, else what `dtype_of` returns."""
     weak = getattr(operand, "weak", None)
     return weak if isinstance(weak, DType) else dtype_of(operand)
 

@@ -1,4 +1,4 @@
-"""A promotion table as a value: look-ups, text, Markdown, CSV, HTML, plain data."""
+"""Represents a promotion table as a value: look-ups, text, Markdown, CSV, HTML, plain data."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ if TYPE_CHECKING:
     import numpy as np
 
 NO_JOIN = "–"
-"""What text, Markdown and HTML show where there is no join; CSV and arrays hold an empty string there."""
+"""The cell without a join in text, Markdown and HTML; CSV and arrays hold an empty string there."""
 
 
 @dataclass(frozen=True, slots=True)
 class PromotionTable:
-    """`table[a, b]` is the join of two dtypes, None where there is none; `dtypes` orders rows and columns."""
+    """A table in which `table[a, b]` is the join of two dtypes or None; `dtypes` orders rows and columns."""
 
     name: str
     dtypes: tuple[DType, ...]
@@ -36,7 +36,7 @@ class PromotionTable:
         return len(self.cells)
 
     def rows(self, no_join: str = NO_JOIN) -> list[list[str]]:
-        """Header row, then one row per dtype; `no_join` where there is none."""
+        """Return the header row and then one row per dtype; `no_join` stands in cells without a join."""
         header = [self.name, *(dtype.name for dtype in self.dtypes)]
         body = [
             [a.name, *(no_join if (cell := self.cells[a, b]) is None else cell.name for b in self.dtypes)]
@@ -45,15 +45,18 @@ class PromotionTable:
         return [header, *body]
 
     def to_dict(self) -> dict[str, dict[str, str | None]]:
-        """Row name → column name → result name, for JSON."""
+        """Return row name → column name → result name (None where there is no join), for JSON."""
         return {
             a.name: {b.name: None if (cell := self.cells[a, b]) is None else cell.name for b in self.dtypes}
             for a in self.dtypes
         }
 
     def to_numpy(self) -> np.ndarray[tuple[int, int], np.dtype[np.object_]]:
-        """The names of the results, object array of shape (n, n) in the order of `dtypes`; "" where there is no join."""
-        numpy = importlib.import_module("numpy")  # loaded for those who want arrays, and only then
+        """Return the names of the results as an object array of shape (n, n), in the order of `dtypes`.
+
+        An empty string means no join.
+        """
+        numpy = importlib.import_module("numpy")  # loaded only when an array is asked for
         shape = len(self.dtypes), len(self.dtypes)
         result: np.ndarray[tuple[int, int], np.dtype[np.object_]] = numpy.empty(shape, dtype=object)
         for row, (_, *cells) in enumerate(self.rows(no_join="")[1:]):
@@ -61,15 +64,18 @@ class PromotionTable:
         return result
 
     def to_csv(self) -> str:
-        """Comma-separated lines, header first and each with a line end; an empty cell where there is no join."""
-        import csv  # few tables are written as files
+        """Return comma-separated lines, header first, each with a line end.
+
+        A cell is empty where there is no join.
+        """
+        import csv  # imported here because few tables are written as files
 
         stream = io.StringIO()
         csv.writer(stream, lineterminator="\n").writerows(self.rows(no_join=""))
         return stream.getvalue()
 
     def to_html(self) -> str:
-        """A `<table>` element with header cells for rows and columns, ready to stand in any page: it brings no style."""
+        """Return a `<table>` element with header cells for rows and columns, without styles, for any page."""
         import html
 
         header, *body = self.rows()
@@ -86,15 +92,16 @@ class PromotionTable:
         return "\n".join([*lines, "</tbody>", "</table>"])
 
     def to_markdown(self) -> str:
-        """A table of Markdown, its columns not aligned."""
+        """Return a Markdown table whose columns are not aligned."""
         header, *body = [[cell.replace("|", r"\|") for cell in row] for row in self.rows()]
         lines = [header, ["---"] * len(header), *body]
         return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
     def to_text(self, width: int | None = None) -> str:
-        """Aligned columns. With `width`, as many blocks of columns, one below the other, as that many characters take.
+        """Return text in aligned columns.
 
-        A block has at least one column, however narrow `width` is; `UserError` when it is not positive.
+        With `width`, columns form blocks, one below the other, of at most that many characters. A block has
+        at least one column, however narrow `width` is. Raises `UserError` when `width` is not positive.
         """
         if width is not None and width < 1:
             raise UserError(f"to_text: width must be a positive number of characters, not {width}")

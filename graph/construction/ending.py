@@ -1,4 +1,4 @@
-"""The end of construction: what outputs are called, and what is refused afterwards."""
+"""Ends construction: names the outputs, and makes the errors for operands of other or finished graphs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ from ..protocols import GraphLike, SymbolLike, TensorLike
 
 
 def output_names(outputs: Sequence[SymbolLike], names: Sequence[str] | None) -> tuple[str, ...]:
-    """One distinct name per output: those given, those of the symbols, or "output0", "output1", …."""
+    """Return one distinct name per output: those given, those of the symbols, or "output0", "output1", ….
+
+    Raises `UserError` for given names that are too few or many, no valid names, or not distinct.
+    """
     if names is None:
         own = [symbol.name or f"output{position}" for position, symbol in enumerate(outputs)]
         if len(set(own)) != len(own):
@@ -45,7 +48,7 @@ def foreign(graph: GraphLike[SymbolLike], op: str, symbol: SymbolLike) -> UserEr
 
 
 def _made_at(graph: GraphLike[SymbolLike]) -> str:
-    """Which of several graphs of a name it is: where its first symbol was made, and how far it has come."""
+    """Return text that tells a graph from others of its name: address, first line, number of symbols."""
     symbols = graph.symbols
     return f" at {id(graph):#x} (" + (f"from {symbols[0].location}, {len(symbols)} symbols)" if symbols else "empty)")
 

@@ -1,4 +1,4 @@
-"""Going back: a call that is refused leaves its graph exactly as it was."""
+"""Rolls graphs back: a call that fails leaves its graph exactly as it was."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from ..protocols import GraphLike, SymbolLike
 
 
 class Mark(NamedTuple):
-    """How much of everything a graph had."""
+    """The lengths of everything in a graph that grows."""
 
     checks: int
     lists: list[int]
@@ -16,13 +16,13 @@ class Mark(NamedTuple):
 
 
 def mark(graph: GraphLike[SymbolLike]) -> Mark:
-    """What `rewind` goes back to."""
+    """Return the state to which `rewind` goes back."""
     lists, tables = graph._growing()
     return Mark(len(graph.shape_checks.entries), [len(each) for each in lists], [len(each) for each in tables])
 
 
 def rewind(graph: GraphLike[SymbolLike], mark: Mark) -> None:
-    """Forgets symbols, what refers to them, checks and calls since the mark."""
+    """Remove the symbols, what refers to them, the checks and the calls that were added since the mark."""
     graph.shape_checks.truncate(mark.checks)
     lists, tables = graph._growing()
     for entries, count in zip(lists, mark.lists, strict=True):

@@ -1,4 +1,4 @@
-"""Methods of `Symbol` that are public functions of the same names: `x.sum(axis=0)` is `joinery.sum(x, axis=0)`."""
+"""Defines the methods of `Symbol` that are public functions: `x.sum(axis=0)` is `joinery.sum(x, axis=0)`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ from ..types import Axis, DTypeLike
 
 
 class Methods:
-    """What `Symbol` can do beside its operators; kept apart because functions import `Symbol`."""
+    """The methods of `Symbol` beside its operators.
+
+    A class of its own, because the functions import `Symbol`.
+    """
 
     __slots__ = ()
 
@@ -28,83 +31,86 @@ class Methods:
         return result
 
     def astype(self, dtype: DTypeLike) -> Self:
-        """The value converted to `dtype`; NumPy's name for `cast`."""
+        """Convert the value to `dtype`; NumPy's name for `cast`."""
         return self._call("cast", dtype)
 
     def sum(self, axis: Axis = None, keepdims: bool = False, dtype: DTypeLike | None = None) -> Self:
-        """The sum over `axis` (see joinery.sum)."""
+        """Compute the sum over `axis` (see joinery.sum)."""
         return self._call("sum", axis, keepdims, dtype)
 
     def prod(self, axis: Axis = None, keepdims: bool = False, dtype: DTypeLike | None = None) -> Self:
-        """The product over `axis` (see joinery.prod)."""
+        """Compute the product over `axis` (see joinery.prod)."""
         return self._call("prod", axis, keepdims, dtype)
 
     def mean(self, axis: Axis = None, keepdims: bool = False, dtype: DTypeLike | None = None) -> Self:
-        """The arithmetic mean over `axis` (see joinery.mean)."""
+        """Compute the arithmetic mean over `axis` (see joinery.mean)."""
         return self._call("mean", axis, keepdims, dtype)
 
     def var(
         self, axis: Axis = None, keepdims: bool = False, correction: float = 0, dtype: DTypeLike | None = None
     ) -> Self:
-        """The variance over `axis` (see joinery.var)."""
+        """Compute the variance over `axis` (see joinery.var)."""
         return self._call("var", axis, keepdims, correction, dtype)
 
     def stdev(
         self, axis: Axis = None, keepdims: bool = False, correction: float = 0, dtype: DTypeLike | None = None
     ) -> Self:
-        """The standard deviation over `axis` (see joinery.stdev)."""
+        """Compute the standard deviation over `axis` (see joinery.stdev)."""
         return self._call("stdev", axis, keepdims, correction, dtype)
 
     def max(self, axis: Axis = None, keepdims: bool = False) -> Self:
-        """The largest element over `axis` (see joinery.max)."""
+        """Compute the largest element over `axis` (see joinery.max)."""
         return self._call("max", axis=axis, keepdims=keepdims)
 
     def min(self, axis: Axis = None, keepdims: bool = False) -> Self:
-        """The smallest element over `axis` (see joinery.min)."""
+        """Compute the smallest element over `axis` (see joinery.min)."""
         return self._call("min", axis=axis, keepdims=keepdims)
 
     def any(self, axis: Axis = None, keepdims: bool = False) -> Self:
-        """Whether some element over `axis` is true (see joinery.any)."""
+        """Compute whether some element over `axis` is true (see joinery.any)."""
         return self._call("any", axis, keepdims)
 
     def all(self, axis: Axis = None, keepdims: bool = False) -> Self:
-        """Whether every element over `axis` is true (see joinery.all)."""
+        """Compute whether every element over `axis` is true (see joinery.all)."""
         return self._call("all", axis, keepdims)
 
     def argmax(self, axis: int | None = None, keepdims: bool = False) -> Self:
-        """The position of the first largest element along `axis` (see joinery.argmax)."""
+        """Compute the position of the first largest element along `axis` (see joinery.argmax)."""
         return self._call("argmax", axis, keepdims)
 
     def argmin(self, axis: int | None = None, keepdims: bool = False) -> Self:
-        """The position of the first smallest element along `axis` (see joinery.argmin)."""
+        """Compute the position of the first smallest element along `axis` (see joinery.argmin)."""
         return self._call("argmin", axis, keepdims)
 
     def cumsum(
         self, axis: int = -1, exclusive: bool = False, reverse: bool = False, dtype: DTypeLike | None = None
     ) -> Self:
-        """Running sums along `axis` (see joinery.cumsum)."""
+        """Compute running sums along `axis` (see joinery.cumsum)."""
         return self._call("cumsum", axis, exclusive, reverse, dtype)
 
     def clip(self, low: TensorLike | None = None, high: TensorLike | None = None) -> Self:
-        """Values held between two bounds (see joinery.clip)."""
+        """Clamp values between two bounds (see joinery.clip)."""
         return self._call("clip", low, high)
 
     def squeeze(self, axis: Axis = None) -> Self:
-        """Axes of size 1 dropped (see joinery.squeeze)."""
+        """Drop axes of size 1 (see joinery.squeeze)."""
         return self._call("squeeze", axis)
 
     def unsqueeze(self, axis: int | tuple[int, ...] | list[int]) -> Self:
-        """New axes of size 1 (see joinery.unsqueeze)."""
+        """Insert axes of size 1 (see joinery.unsqueeze)."""
         return self._call("unsqueeze", axis)
 
     def flatten(self, start_axis: int = 0, end_axis: int = -1) -> Self:
-        """Axes merged into one (see joinery.flatten)."""
+        """Merge axes into one (see joinery.flatten)."""
         return self._call("flatten", start_axis, end_axis)
 
     # -- NumPy's protocols ---------------------------------------------------------------------------------------------
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: object, **options: object) -> object:
-        """`array + symbol` arrives here as numpy.add, and is the operator; other NumPy functions are refused by name."""
+        """Apply the operator in `array + symbol`, which NumPy passes here as numpy.add.
+
+        Raises `UserError` for other NumPy functions, naming joinery's function if there is one.
+        """
         operator = _OPERATORS.get(ufunc.__name__)
         reflected = len(inputs) == 2 and inputs[1] is self and inputs[0] is not self
         if method == "__call__" and operator is not None and len(inputs) == 2 and not options.keys() - {"out"}:
@@ -140,7 +146,10 @@ class Methods:
     if not TYPE_CHECKING:  # type checkers know the names that exist
 
         def __getattr__(self, name: str) -> NoReturn:
-            """Only for names that do not exist: what the user may have meant."""
+            """Raise `AttributeError` with what the user may have meant.
+
+            Python calls this only for unknown names.
+            """
             if name.startswith("_"):
                 raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
             aliases = importlib.import_module("..functions.names.aliases", __package__)
@@ -162,5 +171,5 @@ _OPERATORS = {
     "bitwise_xor": "xor", "left_shift": "lshift", "right_shift": "rshift", "equal": "eq", "not_equal": "ne", "less": "lt",
     "less_equal": "le", "greater": "gt", "greater_equal": "ge",
 }  # fmt: skip
-"""NumPy's functions behind the operators of arrays → the operator."""
+"""NumPy's ufuncs for the operators of arrays → the operator."""
 _MIRRORED = {"eq": "eq", "ne": "ne", "lt": "gt", "le": "ge", "gt": "lt", "ge": "le"}

@@ -1,4 +1,4 @@
-"""Messages for graphs that are made as other libraries would have it."""
+"""Rejects graphs that are made in the way of other libraries, with messages that show joinery's."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _EXAMPLE = "Graph('model', inputs=[TensorType(float32, ('batch', 8), name='x')])
 
 
 class NeverCurrent:
-    """What `Graph` is not: a context. And it has a name."""
+    """A base of `Graph` that rejects graphs without a name and `with` blocks: there is no current graph."""
 
     def __new__(cls, *arguments: object, **options: object) -> Self:
         if not arguments and "name" not in options:
@@ -27,17 +27,20 @@ class NeverCurrent:
         )
 
     def __exit__(self, *_: object) -> None:
-        """Never called: `__enter__` refuses."""
+        """Do nothing: `__enter__` always raises."""
 
 
 def checked_graph(what: str, graph: object) -> None:
-    """Raise `UserError` unless `graph` has a graph's symbols: compiled models and results of operations have none."""
+    """Raise `UserError` unless `graph` has symbols and rules, as compiled models and symbols do not."""
     if not hasattr(graph, "symbols") or not hasattr(graph, "rules"):
         raise UserError(f"{what}: expected a Graph, got {type(graph).__name__}; fix: pass the graph it was made from")
 
 
 def input_types(inputs: object) -> Iterable[TensorType]:
-    """What was given as `inputs`, one entry per argument of the graph. Raises `UserError` for dicts and bare pairs."""
+    """Return the types given as `inputs`, one per argument of the graph.
+
+    Raises `UserError` for dicts, bare pairs and what is no sequence.
+    """
     if isinstance(inputs, TensorType):
         return (inputs,)
     if isinstance(inputs, Mapping):

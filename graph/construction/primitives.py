@@ -1,4 +1,4 @@
-"""Builders with normalised attributes, shared by the methods of `Symbol` and the public functions."""
+"""Builds operations with normalised attributes, for the methods of `Symbol` and the public functions."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ from ..types import DimLike, DTypeLike, ShapeLike, as_dtype, as_extent
 
 
 def cast(x: SymbolT, dtype: DTypeLike, rounding: str = "nearest", saturate: bool = True) -> SymbolT:
-    """`x` converted to `dtype`; `x` itself when it already is (a weak value becomes a strong one)."""
+    """Convert `x` to `dtype`; return `x` itself if it has that dtype and is strong.
+
+    Raises `UnsupportedError` for dtypes whose values are only stored.
+    """
     target = as_dtype(dtype, "cast: dtype")
     if rounding not in ("nearest", "toward_zero"):
         raise mistake(
@@ -38,7 +41,7 @@ def cast(x: SymbolT, dtype: DTypeLike, rounding: str = "nearest", saturate: bool
 
 
 def bitcast(x: SymbolT, dtype: DTypeLike) -> SymbolT:
-    """The bits of `x` as another dtype of the same width."""
+    """Reinterpret the bits of `x` as another dtype of the same width."""
     target = as_dtype(dtype, "bitcast: dtype")
     if target is x.dtype:
         return x
@@ -56,7 +59,7 @@ def bitcast(x: SymbolT, dtype: DTypeLike) -> SymbolT:
 
 
 def reshape(x: SymbolT, shape: ShapeLike) -> SymbolT:
-    """`x` under another shape; one size may be -1, which is computed."""
+    """Reshape `x`; one size may be -1, which is computed."""
     sizes = _sizes(shape)
     with describing("reshape", x):
         unknown = [position for position, size in enumerate(sizes) if type(size) is int and size == -1]
@@ -81,7 +84,7 @@ def _sizes(shape: ShapeLike) -> Sequence[DimLike]:
 
 
 def permute(x: SymbolT, axes: Sequence[int]) -> SymbolT:
-    """Axes reordered: axis i of the result is axis axes[i] of `x`."""
+    """Reorder axes: axis i of the result is axis axes[i] of `x`."""
     with describing("permute", x):
         if not isinstance(axes, (tuple, list)):
             raise ShapeError(f"axes {axes!r}", f"a tuple of {len(x.shape)} ints")
@@ -92,7 +95,7 @@ def permute(x: SymbolT, axes: Sequence[int]) -> SymbolT:
 
 
 def transpose(x: SymbolT, first: TensorLike, second: TensorLike) -> SymbolT:
-    """Two axes swapped."""
+    """Swap two axes."""
     with describing("transpose", x):
         a, b = (normalize_axis(axis, len(x.shape)) for axis in (first, second))
     order = list(range(len(x.shape)))
@@ -101,7 +104,7 @@ def transpose(x: SymbolT, first: TensorLike, second: TensorLike) -> SymbolT:
 
 
 def broadcast_to(x: SymbolT, shape: ShapeLike) -> SymbolT:
-    """`x` repeated along new leading axes and axes of size 1."""
+    """Repeat `x` along new leading axes and axes of size 1."""
     target = tuple([as_extent(size, f"broadcast_to: size {p}") for p, size in enumerate(_sizes(shape))])
     if target == x.shape:
         return x
@@ -109,7 +112,10 @@ def broadcast_to(x: SymbolT, shape: ShapeLike) -> SymbolT:
 
 
 def matmul(graph: GraphLike[SymbolT], a: TensorLike, b: TensorLike, precision: str = "ieee", op: str = "matmul") -> SymbolT:
-    """NumPy's matmul: vectors become matrices for the product, and the axis they got is dropped afterwards."""
+    """Multiply as numpy.matmul.
+
+    A vector becomes a matrix for the product, and the added axis is dropped again.
+    """
     if precision not in ("ieee", "tf32"):
         raise mistake(op, f"unknown precision {precision!r}", (a, b), '"ieee" or "tf32"', 'precision="ieee"')
     lhs, rhs = graph.as_symbol(a, op), graph.as_symbol(b, op)
@@ -143,5 +149,5 @@ def matmul(graph: GraphLike[SymbolT], a: TensorLike, b: TensorLike, precision: s
 
 
 def accumulate_in(x: SymbolT, dtype: DType) -> SymbolT:
-    """`x` in the dtype its sums are computed in, given the dtype of the result."""
+    """Cast `x` to the dtype in which its sums are computed, given the dtype of the result."""
     return cast(x, accumulator(dtype))

@@ -1,9 +1,10 @@
-"""What the user called, call by call: for building a graph again (`promote/what_if.py`), for undoing a call that was refused,
-and for knowing which checks belong to what the outputs need.
+"""Records the calls of the user, one by one.
 
-Only the outermost call counts: `sum` of an int8 tensor is a cast, a reduction and another cast, whose dtypes the rule set
-decides, but one call. Public functions, the methods and operators of `Symbol` and the building methods of `Graph` are
-`recorded`; what they call inside is not.
+The record serves to build a graph again (`promote/what_if.py`), to undo a call that failed, and to find the
+checks that belong to what the outputs need. Only the outermost call counts: `sum` of an int8 tensor is a
+cast, a reduction and another cast, whose dtypes the rule set decides, but one call. Public functions, the
+methods and operators of `Symbol` and the building methods of `Graph` are `recorded`; what they call inside is
+not.
 """
 
 from __future__ import annotations
@@ -25,14 +26,14 @@ Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
 
 OWNERS: dict[type, Callable[[Any], Recording]] = {}
-"""What has a graph → how to ask for it: `Symbol` and `Graph`, which register themselves."""
+"""Types that have a graph → a function that returns it: `Symbol` and `Graph`, which register themselves."""
 
 _SAME_UNDER_ALL_RULES = frozenset((
     "input", "constant", "scalar", "weight", "dim_value", "as_symbol", "apply", "output", "reshape", "permute", "transpose",
     "T", "broadcast_to", "__getitem__", "expand", "squeeze", "unsqueeze", "flatten", "flip", "slice_tensor", "rebind", "size",
     "shape_to_tensor", "concat", "stack", "split", "chunk", "tile", "repeat_interleave", "pad", "gather", "take_along_axis",
 ))  # fmt: skip
-"""Functions that return an operand itself, or a symbol there was, for reasons that no rule set has a say in."""
+"""Functions that return an operand itself or an earlier symbol for reasons that no rule set influences."""
 
 
 _NOTHING: Mapping[str, object] = MappingProxyType({})
@@ -42,9 +43,10 @@ _PLAIN = frozenset((int, float, bool, str, type(None)))
 class Call(NamedTuple):
     """A finished call.
 
-    arguments, options: as they were given; arrays are read-only ones, which nobody changes.
-    start: the first symbol it made, if any.
-    checks: the runtime checks it stated.
+    Attributes:
+        arguments, options: as they were given, but with read-only arrays, which nothing changes later.
+        start: the first symbol it made, if any.
+        checks: the runtime checks it added.
     """
 
     function: Callable[..., object]
@@ -57,7 +59,10 @@ class Call(NamedTuple):
 
 
 class Journal:
-    """The calls of one graph. While `busy` a call is part of another one; a graph that no user builds stays busy."""
+    """The calls of one graph.
+
+    While `busy`, a call is part of another one; a graph that no user builds stays busy.
+    """
 
     __slots__ = ("arrays", "busy", "calls")
 
@@ -67,12 +72,15 @@ class Journal:
         self.arrays: dict[int, SymbolLike] = {}
 
     def saw(self, array: object, symbol: SymbolLike) -> None:
-        """The call now running made `symbol` of this array: what it holds is the array as it was then."""
+        """Note that the running call made `symbol` of this array.
+
+        The symbol holds the array's contents at that time.
+        """
         if self.busy and isinstance(array, np.ndarray):
             self.arrays[id(array)] = symbol
 
     def kept(self, value: object) -> object:
-        """An argument that stays what it is: containers are copied, arrays are read-only."""
+        """Return an argument in a form that does not change: containers are copied, arrays are read-only."""
         if type(value) in OWNERS or type(value) in _PLAIN:
             return value
         if isinstance(value, (tuple, list)):
@@ -86,20 +94,20 @@ class Journal:
 
 
 class Recording(GraphLike[SymbolLike], Protocol):
-    """A graph that remembers what was called."""
+    """A graph that records the calls of its user."""
 
     @property
     def journal(self) -> Journal: ...
 
 
 def rebuilt(value: tuple[object, ...] | list[object], each: Callable[[object], object]) -> object:
-    """A tuple or list of the same type with every entry replaced."""
+    """Return a tuple or list of the same type with every entry replaced."""
     entries = [each(entry) for entry in value]
     return value._make(entries) if hasattr(value, "_make") else type(value)(entries)
 
 
 def recorded(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
-    """The public form of a function: the same, but the graph remembers the call, and one that is refused leaves no trace."""
+    """Return the public form of a function: the graph records calls, and those that fail leave no trace."""
 
     @functools.wraps(function)
     def call(*arguments: Parameters.args, **options: Parameters.kwargs) -> Result:
@@ -122,7 +130,10 @@ def recorded(function: Callable[Parameters, Result]) -> Callable[Parameters, Res
 def perform(
     graphs: list[Recording], function: Callable[..., object], arguments: tuple[object, ...], options: Mapping[str, object]
 ) -> object:
-    """Makes a call and records it in the first graph. Where it raises, all of the graphs are what they were before."""
+    """Make a call and record it in the first graph.
+
+    If it raises, all graphs return to their state before it.
+    """
     graph = graphs[0]
     journal = graph.journal
     marks = [(each, mark(each)) for each in graphs if not each.journal.busy]
@@ -153,13 +164,13 @@ def perform(
 
 
 def _is_symbol(value: object) -> TypeGuard[SymbolLike]:
-    """Whether the value has a graph and is none."""
+    """Return whether the value belongs to a graph and is none."""
     owner = OWNERS.get(type(value))
     return owner is not None and owner(value) is not value
 
 
 def symbols_in(value: object) -> Iterable[SymbolLike]:
-    """The symbols of a value, also those inside of sequences and mappings."""
+    """Yield the symbols of a value, also those inside sequences and mappings."""
     if _is_symbol(value):
         yield value
     elif isinstance(value, (tuple, list)):
@@ -171,8 +182,12 @@ def symbols_in(value: object) -> Iterable[SymbolLike]:
 
 
 def _told_apart(result: object, start: int) -> object:
-    """A cast that is none returns its operand, but other rules may make it one: the operand and the result are then two objects
-    for one symbol, so that later calls say which of the two they take."""
+    """Replace symbols that were there before the call by aliases.
+
+    A cast to the dtype of its operand returns the operand, but under other rules it may be a cast. The
+    operand and the result are then two objects for one symbol, so that later calls record which of the two
+    they take.
+    """
     if _is_symbol(result):
         return result.alias() if result.id < start else result
     if isinstance(result, (tuple, list)):

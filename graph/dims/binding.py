@@ -1,4 +1,4 @@
-"""Sizes of named dims from the extents of arrays: what the evaluator and compiled models do with their inputs."""
+"""Computes the sizes of named dims from the extents of arrays, for the evaluator and compiled models."""
 
 from __future__ import annotations
 
@@ -10,18 +10,21 @@ from .dim import Dim, Extent, evaluate_dim
 
 
 def parse_extent(size: int | str) -> Extent:
-    """A size as compiled graphs hold it: an int, or the text of a `Dim`. Raises `UserError` for other text."""
+    """Parse a size as compiled graphs hold it: an int, or the text of a `Dim`.
+
+    Raises `UserError` for other text.
+    """
     return size if isinstance(size, int) else Dim.parse(size)
 
 
 def extent_at(size: int | str, dims: Mapping[str, int]) -> int:
-    """The value of such a size. Raises `UserError` for a dim without one."""
+    """Return the value of a size as compiled graphs hold it. Raises `UserError` for a dim without one."""
     return evaluate_dim(parse_extent(size), dims)
 
 
 @dataclass(frozen=True, slots=True)
 class ArrayShape:
-    """The shape that an input has, beside the one that it is declared with."""
+    """The shape of an input beside the one that it is declared with."""
 
     name: str
     declared: tuple[Extent, ...]
@@ -33,7 +36,7 @@ class ArrayShape:
 
 @dataclass(frozen=True, slots=True)
 class _Equation:
-    """`size = extent`, from an axis whose size is an expression."""
+    """An equation `size = extent`, from an axis whose size is an expression."""
 
     size: Dim
     extent: int
@@ -41,10 +44,10 @@ class _Equation:
 
 
 def bind_dims(shapes: Iterable[ArrayShape], what: str) -> dict[str, int]:
-    """The size of every dim that the shapes mention; ranks agree already.
+    """Return the size of every dim that the shapes mention; ranks must agree already.
 
-    A dim that occurs only inside expressions ("2*batch") is solved for where one extent determines it.
-    Raises `UserError`, which begins with `what`, naming the inputs and axes that disagree.
+    A dim that occurs only inside expressions ("2*batch") is solved for where one extent determines it. Raises
+    `UserError`, which begins with `what` and names the inputs and axes that disagree.
     """
     dims: dict[str, int] = {}
     origins: dict[str, str] = {}
@@ -74,12 +77,15 @@ def bind_dims(shapes: Iterable[ArrayShape], what: str) -> dict[str, int]:
 
 
 def shape_pattern(shape: Sequence[Extent]) -> str:
-    """`(batch, 784)`, as Python prints tuples."""
+    """Return a shape as text, such as `(batch, 784)`, in the way Python prints tuples."""
     return f"({', '.join(map(str, shape))}{',' if len(shape) == 1 else ''})"
 
 
 def solve(size: Dim, extent: int, dims: Mapping[str, int]) -> tuple[str, int] | None:
-    """The name and size of the one dim without a size such that `size = extent`; None unless it appears linearly."""
+    """Solve `size = extent` for the only dim that `dims` lacks, and return its name and size.
+
+    The result is None if several are missing, the dim is not linear in `size`, or the solution is no size.
+    """
     unknown = size.symbols() - dims.keys()
     if len(unknown) != 1:
         return None
@@ -95,7 +101,7 @@ def solve(size: Dim, extent: int, dims: Mapping[str, int]) -> tuple[str, int] | 
 
 
 def _solve_all(equations: Sequence[_Equation], dims: dict[str, int], origins: dict[str, str]) -> None:
-    """Binds dims that occur in expressions only, as long as one is found."""
+    """Bind dims that occur in expressions only, until no equation determines another one."""
     progress = True
     while progress:
         progress = False

@@ -1,4 +1,4 @@
-"""Lower bounds of dim polynomials: what decides clamps, comparisons and whether a size can be negative."""
+"""Finds lower bounds of dim polynomials, which decide clamps, comparisons and whether sizes are negative."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Factor(Protocol[P_co]):
 
 
 class Polynomial(Protocol):
-    """A sum of terms, as bounds look at it; `Dim` is one."""
+    """A sum of terms, reduced to what bounds need of a `Dim`."""
 
     @property
     def terms(self) -> tuple[tuple[int, tuple[tuple[str | Factor[Self], int], ...]], ...]: ...
@@ -40,8 +40,11 @@ _MAX_STEPS = 2000
 
 
 def lower(extent: int | P, depth: int) -> int | None:
-    """A number `extent` is never below, or None. `depth` limits how many opaque atoms are looked through; the search gives up
-    after `_MAX_STEPS`, because a stranger's expression may have a thousand terms."""
+    """Return a number that `extent` is never below, or None.
+
+    `depth` limits how many nested opaque atoms are looked through. The search gives up after `_MAX_STEPS`,
+    because an untrusted expression may have a thousand terms.
+    """
     return _lower(extent, depth, [_MAX_STEPS])
 
 
@@ -71,8 +74,10 @@ def _is_nonnegative(atom: str | Factor[P], depth: int, steps: list[int]) -> bool
 
 
 def _by_cases(extent: P, depth: int, steps: list[int]) -> int | None:
-    """The best bound from replacing one opaque atom that occurs linearly and alone by what bounds it. Which one comes first
-    matters, because a case forgets what it says about the others."""
+    """Return the best bound from replacing one opaque atom, which occurs linearly and alone, by its bounds.
+
+    All such atoms are tried, because a case forgets what it implies about the others.
+    """
     best: int | None = None
     for coefficient, monomial in extent.terms:
         if len(monomial) != 1 or monomial[0][1] != 1 or isinstance(monomial[0][0], str):
@@ -86,7 +91,7 @@ def _by_cases(extent: P, depth: int, steps: list[int]) -> int | None:
 
 
 def _without(atom: Factor[P], coefficient: int, rest: int | P, depth: int, steps: list[int]) -> int | None:
-    """A bound of `coefficient * atom + rest`."""
+    """Return a lower bound of `coefficient * atom + rest`."""
     first, second = atom.args
     if atom.kind == "max":
         # max(p, 0) is p or 0: a positive multiple is at least either of them, a negative one is one of them

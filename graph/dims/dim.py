@@ -1,14 +1,14 @@
-"""Sizes that are known only at launch: polynomials over named dims, kept canonical.
+"""Represents sizes that are known only at launch: polynomials over named dims, kept canonical.
 
-A `Dim` is `Σ coefficient · Π atom**power`. An atom is a name ("batch") or an opaque `Atom`: `floordiv(p, q)`, `mod(p, q)`
-or `max(p, 0)`. Everything else is rewritten into these, so that equal values usually have equal structure, and equality and
-hash are structural:
+A `Dim` is `Σ coefficient · Π atom**power`. An atom is a name ("batch") or an opaque `Atom`: `floordiv(p, q)`,
+`mod(p, q)` or `max(p, 0)`. Everything else is rewritten into these, so that equal values usually have equal
+structure, and equality and hash are structural:
 
 * integer multiples leave a division: `(2*n + 1) // 2` is `n`, `(6*n) % 4` is `2*(n % 2)`;
 * `max(p, q)` is `q + max(p - q, 0)`, `min(p, q)` is `p - max(p - q, 0)`, and `max(-p, 0)` is `max(p, 0) - p`.
 
-Named dims are sizes, hence >= 0. Division by a symbolic divisor assumes that it is not 0 (`n*m // m` is `n`); evaluated at
-0 it follows the numeric contract: `p // 0 = 0`, `p % 0 = p`.
+Named dims are sizes, hence >= 0. Division by a symbolic divisor assumes that it is not 0 (`n*m // m` is `n`);
+evaluated at 0 it follows the numeric contract: `p // 0 = 0`, `p % 0 = p`.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.]*")
 _MAX_POWER = 64
 _MAX_TERMS = 1024
 _MAX_ATOM = 2048
-"""Characters of a factor: nested choices between sizes double it each time."""
+"""Most characters in the text of an atom, which doubles with each nested max or min."""
 _BOUND_DEPTH = 6
 
 
@@ -119,9 +119,9 @@ class Dim:
 
     @staticmethod
     def parse(text: str) -> Extent:
-        """The value of a dim expression: names, integers, `+ - * // % **`, parentheses, `min(…)`, `max(…)`.
+        """Parse a dim expression: names, integers, `+ - * // % **`, parentheses, `min(…)`, `max(…)`.
 
-        The inverse of `str()`. Raises `UserError` for anything else.
+        This is the inverse of `str()`. Raises `UserError` for anything else.
         """
         return _parsed(text) if isinstance(text, str) else parse_expression(text, _MAKES)
 
@@ -148,11 +148,11 @@ class Dim:
         return atom if isinstance(atom, str) else None
 
     def symbols(self) -> frozenset[str]:
-        """The names this dim depends on."""
+        """Return the names that this dim depends on."""
         return frozenset(_names(self))
 
     def evaluate(self, env: Mapping[str, int]) -> int:
-        """The value for given sizes. Raises `UserError` when a name is missing."""
+        """Return the value for given sizes. Raises `UserError` when a name is missing."""
         total = 0
         for monomial, coefficient in self._terms:
             for atom, power in monomial:
@@ -162,11 +162,11 @@ class Dim:
         return total
 
     def without(self, monomial: tuple[object, ...]) -> Extent:
-        """This dim less its term of that monomial."""
+        """Return this dim less its term of that monomial."""
         return _make({key: coefficient for key, coefficient in self._terms if key != monomial})
 
     def substitute(self, replacements: Mapping[str, Extent]) -> Extent:
-        """This dim with names replaced by other dims or ints."""
+        """Return this dim with names replaced by other dims or ints."""
         if self.symbols().isdisjoint(replacements):
             return self
         total: Extent = 0
@@ -275,7 +275,7 @@ def _atom_key(atom: str | Atom) -> tuple[int, str]:
 
 
 def _order(monomial: Monomial) -> tuple[int, tuple[tuple[tuple[int, str], int], ...]]:
-    """Sorts by falling degree, then lexicographically: a monomial order, which exact division relies on."""
+    """Return a sort key: falling degree, then lexicographic; exact division needs such a monomial order."""
     degree = 0
     for _, power in monomial:
         degree += power
@@ -389,7 +389,7 @@ def _mod(dividend: Extent, divisor: Extent) -> Extent:
 
 
 def exact_quotient(dividend: Extent, divisor: Extent) -> Extent | None:
-    """`dividend / divisor` when it is a polynomial with integer coefficients, else None."""
+    """Return `dividend / divisor` when it is a polynomial with integer coefficients, else None."""
     if isinstance(divisor, int):
         if divisor == 0 or any(coefficient % divisor for _, coefficient in _items(dividend)):
             return None
@@ -423,7 +423,7 @@ def _without(monomial: Monomial, factor: Monomial) -> Monomial | None:
 
 @lru_cache(maxsize=4096)
 def _positive_part(value: Extent) -> Extent:
-    """max(value, 0)"""
+    """Return max(value, 0)."""
     if isinstance(value, int):
         return max(value, 0)
     low = lower_bound(value)
@@ -445,7 +445,7 @@ def _positive_part(value: Extent) -> Extent:
 
 
 def _is_expression(text: object) -> bool:
-    """Whether this is the text of a size that depends on named dims."""
+    """Return whether this is the text of a size that depends on named dims."""
     try:
         return isinstance(text, str) and isinstance(Dim.parse(text), Dim)
     except UserError:
@@ -454,31 +454,31 @@ def _is_expression(text: object) -> bool:
 
 @lru_cache(maxsize=1024)
 def dim(name: str) -> Dim:
-    """The named dim `name`: a size known at launch, from the shapes of the inputs that mention it."""
+    """Return the named dim `name`: a size known at launch, from the shapes of the inputs that mention it."""
     return Dim(name)
 
 
 def maximum(first: Extent, *others: Extent) -> Extent:
-    """The largest of several extents."""
+    """Return the largest of several extents."""
     for other in others:
         first = other + _positive_part(first - other)
     return first
 
 
 def minimum(first: Extent, *others: Extent) -> Extent:
-    """The smallest of several extents."""
+    """Return the smallest of several extents."""
     for other in others:
         first = first - _positive_part(first - other)
     return first
 
 
 def ceil_div(dividend: Extent, divisor: Extent) -> Extent:
-    """`dividend / divisor` rounded up; `divisor` is positive."""
+    """Return `dividend / divisor` rounded up, for a positive `divisor`."""
     return (dividend + (divisor - 1)) // divisor
 
 
 def product(extents: Iterable[Extent]) -> Extent:
-    """The product of extents; 1 for none."""
+    """Return the product of extents; 1 for none."""
     result: Extent = 1
     for extent in extents:
         result = result * extent
@@ -486,7 +486,7 @@ def product(extents: Iterable[Extent]) -> Extent:
 
 
 def total(extents: Iterable[Extent]) -> Extent:
-    """The sum of extents; 0 for none."""
+    """Return the sum of extents; 0 for none."""
     terms: dict[Monomial, int] = {}
     for extent in extents:
         for monomial, coefficient in _items(extent):
@@ -495,7 +495,7 @@ def total(extents: Iterable[Extent]) -> Extent:
 
 
 def evaluate_dim(extent: Extent, env: Mapping[str, int]) -> int:
-    """The value of an int or `Dim`."""
+    """Return the value of an int or `Dim` for given sizes."""
     return extent.evaluate(env) if isinstance(extent, Dim) else extent
 
 
@@ -503,7 +503,7 @@ _MAKES = Makes(name=dim, total=total, maximum=maximum, minimum=minimum)
 
 
 def dims_equal(first: Extent, second: Extent) -> bool | None:
-    """True when equal for all sizes, False when for none, None when it depends on the sizes (or is not known)."""
+    """Return True when equal for all sizes, False when for none, None when it depends or is unknown."""
     if first == second:
         return True
     difference = first - second
@@ -520,12 +520,12 @@ def dims_equal(first: Extent, second: Extent) -> bool | None:
 
 @lru_cache(maxsize=4096)
 def lower_bound(extent: Extent) -> int | None:
-    """A number the extent is never below, or None when no bound is found. Names are >= 0."""
+    """Return a number the extent is never below, or None when no bound is found. Names are >= 0."""
     return lower(extent, _BOUND_DEPTH)
 
 
 def at_most(lhs: Extent, rhs: Extent) -> bool:
-    """True when `lhs <= rhs` for all sizes; False when it is not so or not known."""
+    """Return True when `lhs <= rhs` for all sizes, False when it does not hold or is not known."""
     difference = rhs - lhs
     if isinstance(difference, int):
         return difference >= 0
@@ -575,7 +575,7 @@ def _factor_text(extent: Extent) -> str:
 
 
 def _text(value: Dim) -> str:
-    """The polynomial as text. A single positive part with coefficient 1 or -1 is shown as the max or min it came from."""
+    """Return the polynomial as text; a lone positive part of coefficient 1 or -1 is shown as a max or min."""
     parts_of = [
         (monomial, coefficient)
         for monomial, coefficient in value._terms

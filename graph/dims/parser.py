@@ -1,4 +1,4 @@
-"""Reads the text of dim expressions. Strangers' files contain them, so there are budgets on length, depth and numbers."""
+"""Parses the text of dim expressions, with budgets on length, depth and numbers for untrusted files."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ _MAX_POWER = 64
 _MAX_DIGITS = 40
 _MAX_BITS = 256
 RESERVED = ("min", "max", "floordiv", "mod")
-"""What no dim is called."""
+"""Names that no dim may have."""
 
 
 class Arithmetic(Protocol):
-    """A value of expressions beside integers, which it meets in Python's operators."""
+    """A value in expressions that Python's operators combine with integers."""
 
     def __neg__(self) -> Self: ...
     def __mul__(self, other: Self | int, /) -> Self | int: ...
@@ -35,7 +35,7 @@ T = TypeVar("T", bound=Arithmetic)
 
 
 class Makes(NamedTuple, Generic[T]):
-    """What values are made by: names by `name`, all other operations but these by Python's operators."""
+    """The functions that make the values of an expression; Python's operators do the rest."""
 
     name: Callable[[str], T]
     total: Callable[[Iterable[T | int]], T | int]
@@ -44,7 +44,7 @@ class Makes(NamedTuple, Generic[T]):
 
 
 def parse_expression(text: str, makes: Makes[T]) -> T | int:
-    """Reads an expression of names, integers, `+ - * // % **`, parentheses, `min(…)` and `max(…)`.
+    """Parse an expression of names, integers, `+ - * // % **`, parentheses, `min(…)` and `max(…)`.
 
     Raises `UserError` for anything else.
     """
@@ -52,7 +52,7 @@ def parse_expression(text: str, makes: Makes[T]) -> T | int:
 
 
 class _Parser(Generic[T]):
-    """Recursive descent: sum > term > unary > primary."""
+    """A recursive-descent parser: sum > term > unary > primary."""
 
     def __init__(self, text: str, makes: Makes[T]) -> None:
         self.makes = makes

@@ -1,4 +1,7 @@
-"""Activation functions. 16-bit floats are computed in float32 and rounded once; bools and integers become the default float."""
+"""Defines activation functions.
+
+16-bit floats are computed in float32 and rounded once; bools and integers become the default float.
+"""
 
 from __future__ import annotations
 
@@ -15,12 +18,15 @@ from .reductions import require_elements
 
 
 def softmax(x: TensorLike, axis: int = -1) -> Symbol:
-    """exp(x - max(x)) / sum(exp(x - max(x))) along `axis`. A row of -inf only is NaN."""
+    """Compute exp(x - max(x)) / sum(exp(x - max(x))) along `axis`. A row of -inf only gives NaN."""
     return _along("softmax", x, axis)
 
 
 def logsoftmax(x: TensorLike, axis: int = -1) -> Symbol:
-    """log(softmax(x)) along `axis`: x - max(x) - log(sum(exp(x - max(x)))), also accurate where it is close to 0."""
+    """Compute log(softmax(x)) along `axis`, accurately also where it is close to 0.
+
+    It is x - max(x) - log(sum(exp(x - max(x)))).
+    """
     return _along("logsoftmax", x, axis)
 
 
@@ -32,10 +38,11 @@ def _along(op: str, x: TensorLike, axis: int) -> Symbol:
 
 
 def gelu(x: TensorLike, approximate: str = "none") -> Symbol:
-    """x · Φ(x), Φ the normal distribution function (Hendrycks and Gimpel, 2016).
+    """Compute x · Φ(x), where Φ is the normal distribution function (Hendrycks and Gimpel, 2016).
 
-    approximate: "none" is that; "tanh" x/2 · (1 + tanh(√(2/π) · (x + 0.044715 x³))); "quick" x · sigmoid(1.702 x). All keep
-    their relative accuracy down to the smallest results, and are -0 at -infinity, their limit.
+    approximate: "none" is this definition, "tanh" is x/2 · (1 + tanh(√(2/π) · (x + 0.044715 x³))), "quick" is
+    x · sigmoid(1.702 x). All keep their relative accuracy down to the smallest results, and are -0 at
+    -infinity, their limit.
     """
     if approximate not in ("none", "tanh", "quick"):
         raise mistake(
@@ -49,53 +56,55 @@ def gelu(x: TensorLike, approximate: str = "none") -> Symbol:
 
 
 def silu(x: TensorLike) -> Symbol:
-    """x · sigmoid(x), also called swish; -0 at -infinity, its limit."""
+    """Compute x · sigmoid(x), also called swish; -0 at -infinity, its limit."""
     return apply("silu", x)
 
 
 def prelu(x: TensorLike, slope: TensorLike) -> Symbol:
-    """x where x >= 0, else slope · x; `slope` broadcasts against `x`."""
+    """Compute x where x >= 0, else slope · x; `slope` broadcasts against `x`."""
     value, factor = graph_of("prelu", x, slope).promoted("prelu", (x, slope), "mul")
     return apply("where", apply("greater_equal", value, 0), value, apply("mul", value, factor))
 
 
 @in_float
 def leaky_relu(x: Symbol, alpha: float = 0.01) -> Symbol:
-    """x where x >= 0, else alpha · x."""
+    """Compute x where x >= 0, else alpha · x."""
     return apply("where", apply("greater_equal", x, 0.0), x, apply("mul", x, alpha))
 
 
 @in_float
 def elu(x: Symbol, alpha: float = 1.0) -> Symbol:
-    """x where x > 0, else alpha · (exp(x) - 1) (Clevert et al., 2015)."""
+    """Compute x where x > 0, else alpha · (exp(x) - 1) (Clevert et al., 2015)."""
     return apply("where", apply("greater", x, 0.0), x, apply("mul", apply("expm1", x), alpha))
 
 
 @in_float
 def selu(x: Symbol, alpha: float = 1.6732632423543772, gamma: float = 1.0507009873554805) -> Symbol:
-    """gamma · elu(x, alpha) with the fixed-point constants of Klambauer et al. (2017)."""
+    """Compute gamma · elu(x, alpha) with the fixed-point constants of Klambauer et al. (2017)."""
     negative = apply("mul", apply("expm1", x), alpha)
     return apply("mul", apply("where", apply("greater", x, 0.0), x, negative), gamma)
 
 
 @in_float
 def celu(x: Symbol, alpha: float = 1.0) -> Symbol:
-    """max(0, x) + min(0, alpha · (exp(x / alpha) - 1)) (Barron, 2017)."""
+    """Compute max(0, x) + min(0, alpha · (exp(x / alpha) - 1)) (Barron, 2017)."""
     negative = apply("mul", apply("expm1", apply("div", x, alpha)), alpha)
     return apply("where", apply("greater", x, 0.0), x, negative)
 
 
 @in_float
 def softplus(x: Symbol) -> Symbol:
-    """log(1 + exp(x)), as max(x, 0) + log1p(exp(-|x|))."""
+    """Compute log(1 + exp(x)), as max(x, 0) + log1p(exp(-|x|))."""
     tail = apply("log1p", apply("exp", apply("negate", apply("abs", x))))
     return apply("add", apply("maximum", x, 0.0), tail)
 
 
 @in_float
 def mish(x: Symbol) -> Symbol:
-    """x · tanh(softplus(x)) (Misra, 2019), as x · n / (n + 2) with n = e^x (e^x + 2), and x · sigmoid(x) far below 0; as that,
-    -0 at -infinity, its limit."""
+    """Compute x · tanh(softplus(x)) (Misra, 2019); -0 at -infinity, its limit.
+
+    The formula is x · n / (n + 2) with n = e^x (e^x + 2), and x · sigmoid(x) for x < -40.
+    """
     power = apply("exp", apply("minimum", x, 20.0))
     n = apply("mul", power, apply("add", power, 2.0))
     result = apply("mul", x, apply("div", n, apply("add", n, 2.0)))
@@ -104,43 +113,43 @@ def mish(x: Symbol) -> Symbol:
 
 @in_float
 def softsign(x: Symbol) -> Symbol:
-    """x / (1 + |x|)."""
+    """Compute x / (1 + |x|)."""
     return apply("div", x, apply("add", apply("abs", x), 1.0))
 
 
 @in_float
 def hard_sigmoid(x: Symbol, alpha: float = 0.2, beta: float = 0.5) -> Symbol:
-    """max(0, min(1, alpha · x + beta))."""
+    """Compute max(0, min(1, alpha · x + beta))."""
     return clip(apply("add", apply("mul", x, alpha), beta), 0.0, 1.0)
 
 
 @in_float
 def hard_swish(x: Symbol) -> Symbol:
-    """x · max(0, min(1, x / 6 + 0.5)) (Howard et al., 2019)."""
+    """Compute x · max(0, min(1, x / 6 + 0.5)) (Howard et al., 2019)."""
     return apply("mul", x, clip(apply("add", apply("mul", x, 1 / 6), 0.5), 0.0, 1.0))
 
 
 def swiglu(gate: TensorLike, value: TensorLike) -> Symbol:
-    """silu(gate) · value (Shazeer, 2020)."""
+    """Compute silu(gate) · value (Shazeer, 2020)."""
     result, (first, second) = as_floats("swiglu", gate, value)
     return primitives.cast(apply("mul", silu(first), second), result)
 
 
 @in_float
 def shrink(x: Symbol, threshold: float = 0.5, bias: float = 0.0) -> Symbol:
-    """x + bias where x < -threshold, x - bias where x > threshold, else 0 (ONNX Shrink)."""
+    """Compute x + bias where x < -threshold, x - bias where x > threshold, else 0 (ONNX Shrink)."""
     above = apply("where", apply("greater", x, threshold), apply("sub", x, bias), 0.0)
     return apply("where", apply("less", x, -threshold), apply("add", x, bias), above)
 
 
 @in_float
 def thresholded_relu(x: Symbol, alpha: float = 1.0) -> Symbol:
-    """x where x > alpha, else 0."""
+    """Compute x where x > alpha, else 0."""
     return apply("where", apply("greater", x, alpha), x, 0.0)
 
 
 def hardmax(x: TensorLike, axis: int = -1) -> Symbol:
-    """1 at the first largest element along `axis`, 0 elsewhere, in the dtype of `x` (bools stay bool).
+    """Return 1 at the first largest element along `axis`, 0 elsewhere, in the dtype of `x` (bools stay bool).
 
     Raises `UserError` for an empty axis, as `max` does; whether a symbolic one is empty is checked at launch.
     """

@@ -1,4 +1,4 @@
-"""Tensors of one value. They are broadcast scalars: nothing is stored."""
+"""Creates tensors of one value, as broadcast scalars that take no storage."""
 
 from __future__ import annotations
 
@@ -18,7 +18,10 @@ _FIRST = {"full": "graph, shape, value", "arange": "graph, stop", "eye": "graph,
 
 
 def owner_of(op: str, graph: object) -> Graph:
-    """The graph that was given, or that of the symbol that was given."""
+    """Return the graph that was given, or that of the symbol that was given.
+
+    Raises `UserError` for anything else.
+    """
     owner = graph.graph if isinstance(graph, Symbol) else graph
     if not isinstance(owner, Graph):
         raise UserError(
@@ -29,7 +32,7 @@ def owner_of(op: str, graph: object) -> Graph:
 
 
 def creates(function: Function) -> Function:
-    """Decorates a function that makes a tensor from nothing: the graph that it needs is asked for before anything else is."""
+    """Decorate a function that makes a tensor from nothing, so that a missing graph is its first error."""
 
     @functools.wraps(function)
     def checked(*arguments: object, **options: object) -> Symbol:
@@ -41,7 +44,7 @@ def creates(function: Function) -> Function:
 
 @creates
 def full(graph: Graph | Symbol, shape: ShapeLike, value: TensorLike, dtype: DTypeLike | None = None) -> Symbol:
-    """A tensor of `value` everywhere.
+    """Create a tensor that holds `value` everywhere.
 
     Args:
         graph: the graph it belongs to, or any symbol of it; there is no current graph.
@@ -59,23 +62,23 @@ def full(graph: Graph | Symbol, shape: ShapeLike, value: TensorLike, dtype: DTyp
 
 @creates
 def zeros(graph: Graph | Symbol, shape: ShapeLike, dtype: DTypeLike = float32) -> Symbol:
-    """A tensor of zeros. Arguments as in `full`."""
+    """Create a tensor of zeros. The arguments are those of `full`."""
     return full(graph, shape, 0, dtype)
 
 
 @creates
 def ones(graph: Graph | Symbol, shape: ShapeLike, dtype: DTypeLike = float32) -> Symbol:
-    """A tensor of ones. Arguments as in `full`."""
+    """Create a tensor of ones. The arguments are those of `full`."""
     return full(graph, shape, 1, dtype)
 
 
 def zeros_like(x: TensorLike, dtype: DTypeLike | None = None) -> Symbol:
-    """Zeros of the shape and, unless given, the dtype of `x`."""
+    """Create zeros of the shape and, unless given, the dtype of `x`."""
     symbol = symbol_of("zeros_like", x)
     return full(symbol, symbol.shape, 0, dtype or symbol.dtype)
 
 
 def ones_like(x: TensorLike, dtype: DTypeLike | None = None) -> Symbol:
-    """Ones of the shape and, unless given, the dtype of `x`."""
+    """Create ones of the shape and, unless given, the dtype of `x`."""
     symbol = symbol_of("ones_like", x)
     return full(symbol, symbol.shape, 1, dtype or symbol.dtype)

@@ -1,7 +1,8 @@
-"""Einstein summation, composed of views, products and sums.
+"""Composes Einstein summation of views, products and sums.
 
-Operands are combined two at a time; a pair that shares a summed label becomes one matmul over merged axes, a pair that shares
-none a broadcast product. Labels that occur in one operand only are summed before, which keeps the products small.
+Operands are combined two at a time; a pair that shares a summed label becomes one matmul over merged axes, a
+pair that shares none a broadcast product. Labels that occur in one operand only are summed first, which keeps
+the products small.
 """
 
 from __future__ import annotations
@@ -35,11 +36,12 @@ class _Term:
 
 
 def einsum(equation: str, *operands: TensorLike, precision: str = "ieee") -> Symbol:
-    """numpy.einsum: "ij,jk->ik", with or without "->", repeated labels (diagonals), and "..." for broadcast axes.
+    """Compute numpy.einsum: "ij,jk->ik", with or without "->".
 
-    Without "->" the result has the ellipsis axes, then the labels that occur once, in alphabetical order. Products of bools and
-    8-bit integers are summed in int32; 16-bit floats are accumulated in float32. Raises `UserError` for malformed equations and
-    sizes that disagree.
+    Labels may repeat (diagonals), and "..." stands for broadcast axes. Without "->" the result has the
+    ellipsis axes, then the labels that occur once, in alphabetical order. Products of bools and 8-bit
+    integers are summed in int32; 16-bit floats are accumulated in float32. Raises `UserError` for malformed
+    equations and sizes that disagree.
     """
     graph = graph_of("einsum", *operands)
     symbols = (
@@ -65,7 +67,7 @@ def einsum(equation: str, *operands: TensorLike, precision: str = "ieee") -> Sym
 
 
 def _parse(equation: object, operands: Sequence[Symbol]) -> tuple[list[tuple[Label, ...]], tuple[Label, ...]]:
-    """Labels per operand and of the result; ellipsis axes are labelled "0", "1", … from the right."""
+    """Return the labels of each operand and of the result; ellipsis axes are "0", "1", … from the right."""
     if not isinstance(equation, str):
         raise mistake("einsum", f"the equation must be text, not {equation!r}", operands, '"ij,jk->ik"')
     text = equation.replace(" ", "")
@@ -135,7 +137,7 @@ def _labels(part: str, operand: Symbol, equation: str, operands: Sequence[Symbol
 
 
 def _term(symbol: Symbol, labels: tuple[Label, ...]) -> _Term:
-    """Repeated labels are resolved to diagonals."""
+    """Make a term of an operand, in which repeated labels are resolved to diagonals."""
     for label in dict.fromkeys(labels):
         while labels.count(label) > 1:
             first = labels.index(label)
@@ -146,7 +148,11 @@ def _term(symbol: Symbol, labels: tuple[Label, ...]) -> _Term:
 
 
 def _diagonal(x: Symbol, first: int, second: int) -> Symbol:
-    """The diagonal of two axes as the last axis: rows of length n padded to n + 1 put it into one column."""
+    """Return the diagonal of two axes as the last axis.
+
+    Its elements are n + 1 apart in row-major order: a slice, or for symbolic n the first column of longer
+    rows.
+    """
     others = [axis for axis in range(len(x.shape)) if axis not in (first, second)]
     n = x.graph.shape_checks.require_equal(x.shape[first], x.shape[second], "einsum: a repeated label")
     last = primitives.permute(x, (*others, first, second))
@@ -159,7 +165,7 @@ def _diagonal(x: Symbol, first: int, second: int) -> Symbol:
 
 
 def _broadcast_ones(equation: str, operands: Sequence[Symbol], terms: list[_Term]) -> list[_Term]:
-    """Axes of size 1 whose label is larger elsewhere are dropped: they only broadcast. Other sizes must agree."""
+    """Drop axes of size 1 whose label is larger elsewhere, as they only broadcast. Other sizes must agree."""
     sizes: dict[Label, Extent] = {}
     checks = operands[0].graph.shape_checks
     for term in terms:
@@ -188,7 +194,7 @@ def _broadcast_ones(equation: str, operands: Sequence[Symbol], terms: list[_Term
 
 
 def _cheapest(terms: list[_Term], output: tuple[Label, ...]) -> tuple[_Term, _Term]:
-    """The pair whose product is smallest; the first one where sizes are symbolic or equal."""
+    """Return the pair whose product is smallest; the first one where sizes are symbolic or equal."""
     best, best_size = (terms[0], terms[1]), None
     if len(terms) == 2:
         return best
@@ -210,7 +216,7 @@ def _cheapest(terms: list[_Term], output: tuple[Label, ...]) -> tuple[_Term, _Te
 
 
 def _sum_out(term: _Term, labels: set[Label]) -> _Term:
-    """The term summed over those of its labels."""
+    """Sum the term over the given ones of its labels."""
     axes = tuple([axis for axis, label in enumerate(term.labels) if label in labels])
     if not axes:
         return term
@@ -247,7 +253,7 @@ def _arranged(term: _Term, labels: tuple[Label, ...], shape: tuple[Extent, ...])
 
 
 def _spread(term: _Term, labels: tuple[Label, ...]) -> Symbol:
-    """The term's axes in the order of `labels`, with size 1 for those it lacks."""
+    """Return the term's axes in the order of `labels`, with size 1 for those it lacks."""
     present = tuple([label for label in labels if label in term.labels])
     shape = tuple([term.extent(label) if label in present else 1 for label in labels])
     return _arranged(term, present, shape)

@@ -1,4 +1,7 @@
-"""Elementwise functions: one per `map` row without attributes, generated from the op table, and sugar on top of them."""
+"""Defines the elementwise functions: one per `map` row without attributes, and others made of these.
+
+Those of rows are generated from the op table.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +47,7 @@ def _generated(row: OpDef) -> Callable[..., Symbol]:
 FUNCTIONS: dict[str, Callable[..., Symbol]] = {
     row.name: _generated(row) for row in OPS.values() if row.kind == "map" and not row.attrs
 }
-"""The generated functions. They are attributes of this module, too; kept in a dict because some are named like built-ins."""
+"""The generated functions, attributes of this module, too; a dict, because some are named like built-ins."""
 
 
 def __getattr__(name: str) -> Callable[..., Symbol]:
@@ -58,29 +61,30 @@ def __getattr__(name: str) -> Callable[..., Symbol]:
 
 
 def square(x: TensorLike) -> Symbol:
-    """x * x, in the dtype of `x`; integers wrap."""
+    """Compute x * x, in the dtype of `x`; integers wrap."""
     return apply("mul", x, x)
 
 
 def reciprocal(x: TensorLike) -> Symbol:
-    """1 / x. Bools and integers become the default float first."""
+    """Compute 1 / x. Bools and integers become the default float first."""
     return apply("div", 1, x)
 
 
 def fmod(x: TensorLike, y: TensorLike) -> Symbol:
-    """The remainder with the sign of `x`, as C's fmod; the op `rem`."""
+    """Compute the remainder with the sign of `x`, as C's fmod; the op is `rem`."""
     return apply("rem", x, y)
 
 
 def divmod_(x: TensorLike, y: TensorLike) -> tuple[Symbol, Symbol]:
-    """(floor_div(x, y), mod(x, y)), as Python's divmod."""
+    """Return (floor_div(x, y), mod(x, y)), as Python's divmod."""
     return apply("floor_div", x, y), apply("mod", x, y)
 
 
 def clip(x: TensorLike, low: TensorLike | None = None, high: TensorLike | None = None) -> Symbol:
-    """minimum(maximum(x, low), high); a bound that is None is left out. NaN stays NaN; `high` wins where low > high.
+    """Compute minimum(maximum(x, low), high); a bound that is None is left out.
 
-    Bounds are symbols, arrays or Python scalars, and promote like operands of maximum.
+    NaN stays NaN; `high` wins where low > high. Bounds are symbols, arrays or Python scalars, and promote
+    like operands of maximum. Raises `UserError` when both bounds are None.
     """
     if low is None and high is None:
         raise mistake("clip", "both bounds are None", (x,), "a lower or an upper bound", "clip(x, 0.0, 1.0)")
@@ -93,7 +97,10 @@ def clip(x: TensorLike, low: TensorLike | None = None, high: TensorLike | None =
 
 
 def logaddexp(x: TensorLike, y: TensorLike) -> Symbol:
-    """log(exp(x) + exp(y)) without overflow. Equal infinities stay, otherwise the larger one wins."""
+    """Compute log(exp(x) + exp(y)) without overflow.
+
+    Two equal infinities give that infinity; an infinity beside another value gives the larger of the two.
+    """
     result, (a, b) = as_floats("logaddexp", x, y)
     tail = apply("log1p", apply("exp", apply("negate", apply("abs", apply("sub", a, b)))))
     total = apply("add", apply("maximum", a, b), tail)
@@ -101,7 +108,7 @@ def logaddexp(x: TensorLike, y: TensorLike) -> Symbol:
 
 
 def isclose(x: TensorLike, y: TensorLike, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> Symbol:
-    """|x - y| <= atol + rtol * |y|, bool, as numpy.isclose.
+    """Return whether |x - y| <= atol + rtol * |y|, as bool, like numpy.isclose.
 
     Infinities are close to themselves only; NaN to NaN if `equal_nan`.
     """
@@ -118,7 +125,7 @@ def isclose(x: TensorLike, y: TensorLike, rtol: float = 1e-5, atol: float = 1e-8
 
 
 def bit_shift(x: TensorLike, y: TensorLike, direction: str = "left") -> Symbol:
-    """x << y or x >> y by `direction`, "left" or "right" (ONNX BitShift)."""
+    """Compute x << y or x >> y by `direction`, "left" or "right" (ONNX BitShift)."""
     if direction not in ("left", "right"):
         raise mistake(
             "bit_shift", f"unknown direction {direction!r}", (x, y), '"left" or "right"', 'direction="left"'
@@ -127,12 +134,12 @@ def bit_shift(x: TensorLike, y: TensorLike, direction: str = "left") -> Symbol:
 
 
 def masked_fill(x: TensorLike, mask: TensorLike, value: TensorLike) -> Symbol:
-    """`value` where the bool `mask` holds, else `x`."""
+    """Return `value` where the bool `mask` holds, else `x`."""
     return apply("where", mask, value, x)
 
 
 def is_inf(x: TensorLike) -> Symbol:
-    """Whether x is an infinity, bool; false for bools and integers."""
+    """Return whether x is an infinity, as bool; false for bools and integers."""
     symbol = symbol_of("is_inf", x)
     if not symbol.dtype.is_float:
         return apply("is_nan", symbol)
@@ -140,7 +147,7 @@ def is_inf(x: TensorLike) -> Symbol:
 
 
 def is_finite(x: TensorLike) -> Symbol:
-    """Whether x is neither infinite nor NaN, bool; true for bools and integers."""
+    """Return whether x is neither infinite nor NaN, as bool; true for bools and integers."""
     symbol = symbol_of("is_finite", x)
     if not symbol.dtype.is_float:
         return apply("logical_not", apply("is_nan", symbol))
@@ -152,12 +159,12 @@ def is_finite(x: TensorLike) -> Symbol:
 
 @in_float
 def tan(x: Symbol) -> Symbol:
-    """The tangent of x (radians), as sin(x) / cos(x)."""
+    """Compute the tangent of x (radians), as sin(x) / cos(x)."""
     return apply("div", apply("sin", x), apply("cos", x))
 
 
 def _signed(magnitude: Symbol, x: Symbol) -> Symbol:
-    """`magnitude` with the sign of x, for odd functions; zeros keep their sign."""
+    """Return `magnitude` with the sign of x, for odd functions; zeros keep their sign."""
     return apply(
         "where",
         apply("less", x, 0.0),
@@ -168,7 +175,10 @@ def _signed(magnitude: Symbol, x: Symbol) -> Symbol:
 
 @in_float
 def sinh(x: Symbol) -> Symbol:
-    """The hyperbolic sine of x: by expm1 for small |x|, by exp(|x|/2)² where exp(|x|) would overflow too early."""
+    """Compute the hyperbolic sine of x.
+
+    It uses expm1 for |x| < 20, and exp(|x|/2)² / 2 beyond, because exp(|x|) overflows too early.
+    """
     size = apply("abs", x)
     powers = apply("expm1", size)
     small = apply("mul", apply("add", powers, apply("div", powers, apply("add", powers, 1.0))), 0.5)
@@ -179,7 +189,10 @@ def sinh(x: Symbol) -> Symbol:
 
 @in_float
 def cosh(x: Symbol) -> Symbol:
-    """The hyperbolic cosine of x: (e^|x| + e^-|x|) / 2, by exp(|x|/2)² where exp(|x|) would overflow too early."""
+    """Compute the hyperbolic cosine of x.
+
+    It is (e^|x| + e^-|x|) / 2 for |x| < 20, and exp(|x|/2)² / 2 beyond, because exp(|x|) overflows too early.
+    """
     size = apply("abs", x)
     powers = apply("exp", size)
     small = apply("mul", apply("add", powers, apply("div", 1.0, powers)), 0.5)
@@ -190,7 +203,10 @@ def cosh(x: Symbol) -> Symbol:
 
 @in_float
 def asinh(x: Symbol) -> Symbol:
-    """The inverse hyperbolic sine: log1p(a + a² / (1 + √(1 + a²))) with a = |x|, and log(a) + log 2 for large a."""
+    """Compute the inverse hyperbolic sine of x.
+
+    With a = |x| it is log1p(a + a² / (1 + √(1 + a²))), and log(a) + log 2 for large a.
+    """
     size = apply("abs", x)
     squared = apply("mul", size, size)
     root = apply("add", apply("sqrt", apply("add", squared, 1.0)), 1.0)
@@ -201,7 +217,10 @@ def asinh(x: Symbol) -> Symbol:
 
 @in_float
 def acosh(x: Symbol) -> Symbol:
-    """The inverse hyperbolic cosine of x >= 1: log1p(t + √(2t + t²)) with t = x - 1, and log(x) + log 2 for large x."""
+    """Compute the inverse hyperbolic cosine of x; NaN for x < 1.
+
+    With t = x - 1 it is log1p(t + √(2t + t²)), and log(x) + log 2 for large x.
+    """
     above = apply("sub", x, 1.0)
     small = apply("log1p", apply("add", above, apply("sqrt", apply("mul", above, apply("add", above, 2.0)))))
     large = apply("add", apply("log", x), math.log(2))
@@ -211,7 +230,10 @@ def acosh(x: Symbol) -> Symbol:
 
 @in_float
 def atanh(x: Symbol) -> Symbol:
-    """The inverse hyperbolic tangent: log1p(2a / (1 - a)) / 2 with a = |x|; infinite at ±1, NaN beyond."""
+    """Compute the inverse hyperbolic tangent of x: infinite at ±1, NaN beyond.
+
+    With a = |x| it is log1p(2a / (1 - a)) / 2.
+    """
     size = apply("abs", x)
     ratio = apply("div", apply("add", size, size), apply("sub", 1.0, size))
     return _signed(apply("mul", apply("log1p", ratio), 0.5), x)
@@ -219,13 +241,13 @@ def atanh(x: Symbol) -> Symbol:
 
 @in_float
 def log10(x: Symbol) -> Symbol:
-    """The logarithm of x to base 10, as log(x) / log(10)."""
+    """Compute the logarithm of x to base 10, as log(x) / log(10)."""
     return apply("div", apply("log", x), math.log(10))
 
 
 @in_float
 def cbrt(x: Symbol) -> Symbol:
-    """The real cube root of x, also of negative x: exp2(log2|x| / 3) improved by one Newton step."""
+    """Compute the real cube root of x, also of negative x: exp2(log2|x| / 3) improved by one Newton step."""
     size = apply("abs", x)
     guess = apply("exp2", apply("div", apply("log2", size), 3.0))
     step = apply("div", apply("sub", guess, apply("div", apply("div", size, guess), guess)), 3.0)

@@ -1,4 +1,4 @@
-"""Reading elements at positions that are data."""
+"""Reads elements at positions that are data."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from .building import apply, as_symbols
 
 
 def gather(x: TensorLike, indices: TensorLike, axis: int = 0) -> Symbol:
-    """Elements of `axis` at integer positions, as numpy.take: shape x.shape[:axis] + indices.shape + x.shape[axis+1:].
+    """Take elements of `axis` at integer positions, as numpy.take.
 
-    Negative positions count from the end; positions out of range are clamped.
+    The shape is x.shape[:axis] + indices.shape + x.shape[axis+1:]. Negative positions count from the end;
+    positions out of range are clamped.
     """
     value, index_symbol = as_symbols("gather", x, indices)
     with describing("gather", value, index_symbol):
@@ -21,9 +22,9 @@ def gather(x: TensorLike, indices: TensorLike, axis: int = 0) -> Symbol:
 
 
 def take_along_axis(x: TensorLike, indices: TensorLike, axis: int = -1) -> Symbol:
-    """Elements of `axis` at integer positions of equal rank, as numpy.take_along_axis; the other axes broadcast.
+    """Take elements of `axis` at integer positions of equal rank, as numpy.take_along_axis.
 
-    Negative positions count from the end; positions out of range are clamped.
+    The other axes broadcast. Negative positions count from the end; positions out of range are clamped.
     """
     value, index_symbol = as_symbols("take_along_axis", x, indices)
     with describing("take_along_axis", value, index_symbol):

@@ -1,4 +1,4 @@
-"""Putting tensors together, taking them apart, repeating and padding them."""
+"""Joins, splits, repeats and pads tensors."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _tensors(op: str, values: Sequence[TensorLike]) -> tuple[Symbol, ...]:
 
 
 def concat(values: Sequence[TensorLike], axis: int = 0) -> Symbol:
-    """Tensors one after the other along `axis`; they are cast to the join of all their dtypes.
+    """Concatenate tensors along `axis`; they are cast to the join of all their dtypes.
 
     The other axes must agree: decided now, or checked at launch.
     """
@@ -44,7 +44,7 @@ def concat(values: Sequence[TensorLike], axis: int = 0) -> Symbol:
 
 
 def stack(values: Sequence[TensorLike], axis: int = 0) -> Symbol:
-    """Tensors of equal shape along a new axis at position `axis`."""
+    """Stack tensors of equal shape along a new axis at position `axis`."""
     symbols = _tensors("stack", values)
     first = symbols[0].shape
     with describing("stack", *symbols):
@@ -72,9 +72,10 @@ def _pieces(x: Symbol, sizes: Sequence[Extent], axis: int) -> tuple[Symbol, ...]
 
 
 def split(x: TensorLike, sizes: int | Sequence[DimLike], axis: int = 0) -> tuple[Symbol, ...]:
-    """`x` cut along `axis` into pieces.
+    """Split `x` along `axis` into pieces.
 
-    sizes: the size of each piece (ints or dims; they must sum to the axis), or an int: so many pieces of equal size.
+    sizes: the size of each piece (ints or dims; they must sum to the axis), or an int: the number of pieces
+    of equal size.
     """
     symbol = symbol_of("split", x)
     with describing("split", symbol):
@@ -103,9 +104,9 @@ def split(x: TensorLike, sizes: int | Sequence[DimLike], axis: int = 0) -> tuple
 
 
 def chunk(x: TensorLike, chunks: int, axis: int = 0) -> tuple[Symbol, ...]:
-    """`x` cut along `axis` into at most `chunks` pieces of ceil(n / chunks) elements, the last one possibly shorter.
+    """Split `x` along `axis` into at most `chunks` pieces of ceil(n / chunks) elements.
 
-    A symbolic axis must divide into `chunks` pieces, which is checked at launch.
+    The last one may be shorter. A symbolic axis must divide into `chunks` pieces, which is checked at launch.
     """
     symbol = symbol_of("chunk", x)
     with describing("chunk", symbol):
@@ -121,7 +122,10 @@ def chunk(x: TensorLike, chunks: int, axis: int = 0) -> tuple[Symbol, ...]:
 
 
 def tile(x: TensorLike, repeats: ShapeLike) -> Symbol:
-    """The whole of `x` repeated `repeats[i]` times along axis i; missing entries are 1 on the left, as numpy.tile."""
+    """Repeat the whole of `x` `repeats[i]` times along axis i, as numpy.tile.
+
+    Missing entries on the left are 1.
+    """
     symbol = symbol_of("tile", x)
     entries = tuple(repeats) if isinstance(repeats, (tuple, list)) else (repeats,)
     counts = [as_extent(count, f"tile: repeats[{position}]") for position, count in enumerate(entries)]
@@ -143,7 +147,7 @@ def tile(x: TensorLike, repeats: ShapeLike) -> Symbol:
 
 
 def repeat_interleave(x: TensorLike, repeats: DimLike, axis: int | None = None) -> Symbol:
-    """Every element along `axis` repeated `repeats` times in place; None flattens first, as numpy.repeat."""
+    """Repeat every element along `axis` `repeats` times in place; None flattens first, as numpy.repeat."""
     symbol = symbol_of("repeat_interleave", x)
     if axis is None:
         symbol, axis = primitives.reshape(symbol, (product(symbol.shape),)), 0
@@ -157,7 +161,7 @@ def repeat_interleave(x: TensorLike, repeats: DimLike, axis: int | None = None) 
 
 
 def roll(x: TensorLike, shift: int | Dim | Sequence[int | Dim], axis: Axis = None) -> Symbol:
-    """Elements moved by `shift` places along `axis`, those past the end to the front, as numpy.roll.
+    """Move elements by `shift` positions along `axis`, those past the end to the front, as numpy.roll.
 
     shift: an int or dim, or one per axis. axis: None rolls the flattened elements.
     """
@@ -196,11 +200,13 @@ def _rolled(x: Symbol, shift: int | Dim, axis: int) -> Symbol:
 
 
 def pad(x: TensorLike, widths: Widths, mode: str = "constant", value: complex = 0) -> Symbol:
-    """Elements added around `x`.
+    """Add elements around `x`.
 
     Args:
-        widths: one (before, after) pair per axis, the same as a flat list, or one int for all sides; ints or dims >= 0.
-        mode: "constant" adds `value`, "edge" repeats the border, "reflect" mirrors without repeating the border.
+        widths: one (before, after) pair per axis, the same as a flat list, or one int for all sides; ints or
+            dims >= 0.
+        mode: "constant" adds `value`, "edge" repeats the border, "reflect" mirrors without repeating the
+            border.
         value: a number that fits the dtype of `x`.
     """
     symbol = symbol_of("pad", x)
@@ -222,7 +228,7 @@ def pad(x: TensorLike, widths: Widths, mode: str = "constant", value: complex = 
 
 
 def _width(value: DimLike, axis: int) -> Extent:
-    """A pad width. Negative ones are left for the shape rule to refuse, which names the operand."""
+    """Return a pad width; negative ones are left to the shape rule, whose error names the operand."""
     return value if type(value) is int else as_extent(value, f"pad: axis {axis}")
 
 

@@ -1,4 +1,4 @@
-"""Products of matrices and vectors. All are the op `matmul` with views around it."""
+"""Computes products of matrices and vectors, all by the op `matmul` with views around it."""
 
 from __future__ import annotations
 
@@ -17,17 +17,21 @@ from .building import apply, as_symbols
 
 
 def matmul(a: TensorLike, b: TensorLike, precision: str = "ieee") -> Symbol:
-    """The matrix product, as numpy.matmul: (…, M, K) @ (…, K, N) → (…, M, N).
+    """Compute the matrix product, as numpy.matmul: (…, M, K) @ (…, K, N) → (…, M, N).
 
-    Batch axes broadcast; vectors are rows or columns. 16-bit floats are accumulated in float32 and rounded once; bools
-    and 8-bit integers give int32. precision "tf32" rounds float32 operands to 10 mantissa bits first, "ieee" does not.
+    Batch axes broadcast; vectors are rows or columns. 16-bit floats are accumulated in float32 and rounded
+    once; bools and 8-bit integers give int32. precision "tf32" rounds float32 operands to 10 mantissa bits
+    first, "ieee" does not.
     """
     return primitives.matmul(graph_of("matmul", a, b), a, b, precision)
 
 
 def dot(a: TensorLike, b: TensorLike, precision: str = "ieee") -> Symbol:
-    """numpy.dot: a product with a scalar multiplies; otherwise the last axis of `a` with the last but one (or only) of `b`,
-    without batch axes: (…, K) · (…, K, N) → a.shape[:-1] + b.shape[:-2] + (N,)."""
+    """Compute numpy.dot: a scalar operand multiplies, other operands are contracted.
+
+    The last axis of `a` meets the last but one (or only) axis of `b`, without batch axes: (…, K) · (…, K, N)
+    → a.shape[:-1] + b.shape[:-2] + (N,).
+    """
     graph = graph_of("dot", a, b)
     if is_scalar(graph.rules.weakened(a)) or is_scalar(graph.rules.weakened(b)):
         return apply("mul", a, b)
@@ -40,7 +44,7 @@ def dot(a: TensorLike, b: TensorLike, precision: str = "ieee") -> Symbol:
 
 
 def outer(a: TensorLike, b: TensorLike) -> Symbol:
-    """a[:, None] * b[None, :] of the flattened operands."""
+    """Compute a[:, None] * b[None, :] of the flattened operands."""
     first, second = graph_of("outer", a, b).promoted("outer", (a, b), "mul")
     column = primitives.reshape(first, (product(first.shape), 1))
     row = primitives.reshape(second, (1, product(second.shape)))
@@ -48,7 +52,7 @@ def outer(a: TensorLike, b: TensorLike) -> Symbol:
 
 
 def linear(x: TensorLike, weight: TensorLike, bias: TensorLike | None = None, precision: str = "ieee") -> Symbol:
-    """x @ weightᵀ + bias, with `weight` of shape (out, in) and `bias` of shape (out,) or None."""
+    """Compute x @ weightᵀ + bias, with `weight` of shape (out, in) and `bias` of shape (out,) or None."""
     graph = graph_of("linear", x, weight, bias)
     matrix = graph.as_symbol(weight, "linear")
     if len(matrix.shape) != 2:
@@ -72,7 +76,10 @@ def gemm(
     transpose_a: bool = False,
     transpose_b: bool = False,
 ) -> Symbol:
-    """alpha · A @ B + beta · C with A and B transposed on request (BLAS and ONNX Gemm); C broadcasts and may be None."""
+    """Compute alpha · A @ B + beta · C, with A and B transposed on request (BLAS and ONNX Gemm).
+
+    A and B have two axes each; C broadcasts and may be None.
+    """
     first, second = as_symbols("gemm", a, b)
     for operand in (first, second):
         if len(operand.shape) != 2:
@@ -93,7 +100,7 @@ def gemm(
 
 
 def tensordot(a: TensorLike, b: TensorLike, axes: int | Sequence[int | Sequence[int]] = 2, precision: str = "ieee") -> Symbol:
-    """numpy.tensordot: sums over pairs of axes; the result has the other axes of `a`, then those of `b`.
+    """Sum over pairs of axes, as numpy.tensordot: the result has the other axes of `a`, then those of `b`.
 
     axes: how many last axes of `a` meet the first ones of `b`, or (axes of a, axes of b).
     """
@@ -130,7 +137,7 @@ def tensordot(a: TensorLike, b: TensorLike, axes: int | Sequence[int | Sequence[
 
 
 def _listed(axes: int | Sequence[int], rank: int) -> tuple[int, ...]:
-    """Axes in the order given, which pairs them; normalised and distinct."""
+    """Return axes in the order given, which pairs them; normalised and distinct."""
     entries = tuple(axes) if isinstance(axes, (tuple, list)) else (axes,)
     normalize_axes(entries, rank)
     return tuple([entry % rank for entry in entries])

@@ -1,4 +1,4 @@
-"""Normalisation over the last axis."""
+"""Defines normalisations over the last axis."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from .building import as_symbols
 
 
 def layer_norm(x: TensorLike, scale: TensorLike | None = None, bias: TensorLike | None = None, epsilon: float = 1e-5) -> Symbol:
-    """(x - mean) / √(var + epsilon) · scale + bias, over the last axis (Ba et al., 2016).
+    """Compute (x - mean) / √(var + epsilon) · scale + bias, over the last axis (Ba et al., 2016).
 
     Args:
         x: (…, N).
         scale, bias: (N,), symbols or arrays, or None to leave them out.
         epsilon: a non-negative number.
 
-    The variance takes two passes; 16-bit floats are computed in float32 and rounded once. The result dtype is the join of the
-    operands, or the default float for integers.
+    The variance takes two passes; 16-bit floats are computed in float32 and rounded once. The result dtype is
+    the join of the operands, or the default float for integers.
     """
     return _normalise(
         "layer_norm", x, [scale, bias], epsilon, {"has_scale": scale is not None, "has_bias": bias is not None}
@@ -28,7 +28,10 @@ def layer_norm(x: TensorLike, scale: TensorLike | None = None, bias: TensorLike 
 
 
 def rms_norm(x: TensorLike, scale: TensorLike | None = None, epsilon: float = 1e-6) -> Symbol:
-    """x / √(mean(x²) + epsilon) · scale, over the last axis (Zhang and Sennrich, 2019). Arguments as in `layer_norm`."""
+    """Compute x / √(mean(x²) + epsilon) · scale, over the last axis (Zhang and Sennrich, 2019).
+
+    The arguments are those of `layer_norm`.
+    """
     return _normalise("rms_norm", x, [scale], epsilon, {"has_scale": scale is not None})
 
 

@@ -1,4 +1,4 @@
-"""Float functions of two operands that the op table does not have. Special values are as C99 Annex F says."""
+"""Defines float functions of two operands beyond the op table. Special values follow C99 Annex F."""
 
 from __future__ import annotations
 
@@ -18,25 +18,28 @@ _Pair = Callable[[Symbol, Symbol], Symbol]
 
 
 def copysign(x: TensorLike, y: TensorLike) -> Symbol:
-    """|x| with the sign of `y`, zeros and NaN included. Bools and integers become the default float."""
+    """Return |x| with the sign of `y`, zeros and NaN included.
+
+    Bools and integers become the default float.
+    """
     value, sign = graph_of("copysign", x, y).promoted("copysign", (x, y), "div")
     return _signed(value, sign)
 
 
 def hypot(x: TensorLike, y: TensorLike) -> Symbol:
-    """√(x² + y²) without overflow or underflow on the way. An infinite operand gives infinity, beside NaN too.
+    """Compute √(x² + y²) without overflow or underflow on the way.
 
-    Bools and integers become the default float. Up to float32 it is computed in float64 and rounded once: within 1 ulp; float64
-    is within 4.
+    An infinite operand gives infinity, even beside NaN. Bools and integers become the default float. Up to
+    float32 it is computed in float64, within 1 ulp; float64 is within 4 ulp.
     """
     return _in_float("hypot", x, y, _hypot)
 
 
 def atan2(y: TensorLike, x: TensorLike) -> Symbol:
-    """The angle of the point (x, y) in [-π, π], as numpy.arctan2: within 2 ulp in float32.
+    """Compute the angle of the point (x, y) in [-π, π], as numpy.arctan2: within 2 ulp in float32.
 
-    Signed zeros and infinities are as in C: atan2(±0, -0) is ±π, atan2(±inf, -inf) is ±3π/4. Bools and integers become the
-    default float; 16-bit floats are computed in float32 and rounded once.
+    Signed zeros and infinities are as in C: atan2(±0, -0) is ±π, atan2(±inf, -inf) is ±3π/4. Bools and
+    integers become the default float; 16-bit floats are computed in float32 and rounded once.
     """
     return _in_float("atan2", y, x, _atan2)
 
@@ -49,7 +52,7 @@ def _in_float(op: str, first: TensorLike, second: TensorLike, function: _Pair) -
 def _hypot(x: Symbol, y: Symbol) -> Symbol:
     a, b = apply("abs", x), apply("abs", y)
     infinite = (a == math.inf) | (b == math.inf)
-    if x.dtype is not float64:  # squares of all float32 numbers are numbers of float64
+    if x.dtype is not float64:  # float64 holds the squares of all float32 numbers
         squares = [primitives.cast(side, float64) for side in (a, b)]
         length = apply("sqrt", squares[0] * squares[0] + squares[1] * squares[1])
         return apply("where", infinite, math.inf, primitives.cast(length, x.dtype))
@@ -61,7 +64,10 @@ def _hypot(x: Symbol, y: Symbol) -> Symbol:
 
 
 def _atan2(y: Symbol, x: Symbol) -> Symbol:
-    """The arctangent of a number in [0, 1], and the rest of the circle by its symmetries. π and π/2 are sums of two floats."""
+    """Compute the arctangent of a number in [0, 1], and the rest of the circle by its symmetries.
+
+    π and π/2 are sums of two floats.
+    """
     a, b = apply("abs", x), apply("abs", y)
     large, small = apply("maximum", a, b), apply("minimum", a, b)
     ratio = small / apply("where", large == 0.0, 1.0, large)
@@ -74,14 +80,14 @@ def _atan2(y: Symbol, x: Symbol) -> Symbol:
 
 
 def _less_than(number: Fraction, x: Symbol) -> Symbol:
-    """number - x, where `number` is closer to a sum of two floats than to one."""
+    """Return number - x, with `number` as a sum of two floats for accuracy."""
     high = float(number) if x.dtype.bits == 64 else _float32(number)
     low = float(number - Fraction(high))
     return high - (x - low)
 
 
 def _float32(number: Fraction) -> float:
-    """Rounded to 24 digits; `number` is not tiny."""
+    """Round a number, which is not tiny, to the 24 significant bits of float32."""
     _, exponent = math.frexp(float(number))
     scale = Fraction(2) ** (24 - exponent)
     return float(round(number * scale) / scale)
@@ -92,11 +98,11 @@ def _bits_of(x: Symbol) -> Symbol:
 
 
 def _is_negative(x: Symbol) -> Symbol:
-    """The sign bit; that of -0.0 is set."""
+    """Return the sign bit as bool; that of -0.0 is set."""
     return apply("greater_equal", _bits_of(x), 1 << (x.dtype.bits - 1))
 
 
 def _signed(x: Symbol, sign: Symbol) -> Symbol:
-    """|x| with the sign bit of a value of the same dtype."""
+    """Return |x| with the sign bit of a value of the same dtype."""
     top = 1 << (x.dtype.bits - 1)
     return primitives.bitcast((_bits_of(x) & (top - 1)) | (_bits_of(sign) & top), x.dtype)

@@ -1,4 +1,4 @@
-"""Reductions and running sums.
+"""Defines reductions and running sums.
 
 `axis` is None (all axes), an int or a tuple of ints; negative axes count from the end. `keepdims` keeps
 reduced axes with size 1.
@@ -46,16 +46,17 @@ def _total(op: str, row: str, x: TensorLike, axis: Axis, keepdims: bool, dtype: 
 
 
 def sum_(x: TensorLike, axis: Axis = None, keepdims: bool = False, dtype: DTypeLike | None = None) -> Symbol:
-    """The sum over `axis`; 0 of nothing.
+    """Compute the sum over `axis`; 0 over no elements.
 
-    Bools and signed integers are summed in int64, unsigned ones in uint64, 16-bit floats in float32 with one rounding at the
-    end. `dtype` overrides the result dtype (and then the accumulator: float32 for 16-bit floats).
+    Bools and signed integers are summed in int64, unsigned ones in uint64, 16-bit floats in float32 with one
+    rounding at the end. `dtype` overrides the result dtype (and then the accumulator: float32 for 16-bit
+    floats).
     """
     return _total("sum", "reduce_sum", x, axis, keepdims, dtype)
 
 
 def prod(x: TensorLike, axis: Axis = None, keepdims: bool = False, dtype: DTypeLike | None = None) -> Symbol:
-    """The product over `axis`; 1 of nothing. dtypes as in `sum`."""
+    """Compute the product over `axis`; 1 over no elements. Dtypes are those of `sum`."""
     return _total("prod", "reduce_prod", x, axis, keepdims, dtype)
 
 
@@ -77,7 +78,10 @@ def _extreme(name: str, x: TensorLike, y: TensorLike | None, axis: Axis, keepdim
 
 
 def require_elements(op: str, x: Symbol, axes: tuple[int, ...]) -> None:
-    """The largest of nothing does not exist: an error now, or a check at launch. Other axes may well be empty."""
+    """Require elements along these axes, now or by a check at launch; other axes may be empty.
+
+    The largest of no elements does not exist. Raises `UserError` for an axis of size 0.
+    """
     with describing(op, x):
         for axis in axes:
             extent = x.shape[axis]
@@ -90,16 +94,19 @@ def require_elements(op: str, x: Symbol, axes: tuple[int, ...]) -> None:
 
 
 def max_(x: TensorLike, y: TensorLike | None = None, axis: Axis = None, keepdims: bool = False) -> Symbol:
-    """The largest element over `axis`, NaN if there is one; with two tensors, `maximum(x, y)`. Of zeros of both signs over an
-    axis it may be either, but with `numerics="reproducible"`, where 0.0 is larger.
+    """Compute the largest element over `axis`, NaN if there is one; with two tensors, `maximum(x, y)`.
 
-    Raises `UserError` for an empty axis; whether a symbolic one is empty is checked at launch.
+    Of zeros of both signs over an axis the result may be either, except with `numerics="reproducible"`, where
+    0.0 is larger. Raises `UserError` for an empty axis; whether a symbolic one is empty is checked at launch.
     """
     return _extreme("max", x, y, axis, keepdims)
 
 
 def min_(x: TensorLike, y: TensorLike | None = None, axis: Axis = None, keepdims: bool = False) -> Symbol:
-    """The smallest element over `axis`, NaN if there is one; with two tensors, `minimum(x, y)`. As `max`."""
+    """Compute the smallest element over `axis`, NaN if there is one; with two tensors, `minimum(x, y)`.
+
+    Zeros and empty axes are treated as by `max`.
+    """
     return _extreme("min", x, y, axis, keepdims)
 
 
@@ -117,17 +124,17 @@ def _position(op: str, x: TensorLike, axis: int | None, keepdims: bool) -> Symbo
 
 
 def argmax(x: TensorLike, axis: int | None = None, keepdims: bool = False) -> Symbol:
-    """The position (int64) of the first largest element along `axis`; of the first NaN if there is one.
+    """Compute the position (int64) of the first largest element along `axis`, or of the first NaN.
 
-    `axis` None: in row-major order of all elements.
+    With `axis` None, it is the position in row-major order of all elements.
     """
     return _position("argmax", x, axis, keepdims)
 
 
 def argmin(x: TensorLike, axis: int | None = None, keepdims: bool = False) -> Symbol:
-    """The position (int64) of the first smallest element along `axis`; of the first NaN if there is one.
+    """Compute the position (int64) of the first smallest element along `axis`, or of the first NaN.
 
-    `axis` None: in row-major order of all elements.
+    With `axis` None, it is the position in row-major order of all elements.
     """
     return _position("argmin", x, axis, keepdims)
 
@@ -135,7 +142,7 @@ def argmin(x: TensorLike, axis: int | None = None, keepdims: bool = False) -> Sy
 def _truth(op: str, row: str, x: TensorLike, axis: Axis, keepdims: bool) -> Symbol:
     symbol, axes = _axes(op, x, axis)
     truth = symbol if symbol.dtype is bool_ else apply("not_equal", symbol, 0)
-    if any(symbol.shape[axis_index] == 0 for axis_index in axes):  # a maximum of nothing does not exist, a truth does
+    if any(symbol.shape[axis_index] == 0 for axis_index in axes):  # any and all of nothing exist
         shape = [1 if axis_index in axes else extent for axis_index, extent in enumerate(symbol.shape)]
         kept = shape if keepdims else [extent for axis_index, extent in enumerate(shape) if axis_index not in axes]
         return primitives.broadcast_to(symbol.graph.scalar(op == "all"), tuple(kept))
@@ -143,17 +150,17 @@ def _truth(op: str, row: str, x: TensorLike, axis: Axis, keepdims: bool) -> Symb
 
 
 def any_(x: TensorLike, axis: Axis = None, keepdims: bool = False) -> Symbol:
-    """Whether some element over `axis` is true (not zero), bool; False of nothing."""
+    """Compute whether some element over `axis` is true (not zero), as bool; False over no elements."""
     return _truth("any", "reduce_max", x, axis, keepdims)
 
 
 def all_(x: TensorLike, axis: Axis = None, keepdims: bool = False) -> Symbol:
-    """Whether every element over `axis` is true (not zero), bool; True of nothing."""
+    """Compute whether every element over `axis` is true (not zero), as bool; True over no elements."""
     return _truth("all", "reduce_min", x, axis, keepdims)
 
 
 def count_nonzero(x: TensorLike, axis: Axis = None, keepdims: bool = False) -> Symbol:
-    """How many elements over `axis` are not zero, int64; NaN is not zero."""
+    """Count the elements over `axis` that are not zero, as int64; NaN is not zero."""
     symbol, axes = _axes("count_nonzero", x, axis)
     truth = symbol if symbol.dtype is bool_ else apply("not_equal", symbol, 0)
     return _reduce("reduce_sum", primitives.cast(truth, int64), axes, keepdims)
@@ -172,16 +179,19 @@ def _moment(op: str, x: TensorLike, axis: Axis, dtype: DTypeLike | None, attrs: 
 
 
 def mean(x: TensorLike, axis: Axis = None, keepdims: bool = False, dtype: DTypeLike | None = None) -> Symbol:
-    """The arithmetic mean over `axis`; NaN of nothing. Bools and integers give float32; `dtype` overrides (a float dtype)."""
+    """Compute the arithmetic mean over `axis`; NaN over no elements.
+
+    Bools and integers give float32 under the default rules; `dtype` overrides the result dtype (a float).
+    """
     return _moment("mean", x, axis, dtype, {"keepdims": bool(keepdims)})
 
 
 def var(
     x: TensorLike, axis: Axis = None, keepdims: bool = False, correction: int | float = 0, dtype: DTypeLike | None = None
 ) -> Symbol:
-    """The variance over `axis`: sum((x - mean)²) / (count - correction), in two passes. dtypes as in `mean`.
+    """Compute the variance over `axis`: sum((x - mean)²) / (count - correction), in two passes.
 
-    correction: 0 for the population, 1 for Bessel's correction.
+    correction: 0 for the population, 1 for Bessel's correction. Dtypes are those of `mean`.
     """
     if is_numpy_scalar(correction):
         correction = number_of(correction)  # type: ignore[assignment]
@@ -193,7 +203,7 @@ def var(
 def stdev(
     x: TensorLike, axis: Axis = None, keepdims: bool = False, correction: int | float = 0, dtype: DTypeLike | None = None
 ) -> Symbol:
-    """The standard deviation over `axis`, √var. Arguments as in `var`."""
+    """Compute the standard deviation over `axis`, √var. The arguments are those of `var`."""
     symbol = symbol_of("stdev", x)
     if dtype is not None:
         symbol = primitives.cast(symbol, dtype)
@@ -203,7 +213,7 @@ def stdev(
 
 
 def logsumexp(x: TensorLike, axis: Axis = None, keepdims: bool = False) -> Symbol:
-    """log(sum(exp(x))) over `axis`, without overflow; -inf where all elements are -inf."""
+    """Compute log(sum(exp(x))) over `axis`, without overflow; -inf where all elements are -inf."""
     symbol, axes = _axes("logsumexp", x, axis)
     return apply("logsumexp", symbol, axes=axes, keepdims=bool(keepdims))
 
@@ -211,7 +221,7 @@ def logsumexp(x: TensorLike, axis: Axis = None, keepdims: bool = False) -> Symbo
 def cumsum(
     x: TensorLike, axis: int = -1, exclusive: bool = False, reverse: bool = False, dtype: DTypeLike | None = None
 ) -> Symbol:
-    """Running sums along `axis`. dtypes as in `sum`.
+    """Compute running sums along `axis`. Dtypes are those of `sum`.
 
     exclusive: leave the element itself out of its sum; reverse: run from the end.
     """
@@ -229,40 +239,43 @@ def cumsum(
 
 
 def _wide(op: str, x: TensorLike) -> tuple[Symbol, DType]:
-    """The operand in the dtype its sums are computed in, and the dtype of a sum of it."""
+    """Return the operand in the dtype its sums are computed in, and the dtype of a sum of it."""
     symbol = symbol_of(op, x)
     result = _accumulated(op, symbol, None)
     return primitives.accumulate_in(symbol, result), result
 
 
 def reduce_l1(x: TensorLike, axis: Axis = None, keepdims: bool = False) -> Symbol:
-    """sum(|x|) over `axis`. dtypes as in `sum`."""
+    """Compute sum(|x|) over `axis`. Dtypes are those of `sum`."""
     work, result = _wide("reduce_l1", x)
     return primitives.cast(sum_(apply("abs", work), axis, keepdims), result)
 
 
 def sum_square(x: TensorLike, axis: Axis = None, keepdims: bool = False) -> Symbol:
-    """sum(x²) over `axis`. dtypes as in `sum`."""
+    """Compute sum(x²) over `axis`. Dtypes are those of `sum`."""
     work, result = _wide("sum_square", x)
     return primitives.cast(sum_(apply("mul", work, work), axis, keepdims), result)
 
 
 def reduce_l2(x: TensorLike, axis: Axis = None, keepdims: bool = False) -> Symbol:
-    """√sum(x²) over `axis`: a float, the default one for bools and integers."""
+    """Compute √sum(x²) over `axis`: a float, the default one for bools and integers."""
     result, (work,) = as_floats("reduce_l2", x)
     return primitives.cast(apply("sqrt", sum_(apply("mul", work, work), axis, keepdims)), result)
 
 
 def log_sum(x: TensorLike, axis: Axis = None, keepdims: bool = False) -> Symbol:
-    """log(sum(x)) over `axis`: a float, the default one for bools and integers."""
+    """Compute log(sum(x)) over `axis`: a float, the default one for bools and integers."""
     symbol = symbol_of("log_sum", x)
     total = apply("log", sum_(primitives.accumulate_in(symbol, symbol.dtype), axis, keepdims))
     return primitives.cast(total, symbol.dtype) if symbol.dtype.is_float else total
 
 
 def norm(x: TensorLike, ord: int | float = 2, axis: Axis = None, keepdims: bool = False) -> Symbol:  # noqa: A002  NumPy's name
-    """The vector norm of order `ord` over `axis`: (Σ|x|^ord)^(1/ord); max|x| for inf, min|x| for -inf, the count of non-zero
-    elements for 0. The result is a float, the default one for bools and integers."""
+    """Compute the vector norm of order `ord` over `axis`: (Σ|x|^ord)^(1/ord).
+
+    It is max|x| for inf, min|x| for -inf, and the count of non-zero elements for 0. The result is a float,
+    the default one for bools and integers.
+    """
     if isinstance(ord, bool) or not isinstance(ord, (int, float)) or ord != ord:
         raise mistake("norm", f"ord is {ord!r}", (x,), "a number, inf or -inf", "ord=2")
     if ord == 2:

@@ -1,4 +1,7 @@
-"""Functions that change shapes. All of them are views: no arithmetic, no copy before something reads the result."""
+"""Defines functions that change shapes.
+
+All of them are views: no arithmetic, and no copy before something reads the result.
+"""
 
 from __future__ import annotations
 
@@ -19,31 +22,34 @@ from .building import apply, symbol_of
 
 
 def reshape(x: TensorLike, shape: ShapeLike) -> Symbol:
-    """The same elements in row-major order under another shape.
+    """Return the same elements in row-major order under another shape.
 
-    shape: sizes (ints, names, dims), one of which may be -1 and is computed. Element counts must be equal: decided now, or
-    checked at launch when that depends on symbolic sizes.
+    shape: sizes (ints, names, dims), one of which may be -1 and is computed. Element counts must be equal:
+    decided now, or checked at launch when that depends on symbolic sizes.
     """
     return primitives.reshape(symbol_of("reshape", x), shape)
 
 
 def permute(x: TensorLike, axes: Sequence[int]) -> Symbol:
-    """Axes reordered: axis i of the result is axis axes[i] of `x`."""
+    """Reorder axes: axis i of the result is axis axes[i] of `x`."""
     return primitives.permute(symbol_of("permute", x), axes)
 
 
 def transpose(x: TensorLike, axis_1: int = -1, axis_2: int = -2) -> Symbol:
-    """Two axes swapped, by default the last two."""
+    """Swap two axes, by default the last two."""
     return primitives.transpose(symbol_of("transpose", x), axis_1, axis_2)
 
 
 def broadcast_to(x: TensorLike, shape: ShapeLike) -> Symbol:
-    """`x` repeated along new leading axes and along axes of size 1."""
+    """Repeat `x` along new leading axes and along axes of size 1."""
     return primitives.broadcast_to(symbol_of("broadcast_to", x), shape)
 
 
 def expand(x: TensorLike, shape: ShapeLike) -> Symbol:
-    """`x` broadcast against `shape` in both directions (ONNX Expand): an axis of size 1 in `shape` keeps the size of `x`."""
+    """Broadcast `x` against `shape` in both directions (ONNX Expand).
+
+    An axis of size 1 in `shape` keeps the size of `x`.
+    """
     symbol = symbol_of("expand", x)
     target = list(as_shape(shape, "expand: shape"))
     missing = len(symbol.shape) - len(target)
@@ -55,9 +61,10 @@ def expand(x: TensorLike, shape: ShapeLike) -> Symbol:
 
 
 def squeeze(x: TensorLike, axis: Axis = None) -> Symbol:
-    """Axes of size 1 removed: the named ones, or all whose size is the int 1.
+    """Remove axes of size 1: the named ones, or all whose size is the int 1.
 
-    That a symbolic axis which is named has size 1 is checked at launch.
+    That a named symbolic axis has size 1 is checked at launch. Raises `UserError` for named axes of other
+    sizes.
     """
     symbol = symbol_of("squeeze", x)
     with describing("squeeze", symbol):
@@ -79,7 +86,7 @@ def squeeze(x: TensorLike, axis: Axis = None) -> Symbol:
 
 
 def unsqueeze(x: TensorLike, axis: int | tuple[int, ...] | list[int]) -> Symbol:
-    """Axes of size 1 inserted so that they have the positions `axis` in the result."""
+    """Insert axes of size 1 so that they have the positions `axis` in the result."""
     symbol = symbol_of("unsqueeze", x)
     count = len(axis) if isinstance(axis, (tuple, list)) else 1
     rank = len(symbol.shape) + count
@@ -92,7 +99,10 @@ def unsqueeze(x: TensorLike, axis: int | tuple[int, ...] | list[int]) -> Symbol:
 
 
 def flatten(x: TensorLike, start_axis: int = 0, end_axis: int = -1) -> Symbol:
-    """Axes `start_axis` to `end_axis`, both included, merged into one. A scalar becomes a vector of one element."""
+    """Merge axes `start_axis` to `end_axis`, both included, into one.
+
+    A scalar becomes a vector of one element.
+    """
     symbol = symbol_of("flatten", x)
     if not symbol.shape:
         return primitives.reshape(symbol, (1,))
@@ -105,7 +115,7 @@ def flatten(x: TensorLike, start_axis: int = 0, end_axis: int = -1) -> Symbol:
 
 
 def flip(x: TensorLike, axis: Axis = None) -> Symbol:
-    """The order of the elements reversed along `axis` (None: all axes)."""
+    """Reverse the order of the elements along `axis` (None: all axes)."""
     symbol = symbol_of("flip", x)
     with describing("flip", symbol):
         axes = normalize_axes(axis, len(symbol.shape))
@@ -113,14 +123,15 @@ def flip(x: TensorLike, axis: Axis = None) -> Symbol:
 
 
 def slice_tensor(x: TensorLike, indices: TensorLike) -> Symbol:
-    """`x[indices]`: NumPy basic indexing with ints, slices, None, Ellipsis and dims."""
+    """Return `x[indices]`: NumPy basic indexing with ints, slices, None, Ellipsis and dims."""
     return index(symbol_of("slice_tensor", x), indices)
 
 
 def rebind(x: TensorLike, shape: ShapeLike, message: str = "") -> Symbol:
-    """`x` under other dims that are stated to be equal, size by size, to its own; checked at launch.
+    """Return `x` under other dims that are stated to equal, size by size, its own; checked at launch.
 
-    The way to say that two names are the same size: `rebind(x, ("seq",))` for an `x` of shape (batch,).
+    This is the way to say that two names are the same size: `rebind(x, ("seq",))` for an `x` of shape
+    (batch,).
 
     Args:
         shape: one size per axis; None keeps the axis as it is.
@@ -143,14 +154,14 @@ def rebind(x: TensorLike, shape: ShapeLike, message: str = "") -> Symbol:
 
 
 def size(x: TensorLike) -> Symbol:
-    """The number of elements, an int64 scalar."""
+    """Return the number of elements as an int64 scalar."""
     symbol = symbol_of("size", x)
     count = product(symbol.shape)
     return symbol.graph.constant(np.int64(count)) if isinstance(count, int) else symbol.graph.dim_value(count)
 
 
 def shape_to_tensor(x: TensorLike) -> Symbol:
-    """The shape of `x` as an int64 vector."""
+    """Return the shape of `x` as an int64 vector."""
     symbol = symbol_of("shape_to_tensor", x)
     graph, shape = symbol.graph, symbol.shape
     if all(isinstance(extent, int) for extent in shape):

@@ -1,4 +1,4 @@
-"""Special functions that the op table does not have."""
+"""Defines special functions beyond the op table."""
 
 from __future__ import annotations
 
@@ -41,15 +41,16 @@ _ERFC = (
     5.003005559445902e-20,
 )
 _ERFC_FLOAT32 = 15
-"""Terms that float32 needs; the next coefficient is below its rounding error."""
+"""The number of terms that float32 needs; the next coefficient is below its rounding error."""
 
 
 @in_float
 def erfc(x: Symbol) -> Symbol:
-    """The complementary error function 1 - erf(x), accurate where it is tiny.
+    """Compute the complementary error function 1 - erf(x), accurately where it is tiny.
 
-    1 - erf(x) for |x| < 1/2, else t · exp(-z² + P(t)) with z = |x|, and 2 minus that for negative x. exp(-z²) is computed as
-    exp(-h²) · exp(-(z - h)(z + h)) with h = z cut to half its digits, so that h² is exact.
+    It is 1 - erf(x) for |x| < 1/2, else t · exp(-z² + P(t)) with z = |x|, and 2 minus that for negative x.
+    exp(-z²) is computed as exp(-h²) · exp(-(z - h)(z + h)) with h = z cut to half its digits, so that h² is
+    exact.
     """
     double = x.dtype.name == "float64"
     size = apply("abs", x)
@@ -72,7 +73,7 @@ def erfc(x: Symbol) -> Symbol:
 
 
 def _upper_half(x: Symbol) -> Symbol:
-    """`x` with the lower half of its mantissa cleared."""
+    """Return `x` with the lower half of its mantissa cleared."""
     if x.dtype.name == "float64":
         mask = np.int64(-(1 << 27))
         return apply("bitwise_and", x.bitcast("int64"), mask).bitcast("float64")

@@ -1,4 +1,4 @@
-"""Ranges, identity and triangular matrices, one-hot vectors: masks of positions, which no kernel stores."""
+"""Makes ranges, identity and triangular matrices, and one-hot vectors: masks of positions, never stored."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def arange(
     graph: Graph | Symbol, start: _Bound, stop: _Bound | None = None, step: float | np.generic = 1,
     dtype: DTypeLike | None = None,
 ) -> Symbol:  # fmt: skip
-    """start, start + step, … up to but without `stop`, as numpy.arange; with one number, 0 up to it.
+    """Return start, start + step, … up to but without `stop`, as numpy.arange; with one number, 0 up to it.
 
     Args:
         graph: the graph it belongs to, or any symbol of it; there is no current graph.
@@ -93,9 +93,10 @@ def _number(value: object, name: str) -> int | float | Dim:
 
 @creates
 def eye(graph: Graph | Symbol, n: DimLike, m: DimLike | None = None, k: int | Dim = 0, dtype: DTypeLike = float32) -> Symbol:
-    """The (n, m) matrix with ones on diagonal `k` (above the main one where positive), zeros elsewhere; `m` defaults to `n`.
+    """Return the (n, m) matrix with ones on diagonal `k` and zeros elsewhere; `m` defaults to `n`.
 
-    graph: the graph it belongs to, or any symbol of it. Sizes are ints, names or dims.
+    A positive `k` is above the main diagonal. Sizes are ints, names or dims; `graph` is the graph the matrix
+    belongs to, or any symbol of it.
     """
     owner = owner_of("eye", graph)
     rows, columns = as_extent(n, "eye: n"), as_extent(n if m is None else m, "eye: m")
@@ -104,12 +105,18 @@ def eye(graph: Graph | Symbol, n: DimLike, m: DimLike | None = None, k: int | Di
 
 
 def tril(x: TensorLike, k: int | Dim = 0) -> Symbol:
-    """The lower triangles of the last two axes, zeros above diagonal `k`, as numpy.tril; any dtype that can be stored."""
+    """Return the lower triangles of the last two axes, with zeros above diagonal `k`, as numpy.tril.
+
+    `x` may have any dtype that can be stored.
+    """
     return _triangle("tril", "greater_equal", x, k)
 
 
 def triu(x: TensorLike, k: int | Dim = 0) -> Symbol:
-    """The upper triangles of the last two axes, zeros below diagonal `k`, as numpy.triu; any dtype that can be stored."""
+    """Return the upper triangles of the last two axes, with zeros below diagonal `k`, as numpy.triu.
+
+    `x` may have any dtype that can be stored.
+    """
     return _triangle("triu", "less_equal", x, k)
 
 
@@ -133,9 +140,10 @@ def _shifted(row_numbers: Symbol, k: int | Dim, op: str) -> Symbol:
 
 
 def one_hot(indices: TensorLike, depth: DimLike, dtype: DTypeLike = float32, axis: int = -1) -> Symbol:
-    """Ones at `indices` along a new axis of size `depth`, zeros elsewhere; an index out of range, or negative, gives zeros.
+    """Return ones at `indices` along a new axis of size `depth`, zeros elsewhere.
 
-    depth: an int, name or dim. axis: where the new axis goes.
+    An index out of range, or negative, gives zeros. `depth` is an int, name or dim, `axis` the position of
+    the new axis. Raises `UserError` for indices that are no integers.
     """
     symbol = symbol_of("one_hot", indices)
     if not symbol.dtype.is_integer:

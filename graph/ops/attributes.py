@@ -1,4 +1,4 @@
-"""What the values of attributes may be, by name: builders pass them normalised, and the text of a graph has to as well."""
+"""Defines which values attributes may have, by name: builders pass them normalised, as graph texts must."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ KINDS: Mapping[str, Kind] = {
     "stops": _SIZES,
     "value": (lambda value: isinstance(value, np.ndarray) or is_scalar(value), "an array or a number"),
 }
-"""Name of an attribute → whether a value is one, and what is expected."""
+"""Name of an attribute → a predicate of its values, and what is expected, as text."""
 
 
 class Attributes(TypedDict, total=False):
@@ -105,19 +105,19 @@ class Attributes(TypedDict, total=False):
     starts: tuple[Extent, ...]
     steps: tuple[int, ...]
     stops: tuple[Extent, ...]
-    value: Any  # an array, read-only, of constants and weights; a number of `pad`
+    value: Any  # a read-only array in constants and weights, a number in `pad`
 
 
 AttributeValue: TypeAlias = bool | int | float | str | DType | Dim | Array | tuple[Extent, ...]
-"""What an attribute may be, whichever it is."""
+"""A value of any attribute."""
 
 
-fixed = cast(Callable[[Attributes], Attributes], MappingProxyType)  # a view's type does not know the keys
-"""A read-only view of attributes, which symbols can share."""
+fixed = cast(Callable[[Attributes], Attributes], MappingProxyType)  # whose type does not know the keys
+"""Makes a read-only view of attributes, which symbols can share."""
 
 
 def require_attributes(names: tuple[str, ...], attrs: Mapping[str, object]) -> None:
-    """Raises `ShapeError` unless `attrs` are exactly these attributes, with values of their kinds."""
+    """Raise `ShapeError` unless `attrs` are exactly these attributes, with values of their kinds."""
     if attrs.keys() != set(names):
         raise ShapeError(f"attributes {sorted(attrs)}, the op has {sorted(names)}")
     for name in names:

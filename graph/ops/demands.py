@@ -1,7 +1,8 @@
-"""What an op demands beyond dtypes that promote and shapes that fit: decided now, or checked at launch.
+"""Checks what an op demands beyond dtypes that promote and shapes that fit, now or at launch.
 
-Builders and the verifier call the same functions, so that a graph read from a text is held to what a built one is held to.
-A demand is (operand dtypes after casts, operand shapes, attributes, checks) → None and raises `ShapeError`.
+Builders and the verifier call the same functions, so that a graph read from text meets the demands on a built
+one. A demand is (operand dtypes after casts, operand shapes, attributes, checks) → None and raises
+`ShapeError`.
 """
 
 from __future__ import annotations
@@ -19,7 +20,10 @@ from .opdef import accumulator
 
 
 def cast(dtypes: Sequence[DType], shapes: Sequence[Shape], attrs: Attributes, checks: Checks) -> None:
-    """Values are converted, so both dtypes have to be numbers. A cast to its own dtype makes a weak value strong."""
+    """Require dtypes that can be converted.
+
+    A cast to its own dtype, which makes a weak value strong, always can.
+    """
     for side in (dtypes[0], attrs["dtype"]):
         if side.storage_only and attrs["dtype"] is not dtypes[0]:
             raise ShapeError(f"values of {side} can be stored, viewed and bit-cast, but not converted")
@@ -38,18 +42,18 @@ def bitcast(dtypes: Sequence[DType], shapes: Sequence[Shape], attrs: Attributes,
 
 
 def elements(dtypes: Sequence[DType], shapes: Sequence[Shape], attrs: Attributes, checks: Checks) -> None:
-    """The largest of nothing does not exist. Of bools it does: `any` and `all` of nothing are False and True."""
+    """Require elements along the reduced axes, except of bools: `any` and `all` of nothing exist."""
     if dtypes[0] is not bool_:
         nonempty(shapes[0], attrs["axes"], "reduction", checks)
 
 
 def positions(dtypes: Sequence[DType], shapes: Sequence[Shape], attrs: Attributes, checks: Checks) -> None:
-    """Nothing has no position, of bools neither."""
+    """Require elements along the reduced axes, also of bools: there is no position in nothing."""
     nonempty(shapes[0], attrs["axes"], "reduction", checks)
 
 
 def nonempty(shape: Shape, axes: Sequence[int], op: str, checks: Checks) -> None:
-    """Every one of these axes has an element; the others may well be empty."""
+    """Require elements along each of these axes, now or at launch; the other axes may be empty."""
     for axis in axes:
         extent = shape[axis]
         if isinstance(extent, Dim):
@@ -61,7 +65,7 @@ def nonempty(shape: Shape, axes: Sequence[int], op: str, checks: Checks) -> None
 
 
 def fill(dtypes: Sequence[DType], shapes: Sequence[Shape], attrs: Attributes, checks: Checks) -> None:
-    """What `pad` adds is a number its dtype has."""
+    """Require that the value `pad` adds is a number of its dtype."""
     if not is_scalar(attrs["value"]):
         raise ShapeError("the value must be a Python scalar", "a number", "value=0")
     if attrs["mode"] == "constant":
@@ -72,7 +76,7 @@ def fill(dtypes: Sequence[DType], shapes: Sequence[Shape], attrs: Attributes, ch
 
 
 def product(dtypes: Sequence[DType], shapes: Sequence[Shape], attrs: Attributes, checks: Checks) -> None:
-    """`accumulate` says what the promotion decided, and only float32 has a precision to give up."""
+    """Require the accumulator that promotion decides, and reduced precision of float32 only."""
     if attrs["precision"] == "tf32" and dtypes[0].name not in ("float32", "tensor_float32"):
         raise ShapeError(f'precision="tf32" of {dtypes[0]} operands', "float32 operands", 'precision="ieee"')
     narrow = dtypes[0] is bool_ or (dtypes[0].is_integer and dtypes[0].bits <= 8)

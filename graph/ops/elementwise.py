@@ -1,4 +1,4 @@
-"""Rows of the op table: maps, one scalar function per element.
+"""Holds the rows of the op table that are maps: one scalar function per element.
 
 `emit` names an op of the block IR where one op is the whole meaning: "arith.addf", or with a predicate "arith.cmpi slt".
 Otherwise it names an emitter of `lowering/tile/elements/scalar.py`:
@@ -21,7 +21,7 @@ Otherwise it names an emitter of `lowering/tile/elements/scalar.py`:
     @cast          conversion to the result dtype, by attrs rounding and saturate (bool, int, uint, float)
     @bitcast       the same bits as the result dtype (bool, int, uint, float)
 
-Rows with the trait "internal" are what expansions of composites use where the composite's own tolerance allows it; they have
+Rows with the trait "internal" serve the expansions of composites where the composite's own tolerance allows them; they have
 no public function:
 
     @exp_shifted  @exp_shifted_unchecked  @where_below  @one_unless_below  @x_phi  @x_sigmoid  @x_sigmoid_quick  @x_sigmoid_tanh

@@ -1,8 +1,9 @@
-"""What composites mean, in primitive ops.
+"""Defines composites by primitive ops.
 
-`expand(symbol, *operands)` builds the value of the composite `symbol` from `operands` (its inputs, or their counterparts in
-another graph) on the operands' graph. Numerics: the work is done in `accumulator(dtype)`, that is float32 for 16-bit floats and
-tensor_float32, and rounded once at the end; softmax and logsumexp subtract the maximum; variances take two passes.
+`expand(symbol, *operands)` builds the value of the composite `symbol` from `operands` (its inputs, or their
+counterparts in another graph) on the operands' graph. Numerics: the work is done in `accumulator(dtype)`,
+that is float32 for 16-bit floats and tensor_float32, and rounded once at the end; softmax and logsumexp
+subtract the maximum; variances take two passes.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ def _reduce(name: str, x: SymbolLike, axes: tuple[int, ...], keepdims: bool = Tr
 
 
 def _count(x: SymbolLike, axes: tuple[int, ...], correction: int | float = 0) -> float | SymbolLike:
-    """The number of elements over `axes` less `correction`, but at least 0, as a divisor of `x`'s dtype."""
+    """Return the number of elements over `axes` less `correction`, at least 0, as a divisor for `x`."""
     extent: Extent = product(x.shape[axis] for axis in axes)
     if isinstance(extent, int):
         return float(max(extent - correction, 0))
@@ -59,8 +60,10 @@ def softmax(symbol: SymbolLike, x: SymbolLike) -> SymbolLike:
 
 
 def logsoftmax(symbol: SymbolLike, x: SymbolLike) -> SymbolLike:
-    """x - max - log(count of max + sum of the others' weights), whose two terms have one sign. log1p keeps what a largest
-    element that stands alone leaves to the others."""
+    """Compute x - max - log(count of max + sum of the others' weights), whose two terms have one sign.
+
+    log1p keeps the weights of the others where the largest element stands alone.
+    """
     x = _cast(x, accumulator(symbol.dtype))
     axes = (symbol.attrs["axis"],)
     top = _reduce("reduce_max", x, axes)
@@ -73,7 +76,10 @@ def logsoftmax(symbol: SymbolLike, x: SymbolLike) -> SymbolLike:
 
 
 def logsumexp(symbol: SymbolLike, x: SymbolLike) -> SymbolLike:
-    """Where the maximum is infinite or NaN it is not subtracted: exp and log then give -inf, inf and NaN by themselves."""
+    """Compute log(sum(exp(x - max))) + max.
+
+    An infinite or NaN maximum is not subtracted: exp and log then give -inf, inf and NaN by themselves.
+    """
     x = _cast(x, accumulator(symbol.dtype))
     axes = symbol.attrs["axes"]
     largest = _reduce("reduce_max", x, axes)

@@ -1,4 +1,4 @@
-"""One row of the op table."""
+"""Defines one row of the op table."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _NOTHING: Mapping[str, str] = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True, eq=False)
 class OpDef:
-    """What an op is. Rows are compared by identity.
+    """The definition of an op. Rows are compared by identity.
 
     Attributes:
         name: the op's name in the graph and the public function's.
@@ -41,17 +41,17 @@ class OpDef:
         attrs: names of the attributes; a symbol of this op has exactly these (`attributes.py` says of what kind they are).
         demand: what else must hold of operand dtypes, shapes and attributes (`demands.py`), or None.
         dunder: Python operator ("add" stands for `__add__` and `__radd__`), or "".
-        emit: kind of operand ("bool", "int", "uint", "float") → block IR op, or "@emitter". A kind that is missing is refused.
+        emit: kind of operand ("bool", "int", "uint", "float") → block IR op, or "@emitter". Missing kinds are refused.
         expand: for composites: (symbol, *operands) → the same value from primitive ops, on the operands' graph.
-        traits: of "commutative", "associative", "idempotent", "any_dtype" (moves values without looking at them) and
+        traits: some of "commutative", "associative", "idempotent", "any_dtype" (moves values without looking at them) and
             "internal" (no public function: for expansions of composites).
         ulp: largest error of a back end in units in the last place of the result dtype; 0.5 means correctly rounded. Infinite
             where `bound` says what holds instead. What was measured is in docs/accuracy.json.
         bound: the absolute error of a result in terms of its operands (docs/ops.md explains the letters), or "".
-        index: of views, (operand shape, result shape, attrs) → for each axis of the operand (axis, step, start): the element of
+        index: for views (operand shape, result shape, attrs) → for each axis of the operand (axis, step, start): the element of
             a result's index i lies at start + step · i[axis]. None where the index is not affine along each axis.
-        combine: of reductions, the map that makes one result of the results of two parts; "" where there is none.
-        neutral: of reductions, the value of an operand's dtype that changes no result.
+        combine: for reductions, the map that combines the results of two parts; "" where there is none.
+        neutral: for reductions, the value of an operand's dtype that changes no result.
         numpy: the NumPy function that the evaluator computes a map with (16-bit floats in float32, rounded once), or the ufunc
             whose `reduce` a reduction is; "" where an implementation is registered in `graph/reference`.
         cost: simple vector instructions per element, where lowering weighs evaluating the op again against keeping its value.
@@ -83,7 +83,7 @@ class OpDef:
         return f"<op {self.name}>"
 
     def accepts(self, dtype: DType) -> bool:
-        """Whether the op computes on values of `dtype` (after promotion)."""
+        """Return whether the op computes on values of `dtype` (after promotion)."""
         if "any_dtype" in self.traits:
             return True
         if not dtype.has_arithmetic:
@@ -92,10 +92,10 @@ class OpDef:
 
 
     def infer(self, dtypes: Sequence[DType], shapes: Sequence[Shape], attrs: Attributes, checks: Checks) -> Shape:
-        """The shape of the result for operands of these dtypes (after casts) and shapes.
+        """Return the shape of the result for operands of these dtypes (after casts) and shapes.
 
-        The one statement of what the op needs: builders and the verifier both come here. Raises `ShapeError`; conditions that
-        depend on symbolic sizes go to `checks`.
+        This is the one statement of what the op needs, which builders and the verifier use. Raises
+        `ShapeError`; conditions that depend on symbolic sizes go to `checks`.
         """
         if self.attrs or attrs:
             require_attributes(self.attrs, attrs)
@@ -143,5 +143,5 @@ INDEXED = ResultRule(
 
 
 def accumulator(dtype: DType) -> DType:
-    """The dtype sums, products and composites of `dtype` are computed in, before they round once."""
+    """Return the dtype in which sums, products and composites of `dtype` are computed before one rounding."""
     return float32 if dtype.name in ("float16", "bfloat16", "tensor_float32") else dtype

@@ -1,7 +1,8 @@
-"""Shapes of results: pure functions from operand shapes and attributes to a shape.
+"""Infers the shapes of results, by pure functions from operand shapes and attributes to a shape.
 
-They raise `ShapeError`, which `Graph.apply` completes with the op and its operands. Whether two symbolic sizes are equal may
-depend on the launch: `Checks` then records a runtime check. Two different plain names are never taken to be equal silently.
+They raise `ShapeError`, which `Graph.apply` completes with the op and its operands. Whether two symbolic
+sizes are equal may depend on the launch: `Checks` then records a runtime check. Two different plain names are
+never taken to be equal silently.
 """
 
 from __future__ import annotations
@@ -17,7 +18,10 @@ from .attributes import Attributes
 
 
 def broadcast_shapes(shapes: Sequence[Shape], checks: Checks) -> Shape:
-    """NumPy broadcasting: axes are aligned at the right, 1 stretches. A symbolic size is never taken for 1."""
+    """Broadcast shapes as NumPy does: axes are aligned at the right, 1 stretches.
+
+    A symbolic size is never taken for 1.
+    """
     first = shapes[0]
     if all(shape == first for shape in shapes):
         return first
@@ -50,7 +54,7 @@ def _same_size(lhs: Extent, rhs: Extent, axis: int, shapes: Sequence[Shape], che
 
 
 def _broadcast_fix(shapes: Sequence[Shape]) -> str:
-    """A change that makes two shapes broadcast, tried out: swapped axes, or new axes at the end."""
+    """Return a change that makes two shapes broadcast, tried out: swapped axes, or new axes at the end."""
     if len(shapes) == 2:
         for position, (shape, other) in enumerate(((shapes[1], shapes[0]), (shapes[0], shapes[1]))):
             which = f"operand {1 - position}"
@@ -72,12 +76,12 @@ def elementwise(shapes: Sequence[Shape], attrs: Attributes, checks: Checks) -> S
 
 
 def same(shapes: Sequence[Shape], attrs: Attributes, checks: Checks) -> Shape:
-    """The shape of the first operand."""
+    """Return the shape of the first operand."""
     return shapes[0]
 
 
 def given(shapes: Sequence[Shape], attrs: Attributes, checks: Checks) -> Shape:
-    """Sources: the shape of the value they hold; inputs take it from their type instead."""
+    """Return the shape of the value that a source holds; inputs take theirs from their type instead."""
     value = attrs.get("value")
     return () if value is None else tuple(value.shape)
 
@@ -86,12 +90,15 @@ def given(shapes: Sequence[Shape], attrs: Attributes, checks: Checks) -> Shape:
 
 
 def normalize_axis(axis: object, rank: int, what: str = "axis") -> int:
-    """An axis in [0, rank). Negative axes count from the end. Raises `ShapeError` with the valid range."""
+    """Return an axis in [0, rank); negative axes count from the end.
+
+    Raises `ShapeError` with the valid range.
+    """
     if isinstance(axis, bool) or not hasattr(axis, "__index__"):
         raise ShapeError(f"{what} must be an int, not {axis!r}", "an int", "use -1 for the last axis")
     try:
         number = axis.__index__()
-    except TypeError:  # as of an array of rank 1
+    except TypeError:  # of an array of rank 1, for example
         raise ShapeError(f"{what} must be an int, not {axis!r}", "an int", "use -1 for the last axis") from None
     if not -rank <= number < rank:
         if rank == 0:
@@ -105,7 +112,10 @@ def normalize_axis(axis: object, rank: int, what: str = "axis") -> int:
 
 
 def normalize_axes(axis: object, rank: int) -> tuple[int, ...]:
-    """Sorted distinct axes from None (all), an int, or a sequence of ints."""
+    """Return sorted distinct axes for None (all), an int, or a sequence of ints.
+
+    Raises `ShapeError` for axes out of range or named twice.
+    """
     if axis is None:
         return tuple(range(rank))
     if not isinstance(axis, (tuple, list)):
@@ -142,7 +152,7 @@ def arg_reduction(shapes: Sequence[Shape], attrs: Attributes, checks: Checks) ->
 
 
 def along_axis(shapes: Sequence[Shape], attrs: Attributes, checks: Checks) -> Shape:
-    """Ops with an `axis` attribute that keep the shape."""
+    """Return the shape of the operand, which ops with an `axis` attribute keep."""
     axis = attrs["axis"]
     if normalize_axis(axis, len(shapes[0])) != axis:
         raise ShapeError(f"axis {axis} is not normalised")
@@ -150,7 +160,7 @@ def along_axis(shapes: Sequence[Shape], attrs: Attributes, checks: Checks) -> Sh
 
 
 def matmul(shapes: Sequence[Shape], attrs: Attributes, checks: Checks) -> Shape:
-    """(…, M, K) @ (…, K, N) → (…, M, N)"""
+    """Return the shape of a product: (…, M, K) @ (…, K, N) → (…, M, N)."""
     lhs, rhs = shapes
     if len(lhs) < 2 or len(rhs) < 2:
         raise ShapeError(
@@ -178,7 +188,10 @@ def _matmul_fix(lhs: Shape, rhs: Shape) -> str:
 
 
 def normalization(shapes: Sequence[Shape], attrs: Attributes, checks: Checks) -> Shape:
-    """layer_norm and rms_norm: x, then scale and bias vectors over the last axis."""
+    """Return the shape of layer_norm and rms_norm of x, scale and bias: that of x.
+
+    Scale and bias are vectors over the last axis.
+    """
     shape = shapes[0]
     if not shape:
         raise ShapeError("a scalar has no axis to normalise over", "at least one axis")
@@ -216,7 +229,7 @@ def reshape(shapes: Sequence[Shape], attrs: Attributes, checks: Checks) -> Shape
 
 
 def _sizes(target: Sequence[Extent], op: str, checks: Checks) -> None:
-    """Sizes that were asked for are 0 or more: two negative ones have a positive product."""
+    """Require that requested sizes are 0 or more: two negative ones have a positive product."""
     for axis, extent in enumerate(target):
         if isinstance(extent, Dim):
             checks.require_at_least(extent, 0, f"{op}: the size {extent} of axis {axis} must not be negative")
@@ -225,7 +238,7 @@ def _sizes(target: Sequence[Extent], op: str, checks: Checks) -> None:
 
 
 def infer_reshape(source: Shape, target: Sequence[Extent], unknown: int | None, checks: Checks) -> Shape:
-    """The target of a reshape, with the size at position `unknown` computed (-1 in NumPy)."""
+    """Return the target of a reshape, with the size at position `unknown` computed (-1 in NumPy)."""
     if unknown is None:
         return tuple(target)
     known = product(extent for position, extent in enumerate(target) if position != unknown)
@@ -289,7 +302,7 @@ def flip(shapes: Sequence[Shape], attrs: Attributes, checks: Checks) -> Shape:
 
 
 def slice_length(start: Extent, stop: Extent, step: int) -> Extent:
-    """Number of positions from `start` towards `stop` (excluded) in steps of `step`; 0 when there are none."""
+    """Return the number of positions from `start` towards `stop` (excluded) in steps of `step`; 0 if none."""
     span = stop - start if step > 0 else start - stop
     width = abs(step)
     return maximum(span, 0) if width == 1 else maximum((span + (width - 1)) // width, 0)
@@ -308,7 +321,7 @@ def slicing(shapes: Sequence[Shape], attrs: Attributes, checks: Checks) -> Shape
 
 
 def _within(start: Extent, stop: Extent, step: int, extent: Extent, axis: int, checks: Checks) -> None:
-    """The slice is empty, or lies inside the axis: `low:high` is what it spans, from its low end."""
+    """Require that the slice is empty or inside the axis: `low:high` is what it spans, from its low end."""
     low, high = (start, stop) if step > 0 else (stop + 1, start + 1)
     if all(isinstance(value, int) for value in (low, high, extent)):
         if low < 0 or high < low or high > extent:  # type: ignore[operator]
@@ -408,7 +421,7 @@ def _reflectable(extent: Extent, width: Extent, axis: int, checks: Checks) -> No
 
 
 def gather(shapes: Sequence[Shape], attrs: Attributes, checks: Checks) -> Shape:
-    """The axis is replaced by the axes of the indices."""
+    """Return the shape of the operand with the axis replaced by the axes of the indices."""
     shape, indices = shapes
     axis = attrs["axis"]
     if normalize_axis(axis, len(shape)) != axis:
@@ -438,7 +451,7 @@ def take_along_axis(shapes: Sequence[Shape], attrs: Attributes, checks: Checks) 
 def _indexable(extent: Extent, indices: Shape, axis: int, checks: Checks) -> None:
     if extent == 0 and not any(size == 0 for size in indices):
         raise ShapeError(f"axis {axis} is empty, no index points into it", "an axis of at least one element")
-    if isinstance(extent, Dim):  # holds where the axis has an element, or no index is there to point into it
+    if isinstance(extent, Dim):  # the check holds if the axis has an element, or there are no indices
         checks.add(
             maximum(1 - extent, 0) * product(indices), 0, f"axis {axis} is empty, no index points into it"
         )

@@ -1,4 +1,4 @@
-"""Rows of the op table: everything that is not one scalar function per element."""
+"""Holds the rows of the op table that are not one scalar function per element."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The op table: everything a graph is made of, one row per op.
+"""Collects the op table: everything a graph is made of, one row per op.
 
-An elementwise op is one row in `elementwise.py`; its public function, its operator, its documentation and its tests derive
-from the row. Other ops are a row in `structural.py` and an emitter in the tiler.
+An elementwise op is one row in `elementwise.py`; its public function, its operator, its documentation and its
+tests derive from the row. Other ops are a row in `structural.py` and an emitter in the tiler.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ OPS: Mapping[str, OpDef] = MappingProxyType(
 
 
 def op_named(name: str) -> OpDef:
-    """The row of an op. Raises `UserError` for unknown names."""
+    """Return the row of an op. Raises `UserError` for unknown names."""
     row = OPS.get(name)
     if row is None:
         close = close_names(name, OPS, n=3)

@@ -1,4 +1,4 @@
-"""The ledger of implicit casts, and the policies that limit them."""
+"""Keeps the ledger of implicit casts, and enforces the policies that limit them."""
 
 from __future__ import annotations
 
@@ -61,7 +61,10 @@ def check_policy(policy: str) -> Policy:
 
 
 def check_actions(on_loss: Mapping[str, str]) -> dict[LossClass, LossAction]:
-    """What to do about implicit casts by loss class. Raises `UserError` for other classes and actions."""
+    """Return the actions for implicit casts by loss class.
+
+    Raises `UserError` for other classes and actions.
+    """
     checked: dict[LossClass, LossAction] = {}
     for loss, action in on_loss.items():
         if loss not in LOSS_CLASSES or action not in LOSS_ACTIONS:
@@ -83,8 +86,11 @@ def enforce(
     target: DType,
     location: Location,
 ) -> None:
-    """Raises `UserError` when the graph's policy, or its action for the loss class, forbids casting operand `position` from
-    `source` to `target` implicitly; warns at the user's line when the action is "warn"."""
+    """Raise `UserError` when the policy, or the action for the loss class, forbids an implicit cast.
+
+    The cast is that of operand `position` from `source` to `target`. The action "warn" warns at the user's
+    line.
+    """
     loss = loss_class(source, target)
     action = on_loss.get(loss, "ignore")
     if action != "ignore":
@@ -111,7 +117,10 @@ def enforce(
 
 
 def _fix(position: int, operands: tuple[SymbolLike | Scalar, ...], target: DType) -> str:
-    """One way out. A constant of rank 0 that drags a tensor along was meant as a number, and a Python number is weak."""
+    """Return one way out.
+
+    A constant of rank 0 that makes a tensor wider was meant as a number, and a Python number is weak.
+    """
     write = f"write the cast: operand.cast({target})"
     for other, operand in enumerate(operands):
         if other == position or isinstance(operand, (bool, int, float, complex)):

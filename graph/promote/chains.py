@@ -1,8 +1,9 @@
-"""Chains of operators under rule sets whose joins keep a choice open.
+"""Warns about chains of operators under rule sets whose joins keep a choice open.
 
-Under "exact" int8 ∨ uint8 may become int16 or float16, and with float16 as a third operand it is float16. But the value of
-`a + b` has a dtype, int16, which float16 does not hold: `(a + b) + c` is float32. The open choice cannot be carried along,
-because a computed int16 need not be a value of any of its operands. So whoever chains operators is told.
+Under "exact" int8 ∨ uint8 may become int16 or float16, and with float16 as a third operand it is float16. But
+the value of `a + b` has a dtype, int16, which float16 does not hold: `(a + b) + c` is float32. The open
+choice cannot be carried along, because a computed int16 need not be a value of any of its operands. So users
+who chain operators are warned.
 """
 
 from __future__ import annotations
@@ -18,8 +19,10 @@ from ..protocols import SymbolLike
 
 
 def tell(symbol: SymbolLike, written: Sequence[SymbolLike]) -> None:
-    """Warns at the user's line when the operands of `symbol` would have met in another dtype had they been joined with what
-    they were made of, and remembers what `symbol` was made of while its choice is open."""
+    """Warn at the user's line when operands meet in another dtype than all that they were made of.
+
+    While the choice of `symbol` is open, the graph keeps the dtypes that it was made of.
+    """
     graph = symbol.graph
     made_of: dict[DType, None] = {}
     chained = False

@@ -1,4 +1,4 @@
-"""The answer to "how did this symbol get its dtype?"."""
+"""Answers the question "how did this symbol get its dtype?"."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ from ..types import shape_text
 
 
 def explain(symbol: SymbolLike) -> str:
-    """Text of a few lines: the symbol, each operand with its cast, the rule, and the rule set's explanation of the join."""
+    """Explain a symbol's dtype in a few lines of text.
+
+    They show the symbol, each operand with its cast, the rule, and the rule set's explanation of the join.
+    """
     row = symbol.op
     lines = [
         f"%{symbol.id} = {row.name} is {symbol.dtype} {shape_text(symbol.shape)}",
@@ -74,7 +77,7 @@ def _operand(operand: WrittenOperand, used: SymbolLike, rule_set: RuleSet) -> st
 
 
 def _joins(symbol: SymbolLike, written: Sequence[WrittenOperand]) -> list[str]:
-    """The join of the operands' dtypes, folded from the left, in the rule set's words."""
+    """Explain the join of the operands' dtypes, folded from the left, in the rule set's words."""
     rule_set = symbol.graph.rules
     dtypes = list(dict.fromkeys([element_of(operand) for operand in written if not is_scalar(operand)]))
     if symbol.op.promote.name == "SELECT":

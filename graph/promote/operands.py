@@ -1,4 +1,4 @@
-"""Promotion of one op's operands, with messages that show them."""
+"""Promotes the operands of one op, with messages that show them."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from ..protocols import WrittenOperand
 
 
 def promote(rules: RuleSet, row: OpDef, values: Sequence[WrittenOperand], dtype: DType | None, label: str) -> Promotion:
-    """The dtypes `row` casts its operands (symbols and Python scalars) to, and its result dtype.
+    """Return the dtypes `row` casts its operands (symbols and Python scalars) to, and its result dtype.
 
-    Raises `UserError` when the rule refuses the operands, `UnsupportedError` for dtypes the op cannot compute with; messages
-    call the op `label`.
+    Raises `UserError` when the rule refuses the operands, `UnsupportedError` for dtypes the op cannot compute
+    with; messages call the op `label`.
     """
     if row.arity != len(values) and not (row.arity == VARIADIC and values):
         raise UserError(compose(f"{label}: {len(values)} operands, expected {row.arity}", values))

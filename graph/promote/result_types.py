@@ -1,4 +1,4 @@
-"""The dtype an operation returns, asked without a graph of one's own."""
+"""Finds the dtype that an operation returns, without a graph of the user's."""
 
 from __future__ import annotations
 
@@ -18,16 +18,17 @@ _SIDE = 2  # every operand is a 2 × 2 matrix, which elementwise ops, reductions
 
 
 def result_type(op: str, *operands: Operand | ZeroDim, rules: str | RuleSet = "max", **options: object) -> DType:
-    """The dtype `joinery.<op>` returns for operands of these dtypes: the answer of the op table, not of a copy of it.
+    """Return the dtype of `joinery.<op>` for operands of these dtypes, by asking the op table itself.
 
     Args:
         op: the name of a public function ("sum", "div", "sqrt", "where", "argmax", "matmul", …).
-        operands: dtypes or their names (or anything with a dtype), `ZeroDim`, and Python scalars, which are weak
-            (NumPy scalars: what the rule set says).
+        operands: dtypes or their names (or anything with a dtype), `ZeroDim`, and Python scalars, which are
+            weak (NumPy scalars: what the rule set says).
         rules: the rule set, or its name.
         options: further arguments of the function, such as `dtype=` or `axis=`.
 
-    Raises `UserError` for unknown functions and for operands it does not take, `UnsupportedError` for dtypes it cannot compute.
+    Raises `UserError` for unknown functions and for operands it does not take, `UnsupportedError` for dtypes
+    it cannot compute.
     """
     where = EXPORTS.get(op)
     if where is None:

@@ -1,4 +1,4 @@
-"""What would change under another rule set? The graph is built again from what the user wrote, and compared."""
+"""Finds what would change under another rule set, by building the graph again from what the user wrote."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """A symbol the other rules do not allow, with the message the user would have got."""
+    """A symbol that the other rules do not allow, with the message that the user would have got."""
 
     symbol: Symbol
     message: str
@@ -70,7 +70,7 @@ class WhatIf:
 
 
 class _Left(Exception):
-    """An operand was refused, so its reader cannot be rebuilt."""
+    """Raised where an operand was refused, so that what reads it cannot be rebuilt."""
 
 
 def what_if(graph: Graph, semantics: str | RuleSet | None = None, policy: str | None = None) -> WhatIf:
@@ -97,7 +97,11 @@ def what_if(graph: Graph, semantics: str | RuleSet | None = None, policy: str | 
 
 
 class _Rebuild:
-    """`made` has the new symbol for every object the user held, `nodes` for every symbol of a graph that was read from text."""
+    """Builds a graph again.
+
+    `made` has the new symbol for every object that the user held, `nodes` for every symbol of a graph that
+    was read from text.
+    """
 
     def __init__(self, source: Graph, target: Graph) -> None:
         self.source, self.target = source, target
@@ -142,7 +146,7 @@ class _Rebuild:
         self._match(call.result, perform([self.target], call.function, arguments, options))
 
     def _match(self, old: object, new: object) -> None:
-        """Pairs the symbols a call returned with those it returns now."""
+        """Pair the symbols that a call returned with those that it returns now."""
         for before, after in zip(symbols_in(old), symbols_in(new), strict=True):
             if isinstance(before, Symbol) and isinstance(after, Symbol):
                 if id(before) not in self.made:

@@ -1,6 +1,7 @@
-"""x Φ(x) and x sigmoid(...) in float64 NumPy, within a few units in the last place of float64 over the whole range.
+"""Computes x Φ(x) and x sigmoid(...) in float64 NumPy, within a few ulp of float64 over the whole range.
 
-What is rounded before an exponential is worth its size in ulp after it, so its argument is kept as a sum of two numbers.
+A rounding error in the argument of an exponential grows with the argument's size, which is therefore a sum of
+two numbers.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ _SPLITTER = 2.0**27 + 1
 
 
 def two_sum(x: Array, y: Array) -> tuple[Array, Array]:
-    """x + y as a sum of two numbers (Knuth)."""
+    """Return x + y as a sum of two numbers (Knuth)."""
     total = x + y
     other = total - x
     return total, (x - (total - other)) + (y - other)
@@ -30,20 +31,23 @@ def _halves(x: Array | float) -> tuple[Array, Array]:
 
 
 def two_product(x: Array, y: Array | float) -> tuple[Array, Array]:
-    """x · y as a sum of two numbers (Dekker), for operands below 2^500."""
+    """Return x · y as a sum of two numbers (Dekker), for operands below 2^500."""
     product = np.asarray(x * y)
     (a, b), (c, d) = _halves(x), _halves(y)
     return product, ((a * c - product) + a * d + b * c) + b * d
 
 
 def logistic(values: Array) -> Array:
-    """1 / (1 + exp(-x)), with the digits of small results."""
+    """Compute 1 / (1 + exp(-x)), also accurate where it is small."""
     z = np.exp(-np.abs(values))
     return np.asarray(np.where(values < 0, z, 1.0) / (1.0 + z))
 
 
 def _times_logistic(x: Array, size: Array, low: Array | float, end: float) -> Array:
-    """x / (1 + z), and x z / (1 + z) below 0, where z = exp(-size - low). exp(-64) is taken out where z might be denormal."""
+    """Compute x / (1 + z), and x z / (1 + z) below 0, where z = exp(-size - low).
+
+    exp(-64) is factored out where z might be subnormal.
+    """
     far = size > 64.0
     z = np.exp(np.where(far, 64.0, 0.0) - size) * (1.0 - low)
     factor = np.where(far, math.exp(-64.0), 1.0)
@@ -53,7 +57,7 @@ def _times_logistic(x: Array, size: Array, low: Array | float, end: float) -> Ar
 
 
 def x_sigmoid(x: Array, slope: float = 1.0, rest: float = 0.0) -> Array:
-    """x / (1 + exp(-(slope + rest) x)); -0 at -infinity, its limit."""
+    """Compute x / (1 + exp(-(slope + rest) x)); -0 at -infinity, its limit."""
     end = 760.0 / slope
     a = np.minimum(np.abs(x), end)
     high, low = two_product(a, slope)
@@ -71,7 +75,10 @@ _CUBIC = (0.07135481627260025, -6.175149918155315e-19)
 
 
 def x_sigmoid_tanh(x: Array) -> Array:
-    """x/2 · (1 + tanh h) with h = √(2/π) (x + 0.044715 x³), which is x / (1 + exp(-2h)); -0 at -infinity."""
+    """Compute x/2 · (1 + tanh h) with h = √(2/π) (x + 0.044715 x³), as x / (1 + exp(-2h)).
+
+    -0 at -infinity.
+    """
     a = np.minimum(np.abs(x), 24.0)
     square, rest = two_product(a, a)
     cube, lost = two_product(a, square)
@@ -89,7 +96,10 @@ _ROOT = (-0.7071067811865476, 4.833646656726457e-17)
 
 
 def x_phi(x: Array) -> Array:
-    """x Φ(x) = x/2 · erfc(-x / √2); -0 at -infinity. What the argument of erfc loses is added back by its derivative."""
+    """Compute x Φ(x) = x/2 · erfc(-x / √2); -0 at -infinity.
+
+    What the argument of erfc loses to rounding is added back by its derivative.
+    """
     a = np.maximum(x, -40.0)
     clipped = np.minimum(a, 40.0)
     argument, low = two_product(clipped, _ROOT[0])

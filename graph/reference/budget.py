@@ -1,7 +1,7 @@
-"""How much a graph that a stranger wrote may ask for.
+"""Limits what a graph from an untrusted text may ask for.
 
-A few characters of text can ask for 2^64 elements. What is known when the graph is read is refused then; what depends on
-symbolic sizes becomes runtime checks of the graph, which are made before a run allocates anything.
+A few characters of text can ask for 2^64 elements. What is known when the graph is read is refused then; what
+depends on symbolic sizes becomes runtime checks of the graph, which are made before a run allocates anything.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ _COMPOSITE = 8
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """What one run of a graph may need at most.
+    """The most that one run of a graph may need.
 
     Attributes:
         bytes: of all results together, as if none were dropped or fused.
-        work: scalar operations: an element of a result counts one, a product of matrices two per multiplication, a composite
-            such as softmax eight per element.
+        work: scalar operations: an element of a result counts one, a product of matrices two per
+            multiplication, a composite such as softmax eight per element.
     """
 
     bytes: int = 1 << 36
@@ -43,8 +43,10 @@ class Budget:
                 )
 
     def checks(self, symbols: Iterable[SymbolLike]) -> tuple[Check, ...]:
-        """What a launch has to check so that these symbols, which the outputs need, stay within the budget. Raises `UserError`
-        where they never do."""
+        """Return the checks of a launch that keep these symbols, which the outputs need, within the budget.
+
+        Raises `UserError` where they never are.
+        """
         total: Extent = 0
         work: Extent = 0
         for symbol in symbols:
@@ -77,7 +79,7 @@ def _work(symbol: SymbolLike) -> Extent:
 
 
 def require_addressable(symbol: SymbolLike) -> None:
-    """Raises `UserError` when the bytes of a tensor of known size do not fit 64 bits."""
+    """Raise `UserError` when the bytes of a tensor of known size do not fit 64 bits."""
     nbytes = symbol.nbytes
     if isinstance(nbytes, int) and nbytes >= MAX_SIZE:
         raise UserError(

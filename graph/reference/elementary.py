@@ -1,7 +1,7 @@
-"""Elementary functions of float64 arrays by name, as NumPy computes them: what results are measured against.
+"""Lists NumPy's elementary functions of float64 arrays by name, which results are measured against.
 
-Names are those of the operations of MLIR's `math`. The evaluator of graphs, the interpreter of block kernels and the reference
-of libdevice round what these return.
+Names are those of the operations of MLIR's `math` dialect. The evaluator of graphs, the interpreter of block
+kernels and the reference of libdevice round what these functions return.
 """
 
 from __future__ import annotations

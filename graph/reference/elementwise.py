@@ -1,8 +1,9 @@
-"""Reference implementations of the `map` rows: one scalar function per element.
+"""Defines reference implementations of the `map` rows: one scalar function per element.
 
-A row that names a NumPy function (`OpDef.numpy`) needs nothing here. Arithmetic of 16-bit floats is done in float32 and
-rounded once; elementary functions are evaluated in float64 and rounded, so in float32 they are within 0.501 ulp. Integers wrap.
-Every function is total: see the numeric contract in docs/design/001-architecture.md.
+A row that names a NumPy function (`OpDef.numpy`) needs nothing here. Arithmetic of 16-bit floats is done in
+float32 and rounded once; elementary functions are evaluated in float64 and rounded, so in float32 they are
+within 0.501 ulp. Integers wrap. Every function is total: see the numeric contract in
+docs/design/001-architecture.md.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from .numerics import bitcast, convert, double, to_dtype, working
 from .registry import BoundSymbol, row
 
 # Operands reach a map row with equal dtypes (promotion happened when the graph was built);
-# `symbol.inputs[i].dtype` tells it where it differs from the result's: comparisons, predicates, where, casts.
+# `symbol.inputs[i].dtype` is theirs where the result's differs: comparisons, predicates, where, casts.
 
 
 def _operands(symbol: BoundSymbol, arrays: tuple[Array, ...]) -> list[Array]:
@@ -41,14 +42,14 @@ for _row in ROWS:
 
 @row("div", "div_approximate")
 def div(symbol: BoundSymbol, *arrays: Array) -> Array:
-    """IEEE division; integers never get here, the builder casts them to a float."""
+    """Divide as IEEE 754; integers never get here, because the builder casts them to a float."""
     a, b = _operands(symbol, arrays)
     return to_dtype(np.true_divide(a, b), symbol.dtype)
 
 
 @row("floor_div")
 def floor_div(symbol: BoundSymbol, *arrays: Array) -> Array:
-    """Python's `//`. Integers: x // 0 = 0. Floats: (x - x % y) / y to the nearest integer."""
+    """Compute Python's `//`. Integers: x // 0 = 0. Floats: (x - x % y) / y to the nearest integer."""
     a, b = _operands(symbol, arrays)
     if symbol.dtype.is_float:
         return to_dtype(np.floor_divide(a, b), symbol.dtype)
@@ -59,7 +60,7 @@ def floor_div(symbol: BoundSymbol, *arrays: Array) -> Array:
 
 @row("mod")
 def mod(symbol: BoundSymbol, *arrays: Array) -> Array:
-    """Python's `%`, with the sign of the divisor. Integers: x % 0 = x. Floats: x % 0.0 is NaN."""
+    """Compute Python's `%`, with the sign of the divisor. Integers: x % 0 = x. Floats: x % 0.0 is NaN."""
     a, b = _operands(symbol, arrays)
     if symbol.dtype.is_float:
         return to_dtype(np.remainder(a, b), symbol.dtype)
@@ -70,7 +71,10 @@ def mod(symbol: BoundSymbol, *arrays: Array) -> Array:
 
 @row("trunc_div")
 def trunc_div(symbol: BoundSymbol, *arrays: Array) -> Array:
-    """C's integer `/`, towards zero; x / 0 = 0. Floats: (x - rem(x, y)) / y to the nearest integer."""
+    """Compute C's integer `/`, towards zero; x / 0 = 0.
+
+    Floats: (x - rem(x, y)) / y to the nearest integer.
+    """
     a, b = _operands(symbol, arrays)
     if symbol.dtype.is_float:
         quotient = np.rint((a - np.fmod(a, b)) / b)
@@ -80,7 +84,7 @@ def trunc_div(symbol: BoundSymbol, *arrays: Array) -> Array:
 
 @row("rem")
 def rem(symbol: BoundSymbol, *arrays: Array) -> Array:
-    """C's `%` (floats: fmod), with the sign of the dividend. Integers: x % 0 = x."""
+    """Compute C's `%` (floats: fmod), with the sign of the dividend. Integers: x % 0 = x."""
     a, b = _operands(symbol, arrays)
     if symbol.dtype.is_float:
         return to_dtype(np.fmod(a, b), symbol.dtype)
@@ -88,14 +92,14 @@ def rem(symbol: BoundSymbol, *arrays: Array) -> Array:
 
 
 def _truncated(a: Array, b: Array) -> tuple[Array, Array]:
-    """C's quotient and remainder of integers, with x / 0 = 0 rem x and INT_MIN / -1 = INT_MIN rem 0."""
+    """Return C's quotient and remainder of integers, with x / 0 = 0 rem x, INT_MIN / -1 = INT_MIN rem 0."""
     a, b = np.broadcast_arrays(a, b)
     one, zero = b.dtype.type(1), b.dtype.type(0)
     minus = b == -1 if b.dtype.kind == "i" else np.zeros(b.shape, np.bool_)
     divisor = np.where((b == 0) | minus, one, b)
     quotient = np.where(minus, zero - a, np.floor_divide(a, divisor))
     remainder = np.where(minus, zero, a - np.floor_divide(a, divisor) * divisor)
-    # floor → trunc: where signs differ and something is left, the floor is one too low
+    # floor → trunc: where signs differ and a remainder is left, the floor is one too low
     low = (remainder != 0) & ((a < 0) != (divisor < 0))
     quotient = np.where(low, quotient + one, quotient)
     remainder = np.where(low, remainder - divisor, remainder)
@@ -104,7 +108,10 @@ def _truncated(a: Array, b: Array) -> tuple[Array, Array]:
 
 @row("pow")
 def power(symbol: BoundSymbol, *arrays: Array) -> Array:
-    """Floats: C's pow. Integers wrap; a negative exponent truncates 1 / x**n, with 1 / 0 = 0."""
+    """Compute powers.
+
+    Floats: C's pow. Integers wrap; a negative exponent truncates 1 / x**n, with 1 / 0 = 0.
+    """
     a, b = _operands(symbol, arrays)
     if symbol.dtype.is_float:
         # not np.power: with one exponent for all it takes square roots, which differ for -inf and -0.0
@@ -124,14 +131,14 @@ def power(symbol: BoundSymbol, *arrays: Array) -> Array:
 
 @row("maximum")
 def maximum(symbol: BoundSymbol, *arrays: Array) -> Array:
-    """The larger; NaN if either is NaN; +0.0 is larger than -0.0 (IEEE 754-2019 maximum)."""
+    """Return the larger; NaN if either is NaN; +0.0 is larger than -0.0 (IEEE 754-2019 maximum)."""
     a, b = _operands(symbol, arrays)
     return to_dtype(larger(a, b), symbol.dtype)
 
 
 @row("minimum")
 def minimum(symbol: BoundSymbol, *arrays: Array) -> Array:
-    """The smaller; NaN if either is NaN; -0.0 is smaller than +0.0 (IEEE 754-2019 minimum)."""
+    """Return the smaller; NaN if either is NaN; -0.0 is smaller than +0.0 (IEEE 754-2019 minimum)."""
     a, b = _operands(symbol, arrays)
     return to_dtype(smaller(a, b), symbol.dtype)
 
@@ -161,13 +168,16 @@ def popcount(symbol: BoundSymbol, a: Array) -> Array:
 
 @row("shift_left")
 def shift_left(symbol: BoundSymbol, a: Array, amount: Array) -> Array:
-    """Bits shifted out are lost; an amount outside [0, width) gives 0."""
+    """Shift left; bits shifted out are lost, and an amount outside [0, width) gives 0."""
     return _shift(symbol.dtype, a, amount, np.left_shift)
 
 
 @row("shift_right")
 def shift_right(symbol: BoundSymbol, a: Array, amount: Array) -> Array:
-    """Arithmetic for signed integers. An amount outside [0, width) gives 0, or -1 for negative values."""
+    """Shift right, arithmetically for signed integers.
+
+    An amount outside [0, width) gives 0, or -1 for negative values.
+    """
     return _shift(symbol.dtype, a, amount, np.right_shift)
 
 
@@ -187,7 +197,7 @@ def where(symbol: BoundSymbol, condition: Array, a: Array, b: Array) -> Array:
 
 @row("sign")
 def sign(symbol: BoundSymbol, *arrays: Array) -> Array:
-    """-1, 0 or 1; zeros keep their sign and NaN stays NaN."""
+    """Return -1, 0 or 1; zeros keep their sign and NaN stays NaN."""
     (a,) = _operands(symbol, arrays)
     one = a.dtype.type(1)
     result = np.where(a > 0, one, a)
@@ -272,6 +282,6 @@ def bit_cast(symbol: BoundSymbol, a: Array) -> Array:
 
 @row("relu")
 def relu(symbol: BoundSymbol, *arrays: Array) -> Array:
-    """maximum(x, 0): NaN stays, -0.0 becomes +0.0."""
+    """Compute maximum(x, 0): NaN stays, -0.0 becomes +0.0."""
     (a,) = _operands(symbol, arrays)
     return to_dtype(larger(a, np.zeros_like(a)), symbol.dtype)

@@ -1,8 +1,8 @@
-"""The reference evaluator: what every graph means, in NumPy.
+"""Evaluates graphs in NumPy: the reference that defines what every graph means.
 
-`evaluate` runs a graph symbol by symbol. Each op row has one small function (`REFERENCE`, in the
-`reference_*` modules) that computes its value from NumPy arrays; they are the definition of the semantics,
-plain rather than fast. Back ends are tested against it, never against each other.
+`evaluate` runs a graph symbol by symbol. Each op row has one small function (`REFERENCE`, filled by the
+modules of this folder) that computes its value from NumPy arrays; these functions define the semantics,
+plainly rather than fast. Back ends are tested against them, never against each other.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ def evaluate(graph: Graph, /, *arrays: ArrayLike, **named: ArrayLike) -> Array |
 
     Args:
         graph: a finished graph.
-        arrays: of exactly the inputs' dtypes (`dtype.numpy`; nothing but the order of bytes is converted or
-            reinterpreted) and of their shapes. A Python scalar may stand for a rank-0 input.
+        arrays: of exactly the inputs' dtypes (`dtype.numpy`; only the byte order is converted) and of their
+            shapes. A Python scalar may stand for a rank-0 input.
 
     Returns the output array, or a tuple of them when the graph has several. They are new, C-contiguous
     arrays. Raises `UserError` when count, dtypes, shapes or symbolic dims do not agree, or a runtime check of
@@ -57,7 +57,7 @@ def evaluate(graph: Graph, /, *arrays: ArrayLike, **named: ArrayLike) -> Array |
 
 
 def _in_order(graph: Graph, arrays: Sequence[ArrayLike], named: Mapping[str, ArrayLike]) -> Sequence[ArrayLike]:
-    """Arrays by position and by name, all by position."""
+    """Return arrays given by position and by name, all by position. Raises `UserError` for wrong names."""
     names = [_name(symbol) for symbol in graph.inputs]
     known = f"its inputs are {', '.join(names)}" if names else "it has no inputs"
     for name in named:
@@ -105,7 +105,7 @@ def _evaluate(graph: Graph, arrays: Sequence[ArrayLike]) -> Array | tuple[Array,
             )
         if symbol.op.name != "input":
             values[symbol.id] = _compute(symbol, bound[symbol.id], [values[i.id] for i in symbol.inputs])
-        for operand in symbol.inputs:  # values nobody will read again are dropped
+        for operand in symbol.inputs:  # values that no later symbol reads are dropped
             pending[operand.id] -= 1
             if not pending[operand.id]:
                 values.pop(operand.id, None)
@@ -114,7 +114,7 @@ def _evaluate(graph: Graph, arrays: Sequence[ArrayLike]) -> Array | tuple[Array,
 
 
 def _largest(bound: BoundSymbol, dtype: DType) -> int:
-    """The bytes of the result, or the largest size among the attributes."""
+    """Return the bytes of the result, or the largest size among the attributes if that is larger."""
     sizes = [abs(value) for value in bound.attrs.values() if type(value) is int]
     return max(math.prod(bound.shape) * dtype.itemsize, *sizes, 0)
 
@@ -157,7 +157,7 @@ def _use_counts(symbols: Sequence[Symbol], outputs: Sequence[Symbol]) -> dict[in
 
 
 def _bind(symbol: Symbol, dims: Mapping[str, int], bound: Mapping[int, BoundSymbol]) -> BoundSymbol:
-    """The symbol with every dim in its shape and attributes replaced by its size."""
+    """Return the symbol with every dim in its shape and attributes replaced by its size."""
     return BoundSymbol(
         symbol.op.name,
         symbol.dtype,
@@ -176,9 +176,10 @@ def _sized(value: object, dims: Mapping[str, int]) -> object:
 
 
 def bind_inputs(graph: Graph, arrays: Sequence[ArrayLike]) -> tuple[list[Array], dict[str, int]]:
-    """The input arrays, checked, and the size of every named dim they determine.
+    """Return the checked input arrays, and the size of every named dim that they determine.
 
-    A dim that only occurs inside expressions ("2*batch") is solved for where one extent determines it.
+    A dim that only occurs inside expressions ("2*batch") is solved for where one extent determines it. Raises
+    `UserError` when count, dtypes, ranks or sizes do not agree with the inputs.
     """
     inputs = graph.inputs
     if len(arrays) != len(inputs):
@@ -217,7 +218,7 @@ def _array(symbol: Symbol, given: ArrayLike) -> Array:
 
 
 def _scalar(dtype: DType, value: Scalar, what: str) -> Array:
-    """A number, whose kind is not above that of the dtype, as an array of rank 0."""
+    """Return a number, whose kind is not above that of the dtype, as an array of rank 0."""
     if dtype.kind in ("int", "uint") and isinstance(value, int) and not dtype.contains_integer(value):
         raise UserError(
             f"{what}: {value} does not fit {dtype}, whose range is [{dtype.min_value}, {dtype.max_value}]"

@@ -1,4 +1,4 @@
-"""Rounding and conversion between dtypes, in NumPy: the bottom of the numeric contract.
+"""Rounds and converts between dtypes in NumPy: the bottom of the numeric contract.
 
 Everything an op computes goes through `to_dtype` (results of arithmetic) or `convert` (the op `cast`). Arrays
 of a dtype are NumPy arrays of `dtype.numpy`; a tensor_float32 array is a float32 array whose values have 10
@@ -20,19 +20,19 @@ _NARROW = ("float16", "bfloat16")
 
 
 def round_tensor_float32(values: Array) -> Array:
-    """float32 values rounded to 10 mantissa bits, to nearest even; NaN, infinities and signs are kept."""
+    """Round float32 values to 10 mantissa bits, to nearest even; NaN, infinities and signs are kept."""
     bits = np.asarray(values, np.float32).view(np.uint32)
     rounded = (bits + (np.uint32(0x0FFF) + ((bits >> np.uint32(13)) & np.uint32(1)))) & np.uint32(0xFFFFE000)
     return np.where(np.isnan(values), values, rounded.view(np.float32)).astype(np.float32)
 
 
 def round_float64(values: Array, dtype: DType, *, saturate: bool = False, toward_zero: bool = False) -> Array:
-    """float64 values rounded once to the values of a float `dtype` (result still float64).
+    """Round float64 values once to the values of a float `dtype`; the result is still float64.
 
-    To nearest even by default. Beyond the largest finite value: infinity, NaN in formats without infinity, or
-    with `saturate` the largest finite value (infinities too). The spacing around x is 2**(exponent of x −
-    mantissa bits), and never below that of the subnormals, so scaling by it makes rounding to integers do the
-    work.
+    The default is to nearest even. Beyond the largest finite value the result is infinity, NaN in formats
+    without infinity, or with `saturate` the largest finite value (also for infinities). The spacing around x
+    is 2**(exponent of x − mantissa bits), and never below that of the subnormals, so rounding to integers
+    after scaling by it does the work.
     """
     _, exponent = np.frexp(values)  # |values| in [2**(exponent-1), 2**exponent)
     spacing = np.maximum(exponent - 1, dtype.min_exponent) - dtype.mantissa_bits
@@ -53,7 +53,7 @@ def round_float64(values: Array, dtype: DType, *, saturate: bool = False, toward
 
 
 def to_dtype(values: Array, dtype: DType) -> Array:
-    """Results of arithmetic as an array of `dtype`.
+    """Return results of arithmetic as an array of `dtype`.
 
     float64 results go through float32 on the way to 16 bits, because 16-bit arithmetic is float32 arithmetic
     rounded once. Integer results wrap; a bool is true where the result is not zero.
@@ -69,15 +69,18 @@ def to_dtype(values: Array, dtype: DType) -> Array:
 
 
 def working(values: Array, dtype: DType) -> Array:
-    """An operand in the type its arithmetic uses: float32 for 16-bit floats, int64 for bool, else its own."""
+    """Return an operand in its type for arithmetic: float32 for 16-bit floats, int64 for bool, or its own."""
     if dtype.kind == "bool":
         return values.astype(np.int64)
     return values.astype(np.float32) if dtype.name in _NARROW else values
 
 
 def in_range(values: Array, dtype: DType) -> Array:
-    """float64 values on the way to a `dtype`, with the range of the type composites of it are computed in: what is beyond the
-    largest float32 is infinite, and what is below the smallest normal one has only the digits that float32 has there."""
+    """Give float64 values the range of the type in which composites of `dtype` are computed.
+
+    Values beyond the largest float32 become infinite, and those below the smallest normal one keep only the
+    digits that float32 has there. For float64 nothing changes.
+    """
     if dtype.name == "float64":
         return values
     held = values.astype(np.float32)
@@ -86,19 +89,19 @@ def in_range(values: Array, dtype: DType) -> Array:
 
 
 def double(values: Array) -> Array:
-    """Values as float64; exact for every float dtype."""
+    """Return values as float64; exact for every float dtype."""
     return values.astype(np.float64)
 
 
 def convert(
     values: Array, source: DType, target: DType, *, rounding: str = "nearest", saturate: bool = True
 ) -> Array:
-    """The op `cast`: one rounding, whatever the two types are.
+    """Compute the op `cast` with one rounding, whatever the two types are.
 
-    to bool: x != 0 (so NaN is true); integer → integer wraps; float → integer truncates, saturates, NaN
+    To bool: x != 0 (so NaN is true); integer → integer wraps; float → integer truncates, saturates, NaN
     becomes 0; to float rounds to nearest even, or with rounding="toward_zero" to the nearer value in the
     direction of zero. `saturate` applies to 8-bit floats: values beyond the largest finite one become that
-    (else infinity or NaN).
+    (else infinity or NaN). Raises `UnsupportedError` for storage-only dtypes and other roundings.
     """
     if source.storage_only or target.storage_only:
         raise UnsupportedError(
@@ -127,12 +130,11 @@ def convert(
 
 
 def _exact_or_odd(values: Array, source: DType) -> Array:
-    """Values as float64, so that rounding to at most 24 significant bits gives what rounding the exact value
-    would.
+    """Return values as float64 that round to at most 24 significant bits as the exact values do.
 
     64-bit integers beyond 2**53 are rounded to odd: the low eleven bits are folded into a sticky bit (Boldo &
-    Melquiond,
-    "Emulation of a FMA and correctly rounded sums: proved algorithms using rounding to odd", 2008).
+    Melquiond, "Emulation of a FMA and correctly rounded sums: proved algorithms using rounding to odd",
+    2008).
     """
     if not source.is_integer or source.bits < 64:
         return values.astype(np.float64)
@@ -143,7 +145,7 @@ def _exact_or_odd(values: Array, source: DType) -> Array:
 
 
 def _towards_zero64(values: Array) -> Array:
-    """Integers as float64, truncated: one step back where rounding to nearest went away from zero."""
+    """Truncate integers to float64: one step back where rounding to nearest went away from zero."""
     nearest = values.astype(np.float64)
     top = 2.0**64 if values.dtype.kind == "u" else 2.0**63
     back = np.where(nearest < top, nearest, 0.0).astype(values.dtype)
@@ -169,7 +171,7 @@ def _to_integer(values: Array, source: DType, target: DType) -> Array:
 
 
 def _wrap(values: Array, target: DType) -> Array:
-    """Integers or bools modulo 2**bits."""
+    """Reduce integers or bools modulo 2**bits."""
     return values.astype(target.numpy) if target.bits >= 8 else _nibbles(values, target)
 
 
@@ -179,7 +181,7 @@ def _nibbles(values: Array, target: DType) -> Array:
 
 
 def bitcast(values: Array, source: DType, target: DType) -> Array:
-    """The same bits as another dtype of the same width; bool's one byte counts as eight bits."""
+    """Return the same bits as another dtype of the same width; bool's one byte counts as eight bits."""
     if (
         1 not in (source.bits, target.bits) and source.bits != target.bits
     ) or source.itemsize != target.itemsize:
@@ -196,7 +198,7 @@ def bitcast(values: Array, source: DType, target: DType) -> Array:
 
 
 def literal(value: complex, dtype: DType) -> Any:
-    """A Python scalar (already checked to fit) as a NumPy scalar of `dtype`."""
+    """Return a Python scalar (already checked to fit) as a NumPy scalar of `dtype`."""
     exact = np.asarray(value)
     if dtype.storage_only:
         return scalar_array(value, dtype)[()]

@@ -1,9 +1,10 @@
-"""Reference implementations of the reduce, scan and contract rows, and of the composite rows.
+"""Defines reference implementations of the reduce, scan and contract rows, and of the composite rows.
 
 Sums and products of floats up to 32 bits are accumulated in float64 and rounded to float32, then to the
 dtype: the value that any order of float32 additions approximates. Tests of back ends allow them the error
-bound of float32 summation. Composites are evaluated by their defining formula in float64 and rounded once, but with
-the range of their accumulator: sums, squares and quotients on the way overflow and underflow where float32 does.
+bound of float32 summation. Composites are evaluated by their defining formula in float64 and rounded once,
+but with the range of their accumulator: sums, squares and quotients on the way overflow and underflow where
+float32 does.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ for _row in REDUCTIONS:
 
 @row("reduce_sum")
 def reduce_sum(symbol: BoundSymbol, a: Array) -> Array:
-    """The sum, which begins with 0 and is therefore never -0."""
+    """Compute the sum, which begins with 0 and is therefore never -0."""
     terms = _accumulator(symbol, a)
     total = np.sum(terms, _axes(symbol), terms.dtype, keepdims=_keepdims(symbol))
     return to_dtype(total + terms.dtype.type(0), symbol.dtype)
@@ -62,13 +63,13 @@ def reduce_prod(symbol: BoundSymbol, a: Array) -> Array:
 
 @row("reduce_max")
 def reduce_max(symbol: BoundSymbol, a: Array) -> Array:
-    """NaN where any element is NaN; +0.0 is larger than -0.0."""
+    """Return the largest element: NaN where any element is NaN; +0.0 is larger than -0.0."""
     return _extreme(symbol, a, larger)
 
 
 @row("reduce_min")
 def reduce_min(symbol: BoundSymbol, a: Array) -> Array:
-    """NaN where any element is NaN; -0.0 is smaller than +0.0."""
+    """Return the smallest element: NaN where any element is NaN; -0.0 is smaller than +0.0."""
     return _extreme(symbol, a, smaller)
 
 
@@ -88,20 +89,23 @@ def _extreme(symbol: BoundSymbol, a: Array, choose: Callable[[Array, Array], Arr
 
 @row("argmax")
 def argmax(symbol: BoundSymbol, a: Array) -> Array:
-    """The first position of the largest element; the first NaN if there is one."""
+    """Return the first position of the largest element, or of the first NaN if there is one."""
     values = _flatten_axes(symbol, working(a, symbol.inputs[0].dtype))
     return np.asarray(np.argmax(values, -1), np.int64).reshape(symbol.shape)
 
 
 @row("argmin")
 def argmin(symbol: BoundSymbol, a: Array) -> Array:
-    """The first position of the smallest element; the first NaN if there is one."""
+    """Return the first position of the smallest element, or of the first NaN if there is one."""
     values = _flatten_axes(symbol, working(a, symbol.inputs[0].dtype))
     return np.asarray(np.argmin(values, -1), np.int64).reshape(symbol.shape)
 
 
 def _flatten_axes(symbol: BoundSymbol, a: Array) -> Array:
-    """The reduced axes moved to the end and merged into one, which must not be empty unless the result is."""
+    """Move the reduced axes to the end and merge them into one.
+
+    Raises `UserError` if that is empty and the result is not.
+    """
     axes = _axes(symbol)
     kept = [axis for axis in range(a.ndim) if axis not in axes]
     count = math.prod(a.shape[axis] for axis in axes)
@@ -118,8 +122,11 @@ def _flatten_axes(symbol: BoundSymbol, a: Array) -> Array:
 
 @row("cumsum")
 def cumsum(symbol: BoundSymbol, a: Array) -> Array:
-    """Running sum along an axis; `exclusive` leaves each own value out, `reverse` runs from the end. Sums of nothing but -0
-    are -0, exclusive ones begin with 0."""
+    """Compute running sums along an axis.
+
+    `exclusive` leaves each own value out, `reverse` runs from the end. Sums of nothing but -0 are -0,
+    exclusive ones begin with 0.
+    """
     axis = symbol.attrs["axis"]
     values = _accumulator(symbol, a)
     if symbol.attrs.get("reverse", False):
@@ -139,9 +146,10 @@ def cumsum(symbol: BoundSymbol, a: Array) -> Array:
 
 @row("matmul")
 def matmul(symbol: BoundSymbol, a: Array, b: Array) -> Array:
-    """(..., M, K) @ (..., K, N). Floats up to 32 bits: products and sums in float64, rounded once to float32,
-    then to the dtype. precision "tf32" rounds float32 operands to tensor_float32 first. Integers wrap in the
-    result's dtype.
+    """Compute (..., M, K) @ (..., K, N).
+
+    For floats up to 32 bits products and sums are in float64, rounded once to float32, then to the dtype.
+    precision "tf32" rounds float32 operands to tensor_float32 first. Integers wrap in the result's dtype.
     """
     precision = symbol.attrs.get("precision", "ieee")
     if precision not in ("ieee", "tf32"):
@@ -156,7 +164,7 @@ def matmul(symbol: BoundSymbol, a: Array, b: Array) -> Array:
 
 @row("softmax")
 def softmax(symbol: BoundSymbol, a: Array) -> Array:
-    """exp(x - max x) / sum of it. Rows that contain NaN or +inf, or only -inf, are NaN."""
+    """Compute exp(x - max x) divided by its sum. Rows that contain NaN or +inf, or only -inf, are NaN."""
     x = double(a)
     axis = symbol.attrs["axis"]
     if x.shape[axis] == 0:
@@ -174,19 +182,22 @@ def logsoftmax(symbol: BoundSymbol, a: Array) -> Array:
     top = np.max(x, axis, keepdims=True)
     others = np.sum(np.where(x < top, _weights(x, top), 0.0), axis, keepdims=True)
     ties = np.sum(np.where(x < top, 0.0, 1.0), axis, keepdims=True)
-    nothing = top - top  # NaN where the largest element is no number that weights can be compared with
+    nothing = top - top  # NaN where the largest element is infinite or NaN, else 0
     return to_dtype(x - top - np.log1p(others + (ties - 1.0) + nothing), symbol.dtype)
 
 
 def _weights(x: Array, top: Array) -> Array:
-    """exp(x - top). What the difference loses is added back."""
+    """Compute exp(x - top); what the difference loses to rounding is added back."""
     high, low = two_sum(x, -top)
     return np.asarray(np.exp(high) * np.where(np.isfinite(low), 1.0 + low, 1.0))
 
 
 @row("logsumexp")
 def logsumexp(symbol: BoundSymbol, a: Array) -> Array:
-    """log of the sum of exp(x), shifted by the largest x; all -inf gives -inf, any +inf gives +inf."""
+    """Compute the log of the sum of exp(x), shifted by the largest x.
+
+    All -inf gives -inf, any +inf gives +inf.
+    """
     x = double(a)
     axes = _axes(symbol)
     top = np.max(x, axes, keepdims=True, initial=-np.inf)
@@ -197,7 +208,7 @@ def logsumexp(symbol: BoundSymbol, a: Array) -> Array:
 
 @row("mean")
 def mean(symbol: BoundSymbol, a: Array) -> Array:
-    """The sum over the count; the mean of nothing is NaN."""
+    """Compute the sum over the count; the mean of no elements is NaN."""
     return to_dtype(_mean(double(a), _axes(symbol), symbol.dtype).reshape(symbol.shape), symbol.dtype)
 
 
@@ -207,14 +218,14 @@ def _mean(x: Array, axes: tuple[int, ...], dtype: DType) -> Array:
 
 
 def _distances(x: Array, axes: tuple[int, ...], dtype: DType) -> tuple[Array, Array]:
-    """Distances from the mean, and their squares."""
+    """Return distances from the mean, and their squares."""
     centred = in_range(x - _mean(x, axes, dtype), dtype)
     return centred, in_range(np.square(centred), dtype)
 
 
 @row("var")
 def variance(symbol: BoundSymbol, a: Array) -> Array:
-    """Mean squared distance from the mean, divided by max(count - correction, 0)."""
+    """Compute the sum of squared distances from the mean, divided by max(count - correction, 0)."""
     x = double(a)
     axes = _axes(symbol)
     total = in_range(np.sum(_distances(x, axes, symbol.dtype)[1], axes), symbol.dtype)
@@ -224,7 +235,7 @@ def variance(symbol: BoundSymbol, a: Array) -> Array:
 
 @row("gelu")
 def gelu(symbol: BoundSymbol, a: Array) -> Array:
-    """x Φ(x) ("none"), its tanh approximation ("tanh"), or x sigmoid(1.702 x) ("quick")."""
+    """Compute x Φ(x) ("none"), its tanh approximation ("tanh"), or x sigmoid(1.702 x) ("quick")."""
     approximate = symbol.attrs.get("approximate", "none")
     if approximate not in GELU:
         raise UnsupportedError(f'gelu: approximate={approximate!r}; known: "none", "tanh", "quick"')
@@ -238,7 +249,7 @@ def silu(symbol: BoundSymbol, a: Array) -> Array:
 
 @row("layer_norm")
 def layer_norm(symbol: BoundSymbol, a: Array, *parameters: Array) -> Array:
-    """(x - mean) / sqrt(variance + epsilon) over the last axis, times scale, plus bias if there are any."""
+    """Compute (x - mean) / sqrt(variance + epsilon) over the last axis, times any scale, plus any bias."""
     x = double(a)
     last = (x.ndim - 1,)
     centred, squares = _distances(x, last, symbol.dtype)
@@ -252,14 +263,14 @@ def layer_norm(symbol: BoundSymbol, a: Array, *parameters: Array) -> Array:
 
 
 def _normalized(x: Array, square: Array, symbol: BoundSymbol) -> Array:
-    """x · (1 / √(square + epsilon)): infinity by infinity is NaN, as it is by 0."""
+    """Compute x · (1 / √(square + epsilon)): infinity over infinity is NaN, and so is 0 over 0."""
     root = np.sqrt(in_range(square + symbol.attrs["epsilon"], symbol.dtype))
     return in_range(np.where(np.isfinite(x) & (root > 0), x / root, x * (1 / root)), symbol.dtype)
 
 
 @row("rms_norm")
 def rms_norm(symbol: BoundSymbol, a: Array, *parameters: Array) -> Array:
-    """x / sqrt(mean of x² + epsilon) over the last axis, times scale where the row has one."""
+    """Compute x / sqrt(mean of x² + epsilon) over the last axis, times scale where the row has one."""
     x = double(a)
     squares = in_range(np.square(x), symbol.dtype)
     scaled = _normalized(x, _mean(squares, (x.ndim - 1,), symbol.dtype), symbol)

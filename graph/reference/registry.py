@@ -1,4 +1,4 @@
-"""The table of reference implementations, and the view of a symbol they are called with."""
+"""Holds the table of reference implementations, and the view of a symbol that they are called with."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ...promotion.errors import InternalError
 
 
 class Operand(Protocol):
-    """What an implementation reads of an operand's symbol."""
+    """The parts of an operand's symbol that implementations read."""
 
     @property
     def dtype(self) -> DType: ...
@@ -42,7 +42,10 @@ REFERENCE: dict[str, Implementation] = {}
 
 
 def row(*names: str) -> Callable[[Implementation], Implementation]:
-    """Register a function for rows. It runs without floating-point warnings: every case is defined."""
+    """Register a function for rows.
+
+    It runs without floating-point warnings, because every case is defined.
+    """
 
     def register(function: Implementation) -> Implementation:
         def quiet(symbol: BoundSymbol, *operands: Array) -> Array:

@@ -1,4 +1,4 @@
-"""Reference implementations of the source, view, join and index rows. None of them computes: values move."""
+"""Defines reference implementations of the source, view, join and index rows, which only move values."""
 
 from __future__ import annotations
 
@@ -59,14 +59,17 @@ def flip(symbol: BoundSymbol, a: Array) -> Array:
 
 @row("slice")
 def take_slice(symbol: BoundSymbol, a: Array) -> Array:
-    """One (start, stop, step) per axis, in range; with a negative step a stop of -1 means "through 0"."""
+    """Slice by (start, stop, step) per axis, in range.
+
+    With a negative step a stop of -1 means "through 0".
+    """
     bounds = zip(symbol.attrs["starts"], symbol.attrs["stops"], symbol.attrs["steps"], strict=True)
     index = []
     for start, stop, step in bounds:
         positions = range(start, stop, step)
         if not positions:
             index.append(slice(0, 0))
-        else:  # to Python's slice the stop -1 is the last element; its "through 0" is None
+        else:  # in Python's slices the stop -1 is the last element, and None means "through 0"
             index.append(slice(start, stop if stop >= 0 else None, step))
     return np.asarray(a[tuple(index)])
 
@@ -78,7 +81,7 @@ def concat(symbol: BoundSymbol, *arrays: Array) -> Array:
 
 @row("pad")
 def pad(symbol: BoundSymbol, a: Array) -> Array:
-    """mode "constant" fills with `value`, "edge" repeats the border, "reflect" mirrors around it."""
+    """Pad by mode: "constant" fills with `value`, "edge" repeats the border, "reflect" mirrors around it."""
     widths = list(zip(symbol.attrs["low"], symbol.attrs["high"], strict=True))
     mode = symbol.attrs.get("mode", "constant")
     result = np.empty(symbol.shape, a.dtype)
@@ -104,7 +107,7 @@ def pad(symbol: BoundSymbol, a: Array) -> Array:
 
 @row("gather")
 def gather(symbol: BoundSymbol, a: Array, indices: Array) -> Array:
-    """a.shape[:axis] + indices.shape + a.shape[axis+1:], as numpy.take."""
+    """Take elements as numpy.take; the shape is a.shape[:axis] + indices.shape + a.shape[axis+1:]."""
     axis = symbol.attrs["axis"]
     return np.take(a, _positions(symbol, a.shape[axis], indices), axis)
 
@@ -116,7 +119,7 @@ def take_along_axis(symbol: BoundSymbol, a: Array, indices: Array) -> Array:
 
 
 def _positions(symbol: BoundSymbol, extent: int, indices: Array) -> Array:
-    """Indices as positions in [0, extent): negative ones count from the end, the rest is clamped."""
+    """Return indices as positions in [0, extent): negative ones count from the end, the rest is clamped."""
     if extent == 0 and indices.size:
         raise UserError(f"{symbol.op}: axis {symbol.attrs['axis']} is empty, so no index can be read from it")
     if indices.dtype.kind == "u":
@@ -128,7 +131,10 @@ def _positions(symbol: BoundSymbol, extent: int, indices: Array) -> Array:
 def _view(name: str, index: ViewIndex) -> None:
     @row(name)
     def implementation(symbol: BoundSymbol, a: Array) -> Array:
-        """The operand's elements at the indices that the row says; an axis of size 1 has one index."""
+        """Return the operand's elements at the indices that the row gives.
+
+        An axis of size 1 has one index.
+        """
         found = index(a.shape, symbol.shape, cast(Attributes, symbol.attrs))
         positions = []
         for extent, (axis, step, start) in zip(a.shape, found, strict=True):

@@ -1,8 +1,8 @@
 """Reads the text form of a graph (see `printing.py`).
 
-The text may come from a stranger: sizes, counts and depths are bounded, nothing is evaluated, and the result passes
-the verifier, which recomputes every dtype and shape through the op table and derives what must hold at launch. Whatever is
-wrong is a `UserError`.
+The text may be untrusted: sizes, counts and depths are bounded, nothing is evaluated, and the result passes
+the verifier, which recomputes every dtype and shape through the op table and derives what must hold at
+launch. Every mistake is a `UserError`.
 """
 
 from __future__ import annotations
@@ -42,10 +42,11 @@ _MAX_TUPLE = 1 << 16
 
 
 def from_text(text: str, arrays: Mapping[str, Array] | None = None, budget: Budget | None = DEFAULT) -> Graph:
-    """The graph of a text, given the arrays it refers to by SHA-256.
+    """Return the graph of a text, given the arrays that it refers to by SHA-256.
 
-    What its ops need at launch is derived from the ops; `check` lines of the text are made as well, and cannot weaken that.
-    budget: what a run may need, None for no limit. What depends on symbolic sizes is checked by every run.
+    What its ops need at launch is derived from the ops; `check` lines of the text are checked as well, and
+    cannot weaken that. budget: what a run may need, None for no limit. What depends on symbolic sizes is
+    checked by every run.
 
     Raises `UserError` for anything malformed or beyond the budget.
     """
@@ -218,7 +219,7 @@ class _Reader:
         graph.restore(row, operands, fixed(checked), dtype, shape, location, implicit, weak)
 
     def _rules(self, line: _Line, name: str) -> RuleSet:
-        """A rule set written out, because it is no preset."""
+        """Read a rule set that is written out, because it is no preset."""
         try:
             data = json.loads(line.string())
         except (ValueError, RecursionError) as error:
@@ -231,7 +232,7 @@ class _Reader:
     # -- values --------------------------------------------------------------------------------------------------------
 
     def _extents(self, line: _Line, count: int | None = None) -> tuple[Extent, ...]:
-        """`[batch, 2*seq + 1]`: the text between the brackets, split at commas outside parentheses."""
+        """Read extents such as `[batch, 2*seq + 1]`, split at the commas outside parentheses."""
         line.expect("[")
         parts: list[list[str]] = [[]]
         depth = 0
@@ -325,7 +326,10 @@ class _Reader:
         return math.nan if identifier == "nan" else -math.inf if negative else math.inf
 
     def _array(self, line: _Line, value: object, dtype: DType, shape: Sequence[Extent]) -> object:
-        """An array from its bytes or digest, checked against the type of the statement."""
+        """Return an array from its bytes or digest, checked against the type of the statement.
+
+        Other values as they are.
+        """
         if not (isinstance(value, tuple) and len(value) == 2 and value[0] in ("hex", "sha256")):
             return value
         if not all(isinstance(extent, int) for extent in shape):

@@ -1,4 +1,4 @@
-"""The text form of a graph, and the key made of it.
+"""Writes the text form of a graph, and computes the key made of it.
 
     graph "mlp" semantics "max" policy "lattice"
       %0 = input {index = 0, name = "x"} : float32 [batch, 784]
@@ -39,7 +39,10 @@ ArrayText = Callable[[Array], str]
 
 
 def value_text(value: object, array_text: ArrayText) -> str:
-    """An attribute value. Python's own notation where it is exact, so that no bit is lost on the way back."""
+    """Return the text of an attribute value.
+
+    It is Python's own notation where that is exact, so that no bit is lost when it is read back.
+    """
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, int):
@@ -72,9 +75,10 @@ def shape_list(shape: tuple[Extent, ...]) -> str:
 
 
 def to_text(graph: GraphLike[SymbolLike], locations: bool = False) -> tuple[str, dict[str, Array]]:
-    """The text of a graph and the arrays it refers to, by SHA-256 of their bytes, as a pair. Deterministic.
+    """Return the text of a graph, and the arrays it refers to by the SHA-256 of their bytes.
 
-    `from_text(*to_text(graph))` is a graph of equal text.
+    The text is deterministic; `from_text(*to_text(graph))` is a graph of equal text. With `locations` every
+    symbol has its line in the user's code.
     """
     checked_graph("to_text", graph)
     arrays: dict[str, Array] = {}
@@ -122,8 +126,11 @@ def _statement(symbol: SymbolLike, array_text: ArrayText) -> str:
 
 
 def canonical_key(graph: GraphLike[SymbolLike]) -> str:
-    """SHA-256 of what a graph computes, whatever its parts are called: live symbols are renumbered in order, dims in order of
-    appearance in the inputs, names and locations are left out, arrays enter by their bytes."""
+    """Return the SHA-256 of what a graph computes, whatever its parts are called.
+
+    Live symbols are renumbered in order, dims in order of appearance in the inputs, names and locations are
+    left out, arrays enter by their bytes.
+    """
     live = {symbol.id for symbol in graph.outputs}
     for symbol in reversed(graph.symbols):
         if symbol.id in live:
@@ -160,7 +167,10 @@ def canonical_key(graph: GraphLike[SymbolLike]) -> str:
 
 
 def _dims_in_order(graph: GraphLike[SymbolLike]) -> tuple[str, ...]:
-    """Named dims by first appearance; within one extent by the input axes where they appear alone, then by name."""
+    """Return named dims by first appearance: those that are an input axis alone, then those in expressions.
+
+    Within one expression they are in order of their names.
+    """
     names: dict[str, None] = {}
     for plain in (True, False):
         for symbol in graph.inputs:

@@ -1,4 +1,7 @@
-"""`joinery doctor`: what this installation and this machine have, and whether a small graph computes the right numbers."""
+"""Implements `joinery doctor`.
+
+It reports on this installation and machine, and checks what a small graph computes.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,7 @@ VECTORS = ("sse4.2", "avx2", "fma", "f16c", "avx512f", "avx512bf16", "amx-bf16",
 
 
 def add_doctor(add: Add) -> None:
-    """The command `doctor`."""
+    """Add the command `doctor`."""
     parser = add("doctor", _doctor, "check the installation: versions, CPU, cache, threads, CUDA devices")
     parser.add_argument("--json", action="store_true", help="print the findings as JSON")
 
@@ -52,7 +55,7 @@ def _doctor(options: argparse.Namespace) -> int:
 
 
 def diagnose() -> dict[str, Any]:
-    """Everything the command shows, as plain data."""
+    """Return everything that the command shows, as plain data."""
     from ...lowering.llvm.compile import llvm_version
 
     return {
@@ -109,7 +112,7 @@ def _cache() -> dict[str, Any]:
 
 
 def cuda_state() -> dict[str, Any]:
-    """The driver and the devices, without taking any of them in use."""
+    """Return the state of the driver and the devices, without using any of them."""
     from ...runtime.cuda import current
     from ...runtime.cuda.driver import highest_ptx, ptx_text, version_text
 
@@ -155,7 +158,7 @@ def _ptxas() -> dict[str, str] | None:
 
 
 def _libdevice() -> dict[str, Any]:
-    """NVIDIA's library of math functions, which code for GPUs is linked with where it is found."""
+    """Describe NVIDIA's library of math functions, which GPU code is linked with where it is found."""
     from ...lowering.libdevice.signatures import SIGNATURES
     from ...runtime.toolchain.libdevice import find_libdevice
     from ..device_library import current_libdevice

@@ -1,4 +1,7 @@
-"""Commands about block kernels: `joinery compile FILE.ttir` and `joinery run FILE.ttir --grid X,Y,Z ARGUMENT …`."""
+"""Implements the commands for block kernels.
+
+They are `joinery compile FILE.ttir` and `joinery run FILE.ttir --grid X,Y,Z ARGUMENT …`.
+"""
 
 from __future__ import annotations
 
@@ -29,12 +32,12 @@ Add = Callable[[str, Callable[[argparse.Namespace], int], str], argparse.Argumen
 
 
 def is_kernel(path: str) -> bool:
-    """Whether the file is a kernel's text, by its name."""
+    """Return whether the file is a kernel's text, judged by its name."""
     return path.endswith(SUFFIXES)
 
 
 def is_number(text: str) -> bool:
-    """Whether an argument is a number: -1e-3 and -inf look like options to argparse."""
+    """Return whether an argument is a number; argparse takes -1e-3 and -inf for options."""
     try:
         float(text)
     except ValueError:
@@ -43,7 +46,7 @@ def is_number(text: str) -> bool:
 
 
 def add_compile(add: Add) -> None:
-    """The command `compile`."""
+    """Add the command `compile`."""
     parser = add("compile", _compile, "show what becomes of a block kernel")
     parser.add_argument("kernel", metavar="FILE", nargs="?", help="text in the tt dialect, .ttir or .mlir")
     parser.add_argument(
@@ -70,7 +73,7 @@ def add_compile(add: Add) -> None:
 
 
 def add_run_options(parser: argparse.ArgumentParser) -> None:
-    """What `run` takes for kernels only."""
+    """Add the options of `run` that are for kernels only."""
     parser.add_argument("arguments", nargs="*", metavar="ARGUMENT", help=_ARGUMENT)
     parser.add_argument("--grid", metavar="X[,Y[,Z]]", help="of a kernel: how many programs along each axis")
     parser.add_argument(
@@ -155,7 +158,7 @@ def _write(text: str, output: str | None) -> None:
 
 
 def run_kernel(options: argparse.Namespace, read: Callable[[str], Array]) -> int:
-    """`joinery run` of a kernel. `read` loads a .npy file."""
+    """Run a kernel as `joinery run` does, and return the exit status. `read` loads a .npy file."""
     import numpy as np
 
     if options.inputs or options.trusted:
@@ -205,7 +208,7 @@ def run_kernel(options: argparse.Namespace, read: Callable[[str], Array]) -> int
 def _execute(
     kernel: Kernel, options: argparse.Namespace, grid: tuple[int, ...], values: Sequence[Any]
 ) -> int:
-    """Runs the kernel the way the options say; 2 where the sanitizer found something."""
+    """Run the kernel as the options say; return 2 if the sanitizer found something, else 0."""
     device = options.device if options.device not in (None, "auto") else "cpu"
     if device != "cpu" or options.target is not None:
         if options.interpret:
@@ -231,7 +234,7 @@ def _grid(text: str) -> tuple[int, ...]:
 
 
 def _argument(text: str, read: Callable[[str], Array]) -> Any:
-    """A number, the array of a .npy file, or a new array."""
+    """Return a number, the array of a .npy file, or a new array."""
     import numpy as np
 
     if text.endswith(".npy"):
@@ -273,7 +276,7 @@ def _new_array(text: str) -> Array:
 
 
 def _save(path: str, array: Array) -> None:
-    """Written beside and moved, so that a file that was read is replaced whole or not at all."""
+    """Write an array beside its file and move it there, so that the file is replaced whole or not at all."""
     import numpy as np
 
     beside = f"{path}.part"

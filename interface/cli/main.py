@@ -1,6 +1,7 @@
-"""The `joinery` command: promotion queries, saved models and block kernels, and the state of the installation.
+"""Implements the `joinery` command.
 
-Exit status: 0, or 2 for a mistake in what was asked, or 1 for what this version or this machine cannot do.
+It answers promotion queries, handles saved models and block kernels, and reports on the installation. The
+exit status is 0, or 2 for a mistake in what was asked, or 1 for what this version or this machine cannot do.
 """
 
 from __future__ import annotations
@@ -22,7 +23,10 @@ from .text import WIDTH, wrapped
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command; the exit status. Mistakes in the command line itself leave through `SystemExit(2)`."""
+    """Run one command and return its exit status.
+
+    Mistakes in the command line itself raise `SystemExit(2)`.
+    """
     options = _options(argv)
     command: Callable[[argparse.Namespace], int] = options.command
     try:
@@ -36,7 +40,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _options(argv: Sequence[str] | None) -> argparse.Namespace:
-    """argparse takes positional arguments in one piece; a kernel's may stand before and after its options."""
+    """Parse the command line.
+
+    argparse takes positional arguments in one piece, but a kernel's may stand before and after its options.
+    """
     parser = _parser()
     options, rest = parser.parse_known_args(argv)
     takes_more = hasattr(options, "arguments")

@@ -1,4 +1,7 @@
-"""`joinery inspect` and `joinery run`: what a saved model holds, and calls of models and block kernels on .npy files."""
+"""Implements `joinery inspect` and `joinery run`.
+
+They show what a saved model holds, and call models and block kernels on .npy files.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,7 @@ Add = Callable[[str, Callable[[argparse.Namespace], int], str], argparse.Argumen
 
 
 def add_models(add: Add) -> None:
-    """Adds both commands by `add(name, command, help)`."""
+    """Add both commands by `add(name, command, help)`."""
     inspect = add("inspect", _inspect, "show what is in a saved model, without running its code")
     inspect.add_argument("model", metavar="MODEL", help="a file written by Model.save")
 
@@ -152,7 +155,7 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def _read(path: str, dtype: DType | None = None) -> Array:
-    """The array in an .npy file. ml_dtypes arrays are stored as raw bytes there, and get their dtype back."""
+    """Read the array in an .npy file. ml_dtypes arrays are raw bytes there, and get their dtype back."""
     import numpy as np
 
     try:

@@ -1,4 +1,4 @@
-"""The promotion commands of `joinery`: promote, table, diff and rules."""
+"""Implements the promotion commands of `joinery`: promote, table, diff and rules."""
 
 from __future__ import annotations
 
@@ -78,7 +78,10 @@ def _rule_set(name: str) -> RuleSet:
 
 
 def _operand(text: str, rule_set: RuleSet) -> Operand:
-    """What a word of the command line stands for. Raises `UserError` with the valid names."""
+    """Return the dtype or number that a word of the command line names.
+
+    Raises `UserError` with the valid names.
+    """
     if text in ("True", "False"):
         return text == "True"
     for convert in (int, float, complex):
@@ -133,7 +136,7 @@ def _answer(rule_set: RuleSet, words: Sequence[str], operands: Sequence[Operand]
 
 
 def _cast(rule_set: RuleSet, operand: Operand, element: DType) -> str:
-    """What happens to one operand on its way to the result, with an example of what it can lose."""
+    """Describe what happens to one operand on its way to the result, with an example of what it can lose."""
     target = rule_set.concrete(element)
     loss = _loss(rule_set, operand, element)
     if loss == "unchanged":
@@ -146,7 +149,7 @@ def _cast(rule_set: RuleSet, operand: Operand, element: DType) -> str:
 
 
 def _loss(rule_set: RuleSet, operand: Operand, element: DType) -> str:
-    """A loss class, or "unchanged". Weak elements and literals lose nothing but digits of literals."""
+    """Return a loss class, or "unchanged". Weak elements and literals lose nothing but digits of literals."""
     target = rule_set.concrete(element)
     if is_scalar(operand):
         return check_literal(operand, target)
@@ -156,7 +159,7 @@ def _loss(rule_set: RuleSet, operand: Operand, element: DType) -> str:
 
 
 def _steps(rule_set: RuleSet, operands: Sequence[Operand]) -> list[str]:
-    """The joins from the left, where their order may matter: in rule sets that are no lattice."""
+    """Show the joins from the left where their order may matter: in rule sets that are no lattice."""
     tensors = [operand for operand in operands if not is_scalar(operand)]
     if rule_set.lattice is not None or len(tensors) < 3:
         return []
@@ -174,7 +177,7 @@ def _path(rule_set: RuleSet, operand: DType, element: DType) -> list[str]:
 
 
 def _result(rule_set: RuleSet, operands: Sequence[Operand]) -> tuple[str, DType | None]:
-    """What one rule set answers, as text, and the element if there is one and literals fit."""
+    """Return what one rule set answers, as text, and the element if there is one and literals fit."""
     try:
         element = rule_set.join_operands(operands)
     except UserError:
@@ -198,7 +201,10 @@ def _elsewhere(rule_set: RuleSet, operands: Sequence[Operand]) -> str:
 
 
 def _side_by_side(rule_set: RuleSet, words: Sequence[str], operands: Sequence[Operand]) -> str:
-    """One line per rule set: its answer, and what the cast of each operand loses. Too many operands share one column."""
+    """Return one line per rule set: its answer, and what the cast of each operand loses.
+
+    If the operands are too many for a column each, they share one.
+    """
     own = [rule_set] if rule_set.name not in names() or rules(rule_set.name) != rule_set else []
     shown = dict(zip(words, operands, strict=True))
     rows, short = [["rules", "result", *shown]], [["rules", "result", "casts that lose"]]
@@ -249,7 +255,10 @@ def _diff(options: argparse.Namespace) -> int:
 
 
 def _difference_lines(ours: RuleSet, theirs: RuleSet, found: Sequence[Difference]) -> list[str]:
-    """The differences, one heading per two answers; pairs that differ alike in both orders are told once."""
+    """List the differences under a heading per pair of answers.
+
+    Pairs that differ alike in both orders stand once.
+    """
     grouped: dict[tuple[str, str], set[tuple[DType, DType]]] = {}
     for each in found:
         answers = tuple(d.name if d is not None else "no join" for d in (each.ours, each.theirs))
@@ -269,7 +278,7 @@ def _difference_lines(ours: RuleSet, theirs: RuleSet, found: Sequence[Difference
 def _bundles(
     pairs: Iterable[tuple[DType, DType]], order: Sequence[DType], symmetric: bool
 ) -> list[tuple[str, str]]:
-    """Pairs as few (names, names): every one of the first with every one of the second. Largest fans first."""
+    """Group pairs into few (names, names), each of the first with each of the second; largest first."""
     left, fans = set(pairs), []
     while left:
         partners = {a: [b for b in order if (a, b) in left] for a in order}

@@ -1,4 +1,4 @@
-"""Text for terminals: lines of at most 80 columns, and tables that line up."""
+"""Formats text for terminals: lines of at most 80 columns, and aligned tables."""
 
 from __future__ import annotations
 
@@ -7,11 +7,14 @@ from collections.abc import Sequence
 
 WIDTH = 80
 _CONTROLS = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160)) if chr(code) not in "\n\r\t"}
-"""Names and texts come from files: what moves the cursor or sets colours is shown instead."""
+"""Escapes that replace control characters: text from a file must not move the cursor or set colours."""
 
 
 def wrapped(text: str, indent: str = "", hanging: str = "  ") -> str:
-    """Every line of the text within 80 columns, as far as its words allow."""
+    """Wrap every line of the text to 80 columns, as far as its words allow.
+
+    Show control characters as escapes.
+    """
     lines = []
     for line in text.translate(_CONTROLS).splitlines():
         own = indent + line[: len(line) - len(line.lstrip())]
@@ -23,12 +26,15 @@ def wrapped(text: str, indent: str = "", hanging: str = "  ") -> str:
 
 
 def table_width(rows: Sequence[Sequence[str]]) -> int:
-    """How many characters wide `aligned` makes rows whose last cells are not wrapped."""
+    """Return how many characters wide `aligned` makes rows whose last cells are not wrapped."""
     return sum(max(map(len, column)) + 2 for column in zip(*rows, strict=True)) - 2
 
 
 def aligned(rows: Sequence[Sequence[str]]) -> str:
-    """Rows of equally many cells in columns two spaces apart; the last column is wrapped to end within 80 columns."""
+    """Align rows of equally many cells in columns two spaces apart.
+
+    The last column is wrapped to end within 80 columns.
+    """
     *fixed, last = zip(*rows, strict=True)
     widths = [max(map(len, column)) for column in fixed]
     start = sum(width + 2 for width in widths)

@@ -1,8 +1,8 @@
-"""Hasse diagrams of promotion lattices: smaller dtypes below larger ones, a line for every covering edge.
+"""Draws Hasse diagrams of promotion lattices: larger dtypes above smaller ones, a line per covering edge.
 
-Lines carry what a cast along them can lose (`RuleSet.losses`). `to_dot` writes Graphviz text, `to_svg` a picture laid
-out here. The picture needs no background of its own: text stands on filled boxes, and lines are of middle lightness, so
-that both a dark and a light page show them.
+Lines show what a cast along them can lose (`RuleSet.losses`). `to_dot` returns Graphviz text, `to_svg` a
+picture laid out by `layers.py`. The picture needs no background of its own: text stands on filled boxes and
+lines are of medium lightness, so that it is legible on dark and light pages.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ..joins import Joins
 from ..lattices.lattice import Lattice
 from .layers import Layout, lay_out
 
-# line colour and dash pattern: who cannot tell the colours apart tells the dashes
+# line colour and dash pattern; the dashes are for readers who cannot tell the colours apart
 _LINES = {
     "exact": ("#808080", ""),
     "rounding": ("#c77a00", ""),
@@ -35,7 +35,7 @@ _OUTLINE = "#6f7680"
 _WEAK_DASH = "6 4"
 _UNSTORED_DASH = "1.5 3"
 
-_CHARACTER = 7.9  # of a monospace font of 13 px
+_CHARACTER = 7.9  # width of a character of a 13 px monospace font, in pixels
 _BOX_HEIGHT = 28
 _LAYER_GAP = 44
 _NODE_GAP = 22
@@ -45,10 +45,11 @@ _LEGEND_LINE = 22
 
 
 def to_dot(rule_set: Joins) -> str:
-    """Graphviz text, edges upwards: lossy ones coloured and labelled with their loss class, weak elements dashed.
+    """Return the diagram as Graphviz text with edges upwards.
 
-    Elements that the completion of an order added are small circles without a label. Raises `UserError` for rule sets without
-    a lattice.
+    Lossy edges are coloured and labelled with their loss class, weak elements are dashed. Elements that the
+    completion of an order added are small circles without a label. Raises `UserError` for rule sets without a
+    lattice.
     """
     lattice = _lattice(rule_set, "to_dot")
     lines = [
@@ -69,10 +70,11 @@ def to_dot(rule_set: Joins) -> str:
 
 
 def to_svg(rule_set: Joins) -> str:
-    """A picture as an SVG document, the same for the same rule set, with a legend of the loss classes that occur.
+    """Return the diagram as an SVG document with a legend of the loss classes that occur.
 
-    Weak elements have dashed outlines; elements that the completion of an order added are small circles whose `<title>`
-    names what they lie above. Raises `UserError` for rule sets without a lattice.
+    Equal rule sets give equal text. Weak elements have dashed outlines; elements that the completion of an
+    order added are small circles whose `<title>` names what they lie above. Raises `UserError` for rule sets
+    without a lattice.
     """
     lattice = _lattice(rule_set, "to_svg")
     picture = _Picture(rule_set, lattice)
@@ -113,18 +115,21 @@ class _Picture:
         return self.left + self.layout.x[node]
 
     def _top(self, node: int) -> float:
-        """The upper side of the row a node or bend is in: the lowest layer is the last row."""
+        """Return the y coordinate of the top of a node's or bend's row; the lowest layer is the last row."""
         return _MARGIN + self.body - _BOX_HEIGHT - self.level[node] * (_BOX_HEIGHT + _LAYER_GAP)
 
     def _ends(self, node: int) -> tuple[float, float]:
-        """Where lines from below arrive at a node or bend, and where lines to above leave it."""
+        """Return the y coordinates where lines from below reach a node or bend and lines upwards leave it."""
         top = self._top(node)
         if node < len(self.elements) and _is_added(self.elements[node]):
             return top + _BOX_HEIGHT / 2 + _RADIUS, top + _BOX_HEIGHT / 2 - _RADIUS
         return top + _BOX_HEIGHT, top
 
     def edges(self) -> list[str]:
-        """A line for every covering edge: curves between the rows, upright where it passes one, so that it meets no box."""
+        """Return a path for every covering edge.
+
+        Paths are curves between rows, and vertical in rows that they pass, so that they cross no box.
+        """
         drawn = []
         for pair in self.pairs:
             chain = self.layout.chains[pair]
@@ -161,7 +166,7 @@ class _Picture:
         return drawn
 
     def _legend_entries(self) -> list[tuple[str, str]]:
-        """What the drawing shows and needs telling: (line class or node class, text)."""
+        """Return pairs (line class or node class, text) for what the drawing shows and needs explaining."""
         found = {self.losses.get(edge, "exact") for edge in self._element_pairs()}
         entries = [(loss, f"a cast up this line {_MEANING[loss]}") for loss in _LINES if loss in found]
         if any(element.is_weak for element in self.elements):
@@ -176,7 +181,7 @@ class _Picture:
         return [(self.elements[smaller], self.elements[larger]) for smaller, larger in self.pairs]
 
     def legend(self) -> list[str]:
-        """A filled box below the lattice, one line per entry."""
+        """Return the parts of the legend: a filled box below the lattice with one line per entry."""
         if not self.entries:
             return []
         top = self.height - _MARGIN - len(self.entries) * _LEGEND_LINE - 12
@@ -202,7 +207,10 @@ def _legend_mark(mark: str, x: float, y: float) -> str:
 
 
 def _box(x: float, y: float, width: float, height: float, fill: str, dash: str) -> str:
-    """A rounded box; dashes go inside it, for on a dark page those on its side would not show."""
+    """Return a rounded box.
+
+    A dashed outline is drawn inside the fill, because on its edge a dark page would hide it.
+    """
     outer = f'<rect x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{height}" rx="6" fill="{fill}"'
     if not dash:
         return f'{outer} stroke="{_OUTLINE}"/>'
@@ -222,12 +230,12 @@ def _lattice(rule_set: Joins, function: str) -> Lattice[DType]:
 
 
 def _is_added(element: DType) -> bool:
-    """Whether a completion put the element there; see `completion.py`."""
+    """Return whether a completion added the element; see `lattices/completion.py`."""
     return element.is_abstract and element not in ABSTRACT
 
 
 def _is_unstored(element: DType) -> bool:
-    """Whether it is named, but neither a dtype nor weak: the wide integer."""
+    """Return whether the element is named, but neither a dtype nor weak, such as the wide integer."""
     return element in ABSTRACT and not element.is_weak
 
 
@@ -255,6 +263,6 @@ def _dot_style(element: DType) -> str:
 
 
 def _quoted(text: str) -> str:
-    """A Graphviz string. Backslashes would start escape sequences there."""
+    """Quote a string for Graphviz, in which backslashes start escape sequences."""
     escaped = text.replace("\\", "\\\\").replace('"', '\\"')
     return f'"{escaped}"'

@@ -1,9 +1,9 @@
-"""Lays out layered drawings of acyclic graphs: assigns layers, orders each layer, assigns x coordinates.
+"""Computes layered drawings of acyclic graphs: assigns layers, orders each layer, assigns x coordinates.
 
-The steps of K. Sugiyama, S. Tagawa and M. Toda, "Methods for visual understanding of hierarchical system structures" (IEEE
-Trans. SMC 11, 1981): longest-path layers, bends where an edge passes a layer, barycentre sweeps against crossings. Coordinates
-minimise the squared horizontal length of edges, layer by layer, with the order kept. The same graph always gives the
-same drawing.
+The steps are those of K. Sugiyama, S. Tagawa and M. Toda, "Methods for visual understanding of hierarchical
+system structures" (IEEE Trans. SMC 11, 1981): longest-path layers, bends where an edge passes a layer,
+barycentre sweeps against crossings. Coordinates minimise the squared horizontal length of edges, layer by
+layer, with the order kept. The result is deterministic.
 """
 
 from __future__ import annotations
@@ -22,12 +22,14 @@ _BEND_WIDTH = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Where the nodes of a graph are drawn. Numbers from the count of nodes on are bends of edges.
+    """The positions of a drawing.
+
+    Indices below the number of nodes are nodes, those above are bends of edges.
 
     Attributes:
         layers: the nodes and bends of each layer, the lowest layer first, each from left to right.
-        x: the middle of each node and bend; the leftmost side of all is at 0.
-        width: from there to the rightmost side.
+        x: the centre of each node and bend, measured from the left side of the drawing.
+        width: the width of the drawing, in the unit of `x`.
         chains: each edge as the nodes it connects with the bends between them, upwards, one per layer.
     """
 
@@ -38,7 +40,11 @@ class Layout:
 
 
 def lay_out(widths: Sequence[float], edges: Sequence[Edge], gap: float) -> Layout:
-    """Lay out the nodes 0, 1, … of these widths; edges go (lower, upper) and have no cycle; `gap` parts neighbours."""
+    """Lay out the nodes 0, 1, … of the given widths.
+
+    Edges are pairs (lower, upper) and have no cycle; `gap` is the least distance between neighbours in a
+    layer.
+    """
     heights = layer_of(len(widths), edges)
     chains: dict[Edge, tuple[int, ...]] = {}
     layers: list[list[int]] = [[] for _ in range(max(heights, default=-1) + 1)]
@@ -63,9 +69,9 @@ def lay_out(widths: Sequence[float], edges: Sequence[Edge], gap: float) -> Layou
 
 
 def layer_of(count: int, edges: Sequence[Edge]) -> list[int]:
-    """The layer of each node: the length of a longest path up to it.
+    """Return the layer of each node: the length of the longest path that ends in it.
 
-    Nodes with nothing below them move up, to the layer right below the lowest of what they are under.
+    Nodes with nothing below them move up, to the layer directly below the lowest of their upper neighbours.
     """
     heights = [0] * count
     for _ in range(count):  # a longest path has fewer edges than there are nodes
@@ -80,7 +86,7 @@ def layer_of(count: int, edges: Sequence[Edge]) -> list[int]:
 
 
 def crossings(layers: Sequence[Sequence[int]], segments: Sequence[Edge]) -> int:
-    """How many pairs of segments between neighbouring layers cross."""
+    """Count the pairs of segments between neighbouring layers that cross."""
     positions = {node: position for layer in layers for position, node in enumerate(layer)}
     height = {node: level for level, layer in enumerate(layers) for node in layer}
     by_level: dict[int, list[tuple[int, int]]] = {}
@@ -92,7 +98,7 @@ def crossings(layers: Sequence[Sequence[int]], segments: Sequence[Edge]) -> int:
 
 
 def _order_layers(layers: list[list[int]], segments: Sequence[Edge]) -> list[list[int]]:
-    """The layers in an order with few crossings: sweeps up and down, the best of them, then swaps of neighbours."""
+    """Reorder layers to reduce crossings: sweep up and down, keep the best order, then swap neighbours."""
     below: dict[int, list[int]] = {}
     above: dict[int, list[int]] = {}
     for lower, upper in segments:
@@ -123,7 +129,10 @@ def _order_layers(layers: list[list[int]], segments: Sequence[Edge]) -> list[lis
 
 
 def _sort(layer: list[int], fixed: Sequence[int], neighbours: Mapping[int, Sequence[int]]) -> None:
-    """Sort a layer by the mean place of each node's neighbours in the fixed layer; nodes without any keep their share."""
+    """Sort a layer by the mean position of each node's neighbours in the fixed layer.
+
+    A node without any keeps its position.
+    """
     positions = {node: (position + 0.5) / len(fixed) for position, node in enumerate(fixed)}
     keys = {}
     for position, node in enumerate(layer):
@@ -139,9 +148,10 @@ def _assign_coordinates(
     nodes: int,
     gap: float,
 ) -> dict[int, float]:
-    """The middles: each layer in turn moves as near to its neighbours as order and gaps let it.
+    """Return the x coordinate of each centre.
 
-    Bends pull harder, for straight edges.
+    Layers in turn move as near to their neighbours as order and gaps allow. Segments that end in bends weigh
+    more, so that long edges come out straight.
     """
     pulls: dict[int, list[tuple[int, float]]] = {node: [] for layer in layers for node in layer}
     for lower, upper in segments:
@@ -149,7 +159,7 @@ def _assign_coordinates(
         pulls[lower].append((upper, weight))
         pulls[upper].append((lower, weight))
     x: dict[int, float] = {}
-    offsets: dict[int, float] = {}  # of each node from the first of its layer, when all stand as close as they may
+    offsets: dict[int, float] = {}  # from the first node of the layer, with all as close as `gap` allows
     for layer in layers:
         total = 0.0
         for before, node in zip([None, *layer], layer, strict=False):
@@ -170,7 +180,10 @@ def _assign_coordinates(
 
 
 def _increasing(wanted: Sequence[tuple[float, float]]) -> list[float]:
-    """The never falling numbers nearest to the wanted (value, weight), in weighted least squares: pool adjacent violators."""
+    """Return the non-decreasing numbers nearest to (value, weight) pairs in weighted least squares.
+
+    The method is pool adjacent violators.
+    """
     pools: list[tuple[float, float, int]] = []
     for value, weight in wanted:
         pools.append((value, weight, 1))

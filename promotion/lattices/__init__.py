@@ -1,1 +1,1 @@
-"""Join semilattices: their laws, and the completion of orders to them."""
+"""Holds join semilattices: their laws, and the completion of orders to them."""

@@ -1,10 +1,11 @@
 """Completes orders to join semilattices (Dedekind-MacNeille completion).
 
-Two dtypes may have several minimal upper bounds: int16, float16 and bfloat16 all hold every int8 and every uint8. The
-completion (H. M. MacNeille, "Partially ordered sets", Trans. AMS 42, 1937) adds one element for every such
-set of bounds and nothing else: the smallest order in which every two elements with a common upper bound have a least one.
-Such an element is no dtype, but it keeps the choice open, so that a join of three does not depend on the order: int8 ∨ uint8 ∨
-float16 is float16. Where a computation ends in one, it takes the bound that stands first in the list of dtypes.
+Two dtypes may have several minimal upper bounds: int16, float16 and bfloat16 all hold every int8 and every
+uint8. The completion (H. M. MacNeille, "Partially ordered sets", Trans. AMS 42, 1937) adds one element for
+every such set of bounds and nothing else: the smallest order in which every two elements with a common upper
+bound have a least one. Such an element is no dtype, but it keeps the choice open, so that a join of three
+does not depend on their order: int8 ∨ uint8 ∨ float16 is float16. A computation that ends in one takes the
+bound that is first in the list of dtypes.
 """
 
 from __future__ import annotations
@@ -20,9 +21,9 @@ from .lattice import Lattice
 def complete(
     name: str, dtypes: Sequence[DType], leq: Callable[[DType, DType], bool]
 ) -> tuple[Lattice[DType], Mapping[DType, DType]]:
-    """Returns the Dedekind-MacNeille completion of `dtypes` under `leq`, and the dtype that each added element resolves to.
+    """Return the Dedekind-MacNeille completion of `dtypes` under `leq`, and the dtype of each added element.
 
-    `name`: the rule set's, for messages.
+    `name` is the rule set's, for messages. Raises `UserError` for two dtypes that are each below the other.
     """
     for a, b in itertools.combinations(dtypes, 2):
         if leq(a, b) and leq(b, a):

@@ -1,4 +1,4 @@
-"""Join-semilattices as data.
+"""Represents join-semilattices as data.
 
 A `Lattice` is made from edges "smaller below larger" and is checked while it is made: no cycles, and every
 two elements that have a common upper bound have a least one. From that alone the join is idempotent,
@@ -39,9 +39,11 @@ class Law:
 
 @dataclass(frozen=True, slots=True)
 class Laws:
-    """The laws of a join table: a sequence of `Law`; true when the join itself keeps all of its own. Whether chains of
-    operators decide as one join of all operands is a further law, which has no say in that:
-    `laws["associative by operators"].holds`."""
+    """The checked laws of a join table, as a sequence of `Law`; true when every law of the join itself holds.
+
+    A further law says whether chains of operators decide as one join of all operands. It does not count
+    towards the truth value: see `laws["associative by operators"].holds`.
+    """
 
     laws: tuple[Law, ...]
 
@@ -65,8 +67,9 @@ class Lattice(Generic[Element]):
     """A finite join-semilattice, possibly with pairs that have no upper bound.
 
     Args:
-        edges: pairs (smaller, larger). Redundant edges are dropped; what remains covers the order.
-        elements: elements that occur in no edge; they join with themselves only.
+        edges: pairs (smaller, larger). Redundant edges are dropped; the rest are the covering edges of the
+            order.
+        elements: further elements; those that occur in no edge join with themselves only.
 
     Raises `UserError` when the edges have a cycle, or when two elements have several minimal upper bounds.
     """
@@ -126,18 +129,21 @@ class Lattice(Generic[Element]):
 
     @property
     def joins(self) -> Mapping[tuple[Element, Element], Element]:
-        """Every pair that has a join, with it (a copy)."""
+        """Every pair that has a join, with the join (a copy)."""
         return dict(self._joins)
 
     def join(self, a: Element, b: Element) -> Element:
-        """The least upper bound. Raises `UserError` for unknown elements and pairs without one."""
+        """Return the least upper bound. Raises `UserError` for unknown elements and pairs without one."""
         try:
             return self._joins[a, b]
         except KeyError:
             raise UserError(self._no_join(a, b)) from None
 
     def join_all(self, elements: Sequence[Element]) -> Element:
-        """The least upper bound of one or more elements; the order of `elements` does not matter."""
+        """Return the least upper bound of one or more elements, in any order.
+
+        Raises `UserError` if there is none.
+        """
         if not elements:
             raise UserError("lattice: the join of no elements is undefined; give at least one")
         result = elements[0]
@@ -146,18 +152,21 @@ class Lattice(Generic[Element]):
         return result
 
     def leq(self, a: Element, b: Element) -> bool:
-        """Whether `a` is below or equal to `b`."""
+        """Return whether `a` is below or equal to `b`. Raises `UserError` for unknown elements."""
         return bool(self._upsets[self._position(a)] >> self._position(b) & 1)
 
     def upper_bounds(self, *elements: Element) -> tuple[Element, ...]:
-        """All common upper bounds, in the order of `self.elements`."""
+        """Return all common upper bounds, in the order of `self.elements`."""
         common = -1
         for element in elements:
             common &= self._upsets[self._position(element)]
         return tuple(e for position, e in enumerate(self.elements) if common >> position & 1)
 
     def path(self, a: Element, b: Element) -> tuple[Element, ...]:
-        """A shortest chain of covering edges from `a` up to `b`, both included. `UserError` if `a` ≰ `b`."""
+        """Return a shortest chain of covering edges from `a` up to `b`, both included.
+
+        Raises `UserError` if `a` ≰ `b`.
+        """
         if not self.leq(a, b):
             raise UserError(f"lattice: {a} is not below {b}")
         covers: dict[Element, list[Element]] = {}
@@ -171,7 +180,7 @@ class Lattice(Generic[Element]):
         raise UserError(f"lattice: {a} is not below {b}")
 
     def without(self, *elements: Element) -> Lattice[Element]:
-        """The same order with some elements left out: what was below them stays below what was above them.
+        """Return the same order without some elements: what was below them stays below what was above them.
 
         Raises `UserError` for unknown elements, and when the rest is no semilattice.
         """
@@ -182,7 +191,7 @@ class Lattice(Generic[Element]):
         return Lattice(pairs, rest)
 
     def laws(self) -> Laws:
-        """The laws, checked by brute force over all pairs and triples."""
+        """Check the laws by brute force over all pairs and triples."""
         return check_laws(self.elements, lambda a, b: self._joins.get((a, b)), self.leq)
 
     def _position(self, element: Element) -> int:
@@ -206,10 +215,11 @@ def check_laws(
     leq: Callable[[Element, Element], bool] | None = None,
     shown: int = 3,
 ) -> Laws:
-    """Check a join table by brute force. `join` returns None where a pair has no join.
+    """Check the laws of a join table by brute force. `join` returns None where a pair has no join.
 
-    With `leq` None the order is the one the join induces: a ≤ b when a ∨ b = b. A triple counts as
-    associative when both groupings give the same element or both end in a missing join.
+    With `leq` None the order is the one that the join induces: a ≤ b when a ∨ b = b. A triple counts as
+    associative when both groupings give the same element or both end in a missing join. A `Law` keeps `shown`
+    counterexamples at most.
     """
     table = {(a, b): join(a, b) for a in elements for b in elements}
 
@@ -273,8 +283,11 @@ BY_OPERATORS = "associative by operators"
 def chain_law(
     dtypes: Sequence[Element], join: Callable[[Element, Element], Element | None], shown: int = 3
 ) -> Law:
-    """Whether chains of binary operators give the same dtype in either grouping. `join` gives what a value has, so that what a
-    join of several operands would keep open is decided in between."""
+    """Check whether chains of binary operators give the same dtype in either grouping.
+
+    `join` returns the dtype that a value has: choices that a join of several operands keeps open are decided
+    in between.
+    """
 
     def at(a: Element | None, b: Element | None) -> Element | None:
         return None if a is None or b is None else join(a, b)
@@ -296,7 +309,10 @@ def _list(elements: Iterable[object]) -> str:
 
 
 def _upsets(elements: Sequence[Hashable], above: list[list[int]]) -> tuple[int, ...]:
-    """Returns for each element the bit set of everything above or equal to it. Raises `UserError` on a cycle."""
+    """Return for each element the bit set of everything above or equal to it.
+
+    Raises `UserError` on a cycle.
+    """
     done: dict[int, int] = {}
     for root in range(len(elements)):
         trail: list[int] = []  # elements whose upset is under construction, in order
@@ -324,7 +340,7 @@ def _upsets(elements: Sequence[Hashable], above: list[list[int]]) -> tuple[int, 
 def _covering(
     elements: tuple[Element, ...], above: list[list[int]], upsets: tuple[int, ...]
 ) -> tuple[tuple[Element, Element], ...]:
-    """The given edges without those that other edges imply (the transitive reduction)."""
+    """Return the given edges without those that other edges imply (the transitive reduction)."""
     edges = []
     for node, larger in enumerate(above):
         for target in larger:
@@ -335,7 +351,10 @@ def _covering(
 
 
 def _joins(elements: tuple[Element, ...], upsets: tuple[int, ...]) -> dict[tuple[Element, Element], Element]:
-    """The join table: a ∨ b is the element whose upset *is* the set of upper bounds of a and b."""
+    """Return the join table: a ∨ b is the element whose upset *is* the set of upper bounds of a and b.
+
+    Raises `UserError` for a pair with several minimal upper bounds.
+    """
     by_upset = {upset: element for upset, element in zip(upsets, elements, strict=True)}
     joins = {}
     for i, a in enumerate(elements):

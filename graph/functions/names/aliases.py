@@ -1,4 +1,4 @@
-"""What other libraries call joinery's functions, and what is planned: for the hints in messages."""
+"""Maps names of other libraries to joinery's functions, and lists planned ones, for the hints in messages."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ PLANNED = frozenset(_PLANNED.split())
 
 
 def named_elsewhere(name: str) -> str:
-    """joinery's name for what another library calls `name`, or ""."""
+    """Return joinery's name for what another library calls `name`, or ""."""
     by_onnx = {row.onnx[0]: row.name for row in OPS.values() if row.onnx and row.name in EXPORTS}
     snake = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
     for candidate in (by_onnx.get(name, ""), ALIASES.get(snake, ""), snake):
@@ -83,7 +83,10 @@ def is_planned(name: str) -> bool:
 
 
 def did_you_mean(name: str, known: Iterable[str], prefix: str = "") -> str:
-    """The names a user may have meant as a question, or ""; what another library calls so comes first."""
+    """Return a question with the names a user may have meant, or "".
+
+    If another library uses this name, that is joinery's name for it; else similar names.
+    """
     elsewhere = named_elsewhere(name)
     near = [elsewhere] if elsewhere else close_names(name, list(known), 3, 0.6)
     return f"did you mean {' or '.join(prefix + entry for entry in near)}?" if near else ""

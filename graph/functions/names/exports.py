@@ -1,4 +1,4 @@
-"""Where every public function lives: name → "module:function", so that the facade imports a module when it is first used."""
+"""Maps every public function to "module:function", so that the facade imports a module on first use."""
 
 from __future__ import annotations
 
@@ -54,12 +54,12 @@ EXPORTS.update(
 
 @functools.cache
 def public(name: str) -> Callable[..., Any]:
-    """The public function of that name: its graph remembers the call, and `help` shows the name it is called by."""
+    """Return the public function of that name; its graph records calls, and `help` shows the public name."""
     module, _, function = EXPORTS[name].partition(":")
     package = __package__.partition(".")[0]
     recorded = importlib.import_module("...construction.recording", __package__).recorded
     plain = getattr(importlib.import_module(f"{package}.{module}"), function)
-    plain.__qualname__ = name  # what Python calls it when arguments are missing
+    plain.__qualname__ = name  # Python's messages about missing arguments show it
     found: Callable[..., Any] = recorded(plain)
     found.__name__ = found.__qualname__ = name
     return found
