@@ -19,7 +19,7 @@ from .plans.shuffles import ShufflePlan, plan_shuffles
 
 @dataclass(frozen=True, slots=True)
 class Equal:
-    """The layouts are the same map."""
+    """No conversion: the layouts are the same map."""
 
     @property
     def cost(self) -> int:

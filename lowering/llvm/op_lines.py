@@ -32,7 +32,7 @@ def _line(op: Operation) -> SourceLine | None:
 
 
 class Lowering(Protocol):
-    """What handlers of operations share; `f` is the function that they print into."""
+    """The state that handlers of operations share; `f` is the function that they print into."""
 
     f: Function
 

@@ -57,8 +57,11 @@ class Map:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class View:
-    """A view of the source's elements: "reshape" (which also adds and drops dims of size 1), "transpose" with the permutation,
-    or "broadcast" of dims of size 1."""
+    """A view of the source's elements.
+
+    kind: "reshape" (which also adds and drops dims of size 1), "transpose" with the permutation, or "broadcast" of
+    dims of size 1.
+    """
 
     shape: Shape
     elem: str
@@ -83,8 +86,10 @@ class Distributed:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Staged:
-    """An operand of a tt.dot in shared memory. `operand` describes its layout; `base` is its start, either a pointer or, for
-    wgmma, an address in units of 16 bytes."""
+    """An operand of a tt.dot in shared memory.
+
+    `operand` describes its layout; `base` is its start, either a pointer or, for wgmma, an address in units of 16 bytes.
+    """
 
     shape: Shape
     elem: str
