@@ -87,8 +87,7 @@ def _module(text: str, target: HostTarget, machine: Any) -> Any:
 
 
 def compile_object(text: str, target: HostTarget, level: int = LEVEL) -> bytes:
-    """Compiles a module to object code. No IR passes are run: the emitters write explicit vectors that passes do not improve.
-    """
+    """Compiles a module to object code, without IR passes, which do not improve the explicit vectors of the emitters."""
     machine = _target_machine(target, level)
     return bytes(machine.emit_object(_module(text, target, machine)))
 

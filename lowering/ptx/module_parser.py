@@ -130,8 +130,7 @@ class _ModuleParser(StatementParser):
                 return tuple(words)
 
     def debug(self) -> bool:
-        """Skips a directive for debuggers or a pragma and keeps what it says of files, locations and pragmas; False at others.
-        """
+        """Reads a directive for debuggers or a pragma, keeping files, locations and pragmas; False at others."""
         word = self.token.text
         if word == ".file":
             self.take()

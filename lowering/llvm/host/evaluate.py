@@ -134,8 +134,7 @@ class Evaluator:
         return tuple(ORIGIN if d is None else coordinates[d] for d in node.dims)
 
     def source_of(self, view: View) -> Node:
-        """Returns what a view reads: the copy in scratch where its source was kept, because its memory may have changed since.
-        """
+        """Returns what a view reads: the copy in scratch where its source was kept, as its memory may have changed."""
         found = self.replacement.get(id(view.source))
         return view.source if found is None or found[2] else found[1]
 

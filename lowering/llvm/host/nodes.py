@@ -71,8 +71,7 @@ class Map(Node):
 
 @dataclass(eq=False, slots=True)
 class View(Node):
-    """A block re-indexed without arithmetic: dimension s of `source` reads coordinate `dims[s]` of this node (None: index 0).
-    """
+    """A block re-indexed without arithmetic: dimension s of `source` reads coordinate `dims[s]` (None: index 0)."""
 
     source: Node
     dims: tuple[int | None, ...]

@@ -50,8 +50,7 @@ def out_of_line(
 
 
 def choose_rare(lane: Lanes, is_rare: V, usual: Sequence[V], compute: Callable[[], Sequence[V]]) -> list[V]:
-    """Returns the `usual` values, replaced by those of `compute()` in the lanes of `is_rare`; computed only if there are any.
-    """
+    """Returns `usual` values, replaced by those of `compute()` in the lanes of `is_rare`, if there are any."""
     fn = lane.fn
     before, rare, done = fn.block, fn.label("rare"), fn.label("common")
     fn.cond_branch(lane.any(is_rare), rare, done)

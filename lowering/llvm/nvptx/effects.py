@@ -36,7 +36,9 @@ UNKNOWN = ("unknown", 0)
 
 
 def _assert(k: KernelContext, op: Operation) -> None:
-    """Lowers an assert. All threads wait at a barrier after it, as later code may rely on it; in a region each asserts alone.
+    """Lowers an assert.
+
+    All threads wait at a barrier after it, as later code may rely on it; in a region each thread asserts alone.
     """
     attrs = attributes(op)
     message = _checked(op, str(attrs["message"] if "message" in attrs else attrs["msg"]))

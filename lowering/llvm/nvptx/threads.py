@@ -102,8 +102,7 @@ class Threads:
     # -- linear functions ------------------------------------------------------------
 
     def _parts(self, maps: Sequence[tuple[V, Sequence[int]]]) -> V | None:
-        """Emits the XOR of the images of the set bits; None if there are none. Images are grouped by how far they are shifted.
-        """
+        """Emits the XOR of the images of the set bits, grouped by how far they are shifted; None if there are none."""
         diagonals: dict[tuple[str, int], int] = {}
         sources = {}
         disjoint, reached = True, 0

@@ -62,8 +62,7 @@ class DemandedElements:
                 yield dim, where
 
     def _limits(self, mask: SSAValue) -> Demanded:
-        """Returns, by dimension of a mask, a comparison that must hold where the mask is true, or ALL. Masks may share parts.
-        """
+        """Returns, by dimension, a comparison that must hold where the mask is true, or ALL. Masks may share parts."""
         found = self._known_limits.get(mask)
         if found is None:
             found = self._known_limits[mask] = self._limits_of(mask)

@@ -191,8 +191,7 @@ class LoopNests:
                     stack.append(source)
 
     def _narrows(self, node: Node) -> bool:
-        """Whether the node works on wider elements than its result has, so that a whole nest would take fewer lanes at a time.
-        """
+        """Whether the node works on wider elements than its result, and would make a nest take fewer lanes at a time."""
         return self.ev.lanes_for(*self.elements([node])) < self.ev.lanes_for(node.elem)
 
     def unroll(self, nodes: Sequence[Node], vectors: int, limit: int = 4) -> int:

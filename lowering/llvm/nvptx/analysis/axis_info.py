@@ -171,8 +171,7 @@ class AxisAnalysis:
 
 
 def _promise(op: Operation, name: str, rank: int) -> tuple[int, ...]:
-    """Returns the powers of two of an attribute with one positive number per dim; () where the text has none, or other values.
-    """
+    """Returns the powers of two of an attribute with one positive number per dim; () where there is none such."""
     found = op.attributes.get(name)
     numbers = [int(number) for number in found.get_values()] if isinstance(found, DenseIntOrFPElementsAttr) else []
     return tuple(map(_power, numbers)) if len(numbers) == rank and min(numbers) > 0 else ()

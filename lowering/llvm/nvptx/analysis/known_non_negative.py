@@ -79,8 +79,7 @@ class Dividends:
         return found
 
     def _proven(self, launch: LaunchRanges, among: Collection[int]) -> tuple[tuple[int, ...], set[int]]:
-        """Returns the divisions proven to have non-negative dividends, and the parameters and axes that the others depend on.
-        """
+        """Returns the divisions with provably non-negative dividends, and the parameters and axes of the others."""
         found, looked_at = [], set[int]()
         for number in among:
             ranges = IntegerRanges(launch)

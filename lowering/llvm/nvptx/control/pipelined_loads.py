@@ -174,8 +174,7 @@ def _usual_stages(k: KernelContext, size: int, loads: Sequence[PipelinedLoad]) -
 
 
 def _running_sums(k: KernelContext, op: ForOp, loads: Sequence[PipelinedLoad], layouts: Layouts) -> dict[int, Operation]:
-    """Returns the products that read prefetched blocks, if each adds to a value that the loop carries and nothing else reads.
-    """
+    """Returns the products that read prefetched blocks, if each adds to a carried value that nothing else reads."""
     body, found = op.body.blocks[0], dict[int, Operation]()
     for dot, read in Counter(op for load in loads for op, _, _ in uses_in_products(load.op)).items():
         product, total, result = k.product(dot), dot.operands[2], dot.results[0]

@@ -204,8 +204,7 @@ class ConsumerLoop(PipelinedLoop):
             following += [*(k.scalar(yielded[number]) for number in numbers), *self._producer_loop(own[-3:])]
 
     def _producer_loop(self, ring: list[V]) -> list[V]:
-        """Emits the producer warp's copy of the loop itself; returns the stage, its mbarriers' offset and the parity after it.
-        """
+        """Emits the producer warp's copy of the loop; returns the stage, its mbarriers' offset and the parity after it."""
         k, f, pipeline = self.k, self.k.f, self.pipeline
         first = [*(k.scalar(self.op.iter_args[number]) for number in pipeline.carried), *ring]
         with self._loop(self.op, first) as (counter, own, following):

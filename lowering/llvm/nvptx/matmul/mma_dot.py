@@ -248,8 +248,7 @@ def prepare(k: KernelContext, body: Block) -> None:
 
 
 def _fragment(k: KernelContext, op: Operation, index: int) -> LinearLayout | None:
-    """Returns the fragment layout in which a product of matrices takes its operand 0 or 1; None where each thread multiplies.
-    """
+    """Returns the fragment layout in which a product takes its operand 0 or 1; None where each thread multiplies."""
     shape, instruction = shape_of(op.results[0].type), instruction_of(op, kind_of(op))
     if instruction is None or len(shape) != 2:
         return None

@@ -31,8 +31,7 @@ class AccessLayouts:
         self._elements = self._elements_per_thread()
 
     def _elements_per_thread(self) -> dict[tuple[Shape, tuple[int, ...]], int]:
-        """Returns consecutive elements per thread by block shape and dim order: the most that any access to such a block uses.
-        """
+        """Returns the most consecutive elements per thread of any access, by block shape and dim order."""
         found: dict[tuple[Shape, tuple[int, ...]], int] = {}
         threads = self._warps * WARP_SIZE
         for op in self._function.walk():

@@ -93,7 +93,9 @@ class _Scan:
                 self.through_memory(step)
 
     def combined(self, before: Row, own: Row, condition: V | None, other: Row | None = None) -> Row:
-        """Combines both where the condition holds, else selects the own values, or `other`; regions assert only where it holds.
+        """Combines both where the condition holds, else selects the own values, or `other`.
+
+        The region asserts only where it holds.
         """
         self.k.guard = condition
         both = combine(self.k, self.op, before, own)
