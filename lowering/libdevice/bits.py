@@ -1,4 +1,4 @@
-"""Functions of libdevice that are exact: integers, bit patterns, classification and the parts of floats."""
+"""Expands the functions of libdevice that are exact: integers, bit patterns, classification and the parts of floats."""
 
 from __future__ import annotations
 
@@ -14,14 +14,17 @@ INT_MIN, INT_MAX = -(1 << 31), (1 << 31) - 1
 
 
 def round_away(x: Expr) -> Expr:
-    """The nearest integer, halves away from zero. Just under a half is added: adding the half itself may round up."""
+    """Rounds to the nearest integer, halves away from zero.
+
+    It adds the largest number below a half: adding the half itself may round up.
+    """
     below_half = 0.5 - 2.0 ** (-25 if x.width == 32 else -54)
     whole = (abs(x) + below_half).named("math.trunc")
     return copysign(whole, x)
 
 
 def _exponent(x: Expr) -> Expr:
-    """floor(log2 |x|) of a finite float64 that is not zero, as i64."""
+    """Returns floor(log2 |x|) of a finite float64 that is not zero, as i64."""
     tiny = abs(x) < 2.0**-1022
     bits = (x * where(tiny, 2.0**54, x.like(1.0))).bits()
     exponent = (bits.lshr(52) & 0x7FF) - 1023
@@ -40,7 +43,7 @@ def ilogb(x: Expr) -> Expr:
 
 
 def _power_of_two(n: Expr) -> Expr:
-    """2^n for i64 n in the range of normal float64."""
+    """Returns 2^n as float64, for i64 n in the range of normal numbers."""
     return (n + 1023).shl(52).as_float()
 
 
@@ -49,7 +52,7 @@ def _clamped(n: Expr, low: int, high: int) -> Expr:
 
 
 def ldexp(x: Expr, n: Expr) -> Expr:
-    """x · 2^n, rounded once: float32 through float64, float64 in up to three steps of which one rounds."""
+    """Computes x · 2^n, rounded once: float32 through float64, float64 in up to three steps of which one rounds."""
     n = n.cast("arith.extsi", t.I64)
     if x.width == 32:
         return (x.to_float(t.F64) * _power_of_two(_clamped(n, -400, 400))).to_float(t.F32)
@@ -70,7 +73,7 @@ def nextafter(x: Expr, y: Expr) -> Expr:
 
 
 def remainder(x: Expr, y: Expr) -> Expr:
-    """x - n y for the integer n nearest to x / y, halves to even."""
+    """Computes x - n y for the integer n nearest to x / y, halves to even."""
     divisor = abs(y)
     small = divisor < 2.0 ** (-124 if x.width == 32 else -1020)
     huge = divisor > 2.0 ** (126 if x.width == 32 else 1022)
@@ -103,7 +106,7 @@ def truth(condition: Expr) -> Expr:
 
 
 def find_first_set(x: Expr) -> Expr:
-    """1 + the place of the lowest set bit; 0 for none."""
+    """Returns 1 + the position of the lowest set bit, as i32; 0 for none."""
     return as_int(where(x.eq(0), 0, x.named("math.cttz") + 1))
 
 
@@ -118,7 +121,7 @@ def multiply_24(x: Expr, y: Expr, signed: bool) -> Expr:
 
 
 def average(x: Expr, y: Expr, signed: bool, up: bool) -> Expr:
-    """(x + y) / 2 downward, or (x + y + 1) / 2, without overflow."""
+    """Computes (x + y) / 2 downward, or (x + y + 1) / 2 with `up`, without overflow."""
     half = x ^ y
     half = half.ashr(1) if signed else half.lshr(1)
     return (x | y) - half if up else (x & y) + half
@@ -129,7 +132,7 @@ def absolute_difference(x: Expr, y: Expr, signed: bool) -> Expr:
 
 
 def permute_bytes(x: Expr, y: Expr, selector: Expr) -> Expr:
-    """Byte i of the result is byte selector[4i … 4i + 2] of the eight bytes of y above x."""
+    """Selects bytes: byte i of the result is byte selector[4i … 4i + 2] of the eight bytes of y above x."""
     pair = x.cast("arith.extui", t.I64) | y.cast("arith.extui", t.I64).shl(32)
     wide = selector.cast("arith.extui", t.I64)
     chosen = ((pair.lshr((wide.lshr(4 * index) & 7).shl(3)) & 0xFF).shl(8 * index) for index in range(4))

@@ -1,4 +1,4 @@
-"""Coefficients of the special functions, highest power first."""
+"""The coefficients of the special functions, highest power first."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ ERFCX = (
 """(1 + 2x) erfcx(x) for x >= 0 as a polynomial in (x - 4) / (x + 4), relative error below 2e-18: our own Chebyshev fit."""
 
 BESSEL_LIMIT = 20.0
-"""From here on the modified Bessel functions use their asymptotic series."""
+"""The argument from which on the modified Bessel functions use their asymptotic series."""
 
 
 def _bessel_series(order: int, terms: int = 46) -> tuple[float, ...]:
-    """I0(x) = Σ u^k / (k!)², 2 I1(x) / x = Σ u^k / (k! (k+1)!), u = x² / 4."""
+    """Returns the coefficients of I0(x) = Σ u^k / (k!)² or of 2 I1(x) / x = Σ u^k / (k! (k+1)!), u = x² / 4."""
     found = []
     factor = Fraction(1)
     for k in range(terms):
@@ -31,7 +31,7 @@ def _bessel_series(order: int, terms: int = 46) -> tuple[float, ...]:
 
 
 def _bessel_asymptotic(order: int, terms: int = 32) -> tuple[float, ...]:
-    """sqrt(2 pi x) exp(-x) I_order(x) in powers of 1 / x (Abramowitz and Stegun, 9.7.1)."""
+    """Returns the coefficients of sqrt(2 pi x) exp(-x) I_order(x) in powers of 1 / x (Abramowitz and Stegun, 9.7.1)."""
     found = []
     factor = Fraction(1)
     for k in range(terms):

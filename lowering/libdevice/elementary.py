@@ -1,4 +1,4 @@
-"""Elementary functions on float64 that the block IR has no operation for, within about 2 ulp."""
+"""Expands elementary functions that the block IR has no operation for, on float64 and within about 2 ulp."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def atanh(x: Expr) -> Expr:
 
 
 def atan2(y: Expr, x: Expr) -> Expr:
-    """The angle of (x, y); zeros and infinities keep their quadrant."""
+    """Computes the angle of (x, y) in radians; zeros and infinities keep their quadrant."""
     a, b = abs(x), abs(y)
     steep = b > a
     large, small = where(steep, b, a), where(steep, a, b)
@@ -74,7 +74,7 @@ def exp10(x: Expr) -> Expr:
 
 
 def cbrt(x: Expr) -> Expr:
-    """A seed from exp2 and log2, then one step of Newton with the cube's error carried along."""
+    """Computes the cube root: a seed from exp2 and log2, then one Newton step that carries the error of the cube along."""
     tiny = abs(x) < 2.0**-1000
     a = abs(x) * where(tiny, 2.0**54, x.like(1.0))
     y = (a.named("math.log2") * (1.0 / 3.0)).named("math.exp2")
@@ -90,14 +90,14 @@ def rcbrt(x: Expr) -> Expr:
 
 
 def norm(xs: list[Expr], reciprocal: bool) -> Expr:
-    """sqrt(Σ x²), scaled so that no square overflows or vanishes; infinite when any x is."""
+    """Computes sqrt(Σ x²) or its reciprocal, scaled so that no square overflows or vanishes; infinite (0) when any x is."""
     sizes = [abs(x) for x in xs]
     largest = sizes[0]
     for size in sizes[1:]:
         largest = where(largest > size, largest, size)
     scale = where(largest > 2.0**500, 2.0**-600, where(largest < 2.0**-400, 2.0**600, largest.like(1.0)))
     def squared(size: Expr) -> tuple[Expr, Expr]:
-        """The square of a scaled size as a sum of two numbers."""
+        """Returns the square of a scaled size as a sum of two numbers."""
         size = size * scale
         square = size * size
         return square, size.fma(size, -square)
@@ -119,7 +119,7 @@ def norm(xs: list[Expr], reciprocal: bool) -> Expr:
 
 
 def _turn(x: Expr) -> tuple[Expr, Expr, Expr]:
-    """x = 2k + n/2 + r: sin(pi r), cos(pi r) for |r| <= 1/4, and n mod 4 as i64."""
+    """Splits x = 2k + n/2 + r with |r| <= 1/4; returns sin(pi r), cos(pi r), and n mod 4 as i64."""
     whole = 2.0 * (x * 0.5).named("math.roundeven")
     rest = where(abs(x) < 2.0**53, x - whole, 0.0)  # in [-1, 1]; larger numbers are even
     quarter = (rest * 2.0).named("math.roundeven")
@@ -136,7 +136,7 @@ def sinpi(x: Expr) -> Expr:
     found = where((n & 1).eq(1), cosine, sine)
     found = where((n & 2).eq(2), -found, found)
     whole = x.named("math.trunc").eq(x)
-    found = where(whole, copysign(x.like(0.0), x), found)  # of integers: a zero of their sign
+    found = where(whole, copysign(x.like(0.0), x), found)  # for integers: a zero of their sign
     return where(abs(x) < INF, found, math.nan)
 
 

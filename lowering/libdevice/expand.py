@@ -1,4 +1,4 @@
-"""Functions of libdevice as block operations: one row per function."""
+"""Expands the functions of libdevice to block operations: one row per function."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ Expansion = Callable[[Sequence[Expr], Signature], Expr]
 
 
 def _named(name: str) -> Expansion:
-    """An operation of the block IR on the operands themselves."""
+    """Expands to an operation of the block IR on the operands themselves."""
     return lambda xs, signature: xs[0].named(name, *xs[1:])
 
 
 def _wide(function: Callable[..., Expr]) -> Expansion:
-    """A function on float64; float32 passes through it."""
+    """Expands by a function on float64; float32 passes through it."""
 
     def expand(xs: Sequence[Expr], signature: Signature) -> Expr:
         found = function(*[x.to_float(t.F64) if x.is_float else x for x in xs])
@@ -65,7 +65,7 @@ def _to_integer(name: str) -> Expansion:
 
     def expand(xs: Sequence[Expr], signature: Signature) -> Expr:
         (x,) = xs
-        quiet = type_ == t.I64 or x.width == 64  # what the hardware gives for NaN: the top bit alone, otherwise 0
+        quiet = type_ == t.I64 or x.width == 64  # NaN gives what the hardware gives: the top bit alone for these, otherwise 0
         nan = -(1 << (t.bit_width(type_) - 1)) if quiet else 0
         return to_integer(x.named(WHOLE[signature.rounding]), type_, signed, nan)
 
@@ -84,7 +84,7 @@ def _nearest_rsqrt(x: Expr) -> Expr:
 
 
 def _upper_reciprocal(x: Expr) -> Expr:
-    """1 / x to the 20 bits of the upper word, from the upper word; denormals count as zero."""
+    """Computes 1 / x to the 20 bits of the upper word, from the upper word; denormals count as zero."""
     upper = (x.bits() & ~0xFFFFFFFF).as_float()
     upper = where(abs(upper) < 2.0**-1022, copysign(upper.like(0.0), upper), upper)
     found = 1.0 / upper
@@ -108,7 +108,7 @@ NATIVE = (
     "acos", "asin", "atan", "ceil", "copysign", "cos", "erf", "exp", "exp2", "expm1", "floor", "fma", "log", "log1p", "log2",
     "rsqrt", "sin", "sqrt", "tan", "tanh", "trunc",
 )  # fmt: skip
-"""Functions that are operations of `math` which back ends have recipes for."""
+"""The functions that are operations of `math` which backends have recipes for."""
 
 EXPANSIONS: dict[str, Expansion] = {
     **{name: _named(f"math.{name}") for name in NATIVE},

@@ -1,4 +1,4 @@
-"""x · y + z on float64 with a direction: the sign of what the nearest result missed, found exactly.
+"""Finds, for x · y + z on float64 with a direction, the sign of what the nearest result missed, exactly.
 
 Product and sum are scaled by the exponents of x and y, where the product is two floats and nothing overflows or underflows;
 what remains of product + z - result is distilled into parts that do not overlap (Rump, Ogita, Oishi): the first has its sign.
@@ -11,7 +11,7 @@ import math
 from ..tt.transforms.expression import Expr, copysign, where
 
 FAR = 120
-"""Exponents this far apart: the smaller term only breaks ties."""
+"""The distance of exponents from which on the smaller term only breaks ties."""
 
 
 def _two_sum(x: Expr, y: Expr) -> tuple[Expr, Expr]:
@@ -21,7 +21,7 @@ def _two_sum(x: Expr, y: Expr) -> tuple[Expr, Expr]:
 
 
 def split(x: Expr) -> tuple[Expr, Expr]:
-    """A finite float64 as (m, e): x = m · 2^e with 1 <= |m| < 2; for zero, m is ±1 and e means nothing."""
+    """Splits a finite float64 into (m, e): x = m · 2^e with 1 <= |m| < 2; for zero, m is ±1 and e means nothing."""
     tiny = abs(x) < 2.0**-1022
     bits = (x * where(tiny, 2.0**54, x.like(1.0))).bits()
     exponent = (bits.lshr(52) & 0x7FF) - 1023
@@ -30,7 +30,7 @@ def split(x: Expr) -> tuple[Expr, Expr]:
 
 
 def _scaled(x: Expr, n: Expr) -> Expr:
-    """x · 2^n where x and the result are far from the ends of the range, or the steps between are exact."""
+    """Computes x · 2^n where x and the result are far from the ends of the range, or the intermediate steps are exact."""
     for _ in range(3):
         step = n.named("arith.maxsi", -1000).named("arith.minsi", 1000)
         x = x * (step + 1023).shl(52).as_float()
@@ -39,7 +39,7 @@ def _scaled(x: Expr, n: Expr) -> Expr:
 
 
 def remainder_sign(x: Expr, y: Expr, z: Expr, r: Expr) -> Expr:
-    """A number with the sign of x · y + z - r, for finite operands and a finite r; 0 where r is exact."""
+    """Returns a number with the sign of x · y + z - r, for finite operands and a finite r; 0 where r is exact."""
     mx, ex = split(x)
     my, ey = split(y)
     mz, ez = split(z)

@@ -1,4 +1,4 @@
-"""What the functions of libdevice compute, with NumPy: the definition that their expansion is tested against.
+"""Defines with NumPy what the functions of libdevice compute; their expansion is tested against it.
 
 Operands and results are arrays of the signature's types. float32 is computed in float64 and rounded once. Nothing is shared
 with the expansion into block operations.
@@ -33,7 +33,7 @@ DTYPES: dict[str, NumpyDType] = {
 
 
 def evaluate(signature: Signature, operands: Sequence[Any]) -> Array:
-    """The function, element by element."""
+    """Evaluates the function element by element on operands that broadcast; the result has the dtype of the signature."""
     arrays = np.broadcast_arrays(*[np.asarray(x, DTYPES[e]) for x, e in zip(operands, signature.arguments, strict=True)])
     shape = arrays[0].shape
     with np.errstate(all="ignore"):
@@ -42,12 +42,12 @@ def evaluate(signature: Signature, operands: Sequence[Any]) -> Array:
 
 
 def _wide(function: Callable[..., Any]) -> Reference:
-    """A NumPy function on float64; integers as they are."""
+    """Applies a NumPy function in float64; integers stay as they are."""
     return lambda xs, signature: np.asarray(function(*[x.astype(np.float64) if x.dtype.kind == "f" else x for x in xs]))
 
 
 def _each(function: Callable[..., float]) -> Reference:
-    """A function of Python's floats and integers, element by element."""
+    """Applies a function of Python's floats and integers, element by element."""
 
     def apply(xs: Sequence[Array], signature: Signature) -> Array:
         dtype = np.float64 if signature.result[0] == "f" else object
@@ -57,12 +57,12 @@ def _each(function: Callable[..., float]) -> Reference:
 
 
 def _own(function: Callable[..., Any]) -> Reference:
-    """A NumPy function on the operands' own type."""
+    """Applies a NumPy function in the operands' own type."""
     return lambda xs, signature: np.asarray(function(*xs))
 
 
 def _exactly(function: Callable[..., float]) -> Reference:
-    """An exact operation rounded in the signature's direction."""
+    """Applies an exact operation, rounded in the signature's direction."""
 
     def apply(xs: Sequence[Array], signature: Signature) -> Array:
         lanes = zip(*[x.tolist() for x in xs], strict=True)
@@ -112,7 +112,7 @@ def _unsigned(function: Callable[..., Any]) -> Reference:
 
 
 def _integers(function: Callable[..., int], unsigned: bool = False) -> Reference:
-    """A function of Python's integers, wrapped to the result's width."""
+    """Applies a function of Python's integers and wraps the result to its width."""
 
     def apply(xs: Sequence[Array], signature: Signature) -> Array:
         width = int(signature.result[1:])
@@ -195,7 +195,7 @@ def _fdim(x: Array, y: Array) -> Array:
 
 @cache
 def _c_function(name: str) -> Any:
-    """A float64 function of the C library."""
+    """Loads a float64 function of the C library; `UnsupportedError` when it has none of the name."""
     library = ctypes.CDLL(ctypes.util.find_library("m") if os.name == "posix" else "ucrtbase")
     found = getattr(library, name, None)
     if found is None:
@@ -208,7 +208,7 @@ def _c_function(name: str) -> Any:
 def _library(name: str) -> Reference:
     def apply(xs: Sequence[Array], signature: Signature) -> Array:
         function = _c_function(name)
-        if len(xs) == 2:  # the order first
+        if len(xs) == 2:  # the first operand is the order
             far = np.abs(xs[0].astype(np.int64)) > MAX_ORDER
             xs = [np.where(far, 0, xs[0]), np.where(far, np.nan, xs[1])]
         return np.array([function(*lane) for lane in zip(*[x.tolist() for x in xs], strict=True)], np.float64)

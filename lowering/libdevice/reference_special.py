@@ -1,4 +1,4 @@
-"""Special functions in Python's floats and NumPy, by other methods than those of the expansion."""
+"""Computes special functions in Python's floats and NumPy, by other methods than those of the expansion."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def reciprocal_norm(*xs: float) -> float:
 
 
 def _quarter(x: float) -> tuple[int, float]:
-    """x mod 2 as n quarters of a turn and pi times the rest, in [-pi/4, pi/4]."""
+    """Returns x mod 2 as n quarters of a turn and pi times the rest, in [-pi/4, pi/4]."""
     rest = math.fmod(x, 2.0)
     n = round(rest * 2.0)
     return n % 4, (rest - n * 0.5) * math.pi
@@ -66,7 +66,7 @@ def tgamma(x: float) -> float:
 
 
 def erfcx(x: Array) -> Array:
-    """exp(x²) erfc(x): as it stands near zero, Laplace's continued fraction from 1/2 on."""
+    """Computes exp(x²) erfc(x): by its definition below 1/2, by Laplace's continued fraction from 1/2 on."""
     a = np.abs(x)
     far = np.maximum(a, 0.5)
     tail = np.zeros_like(far)
@@ -85,7 +85,7 @@ def erfcx(x: Array) -> Array:
 
 
 def _normal_quantile(p: float, log_p: float) -> float:
-    """Φ⁻¹(p) for p <= 1/2: a step of Newton after a rational approximation; far out, Newton on log Φ."""
+    """Computes Φ⁻¹(p) for p <= 1/2: a Newton step after a rational approximation; for tiny p, Newton on log Φ."""
     if p >= 1e-280:
         x = _NORMAL.inv_cdf(p)
         density = math.exp(-x * x / 2) / math.sqrt(2 * math.pi)
@@ -137,7 +137,7 @@ def normcdfinv(p: float) -> float:
 
 
 def normcdf(x: float) -> float:
-    """erfc(-x / sqrt 2) / 2; the argument's rounding error is worth many ulp far out and is added back."""
+    """Computes erfc(-x / sqrt 2) / 2; the argument's rounding error is worth many ulp for large |x| and is added back."""
     if math.isnan(x) or math.isinf(x):
         return x if math.isnan(x) else float(x > 0)
     z = -x * math.sqrt(0.5)
@@ -157,7 +157,10 @@ def _angles() -> Array:
 
 
 def bessel_i0(x: Array) -> Array:
-    """The mean of exp(x cos θ) over half a turn: the rectangle rule converges geometrically on periodic functions."""
+    """Computes I0: the mean of exp(x cos θ) over half a turn.
+
+    The rectangle rule converges geometrically on periodic functions.
+    """
     a = np.minimum(np.abs(x), 1000.0)[:, None]
     falling = np.exp(-2.0 * a * np.sin(_angles() / 2) ** 2).mean(axis=1)
     half = np.exp(np.minimum(np.abs(x), 1000.0) / 2)
@@ -165,7 +168,7 @@ def bessel_i0(x: Array) -> Array:
 
 
 def bessel_i1(x: Array) -> Array:
-    """The mean of cos θ sinh(x cos θ)."""
+    """Computes I1: the mean of cos θ sinh(x cos θ)."""
     a = np.minimum(np.abs(x), 1000.0)[:, None]
     cosine = np.cos(_angles())
     small = (cosine * np.sinh(np.minimum(a, 1.0) * cosine)).mean(axis=1)

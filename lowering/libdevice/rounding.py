@@ -1,8 +1,8 @@
-"""Arithmetic with a direction: toward zero (`rz`), down (`rm`) and up (`rp`), as block operations.
+"""Expands arithmetic with a direction to block operations: toward zero (`rz`), down (`rm`) and up (`rp`).
 
-The nearest result is computed first, then the sign of what it missed, and the result steps to its neighbour where that is asked
-for. float32 is computed in float64, where what is missed is exact; in float64 it comes from error-free transformations (Dekker,
-Knuth), on scaled operands where they would underflow.
+The nearest result is computed first, then the sign of what it missed, and the result steps to its neighbour where the
+direction asks for it. float32 is computed in float64, where what is missed is exact; in float64 it comes from
+error-free transformations (Dekker, Knuth), on scaled operands where they would underflow.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ MODES = ("rn", "rz", "rm", "rp")
 
 
 def _step(r: Expr, below: Expr, above: Expr, mode: str) -> Expr:
-    """`r` or its neighbour. `below` (`above`): the exact result lies below (above) r."""
+    """Returns `r` or its neighbour in the direction. `below` (`above`): the exact result lies below (above) r."""
     return _step_bits(r, r, below, above, mode).as_float()
 
 
@@ -42,7 +42,7 @@ def _two_sum(x: Expr, y: Expr) -> tuple[Expr, Expr]:
 
 
 def _from_wide(total: Expr, error: Expr | None, mode: str) -> Expr:
-    """float64 total + error → float32."""
+    """Rounds float64 total + error to float32."""
     r = total.to_float(t.F32)
     missed = total - r.to_float(t.F64)
     if error is not None:
@@ -51,7 +51,7 @@ def _from_wide(total: Expr, error: Expr | None, mode: str) -> Expr:
 
 
 def directed_narrow(x: Expr, type_: Attribute, mode: str) -> Expr:
-    """float64 → float32, float16 or bfloat16, in a direction."""
+    """Rounds float64 to float32, float16 or bfloat16, in a direction."""
     near = x.to_float(type_)
     r = near.to_float(t.F32) if near.width == 16 else near
     missed = x - r.to_float(t.F64)
@@ -63,13 +63,13 @@ def _is_finite(x: Expr) -> Expr:
 
 
 def _from_missed(r: Expr, missed: Expr, finite: Expr, mode: str) -> Expr:
-    """float64 r, the sign of what it missed; an infinite r of finite operands missed by overflow."""
+    """Rounds float64 r by the sign of what it missed; an infinite r of finite operands missed by overflow."""
     over = finite & ~_is_finite(r) & ~r.is_nan()
     return _step(r, where(over, r > 0.0, missed < 0.0), where(over, r < 0.0, missed > 0.0), mode)
 
 
 def _exact_zero(result: Expr, exact: Expr, x: Expr, y: Expr, mode: str) -> Expr:
-    """Downward, an exact sum of zero is -0 unless both terms are +0."""
+    """Makes an exact sum of zero -0 when rounding downward, unless both terms are +0."""
     if mode != "rm":
         return result
     negative = (x.bits() | y.bits()) < 0
@@ -130,7 +130,7 @@ def square_root(x: Expr, mode: str) -> Expr:
 
 
 def fused(x: Expr, y: Expr, z: Expr, mode: str) -> Expr:
-    """x · y + z."""
+    """Computes x · y + z with one rounding."""
     if mode == "rn":
         return x.fma(y, z)
     if x.width == 64:
@@ -145,12 +145,12 @@ def fused(x: Expr, y: Expr, z: Expr, mode: str) -> Expr:
 
 
 def narrow(x: Expr, mode: str) -> Expr:
-    """float64 → float32."""
+    """Rounds float64 to float32."""
     return x.to_float(t.F32) if mode == "rn" else _from_wide(x, None, mode)
 
 
 def from_integer(x: Expr, type_: Attribute, signed: bool, mode: str) -> Expr:
-    """An i32 or i64 as float32 or float64."""
+    """Converts an i32 or i64 to float32 or float64."""
     name = "arith.sitofp" if signed else "arith.uitofp"
     element = t.F32 if type_ == t.F32 else t.F64
     r = x.cast(name, element)
@@ -164,7 +164,7 @@ def from_integer(x: Expr, type_: Attribute, signed: bool, mode: str) -> Expr:
 
 
 def odd_sum(x: Expr, y: Expr) -> Expr:
-    """float64 x + y rounded to odd: rounding it again to 24 bits or fewer is as if done once (Boldo, Melquiond)."""
+    """Computes float64 x + y rounded to odd: rounding it again to 24 bits or fewer is as one rounding (Boldo, Melquiond)."""
     total, error = _two_sum(x, y)
     bits = total.bits()
     inexact = error.ne(0.0) & _is_finite(total) & _is_finite(error)

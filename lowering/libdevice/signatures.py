@@ -1,8 +1,8 @@
-"""The functions of libdevice that one element can be given to: symbol, types, and the function behind it.
+"""The functions of libdevice that apply to single elements: symbol, types, and the row that defines them.
 
 `function` names a row of `expand.EXPANSIONS` (block operations) or of `CALLS` (the C library), and of `reference.REFERENCE`
 (NumPy). Rounded variants share a row; their mode is `rounding`. Functions with results behind pointers (sincos, modf, frexp,
-remquo, nan) cannot be reached element by element and are left out.
+remquo, nan) cannot be called element by element and are left out.
 Source: NVIDIA, "Libdevice User's Guide".
 """
 
@@ -16,7 +16,7 @@ from ...promotion.errors import UnsupportedError, close_names
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """One symbol. `rounding` is "" or one of rn, rz, rm, rp."""
+    """A symbol of libdevice. `rounding` is "" or one of rn, rz, rm, rp."""
 
     symbol: str
     function: str
@@ -26,10 +26,10 @@ class Signature:
 
 
 CALLS = frozenset(["lgamma", "tgamma", "j0", "j1", "jn", "y0", "y1", "yn"])
-"""Functions of the C library, called in float64."""
+"""The functions of the C library, called in float64."""
 
 MAX_ORDER = 1 << 16
-"""jn and yn of orders beyond this are NaN: the C library's recurrences take time in proportion to the order."""
+"""The largest order of jn and yn; beyond it they are NaN, as the C library's recurrences take time in proportion to it."""
 
 _UNARY = (
     "acos", "acosh", "asin", "asinh", "atan", "atanh", "cbrt", "ceil", "cos", "cosh", "cospi", "cyl_bessel_i0",
@@ -132,7 +132,7 @@ SIGNATURES: dict[str, Signature] = {signature.symbol: signature for signature in
 
 
 def known_signature(symbol: str) -> Signature:
-    """The signature of a symbol of libdevice. Raises `UnsupportedError`."""
+    """Returns the signature of a symbol of libdevice. Raises `UnsupportedError` for an unknown one."""
     found = SIGNATURES.get(symbol)
     if found is None:
         near = close_names(symbol, SIGNATURES, 4)

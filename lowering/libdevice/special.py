@@ -1,4 +1,4 @@
-"""Special functions on float64 as block operations: error functions, their inverses, modified Bessel functions.
+"""Expands special functions on float64: error functions, their inverses, modified Bessel functions.
 
 erfc, erfcx and the normal distribution come from one polynomial for erfcx; the inverses from a closed-form start (Winitzki)
 and some steps of Halley's method, each of which triples the digits; the modified Bessel functions from their power and
@@ -21,7 +21,7 @@ EXP_40, EXP_8 = math.exp(40.0), math.exp(8.0)
 
 
 def polynomial(x: Expr, coefficients: tuple[float, ...]) -> Expr:
-    """Horner, the highest power first."""
+    """Evaluates a polynomial by Horner's scheme, the highest power first."""
     total = x.like(coefficients[0])
     for coefficient in coefficients[1:]:
         total = total.fma(x, coefficient)
@@ -37,7 +37,7 @@ def _erfcx_positive(a: Expr) -> Expr:
 
 
 def _gauss(a: Expr, sign: float) -> Expr:
-    """exp(±a²), the square's rounding error included."""
+    """Computes exp(±a²), the square's rounding error included."""
     square = a * a
     low = a.fma(a, -square)
     power = (square * sign).named("math.exp")
@@ -53,7 +53,7 @@ def erfcx(x: Expr) -> Expr:
 
 
 def _erfc(x: Expr, correction: Expr | None = None) -> Expr:
-    """erfc(x + correction) for a correction far below an ulp of x."""
+    """Computes erfc(x + correction) for a correction far below an ulp of x."""
     a = abs(x)
     scaled = _erfcx_positive(a)
     if correction is not None:
@@ -74,14 +74,14 @@ def normcdf(x: Expr) -> Expr:
 
 
 def _start(remaining: Expr) -> Expr:
-    """Winitzki's approximation of erfinv(y), given log(1 - y²)."""
+    """Computes Winitzki's approximation of erfinv(y), given log(1 - y²)."""
     half = remaining * 0.5 + 2.0 / (math.pi * WINITZKI)
     inner = (half * half - remaining * (1.0 / WINITZKI)).named("math.sqrt")
     return (inner - half).named("math.sqrt")
 
 
 def _central(y: Expr) -> Expr:
-    """erfinv(y) for |y| <= 3/4."""
+    """Computes erfinv(y) for |y| <= 3/4."""
     a = abs(y)
     square = a * a
     series = polynomial(square, (127 * math.pi**3 / 40320, 7 * math.pi**2 / 480, math.pi / 12, 1.0)) * a * HALF_SQRT_PI
@@ -93,9 +93,9 @@ def _central(y: Expr) -> Expr:
 
 
 def _tail(q: Expr) -> Expr:
-    """erfcinv(q) for 0 < q <= 1/4."""
+    """Computes erfcinv(q) for 0 < q <= 1/4."""
     x = _start((q * (2.0 - q)).named("math.log"))
-    scaled = _erfcx_positive(x)  # one step of Newton on the logarithm: the start is far off for the smallest q
+    scaled = _erfcx_positive(x)  # one Newton step on the logarithm: the start is far off for the smallest q
     x = x + (scaled.named("math.log") - x * x - q.named("math.log")) * HALF_SQRT_PI * scaled
     far = x > 25.0  # exp(x²) overflows where q is denormal
     offset, scaled = where(far, 40.0, x.like(0.0)), q * where(far, EXP_40, x.like(1.0))
@@ -128,11 +128,11 @@ def normcdfinv(p: Expr) -> Expr:
 
 
 def _bessel(x: Expr, order: int) -> Expr:
-    """The modified Bessel function of the first kind for x >= 0, without the factor x / 2 of order 1 in the series."""
+    """Computes the modified Bessel function of the first kind for x >= 0, of order 0 or 1."""
     small = where(x < BESSEL_LIMIT, x, 0.0)
     square = small * small
     series = polynomial(square * 0.25, BESSEL_SERIES[order])
-    # What rounding the square lost counts up to x / 2 times; the ratio of neighbouring orders gives the slope well enough.
+    # The rounding error of the square counts up to x / 2 times; the ratio of neighbouring orders approximates the slope.
     slope = 0.5 / ((square + (order + 1.5) ** 2).named("math.sqrt") + (order + 0.5))
     series = series.fma(small.fma(small, -square) * slope, series)
     if order:

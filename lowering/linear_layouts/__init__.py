@@ -1,1 +1,1 @@
-"""Linear layouts: which thread and register, or which place in shared memory, holds which element of a block."""
+"""Linear layouts say which thread and register, or which offset in shared memory, holds which element of a block."""

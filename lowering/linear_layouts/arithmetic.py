@@ -14,7 +14,7 @@ from .linear import table
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """The bits `mask` of an input dim, shifted left by `shift` (right when negative), are XORed in."""
+    """The bits `mask` of an input dim, shifted left by `shift` (right when negative); terms are XORed."""
 
     dim: str
     mask: int
@@ -48,7 +48,7 @@ class IndexExpression:
 def index_arithmetic(
     layout: LinearLayout, strides: Sequence[int] | None = None
 ) -> tuple[IndexExpression, ...]:
-    """Expressions for each output coordinate, multiplied by powers of two `strides` when these are given."""
+    """Returns an expression for each output coordinate, multiplied by powers of two `strides` when these are given."""
     if strides is not None and len(strides) != len(layout.shape):
         raise ValueError(f"{len(strides)} strides for {len(layout.shape)} dims")
     return tuple(

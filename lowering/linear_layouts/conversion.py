@@ -1,6 +1,6 @@
-"""Conversion of a block from one distributed layout to another, planned as data.
+"""Plans the conversion of a block from one distributed layout to another, as data.
 
-The cheapest way that reaches far enough: nothing, a renaming of registers, shuffles inside a warp, or shared memory.
+The plan is the cheapest that reaches far enough: nothing, a renaming of registers, shuffles inside a warp, or shared memory.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from .plans.shuffles import ShufflePlan, plan_shuffles
 
 @dataclass(frozen=True, slots=True)
 class Equal:
-    """The layouts are the same map."""
+    """No conversion: the layouts are the same map."""
 
     @property
     def cost(self) -> int:
@@ -29,7 +29,7 @@ class Equal:
 
 @dataclass(frozen=True, slots=True)
 class RenamedRegisters:
-    """Register r of the result is source register `sources[r]` ^ what the lane and warp flip (`flips`, mostly nothing)."""
+    """Register r of the result is source register `sources[r]` XOR the bits that lane and warp flip (mostly none)."""
 
     sources: tuple[int, ...]
     flips: ThreadMap
@@ -39,7 +39,7 @@ class RenamedRegisters:
 
     @property
     def cost(self) -> int:
-        """Selects: a stage over all registers for each independent flip."""
+        """Number of selects: a stage over all registers for each independent flip."""
         return Span([*self.flips.lane, *self.flips.warp]).rank * len(self.sources)
 
 
@@ -48,10 +48,11 @@ Plan = Equal | RenamedRegisters | ShufflePlan | SharedExchange
 
 @lru_cache(maxsize=1024)
 def plan_conversion(src: LinearLayout, dst: LinearLayout, element_bits: int) -> Plan:
-    """How the values of a block in `src` get to where `dst` wants them.
+    """Plans how the values of a block in layout `src` get to where `dst` wants them.
 
-    Shuffles need neither scratch nor a barrier; they are taken unless they, with a quarter of their selects, are more than
-    about twice the memory instructions of a way through shared memory, plus 8 for its latency.
+    Shuffles need neither scratch nor a barrier; they are taken unless their number plus a quarter of their selects exceeds
+    twice the memory instructions of an exchange through shared memory, plus 8 for its latency. UnsupportedError for a
+    conversion between the blocks of a cluster.
     """
     if src.same_map(dst):
         return Equal()
@@ -75,7 +76,7 @@ def plan_conversion(src: LinearLayout, dst: LinearLayout, element_bits: int) -> 
 
 
 def cost(plan: Plan, element_bits: int) -> int:
-    """Relative cost for choosing layouts: about the instructions issued, 25 for a barrier of the whole block."""
+    """Returns a relative cost for choosing layouts: about the instructions issued, 25 for a barrier of the whole block."""
     if isinstance(plan, ShufflePlan):
         return plan.shuffles(element_bits) + plan.selects // 4
     if isinstance(plan, SharedExchange):

@@ -1,4 +1,4 @@
-"""Coordinates and their row-major numbers."""
+"""Coordinates and their row-major indices."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from math import prod
 
 
 def flatten(coordinate: Sequence[int], shape: Sequence[int]) -> int:
-    """Row-major index of a coordinate."""
+    """Returns the row-major index of a coordinate; ValueError when it is outside the shape."""
     if len(coordinate) != len(shape):
         raise ValueError(f"{tuple(coordinate)} is no coordinate of shape {tuple(shape)}")
     result = 0
@@ -27,5 +27,5 @@ def unflatten(flat: int, shape: Sequence[int]) -> tuple[int, ...]:
 
 
 def axis_mask(shape: Sequence[int], axis: int) -> int:
-    """The bits of a flattened coordinate that belong to one dim."""
+    """Returns the bits of a flattened coordinate that belong to one dim."""
     return (shape[axis] - 1) * prod(shape[axis + 1 :])

@@ -29,7 +29,7 @@ def blocked(
     warps: Sequence[int],
     order: Sequence[int],
 ) -> LinearLayout:
-    """Registers, lanes and warps as nested tiles, each walking the dims in `order`, the fastest first.
+    """Makes a layout of nested tiles of registers, lanes and warps, each walking the dims in `order`, the fastest first.
 
     Where the tile outgrows the shape, lanes and warps hold copies; where it is too small, registers repeat it.
     """
@@ -62,7 +62,7 @@ def default_blocked(
     alignment: int | None = None,
     lanes: int = LANES,
 ) -> LinearLayout:
-    """The layout of a coalesced access: up to 128 bits in a thread, then lanes, then warps along the dims in `order`.
+    """Makes the layout of a coalesced access: up to 128 bits in a thread, then lanes, then warps along the dims in `order`.
 
     `contiguity` is the number of consecutive elements along order[0] known to lie one after the other in memory, `alignment`
     the bytes that divide the address of each such run. Without them whole rows are taken to be contiguous and aligned.
@@ -94,15 +94,15 @@ def default_blocked(
 
 
 def accumulator_fragment(rows: int = 16) -> LinearLayout:
-    """C and D of mma.m16n8 (also m8n8k4 for f64 with `rows` = 8)."""
+    """Makes the fragment of C and D of mma.m16n8 (also of m8n8k4 for f64 with `rows` = 8)."""
     registers: list[Coordinate] = [(0, 1), (8, 0)][: 1 if rows == 8 else 2]
     return _fragment((rows, 8), registers, [(0, 2), (0, 4), (1, 0), (2, 0), (4, 0)])
 
 
 def operand_a_fragment(element_bits: int, k_width: int | None = None) -> LinearLayout:
-    """A of mma.m16n8 with `k_width` consecutive k in a thread (default: those of a 32-bit register).
+    """Makes the fragment of A of mma.m16n8 with `k_width` consecutive k in a thread (default: those of a 32-bit register).
 
-    64 bits: f64 m8n8k4, or with `k_width` 1 the m16n8k8 of sm_90. A wider fragment than one instruction's feeds several of
+    64 bits: f64 m8n8k4, or with `k_width` 1 the m16n8k8 of sm_90. A fragment wider than one instruction's feeds several of
     them, see `instruction_registers`.
     """
     if element_bits == 64 and k_width is None:
@@ -113,7 +113,7 @@ def operand_a_fragment(element_bits: int, k_width: int | None = None) -> LinearL
 
 
 def operand_b_fragment(element_bits: int, k_width: int | None = None) -> LinearLayout:
-    """B of mma.m16n8, in the sizes of `operand_a_fragment`."""
+    """Makes the fragment of B of mma.m16n8, in the sizes of `operand_a_fragment`."""
     if element_bits == 64 and k_width is None:
         return _fragment((4, 8), [], [(1, 0), (2, 0), (0, 1), (0, 2), (0, 4)])
     k = _k_width(element_bits, k_width)
@@ -124,7 +124,7 @@ def operand_b_fragment(element_bits: int, k_width: int | None = None) -> LinearL
 def instruction_registers(
     fragment: LinearLayout, element_bits: int, k_width: int
 ) -> tuple[tuple[int, ...], ...]:
-    """The registers of an operand fragment with wide `k_width` that each of its instructions takes, in their order there."""
+    """Returns the registers that each instruction takes from an operand fragment with wide `k_width`, in their order there."""
     low = log2(max(1, 32 // element_bits))
     extra = log2(_k_width(element_bits, k_width)) - low
     inside = [*units(low), *(1 << bit for bit in range(low + extra, len(fragment[REGISTER])))]
@@ -134,7 +134,7 @@ def instruction_registers(
 def fragment_tiles(
     layout: LinearLayout, fragment: LinearLayout
 ) -> tuple[tuple[tuple[int, ...], Coordinate], ...]:
-    """For each fragment that a warp holds of a block: its registers in the fragment's order, and its place for warp 0."""
+    """Returns, for each fragment that a warp holds of a block, its registers in order and its coordinate for warp 0."""
     count = len(fragment[REGISTER])
     names = table(units(count))
     places = table(layout[REGISTER][count:])
@@ -146,7 +146,7 @@ def fragment_tiles(
 
 
 def wgmma_accumulator_fragment(columns: int) -> LinearLayout:
-    """D of wgmma.m64nNk with N a power of two from 8 to 256, over the four warps of a group."""
+    """Makes the fragment of D of wgmma.m64nNk with N a power of two from 8 to 256, over the four warps of a group."""
     if not 8 <= columns <= 256:
         raise ValueError(f"the columns of a wgmma instruction are 8 to 256, not {columns}")
     registers = [(0, 1), (8, 0), *((0, 8 << bit) for bit in range(log2(columns // 8)))]
@@ -155,7 +155,7 @@ def wgmma_accumulator_fragment(columns: int) -> LinearLayout:
 
 
 def wgmma_a_fragment(element_bits: int) -> LinearLayout:
-    """A of wgmma in registers: one instruction's 64 rows by 32 bytes of k."""
+    """Makes the fragment of A of wgmma in registers: one instruction's 64 rows by 32 bytes of k."""
     if element_bits not in (8, 16, 32):
         raise ValueError(f"wgmma has no operands of {element_bits} bits")
     fragment = operand_a_fragment(element_bits)
@@ -169,7 +169,7 @@ def wgmma_a_fragment(element_bits: int) -> LinearLayout:
 def mma_accumulator(
     shape: Sequence[int], warps: Sequence[int], *, element_bits: int = 32, warp_order: Sequence[int] = (0, 1)
 ) -> LinearLayout:
-    """C of a block computed by warps[0] x warps[1] warps with mma.m16n8 (64-bit elements: m8n8k4)."""
+    """Makes the layout of C of a block computed by warps[0] x warps[1] warps with mma.m16n8 (64-bit elements: m8n8k4)."""
     fragment = accumulator_fragment(8 if element_bits == 64 else 16)
     return _over_block(fragment, shape, warps, warp_order)
 
@@ -183,7 +183,7 @@ def dot_operand(
     k_width: int | None = None,
     warp_order: Sequence[int] = (0, 1),
 ) -> LinearLayout:
-    """Operand "a" (m x k) or "b" (k x n) of a block whose accumulator is spread over warps[0] x warps[1] warps.
+    """Makes the layout of operand "a" (m x k) or "b" (k x n) for an accumulator spread over warps[0] x warps[1] warps.
 
     Warps that split the other operand's dim hold the same values. Any `k_width` is right as long as A and B use the same one:
     it only permutes the contraction index.
@@ -196,12 +196,15 @@ def dot_operand(
 
 
 def wgmma_accumulator(shape: Sequence[int], columns: int, warps: Sequence[int] = (4, 1)) -> LinearLayout:
-    """D of a block computed with wgmma.m64n`columns`; warps[0] is a multiple of 4, further groups go on along m, then n."""
+    """Makes the layout of D of a block computed with wgmma.m64n`columns`.
+
+    warps[0] is a multiple of 4, else ValueError; further groups of four warps follow along m, then n.
+    """
     return _over_groups(wgmma_accumulator_fragment(columns), shape, warps, shared=None)
 
 
 def wgmma_operand_a(shape: Sequence[int], element_bits: int, warps: Sequence[int] = (4, 1)) -> LinearLayout:
-    """A in registers for `wgmma_accumulator`."""
+    """Makes the layout of A in registers for `wgmma_accumulator`."""
     return _over_groups(wgmma_a_fragment(element_bits), shape, warps, shared=1)
 
 
@@ -221,7 +224,7 @@ def _over_block(
     *,
     shared: int | None = None,
 ) -> LinearLayout:
-    """Warps over the fragment, then register repetitions up to the shape; warps along dim `shared` hold copies."""
+    """Spreads warps over the fragment, then repeats registers up to the shape; warps along dim `shared` hold copies."""
     shape = tuple(shape)
     if len(shape) != 2 or len(warps) != 2:
         raise ValueError("matrix layouts have two dims")

@@ -21,12 +21,12 @@ class Span:
         self._rows: dict[int, tuple[int, int]] = {}  # leading bit → (vector, combination)
         self.columns = 0
         self.free: list[tuple[int, int]] = []
-        """Dependent columns: (index, combination that is zero and holds this dependent column and no other)."""
+        """Dependent columns, as (index, combination that gives zero and holds this dependent column and no other)."""
         for column in columns:
             self.add(column)
 
     def reduce(self, vector: int) -> tuple[int, int]:
-        """(what remains of the vector, the combination of columns that was taken off)."""
+        """Returns what remains of the vector, and the combination of columns that was taken off."""
         combination = 0
         rest, low = vector, 0
         while rest:
@@ -39,7 +39,7 @@ class Span:
         return low, combination
 
     def add(self, vector: int) -> bool:
-        """Add a column; False when it depends on the earlier ones."""
+        """Adds a column; returns False when it depends on the earlier ones."""
         index, self.columns = self.columns, self.columns + 1
         rest, combination = self.reduce(vector)
         combination ^= 1 << index
@@ -50,12 +50,12 @@ class Span:
         return False
 
     def solve(self, vector: int) -> int | None:
-        """The combination of independent columns that gives the vector, or None."""
+        """Returns the combination of independent columns that gives the vector, or None."""
         rest, combination = self.reduce(vector)
         return None if rest else combination
 
     def coordinates(self, vector: int) -> int:
-        """The combination of independent columns that gives a vector of the span."""
+        """Returns the combination of independent columns that gives a vector of the span; InternalError for any other."""
         found = self.solve(vector)
         if found is None:
             raise InternalError(f"{vector:#b} is no combination of {[bin(row) for row in self.rows]}")
@@ -80,7 +80,7 @@ class Span:
 
 
 def combine(columns: Sequence[int], combination: int) -> int:
-    """The XOR of the columns whose bits are set: a matrix times a vector."""
+    """Returns the XOR of the columns whose bits are set: a matrix times a vector."""
     result = 0
     while combination:
         low = combination & -combination
@@ -90,7 +90,7 @@ def combine(columns: Sequence[int], combination: int) -> int:
 
 
 def solve(columns: Iterable[int], vector: int) -> int | None:
-    """A combination of the columns that gives the vector, with dependent columns left out; None when there is none."""
+    """Returns a combination of the columns that gives the vector, without dependent columns; None when there is none."""
     return Span(columns).solve(vector)
 
 
@@ -99,18 +99,18 @@ def rank(columns: Iterable[int]) -> int:
 
 
 def kernel(columns: Iterable[int]) -> list[int]:
-    """A basis of the combinations of columns that are zero."""
+    """Returns a basis of the combinations of columns that are zero."""
     return Span(columns).kernel
 
 
 def extend(base: Iterable[int], candidates: Iterable[int]) -> list[int]:
-    """The candidates that are independent of the base and of each other, in order."""
+    """Returns the candidates that are independent of the base and of each other, in order."""
     span = Span(base)
     return [candidate for candidate in candidates if span.add(candidate)]
 
 
 def complement(base: Iterable[int], bits: int) -> list[int]:
-    """Unit vectors that complete the base to the space of `bits` coordinates."""
+    """Returns unit vectors that complete the base to the space of `bits` coordinates."""
     return extend(base, units(bits))
 
 
@@ -119,7 +119,7 @@ def units(bits: int) -> list[int]:
 
 
 def intersect(first: Iterable[int], second: Iterable[int]) -> list[int]:
-    """A basis of the vectors that lie in both spans."""
+    """Returns a basis of the vectors that lie in both spans."""
     left = list(first)
     low = (1 << len(left)) - 1
     return extend((), [combine(left, each & low) for each in kernel([*left, *second])])
@@ -130,7 +130,7 @@ def parity(vector: int) -> int:
 
 
 def dual(vectors: Sequence[int], bits: int) -> list[int]:
-    """Masks g with parity(g[i] & vectors[j]) = (i == j); the vectors must be independent."""
+    """Returns masks g with parity(g[i] & vectors[j]) = (i == j); the vectors must be independent, else ValueError."""
     columns = [sum(((vector >> bit) & 1) << row for row, vector in enumerate(vectors)) for bit in range(bits)]
     span = Span(columns)
     found = [span.solve(1 << row) for row in range(len(vectors))]
@@ -140,7 +140,7 @@ def dual(vectors: Sequence[int], bits: int) -> list[int]:
 
 
 def log2(size: int) -> int:
-    """The exponent of a power of two; ValueError for any other number."""
+    """Returns the exponent of a power of two; ValueError for any other number."""
     if size < 1 or size & (size - 1):
         raise ValueError(f"{size} is not a power of two")
     return size.bit_length() - 1

@@ -43,7 +43,7 @@ class LinearLayout:
 
     @classmethod
     def of(cls, bases: Mapping[str, Iterable[int]], shape: Iterable[int]) -> LinearLayout:
-        """A layout from flattened bases. The hardware dims are put in order, minor to major; others follow as they come."""
+        """Makes a layout of flattened bases; the hardware dims are put in order, minor to major, others follow."""
         order = [name for name in HARDWARE if name in bases] + [
             name for name in bases if name not in HARDWARE
         ]
@@ -53,31 +53,31 @@ class LinearLayout:
     def from_coordinates(
         cls, shape: Sequence[int], bases: Mapping[str, Iterable[Sequence[int]]]
     ) -> LinearLayout:
-        """A layout whose bases are written as coordinates, one number per tensor dim."""
+        """Makes a layout of bases that are written as coordinates, one number per tensor dim."""
         return cls.of(
             {name: [flatten(each, shape) for each in column] for name, column in bases.items()}, shape
         )
 
     @classmethod
     def identity(cls, size: int, name: str = REGISTER) -> LinearLayout:
-        """id(n): the input is the coordinate."""
+        """Makes id(n): the input is the coordinate."""
         return cls.of({name: [1 << bit for bit in range(log2(size))]}, (size,))
 
     @classmethod
     def zeros(cls, size: int, name: str = REGISTER, shape: Sequence[int] = (1,)) -> LinearLayout:
-        """z(n): n copies of element 0."""
+        """Makes z(n): n copies of element 0."""
         return cls.of({name: [0] * log2(size)}, shape)
 
     @classmethod
     def empty(cls, rank: int) -> LinearLayout:
-        """The unit of the product."""
+        """Makes the unit of the product."""
         return cls((), (1,) * rank)
 
     def with_bases(self, **bases: Iterable[int]) -> LinearLayout:
-        """The same layout with some input dims replaced."""
+        """Returns the same layout with some input dims replaced."""
         return LinearLayout.of({**dict(self.bases), **bases}, self.shape)
 
-    # ------------------------------------------------------------ looking
+    # ------------------------------------------------------------ queries
 
     @cached_property
     def _columns(self) -> dict[str, tuple[int, ...]]:
@@ -88,7 +88,7 @@ class LinearLayout:
         return tuple(name for name, _ in self.bases)
 
     def __getitem__(self, name: str) -> tuple[int, ...]:
-        """The bases of an input dim; none when it is absent."""
+        """Returns the bases of an input dim; none when it is absent."""
         return self._columns.get(name, ())
 
     def size(self, name: str) -> int:
@@ -103,11 +103,11 @@ class LinearLayout:
         return sum(len(column) for _, column in self.bases)
 
     def columns(self, dims: Iterable[str] | None = None) -> list[int]:
-        """The bases of the input dims one after the other: the matrix, first input bit first."""
+        """Returns the bases of the input dims one after the other: the matrix, first input bit first."""
         return [basis for name in (self.dims if dims is None else dims) for basis in self[name]]
 
     def places(self, dims: Iterable[str] | None = None) -> list[tuple[str, int]]:
-        """(input dim, bit) of every column."""
+        """Returns (input dim, bit) of every column."""
         return [
             (name, bit) for name in (self.dims if dims is None else dims) for bit in range(len(self[name]))
         ]
@@ -119,7 +119,7 @@ class LinearLayout:
         return unflatten(flat, self.shape)
 
     def apply_flat(self, **position: int) -> int:
-        """The flattened coordinate at a hardware position; absent inputs are 0."""
+        """Returns the flattened coordinate at a hardware position; absent inputs are 0."""
         result = 0
         for name, index in position.items():
             if not 0 <= index < self.size(name):
@@ -131,7 +131,7 @@ class LinearLayout:
         return self.coordinates(self.apply_flat(**position))
 
     def table(self) -> tuple[int, ...]:
-        """The flattened coordinate of every input, the first input dim counting fastest."""
+        """Returns the flattened coordinate of every input, the first input dim counting fastest."""
         found = [0]
         for basis in self.columns():
             found += [each ^ basis for each in found]
@@ -143,12 +143,12 @@ class LinearLayout:
 
     @property
     def is_surjective(self) -> bool:
-        """Every element lives somewhere; required of the layout of a block."""
+        """Whether every element is held somewhere; required of the layout of a block."""
         return self.rank == self.out_bits
 
     @property
     def is_injective(self) -> bool:
-        """No element is stored twice."""
+        """Whether no element is stored twice."""
         return self.rank == self.in_bits
 
     @property
@@ -157,19 +157,20 @@ class LinearLayout:
 
     @property
     def is_normal_form(self) -> bool:
-        """Each basis is zero or a unit vector, no unit vector twice."""
+        """Whether each basis is zero or a unit vector, no unit vector twice."""
         found = [basis for basis in self.columns() if basis]
         return len(set(found)) == len(found) and not any(basis & (basis - 1) for basis in found)
 
     def same_map(self, other: LinearLayout) -> bool:
-        """Equality as maps: the order of input dims and dims of size 1 do not matter."""
+        """Compares two layouts as maps: the order of input dims and dims of size 1 do not matter."""
         names = {*self.dims, *other.dims}
         return self.shape == other.shape and all(self[name] == other[name] for name in names)
 
     def free_masks(self, dims: Sequence[str] = HARDWARE) -> dict[str, int]:
-        """Input bits that may be held at 0 without losing an element: an element has exactly one place with all of them 0.
+        """Returns the input bits that may be held at 0 without losing an element.
 
-        Earlier dims keep their bits, so a copy in a nearer place is the one that goes.
+        Exactly one position of an element has all of them 0. Earlier dims keep their bits: of copies in several dims,
+        those of the later ones are dropped.
         """
         span, masks = Span(), dict.fromkeys(dims, 0)
         for name, bit in self.places(dims):
@@ -180,7 +181,7 @@ class LinearLayout:
     # ------------------------------------------------------------ algebra
 
     def __mul__(self, other: LinearLayout) -> LinearLayout:
-        """The product (block diagonal): `self` is the minor part of every input and output dim. Not commutative."""
+        """Returns the product (block diagonal): `self` is the minor part of every input and output dim. Not commutative."""
         if len(self.shape) != len(other.shape):
             raise ValueError(f"a product needs equal ranks, not {self.shape} and {other.shape}")
         shape = tuple(a * b for a, b in zip(self.shape, other.shape, strict=True))
@@ -194,7 +195,11 @@ class LinearLayout:
         return LinearLayout.of(bases, shape)
 
     def compose(self, inner: LinearLayout) -> LinearLayout:
-        """x → self(inner(x)); the flattened result of `inner` is the input index of `self`, its first dim in the low bits."""
+        """Returns the map x → self(inner(x)).
+
+        The flattened result of `inner` is the input index of `self`, its first dim in the low bits. ValueError when
+        the bits differ.
+        """
         if inner.out_bits != self.in_bits:
             raise ValueError(f"{inner.out_bits} output bits do not fit {self.in_bits} input bits")
         columns = self.columns()
@@ -202,9 +207,11 @@ class LinearLayout:
         return LinearLayout.of(bases, self.shape)
 
     def invert_and_compose(self, other: LinearLayout) -> LinearLayout:
-        """A map C with other(C(x)) = self(x), its shape the sizes of the inputs of `other`, the first dim in the low bits.
+        """Returns a map C with other(C(x)) = self(x).
 
-        Of several solutions it is the one that sets dependent columns of `other`, in the order of its dims, to 0.
+        Its shape is the sizes of the inputs of `other`, the first dim in the low bits. Of several solutions it is the
+        one that sets dependent columns of `other`, in the order of its dims, to 0. ValueError when an element of this
+        layout is not in the image of the other.
         """
         if self.shape != other.shape:
             raise ValueError(f"the output shapes differ: {self.shape} and {other.shape}")
@@ -222,14 +229,14 @@ class LinearLayout:
         return LinearLayout.of(bases, tuple(other.size(name) for name in reversed(other.dims)))
 
     def pseudo_inverse(self) -> LinearLayout:
-        """B+ with B(B+(y)) = y and free bits 0; its one input dim is "offset", the flattened coordinate."""
+        """Returns B+ with B(B+(y)) = y and free bits 0; its one input dim is "offset", the flattened coordinate."""
         if not self.is_surjective:
             raise ValueError("only a surjective layout has a pseudo-inverse")
         whole = LinearLayout.of({OFFSET: [1 << bit for bit in range(self.out_bits)]}, self.shape)
         return whole.invert_and_compose(self)
 
     def _quotient_shape(self, tile: LinearLayout) -> tuple[int, ...] | None:
-        """The shape of a quotient by the tile; None where sizes alone rule it out."""
+        """Returns the shape of a quotient by the tile; None where sizes alone rule it out."""
         if len(self.shape) != len(tile.shape):
             raise ValueError(f"a division needs equal ranks, not {self.shape} and {tile.shape}")
         too_large = any(len(tile[name]) > len(self[name]) for name in tile.dims)
@@ -238,7 +245,7 @@ class LinearLayout:
         return tuple(a // b for a, b in zip(self.shape, tile.shape, strict=True))
 
     def divide_left(self, tile: LinearLayout) -> LinearLayout | None:
-        """Q with self = tile * Q: the layout starts with the tile in the low bits of every dim. None when it does not."""
+        """Returns Q with self = tile * Q, or None when the layout does not start with the tile in every dim's low bits."""
         shape = self._quotient_shape(tile)
         if shape is None:
             return None
@@ -256,7 +263,7 @@ class LinearLayout:
             ]
         return LinearLayout.of(bases, shape)
 
-    # ------------------------------------------------------------ shape operations: what they do to a layout, no data moves
+    # ------------------------------------------------------------ shape operations, which move no data
 
     def _pick(self, axes: Sequence[int]) -> LinearLayout:
         shape = tuple(self.shape[axis] for axis in axes)
@@ -267,40 +274,40 @@ class LinearLayout:
         return LinearLayout.of(bases, shape)
 
     def reshape(self, shape: Sequence[int]) -> LinearLayout:
-        """Row-major reshape: the same bases."""
+        """Reshapes in row-major order: the bases stay the same."""
         if prod(shape) != prod(self.shape):
             raise ValueError(f"cannot reshape {self.shape} to {tuple(shape)}")
         return LinearLayout(self.bases, tuple(shape))
 
     def transpose(self, permutation: Sequence[int]) -> LinearLayout:
-        """Output dim i is dim permutation[i] of this layout."""
+        """Permutes the output dims: dim i of the result is dim permutation[i] of this layout."""
         if sorted(permutation) != list(range(len(self.shape))):
             raise ValueError(f"{tuple(permutation)} is no permutation of {len(self.shape)} dims")
         return self._pick(permutation)
 
     def expand_dims(self, axis: int) -> LinearLayout:
-        """A new dim of size 1 at `axis`."""
+        """Adds a dim of size 1 at `axis`."""
         axis = _axis(axis, len(self.shape) + 1)
         return LinearLayout(self.bases, (*self.shape[:axis], 1, *self.shape[axis:]))
 
     def collapse(self, axis: int) -> LinearLayout:
-        """The coordinate along `axis` dropped, the dim kept with size 1; no input bit is removed."""
+        """Drops the coordinate along `axis` and keeps the dim with size 1; no input bit is removed."""
         axis = _axis(axis, len(self.shape))
         return self._pick([i for i in range(len(self.shape)) if i != axis]).expand_dims(axis)
 
     def slice(self, axis: int) -> LinearLayout:
-        """The layout of a reduction along `axis`: the coordinate dropped, and the registers that hold copies then."""
+        """Returns the layout of a reduction along `axis`: without that coordinate and the registers that then are copies."""
         axis = _axis(axis, len(self.shape))
         return self._pick([i for i in range(len(self.shape)) if i != axis]).unique_registers()
 
     def unique_registers(self) -> LinearLayout:
-        """Without the register bits that only make copies inside a thread."""
+        """Returns the layout without the register bits that only make copies inside a thread."""
         if REGISTER not in self.dims:
             return self
         return self.with_bases(register=extend((), self[REGISTER]))
 
     def broadcast(self, axis: int, size: int) -> LinearLayout:
-        """A layout of the block repeated `size` times along `axis`, where every thread already has its values.
+        """Returns a layout of the block repeated `size` times along `axis`, in which every thread already has its values.
 
         Lanes and warps that hold copies take different indices along the axis; what is missing becomes registers.
         """
@@ -323,15 +330,15 @@ class LinearLayout:
         return LinearLayout.of(bases, shape)
 
     def join(self) -> LinearLayout:
-        """Two blocks side by side in a new last dim of size 2: register bit 0 says which."""
+        """Puts two blocks side by side in a new last dim of size 2: register bit 0 says which."""
         bases = {name: [each << 1 for each in column] for name, column in self.bases}
         bases[REGISTER] = [1, *bases.get(REGISTER, ())]
         return LinearLayout.of(bases, (*self.shape, 2))
 
     def split(self) -> tuple[LinearLayout, int]:
-        """The layout of either half of the last dim, of size 2, and the register bit that says which half.
+        """Returns the layout of either half of the last dim, of size 2, and the register bit that says which half.
 
-        ValueError when the halves are not told apart by exactly one register bit: convert first.
+        ValueError when exactly one register bit does not tell the halves apart: convert first.
         """
         if not self.shape or self.shape[-1] != 2:
             raise ValueError(f"the last dim of {self.shape} has not size 2")

@@ -1,4 +1,4 @@
-"""How far a conversion between two layouts has to reach, and the map from destination to source places.
+"""Finds how far a conversion between two layouts has to reach, and the map from destination to source positions.
 
 src(C(x)) = dst(x). The test is exact also where layouts hold copies: a conversion stays inside the inner dims iff every
 destination basis, with the source basis of the same outer bit taken off, lies in the span of the source's inner bases.
@@ -15,7 +15,7 @@ LEVELS = HARDWARE
 
 @dataclass(frozen=True, slots=True)
 class Moves:
-    """C at the level `level`: for each destination bit the source registers and lanes; outer bits stay on themselves.
+    """The map C at the level `level`: the source registers and lanes of each destination bit; outer bits map to themselves.
 
     `register`, `lane`, `warp`: one (source register, source lane, source warp) per destination bit.
     """
@@ -27,7 +27,10 @@ class Moves:
 
 
 def find_moves(src: LinearLayout, dst: LinearLayout) -> Moves:
-    """The lowest level at which every destination place can read its value, and from where."""
+    """Finds the lowest level at which every destination position can read its value, and from where.
+
+    ValueError when the destination needs elements that the source does not hold.
+    """
     check_pair(src, dst)
     if Span(src.columns(HARDWARE)).rank < Span([*src.columns(HARDWARE), *dst.columns(HARDWARE)]).rank:
         raise ValueError("the destination needs elements that the source does not hold")
@@ -56,7 +59,7 @@ def _moves_within(
                 if bit < len(src[name]):
                     place[name] = 1 << bit
             elif name == LANE and inner == (REGISTER, LANE) and bit < len(src[LANE]):
-                near = registers.solve(target ^ src[LANE][bit])  # stay in the lane when a register will do
+                near = registers.solve(target ^ src[LANE][bit])  # stay in the lane when a register suffices
                 if near is not None:
                     moves.append((near, 1 << bit, 0))
                     continue
@@ -72,7 +75,7 @@ def _moves_within(
 
 
 def check_pair(src: LinearLayout, dst: LinearLayout) -> None:
-    """Both are distributed layouts of the same block on the same threads."""
+    """Raises ValueError unless both are distributed layouts of the same block on the same threads."""
     if src.shape != dst.shape:
         raise ValueError(f"the shapes differ: {src.shape} and {dst.shape}")
     for layout in (src, dst):

@@ -1,4 +1,4 @@
-"""Linear functions of a thread's place, the data of which every plan is made."""
+"""Linear functions of a thread's lane and warp: the data of which every plan is made."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .layout import REGISTER, LinearLayout
 
 @dataclass(frozen=True, slots=True)
 class ThreadMap:
-    """constant ^ XOR of `lane[i]` over the set bits of the lane ^ XOR of `warp[i]` over those of the warp."""
+    """The XOR of `constant`, of `lane[i]` for each set bit i of the lane and of `warp[i]` for each set bit of the warp."""
 
     constant: int = 0
     lane: tuple[int, ...] = ()
@@ -29,7 +29,7 @@ class ThreadMap:
 
     @property
     def thread_bits(self) -> int:
-        """The bits that some thread can change. A constant without any of them can be added instead."""
+        """The bits that differ between threads. A constant without any of them can be added instead of XORed."""
         found = 0
         for each in (*self.lane, *self.warp):
             found |= each
@@ -38,7 +38,7 @@ class ThreadMap:
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """The parity of the register index, lane and warp under masks has this value."""
+    """Holds where the parity of the register index, lane and warp under the masks is `value`."""
 
     value: int = 0
     register: int = 0
@@ -62,7 +62,7 @@ class ThreadPredicate:
 
 
 def table(columns: Sequence[int], constant: int = 0) -> tuple[int, ...]:
-    """constant ^ combine(columns, x) for every x."""
+    """Returns constant ^ combine(columns, x) for every x."""
     found = [constant]
     for column in columns:
         found += [each ^ column for each in found]
@@ -70,12 +70,12 @@ def table(columns: Sequence[int], constant: int = 0) -> tuple[int, ...]:
 
 
 def expand_unique(layout: LinearLayout) -> tuple[int, ...]:
-    """Register index in `layout.unique_registers()` → index of the same value in `layout`."""
+    """Maps a register index in `layout.unique_registers()` to the index of the same value in `layout`."""
     span = Span()
     return table([1 << bit for bit, each in enumerate(layout[REGISTER]) if span.add(each)])
 
 
 def to_unique(layout: LinearLayout) -> tuple[int, ...]:
-    """Register index in `layout` → index of the same value in `layout.unique_registers()`."""
+    """Maps a register index in `layout` to the index of the same value in `layout.unique_registers()`."""
     span = Span(layout.unique_registers()[REGISTER])
     return table([found for each in layout[REGISTER] if (found := span.solve(each)) is not None])

@@ -1,4 +1,4 @@
-"""Which instructions fit an access: vector widths, ldmatrix and stmatrix, and what the access costs.
+"""Matches accesses to instructions: vector widths, ldmatrix and stmatrix, and what an access costs.
 
 An instruction moves a tile; it fits when the map from (register, lane, warp) to memory offsets can be divided on the left by
 that tile (Zhou et al., arXiv 2505.23819). Register bits may be renumbered first: registers have no order in memory.
@@ -21,7 +21,7 @@ BANKS, BANK_BYTES, SECTOR_BYTES = 32, 4, 32
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """One instruction: the registers it moves, by rising address, and the byte offset that goes into the address by XOR."""
+    """One instruction: the registers it moves, by rising address, and the byte offset that is XORed into the address."""
 
     registers: tuple[int, ...]
     offset: int
@@ -41,13 +41,13 @@ class MatrixAccess:
 
 
 def offsets(distributed: LinearLayout, shared: LinearLayout) -> LinearLayout:
-    """(register, lane, warp) → offset in elements, for a block that lies in memory as `shared` says."""
+    """Maps (register, lane, warp) to the offset in elements, for a block that lies in memory as `shared` says."""
     found = distributed.invert_and_compose(shared)
     return found.reshape((prod(found.shape),))
 
 
 def vector_elements(where: LinearLayout, element_bits: int, limit_bits: int = MAX_VECTOR_BITS) -> int:
-    """Elements of the widest aligned load or store of one thread; `where` as `offsets` gives it."""
+    """Returns how many elements the widest aligned load or store of one thread moves; `where` as `offsets` gives it."""
     best = 1
     while best * 2 * element_bits <= limit_bits and best * 2 <= where.shape[0]:
         wider = _registers_first(where, units(log2(best * 2)))
@@ -58,7 +58,10 @@ def vector_elements(where: LinearLayout, element_bits: int, limit_bits: int = MA
 
 
 def vector_accesses(where: LinearLayout, element_bits: int, elements: int) -> tuple[Access, ...]:
-    """The instructions of a thread when each moves this many elements; offsets in bytes."""
+    """Returns the instructions of a thread when each moves `elements` elements, with offsets in bytes.
+
+    ValueError when no so many consecutive elements lie in registers of one thread.
+    """
     indices = [_register_at(where, image) for image in units(log2(elements))]
     if any(index is None for index in indices):
         raise ValueError(f"no {elements} consecutive elements lie in registers of one thread")
@@ -82,10 +85,10 @@ def global_vector_elements(
     alignment: int,
     mask_constancy: int | None = None,
 ) -> int:
-    """Elements of the widest access to global memory along `axis`.
+    """Returns how many elements the widest access to global memory along `axis` moves.
 
-    Bounded by what is known of the pointers (consecutive elements, bytes that divide the address of such a run) and of the
-    mask (elements with one value).
+    It is bounded by what is known of the pointers, `contiguity` (consecutive elements) and `alignment` (bytes that divide the
+    address of such a run), and of the mask, `mask_constancy` (consecutive elements with one value).
     """
     axis %= len(layout.shape)
     fast_last = layout.transpose([*(i for i in range(len(layout.shape)) if i != axis), axis])
@@ -99,7 +102,7 @@ def global_vector_elements(
 
 
 def match_matrix(where: LinearLayout, element_bits: int, *, transposed: bool = False) -> MatrixAccess | None:
-    """How ldmatrix (or stmatrix) moves a block between registers and shared memory; None when rows of 16 bytes do not fit.
+    """Plans ldmatrix (or stmatrix) for a block between registers and shared memory; None when rows of 16 bytes do not fit.
 
     A row is two lane bits of 32-bit words, or three lane bits of 16-bit elements when transposed; every other basis must be a
     multiple of 16 bytes, so that all rows are aligned.
@@ -141,7 +144,7 @@ def match_matrix(where: LinearLayout, element_bits: int, *, transposed: bool = F
 
 
 def bank_conflicts(lane_bytes: Sequence[int], access_bytes: int) -> int:
-    """How often an access is served: the most distinct words that one bank has to give at a time.
+    """Counts how often an access is served: the most distinct words that one bank has to give at a time.
 
     `lane_bytes`: the byte offset of each lane bit. An access of more than 4 bytes is served for fewer lanes at a time, 128
     bytes in all; lanes that read one word share it.
@@ -153,12 +156,12 @@ def bank_conflicts(lane_bytes: Sequence[int], access_bytes: int) -> int:
 
 
 def sectors(lane_bytes: Sequence[int]) -> int:
-    """Sectors of 32 bytes that the lanes of a warp touch, each with an aligned access of at most a sector."""
+    """Counts the sectors of 32 bytes that the lanes of a warp touch, each with an aligned access of at most a sector."""
     return 1 << rank([each // SECTOR_BYTES for each in lane_bytes])
 
 
 def _registers_first(layout: LinearLayout, images: Sequence[int]) -> LinearLayout | None:
-    """The layout with its register bits renumbered so that they start with these images; None when they are not there."""
+    """Renumbers the register bits of a layout so that they start with these images; None when they are not there."""
     rest = list(layout[REGISTER])
     for image in images:
         if image not in rest:

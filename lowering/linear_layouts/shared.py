@@ -19,7 +19,7 @@ _MODES = {0: 0, 128: 1, 64: 2, 32: 3}
 
 
 def plain(shape: Sequence[int], order: Sequence[int] | None = None) -> LinearLayout:
-    """Contiguous along order[0], then order[1], …; row-major without an order."""
+    """Makes a layout that is contiguous along order[0], then order[1], …; row-major without an order."""
     order = _order(shape, order)
     bases = [_step(shape, dim) << bit for dim in order for bit in range(log2(shape[dim]))]
     return LinearLayout.of({OFFSET: bases}, shape)
@@ -28,7 +28,7 @@ def plain(shape: Sequence[int], order: Sequence[int] | None = None) -> LinearLay
 def swizzled(
     shape: Sequence[int], vec: int, per_phase: int, max_phase: int, order: Sequence[int] | None = None
 ) -> LinearLayout:
-    """Row r of the two fastest dims has its vectors of `vec` elements permuted by XOR with (r / per_phase) mod max_phase."""
+    """Permutes the vectors of `vec` elements in row r of the two fastest dims by XOR with (r / per_phase) mod max_phase."""
     order = _order(shape, order)
     if len(order) < 2:
         raise ValueError("a swizzle needs two dims")
@@ -45,7 +45,7 @@ def swizzled(
 def matrix_swizzled(
     shape: Sequence[int], element_bits: int, swizzle: int, order: Sequence[int] | None = None
 ) -> LinearLayout:
-    """The layout that a tensor copy writes and wgmma reads: atoms of 8 rows by `swizzle` bytes (0: 16 bytes, not swizzled).
+    """Makes the layout that a tensor copy writes and wgmma reads: atoms of 8 rows by `swizzle` bytes (0: 16, not swizzled).
 
     Atoms lie one after the other along the slow dim, then along the fast one.
     """
@@ -67,7 +67,7 @@ def matrix_swizzled(
 
 
 def swizzle_address(address: int, swizzle: int) -> int:
-    """Byte address bits 4.. are XORed with bits 7..: one bit for 32 bytes, two for 64, three for 128. Its own inverse."""
+    """XORs bits 7.. of a byte address into bits 4..: one bit for 32 bytes, two for 64, three for 128. Its own inverse."""
     if swizzle not in _MODES:
         raise ValueError(f"{swizzle} is no swizzle width; there are 128, 64, 32 and 0 for none")
     return address ^ ((address >> 7 & (swizzle // CHUNK_BYTES - 1)) << 4) if swizzle else address
@@ -75,9 +75,9 @@ def swizzle_address(address: int, swizzle: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class MatrixDescriptor:
-    """Fields of a wgmma matrix descriptor. Bytes; a stride that the instruction does not use is 16.
+    """Fields of a wgmma matrix descriptor, in bytes; a stride that the instruction does not use is 16.
 
-    `row_steps` and `k_steps` are added to the start address for each bit of an instruction's place in the block, counted in
+    `row_steps` and `k_steps` are added to the start address for each bit of an instruction's position in the block, counted in
     instruction tiles along m or n, and along k.
     """
 
@@ -94,11 +94,11 @@ class MatrixDescriptor:
 
     @property
     def alignment(self) -> int:
-        """The swizzle takes address bits, so the buffer starts at a multiple of a whole pattern."""
+        """Alignment of the buffer in bytes: a whole pattern of the swizzle, which takes address bits."""
         return 8 * self.swizzle or CHUNK_BYTES
 
     def encode(self, start: int) -> int:
-        """The 64-bit descriptor for a start address in shared memory, with base offset 0."""
+        """Returns the 64-bit descriptor for a start address in shared memory, with base offset 0."""
         low = (start >> 4 & 0x3FFF) | (self.leading_bytes >> 4 & 0x3FFF) << 16
         return low | (self.stride_bytes >> 4 & 0x3FFF) << 32 | self.mode << 62
 
@@ -106,7 +106,7 @@ class MatrixDescriptor:
 def match_descriptor(
     layout: LinearLayout, element_bits: int, rows: int, *, k_axis: int = 1
 ) -> MatrixDescriptor | None:
-    """The descriptor with which wgmma reads `rows` (m or n) by 32 bytes of k of this layout; None when there is none.
+    """Finds the descriptor with which wgmma reads `rows` (m or n) by 32 bytes of k of this layout; None when there is none.
 
     Canonical forms as CUTLASS writes them, T elements in 16 bytes, w chunks in an atom, addresses before the XOR:
     K-major ((8,m),(T,2)) : ((T,SBO),(1,LBO)), swizzled ((wT,SBO),(1,T));

@@ -1,5 +1,8 @@
-"""Calls of functions that stand elsewhere: of the C library, lane by lane, whose addresses are the loader's business; on GPUs
-of libdevice, which `compile_ptx` links."""
+"""Emits calls of library functions.
+
+On hosts they are functions of the C library, called lane by lane, whose addresses the loader resolves; on GPUs functions of
+libdevice, which `compile_ptx` links.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +15,9 @@ from .values import V, element, lanes, zero
 
 
 def emit_call(f: Function, symbol: str, operands: Sequence[V], result: str) -> V:
-    """A function on register values with equal lane counts: on GPUs any of `SIGNATURES`, else a float64 function of `CALLS`.
+    """Emits a library call on register values with equal lane counts.
 
+    On GPUs `symbol` is any of `SIGNATURES`, elsewhere a float64 function of `CALLS`; `UnsupportedError` for others.
     result: the LLVM type of one lane.
     """
     signature = SIGNATURES.get(symbol)

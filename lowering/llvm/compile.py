@@ -1,4 +1,4 @@
-"""LLVM IR text → object code through llvmlite. The only place where lowering meets LLVM itself.
+"""Compiles LLVM IR text to object code through llvmlite: the only place where host lowering meets LLVM itself.
 
 The wheel's LLVM aborts the process on IR that parses but is malformed, so every module is verified before code generation,
 and target intrinsics are emitted only behind `HostTarget.has`.
@@ -16,7 +16,7 @@ from ...promotion.errors import InternalError
 from ..target import HostTarget
 
 LEVEL = 1
-"""How hard LLVM's back end tries, of 3. With 2 it takes a tenth longer and makes code that is no faster."""
+"""The optimization level of LLVM's back end, of 3. Level 2 takes a tenth longer and makes code that is no faster."""
 
 
 @functools.cache
@@ -26,7 +26,7 @@ def _initialize() -> None:
 
 
 def _cache_size(index: int) -> int | None:
-    """Size in bytes of a cache of CPU 0 as Linux reports it; None elsewhere."""
+    """Returns the size in bytes of a cache of CPU 0 as Linux reports it; None elsewhere."""
     try:
         text = Path(f"/sys/devices/system/cpu/cpu0/cache/index{index}/size").read_text().strip()
     except OSError:
@@ -36,12 +36,12 @@ def _cache_size(index: int) -> int | None:
 
 
 L3_SHARE = 32 << 20
-"""Bytes of last-level cache to count on: a machine, and still more a virtual one, shares it with others."""
+"""The bytes of last-level cache to count on: a machine, and still more a virtual one, shares it with others."""
 
 
 @functools.cache
 def host_target() -> HostTarget:
-    """The machine this process runs on."""
+    """Describes the machine that this process runs on."""
     _initialize()
     triple = llvm.get_process_triple()
     features = frozenset(name for name, on in llvm.get_host_cpu_features().items() if on)
@@ -87,12 +87,12 @@ def _module(text: str, target: HostTarget, machine: Any) -> Any:
 
 
 def compile_object(text: str, target: HostTarget, level: int = LEVEL) -> bytes:
-    """Object code of a module. No IR passes are run: the emitters write explicit vectors, which passes do not improve."""
+    """Compiles a module to object code, without IR passes, which do not improve the explicit vectors of the emitters."""
     machine = _target_machine(target, level)
     return bytes(machine.emit_object(_module(text, target, machine)))
 
 
 def compile_assembly(text: str, target: HostTarget, level: int = LEVEL) -> str:
-    """Assembly text of a module, for inspection."""
+    """Compiles a module to assembly text, for inspection."""
     machine = _target_machine(target, level)
     return str(machine.emit_assembly(_module(text, target, machine)))

@@ -1,5 +1,7 @@
-"""LLVM IR text → PTX through llvmlite. The back end ends the process on what it cannot select: the emitters keep to what it
-can."""
+"""Compiles LLVM IR text to PTX through llvmlite.
+
+The back end aborts the process on what it cannot select, so the emitters print only what it can.
+"""
 
 from __future__ import annotations
 
@@ -17,9 +19,9 @@ from .nvptx.targets import GpuTarget
 
 TRIPLE = "nvptx64-nvidia-cuda"
 MAX_INLINED = 4000
-"""Instructions that a kernel may grow by for the sake of one function that it calls; beyond that the calls stay."""
+"""The most instructions that a kernel may grow by for one function that it calls; beyond that the calls stay."""
 _NUMBERS = re.compile(" // callseq [0-9, ]+")
-"""Comments that count the calls of the whole process; the same kernel has the same text."""
+"""Comments that count the calls of the whole process; without them the same kernel has the same text."""
 _NONE: Mapping[str, str] = MappingProxyType({})
 
 
@@ -36,7 +38,7 @@ def target_machine(target: GpuTarget) -> Any:
 
 
 def compile_ptx(text: str, target: GpuTarget, linked: Mapping[str, str] = _NONE) -> str:
-    """PTX of a module. linked: functions that it declares → modules that hold them, optimised."""
+    """Compiles a module to PTX. linked: functions that it declares → modules that define them, optimised."""
     machine = target_machine(target)
     try:
         module = llvm.parse_assembly(text)
@@ -52,11 +54,11 @@ def compile_ptx(text: str, target: GpuTarget, linked: Mapping[str, str] = _NONE)
 
 
 def _link(module: Any, machine: Any, linked: Mapping[str, str], text: str) -> None:
-    """Take functions in, as the module's own. What several of them bring along is there once."""
+    """Links functions into the module as internal ones. Definitions that several of them bring are kept once."""
     held = {function.name for function in module.functions if not function.is_declaration}
     for name in sorted(linked):
         module.link_in(llvm.parse_assembly(linked[name]))
-        calls = text.count(f" @{name}(") - 1  # less the declaration
+        calls = text.count(f" @{name}(") - 1  # without the declaration
         is_short = calls * linked[name].count("\n  ") <= MAX_INLINED
         module.get_function(name).add_function_attribute("alwaysinline" if is_short else "noinline")
     for value in (*module.functions, *module.global_variables):
@@ -70,9 +72,9 @@ def _link(module: Any, machine: Any, linked: Mapping[str, str], text: str) -> No
 
 
 def _simplify(module: Any, machine: Any) -> None:
-    """The few passes that pay on straight code, and none of the back end's own on IR.
+    """Runs the few passes that pay on straight-line code, and disables the back end's own passes on IR.
 
-    Those (strength reduction of straight code above all) took two thirds of the time and found nothing: addresses are printed
+    Those (above all straight-line strength reduction) took two thirds of the time and found nothing: addresses are printed
     as accesses want them. `optnone` leaves them out and keeps what `opt=0` would lose, the coalescing of registers.
     """
     options = llvm.create_pipeline_tuning_options(2)

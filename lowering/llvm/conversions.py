@@ -1,4 +1,4 @@
-"""Number conversions as inline LLVM IR: one rounding, to nearest even; NaN stays NaN; denormals are kept.
+"""Emits number conversions as inline LLVM IR: one rounding, to nearest even; NaN stays NaN; denormals are kept.
 
 All functions take a scalar or a vector of any number of lanes and return the same number of lanes. They
 exist where LLVM's own instruction would call a run-time library (`__truncsfbf2`), flush denormals
@@ -38,8 +38,9 @@ def _is_nan(fn: Function, x: V) -> V:
 
 
 def float_to_bfloat_bits(fn: Function, x: V) -> V:
-    """float → the 16 bits of the nearest bfloat16 (i16 lanes). NaN keeps its sign and upper payload and
-    becomes quiet.
+    """Converts float to the 16 bits of the nearest bfloat16 (i16 lanes).
+
+    NaN keeps its sign and upper payload and becomes quiet.
     """
     _expect(x, "float")
     word = fn.bitcast(x, with_element(x.type, "i32"))
@@ -50,7 +51,7 @@ def float_to_bfloat_bits(fn: Function, x: V) -> V:
 
 
 def bfloat_bits_to_float(fn: Function, bits: V) -> V:
-    """The 16 bits of bfloat16 values (i16 lanes) → float, exact."""
+    """Converts the 16 bits of bfloat16 values (i16 lanes) to float, exactly."""
     _expect(bits, "i16")
     wide = fn.cast("zext", bits, with_element(bits.type, "i32"))
     return fn.bitcast(_op(fn, "shl", wide, 16), with_element(bits.type, "float"))
@@ -73,7 +74,7 @@ def double_to_bfloat(fn: Function, x: V) -> V:
 
 
 def float_to_half(fn: Function, x: V) -> V:
-    """One instruction with F16C, AVX-512 or on AArch64; the target must have one of them."""
+    """Converts float to half: one instruction with F16C, AVX-512 or on AArch64; the target must have one of them."""
     _expect(x, "float")
     return fn.cast("fptrunc", x, with_element(x.type, "half"))
 
@@ -84,11 +85,9 @@ def half_to_float(fn: Function, x: V) -> V:
 
 
 def double_to_odd_float(fn: Function, x: V) -> V:
-    """double → float rounded to odd (Boldo and Melquiond): exact values stay, others go to the neighbour
-    with an odd last bit.
+    """Rounds double to odd as float (Boldo and Melquiond): exact values stay, others go to the neighbour with an odd last bit.
 
-    A second rounding, to at most 22 bits of precision, then gives what rounding the double once would have
-    given.
+    A second rounding, to at most 22 bits of precision, then gives what rounding the double once would have given.
     """
     truncated, back = _toward_zero(fn, x)
     inexact = fn.fcmp("one", back, x)
@@ -97,7 +96,7 @@ def double_to_odd_float(fn: Function, x: V) -> V:
 
 
 def _toward_zero(fn: Function, x: V) -> tuple[V, V]:
-    """double → the bits of the float next to it toward zero (infinities and NaN stay), and the nearest float as a double."""
+    """Returns the bits of the float next to a double toward zero (infinities and NaN stay), and the nearest float as double."""
     _expect(x, "double")
     word_type = with_element(x.type, "i32")
     nearest = fn.cast("fptrunc", x, with_element(x.type, "float"))
@@ -111,11 +110,11 @@ def double_to_half(fn: Function, x: V) -> V:
 
 
 def round_to_tf32(fn: Function, x: V) -> V:
-    """float → float with 10 mantissa bits (TensorFloat-32), to nearest even; overflow gives inf."""
+    """Rounds float to 10 mantissa bits (TensorFloat-32), to nearest even; overflow gives inf."""
     _expect(x, "float")
     if "tf32" in fn.module.features and x.type == "float":
         word = fn.pure(f'call i32 asm "cvt.rn.tf32.f32 $0, $1;", "=r,f"(float {x.operand()})', "i32")
-        return fn.bitcast(_op(fn, "and", word, ~0x1FFF), "float")  # the ISA says nothing of the other bits
+        return fn.bitcast(_op(fn, "and", word, ~0x1FFF), "float")  # the ISA leaves the other bits undefined
     word = fn.bitcast(x, with_element(x.type, "i32"))
     odd = _op(fn, "and", _op(fn, "lshr", word, 13), 1)
     rounded = _op(fn, "and", fn.add(word, _op(fn, "add", odd, 0xFFF)), ~0x1FFF)
@@ -123,7 +122,7 @@ def round_to_tf32(fn: Function, x: V) -> V:
 
 
 def convert_float(fn: Function, x: V, to: str) -> V:
-    """Any of half, bfloat, float, double to any other, rounded once."""
+    """Converts any of half, bfloat, float, double to any other, rounded once."""
     _expect(x, "half", "bfloat", "float", "double")
     source = values.element(x.type)
     if to not in ("half", "bfloat", "float", "double"):
@@ -146,12 +145,12 @@ def convert_float(fn: Function, x: V, to: str) -> V:
 
 
 def round_to_bfloat(fn: Function, x: V) -> V:
-    """float → float that is a bfloat16 value."""
+    """Rounds float to a bfloat16 value, as float."""
     return bfloat_bits_to_float(fn, float_to_bfloat_bits(fn, x))
 
 
 def round_to_half(fn: Function, x: V) -> V:
-    """float → float that is a float16 value; infinite from 65520 on."""
+    """Rounds float to a float16 value, as float; infinite from 65520 on."""
     return half_to_float(fn, float_to_half(fn, x))
 
 
@@ -162,15 +161,17 @@ def _round_float(fn: Function, x: V, target: str) -> V:
 
 
 def round_double(fn: Function, x: V, target: str) -> V:
-    """double → register form of f32, f16 or bf16."""
+    """Rounds double to the register form of f32, f16 or bf16."""
     if target == "f32":
         return fn.cast("fptrunc", x, with_element(x.type, "float"))
     return _round_float(fn, double_to_odd_float(fn, x), target)
 
 
 def truncate_float(fn: Function, x: V, source: str, target: str) -> V:
-    """f64, f32, f16 or bf16 → register form of f16 or bf16, or f64 → f32, rounded toward zero: what is too large becomes the
-    largest finite value, infinities and NaN stay."""
+    """Truncates f64, f32, f16 or bf16 to the register form of f16 or bf16, or f64 to f32, toward zero.
+
+    A number that is too large becomes the largest finite value; infinities and NaN stay.
+    """
     if target == "f32":
         return fn.bitcast(_toward_zero(fn, x)[0], with_element(x.type, "float"))
     value = double_to_odd_float(fn, x) if source == "f64" else x
@@ -195,11 +196,9 @@ def truncate_float(fn: Function, x: V, source: str, target: str) -> V:
 
 
 def convert_fp8(fn: Function, x: V, source: str, target: str, rounding: str = "rtne") -> V:
-    """`tt.fp_to_fp` where source or target (block element names) is an 8-bit float; register form in and
-    out.
+    """Converts as `tt.fp_to_fp` does where source or target (block element names) is an 8-bit float, in register form.
 
-    8-bit results saturate at the largest finite value, infinities too. `rounding`: "rtne", or "rtz" toward
-    zero.
+    8-bit results saturate at the largest finite value, infinities too. `rounding`: "rtne", or "rtz" toward zero.
     """
     if rounding not in ("rtne", "rtz"):
         raise InternalError(f"rounding {rounding!r} is neither rtne nor rtz")
@@ -216,11 +215,11 @@ def convert_fp8(fn: Function, x: V, source: str, target: str, rounding: str = "r
         return fp8.step_toward_zero(fn, code, value, target)
     if target == "f64":
         return fn.cast("fpext", value, with_element(x.type, "double"))
-    return _round_float(fn, value, target)  # rounds nothing but f8E8M0FNU to f16
+    return _round_float(fn, value, target)  # rounds only f8E8M0FNU to f16
 
 
 def half_value(value: float) -> float:
-    """The float16 nearest to a number."""
+    """Returns the float16 nearest to a number, as a Python float; infinite where it overflows."""
     try:
         return float(struct.unpack("<e", struct.pack("<e", value))[0])
     except OverflowError:
@@ -228,7 +227,7 @@ def half_value(value: float) -> float:
 
 
 def bfloat_value(value: float) -> float:
-    """The bfloat16 nearest to a number."""
+    """Returns the bfloat16 nearest to a number, as a Python float; infinite where it overflows."""
     if value == 0 or not math.isfinite(value):
         return value
     ulp = math.ldexp(1.0, max(math.frexp(value)[1], -125) - 8)
@@ -240,7 +239,7 @@ def bfloat_value(value: float) -> float:
 
 
 def float_to_int_saturating(fn: Function, x: V, to: str, signed: bool) -> V:
-    """half, bfloat, float or double → `to`, up to i16, i32 or i64: toward zero, saturated, NaN → 0.
+    """Converts half, bfloat, float or double to `to`, up to i16, i32 or i64: toward zero, saturated, NaN → 0.
 
     LLVM's `fptosi` is undefined out of range and `llvm.fptosi.sat` is slow on vectors; here only safe
     values reach `fptosi`.
@@ -277,7 +276,7 @@ def float_to_int_saturating(fn: Function, x: V, to: str, signed: bool) -> V:
 
 
 def int_to_float(fn: Function, x: V, to: str, signed: bool) -> V:
-    """Integer lanes → register form of f64, f32, f16 or bf16, rounded once; too large for f16 gives inf."""
+    """Converts integer lanes to the register form of f64, f32, f16 or bf16, rounded once; too large for f16 gives inf."""
     if to in ("f64", "f32"):
         return fn.cast(
             "sitofp" if signed else "uitofp", x, with_element(x.type, "double" if to == "f64" else "float")
@@ -290,9 +289,10 @@ def int_to_float(fn: Function, x: V, to: str, signed: bool) -> V:
 
 
 def _odd_to_bits(fn: Function, x: V, signed: bool, bits: int) -> V:
-    """Integer lanes with no more than `bits` significant bits, which round to 16-bit floats as x does: large values lose
-    their low bits, with a sticky bit in place of them. Two's complement truncation works toward -inf, which the odd last bit
-    undoes as well.
+    """Shortens integer lanes to at most `bits` significant bits, which round to 16-bit floats as x does.
+
+    Large values lose their low bits, with a sticky bit in place of them. Two's complement truncation works toward -inf, which
+    the odd last bit undoes as well.
     """
     dropped = values.bits(values.element(x.type)) - bits
     low = _op(fn, "and", x, (1 << dropped) - 1)

@@ -1,8 +1,8 @@
-"""8-bit floats to and from float as inline LLVM IR: bits in i8 lanes, computed with integers and one float
-addition.
+"""Emits conversions between 8-bit floats and float as inline LLVM IR.
 
-Formats as in the OCP 8-bit specification and in ml_dtypes, by dtype name (`FORMATS`, and "float8_e8m0fnu",
-the powers of two of the microscaling formats) or by block element name ("f8E4M3FN").
+The bits are in i8 lanes and computed with integers and one float addition. Formats are as in the OCP 8-bit
+specification and in ml_dtypes, by dtype name (`FORMATS`, and "float8_e8m0fnu", the powers of two of the microscaling
+formats) or by block element name ("f8E4M3FN").
 """
 
 from __future__ import annotations
@@ -19,9 +19,7 @@ from .values import V, with_element
 
 @dataclass(frozen=True, slots=True)
 class Float8:
-    """An 8-bit float: sign, exponent, `mantissa` bits. `unsigned_zero`: one zero and one NaN, 0x80 (the
-    "uz" formats).
-    """
+    """A format of 8-bit floats: sign, exponent, `mantissa` bits. `unsigned_zero`: one zero and one NaN, 0x80 ("uz" formats)."""
 
     mantissa: int
     bias: int
@@ -30,7 +28,7 @@ class Float8:
 
     @property
     def max_code(self) -> int:
-        """Bits of the largest finite value."""
+        """The bits of the largest finite value."""
         if self.infinity:
             return self.infinity_code - 1
         return 0x7F if self.unsigned_zero else 0x7E
@@ -41,7 +39,7 @@ class Float8:
 
     @property
     def nan_code(self) -> int:
-        """Magnitude bits of the NaN that conversions produce."""
+        """The magnitude bits of the NaN that conversions produce."""
         if self.unsigned_zero:
             return 0x80
         return self.infinity_code | 1 << (self.mantissa - 1) if self.infinity else 0x7F
@@ -60,7 +58,7 @@ FORMATS = {
 
 
 def _dtype_name(name: str) -> str:
-    """`float8_e4m3fn` for itself and for the block element name `f8E4M3FN`."""
+    """Returns the dtype name, `float8_e4m3fn` for itself and for the block element name `f8E4M3FN`."""
     result = BY_MLIR_NAME[name].name if name in BY_MLIR_NAME else name
     if result not in FORMATS and result != SCALE_FORMAT:
         raise InternalError(f"{name!r} is not an 8-bit float; there are {', '.join(FORMATS)}, {SCALE_FORMAT}")
@@ -68,12 +66,11 @@ def _dtype_name(name: str) -> str:
 
 
 def float_to_fp8(fn: Function, x: V, name: str, saturate: bool = True) -> V:
-    """float lanes → i8 lanes, to nearest even, denormals kept, NaN stays NaN (with its sign where there is
-    one).
+    """Converts float lanes to i8 lanes, to nearest even, denormals kept, NaN stays NaN (with its sign where there is one).
 
-    Overflow, infinity included: the largest finite value if `saturate`, else infinity or, in formats
-    without it, NaN. Into float8_e8m0fnu ties go up, and what is not positive becomes NaN (as in ml_dtypes).
-    From double go through `double_to_odd_float`: then the value is rounded once.
+    Overflow, infinity included: the largest finite value if `saturate`, else infinity or, in formats without it, NaN. Into
+    float8_e8m0fnu ties go up, and numbers that are not positive become NaN (as in ml_dtypes). From double go through
+    `double_to_odd_float`: then the value is rounded once.
     """
     if values.element(x.type) != "float":
         raise InternalError(f"float_to_fp8 takes float lanes, got {x.type}")
@@ -111,7 +108,7 @@ def float_to_fp8(fn: Function, x: V, name: str, saturate: bool = True) -> V:
 
 
 def step_toward_zero(fn: Function, code: V, x: V, name: str) -> V:
-    """`float_to_fp8(fn, x, name)`, given as `code`, moved to truncation where rounding went away from zero."""
+    """Moves `code`, which is `float_to_fp8(fn, x, name)`, to the truncated value where rounding went away from zero."""
     back = fp8_to_float(fn, code, name)
     away = fn.fcmp("ogt", fn.intrinsic("fabs", [back]), fn.intrinsic("fabs", [x]))
     code = fn.sub(code, fn.cast("zext", away, code.type))
@@ -123,7 +120,7 @@ def step_toward_zero(fn: Function, code: V, x: V, name: str) -> V:
 
 
 def fp8_to_float(fn: Function, bits: V, name: str) -> V:
-    """i8 lanes → float lanes, exact; NaN keeps its sign where the format has one."""
+    """Converts i8 lanes to float lanes, exactly; NaN keeps its sign where the format has one."""
     if values.element(bits.type) != "i8":
         raise InternalError(f"fp8_to_float takes i8 lanes, got {bits.type}")
     name = _dtype_name(name)
@@ -178,5 +175,5 @@ def _scale_to_float(fn: Function, bits: V) -> V:
 
 
 def _float_bits(value: float) -> int:
-    """Bits of a float32 power of two."""
+    """Returns the bits of a float32 power of two."""
     return math.frexp(value)[1] - 1 + 127 << 23

@@ -1,9 +1,9 @@
-"""Vectors divided by one number: the IEEE quotient without the division instruction.
+"""Divides vectors by one number: the IEEE quotient without the division instruction.
 
 A division of 16 floats takes 16 cycles, a multiply-add half of one. With y = 1/b rounded to nearest and q = a·y rounded, the
 correction q + (a - q·b)·y by two fused multiply-adds gives the correctly rounded quotient (P. Markstein, IBM J. Res. Dev. 34,
-1990), as long as nothing overflows or becomes denormal on the way. That is looked at for every vector; where it does not hold,
-it is divided.
+1990), as long as nothing overflows or becomes denormal on the way. Every vector is tested for that; where it does not hold,
+the vector is divided.
 
 That one correction is enough: q is off by less than 1.5 units in the last place (ulp), so the sum before its rounding by less
 than 1.5·2^-24 ulp, and for 24-bit integers A, B the quotient can be that close to the middle M of two floats only if
@@ -24,7 +24,7 @@ _SMALLEST, _LARGEST = (127 - 80) << 24, (127 + 80) << 24  # without the sign, as
 
 
 def reciprocal(f: Function, b: V) -> V:
-    """1/b, or NaN for a b that needs a real division."""
+    """Returns 1/b, or NaN for a b that needs a real division."""
     size = f.intrinsic("fabs", [b])
     low, high = (const(x, b.type) for x in (_SMALLEST_DIVISOR, _LARGEST_DIVISOR))
     usable = f.binary("and", f.fcmp("oge", size, low), f.fcmp("ole", size, high))
@@ -32,7 +32,7 @@ def reciprocal(f: Function, b: V) -> V:
 
 
 def divide(f: Function, a: V, b: V, y: V) -> V:
-    """a/b of float32; y is `reciprocal(b)`. Only a vector divided by one number goes another way than fdiv."""
+    """Divides float32 a by b, where y is `reciprocal(b)`; only vectors divided by one number avoid the fdiv instruction."""
     n = lanes(a.type)
     if n == 1 or lanes(b.type) > 1:
         return f.binary("fdiv", a, f.splat(b, n))
@@ -48,7 +48,7 @@ def divide(f: Function, a: V, b: V, y: V) -> V:
     f.start(quick)
     start = f.binary("fmul", a, factor)
     quotient = f.fma(f.fma(f.fneg(start), divisor, a), factor, start)
-    sign = f.binary("and", f.bitcast(start, whole), const(-(1 << 31), whole))  # that of a zero is lost by the correction
+    sign = f.binary("and", f.bitcast(start, whole), const(-(1 << 31), whole))  # the correction loses the sign of a zero
     quotient = f.bitcast(f.binary("or", f.bitcast(quotient, whole), sign), a.type)
     f.branch(done)
     f.start(real)
@@ -59,9 +59,12 @@ def divide(f: Function, a: V, b: V, y: V) -> V:
 
 
 def divide_in_range(f: Function, a: V, b: V) -> V:
-    """a/b of float32 registers, 0 <= a <= 2, 1 <= b <= 2^24, or 1/b, 2^-40 <= b <= 2^120 (PTX): one approximate reciprocal, one
-    correction, no branch. The IEEE quotient from 2^-100 on (all that were tried); below, where the remainder is denormal, that
-    or one next to it, and off by up to 2^-148 where it is denormal itself."""
+    """Divides float32 registers by one approximate reciprocal and one correction, without a branch (PTX).
+
+    It takes 0 <= a <= 2 and 1 <= b <= 2^24, or 1/b with 2^-40 <= b <= 2^120. The result is the IEEE quotient from
+    2^-100 on (all that were tried); below, where the remainder is denormal, it is that or one next to it, and off by
+    up to 2^-148 where it is denormal itself.
+    """
     f.module.declare("llvm.nvvm.rcp.approx.ftz.f", b.type, [b.type])
     y = f.pure(f"call {b.type} @llvm.nvvm.rcp.approx.ftz.f({b.type} {b.operand()})", b.type)
     start = f.binary("fmul", a, y)
@@ -69,15 +72,15 @@ def divide_in_range(f: Function, a: V, b: V) -> V:
 
 
 _AT_ONCE = 4
-"""Divisions in a turn of the loop that really divides."""
+"""The number of divisions in an iteration of the loop of real divisions."""
 
 
 def divide_all(f: Function, dividends: Sequence[V], divisor: V) -> list[V]:
-    """Float32 registers divided by one number: IEEE quotients. For targets on which a division is a long sequence.
+    """Divides float32 registers by one number: IEEE quotients, for targets on which a division is a long sequence.
 
     Taken from the remainder q·b - a instead of a - q·b, the correction of an exact quotient is -0 for a positive divisor, so
-    that a quotient of -0 keeps its sign; negative divisors go the other way, like all that `divide` does not do. There the
-    quotients go round in a loop, a few at a time: short code for what happens rarely.
+    that a quotient of -0 keeps its sign. Negative divisors are divided for real, like everything outside the range of
+    `divide`: in a loop over a few quotients at a time, which is short code for a rare case.
     """
     low, high = const(_SMALLEST_DIVISOR, "float"), const(_LARGEST_DIVISOR, "float")
     in_range = f.binary("and", f.fcmp("oge", divisor, low), f.fcmp("ole", divisor, high))
@@ -85,7 +88,7 @@ def divide_all(f: Function, dividends: Sequence[V], divisor: V) -> list[V]:
     opposite = f.fneg(inverse)
 
     def size(a: V) -> V:
-        return f.binary("add", f.binary("shl", f.bitcast(a, "i32"), const(1, "i32")), const(-1, "i32"))  # of zero the largest
+        return f.binary("add", f.binary("shl", f.bitcast(a, "i32"), const(1, "i32")), const(-1, "i32"))  # largest for zero
 
     smallest, largest = size(dividends[0]), f.intrinsic("fabs", [dividends[0]])
     for a in dividends[1:]:

@@ -1,6 +1,6 @@
-"""One block operation on registers: scalars or vectors of any lane count.
+"""Emits one block operation on registers: scalars or vectors of any lane count.
 
-16-bit floats live in registers as float32 that has been rounded to the narrow type after every operation, which is the numeric
+16-bit floats are held in registers as float32 that is rounded to the narrow type after every operation, which is the numeric
 contract ("each op rounds to its dtype") and needs no conversion between operations. Booleans are i1, fp8 is its bits (i8).
 """
 
@@ -40,17 +40,17 @@ MEMORY = {
 
 
 def register_element(elem: str) -> str:
-    """LLVM element type of a block element in registers."""
+    """Returns the LLVM element type of a block element in registers."""
     return "i8" if elem.startswith("f8") else REGISTER.get(elem, elem)
 
 
 def memory_element(elem: str) -> str:
-    """LLVM element type of a block element in memory."""
+    """Returns the LLVM element type of a block element in memory."""
     return "i8" if elem.startswith("f8") else MEMORY.get(elem, elem)
 
 
 def memory_size(elem: str) -> int:
-    """Bytes of a block element in memory."""
+    """Returns the bytes of a block element in memory."""
     if elem in ("index", "ptr"):
         return 8
     dtype = BY_MLIR_NAME.get(elem)
@@ -58,14 +58,14 @@ def memory_size(elem: str) -> int:
 
 
 def stored_dtype(elem: str) -> NumpyDType:
-    """How a block element lies in scratch, as a NumPy dtype: floats of 16 bits as float32, fp8 as bits, pointers as numbers."""
+    """Returns the NumPy dtype of a block element in scratch: 16-bit floats as float32, fp8 as bits, pointers as integers."""
     names = {"double": "float64", "float": "float32", "ptr": "int64", "i1": "bool"}
     register = register_element(elem)
     return np.dtype(names.get(register) or f"int{register[1:]}")
 
 
 NARROW = {"f16": "half", "bf16": "bfloat"}
-"""Floats that registers hold as float32, and their own LLVM types, which GPUs convert from and to in one instruction."""
+"""The floats that registers hold as float32, with their own LLVM types; GPUs convert between both in one instruction."""
 
 
 def is_ptx(f: Function) -> bool:
@@ -73,7 +73,7 @@ def is_ptx(f: Function) -> bool:
 
 
 def narrowed(f: Function, value: V, elem: str) -> V:
-    """A float32 register rounded to its 16-bit type (PTX); for nothing where it was that type before."""
+    """Rounds a float32 register to its 16-bit type (PTX); costs nothing where it was widened from that type."""
     narrow = NARROW[elem]
     if isinstance(value, Deferred) and isinstance(value.origin, V) and value.origin.type == narrow:
         return value.origin
@@ -81,12 +81,12 @@ def narrowed(f: Function, value: V, elem: str) -> V:
 
 
 def widened(f: Function, value: V) -> V:
-    """The float32 register of a 16-bit float (PTX)."""
+    """Widens a 16-bit float to its float32 register (PTX)."""
     return f.deferred("float", lambda: f.cast("fpext", value, "float"), value, [value])
 
 
 def reinterpreted(f: Function, value: V, type_: str) -> V:
-    """The same bits as another type, scalars (PTX)."""
+    """Returns the same bits as another type, of scalars (PTX)."""
     if value.type == type_:
         return value
     if isinstance(value, Deferred) and isinstance(value.origin, Bits) and value.origin.value.type == type_:
@@ -95,7 +95,7 @@ def reinterpreted(f: Function, value: V, type_: str) -> V:
 
 
 class Extended(V):
-    """A float32 register that was made from a 16-bit float, which goes back to memory as it is."""
+    """A float32 register that was widened from a 16-bit float, which is stored as it was."""
 
     __slots__ = ("half",)
 
@@ -110,20 +110,20 @@ def _extended(f: Function, half: V) -> V:
 
 @dataclass(frozen=True, slots=True)
 class Rounded:
-    """Origin of a 16-bit float: the float32 that it was rounded from."""
+    """The origin of a 16-bit float: the float32 that it was rounded from."""
 
     value: V
 
 
 @dataclass(frozen=True, slots=True)
 class Bits:
-    """Origin of a value with the bits of another."""
+    """The origin of a value that has the bits of another."""
 
     value: V
 
 
 def from_memory(f: Function, value: V, elem: str) -> V:
-    """What a load of `memory_element` gives → the register form."""
+    """Converts what a load of `memory_element` gives to the register form."""
     if is_ptx(f) and elem in NARROW:
         return widened(f, reinterpreted(f, value, NARROW[elem]))
     if elem == "bf16":
@@ -136,7 +136,7 @@ def from_memory(f: Function, value: V, elem: str) -> V:
 
 
 def to_memory(f: Function, value: V, elem: str) -> V:
-    """Register form → what is stored. The value is already rounded, so narrowing 16-bit floats is exact."""
+    """Converts the register form to what is stored. The value is already rounded, so narrowing 16-bit floats is exact."""
     if is_ptx(f) and elem in NARROW:
         return reinterpreted(f, narrowed(f, value, elem), memory_element(elem))
     if elem == "bf16":
@@ -154,7 +154,7 @@ def to_memory(f: Function, value: V, elem: str) -> V:
 
 
 def round_register(f: Function, value: V, elem: str) -> V:
-    """Round a float32 register to the 16-bit type it stands for."""
+    """Rounds a float32 register to the 16-bit type it stands for."""
     if is_ptx(f) and elem in NARROW:
         return widened(f, narrowed(f, value, elem))
     if elem == "bf16":
@@ -167,13 +167,13 @@ def round_register(f: Function, value: V, elem: str) -> V:
 
 
 def constant(value: float | int | bool, elem: str, n: int = 1) -> V:
-    """A constant in register form; the value is rounded to the block element type."""
+    """Returns a constant in register form; the value is rounded to the block element type."""
     el = register_element(elem)
     if elem == "bf16":
         value = conversions.bfloat_value(float(value))
     elif elem == "f16":
         value = conversions.half_value(float(value))
-    elif elem.startswith("f8"):  # registers hold its bits
+    elif elem.startswith("f8"):  # registers hold their bits
         value = int(np.asarray(value).astype(numpy_dtype(scalar_type(elem))).view(np.uint8))
     return const(value, vector(el, n))
 
@@ -190,7 +190,7 @@ _CONTRACTED = frozenset({"arith.addf", "arith.subf", "arith.mulf"})
 
 
 def instruction(op: str, attrs: Mapping[str, Any]) -> str:
-    """LLVM's opcode of an operation in `INSTRUCTION`, with the flag that lets it fuse products with sums."""
+    """Returns LLVM's opcode of an operation in `INSTRUCTION`, with the flag that allows fusing products with sums."""
     return INSTRUCTION[op] + (" contract" if op in _CONTRACTED and allows(attrs, CONTRACT) else "")
 
 
@@ -200,22 +200,22 @@ INTEGER_CHOICE = {"arith.maxsi": "smax", "arith.minsi": "smin", "arith.maxui": "
 
 
 def larger(f: Function, a: V, b: V, greater: bool) -> V:
-    """max (min) as one comparison and select, which is one instruction: `b` when either is NaN or both are equal."""
+    """Emits max (min) as one comparison and select, which is one instruction: `b` when either is NaN or both are equal."""
     return f.select(f.fcmp("ogt" if greater else "olt", a, b), a, b)
 
 
 def _maximum(f: Function, a: V, b: V, greater: bool, propagate_nan: bool) -> V:
-    """max/min. NaN: the propagating form returns NaN, the other the number. +0 is above -0, as IEEE 754-2019 has it."""
+    """Emits max or min. For NaN the propagating form returns NaN, the other the number; +0 is above -0, as in IEEE 754-2019."""
     if "ptx" in f.module.features and a.type == "float":  # one instruction
         return f.intrinsic(("max" if greater else "min") + ("imum" if propagate_nan else "num"), [a, b])
-    if _is_ordered_constant(b):  # the comparison that is false for a NaN in `a`, and says which of two zeros it is
+    if _is_ordered_constant(b):  # the comparison is false for a NaN in `a` and chooses between two zeros
         wins = _is_zero(b, negative=not greater)
         if propagate_nan:
             return f.select(f.fcmp(("o" + "gl"[not greater]) + "te"[wins], b, a), b, a)
         loses = _is_zero(b, negative=greater)
         return f.select(f.fcmp(("o" + "gl"[not greater]) + "te"[loses], a, b), a, b)
     bits = with_element(a.type, "i64" if element(a.type) == "double" else "i32")
-    both = f.binary("and" if greater else "or", f.bitcast(a, bits), f.bitcast(b, bits))  # of equal numbers the same bits
+    both = f.binary("and" if greater else "or", f.bitcast(a, bits), f.bitcast(b, bits))  # the same bits for equal numbers
     chosen = f.select(f.fcmp("oeq", a, b), f.bitcast(both, a.type), larger(f, a, b, greater))
     if propagate_nan:
         return f.select(f.fcmp("uno", a, a), a, chosen)
@@ -229,7 +229,7 @@ def _is_zero(v: V, negative: bool) -> bool:
 
 
 def _is_ordered_constant(v: V) -> bool:
-    """Whether a float is a constant, and no NaN."""
+    """Whether a value is a float constant other than NaN."""
     number = number_of(v)
     return number is not None and number == number
 
@@ -253,7 +253,7 @@ def _cast(f: Function, op: str, x: V, source: str, target: str, attrs: Mapping[s
         case "arith.sitofp" | "arith.uitofp":
             if source == "i1" and is_ptx(f):  # LLVM 22 takes -1 for 1 where float16 becomes bfloat16 (sm_90 and later)
                 return f.select(x, const(-1.0 if op == "arith.sitofp" else 1.0, out), const(0.0, out))
-            if target == "f16" and is_ptx(f):  # one instruction, which rounds once
+            if target == "f16" and is_ptx(f):  # one instruction that rounds once
                 return widened(f, f.cast(op[6:], x, "half"))
             return conversions.int_to_float(f, x, target, op == "arith.sitofp")
         case "arith.fptosi" | "arith.fptoui":
@@ -304,7 +304,7 @@ def is_elementwise(name: str) -> bool:
 
 
 def math_form(attrs: Mapping[str, Any]) -> Form:
-    """Which form of a function an operation asks for."""
+    """Returns the form of a math function that the attributes of an operation ask for."""
     if REDUCED in attrs:
         return "reduced"
     if allows(attrs, APPROXIMATE):
@@ -317,7 +317,10 @@ def math_form(attrs: Mapping[str, Any]) -> Form:
 def emit_map(
     f: Function, op: str, elem: str, operands: Sequence[V], elems: Sequence[str], attrs: Mapping[str, Any]
 ) -> V:
-    """Emit `op` on register values with equal lane counts; `elem`/`elems` are block element types of result and operands."""
+    """Emits `op` on register values with equal lane counts; `elem`/`elems` are block element types of result and operands.
+
+    `UnsupportedError` for operations that are not elementwise.
+    """
     n = max(lanes(v.type) for v in operands)
     xs = [f.splat(v, n) for v in operands]
     if op == "arith.divf" and IN_RANGE in attrs and elem == "f32" and is_ptx(f):
@@ -325,7 +328,7 @@ def emit_map(
     if op in approximate.DIVISIONS and approximate.may_divide(f, elem, attrs):
         return round_register(f, approximate.quotient(f, xs[0], xs[1]), elem)
     if op in _SHIFTS and elem == "i64" and is_ptx(f) and not is_constant(xs[1]):
-        # LLVM 22 leaves out a select around such a shift, as PTX's shifts have bounds, which hold for 32 bits of the amount
+        # LLVM 22 drops a select around such a shift because PTX's shifts clamp, but they read 32 bits of the amount
         amount = f.cast("trunc", xs[1], "i32")
         return f.pure(
             f'call i64 asm "{_SHIFTS[op]} $0, $1, $2;", "=l,l,r"(i64 {xs[0].operand()}, i32 {amount.operand()})', "i64"
@@ -384,7 +387,7 @@ def emit_map(
 
 
 def identity(op: str, elem: str) -> float | int | None:
-    """The neutral element of a combining operation, or None."""
+    """Returns the neutral element of a combining operation, or None."""
     el = register_element(elem)
     if op == "arith.addf":
         return -0.0
@@ -396,7 +399,7 @@ def identity(op: str, elem: str) -> float | int | None:
         return float("-inf")
     if op == "arith.minimumf":
         return float("inf")
-    if op in ("arith.maxnumf", "arith.minnumf"):  # of nothing but NaN the result is NaN
+    if op in ("arith.maxnumf", "arith.minnumf"):  # a reduction of nothing but NaN is NaN
         return float("nan")
     if el[0] != "i":
         return None

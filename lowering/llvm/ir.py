@@ -1,4 +1,4 @@
-"""LLVM IR as text: a function builder over the typed values of `values.py`.
+"""Builds LLVM IR as text: a function builder over the typed values of `values.py`.
 
 llvmlite's own builder has neither bfloat nor string attributes; text has both, and a line of text costs less than an object.
 Values carry their LLVM type, so emitters read like arithmetic; intrinsics are declared on first use.
@@ -33,7 +33,7 @@ from .values import (
     with_element,
 )
 
-_MAX_DEFERRED = 48  # values one from another: printing the last prints them all, each inside the next
+_MAX_DEFERRED = 48  # length of a chain of deferred values: printing the last prints all, each inside the next
 
 
 class Phis(NamedTuple):
@@ -46,7 +46,7 @@ class Phis(NamedTuple):
 
 
 class Loop:
-    """State of an open loop: `index`, the carried `values`; set `next` before leaving; `results` afterwards."""
+    """The state of an open loop: `index` and the carried `values`; set `next` before leaving; `results` afterwards."""
 
     __slots__ = ("index", "next", "results", "values")
 
@@ -70,7 +70,7 @@ class Function:
         linkage: str = "",
         numbering: bool = False,
     ) -> None:
-        """`params`: (type with attributes such as "ptr noalias", name); vectors go without attributes.
+        """Begins a function. `params`: (type with attributes such as "ptr noalias", name); vectors go without attributes.
 
         numbering: an instruction without effects is not printed a second time where the first dominates.
         """
@@ -87,12 +87,12 @@ class Function:
         self._entry_allocas: list[str] = []
         self._counter = 0
         self.subprogram: Subprogram | None = None
-        self.location = ""  # which line instructions come from: what follows their text
+        self.location = ""  # debug location that is appended to the text of instructions
 
     # -- plumbing ---------------------------------------------------------
 
     def begins_at(self, name: str, line: SourceLine) -> None:
-        """Gives the function a line, and what is printed before `location` is set."""
+        """Gives the function a source line, which is also that of instructions printed before `location` is set."""
         self.subprogram = self.module.metadata.subprogram(name, line)
         self.location = self.subprogram.location(line)
 
@@ -110,7 +110,7 @@ class Function:
         return V(ref, type_)
 
     def pure(self, text: str, type_: str) -> V:
-        """An instruction without effects: the value of an equal one that dominates, where values are numbered."""
+        """Returns an instruction without effects: the value of an equal one that dominates, where values are numbered."""
         if self._known is None:
             return self.op(text, type_)
         for known in reversed(self._known):
@@ -122,18 +122,18 @@ class Function:
 
     @contextmanager
     def apart(self) -> Iterator[list[str]]:
-        """What is emitted inside goes to a list of its own."""
+        """Collects what is emitted inside in a list of its own."""
         kept, block, self.lines = self.lines, self.block, []
         yield self.lines
         self.lines, self.block = kept, block
 
     def known(self) -> dict[str, V]:
-        """What dominates this place."""
+        """Returns the values that dominate the current position."""
         return {text: value for known in self._known or () for text, value in known.items()}
 
     @contextmanager
     def knowing(self, known: dict[str, V]) -> Iterator[None]:
-        """What is printed inside goes elsewhere, where only this dominates; it is added to that."""
+        """Emits at another position, which only these values dominate; what is printed inside is added to them."""
         kept = self._known
         self._known = None if kept is None else [known]
         yield
@@ -141,7 +141,7 @@ class Function:
 
     @contextmanager
     def scope(self) -> Iterator[None]:
-        """What is printed inside is dominated by what came before, and does not dominate what comes after."""
+        """Opens a scope: what came before dominates its instructions, and they do not dominate what comes after."""
         if self._known is not None:
             self._known.append({})
         yield
@@ -149,13 +149,13 @@ class Function:
             self._known.pop()
 
     def deferred(self, type_: str, make: Callable[[], V], origin: object = None, of: Iterable[V] = ()) -> Deferred:
-        """A value that `make` prints here, from the values `of`, if it is ever used."""
+        """Returns a value that `make` prints here, from the values `of`, if it is ever used."""
         depth = 1 + max((each.depth for each in of if isinstance(each, Deferred) and not each.is_printed), default=0)
         slot, location = len(self._all), self.location
         value = Deferred(type_, lambda: self.print_at(slot, make, location), origin, depth)
         if self.lines is self._all:
             self._all.append("")
-        else:  # for a deferred value that is printed now
+        else:  # used by a deferred value that is being printed
             value = Deferred(type_, make, origin, depth)
             value.printed()
         if depth >= _MAX_DEFERRED:
@@ -163,7 +163,7 @@ class Function:
         return value
 
     def print_at(self, slot: int, make: Callable[[], V], location: str) -> V:
-        """What `make` prints in a line that was kept free; it must not need anything printed later."""
+        """Prints the instructions of `make` in a line that was kept free; it must not need anything printed later."""
         lines, known, here = self.lines, self._known, self.location
         self.lines, self._known, self.location = [], None, location
         value = make()
@@ -178,24 +178,24 @@ class Function:
         return f"{prefix}{self._counter}"
 
     def start(self, label: str, dominated: bool = False) -> None:
-        """A block. dominated: by all that was printed in this scope so far."""
+        """Begins a block. dominated: all that was printed in this scope so far dominates it."""
         self.lines.append(f"{label}:")
         self.block = label
         if self._known is not None and not dominated:
             self._known[-1].clear()
 
     def carried(self, type_: str) -> Carried:
-        """A value that a loop carries; `join` says what it is."""
+        """Returns a value that a loop carries; `join` sets its first and next value."""
         return Carried(self.fresh("c"), type_)
 
     def join(self, slot: int, values: Iterable[tuple[Carried, V, V]], entry: str, latch: str) -> None:
-        """Carried values, first values, next values. Their phis go to the line `slot` in the end, as far as they are used."""
+        """Records the (carried, first, next) values of a loop; phis of those that are used go to the line `slot` in the end."""
         self._phis.append(Phis(slot, list(values), entry, latch))
 
     def _print_phis(self) -> None:
         waiting = [(phis, *value) for phis in self._phis for value in phis.values]
         printed: dict[int, list[str]] = {}
-        while True:  # to print one may make others used
+        while True:  # printing one may use others
             ready = [each for each in waiting if each[1].is_used]
             if not ready:
                 break
@@ -214,7 +214,7 @@ class Function:
 
     @contextmanager
     def trial(self) -> Iterator[None]:
-        """What is emitted inside is taken back afterwards, but for deferred values from before."""
+        """Takes back what is emitted inside, but for deferred values from before."""
         kept = (len(self.lines), len(self._entry_allocas), self.block, len(self._phis))
         with self.scope():
             yield
@@ -226,7 +226,7 @@ class Function:
     # -- arithmetic -------------------------------------------------------
 
     def binary(self, opcode: str, a: V, b: V) -> V:
-        """Any two-operand instruction: add, fadd, and, shl, "add nsw", …"""
+        """Emits any two-operand instruction: add, fadd, and, shl, "add nsw", …"""
         return self.pure(f"{opcode} {a.type} {a.operand()}, {b.operand()}", a.type)
 
     def add(self, a: V, b: V) -> V:
@@ -274,7 +274,7 @@ class Function:
         return self.op(f"call {flags + ' ' if flags else ''}{result} @{name}({text})", result)
 
     def intrinsic(self, name: str, args: Sequence[V], result: str | None = None, flags: str = "") -> V:
-        """`intrinsic("fma", [a, b, c])` → `@llvm.fma.v16f32`: overloaded on the first operand's type."""
+        """Calls an intrinsic overloaded on the first operand's type: `intrinsic("fma", [a, b, c])` → `@llvm.fma.v16f32`."""
         full = f"llvm.{name}.{mangle(args[0].type)}"
         out = result if result is not None else args[0].type
         self.module.declare(full, out, [a.type for a in args])
@@ -283,7 +283,7 @@ class Function:
         return self.call(full, out, args, flags)
 
     def target_intrinsic(self, name: str, args: Sequence[V], result: str) -> V:
-        """A target intrinsic by its full name; the caller has checked that the target has it."""
+        """Calls a target intrinsic by its full name; the caller has checked that the target has it."""
         self.module.declare(name, result, [a.type for a in args])
         return self.call(name, result, args)
 
@@ -299,7 +299,7 @@ class Function:
     # -- vectors ----------------------------------------------------------
 
     def splat(self, a: V, n: int) -> V:
-        """Scalar → vector of n lanes (n == 1: unchanged). Constants stay constants."""
+        """Broadcasts a scalar to a vector of n lanes (n == 1: unchanged). Constants stay constants."""
         if n == 1 or a.type[0] == "<":
             return a
         type_ = f"<{n} x {a.type}>"
@@ -358,7 +358,7 @@ class Function:
         self.call("llvm.prefetch.p0", "void", [pointer, *flags])
 
     def alloca(self, type_: str, count: int = 1, align: int = 64) -> V:
-        """Stack memory, reserved once in the entry block."""
+        """Reserves stack memory once, in the entry block."""
         ref = self.fresh("s")
         self._entry_allocas.append(f"  {ref} = alloca {type_}, i64 {count}, align {align}")
         return V(ref, "ptr")
@@ -384,9 +384,9 @@ class Function:
         at_least_once: bool = False,
         keep: bool = False,
     ) -> Iterator[Loop]:
-        """`for index in range(low, high, step)` with carried values. `at_least_once`: a do-while (high > low is known).
+        """Opens `for index in range(low, high, step)` with carried values. `at_least_once`: a do-while (high > low is known).
 
-        keep: the loop is not unrolled. What is known to be one turn is no loop.
+        keep: the loop is not unrolled. A loop that is known to have one iteration is emitted as straight-line code.
         """
         lo, hi, st = (i64(x) if isinstance(x, int) else x for x in (low, high, step))
         if _is_one_turn(lo, hi, st):
@@ -427,7 +427,7 @@ class Function:
 
     @contextmanager
     def when(self, c: V) -> Iterator[None]:
-        """Run the body if the i1 is true."""
+        """Emits a branch: the body runs if the i1 is true."""
         yes, done = self.label("y"), self.label("n")
         self.cond_branch(c, yes, done)
         self.start(yes, True)
@@ -446,7 +446,7 @@ def _is_one_turn(low: V, high: V, step: V) -> bool:
 
 
 def mangle(type_: str) -> str:
-    """LLVM's intrinsic suffix of a type: `v16f32`, `bf16`, `i64`, `p0`."""
+    """Returns LLVM's intrinsic suffix of a type: `v16f32`, `bf16`, `i64`, `p0`."""
     names = {"half": "f16", "bfloat": "bf16", "float": "f32", "double": "f64", "ptr": "p0"}
     el = element(type_)
     short = names.get(el, el)

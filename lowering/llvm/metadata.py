@@ -1,6 +1,6 @@
-"""Numbered metadata of LLVM modules, and the debug information that says which line an instruction comes from.
+"""Numbered metadata of LLVM modules, and the debug information that maps instructions to source lines.
 
-Lines are all there is: a compile unit per module, a subprogram per function that has lines, a `DILocation` per line. The code
+It holds lines only: a compile unit per module, a subprogram per function that has lines, a `DILocation` per line. The code
 is the same with it and without.
 """
 
@@ -12,16 +12,16 @@ from typing import Literal, NamedTuple
 from ...promotion.dataclass import dataclass
 
 MAX_FILE = 1024
-"""Bytes of a file's name; of longer ones the end is kept."""
+"""The most bytes of a file's name; longer ones are cut at the front."""
 MAX_LINE = (1 << 32) - 1
 MAX_COLUMN = (1 << 16) - 1
 
 Emission = Literal["LineTablesOnly", "DebugDirectivesOnly"]
-"""Line tables in DWARF sections, for object code; `.file` and `.loc` alone, for PTX."""
+"""How lines are emitted: as line tables in DWARF sections, for object code, or as `.file` and `.loc` alone, for PTX."""
 
 
 class SourceLine(NamedTuple):
-    """A place in a source; lines count from 1, columns too (0: not known)."""
+    """A position in a source; lines count from 1, columns too (0: not known)."""
 
     file: str
     line: int
@@ -30,7 +30,7 @@ class SourceLine(NamedTuple):
 
 @dataclass(slots=True)
 class Metadata:
-    """The metadata of one module, besides !0. emission: what becomes of lines; None: there are none."""
+    """The metadata of one module, besides !0. emission: the form of lines; None: there are none."""
 
     emission: Emission | None = None
     nodes: list[str] = field(default_factory=list)
@@ -43,13 +43,13 @@ class Metadata:
         return len(self.nodes)
 
     def node(self, text: str) -> int:
-        """The number of a node; equal ones are one."""
+        """Returns the number of a node; equal nodes share one."""
         if text not in self._known:
             self._known[text] = self.add(text)
         return self._known[text]
 
     def no_unrolling(self) -> int:
-        """The number of metadata that keeps one loop as it is."""
+        """Adds metadata that keeps one loop from being unrolled, and returns its number."""
         number = self.add("")
         self.nodes[-1] = f"distinct !{{!{number}, !{number + 1}}}"
         self.add('!{!"llvm.loop.unroll.disable"}')
@@ -65,12 +65,12 @@ class Metadata:
     # -- debug information ------------------------------------------------------------------------------
 
     def _file(self, name: str) -> int:
-        if self.emission == "DebugDirectivesOnly":  # strings of PTX know no escapes
+        if self.emission == "DebugDirectivesOnly":  # PTX strings have no escapes
             name = name.replace('"', "'").replace("\\", "/")
         return self.node(f'!DIFile(filename: "{_escaped(name)}", directory: "")')
 
     def subprogram(self, name: str, at: SourceLine) -> Subprogram:
-        """A function that begins at a line."""
+        """Adds a function that begins at a line."""
         at = _clipped(at)
         file = self._file(at.file)
         if not self._unit:
@@ -88,14 +88,14 @@ class Metadata:
 
 @dataclass(frozen=True, slots=True)
 class Subprogram:
-    """The function that instructions with lines belong to; its own lines are in `file`."""
+    """The function that instructions with lines belong to; `file` is the file of its own lines."""
 
     metadata: Metadata
     number: int
     file: str
 
     def location(self, at: SourceLine) -> str:
-        """What follows an instruction that comes from a line."""
+        """Returns the debug location that follows the text of an instruction from this line."""
         at = _clipped(at)
         scope = self.number
         if at.file != self.file:
@@ -105,7 +105,7 @@ class Subprogram:
 
 
 def _clipped(at: SourceLine) -> SourceLine:
-    """The place as line tables hold it: texts may hold any numbers and any names."""
+    """Limits a line to what line tables hold: texts may have any numbers and any names."""
     name = at.file.encode("utf-8", "surrogatepass")
     if len(name) > MAX_FILE:
         name = b"..." + name[3 - MAX_FILE :].decode("utf-8", "ignore").encode("utf-8")
@@ -115,7 +115,7 @@ def _clipped(at: SourceLine) -> SourceLine:
 
 
 def _escaped(text: str) -> str:
-    """The inside of a string of LLVM IR."""
+    """Escapes the contents of a string of LLVM IR."""
     return "".join([chr(b) if 32 <= b < 127 and b not in b'"\\' else f"\\{b:02X}" for b in text.encode("utf-8")])
 
 

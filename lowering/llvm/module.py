@@ -1,4 +1,4 @@
-"""One LLVM module as text, and functions that modules share: long, the same for all, and compiled once for a machine."""
+"""An LLVM module as text, and functions that modules share: long, the same for all, and compiled once for a machine."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Definition(Protocol):
 
 @dataclass
 class Module:
-    """Functions, declarations and globals of one LLVM module; `text()` is the whole."""
+    """The functions, declarations and globals of one LLVM module; `text()` returns all of it."""
 
     functions: dict[str, str] = field(default_factory=dict)
     declarations: dict[str, str] = field(default_factory=dict)
@@ -30,17 +30,20 @@ class Module:
     shared: dict[str, SharedFunction] | None = None
     """Functions that the module calls and does not hold, by name. None: it holds everything."""
     features: frozenset[str] = frozenset()
-    """Features of the target processor that emitters make use of."""
+    """The features of the target processor that emitters make use of."""
     opaque_indices: bool = False
-    """LLVM is not told that an index of a loop counts. Else it looks for better induction variables (loop strength reduction),
-    a tenth to a quarter of its time, and finds none: emitters step by constants that addressing modes hold."""
+    """Whether loop indices are hidden from LLVM, so that it does not look for better induction variables.
+
+    That search (loop strength reduction) takes a tenth to a quarter of its time and finds none: emitters step by constants that
+    addressing modes hold.
+    """
 
     def declare(self, name: str, result: str, params: Iterable[str]) -> None:
         if name not in self.declarations and name not in self.functions:
             self.declarations[name] = f"declare {result} @{check_name(name)}({', '.join(params)})"
 
     def provide(self, function: SharedFunction) -> str:
-        """The name of a function that may be called now: modules of kernels from texts share it, others hold their own."""
+        """Makes a function callable and returns its name: modules of kernels from texts share it, others hold their own."""
         if self.shared is not None:
             self.shared[function.name] = function
             self.declare(function.name, "void", [type_ for type_, _ in function.parameters])
@@ -67,16 +70,16 @@ class SharedFunction(Protocol):
 
     @property
     def parameters(self) -> Sequence[tuple[str, str]]:
-        """(type, name) of each; it returns nothing."""
+        """The (type, name) of each parameter; the function returns nothing."""
         ...
 
     def add(self, module: Module, linkage: str = "internal") -> None:
-        """Add it, and what it calls, to a module that does not hold it yet."""
+        """Adds the function, and what it calls, to a module that does not hold it yet."""
         ...
 
 
 def module_of(function: SharedFunction) -> str:
-    """A module of its own with the function."""
+    """Returns the text of a module that holds only the function and what it calls."""
     module = Module(opaque_indices=True)
     function.add(module, linkage="")
     return module.text()

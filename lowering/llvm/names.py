@@ -1,4 +1,4 @@
-"""Names of functions in LLVM IR."""
+"""Checks names of functions in LLVM IR."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _NAME = re.compile(r"[A-Za-z_$][\w$.]*", re.ASCII)
 
 
 def check_name(name: str) -> str:
-    """The name. Names are printed as they are: callers bring what a user wrote into this form."""
+    """Returns the name if LLVM IR allows it unquoted, else raises InternalError; callers turn users' names into such ones."""
     if not _NAME.fullmatch(name):
         raise InternalError(f"{name!r} is no name of LLVM IR")
     return name

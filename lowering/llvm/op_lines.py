@@ -15,8 +15,10 @@ from .metadata import SourceLine
 
 
 def begin_lines(f: Function, function: FuncOp) -> None:
-    """Gives an LLVM function the line at which a block function begins: its own, else that of its first operation that has
-    one. Without any line, or where the module has no debug information, nothing happens."""
+    """Gives an LLVM function the line of its block function: its own, else that of its first operation that has one.
+
+    Without any line, or where the module has no debug information, nothing happens.
+    """
     if f.module.metadata.emission is None:
         return
     line = next((line for op in function.walk() if (line := _line(op)) is not None), None)
@@ -30,7 +32,7 @@ def _line(op: Operation) -> SourceLine | None:
 
 
 class Lowering(Protocol):
-    """What handlers of operations share; `f` is the function that they print into."""
+    """The state that handlers of operations share; `f` is the function that they print into."""
 
     f: Function
 
@@ -39,13 +41,13 @@ K = TypeVar("K", bound=Lowering)
 
 
 class NodeLines:
-    """The lines that lazy nodes come from, as `Function.location`: wherever a node is evaluated, its code is of its line."""
+    """The source lines of lazy nodes, as `Function.location`: wherever a node is evaluated, its code has its line."""
 
     def __init__(self) -> None:
         self._lines: dict[int, tuple[object, str]] = {}  # with the nodes, so that their ids stay unique
 
     def set(self, node: object, line: str) -> None:
-        """The first line of a node counts."""
+        """Sets the line of a node; the first one that is set counts."""
         if line:
             self._lines.setdefault(id(node), (node, line))
 
@@ -55,8 +57,10 @@ class NodeLines:
 
 
 def lower_at_line(k: K, op: Operation, handler: Callable[[K, Any], None]) -> None:
-    """Calls the handler of an operation: what it prints comes from the operation's line, what it raises names that line. Where
-    an operation has none, the line of what is around it counts."""
+    """Calls the handler of an operation, so that what it prints has the operation's line and what it raises names that line.
+
+    Where an operation has none, the line of the enclosing operation counts.
+    """
     f = k.f
     outer = f.location
     if f.subprogram is not None:

@@ -1,4 +1,4 @@
-"""Reading block IR: types and attributes of xDSL objects as plain Python values."""
+"""Reads block IR: types and attributes of xDSL objects as plain Python values."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def shape_of(type_: Attribute) -> tuple[int, ...]:
 
 
 def element_name(type_: Attribute) -> str:
-    """`f32`, `i1`, `bf16`, `ptr`, … of a scalar or block type."""
+    """Returns the name `f32`, `i1`, `bf16`, `ptr`, … of the element of a scalar or block type."""
     if isinstance(type_, TensorType):
         type_ = type_.element_type
     found = _names.get(type_)
@@ -42,7 +42,7 @@ def element_name(type_: Attribute) -> str:
 
 
 def pointee_name(type_: Any) -> str:
-    """The pointee of a pointer or block of pointers."""
+    """Returns the name of the pointee of a pointer or block of pointers."""
     if isinstance(type_, TensorType):
         type_ = type_.element_type
     return element_name(type_.pointee)
@@ -53,7 +53,7 @@ def attribute(op: Operation, name: str) -> Any:
 
 
 def plain(value: Attribute) -> Any:
-    """An attribute as a Python value where it has one."""
+    """Returns an attribute as a Python value where it has one."""
     match value:
         case IntegerAttr():
             return value.value.data
@@ -80,12 +80,12 @@ ENUMERATIONS = {"inputPrecision": INPUT_PRECISIONS, "rounding": ROUNDING_MODES}
 
 
 def program_axis(op: Operation) -> str | None:
-    """The grid axis of tt.get_program_id: x, y or z."""
+    """Returns the grid axis of tt.get_program_id: x, y or z."""
     return enum_name(PROGRAM_AXES, attribute(op, "axis"))
 
 
 def attributes(op: Any) -> dict[str, Any]:
-    """All properties and attributes of an operation (or a dictionary attribute) as plain values; predicates by name."""
+    """Returns all properties and attributes of an operation (or a dictionary attribute) as plain values; predicates by name."""
     if isinstance(op, DictionaryAttr):
         return {name: plain(value) for name, value in op.data.items()}
     found = {name: plain(value) for name, value in op.attributes.items()}
@@ -99,7 +99,7 @@ def attributes(op: Any) -> dict[str, Any]:
 
 
 def constant_value(op: Operation) -> float | int | bool:
-    """The value of `arith.constant`; dense constants must be splats."""
+    """Returns the value of `arith.constant`; dense constants must be splats, else UnsupportedError."""
     value = attribute(op, "value")
     if isinstance(value, DenseIntOrFPElementsAttr):
         if not value.is_splat():

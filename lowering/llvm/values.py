@@ -1,8 +1,7 @@
 """Values of LLVM IR: what an instruction takes as an operand, with its type; constants carry their numbers.
 
-A question about a value is asked of its class and its number, never of its text: `isinstance(v, ConstantInt)`,
-`is_integer(v, 0)`. `operand()` returns the text; of a value that is printed only if it is used (`Deferred`, `Carried`), the
-call is that use.
+A value is examined by its class and its number, never by its text: `isinstance(v, ConstantInt)`, `is_integer(v, 0)`.
+`operand()` returns the text; a value that is printed only if it is used (`Deferred`, `Carried`) counts that call as the use.
 """
 
 from __future__ import annotations
@@ -17,22 +16,22 @@ from ...promotion.errors import InternalError
 
 
 def lanes(type_: str) -> int:
-    """Number of lanes of a vector type; 1 for a scalar."""
+    """Returns the number of lanes of a vector type; 1 for a scalar."""
     return int(type_[1 : type_.index(" ")]) if type_[0] == "<" else 1
 
 
 def element(type_: str) -> str:
-    """`float` for `<16 x float>` and for `float`."""
+    """Returns the element type: `float` for `<16 x float>` and for `float`."""
     return type_[type_.index("x") + 2 : -1] if type_[0] == "<" else type_
 
 
 def vector(element_: str, n: int) -> str:
-    """The type of n lanes; the element's own for one."""
+    """Returns the type of n lanes; the element's own for one."""
     return element_ if n == 1 else f"<{n} x {element_}>"
 
 
 def with_element(type_: str, element_: str) -> str:
-    """The type with the same number of lanes and another element."""
+    """Returns the type with the same number of lanes and another element."""
     return vector(element_, lanes(type_))
 
 
@@ -40,7 +39,7 @@ BITS = {"half": 16, "bfloat": 16, "float": 32, "double": 64, "ptr": 64}
 
 
 def bits(element_: str) -> int:
-    """Bits of an element type."""
+    """Returns the number of bits of an element type."""
     return BITS[element_] if element_ in BITS else int(element_[1:])
 
 
@@ -53,8 +52,10 @@ def is_float(type_: str) -> bool:
 
 
 class V:
-    """A value that an instruction, a parameter or a global has defined: its name (`%t3`, `@table`) and its LLVM type (`i64`,
-    `<16 x float>`, `ptr`). Equal names of one type are equal values."""
+    """A value that an instruction, a parameter or a global has defined: its name (`%t3`, `@table`) and its LLVM type.
+
+    The type is text such as `i64`, `<16 x float>`, `ptr`. Equal names of one type are equal values.
+    """
 
     __slots__ = ("_operand", "type")
 
@@ -63,11 +64,11 @@ class V:
         self.type = type_
 
     def operand(self) -> str:
-        """The text by which an instruction refers to the value."""
+        """Returns the text by which an instruction refers to the value."""
         return self._operand
 
     def printed(self) -> V:
-        """The value itself; of a deferred one, what its instructions have defined."""
+        """Returns the value itself; for a deferred one, what its instructions have defined."""
         return self
 
     def __eq__(self, other: object) -> bool:
@@ -81,7 +82,7 @@ class V:
 
 
 class Global(V):
-    """The address of a global variable, a constant of the linker's."""
+    """The address of a global variable, a constant of the linker."""
 
     __slots__ = ()
 
@@ -106,7 +107,7 @@ class ConstantInt(Constant):
 
 
 class ConstantFloat(Constant):
-    """A scalar float: the number, rounded to the type."""
+    """A scalar float; `number` is rounded to the type."""
 
     __slots__ = ("number",)
 
@@ -147,7 +148,7 @@ class ConstantLanes(Constant):
 
 
 class _Itself(V):
-    """A value that is equal to itself alone: it has no text yet, or is not to be asked for it."""
+    """A value that is equal only to itself: it has no text yet, or asking for the text would use it."""
 
     __slots__ = ()
 
@@ -162,7 +163,7 @@ class Deferred(_Itself):
     """A value whose instructions are printed, where it was made, when it is first used.
 
     origin: what it was computed from, for instructions that can take that instead.
-    depth: how many deferred values, each an operand of the next, end with it.
+    depth: the length of the chain of deferred values, each an operand of the next, that ends with it.
     """
 
     __slots__ = ("_print", "_value", "depth", "origin")
@@ -186,7 +187,7 @@ class Deferred(_Itself):
 
 
 class Carried(_Itself):
-    """A value that a loop carries: its phi is printed if it is used."""
+    """A value that a loop carries: its phi is printed only if it is used."""
 
     __slots__ = ("is_used",)
 
@@ -196,7 +197,7 @@ class Carried(_Itself):
 
     @property
     def name(self) -> str:
-        """Its name, without using it."""
+        """The name of the value; reading it does not use the value."""
         return self._operand
 
     def operand(self) -> str:
@@ -208,7 +209,7 @@ class Carried(_Itself):
 
 
 def _rounded(value: float, element_: str) -> tuple[str, float]:
-    """An exact float literal of the element type, and the number that it stands for."""
+    """Returns an exact float literal of the element type, and the number that it stands for."""
     if element_ == "double":
         return f"0x{struct.unpack('<Q', struct.pack('<d', value))[0]:016X}", value
     if element_ == "float":
@@ -239,7 +240,7 @@ def i64(number: int) -> V:
 
 
 def const(value: float, type_: str) -> V:
-    """A constant of any arithmetic type; a vector has it in every lane. Integers wrap around, floats are rounded."""
+    """Returns a constant of any arithmetic type; a vector has it in every lane. Integers wrap around, floats are rounded."""
     if type_[0] == "<":
         return ConstantSplat(_scalar(value, element(type_)), lanes(type_))
     return _scalar(value, type_)
@@ -256,22 +257,22 @@ def _scalar(value: float, type_: str) -> ConstantInt | ConstantFloat:
 
 
 def zero(type_: str) -> V:
-    """Zero of any type: a vector of zeros, the null pointer, 0."""
+    """Returns the zero of any type: a vector of zeros, the null pointer, 0."""
     return ConstantZeros(type_) if type_[0] == "<" else NULL if type_ == "ptr" else const(0, type_)
 
 
 def poison(type_: str) -> V:
-    """A value that nobody reads."""
+    """Returns LLVM's poison, for a value that is never read."""
     return Constant("poison", type_)
 
 
 def undef(type_: str) -> V:
-    """A value that nobody relies on."""
+    """Returns LLVM's undef, for a value that no result depends on."""
     return Constant("undef", type_)
 
 
 def int_vector(values: Sequence[int], element_: str) -> V:
-    """A vector with these integers as its lanes."""
+    """Returns a vector with these integers as its lanes."""
     return ConstantLanes(values, element_)
 
 
@@ -280,7 +281,7 @@ NULL: V = Constant("null", "ptr")
 
 
 def is_constant(v: V) -> bool:
-    """Whether the value is a constant; a deferred one is printed to be told."""
+    """Whether the value is a constant; a deferred one is printed to find out."""
     return isinstance(v.printed(), Constant)
 
 
@@ -291,18 +292,18 @@ def is_integer(v: V, number: int) -> bool:
 
 
 def is_zero(v: V) -> bool:
-    """Whether the value is the constant zero of its type, in every lane; of floats the positive one."""
+    """Whether the value is the constant zero of its type, in every lane; for floats the positive one."""
     number = number_of(v)
     return number == 0 and math.copysign(1.0, number) > 0
 
 
 def same(a: V, b: V) -> bool:
-    """Whether two values are known to be equal; deferred ones are printed to be told."""
+    """Whether two values are known to be equal; deferred ones are printed to find out."""
     return a.printed() == b.printed()
 
 
 def integer(v: V) -> int:
-    """The number of what is known to be a scalar integer constant."""
+    """Returns the number of a scalar integer constant; InternalError for any other value."""
     v = v.printed()
     if not isinstance(v, ConstantInt):
         raise InternalError(f"LLVM values: an integer constant was expected, not {v!r}")
@@ -310,7 +311,7 @@ def integer(v: V) -> int:
 
 
 def number_of(v: V) -> float | None:
-    """The number that a constant is, or that all of its lanes are; None of other values."""
+    """Returns the number that a constant is, or that all of its lanes are; None for other values."""
     v = v.printed()
     if isinstance(v, ConstantSplat):
         v = v.lane

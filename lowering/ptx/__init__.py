@@ -1,1 +1,1 @@
-"""PTX: text to syntax tree, and which instructions with which modifiers and operands there are."""
+"""PTX: the parser from text to syntax tree, and the table of instructions with their modifiers and operands."""

@@ -1,7 +1,7 @@
 """Runs straight-line PTX with NumPy: the definition of what inline assembly computes.
 
 A register is an array of uint64 that holds its bits, one element per run of the text, or of bool for predicates. Registers that
-nothing has written hold a conspicuous pattern. This module knows the driver and the integers, `evaluate_floats` the floats.
+were never written hold a conspicuous pattern. This module has the driver and the integers, `evaluate_floats` the floats.
 """
 
 from __future__ import annotations
@@ -27,24 +27,24 @@ def mask(width: int) -> np.uint64:
 
 
 def signed(x: Array, width: int) -> Array:
-    """The bits as signed numbers, int64."""
+    """Returns the bits as signed numbers of `width` bits, int64."""
     shift = np.uint64(64 - width)
     return np.asarray(x << shift).view(np.int64) >> np.int64(64 - width)
 
 
 def number(x: Array, type_: str) -> Array:
-    """The bits as numbers of Python, exact at any width: dtype object."""
+    """Returns the bits as Python integers, exact at any width: dtype object."""
     width = WIDTHS[type_]
     return np.asarray(signed(x, width) if type_[0] == "s" else x & mask(width)).astype(object)
 
 
 def bits(x: Array, width: int) -> Array:
-    """Numbers of dtype object, or integers, as the low bits."""
+    """Returns the low `width` bits of integers (also of dtype object) as uint64."""
     return np.asarray(x & ((1 << width) - 1)).astype(np.uint64) if x.dtype == object else x.astype(np.uint64) & mask(width)
 
 
 def run(instructions: Sequence[Decoded], registers: Mapping[str, str], inputs: Mapping[str, Array], count: int) -> State:
-    """Run `count` elements. Gives every register that was written or given.
+    """Runs the instructions for `count` elements and returns every register that was written or given.
 
     Args:
         instructions: decoded, in order.
@@ -139,9 +139,9 @@ class _Machine:
 
 
 def compute(d: Decoded, sources: list[Array], carry: Array | None = None) -> list[Array]:
-    """The results for sources of any kind of instruction in the table.
+    """Computes the results of any kind of instruction in the table.
 
-    A carry chain wants the carry flag and, with `.cc`, gives the result twice and the new flag; setp gives both predicates.
+    A carry chain takes the carry flag and, with `.cc`, gives the result twice and the new flag; setp gives both predicates.
     """
     if "cc" in d.flags or d.opcode in ("addc", "subc", "madc"):
         return _chained(d, sources, np.zeros(sources[0].shape, np.bool_) if carry is None else carry)
@@ -217,7 +217,7 @@ def _relation(d: Decoded, type_: str, a: Array, b: Array) -> Array:
     return np.asarray(functions[name](a, b))
 
 
-# -- integers; every handler gets (decoded, *bits) and gives bits
+# -- integers; every handler takes (decoded, *bits) and gives bits
 
 
 def _clamped(x: Array, low: int, high: int) -> Array:
@@ -230,7 +230,7 @@ def _range(type_: str) -> tuple[int, int]:
 
 
 def _halves(function: Callable[..., Array]) -> Callable[..., Array]:
-    """The function on both 16-bit halves of `u16x2` and `s16x2`."""
+    """Applies the function to both 16-bit halves of `u16x2` and `s16x2`."""
 
     def apply(d: Decoded, *xs: Array) -> Array:
         if not d.types[0].endswith("x2"):
@@ -302,7 +302,10 @@ def _sad(d: Decoded, a: Array, b: Array, c: Array) -> Array:
 
 
 def _divide(remainder: bool) -> Callable[..., Array]:
-    """Truncating. By zero: quotient all ones, remainder the dividend; PTX leaves both open."""
+    """Makes the handler of truncating division.
+
+    By zero the quotient is all ones and the remainder the dividend; PTX defines neither.
+    """
 
     def one(x: int, y: int) -> int:
         if y == 0:
@@ -393,7 +396,7 @@ def _sign_zero_extend(d: Decoded, a: Array, b: Array) -> Array:
 
 
 def _dot(d: Decoded, a: Array, b: Array, c: Array) -> Array:
-    """dp4a, dp2a: products of bytes, or of two halves with two bytes, onto c."""
+    """Computes dp4a and dp2a: the products of bytes, or of two halves with two bytes, added to c."""
     total = c.astype(object)
     size, count = (8, 4) if d.opcode == "dp4a" else (16, 2)
     offset = 16 if "hi" in d.flags else 0
@@ -472,7 +475,7 @@ def _absolute(d: Decoded, a: Array) -> Array:
 
 
 def _pack(d: Decoded, sources: list[Array]) -> Array:
-    """cvt.pack: a above b, saturated; the third source above both."""
+    """Computes cvt.pack: a above b, saturated; the third source above both."""
     width = WIDTHS[d.types[0]]
     low, high = _range(d.types[0])
     a, b = (bits(_clamped(number(x, "s32"), low, high), width) for x in sources[:2])
@@ -481,7 +484,10 @@ def _pack(d: Decoded, sources: list[Array]) -> Array:
 
 
 def _video(d: Decoded, a: Array, b: Array, c: Array) -> Array:
-    """Lanes of 8 or 16 bits, each operand with its own sign. `.add` sums the lanes onto c; otherwise every lane is written."""
+    """Computes on lanes of 8 or 16 bits, each operand with its own sign.
+
+    `.add` sums the lanes onto c; otherwise every lane is written.
+    """
     count = int(d.opcode[-1])
     width = 32 // count
     result_type, a_type, b_type = d.types

@@ -1,4 +1,4 @@
-"""Floats of PTX with NumPy: arithmetic, comparisons and conversions on the bits of registers.
+"""Evaluates the floats of PTX with NumPy: arithmetic, comparisons and conversions on the bits of registers.
 
 Nearest even on float32 and float64 is NumPy's own arithmetic; other roundings and 16-bit formats are computed exactly
 (`exact.py`). Approximations are evaluated in float64 and rounded once, which is inside every published bound.
@@ -22,23 +22,23 @@ _MODES = ("rn", "rz", "rm", "rp")
 
 
 def floats(x: Array, type_: str) -> Array:
-    """Bits as floats of the type."""
+    """Returns the bits as floats of the type."""
     dtype = DTYPES[type_]
     return np.ascontiguousarray(x.astype(f"u{dtype.itemsize}")).view(dtype)
 
 
 def words(x: Array) -> Array:
-    """Floats as bits, uint64."""
+    """Returns the bits of floats as uint64."""
     return np.ascontiguousarray(x).view(f"u{x.dtype.itemsize}").astype(np.uint64)
 
 
 def wide(x: Array, type_: str) -> Array:
-    """Bits as float64, exact."""
+    """Returns the floats with these bits as float64, exactly."""
     return np.asarray(floats(x, type_).astype(np.float64))
 
 
 def _flushed(x: Array, type_: str) -> Array:
-    """Denormal floats to zeros of their sign."""
+    """Replaces denormal floats by zeros of their sign."""
     return np.where(np.abs(x) < BY_PTX_NAME[type_].smallest_normal, np.copysign(np.zeros_like(x), x), x).astype(x.dtype)
 
 
@@ -55,7 +55,7 @@ def _saturated(x: Array, d: Decoded) -> Array:
 
 
 def _lanewise(function: Callable[[Decoded, str, list[Array]], Array]) -> Callable[[Decoded, list[Array]], Array]:
-    """The function on the type, or on both halves of a packed one."""
+    """Applies the function to the type, or to both halves of a packed one."""
 
     def apply(d: Decoded, sources: list[Array]) -> Array:
         type_ = d.types[0]
@@ -77,7 +77,7 @@ def _inputs(d: Decoded, type_: str, sources: list[Array]) -> list[Array]:
 
 
 def _rounding(one: Callable[..., float], native: Callable[..., Array] | None) -> Callable[[Decoded, list[Array]], Array]:
-    """An operation with a rounding: NumPy's where that is it, exact otherwise."""
+    """Makes a handler of an operation with a rounding: NumPy's arithmetic where it rounds that way, exact otherwise."""
 
     def compute(d: Decoded, type_: str, sources: list[Array]) -> Array:
         xs = _inputs(d, type_, sources)
@@ -92,7 +92,7 @@ def _rounding(one: Callable[..., float], native: Callable[..., Array] | None) ->
 
 
 def _function(evaluate: Callable[..., Array]) -> Callable[[Decoded, list[Array]], Array]:
-    """An approximation: float64, rounded once."""
+    """Makes a handler of an approximation: evaluated in float64, rounded once."""
 
     def compute(d: Decoded, type_: str, sources: list[Array]) -> Array:
         xs = [x.astype(np.float64) for x in _inputs(d, type_, sources)]
@@ -115,7 +115,7 @@ def _reciprocal(d: Decoded, sources: list[Array]) -> Array:
 
 
 def _upper(d: Decoded, sources: list[Array], evaluate: Callable[[Array], Array]) -> Array:
-    """rcp and rsqrt .approx.ftz.f64 see and give the upper words only."""
+    """Computes rcp and rsqrt; with .approx.ftz.f64 they read and give the upper words only."""
     if d.types[0] != "f64" or "ftz" not in d.flags:
         return _function(evaluate)(d, sources)
     upper = np.uint64(0xFFFFFFFF00000000)
@@ -145,7 +145,7 @@ def _sign_bit(d: Decoded, sources: list[Array], change: Callable[[Array, np.inte
 
 
 def _extreme(larger: bool) -> Callable[[Decoded, list[Array]], Array]:
-    """min, max: a number beats NaN unless `.NaN`; +0 is above -0."""
+    """Makes the handler of min or max: a number wins against NaN unless `.NaN`; +0 is above -0."""
 
     def compute(d: Decoded, type_: str, sources: list[Array]) -> Array:
         a, b = _inputs(d, type_, sources)
@@ -164,7 +164,7 @@ def _extreme(larger: bool) -> Callable[[Decoded, list[Array]], Array]:
 
 
 def _copy_sign(d: Decoded, type_: str, sources: list[Array]) -> Array:
-    """The sign of the first, the magnitude of the second."""
+    """Returns the sign of the first with the magnitude of the second."""
     sign, size = (floats(x, type_) for x in sources)
     return np.asarray(np.copysign(size, sign))
 
@@ -219,7 +219,7 @@ def _integer_text(type_: str) -> tuple[int, int, bool]:
 
 
 def _to_integer(x: Array, target: str, source: str) -> Array:
-    """Saturated. NaN gives 0, but the top bit alone for float64 sources and 64-bit results."""
+    """Converts to an integer, saturated. NaN gives 0, but the top bit alone for float64 sources and 64-bit results."""
     low, high, _ = _integer_text(target)
     width = WIDTHS[target]
     not_a_number = 1 << (width - 1) if (source == "f64" or width == 64) else 0
@@ -233,7 +233,7 @@ def _to_integer(x: Array, target: str, source: str) -> Array:
 
 
 def convert(d: Decoded, sources: list[Array]) -> Array:
-    """Every form of cvt but `.pack`."""
+    """Converts in every form of cvt but `.pack`."""
     target, source = d.types
     if target.endswith("x2"):
         return _convert_pair(d, sources)
@@ -260,7 +260,7 @@ def convert(d: Decoded, sources: list[Array]) -> Array:
     found = np.array([exact.narrow(v, target, mode) for v in value.tolist()], np.float64)
     if "satfinite" in d.flags:
         found = _capped(found, float(exact.FORMATS[target].largest))
-    if target != "f32":  # .ftz is about single precision alone
+    if target != "f32":  # .ftz applies to single precision only
         return words(_saturated(found.astype(DTYPES[target]), d))
     return words(_finished(found.astype(DTYPES[target]), d, target))
 
@@ -279,7 +279,7 @@ def _resize(d: Decoded, x: Array, target: str, source: str) -> Array:
 
 
 def _to_tf32(d: Decoded, x: Array) -> Array:
-    """10 mantissa bits; rna: halves away from zero."""
+    """Rounds to 10 mantissa bits; rna: halves away from zero."""
     word = words(x.astype(np.float32)).astype(np.int64)
     mode = d.choice("rn", "rz", "rna")
     extra = {"rna": 0x1000, "rz": 0}.get(mode, 0xFFF + ((word >> 13) & 1))
@@ -291,7 +291,7 @@ def _to_tf32(d: Decoded, x: Array) -> Array:
 
 
 def _small(d: Decoded, x: Array, type_: str) -> Array:
-    """float64 numbers that are float32 → 8-bit floats, to nearest even, saturated."""
+    """Converts float64 numbers that are float32 to the bits of 8-bit floats, to nearest even, saturated."""
     limit = {"e4m3": 448.0, "e5m2": 57344.0}[type_]
     x = _finished(_capped(x, limit), d, "f64")
     found = words(x.astype(np.float32).astype(DTYPES[type_]))
@@ -320,7 +320,7 @@ def _convert_pair(d: Decoded, sources: list[Array]) -> Array:
 
 
 def _fused_float32(x: Array, y: Array, z: Array) -> Array:
-    """One rounding: the product of two float32 is exact in float64, the sum is rounded to odd there."""
+    """Computes x·y + z with one rounding: the product of two float32 is exact in float64, the sum is rounded to odd there."""
     product, addend = x.astype(np.float64) * y.astype(np.float64), z.astype(np.float64)
     total = product + addend
     shadow = total - product

@@ -1,4 +1,4 @@
-"""Exact arithmetic on floats, rounded once in any of the four directions: rationals of Python, one number at a time."""
+"""Exact arithmetic on floats, rounded once in any of the four directions: with Python's rationals, one number at a time."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ...promotion.dataclass import dataclass
 from ...promotion.dtype import BY_PTX_NAME, DType
 
 SQRT_BITS = 140
-"""Bits of a square root before the sticky one."""
+"""The bits of a square root before the sticky one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ FORMATS = {name: _format(BY_PTX_NAME[name]) for name in ("f16", "bf16", "f32", "
 
 
 def rounded(value: Fraction, format_: str, mode: str) -> float:
-    """A number that is not zero in the format; the result may be zero, of the number's sign, or infinite."""
+    """Rounds a number that is not zero to the format; the result may be zero, of the number's sign, or infinite."""
     f = FORMATS[format_]
     size = abs(value)
     exponent = size.numerator.bit_length() - size.denominator.bit_length()
@@ -78,7 +78,7 @@ def fused(x: float, y: float, z: float, format_: str, mode: str) -> float:
 
 
 def _fused_nearest(x: float, y: float, z: float) -> float:
-    """x·y + z of finite float64 with one rounding to nearest even, which is how Python divides integers."""
+    """Computes x·y + z of finite float64 with one rounding to nearest even, which is how Python divides integers."""
     (x_over, x_under), (y_over, y_under), (z_over, z_under) = (v.as_integer_ratio() for v in (x, y, z))
     over, under = x_over * y_over * z_under + z_over * x_under * y_under, x_under * y_under * z_under
     if over == 0:
@@ -106,7 +106,7 @@ def square_root(x: float, format_: str, mode: str) -> float:
 
 
 def root_of(value: Fraction, format_: str, mode: str) -> float:
-    """The square root of a positive number."""
+    """Computes the square root of a positive number, rounded once."""
     shift = SQRT_BITS * 2 + 2200
     scaled = (value.numerator << shift) // value.denominator
     root = math.isqrt(scaled)
@@ -115,7 +115,7 @@ def root_of(value: Fraction, format_: str, mode: str) -> float:
 
 
 def narrow(x: float, format_: str, mode: str) -> float:
-    """A float of any format in another one."""
+    """Rounds a float of any format to another one."""
     return x if x == 0 or not math.isfinite(x) else rounded(Fraction(x), format_, mode)
 
 

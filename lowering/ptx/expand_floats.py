@@ -1,4 +1,4 @@
-"""Float instructions and conversions of PTX as block operations.
+"""Expands float instructions and conversions of PTX to block operations.
 
 16-bit floats are computed in float64 and rounded once: sums of two and products are exact there or too far apart to matter, and
 fma is rounded to odd first. Approximations use the accurate functions.
@@ -28,7 +28,7 @@ Handler = Callable[[Decoded, str, Sequence[Expr]], Expr]
 
 
 def flushed(x: Expr, type_: str) -> Expr:
-    """Denormal numbers as zeros of their sign."""
+    """Replaces denormal numbers by zeros of their sign."""
     return where(abs(x) < _TINY[type_], copysign(x.like(0.0), x), x)
 
 
@@ -37,7 +37,7 @@ def _inputs(d: Decoded, type_: str, xs: Sequence[Expr]) -> list[Expr]:
 
 
 def _finished(d: Decoded, type_: str, x: Expr) -> Expr:
-    """Flushed (conversions: only single precision) and clamped."""
+    """Flushes (of conversions only those to single precision) and clamps a result."""
     if "ftz" in d.flags and type_ in _TINY and (d.opcode != "cvt" or type_ == "f32"):
         x = flushed(x, type_)
     if "sat" in d.flags:
@@ -46,7 +46,7 @@ def _finished(d: Decoded, type_: str, x: Expr) -> Expr:
 
 
 def on_lanes(handler: Handler) -> Callable[[Decoded, Sequence[Expr]], Expr]:
-    """The handler on the type, or on both halves of a packed one."""
+    """Applies the handler to the type, or to both halves of a packed one."""
 
     def apply(d: Decoded, xs: Sequence[Expr]) -> Expr:
         type_ = d.types[0]
@@ -72,7 +72,7 @@ def _wide(x: Expr) -> Expr:
 
 
 def _arithmetic(directed: Callable[..., Expr], half: Callable[..., Expr]) -> Handler:
-    """`directed` takes a mode, for f32 and f64; `half` works on float64 for the narrow types."""
+    """Makes a handler of two functions: `directed` takes a mode, for f32 and f64; `half` works on float64 for narrow types."""
 
     def apply(d: Decoded, type_: str, xs: Sequence[Expr]) -> Expr:
         xs = _inputs(d, type_, xs)
@@ -90,7 +90,7 @@ def _subtract(x: Expr, y: Expr, mode: str) -> Expr:
 
 
 def _function(evaluate: Callable[..., Expr]) -> Handler:
-    """An approximation, in float32 for the narrow types."""
+    """Makes the handler of an approximation, in float32 for the narrow types."""
 
     def apply(d: Decoded, type_: str, xs: Sequence[Expr]) -> Expr:
         xs = _inputs(d, type_, xs)
@@ -106,13 +106,13 @@ def _divide(d: Decoded, type_: str, xs: Sequence[Expr]) -> Expr:
 
 
 def _upper(x: Expr) -> Expr:
-    """The upper word of a float64, denormals flushed."""
+    """Returns the upper word of a float64, denormals flushed."""
     x = (x.bits() & ~0xFFFFFFFF).as_float()
     return where(abs(x) < 2.0**-1022, copysign(x.like(0.0), x), x)
 
 
 def _seed(evaluate: Callable[[Expr], Expr]) -> Handler:
-    """rcp and rsqrt `.approx.ftz.f64`: upper words in and out."""
+    """Makes the handler of rcp or rsqrt; `.approx.ftz.f64` reads and gives upper words."""
 
     def apply(d: Decoded, type_: str, xs: Sequence[Expr]) -> Expr:
         if type_ != "f64" or "ftz" not in d.flags:
@@ -167,7 +167,7 @@ def _copy_sign(d: Decoded, type_: str, xs: Sequence[Expr]) -> Expr:
 
 
 def test(d: Decoded, xs: Sequence[Expr]) -> Expr:
-    """testp."""
+    """Expands testp."""
     x = xs[0]
     size, tiny = abs(x), 2.0**-126 if x.width == 32 else 2.0**-1022
     match d.choice("finite", "infinite", "number", "notanumber", "normal", "subnormal"):
@@ -185,7 +185,7 @@ def test(d: Decoded, xs: Sequence[Expr]) -> Expr:
 
 
 def compare(d: Decoded, type_: str, a: Expr, b: Expr, name: str) -> Expr:
-    """A comparison of floats; the types that are narrower than float32 are widened."""
+    """Compares floats; types narrower than float32 are widened."""
     if "ftz" in d.flags and type_ in _TINY:
         a, b = flushed(a, type_), flushed(b, type_)
     if type_ in ("f16", "bf16"):
@@ -231,12 +231,12 @@ def _from_integer(d: Decoded, x: Expr) -> Expr:
         x = x.resized(t.I32, signed)
     if target in ("f32", "f64"):
         return rounding.from_integer(x, type_, signed, mode)
-    # Rounding twice in one direction is rounding once.
+    # Rounding twice in one direction equals rounding once.
     return narrowed(rounding.from_integer(x, t.F64, signed, mode), target, mode)
 
 
 def narrowed(x: Expr, target: str, mode: str) -> Expr:
-    """float32 or float64 to a narrower type, in any direction."""
+    """Converts float32 or float64 to a narrower type, in any direction."""
     type_ = FLOAT_TYPES[target]
     if mode == "rn":
         return x.to_float(type_)
@@ -260,12 +260,12 @@ def _to_tf32(d: Decoded, x: Expr) -> Expr:
 
 
 def _capped(x: Expr, limit: float) -> Expr:
-    """NaN stays."""
+    """Limits x to ±`limit`; NaN stays."""
     return where(x > limit, limit, where(x < -limit, -limit, x))
 
 
 def _to_small(d: Decoded, x: Expr, type_: str) -> Expr:
-    """float32 to the bits of an 8-bit float, saturated; NaN is 0x7f."""
+    """Converts float32 to the bits of an 8-bit float, saturated; NaN is 0x7f."""
     if "relu" in d.flags:
         x = where(x <= 0.0, 0.0, x)
     bits = x.cast("tt.fp_to_fp", _SMALL[type_]).cast("tt.bitcast", t.I8)
@@ -298,7 +298,7 @@ def _limited(d: Decoded, x: Expr, target: str) -> Expr:
 
 
 def convert(d: Decoded, xs: Sequence[Expr]) -> Expr:
-    """Every form of cvt but `.pack`."""
+    """Expands every form of cvt but `.pack`."""
     target, source = d.types
     if target.endswith("x2"):
         return _pair(d, xs)

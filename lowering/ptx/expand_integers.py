@@ -1,4 +1,4 @@
-"""Integer, logic and bit instructions of PTX as block operations."""
+"""Expands integer, logic and bit instructions of PTX to block operations."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ def is_signed(type_: str) -> bool:
 
 
 def clamped(x: Expr, low: int, high: int, signed: bool = True) -> Expr:
-    """Between two numbers that the type holds."""
+    """Limits x to the range between two numbers that the type holds."""
     if signed:
         return x.named("arith.maxsi", low).named("arith.minsi", high)
     return x.named("arith.minui", high)
 
 
 def _saturated_32(x: Expr) -> Expr:
-    """An i64 as s32."""
+    """Saturates an i64 to s32, as i32."""
     return clamped(x, -(1 << 31), (1 << 31) - 1).cast("arith.trunci", t.I32)
 
 
 def halves(x: Expr) -> tuple[Expr, Expr]:
-    """The low and high 16 bits of an i32, as i16."""
+    """Splits an i32 into its low and high 16 bits, as i16."""
     return x.cast("arith.trunci", t.I16), x.lshr(16).cast("arith.trunci", t.I16)
 
 
@@ -79,7 +79,7 @@ def _choose(name: str) -> Callable[[Decoded, str, Sequence[Expr]], Expr]:
 
 
 def product(d: Decoded, a: Expr, b: Expr) -> Expr:
-    """The lower or upper half, or all of it."""
+    """Multiplies; returns the lower half, the upper half, or all of the product."""
     signed = is_signed(d.types[0])
     if "wide" in d.flags or ("hi" in d.flags and a.width == 16):
         double = INTEGERS[2 * a.width]
@@ -144,19 +144,19 @@ def _find(d: Decoded, xs: Sequence[Expr]) -> Expr:
 
 
 def amount(n: Expr, width: int) -> Expr:
-    """A u32 amount in another width, where only what lies below the width matters."""
+    """Converts a u32 shift amount to another width; only values below the width have to stay exact."""
     if width == 16:
         return n.named("arith.minui", 255).cast("arith.trunci", t.I16)
     return n.cast("arith.extui", t.I64) if width == 64 else n
 
 
 def _low_mask(x: Expr, length: Expr) -> Expr:
-    """The low `length` bits set; all of them from the width on."""
+    """Returns a mask of the low `length` bits; all bits from the width on."""
     return shift(x.like(1), length, "shl") - 1
 
 
 def _field(x: Expr, word: Expr) -> Expr:
-    """The low byte of a u32, in the type of x."""
+    """Returns the low byte of a u32, in the type of x."""
     return amount(word & 0xFF, x.width)
 
 
@@ -165,7 +165,7 @@ def _extract(d: Decoded, xs: Sequence[Expr]) -> Expr:
     if not is_signed(d.types[0]):
         return shift(a, place, "lshr") & _low_mask(a, length)
     moved = shift(a, place, "ashr")
-    rest = where(length.test("ult", a.width), a.width - length, 0)  # 64 or 32 for no bits: everything leaves
+    rest = where(length.test("ult", a.width), a.width - length, 0)  # 64 or 32 for no bits: everything is shifted out
     found = shift(shift(moved, rest, "shl"), rest, "ashr")
     return where(length.eq(0), 0, found)
 
@@ -191,7 +191,7 @@ def _extend(d: Decoded, xs: Sequence[Expr]) -> Expr:
 
 
 def _lane(x: Expr, index: int, width: int, signed: bool) -> Expr:
-    """Lane `index` of an i32 as an i32."""
+    """Returns lane `index` of an i32 as an i32."""
     if signed:
         return x.shl(32 - width * (index + 1)).ashr(32 - width)
     return x.lshr(width * index) & ((1 << width) - 1)
@@ -208,7 +208,7 @@ def _dot(d: Decoded, xs: Sequence[Expr]) -> Expr:
 
 
 def _two_inputs(table: int, b: Expr, c: Expr) -> Expr:
-    """The function of two bits with a table of four: bit 2b + c."""
+    """Returns the function of two bits with a table of four: bit 2b + c."""
     match table:
         case 0b0000:
             return b.like(0)
@@ -257,7 +257,7 @@ def _shr(d: Decoded, xs: Sequence[Expr]) -> Expr:
 
 
 def pair(low: Expr, high: Expr) -> Expr:
-    """Two i32 as an i64."""
+    """Joins two i32 to an i64."""
     return low.cast("arith.extui", t.I64) | high.cast("arith.extui", t.I64).shl(32)
 
 
@@ -302,14 +302,14 @@ def _slct(d: Decoded, xs: Sequence[Expr]) -> Expr:
 
 
 def relation(d: Decoded, type_: str, a: Expr, b: Expr, name: str) -> Expr:
-    """A comparison of integers."""
+    """Compares integers."""
     signed = is_signed(type_) and name not in ("lo", "ls", "hi", "hs")
     name = {"lo": "lt", "ls": "le", "hi": "gt", "hs": "ge"}.get(name, name)
     return a.test(name if name in ("eq", "ne") else ("s" if signed else "u") + name, b)
 
 
 def _video(d: Decoded, xs: Sequence[Expr]) -> Expr:
-    """Lanes of 8 or 16 bits, computed in i32."""
+    """Computes on lanes of 8 or 16 bits, in i32."""
     a, b, c = xs
     count = int(d.opcode[-1])
     width = 32 // count
@@ -342,7 +342,7 @@ def _video(d: Decoded, xs: Sequence[Expr]) -> Expr:
 
 
 def pack(d: Decoded, xs: Sequence[Expr]) -> Expr:
-    """cvt.pack."""
+    """Expands cvt.pack."""
     type_ = d.types[0]
     width = WIDTHS[type_]
     low, high = (-(1 << (width - 1)), (1 << (width - 1)) - 1) if is_signed(type_) else (0, (1 << width) - 1)
@@ -352,7 +352,7 @@ def pack(d: Decoded, xs: Sequence[Expr]) -> Expr:
 
 
 def chained(d: Decoded, xs: Sequence[Expr], carry: Expr) -> tuple[Expr, Expr]:
-    """Addition or subtraction with carry in and out."""
+    """Adds or subtracts with a carry; returns the result and the new carry."""
     extra = carry.cast("arith.extui", INTEGERS[xs[0].width])
     a, b = (product(d, xs[0], xs[1]), xs[2]) if d.opcode.startswith("mad") else (xs[0], xs[1])
     if d.opcode.startswith("sub"):

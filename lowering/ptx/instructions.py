@@ -1,7 +1,7 @@
-"""Which arithmetic instructions of PTX there are: their types, modifiers and operands.
+"""The table of PTX's arithmetic instructions: their types, modifiers and operands.
 
-`decode` checks an instruction against the table and says what it is; what it computes stands with those who run it: the
-interpreter (`evaluate.py`) and the translation into block operations.
+`decode` checks an instruction against the table and finds its form; what it computes is defined by the interpreter
+(`evaluate.py`) and by the translation into block operations.
 Source: NVIDIA, "PTX ISA", chapter "Instruction Set".
 """
 
@@ -24,7 +24,7 @@ FLOATS = frozenset(["f16", "bf16", "f32", "f64", "tf32", "f16x2", "bf16x2", "f32
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """One row: the choices for every type suffix, groups of exclusive modifiers, and the operands.
+    """One row of the table: the choices for every type suffix, groups of exclusive modifiers, and the operands.
 
     Operands: `T`, `U`, `V` are the types of the suffixes, `W` twice the width of `T`, other words are types; `pred|` may be a
     pair of predicates, `pred?` may be left out. Destinations stand before `=`.
@@ -39,7 +39,7 @@ class Form:
 
 @dataclass(frozen=True, slots=True)
 class Decoded:
-    """An instruction that the table knows. `result_types` and `source_types` belong to `results` and `sources`."""
+    """An instruction that the table holds. `result_types` and `source_types` belong to `results` and `sources`."""
 
     opcode: str
     types: tuple[str, ...]
@@ -53,7 +53,7 @@ class Decoded:
     spelling: str
 
     def choice(self, *options: str) -> str:
-        """The one of the modifiers that is there; "" for none."""
+        """Returns the first of these modifiers that the instruction has; "" for none."""
         return next((option for option in options if option in self.flags), "")
 
 
@@ -202,7 +202,7 @@ MIXED: dict[str, tuple[Form, ...]] = {
     **dict.fromkeys(("add", "sub"), (_form("f32,f16 bf16", _ROUND + " sat", "T = U T"),)),
     "fma": (_form("f32,f16 bf16", _ROUND + "! sat", "T = U U T"),),
 }
-"""Forms that kernels only may hold: float32 arithmetic that widens 16-bit operands (PTX ISA 8.6, sm_100)."""
+"""Forms that only kernels may hold: float32 arithmetic that widens 16-bit operands (PTX ISA 8.6, sm_100)."""
 
 REFUSED: dict[str, str] = {
     **dict.fromkeys(["ld", "st", "ldu", "prefetch", "prefetchu", "cvta", "isspacep", "cp", "ldmatrix", "stmatrix"], "memory"),
@@ -211,13 +211,13 @@ REFUSED: dict[str, str] = {
                     "other threads"),
     **dict.fromkeys(["bra", "brx", "call", "ret", "exit", "trap", "brkpt", "nanosleep", "setmaxnreg"], "control"),
 }  # fmt: skip
-"""Instructions that reach beyond the values of one thread."""
+"""Instructions with effects or inputs beyond the registers of one thread, and what they access."""
 
 
 def decode(
     instruction: Instruction, registers: Mapping[str, str], specials: Mapping[str, str] | None = None
 ) -> Decoded:
-    """What an instruction is.
+    """Finds the form of an instruction and checks its operands.
 
     Args:
         registers: the type of every register.
@@ -253,7 +253,7 @@ def decode(
 def _forms_of(
     opcode: str, modifiers: tuple[str, ...], in_kernel: bool
 ) -> tuple[tuple[str, ...], frozenset[str], tuple[Form, ...]]:
-    """The types and the other modifiers, and the rows that they fit."""
+    """Splits the modifiers into types and flags, and returns them with the rows that they fit."""
     forms = (*FORMS[opcode], *(MIXED.get(opcode, ()) if in_kernel else ()))
     types = tuple(word for word in modifiers if word in WIDTHS)
     flags = [word for word in modifiers if word not in WIDTHS]
@@ -387,7 +387,7 @@ def _check_vector(elements: tuple[Operand, ...], type_: str, registers: Mapping[
 
 
 def describe(operand: Operand) -> str:
-    """An operand in words, for messages."""
+    """Describes an operand in words, for messages."""
     match operand:
         case Register(name):
             return f"register {name.split('#')[0]}"

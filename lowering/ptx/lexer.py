@@ -1,4 +1,4 @@
-"""PTX text to tokens."""
+"""Splits PTX text into tokens."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import NamedTuple
 from ...promotion.errors import UserError
 
 MAX_TEXT = 1 << 20
-"""Characters of PTX that are read at most."""
+"""The most characters of PTX that are read."""
 
 _TOKEN = re.compile(
     r"""((?:\s+|//[^\n]*|/\*.*?\*/)*)
@@ -35,7 +35,7 @@ class Token(NamedTuple):
 
 
 def tokens_of(text: str, limit: int = MAX_TEXT) -> list[Token]:
-    """The tokens of a text, comments left out, and one of kind "end". Raises `UserError` naming the line."""
+    """Returns the tokens of a text, without comments, and one of kind "end". Raises `UserError` naming the line."""
     if len(text) > limit:
         raise UserError(f"PTX: {len(text)} characters; at most {limit} are read")
     found: list[Token] = []

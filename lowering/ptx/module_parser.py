@@ -1,7 +1,7 @@
-"""PTX modules: text to variables and functions.
+"""Parses PTX modules: text to variables and functions.
 
 Source: NVIDIA, "PTX ISA", chapters "Syntax", "State Spaces, Types, and Variables", "Directives". Texts are untrusted: length,
-statements and nesting are limited (`parser.py`), and what is not known is an error that names the line.
+statements and nesting are limited (`parser.py`), and anything unknown is an error that names the line.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from .parser import MAX_DEPTH, RegisterNames, StatementParser
 from .syntax import Address, Float, Group, Instruction, Integer, Name, Operand, Pair, Vector
 
 MAX_MODULE_TEXT = 1 << 25
-"""Characters of a module that are read at most."""
+"""The most characters of a module that are read."""
 MAX_MODULE_STATEMENTS = 1_000_000
 MAX_VARIABLE = 1 << 30
-"""Bytes of one variable."""
+"""The most bytes of one variable."""
 MAX_ALIGN = 1 << 16
 
 _LINKING = frozenset([".visible", ".extern", ".weak", ".common"])
@@ -34,11 +34,11 @@ _BOUNDS = frozenset([
 _DEBUG_SECTION = re.compile(
     r"^[ \t]*\.section[ \t]+\.debug\w*\s*\{[^{}\"/]*(?://[^\n]*\n[^{}\"/]*)*\}", re.MULTILINE
 )
-"""Sections that only debuggers read, cut out before anything else for speed."""
+"""Sections that only debuggers read; they are cut out before anything else, for speed."""
 
 
 def parse_module(text: str) -> PtxModule:
-    """Read a module.
+    """Parses the text of a module.
 
     Raises:
         UserError: text that is no PTX, naming the line.
@@ -49,7 +49,7 @@ def parse_module(text: str) -> PtxModule:
 
 @dataclass(slots=True)
 class _Scope:
-    """Names that a scope of a function declares: as written → unique."""
+    """The names that a scope of a function declares: as written → unique."""
 
     parent: int
     mark: str
@@ -60,7 +60,7 @@ _OCTAL = re.compile(r"\\([0-3][0-7]{2})")
 
 
 def _file_name(text: str) -> str:
-    """A name in which bytes outside ASCII are written as LLVM does, `m\\303\\274ller.py`."""
+    """Decodes a name in which bytes outside ASCII are written as LLVM does, `m\\303\\274ller.py`."""
     plain = _OCTAL.sub(lambda match: chr(int(match[1], 8)), text)
     if plain == text or not all(ord(c) < 256 for c in plain):
         return text
@@ -101,7 +101,7 @@ class _ModuleParser(StatementParser):
             self.fail("a module starts with .version and .target")
         named = {
             f"file {number}": name for number, name in self.files.items()
-        }  # .file stands behind the functions
+        }  # .file follows the functions
         for function in self.functions.values():
             function.locations = [
                 each and (named.get(each[0], each[0]), each[1]) for each in function.locations
@@ -131,7 +131,7 @@ class _ModuleParser(StatementParser):
                 return tuple(words)
 
     def debug(self) -> bool:
-        """Skip what only debuggers read."""
+        """Reads a directive for debuggers or a pragma, keeping files, locations and pragmas; False at others."""
         word = self.token.text
         if word == ".file":
             self.take()
@@ -167,7 +167,7 @@ class _ModuleParser(StatementParser):
         return False
 
     def location(self) -> None:
-        """`.loc file line column` and, for inlined code, `, function_name label, inlined_at file line column`."""
+        """Parses `.loc file line column` and, for inlined code, `, function_name label, inlined_at file line column`."""
         self.take()
         numbers: list[int] = []
         while self.token.kind == "integer" and len(numbers) < 3:
@@ -212,7 +212,7 @@ class _ModuleParser(StatementParser):
     # -- variables
 
     def variable_list(self, extern: bool) -> list[Variable]:
-        """`.space .align n .type name[extent] = {…}, name…;`"""
+        """Parses `.space .align n .type name[extent] = {…}, name…;`."""
         space = self.take().text[1:]
         align, type_, vector = 0, "", 1
         while self.token.kind == "dotted":
@@ -378,7 +378,7 @@ class _ModuleParser(StatementParser):
 
 
 class _FunctionReader:
-    """One body, flattened. Scopes are kept on a list, not on Python's stack."""
+    """Reads the body of one function into a flat list. Scopes are kept on a list, not on Python's stack."""
 
     def __init__(self, parser: _ModuleParser, function: Function) -> None:
         self.parser = parser
@@ -504,7 +504,7 @@ class _FunctionReader:
         return any(not isinstance(operand, (Integer, Float)) for operand in instruction.operands)
 
     def resolved(self, operand: Operand, scope: int) -> Operand:
-        """The operand with names of labels, areas and variables made unique; its depth is bounded by the parser."""
+        """Returns the operand with names of labels, areas and variables made unique; the parser bounds its depth."""
         match operand:
             case Name(text):
                 return Name(self.lookup(text, scope))

@@ -1,4 +1,4 @@
-"""What a PTX module holds: variables, and functions as flat lists of instructions with every name resolved."""
+"""The contents of a PTX module: variables, and functions as flat lists of instructions with every name resolved."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ SIZES: dict[str, int] = {
     "b8": 1, "u8": 1, "s8": 1, "b16": 2, "u16": 2, "s16": 2, "f16": 2, "bf16": 2, "b32": 4, "u32": 4, "s32": 4, "f32": 4,
     "b64": 8, "u64": 8, "s64": 8, "f64": 8, "f16x2": 4, "bf16x2": 4, "b128": 16,
 }  # fmt: skip
-"""Bytes of the types that variables and parameters have."""
+"""The bytes of the types that variables and parameters have."""
 
 
 @dataclass(frozen=True, slots=True)
 class SymbolValue:
-    """The address of a variable or function as an initialiser, plus bytes."""
+    """The address of a variable or function as an initial value, plus an offset in bytes."""
 
     name: str
     offset: int
@@ -70,7 +70,7 @@ class Function:
         areas: the `.param` areas declared in the body.
         tables: branch tables, name → labels.
         registers: name → type of every register that occurs.
-        pragmas: index into `code` → the pragmas that stand before that instruction.
+        pragmas: index into `code` → the pragmas before that instruction.
         bounds: `reqntid`, `maxntid`, `reqnctapercluster`, … as written, each with its numbers.
     """
 

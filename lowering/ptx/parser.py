@@ -1,7 +1,7 @@
-"""PTX statements: tokens to syntax tree, registers resolved per scope.
+"""Parses PTX statements: tokens to syntax tree, registers resolved per scope.
 
-What is read is a list of statements such as a function body or an inline assembly text holds. Texts are untrusted: their
-length, statements and nesting are limited, and nothing here recurses deeper than `MAX_DEPTH`.
+The input is a list of statements as a function body or an inline assembly text holds it. Texts are untrusted: their length,
+statements and nesting are limited, and nothing here recurses deeper than `MAX_DEPTH`.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from .syntax import (
 )
 
 MAX_DEPTH = 32
-"""Scopes within scopes, and vectors within operands."""
+"""The deepest nesting of scopes, and of vectors in operands."""
 
 MAX_STATEMENTS = 20_000
 MAX_OPERANDS = 512
@@ -43,7 +43,7 @@ REGISTER_TYPES = frozenset(
 
 
 def parse_body(text: str, outer: Mapping[str, str] | None = None) -> Body:
-    """Read statements.
+    """Parses statements.
 
     Args:
         text: PTX statements.
@@ -63,7 +63,7 @@ class RegisterNames:
         self.families: dict[str, tuple[int, str]] = {}
 
     def find(self, name: str) -> str | None:
-        """The type of a register of this scope."""
+        """Returns the type of a register of this scope, or None."""
         if name in self.single:
             return self.single[name]
         digits = len(name) - len(name.rstrip("0123456789"))
@@ -123,7 +123,7 @@ class StatementParser:
     # -- statements
 
     def body(self) -> Body:
-        """Scopes are kept on a list, not on Python's stack."""
+        """Reads all statements up to the end. Scopes are kept on a list, not on Python's stack."""
         open_scopes: list[list[Statement]] = [[]]
         while self.token.kind != "end":
             if self.optional("{"):

@@ -36,7 +36,7 @@ class Integer:
 
 @dataclass(frozen=True, slots=True)
 class Float:
-    """A float literal: its bits, of `width` 32 (`0f…`) or 64 (`0d…`, decimal)."""
+    """A float literal: its bits, `width` of them: 32 (`0f…`) or 64 (`0d…`, decimal)."""
 
     bits: int
     width: int
@@ -44,12 +44,12 @@ class Float:
 
 @dataclass(frozen=True, slots=True)
 class Sink:
-    """`_`: a destination that is thrown away."""
+    """`_`: a destination whose value is discarded."""
 
 
 @dataclass(frozen=True, slots=True)
 class Vector:
-    """`{a, b}`."""
+    """`{a, b}`: registers that make one operand."""
 
     elements: tuple[Operand, ...]
 
@@ -104,7 +104,7 @@ class Label:
 
 @dataclass(frozen=True, slots=True)
 class Directive:
-    """Any directive other than `.reg`, `.loc` and `.pragma`, as its words."""
+    """Any directive other than `.reg`, `.loc` and `.pragma`, as its list of words."""
 
     words: tuple[str, ...]
     line: int
@@ -112,7 +112,7 @@ class Directive:
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """`{ … }`."""
+    """`{ … }`: statements with a scope of their own."""
 
     statements: tuple[Statement, ...]
 

@@ -1,8 +1,9 @@
-"""GPUs that PTX is made for."""
+"""The GPUs that PTX is generated for."""
 
 from __future__ import annotations
 
 PTX_VERSIONS: dict[str, int] = {"sm_80": 70, "sm_86": 71, "sm_89": 84, "sm_90a": 80, "sm_100a": 86, "sm_120a": 87}
-"""Target → the lowest PTX version (times ten) that has it, in which its code comes. Ordered by capability.
+"""Target → the lowest PTX version (times ten) that has it, which is the version of its code. Ordered by capability.
 
-Source: NVIDIA, "PTX ISA", "Release notes"."""
+Source: NVIDIA, "PTX ISA", "Release notes".
+"""

@@ -1,4 +1,4 @@
-"""Conversions through shared memory: where the elements lie there, and every store and load.
+"""Plans conversions through shared memory: where the elements lie there, and every store and load.
 
 The tensor bits are split into V (elements of a vector, the lowest offset bits), B (banks) and S (segments, the highest).
 An access is free of bank conflicts iff span(V + S) and the span of what its lanes touch together meet in span(V) only. Two
@@ -21,7 +21,7 @@ from ..matching import BANK_BYTES, BANKS, MAX_VECTOR_BITS, Access, bank_conflict
 
 @dataclass(frozen=True, slots=True)
 class Accesses:
-    """The stores or loads of a thread: addresses are `address` at its lane and warp XOR the offset of each access, in bytes."""
+    """The stores or loads of a thread: an address in bytes is `address` at its lane and warp XOR the offset of the access."""
 
     address: ThreadMap
     accesses: tuple[Access, ...]
@@ -30,13 +30,13 @@ class Accesses:
 
     @property
     def elements(self) -> int:
-        """Elements of one vector."""
+        """Number of elements of one vector."""
         return len(self.accesses[0].registers)
 
 
 @dataclass(frozen=True, slots=True)
 class SharedExchange:
-    """Store, barrier, load.
+    """A store, a barrier and a load.
 
     Registers of `store` are those of the source; those of `load` are values, and `destination_registers` says for each register
     of the result which value it is. `layout` maps the element offset to the coordinates, or to the number of the element where
@@ -55,7 +55,7 @@ class SharedExchange:
 
     @property
     def instructions(self) -> int:
-        """Stores and loads of a thread, each counted as often as its bank conflicts make it wait."""
+        """Number of stores and loads of a thread, each counted as often as its bank conflicts make it wait."""
         stores = len(self.store.accesses) * self.store.conflicts
         return len(self.repetitions) * (stores + len(self.load.accesses) * self.load.conflicts)
 
@@ -63,7 +63,11 @@ class SharedExchange:
 def plan_exchange(
     src: LinearLayout, dst: LinearLayout, element_bits: int, *, max_bytes: int | None = None
 ) -> SharedExchange:
-    """Between any two layouts of a block. `max_bytes` asks for a smaller buffer that is used several times, where possible."""
+    """Plans an exchange between any two layouts of a block.
+
+    `max_bytes` asks for a smaller buffer that is used several times, where possible. UnsupportedError for an exchange between
+    the blocks of a cluster.
+    """
     check_pair(src, dst)
     if src[BLOCK] != dst[BLOCK]:
         raise UnsupportedError("a layout conversion between the blocks of a cluster is not supported")
@@ -95,7 +99,7 @@ def plan_exchange(
 
 
 def plan_warp_exchange(src: LinearLayout, dst: LinearLayout, element_bits: int) -> SharedExchange:
-    """Plan an exchange within warps through a region of shared memory per warp, which needs no barrier of the block."""
+    """Plans an exchange within warps through a region of shared memory per warp, which needs no barrier of the block."""
     check_pair(src, dst)
     size = max(8, element_bits) // 8
     own, wanted = _held_by(src.unique_registers(), dst.unique_registers(), (REGISTER, LANE))
@@ -113,7 +117,7 @@ def plan_warp_exchange(src: LinearLayout, dst: LinearLayout, element_bits: int) 
 def _held_by(
     src: LinearLayout, dst: LinearLayout, inner: tuple[str, ...]
 ) -> tuple[LinearLayout, LinearLayout]:
-    """Both layouts with the elements numbered that the source holds in these dims; what outer dims add is taken off."""
+    """Renumbers both layouts by the elements that the source holds in the dims `inner`; what outer dims add is taken off."""
     basis = extend((), src.columns(inner))
     if len(basis) == src.out_bits:
         return src, dst
@@ -139,7 +143,7 @@ def _held_by(
 def choose_shared(
     src: LinearLayout, dst: LinearLayout, element_bits: int
 ) -> tuple[list[int], list[int], list[int]]:
-    """(V, B, S): bases of the shared layout, lowest offset bits first. Both layouts have unique registers."""
+    """Returns (V, B, S): bases of the shared layout, lowest offset bits first. Both layouts have unique registers."""
     bits = src.out_bits
     vector = _choose_vector(src, dst, element_bits)
     sides = [_touched_together(layout, vector, element_bits) for layout in (src, dst)]
@@ -155,7 +159,7 @@ def choose_shared(
 
 
 def _choose_vector(src: LinearLayout, dst: LinearLayout, element_bits: int) -> list[int]:
-    """What both sides have in registers; then what one side has, as long as the other gets no conflicts by it.
+    """Chooses V: what both sides have in registers, then what one side has while the other gets no conflicts by it.
 
     A word is filled in any case: lanes that meet in one word do not conflict.
     """
@@ -175,12 +179,12 @@ def _choose_vector(src: LinearLayout, dst: LinearLayout, element_bits: int) -> l
 
 
 def _row_bits(element_bits: int) -> int:
-    """Offset bits of one word in every bank."""
+    """Returns the number of offset bits of one word in every bank."""
     return log2(BANKS * BANK_BYTES * 8 // element_bits)
 
 
 def _touched_together(layout: LinearLayout, vector: list[int], element_bits: int) -> list[int]:
-    """A basis of what the lanes touch at one time, the vector included. Wider accesses are served for fewer lanes at a time."""
+    """Returns a basis of what the lanes touch at one time, with the vector. Wider accesses serve fewer lanes at a time."""
     own = _vector_prefix(layout, vector)
     phase = max(0, log2(max(1, (element_bits << own) // (BANK_BYTES * 8))))
     return vector + extend(vector, layout[LANE][: log2(BANKS) - phase])
@@ -211,7 +215,8 @@ def _accesses(layout: LinearLayout, vector: list[int], shared: Span, size: int, 
     offset = shared.coordinates
     lanes, warps = [offset(each) for each in layout[LANE]], [offset(each) for each in layout[WARP]]
     count = _vector_prefix(layout, vector)
-    # The place inside a vector must not depend on the thread; outside the normal form it may, and the vector is shortened.
+    # The position inside a vector must not depend on the thread; outside the normal form it may, and the
+    # vector is shortened.
     while any(each % (1 << count) for each in (*lanes, *warps)):
         count -= 1
     registers = Span(layout[REGISTER])
@@ -245,7 +250,7 @@ def _renumbered(accesses: Accesses, names: list[int] | tuple[int, ...]) -> Acces
 
 
 def _without(layout: LinearLayout, outer: list[int]) -> LinearLayout:
-    """The layout without these register bases, unit vectors, and without their coordinate bits; one output dim."""
+    """Removes these register bases, unit vectors, and their coordinate bits from a layout; the result has one output dim."""
     if not outer:
         return layout
     keep = [bit for bit in range(layout.out_bits) if 1 << bit not in outer]
@@ -258,5 +263,5 @@ def _without(layout: LinearLayout, outer: list[int]) -> LinearLayout:
 
 
 def _skipping(bits: list[int], count: int) -> tuple[int, ...]:
-    """Register index without these bits → register index with them 0."""
+    """Maps a register index without these bits to the register index with them 0."""
     return table([1 << bit for bit in range(count) if bit not in bits])

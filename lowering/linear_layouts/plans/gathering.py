@@ -1,7 +1,8 @@
-"""Gathers along one axis, result[.., i, ..] = source[.., index[.., i, ..], ..], planned as data.
+"""Plans gathers along one axis, result[.., i, ..] = source[.., index[.., i, ..], ..], as data.
 
-When no value has to leave its warp, the place of a value is a linear function of the index and of the reader's place, and a
-shuffle fetches it, one for each register that may hold it. Otherwise the source is stored to shared memory and read back.
+When no value has to leave its warp, the register and lane of a value are a linear function of the index and of the reader's
+register, lane and warp, and a shuffle fetches it, one for each register that may hold it. Otherwise the source is stored to
+shared memory and read back.
 """
 
 from __future__ import annotations
@@ -19,16 +20,15 @@ from ..matching import bank_conflicts, offsets, vector_accesses, vector_elements
 from .exchange import Accesses
 
 MAX_CANDIDATES = 4
-"""With more registers to choose from, shared memory takes fewer instructions."""
+"""The most registers to choose from; with more, shared memory takes fewer instructions."""
 
 
 @dataclass(frozen=True, slots=True)
 class WarpGather:
-    """The value at index i for register r is in register R and lane N of the own warp:
+    """The value at index i for register r is in register R and lane N of the own warp.
 
     R = registers[r] ^ register_of(lane, warp) ^ XOR of index_registers[b] over the set bits b of i,
     N = lanes[r] ^ lane_of(lane, warp) ^ XOR of index_lanes[b].
-
     In one shuffle for each candidate c, a lane offers register registers[r] ^ c ^ (its warp's part of register_of); a reader
     reads lane N and keeps the value if R is that register.
     """
@@ -44,7 +44,7 @@ class WarpGather:
 
 @dataclass(frozen=True, slots=True)
 class SharedGather:
-    """Store the source, a barrier, load from (address ^ bases[r]) + i * stride: bytes."""
+    """Stores the source, and after a barrier loads from (address ^ bases[r]) + i * stride, in bytes."""
 
     bytes: int
     store: Accesses
@@ -57,8 +57,11 @@ class SharedGather:
 def plan_gather(
     source: LinearLayout, index: LinearLayout, axis: int, element_bits: int
 ) -> WarpGather | SharedGather:
-    """`index` is the layout of the indices and of the result; the shapes agree except along `axis`. Indices are in range."""
-    source.slice(axis)  # names a wrong axis
+    """Plans a gather with indices in range; `index` is the layout of the indices and of the result.
+
+    ValueError when the shapes differ in another dim than `axis`, or `source` does not hold every element.
+    """
+    source.slice(axis)  # rejects a wrong axis
     axis %= len(source.shape)
     shapes = [[size for dim, size in enumerate(each.shape) if dim != axis] for each in (source, index)]
     if len(source.shape) != len(index.shape) or shapes[0] != shapes[1]:
@@ -74,7 +77,7 @@ def plan_gather(
 
 
 def _at_index_zero(source: LinearLayout, index: LinearLayout, axis: int) -> LinearLayout:
-    """Where in the source each place of the index block reads when its index is 0."""
+    """Maps each position of the index block to the element of the source that it reads when its index is 0."""
 
     def move(element: int) -> int:
         coordinate = list(index.coordinates(element))
@@ -122,7 +125,7 @@ def _warp_gather(source: LinearLayout, wanted: LinearLayout, axis: int) -> WarpG
 
 
 def _shared_gather(source: LinearLayout, wanted: LinearLayout, axis: int, size: int) -> SharedGather:
-    """Row-major, the axis last, so that the index is added after everything else is known."""
+    """Plans a row-major buffer with the axis last, so that the index is added after everything else is known."""
     order = [*(dim for dim in range(len(source.shape)) if dim != axis), axis]
     own, names = source.unique_registers(), expand_unique(source)
     plain = LinearLayout.of({OFFSET: [1 << bit for bit in range(source.out_bits)]}, (1 << source.out_bits,))
@@ -153,7 +156,7 @@ def _shared_gather(source: LinearLayout, wanted: LinearLayout, axis: int, size: 
 
 
 def source_coordinate(plan: WarpGather, register: int, lane: int, warp: int, index: int) -> tuple[int, int]:
-    """(register, lane) of the value that a reader at this place wants for this index."""
+    """Returns (register, lane) of the value that the reader at (register, lane, warp) wants for this index."""
     moved = combine(plan.index_registers, index), combine(plan.index_lanes, index)
     return (
         plan.registers[register] ^ plan.register_of.at(lane, warp) ^ moved[0],

@@ -1,8 +1,8 @@
-"""Reductions and scans along one axis in an order that no layout changes, as data.
+"""Plans reductions and scans along one axis in an order that does not depend on the layout, as data.
 
 The order goes by the bits of the position along the axis, lowest first: see `tt/transforms/numerics/fix_order.py`. A bit that
-is one register or one lane is combined in place. Where the next bit is neither, the block moves to a layout in which all that
-are left are.
+is one register or one lane is combined in place. Where the next bit is neither, the block moves to a layout in which all
+remaining bits are registers or lanes.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from ..linear import expand_unique
 
 _INNER = (REGISTER, LANE, WARP)
 _PER_THREAD = 5
-"""Bits of the axis that a thread keeps in registers of its own before others go to idle lanes."""
+"""The most bits of the axis that a thread keeps in registers of its own before others go to idle lanes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Take:
-    """The registers that go on, by their numbers so far."""
+    """Keeps these registers, in this order, and drops the others."""
 
     registers: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """All elements go from one layout to another."""
+    """Moves all elements from one layout to another."""
 
     source: LinearLayout
     destination: LinearLayout
@@ -37,24 +37,24 @@ class Move:
 
 @dataclass(frozen=True, slots=True)
 class Fold:
-    """Register i becomes the combination of a pair of registers, left and right."""
+    """Makes register i the combination of a pair of registers, left and right."""
 
     pairs: tuple[tuple[int, int], ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """Every register is combined with that of lane ^ `lane_mask`; it is the left one where the lane has none of the bits."""
+    """Combines every register with that of lane ^ `lane_mask`; it is the left operand where the lane has none of the bits."""
 
     lane_mask: int
 
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """Prefixes of some places go to the elements behind them.
+    """Combines prefixes into the elements after them along the axis.
 
-    takers: pairs of registers (source, the one that takes).  The source is in lane (lane | `lanes_on`) & ~`lanes_off`; 0 and 0:
-    in the own one. Lanes take whose bit `lane_bit` is `value`; all if it is 0.
+    takers: pairs (source register, register that takes). The source is in lane (lane | `lanes_on`) & ~`lanes_off`, which is
+    the own lane if both are 0. Lanes whose bit `lane_bit` is `value` take; all do if it is 0.
     """
 
     takers: tuple[tuple[int, int], ...]
@@ -69,7 +69,7 @@ ScanStep = Take | Move | Spread
 
 
 def plan_ordered_reduction(layout: LinearLayout, axis: int) -> tuple[list[ReductionStep], LinearLayout]:
-    """The steps, and the layout of the result, which is `layout.slice(axis)`."""
+    """Returns the steps, and the layout of the result, which is `layout.slice(axis)`."""
     result = layout.slice(axis)
     axis %= len(layout.shape)
     steps: list[ReductionStep] = [Take(expand_unique(layout))]
@@ -95,7 +95,7 @@ def plan_ordered_reduction(layout: LinearLayout, axis: int) -> tuple[list[Reduct
 
 
 def plan_ordered_scan(layout: LinearLayout, axis: int, reverse: bool) -> list[ScanStep]:
-    """The steps; the result lies as `layout` says, its registers that hold copies left out (`unique_registers`)."""
+    """Returns the steps; the result has the layout `layout.unique_registers()`, without registers that hold copies."""
     axis %= len(layout.shape)
     steps: list[ScanStep] = [Take(expand_unique(layout))]
     own = layout.unique_registers()
@@ -107,7 +107,8 @@ def plan_ordered_scan(layout: LinearLayout, axis: int, reverse: bool) -> list[Sc
     for level, (name, bit) in enumerate(places):
         lower = {each: sum(1 << other for kind, other in places[:level] if kind == each) for each in (REGISTER, LANE)}
         here = {each: 1 << bit if name == each else 0 for each in (REGISTER, LANE)}
-        # Forward the lower half's last prefix goes to the upper half; in reverse the upper half's first one to the lower.
+        # A forward scan gives the lower half's last prefix to the upper half, a reverse one the upper half's
+        # first to the lower.
         on, off = (here, lower) if reverse else (lower, here)
         takers = [
             ((register | on[REGISTER]) & ~off[REGISTER], register)
@@ -121,7 +122,7 @@ def plan_ordered_scan(layout: LinearLayout, axis: int, reverse: bool) -> list[Sc
 
 
 def _bits_along(layout: LinearLayout, axis: int) -> list[tuple[str, int] | None]:
-    """For each bit of the position along the axis the register, lane or warp bit that is it; None where it is several."""
+    """Returns the register, lane or warp bit that each bit of the position along the axis is; None where it is several."""
     found: list[tuple[str, int] | None] = []
     places, images = layout.places(_INNER), [layout.coordinates(basis) for basis in layout.columns(_INNER)]
     columns = list(zip(places, images, strict=True))
@@ -133,7 +134,7 @@ def _bits_along(layout: LinearLayout, axis: int) -> list[tuple[str, int] | None]
 
 
 def _halved(layout: LinearLayout, axis: int, name: str, bit: int) -> LinearLayout:
-    """The layout without the lowest bit of the axis, which was this bit of registers or lanes."""
+    """Returns the layout without the lowest bit of the axis, which was this bit of registers or lanes."""
     shape = tuple(size // 2 if dim == axis else size for dim, size in enumerate(layout.shape))
     small = LinearLayout.of({}, shape)
     bases: dict[str, list[int]] = {}
@@ -151,7 +152,10 @@ def _halved(layout: LinearLayout, axis: int, name: str, bit: int) -> LinearLayou
 
 
 def _gathered(layout: LinearLayout, axis: int) -> LinearLayout:
-    """A layout in which no two warps share a line along the axis, its low bits registers, and lanes the others' neighbours."""
+    """Returns a layout in which no two warps share a line along the axis.
+
+    Its low bits are registers. Lanes hold the other dims first, then remaining bits; warps hold other dims only.
+    """
     shape = layout.shape
     step = prod(shape[axis + 1 :])
     along = [step << bit for bit in range(log2(shape[axis]))]

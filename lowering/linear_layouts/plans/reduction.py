@@ -1,4 +1,6 @@
-"""Reductions along one axis as data: in each thread, by butterflies inside a warp, through shared memory between warps.
+"""Plans reductions along one axis, as data.
+
+A thread folds its registers, a warp exchanges by butterflies, and warps combine through shared memory.
 
 Moves of the hardware that only travel along the axis are the kernel of the layout with that coordinate dropped; those between
 copies are the kernel of the layout itself. A basis of the first modulo the second gives the directions, each of which halves
@@ -25,7 +27,7 @@ _INNER = (REGISTER, LANE, WARP)
 class Butterfly:
     """Accumulator a becomes f of itself and of accumulator a ^ `register_mask` of lane ^ `lane_mask` (shfl.bfly).
 
-    Where `first` holds the own value is the first operand. It depends on the place along the axis alone: from a layout in
+    Where `first` holds, the own value is the first operand. That depends on the position along the axis alone: from a layout in
     normal form all copies of a result are equal to the bit even when f is not commutative to the bit.
     """
 
@@ -36,10 +38,11 @@ class Butterfly:
 
 @dataclass(frozen=True, slots=True)
 class ReductionPlan:
-    """`groups[a]`: the source registers that a thread folds into accumulator a, in order along the axis. Then the butterflies.
+    """The steps of a reduction: a thread folds the registers `groups[a]`, in order along the axis, into accumulator a.
 
-    Without `exchange` accumulator a is register a of the result. With it, `partials` values per register of the result come
-    back: register r is the fold of values r * partials, …, in order, in every thread alike.
+    The butterflies follow. Without `exchange` accumulator a is register a of the result. With it, `partials` values
+    per register of the result come back: register r is the fold of values r * partials, …, in order, in every thread
+    alike.
     """
 
     result: LinearLayout
@@ -59,8 +62,11 @@ class ReductionPlan:
 
 @lru_cache(maxsize=1024)
 def plan_reduction(layout: LinearLayout, axis: int, element_bits: int) -> ReductionPlan:
-    """How the values along `axis` become one; the result layout is the slice, and every copy of it holds the result."""
-    result = layout.slice(axis)  # names a wrong axis
+    """Plans how the values along `axis` become one; the result layout is the slice, and every copy of it holds the result.
+
+    ValueError when the layout does not hold every element, UnsupportedError for a reduction over the blocks of a cluster.
+    """
+    result = layout.slice(axis)  # rejects a wrong axis
     axis %= len(layout.shape)
     if not layout.is_surjective:
         raise ValueError("the layout of a block must hold every element")
@@ -122,7 +128,7 @@ def _groups(
 def _between_warps(
     own: LinearLayout, result: LinearLayout, kept: list[int], sides: list[int], element_bits: int
 ) -> SharedExchange:
-    """Partial results to every thread that wants the sum: a conversion of (element of the result, number of the partial).
+    """Plans how partial results get to every thread that wants them: a conversion of (element of the result, partial number).
 
     Threads read all partials of their elements, as vectors, and fold them in one order: one pass through shared memory for any
     number of warps, where lanes exchanging them again would need two.

@@ -1,4 +1,4 @@
-"""Scans along one axis, planned as data; the operator need not be commutative.
+"""Plans scans along one axis, as data; the operator need not be commutative.
 
 An axis coordinate bit sits in one bit of the hardware. Sklansky's scheme takes the bits from low to high: an element with bit k
 set takes in the last element of the lower half, whose bit k is clear and whose lower bits are all set. That is right for every
@@ -38,14 +38,14 @@ class Threads:
 
 @dataclass(frozen=True, slots=True)
 class ThreadStep:
-    """One step of the scan inside a thread: register `into` becomes f(register `source`, itself)."""
+    """A step inside a thread: register `into` becomes f(register `source`, itself), for (source, into) in `pairs`."""
 
     pairs: tuple[tuple[int, int], ...]
 
 
 @dataclass(frozen=True, slots=True)
 class LaneStep:
-    """Each `moves` entry is one shuffle (shfl.idx): (source register, registers that take it in), read from `source_lane`.
+    """A step of shuffles (shfl.idx) from lane `source_lane`, one per entry (source register, registers that combine it).
 
     All registers are read before any is written; only threads in `active` write.
     """
@@ -57,7 +57,7 @@ class LaneStep:
 
 @dataclass(frozen=True, slots=True)
 class LanePrefixStep:
-    """Lanes scan the totals of their chains with shfl.up (reverse: shfl.down), then put the sum before them into the others.
+    """Lanes scan the totals of their chains by shfl.up (reverse: shfl.down), then combine the prefix with the others.
 
     The index of a lane is the number in its `bits` bits from bit `first_bit` on, complemented when reverse. For i below `bits`:
     a lane of index 2^i or more takes in the total of the lane 2^i below. Then a lane of index 1 or more puts the total of the
@@ -76,12 +76,11 @@ class LanePrefixStep:
 
 @dataclass(frozen=True, slots=True)
 class SharedStep:
-    """Through shared memory: `count` totals for each sequence, in the order of the axis.
+    """A step through shared memory, with `count` totals for each sequence, in the order of the axis.
 
-    Threads in `writers` store register r at (`address` ^ c) for each (r, c) of `stores`. After a barrier, register r with
-    `bases[r]`, `indices[r]`: at the byte address (`address` with its `index_mask` bits cleared) ^ bases[r] lie the totals, of
-    `element_bytes` each; those before the own index, `index` ^ indices[r] (after it when reverse), are taken in, the nearest
-    last.
+    Threads in `writers` store register r at (`address` ^ c) for each (r, c) of `stores`. After a barrier, register r takes in
+    totals, of `element_bytes` each, that lie at the byte address (`address` with its `index_mask` bits cleared) ^ `bases[r]`:
+    those before the own index, `index` ^ `indices[r]` (after it when reverse), the nearest last.
     """
 
     element_bytes: int
@@ -102,7 +101,7 @@ Step = ThreadStep | LaneStep | LanePrefixStep | SharedStep
 
 @dataclass(frozen=True, slots=True)
 class ScanPlan:
-    """Steps over the values of `working`, which has unique registers.
+    """The steps of a scan over the values of `working`, which has unique registers.
 
     `before` and `after` convert to and from it when the layout itself cannot be scanned; otherwise `source_registers` and
     `destination_registers` say which registers its values are, and which value each register of the result is.
@@ -118,8 +117,11 @@ class ScanPlan:
 
 @lru_cache(maxsize=1024)
 def plan_scan(layout: LinearLayout, axis: int, element_bits: int, *, reverse: bool = False) -> ScanPlan:
-    """An inclusive scan along `axis`; the result has the layout of the source."""
-    layout.slice(axis)  # names a wrong axis
+    """Plans an inclusive scan along `axis`; the result has the layout of the source.
+
+    ValueError when the layout does not hold every element, UnsupportedError for a scan over the blocks of a cluster.
+    """
+    layout.slice(axis)  # rejects a wrong axis
     axis %= len(layout.shape)
     if not layout.is_surjective:
         raise ValueError("the layout of a block must hold every element")
@@ -188,7 +190,7 @@ def _consecutive_lanes(places: list[tuple[str, int]], start: int) -> int:
 
 
 def _chains(own: LinearLayout, places: list[tuple[str, int]], reverse: bool) -> tuple[tuple[int, ...], ...]:
-    """Registers that differ in these axis bits only, in order along the scan."""
+    """Returns the registers that differ in these axis bits only, in order along the scan."""
     along = [1 << bit for _, bit in places]
     rest = [1 << bit for bit in range(len(own[REGISTER])) if 1 << bit not in along]
     chains = (table(along, start) for start in table(rest))
@@ -200,7 +202,10 @@ def _set_bits(places: list[tuple[str, int]], name: str) -> int:
 
 
 def _lane_step(own: LinearLayout, places: list[tuple[str, int]], k: int, reverse: bool) -> LaneStep:
-    """Bit k: who has it set (reverse: clear) reads where it is not, and all lower bits are at the end of their half."""
+    """Plans the step of bit k of the position along the axis.
+
+    An element that has it set (reverse: clear) reads the last one of the other half along the scan.
+    """
     below, name, bit = places[:k], *places[k]
     lane_low, register_low = _set_bits(below, LANE), _set_bits(below, REGISTER)
     lane_k = 1 << bit if name == LANE else 0
@@ -228,7 +233,7 @@ def _shared_step(
     size: int,
     reverse: bool,
 ) -> SharedStep:
-    """Totals over the bits below the run; the bits of the run number them, all higher and other bits say which sequence."""
+    """Plans the scan of totals over the bits below a run: the run's bits number them, all others say which sequence."""
     first, count = run
     low = [1 << shift + k for k in range(first)]
     numbered = [1 << shift + k for k in range(first, first + count)]

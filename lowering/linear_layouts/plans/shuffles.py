@@ -1,4 +1,4 @@
-"""Conversions inside a warp as rounds of one shuffle each.
+"""Plans conversions inside a warp as rounds of one shuffle each.
 
 In a round every lane offers one of its registers and reads what another lane offers. That is right only if all lanes that read
 from one lane want the same register of it; where they do not, lanes are made to fetch different destination registers in the
@@ -21,7 +21,7 @@ WORD_BITS = 32
 
 @dataclass(frozen=True, slots=True)
 class ShuffleRound:
-    """A lane offers source word `offered`, reads lane `source_lane`, and has got destination word `kept` if `keep` holds.
+    """A round: a lane offers source word `offered`, reads lane `source_lane`, and has destination word `kept` if `keep` holds.
 
     `kind`: "none" (it reads itself), "xor" (shfl.bfly: the own lane XOR `source_lane` at lane 0) or "idx". All maps are
     functions of the lane that acts.
@@ -36,10 +36,11 @@ class ShuffleRound:
 
 @dataclass(frozen=True, slots=True)
 class ShufflePlan:
-    """Source words → rounds → destination words. A word is 2^packed registers, moved by one shuffle of at most 32 bits.
+    """The way from source words through rounds to destination words.
 
-    `source_registers` names the registers that the words of the source are made of, `destination_registers` says for each
-    register of the result which one of the fetched values it is.
+    A word is 2^packed registers, moved by one shuffle of at most 32 bits. `source_registers` names the registers that
+    the words of the source are made of, `destination_registers` says for each register of the result which one of the
+    fetched values it is.
     """
 
     packed: int
@@ -48,13 +49,13 @@ class ShufflePlan:
     rounds: tuple[ShuffleRound, ...]
 
     def shuffles(self, element_bits: int) -> int:
-        """Shuffle instructions: 64-bit elements take two in each round."""
+        """Counts the shuffle instructions: 64-bit elements take two in each round."""
         words = max(1, element_bits // WORD_BITS)
         return words * sum(each.kind != "none" for each in self.rounds)
 
     @property
     def selects(self) -> int:
-        """Choosing what to offer and where to keep it: a stage of one select per word for each independent lane bit."""
+        """The number of selects of what to offer and where to keep it, a stage for each independent lane bit."""
         stages = 0
         for maps in ([each.offered for each in self.rounds], [each.kept for each in self.rounds]):
             stages += max((Span(each.lane).rank for each in maps), default=0)
@@ -63,7 +64,7 @@ class ShufflePlan:
 
 @dataclass(slots=True)
 class _Problem:
-    """Source places are integers: the register in the low bits, the lane above."""
+    """A conversion to be solved. Source positions are integers: the register in the low bits, the lane above."""
 
     registers: int  # bits of a source register
     per_register: list[int]
@@ -72,7 +73,7 @@ class _Problem:
     copies: list[int]
     keeps: list[int] = field(default_factory=list)  # per lane bit: change of the destination register
     doubled: dict[int, int] = field(default_factory=dict)
-    """Lane bit → mask whose parity says in which of two rounds a lane acts."""
+    """Maps a lane bit to the mask whose parity says in which of two rounds a lane acts."""
 
     def lane(self, place: int) -> int:
         return place >> self.registers
@@ -82,7 +83,7 @@ class _Problem:
 
 
 def plan_shuffles(src: LinearLayout, dst: LinearLayout, moves: Moves, element_bits: int) -> ShufflePlan:
-    """The rounds of a conversion at lane level. Both layouts have unique registers, `moves` belongs to them."""
+    """Plans the rounds of a conversion at lane level. Both layouts have unique registers, `moves` belongs to them."""
     packed = _packable(moves, log2(max(1, WORD_BITS // max(8, element_bits))))
     problem = _problem(src, moves, packed)
     _resolve(problem)
@@ -96,7 +97,7 @@ def plan_shuffles(src: LinearLayout, dst: LinearLayout, moves: Moves, element_bi
 
 
 def _packable(moves: Moves, limit: int) -> int:
-    """How many of the lowest register bits map to themselves and are touched by nothing else."""
+    """Returns how many of the lowest register bits map to themselves and are touched by nothing else."""
     packed = 0
     while packed < min(limit, len(moves.register)):
         low = 1 << packed
@@ -127,7 +128,7 @@ def _problem(src: LinearLayout, moves: Moves, packed: int) -> _Problem:
 
 
 def _resolve(problem: _Problem) -> None:
-    """Change the map of lanes until lanes that read the same lane want the same register, or double the rounds."""
+    """Changes the map of lanes until lanes that read the same lane want the same register, or doubles the rounds."""
     lanes = Span(problem.lane(each) for each in problem.per_lane)
     clashes = list(lanes.free)
     resources = [*problem.per_register, *problem.copies]
@@ -145,7 +146,7 @@ def _resolve(problem: _Problem) -> None:
                 problem.doubled[column] = 1 << column
             changes.append(change)
             continue
-        # The same register as a combination of earlier ones: do as they did, so that pure copies stay pure.
+        # The same register as a combination of earlier columns: change it as they were, so that pure copies stay pure.
         earlier = seen.free[-1][1] ^ 1 << index
         place = keep = 0
         for other in range(index):
@@ -191,7 +192,7 @@ def _round(problem: _Problem, word: int, choice: tuple[int, ...]) -> ShuffleRoun
 
 
 def _offer(problem: _Problem, per_lane: list[int]) -> list[int]:
-    """A linear map from lanes to registers that takes the lane of every place read to its register."""
+    """Returns a linear map from lanes to registers that takes the lane of every position read to its register."""
     count = len(per_lane)
     span = Span([*(problem.lane(each) for each in per_lane), *units(count)])
     wanted = [problem.register(each) for each in per_lane] + [0] * count

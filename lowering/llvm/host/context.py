@@ -1,7 +1,7 @@
-"""What the handlers of operations share while one function is lowered.
+"""The state that the handlers of operations share while one function is lowered.
 
 A handler (`Handler`) lowers one operation. Handlers see this class and what lies below it; `kernel.py` imports them all and
-hands in the table, so a handler that lowers a region calls `block` and knows no other handler.
+passes the table in, so a handler that lowers a region calls `block` and depends on no other handler.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ Handler = Callable[["KernelContext", Any], None]
 
 
 class KernelContext(Values):
-    """Values of a function, and everything else that its handlers work on.
+    """The values of a function, and everything else that its handlers work on.
 
     f: the LLVM function that code goes to; ev, nests, dots: emit values, loop nests and matrix products into it.
-    launch: what was found out about launches; None where the function's own facts are all that is known.
+    launch: the specialization for launches; None where the function's own facts are all that is known.
     index_bits: bits of the narrowest integers that may be addresses or bounds.
     status: the launch's status words; None outside of launches.
     ordering: keeps loads and stores of arrays that may alias in order; None where none do.
-    address_uses: which values move pointers.
+    address_uses: tells which values move pointers.
     program: the number of the program; grid: the extents of the grid, where the function asks for them.
     """
 
@@ -45,7 +45,7 @@ class KernelContext(Values):
         self, f: Function, ev: Evaluator, function: FuncOp, launch: LaunchSpecialization | None,
         handlers: Mapping[str, Handler], otherwise: Handler,
     ) -> None:  # fmt: skip
-        """handlers: by the name of the operation; `otherwise` lowers all that are not among them."""
+        """Begins a function. handlers: by the name of the operation; `otherwise` lowers all other operations."""
         super().__init__(ev, function)
         self.f = f
         self.launch = launch
@@ -60,7 +60,7 @@ class KernelContext(Values):
         self._otherwise = otherwise
 
     def block(self, block: Block) -> None:
-        """Lower the operations of a block, in order."""
+        """Lowers the operations of a block, in order."""
         for op in block.ops:
             if op in self.liveness.index:
                 self.current_nest = self.liveness.index[op]
@@ -72,10 +72,10 @@ class KernelContext(Values):
         lower_at_line(self, op, self._handlers.get(op.name, self._otherwise))
 
     def goes_past_caches(self, store: Operation) -> bool:
-        """Whether a store asks to go past the caches, or stores of the launch do."""
+        """Whether the store, or all stores of the launch, are to bypass the caches."""
         return attributes(store).get("cachePolicy") == "cs" if self.launch is None else self.launch.streaming
 
     def leave_if_stopped(self) -> None:
-        """Every program, and every iteration of a loop, ends a launch that has been stopped."""
+        """Leaves the function if the launch has been stopped; every program and every iteration of a loop begins with this."""
         if self.status is not None:
             self.status.leave_if_stopped()

@@ -21,7 +21,8 @@ from .float_modes import default_modes
 from .loops.extents import emit_approximately, emit_extent
 from .scalars import Scalars, is_constant
 
-# Rates of one core, for deciding when threads pay: bytes and operations per nanosecond, and what a chunk should take.
+# Rates of one core, which decide when threads pay: bytes and operations per nanosecond, and the time that a
+# chunk should take.
 BYTES_PER_NS = 16
 OPERATIONS_PER_NS = 64
 INLINE_NS = 10_000
@@ -31,7 +32,7 @@ MAX_CHUNKS = 128  # finer chunks would break the streams that prefetching follow
 
 @dataclass(frozen=True, slots=True)
 class DriverPlan:
-    """What the driver needs to know about a model.
+    """The description of a model that the driver is emitted from.
 
     kernels: name of the LLVM function of every launch.  offsets: arena byte offset of every temporary, by index.
     magnitude: at least every size of the model, with positive coefficients: check 0 is that it is less than `MAX_SIZE`.
@@ -51,7 +52,7 @@ class DriverPlan:
 
 
 def emit_driver(module: Module, plan: DriverPlan, target: HostTarget) -> None:
-    """Add `jn_prepare` and `jn_run` to the module."""
+    """Adds `jn_prepare` and `jn_run` to the module."""
     _emit_prepare(module, plan)
     _emit_run(module, plan, target)
 
@@ -76,7 +77,7 @@ def _emit_prepare(module: Module, plan: DriverPlan) -> None:
 
 
 def _require(f: Function, condition: V, index: int) -> None:
-    """Returns the index of the check unless it holds."""
+    """Emits a return of the index of the check unless it holds."""
     holds, fails = f.label("holds"), f.label("fails")
     f.cond_branch(condition, holds, fails)
     f.start(fails)
@@ -140,7 +141,7 @@ def _emit_launch(
 
 
 def _work(s: Scalars, launch: Launch, env: Mapping[str, V]) -> V:
-    """Estimated nanoseconds of the whole launch on one core."""
+    """Estimates the nanoseconds of the whole launch on one core."""
     traffic = s.add(emit_extent(s, launch.bytes_read, env), emit_extent(s, launch.bytes_written, env))
     operations = emit_extent(s, launch.flops, env)
     return s.add(s.floor_div(traffic, BYTES_PER_NS), s.floor_div(operations, OPERATIONS_PER_NS))

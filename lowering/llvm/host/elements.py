@@ -1,4 +1,4 @@
-"""Operations that go through a block element by element: gathers inside a block, histograms."""
+"""Lowers operations that go through a block element by element: gathers inside a block, histograms."""
 
 from __future__ import annotations
 
@@ -28,7 +28,10 @@ def each_element(k: KernelContext, shape: tuple[int, ...]) -> Iterator[Coordinat
 
 
 def lower_gather(k: KernelContext, op: Operation) -> None:
-    """`tt.gather`. An index outside the block reads its last element: scratch lies on the stack, nothing may read beyond it."""
+    """Lowers `tt.gather`.
+
+    An index outside the block reads its last element: scratch may be on the stack, and nothing may read beyond it.
+    """
     result = op.results[0]
     axis = int(attributes(op)["axis"])
     source = k.nests.materialize(k.node(op.operands[0]))
@@ -50,7 +53,7 @@ def lower_gather(k: KernelContext, op: Operation) -> None:
 
 
 def lower_histogram(k: KernelContext, op: Operation) -> None:
-    """`tt.histogram`: values outside the bins, and masked ones, are not counted."""
+    """Lowers `tt.histogram`: values outside the bins, and masked ones, are not counted."""
     result = op.results[0]
     elem, (bins,) = element_name(result.type), shape_of(result.type)
     source = k.node(op.operands[0])

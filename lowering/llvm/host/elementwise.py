@@ -1,4 +1,4 @@
-"""Operations that work element by element. They are lowered to scalar instructions, or to lazy nodes for blocks."""
+"""Lowers elementwise operations, to scalar instructions or, for blocks, to lazy nodes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .scalars import is_constant
 
 
 def lower_elementwise(k: KernelContext, op: Operation) -> None:
-    """An operation that works element by element."""
+    """Lowers an elementwise operation; `UnsupportedError` for all others."""
     if not is_elementwise(op.name) or len(op.results) != 1 or op.regions:
         raise UnsupportedError(f"host lowering: operation {op.name}")
     result = op.results[0]
@@ -104,7 +104,7 @@ def _map(k: KernelContext, op: Operation, result: SSAValue) -> Node:
 def folded(
     k: KernelContext, op: Operation, name: str, shape: tuple[int, ...], elem: str, operands: Sequence[Node]
 ) -> Node | None:
-    """The operation's result as an affine block, if it is one. Blocks of i32 are none where they are data."""
+    """Returns the operation's result as an affine block, if it is one. Blocks of i32 that hold data are none."""
     if k.index_bits > 32 and elem == "i32":
         return None
     form = fold(k.ev.s, name, shape, elem, operands)
@@ -118,7 +118,7 @@ def folded(
 
 
 def _inverse(divisor: Node) -> Node | None:
-    """The reciprocal of a block that has fewer values than elements, as a node of its own: computed once per value."""
+    """Returns the reciprocal of a block that has fewer values than elements, as a node of its own: computed once per value."""
     match divisor:
         case Splat():
             one = Splat((), divisor.elem, divisor.value)

@@ -1,4 +1,4 @@
-"""Which comparisons of a function compare the same: pure operations of equal operands give equal values."""
+"""Finds the comparisons of a function that give equal results: pure operations on equal operands give equal values."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .loops.liveness import all_operations
 
 
 class Comparisons:
-    """The comparisons (`arith.cmpi`) of a block and those nested in it. Equal ones have one number."""
+    """The comparisons (`arith.cmpi`) of a block and those nested in it. Equal ones have the same number."""
 
     def __init__(self, block: Block) -> None:
         self._numbers = _Numbers()
@@ -27,7 +27,7 @@ class Comparisons:
         return self._numbers.of(value)
 
     def outermost(self, value: SSAValue) -> Any:
-        """The one of those with the same value that is inside the fewest loops: what varies in none of the others'."""
+        """Returns the comparison with the same value that is inside the fewest loops: it varies in none of the others."""
         found = self._outermost.get(self.number(value))
         return value if found is None else found[1]
 
@@ -40,7 +40,7 @@ def _depth(block: Any) -> int:
 
 
 class _Numbers:
-    """Numbers of values: equal for values that are computed in the same way from the same."""
+    """Numbers of values: values that are computed in the same way from the same operands share one."""
 
     def __init__(self) -> None:
         self._of_value: dict[Any, int] = {}

@@ -1,4 +1,4 @@
-"""Evaluation of lazy block nodes at coordinates, and the loops that supply the coordinates.
+"""Evaluates lazy block nodes at coordinates, and opens the loops that supply the coordinates.
 
 A coordinate is a loop index (plus a constant from unrolling), either one position or the first of `lanes` consecutive ones.
 Values are cached by what they depend on, so work that does not vary in the inner loop is hoisted by evaluating it before
@@ -57,7 +57,7 @@ class Evaluator:
         self._alive: list[Node] = []  # keeps ids of cached nodes unique
         self.lines = NodeLines()
         self.ahead: set[int] = set()  # loads that fetch the next row
-        self.arguments: set[str] = set()  # pointers that are arguments as they came
+        self.arguments: set[str] = set()  # pointers that are unmodified arguments
         self.memory = Scratch(function)
         self._loops = 0
 
@@ -79,14 +79,14 @@ class Evaluator:
         return found
 
     def lanes_for(self, *elems: str) -> int:
-        """Lanes that fill a vector register with the widest element in use."""
+        """Returns the lanes that fill a vector register with the widest element in use."""
         widest = max((memory_size(e) if e not in ("bf16", "f16") else 4) for e in elems)
         return max(1, self.target.vector_bytes // widest)
 
     # -- nodes at coordinates ----------------------------------------------
 
     def at(self, node: Node, coordinates: Coordinates, mask: V | None = None) -> V:
-        """The node's value there: a scalar when it does not vary along the vector coordinate, else a vector."""
+        """Returns the node's value at the coordinates: a vector if it varies along the vector coordinate, else a scalar."""
         varying = self.depends(node)
         key = (id(node), *((d, coordinates[d]) for d in sorted(varying)))
         for table in reversed(self._values):
@@ -134,7 +134,7 @@ class Evaluator:
         return tuple(ORIGIN if d is None else coordinates[d] for d in node.dims)
 
     def source_of(self, view: View) -> Node:
-        """What a view reads: the copy in scratch where its source was kept, because its memory may have changed since."""
+        """Returns what a view reads: the copy in scratch where its source was kept, as its memory may have changed."""
         found = self.replacement.get(id(view.source))
         return view.source if found is None or found[2] else found[1]
 
@@ -172,7 +172,7 @@ class Evaluator:
     # -- memory -------------------------------------------------------------
 
     def row_pointer(self, pointers: Pointers, coordinates: Coordinates, skip: int | None) -> V:
-        """Address of the element at the coordinates, leaving dimension `skip` at 0. Offsets must be affine along it."""
+        """Returns the address of the element at the coordinates with dimension `skip` at 0. Offsets must be affine along it."""
         offset = pointers.offset
         varying = self.depends(pointers)
         key = ("row", str(id(pointers)), *(
@@ -204,7 +204,7 @@ class Evaluator:
         return None
 
     def pointer_at(self, pointers: Pointers, coordinates: Coordinates, dim: int | None) -> V:
-        """Scalar address at the coordinates; along `dim` the index is added last, so that it folds into addressing modes."""
+        """Returns the scalar address at the coordinates; the index along `dim` is added last, to fold into addressing modes."""
         row = self.row_pointer(pointers, coordinates, dim)
         if dim is None:
             return row
@@ -222,7 +222,7 @@ class Evaluator:
         return self.f.gep(moving, self.s.mul(coefficient, self.s.constant(coordinate.offset)), el)
 
     def mask_at(self, mask: Node | None, coordinates: Coordinates, tail: V | None) -> V | None:
-        """The part of a mask that the surrounding loops do not guarantee: None, an i1, or a vector of i1."""
+        """Returns the part of a mask that the surrounding loops do not guarantee: None, an i1, or a vector of i1."""
         bounds, rest = decompose_mask(mask)
         conditions: list[V] = []
         for bound in bounds:
@@ -245,7 +245,10 @@ class Evaluator:
         return result
 
     def lane_mask(self, position: V, limit: V, n: int) -> V:
-        """Lanes whose position is below the limit. The difference is clamped so that 32-bit compares suffice."""
+        """Returns the mask of lanes whose position is below the limit.
+
+        The difference is clamped so that 32-bit compares suffice.
+        """
         key = ("lanes", position.operand(), limit.operand(), str(n))
         found = self.s.known(key)
         if found is None:
@@ -264,7 +267,7 @@ class Evaluator:
         return coordinate is not None and bound.limit.operand() in self._implied.get(coordinate.loop, ())
 
     def _always(self, node: Node, coordinates: Coordinates) -> bool:
-        """Whether a condition holds wherever the surrounding loops go (but for lanes that they mask off)."""
+        """Whether a condition holds wherever the surrounding loops go (except for lanes that they mask off)."""
         match node:
             case Map(op="arith.cmpi") if "bound" in node.attrs:
                 return self._implies(node.attrs["bound"], coordinates)
@@ -319,13 +322,13 @@ class Evaluator:
 
     @staticmethod
     def _row_length(node: Load, dim: int) -> int:
-        """Elements from a row to the next when rows lie one after the other: the masked extent, or the block's."""
+        """Returns the elements from a row to the next when rows are contiguous: the masked extent, or the block's."""
         bounds, _ = decompose_mask(node.mask)
         limits = [b.limit.number for b in bounds if b.dim == dim and is_constant(b.limit)]
         return min([node.shape[dim], *limits])
 
     def _fill(self, value: V, guard: V | None, node: Load, coordinates: Coordinates, tail: V | None) -> V:
-        """`other` where the mask is false. Without `other` those lanes are zero, and so does the load leave them."""
+        """Selects `other` where the mask is false. Without `other` those lanes are zero, as the load leaves them."""
         if guard is None or guard is tail or node.other is None:
             return value
         n = max(lanes(value.type), lanes(guard.type))
@@ -352,7 +355,7 @@ class Evaluator:
         return self.f.op(f"getelementptr {pointers.unit}, ptr {base}, {offsets.type} {offsets.operand()}", vector("ptr", n))
 
     def _addresses_of(self, pointers: Pointers, coordinates: Coordinates, mask: V | None) -> V:
-        """Pointers as i64 addresses."""
+        """Returns pointers as i64 addresses."""
         offset = self.offset_at(pointers, coordinates, mask)
         n = lanes(offset.type)
         size = self.f.splat(self.s.constant(memory_size_of(pointers.unit)), n)
@@ -383,7 +386,7 @@ class Evaluator:
 
         if memory_size_of(pointers.unit) != size or pointers.rest is None or reads_memory(pointers.rest):
             return apart(False)
-        # Offsets that are computed, such as `index % n`, are mostly a run of neighbours after all.
+        # Computed offsets, such as `index % n`, are mostly a run of neighbours after all.
         first = self.f.extract(offsets, 0)
         expected = self.f.binary("add", self.f.splat(first, n), self.f.iota(n, "i64"))
         is_run = self.f.intrinsic("vector.reduce.and", [self.f.icmp("eq", offsets, expected)], "i1")
@@ -407,7 +410,7 @@ class Evaluator:
         return pointers.rest is None or dim not in self.depends(pointers.rest)
 
     def offset_at(self, pointers: Pointers, coordinates: Coordinates, tail: V | None = None) -> V:
-        """Offsets as i64, a scalar or a vector."""
+        """Returns the offsets as i64, a scalar or a vector."""
         offset = self.at(pointers.offset, coordinates, tail)
         if pointers.rest is None:
             return offset
@@ -463,9 +466,13 @@ class Evaluator:
             self.f.store(self.f.extract(stored, lane), self.f.gep(pointer, lane * lane_step, node.memory), size)
 
     def scratch(self, shape: Shape, elem: str, pad: int = 0) -> Stored:
-        """Uninitialised scratch for a block: row-major, rows padded to whole vectors so that tails may write past the end;
-        behind the last row is room for one more vector, which may be read. Short rows of many dimensions are as good as vectors
-        without padding, and then neighbours across all of them (`loops/flat.py`). `pad`: what else rows are padded to."""
+        """Reserves uninitialised scratch for a block: row-major, rows padded to whole vectors.
+
+        Tails may thus write past the end of a row. After the last row there is room for one more vector, which may be
+        read. Blocks of many dimensions with short rows need no padding to be visited in vectors: without it
+        neighbours lie together across all dimensions (`loops/flat.py`).
+        `pad`: another multiple that rows are padded to.
+        """
         if not pad and is_deep(shape, lambda: self.lanes_for(elem)):
             pad = shape[-1]
         memory = {"i1": "i8", "ptr": "i64"}.get(elem) or register_element(elem)
@@ -488,7 +495,7 @@ class Evaluator:
     # -- loops ----------------------------------------------------------------
 
     def extent(self, size: int, bounds: Sequence[Bound], dim: int) -> tuple[V, set[str]]:
-        """How many positions of a dimension to visit, and the limits that visiting no more implies."""
+        """Returns how many positions of a dimension to visit, and the limits that visiting no more implies."""
         count = self.s.constant(size)
         implied: set[str] = set()
         for bound in bounds:
@@ -498,14 +505,14 @@ class Evaluator:
         return count, implied
 
     def open_loop(self, implied: set[str]) -> int:
-        """A number for a loop, whose positions keep these limits."""
+        """Returns the number of a new loop, whose positions keep these limits."""
         self._loops += 1
         self._implied[self._loops] = implied
         return self._loops
 
     @contextmanager
     def dimension(self, size: int, count: V, implied: set[str]) -> Iterator[Coordinate]:
-        """A loop over one dimension, position by position."""
+        """Opens a loop over one dimension, position by position."""
         loop = self.open_loop(implied)
         if size == 1 and not implied:
             yield Coordinate(ZERO, 0, 1, loop)
@@ -514,7 +521,7 @@ class Evaluator:
                 yield Coordinate(state.index, 0, 1, loop)
 
     def hoist(self, nodes: Sequence[Node], coordinates: Coordinates) -> None:
-        """Evaluate what is already determined by the known coordinates (None: not yet known)."""
+        """Evaluates what the known coordinates determine already (None: not yet known)."""
         seen: set[tuple[int, Coordinates]] = set()
         for node in nodes:
             self._hoist(node, coordinates, seen)

@@ -1,7 +1,7 @@
-"""Floating-point modes around what is emitted: generated code means the default ones, whatever its caller has set.
+"""Sets floating-point modes around emitted code: it means the default ones, whatever its caller has set.
 
-x86 keeps modes and sticky flags in MXCSR, AArch64 modes in FPCR. Looking takes a store and a comparison; the register is
-written only if the modes are other ones.
+x86 keeps modes and sticky flags in MXCSR, AArch64 modes in FPCR. Reading it takes a store and a comparison; the register is
+written only if the modes differ.
 """
 
 from __future__ import annotations
@@ -14,13 +14,15 @@ from ..ir import Function
 from ..values import i32, i64
 
 _MXCSR_MODES, _MXCSR_DEFAULT = 0xFFC0, 0x1F80
-"""Traps, rounding and flushing; the default: nothing traps, to nearest, no flushing."""
+"""The bits of traps, rounding and flushing; the default: nothing traps, to nearest, no flushing."""
 
 
 @contextmanager
 def default_modes(f: Function, target: HostTarget) -> Iterator[None]:
-    """What is emitted inside runs in the default modes; afterwards they are what they were. Flags that the code raised are lost
-    where modes had to change."""
+    """Runs what is emitted inside in the default modes and restores the caller's afterwards.
+
+    Flags that the code raised are lost where modes had to change.
+    """
     if target.is_x86:
         with _x86(f):
             yield

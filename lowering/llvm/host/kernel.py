@@ -1,4 +1,4 @@
-"""A block function → one LLVM function that runs a range of programs.
+"""Lowers a block function to one LLVM function that runs a range of programs.
 
 Operations are visited in order. Scalar operations are emitted at once; block operations become lazy nodes (`nodes.py`), which
 are evaluated in the bodies of loop nests (`loops/loop_nests.py`, `matmul/dot.py`). Loop-carried blocks live in scratch and are
@@ -52,11 +52,10 @@ from .shapes import (
 def lower_kernel(
     module: Module, function: FuncOp, name: str, target: HostTarget, launch: LaunchSpecialization | None = None
 ) -> tuple[Site | PrintSite, ...]:
-    """Add `void name(ptr args, i64 lo, i64 hi)` to the module: it runs the programs from lo to hi of a block function.
+    """Adds `void name(ptr args, i64 lo, i64 hi)` to the module: it runs the programs from lo to hi of a block function.
 
-    launch: what was found out about launches; it takes the place of what the function states of its parameters and stores.
-    Without it the function's own facts (`tt/facts.py`) are all that is known. Returns the sites at which the code can stop a
-    launch.
+    launch: the specialization for launches; it replaces what the function states of its parameters and stores. Without it
+    the function's own facts (`tt/facts.py`) are all that is known. Returns the sites at which the code can stop a launch.
     """
     module.features = target.features
     f = Function(module, name, [("ptr noalias", "args"), ("i64", "lo"), ("i64", "hi")], numbering=True)
@@ -86,7 +85,7 @@ def lower_kernel(
 
 
 def _load_arguments(k: KernelContext, function: FuncOp) -> None:
-    """Define the parameters, the extents of the grid and the address of the status words."""
+    """Defines the parameters, the extents of the grid and the address of the status words."""
     f, s = k.f, k.ev.s
     parameters = k.blocks[0].args
     for i, argument in enumerate(parameters):
@@ -104,7 +103,7 @@ def _load_arguments(k: KernelContext, function: FuncOp) -> None:
     if any(
         op.name == "tt.get_num_programs" or (op.name == "tt.get_program_id" and program_axis(op) != "x")
         for op in k.operations()
-    ):  # the launcher puts the extents of the grid behind the arguments
+    ):  # the launcher passes the extents of the grid after the arguments
         first = len(parameters)
         k.grid = [f.load("i64", f.gep(f.params[0], 8 * (first + i)), 8) for i in range(3)]
     if is_stoppable(function):
@@ -136,7 +135,7 @@ def _program_id(k: KernelContext, op: Operation) -> None:
                 position = k.f.binary("udiv", rest, y)
     result = op.results[0]
     k.wide[result] = position
-    k.ev.s.narrow.add(position.operand())  # no axis of a grid has 2^31 programs
+    k.ev.s.narrow.add(position.operand())  # an axis of a grid has fewer than 2^31 programs
     k.scalars[result] = k.f.cast("trunc", position, "i32")
 
 
@@ -147,7 +146,7 @@ def _num_programs(k: KernelContext, op: Operation) -> None:
 
 
 def _nothing(k: KernelContext, op: Operation) -> None:
-    """Terminators (their operands are handled by the owner) and hints."""
+    """Lowers terminators (their operands are handled by the owner) and hints: to nothing."""
 
 
 HANDLERS: dict[str, Handler] = {

@@ -19,11 +19,11 @@ from .launch_specialization import GENERIC, LaunchSpecialization
 
 @dataclass(frozen=True, slots=True)
 class HostKernel:
-    """LLVM IR of a block function: `jn_kernel(words, low, high)` runs the programs from low to high.
+    """The LLVM IR of a block function: `jn_kernel(words, low, high)` runs the programs from low to high.
 
     `words` holds eight bytes per parameter (addresses, or the low bytes of scalars), then the extents of the grid, then the
-    address of the status words (`control/status.py`). `sites`: what the site in those words means. `shared`: functions that the
-    code calls, by name.
+    address of the status words (`control/status.py`). `sites`: the site that each number in those words stands for. `shared`:
+    functions that the code calls, by name.
     """
 
     llvm_ir: str
@@ -44,7 +44,7 @@ def lower_for_launch(
 ) -> HostKernel:
     """Lowers a block function to host code for launches of this specialization. debug: with line tables.
 
-    Raises `UnsupportedError` naming the first operation the host back end does not implement.
+    Raises `UnsupportedError` naming the first operation that the host back end does not implement.
     """
     module = Module(shared={}, opaque_indices=True, metadata=Metadata("LineTablesOnly" if debug else None))
     sites = lower_kernel(module, function, KERNEL, target, specialization)

@@ -29,16 +29,16 @@ class Node:
 
 @dataclass(eq=False, slots=True)
 class Splat(Node):
-    """The same scalar everywhere."""
+    """A block with the same scalar everywhere."""
 
     value: V
 
 
 @dataclass(eq=False, slots=True)
 class Affine(Node):
-    """`base + Σ coefficients[d] · coordinate[d]`; base and coefficients are i64 scalars (None = 0).
+    """The integers `base + Σ coefficients[d] · coordinate[d]`; base and coefficients are i64 scalars (None = 0).
 
-    Of i32 elements it gives the low 32 bits (`memory/offsets.py`).
+    For i32 elements it gives the low 32 bits (`memory/offsets.py`).
     """
 
     base: V
@@ -47,9 +47,10 @@ class Affine(Node):
 
 @dataclass(eq=False, slots=True)
 class Pointers(Node):
-    """`base + offset + rest`, counted in LLVM elements `unit`. `rest`: what is not affine of the offset, an i64 block.
+    """Pointers to `base + offset + rest`, counted in LLVM elements `unit`.
 
-    Blocks of pointers that have no common base are offsets in bytes from null. As values, blocks of pointers are i64 addresses.
+    `rest`: the part of the offset that is not affine, an i64 block. Blocks of pointers that have no common base are offsets in
+    bytes from null. As values, blocks of pointers are i64 addresses.
     """
 
     base: V
@@ -71,7 +72,7 @@ class Map(Node):
 
 @dataclass(eq=False, slots=True)
 class View(Node):
-    """Re-indexing without arithmetic: dimension s of `source` reads coordinate `dims[s]` of this node (None: index 0)."""
+    """A block re-indexed without arithmetic: dimension s of `source` reads coordinate `dims[s]` (None: index 0)."""
 
     source: Node
     dims: tuple[int | None, ...]
@@ -94,7 +95,7 @@ class Stored(Node):
 
 
 class Digit(NamedTuple):
-    """`coefficient · (position // step % extent)`; step and extent are powers of two."""
+    """A term of a position, `coefficient · (position // step % extent)`; step and extent are powers of two."""
 
     step: int
     extent: int
@@ -103,15 +104,17 @@ class Digit(NamedTuple):
 
 @dataclass(eq=False, slots=True)
 class Flattened(Node):
-    """`source` at what its coordinates were before the block was flattened (`loops/flat.py`): the sum of its coefficients, or
-    strides, times its coordinates is the sum of these digits of the position."""
+    """`source` at the coordinates that a position had before the block was flattened (`loops/flat.py`).
+
+    The sum of its coefficients, or strides, times its coordinates is the sum of these digits of the position.
+    """
 
     source: Affine | Stored
     digits: tuple[Digit, ...]
 
 
 def view(source: Node, shape: Shape, dims: Sequence[int | None]) -> Node:
-    """A View of any node, folded into nodes that can express it themselves."""
+    """Makes a View of any node, folded into nodes that can express it themselves."""
     dims = tuple(dims)
     if source.shape == shape and dims == tuple(range(len(shape))):
         return source
@@ -139,11 +142,11 @@ COST = INSTRUCTIONS | {
     **dict.fromkeys(("arith.divf", "tt.precise_divf", "joinery.divide", "joinery.reciprocal"), 5),
     **dict.fromkeys(("arith.divsi", "arith.divui", "arith.remsi", "arith.remui"), 40),
 }
-"""Operations → instructions per element, where these are more than one."""
+"""Maps operations to instructions per element, where these are more than one."""
 
 
 def cost(node: Node, limit: int = 64) -> int:
-    """A rough instruction count of evaluating the node once; stops at `limit`."""
+    """Returns a rough instruction count of evaluating the node once; stops at `limit`."""
     match node:
         case Map():
             total = COST.get(node.op, 1)
@@ -164,7 +167,7 @@ def cost(node: Node, limit: int = 64) -> int:
 
 
 def dense(shape: Sequence[int]) -> tuple[int, ...]:
-    """Row-major strides; 0 for extents of 1."""
+    """Returns row-major strides; 0 for extents of 1."""
     strides, step = [], 1
     for extent in reversed(shape):
         strides.append(step if extent > 1 else 0)

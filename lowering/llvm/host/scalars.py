@@ -1,4 +1,4 @@
-"""Scalar index arithmetic: constants fold, equal expressions are emitted once, and known divisors are tracked.
+"""Emits scalar index arithmetic: constants fold, equal expressions are emitted once, and known divisors are tracked.
 
 Code generation runs no LLVM passes, so the arithmetic that surrounds every block (row pointers, bounds, tile counts) is
 kept small here. Value numbering is scoped like dominance: what is computed inside a loop is forgotten after it.
@@ -23,7 +23,7 @@ def is_constant(v: V) -> TypeGuard[ConstantInt]:
 
 
 def wrapped(value: int, type_: str) -> int:
-    """The value as a signed integer of the type's width."""
+    """Returns the value as a signed integer of the type's width."""
     half = 1 << (int(type_[1:]) - 1)
     return (value + half) % (2 * half) - half
 
@@ -56,14 +56,14 @@ class Scalars:
         return value
 
     def multiple(self, v: V) -> int:
-        """A number that divides the value (1 when nothing is known; 0 for the constant 0)."""
+        """Returns a number that divides the value (1 when nothing is known; 0 for the constant 0)."""
         return abs(v.number) if is_constant(v) else self._multiple.get(v.operand(), 1)
 
     def assume_multiple(self, v: V, n: int) -> None:
         self._multiple[v.operand()] = n
 
     def follow_multiple(self, op: str, result: V, operands: Sequence[V]) -> None:
-        """Powers of two that divide the operands of an i32 operation divide its result, though it may wrap."""
+        """Keeps powers of two that divide the operands of an i32 operation: they divide its result, though it may wrap."""
         if len(operands) != 2 or is_constant(result) or result.type != "i32" or operands[0].type != "i32":
             return
         left, right = (m & -m if (m := self.multiple(v)) else 1 << 31 for v in operands)
@@ -75,13 +75,13 @@ class Scalars:
         return i64((value + (1 << 63)) % (1 << 64) - (1 << 63))
 
     def address(self, pointer: V) -> V:
-        """A scalar pointer as i64."""
+        """Returns a scalar pointer as i64."""
         key = ("ptrtoint", pointer.operand())
         found = self.known(key)
         return found or self.remember(key, self.f.op(f"ptrtoint ptr {pointer.operand()} to i64", "i64"))
 
     def pointer(self, address: V) -> V:
-        """What a block of pointers holds, an i64, as a scalar pointer."""
+        """Returns an element of a block of pointers, an i64, as a scalar pointer."""
         return address if address.type == "ptr" else self.f.op(f"inttoptr i64 {address.operand()} to ptr", "ptr")
 
     def _binary(self, opcode: str, a: V, b: V, multiple: int) -> V:
@@ -143,7 +143,7 @@ class Scalars:
         return self._choose("smax", a, b)
 
     def floor_div(self, a: V, n: int) -> V:
-        """a / n for a ≥ 0 and a constant n > 0."""
+        """Returns a / n for a ≥ 0 and a constant n > 0."""
         if n == 1:
             return a
         if is_constant(a):
@@ -153,7 +153,7 @@ class Scalars:
         return self._binary("udiv", a, self.constant(n), 1)
 
     def floor_div_signed(self, a: V, b: V) -> V:
-        """⌊a / b⌋ for any a and b ≥ 0; 0 when b is 0 (the numeric contract of dims)."""
+        """Returns ⌊a / b⌋ for any a and b ≥ 0; 0 when b is 0 (the numeric contract of dims)."""
         if isinstance(b, ConstantInt) and b.number > 0:
             if is_constant(a):
                 return self.constant(a.number // b.number)
@@ -171,7 +171,7 @@ class Scalars:
         return found
 
     def round_down(self, a: V, n: int) -> V:
-        """The largest multiple of the power of two n that is ≤ a, for a ≥ 0."""
+        """Returns the largest multiple of the power of two n that is ≤ a, for a ≥ 0."""
         if n == 1:
             return a
         if is_constant(a):
@@ -196,7 +196,7 @@ class Scalars:
         return found
 
     def truncated(self, value: V, type_: str) -> V:
-        """The low bits of an i64, as many as the type has."""
+        """Returns the low bits of an i64, as many as the type has."""
         if value.type == type_:
             return value
         if is_constant(value):

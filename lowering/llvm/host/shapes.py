@@ -1,4 +1,4 @@
-"""Operations that move elements or make blocks: ranges, splats, views, joins."""
+"""Lowers operations that move elements or make blocks: ranges, splats, views, joins."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def lower_reshape(k: KernelContext, op: Operation) -> None:
 
 
 def _same_extents(before: Sequence[int], after: Sequence[int]) -> list[int | None] | None:
-    """Where the dimensions go, if the reshape does nothing but add and remove extents of 1."""
+    """Returns the dimension that each old one becomes, if the reshape only adds and removes extents of 1, else None."""
     places = [d for d, n in enumerate(after) if n > 1]
     if [n for n in before if n > 1] != [after[d] for d in places]:
         return None
@@ -77,7 +77,7 @@ def _same_extents(before: Sequence[int], after: Sequence[int]) -> list[int | Non
 
 
 def lower_join(k: KernelContext, op: Operation) -> None:
-    """Both blocks are written side by side, every other element."""
+    """Lowers `tt.join`: both blocks are written side by side, every other element."""
     result = op.results[0]
     shape, elem = shape_of(result.type), element_name(result.type)
     k.define(result, _woven(k, op, shape, elem, (0, 1), 2))
@@ -90,7 +90,7 @@ def lower_cat(k: KernelContext, op: Operation) -> None:
 
 
 def _woven(k: KernelContext, op: Operation, shape: tuple[int, ...], elem: str, places: Sequence[int], step: int) -> Stored:
-    """A dense block made of the operation's operands: operand k starts at its place and lies `step` elements apart."""
+    """Writes the operation's operands into one dense block: operand k starts at places[k], its elements `step` apart."""
     memory = k.ev.scratch((math.prod(shape),), elem)
     for operand, start in zip(op.operands, places, strict=True):
         node = k.node(operand)
@@ -101,7 +101,7 @@ def _woven(k: KernelContext, op: Operation, shape: tuple[int, ...], elem: str, p
 
 
 def lower_split(k: KernelContext, op: Operation) -> None:
-    """Two views of the block in scratch, every other element each."""
+    """Lowers `tt.split` to two views of the block in scratch, every other element each."""
     source = k.node(op.operands[0])
     memory = k.nests.materialize(source, k.ev.scratch(source.shape, source.elem, pad=source.shape[-1]))
     for half, result in enumerate(op.results):

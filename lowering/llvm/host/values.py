@@ -1,4 +1,4 @@
-"""What the SSA values of a function are while it is lowered: LLVM scalars, or lazy nodes for blocks."""
+"""The SSA values of a function while it is lowered: LLVM scalars, or lazy nodes for blocks."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from .nodes import Affine, Load, Map, Node, Pointers, Shape, Splat, Stored, View
 from .scalars import ZERO
 
 MAX_DEPTH = 80
-"""Operations on blocks that follow one from another before the block is written down: evaluation recurses through them."""
+"""The longest chain of operations on blocks before a block is written to scratch: evaluation recurses through the chain."""
 
 
 class Values:
-    """The values of one function that are defined so far, and who reads them.
+    """The values of one function that are defined so far, and what reads them.
 
     scalars: the LLVM value of each scalar.
     nodes: the lazy node of each block.
@@ -71,7 +71,7 @@ class Values:
         return self.nests.argument_of(self.node(value))
 
     def integer(self, value: SSAValue) -> V:
-        """A scalar integer as an i64 host word."""
+        """Returns a scalar integer as an i64."""
         if value in self.wide:
             return self.wide[value]
         return self.ev.s.to_i64(self.scalar(value))
@@ -96,7 +96,7 @@ class Values:
         return value is not None and self.liveness.last.get(value, -1) > self.current_nest
 
     def limits(self, value: SSAValue) -> list[Bound]:
-        """Bounds beyond which nobody reads a block value, as far as their limits are known here."""
+        """Returns the bounds beyond which a block value is never read, as far as their limits are known here."""
         demanded = self._demanded
         if demanded is None:
             return []
@@ -108,18 +108,18 @@ class Values:
         return found
 
     def remember_limit(self, comparison: SSAValue, shape: Shape, bound: Bound) -> None:
-        """The bound that a comparison stands for is known from here on, to all that compare the same."""
+        """Makes the bound of a comparison known from here on, for all comparisons with the same result."""
         demanded = self._demanded
         if demanded is not None and bound.dim == wide_dim(shape):
             self.ev.s.remember(_compared(demanded, comparison), bound.limit)
 
     def is_read_after(self, node: Node, op: Operation) -> bool:
-        """Whether a nest behind the operation's reads the block that the node was defined as."""
+        """Whether a nest after the operation's reads the block that the node was defined as."""
         value = self._value_of.get(id(node))
         return value is not None and self.liveness.last.get(value, -1) > self.liveness.index[op]
 
     def _unread(self, node: Node, bound: Bound) -> bool:
-        """Whether nobody reads the node's block beyond the bound."""
+        """Whether the node's block is never read beyond the bound."""
         value = self._value_of.get(id(node))
         return value is not None and any(
             own.dim == bound.dim and own.limit == bound.limit for own in self.limits(value)
@@ -128,7 +128,7 @@ class Values:
     # -- depth --------------------------------------------------------------------
 
     def _depth(self, node: Node) -> int:
-        """How many nodes evaluation descends through. Every new node is asked once, so this does not descend itself."""
+        """Returns how many nodes evaluation descends through. Every new node is measured once, so this does not recurse."""
         match node:
             case View():
                 return 1 + self._depths.get(id(node.source), 0)
@@ -142,12 +142,12 @@ class Values:
         return 0
 
     def shallow(self, node: Map) -> Node:
-        """The node, or a copy of its block in scratch where the chain behind it is too long to be evaluated in one go."""
+        """Returns the node, or a copy of its block in scratch where its chain of operands is too long to evaluate at once."""
         if self._depth(node) < MAX_DEPTH:
             return node
         return self.nests.materialize(node)
 
 
 def _compared(demanded: DemandedElements, comparison: SSAValue) -> tuple[str, ...]:
-    """Names the limit of a comparison, and of all that compare the same."""
+    """Returns the key of a comparison's limit, which all comparisons with the same result share."""
     return ("compared", str(demanded.comparisons.number(comparison)))

@@ -1,5 +1,4 @@
-"""Reduction of large angles modulo pi or pi/2 after Payne and Hanek: only the bits of 1/pi that matter are
-multiplied.
+"""Reduces large angles modulo pi or pi/2 after Payne and Hanek: only the bits of 1/pi that matter are multiplied.
 
 These paths run when some lane's angle is beyond what Cody and Waite's subtraction handles, so they trade
 speed for size.
@@ -23,8 +22,7 @@ _TABLE = "joinery.two_over_pi"
 def out_of_line(
     fn: Function, name: str, inputs: Sequence[V], outputs: Sequence[str], body: Callable[..., Sequence[V]]
 ) -> list[V]:
-    """Call `body(function, *inputs)` as a function of its own: rare code is emitted once per module and
-    kept out of loops.
+    """Calls `body(function, *inputs)` as a function of its own: rare code is emitted once per module and kept out of loops.
 
     Values travel through memory, so that nothing depends on how a target passes vectors. `cold` tells
     LLVM's register allocator that the calling block is rare; `name` must determine body and types.
@@ -52,9 +50,7 @@ def out_of_line(
 
 
 def choose_rare(lane: Lanes, is_rare: V, usual: Sequence[V], compute: Callable[[], Sequence[V]]) -> list[V]:
-    """`usual` values, replaced by those of `compute()` in the lanes of `is_rare`; computed only if there
-    are any.
-    """
+    """Returns `usual` values, replaced by those of `compute()` in the lanes of `is_rare`, if there are any."""
     fn = lane.fn
     before, rare, done = fn.block, fn.label("rare"), fn.label("common")
     fn.cond_branch(lane.any(is_rare), rare, done)
@@ -67,7 +63,7 @@ def choose_rare(lane: Lanes, is_rare: V, usual: Sequence[V], compute: Callable[[
 
 
 def large_angle_f32(lane: Lanes, x: V, quarter_turn: bool, half_pi: bool = False) -> tuple[V, V]:
-    """`_large_angle_f32` as a call."""
+    """Calls `_large_angle_f32` out of line."""
     name = f"joinery.large_angle.{'half_pi' if half_pi else 'pi'}{'.quarter' if quarter_turn else ''}.{ir.mangle(x.type)}"
     outputs = [lane.wide().type, lane.integer]
     r, odd = out_of_line(
@@ -81,7 +77,7 @@ def large_angle_f32(lane: Lanes, x: V, quarter_turn: bool, half_pi: bool = False
 
 
 def large_angle_f64(lane: Lanes, x: V) -> tuple[V, V, V]:
-    """`_large_angle_f64` as a call."""
+    """Calls `_large_angle_f64` out of line."""
     r, r_low, q = out_of_line(
         lane.fn,
         f"joinery.large_angle.{ir.mangle(x.type)}",
@@ -93,8 +89,7 @@ def large_angle_f64(lane: Lanes, x: V) -> tuple[V, V, V]:
 
 
 def _large_angle_f32(lane: Lanes, x: V, quarter_turn: bool, half_pi: bool = False) -> tuple[V, V]:
-    """x (+ pi/2 if `quarter_turn`) = q period + r for float32 |x| >= 2^16, with period pi, or pi/2 if
-    `half_pi`.
+    """Splits x (+ pi/2 if `quarter_turn`) = q period + r for float32 |x| >= 2^16, with period pi, or pi/2 if `half_pi`.
 
     Returns r as double lanes, |r| <= period/2, and the lowest bit of q as lanes of i32, arranged so that
     for period pi sin(x) = (-1)^q sin(r), with x's sign folded into r (into q not at all: -q has the same
@@ -137,11 +132,10 @@ def _large_angle_f32(lane: Lanes, x: V, quarter_turn: bool, half_pi: bool = Fals
 
 
 def _large_angle_f64(lane: Lanes, x: V) -> tuple[V, V, V]:
-    """x = q pi/2 + r for float64 |x| >= 2^30: (high part of r, low part, q modulo 4 as i64 lanes); r = NaN
-    if x is not finite.
+    """Splits x = q pi/2 + r for float64 |x| >= 2^30 into (high part of r, low part, q modulo 4 as i64 lanes).
 
-    A loop over the lanes with 64 x 192 bit products: 2^-61 is about as close as a double comes to a
-    multiple of pi/2, and 126 fraction bits leave 65 of them. Lanes below 2^30 get finite nonsense.
+    r = NaN if x is not finite. A loop over the lanes with 64 x 192 bit products: 2^-61 is about as close as a double comes to a
+    multiple of pi/2, and 126 fraction bits leave 65 of them. Lanes below 2^30 get finite, meaningless values.
     """
     fn = lane.fn
     s = Lanes(fn, "double")

@@ -1,13 +1,13 @@
-"""Approximations of float32 functions and quotients, for operations whose flags allow them (`afn`, `arcp`).
+"""Approximates float32 functions and quotients, for operations whose flags allow it (`afn`, `arcp`).
 
 Infinities, NaN, zeros and their signs are those of the accurate forms. Sources of the bounds: PTX ISA, "Floating-Point
 Instructions" (ex2, lg2, rcp, rsqrt, sqrt, div.approx); what we measured is in docs/design/011-numerics.md.
 
 On GPUs: exp2 is one instruction, 2 ulp; exp one more, which rounds x · log2 e: 3 + 1.23 |x| ulp; denormal results of both
-are 0. log2 has an absolute error of 2^-22 for x in (1/2, 2) and a relative one of 2^-22 elsewhere, log a rounding more.
+are 0. log2 has an absolute error of 2^-22 for x in (1/2, 2) and a relative one of 2^-22 elsewhere, log one rounding more.
 Quotients and rsqrt are within 3 ulp, sqrt within 2, over the whole range, denormals included. On hosts exp has a shorter
-polynomial, within 2.3 ulp over the whole range; quotients, roots and logarithms are as accurate as ever. erf has an absolute
-error below 5e-7, tanh 6 ulp on both.
+polynomial, within 2.3 ulp over the whole range; quotients, roots and logarithms are the accurate ones. On both, erf has an
+absolute error below 5e-7 and tanh is within 6 ulp.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def exp2(lane: Lanes, x: V) -> V:
 
 @recipe("exp", "float", form="approximate")
 def exp(lane: Lanes, x: V) -> V:
-    """The product is rounded by itself: were it fused with a difference x - m before it, exp(m - m) would not be 1."""
+    """Computes exp. The product is rounded by itself: fused with a difference x - m before it, exp(m - m) would not be 1."""
     if lane.is_ptx:
         return exp2(lane, lane.mul(x, table.LOG2E_32[0]))
     return f32.exp_with(lane, x, table.EXP_32_SHORT)
@@ -47,7 +47,10 @@ def exp(lane: Lanes, x: V) -> V:
 
 @recipe("exp", "float", form="weight")
 def exp_weight(lane: Lanes, x: V) -> V:
-    """For weights that are divided out again: what matters is the error relative to the largest, which is small on GPUs too."""
+    """Computes exp for weights that are divided by their sum.
+
+    What matters is the error relative to the largest weight, which is small on GPUs too.
+    """
     return exp(lane, x) if lane.is_ptx else f32.exp_fast(lane, x)
 
 
@@ -82,7 +85,7 @@ def tanh(lane: Lanes, x: V) -> V:
 
 
 def _divide(lane: Lanes) -> f32.Divide:
-    """The quotient, but 1 at most: 1 - tanh(x)² must not become negative."""
+    """Returns the division to use, whose quotient is 1 at most: 1 - tanh(x)² must not become negative."""
     divide = (lambda a, b: quotient(lane.fn, a, b)) if lane.is_ptx else lane.div
     return lambda a, b: lane.at_most(divide(a, b), 1.0)
 
@@ -91,13 +94,13 @@ def _divide(lane: Lanes) -> f32.Divide:
 
 
 def may_divide(f: Function, elem: str, attrs: Mapping[str, Any]) -> bool:
-    """Whether a division may be an approximation, and there is a shorter one than the IEEE quotient."""
+    """Whether a division may be an approximation, and the target has a shorter one than the IEEE quotient."""
     allowed = allows(attrs, RECIPROCAL) or allows(attrs, APPROXIMATE)
     return allowed and elem in ("f32", "f16", "bf16") and "ptx" in f.module.features
 
 
 def quotient(f: Function, a: V, b: V) -> V:
-    """a / b of one pair of numbers (PTX)."""
+    """Computes a / b of one pair of numbers (PTX)."""
     return quotients(f, [a], b)[0]
 
 
@@ -105,12 +108,12 @@ _LARGE, _FACTOR = 2.0**64, 2.0**32
 
 
 def quotients(f: Function, dividends: Sequence[V], divisor: V) -> list[V]:
-    """Numbers divided by one (PTX): within 2 ulp over the whole range, as the ISA says of a · (1/b); 3 if the reciprocal is
-    off by a whole ulp.
+    """Divides numbers by one divisor (PTX): within 2 ulp over the whole range, as the ISA says of a · (1/b).
 
-    The divisor is scaled by a power of two, so that its reciprocal is a normal number, and the products with the reciprocal
-    by the same, after which they are the quotients: neither product leaves the range unless the quotient does. As many
-    instructions as div.full for one quotient, two for every further one, by other operations too.
+    The bound is 3 ulp if the reciprocal is off by a whole ulp. The divisor is scaled by a power of two, so that its
+    reciprocal is a normal number, and the products with the reciprocal are scaled by the same to give the quotients:
+    neither product leaves the range unless the quotient does. This takes as many instructions as div.full for one
+    quotient and two for every further one, also of other operations.
     """
     assert divisor.type == "float"
     inverse = _constant_inverse(divisor)
@@ -125,12 +128,12 @@ def quotients(f: Function, dividends: Sequence[V], divisor: V) -> list[V]:
 
 
 def _numbered(f: Function, name: str, x: V) -> V:
-    """A call that is printed once for an operand."""
+    """Emits a call that is printed once for an operand."""
     f.module.declare(name, x.type, [x.type])
     return f.pure(f"call {x.type} @{name}({x.type} {x.operand()})", x.type)
 
 
 def _constant_inverse(b: V) -> V | None:
-    """1/b of a constant, if both are normal numbers."""
+    """Returns 1/b of a constant, if both are normal numbers, else None."""
     value = number_of(b) if lanes(b.type) == 1 else None
     return None if value is None or not 2.0**-126 <= abs(value) <= 2.0**126 else const(1.0 / value, b.type)

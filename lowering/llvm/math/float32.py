@@ -2,7 +2,7 @@
 
 Two styles: pure float32 (exp, log, erf, tanh, sin, …: the hot ones) and evaluation in double with one final
 rounding (tan, asin, acos, atan, pow: about 0.51 ulp). Methods are the textbook ones (Cody and Waite
-reduction, Muller: Elementary Functions); coefficients are our own fits (mathlib_tables).
+reduction, Muller: Elementary Functions); coefficients are our own fits (`tables`).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ NAN = math.nan
 
 
 def _exp_reduce(lane: Lanes, x: V, offset: float) -> tuple[V, V]:
-    """x = k ln2 + r: (bits whose low part is k + offset, r). |k + offset| < 2^22."""
+    """Splits x = k ln2 + r; returns (bits whose low part is k + offset, r), for |k + offset| < 2^22."""
     shifted = lane.fma(x, table.LOG2E_32[0], ROUNDER + offset)
     k = lane.sub(shifted, ROUNDER + offset)
     r = lane.fma(k, -table.LN2_32[0], x)
@@ -32,8 +32,9 @@ def _exp_reduce(lane: Lanes, x: V, offset: float) -> tuple[V, V]:
 
 
 def _scale(lane: Lanes, p: V, biased: V) -> V:
-    """p * 2^k for k in [-150, 129]; the low bits of `biased` are k + 254. Two exact powers, so that
-    denormals round once.
+    """Computes p * 2^k for k in [-150, 129]; the low bits of `biased` are k + 254.
+
+    It multiplies by two exact powers, so that denormals round once.
     """
     if lane.scales:
         return lane.scalef(p, lane.sub(lane.float_of(biased), ROUNDER + 254.0))
@@ -44,12 +45,14 @@ def _scale(lane: Lanes, p: V, biased: V) -> V:
 
 
 _LEAST, _MOST = -126, 127
-"""Exponents of normal numbers."""
+"""The least and the largest exponent of normal numbers."""
 
 
 def _exp_ptx(lane: Lanes, x: V) -> V:
-    """2^j 2^w with j = round(x log2 e), as far as 2^j is normal, and w = x log2 e - j. A saturating step limits j for nothing;
-    beyond, w goes on, and 2^w with it, so that denormals are rounded once and infinities come by themselves.
+    """Computes exp as 2^j 2^w with j = round(x log2 e), as far as 2^j is normal, and w = x log2 e - j.
+
+    A saturating instruction limits j at no cost; beyond, w grows, and 2^w with it, so that denormals are rounded once and
+    infinities need no test.
 
     Within 1.05 ulp, computed for every input above 2^-29, if 2^w is rounded correctly; `ex2.approx` adds its own error. NVIDIA
     documents at most 2 ulp over the full range for its expf, which takes the same steps (CUDA C++ Programming Guide,
@@ -72,7 +75,7 @@ def exp(lane: Lanes, x: V) -> V:
 
 
 def exp_with(lane: Lanes, x: V, coefficients: tuple[float, ...]) -> V:
-    """exp over the whole range, as accurate as the polynomial."""
+    """Computes exp over the whole range, as accurately as the polynomial."""
     x = lane.at_least(lane.at_most(x, 88.8), -104.0)
     biased, r = _exp_reduce(lane, x, 254.0)
     return _scale(lane, lane.poly(r, coefficients), biased)
@@ -80,8 +83,10 @@ def exp_with(lane: Lanes, x: V, coefficients: tuple[float, ...]) -> V:
 
 @recipe("exp", "float", form="short")
 def exp_fast(lane: Lanes, x: V) -> V:
-    """Relative error 2.5e-7 for -87.33 <= x <= 88; exactly 0 below, exp(88) above; NaN stays. The accurate form on GPUs, where
-    it is shorter."""
+    """Computes exp with relative error 2.5e-7 for -87.33 <= x <= 88; exactly 0 below, exp(88) above; NaN stays.
+
+    On GPUs it is the accurate form, which is shorter there.
+    """
     if lane.is_ptx:
         return _exp_ptx(lane, x)
     y = _exp_normal(lane, lane.at_most(x, 88.0), table.EXP_32_SHORT)
@@ -89,7 +94,7 @@ def exp_fast(lane: Lanes, x: V) -> V:
 
 
 def _exp_normal(lane: Lanes, x: V, coefficients: tuple[float, ...]) -> V:
-    """exp where the result is normal and finite; elsewhere anything but NaN, which stays NaN."""
+    """Computes exp where the result is normal and finite; elsewhere anything but NaN, which stays NaN."""
     biased, r = _exp_reduce(lane, x, 127.0)
     return lane.mul(lane.poly(r, coefficients), lane.float_of(lane.iop("shl", biased, 23)))
 
@@ -106,7 +111,7 @@ def exp2(lane: Lanes, x: V) -> V:
 
 @recipe("exp2", "float", form="reduced")
 def exp2_reduced(lane: Lanes, x: V) -> V:
-    """2^x for |x| <= 0.5005, within 2 ulp; NaN stays."""
+    """Computes 2^x for |x| <= 0.5005, within 2 ulp; NaN stays."""
     if lane.is_ptx:
         return lane.fn.target_intrinsic("llvm.nvvm.ex2.approx.ftz.f", [x], lane.type)
     return lane.poly(x, table.EXP2_32_REDUCED)
@@ -124,14 +129,14 @@ def expm1(lane: Lanes, x: V) -> V:
 
 
 def _split(lane: Lanes, x: V) -> tuple[V, V]:
-    """Positive normal x = 2^k m, sqrt(1/2) <= m < sqrt(2): (k as integer, m)."""
+    """Splits positive normal x = 2^k m with sqrt(1/2) <= m < sqrt(2); returns (k as integer, m)."""
     bits = lane.bits(x)
     k = lane.iop("ashr", lane.iop("sub", bits, 0x3F3504F3), 23)
     return k, lane.float_of(lane.iop("sub", bits, lane.iop("shl", k, 23)))
 
 
 def _log_reduce(lane: Lanes, x: V) -> tuple[V, V]:
-    """(k as float, m - 1) of x > 0; denormals are scaled up first."""
+    """Returns (k as float, m - 1) of x > 0; denormals are scaled up first."""
     tiny = lane.cmp("olt", x, 2.0**-126)
     k, m = _split(lane, lane.select(tiny, lane.mul(x, 2.0**23), x))
     exponent = lane.fn.cast("sitofp", k, lane.type)
@@ -139,18 +144,20 @@ def _log_reduce(lane: Lanes, x: V) -> tuple[V, V]:
 
 
 def _log_domain(lane: Lanes, x: V, y: V, pole: float) -> V:
-    """y where pole < x < inf; -inf at the pole, NaN below, inf and NaN from x."""
+    """Returns y where pole < x < inf; -inf at the pole, NaN below it, x for inf and NaN."""
     y = lane.select(lane.cmp("olt", x, INFINITY), y, x)
     outside = lane.select(lane.cmp("oeq", x, pole), -INFINITY, NAN)
     return lane.select(lane.cmp("ogt", x, pole), y, outside)
 
 
 def _log_combine(lane: Lanes, k: V, u: V) -> V:
-    """k ln2 + log1p(u) for 1 + u in [sqrt(1/2), sqrt(2)]. One float of ln2 is enough: k = 0 does not use
-    it.
+    """Computes k ln2 + log1p(u) for 1 + u in [sqrt(1/2), sqrt(2)].
+
+    One float of ln2 is enough: k = 0 does not use it.
     """
     square = lane.mul(u, u)
-    # Even and odd powers apart: as many steps, of which half wait for each other. Reductions take logarithms of single numbers.
+    # Even and odd powers are summed apart: as many steps, but the two chains overlap. Reductions take
+    # logarithms of single numbers.
     even, odd = lane.poly(square, table.LOG_32[::2]), lane.poly(square, table.LOG_32[1::2])
     return lane.fma(k, table.LN2_32[0], lane.fma(square, lane.fma(odd, u, even), u))
 
@@ -182,8 +189,9 @@ def log1p(lane: Lanes, x: V) -> V:
 
 @recipe("sigmoid", "float", ops=())
 def sigmoid(lane: Lanes, x: V) -> V:
-    """z / (1 + z) or 1 / (1 + z) with z = exp(-|x|). The quotient is corrected for both of its roundings,
-    which together with exp's would exceed 2 ulp.
+    """Computes z / (1 + z) or 1 / (1 + z) with z = exp(-|x|).
+
+    The quotient is corrected for both of its roundings, which together with exp's would exceed 2 ulp.
     """
     z = lane.at_least(lane.neg(lane.abs(x)), -104.0)
     biased, r = _exp_reduce(lane, z, 254.0)
@@ -198,12 +206,12 @@ def sigmoid(lane: Lanes, x: V) -> V:
 
 @recipe("sigmoid", "float", form="short")
 def sigmoid_fast(lane: Lanes, x: V) -> V:
-    """Relative error 5e-7 for x >= -87.33, exactly 0 below -88; NaN stays."""
+    """Computes the sigmoid with relative error 5e-7 for x >= -87.33, exactly 0 below -88; NaN stays."""
     return lane.div(1.0, lane.add(exp_fast_saturating(lane, lane.neg(x)), 1.0))
 
 
 def exp_fast_saturating(lane: Lanes, x: V) -> V:
-    """exp_fast, but infinite above 88."""
+    """Computes exp as `exp_fast` does, but infinite above 88."""
     y = _exp_normal(lane, lane.at_least(x, -87.33), table.EXP_32_SHORT)
     return lane.select(lane.cmp("ogt", x, 88.0), INFINITY, y)
 
@@ -221,8 +229,10 @@ def tanh(lane: Lanes, x: V) -> V:
 def _odd_rational(
     lane: Lanes, x: V, numerator: tuple[float, ...], denominator: tuple[float, ...], cut: float, divide: Divide | None
 ) -> V:
-    """x P(x^2) / Q(x^2) up to |x| = cut, then exactly +-1; NaN stays, and so does the sign of zero. `divide`: the IEEE quotient
-    if None."""
+    """Computes x P(x^2) / Q(x^2) up to |x| = cut, then exactly +-1; NaN and the sign of zero stay.
+
+    `divide`: the IEEE quotient if None.
+    """
     a = lane.abs(x)
     beyond = lane.cmp("ogt", a, cut)
     a = lane.select(beyond, cut, a)
@@ -233,13 +243,13 @@ def _odd_rational(
 
 @recipe("tanh", "float", form="short")
 def tanh_fast(lane: Lanes, x: V, divide: Divide | None = None) -> V:
-    """About 5 ulp; exactly +-1 above 9.01."""
+    """Computes tanh within about 5 ulp; exactly +-1 above 9.01."""
     return _odd_rational(lane, x, table.TANH_FAST_P, table.TANH_FAST_Q, 9.01, divide)
 
 
 @recipe("erf", "float", form="short")
 def erf_fast(lane: Lanes, x: V, divide: Divide | None = None) -> V:
-    """Absolute error 4e-7; exactly +-1 above 3.72."""
+    """Computes erf with absolute error 4e-7; exactly +-1 above 3.72."""
     return _odd_rational(lane, x, table.ERF_FAST_P, table.ERF_FAST_Q, 3.72, divide)
 
 
@@ -254,8 +264,9 @@ def erf(lane: Lanes, x: V) -> V:
 
 
 def _sine_wave(lane: Lanes, x: V, cosine: bool) -> V:
-    """sin(x), or cos(x) = sin(x + pi/2): x = k pi + r with k an integer (cos: integer - 1/2), |r| <= pi/2;
-    sin(r) = r + r w.
+    """Computes sin(x), or cos(x) = sin(x + pi/2).
+
+    x = k pi + r with k an integer (cos: integer - 1/2) and |r| <= pi/2; sin(r) = r + r w.
     """
     if cosine:
         shifted = lane.add(lane.fma(x, 1.0 / math.pi, 0.5), ROUNDER)
@@ -327,7 +338,7 @@ def atan(lane: Lanes, x: V) -> V:
 
 
 def _asin_core(d: Lanes, a: V, large: V) -> V:
-    """asin(a) for a <= 1/2, asin(sqrt((1 - a) / 2)) where `large`."""
+    """Computes asin(a) for a <= 1/2, asin(sqrt((1 - a) / 2)) where `large`."""
     t = d.select(large, d.fma(a, -0.5, 0.5), d.mul(a, a))
     s = d.select(large, d.sqrt(t), a)
     return d.mul(s, d.fma(t, d.poly(t, table.ASIN_WIDE), 1.0))
@@ -355,8 +366,9 @@ def acos(lane: Lanes, x: V) -> V:
 
 
 def _log2_wide(d: Lanes, a: V) -> V:
-    """log2 of a positive finite double (any float32 magnitude), relative error 2^-50; 0 -> -inf, inf ->
-    inf, NaN -> NaN.
+    """Computes log2 of a positive finite double (any float32 magnitude) with relative error 2^-50.
+
+    0 gives -inf, inf and NaN stay.
     """
     bits = d.bits(a)
     k = d.iop("ashr", d.iop("sub", bits, 0x3FE6A09E667F3BCD), 52)
@@ -372,8 +384,9 @@ def _log2_wide(d: Lanes, a: V) -> V:
 
 
 def pow_sign_and_domain(lane: Lanes, x: V, y: V, magnitude: V) -> V:
-    """|x|^y -> x^y by IEEE 754: signs for odd y, NaN for finite negative x with fractional y, and 1 for x
-    == 1 or y == 0.
+    """Turns |x|^y into x^y by IEEE 754.
+
+    It sets signs for odd y, NaN for finite negative x with fractional y, and 1 for x == 1 or y == 0.
     """
     integral = lane.cmp("oeq", lane.floor(y), y)
     half = lane.mul(y, 0.5)
@@ -388,7 +401,7 @@ def pow_sign_and_domain(lane: Lanes, x: V, y: V, magnitude: V) -> V:
 
 @recipe("pow", "float", operands=2, ops=("math.powf",), instructions=40)
 def pow_(lane: Lanes, x: V, y: V) -> V:
-    """2^(y log2|x|) in double, then one rounding."""
+    """Computes 2^(y log2|x|) in double, then rounds once."""
     d, wide = lane.wide(), lane.widen(y)
     a = lane.abs(x)
     exponent = d.mul(wide, _log2_wide(d, lane.widen(a)))

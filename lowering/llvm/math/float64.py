@@ -29,7 +29,7 @@ def _exp_reduce(lane: Lanes, x: V, offset: float) -> tuple[V, V]:
 
 
 def _scale(lane: Lanes, p: V, biased: V) -> V:
-    """p * 2^k for k in [-1080, 1026]; the low bits of `biased` are k + 2046."""
+    """Computes p * 2^k for k in [-1080, 1026]; the low bits of `biased` are k + 2046."""
     half = lane.iop("lshr", biased, 1)
     rest = lane.iop("sub", biased, half)
     p = lane.mul(p, lane.float_of(lane.iop("shl", half, 52)))
@@ -44,7 +44,7 @@ def exp(lane: Lanes, x: V) -> V:
 
 
 def _exp_normal(lane: Lanes, x: V) -> V:
-    """exp where the result is normal; NaN stays."""
+    """Computes exp where the result is normal; NaN stays."""
     biased, r = _exp_reduce(lane, x, 1023.0)
     return lane.mul(lane.poly(r, table.EXP_64), lane.float_of(lane.iop("shl", biased, 52)))
 
@@ -68,19 +68,19 @@ def expm1(lane: Lanes, x: V) -> V:
 
 
 def _split(lane: Lanes, x: V) -> tuple[V, V]:
-    """Positive normal x = 2^k m, sqrt(1/2) <= m < sqrt(2): (k as integer, m)."""
+    """Splits positive normal x = 2^k m with sqrt(1/2) <= m < sqrt(2); returns (k as integer, m)."""
     bits = lane.bits(x)
     k = lane.iop("ashr", lane.iop("sub", bits, 0x3FE6A09E667F3BCD), 52)
     return k, lane.float_of(lane.iop("sub", bits, lane.iop("shl", k, 52)))
 
 
 def _small_int(lane: Lanes, k: V) -> V:
-    """i64 lanes, |k| < 2^51, as doubles; AVX2 has no conversion instruction for them."""
+    """Converts i64 lanes, |k| < 2^51, to doubles; AVX2 has no conversion instruction for them."""
     return lane.sub(lane.float_of(lane.iop("add", k, 0x4338000000000000)), ROUNDER)
 
 
 def _log_reduce(lane: Lanes, x: V) -> tuple[V, V]:
-    """(k as double, m - 1) of x > 0; denormals are scaled up first."""
+    """Returns (k as double, m - 1) of x > 0; denormals are scaled up first."""
     tiny = lane.cmp("olt", x, 2.0**-1022)
     k, m = _split(lane, lane.select(tiny, lane.mul(x, 2.0**54), x))
     exponent = _small_int(lane, k)
@@ -88,14 +88,17 @@ def _log_reduce(lane: Lanes, x: V) -> tuple[V, V]:
 
 
 def _log_domain(lane: Lanes, x: V, y: V, pole: float) -> V:
-    """y where pole < x < inf; -inf at the pole, NaN below, inf and NaN from x."""
+    """Returns y where pole < x < inf; -inf at the pole, NaN below it, x for inf and NaN."""
     y = lane.select(lane.cmp("olt", x, INFINITY), y, x)
     outside = lane.select(lane.cmp("oeq", x, pole), -INFINITY, NAN)
     return lane.select(lane.cmp("ogt", x, pole), y, outside)
 
 
 def _log_combine(lane: Lanes, k: V, f: V, f_low: V | float = 0.0) -> V:
-    """k ln2 + log1p(f + f_low), log1p(f) = f - (f^2/2 - s (f^2/2 + z R(z))), s = f / (2 + f), z = s^2."""
+    """Computes k ln2 + log1p(f + f_low).
+
+    log1p(f) = f - (f^2/2 - s (f^2/2 + z R(z))), s = f / (2 + f), z = s^2.
+    """
     half_square = lane.mul(lane.mul(f, f), 0.5)
     s = lane.div(f, lane.add(f, 2.0))
     z = lane.mul(s, s)
@@ -123,8 +126,9 @@ def log1p(lane: Lanes, x: V) -> V:
 
 
 def _log2_pair(lane: Lanes, x: V) -> tuple[V, V]:
-    """log2(x) of finite x > 0 as two doubles, relative error below 2^-70: log = 2 atanh(s), s = f / (2 +
-    f), to two doubles.
+    """Computes log2(x) of finite x > 0 as two doubles, relative error below 2^-70.
+
+    log = 2 atanh(s), s = f / (2 + f), to two doubles.
     """
     k, f = _log_reduce(lane, x)
     den, den_low = lane.fast_two_sum(2.0, f)
@@ -160,10 +164,10 @@ def log2(lane: Lanes, x: V) -> V:
 
 @recipe("pow", "double")
 def pow_(lane: Lanes, x: V, y: V) -> V:
-    """2^(y log2|x|) with the logarithm and the product in two doubles."""
+    """Computes 2^(y log2|x|) with the logarithm and the product in two doubles."""
     a = lane.abs(x)
     high, low = _log2_pair(lane, a)
-    # 0 and inf as bases: the pair is nonsense there.
+    # 0 and inf as bases: the pair is meaningless there.
     extreme = lane.either(lane.cmp("oeq", a, 0.0), lane.cmp("oeq", a, INFINITY))
     high = lane.select(extreme, lane.select(lane.cmp("oeq", a, 0.0), -INFINITY, INFINITY), high)
     low = lane.select(extreme, 0.0, low)
@@ -184,8 +188,9 @@ def pow_(lane: Lanes, x: V, y: V) -> V:
 
 @recipe("sigmoid", "double")
 def sigmoid(lane: Lanes, x: V) -> V:
-    """z / (1 + z) or 1 / (1 + z) with z = exp(-|x|). The quotient is corrected for both of its roundings,
-    which together with exp's would exceed 2 ulp.
+    """Computes z / (1 + z) or 1 / (1 + z) with z = exp(-|x|).
+
+    The quotient is corrected for both of its roundings, which together with exp's would exceed 2 ulp.
     """
     z = lane.at_least(lane.neg(lane.abs(x)), -746.0)
     biased, r = _exp_reduce(lane, z, 2046.0)
@@ -200,7 +205,7 @@ def sigmoid(lane: Lanes, x: V) -> V:
 
 @recipe("tanh", "double")
 def tanh(lane: Lanes, x: V) -> V:
-    """a + a^3 P(a^2) up to 1, 1 - 2 z / (1 + z) with z = exp(-2a) above."""
+    """Computes a + a^3 P(a^2) up to 1, 1 - 2 z / (1 + z) with z = exp(-2a) above."""
     a = lane.abs(x)
     square = lane.mul(a, a)
     small = lane.fma(lane.mul(square, a), lane.poly(square, table.TANH_64), a)
@@ -223,7 +228,7 @@ def erf(lane: Lanes, x: V) -> V:
 
 
 def _reduce_angle(lane: Lanes, x: V) -> tuple[V, V, V]:
-    """x = q pi/2 + r + r_low, |r| <= pi/4: (r, r_low, q as integer lanes, modulo 4 in its low bits)."""
+    """Splits x = q pi/2 + r + r_low with |r| <= pi/4; returns (r, r_low, q as integer lanes, modulo 4 in its low bits)."""
     shifted = lane.fma(x, 2.0 / math.pi, ROUNDER)
     k = lane.sub(shifted, ROUNDER)
     head = lane.fma(k, -table.HALF_PI_64[0], x)  # exact up to 2^49
@@ -238,7 +243,7 @@ def _reduce_angle(lane: Lanes, x: V) -> tuple[V, V, V]:
 
 
 def _sine_parts(lane: Lanes, r: V, r_low: V, t: V) -> tuple[V, V]:
-    """sin(r + r_low) = r + second: returned apart, the second accurate to its own last bits."""
+    """Returns sin(r + r_low) as r and a second part that is accurate to its own last bits."""
     cube = lane.mul(t, r)
     polynomial = lane.poly(t, table.SIN_64)
     # cos(r) ~ 1 - t/2 carries r_low into the sine.
@@ -246,7 +251,7 @@ def _sine_parts(lane: Lanes, r: V, r_low: V, t: V) -> tuple[V, V]:
 
 
 def _cosine_parts(lane: Lanes, r: V, r_low: V, t: V) -> tuple[V, V]:
-    """cos(r + r_low) = w + second with w = fl(1 - t/2)."""
+    """Returns cos(r + r_low) as w = fl(1 - t/2) and a second part."""
     half = lane.mul(t, 0.5)
     w = lane.sub(1.0, half)
     lost = lane.sub(lane.sub(1.0, w), half)
@@ -297,7 +302,10 @@ def tan(lane: Lanes, x: V) -> V:
 
 @recipe("atan", "double")
 def atan(lane: Lanes, x: V) -> V:
-    """atan(a) = atan(c) + atan((a - c) / (1 + a c)), c in 0, 1/2, 1, 3/2; pi/2 - atan(1/a) above 39/16."""
+    """Computes atan by intervals.
+
+    atan(a) = atan(c) + atan((a - c) / (1 + a c)), c in 0, 1/2, 1, 3/2; pi/2 - atan(1/a) above 39/16.
+    """
     a = lane.abs(x)
     center, high, low = (
         lane.c(v[0]) for v in (table.ATAN_CENTERS, table.ATAN_AT_CENTERS_HIGH, table.ATAN_AT_CENTERS_LOW)
@@ -320,7 +328,7 @@ def atan(lane: Lanes, x: V) -> V:
 
 
 def _asin_core(lane: Lanes, a: V, large: V) -> tuple[V, V]:
-    """asin(a) (or asin(sqrt((1 - a) / 2)) where `large`) as s + second."""
+    """Computes asin(a) (or asin(sqrt((1 - a) / 2)) where `large`) as s + second; returns (s, second)."""
     t = lane.select(large, lane.fma(a, -0.5, 0.5), lane.mul(a, a))
     s = lane.select(large, lane.sqrt(t), a)
     return s, lane.mul(lane.mul(s, t), lane.poly(t, table.ASIN_64))

@@ -1,4 +1,4 @@
-"""The floating remainder (C's fmod, `arith.remf`): exact, with the sign of the dividend.
+"""Computes the floating remainder (C's fmod, `arith.remf`): exact, with the sign of the dividend.
 
 Quotients below 2^53 take a division and a fused multiply-add in double. Lanes with larger quotients, for
 which no rounded quotient is good enough, run an integer long division in a loop over the lanes.
@@ -48,14 +48,14 @@ def fmod_f64(lane: Lanes, x: V, y: V) -> V:
 
 
 def _long_division(fn: Function, a: V, b: V) -> list[V]:
-    """a mod b for finite a >= 0 and b > 0."""
+    """Computes a mod b for finite a >= 0 and b > 0."""
     s = Lanes(fn, "double")
     dividends, divisors, rests = fn.alloca(a.type), fn.alloca(a.type), fn.alloca(a.type)
     fn.store(a, dividends, 8)
     fn.store(b, divisors, 8)
 
     def decode(value: V) -> tuple[V, V]:
-        """(m, e) with value = m 2^(e - 1075); e is at least 1."""
+        """Returns (m, e) with value = m 2^(e - 1075); e is at least 1."""
         bits = s.bits(value)
         exponent = s.iop("lshr", bits, 52)
         fraction = s.iop("and", bits, (1 << 52) - 1)

@@ -1,7 +1,7 @@
 """Arithmetic on float lanes: a thin notation over `ir.Function` for the inline math library.
 
-`Lanes(fn, "<16 x float>")` knows the matching integer and mask types; Python numbers become splat
-constants, so an emitter reads like the formula it implements. Works for scalars and vectors of `float` and
+`Lanes(fn, "<16 x float>")` has the matching integer and mask types; Python numbers become splat
+constants, so an emitter reads like the formula it implements. It works for scalars and vectors of `float` and
 `double`. Nothing here uses fast-math flags.
 """
 
@@ -19,14 +19,15 @@ Number = V | float
 
 
 class Lanes:
-    """Emits operations on values of one float type; integers and masks of the same number of lanes come
-    along.
-    """
+    """Emits operations on values of one float type, and on integers and masks of the same number of lanes."""
 
     __slots__ = ("element", "fn", "integer", "mantissa_bits", "mask", "n", "portable", "type", "width")
 
     def __init__(self, fn: Function, type_: str, portable: bool = False) -> None:
-        """portable: use no instruction that only some targets have, so that all of them give the same bits."""
+        """Begins arithmetic on a lane type.
+
+        portable: use no instruction that only some targets have, so that all of them give the same bits.
+        """
         self.fn = fn
         self.portable = portable
         self.type = type_
@@ -42,7 +43,7 @@ class Lanes:
     # -- constants ----------------------------------------------------------
 
     def c(self, value: Number) -> V:
-        """A value of the lane type; a Python number becomes a constant."""
+        """Returns a value of the lane type; a Python number becomes a constant."""
         return value if isinstance(value, V) else values.const(value, self.type)
 
     def ci(self, value: V | int) -> V:
@@ -63,7 +64,7 @@ class Lanes:
         return self.fn.binary("fdiv", self.c(a), self.c(b))
 
     def fma(self, a: Number, b: Number, c: Number) -> V:
-        """a * b + c, rounded once."""
+        """Computes a * b + c, rounded once."""
         return self.fn.fma(self.c(a), self.c(b), self.c(c))
 
     @property
@@ -79,9 +80,9 @@ class Lanes:
         return not self.portable and "ptx" in self.fn.module.features and self.element == "float" and self.n == 1
 
     def scalef(self, a: V, exponent: V) -> V:
-        """a · 2^⌊exponent⌋, rounded once, with overflow to infinity. Only where `scales`."""
+        """Computes a · 2^⌊exponent⌋, rounded once, with overflow to infinity. Only where `scales`."""
         mask = values.const(-1, "i16" if self.n == 16 else "i8")
-        rounding = [i32(4)] if self.n == 16 else []  # 4: as everything else is rounded
+        rounding = [i32(4)] if self.n == 16 else []  # 4: the current rounding mode
         name = f"llvm.x86.avx512.mask.scalef.ps.{32 * self.n}"
         return self.fn.target_intrinsic(name, [a, exponent, a, mask, *rounding], self.type)
 
@@ -101,8 +102,8 @@ class Lanes:
         f = self.fn
         if "ptx" in f.module.features:
             return f.intrinsic("copysign", [self.c(magnitude), sign])
-        # By bits: where the result is rounded to float16, LLVM would round the sign's number too, which may have been a double,
-        # by a function of its runtime.
+        # By bits: where the result is rounded to float16, LLVM would also round the number that gives the
+        # sign, possibly a double, by a function of its runtime.
         word, top = self.integer, self.width - 1
         value, other = f.bitcast(self.c(magnitude), word), f.bitcast(sign, word)
         high = const(-1 << top, word)
@@ -110,14 +111,14 @@ class Lanes:
         return f.bitcast(f.binary("or", kept, f.binary("and", other, high)), self.type)
 
     def poly(self, x: V, coefficients: Sequence[float]) -> V:
-        """Horner's scheme with fused steps; coefficients from the constant term up."""
+        """Evaluates a polynomial by Horner's scheme with fused steps; coefficients from the constant term up."""
         value = self.c(coefficients[-1])
         for coefficient in coefficients[-2::-1]:
             value = self.fma(value, x, coefficient)
         return value
 
     def at_most(self, x: V, limit: float) -> V:
-        """min(x, limit) that lets NaN through; x86 makes it one instruction, unlike `llvm.minimum`."""
+        """Computes min(x, limit), where NaN stays; x86 makes it one instruction, unlike `llvm.minimum`."""
         if self.is_ptx and self.type == "float":
             return self.fn.intrinsic("minimum", [x, self.c(limit)])
         return self.select(self.cmp("ogt", x, limit), limit, x)
@@ -147,7 +148,7 @@ class Lanes:
         return self.fn.binary("or", a, b)
 
     def any(self, mask: V) -> V:
-        """One i1: whether any lane of the mask is set."""
+        """Returns one i1: whether any lane of the mask is set."""
         return mask if self.n == 1 else self.fn.intrinsic("vector.reduce.or", [mask], "i1")
 
     # -- bits ---------------------------------------------------------------
@@ -159,13 +160,13 @@ class Lanes:
         return self.fn.bitcast(bits, self.type)
 
     def iop(self, opcode: str, a: V | int, b: V | int) -> V:
-        """An integer instruction on lanes of the same width: add, sub, and, or, xor, shl, lshr, ashr."""
+        """Emits an integer instruction on lanes of the same width: add, sub, and, or, xor, shl, lshr, ashr."""
         return self.fn.binary(opcode, self.ci(a), self.ci(b))
 
     # -- error-free transformations (Dekker, Knuth; with FMA) ------------------
 
     def fast_two_sum(self, a: Number, b: Number) -> tuple[V, V]:
-        """(s, e) with s = fl(a + b) and s + e = a + b exactly; needs |a| >= |b| or a == 0."""
+        """Returns (s, e) with s = fl(a + b) and s + e = a + b exactly; needs |a| >= |b| or a == 0."""
         s = self.add(a, b)
         return s, self.sub(b, self.sub(s, a))
 
@@ -178,15 +179,15 @@ class Lanes:
         p = self.mul(a, b)
         return p, self.fma(a, b, self.neg(p))
 
-    # -- neighbouring types ---------------------------------------------------
+    # -- other types ----------------------------------------------------------
 
     def wide(self) -> Lanes:
-        """The same lanes in double."""
+        """Returns the same lanes in double."""
         return Lanes(self.fn, values.vector("double", self.n), self.portable)
 
     def widen(self, a: V) -> V:
         return self.fn.cast("fpext", a, values.vector("double", self.n))
 
     def narrow(self, a: V) -> V:
-        """double → float; one rounding, to nearest even."""
+        """Rounds double to float, to nearest even."""
         return self.fn.cast("fptrunc", a, values.vector("float", self.n))

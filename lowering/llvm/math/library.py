@@ -1,10 +1,10 @@
-"""Elementary functions of float32 and float64 lanes as inline LLVM IR: no library calls, no tables in
-memory on the common path.
+"""Elementary functions of float32 and float64 lanes as inline LLVM IR.
 
-`emit_math(fn, "exp", x)` appends the instructions and returns the value; `x` is a scalar or a vector of any
-number of lanes of `float` or `double` (16-bit floats are widened by the caller). Results are within 2 ulp
-for every input, with IEEE 754 specials and denormals; no fast-math flags. sin, cos, tan and fmod branch to a
-slower path when some lane is large, so they end in another basic block than they began in.
+They call no library, and have no tables in memory on the common path. `emit_math(fn, "exp", x)` appends the
+instructions and returns the value; `x` is a scalar or a vector of any number of lanes of `float` or `double` (16-bit
+floats are widened by the caller). Results are within 2 ulp for every input, with IEEE 754 specials and denormals; no
+fast-math flags. sin, cos, tan and fmod branch to a slower path when some lane is large, so they end in another basic
+block than they began in.
 
 On x86 FMA is required, and F16C for float16 conversions (`REQUIRED_X86_FEATURES`, `check_target`): without
 them LLVM would call a library for each.
@@ -42,7 +42,7 @@ def _intrinsic(name: str) -> Recipe:
 
 
 recipe("sqrt", "float", "double", ops=("math.sqrt", "tt.precise_sqrt"), instructions=6)(_intrinsic("sqrt"))
-recipe("round", "float", "double", ops=("math.roundeven",))(_intrinsic("roundeven"))  # halves to even, as NumPy does
+recipe("round", "float", "double", ops=("math.roundeven",))(_intrinsic("roundeven"))  # halves to even, as in NumPy
 recipe("abs", "float", "double", ops=("math.absf",))(_intrinsic("fabs"))
 for _name in ("floor", "ceil", "trunc"):
     recipe(_name, "float", "double")(_intrinsic(_name))
@@ -50,36 +50,36 @@ recipe("fma", "float", "double", operands=3)(Lanes.fma)
 recipe("copysign", "float", "double", operands=2)(Lanes.copysign)
 
 FILLED_BY = (approximate, float32, float64, fmod)
-"""Files whose recipes are in the table."""
+"""The modules whose recipes are in the table."""
 MATH_NAMES = frozenset(FUNCTIONS)
 SHORT_NAMES = names_with("short")
 MATH = {op: name for name, each in FUNCTIONS.items() for op in each.ops}
-"""Operations of the block IR → functions."""
+"""Maps operations of the block IR to functions."""
 INSTRUCTIONS = instructions_by_op()
 
 
 def check_target(target: HostTarget) -> None:
-    """Raise UnsupportedError if the target cannot run inline math and float16 conversions without library
-    calls.
-    """
+    """Raises UnsupportedError if the target needs library calls for inline math or float16 conversions."""
     missing = [name for name in REQUIRED_X86_FEATURES if not target.has(name)] if target.is_x86 else []
     if missing:
         raise UnsupportedError(f"host code for {target.cpu}: inline math needs {', '.join(missing)}")
 
 
 def emit_math(fn: Function, name: str, x: V, *more: V, form: Form = "accurate") -> V:
-    """Emit `name(x, *more)`; the result has x's type.
+    """Emits `name(x, *more)`; the result has x's type.
 
-    Names: `MATH_NAMES` (pow(x, y), fmod(x, y), copysign(magnitude, sign) and fma(a, b, c) take more
-    operands, all of one type). `form` picks cheaper float32 forms where there is one, and is ignored elsewhere.
+    Names: `MATH_NAMES` (pow(x, y), fmod(x, y), copysign(magnitude, sign) and fma(a, b, c) take more operands, all of
+    one type). `form` picks cheaper float32 forms where there is one, and is ignored elsewhere. NaN stays NaN in all
+    of them:
+    - "approximate" is for what users allow, see `approximate`.
+    - "short" (`SHORT_NAMES`) is for use inside composites: erf: absolute error below 5e-7, exactly +-1 from 3.72 on;
+      tanh: 6 ulp, exactly +-1 from 9.01 on; exp: relative error 3e-7 on [-87.33, 88], 0 below, exp(88) above (GPUs:
+      accurate); sigmoid: relative error 6e-7 from -87.33 on, 0 below -88.
+    - "weight" is "short" but for exp on GPUs, which has a relative error of 2^-22 + |x| 2^-23 up to 0.
+    - "reduced" is exp2 on [-0.5005, 0.5005]: a polynomial or the instruction alone, within 2 ulp.
+    - "portable" is "accurate" without the instructions that only some targets have: the same bits on all of them.
 
-    "approximate" is for what users allow, see `approximate`. "short" (`SHORT_NAMES`) is for use inside
-    composites: erf: absolute error below 5e-7, exactly +-1 from 3.72 on; tanh: 6
-    ulp, exactly +-1 from 9.01 on; exp: relative error 3e-7 on [-87.33, 88], 0 below, exp(88) above (GPUs: accurate);
-    sigmoid: relative error 6e-7 from -87.33 on, 0 below -88. NaN stays NaN in all. "weight" is "short" but for exp on GPUs,
-    which has a relative error of 2^-22 + |x| 2^-23 up to 0. "reduced" is exp2 on [-0.5005, 0.5005]: a polynomial or the
-    instruction alone, within 2 ulp.
-    "portable" is "accurate" without the instructions that only some targets have: the same bits on all of them.
+    Raises InternalError for operands of other types or another number, UnsupportedError for an unknown name.
     """
     kind = element(x.type)
     if kind not in ("float", "double"):

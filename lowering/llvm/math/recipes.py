@@ -1,9 +1,9 @@
-"""The table of elementary functions that back ends write out, filled by the files that hold the recipes.
+"""The table of elementary functions that back ends expand inline, filled by the modules that hold the recipes.
 
     @recipe("expm1", "float", instructions=20)
     def expm1(lane: Lanes, x: V) -> V: ...
 
-What else is said of functions derives from it: which operations of the block IR they are, what they cost, which have a form
+The other properties of functions derive from it: the operations of the block IR that they are, their cost, and the forms
 for uses that need less.
 """
 
@@ -17,7 +17,7 @@ from ....promotion.errors import InternalError, UnsupportedError
 from ..values import V
 
 Recipe = Callable[..., V]
-"""(lanes, operands …) → result: appends instructions."""
+"""Emits a function: (lanes, operands …) → result."""
 AnyRecipe = TypeVar("AnyRecipe", bound=Recipe)
 Element = Literal["float", "double"]
 Form = Literal["accurate", "short", "weight", "approximate", "reduced", "portable"]
@@ -30,17 +30,17 @@ _TRIED: dict[Form, tuple[Form, ...]] = {
     "reduced": ("reduced", "accurate"),
     "portable": ("accurate",),
 }
-"""The form that is asked for → forms that serve, best first."""
+"""Maps the form that is asked for to the forms that serve, best first."""
 
 
 @dataclass(frozen=True, slots=True)
 class MathFunction:
-    """What holds for all forms of a function.
+    """The properties that all forms of a function share.
 
     Attributes:
-        operands: how many, all of one type, that of the result.
+        operands: their number; all have one type, that of the result.
         ops: operations of the block IR that are this function.
-        instructions: a rough count for one element; 0 where nobody asked, which counts as 1.
+        instructions: a rough count for one element; 0 where it is not known, which counts as 1.
     """
 
     operands: int
@@ -79,7 +79,7 @@ def recipe(
 
 
 def recipe_of(name: str, element: str, form: Form) -> Recipe:
-    """The best recipe there is. A function without one for float is computed in double and rounded.
+    """Returns the best recipe there is. A function without one for float is computed in double and rounded.
 
     Raises `UnsupportedError` for names that are no function, or none of that type.
     """
@@ -96,10 +96,10 @@ def recipe_of(name: str, element: str, form: Form) -> Recipe:
 
 
 def names_with(form: Form) -> frozenset[str]:
-    """Functions that have a form of their own for float."""
+    """Returns the functions that have a form of their own for float."""
     return frozenset([name for name, _, has in _RECIPES if has == form])
 
 
 def instructions_by_op() -> dict[str, int]:
-    """Operations of the block IR that are functions → instructions per element, where they are known."""
+    """Maps operations of the block IR that are functions to instructions per element, where they are known."""
     return {op: each.instructions for each in FUNCTIONS.values() for op in each.ops if each.instructions}

@@ -193,7 +193,7 @@ COS_64 = (
     -1.1356707141438845e-11,
 )
 
-# as SIN_64, for float32 results: 2^-37
+# like SIN_64, for float32 results: 2^-37
 SIN_WIDE = (
     -0.1666666663955817,
     0.008333329143927624,
@@ -201,7 +201,7 @@ SIN_WIDE = (
     2.7175644423065857e-06,
 )
 
-# as COS_64, for float32 results: 2^-43
+# like COS_64, for float32 results: 2^-43
 COS_WIDE = (
     0.041666666619205685,
     -0.0013888883438521688,
@@ -405,7 +405,7 @@ LN2_32 = (0.6931471824645996, -1.9046542121259336e-09)
 # ln 2 in three doubles
 LN2_64 = (0.6931471805599453, 2.3190468138462996e-17, 5.707708438416212e-34)
 
-# ln 2 with 42 bits in front
+# ln 2, the first part with 42 bits
 LN2_SHORT_64 = (0.6931471805598903, 5.497923018708371e-14)
 
 # 1 / ln 2 in two floats
@@ -432,13 +432,13 @@ TWO_FIFTHS_64 = (0.4, -2.2204460492503132e-17)
 # centers of the atan intervals
 ATAN_CENTERS = (0.0, 0.5, 1.0, 1.5)
 
-# atan of them
+# atan of the centers
 ATAN_AT_CENTERS_HIGH = (0.0, 0.4636476090008061, 0.7853981633974483, 0.982793723247329)
 
-# and what rounding left
+# the rounding errors of these
 ATAN_AT_CENTERS_LOW = (0.0, 2.2698777452961687e-17, 3.061616997868383e-17, 1.3903311031230998e-17)
 
-# Fraction bits of 1/pi behind 32 zeros, 32-bit words, most significant first
+# Fraction bits of 1/pi after 32 zeros, 32-bit words, most significant first
 INVERSE_PI_WORDS = (
     0x00000000,
     0x517CC1B7,
@@ -450,7 +450,7 @@ INVERSE_PI_WORDS = (
     0xFF28B1D5,
 )
 
-# Fraction bits of 2/pi behind 64 zeros, 64-bit words, most significant first
+# Fraction bits of 2/pi after 64 zeros, 64-bit words, most significant first
 TWO_OVER_PI_WORDS = (
     0x0000000000000000,
     0xA2F9836E4E441529,

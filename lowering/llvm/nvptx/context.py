@@ -1,7 +1,7 @@
-"""What the handlers of operations share while one function is lowered to the code of a thread.
+"""The state that the handlers of operations share while one function is lowered to the code of a thread.
 
 A handler (`Handler`) lowers one operation. Handlers see this class and what lies below it; `kernel.py` imports them all and
-hands in the table, so a handler that lowers a region calls `block` and knows no other handler.
+passes the table in, so a handler that lowers a region calls `block` and depends on no other handler.
 """
 
 from __future__ import annotations
@@ -36,17 +36,17 @@ Resident = tuple[Placed | tuple[V, ...], ...]
 
 
 class KernelContext(Values):
-    """Values of a function, and everything else that its handlers work on.
+    """The values of a function, and everything else that its handlers work on.
 
     memory, order: emit accesses to global memory, and the barriers between them.
     messages: texts of prints and assertions.
-    loop_bounds, single_combines: what has been found out about loops and regions, which are lowered several times.
+    loop_bounds, single_combines: results of analyses of loops and regions, which are lowered several times.
     staged: the loads that a pipelined loop has copied to shared memory.
     resident: the operands of products that a loop has stored before it starts, by value, element type and number.
     in_flight: products (wgmma) that are not waited for at once.
     max_stages: stages that a pipelined loop may have; stages: the most that one has.
     producer: the warp that copies for others; reserved: bytes of shared memory that only its stages use.
-    is_alone: whether each thread runs a region on its own; guard: where what such a region gives counts.
+    is_alone: whether each thread runs a region on its own; guard: the condition under which the region's results count.
     reduced_rows: numbers of rows of the matrices that are reduced row by row.
     """
 
@@ -54,7 +54,7 @@ class KernelContext(Values):
         self, f: Function, function: FuncOp, target: GpuTarget, warps: int,
         max_stages: int, reserved: int, handlers: Mapping[str, Handler], otherwise: Handler,
     ) -> None:  # fmt: skip
-        """handlers: by the name of the operation; `otherwise` lowers all that are not among them."""
+        """Begins a function. handlers: by the name of the operation; `otherwise` lowers all other operations."""
         super().__init__(f, function, target, warps)
         self.name: str = function.sym_name.data
         self.memory = GlobalMemory(self.t)
@@ -82,7 +82,7 @@ class KernelContext(Values):
 
     @property
     def room(self) -> int:
-        """Free bytes of shared memory, which a loop may keep to itself."""
+        """The free bytes of shared memory, which a loop may keep to itself."""
         return self.shared.room(self.target.shared_bytes)
 
     @property
@@ -93,12 +93,12 @@ class KernelContext(Values):
     # -- layouts ---------------------------------------------------------------------
 
     def access_layout(self, op: Any) -> LinearLayout:
-        """The layout of an access: coalesced for pointers that are expressions, else the pointers' own."""
+        """Returns the layout of an access: coalesced for pointers that are expressions, else the pointers' own."""
         own = self.ev.choose_layout([self.node(op.ptr)])
         return own if own is not None else self.accesses.coalesced(shape_of(op.ptr.type), self.accesses.info(op).order())
 
     def product(self, op: Operation) -> WarpgroupProduct | None:
-        """The wgmma plan of a tt.dot; None if wgmma does not compute it."""
+        """Returns the wgmma plan of a tt.dot; None if wgmma does not compute it."""
         if op not in self._products:
             self._products[op] = plan_product(self.target, self.warps, op, kind_of(op))
         return self._products[op]

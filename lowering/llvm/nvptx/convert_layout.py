@@ -1,4 +1,4 @@
-"""Layout conversion: emits the plans of `linear_layouts` as instructions."""
+"""Converts layouts: emits the plans of `linear_layouts` as instructions."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Moves:
         self.shared = shared
 
     def convert(self, values: Sequence[V], elem: str, src: LinearLayout, dst: LinearLayout) -> tuple[V, ...]:
-        """Convert registers from layout `src` to `dst`."""
+        """Converts registers from layout `src` to `dst`."""
         plan = plan_conversion(src, dst, bits_of(elem))
         match plan:
             case Equal():
@@ -79,7 +79,7 @@ class Moves:
         return sorted(indices)
 
     def _equals(self, function: ThreadMap, index: int) -> V | None:
-        """Whether the function gives this place; None if it always does."""
+        """Emits whether the function's value is `index`; None if it always is."""
         if not function.thread_bits:
             return None
         return self.f.icmp("eq", self.t.map(function), i32(index))
@@ -87,7 +87,7 @@ class Moves:
     # -- shared memory ---------------------------------------------------------------
 
     def exchange(self, values: Sequence[V], elem: str, plan: SharedExchange) -> tuple[V, ...]:
-        """Convert through shared memory: store, barrier, load."""
+        """Converts through shared memory: store, barrier, load."""
         width = bits_of(elem)
         bits: dict[int, V] = {}
         for access in plan.store.accesses:
@@ -107,7 +107,7 @@ class Moves:
         return tuple(self.t.from_bits(fetched[each], elem) for each in plan.destination_registers)
 
     def store(self, base: V, accesses: Accesses, values: Mapping[int, V]) -> None:
-        """Emit the stores of a plan; `values` are the bits of registers."""
+        """Emits the stores of a plan; `values` are the bits of registers."""
         f = self.f
         address = self._thread_address(base, accesses)
         predicate = self.t.predicate(accesses.predicate)
@@ -140,7 +140,7 @@ class Moves:
         return found
 
     def _thread_address(self, base: V, accesses: Accesses) -> V:
-        """The thread's part of the offsets, in bytes (i32)."""
+        """Emits the thread's part of the offsets, in bytes (i32)."""
         return self.t.map(accesses.address)
 
     def _address(self, base: V, address: V, accesses: Accesses, offset: int) -> V:
@@ -148,7 +148,7 @@ class Moves:
 
 
 def _touched(plan: SharedExchange, width: int) -> tuple[list[int], Sequence[int]]:
-    """For an exchange within warps: the basis of a warp's byte offsets, and the columns by which they depend on the warp."""
+    """Returns the basis of a warp's byte offsets in an exchange within warps, and how these depend on the warp."""
     inside = [own ^ other for own, other in zip(plan.store.address.warp, plan.load.address.warp, strict=True)]
     for accesses in (plan.store, plan.load):
         inside += [accesses.address.constant, *accesses.address.lane, *[each.offset for each in accesses.accesses]]

@@ -1,8 +1,8 @@
-"""Assertions and prints: calls of the device's run-time system, by one thread for each element.
+"""Lowers assertions and prints to calls of the device's run-time system, by one thread for each element.
 
 Elements are spread over threads in row-major order, lane after lane: a print of a block comes out in order where threads run in
-order, and the register and thread that fail say which element it is. Lines are those of `tt.print_format`, as far as vprintf
-can: it has no limit of its own, the device drops what its buffer cannot hold.
+order, and the register and thread that fail identify the element. Lines are those of `tt.print_format`, as far as vprintf
+can: it has no limit of its own, and the device drops what its buffer cannot hold.
 
 Sources: NVIDIA, "PTX Writer's Guide to Interoperability", "System Calls" (vprintf, __assertfail); "CUDA C++ Programming Guide",
 "Formatted Output", "Assertion".
@@ -36,7 +36,10 @@ UNKNOWN = ("unknown", 0)
 
 
 def _assert(k: KernelContext, op: Operation) -> None:
-    """All threads wait until it is known to hold: what comes next may rely on it. In a region each thread asserts alone."""
+    """Lowers an assert.
+
+    All threads wait at a barrier after it, as later code may rely on it; in a region each thread asserts alone.
+    """
     attrs = attributes(op)
     message = _checked(op, str(attrs["message"] if "message" in attrs else attrs["msg"]))
     location, condition = source_location(op), op.operands[0]
@@ -94,7 +97,7 @@ def _print(k: KernelContext, op: Operation) -> None:
 
 
 def _printed(k: KernelContext, value: V, elem: str, hexadecimal: bool, signed: bool) -> tuple[str, V]:
-    """A directive of vprintf and its argument."""
+    """Returns a directive of vprintf and its argument."""
     f = k.f
     if elem.startswith("f8"):
         value = emit_map(f, "tt.fp_to_fp", "f32", [value], [elem], {})
@@ -110,7 +113,7 @@ def _printed(k: KernelContext, value: V, elem: str, hexadecimal: bool, signed: b
 
 
 def _vprintf(k: KernelContext, form: str, values: Sequence[V], buffer: V) -> None:
-    """Arguments lie in local memory, each where its size says."""
+    """Emits a call of vprintf. Arguments lie in local memory, each aligned to its size."""
     f, end = k.f, 0
     for value in values:
         size = 4 if value.type == "i32" else 8
@@ -121,11 +124,11 @@ def _vprintf(k: KernelContext, form: str, values: Sequence[V], buffer: V) -> Non
     f.call(PRINT, "i32", [k.messages.text(form), buffer])
 
 
-# -- what both need --------------------------------------------------------------------------
+# -- helpers of both -------------------------------------------------------------------------
 
 
 def _in_order(k: KernelContext, shape: Shape) -> LinearLayout:
-    """One element for each thread, row-major, then the next ones."""
+    """Returns a layout with one element for each thread, row-major, then the next ones."""
     if not shape:
         return default_blocked((), k.warps)
     return default_blocked((prod(shape),), k.warps, contiguity=1).unique_registers().reshape(shape)
@@ -138,7 +141,7 @@ def _one_of_copies(k: KernelContext, layout: LinearLayout) -> V | None:
 
 
 def _checked(op: Operation, value: str) -> str:
-    """A text of the user's, of which the run-time system sees what comes before a zero byte."""
+    """Returns a text of the user's; UnsupportedError if it has a zero byte, where the run-time system would end it."""
     if "\0" in value:
         location = source_location(op)
         where = f"{location[0]}:{location[1]}: " if location is not None else ""

@@ -1,4 +1,4 @@
-"""Operations that work element by element, on scalars and blocks."""
+"""Lowers elementwise operations, on scalars and blocks."""
 
 from __future__ import annotations
 

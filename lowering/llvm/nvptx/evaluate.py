@@ -1,4 +1,4 @@
-"""Evaluation of block values in a layout: the elements that the registers of each thread hold."""
+"""Evaluates block values in a layout: the elements that the registers of each thread hold."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ Registers = tuple[V, ...]
 
 
 _CHEAP = frozenset(["ptr", "i1", "i8", "i16", "i32", "i64"])
-"""Elements of which often a few are used: of addresses and masks that loops carry one for each access."""
+"""The types of elements of which often only a few are used: of addresses and masks that loops carry, one for each access."""
 
 
 _DIVISIONS = frozenset(["arith.divf", "tt.precise_divf", "tt.approx_divf"])
@@ -57,25 +57,29 @@ _PACKED = {
     "arith.addf": "fadd", "arith.subf": "fsub", "arith.mulf": "fmul", "arith.maximumf": "maximum",
     "arith.minimumf": "minimum", "arith.maxnumf": "maxnum", "arith.minnumf": "minnum",
 }  # fmt: skip
-"""Operations that the hardware has for two 16-bit floats in a register."""
+"""The operations that the hardware has for two 16-bit floats in a register."""
 _LONG_FROM = 12
-"""Instructions."""
+"""The fewest instructions of a long function."""
 _LONG = frozenset([op for op, count in INSTRUCTIONS.items() if count >= _LONG_FROM]) | {"arith.remf"}
-"""Functions of so many instructions that they are not written once per element."""
+"""The functions with so many instructions that they are not printed once per element."""
 _SLOW = _LONG | _DIVISIONS | {"arith.divsi", "arith.divui", "arith.remsi", "arith.remui"}
-"""Operations that a loop which does not change them had better not repeat, whatever that takes; by a power of two they are
-quick."""
+"""The operations that a loop should not repeat if it does not change them, whatever registers that takes.
+
+Divisions by a power of two are quick.
+"""
 _WIDE = frozenset(["ptr", "i64", "f64"])
 _KEPT = 32
-"""Registers in which results of other operations may wait for the loop; the assembler repeats what it has no room for."""
+"""The most registers in which results of other operations wait for the loop; the assembler recomputes those without room."""
 _TOGETHER = 4
-"""Quotients by one number that are worth its reciprocal."""
+"""The fewest quotients by one number that are worth its reciprocal."""
 
 
 @dataclass(slots=True)
 class OpenLoop:
-    """Where lines may go that come before a loop, the block that they end in, what dominates them, and how many scopes are
-    around the loop."""
+    """A position before an open loop: the lines for what is printed there, the block that they end in, and what dominates them.
+
+    scopes: how many scopes enclose the loop.
+    """
 
     lines: list[str]
     slot: int
@@ -86,7 +90,7 @@ class OpenLoop:
 
 
 class Evaluator:
-    """Emits block values. What was evaluated is remembered where it may be used again."""
+    """Emits block values. Evaluated elements are remembered where they may be used again."""
 
     def __init__(self, threads: Threads, moves: Moves) -> None:
         self.t = threads
@@ -97,11 +101,11 @@ class Evaluator:
         self._alive: list[Node] = []  # keeps the ids of remembered nodes unique
         self.lines = NodeLines()
         self.only_layouts = False
-        """Whether layouts are all that is asked for, as on trial: values are any."""
+        """Whether only layouts matter, as on trial: values are arbitrary."""
 
     @contextmanager
     def scope(self, dominates: bool = False) -> Iterator[None]:
-        """Values made inside are not used outside. dominates: instructions printed inside may be, if they are wanted again."""
+        """Opens a scope, whose values are not used outside. dominates: its instructions dominate what comes after."""
         self._scopes.append({})
         with nullcontext() if dominates else self.t.scope():
             yield
@@ -109,8 +113,11 @@ class Evaluator:
 
     @contextmanager
     def loop(self) -> Iterator[OpenLoop]:
-        """Around a loop, before the branch to it. Expressions from before it are evaluated here, when it first wants them; the
-        block that branches to the loop is known in the end."""
+        """Opens a position before a loop; it is entered before the branch to the loop.
+
+        Expressions from before the loop are evaluated there, when the loop first needs them; which block branches to
+        the loop is known in the end.
+        """
         f, lines = self.f, self.f.lines
         lines.append("")
         self._loops.append(OpenLoop(lines, len(lines) - 1, f.block, f.known(), self.t.all_remembered(), len(self._scopes)))
@@ -119,7 +126,7 @@ class Evaluator:
 
     @contextmanager
     def _before(self, number: int) -> Iterator[None]:
-        """What is printed inside comes before an open loop."""
+        """Prints what is emitted inside before an open loop."""
         loop = self._loops[number]
         kept = self._loops, self._scopes
         self._loops, self._scopes = self._loops[:number], self._scopes[: loop.scopes]
@@ -131,19 +138,21 @@ class Evaluator:
         loop.lines[loop.slot] = "\n".join(filter(None, [loop.lines[loop.slot], *lines]))
 
     def _is_kept(self, node: Map, count: int) -> bool:
-        """Whether registers keep this many elements through a loop that is open. Conditions are sooner found again; of many
-        addresses that are slow to find, the offsets are kept."""
+        """Whether registers keep this many elements through an open loop.
+
+        Conditions are cheaper to recompute; of many addresses that are slow to compute, the offsets are kept.
+        """
         if node.loops == len(self._loops):
             return False
         words = count * (2 if node.elem in _WIDE else 1)
         return (words <= _KEPT and node.elem != "i1") or (node.is_slow and node.elem != "ptr")
 
     def at(self, node: Node, layout: LinearLayout) -> Registers:
-        """Evaluate all elements of the node in a layout of its shape."""
+        """Evaluates all elements of the node in a layout of its shape."""
         return self.elements(node, layout, range(layout.size(REGISTER)))
 
     def elements(self, node: Node, layout: LinearLayout, registers: Sequence[int]) -> Registers:
-        """Evaluate the elements that these registers hold in a layout of the node's shape."""
+        """Evaluates the elements that these registers hold in a layout of the node's shape."""
         if isinstance(node, Splat):
             return (node.value,) * len(registers)
         if self.only_layouts:
@@ -171,7 +180,7 @@ class Evaluator:
             self.f.location = self.lines.of(node, here)
             found = self._elements(node, layout, missing)
             self.f.location = here
-            # what an inner scope adds does not hold outside
+            # elements that an inner scope adds do not hold outside
             known = self._scopes[-1][key] = {**known, **dict(zip(missing, found, strict=True))}
         return tuple(known[register] for register in registers)
 
@@ -191,7 +200,7 @@ class Evaluator:
         raise AssertionError
 
     def known(self, node: Node, layout: LinearLayout) -> Registers | None:
-        """The elements in a layout if they were all evaluated before."""
+        """Returns the elements in a layout if they were all evaluated before, else None."""
         for scope in reversed(self._scopes):
             found = scope.get((id(node), layout))
             if found is not None and len(found) == layout.size(REGISTER):
@@ -199,7 +208,7 @@ class Evaluator:
         return None
 
     def remember(self, node: Node, layout: LinearLayout, registers: Registers) -> None:
-        """The elements in a layout, found in another way."""
+        """Remembers the elements in a layout, found in another way."""
         self._scopes[-1][id(node), layout] = dict(enumerate(registers))
         self._alive.append(node)
 
@@ -210,7 +219,7 @@ class Evaluator:
         self, op: str, elem: str, operands: Sequence[Node], attrs: Mapping[str, Any], layout: LinearLayout,
         registers: Sequence[int], later: bool = False,
     ) -> Registers:  # fmt: skip
-        """An operation on the elements of these registers. Operands that are scalars everywhere are computed with once.
+        """Applies an operation to the elements of these registers; operands that are scalars everywhere are computed with once.
 
         later: an element is printed if it is ever used.
         """
@@ -241,8 +250,11 @@ class Evaluator:
     def _addresses(
         self, operands: Sequence[Node], attrs: Mapping[str, Any], layout: LinearLayout, registers: Sequence[int]
     ) -> Registers:
-        """A pointer and what is added to it by this and earlier operations. Offsets that registers share come first: sums of
-        them are shared as well. Where offsets rise by one, registers differ by constants, which accesses take in."""
+        """Emits addresses: a pointer and the offsets that this and earlier operations add to it.
+
+        Offsets that registers share come first: sums of them are shared as well. Where offsets rise by one, registers differ by
+        constants, which accesses take as immediates.
+        """
         constants = [0] * len(registers)
         columns: list[Registers] = []
 
@@ -275,7 +287,7 @@ class Evaluator:
     def _quotients(
         self, op: str, elem: str, columns: Sequence[Registers], attrs: Mapping[str, Any]
     ) -> dict[tuple[V, ...], V]:
-        """Quotients of several registers by one number, by the operands."""
+        """Emits quotients of several registers by one number; returns them by their operands."""
         if op not in _DIVISIONS or elem not in ("f32", "f16", "bf16"):
             return {}
         if IN_RANGE in attrs and not allows(attrs, APPROXIMATE):
@@ -296,8 +308,11 @@ class Evaluator:
     def _pairs(
         self, op: str, elem: str, columns: Sequence[Registers], attrs: Mapping[str, Any]
     ) -> dict[tuple[V, ...], V]:
-        """Arithmetic on 16-bit floats, two at a time; of an odd number the last is missing. It is rounded once, and in effect
-        so is float32 arithmetic rounded afterwards: 24 bits are twice theirs and two more (Figueroa)."""
+        """Emits arithmetic on 16-bit floats, two at a time; of an odd number the last is missing.
+
+        It is rounded once, and in effect so is float32 arithmetic rounded afterwards: 24 bits are twice theirs and two more
+        (Figueroa).
+        """
         fuses = op == "math.fma" and allows(attrs, CONTRACT)
         if elem not in NARROW or (op not in _PACKED and not fuses):
             return {}
@@ -318,7 +333,7 @@ class Evaluator:
         return found
 
     def _roundings(self, elem: str, values: Registers) -> dict[tuple[V, ...], V]:
-        """Floats rounded to 16 bits, two at a time if they are wanted as floats again; of an odd number the last is missing."""
+        """Rounds floats to 16 bits, two at a time if they are used as floats again; of an odd number the last is missing."""
         found: dict[tuple[V, ...], V] = {}
         own, f = list(dict.fromkeys(values)), self.f
         for pair in zip(own[::2], own[1::2], strict=False):
@@ -337,18 +352,18 @@ class Evaluator:
         return self.f.deferred(type_, lambda: self.element(op, elem, row, elems, attrs), of=row)
 
     def _offset(self, value: V, attrs: Mapping[str, Any], later: bool = False) -> V:
-        """What tt.addptr adds: bytes, as i64."""
+        """Emits what tt.addptr adds: bytes, as i64."""
         size = int(attrs["size"])
 
         def make() -> V:
-            if value.type == "i32" and not is_constant(value):  # the back end makes three instructions of it
+            if value.type == "i32" and not is_constant(value):  # the back end would make three instructions of it
                 return self.f.pure(f'call i64 asm "mul.wide.s32 $0, $1, {size};", "=l,r"(i32 {value.operand()})', "i64")
             return self.f.mul(self.f.cast("sext", value, "i64"), const(size, "i64"))
 
         return self.f.deferred("i64", make, of=[value]) if later else make()
 
     def element(self, op: str, elem: str, values: Sequence[V], elems: Sequence[str], attrs: Mapping[str, Any]) -> V:
-        """One operation on scalars. Pointers are addresses (i64)."""
+        """Emits one operation on scalars. Pointers are addresses (i64)."""
         if op == "tt.addptr":
             return self.f.add(values[0], self._offset(values[1], attrs))
         if op == "joinery.add_offset":
@@ -383,7 +398,7 @@ class Evaluator:
         return weak
 
     def compute(self, op: str, shape: tuple[int, ...], elem: str, operands: Sequence[Node], attrs: Mapping[str, Any]) -> Node:
-        """The value of an operation on elements: an expression unless an operand is distributed."""
+        """Returns the value of an elementwise operation: an expression unless an operand is distributed."""
         if all(isinstance(operand, Splat) for operand in operands):
             values = [operand.value for operand in operands if isinstance(operand, Splat)]
             return Splat(shape, elem, self.element(op, elem, values, [o.elem for o in operands], attrs))
@@ -407,8 +422,10 @@ class Evaluator:
 
 
 def constant_bits(layout: LinearLayout, groups: Sequence[int]) -> list[int]:
-    """The register bits that move an element inside its aligned group along one dim, and no thread bit does the same: an
-    element with them set lies their step further than without. groups: elements per dim."""
+    """Returns the register bits that move an element inside its aligned group along one dim, where no thread bit does the same.
+
+    An element with such bits set lies their step further than without. groups: elements per dim.
+    """
     found: list[int] = []
     if max(groups, default=1) <= 1:
         return found

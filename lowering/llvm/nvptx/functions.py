@@ -1,4 +1,4 @@
-"""Functions of one element, written once per kernel: registers call them, and LLVM puts them in place of the calls.
+"""Emits functions of one element once per kernel: registers call them, and LLVM inlines the calls.
 
 A thread has tens of elements, and a function such as exp is tens of instructions: to print, read and simplify them once per
 element was a third of the time that softmax took to compile.
@@ -16,7 +16,7 @@ IN_PLACE = "alwaysinline"
 
 
 def called(f: Function, name: str, result: str, values: Sequence[V], emit: Callable[[Function, list[V]], V]) -> V:
-    """What `emit` makes of registers, by a call. `name` says what that is, but for the registers' types; result: its type."""
+    """Emits a call of the function whose body `emit` prints. `name` identifies it together with the types; result: its type."""
     full = "_".join(["jn", name.replace(".", "_"), result, *(value.type for value in values)])
     if full not in f.module.functions:
         params = [(value.type, f"x{i}") for i, value in enumerate(values)]

@@ -14,7 +14,7 @@ from .targets import WARP_SIZE, GpuTarget
 
 @dataclass(frozen=True, slots=True)
 class GpuKernel:
-    """LLVM IR of a block function for a GPU, and what a launch has to know.
+    """The LLVM IR of a block function for a GPU, and the properties that a launch needs.
 
     name: name of the function, for messages.
     parameters: LLVM types of the parameters, in order.

@@ -46,9 +46,9 @@ from .targets import MAX_WARPS, WARP_SIZE, GpuTarget
 
 
 def lower_to_threads(function: FuncOp, target: GpuTarget, warps: int = 4, debug: bool = False) -> GpuKernel:
-    """Lower a block function to the LLVM IR of one thread, for programs of `warps` warps.
+    """Lowers a block function to the LLVM IR of one thread, for programs of `warps` warps.
 
-    debug: whether instructions say which line they come from.
+    debug: whether instructions have the source lines that they come from.
 
     The function has gone through the pipeline for GPUs (`tt/transforms/pipelines.py`). Raises `UnsupportedError` for operations
     that have no code yet, and for kernels that need more shared memory than the target has.
@@ -122,7 +122,7 @@ def _lowered_once(
         lower_body(k)
     threads = (warps + (0 if k.producer is None else k.producer.warps)) * WARP_SIZE
     f.attributes = f'nounwind "nvvm.reqntid"="{threads}"'
-    is_alone = target.blocks(k.shared.bytes) == 1  # then registers are free; to hand them over needs a bound, too
+    is_alone = target.blocks(k.shared.bytes) == 1  # then registers are free; setmaxnreg needs a bound, too
     if is_alone or holds_many_elements(function, warps * WARP_SIZE):
         f.attributes += ' "nvvm.minctasm"="1"'
     module.add(f)
@@ -153,11 +153,11 @@ def _program_id(k: KernelContext, op: Operation) -> None:
 
 
 def _nothing(k: KernelContext, op: Operation) -> None:
-    """Emit nothing: hints, and orderings that a single launch has anyway."""
+    """Emits nothing: for hints, and orderings that a single launch has anyway."""
 
 
 def _poison(k: KernelContext, op: Operation) -> None:
-    """Lower ub.poison to zero; any value would do."""
+    """Lowers ub.poison to zero; any value would do."""
     result = op.results[0]
     zero = k.ev.zero(element_name(result.type))
     if is_tensor(result.type):

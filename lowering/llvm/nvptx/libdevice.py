@@ -1,8 +1,8 @@
-"""NVIDIA's libdevice as LLVM IR text, one function at a time.
+"""Extracts functions of NVIDIA's libdevice as LLVM IR text, one at a time.
 
-The library is one module of bitcode with 350 functions, compiled for nothing in particular: what depends on the GPU or on a
-compiler's options asks `__nvvm_reflect`. A function is taken out of it with what it calls, its questions are answered, and it
-is optimised once; kernels are linked with the result (`compile_ptx`).
+The library is one module of bitcode with 350 functions, compiled for no GPU in particular: where code depends on the GPU or on
+a compiler's options it calls `__nvvm_reflect`. A function is taken out of it with its callees, these calls are replaced by
+their answers, and it is optimised once; kernels are linked with the result (`compile_ptx`).
 
 Sources: NVIDIA, "Libdevice User's Guide"; "NVVM IR Specification", "Reflection"; "CUDA C++ Programming Guide", options -ftz,
 -prec-sqrt and -prec-div.
@@ -28,11 +28,11 @@ from .targets import GpuTarget
 _REFLECT = re.compile(r'(%[\w.]+) = (?:tail )?call i32 @__nvvm_reflect\(ptr (?:noundef )?(@[\w.]+)\).*')
 _STRING = re.compile(r'^(@[\w.]+) = .*\bc"(\w+)\\00"', re.MULTILINE)
 _DROPPED = ("declare ", "!llvm.ident", "!nvvmir.version", "source_filename", ";")
-"""Lines of no use: intrinsics declare themselves, with the attributes that this LLVM knows them to have."""
+"""The beginnings of lines that are dropped: intrinsics declare themselves, with the attributes that this LLVM gives them."""
 
 
 class TextStore(Protocol):
-    """Where extracted functions are kept between processes."""
+    """A store that keeps extracted functions between processes."""
 
     def get_bytes(self, key: str) -> bytes | None: ...
 
@@ -43,7 +43,7 @@ class Libdevice:
     """The functions of one libdevice.10.bc."""
 
     def __init__(self, data: bytes, name: str) -> None:
-        """data: the file. name: what errors call it."""
+        """Takes the bytes of the file, and the name that errors call it."""
         self.name = name
         self.digest = hashlib.sha256(data).hexdigest()
         self._data = data
@@ -51,10 +51,11 @@ class Libdevice:
         self._lock = threading.Lock()
 
     def function(self, symbol: str, target: GpuTarget, store: TextStore | None = None) -> str | None:
-        """A module with this function for a target, optimised; None where the library has no function of that name with the
-        types of `SIGNATURES`.
+        """Returns a module with this function for a target, optimised.
 
-        Float arithmetic is as exact as the library offers: denormals are kept, square roots and quotients are IEEE's.
+        None where the library has no function of that name with the types of `SIGNATURES`. Float arithmetic is as exact as the
+        library offers: denormals are kept, square roots and quotients are IEEE's.
+
         Raises `UserError` if the file is no library that can be used.
         """
         with self._lock:
@@ -75,7 +76,7 @@ class Libdevice:
         return text
 
     def _extracted(self, signature: Signature, target: GpuTarget) -> str:
-        """The module's text; empty if there is no such function."""
+        """Returns the module's text; empty if there is no such function."""
         machine = target_machine(target)
         module = self._module()
         try:
@@ -99,7 +100,7 @@ class Libdevice:
             module = llvm.parse_assembly(_answered(str(module), target))
             builder.getModulePassManager().run(module, builder)
             text = _stripped(str(module))
-            llvm.parse_assembly(text).verify()  # an intrinsic that this LLVM does not know would end the process later
+            llvm.parse_assembly(text).verify()  # an intrinsic that this LLVM does not know would abort the process later
         except (RuntimeError, _Unanswered) as error:
             raise self._unusable(f"{signature.symbol}: {error}") from error
         return text
@@ -113,7 +114,7 @@ class Libdevice:
         return module
 
     def functions(self) -> int:
-        """How many functions of `SIGNATURES` the library has. Raises `UserError` if it cannot be read."""
+        """Counts the functions of `SIGNATURES` that the library has. Raises `UserError` if it cannot be read."""
         module = self._module()
         types = {each.name: str(each.global_value_type) for each in module.functions if not each.is_declaration}
         return sum(types.get(each.symbol) == _llvm_type(each) for each in SIGNATURES.values())
@@ -132,12 +133,14 @@ def _llvm_type(signature: Signature) -> str:
 
 
 class _Unanswered(Exception):
-    """A question to `__nvvm_reflect` that is not understood."""
+    """A call of `__nvvm_reflect` that is not understood."""
 
 
 def _answered(text: str, target: GpuTarget) -> str:
-    """The text with answers in place of calls of `__nvvm_reflect`. LLVM's own pass knows the architecture and ftz only, and
-    says 0 for the rest: square roots would be approximations."""
+    """Returns the text with answers in place of calls of `__nvvm_reflect`.
+
+    LLVM's own pass knows only the architecture and ftz, and answers 0 to the rest: square roots would be approximations.
+    """
     answers = {"__CUDA_ARCH": 10 * target.capability, "__CUDA_FTZ": 0, "__CUDA_PREC_SQRT": 1, "__CUDA_PREC_DIV": 1}
     names = dict(_STRING.findall(text))
 
@@ -154,7 +157,7 @@ def _answered(text: str, target: GpuTarget) -> str:
 
 
 def _stripped(text: str) -> str:
-    """Without what says how the library was compiled, and without the wish to be inlined: `compile_ptx` decides."""
+    """Drops how the library was compiled, and the request to be inlined: `compile_ptx` decides."""
     lines = []
     for line in text.split("\n"):
         if not line or line.startswith(_DROPPED):

@@ -1,4 +1,4 @@
-"""Texts that a kernel carries: formats of its prints, and what its assertions say."""
+"""The texts that a kernel contains: formats of its prints, and messages of its assertions."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ from ..values import V
 
 @dataclass(frozen=True, slots=True)
 class Assertion:
-    """What a failed assertion was: the message, its place in the source, and the element that thread 0 had in a block's shape
-    (the next thread had the next one)."""
+    """An assertion that can fail: the message, its source location, the block's shape, and the element that thread 0 has in it.
+
+    The next thread has the next element.
+    """
 
     message: str
     location: tuple[str, int] | None
@@ -27,7 +29,7 @@ class Messages:
         self._names: dict[str, str] = {}
 
     def text(self, value: str) -> V:
-        """The generic address of a text that ends in a zero byte."""
+        """Returns the generic address of a text that ends in a zero byte."""
         octets = value.encode() + b"\0"
         content = "".join(chr(octet) if 32 <= octet < 127 and octet not in b'"\\' else f"\\{octet:02X}" for octet in octets)
         names = self._names

@@ -1,6 +1,6 @@
 """Block values while a block function is lowered to threads.
 
-A value that depends on scalars and indices alone stays an expression: every thread evaluates the elements it needs, in any
+A value that depends only on scalars and indices stays an expression: every thread evaluates the elements it needs, in any
 layout, without memory or communication. A value that was loaded, or computed from loaded ones, is `Distributed` over the
 registers of the threads by a linear layout.
 """
@@ -17,7 +17,7 @@ from ..values import V
 
 Shape = tuple[int, ...]
 MAX_DEPTH = 96
-"""Longest chain of operations that one expression may have."""
+"""The longest chain of operations that one expression may have."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -58,8 +58,11 @@ class Map:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class View:
-    """A view of the source's elements: "reshape" (which also adds and drops dims of size 1), "transpose" with the permutation,
-    or "broadcast" of dims of size 1."""
+    """A view of the source's elements.
+
+    kind: "reshape" (which also adds and drops dims of size 1), "transpose" with the permutation, or "broadcast" of
+    dims of size 1.
+    """
 
     shape: Shape
     elem: str
@@ -84,8 +87,10 @@ class Distributed:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Staged:
-    """An operand of a tt.dot in shared memory. `operand` describes its layout; `base` is its start, either a pointer or, for
-    wgmma, an address in units of 16 bytes."""
+    """An operand of a tt.dot in shared memory.
+
+    `operand` describes its layout; `base` is its start, either a pointer or, for wgmma, an address in units of 16 bytes.
+    """
 
     shape: Shape
     elem: str
@@ -97,10 +102,10 @@ Node = Splat | Range | Map | View | Distributed | Staged
 
 
 def viewed(source: Node, shape: Shape, elem: str, kind: str, permutation: tuple[int, ...] = ()) -> Node:
-    """Build a `View`; a splat or a staged operand just takes the new shape."""
+    """Builds a `View`; a splat or a staged operand just takes the new shape."""
     if isinstance(source, Splat):
         return Splat(shape, elem, source.value)
-    if isinstance(source, Staged):  # its operand is as the product takes it
+    if isinstance(source, Staged):  # its operand has the form that the product takes
         return Staged(shape, elem, source.operand, source.base)
     return View(shape, elem, source, kind, permutation)
 
@@ -113,7 +118,7 @@ def is_materialized(node: Node) -> bool:
 
 
 def depth_of(node: Node) -> int:
-    """Number of nodes that evaluation descends through."""
+    """Returns the number of nodes that evaluation descends through."""
     views = 0
     while isinstance(node, View):
         node, views = node.source, views + 1
@@ -127,7 +132,7 @@ def is_slow(node: Node) -> bool:
 
 
 def source_layout(view: View, layout: LinearLayout) -> LinearLayout:
-    """The layout of the source that gives the view this layout."""
+    """Returns the layout of the source that gives the view this layout."""
     source = view.source.shape
     if view.kind == "reshape":
         return layout.reshape(source)
@@ -141,7 +146,7 @@ def source_layout(view: View, layout: LinearLayout) -> LinearLayout:
 
 
 def own_layout(node: Node) -> tuple[LinearLayout, bool] | None:
-    """The layout that a node has without data movement, and whether it is the only one; None for expressions.
+    """Returns the layout that a node has without data movement, and whether it is the only one; None for expressions.
 
     A broadcast block could have many layouts: the answer is one of them, with False.
     """

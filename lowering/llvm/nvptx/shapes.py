@@ -1,4 +1,4 @@
-"""Operations that make blocks, or look at them in another shape: ranges, splats, views."""
+"""Lowers operations that make blocks, or view them in another shape: ranges, splats, views."""
 
 from __future__ import annotations
 

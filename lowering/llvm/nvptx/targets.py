@@ -1,4 +1,4 @@
-"""GPU targets: what PTX is generated for. Frozen values; nothing here looks for a device.
+"""GPU targets: the GPUs that PTX is generated for. Frozen values; nothing here looks for a device.
 
 Sources: NVIDIA, "PTX ISA", "PTX ISA version" and "Release notes"; "CUDA C++ Programming Guide", "Compute capabilities".
 """
@@ -15,17 +15,20 @@ WARP_SIZE = 32
 MAX_WARPS = 32
 """The most warps of a thread block."""
 REGISTERS = 1 << 16
-"""32-bit registers of a multiprocessor."""
+"""The 32-bit registers of a multiprocessor."""
 DEFAULT_TARGET = "sm_80"
 DEFAULT_WARPS = 4
-"""Defaults for kernels from texts: the GPU that PTX is compiled for, and the warps per program."""
+"""The defaults for kernels from texts: the GPU that PTX is compiled for, and the warps per program."""
 _KIB = 1 << 10
 
 
 @dataclass(frozen=True, slots=True)
 class GpuTarget:
-    """A GPU: its name for the assembler, the lowest PTX version (times ten) that has it, bytes of shared memory that a block
-    of threads may have, and multiprocessors of the largest chip of its kind, for cost models."""
+    """A GPU that code is generated for.
+
+    name: for the assembler.  ptx: the lowest PTX version (times ten) that has it.  shared_bytes: of shared memory
+    that a block of threads may have.  processors: multiprocessors of the largest chip of its kind, for cost models.
+    """
 
     name: str
     ptx: int
@@ -33,18 +36,20 @@ class GpuTarget:
     processors: int
 
     def blocks(self, shared_bytes: int) -> int:
-        """How many blocks with so much shared memory a multiprocessor has room for: it has a KiB more than the largest block
-        may take, and each block costs it one more than it asks for."""
+        """Returns how many blocks with this much shared memory fit on a multiprocessor.
+
+        It has a KiB more than the largest block may take, and each block costs it one more than it asks for.
+        """
         return (self.shared_bytes + _KIB) // (shared_bytes + _KIB)
 
     @property
     def capability(self) -> int:
-        """80 for sm_80, 90 for sm_90a."""
+        """The compute capability, 80 for sm_80, 90 for sm_90a."""
         return int(self.name.removeprefix("sm_").rstrip("abcdefghijklmnopqrstuvwxyz"))
 
     @property
     def features(self) -> frozenset[str]:
-        """What emitters make use of: "tf32", rounding to tf32 to nearest even (PTX ISA 7.8, sm_90)."""
+        """The features that emitters make use of: "tf32", rounding to tf32 to nearest even (PTX ISA 7.8, sm_90)."""
         return frozenset({"ptx", "tf32"} if self.capability >= 90 and self.ptx >= 78 else {"ptx"})
 
     @property
@@ -54,12 +59,12 @@ class GpuTarget:
 
     @property
     def has_wgmma(self) -> bool:
-        """Products of warpgroups: on this architecture only, neither before nor after."""
+        """Whether there are products of warpgroups: on this architecture only, neither before nor after."""
         return self.name == "sm_90a"
 
     @property
     def has_tensor_copies(self) -> bool:
-        """Copies of boxes of tensors (TMA), and mbarriers that count their bytes."""
+        """Whether there are copies of boxes of tensors (TMA), and mbarriers that count their bytes."""
         return self.capability >= 90
 
     @property
@@ -85,7 +90,7 @@ TARGETS: dict[str, GpuTarget] = {
 
 
 def gpu_target(name: str) -> GpuTarget:
-    """The target of that name. Raises `UserError` with those there are."""
+    """Returns the target of that name. Raises `UserError` with the existing names."""
     found = TARGETS.get(name)
     if found is None:
         raise UserError(f"no GPU target {name!r}{_hint(str(name))} Targets: {', '.join(TARGETS)}")
@@ -93,7 +98,7 @@ def gpu_target(name: str) -> GpuTarget:
 
 
 def _hint(name: str) -> str:
-    """What to take for a target that there is none for. PTX for targets without a letter runs on later GPUs too."""
+    """Suggests what to use for an unknown target. PTX for targets without a letter runs on later GPUs too."""
     number = re.fullmatch(r"sm_?(\d{2,3})[a-z]?", name)
     if number is None or int(number[1]) > 130:
         near = close_names(name, TARGETS, 1)

@@ -1,6 +1,6 @@
 """Values of one thread: its lane and warp, linear functions of them, and moves between threads.
 
-Elements travel as bits: integers of 8, 16, 32 or 64 bits, in words of 32 where that is what the hardware moves.
+Elements travel as bits: integers of 8, 16, 32 or 64 bits, in words of 32 where the hardware moves those.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ ALL_LANES = i32(-1)
 
 
 def bits_of(elem: str) -> int:
-    """Bits of an element where it travels: 8, 16, 32 or 64."""
+    """Returns the bits of an element when it travels: 8, 16, 32 or 64."""
     return 8 * memory_size(elem)
 
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Origin of an element that lies beside others: element `index` of `count` packed into `whole`."""
+    """The origin of an element that is packed with others: element `index` of `count` packed into `whole`."""
 
     whole: V
     index: int
@@ -36,7 +36,7 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """Origin of an address: another one and the distance from it in bytes."""
+    """The origin of an address: another one and the distance from it in bytes."""
 
     address: V
     constant: int
@@ -49,7 +49,7 @@ def base_and_distance(address: V) -> tuple[V, int]:
 
 
 class Threads:
-    """Emits what depends on the thread. Values are remembered for the blocks in which they may be used."""
+    """Emits values that depend on the thread. They are remembered for the blocks in which they may be used."""
 
     def __init__(self, function: Function, warps: int) -> None:
         self.f = function
@@ -67,18 +67,18 @@ class Threads:
         self._scopes.pop()
 
     def all_remembered(self) -> dict[object, V]:
-        """What is known at this place."""
+        """Returns everything that is remembered at the current position."""
         return {key: value for scope in self._scopes for key, value in scope.items()}
 
     @contextmanager
     def knowing(self, remembered: dict[object, V]) -> Iterator[None]:
-        """Inside, what is known elsewhere takes the place of what is known here, and grows."""
+        """Replaces what is remembered here by `remembered`, which grows inside."""
         kept, self._scopes = self._scopes, [remembered]
         yield
         self._scopes = kept
 
     def call(self, name: str, operands: Sequence[V], result: str) -> V:
-        """An intrinsic of `llvm.nvvm`."""
+        """Calls an intrinsic of `llvm.nvvm`."""
         return self.f.target_intrinsic(f"llvm.nvvm.{name}", operands, result)
 
     def remembered(self, key: object) -> V | None:
@@ -92,7 +92,7 @@ class Threads:
         return value
 
     def is_first(self) -> V:
-        """Whether this is the first thread of the block."""
+        """Emits whether this is the first thread of the block."""
         found = self.remembered("first thread")
         if found is None:
             first = self.f.icmp("eq", self.call("read.ptx.sreg.tid.x", [], "i32"), i32(0))
@@ -102,7 +102,7 @@ class Threads:
     # -- linear functions ------------------------------------------------------------
 
     def _parts(self, maps: Sequence[tuple[V, Sequence[int]]]) -> V | None:
-        """XOR of the images of the set bits; None for nothing. Images are gathered by how far they are shifted."""
+        """Emits the XOR of the images of the set bits, grouped by how far they are shifted; None if there are none."""
         diagonals: dict[tuple[str, int], int] = {}
         sources = {}
         disjoint, reached = True, 0
@@ -127,7 +127,7 @@ class Threads:
         return total
 
     def linear(self, lanes: Sequence[int], warps: Sequence[int] = ()) -> V:
-        """XOR of the images of the set bits of lane and warp, without a constant."""
+        """Emits the XOR of the images of the set bits of lane and warp, without a constant."""
         key = ("linear", tuple(lanes), tuple(warps))
         found = self.remembered(key)
         if found is None:
@@ -140,7 +140,7 @@ class Threads:
         return self.with_constant(own, function.constant, function.thread_bits)
 
     def with_constant(self, thread: V, constant: int, thread_bits: int) -> V:
-        """thread ^ constant; an addition where that is the same, which addresses can take in."""
+        """Emits thread ^ constant; an addition where that is the same, which addresses can absorb."""
         if not constant:
             return thread
         if is_integer(thread, 0):
@@ -148,13 +148,13 @@ class Threads:
         return self.f.binary("xor" if constant & thread_bits else "or disjoint", thread, i32(constant))
 
     def indices(self, layout: LinearLayout, axis: int, registers: Sequence[int]) -> list[V]:
-        """The coordinate along an axis of the element of each of these registers, as i32."""
+        """Emits the coordinate along an axis of the element of each of these registers, as i32."""
         expression = index_arithmetic(layout)[axis]
         thread, constants = self.expression(expression), expression.constants
         return [self.with_constant(thread, constants[register], expression.thread_bits) for register in registers]
 
     def split_indices(self, layout: LinearLayout, axis: int, registers: Sequence[int]) -> list[tuple[V, int]]:
-        """The same as sums of a part of the thread and a constant."""
+        """Emits the same coordinates as sums of a part of the thread and a constant."""
         expression = index_arithmetic(layout)[axis]
         thread, bits = self.expression(expression), expression.thread_bits
         found = []
@@ -164,7 +164,7 @@ class Threads:
         return found
 
     def expression(self, expression: IndexExpression) -> V:
-        """The thread's part."""
+        """Emits the thread's part of an index expression."""
         key = ("expression", expression.terms)
         found = self.remembered(key)
         if found is not None:
@@ -181,7 +181,7 @@ class Threads:
         return self.remember(key, total or i32(0))
 
     def parity(self, lane_mask: int, warp_mask: int, value: int = 1) -> V:
-        """Whether the parity of lane and warp under the masks is `value` (i1)."""
+        """Emits whether the parity of lane and warp under the masks is `value` (i1)."""
         lane = self.f.binary("and", self.lane, i32(lane_mask)) if lane_mask else None
         warp = self.f.binary("and", self.warp, i32(warp_mask)) if warp_mask and self.warps > 1 else None
         parts = [each for each in (lane, warp) if each is not None]
@@ -195,12 +195,12 @@ class Threads:
         return self.f.icmp("eq", self.f.binary("and", total, i32(1)), i32(value))
 
     def condition(self, condition: Condition, register: int) -> V:
-        """Whether the condition holds for a register (i1)."""
+        """Emits whether the condition holds for a register (i1)."""
         flipped = bin(condition.register & register).count("1") & 1
         return self.parity(condition.lane, condition.warp, condition.value ^ flipped)
 
     def predicate(self, predicate: ThreadPredicate) -> V | None:
-        """Whether this thread acts; None when all do."""
+        """Emits whether this thread acts; None when all do."""
         lane, warp = predicate.lane, predicate.warp if self.warps > 1 else 0
         tests = [
             self.f.icmp("eq", self.f.binary("and", source, i32(mask)), i32(0))
@@ -212,17 +212,17 @@ class Threads:
         return tests[0] if len(tests) == 1 else self.f.binary("and", tests[0], tests[1])
 
     def both(self, left: V | None, right: V | None) -> V | None:
-        """The conjunction of two conditions; None holds always."""
+        """Emits the conjunction of two conditions; None holds always."""
         if left is None or right is None or same(left, right):
             return right if left is None else left
         return self.f.binary("and", left, right)
 
     def where(self, guard: V | None) -> AbstractContextManager[None]:
-        """What is inside happens where the condition holds; None holds always."""
+        """Executes what is emitted inside where the condition holds; None holds always."""
         return nullcontext() if guard is None else self.f.when(guard)
 
     def moved(self, address: V, constant: int) -> V:
-        """address + constant in bytes, for accesses that take in constants."""
+        """Returns address + constant in bytes, so that accesses can absorb the constant."""
         if not constant:
             return address
         step = const(constant, address.type)
@@ -237,7 +237,7 @@ class Threads:
         return from_memory(self.f, reinterpreted(self.f, value, memory_element(elem)), elem)
 
     def shuffle(self, kind: str, value: V, operand: V, clamp: int = 31) -> V:
-        """shfl.sync of an integer of any width: "idx", "bfly", "up" or "down"."""
+        """Emits shfl.sync of an integer of any width: "idx", "bfly", "up" or "down"."""
         f, width = self.f, int(value.type[1:])
         if width == 64:
             halves = f.bitcast(value, "<2 x i32>")
@@ -249,7 +249,7 @@ class Threads:
         return f.cast("trunc", shuffled, value.type)
 
     def pack(self, values: Sequence[V]) -> V:
-        """Integers side by side, the first in the low bits, as one integer or a vector of 32-bit words when they are more."""
+        """Packs integers, the first in the low bits, into one integer or, when they are more, a vector of 32-bit words."""
         width, count = int(values[0].type[1:]), len(values)
         if count == 1:
             return values[0]
@@ -268,7 +268,7 @@ class Threads:
         return self.f.bitcast(found, f"i{total}" if total <= 32 else f"<{total // 32} x i32>")
 
     def _rounded_pair(self, values: Sequence[V]) -> V | None:
-        """Two floats rounded to 16 bits by one instruction, as a vector; None where that is not what these are."""
+        """Rounds two floats to 16 bits by one instruction, as a vector; None where the values are not such a pair."""
         narrow = [v.origin.value if isinstance(v, Deferred) and isinstance(v.origin, Bits) else v for v in values]
         origins = [v.origin if isinstance(v, Deferred) else None for v in narrow]
         first, *more = origins
@@ -277,7 +277,7 @@ class Threads:
         return self.rounded(first.value, more[0].value, narrow[0].type)
 
     def rounded(self, first: V, second: V, type_: str) -> V:
-        """Two floats rounded to half or bfloat, as a vector."""
+        """Rounds two floats to half or bfloat, as a vector."""
         name = "ff2bf16x2.rn" if type_ == "bfloat" else "ff2f16x2.rn"
         return self.call(name, [second, first], f"<2 x {type_}>")
 
@@ -297,7 +297,7 @@ class Threads:
         return [piece(index) for index in range(count)]
 
     def choose(self, values: Sequence[V], lane: Sequence[int], warp: Sequence[int], constant: int = 0) -> V:
-        """values[constant ^ linear(lane, warp)]: a tree of selects over the index bits that depend on the thread."""
+        """Emits values[constant ^ linear(lane, warp)]: a tree of selects over the index bits that depend on the thread."""
         moving = 0
         for each in (*lane, *(warp if self.warps > 1 else ())):
             moving |= each
@@ -317,7 +317,7 @@ class Threads:
 
 
 def _whole(values: Sequence[V]) -> V | None:
-    """The value that these are all the pieces of, in order; None if they are not."""
+    """Returns the value whose pieces these are, all and in order; None if they are not."""
     first = values[0].origin if isinstance(values[0], Deferred) else None
     if not isinstance(first, Piece) or first.count != len(values):
         return None

@@ -1,4 +1,4 @@
-"""What the SSA values of a function are while it is lowered, LLVM scalars or nodes for blocks, and what emits code."""
+"""The SSA values of a function while it is lowered, LLVM scalars or nodes for blocks, and the objects that emit code."""
 
 from __future__ import annotations
 
@@ -69,11 +69,11 @@ class Values:
         return self.ev.at(self.node(value), layout)
 
     def elements(self, value: SSAValue, layout: LinearLayout, registers: Sequence[int]) -> dict[int, V]:
-        """The elements of these registers, by register."""
+        """Returns the elements of these registers, by register."""
         return dict(zip(registers, self.ev.elements(self.node(value), layout, registers), strict=True))
 
     def natural_layout(self, value: SSAValue) -> LinearLayout:
-        """The layout that a block has, or else the preferred one."""
+        """Returns the layout that a block has, or else the preferred one."""
         node = self.node(value)
         found = self.ev.choose_layout([node])
         return found if found is not None else self.accesses.preferred(value)

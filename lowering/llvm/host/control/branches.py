@@ -1,4 +1,4 @@
-"""Regions whose blocks branch to each other (`cf`), and regions on scalars.
+"""Lowers regions whose blocks branch to each other (`cf`), and regions on scalars.
 
 Blocks are visited along the dominator tree, so that every value is defined before it is used and known expressions stay known
 where they hold. Block arguments live in stack slots (scalars) and in scratch (blocks).
@@ -23,11 +23,11 @@ from ..nodes import Map, Stored, cost
 from .loops import write_blocks
 
 Leave = Callable[[Operation], None]
-"""What to do at an operation that ends the region."""
+"""Lowers an operation that ends the region."""
 
 
 def lower_blocks(k: KernelContext, region: Region, leave: Leave) -> None:
-    """Emit a region. The code after every `leave` must branch on; whoever calls starts the next LLVM block."""
+    """Lowers a region. The code after every `leave` must branch on; the caller starts the next LLVM block."""
     blocks = reachable(region)
     if len(blocks) == 1:
         k.block(blocks[0])
@@ -117,7 +117,7 @@ class _Branches:
                 self.leave(last)
 
     def _goto(self, target: Any, values: Sequence[SSAValue]) -> None:
-        """Hand over the arguments, all at once, and branch."""
+        """Passes the arguments, all at once, and branches."""
         k = self.k
         scalars = [
             (self.slots[argument], k.scalar(value))
@@ -137,7 +137,7 @@ class _Branches:
 
 
 def lower_execute_region(k: KernelContext, op: Operation) -> None:
-    """The body of an inlined function that branches."""
+    """Lowers `scf.execute_region`: the body of an inlined function that branches."""
     results = _joined(k, op.regions[0], [result.type for result in op.results], lambda last: list(last.operands))
     for result, found in zip(op.results, results, strict=True):
         if isinstance(found, Stored):
@@ -147,7 +147,7 @@ def lower_execute_region(k: KernelContext, op: Operation) -> None:
 
 
 def lower_scalars(k: KernelContext, region: Region, arguments: Sequence[V]) -> list[V]:
-    """The values that a region on scalars gives for these arguments."""
+    """Lowers a region on scalars for these arguments and returns its results."""
     entry = region.blocks[0]
     s = k.ev.s
     for argument, value in zip(entry.args, arguments, strict=True):
@@ -161,7 +161,7 @@ def lower_scalars(k: KernelContext, region: Region, arguments: Sequence[V]) -> l
 def _joined(
     k: KernelContext, region: Region, types: Sequence[Attribute], results: Callable[[Any], list[Any]]
 ) -> list[V | Stored]:
-    """Emit a region and give what it ends with, wherever it ends."""
+    """Lowers a region and returns its results, whichever block it ends in."""
     if len(reachable(region)) == 1:
         with_scope: list[V | Stored] = []
         block = region.blocks[0]

@@ -1,4 +1,4 @@
-"""Operations that speak to the outside: assert, print, and polls that wait for other programs."""
+"""Lowers operations with effects outside of a program: assert, print, and polls that wait for other programs."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _FINE = (1 << 31) - 1
 
 
 def lower_assert(k: KernelContext, op: Operation) -> None:
-    """The launch stops at the first false element. What a program has written before stays."""
+    """Lowers an assert: the launch stops at the first false element. What a program has written before stays."""
     if k.status is None:
         raise UnsupportedError(f"host lowering: {op.name} outside of a launch")
     condition = op.operands[0]
@@ -43,7 +43,7 @@ def lower_assert(k: KernelContext, op: Operation) -> None:
 
 
 def _first_false(k: KernelContext, node: Node) -> V:
-    """The row-major position of the first false element, i32; `_FINE` if there is none."""
+    """Emits the row-major position of the first false element, i32; `_FINE` if there is none."""
     shape = node.shape
     strides = tuple(i64(s) if s else None for s in dense(shape))
     position = Affine(shape, "i32", i64(0), strides)
@@ -58,7 +58,10 @@ def _first_false(k: KernelContext, node: Node) -> V:
 
 
 def lower_print(k: KernelContext, op: Operation) -> None:
-    """Operands are written to scratch; the runtime formats them. One print is one call, so lines of programs do not mix."""
+    """Lowers a print: operands are written to scratch, and the runtime formats them.
+
+    One print is one call, so lines of programs do not mix.
+    """
     if k.status is None:
         raise UnsupportedError(f"host lowering: {op.name} outside of a launch")
     addresses = k.f.alloca("ptr", max(1, len(op.operands)), 8)
@@ -75,7 +78,7 @@ def lower_print(k: KernelContext, op: Operation) -> None:
 
 
 def lower_poll(k: KernelContext, op: AtomicPollOp) -> None:
-    """Lane after lane until it holds what is expected; the timeout counts for all of them together."""
+    """Lowers a poll, lane after lane until each holds the expected value; the timeout counts for all of them together."""
     elem = pointee_name(op.operands[0].type)
     timeout = None if op.timeout is None else k.scalar(op.timeout)
     deadline = None if timeout is None else k.f.add(_nanoseconds(k), timeout)
@@ -115,7 +118,7 @@ def _wait(k: KernelContext, op: Operation, pointer: V, expected: V, elem: str, d
 
 
 def _nanoseconds(k: KernelContext) -> V:
-    """The monotonic clock."""
+    """Emits the time of the monotonic clock in nanoseconds, i64."""
     f = k.f
     if not hasattr(time, "CLOCK_MONOTONIC"):
         raise UnsupportedError("host lowering: tt.atomic_poll with a timeout on a platform without a POSIX clock")
@@ -127,7 +130,7 @@ def _nanoseconds(k: KernelContext) -> V:
 
 
 def lower_poison(k: KernelContext, op: Operation) -> None:
-    """Anything is right for a value that nobody may look at: zero."""
+    """Lowers `ub.poison` to zero: any value is right where none may be used."""
     result = op.results[0]
     elem, shape = element_name(result.type), shape_of(result.type)
     value = NULL if elem == "ptr" else constant(0, elem)

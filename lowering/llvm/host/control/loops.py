@@ -33,8 +33,10 @@ ONE = i64(1)
 
 
 def _advance(k: KernelContext, op: Any, position: int) -> Advance | None:
-    """How a carried block of pointers moves, if it is by one block of offsets known before the loop that is the same at every
-    position, or affine in it."""
+    """Returns how a carried block of pointers advances, or None.
+
+    It must advance by one block of offsets that is known before the loop and the same at every position, or affine in it.
+    """
     body = op.regions[0].blocks[0]
     argument, value = body.args[1 + position], terminator(body).operands[position]
     if value is argument:
@@ -62,7 +64,7 @@ def _quotient(k: KernelContext, a: V, b: V) -> V:
 
 
 def _may_pass_the_end(op: Operation) -> bool:
-    """Whether the counter, in 64 bits, may pass the largest number by its last step and be small again."""
+    """Whether the counter, in 64 bits, may exceed the largest number by its last step and wrap around."""
     if bit_width(op.operands[0].type) < 64:
         return False
     ranges = IntegerRanges()
@@ -76,7 +78,7 @@ def _trip_count(k: KernelContext, low: V, high: V, stride: V, passes: bool) -> V
         return s.max(_quotient(k, s.add(s.sub(high, low), s.sub(stride, ONE)), stride), ZERO)
     last = s.sub(s.sub(high, low), ONE)
     last = last if is_integer(stride, 1) else k.f.binary("udiv", last, stride)
-    count = k.f.select(k.f.icmp("slt", last, ZERO), i64((1 << 63) - 1), s.add(last, ONE))  # longer than anybody waits
+    count = k.f.select(k.f.icmp("slt", last, ZERO), i64((1 << 63) - 1), s.add(last, ONE))  # such a loop never ends in practice
     return k.f.select(k.f.icmp("slt", low, high), count, ZERO)
 
 
@@ -89,7 +91,7 @@ def lower_for(k: KernelContext, op: Any) -> None:
     yielded = terminator(body).operands
     carried_scalars: list[int] = []
     advancing: dict[int, Advance] = {}
-    # A step of zero is a mistake of the text, but must not become a division that ends the process.
+    # A step of zero is an error of the text, but must not become a division that ends the process.
     stride = step if is_constant(step) and not is_integer(step, 0) else k.f.select(k.f.icmp("eq", step, ZERO), ONE, step)
     for i, (argument, init) in enumerate(zip(arguments, inits, strict=True)):
         if not is_tensor(argument.type):
@@ -132,7 +134,7 @@ def lower_for(k: KernelContext, op: Any) -> None:
         k.block(body)
         _yield(k, arguments, yielded)
         state.next = [k.scalar(yielded[i]) for i in carried_scalars]
-    k.ev.replacement = replaced  # what was kept inside may not have been computed (no iterations)
+    k.ev.replacement = replaced  # values kept inside may not have been computed (no iterations)
     for i, value in zip(carried_scalars, state.results, strict=True):
         k.scalars[op.results[i]] = value
     for i, argument in enumerate(arguments):
@@ -143,7 +145,7 @@ def lower_for(k: KernelContext, op: Any) -> None:
 
 
 def _carry_out(k: KernelContext, loop: ProductLoop, advancing: Mapping[int, Advance], iterations: V) -> None:
-    """The results of a loop that is a product: blocks lie in scratch, everything else follows from the number of iterations."""
+    """Defines the results of a loop that is a product: blocks are in scratch, the rest follows from the trip count."""
     op = loop.op
     for i, result in enumerate(op.results):
         if i in advancing:
@@ -156,7 +158,7 @@ def _carry_out(k: KernelContext, loop: ProductLoop, advancing: Mapping[int, Adva
 
 
 def _settle_captured(k: KernelContext, body: Block) -> None:
-    """Work defined outside a loop and used inside is done once, before it."""
+    """Evaluates expensive values that are defined outside a loop and used inside once, before it."""
     inside = {id(op) for op in all_operations(body)}
     for op in all_operations(body):
         for value in op.operands:
@@ -173,7 +175,7 @@ def _settle_captured(k: KernelContext, body: Block) -> None:
 
 
 def _yield(k: KernelContext, arguments: Sequence[SSAValue], yielded: Sequence[SSAValue]) -> None:
-    """Write the new loop-carried blocks."""
+    """Writes the new loop-carried blocks."""
     blocks = []
     for argument, value in zip(arguments, yielded, strict=True):
         memory = k.nodes[argument] if is_tensor(argument.type) else None
@@ -183,14 +185,16 @@ def _yield(k: KernelContext, arguments: Sequence[SSAValue], yielded: Sequence[SS
 
 
 def write_blocks(k: KernelContext, blocks: Sequence[tuple[Stored, Node, list[Bound]]]) -> None:
-    """Write values, each as far as its bounds, into scratch that other ones of them may read: all at once. A block is
-    overwritten only after everything that reads its old value."""
+    """Writes values, each within its bounds, into scratch that others of them may read, as if all at once.
+
+    A block is overwritten only after everything that reads its old value.
+    """
     pending: list[tuple[Stored, Node, set[int], list[Bound]]] = []
     for memory, node, wanted in blocks:
         if node is memory:
             continue
         reads, elsewhere = scratch_reads(k.ev, node)
-        if id(memory.pointer) in elsewhere:  # such as x + x.T: complete before the first element is overwritten
+        if id(memory.pointer) in elsewhere:  # such as x + x.T: completed before the first element is overwritten
             node, reads = k.nests.materialize(node, bounds=wanted), set()
         pending.append((memory, node, reads, wanted))
     while pending:
@@ -244,7 +248,7 @@ def lower_if(k: KernelContext, op: Any) -> None:
 
 
 def lower_while(k: KernelContext, op: Any) -> None:
-    """`scf.while`: the first region computes the condition and what the second one, or the code behind the loop, gets."""
+    """Lowers `scf.while`: the first region computes the condition and the values for the second one, or for the results."""
     before, after = (region.blocks[0] for region in op.regions)
     slots: dict[SSAValue, V] = {}
     carried: dict[Any, Stored] = {}
@@ -281,7 +285,7 @@ def lower_while(k: KernelContext, op: Any) -> None:
             yielded = terminator(after).operands
             scalars = {a: k.scalar(v) for a, v in zip(before.args, yielded, strict=True) if a in slots}
             blocks = [(carried[a], k.node(v)) for a, v in zip(before.args, yielded, strict=True) if a in carried]
-            for memory, node in blocks:  # what they read was passed on to this region: none reads another's memory
+            for memory, node in blocks:  # what they read was passed to this region: none reads another's memory
                 k.nests.materialize(node, memory)
             for argument, value in scalars.items():
                 k.f.store(value, slots[argument], 1)

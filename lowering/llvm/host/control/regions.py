@@ -1,4 +1,4 @@
-"""Regions on scalars that are more than straight-line arithmetic: run element by element."""
+"""Lowers regions on scalars that are more than straight-line arithmetic, element by element."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def is_straight(region: Region) -> bool:
 
 
 def lower_map_elementwise(k: KernelContext, op: Operation) -> None:
-    """`pack` elements at a time, in row-major order."""
+    """Lowers `tt.map_elementwise`: `pack` elements at a time, in row-major order."""
     pack = int(attributes(op)["pack"])
     shape = shape_of(op.results[0].type)
     memories = [k.ev.scratch(shape, element_name(result.type), pad=shape[-1]) for result in op.results]
@@ -45,7 +45,7 @@ def lower_map_elementwise(k: KernelContext, op: Operation) -> None:
 
 
 def _flat(k: KernelContext, node: Node) -> Stored:
-    """A block's elements one after the other."""
+    """Returns a block's elements one after the other, in scratch."""
     return _flatten(k.nests.materialize(node, k.ev.scratch(node.shape, node.elem, pad=node.shape[-1])))
 
 
@@ -55,7 +55,7 @@ def _flatten(memory: Stored) -> Stored:
 
 
 def reduce_by_region(k: KernelContext, op: Operation, axis: int) -> list[Stored | V]:
-    """A reduction whose combine region branches or loops: along the axis, one position after the other."""
+    """Lowers a reduction whose combine region branches or loops: along the axis, one position after the other."""
     operands = [k.node(operand) for operand in op.operands]
     shape = operands[0].shape
     memories = [
@@ -73,7 +73,7 @@ def reduce_by_region(k: KernelContext, op: Operation, axis: int) -> list[Stored 
 
 
 def scan_by_region(k: KernelContext, op: Operation, axis: int, reverse: bool) -> list[Stored]:
-    """A scan whose combine region branches or loops."""
+    """Lowers a scan whose combine region branches or loops."""
     operands = [k.node(operand) for operand in op.operands]
     shape = operands[0].shape
     memories = [k.ev.scratch(shape, operand.elem) for operand in operands]
@@ -87,7 +87,7 @@ def _along(
     k: KernelContext, op: Operation, operands: Sequence[Node], extent: int,
     coordinates_at: Callable[[Coordinate], Coordinates], memories: Sequence[Stored] | None, reverse: bool,
 ) -> list[V]:  # fmt: skip
-    """Combine the elements of one line, in order; every prefix is written to the memories, if there are any."""
+    """Combines the elements of one line, in order; every prefix is written to the memories, if there are any."""
 
     def values_at(index: V) -> tuple[Coordinates, list[V]]:
         index = k.ev.s.sub(k.ev.s.constant(extent - 1), index) if reverse else index

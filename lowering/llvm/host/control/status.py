@@ -1,7 +1,7 @@
-"""How a launch stops early: cancelled from outside, or by a program that found a mistake.
+"""Stops a launch early: when it is cancelled from outside, or when a program finds an error.
 
-All programs of a launch share four words: the state, and the site, program and lane of the first mistake. Programs look at the
-state before they start, and loops that may wait for others look at every iteration.
+All programs of a launch share four words: the state, and the site, program and lane of the first error. Programs read the
+state before they start, and loops that may wait for others in every iteration.
 """
 
 from __future__ import annotations
@@ -17,13 +17,15 @@ from .sites import RUNNING, STOPPED, PrintSite, Site
 _HARMLESS = frozenset(
     ("add", "sub", "mul", "shl", "and", "or", "xor", "icmp", "select", "sext", "zext", "trunc", "getelementptr", "call")
 )
-"""Instructions that may be carried out although the check before them fails. Calls are of these functions:"""
+"""The instructions that may be executed although the check before them fails. Calls are of these functions:"""
 _HARMLESS_CALLS = ("@llvm.smin.", "@llvm.smax.", "@llvm.umin.", "@llvm.umax.")
 
 
 class _Checks(NamedTuple):
-    """Checks that share the branch printed last: its lines are those from `first` to `behind`, the last one starts the block
-    `fine`. holds: whether all of them do."""
+    """The checks that share the branch printed last.
+
+    Its lines are those from `first` to `behind`; the last one starts the block `fine`. holds: whether all checks hold.
+    """
 
     holds: V
     checks: tuple[tuple[V, int], ...]
@@ -34,7 +36,7 @@ class _Checks(NamedTuple):
     fine: str
 
     def goes_with(self, f: Function, program: V, lane: V) -> bool:
-        """Whether a check that follows now can share the branch: what was printed since may be carried out anyway."""
+        """Whether a check that follows now can share the branch: what was printed since may be executed anyway."""
         if f.block != self.fine or (program, lane) != (self.program, self.lane):
             return False
         return all(map(_is_harmless, f.lines[self.behind :]))
@@ -65,11 +67,11 @@ class Status:
         f.start(going_on, dominated=True)
 
     def stop_unless(self, holds: V, site: Site, program: V, lane: V) -> None:
-        """Stop the launch if the i1 is false; the first site to do so is the one that is reported."""
+        """Stops the launch if the i1 is false; the first site to do so is the one that is reported."""
         f, last = self._f, self._last
         checks: tuple[tuple[V, int], ...] = ((holds, self.add(site)),)
         if last is not None and last.goes_with(f, program, lane):
-            # One branch for both: nothing but arithmetic stands between.
+            # One branch for both: only arithmetic stands between.
             del f.lines[last.first : last.behind]
             checks = last.checks + checks
             holds = f.binary("and", last.holds, holds)
@@ -92,7 +94,7 @@ class Status:
         return len(self.sites) - 1
 
     def report(self, site: int, program: V, lane: V) -> list[str]:
-        """Instructions that stop the launch and leave the function."""
+        """Returns the instructions that stop the launch and leave the function."""
         return self._report(i64(site), program, lane)
 
     def _report(self, site: V, program: V, lane: V) -> list[str]:
@@ -101,13 +103,13 @@ class Status:
         return [f"call void @{_Stop.name}({arguments}) cold", f"br label %{self._leave}"]
 
     def start_leaving(self) -> None:
-        """Begin the block that all ways out lead to, behind the function's own end."""
+        """Begins the block that all exits lead to, after the function's own end."""
         self._f.start(self._leave)
 
 
 @dataclass(frozen=True, slots=True)
 class _Stop:
-    """The function that notes a mistake, if it is the first one. Implements `SharedFunction`."""
+    """The function that records an error, if it is the first one. Implements `SharedFunction`."""
 
     name: ClassVar[str] = "jn_stop"
     parameters: ClassVar = (("ptr", "status"), ("i64", "site"), ("i64", "program"), ("i64", "lane"))

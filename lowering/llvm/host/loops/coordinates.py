@@ -1,4 +1,4 @@
-"""Positions in blocks: coordinates, bounds on them, and what varies along which dimension."""
+"""Positions in blocks: coordinates, bounds on them, and the dimensions along which nodes vary."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ..scalars import ZERO, is_constant
 
 
 class Coordinate(NamedTuple):
-    """Position along one block dimension: `at + offset`, covering `lanes` positions; `loop` names the loop it belongs to."""
+    """A position along one block dimension: `at + offset`, covering `lanes` positions; `loop` names the loop it belongs to."""
 
     at: V
     offset: int = 0
@@ -26,7 +26,7 @@ Coordinates = tuple[Coordinate | None, ...]
 
 
 def along(coordinates: Coordinates, dim: int) -> Coordinate:
-    """The position along a dimension that a loop runs over."""
+    """Returns the position along a dimension that a loop runs over; InternalError where it is not known."""
     found = coordinates[dim]
     if found is None:
         raise InternalError(f"host lowering: no position along dimension {dim}")
@@ -34,14 +34,14 @@ def along(coordinates: Coordinates, dim: int) -> Coordinate:
 
 
 class Bound(NamedTuple):
-    """`coordinate[dim] < limit`"""
+    """The condition `coordinate[dim] < limit`."""
 
     dim: int
     limit: V
 
 
 def dependencies(node: Node, of: Callable[[Node], frozenset[int]]) -> frozenset[int]:
-    """The dimensions of the node's shape along which its value varies; `of` answers for its operands."""
+    """Returns the dimensions of the node's shape along which its value varies; `of` gives those of its operands."""
     match node:
         case Splat():
             return frozenset()
@@ -67,12 +67,15 @@ def dependencies(node: Node, of: Callable[[Node], frozenset[int]]) -> frozenset[
 
 
 def decompose_mask(mask: Node | None) -> tuple[list[Bound], list[Node]]:
-    """A mask as bounds on single coordinates and what remains, each of them once: masks may share parts over many levels."""
+    """Splits a mask into bounds on single coordinates and the remaining conditions.
+
+    Each is returned once: masks may share parts over many levels.
+    """
     return ([], []) if mask is None else _decomposed(mask, {})
 
 
 def _decomposed(mask: Node, known: dict[int, tuple[list[Bound], list[Node]]]) -> tuple[list[Bound], list[Node]]:
-    """known: by the ids of views."""
+    """Splits a mask as `decompose_mask` does; known: the results by the ids of views."""
     bounds: dict[tuple[int, str], Bound] = {}
     rest: list[Node] = []
     pending, seen = [mask], set[int]()
@@ -107,8 +110,10 @@ def _of_view(view: View, inner: list[Bound], other: list[Node]) -> tuple[list[Bo
 
 
 def reads_memory(node: Node, scratch: bool = True, kept: Collection[int] = ()) -> bool:
-    """Whether the node is made from what is loaded, or kept in scratch. scratch: whether that counts.  kept: ids of nodes that
-    are not looked into."""
+    """Whether the node is made from loaded values, or from ones kept in scratch, if `scratch` counts.
+
+    kept: ids of nodes that are not examined.
+    """
     stack, seen = [node], set(kept)
     while stack:
         here = stack.pop()
@@ -131,8 +136,10 @@ def reads_memory(node: Node, scratch: bool = True, kept: Collection[int] = ()) -
 
 
 def stride_of(pointers: Pointers, dim: int) -> int:
-    """The distance in elements between neighbours along a dimension as far as the affine part goes, where it is a known number;
-    else 0."""
+    """Returns the distance in elements between neighbours along a dimension by the affine part of the offsets.
+
+    0 where it is not a known number of whole elements.
+    """
     coefficient = pointers.offset.coefficients[dim]
     if coefficient is None or not is_constant(coefficient):
         return 0
@@ -141,7 +148,7 @@ def stride_of(pointers: Pointers, dim: int) -> int:
 
 
 def memory_size_of(llvm_element: str) -> int:
-    """Bytes of an LLVM element type."""
+    """Returns the bytes of an LLVM element type."""
     return {"double": 8, "float": 4, "half": 2, "ptr": 8}.get(llvm_element) or max(
         1, int(llvm_element[1:]) // 8
     )

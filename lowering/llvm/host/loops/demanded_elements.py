@@ -1,14 +1,14 @@
-"""Finds the demanded elements of block values: the positions that anybody reads.
+"""Finds the demanded elements of block values: the positions that are read.
 
 A block of 128 rows over 5 real ones is masked where it is loaded and where it is stored; everything between would still work on
 128 rows. This analysis runs backwards from the masks: the elements of a value that are demanded along a dimension are all of
-them, or those where one comparison (an `arith.cmpi` along that dimension) is true, because every reader looks only there.
+them, or those where one comparison (an `arith.cmpi` along that dimension) is true, because every reader reads only there.
 Loop nests then visit no others, and what they leave in scratch beyond is never read.
 
-A text compares once where it loads and again where it stores. Comparisons of equal values are one here: a product
+A text compares once where it loads and again where it stores. Comparisons with equal results count as one here: a product
 before the store then finds the limit that its own loads have set.
 
-Rows nobody computed may hold anything, so nothing that works on them may trap: divisors of integers are made safe before.
+Rows that are not computed may hold anything, so nothing that works on them may trap: divisors of integers are made safe before.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from ..equal_values import Comparisons
 
 ALL = "all"
 Demanded = tuple[Any, ...]
-"""By dimension: None (no reader yet), the comparison that says where, or ALL."""
+"""Per dimension: None (no reader yet), the comparison that says where, or ALL."""
 
-# Addresses keep every position: what nobody computed must not become one.
+# Addresses keep every position: a value that was not computed must not become one.
 _ELEMENTWISE = ("arith.", "math.", "tt.fp_to_fp", "tt.clampf", "tt.precise_", "tt.approx_", "tt.mulhiui", "tt.bitcast")
 
 
@@ -39,7 +39,7 @@ def join(left: Any, right: Any) -> Any:
 
 
 def wide_dim(sizes: Sequence[int]) -> int | None:
-    """The only dimension that has an extent, if there is one."""
+    """Returns the only dimension whose extent is not 1, if there is exactly one."""
     wide = [dim for dim, size in enumerate(sizes) if size > 1]
     return wide[0] if len(wide) == 1 else None
 
@@ -56,13 +56,13 @@ class DemandedElements:
         self._block(body)
 
     def of(self, value: SSAValue) -> Iterator[tuple[int, Any]]:
-        """(dimension, comparison) pairs: nobody reads the value where the comparison is false."""
+        """Yields (dimension, comparison) pairs: the value is not read where the comparison is false."""
         for dim, where in enumerate(self._found.get(value, ())):
             if where is not None and where is not ALL:
                 yield dim, where
 
     def _limits(self, mask: SSAValue) -> Demanded:
-        """Returns by dimension of a mask a comparison that must hold where the mask is true, or ALL. Masks may share parts."""
+        """Returns, by dimension, a comparison that must hold where the mask is true, or ALL. Masks may share parts."""
         found = self._known_limits.get(mask)
         if found is None:
             found = self._known_limits[mask] = self._limits_of(mask)
@@ -103,7 +103,10 @@ class DemandedElements:
             self._changed = True
 
     def _result(self, value: SSAValue) -> Demanded:
-        """Dimensions nobody asked for yet read as None; joining them with anything later is what a loop repeats for."""
+        """Returns the demanded elements of a result; None along dimensions that have no reader yet.
+
+        Joining it with a later reader changes the answer, which is why loops repeat.
+        """
         return self._found.get(value, (None,) * len(shape_of(value.type)))
 
     def _block(self, block: Block) -> None:
@@ -171,7 +174,7 @@ class DemandedElements:
                     self._everything(inner)
 
     def _select(self, op: Operation) -> None:
-        """The first choice is read only where the condition holds."""
+        """Demands the first choice only where the condition holds."""
         condition, if_true, if_false = op.operands
         demanded = self._result(op.results[0])
         self._need(condition, demanded)
@@ -211,7 +214,7 @@ class DemandedElements:
             self._need(init, self._result(result))
 
     def _carried(self, argument: SSAValue, body: Block) -> Demanded:
-        """Returns the demanded elements of a carried block in the iteration before; its comparisons are others."""
+        """Returns the demanded elements of a carried block in the previous iteration, whose comparisons are others."""
         return tuple([ALL if where not in (None, ALL) and _inside(where, body) else where for where in self._result(argument)])
 
 

@@ -1,4 +1,4 @@
-"""Sizes known at launch: `Dim` expressions as native i64 arithmetic."""
+"""Emits sizes that are known at launch: `Dim` expressions as native i64 arithmetic."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ..scalars import Scalars
 
 
 def emit_extent(s: Scalars, extent: Extent, env: Mapping[str, V]) -> V:
-    """The value of an extent; `env` maps the names of symbolic dims to i64 values."""
+    """Emits the value of an extent; `env` maps the names of symbolic dims to i64 values."""
     if isinstance(extent, int):
         return s.constant(extent)
     total = s.constant(0)
@@ -31,7 +31,7 @@ def emit_extent(s: Scalars, extent: Extent, env: Mapping[str, V]) -> V:
 
 
 def emit_approximately(f: Function, extent: Dim, env: Mapping[str, V]) -> V:
-    """A polynomial in names in float64, where it is rounded but does not wrap."""
+    """Emits a polynomial in named dims in float64, where it is rounded but does not wrap."""
 
     def product(coefficient: int, monomial: Monomial) -> V:
         found = const(float(coefficient), "double")

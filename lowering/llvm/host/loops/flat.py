@@ -1,11 +1,11 @@
-"""Blocks of many short dimensions as one: a nest over the row-major positions of its shape.
+"""Visits blocks of many short dimensions as one dimension: a nest over the row-major positions of their shape.
 
 Sorts reshape a block of 512 to nine dimensions of 2. Eight loops around a vector of 2 lanes are long and slow; one loop over
 512 positions is neither. What varies with single dimensions then varies with digits of the position, `position // step %
 extent`: as all extents are powers of two, a digit is either the same in all lanes of a vector, or a pattern of its lanes that
 repeats in every vector.
 
-Nests are turned by writing their nodes again: views disappear into the leaves, and a leaf that is not simply contiguous
+Nests are flattened by rewriting their nodes: views disappear into the leaves, and a leaf that is not simply contiguous
 becomes a `Flattened` node.
 """
 
@@ -24,13 +24,13 @@ from .coordinates import Bound, Coordinate, memory_size_of
 
 Dims = tuple[int | None, ...]
 FEWEST = 3
-"""Dimensions with an extent that a nest worth turning has."""
+"""The fewest dimensions with an extent above 1 for which flattening a nest pays."""
 _SMALL = 4
-"""A load whose addresses are not affine in the position, and that is visited this often at least, gets a nest of its own."""
+"""How often a load at addresses that are not affine in the position must be visited to get a nest of its own."""
 
 
 def is_deep(shape: Shape, lanes: Callable[[], int]) -> bool:
-    """Whether a nest over the shape had better be one loop: it would be deep, or its vectors short. `lanes`: of a vector."""
+    """Whether a nest over the shape is better one loop: it would be deep, or its vectors short. `lanes`: of a vector."""
     if len(shape) < FEWEST:
         return False
     wide = [n for n in shape if n > 1]
@@ -40,8 +40,10 @@ def is_deep(shape: Shape, lanes: Callable[[], int]) -> bool:
 
 
 def digits(shape: Shape, coefficients: Sequence[V | None]) -> tuple[Digit, ...]:
-    """How `Σ coefficients[d] · coordinate[d]` varies with the row-major position in the shape, the lowest digit first.
-    Neighbouring dimensions that the coefficients run through in one go are one digit."""
+    """Returns how `Σ coefficients[d] · coordinate[d]` varies with the row-major position in the shape, the lowest digit first.
+
+    Neighbouring dimensions whose coefficients continue each other are one digit.
+    """
     found: list[Digit] = []
     step = 1
     for extent, coefficient in zip(reversed(shape), reversed(coefficients), strict=True):
@@ -62,7 +64,7 @@ def _goes_on(digit: Digit, coefficient: V) -> bool:
 
 
 def as_line(shape: Shape, coefficients: Sequence[V | None]) -> V | None:
-    """The coefficient of the position, if the form is affine in it."""
+    """Returns the coefficient of the position, if the form is affine in it, else None."""
     found = digits(shape, coefficients)
     if not found:
         return ZERO
@@ -71,7 +73,7 @@ def as_line(shape: Shape, coefficients: Sequence[V | None]) -> V | None:
 
 
 def flat_memory(memory: Stored) -> Stored | None:
-    """Scratch by row-major position, if its elements are evenly spaced."""
+    """Returns the scratch indexed by row-major position, if its elements are evenly spaced, else None."""
     stride = as_line(memory.shape, [i64(stride) for stride in memory.strides])
     if stride is None:
         return None
@@ -79,7 +81,7 @@ def flat_memory(memory: Stored) -> Stored | None:
 
 
 class Flattener:
-    """Writes the nodes of a nest over `shape` again, for one over its positions. None where that is not possible."""
+    """Rewrites the nodes of a nest over `shape` for one over its positions. None where that is not possible."""
 
     def __init__(
         self,
@@ -89,9 +91,12 @@ class Flattener:
         materialize: Callable[[Node], Stored],
         lines: NodeLines,
     ) -> None:
-        """`replacement`: the blocks that are kept in scratch, by node. `origins` takes, by the id of a node of the
-        nest's shape, the node and the one that it is written from. `materialize` makes a nest of its own.
-        `lines`: those that nodes come from."""
+        """Begins a rewriting of one nest.
+
+        `replacement`: the blocks that are kept in scratch, by node. `origins` receives, by the id of a node of the
+        nest's shape, the node and the one that it was rewritten from. `materialize` makes a nest of its own. `lines`:
+        the source lines of nodes.
+        """
         self._lines = lines
         self._origins = origins
         self._materialize = materialize
@@ -108,7 +113,7 @@ class Flattener:
         return self._pointers(pointers, self._same)
 
     def _of(self, node: Node, dims: Dims) -> Node | None:
-        """`dims`: the dimension of the nest that each dimension of the node follows; None: it stays at 0."""
+        """Rewrites a node. `dims`: the nest's dimension that each of the node's dimensions follows; None: it stays at 0."""
         key = (id(node), dims)
         if key not in self._found:
             found = self._write(node, dims)
@@ -139,14 +144,14 @@ class Flattener:
                     if found is None:
                         return None
                     operands.append(found)
-                facts = {name: fact for name, fact in node.attrs.items() if name != "bound"}  # of a dimension that is gone
+                facts = {name: fact for name, fact in node.attrs.items() if name != "bound"}  # of a removed dimension
                 return Map(self._flat, node.elem, node.op, tuple(operands), facts)
             case Load():
                 return self._load(node, dims)
         return None
 
     def _along(self, dims: Dims, coefficients: Sequence[V | None]) -> list[V | None]:
-        """Coefficients of a node as coefficients of the nest's dimensions."""
+        """Returns the coefficients of a node as coefficients of the nest's dimensions."""
         found: list[V | None] = [None] * len(self._shape)
         for dim, coefficient in zip(dims, coefficients, strict=True):
             if dim is not None:
@@ -192,7 +197,7 @@ class Flattener:
 
 
 def read_flattened(s: Scalars, node: Flattened, coordinate: Coordinate) -> V:
-    """The values at a vector of positions, whose first is a multiple of their number; a scalar where they are all the same."""
+    """Emits the values at a vector of positions, the first a multiple of their number; a scalar where all are the same."""
     n = coordinate.lanes
     total, lane_terms = _split(s, node.digits, coordinate)
     match node.source:
@@ -203,8 +208,10 @@ def read_flattened(s: Scalars, node: Flattened, coordinate: Coordinate) -> V:
 
 
 def _split(s: Scalars, found: Sequence[Digit], at: Coordinate) -> tuple[V, list[tuple[V, list[int]]]]:
-    """Σ coefficient · digit as what all lanes share, and the terms that vary between them: a coefficient, and its factor by
-    lane."""
+    """Splits Σ coefficient · digit into the part that all lanes share and the terms that vary between them.
+
+    A term is a coefficient, and its factor by lane.
+    """
     n = at.lanes
     position = s.add(at.at, s.constant(at.offset))
     total, terms = ZERO, []
@@ -249,8 +256,10 @@ def _stored(s: Scalars, node: Stored, total: V, places: Sequence[int]) -> V:
 
 
 def _gathered(s: Scalars, node: Stored, pointer: V, places: Sequence[int]) -> V:
-    """The elements at these places, of which the first is the lowest: one access where they lie together, else two halves.
-    Nothing is known to lie behind the last one."""
+    """Loads the elements at these places, of which the first is the lowest: in one access where they are close, else in halves.
+
+    Nothing is known to be readable after the last one.
+    """
     f, n, size = s.f, len(places), memory_size_of(node.memory)
     reach = max(places) - places[0] + 1
     if reach <= 2 * n:

@@ -19,9 +19,9 @@ NEST_OPERATIONS = frozenset(
         *("cf.br", "cf.cond_br", "tt.return"),
     ]
 )
-"""Operations that evaluate lazy block values, each in a loop nest of its own."""
+"""The operations that evaluate lazy block values, each in a loop nest of its own."""
 SCALAR_REGIONS = frozenset({"tt.reduce", "tt.scan", "tt.map_elementwise"})
-"""Operations whose regions work on scalars only."""
+"""The operations whose regions work on scalars only."""
 
 NEVER = 1 << 60
 
@@ -37,7 +37,7 @@ def all_operations(block: Block) -> Iterator[Any]:
 
 
 def reachable(region: Region) -> list[Any]:
-    """The blocks of a region that can be reached from its first one, that one first."""
+    """Returns the blocks of a region that can be reached from its first one, that one first."""
     found, waiting = [], [region.blocks[0]]
     seen = set()
     while waiting:
@@ -54,8 +54,8 @@ def reachable(region: Region) -> list[Any]:
 class Liveness:
     """The operations of a function that emit loop nests, in order, and the last of them that evaluates each block value.
 
-    `elsewhere`: values that are read in another block of the same branching region than the one that defines them. Nothing is
-    known about the order of such reads: their last reader comes never too late.
+    `elsewhere`: values that are read in another block of the same branching region than the one that defines them. The order of
+    such reads is not known: their last reader counts as after every other.
     """
 
     def __init__(self, blocks: Sequence[Block]) -> None:

@@ -40,10 +40,10 @@ from .vector_loop import vector_loop
 _FREE = frozenset({"tt.bitcast", "arith.bitcast"})
 _LONG_ROW = 16 * CACHE_LINE
 _LONG = 40
-"""Instructions of a loop's body that is not written out for several vectors."""
+"""The most instructions of a loop's body that is unrolled over several vectors."""
 _REGISTERS = 24
-"""Constants up to which two vectors at a time leave registers for values."""
-_SHORTEST = 16  # bytes of the shortest store that goes past the caches
+"""The most constants for which two vectors at a time leave registers for values."""
+_SHORTEST = 16  # bytes of the shortest store that bypasses the caches
 
 
 class LoopNests:
@@ -52,18 +52,21 @@ class LoopNests:
     def __init__(
         self, evaluator: Evaluator, is_read_later: Callable[[Node], bool], unread: Callable[[Node, Bound], bool]
     ) -> None:
-        """`is_read_later`: whether a later nest reads the node; `unread`: whether nobody reads it beyond the bound."""
+        """Begins the nests of a function.
+
+        `is_read_later`: whether a later nest reads the node; `unread`: whether it is never read beyond the bound.
+        """
         self.ev = evaluator
         self.is_read_later = is_read_later
         self.unread = unread
         self.streaming = False  # the kernel moves more than the caches hold
-        self.rows_apart = False  # between the rows that a thread writes lies other work
+        self.rows_apart = False  # other work lies between the rows that a thread writes
         self._origins: dict[int, tuple[Node, Node]] = {}
 
     # -- helpers ------------------------------------------------------------
 
     def elements(self, nodes: Sequence[Node]) -> set[str]:
-        """Element types that matter for the vector width: those of memory accesses and arithmetic, not of addresses."""
+        """Returns the element types that decide the vector width: those of memory accesses and arithmetic, not of addresses."""
         found: set[str] = set()
         stack = list(nodes)
         seen: set[int] = set()
@@ -89,8 +92,11 @@ class LoopNests:
         return found or {"f32"}
 
     def fetch_ahead(self, nodes: Sequence[Node], spilled: Sequence[Node]) -> None:
-        """The last nest that reads a row fetches the next one: the hardware alone does not overlap the arithmetic of a row
-        with its memory traffic. What is below a spilled value is not read again."""
+        """Marks the loads that prefetch the next row, in the last nest that reads a row.
+
+        The hardware alone does not overlap the arithmetic of a row with its memory traffic. What is below a spilled
+        value is not read again.
+        """
         self.ev.ahead = set()
         stack = [(node, False) for node in nodes]
         below = {id(node) for node in spilled}
@@ -149,17 +155,18 @@ class LoopNests:
         self.ev.replacement[id(origin)] = (origin, memory, tuple(bounds))
 
     def flattened(self, shape: tuple[int, ...], nodes: Sequence[Node]) -> Flattener | None:
-        """Returns what rewrites a deep nest over the shape as one loop; None where a nest of loops is as good."""
+        """Returns a rewriter of a deep nest over the shape as one loop; None where a nest of loops is as good."""
         if not is_deep(shape, lambda: self.ev.lanes_for(*self.elements(nodes))):
             return None
         self.materialize_operands(nodes, flat=True)
         return Flattener(self.ev.replacement, shape, self._origins, self.materialize, self.ev.lines)
 
     def materialize_operands(self, nodes: Sequence[Node], flat: bool = False) -> None:
-        """Evaluates in nests of their own what would be slow inside: transposed tiles (element by element), and values on fewer
-        dimensions than the nest that are expensive or work on wider elements (once per visit instead of once per element).
+        """Evaluates in nests of their own the operands that would be slow inside.
 
-        flat: the nest is one loop over positions. Patterns of positions are next to nothing there, whatever their elements.
+        Those are transposed tiles (element by element), and values on fewer dimensions than the nest that are
+        expensive or work on wider elements (once per visit instead of once per element). flat: the nest is one loop
+        over positions. Patterns of positions cost next to nothing there, whatever their elements.
         """
         stack = list(nodes)
         seen: set[int] = set()
@@ -184,7 +191,7 @@ class LoopNests:
                     stack.append(source)
 
     def _narrows(self, node: Node) -> bool:
-        """Whether it works on wider elements than its result has, and would make a whole nest take fewer lanes at a time."""
+        """Whether the node works on wider elements than its result, and would make a nest take fewer lanes at a time."""
         return self.ev.lanes_for(*self.elements([node])) < self.ev.lanes_for(node.elem)
 
     def unroll(self, nodes: Sequence[Node], vectors: int, limit: int = 4) -> int:
@@ -193,15 +200,17 @@ class LoopNests:
         return found if vectors > limit or found >= vectors else 1
 
     def lanes(self, nodes: Sequence[Node]) -> int:
-        """Returns the elements that an iteration takes at once: a vector register, or two where the body is long. Then the
-        instructions of both alternate, which hides latencies that reach beyond what a core looks ahead."""
+        """Returns the elements that an iteration takes at once: a vector register, or two where the body is long.
+
+        With two, the instructions of both alternate, which hides latencies that reach beyond a core's out-of-order window.
+        """
         lanes = self.ev.lanes_for(*self.elements(nodes))
         alternate = self._is_long(nodes) and self.ev.target.registers >= 32 and self._constants(nodes) <= _REGISTERS
         return 2 * lanes if alternate else lanes
 
     @staticmethod
     def _constants(nodes: Sequence[Node]) -> int:
-        """How many scalars the values are made of, each of which takes a register."""
+        """Counts the scalars that the values are made of, each of which takes a register."""
         found: set[str] = set()
         seen: set[int] = set()
         stack = list(nodes)
@@ -226,7 +235,7 @@ class LoopNests:
 
     def outer(self, stack: ExitStack, shape: tuple[int, ...], inner: int, bounds: Sequence[Bound],
                nodes: Sequence[Node]) -> list[Coordinate | None]:  # fmt: skip
-        """Open loops over all dimensions but `inner`; hoists before each."""
+        """Opens loops over all dimensions but `inner`; hoists before each."""
         coordinates: list[Coordinate | None] = [None] * len(shape)
         for d, size in enumerate(shape):
             if d == inner:
@@ -239,7 +248,7 @@ class LoopNests:
 
     @staticmethod
     def inner_dim(shape: tuple[int, ...]) -> int:
-        """The vector dimension: the last one that has an extent."""
+        """Returns the vector dimension: the last one whose extent is not 1."""
         for d in range(len(shape) - 1, -1, -1):
             if shape[d] > 1:
                 return d
@@ -251,10 +260,10 @@ class LoopNests:
              effect: Callable[[Coordinates, V | None], None],
              start: Callable[[Coordinates], V] | None = None, beyond: bool = False,
              whole: bool = False) -> None:  # fmt: skip
-        """Run `effect` at every coordinate within the bounds; spills values that later nests read.
+        """Runs `effect` at every coordinate within the bounds; spills values that later nests read.
 
-        `start`: where along the vector dimension, which is missing in the coordinates, whole vectors begin.
-        beyond: the last vector may reach behind the bounds.
+        `start`: returns where along the vector dimension, which is missing in the coordinates, whole vectors begin.
+        beyond: the last vector may reach beyond the bounds.
         whole: vectors without masks are worth code of their own, however long it is.
         """
         ev = self.ev
@@ -280,7 +289,7 @@ class LoopNests:
             else:
                 first = ZERO if start is None else start(tuple(coordinates))
                 unroll = self.unroll(nodes, shape[inner] // n)
-                once = unroll == 1 and not whole and self._is_long(nodes) and ev.target.has("avx512f")  # masks cost nothing
+                once = unroll == 1 and not whole and self._is_long(nodes) and ev.target.has("avx512f")  # masks are free
                 vector_loop(ev, shape[inner], bounds, inner, n, unroll, body, start=first, beyond=beyond, once=once)
         for node, memory in spilled:
             self.spill(node, memory, bounds)
@@ -351,8 +360,11 @@ class LoopNests:
         return True
 
     def _may_start_anywhere(self, nodes: Sequence[Node], shape: tuple[int, ...], inner: int) -> bool:
-        """Whether vectors need not start at multiples of their length, so that the last one may reach beyond the row: nothing
-        is spilled in scratch on the way, and what is read from scratch lies along the row, behind which there is room."""
+        """Whether vectors need not start at multiples of their length, so that the last one may reach beyond the row.
+
+        That holds if nothing is spilled to scratch on the way, and what is read from scratch lies along the row,
+        after which there is room.
+        """
         self.materialize_operands(nodes)
         return not self.reused_values(nodes, shape) and all(lies_along(self.ev, node, inner) for node in nodes)
 
@@ -371,7 +383,7 @@ class LoopNests:
         self._guarded(ev.at(mask, ()) if mask is not None else None, lambda: f.store(data, pointer, size))
 
     def materialize(self, node: Node, into: Stored | None = None, bounds: Sequence[Bound] = ()) -> Stored:
-        """Evaluates a block into scratch."""
+        """Evaluates a block into scratch, `into` or a new one, and returns it."""
         ev = self.ev
         memory = ev.scratch(node.shape, node.elem) if into is None else into
         if not node.shape:
@@ -405,7 +417,7 @@ class LoopNests:
             ev.write_scratch(memory, here, ev.at(node, here, tail))
 
         beyond = bool(bounds)
-        if beyond:  # what was spilled within bounds only may be loaded again
+        if beyond:  # values that were spilled only within bounds may be loaded again
             spilled = [found for found, (_, _, within) in ev.replacement.items() if not within]
             beyond = not reads_memory(node, scratch=False, kept=spilled)
         self.nest(node.shape, bounds, [node], write, beyond=beyond)
@@ -420,7 +432,7 @@ class LoopNests:
         return whole and self.ev.depends(rest) == {inner} and not reads_memory(rest)
 
     def _in_runs(self, load: Load, memory: Stored, bounds: Sequence[Bound]) -> None:
-        """Copy rows whose computed offsets mostly are neighbours: that is looked at once, for all rows."""
+        """Copies rows whose computed offsets are mostly neighbours, which is tested once, for all rows."""
         ev, f = self.ev, self.ev.f
         straight, holds = self.straightened(load, self.inner_dim(load.shape), ev.s.constant(1))
         run, apart, done = f.label("run"), f.label("apart"), f.label("copied")
@@ -433,8 +445,10 @@ class LoopNests:
         f.start(done)
 
     def straightened(self, load: Load, dim: int, step: V | None = None) -> tuple[Load, V]:
-        """The load with computed offsets along `dim` as an affine form, and whether they are one: an arithmetic progression,
-        with this step if one is given. They must depend on nothing else."""
+        """Returns the load with computed offsets along `dim` in affine form, and whether they are: an arithmetic progression.
+
+        If `step` is given the progression must have it. The offsets must depend on nothing else.
+        """
         ev, f = self.ev, self.ev.f
         pointers, extent = load.pointers, load.shape[dim]
         rest = pointers.rest
@@ -462,14 +476,14 @@ class LoopNests:
         return replace(load, pointers=replace(pointers, offset=offset, rest=None)), state.results[0]
 
     def argument_of(self, node: Node) -> V:
-        """The scalar of a rank-0 node."""
+        """Returns the scalar of a rank-0 node; UnsupportedError for a block."""
         if node.shape:
             raise UnsupportedError(f"host lowering: a scalar was expected, not a block of shape {node.shape}")
         return self.ev.at(node, ())
 
 
 def _only_first_lane(mask: V | None) -> bool:
-    """Whether a mask is the constant that has nothing but its first lane."""
+    """Whether a mask is the constant with only its first lane set."""
     return isinstance(mask, ConstantLanes) and mask.numbers[0] == 1 and sum(mask.numbers) == 1
 
 

@@ -1,5 +1,7 @@
-"""Rows that are written past the caches, in whole cache lines: part of one costs a round trip to memory, unless the rest
-follows at once."""
+"""Writes rows past the caches, in whole cache lines.
+
+A partial line costs a round trip to memory, unless the rest follows at once.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,7 @@ from .coordinates import Bound, Coordinates
 
 
 def lies_along(ev: Evaluator, node: Node | None, dim: int | None) -> bool:
-    """Whether all that a value takes from scratch is contiguous, or the same, along its dimension `dim`."""
+    """Whether everything that a value takes from scratch is contiguous, or the same, along its dimension `dim`."""
     found = ev.replacement.get(id(node))
     if found is not None:
         node = found[1]
@@ -34,7 +36,7 @@ def lies_along(ev: Evaluator, node: Node | None, dim: int | None) -> bool:
 
 
 def to_line(ev: Evaluator, pointers: Pointers, bounds: Sequence[Bound], inner: int, coordinates: Coordinates) -> V:
-    """How many elements to write before a row reaches the start of a cache line; all of them if it never does."""
+    """Returns how many elements to write before a row reaches the start of a cache line; all of them if it never does."""
     f, s = ev.f, ev.s
     row = ev.row_pointer(pointers, coordinates, inner)
     if s.multiple(row) % CACHE_LINE == 0:

@@ -1,7 +1,7 @@
 """Finds padding values: what a masked block holds beyond the limit of its mask.
 
 A block that is loaded under `column < n` is one value beyond n: the load's `other`, and whatever is computed from it.
-Reductions visit the columns below n only, and take that value into account at the end.
+Reductions visit only the columns below n, and take that value into account at the end.
 """
 
 from __future__ import annotations

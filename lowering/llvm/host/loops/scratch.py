@@ -1,4 +1,4 @@
-"""Memory for blocks that must exist as a whole: on the stack while they are small, else from the heap.
+"""Reserves memory for blocks that must exist as a whole: on the stack while they are small, else from the heap.
 
 A function asks the heap once, for everything, before its first program: pages are touched as blocks are used. Functions that
 the library built itself need little, and have no way to report that there is no memory: they never use the heap.
@@ -16,7 +16,7 @@ from ..control.status import Status
 STACK_BLOCK = 129 << 10
 STACK_TOTAL = 2 << 20
 STACK_LIMIT = (4 << 20) + (64 << 10)
-"""Without a heap."""
+"""The most bytes on the stack without a heap."""
 HEAP_TOTAL = 1 << 30
 
 
@@ -31,7 +31,7 @@ class Scratch:
         self._slots: list[int] = []
 
     def begin(self, status: Status) -> None:
-        """Allow the heap. To be called in the entry block, which ends here."""
+        """Allows the heap; it is called in the entry block, which it ends."""
         self._status = status
         self._slots.append(len(self._f.lines))
         self._f.emit("")
@@ -46,7 +46,7 @@ class Scratch:
             self._f.emit("")
 
     def block(self, memory: str, count: int, size: int, what: str) -> V:
-        """`count` elements of LLVM type `memory`, `size` bytes each, on a cache line of their own."""
+        """Reserves `count` elements of LLVM type `memory`, `size` bytes each, aligned to a cache line; returns the address."""
         total = count * size
         small = total <= STACK_BLOCK and self._stack + total <= STACK_TOTAL
         if self._status is None or small:

@@ -1,4 +1,4 @@
-"""Which scratch blocks a lazy block reads: what writes scratch in place must know."""
+"""Finds the scratch blocks that a lazy block reads, which is needed to write scratch in place."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from ..nodes import Load, Map, Node, Pointers, Stored, View
 
 
 def scratch_reads(ev: Evaluator, node: Node) -> tuple[set[int], set[int]]:
-    """The scratch blocks that evaluating a node reads, and those of them that it reads at other positions than its own.
+    """Returns the scratch blocks that evaluating a node reads, and those of them that it reads at other positions than its own.
 
     Blocks are named by the `id` of their pointer.
     """
@@ -17,7 +17,7 @@ def scratch_reads(ev: Evaluator, node: Node) -> tuple[set[int], set[int]]:
     while stack:
         here, moved = stack.pop()
         copy = ev.replacement.get(id(here))
-        if (copy is not None and not copy[2]) or (id(here), moved) in seen:  # a copy within bounds is not all of it
+        if (copy is not None and not copy[2]) or (id(here), moved) in seen:  # a copy within bounds is incomplete
             continue
         seen.add((id(here), moved))
         match here:

@@ -1,4 +1,4 @@
-"""The loop over the innermost dimension of a nest, in vectors."""
+"""Emits the loop over the innermost dimension of a nest, in vectors."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ..scalars import ZERO, is_constant
 from .coordinates import Bound, Coordinate
 
 Body = Callable[[Coordinate, V | None, list[V]], list[V]]
-"""Takes a position, the lanes to visit (None: all) and the carried values; gives the new ones."""
+"""Takes a position, the lanes to visit (None: all) and the carried values; returns the new ones."""
 
 
 def vector_loop(
@@ -26,16 +26,16 @@ def vector_loop(
     beyond: bool = False,
     once: bool = False,
 ) -> list[list[V]]:
-    """Visit one dimension in vectors of `n` lanes, `unroll` at a time, each with its own copy of the carried values.
+    """Visits one dimension in vectors of `n` lanes, `unroll` at a time, each with its own copy of the carried values.
 
     Positions before `start`, which is at most their number, and the rest are visited vector by vector under a lane mask.
-    beyond: positions behind the bounds may be visited as well, as far as the dimension goes, so that no rest is left.
-    once: the body is long: if the bounds are not known there is one loop under lane masks, not another one for the rest.
+    beyond: positions beyond the bounds may be visited as well, as far as the dimension goes, so that no rest is left.
+    once: the body is long: if the bounds are not known there is one loop under lane masks, and none for the rest.
     Returns the final copies.
     """
     f, s = ev.f, ev.s
     count, implied = ev.extent(size, bounds, dim)
-    unroll = min(unroll, max(1, size // n))  # an iteration that takes more than there can be would never come
+    unroll = min(unroll, max(1, size // n))  # an iteration over more vectors than there are would never run
     step = n * unroll
     is_whole = beyond and is_integer(start, 0) and not is_constant(count) and size % step == 0 and step & (step - 1) == 0
     if is_whole:

@@ -1,7 +1,7 @@
-"""`tt.dot` on the host: register-tiled micro-kernels over operands that are read where they lie when their layout allows it.
+"""Lowers `tt.dot` on the host: register-tiled micro-kernels over operands that are read in place when their layout allows it.
 
 The micro-kernel keeps an MR × (NV · lanes) tile of the result in registers and streams k (`panels.py`; A is not packed: its
-elements are broadcast from memory). It wants B contiguous along n; B blocks that are not (keys in attention) are transposed
+elements are broadcast from memory). It needs B contiguous along n; B blocks that are not (keys in attention) are transposed
 into scratch once per block.
 
 A mask that cuts an operand makes the product shorter: where both operands are zero, nothing is added. Where one is zero and
@@ -41,13 +41,13 @@ class Operand:
     bounds: tuple[Bound, ...]
 
     def limits(self, dim: int) -> set[str]:
-        """What its mask limits a dimension to."""
+        """Returns the limits that its mask sets on a dimension."""
         return {bound.limit.operand() for bound in self.bounds if bound.dim == dim}
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """Bounds beyond which nobody reads the product, and its right operand."""
+    """The bounds beyond which the product, and its right operand, are never read."""
 
     result: Sequence[Bound] = ()
     right: Sequence[Bound] = ()
@@ -66,7 +66,7 @@ class Dots:
     # -- operands ------------------------------------------------------------
 
     def _direct(self, node: Node, element: str) -> Operand | None:
-        """The operand as it lies in memory, when it is a plain load of the right element type with zero fill."""
+        """Returns the operand in place, when it is a plain load of the right element type with zero fill, else None."""
         ev = self.ev
         if isinstance(node, Stored):
             if node.memory != element:
@@ -107,7 +107,7 @@ class Dots:
     def _operand(
         self, node: Node, elem: str, contiguous: bool, tf32: bool, wanted: Sequence[Bound] = ()
     ) -> Operand:
-        """The operand with register elements `elem`; copied to scratch, as far as `wanted`, when it cannot be used in place."""
+        """Returns the operand with register elements `elem`; copied to scratch, within `wanted`, where it must be."""
         element = register_element(elem)
         if not tf32:
             direct = self._direct(node, element)
@@ -115,14 +115,17 @@ class Dots:
                 return direct
             if isinstance(node, Load) and (across := self._across(node, element, contiguous)) is not None:
                 return self._straight_or_copied(node, element, across, contiguous, wanted)
-        limits = self._limits(node)  # beyond them the operand is zero, and the product looks no further
+        limits = self._limits(node)  # beyond them the operand is zero, and the product stops there
         memory = self.nests.materialize(self._converted(node, elem, tf32), bounds=(*wanted, *limits))
         row, column = (self.ev.s.constant(stride) for stride in memory.strides)
         return Operand(memory.pointer, row, column, limits)
 
     def _across(self, load: Load, element: str, contiguous: bool) -> int | None:
-        """The dimension of an operand's computed offsets, `row % m` or `column % n`: it could be used in place where they are a
-        progression, as they are in all tiles but the last. None where it could not, whatever they are."""
+        """Returns the dimension of an operand's computed offsets, `row % m` or `column % n`.
+
+        The operand could be used in place where they are a progression, as they are in all tiles but the last. None
+        where it could not in any case.
+        """
         rest = load.pointers.rest
         if rest is None or id(load) in self.ev.replacement:
             return None
@@ -139,7 +142,7 @@ class Dots:
     def _straight_or_copied(
         self, load: Load, element: str, across: int, contiguous: bool, wanted: Sequence[Bound]
     ) -> Operand:
-        """One operand for both cases, which are told apart when the code runs: the product is emitted once."""
+        """Returns one operand for both cases, which are told apart at run time, so that the product is emitted once."""
         ev, f = self.ev, self.ev.f
         step = ev.s.constant(1) if across == 1 else None
         straight, holds = self.nests.straightened(load, across, step)
@@ -156,7 +159,7 @@ class Dots:
         )
 
     def _converted(self, node: Node, elem: str, tf32: bool) -> Node:
-        """The block with elements `elem`, rounded to 10 mantissa bits for `tf32`: shorter floats have no more."""
+        """Returns the block with elements `elem`, rounded to 10 mantissa bits for `tf32`: shorter floats have no more."""
         converted = node
         if node.elem != elem:
             op = "arith.extsi" if node.elem[0] == "i" and elem[0] == "i" else "arith.extf"
@@ -167,7 +170,7 @@ class Dots:
         return converted
 
     def _limits(self, node: Node) -> tuple[Bound, ...]:
-        """Bounds beyond which a block is known to be zero."""
+        """Returns the bounds beyond which a block is known to be zero."""
         dims: tuple[int | None, ...] = tuple(range(len(node.shape)))
         source = node
         if isinstance(node, View):
@@ -184,8 +187,11 @@ class Dots:
         self, a: Node, b: Node, c: Node, precision: str, into: Stored | None = None, wanted: Wanted = EVERYTHING,
         ordered: bool = False,
     ) -> Stored:  # fmt: skip
-        """`c + a · b` for a (M, K), b (K, N), c (M, N). `into`: scratch that already holds c and is updated in place.
-        `ordered`: of floats, in the order of `tt/transforms/numerics/fix_order.py`."""
+        """Emits `c + a · b` for a (M, K), b (K, N), c (M, N) and returns the result in scratch.
+
+        `into`: scratch that already holds c and is updated in place. `ordered`: floats are summed in the order of
+        `tt/transforms/numerics/fix_order.py`. UnsupportedError for operands of another rank.
+        """
         if len(a.shape) != 2:
             raise UnsupportedError(
                 f"host lowering: tt.dot of rank {len(a.shape)} blocks; only rank 2 is implemented"
@@ -213,7 +219,7 @@ class Dots:
         right = self._operand(b, elem, True, tf32, wanted.right)
         self._multiply(left, right, target, c, a.shape[1], accumulate, wanted.result, finite=elem[0] == "i")
         sums: Node = Stored(c.shape, elem, target.pointer, target.strides, target.memory)
-        if ordered:  # no -0, which steps that a mask leaves out would have made 0
+        if ordered:  # turns -0 into 0, which steps that a mask leaves out would have done
             sums = Map(c.shape, elem, "arith.addf", (sums, Splat(c.shape, elem, constant(0.0, elem))))
         if elem != c.elem:
             sums = _rounded(sums, c.elem)
@@ -221,7 +227,7 @@ class Dots:
             self.nests.materialize(sums, target, wanted.result)
 
     def _column_in_order(self, a: Node, b: Node, c: Node, precision: str, into: Stored | None) -> Stored:
-        """A product with one column, every row a chain along k: as a product with one row, of lanes that are columns."""
+        """Emits a product with one column, every row a chain along k: as a product with one row, whose lanes are columns."""
         (rows, depth), start = a.shape, c if into is None else into
         if rows > 1:
             left, right = view(b, (1, depth), (1, 0)), view(a, (depth, rows), (1, 0))
@@ -233,7 +239,7 @@ class Dots:
         return found if into is None else self.nests.materialize(found, into)
 
     def _matrix_vector(self, a: Node, b: Node, c: Node, precision: str, into: Stored | None) -> Stored:
-        """A product with one column: row by row, vectors along k. (The panels write whole vectors of columns.)"""
+        """Emits a product with one column: row by row, vectors along k. (The panels write whole vectors of columns.)"""
         tf32 = precision == "tf32" and c.elem == "f32"
         multiply, add = ("arith.muli", "arith.addi") if c.elem[0] == "i" else ("arith.mulf", "arith.addf")
         elem = _summed(c.elem)
@@ -252,7 +258,7 @@ class Dots:
         return self.nests.materialize(result if elem == c.elem else _rounded(result, c.elem), into)
 
     def _dot_int8(self, a: Node, b: Node, c: Node, into: Stored | None) -> Stored:
-        """int8 products through float32: partial sums of up to 1024 terms are exact, then added in int32."""
+        """Emits int8 products through float32: partial sums of up to 1024 terms are exact, then added in int32."""
         ev = self.ev
         target = into
         if target is None:
@@ -288,14 +294,14 @@ class Dots:
         return self.ev.s.max(count, self.ev.s.constant(0))
 
     def _widths(self) -> tuple[int, ...]:
-        """Vectors per panel to try, widest first."""
+        """Returns the numbers of vectors per panel to try, widest first."""
         return (4, 2) if self.ev.target.registers >= 32 else (2,)
 
     def _multiply(
         self, left: Operand, right: Operand, target: Stored, c: Node, depth: int, accumulate: bool,
         wanted: Sequence[Bound] = (), *, finite: bool,
     ) -> None:  # fmt: skip
-        """`finite`: no element of an operand is NaN or infinite."""
+        """Emits a product by micro-kernels. `finite`: no element of an operand is NaN or infinite."""
         ev = self.ev
         rows, columns = c.shape
         element = target.memory
@@ -306,7 +312,7 @@ class Dots:
         whole = Operand(target.pointer, ev.s.constant(0), ev.s.constant(0), tuple(wanted))
         wanted_m, wanted_j = self._limit(rows, (whole, 0)), self._limit(columns, (whole, 1))
         if not accumulate and (m != wanted_m or j != wanted_j):
-            # Blocks cut by a mask are zero outside, as the block semantics say.
+            # Blocks cut by a mask are zero outside it.
             self.nests.materialize(Splat(c.shape, c.elem, constant(0, c.elem)), target, wanted)
         m = m if m == wanted_m else ev.s.min(m, wanted_m)
         j = j if j == wanted_j else ev.s.min(j, wanted_j)
@@ -332,15 +338,15 @@ class Dots:
 
 
 def is_zero(node: Node) -> bool:
-    """Whether a block is zero everywhere. Of f8E8M0, which has no zero, no block is."""
+    """Whether a block is zero everywhere; never for f8E8M0, which has no zero."""
     return isinstance(node, Splat) and values.is_zero(node.value) and values.is_zero(constant(0, node.elem))
 
 
 def _summed(elem: str) -> str:
-    """The element type in which a product with results of this type is summed up; 16-bit floats are rounded at the end."""
+    """Returns the element type in which a product with results of this type is summed; 16-bit floats are rounded at the end."""
     return "f32" if elem in NARROW else elem
 
 
 def _rounded(sums: Node, elem: str) -> Map:
-    """Sums of float32 as 16-bit floats."""
+    """Rounds sums of float32 to 16-bit floats."""
     return Map(sums.shape, elem, "arith.truncf", (sums,))

@@ -1,4 +1,4 @@
-"""Whether a matrix in memory holds nothing but finite numbers: a look that takes a fraction of a product's time."""
+"""Tests whether a matrix in memory holds only finite numbers, in a fraction of a product's time."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from ..loops.coordinates import memory_size_of
 
 @dataclass(frozen=True, slots=True)
 class FindOdd:
-    """The function that stores 1, or else 0, for a matrix with an element that is infinite or NaN. Implements `SharedFunction`.
+    """The function that stores 1 for a matrix with an element that is infinite or NaN, else 0. Implements `SharedFunction`.
 
-    It adds up 0 · x, which is NaN then. n: lanes of a vector.  unit: elements of a row are neighbours.
+    It sums 0 · x, which is NaN then. n: lanes of a vector.  unit: elements of a row are neighbours.
     """
 
     element: str
@@ -30,7 +30,7 @@ class FindOdd:
         return [*strides, ("i64", "rows"), ("i64", "columns"), ("ptr", "found")]
 
     def add(self, module: Module, linkage: str = "internal") -> None:
-        """Add the function to a module."""
+        """Adds the function to a module."""
         f = Function(module, self.name, self.parameters, attributes="nounwind noinline", linkage=linkage)
         x, row, column, rows, columns, found = f.params
         n = self.n if self.unit else 1

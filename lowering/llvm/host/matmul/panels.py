@@ -1,6 +1,6 @@
 """Micro-kernels: all rows of A times one panel of columns of B, from registers (the GotoBLAS scheme).
 
-They depend on nothing but the element type and the machine, so kernels from texts share them: each is compiled once per
+They depend only on the element type and the machine, so kernels from texts share them: each is compiled once per
 process, or found in the cache of compiled code.
 """
 
@@ -15,20 +15,24 @@ from ...values import TRUE, V, i64, vector, zero
 from ..loops.coordinates import memory_size_of
 
 PREFETCH_ROWS = 32
-"""How many rows of B ahead the first tile of a panel fetches: weights then stream from memory beside the arithmetic. The other
-tiles find the panel in the second-level cache."""
+"""How many rows of B ahead the first tile of a panel prefetches: weights then stream from memory during the arithmetic.
+
+The other tiles find the panel in the second-level cache.
+"""
 
 PACK_ROWS = 24
-"""From this many rows of A on, the first tile copies its panel of B to scratch for the others, if rows of B lie far apart."""
+"""The rows of A from which on the first tile copies its panel of B to scratch for the others, if rows of B lie far apart."""
 
 UNROLL = 4
-"""Steps of k per iteration of the micro-kernel's loop. Addresses and branches otherwise take issue slots from the FMAs:
-190 against 215 GFLOP/s where registers alone give 230."""
+"""The steps of k per iteration of the micro-kernel's loop.
+
+Addresses and branches otherwise take issue slots from the FMAs: 190 against 215 GFLOP/s where registers alone give 230.
+"""
 UNROLLED_HEIGHT = 4  # lower tiles are few, and their code is not worth compiling
 
 
 def tile_heights(registers: int, vectors: int) -> int:
-    """Largest number of rows whose accumulators, with the B vectors and a broadcast, fit the register file."""
+    """Returns the largest number of rows whose accumulators, with the B vectors and a broadcast, fit the register file."""
     if registers >= 32:
         return {4: 6, 2: 8, 1: 8}[vectors]
     return {2: 6, 1: 6}[vectors]
@@ -62,7 +66,7 @@ class Panel:
                 *([("ptr", "packed")] if self.packs else [])]  # fmt: skip
 
     def add(self, module: Module, linkage: str = "internal") -> None:
-        """Add the function, and what it calls, to a module."""
+        """Adds the function, and what it calls, to a module."""
         f = Function(module, self.name, self.parameters, attributes="nounwind noinline", linkage=linkage)
         if self.packs:
             _pack_and_multiply(f, self)
@@ -94,7 +98,7 @@ class Columns:
         return [*names[:8], ("i64", "j"), *names[8:]]
 
     def add(self, module: Module, linkage: str = "internal") -> None:
-        """Add the function, and its panels, to a module."""
+        """Adds the function, and its panels, to a module."""
         f = Function(module, self.name, self.parameters, attributes="nounwind noinline", linkage=linkage)
         a, ars, acs, b, ldb, c, ldc, m, j, k, acc, *packed = f.params
         start = i64(0)
@@ -117,7 +121,7 @@ class Columns:
 
 
 def _multiply(f: Function, panel: Panel) -> None:
-    """Rows are cut into tiles of two nearly equal heights, so that no ragged tile wastes work."""
+    """Emits a panel. Rows are cut into tiles of two nearly equal heights, so that no ragged tile wastes work."""
     a, ars, acs, b, ldb, c, ldc, m, k, acc, *extra = f.params
     element = panel.element
     height = tile_heights(panel.registers, panel.vectors)
@@ -151,7 +155,7 @@ def _multiply(f: Function, panel: Panel) -> None:
 
 
 def _pack_and_multiply(f: Function, panel: Panel) -> None:
-    """The first tile writes the panel to scratch, where the others read it. Few rows read it where it lies."""
+    """Emits a panel whose first tile writes it to scratch, where the others read it. A few rows read it in place."""
     element = panel.element
     height = tile_heights(panel.registers, panel.vectors)
     plain = replace(panel, packs=False)
@@ -176,8 +180,10 @@ def _pack_and_multiply(f: Function, panel: Panel) -> None:
 
 
 def micro_kernel(module: Module, name: str, panel: Panel, mr: int) -> Function:
-    """C[mr, vectors · n] (+)= A[mr, k] · B[k, vectors · n], all of C in registers. Masked: one vector, `live` columns of B.
-    Packs: writes B to `packed`, its rows one after the other."""
+    """Returns the function C[mr, vectors · n] (+)= A[mr, k] · B[k, vectors · n], with all of C in registers.
+
+    Masked: one vector, `live` columns of B. Packs: writes B to `packed`, its rows one after the other.
+    """
     element, n, vectors, unit, masked, packs = panel.element, panel.n, panel.vectors, panel.unit, panel.masked, panel.packs
     parameters = [("ptr", "a"), ("i64", "ars"), ("i64", "acs"), ("ptr", "b"), ("i64", "ldb"), ("ptr", "c"), ("i64", "ldc"),
                   ("i64", "k"), ("i1", "acc"), ("i1", "ahead"), *([("i64", "live")] if masked else []),
@@ -207,7 +213,7 @@ def micro_kernel(module: Module, name: str, panel: Panel, mr: int) -> Function:
     width = i64(vectors * n)
 
     def steps(state: Loop, count: int) -> None:
-        """`count` steps of k; carries the tile and the offsets into B and A."""
+        """Emits `count` steps of k; the loop carries the tile and the offsets into B and A."""
         *current, b_at, a_at = state.values
         brow = f.gep(b, b_at, element)
         with f.when(ahead):

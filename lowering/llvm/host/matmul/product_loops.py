@@ -1,6 +1,6 @@
 """Merges iterations of a loop that only accumulates a matrix product into one deeper product.
 
-A text shows `acc = dot(load a, load b, acc)` with pointers that advance by one block per iteration. When every iteration reads
+A text has `acc = dot(load a, load b, acc)` with pointers that advance by one block per iteration. When every iteration reads
 the block that follows the one before, eight blocks of 32 are one block of 256, and the accumulators go through memory an eighth
 as often.
 """
@@ -28,9 +28,9 @@ from ..scalars import ZERO, is_constant
 from .dot import Wanted, is_zero
 
 DEPTH = 256
-"""Steps of k that a product should have at least."""
+"""The fewest steps of k that a product should have."""
 OPERANDS = 512 << 10
-"""Bytes that both operands may take together."""
+"""The most bytes of both operands together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ class ProductLoop:
 
 
 def product_loop(k: KernelContext, op: Any, advancing: Mapping[int, Advance]) -> ProductLoop | None:
-    """What a loop is as a product, if it is one and its blocks are shallow."""
+    """Describes a loop as a product, if it is one and its blocks are shallow, else returns None."""
     body = op.regions[0].blocks[0]
     arguments, yielded = body.args[1:], terminator(body).operands
     products = [inner for inner in body.ops if inner.name == "tt.dot"]
@@ -89,7 +89,7 @@ def product_loop(k: KernelContext, op: Any, advancing: Mapping[int, Advance]) ->
 
 
 def _turn_adds(argument: SSAValue, value: SSAValue) -> int | None:
-    """What an iteration adds to a carried integer, if that is a known number."""
+    """Returns what an iteration adds to a carried integer, if that is a known number, else None."""
     if value is argument:
         return 0
     producer = getattr(value, "op", None)
@@ -100,13 +100,13 @@ def _turn_adds(argument: SSAValue, value: SSAValue) -> int | None:
 
 
 def _computed(operand: SSAValue) -> str:
-    """The element type that an operand is multiplied in."""
+    """Returns the element type that an operand is multiplied in."""
     elem = element_name(operand.type)
     return "f64" if elem == "f64" else "f32"
 
 
 def _across(operand: SSAValue) -> int:
-    """Elements of an operand per step of k."""
+    """Returns the elements of an operand per step of k."""
     rows, columns = shape_of(operand.type)
     return max(rows * columns // min(rows, columns), 1)
 
@@ -114,7 +114,10 @@ def _across(operand: SSAValue) -> int:
 def _neighbours(
     k: KernelContext, dot: Operation, arguments: Any, advancing: Mapping[int, Advance]
 ) -> tuple[tuple[V, V], ...] | None:
-    """Both operands must be loads through carried pointers that move along k only; by one block, if the pairs are equal."""
+    """Returns the pairs of numbers that must be equal for both operands to move by one block of k per iteration.
+
+    None unless both are loads through carried pointers that move along k only.
+    """
     guards = []
     for operand, along in ((dot.operands[0], 1), (dot.operands[1], 0)):
         load = getattr(operand, "op", None)
@@ -139,8 +142,11 @@ def _neighbours(
 def lower_product_loop(
     k: KernelContext, loop: ProductLoop, advancing: Mapping[int, Advance], iterations: V, low: V, step: V
 ) -> bool:
-    """Emit the loop with several iterations at a time, on the accumulator's scratch: with one, where the program finds that
-    neighbouring iterations do not read neighbouring blocks. False, and nothing emitted, if its masks do not move along."""
+    """Emits the loop with several iterations at a time, on the accumulator's scratch.
+
+    It takes them one by one where the program finds that neighbouring iterations do not read neighbouring blocks.
+    Returns False, with nothing emitted, if its masks do not move along.
+    """
     body = loop.op.regions[0].blocks[0]
     induction, *arguments = body.args
     start = len(k.f.lines), k.f.block
@@ -150,7 +156,7 @@ def lower_product_loop(
     assert isinstance(memory, Stored)
     replaced = dict(k.ev.replacement)
     done = True
-    with k.f.scope():  # what is taken back must not be found again
+    with k.f.scope():  # expressions that are taken back must not be found again
         together = s.constant(loop.iterations)
         for left, right in loop.guards:
             together = k.f.select(k.f.icmp("eq", left, right), together, s.constant(1))
@@ -187,7 +193,7 @@ def lower_product_loop(
 
 
 def define_integer(k: KernelContext, value: SSAValue, number: V) -> None:
-    """Define an integer of an iteration by its i64 value."""
+    """Defines an integer of an iteration by its i64 value."""
     type_ = register_element(element_name(value.type))
     if type_ == "i64":
         k.scalars[value] = number
@@ -197,7 +203,7 @@ def define_integer(k: KernelContext, value: SSAValue, number: V) -> None:
 
 
 def _moving_limits(k: KernelContext, loop: ProductLoop) -> dict[str, int]:
-    """Limits of masks inside the loop, by name, and what an iteration adds to them."""
+    """Returns the limits of masks inside the loop, by name, with what an iteration adds to them."""
     body = loop.op.regions[0].blocks[0]
     found: dict[str, int] = {}
     for inner in body.ops:
@@ -210,7 +216,7 @@ def _moving_limits(k: KernelContext, loop: ProductLoop) -> dict[str, int]:
 
 
 def _per_turn(value: Any, loop: ProductLoop, body: Any) -> int | None:
-    """What an iteration adds to an integer, or to every element of a block of them; None when that is not known."""
+    """Returns what an iteration adds to an integer, or to every element of a block of them; None when it is not known."""
     producer = getattr(value, "op", None)
     if producer is None:
         arguments = list(body.args)
@@ -235,7 +241,7 @@ def _per_turn(value: Any, loop: ProductLoop, body: Any) -> int | None:
 
 
 def _deeper(node: Node, along: int, depth: int, iterations: int, reached: V, moving: Mapping[str, int]) -> Load | None:
-    """The block of a load with the blocks of the following iterations behind it, as far as `reached`."""
+    """Extends the block of a load by the blocks of the following iterations, as far as `reached`; None where it cannot."""
     if not isinstance(node, Load):
         return None
     bounds, others = decompose_mask(node.mask)
@@ -250,7 +256,7 @@ def _deeper(node: Node, along: int, depth: int, iterations: int, reached: V, mov
         return None
     mask: Node | None = None
     for bound in [*bounds, Bound(along, reached)]:
-        # Only the bound counts: nobody evaluates the comparison itself.
+        # Only the bound counts: the comparison itself is never evaluated.
         coordinate = Affine(shape, "i64", ZERO, tuple(i64(1) if d == bound.dim else None for d in range(len(shape))))
         facts = {"predicate": "slt", "bound": bound}
         below = Map(shape, "i1", "arith.cmpi", (coordinate, Splat(shape, "i64", bound.limit)), facts)
@@ -267,7 +273,7 @@ def _stretched(pointers: Pointers, shape: tuple[int, ...]) -> Pointers | None:
 
 
 def _reshaped(node: Node, shape: tuple[int, ...]) -> Node | None:
-    """The same values in a longer shape; they do not vary along what is longer."""
+    """Returns the same values in a longer shape, along which they do not vary; None where that cannot be expressed."""
     match node:
         case Splat() | Affine() | View():
             return replace(node, shape=shape)

@@ -1,4 +1,4 @@
-"""Products of blocks that masks cut: the part where both operands are, and what infinities and NaN make of zeros."""
+"""Products of blocks that masks cut: the part where both operands are, and the products of infinities and NaN with zeros."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .panels import Columns, Panel
 
 @dataclass(frozen=True, slots=True)
 class Factors:
-    """What the micro-kernels read and write: A and B with their strides, and C with its own, all in elements."""
+    """The memory of the micro-kernels: A and B with their strides, and C with its own, all in elements."""
 
     a: V
     a_row: V
@@ -37,9 +37,11 @@ class Region:
 
 @dataclass(frozen=True, slots=True)
 class Missing:
-    """Where one operand may be cut by a mask and the other one not: A ends along k before B, B before A, rows that somebody
-    reads of which A has none, and columns of which B has none. All false where both operands share their masks along k, and the
-    result has those of rows and columns."""
+    """Whether one operand may be cut by a mask where the other one is not.
+
+    A ends along k before B; B ends before A; the result is read in rows that A lacks; and in columns that B lacks. All are
+    false where both operands share their masks along k, and the result has those of rows and columns.
+    """
 
     end_of_a: bool
     end_of_b: bool
@@ -52,8 +54,10 @@ class Missing:
 
 @dataclass(frozen=True, slots=True)
 class Panels:
-    """The micro-kernels of one product, which has rows of `widest` elements, whole vectors, at most. `packed`: scratch for a
-    panel of B, where panels are copied."""
+    """The micro-kernels of one product, whose rows have at most `widest` elements, whole vectors.
+
+    `packed`: scratch for a panel of B, where panels are copied.
+    """
 
     element: str
     lanes: int
@@ -64,7 +68,7 @@ class Panels:
     packed: V | None
 
     def multiply(self, ev: Evaluator, factors: Factors, region: Region, accumulate: bool) -> None:
-        """C (+)= A · B over a region."""
+        """Emits C (+)= A · B over a region."""
         f, width = ev.f, self.vectors * self.lanes
         start = ev.s.round_down(region.columns, width) if self.vectors else ev.s.constant(0)
         wide = narrow = None
@@ -84,10 +88,10 @@ class Panels:
 def add_zeros(
     ev: Evaluator, panels: Panels, factors: Factors, missing: Missing, regions: tuple[Region, Region], deep: tuple[V, V]
 ) -> None:
-    """Add the products of what one operand holds with the zeros that a mask left in the other one. They are zero, or NaN, so
-    they are formed only where that operand is seen to hold something else than finite numbers.
+    """Adds the products of one operand with the zeros that a mask left in the other one.
 
-    regions: where the product is there, and where somebody reads it, of a whole block's depth.  deep: steps of k of A and of B.
+    They are zero, or NaN, so they are formed only where that operand is found to hold other than finite numbers.
+    regions: where the product has been formed, and where it is read, of a whole block's depth.  deep: steps of k of A and of B.
     """
     f, s, element = ev.f, ev.s, panels.element
     (done, all_), (deep_a, deep_b), nothing = regions, deep, s.constant(0)
@@ -97,7 +101,7 @@ def add_zeros(
     found = f.alloca("i8", 1, 1)
 
     def add(some: tuple[V, V], what: Factors, region: Region) -> None:
-        """Add a product where `some` is a range that is not empty, if the other operand makes it anything but zero."""
+        """Adds a product where `some` is a range that is not empty, if the other operand makes it anything but zero."""
         with f.when(f.icmp("slt", *some)), ev.scope():
             if what.a is zeros:
                 seen = [what.b, what.b_row, s.constant(1), region.depth, region.columns]
@@ -130,7 +134,7 @@ def add_zeros(
 
 
 def _zeros(f: Function, element: str, count: int) -> V:
-    """A row of zeros, part of modules that need one."""
+    """Returns a row of zeros, a constant of the module."""
     size = count * memory_size_of(element)
     name = f"jn_zeros_{size}"
     f.module.globals.setdefault(name, f"@{name} = internal constant [{size} x i8] zeroinitializer, align 64")

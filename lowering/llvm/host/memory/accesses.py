@@ -1,4 +1,4 @@
-"""Pointer arithmetic, loads and stores."""
+"""Lowers pointer arithmetic, loads and stores."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def lower_addptr(k: KernelContext, op: Operation) -> None:
 
 
 def _summands(node: Node) -> Iterator[Node]:
-    """The parts of an i64 sum."""
+    """Yields the parts of an i64 sum."""
     if isinstance(node, Map) and node.op == "arith.addi" and node.elem == "i64":
         for operand in node.operands:
             yield from _summands(operand)
@@ -59,7 +59,7 @@ def _summands(node: Node) -> Iterator[Node]:
 
 
 def in_units(k: KernelContext, pointers: Pointers, offset: Node) -> Node:
-    """Offsets in elements of the pointee as offsets in the unit that the pointers count in."""
+    """Converts offsets in elements of the pointee to offsets in the unit that the pointers count in."""
     return _scaled(k, offset, memory_size(pointers.pointee) // memory_size_of(pointers.unit))
 
 
@@ -72,7 +72,7 @@ def _scaled(k: KernelContext, offset: Node, scale: int) -> Node:
 
 
 def lower_bitcast(k: KernelContext, op: Operation) -> None:
-    """Blocks of pointers to elements of another type keep their base; anything else is arithmetic."""
+    """Lowers `tt.bitcast`: blocks of pointers to elements of another type keep their base; anything else is elementwise."""
     result = op.results[0]
     source = k.nodes.get(op.operands[0])
     if not isinstance(source, Pointers) or not is_tensor(result.type):

@@ -1,4 +1,4 @@
-"""Finds out which values move pointers: their numbers must hold exactly."""
+"""Finds the values that move pointers: they must be exact, not only modulo 2^32."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _MOVED = RESHAPED | {
 
 
 class AddressUses:
-    """The values of a function that become parts of addresses. Each one is looked at once."""
+    """The values of a function that become parts of addresses. Each one is examined once."""
 
     def __init__(self) -> None:
         self._known: dict[SSAValue, bool] = {}

@@ -1,4 +1,4 @@
-"""Pointers that a loop advances: computed from the number of the iteration, and never stored."""
+"""Pointers that a loop advances: they are computed from the number of the iteration, and never stored."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""Integer blocks that are affine in the block coordinates stay so through additions and multiplications; comparisons with them
-become bounds."""
+"""Keeps integer blocks affine in the block coordinates through additions and multiplications; comparisons become bounds."""
 
 from __future__ import annotations
 
@@ -12,7 +11,7 @@ from ..scalars import ZERO, Scalars
 
 
 def bound_of(s: Scalars, predicate: str, left: Node, right: Node) -> Bound | None:
-    """`affine in one coordinate with step 1 < scalar` as a bound on that coordinate."""
+    """Returns `affine in one coordinate with step 1 < scalar` as a bound on that coordinate; None for other comparisons."""
     if predicate in ("sgt", "sge") and isinstance(left, Splat):
         left, right, predicate = right, left, {"sgt": "slt", "sge": "sle"}[predicate]
     if predicate not in ("slt", "sle") or not isinstance(left, Affine) or not isinstance(right, Splat):
@@ -30,9 +29,9 @@ WIDENING = frozenset({"arith.extsi", "arith.extui", "arith.index_cast"})
 
 
 def fold(s: Scalars, name: str, shape: tuple[int, ...], elem: str, operands: Sequence[Node]) -> Node | None:
-    """The result of an integer operation on affine blocks as an affine block, if it is one.
+    """Returns the result of an integer operation on affine blocks as an affine block, if it is one, else None.
 
-    Forms of i32 elements hold modulo 2^32: whoever widens one asks first whether it is exact.
+    Forms of i32 elements hold modulo 2^32: callers that widen one test first whether it is exact.
     """
     forms = [as_affine(s, o) for o in operands]
     if forms and forms[0] is not None and (

@@ -1,4 +1,4 @@
-"""Atomic operations on the host: lane by lane, with the order the text asks for. Every scope is the whole process."""
+"""Lowers atomic operations lane by lane, with the memory order that the text asks for. Every scope is the whole process."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _INSTRUCTIONS = {"exch": "xchg", "inc": "uinc_wrap", "dec": "udec_wrap"}
 
 
 def lower_atomic(k: KernelContext, op: Operation) -> None:
-    """Every atomic operation, on scalars and blocks. Results are kept: the operation happens once."""
+    """Lowers every atomic operation, on scalars and blocks. Results are kept: the operation happens once."""
     elem = pointee_name(op.operands[0].type)
     bits = _bits_type(elem)
     slot = k.f.alloca(bits, 1, 8)
@@ -56,7 +56,7 @@ def lower_atomic(k: KernelContext, op: Operation) -> None:
 
 
 def _bits_type(elem: str) -> str:
-    """The integer type that holds an element in memory."""
+    """Returns the integer type that holds an element in memory."""
     return f"i{8 * memory_size(elem)}"
 
 
@@ -94,7 +94,7 @@ def _guarded(
 
 
 def _emit(k: KernelContext, op: Operation, pointer: V, values: Sequence[V], elem: str) -> V:
-    """The operation on one element: the bits it held before."""
+    """Emits the operation on one element; returns the bits that it held before."""
     f = k.f
     order = ORDERS[str(enum_name(MEMORY_ORDERS, attribute(op, "sem")))]
     bits, size = _bits_type(elem), memory_size(elem)
@@ -119,7 +119,7 @@ def _emit(k: KernelContext, op: Operation, pointer: V, values: Sequence[V], elem
 
 
 def _exchange(f: Function, pointer: V, expected: V, value: V, order: str) -> tuple[V, V]:
-    """Compare and swap: the bits that were there, and whether they were the expected ones."""
+    """Emits a compare and swap; returns the bits that were there, and whether they were the expected ones."""
     failure = {"release": "monotonic", "acq_rel": "acquire"}.get(order, order)
     pair_type = f"{{ {value.type}, i1 }}"
     operands = f"{value.type} {expected.operand()}, {value.type} {value.operand()}"

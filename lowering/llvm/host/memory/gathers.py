@@ -1,4 +1,4 @@
-"""Elements at addresses of their own: gathers, by instructions where the processor has them."""
+"""Gathers elements at separate addresses, by instructions where the processor has them."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from ...values import V, bits, const, element, i32, i64, lanes, vector, zero
 
 
 def gather(f: Function, addresses: V, mask: V | None, type_: str, align: int, rarely: bool = False) -> V:
-    """The vector `type_` of the elements at `addresses` (a vector of pointers), zero where the mask is false.
+    """Emits the vector `type_` of the elements at `addresses` (a vector of pointers), zero where the mask is false.
 
-    rarely: the code is seldom reached. Where it would be long, which is so without instructions, a function has it.
+    rarely: the code is seldom reached; where it would be long, which is so without instructions, it is a call.
     """
     n = lanes(type_)
     if rarely and not _has_instructions(f.module, type_):
@@ -32,7 +32,7 @@ def _has_instructions(module: Module, type_: str) -> bool:
 
 
 def _function(module: Module, type_: str, align: int) -> str:
-    """The name of a function that loads element after element."""
+    """Returns the name of a function that loads element after element."""
     n, item = lanes(type_), element(type_)
     name = f"jn_gather_{mangle(type_)}_{align}"
     if name not in module.functions:

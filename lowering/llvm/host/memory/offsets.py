@@ -1,11 +1,12 @@
-"""32-bit block offsets as affine forms.
+"""Keeps 32-bit block offsets as affine forms.
 
 Texts compute addresses in i32, which wraps. An affine form of i32 elements holds modulo 2^32; where it becomes an address or a
 loop bound it must hold exactly. That is decided when all numbers are known, and checked once per block where they are not: a
-program whose offsets pass 2^31 stops the launch instead of reading elsewhere.
+program whose offsets exceed 2^31 stops the launch instead of reading elsewhere.
 
-What is widened and never becomes an address may wrap on purpose, as hashes do. It stays affine where ranges prove that it does
-not wrap, and is computed as it stands otherwise. So are comparisons of what wraps even in small launches.
+A value that is widened and never becomes an address may wrap on purpose, as hashes do. It stays affine where ranges
+prove that it does not wrap, and is computed as written otherwise. The same holds for comparisons of values that wrap
+even in small launches.
 """
 
 from __future__ import annotations
@@ -27,12 +28,14 @@ from .affine import WIDENING
 
 LOWEST, HIGHEST = -(1 << 31), (1 << 31) - 1
 _SMALL = (1, 1024)
-"""What all parameters are in launches of one program that stand for small ones."""
+"""The values that all parameters have in the launches of one program that stand for small ones."""
 
 
 def is_exact(k: KernelContext, affine: Affine, op: Operation, lowest: int = LOWEST) -> bool:
-    """Whether the form gives its elements exactly, not only modulo 2^32: False if it is known not to; checked by the program
-    where it is not known. `lowest`: 0 for elements that are read unsigned."""
+    """Whether the form gives its elements exactly, not only modulo 2^32.
+
+    False if it is known not to; checked by the program where it is not known. `lowest`: 0 for elements that are read unsigned.
+    """
     if affine.elem != "i32":
         return True
     numbers = [affine.base, *(c for c in affine.coefficients if c is not None)]
@@ -77,8 +80,10 @@ def is_exact(k: KernelContext, affine: Affine, op: Operation, lowest: int = LOWE
 
 
 def may_widen(k: KernelContext, affine: Affine, op: Operation, lowest: int) -> bool:
-    """Whether the form is that of the numbers that an operation widens too: proven, or made sure of where they become
-    addresses."""
+    """Whether the form also holds for the numbers after an operation widens them.
+
+    That is proven, or checked by the program where they become addresses.
+    """
     if op.name not in WIDENING:  # they move pointers
         return is_exact(k, affine, op, lowest)
     if _is_proven(IntegerRanges(), op.operands[0], lowest):
@@ -87,7 +92,7 @@ def may_widen(k: KernelContext, affine: Affine, op: Operation, lowest: int) -> b
 
 
 def may_bound(k: KernelContext, op: Any, operands: Sequence[Node]) -> bool:
-    """Whether a comparison may be one of exact numbers, which is made sure of where it is not proven."""
+    """Whether a comparison may be one of exact numbers, which the program checks where it is not proven."""
     for node, value in zip(operands, op.operands, strict=True):
         if not isinstance(node, Affine) or node.elem != "i32" or is_static(node):
             continue
@@ -108,7 +113,7 @@ def _is_proven(ranges: IntegerRanges, value: SSAValue, lowest: int) -> bool:
 
 
 def _small(size: int, op: Any) -> IntegerRanges:
-    """What is known in a small launch of the function of an operation."""
+    """Returns the ranges in a launch of one program of an operation's function, all parameters `size`."""
     while op.name != "tt.func":
         op = op.parent_op()
     parameters = range(len(op.regions[0].blocks[0].args))

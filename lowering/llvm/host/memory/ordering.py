@@ -1,4 +1,4 @@
-"""The order of memory accesses. Loads are lazy: what a load reads must be kept before something overwrites it.
+"""Keeps memory accesses in order. Loads are lazy: what a load reads must be kept before something overwrites it.
 
 A kernel that never writes where it reads has nothing to keep. Otherwise a load that is read again after a write that may hit
 its memory is evaluated into scratch before the write; so is one that the write itself reads at other positions than it writes.
@@ -22,7 +22,7 @@ from ..values import Values
 
 
 class Ordering:
-    """Keeps the loads of one function in order with its writes. `aliases` says what may share memory."""
+    """Keeps the loads of one function in order with its writes. `aliases` tells which pointers may share memory."""
 
     def __init__(self, values: Values, aliases: AliasAnalysis) -> None:
         self._values = values
@@ -30,13 +30,13 @@ class Ordering:
         self._pending: list[tuple[Any, Load, AliasSet]] = []
 
     def loaded(self, op: Any, node: Load) -> None:
-        """A block load has been defined. It matters only if the function may write what it reads."""
+        """Records a block load. It matters only if the function may write what it reads."""
         alias_set = self._aliases.of(op.ptr)
         if may_alias(alias_set, self._aliases.written):
             self._pending.append((op.results[0], node, alias_set))
 
     def before(self, op: Operation, index: int) -> None:
-        """Keep what loop nest number `index` would destroy."""
+        """Keeps the loads that loop nest number `index` would overwrite."""
         if not self._pending:
             return
         written = self._writes(op)
@@ -45,16 +45,16 @@ class Ordering:
         for value, node, alias_set in list(self._pending):
             last = self._values.liveness.last.get(value, -1)
             if last < index or id(node) in self._values.ev.replacement or (last == index and op.regions):
-                continue  # read before, kept already, or handed to a loop or branch, which reads it first
+                continue  # read before, kept already, or passed to a loop or branch, which reads it first
             if may_alias(alias_set, written) and (last > index or not _in_step(self._values, op, node)):
                 self._keep(value, node)
 
     def enter(self) -> int:
-        """Begin a block of a branching region. Gives what `leave` wants."""
+        """Begins a block of a branching region. Returns the mark that `leave` takes."""
         return len(self._pending)
 
     def leave(self, mark: int, values: Set[Any]) -> None:
-        """End it: keep its loads among these values, which other blocks read, and forget the others."""
+        """Ends a block: keeps its loads among these values, which other blocks read, and forgets the others."""
         own = self._pending[mark:]
         del self._pending[mark:]
         for value, node, _ in own:
@@ -68,7 +68,7 @@ class Ordering:
     def _writes(self, op: Operation) -> AliasSet:
         found: set[int] = set()
         for inner in op.walk():
-            if inner.name in ATOMICS and _orders(inner):  # what it synchronises with may have been written by others
+            if inner.name in ATOMICS and _orders(inner):  # other programs may have written what it synchronises with
                 return frozenset({UNKNOWN})
             found |= self._aliases.writes(inner)
         return frozenset(found)

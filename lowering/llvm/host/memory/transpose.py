@@ -1,6 +1,6 @@
-"""Transposed tiles: loaded in squares of a vector's lanes, turned in registers, written to scratch.
+"""Transposes tiles: loads squares of a vector's lanes, transposes them in registers, and writes them to scratch.
 
-The loops are a function of their own, which kernels from texts share: it is long, and needs to be compiled once only.
+The loops are a function of their own, which kernels from texts share: it is long, and is compiled only once.
 """
 
 from __future__ import annotations
@@ -18,12 +18,14 @@ from ..loops.coordinates import ORIGIN, decompose_mask, memory_size_of, stride_o
 from ..nodes import Load, Node, Pointers, Splat, Stored, View, view
 
 FEWEST_LANES = 4
-"""Rows and columns of a block that is worth transposing instead of gathering."""
+"""The fewest rows and columns of a block that is worth transposing instead of gathering."""
 
 
 def transposed_load(ev: Evaluator, node: Node) -> Load | None:
-    """The load of rows that lie in memory behind a 2-D block that is contiguous along dimension 0, or None; None, too, if its
-    block has been kept in scratch, or if its mask is more than limits of rows and columns."""
+    """Returns the row-wise load behind a 2-D block that is contiguous along dimension 0, or None.
+
+    None, too, if its block has been kept in scratch, or if its mask is more than limits of rows and columns.
+    """
     load: Node | None = None
     if isinstance(node, View) and len(node.shape) == 2 and node.dims == (1, 0) and min(node.shape) > 1:
         load = ev.source_of(node)
@@ -37,14 +39,14 @@ def transposed_load(ev: Evaluator, node: Node) -> Load | None:
 
 
 def _is_columnwise(pointers: Pointers) -> bool:
-    """Whether neighbours along dimension 0 are neighbours in memory, and those along dimension 1 others."""
+    """Whether neighbours along dimension 0 are neighbours in memory, and those along dimension 1 are not."""
     if len(pointers.shape) != 2 or pointers.rest is not None or stride_of(pointers, 0) != 1:
         return False
     return stride_of(pointers, 1) not in (1, -1) and pointers.offset.coefficients[1] is not None
 
 
 def _swapped(load: Load) -> Load:
-    """The load whose transposed block is this load's."""
+    """Returns the load whose transposed block is this load's."""
     shape, pointers = load.shape[::-1], load.pointers
     offset = replace(pointers.offset, shape=shape, coefficients=pointers.offset.coefficients[::-1])
     mask = None if load.mask is None else view(load.mask, shape, (1, 0))
@@ -53,8 +55,10 @@ def _swapped(load: Load) -> Load:
 
 
 def transpose(ev: Evaluator, load: Load, memory: Stored, streaming: bool, limits: Sequence[V] = ()) -> None:
-    """Load `load` (rows × columns) in squares and store it transposed: memory[c, r] = load[r, c]. Rows beyond the limits
-    are not wanted."""
+    """Loads `load` (rows × columns) in squares and stores it transposed: memory[c, r] = load[r, c].
+
+    Rows beyond the limits are not written.
+    """
     s, f = ev.s, ev.f
     rows, columns = load.shape
     bounds, _ = decompose_mask(load.mask)
@@ -77,7 +81,7 @@ def transpose(ev: Evaluator, load: Load, memory: Stored, streaming: bool, limits
 class Transposition:
     """The function that loads rows and stores them as columns.
 
-    n: rows and columns of a square.  streaming: fetches the block below, which is the next one along the rows of the output.
+    n: rows and columns of a square.  streaming: prefetches the block below, which is the next one along the rows of the output.
     """
 
     elem: str
@@ -94,8 +98,10 @@ class Transposition:
                 ("i64", "wanted"), ("i64", "across"), (register_element(self.elem), "fill"), ("i64", "height")]  # fmt: skip
 
     def add(self, module: Module, linkage: str = "internal") -> None:
-        """Add to[c, r] = from[r, c] for r < wanted, c < across to a module; `fill` from `rows` and `columns` on. height: rows
-        of a block. Writes whole squares."""
+        """Adds to[c, r] = from[r, c] for r < wanted, c < across to a module; `fill` from `rows` and `columns` on.
+
+        height: rows of a block. It writes whole squares.
+        """
         f = Function(module, self.name, self.parameters, attributes="nounwind noinline", linkage=linkage)
         source, stride, target, ld, rows, columns, wanted, across, fill, height = f.params
         n, elem = self.n, memory_element(self.elem)
@@ -135,7 +141,7 @@ class Transposition:
 
 
 def _rows(f: Function, first: V, stride: V, elem: str, n: int) -> list[V]:
-    """Where n rows start."""
+    """Returns the addresses at which n rows start."""
     places = [first]
     while len(places) < n:
         places.append(f.gep(places[-1], stride, elem))
@@ -143,7 +149,7 @@ def _rows(f: Function, first: V, stride: V, elem: str, n: int) -> list[V]:
 
 
 def transpose_registers(f: Function, rows: Sequence[V]) -> list[V]:
-    """Transpose an n × n tile of registers in log2(n) stages of two-input shuffles (n a power of two)."""
+    """Transposes an n × n tile of registers in log2(n) stages of two-input shuffles (n a power of two)."""
     n = len(rows)
     current, distance = list(rows), n // 2
     while distance:

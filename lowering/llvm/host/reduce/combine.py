@@ -1,4 +1,4 @@
-"""The combine regions of reductions and scans."""
+"""The combine regions of reductions and scans, as straight-line code."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ class Combine:
     operations: tuple[tuple[str, str, Any, tuple[Any, ...], tuple[str, ...], dict[str, Any]], ...]
     results: tuple[Any, ...]
     captured: Mapping[int, V] = field(default_factory=dict)
-    """Scalars of the function around it that the region reads, by the id of the value."""
+    """The scalars of the enclosing function that the region reads, by the id of the value."""
 
     @property
     def kind(self) -> str | None:
-        """The operation's name when it is a single commutative operation on the two arguments."""
+        """The operation's name when the region is a single commutative operation on the two arguments, else None."""
         if len(self.operations) == 1 and len(self.results) == 1:
             op, _, result, operands, _, _ = self.operations[0]
             if result is self.results[0] and set(map(id, operands)) == set(map(id, self.arguments)):

@@ -1,4 +1,4 @@
-"""Reductions of two elements, as sorts make them at every stage, in nests of many short dimensions (`loops/flat.py`)."""
+"""Reduces pairs of elements, as sorts do at every stage, in nests of many short dimensions (`loops/flat.py`)."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from .combine import Combine
 
 
 def reduce_pairs(nests: LoopNests, operands: Sequence[Node], axis: int, combine: Combine) -> list[Node] | None:
-    """Combine the two positions of an axis of extent 2, for a vector of results at a time, in one loop. None where this is no
-    gain, or the operands cannot be read by their row-major positions.
+    """Combines the two positions of an axis of extent 2, for a vector of results at a time, in one loop.
 
-    The pairs of neighbouring results lie in two vectors of the operand: apart by a multiple of a vector, they are these
-    vectors; else both together hold both sides of them, to be sorted out by shuffles.
+    None where this is no gain, or the operands cannot be read by their row-major positions. The pairs of neighbouring results
+    lie in two vectors of the operand: apart by a multiple of a vector, they are these vectors; else both together hold both
+    sides of them, to be separated by shuffles.
     """
     ev, f = nests.ev, nests.ev.f
     shape = operands[0].shape
@@ -61,7 +61,7 @@ def reduce_pairs(nests: LoopNests, operands: Sequence[Node], axis: int, combine:
 
 
 def _sides(nests: LoopNests, first: V, second: V, apart: int, n: int) -> list[V]:
-    """The elements on either side of the axis, from two vectors in which they take turns, `apart` at a time."""
+    """Returns the elements on either side of the axis, from two vectors in which they alternate, `apart` at a time."""
     lanes = [lane // apart * 2 * apart + lane % apart for lane in range(n)]
     return [nests.ev.f.shuffle(first, second, [lane + side * apart for lane in lanes]) for side in (0, 1)]
 

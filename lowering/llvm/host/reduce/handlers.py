@@ -1,4 +1,4 @@
-"""Reductions, scans and matrix products."""
+"""Lowers reductions, scans and matrix products."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def _define_reduced(k: KernelContext, op: Operation, results: Sequence[Node]) ->
 
 
 def _any_region(k: KernelContext, op: Operation) -> tuple[Callable[[Sequence[V], Sequence[V]], list[V]], bool]:
-    """What a region makes of two values each, and whether it takes scalars only."""
+    """Returns the function of a region on two lists of values, and whether it takes scalars only."""
     region = op.regions[0]
     if not is_straight(region):
         return lambda left, right: lower_scalars(k, region, [*left, *right]), True
@@ -107,7 +107,7 @@ def lower_dot(k: KernelContext, op: Operation) -> None:
 
 
 def _batched(k: KernelContext, a: Node, b: Node, c: Node, precision: str, ordered: bool) -> Stored:
-    """One product after the other, on blocks in scratch."""
+    """Lowers a batched product, one matrix after the other, on blocks in scratch."""
     rows = k.ev.target.vector_bytes
     stored = [k.nests.materialize(node, k.ev.scratch(node.shape, node.elem, pad=rows)) for node in (a, b, c)]
     with k.f.loop(0, c.shape[0]) as state, k.ev.scope():
@@ -121,7 +121,7 @@ def _batched(k: KernelContext, a: Node, b: Node, c: Node, precision: str, ordere
 
 
 def _update_in_place(k: KernelContext, op: Operation, result: SSAValue, factors: Sequence[Node], c: Node) -> Stored | None:
-    """The loop-carried scratch that this dot's result becomes, if the old value is not needed any more."""
+    """Returns the loop-carried scratch that this dot's result becomes, if the old value is not needed any more, else None."""
     memory = k.carried.get(result)
     if memory is None:
         return None
@@ -129,7 +129,7 @@ def _update_in_place(k: KernelContext, op: Operation, result: SSAValue, factors:
         return None
     place = id(memory.pointer)
     if place in scratch_reads(k.ev, c)[1] or any(place in scratch_reads(k.ev, factor)[0] for factor in factors):
-        return None  # the product, or c on its way into the scratch, reads the old value
+        return None  # the product, or c while it is written to the scratch, reads the old value
     if c is not memory:
         k.nests.materialize(c, memory, k.limits(result))
     return memory

@@ -1,4 +1,4 @@
-"""Reductions and scans: one loop nest each."""
+"""Emits reductions and scans, one loop nest each."""
 
 from __future__ import annotations
 
@@ -19,14 +19,16 @@ from .combine import Combine
 from .flat import reduce_pairs
 
 UNROLLED = 16
-"""Longest axis of a reduction across rows that is written out."""
+"""The longest axis of a reduction across rows that is unrolled."""
 
 
 def reduce(
     nests: LoopNests, operands: Sequence[Node], axis: int, combine: Combine, wanted: Sequence[Bound] = ()
 ) -> list[Node]:
-    """Combine along one dimension. Result nodes have that dimension removed. Nobody reads them beyond the `wanted` bounds,
-    which name dimensions of the operands."""
+    """Combines along one dimension, which the result nodes do not have.
+
+    They are never read beyond the `wanted` bounds, which name dimensions of the operands.
+    """
     pairs = reduce_pairs(nests, operands, axis, combine)
     if pairs is not None:
         return pairs
@@ -35,7 +37,7 @@ def reduce(
     source = operands[0]
     bounds: list[Bound] = []
     zero = constant(0.0, operands[0].elem) if kind == "arith.addf" else None
-    zeros = False  # whether a mask leaves +0.0, which counts beside nothing but zeros: a sum of -0.0 is -0.0
+    zeros = False  # whether a mask leaves +0.0, which counts only beside zeros: a sum of -0.0 is -0.0
     if kind is not None and neutral is not None:
         source, bounds, zeros = _strip_neutral(operands[0], constant(neutral, operands[0].elem), zero)
     sources = [source, *operands[1:]]
@@ -71,7 +73,7 @@ _EXTREMES = {
     "arith.maximumf": float("-inf"), "arith.maxnumf": float("-inf"),
     "arith.minimumf": float("inf"), "arith.minnumf": float("inf"),
 }  # fmt: skip
-"""What nothing is beyond."""
+"""The value that an extreme starts from: no number is beyond it."""
 _IDEMPOTENT = frozenset(
     {*_EXTREMES, "arith.maxsi", "arith.minsi", "arith.maxui", "arith.minui", "arith.andi", "arith.ori"}
 )
@@ -83,8 +85,10 @@ def _propagates(kind: str | None) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Rest:
-    """What a block holds from `limit` on along the reduced axis. `neutral`: what would not count. `zero`: the +0.0 of a sum of
-    floats, which counts once at most."""
+    """The value of a block from `limit` on along the reduced axis.
+
+    `neutral`: the value that would not count. `zero`: the +0.0 of a sum of floats, which counts once at most.
+    """
 
     value: Node
     limit: V
@@ -98,12 +102,12 @@ class _Rest:
 
     @property
     def is_zero(self) -> bool:
-        """Whether it is the +0.0 that a sum starts with then."""
+        """Whether the value is the +0.0 that a sum then starts with."""
         return isinstance(self.value, Splat) and self.zero is not None and self.value.value == self.zero
 
 
 def _start(nests: LoopNests, bounds: Sequence[Bound], size: int, neutral: V, zero: V) -> V:
-    """What a sum starts with whose terms beyond the bounds are +0.0."""
+    """Returns the start of a sum whose terms beyond the bounds are +0.0."""
     f, start = nests.ev.f, neutral
     for bound in bounds:
         start = f.select(f.icmp("slt", bound.limit, nests.ev.s.constant(size)), zero, start)
@@ -111,7 +115,7 @@ def _start(nests: LoopNests, bounds: Sequence[Bound], size: int, neutral: V, zer
 
 
 def _beyond_masks(nests: LoopNests, source: Node, axis: int, neutral: V, zero: V | None) -> _Rest | None:
-    """Where the masks inside a block leave one value for the rest of the axis, so that it need not be visited."""
+    """Finds where the masks inside a block leave one value for the rest of the axis, so that it need not be visited."""
     if source.shape[axis] <= UNROLLED and axis != nests.inner_dim(source.shape):
         return None
     for limit in limits_along([source], axis):
@@ -122,7 +126,7 @@ def _beyond_masks(nests: LoopNests, source: Node, axis: int, neutral: V, zero: V
 
 
 def _absorb(nests: LoopNests, total: V, rest: _Rest, size: int, at: Coordinates, combine: Combine) -> V:
-    """Combine a total with all positions from the limit on."""
+    """Combines a total with all positions from the limit on."""
     ev, f = nests.ev, nests.ev.f
     if rest.is_neutral or rest.is_zero:
         return total
@@ -143,8 +147,10 @@ def _absorb(nests: LoopNests, total: V, rest: _Rest, size: int, at: Coordinates,
 
 
 def _strip_neutral(node: Node, neutral: V, zero: V | None) -> tuple[Node, list[Bound], bool]:
-    """`select(mask, x, neutral)` → x and the mask's bounds, if the mask is nothing but bounds; so with +0.0 in sums of floats,
-    which the last result tells."""
+    """Splits `select(mask, x, neutral)` into x and the mask's bounds, if the mask consists of bounds.
+
+    In sums of floats also with +0.0 for neutral; the last result tells whether it was.
+    """
     if isinstance(node, Map) and node.op == "arith.select":
         mask, inside, padding = node.operands
         zeros = isinstance(padding, Splat) and zero is not None and padding.value == zero
@@ -158,7 +164,7 @@ def _strip_neutral(node: Node, neutral: V, zero: V | None) -> tuple[Node, list[B
 def _reduce_inner(nests: LoopNests, sources: Sequence[Node], axis: int, combine: Combine, bounds: Sequence[Bound],
                   wanted: Sequence[Bound], starts: list[V] | None, memories: Sequence[Stored],
                   kept: tuple[int, ...], rest: _Rest | None) -> list[V]:  # fmt: skip
-    """Along the vector dimension: vector accumulators, then a tree across lanes."""
+    """Reduces along the vector dimension: vector accumulators, then a tree across lanes."""
     ev, f = nests.ev, nests.ev.f
     shape = sources[0].shape
     nests.materialize_operands(sources)
@@ -177,7 +183,7 @@ def _reduce_inner(nests: LoopNests, sources: Sequence[Node], axis: int, combine:
         def merge(left: list[V], right: list[V]) -> list[V]:
             if not extreme:
                 return combine.emit(ev, left, right)
-            # One instruction that ignores NaN, and a flag: of a NaN for maximumf, of a number for maxnumf.
+            # One instruction that ignores NaN, and a flag: that a NaN occurred for maximumf, a number for maxnumf.
             return [larger(f, right[0], left[0], _EXTREMES[str(kind)] < 0), f.binary("or", left[1], right[1])]
 
         def body(coordinate: Coordinate, mask: V | None, acc: list[V]) -> list[V]:
@@ -221,7 +227,10 @@ def _reduce_inner(nests: LoopNests, sources: Sequence[Node], axis: int, combine:
 
 
 def _extreme(nests: LoopNests, accumulators: Sequence[V], kind: str) -> list[V]:
-    """The extreme of all lanes from numbers, none of them NaN, and flags: lanes that met a NaN, or a number (`maxnumf`)."""
+    """Returns the extreme of all lanes, given their extreme numbers, none of them NaN, and flags.
+
+    A flag is set in lanes that met a NaN, or a number (`maxnumf`).
+    """
     f = nests.ev.f
     best, flags = accumulators
     while (n := lanes(best.type)) > 1:
@@ -233,7 +242,7 @@ def _extreme(nests: LoopNests, accumulators: Sequence[V], kind: str) -> list[V]:
 
 
 def _halves(f: Function, value: V, half: int) -> tuple[V, V]:
-    """The lower and the upper lanes of a vector of 2 · `half`."""
+    """Returns the lower and the upper lanes of a vector of 2 · `half`."""
     if half == 1:
         return f.extract(value, 0), f.extract(value, 1)
     return f.shuffle(value, value, range(half)), f.shuffle(value, value, range(half, 2 * half))
@@ -253,7 +262,7 @@ def _across_lanes(nests: LoopNests, values: list[V], combine: Combine) -> list[V
 def _reduce_outer(nests: LoopNests, sources: Sequence[Node], axis: int, combine: Combine, bounds: Sequence[Bound],
                   starts: list[V] | None, fills: list[V] | None, memories: Sequence[Stored], kept: tuple[int, ...],
                   rest: _Rest | None) -> list[V]:  # fmt: skip
-    """Along another dimension: every lane reduces its own column, the reduced dimension is the innermost loop."""
+    """Reduces along another dimension: every lane reduces its own column, the reduced dimension is the innermost loop."""
     ev, f = nests.ev, nests.ev.f
     shape = sources[0].shape
     nests.materialize_operands(sources)
@@ -318,16 +327,16 @@ def _reduce_outer(nests: LoopNests, sources: Sequence[Node], axis: int, combine:
 
 
 def _joined(nests: LoopNests, combine: Combine, left: list[V], right: list[V]) -> list[V]:
-    """What the region makes of both; of the largest of zeros of both signs, which a reduction leaves open, either."""
+    """Combines both by the region; the largest of zeros of both signs, which a reduction leaves open, is either."""
     if combine.kind not in _EXTREMES:
         return combine.emit(nests.ev, left, right)
     f, (a,), (b,) = nests.ev.f, left, right
-    kept, other = (a, a) if _propagates(combine.kind) else (b, a)  # where that is NaN, the other one
+    kept, other = (a, a) if _propagates(combine.kind) else (b, a)  # where that is NaN, the other operand
     return [f.select(f.fcmp("uno", kept, kept), other, larger(f, a, b, _EXTREMES[combine.kind] < 0))]
 
 
 def scan(nests: LoopNests, operands: Sequence[Node], axis: int, combine: Combine, reverse: bool) -> list[Node]:
-    """Inclusive prefix combination along `axis`, into scratch; lanes run along another dimension when there is one."""
+    """Emits an inclusive scan along `axis`, into scratch; lanes run along another dimension when there is one."""
     ev, f = nests.ev, nests.ev.f
     shape = operands[0].shape
     memories = [ev.scratch(shape, o.elem) for o in operands]

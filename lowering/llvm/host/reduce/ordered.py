@@ -1,4 +1,4 @@
-"""Reductions and scans in the order that `tt/transforms/numerics/fix_order.py` fixes, whatever the width of vectors."""
+"""Emits reductions and scans in the order that `tt/transforms/numerics/fix_order.py` fixes, whatever the width of vectors."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from ..loops.vector_loop import vector_loop
 from ..nodes import Node, Splat, Stored
 
 Combine = Callable[[Sequence[V], Sequence[V]], list[V]]
-"""Values on the left and on the right, of any number of lanes → what they become together."""
+"""Combines values on the left and on the right, of any number of lanes."""
 
 
 def reduce_in_order(nests: LoopNests, operands: Sequence[Node], axis: int, combine: Combine, single: bool) -> list[Node]:
-    """Combine neighbours along one dimension, level by level, until one position is left. single: of scalars only."""
+    """Combines neighbours along one dimension, level by level, until one position is left. single: scalars only."""
     nodes, size = list(operands), operands[0].shape[axis]
     if size == 1:
         nodes = [nests.materialize(node) for node in nodes]
@@ -39,7 +39,7 @@ def _scalar(nests: LoopNests, memory: Stored) -> V:
 
 
 def _front(node: Stored, axis: int, size: int) -> Stored:
-    """The first positions of a dimension, in the same memory."""
+    """Returns the first positions of a dimension, in the same memory."""
     shape = tuple(size if d == axis else extent for d, extent in enumerate(node.shape))
     return Stored(shape, node.elem, node.pointer, node.strides, node.memory)
 
@@ -47,8 +47,11 @@ def _front(node: Stored, axis: int, size: int) -> Stored:
 def _level(
     nests: LoopNests, sources: Sequence[Node], axis: int, combine: Combine, single: bool, into: Sequence[Stored]
 ) -> Sequence[Stored]:
-    """Neighbours combined. `into` may be the front of what is read: position i is written after 2 i and 2 i + 1 were read, by
-    vectors in rising order."""
+    """Combines neighbours and returns the results in scratch.
+
+    `into` may be the front of the scratch that is read: position i is written after 2 i and 2 i + 1 were read, by vectors in
+    rising order.
+    """
     ev, f = nests.ev, nests.ev.f
     shape = sources[0].shape
     half = tuple(extent // 2 if d == axis else extent for d, extent in enumerate(shape))
@@ -60,7 +63,10 @@ def _level(
     lanes = 1 if single else min(ev.lanes_for(*nests.elements(sources)), half[inner])
 
     def sides(here: Coordinates) -> tuple[Coordinates, Coordinates]:
-        """Left and right of a position of the result; vectors along the axis are two halves of what both take together."""
+        """Returns the left and the right operand's position of a position of the result.
+
+        Along the axis vectors are the two halves of what both take together.
+        """
         own = along(here, axis)
         left = ev.s.add(own.at, ev.s.constant(own.offset))
         left = ev.s.add(left, left)
@@ -101,8 +107,11 @@ def _level(
 def scan_in_order(
     nests: LoopNests, operands: Sequence[Node], axis: int, combine: Combine, reverse: bool, single: bool
 ) -> list[Node]:
-    """Inclusive prefixes along one dimension. Runs of 1, 2, 4, … positions have their prefixes; the last of a run, as often as
-    not, goes to all of the next one (reverse: the first of a run to all of the one before)."""
+    """Emits inclusive prefixes along one dimension.
+
+    Runs of 1, 2, 4, … positions have their prefixes; the last of every other run is combined into all of the next run (reverse:
+    the first of a run into all of the one before).
+    """
     ev = nests.ev
     memories = [nests.materialize(node, ev.scratch(node.shape, node.elem)) for node in operands]
     size, length = operands[0].shape[axis], 1
@@ -118,7 +127,7 @@ def scan_in_order(
 
 
 def _inside_vectors(nests: LoopNests, memories: Sequence[Stored], combine: Combine, reverse: bool, lanes: int) -> None:
-    """All levels whose runs lie in one vector along the last dimension."""
+    """Emits all levels whose runs lie in one vector along the last dimension."""
     ev, f = nests.ev, nests.ev.f
     shape = memories[0].shape
     inner = nests.inner_dim(shape)
@@ -147,7 +156,7 @@ def _inside_vectors(nests: LoopNests, memories: Sequence[Stored], combine: Combi
 def _spread(
     nests: LoopNests, memories: Sequence[Stored], axis: int, length: int, combine: Combine, reverse: bool, single: bool
 ) -> None:
-    """One level: runs of `length` positions, in pairs."""
+    """Emits one level: runs of `length` positions, in pairs."""
     ev = nests.ev
     targets: list[Stored] = []
     sources: list[Stored] = []

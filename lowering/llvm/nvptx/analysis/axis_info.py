@@ -2,8 +2,9 @@
 
 Along a dim, aligned groups of `contiguity` elements rise by one (pointers: by one element), the first of each such group is a
 multiple of `divisibility` (pointers: in bytes), and aligned groups of `constancy` elements are equal. All are powers of two.
-Numbers may wrap around inside a group, unless it starts at a multiple of its length: whoever needs elements that are also
+Numbers may wrap around inside a group, unless it starts at a multiple of its length: code that needs elements that are also
 consecutive after widening asks for such groups (`aligned`).
+
 The analysis runs forward over a function; values carried by loops are met with what the loop yields until nothing changes.
 """
 
@@ -40,12 +41,12 @@ class AxisInfo:
     constant: int | None = None
 
     def aligned(self, dim: int) -> int:
-        """Length of the groups of consecutive numbers that start at a multiple of it, so that none of them wraps around."""
+        """Returns the length of the groups of consecutive numbers that start at a multiple of it, so that none wraps around."""
         return min(self.contiguity[dim], self.divisibility[dim])
 
 
 def _power(value: int) -> int:
-    """The largest power of two that divides a number."""
+    """Returns the largest power of two that divides a number."""
     return MAX_DIVISIBILITY if value == 0 else min(MAX_DIVISIBILITY, value & -value)
 
 
@@ -59,7 +60,7 @@ def _splat(info: AxisInfo, shape: Sequence[int]) -> AxisInfo:
 
 
 def meet(a: AxisInfo, b: AxisInfo) -> AxisInfo:
-    """What holds for either."""
+    """Returns the info that holds for both."""
 
     def least(left: Sequence[int], right: Sequence[int]) -> tuple[int, ...]:
         return tuple(min(x, y) for x, y in zip(left, right, strict=True))
@@ -73,18 +74,18 @@ def meet(a: AxisInfo, b: AxisInfo) -> AxisInfo:
 
 
 def _of_groups(info: AxisInfo, dim: int, contiguity: int, unit: int = 1) -> int:
-    """The divisibility of the first elements of smaller groups."""
+    """Returns the divisibility of the first elements of smaller groups."""
     if contiguity >= info.contiguity[dim]:
         return info.divisibility[dim]
     return min(info.divisibility[dim], contiguity * unit)
 
 
 class AxisAnalysis:
-    """`of(value)` for every value of a function.
+    """The axis info of every value of a function: `of(value)`.
 
-    promises: whether what the text says of blocks counts (`tl.max_contiguous`, `multiple_of`, `max_constancy`). Kernels say of
+    promises: whether hints of the text on blocks count (`tl.max_contiguous`, `multiple_of`, `max_constancy`). Kernels claim of
         rows that wrap around that they are consecutive, which is true of what one wide access touches, and not of a whole
-        block. What is said of scalars always counts.
+        block. Hints on scalars always count.
     """
 
     def __init__(self, function: FuncOp, promises: bool = False) -> None:
@@ -139,7 +140,7 @@ class AxisAnalysis:
         return changed
 
     def _with_promises(self, op: Operation, found: AxisInfo | None) -> AxisInfo | None:
-        """What is found, or what the text says where that is more."""
+        """Merges what is found with the hints of the text, where these say more."""
         result = op.results[0]
         shape = shape_of(result.type) if is_tensor(result.type) else (1,)
         said = {name: _promise(op, f"tt.{name}", len(shape)) for name in ("contiguity", "divisibility", "constancy")}
@@ -158,7 +159,7 @@ class AxisAnalysis:
 
     def _join(self, target: Any, source: Any) -> bool:
         if source not in self._infos and source.owner is not None and _is_later(source):
-            return False  # not looked at yet: the next round meets it
+            return False  # not visited yet: the next round meets it
         info = self.of(source)
         old = self._infos.get(target)
         new = info if old is None else meet(old, info)
@@ -170,14 +171,14 @@ class AxisAnalysis:
 
 
 def _promise(op: Operation, name: str, rank: int) -> tuple[int, ...]:
-    """The powers of two of an attribute with one number above 0 per dim; nothing where the text has none, or something else."""
+    """Returns the powers of two of an attribute with one positive number per dim; () where there is none such."""
     found = op.attributes.get(name)
     numbers = [int(number) for number in found.get_values()] if isinstance(found, DenseIntOrFPElementsAttr) else []
     return tuple(map(_power, numbers)) if len(numbers) == rank and min(numbers) > 0 else ()
 
 
 def has_promises(function: FuncOp) -> bool:
-    """Whether the text says something of blocks that only wide accesses may rely on."""
+    """Whether the text has hints on blocks that only wide accesses may rely on."""
     return any(name in op.attributes for op in function.walk() for name in ("tt.contiguity", "tt.divisibility", "tt.constancy"))
 
 
@@ -186,7 +187,7 @@ def _is_later(value: SSAValue) -> bool:
 
 
 def _flows(op: Any) -> Iterable[tuple[Any, Sequence[Any]]]:
-    """(block argument or result, the values it may be)."""
+    """Yields (block argument or result, the values it may be)."""
     name = op.name
     if name == "scf.for":
         body = op.body.blocks[0]
@@ -281,8 +282,11 @@ def _remainder(analysis: AxisAnalysis, op: Operation) -> AxisInfo:
 
 
 def _of_remainder(analysis: AxisAnalysis, op: Operation, divisor: SSAValue) -> AxisInfo:
-    """Groups start at multiples of a power of two that also divides the divisor: the numbers of one have consecutive
-    remainders, unless they are negative."""
+    """Returns the info of a remainder.
+
+    Groups start at multiples of a power of two that also divides the divisor: the numbers of one group have consecutive
+    remainders, unless they are negative.
+    """
     a, b = analysis.of(op.operands[0]), analysis.of(divisor)
     counts = op.name == "arith.remui" or is_known_non_negative(op)
     contiguity, divisibility, constancy = [], [], []
@@ -300,8 +304,11 @@ def _quotient(analysis: AxisAnalysis, op: Operation) -> AxisInfo:
 
 
 def _of_quotient(analysis: AxisAnalysis, op: Operation, divisor: SSAValue) -> AxisInfo:
-    """Consecutive numbers between two multiples of the divisor have one quotient; multiples of more than a divisor that is a
-    power of two leave something of it."""
+    """Returns the info of a quotient.
+
+    Consecutive numbers between two multiples of the divisor have one quotient; multiples of more than a divisor that is a power
+    of two keep the rest of their divisibility.
+    """
     a, b = analysis.of(op.operands[0]), analysis.of(divisor)
     counts = op.name == "arith.divui" or is_known_non_negative(op)
     constancy = []
@@ -316,9 +323,11 @@ def _of_quotient(analysis: AxisAnalysis, op: Operation, divisor: SSAValue) -> Ax
 
 
 def _guarded_division(analysis: AxisAnalysis, op: Any) -> AxisInfo | None:
-    """What `legalize_division` writes for x mod y and x / y: `select y == 0, x, x mod (select (y is 0 or -1), 1, y)`, and
-    `select y == 0, 0, …`, where signed quotients by -1 have a select of their own. Nothing is claimed for a y of -1, which is
-    not even."""
+    """Returns the info of the selects that `legalize_division` makes of x mod y and x / y; None for other selects.
+
+    They are `select y == 0, x, x mod (select (y is 0 or -1), 1, y)` and `select y == 0, 0, …`, where signed quotients
+    by -1 have a select of their own. Nothing is claimed for a y of -1, which is not even.
+    """
     by_zero, otherwise, rest = op.operands
     division = rest.owner
     if getattr(division, "name", "") == "arith.select":
@@ -346,7 +355,7 @@ _DIVISIONS = {
 
 
 def _is_number(condition: Any, value: Any, number: int) -> bool:
-    """Whether a condition is that a value is this number."""
+    """Whether a condition tests that a value is this number."""
     test = condition.owner
     return (
         getattr(test, "name", "") == "arith.cmpi"
@@ -357,14 +366,17 @@ def _is_number(condition: Any, value: Any, number: int) -> bool:
 
 
 def _elementwise(analysis: AxisAnalysis, op: Operation) -> AxisInfo:
-    """Equal operands give equal results; nothing else is known."""
+    """Returns the info of an elementwise operation: equal operands give equal results; nothing else is known."""
     infos = analysis.numbers(op)
     rank = len(infos[0].contiguity)
     return AxisInfo((1,) * rank, (1,) * rank, tuple(min(i.constancy[d] for i in infos) for d in range(rank)))
 
 
 def _compare(analysis: AxisAnalysis, op: Operation) -> AxisInfo:
-    """Numbers in a row against a constant bound: the answer changes only at a multiple of what divides both."""
+    """Returns the info of a comparison.
+
+    Consecutive numbers against a constant bound: the answer changes only at a multiple of what divides both.
+    """
     a, b = analysis.numbers(op)
     predicate = attributes(op)["predicate"]
     steps = []
@@ -405,7 +417,10 @@ def _bitcast(analysis: AxisAnalysis, op: Operation) -> AxisInfo | None:
 
 
 def _resized(analysis: AxisAnalysis, op: Operation) -> AxisInfo:
-    """Few bits wrap around at once, so that groups have to lie between two places where they do."""
+    """Returns the info of an integer of another width.
+
+    Narrow integers wrap around soon, so that groups have to lie between two positions where they do.
+    """
     info = analysis.of(op.operands[0])
     bits = min(int(element_name(value.type)[1:]) for value in (op.operands[0], op.results[0]))
     if bits >= 32:

@@ -19,9 +19,9 @@ from ...syntax import is_tensor
 
 _DIVISIONS = frozenset({"arith.divsi", "arith.remsi"})
 _EXAMPLES = (1, 1024)
-"""Sizes of two sample launches of one program: what is proven in neither is taken to be unprovable."""
+"""The sizes in two sample launches of one program: what is proven in neither is taken to be unprovable."""
 _MAX_KNOWN = 1024
-"""Launches whose answers are kept."""
+"""The most launches whose answers are kept."""
 
 
 def is_known_non_negative(op: Operation) -> bool:
@@ -53,12 +53,12 @@ class Dividends:
         self._known: dict[tuple[Range | None, ...], tuple[int, ...]] = {}
 
     def at(self, grid: tuple[int, int, int], arguments: Sequence[SSAValue]) -> tuple[int, ...]:
-        """The numbers of the dividends that are never negative in a launch."""
+        """Returns the numbers of the dividends that are never negative in a launch."""
         if not self._open:
             return self.always
         numbers = [value if isinstance(value := arguments[each], int) else None for each in self._parameters]
         extents = [grid[axis] for axis in self._axes]
-        # By the length of numbers first: few different ones are looked at, however many launches there are.
+        # By the length of numbers first, so that few different ones are analysed, however many launches there are.
         found = self._of([*map(_as_long, numbers)], [_of_length(extent) for extent in extents])
         if len(found) < len(self.possible):
             found = self._of([number if number is None else (number, number) for number in numbers], [(e, e) for e in extents])
@@ -79,7 +79,7 @@ class Dividends:
         return found
 
     def _proven(self, launch: LaunchRanges, among: Collection[int]) -> tuple[tuple[int, ...], set[int]]:
-        """The divisions proven to have non-negative dividends, and the parameters and axes that the others depend on."""
+        """Returns the divisions with provably non-negative dividends, and the parameters and axes of the others."""
         found, looked_at = [], set[int]()
         for number in among:
             ranges = IntegerRanges(launch)
@@ -91,16 +91,16 @@ class Dividends:
 
 
 def _as_long(number: int | None) -> Range | None:
-    """The range of all numbers with as many bits; None for negative ones."""
+    """Returns the range of all numbers with as many bits; None for negative ones."""
     return None if number is None or number < 0 else _of_length(number)
 
 
 def _of_length(number: int) -> Range:
-    """The range of all numbers that are not negative and have as many bits."""
+    """Returns the range of all numbers that are not negative and have as many bits."""
     bits = number.bit_length()
     return 1 << bits >> 1, (1 << bits) - 1
 
 
 def divisions(function: FuncOp) -> Iterator[Any]:
-    """The signed divisions of blocks, in the order of the text."""
+    """Yields the signed divisions of blocks, in the order of the text."""
     return (op for op in function.walk() if op.name in _DIVISIONS and is_tensor(op.results[0].type))

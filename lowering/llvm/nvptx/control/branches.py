@@ -1,7 +1,7 @@
-"""Control flow of a program, the same for all its threads: loops, choices, and graphs of blocks.
+"""Lowers the control flow of a program, which is the same for all its threads: loops, choices, and graphs of blocks.
 
-Blocks that a loop carries lie in one layout all the time. It is found by lowering the body once on trial: what the body yields
-decides, else what comes in.
+Blocks that a loop carries have one layout all the time. It is found by lowering the body once on trial: the layouts that the
+body yields decide, else those of the initial values.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _TRIALS = 3
 
 
 def lower_body(k: KernelContext) -> None:
-    """The whole function: one block, or a graph of them."""
+    """Lowers the whole function: one block, or a graph of them."""
     region = k.function.body
     if len(region.blocks) == 1:
         k.block(region.blocks[0])
@@ -44,13 +44,13 @@ def lower_body(k: KernelContext) -> None:
 
 
 def leave(k: KernelContext) -> None:
-    """The end of a program: shared memory is there until copies have read it."""
+    """Emits the end of a program, where shared memory must last until bulk copies have read it."""
     k.shared.finish_copies(reading=True)
     k.f.ret()
 
 
 def _starts_copies(op: Operation) -> bool:
-    """Whether an operation's regions copy blocks to global memory on their way."""
+    """Whether an operation's regions start bulk copies of blocks to global memory."""
     return any(inner.name == "tt.descriptor_store" for inner in op.walk())
 
 
@@ -58,13 +58,13 @@ def _starts_copies(op: Operation) -> bool:
 
 
 def _wanted(k: KernelContext, values: Sequence[SSAValue]) -> Layouts:
-    """Where values lie, as far as they lie anywhere."""
+    """Returns the layouts of values, None for those that are expressions or scalars."""
     return [k.ev.choose_layout([k.node(value)]) if is_tensor(value.type) else None for value in values]
 
 
 @contextmanager
 def trial(k: KernelContext) -> Iterator[None]:
-    """Lower something to see in which layouts it comes out. No trace is left."""
+    """Lowers what is inside on trial, to find out in which layouts it results. Everything is restored afterwards."""
     nodes, scalars, on_trial = dict(k.nodes), dict(k.scalars), k.ev.only_layouts
     k.ev.only_layouts = True
     with k.f.trial(), k.shared.trial(), k.order.trial(), k.ev.scope():
@@ -76,7 +76,7 @@ def trial(k: KernelContext) -> Iterator[None]:
 def _carried_layouts(
     k: KernelContext, first: Sequence[SSAValue], arguments: Sequence[SSAValue], body: Callable[[], Sequence[Any]]
 ) -> Layouts:
-    """Layouts for what a loop carries: `body` lowers it and gives what it yields."""
+    """Chooses layouts for what a loop carries; `body` lowers it and returns what it yields."""
     start = _wanted(k, first)
     guessed = [own is None for own in start]
     layouts: Layouts = [
@@ -156,8 +156,10 @@ def _for(k: KernelContext, op: ForOp) -> None:
 
 
 def _pipelined(k: KernelContext, op: ForOp, layouts: Layouts) -> PipelinedLoop | OuterConsumerLoop | None:
-    """The software-pipelined form of a loop, planned by a trial lowering of what its loads' addresses need; None if it has
-    none."""
+    """Plans the software-pipelined form of a loop; None if it has none.
+
+    A trial lowering of the operations that its loads' addresses need decides how loads are copied.
+    """
     loads = marked_loads(op)
     planned: list[PipelinedLoad] = []
     if loads:
@@ -274,7 +276,7 @@ def _if(k: KernelContext, op: Any) -> None:
 
 
 def _execute_region(k: KernelContext, op: Any) -> None:
-    """The body of an inlined function. Where it ends in several places, its results lie where accesses want them."""
+    """Lowers an inlined function. Where it ends in several blocks, its results have the layouts that accesses prefer."""
     region, f = op.regions[0], k.f
     if len(region.blocks) == 1:
         k.block(region.blocks[0])
@@ -302,7 +304,7 @@ def _execute_region(k: KernelContext, op: Any) -> None:
 
 
 def _joined(k: KernelContext, values: Sequence[SSAValue], layouts: Layouts, ends: Sequence[tuple[str, list[V]]]) -> list[V]:
-    """The registers of values that come out of several blocks."""
+    """Emits phis for the registers of values that come from several blocks."""
     return [
         k.f.phi(type_, [(registers[i], block) for block, registers in ends])
         for i, type_ in enumerate(types(values, layouts))
@@ -313,8 +315,11 @@ def _joined(k: KernelContext, values: Sequence[SSAValue], layouts: Layouts, ends
 
 
 def lower_graph(k: KernelContext, region: Any, parent: Any, leave: Callable[[Operation], None]) -> None:
-    """Lower the blocks of a region in reverse postorder, so that values are defined before they are used. Block arguments take
-    the layouts that accesses prefer. `leave` ends the code of blocks that leave the region of the operation `parent`."""
+    """Lowers the blocks of a region in reverse postorder, so that values are defined before they are used.
+
+    Block arguments take the layouts that accesses prefer. `leave` ends the code of blocks that leave the region of
+    the operation `parent`.
+    """
     f = k.f
     order = _reverse_postorder(region.blocks[0])
     labels = {block: f.label("block") for block in order}
@@ -353,7 +358,7 @@ def _branch(k: KernelContext, last: Any, labels: Any, layouts: Any, incoming: An
 
     def go(block: Block, values: Sequence[SSAValue]) -> str:
         found = flat(k, values, layouts[block])
-        incoming[block].append((f.block, found))  # where computing them ends, which may be another block
+        incoming[block].append((f.block, found))  # the block where computing them ends, which may be another one
         return str(labels[block])
 
     match last.name:
@@ -391,7 +396,7 @@ def _reverse_postorder(entry: Any) -> list[Any]:
 
 
 def _yield(k: KernelContext, op: Operation) -> None:
-    """Nothing to emit: the parent operation reads the operands."""
+    """Emits nothing: the parent operation reads the operands."""
 
 
 def _return(k: KernelContext, op: Operation) -> None:

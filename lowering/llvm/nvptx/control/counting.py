@@ -1,4 +1,4 @@
-"""Loop counters that do not overflow.
+"""Makes loop counters that do not overflow.
 
 The head of a loop tests the counter with a step added, and a pipelined loop tests numbers several steps ahead. Past the largest
 number of the type these would wrap, and the loop would not end. Where the ranges of its bounds do not exclude that, a
@@ -20,7 +20,7 @@ from ..context import KernelContext
 
 @dataclass(frozen=True, slots=True)
 class Counting:
-    """The bounds of a loop and how its counter is compared with the end. `type`: of the index in the body."""
+    """The bounds of a loop and the comparison of its counter with the end. `type`: of the index in the body."""
 
     low: V
     high: V
@@ -32,12 +32,12 @@ class Counting:
         return f.cast("trunc", counter, self.type)
 
     def goes_on(self, f: Function, counter: V) -> V:
-        """Whether there is an iteration for a counter."""
+        """Emits whether there is an iteration for a counter."""
         return f.icmp(self.less, counter, self.high)
 
 
 def counting(k: KernelContext, op: ForOp, lookahead: int = 1) -> Counting:
-    """How an `scf.for` counts whose counter is tested up to `lookahead` (at least 1) steps ahead."""
+    """Chooses how an `scf.for` counts whose counter is tested up to `lookahead` (at least 1) steps ahead."""
     f = k.f
     low, high, step = (k.scalar(value) for value in (op.lb, op.ub, op.step))
     type_ = register_element(element_name(op.lb.type))

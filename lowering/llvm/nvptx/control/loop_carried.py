@@ -1,4 +1,4 @@
-"""Values that loops and branches hand over: registers, one after the other, in layouts that both sides know."""
+"""Passes values between loops and branches: as registers, one after the other, in layouts that both sides know."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from ..memory.global_memory import AccessInfo, widest
 from ..nodes import Distributed
 
 FEW = 4
-"""Pointers of a thread that a loop moves with as many instructions as a distance."""
+"""The most pointers of a thread that a loop advances with as many instructions as a distance."""
 
 Layouts = list[LinearLayout | None]
-"""For each value: its layout; None for scalars."""
+"""The layout of each value; None for scalars."""
 
 
 def flat(k: KernelContext, values: Sequence[SSAValue], layouts: Layouts) -> list[V]:
-    """The registers of values in these layouts, one after the other."""
+    """Returns the registers of values in these layouts, one after the other."""
     found: list[V] = []
     for value, layout in zip(values, layouts, strict=True):
         found += [k.scalar(value)] if layout is None else list(k.registers(value, layout))
@@ -37,7 +37,7 @@ def flat(k: KernelContext, values: Sequence[SSAValue], layouts: Layouts) -> list
 def bind(
     k: KernelContext, values: Sequence[SSAValue], layouts: Layouts, registers: Sequence[V], guessed: Sequence[bool] = ()
 ) -> None:
-    """Give values their registers. `guessed`: whose layout is a guess."""
+    """Binds values to their registers. `guessed`: whether each layout is a guess."""
     rest = list(registers)
     for number, (value, layout) in enumerate(zip(values, layouts, strict=True)):
         if layout is None:
@@ -59,7 +59,7 @@ def types(values: Sequence[SSAValue], layouts: Layouts) -> list[str]:
 
 
 class CarriedPointers:
-    """How many a thread has of the blocks of pointers that a function's loops carry."""
+    """Counts the pointers per thread in the blocks of pointers that a function's loops carry."""
 
     def __init__(self, function: FuncOp, threads: int) -> None:
         self._function, self._threads = function, threads
@@ -69,7 +69,7 @@ class CarriedPointers:
         return AxisAnalysis(self._function, has_promises(self._function))
 
     def are_few(self, block: Any) -> bool:
-        """Whether wide accesses take the block as it is, and few pointers of it."""
+        """Whether wide accesses use the block directly, with few pointers of it per thread."""
         if element_name(block.type) != "ptr":
             return False
         accesses = [use.operation for use in block.uses if use.operation.name in ("tt.load", "tt.store") and not use.index]

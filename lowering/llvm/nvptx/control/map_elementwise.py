@@ -1,4 +1,4 @@
-"""tt.map_elementwise: each thread runs the region for its own elements, one after the other."""
+"""Lowers tt.map_elementwise: each thread runs the region for its own elements, one after the other."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def _map(k: KernelContext, op: Operation) -> None:
 
 
 def _layout(k: KernelContext, op: Operation, pack: int) -> LinearLayout:
-    """Where the elements lie already, if a thread has whole packs there; else in runs of a pack."""
+    """Returns the layout that the elements have already, if a thread has whole packs there; else one with runs of a pack."""
     own = k.ev.choose_layout([k.node(operand) for operand in op.operands]) or k.accesses.preferred(op.operands[0])
     own = own.unique_registers()
     in_registers = all(1 << bit in Span(own[REGISTER]) for bit in range(pack.bit_length() - 1))
@@ -49,7 +49,7 @@ def _layout(k: KernelContext, op: Operation, pack: int) -> LinearLayout:
 
 
 def _packs(layout: LinearLayout, pack: int) -> list[list[int]]:
-    """The registers of each pack, in row-major order: what a register's place adds to that of the thread says which."""
+    """Returns the registers of each pack, in row-major order, which the registers' part of the position tells."""
     indices = {layout.apply_flat(register=register): register for register in range(layout.size(REGISTER))}
     starts = sorted(index for index in indices if index % pack == 0)
     return [[indices[start | each] for each in range(pack)] for start in starts]

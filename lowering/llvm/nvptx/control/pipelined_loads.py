@@ -1,8 +1,9 @@
-"""Planning of software pipelining: which loads of a loop are copied to shared memory iterations before products read them.
+"""Plans software pipelining: which loads of a loop are copied to shared memory iterations before products read them.
 
-Loads that the pass `load-ahead` marked are copied straight to shared memory, without passing through registers, several
-iterations ahead of the products, if a copy instruction fits their layouts. What their addresses and masks depend on is computed
-for the later iteration beside what the iteration itself computes; the loop carries it twice. `pipelined_loops` emits the code.
+Loads that the pass `mark-pipelined-loads` marked are copied straight to shared memory, without passing through registers,
+several iterations ahead of the products, if a copy instruction fits their layouts. The values that their addresses and masks
+depend on are computed for the later iteration besides those of the iteration itself; the loop carries them twice.
+`pipelined_loops` emits the code.
 """
 
 from __future__ import annotations
@@ -36,12 +37,14 @@ from .loop_carried import Layouts
 MAX_STAGES = 8
 """The most stages that a loop may ask for (`tt.num_stages`)."""
 USUAL_STAGES, MAX_USUAL_STAGES = 3, 4
-"""Stages of loops that ask for none: more than three only if as many blocks still share a multiprocessor."""
+"""The stages of loops that ask for none: more than three only if as many blocks still share a multiprocessor."""
 LONG_ITERATION = 1 << 17
-"""Multiply-adds per iteration that keep a multiprocessor busy for about a thousand clocks, longer than a load takes: two stages
-are enough then, and more blocks fit."""
+"""The multiply-adds per iteration that keep a multiprocessor busy for about a thousand clocks, longer than a load takes.
+
+Two stages are enough then, and more blocks fit.
+"""
 CHUNKS = (4, 8, 16)
-"""Bytes of one copy."""
+"""The possible sizes of one copy, in bytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +83,7 @@ class Pipeline:
 
     @property
     def prefetch_distance(self) -> int:
-        """Iterations between a copy and the products that read it."""
+        """The number of iterations between a copy and the products that read it."""
         return self.stages - 1
 
     @property
@@ -95,7 +98,7 @@ class Pipeline:
 
 
 def plan_load(k: KernelContext, op: Any, offset: int) -> PipelinedLoad | None:
-    """Plan how a load is copied, once the values of an iteration are known; None if no copy instruction fits."""
+    """Plans how a load is copied, once the values of an iteration are known; None if no copy instruction fits."""
     shape, bits = shape_of(op.results[0].type), bits_of(element_name(op.results[0].type))
     if op.name == "tt.descriptor_load":
         block = mapped_block(op.desc.type)
@@ -121,8 +124,10 @@ def plan_load(k: KernelContext, op: Any, offset: int) -> PipelinedLoad | None:
 
 
 def _bound(k: KernelContext, op: Any, shape: Shape, bits: int) -> tuple[Bound | None, int]:
-    """The bound that ends inside an access as wide as the pointers allow, and that width in elements; (None, 0) if pointers or
-    mask are no expressions, or the mask is no such bound."""
+    """Returns the bound that ends inside an access as wide as the pointers allow, and that width in elements.
+
+    (None, 0) if pointers or mask are no expressions, or the mask is no such bound.
+    """
     info = AccessInfo(k.accesses.info(op).pointers)
     wide = widest(info, shape, bits, k.warps * WARP_SIZE)
     if op.mask is None or k.ev.choose_layout([k.node(op.ptr), k.node(op.mask)]) is not None:
@@ -136,8 +141,10 @@ def _order(transposed: bool) -> tuple[int, int]:
 
 
 def make_pipeline(k: KernelContext, op: ForOp, loads: Sequence[PipelinedLoad], layouts: Layouts) -> Pipeline | None:
-    """Plan the pipeline with as many stages as the loop asks for, or seem best, and fit shared memory; None for fewer than
-    two."""
+    """Plans the pipeline, or returns None for fewer than two stages.
+
+    It has as many stages as the loop asks for, or seem best, and fit in shared memory.
+    """
     size = max((s.offset + -(-s.operand.bytes // ALIGNMENT) * ALIGNMENT for s in loads), default=0)
     if not size:
         return None
@@ -153,8 +160,10 @@ def make_pipeline(k: KernelContext, op: ForOp, loads: Sequence[PipelinedLoad], l
 
 
 def _usual_stages(k: KernelContext, size: int, loads: Sequence[PipelinedLoad]) -> int:
-    """Choose the number of stages. A persistent kernel has a multiprocessor to itself; resident blocks of others hide latency
-    too."""
+    """Chooses the number of stages for a loop that asks for none.
+
+    A persistent kernel has a multiprocessor to itself; otherwise other resident blocks hide latency too.
+    """
     if all(isinstance(each.operand, StagedLines) for each in loads):
         dots = {op for each in loads for op, _, _ in uses_in_products(each.op)}
         if sum(prod(shape_of(op.results[0].type)) * shape_of(op.operands[0].type)[-1] for op in dots) >= LONG_ITERATION:
@@ -165,7 +174,7 @@ def _usual_stages(k: KernelContext, size: int, loads: Sequence[PipelinedLoad]) -
 
 
 def _running_sums(k: KernelContext, op: ForOp, loads: Sequence[PipelinedLoad], layouts: Layouts) -> dict[int, Operation]:
-    """The products that read prefetched blocks, if each adds to a value that the loop carries and nothing else reads."""
+    """Returns the products that read prefetched blocks, if each adds to a carried value that nothing else reads."""
     body, found = op.body.blocks[0], dict[int, Operation]()
     for dot, read in Counter(op for load in loads for op, _, _ in uses_in_products(load.op)).items():
         product, total, result = k.product(dot), dot.operands[2], dot.results[0]

@@ -1,4 +1,4 @@
-"""Software pipelining of loops through stages of shared memory, with cp.async and TMA.
+"""Emits software-pipelined loops through stages of shared memory, with cp.async and TMA.
 
 An iteration waits for its own blocks (cp.async: its own copies, then the other threads at a barrier; TMA: the mbarrier of the
 stage) and starts the copies of a later iteration into the stage that the previous one has read, once all threads have.
@@ -36,7 +36,7 @@ from .pipelined_loads import Pipeline, PipelinedLoad
 
 
 def _start(k: KernelContext, load: PipelinedLoad, layout: LinearLayout, stage: V, goes_on: V) -> None:
-    """Copy the block of the iteration whose values are bound now into a stage; nothing past the last iteration."""
+    """Copies the block of the iteration whose values are bound now into a stage; nothing past the last iteration."""
     t, f, op = k.t, k.f, load.op
     bits = bits_of(element_name(op.results[0].type))
     where, free = offsets(layout, load.shared), layout.free_masks()
@@ -70,7 +70,7 @@ def _start(k: KernelContext, load: PipelinedLoad, layout: LinearLayout, stage: V
 def _sizes(
     k: KernelContext, load: PipelinedLoad, layout: LinearLayout, registers: Sequence[int], goes_on: V
 ) -> dict[int, V]:
-    """Bytes that each copy reads, by the first register of its elements."""
+    """Emits the bytes that each copy reads, by the first register of its elements."""
     f, mask, nothing = k.f, load.op.mask, i32(0)
     if load.bound is not None:
         step = i32(load.chunk // load.bound.count)
@@ -83,9 +83,11 @@ def _sizes(
 
 
 class PipelinedLoop:
-    """A software-pipelined loop while it is emitted. Besides the loop's own values it carries the values of the iteration to be
-    prefetched and the byte offsets of the stages to be read and written; with TMA also those of their mbarriers, and the parity
-    of the phase to wait for."""
+    """A software-pipelined loop while it is emitted.
+
+    Besides the loop's own values it carries the values of the iteration to be prefetched and the byte offsets of the
+    stages to be read and written; with TMA also those of their mbarriers, and the parity of the phase to wait for.
+    """
 
     def __init__(self, k: KernelContext, op: ForOp, pipeline: Pipeline, layouts: Layouts) -> None:
         self.k, self.op, self.pipeline = k, op, pipeline
@@ -103,7 +105,7 @@ class PipelinedLoop:
 
     @property
     def has_barriers(self) -> bool:
-        """Whether mbarriers are made for this loop only."""
+        """Whether this loop has mbarriers of its own."""
         return bool(self.pipeline.mapped)
 
     def __enter__(self) -> PipelinedLoop:
@@ -116,7 +118,7 @@ class PipelinedLoop:
         self._kept.__exit__(kind, error, trace)
 
     def _barrier(self, offset: V) -> V:
-        """The mbarrier at an offset among them."""
+        """Emits the address of the mbarrier at a byte offset among them."""
         return self.k.shared.at(self.k.shared.at(self._buffer, i32(self._bytes)), offset)
 
     @property
@@ -125,7 +127,7 @@ class PipelinedLoop:
 
     @property
     def lookahead(self) -> int:
-        """How many steps ahead the loop tests whether there is an iteration."""
+        """The number of steps ahead that the loop tests whether there is an iteration."""
         return self.pipeline.prefetch_distance
 
     @property
@@ -134,12 +136,14 @@ class PipelinedLoop:
         return self._count
 
     def begin(self, count: Counting, start: Sequence[V]) -> list[V]:
-        """Emit the prologue, which starts the copies of the first iterations; returns the initial values of what is carried
-        besides."""
+        """Emits the prologue, which starts the copies of the first iterations.
+
+        Returns the initial values of what the loop carries besides its own values.
+        """
         k, pipeline = self.k, self.pipeline
         values = self._of(start)
         self._count, index = count, count.low
-        k.shared.barrier()  # what lay in the stages has been read
+        k.shared.barrier()  # the previous contents of the stages have been read
         if pipeline.mapped:
             make_barriers(k.shared, self._barriers)
         for iteration in range(pipeline.prefetch_distance):
@@ -153,12 +157,15 @@ class PipelinedLoop:
         return [*values, *ring]
 
     def _ring(self, own: Sequence[V]) -> tuple[list[V], list[V]]:
-        """Split what is carried: (values of the iteration to be prefetched, the stages and what goes with them)."""
+        """Splits what is carried into (values of the iteration to be prefetched, the stages and what goes with them)."""
         size = 5 if self.pipeline.mapped else 2
         return list(own[:-size]), list(own[-size:])
 
     def iteration(self, counter: V, own: Sequence[V]) -> list[V]:
-        """Wait for the iteration's blocks, and prefetch later ones unless `finish` does; returns what is carried on besides."""
+        """Waits for the iteration's blocks, and prefetches later ones unless `finish` does.
+
+        Returns the next values of what is carried besides.
+        """
         k, pipeline = self.k, self.pipeline
         _, (read, _, *barriers) = self._ring(own)
         if pipeline.copied:
@@ -174,7 +181,7 @@ class PipelinedLoop:
         return following
 
     def _offer(self, start: V) -> None:
-        """Make the blocks of the stage at an `address` the results of the loads."""
+        """Makes the blocks of the stage at an `address` the results of the loads."""
         k, pipeline = self.k, self.pipeline
         for load in pipeline.loads:
             operand = load.operand
@@ -185,8 +192,7 @@ class PipelinedLoop:
         k.in_flight.update(pipeline.sums.values())
 
     def finish(self, counter: V, own: Sequence[V]) -> list[V]:
-        """Ends an iteration with products in flight: wait for those of the previous one, then prefetch later
-        blocks."""
+        """Ends an iteration with products in flight: waits for those of the previous one, then prefetches later blocks."""
         if not self.pipeline.sums:
             return []
         self._wait_for_previous_iteration()
@@ -194,11 +200,11 @@ class PipelinedLoop:
         return self._later(counter, own)
 
     def _wait_for_previous_iteration(self) -> None:
-        """Wait until only the products of this iteration are in flight."""
+        """Waits until only the products of this iteration are in flight."""
         self.k.t.call("wgmma.wait_group.sync.aligned", [i64(len(self.pipeline.sums))], "void")
 
     def _later(self, counter: V, own: Sequence[V]) -> list[V]:
-        """Start the copies of a later iteration; returns what is carried on besides."""
+        """Starts the copies of a later iteration; returns the next values of what is carried besides."""
         f, size = self.k.f, self.pipeline.stage_bytes
         values, ring = self._ring(own)
         read, write, *barriers = ring
@@ -214,7 +220,7 @@ class PipelinedLoop:
         return [*following, *found]
 
     def end(self, registers: Sequence[V]) -> list[V]:
-        """Emit the epilogue, after which nothing is in flight; returns the registers of the values that the loop carries."""
+        """Emits the epilogue, after which nothing is in flight; returns the registers of the values that the loop carries."""
         k, pipeline = self.k, self.pipeline
         if pipeline.copied:
             k.t.call("cp.async.wait.group", [i32(0)], "void")
@@ -231,7 +237,7 @@ class PipelinedLoop:
         return found
 
     def _of(self, start: Sequence[V]) -> list[V]:
-        """Those registers of the values that the loop carries which addresses depend on."""
+        """Returns those registers of the values that the loop carries which addresses depend on."""
         rest = list(start)
         found: list[V] = []
         for number, layout in enumerate(self.all_layouts):
@@ -242,7 +248,7 @@ class PipelinedLoop:
         return found
 
     def _load(self, values: Sequence[V], counter: V, goes_on: V | None, stage: V, barrier: V) -> list[V]:
-        """Start the copies of one iteration; returns the values of the next one.
+        """Starts the copies of one iteration; returns the values of the next one.
 
         goes_on: whether there is such an iteration; None: there is, and a single thread runs this code.
         """
@@ -273,7 +279,7 @@ class PipelinedLoop:
             start_copies(self.k, load.op, block, self.k.shared.at(stage, i32(load.offset)), barrier)
 
     def _next(self, pointer: V, size: int) -> V:
-        """The offset of the next stage, cyclically."""
+        """Emits the offset of the next stage, cyclically."""
         f = self.k.f
         following = f.add(pointer, i32(size))
         return f.select(f.icmp("eq", following, i32(self.pipeline.stages * size)), i32(0), following)

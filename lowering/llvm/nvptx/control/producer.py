@@ -1,7 +1,7 @@
 """The warp that copies blocks by TMA for the others, while it is not known yet which loop it works for.
 
-One warp is enough. Where a multiprocessor has room for one block only, and the others gain by it, it comes as a group of four,
-as registers can be handed over by whole warpgroups (setmaxnreg): three of them end at once.
+One warp is enough. Where a multiprocessor has room for one block only, and the others profit, it comes as a group of four,
+as registers can be reassigned only by whole warpgroups (setmaxnreg): three of them exit at once.
 
 Source: NVIDIA, "PTX ISA", "mbarrier", "setmaxnreg".
 """
@@ -23,17 +23,19 @@ from ..targets import REGISTERS, WARP_SIZE
 from ..values import Values
 
 OWN_REGISTERS = 40
-"""Registers of a producer thread after setmaxnreg; addresses and coordinates need fewer."""
+"""The registers of a producer thread after setmaxnreg; addresses and coordinates need fewer."""
 
 
 def _registers(threads: int, kept: int = 0) -> int:
-    """Registers that each of so many threads of a multiprocessor can have, when other threads keep `kept` of them."""
+    """Returns the registers that each of `threads` threads of a multiprocessor can have, when other threads keep `kept`."""
     return min(256, (REGISTERS - kept) // threads // 8 * 8)
 
 
 def _handed_over(warps: int) -> int | None:
-    """What each thread of these warps can have when a warpgroup beside them keeps `OWN_REGISTERS`; None where it has that
-    anyway beside a single warp."""
+    """Returns the registers that each thread of these warps can have when a warpgroup besides keeps `OWN_REGISTERS`.
+
+    None where it has as many anyway besides a single warp.
+    """
     found = _registers(warps * WARP_SIZE, kept=GROUP * WARP_SIZE * OWN_REGISTERS)
     at_first, alone = (_registers((warps + more) * WARP_SIZE) for more in (GROUP, 1))
     return found if warps % GROUP == 0 and found > alone and at_first > OWN_REGISTERS else None
@@ -44,14 +46,13 @@ def loads_blocks(loop: ForOp) -> bool:
 
 
 def inner_loop(loop: ForOp) -> ForOp | None:
-    """The loop that loads described blocks and stands in this one; None where there is not exactly one."""
+    """Returns the one loop inside this one that loads described blocks; None where there is not exactly one."""
     found = [inner for inner in loop.body.blocks[0].ops if isinstance(inner, ForOp) and loads_blocks(inner)]
     return found[0] if len(found) == 1 and not loads_blocks(loop) else None
 
 
 def may_have_a_producer(function: FuncOp) -> bool:
-    """Whether there is a loop that loads described blocks, which the program reaches once, or in each iteration of such a
-    loop."""
+    """Whether the program reaches a loop that loads described blocks, once or in each iteration of another loop."""
     blocks = function.body.blocks
     loops = [op for op in blocks[0].ops if op.name == "scf.for"] if len(blocks) == 1 else []
     return any(loads_blocks(loop) or inner_loop(loop) is not None for loop in loops)
@@ -59,7 +60,7 @@ def may_have_a_producer(function: FuncOp) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Stages:
-    """Stages of shared memory that a loop wants, and the bytes of each."""
+    """The number of stages of shared memory that a loop asks for, and the bytes of each."""
 
     count: int
     bytes: int
@@ -78,37 +79,41 @@ class Producer:
         f.emit("")
         self._slot = len(f.lines) - 1
         k.t.call("barrier.cta.sync.aligned.all", [i32(0)], "void")
-        warp = f.binary("lshr", k.t.call("read.ptx.sreg.tid.x", [], "i32"), i32(5))  # k.t.warp counts those that compute
+        warp = f.binary("lshr", k.t.call("read.ptx.sreg.tid.x", [], "i32"), i32(5))  # k.t.warp counts the warps that compute
         f.cond_branch(f.icmp("uge", warp, i32(k.warps)), self._label, consumers)
         self._known, self._remembered = f.known(), k.t.all_remembered()
         f.start(consumers, True)
         self._increase = len(f.lines)
         f.lines.append("")
         self._lines: list[str] = []
-        self._decrease = 0  # where among these lines registers may be handed over
+        self._decrease = 0  # the line among these where registers may be released
         self.ring: list[V] = [address(k.t, k.shared.at(k.shared.buffer(), i32(ALIGNMENT))), *[i32(0)] * 3]
-        """Between loops: what the next one starts with, see `ConsumerLoop`. The stages lie behind the mbarriers, or elsewhere
-        where they have no memory of their own."""
+        """Between loops: the initial values of the next one, see `ConsumerLoop`.
+
+        The stages lie after the mbarriers, or elsewhere where they have no memory of their own.
+        """
         self.wanted: Stages | None = None
-        """What a loop wants whose stages need memory of their own."""
+        """The stages that a loop asks for which need memory of their own."""
 
     def full(self, offset: V) -> V:
-        """The mbarrier that counts a stage's bytes, at an offset among them."""
+        """Emits the address of the mbarrier that counts a stage's bytes, at an offset among them."""
         return self.k.shared.at(self.k.shared.buffer(), offset)
 
     def free(self, offset: V) -> V:
-        """The mbarrier that counts the warps that have read a stage."""
+        """Emits the address of the mbarrier that counts the warps that have read a stage."""
         return self.k.shared.at(self.full(i32(ALIGNMENT // 2)), offset)
 
     @property
     def warps(self) -> int:
-        """More than those that compute."""
+        """The number of warps in addition to those that compute."""
         return GROUP if self.hands_over else 1
 
     @property
     def reserved(self) -> int:
-        """Bytes for the stages that are wanted, as many as leave room for what the kernel moves besides; two at least. 0 where
-        no loop wants any."""
+        """The bytes for the stages that are asked for, as many as leave room for the kernel's other moves; two at least.
+
+        0 where no loop asks for any.
+        """
         k, wanted = self.k, self.wanted
         if wanted is None:
             return 0
@@ -128,7 +133,7 @@ class Producer:
 
     @contextmanager
     def code(self) -> Iterator[str]:
-        """What is emitted inside is done by one thread of the warp; the label ends it."""
+        """Emits code for one thread of the warp; the label ends it."""
         k, f = self.k, self.k.f
         self.is_busy = True
         with f.apart() as self._lines, f.knowing(self._known), k.t.knowing(self._remembered), k.ev.scope():

@@ -1,6 +1,6 @@
-"""Regions on scalars that each thread runs on its own: combine regions, and maps over elements.
+"""Lowers regions on scalars that each thread runs on its own: combine regions, and maps over elements.
 
-Threads take different ways through them, so nothing in them may need the others: no stores, atomics or prints, no blocks.
+Threads may branch differently in them, so nothing in them may need other threads: no stores, atomics or prints, no blocks.
 """
 
 from __future__ import annotations
@@ -23,7 +23,10 @@ _OF_THE_PROGRAM = WRITES | {"tt.atomic_load", "tt.atomic_poll", "tt.print", "ttg
 
 @contextmanager
 def each_thread_alone(k: KernelContext, op: Operation) -> Iterator[None]:
-    """Around the code of an operation with such a region. What the region reads is waited for before."""
+    """Encloses the code of an operation with such a region. Memory that the region reads is waited for before.
+
+    UnsupportedError if the region has operations of the whole program.
+    """
     for inner in op.regions[0].walk():
         if inner.name in _OF_THE_PROGRAM or any(is_tensor(value.type) for value in (*inner.operands, *inner.results)):
             raise k.unsupported(op, f"{inner.name} in its region")
@@ -34,7 +37,7 @@ def each_thread_alone(k: KernelContext, op: Operation) -> Iterator[None]:
 
 
 def region_values(k: KernelContext, region: Any, arguments: Sequence[V]) -> list[V]:
-    """What a region on scalars gives for these arguments; its blocks may branch to each other."""
+    """Lowers a region on scalars for these arguments and returns its results; its blocks may branch to each other."""
     f, entry = k.f, region.blocks[0]
     saved = dict(k.scalars)
     k.scalars.update(zip(entry.args, arguments, strict=True))

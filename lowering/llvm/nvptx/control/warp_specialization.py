@@ -1,15 +1,15 @@
-"""Loops whose blocks one more warp copies, by TMA, while the others multiply: warp specialisation.
+"""Warp specialization: loops whose blocks one more warp copies by TMA, while the others multiply.
 
-The warp leaves the others at the start of the kernel. It computes anew the scalars that the loop's bounds and coordinates come
+The warp leaves the others at the start of the kernel. It recomputes the scalars that the loop's bounds and coordinates come
 from, runs through the loop, waits for each stage to be free, and starts its copies. A stage has two mbarriers: the bytes that
 arrive end a phase of the one, the arrivals of the warps that have read it end a phase of the other; no barrier of the block is
-left in the loop. Where code before the loop has used the stages' memory, the warps say first that they are through with it.
+left in the loop. Where code before the loop has used the stages' memory, the warps first signal that they are done with it.
 
-The loop may stand in another one, as in persistent kernels: stages and phases go on from iteration to iteration of that one, so
-that the blocks of the next tile arrive while the last one is stored. The stages have memory of their own then.
+The loop may be inside another one, as in persistent kernels: stages and phases continue from iteration to iteration of the
+outer loop, so that the blocks of the next tile arrive while the last one is stored. The stages have memory of their own then.
 
-One warp is enough. Where a multiprocessor has room for one block only, and the others gain by it, it comes as a group of four,
-as registers can be handed over by whole warpgroups (setmaxnreg): three of them end at once.
+One warp is enough. Where a multiprocessor has room for one block only, and the others profit, it comes as a group of four,
+as registers can be reassigned only by whole warpgroups (setmaxnreg): three of them exit at once.
 
 Source: NVIDIA, "PTX ISA", "mbarrier", "cp.async.bulk.tensor", "setmaxnreg".
 """
@@ -43,8 +43,11 @@ from .producer import Producer, Stages, inner_loop
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """What the producer computes: the operations before everything, those in each iteration of the outer loop (None: there is
-    none), and the values that this one carries among them, by number."""
+    """The operations that the producer computes.
+
+    before: at the start.  outer: the outer loop; None: there is none.  inside: in each iteration of the outer loop.
+    carried: the values among them that the outer loop carries, by number.
+    """
 
     before: tuple[Operation, ...]
     outer: ForOp | None
@@ -53,7 +56,7 @@ class Slice:
 
 
 def _slice(k: KernelContext, loop: ForOp, roots: Sequence[SSAValue]) -> Slice | None:
-    """The operations outside a loop that these values come from; None if they take more than arithmetic."""
+    """Returns the operations outside a loop that these values come from; None if they are not only arithmetic."""
     entry = k.function.body.blocks[0]
     outer = None if loop.parent is entry else loop.parent_op()
     if outer is not None and not (isinstance(outer, ForOp) and outer.parent is entry and inner_loop(outer) is loop):
@@ -85,7 +88,7 @@ def _slice(k: KernelContext, loop: ForOp, roots: Sequence[SSAValue]) -> Slice | 
 
 
 class OuterConsumerLoop:
-    """A loop around a `ConsumerLoop`: it carries which stage comes next."""
+    """A loop around a `ConsumerLoop`: it carries the number of the next stage."""
 
     def __init__(self, producer: Producer) -> None:
         self._producer = producer
@@ -115,7 +118,7 @@ class OuterConsumerLoop:
 
 
 def outer_consumer_loop(k: KernelContext, loop: ForOp) -> OuterConsumerLoop | None:
-    """The form of a loop around one whose blocks the producer may copy; None for any other loop."""
+    """Returns the form of a loop around one whose blocks the producer may copy; None for any other loop."""
     producer = k.producer
     if producer is None or producer.is_busy or loop.parent is not k.function.body.blocks[0]:
         return None
@@ -123,9 +126,11 @@ def outer_consumer_loop(k: KernelContext, loop: ForOp) -> OuterConsumerLoop | No
 
 
 class ConsumerLoop(PipelinedLoop):
-    """A loop whose blocks the producer warp copies. It carries the `address` of the stage to be read (a number that the
-    assembler keeps in a uniform register), its mbarriers' offset, the parity of the phase to wait for, and the offset of the
-    mbarriers of the stage before."""
+    """A loop whose blocks the producer warp copies.
+
+    It carries the `address` of the stage to be read (a number that the assembler keeps in a uniform register), its mbarriers'
+    offset, the parity of the phase to wait for, and the offset of the mbarriers of the stage before.
+    """
 
     def __init__(
         self, k: KernelContext, producer: Producer, op: ForOp, pipeline: Pipeline, layouts: Layouts, slice_: Slice
@@ -147,7 +152,7 @@ class ConsumerLoop(PipelinedLoop):
     def __enter__(self) -> PipelinedLoop:
         if not self._has_room:
             return super().__enter__()
-        self._buffer = self.k.shared.at(self.k.shared.buffer(), i32(ALIGNMENT))  # behind the mbarriers
+        self._buffer = self.k.shared.at(self.k.shared.buffer(), i32(ALIGNMENT))  # after the mbarriers
         return self
 
     def __exit__(
@@ -158,7 +163,7 @@ class ConsumerLoop(PipelinedLoop):
 
     @property
     def lookahead(self) -> int:
-        return 1  # the producer counts by itself
+        return 1  # the producer counts on its own
 
     def begin(self, count: Counting, start: Sequence[V]) -> list[V]:
         k, pipeline = self.k, self.pipeline
@@ -186,7 +191,7 @@ class ConsumerLoop(PipelinedLoop):
         return self._producer.ring
 
     def _producer_outer_loop(self, outer: ForOp, ring: list[V]) -> None:
-        """The producer warp's copy of the outer loop."""
+        """Emits the producer warp's copy of the outer loop."""
         k, numbers = self.k, self._slice.carried
         index, *arguments = outer.body.blocks[0].args
         first = [*(k.scalar(outer.iter_args[number]) for number in numbers), *ring]
@@ -200,7 +205,7 @@ class ConsumerLoop(PipelinedLoop):
             following += [*(k.scalar(yielded[number]) for number in numbers), *self._producer_loop(own[-3:])]
 
     def _producer_loop(self, ring: list[V]) -> list[V]:
-        """The producer warp's copy of the loop itself; returns the stage, its mbarriers' offset and the parity after it."""
+        """Emits the producer warp's copy of the loop; returns the stage, its mbarriers' offset and the parity after it."""
         k, f, pipeline = self.k, self.k.f, self.pipeline
         first = [*(k.scalar(self.op.iter_args[number]) for number in pipeline.carried), *ring]
         with self._loop(self.op, first) as (counter, own, following):
@@ -213,7 +218,7 @@ class ConsumerLoop(PipelinedLoop):
 
     @contextmanager
     def _loop(self, op: ForOp, first: Sequence[V]) -> Iterator[tuple[V, list[V], list[V]]]:
-        """A loop of the producer: its index, what it carries, and a list for what it carries on."""
+        """Opens a loop of the producer: yields its index, its carried values, and a list for their next values."""
         k, f = self.k, self.k.f
         count = counting(k, op)
         head, body, done = f.label("head"), f.label("body"), f.label("done")
@@ -238,7 +243,7 @@ class ConsumerLoop(PipelinedLoop):
         f.start(done)
 
     def _next_phase(self, pointer: V, parity: V) -> list[V]:
-        """Offset and parity of the mbarriers of the next stage; the first one again is in its next phase."""
+        """Emits offset and parity of the mbarriers of the next stage; the first stage is then in its next phase."""
         f, following = self.k.f, self._next(pointer, BARRIER_BYTES)
         again = f.cast("zext", f.icmp("eq", following, i32(0)), "i32")
         return [following, f.binary("xor", parity, again)]
@@ -250,11 +255,11 @@ class ConsumerLoop(PipelinedLoop):
         return []
 
     def finish(self, counter: V, own: Sequence[V]) -> list[V]:
-        """Say which stage may be overwritten: the previous iteration's when its products are done, or this one's."""
+        """Releases a stage: the previous iteration's when its products are done, or this one's."""
         k, f = self.k, self.k.f
         read, pointer, parity, last = own
         if not all(isinstance(load.operand, Matrix) for load in self.pipeline.loads):
-            self._meet()  # lanes have read the stage; what wgmma reads, the warp as a whole has waited for
+            self._meet()  # lanes have read the stage; wgmma's reads have been waited for by the whole warp
         done = f.icmp("eq", k.t.lane, i32(0))
         if self.pipeline.sums:
             self._wait_for_previous_iteration()
@@ -278,17 +283,20 @@ class ConsumerLoop(PipelinedLoop):
         return found
 
     def _meet(self) -> None:
-        """What all lanes of the warp have done comes before what the first one says next: an arrival speaks for its own lane
-        only (PTX ISA, "mbarrier.arrive": .release orders the accesses of the executing thread)."""
+        """Makes what all lanes of the warp have done visible before the first lane arrives at an mbarrier.
+
+        An arrival orders only the accesses of its own lane (PTX ISA, "mbarrier.arrive": .release orders the accesses of the
+        executing thread).
+        """
         self.k.t.call("bar.warp.sync", [ALL_LANES], "void")
 
     def _release(self, pointer: V) -> None:
-        """The warp has read a stage, by its mbarriers' offset."""
+        """Signals that the warp has read a stage, given by its mbarriers' offset."""
         self.k.t.call("mbarrier.arrive.shared", [self._producer.free(pointer)], "i64")
 
 
 def pipelined_loop(k: KernelContext, op: ForOp, pipeline: Pipeline, layouts: Layouts) -> PipelinedLoop:
-    """Choose the form of a pipelined loop: a `ConsumerLoop` if there is an idle producer, else one that copies by itself."""
+    """Chooses the form of a pipelined loop: a `ConsumerLoop` if there is an idle producer, else one that copies by itself."""
     producer = k.producer
     if producer is not None and not producer.is_busy and not pipeline.copied:
         copies = [load.op for load, _ in pipeline.mapped]

@@ -1,11 +1,12 @@
-"""Matrix products that each thread multiplies and adds for its own elements: float32 in full precision, and what is too small
-for an instruction.
+"""Matrix products in which each thread multiplies and adds for its own elements.
 
-Both operands lie in shared memory. What a pipelined loop has loaded lies there as in global memory: steps of the contraction
-are lines of it, or its lines run along the contraction, of which a thread then reads four steps at a time. Others are stored, a
-line for each step: A transposed, B as it is. A step reads the thread's rows and columns, neighbours together, and adds their
-outer product. Steps are a loop where there are many, so that code and registers stay within bounds. Every element is a chain of
-fused multiply-adds in the order of the contraction.
+They compute float32 in full precision, and products too small for an instruction.
+
+Both operands are in shared memory. Blocks that a pipelined loop has loaded have the same order as in global memory: steps of
+the contraction are lines of it, or its lines run along the contraction, of which a thread then reads four steps at a time.
+Others are stored, a line for each step: A transposed, B as it is. A step reads the thread's rows and columns, neighbours
+together, and adds their outer product. Steps are a loop where there are many, so that code and registers stay within bounds.
+Every element is a chain of fused multiply-adds in the order of the contraction.
 """
 
 from __future__ import annotations
@@ -31,15 +32,15 @@ from ..threads import bits_of
 Registers = list[V]
 
 _UNROLLED = 128
-"""Multiply-adds of a thread that are printed one after the other; more are a loop."""
+"""The most multiply-adds of a thread that are unrolled; more are a loop."""
 _ITERATION = 256
-"""Multiply-adds of an iteration of that loop: they hide the latency of the loads of all but its first step."""
+"""The multiply-adds of an iteration of that loop: they hide the latency of the loads of all but its first step."""
 _WIDEST = 16
-"""Bytes of an access."""
+"""The most bytes of an access."""
 
 
 def thread_tiles(shape: Sequence[int], warps: int) -> LinearLayout:
-    """Up to 4 x 4 elements for each thread, 8 x 4 threads in a warp."""
+    """Returns a layout with up to 4 x 4 elements for each thread, 8 x 4 threads in a warp."""
     rows, columns = shape
     tile = [1, 1]
     while tile[0] * tile[1] * 32 * warps < rows * columns and tile != [4, 4]:
@@ -56,7 +57,7 @@ def thread_tiles(shape: Sequence[int], warps: int) -> LinearLayout:
 
 
 def rounded(k: KernelContext, operand: SSAValue, precision: str) -> Node:
-    """An operand as a node, float32 rounded to tf32 where that is asked for."""
+    """Returns an operand as a node, float32 rounded to tf32 where the precision asks for it."""
     node = k.node(operand)
     if element_name(operand.type) == "f32" and precision == "tf32":
         return k.ev.compute("joinery.round_tf32", node.shape, "f32", [node], {})
@@ -65,7 +66,7 @@ def rounded(k: KernelContext, operand: SSAValue, precision: str) -> Node:
 
 @dataclass(frozen=True, slots=True)
 class StagedLines:
-    """An operand of 32-bit elements that lies in shared memory as it was loaded, contiguous along `axis`."""
+    """An operand of 32-bit elements that is in shared memory as it was loaded, contiguous along `axis`."""
 
     shape: Shape
     elem: str
@@ -78,9 +79,11 @@ class StagedLines:
 
 
 def staged_lines(shape: Shape, side: str, elem: str, axis: int, result: LinearLayout) -> StagedLines | None:
-    """Operand `side` of a product whose threads have the elements of `result`; None where threads cannot read four steps at a
-    time of lines along the contraction. There, chunks of 16 bytes change places with those of other lines, such that lanes
-    next to each other read different banks."""
+    """Plans operand `side` of a product whose threads have the elements of `result`.
+
+    None where threads cannot read four steps at a time of lines along the contraction. In such lines chunks of 16 bytes are
+    swapped with those of other lines, such that adjacent lanes read different banks.
+    """
     contracted = 1 if side == "a" else 0
     if axis != contracted:
         return StagedLines(shape, elem, plain(shape, (axis, 1 - axis)), axis)
@@ -99,28 +102,28 @@ def staged_lines(shape: Shape, side: str, elem: str, axis: int, result: LinearLa
 
 
 class _Side:
-    """The part of one operand that a thread reads: its places along an axis of the result, at every step."""
+    """The part of one operand that a thread reads: its positions along an axis of the result, at every step."""
 
     steps = 1
-    """That are read at a time."""
+    """The number of steps that are read at a time."""
 
     def __init__(self, k: KernelContext, layout: LinearLayout, axis: int, elem: str, sums: str) -> None:
-        """sums: the element type that the products are added up in."""
+        """Begins a side. sums: the element type in which products are added."""
         self.k, self.elem, self.sums, self.size = k, elem, sums, bits_of(elem) // 8
         self.moved = [[layout.coordinates(basis)[axis] for basis in layout[name]] for name in (LANE, WARP)]
         places = [layout.coordinates(layout.apply_flat(register=r))[axis] for r in range(layout.size(REGISTER))]
         self.places = sorted(set(places))
 
     def first(self) -> V:
-        """What says where the first step is; a loop carries it."""
+        """Emits the position of the first step; a loop carries it."""
         raise NotImplementedError
 
     def after(self, where: V, steps: int) -> V:
-        """The same, so many steps later."""
+        """Emits the position `steps` steps later."""
         raise NotImplementedError
 
     def read(self, where: V, step: int) -> list[dict[int, V]]:
-        """Returns, by place, the elements of this step after `where` and of those that are read with it."""
+        """Returns, by position along the axis, the elements of this step after `where` and of those that are read with it."""
         raise NotImplementedError
 
     def _load(self, pointer: V, count: int) -> list[V]:
@@ -130,7 +133,7 @@ class _Side:
         return [self._widened(k.t.from_bits(piece, self.elem)) for piece in k.t.unpack(packed, count, 8 * self.size)]
 
     def _widened(self, value: V) -> V:
-        """An element as the sums have it."""
+        """Converts an element to the type of the sums."""
         k, elem = self.k, self.elem
         if elem.startswith("f8"):
             value = emit_map(k.f, "tt.fp_to_fp", "f32", [value], [elem], {})
@@ -141,13 +144,16 @@ class _Side:
 
 
 class _Across(_Side):
-    """Every step is a line, along which the places lie."""
+    """A side in which every step is a line, along which the positions lie."""
 
     def __init__(
         self, k: KernelContext, layout: LinearLayout, axis: int, elem: str, sums: str, length: int, base: V | None
     ) -> None:
-        """base: where the first line starts, one behind the other; None: not known yet, and lines begin in different banks,
-        for stores across them."""
+        """Begins a side across lines.
+
+        base: where the first line starts; the others follow. None: not known yet, and lines begin in different banks,
+        for stores across them.
+        """
         super().__init__(k, layout, axis, elem, sums)
         self.base, self.pitch = base, length * self.size + (_WIDEST if base is None else 0)
         self.vector = 1
@@ -179,7 +185,7 @@ class _Across(_Side):
 
 
 class _Along(_Side):
-    """Every place is a line, along which the steps lie."""
+    """A side in which every position is a line, along which the steps lie."""
 
     steps = 4
 
@@ -228,7 +234,7 @@ class _Along(_Side):
 
 
 class ThreadProduct:
-    """Products of one shape in one layout of the result."""
+    """Emits products of one shape in one layout of the result."""
 
     def __init__(
         self, k: KernelContext, layout: LinearLayout, shape: Shape, depth: int, elems: tuple[str, str], elem: str
@@ -243,7 +249,7 @@ class ThreadProduct:
         ]
 
     def run(self, sources: Sequence[Node], batch: int, start: Registers) -> Registers:
-        """start + A · B for one batch."""
+        """Emits start + A · B for one batch."""
         k, f = self.k, self.k.f
         sides = [self._side(axis, source) for axis, source in enumerate(sources)]
         stored = [each for each in sides if isinstance(each, _Across) and each.base is None]
@@ -288,7 +294,7 @@ class ThreadProduct:
         return _Along(k, self.flat, axis, elem, self.elem, operand, source.base)
 
     def _steps(self, left: _Side, right: _Side, a: V, b: V, count: int, sums: Registers) -> Registers:
-        """So many steps of the contraction from where a and b say."""
+        """Emits `count` steps of the contraction from the positions a and b."""
         result = sums
         rows: list[dict[int, V]] = []
         columns: list[dict[int, V]] = []
@@ -305,7 +311,7 @@ class ThreadProduct:
         return self.k.f.binary("add", total, self.k.f.binary("mul", a, b))
 
     def _store(self, line: _Across, node: Node, batch: int, contracted: int) -> None:
-        """An operand to shared memory, every element once. contracted: which of its two last dims steps go along."""
+        """Stores an operand to shared memory, every element once. contracted: which of its two last dims is contracted."""
         assert line.base is not None
         k, f = self.k, self.k.f
         layout = k.ev.choose_layout([node]) or k.accesses.coalesced(node.shape)

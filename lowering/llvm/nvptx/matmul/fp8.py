@@ -1,8 +1,8 @@
-"""Products of 8-bit floats by mma.sync: operands are bytes in memory and in fragments, and float16 where they are multiplied.
+"""Multiplies 8-bit floats by mma.sync: operands are bytes in memory and in fragments, and float16 where they are multiplied.
 
 float16 holds all their numbers, so that products and sums are as exact as those of float16. A word of a fragment has four
 bytes that follow each other along k. As float16 they are two words, which go to two instructions: both operands do it in the
-same way, and a sum does not ask for an order. sm_89 and sm_120 have instructions that take the bytes, but they keep fewer
+same way, and a sum depends on no order. sm_89 and sm_120 have instructions that take the bytes, but they keep fewer
 bits of the sum than a float32 has (14 bits of its fraction): texts say whether they may be used (`maxNumImpreciseAcc`).
 
 Sources: NVIDIA, "PTX ISA", "Matrix fragments for mma.m16n8k32", "cvt", "prmt"; Open Compute Project, "OCP 8-bit Floating Point
@@ -22,20 +22,25 @@ from .operand_kinds import NAMES
 
 _BYTES = 4
 _UPPER_BYTES = (0x1404, 0x3424)
-"""prmt: bytes 0 and 1, or 2 and 3, of a word as the upper bytes of two halves; the lower ones are 0."""
+"""Selectors of prmt: bytes 0 and 1, or 2 and 3, of a word as the upper bytes of two halves; the lower ones are 0."""
 _SIGNS, _REST = 0x8000_8000, 0x3FFF_3FFF
 
 
 def has_instruction(k: KernelContext) -> bool:
-    """PTX ISA 8.4. sm_90 has it too, but its PTX is of an older version, which serves more drivers, and wgmma takes bytes. For
-    sm_100 the assembler makes products of float16 and separate additions of it."""
+    """Whether the target has the instruction on bytes (PTX ISA 8.4).
+
+    sm_90 has it too, but its PTX is of an older version, which serves more drivers, and wgmma takes bytes. For
+    sm_100 the assembler makes products of float16 and separate additions of it.
+    """
     return k.target.ptx >= 84 and (k.target.capability == 89 or k.target.capability >= 120)
 
 
 def lies_along(k: KernelContext, node: Node, axis: int) -> bool:
-    """Whether a block can go to its fragments as bytes, `axis` being k: it is in shared memory for that already, or threads
-    hold neighbours along k, or it lies nowhere yet. Else bytes would have to change places with those of other rows, which
-    ldmatrix does with 16 bits only."""
+    """Whether a block can go to its fragments as bytes, `axis` being k.
+
+    It can if it is in shared memory for that already, or threads hold neighbours along k, or it is in no layout yet. Else bytes
+    would have to change places with those of other rows, which ldmatrix does only in units of 16 bits.
+    """
     if isinstance(node, Staged):
         return True
     own = k.ev.choose_layout([node])
@@ -44,7 +49,7 @@ def lies_along(k: KernelContext, node: Node, axis: int) -> bool:
 
 
 def as_halves(k: KernelContext, node: Node) -> Node:
-    """The block as f16, where it is."""
+    """Converts a block to f16, in its layout."""
     own = k.ev.choose_layout([node])
     if own is None or own.size(REGISTER) % _BYTES:
         return k.ev.compute("tt.fp_to_fp", node.shape, "f16", [node], {})
@@ -52,8 +57,10 @@ def as_halves(k: KernelContext, node: Node) -> Node:
 
 
 def by_instruction(layout: LinearLayout, side: str) -> tuple[LinearLayout, tuple[int, ...]]:
-    """The fragments of side "a" or "b" with the registers of one instruction next to each other, as ldmatrix should leave them;
-    for each of these registers its number in `layout`."""
+    """Returns the fragments of side "a" or "b" with the registers of one instruction next to each other, for ldmatrix.
+
+    Also returns, for each of these registers, its number in `layout`.
+    """
     bits = 4 if side == "a" else 3
     order = [0, *range(2, bits), 1, *range(bits, len(layout[REGISTER]))]
     bases = [layout[REGISTER][bit] for bit in order]
@@ -61,7 +68,7 @@ def by_instruction(layout: LinearLayout, side: str) -> tuple[LinearLayout, tuple
 
 
 def halves(k: KernelContext, values: Sequence[V], elem: str) -> list[V]:
-    """Elements of an 8-bit type, a multiple of four, as f16."""
+    """Converts elements of an 8-bit type, a multiple of four, to f16."""
     t = k.t
     raw = [t.to_bits(value, elem) for value in values]
     found = []
@@ -73,13 +80,15 @@ def halves(k: KernelContext, values: Sequence[V], elem: str) -> list[V]:
 
 
 def _of_e5m2(k: KernelContext, packed: V) -> list[V]:
-    """It is the upper byte of a float16."""
+    """Converts f8E5M2, which is the upper byte of a float16."""
     return [k.t.call("prmt", [packed, i32(0), i32(selector)], "i32") for selector in _UPPER_BYTES]
 
 
 def _of_e4m3(k: KernelContext, packed: V) -> list[V]:
-    """The bits in the places of a float16's are the number by 2^8. 0x7f would become 480, and is NaN: times 140 it is the one
-    that leaves the range of float16, and infinity by 0 is NaN."""
+    """Converts f8E4M3: its bits at the positions of a float16's are the number divided by 2^8.
+
+    0x7f would become 480, and is NaN: times 140 it is the only one that leaves the range of float16, and infinity by 0 is NaN.
+    """
     f = k.f
     if k.target.capability >= 89:
         parts = [f.cast("trunc", each, "i16") for each in (packed, f.binary("lshr", packed, i32(16)))]
@@ -100,7 +109,7 @@ def _twice(factor: float) -> str:
 
 
 def multiply_bytes(k: KernelContext, elems: Sequence[str], a: Sequence[V], b: Sequence[V], c: Sequence[V]) -> list[V]:
-    """mma.m16n8k32 of words of bytes, added to c."""
+    """Emits mma.m16n8k32 of words of bytes, added to c."""
     number = [f"${index}" for index in range(len(c) + len(a) + len(b) + len(c))]
     ends = [len(c), len(c) + len(a), len(c) + len(a) + len(b), len(number)]
     groups = [number[start:end] for start, end in zip([0, *ends], ends, strict=False)]

@@ -1,7 +1,7 @@
-"""Operands of matrix instructions through shared memory with ldmatrix.
+"""Moves operands of matrix instructions through shared memory with ldmatrix.
 
 The block is stored in rows of 16-byte chunks that are swizzled as TMA and wgmma do it, by wide stores; ldmatrix then fetches
-four 8x8 matrices at a time in the very registers that mma.sync takes. Both are free of bank conflicts.
+four 8x8 matrices at a time in the registers that mma.sync takes. Both are free of bank conflicts.
 
 Source: NVIDIA, "PTX ISA", "ldmatrix".
 """
@@ -20,11 +20,11 @@ from ..context import KernelContext
 from ..threads import bits_of
 
 SWIZZLES = (128, 64, 32)
-"""Bytes of a row in which chunks change places."""
+"""The bytes of a row within which chunks are swizzled."""
 
 
 def _shared_layout(shape: Sequence[int], axis: int, bits: int) -> LinearLayout | None:
-    """How a block lies in shared memory, contiguous along `axis`."""
+    """Returns the layout of a block in shared memory, contiguous along `axis`; None where no swizzle fits."""
     row = shape[axis] * bits // 8
     swizzle = next((each for each in SWIZZLES if row % each == 0 and shape[1 - axis] >= 8), None)
     return None if swizzle is None else matrix_swizzled(shape, bits, swizzle, (axis, 1 - axis))
@@ -32,7 +32,7 @@ def _shared_layout(shape: Sequence[int], axis: int, bits: int) -> LinearLayout |
 
 @dataclass(frozen=True, slots=True)
 class OperandLoad:
-    """An operand on its way from where it lies to the registers of its fragment layout."""
+    """An operand on its way from the layout `src` to the registers of its fragment layout `dst`."""
 
     values: tuple[V, ...]
     elem: str
@@ -54,8 +54,10 @@ class OperandLoad:
 
 
 def plan_operand(values: Sequence[V], elem: str, src: LinearLayout, dst: LinearLayout) -> OperandLoad | None:
-    """How to get to `dst`, a fragment layout; None where ldmatrix does not fit. The dim that threads hold neighbours of is the
-    contiguous one."""
+    """Plans how values get to `dst`, a fragment layout; None where ldmatrix does not fit.
+
+    The dim along which threads hold neighbours is the contiguous one.
+    """
     first = next((basis for basis in src[REGISTER] if basis), None)
     if first is None or len(src.shape) != 2:
         return None
@@ -73,8 +75,10 @@ def _matrix_access(elem: str, dst: LinearLayout, shared: LinearLayout) -> Matrix
 
 @dataclass(frozen=True, slots=True)
 class StagedOperand:
-    """An operand that lies in shared memory already.  axis: the dim that is contiguous there.  access: None where ldmatrix does
-    not fit, and each element is loaded."""
+    """An operand that is in shared memory already.
+
+    axis: the dim that is contiguous there.  access: None where ldmatrix does not fit, and each element is loaded.
+    """
 
     shape: tuple[int, ...]
     elem: str
@@ -95,8 +99,10 @@ class StagedOperand:
 
 
 def staged_operand(elem: str, axis: int, dst: LinearLayout) -> StagedOperand | None:
-    """An operand that gets to shared memory by itself, contiguous along `axis`; None where ldmatrix does not fit, and elements
-    have fewer than 32 bits, of which the fragment has several in a word."""
+    """Plans an operand that is copied to shared memory asynchronously, contiguous along `axis`.
+
+    None where ldmatrix does not fit, and elements have fewer than 32 bits, of which the fragment has several in a word.
+    """
     shape = tuple(dst.shape)
     shared = _shared_layout(shape, axis, bits_of(elem))
     if shared is None:
@@ -108,7 +114,7 @@ def staged_operand(elem: str, axis: int, dst: LinearLayout) -> StagedOperand | N
 def store_block(
     k: KernelContext, values: Sequence[V], elem: str, src: LinearLayout, shared: LinearLayout, base: V
 ) -> None:
-    """Every element of a block once, by stores as wide as both layouts allow."""
+    """Stores every element of a block once, by stores as wide as both layouts allow."""
     t, f, bits = k.t, k.f, bits_of(elem)
     where, free = offsets(src, shared), src.free_masks()
     thread = t.linear([each * bits // 8 for each in where[LANE]], [each * bits // 8 for each in where[WARP]])
@@ -135,7 +141,7 @@ def store_block(
 
 
 def read_block(k: KernelContext, elem: str, layout: LinearLayout, shared: LinearLayout, base: V) -> tuple[V, ...]:
-    """A block from shared memory, by loads as wide as both layouts allow."""
+    """Loads a block from shared memory, by loads as wide as both layouts allow."""
     t, f, bits = k.t, k.f, bits_of(elem)
     where = offsets(layout, shared)
     thread = t.linear([each * bits // 8 for each in where[LANE]], [each * bits // 8 for each in where[WARP]])
@@ -155,7 +161,7 @@ def read_block(k: KernelContext, elem: str, layout: LinearLayout, shared: Linear
 
 
 def _fetch(k: KernelContext, access: MatrixAccess, elem: str, base: V) -> dict[int, V]:
-    """Register of the fragment layout → value."""
+    """Emits ldmatrix; returns the value of each register of the fragment layout."""
     t, f, bits = k.t, k.f, bits_of(elem)
     row = t.map(access.row_address)
     name = f"ldmatrix.sync.aligned.m8n8.x{access.count}{'.trans' if access.transposed else ''}.b16.p3"

@@ -1,10 +1,10 @@
-"""Matrix products: by the matrix instructions of a warp (mma.sync), or multiplied and added by each thread.
+"""Lowers tt.dot: by the matrix instructions of a warp (mma.sync) or of warpgroups, or by multiply-adds of each thread.
 
 Fragments are those of NVIDIA, "PTX ISA", "Matrix fragments for mma.m16n8k8 / m16n8k16 / m16n8k32 / m8n8k4"; they are linear
 layouts (`linear_layouts.distributed`), so an operand gets there by a conversion like any other.
 
-float32 in full precision, unless something narrower is known to hold its numbers, and what is too small for an instruction is
-multiplied thread by thread, from shared memory. float32 as tf32x3 or bf16x3/x6 is split into two tf32 numbers each: three
+float32 in full precision, unless something narrower is known to hold its numbers, and products too small for an instruction
+are multiplied thread by thread, from shared memory. float32 as tf32x3 or bf16x3/x6 is split into two tf32 numbers each: three
 products keep 22 bits.
 """
 
@@ -49,7 +49,7 @@ Registers = list[V]
 
 
 _KEPT = 32
-"""Registers that an operand may take in which a loop keeps it."""
+"""The most registers that an operand may take in which a loop keeps it."""
 
 
 def _dot(k: KernelContext, op: Operation) -> None:
@@ -102,7 +102,7 @@ def _dot(k: KernelContext, op: Operation) -> None:
 
 
 def _warps(k: KernelContext, shape: Sequence[int], instruction: Instruction) -> tuple[int, int]:
-    """How many warps share the rows and the columns: as square as the tile of each warp can be.
+    """Returns how many warps share the rows and the columns: as square as the tile of each warp can be.
 
     Where rows are reduced, as in attention, a warp has whole rows if there are enough: the reduction stays inside it, and the
     next product takes its operand from the registers of the last.
@@ -117,7 +117,7 @@ def _warps(k: KernelContext, shape: Sequence[int], instruction: Instruction) -> 
 
 
 def with_batches(layout: LinearLayout, shape: Shape) -> LinearLayout:
-    """A layout of matrices for a block of them: the batch is the highest part of the register number."""
+    """Extends a layout of matrices to a block of them: the batch is the highest part of the register number."""
     if len(shape) == 2:
         return layout
     step = shape[-2] * shape[-1]
@@ -127,7 +127,7 @@ def with_batches(layout: LinearLayout, shape: Shape) -> LinearLayout:
 
 
 def _finished(k: KernelContext, value: V, elem: str) -> V:
-    """Rounded to the type of the result."""
+    """Rounds a sum to the type of the result."""
     if elem in ("f16", "bf16"):
         return emit_map(k.f, "arith.truncf", elem, [value], ["f32"], {})
     return value
@@ -139,8 +139,10 @@ def _finished(k: KernelContext, value: V, elem: str) -> V:
 def _operands(
     k: KernelContext, op: Operation, instruction: Instruction, shape: Shape, depth: int, kind: str, precision: str
 ) -> tuple[Instruction, list[tuple[Registers, Registers]]]:
-    """The instruction, which may be another one for the same fragments, and pairs of operands in fragments; the result is the
-    sum of their products, the smallest first."""
+    """Returns the instruction, which may be another one for the same fragments, and pairs of operands in fragments.
+
+    The result is the sum of their products, the smallest first.
+    """
     warps = _warps(k, shape[-2:], instruction)
     wanted: list[tuple[Node, LinearLayout]] = []
     for name, operand, matrix in (("a", op.operands[0], (shape[-2], depth)), ("b", op.operands[1], (depth, shape[-1]))):
@@ -170,7 +172,10 @@ def _operands(
 def _eight(
     k: KernelContext, op: Operation, instruction: Instruction, wanted: Sequence[tuple[Node, LinearLayout]]
 ) -> tuple[Instruction, list[tuple[Registers, Registers]]]:
-    """8-bit floats: as bytes as far as they can go to their fragments, and into the instruction if that may be."""
+    """Returns the same for 8-bit floats.
+
+    They stay bytes as far as they can go to their fragments, and into the instruction if that is allowed.
+    """
     rank = len(wanted[0][0].shape)
     in_bytes = [fp8.lies_along(k, node, axis) for (node, _), axis in zip(wanted, (rank - 1, rank - 2), strict=True)]
     orders: list[tuple[int, ...] | None] = [None, None]
@@ -197,8 +202,10 @@ StagedBlock = StagedOperand | StagedLines | Matrix
 
 
 def staged(k: KernelContext, load: Operation, axis: int) -> tuple[StagedBlock, bool] | None:
-    """How a block lies in shared memory that products take just as it was loaded, contiguous along `axis`, and whether they
-    take its transpose. None where products take it otherwise, or not all in the same way."""
+    """Plans how a block lies in shared memory just as it was loaded, contiguous along `axis`, for its products.
+
+    Also returns whether they take its transpose. None where products take it otherwise, or not all in the same way.
+    """
     elem, found = element_name(load.results[0].type), uses_in_products(load)
     turned = found[0][2]
     first, *others = [_staged(k, op, number, elem, 1 - axis if turned else axis) for op, number, _ in found]
@@ -220,14 +227,14 @@ def _staged(k: KernelContext, op: Operation, number: int, elem: str, axis: int) 
         if bits_of(elem) != 32 or is_rounded:
             return None
         return staged_lines(own, side, elem, axis, thread_tiles(shape, k.warps))
-    taken = {"tf32": ["f32"], "f8": NAMES}.get(kind or "", [kind])  # as the instruction takes it
+    taken = {"tf32": ["f32"], "f8": NAMES}.get(kind or "", [kind])  # the element types that the instruction takes directly
     if elem not in taken or elem == "f64":
         return None
     return staged_operand(elem, axis, dot_operand(own, side, _warps(k, shape, instruction), instruction.bits))
 
 
 def prepare(k: KernelContext, body: Block) -> None:
-    """Operands of a loop's products that the loop does not change, fetched before it where registers can keep them."""
+    """Fetches operands of a loop's products that the loop does not change, before it, where registers can keep them."""
     for op in body.ops:
         if op.name != "tt.dot" or k.ev.only_layouts or k.product(op) is not None:
             continue
@@ -241,7 +248,7 @@ def prepare(k: KernelContext, body: Block) -> None:
 
 
 def _fragment(k: KernelContext, op: Operation, index: int) -> LinearLayout | None:
-    """The fragment layout in which a product of matrices takes its operand 0 or 1; None where each thread multiplies."""
+    """Returns the fragment layout in which a product takes its operand 0 or 1; None where each thread multiplies."""
     shape, instruction = shape_of(op.results[0].type), instruction_of(op, kind_of(op))
     if instruction is None or len(shape) != 2:
         return None
@@ -256,7 +263,7 @@ def _is_inside(value: Any, body: Any) -> bool:
 
 
 def _fragments(k: KernelContext, wanted: Sequence[tuple[Node, LinearLayout]]) -> list[Registers]:
-    """Operands in fragments. Those that go by ldmatrix are stored together, behind one barrier."""
+    """Fetches operands in fragments. Those that go by ldmatrix are stored together, before one barrier."""
     known = [k.ev.known(node, layout) for node, layout in wanted]
     if any(found is not None for found in known):
         return [
@@ -291,7 +298,7 @@ def _fragments(k: KernelContext, wanted: Sequence[tuple[Node, LinearLayout]]) ->
 
 
 def _by_matrices(k: KernelContext, node: Node, layout: LinearLayout) -> OperandLoad | None:
-    """The way by ldmatrix where that fits and values have to move between warps anyway."""
+    """Plans the way by ldmatrix where that fits and values have to move between warps anyway, else returns None."""
     own = k.ev.choose_layout([node])
     if own is None or len(node.shape) != 2 or is_warp_local(own, layout):
         return None
@@ -299,7 +306,7 @@ def _by_matrices(k: KernelContext, node: Node, layout: LinearLayout) -> OperandL
 
 
 class _Instructions:
-    """One product of matrices in fragments."""
+    """Emits one product of matrices in fragments."""
 
     def __init__(self, k: KernelContext, instruction: Instruction, shape: Sequence[int], depth: int) -> None:
         self.k, self.instruction = k, instruction
@@ -320,7 +327,7 @@ class _Instructions:
             instruction_registers(fragment, bits * instruction.feeds, max(1, 32 // bits)) if instruction.feeds > 1 else None
             for fragment in fragments[:2]
         ]
-        """Which of a fragment's registers each instruction takes; None: all."""
+        """The registers of a fragment that each instruction takes; None: all."""
 
     def run(self, a: Registers, b: Registers, c: Registers) -> Registers:
         result = list(c)
@@ -338,7 +345,7 @@ class _Instructions:
     def _words(
         self, values: Registers, registers: Sequence[int], taken: Sequence[Sequence[int]] | None
     ) -> list[Registers]:
-        """Elements packed as each instruction takes them."""
+        """Packs elements into words as each instruction takes them."""
         k, bits = self.k, self.instruction.bits * self.instruction.feeds
         elem = {"<2 x half>": "f16", "double": "f64"}.get(self.instruction.register_type)
         if elem is None:

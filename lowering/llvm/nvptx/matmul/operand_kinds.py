@@ -1,4 +1,4 @@
-"""What kind of numbers a tt.dot multiplies, and which instruction of a warp takes them."""
+"""Classifies the operands of a tt.dot, and selects the instruction of a warp that takes them."""
 
 from __future__ import annotations
 
@@ -12,17 +12,21 @@ from ....tt.facts import EXACT, ORDERED
 from ...syntax import attributes, element_name, shape_of
 
 STEP = 32
-"""Extent of a fragment along k."""
+"""The extent of a fragment along k."""
 NAMES = {dtype.names.mlir: dtype.names.ptx for dtype in (float8_e4m3fn, float8_e5m2)}
 SPLIT = frozenset({"tf32x3", "bf16x3", "bf16x6"})
-"""Precisions that take a float32 as the sum of two numbers."""
+"""The precisions that take a float32 as the sum of two numbers."""
 
 
 @dataclass(frozen=True, slots=True)
 class Instruction:
-    """mma.sync: its name in LLVM, rows, columns and depth of what fragments hold, bits of operand elements there, what a word
-    of an operand and an accumulator register is. feeds: the instructions that take a pair of fragments, one after the other,
-    each with elements of `feeds` times as many bits."""
+    """An mma.sync instruction.
+
+    name: in LLVM.  shape: rows, columns and depth of what fragments hold.  bits: of operand elements there.
+    register_type,
+    accumulator: types of a word of an operand and of an accumulator register.  feeds: the number of instructions that
+    take a pair of fragments, one after the other, each with elements of `feeds` times as many bits.
+    """
 
     name: str
     shape: tuple[int, int, int]
@@ -43,7 +47,7 @@ INSTRUCTIONS: dict[str, Instruction] = {
 
 
 def are_eight(op: Operation) -> bool:
-    """Whether both operands of a tt.dot are 8-bit floats of the kinds that instructions know, in whole fragments."""
+    """Whether both operands of a tt.dot are 8-bit floats of the kinds that instructions take, in whole fragments."""
     elems = [element_name(operand.type) for operand in op.operands[:2]]
     return all(elem in NAMES for elem in elems) and shape_of(op.operands[0].type)[-1] % STEP == 0
 
@@ -58,19 +62,19 @@ def precision_of(op: Operation) -> str:
 
 
 def kind_of(op: Operation) -> str | None:
-    """What the operands are for the instruction; None: each thread multiplies."""
+    """Returns the kind of operands for the instruction; None: each thread multiplies."""
     if ORDERED in op.attributes:
         return None
     elems, elem = [element_name(operand.type) for operand in op.operands[:2]], element_name(op.results[0].type)
     exact = attributes(op).get(EXACT)
-    if exact in ("bf16", "tf32") and elems == ["f32", "f32"]:  # texts may say anything
+    if exact in ("bf16", "tf32") and elems == ["f32", "f32"]:  # a text may state anything
         return str(exact)
     if are_eight(op):
         return "f8"
     if elems[0] != elems[1]:
         return "f16" if all(e.startswith("f8") for e in elems) else None
     if elems[0].startswith("f8"):
-        return "f16"  # which holds all its numbers
+        return "f16"  # float16 holds all their numbers
     if elems[0] == "f32":
         return "tf32" if precision_of(op) in ("tf32", *SPLIT) else None
     return elems[0] if elems[0] in INSTRUCTIONS and (elems[0] != "i8" or elem == "i32") else None
@@ -81,7 +85,7 @@ def _fits(instruction: Instruction, sizes: Sequence[int]) -> bool:
 
 
 def instruction_of(op: Operation, kind: str | None) -> Instruction | None:
-    """None: each thread multiplies."""
+    """Returns the instruction for operands of this kind; None: each thread multiplies."""
     found = INSTRUCTIONS.get(kind or "")
     sizes = (*shape_of(op.results[0].type)[-2:], shape_of(op.operands[0].type)[-1])
     return found if found is not None and _fits(found, sizes) else None

@@ -1,7 +1,7 @@
-"""tt.dot by warpgroups: how operands get to where wgmma reads them.
+"""Lowers tt.dot by warpgroups: brings operands to where wgmma reads them.
 
-What a pipelined loop has loaded lies there already. A that was computed in the registers of its own warp stays in registers;
-other blocks are stored to shared memory, behind one barrier; those that a loop does not change, once before it.
+Blocks that a pipelined loop has loaded are there already. A that was computed in the registers of its own warp stays in
+registers; other blocks are stored to shared memory, before one barrier; those that a loop does not change, once before it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from .wgmma import Matrix, Placed, WarpgroupProduct, address, multiply
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Source:
-    """A block on its way to shared memory: where its elements lie, and how they will lie there."""
+    """A block on its way to shared memory: the layout of its elements, and the one they will have there."""
 
     node: Node
     layout: LinearLayout
@@ -38,7 +38,7 @@ _Side = Placed | tuple[V, ...] | _Source
 
 
 def dot_of_warpgroups(k: KernelContext, op: Operation, product: WarpgroupProduct) -> list[V]:
-    """The registers of the result in the accumulator's layout, before they are rounded to its type."""
+    """Returns the registers of the result in the accumulator's layout, before they are rounded to its type."""
     start = k.node(op.operands[2])
     from_zero = isinstance(start, Splat) and is_zero(start.value)
     first = None if from_zero else k.registers(op.operands[2], product.accumulator)
@@ -66,7 +66,7 @@ def _found(side: _Side, stored: dict[int, Placed]) -> Placed | tuple[V, ...]:
 
 
 def _parts(k: KernelContext, op: Operation, product: WarpgroupProduct, number: int) -> list[Node]:
-    """An operand as the product takes it; what is split has two parts, the bigger first."""
+    """Returns an operand as the product takes it; one that is split has two parts, the bigger first."""
     value = op.operands[number]
     node, elem = k.node(value), element_name(value.type)
     if elem == "f32" and product.elem == "bf16":
@@ -83,7 +83,7 @@ def _parts(k: KernelContext, op: Operation, product: WarpgroupProduct, number: i
 
 
 def _sides(k: KernelContext, op: Operation, product: WarpgroupProduct, number: int) -> list[_Side]:
-    """Where the parts of an operand are, or have to get to."""
+    """Returns where the parts of an operand are, or have to be moved."""
     own = k.resident.get((op.operands[number], product.elem, number))
     if own is not None:
         return list(own)
@@ -99,7 +99,7 @@ def _side(k: KernelContext, product: WarpgroupProduct, number: int, node: Node) 
     layout = own if own is not None else k.accesses.coalesced(node.shape)
     basis = next((basis for basis in layout[REGISTER] if basis), 1)
     matrix = product.matrix("ab"[number], 1 if layout.coordinates(basis)[1] else 0)
-    assert matrix is not None  # or there would be no product
+    assert matrix is not None  # or wgmma would not compute the product
     return _Source(node, layout, matrix)
 
 
@@ -108,7 +108,7 @@ def _bytes(sources: Sequence[_Source]) -> int:
 
 
 def _store(k: KernelContext, sources: Sequence[_Source], base: V) -> dict[int, Placed]:
-    """Store blocks one after the other, so that products may read them after a barrier."""
+    """Stores blocks one after the other, so that products may read them after a barrier."""
     found: dict[int, Placed] = {}
     start = 0
     for each in sources:
@@ -122,7 +122,7 @@ def _store(k: KernelContext, sources: Sequence[_Source], base: V) -> dict[int, P
 
 @contextmanager
 def invariant_operands(k: KernelContext, loop: Operation) -> Iterator[None]:
-    """Around a loop: blocks from before it that its products read are stored once, if there is room for them."""
+    """Encloses a loop: blocks from before it that its products read are stored once, if there is room for them."""
     before = dict(k.resident)
     inside = {value for inner in loop.walk() for value in inner.results}
     inside |= {argument for inner in loop.walk() for region in inner.regions for b in region.blocks for argument in b.args}

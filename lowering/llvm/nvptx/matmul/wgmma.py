@@ -1,9 +1,9 @@
-"""Products by warpgroups (wgmma): four warps multiply blocks that lie in shared memory; A may come from registers.
+"""Emits products by warpgroups (wgmma): four warps multiply blocks that are in shared memory; A may come from registers.
 
-Operands lie there as TMA writes them, in rows of 128, 64 or 32 bytes whose chunks are swizzled, and matrix descriptors say so.
-Elements of 16 bits may be contiguous along either dim, others along k only. All instructions of one product are one statement
-of inline assembly: it starts with the fence, so that what it takes from registers is there before, and it ends with the commit
-and, unless others wait, with the wait: LLVM never sees an accumulator that is still being written.
+Operands have the layout there that TMA writes, rows of 128, 64 or 32 bytes whose chunks are swizzled, and matrix descriptors
+give it. Elements of 16 bits may be contiguous along either dim, others along k only. All instructions of one product are one
+statement of inline assembly: it starts with the fence, so that the registers that it takes have been written before, and it
+ends with the commit and, unless others wait, with the wait: LLVM never sees an accumulator that is still being written.
 
 Source: NVIDIA, "PTX ISA", "Asynchronous Warpgroup Level Matrix Multiply-Accumulate Instructions", "Matrix-descriptor format".
 """
@@ -42,9 +42,9 @@ from .operand_kinds import SPLIT, may_be_imprecise
 
 Registers = Sequence[V]
 GROUP = 4
-"""Warps of a warpgroup."""
+"""The warps of a warpgroup."""
 ROWS = 64
-"""Rows of an instruction."""
+"""The rows of an instruction."""
 MAX_COLUMNS = 256
 _TYPES = {
     dtype.names.mlir: dtype.names.ptx for dtype in (float16, bfloat16, tensor_float32, int8, float8_e4m3fn, float8_e5m2)
@@ -87,13 +87,13 @@ class WarpgroupProduct:
 
     @property
     def name(self) -> str:
-        """Shape and types of the instruction."""
+        """The shape and types of the instruction."""
         type_ = _TYPES[self.elem]
         return f"m64n{self.columns}k{self.step}.{'s32' if self.elem == 'i8' else 'f32'}.{type_}.{type_}"
 
     @property
     def step(self) -> int:
-        """Depth of one instruction: 32 bytes."""
+        """The depth of one instruction: 32 bytes."""
         return 256 // self.bits
 
     @property
@@ -109,7 +109,8 @@ class WarpgroupProduct:
         return wgmma_operand_a((self.shape[0], self.depth), self.bits, self._warps)
 
     def matrix(self, side: str, axis: int) -> Matrix | None:
-        """How operand "a" or "b" lies in shared memory, contiguous along `axis` if that may be; None where it cannot lie."""
+        """Returns operand "a" or "b" as laid out in shared memory, contiguous along `axis` if possible; None if it cannot be.
+        """
         along_k = 1 if side == "a" else 0
         shape = (self.shape[0], self.depth) if side == "a" else (self.depth, self.shape[1])
         rows = ROWS if side == "a" else self.columns
@@ -125,7 +126,7 @@ class WarpgroupProduct:
 
 
 def plan_product(target: GpuTarget, warps: int, op: Operation, kind: str | None) -> WarpgroupProduct | None:
-    """How wgmma computes a tt.dot whose operands are taken as numbers of this kind; None where it does not fit."""
+    """Plans how wgmma computes a tt.dot whose operands are taken as numbers of this kind; None where it does not fit."""
     elem = element_name(op.operands[0].type) if _keeps_fp8(op) else "f32" if kind == "tf32" else kind
     shape, depth = shape_of(op.results[0].type), shape_of(op.operands[0].type)[-1]
     if not target.has_wgmma or warps % GROUP or len(shape) != 2 or elem not in _TYPES or shape[0] % ROWS:
@@ -152,7 +153,7 @@ def _keeps_fp8(op: Operation) -> bool:
 
 
 def group_number(t: Threads) -> V:
-    """The number of the thread's warpgroup, as a value that the assembler can tell is the same in the whole warp."""
+    """Emits the number of the thread's warpgroup, as a value that the assembler can prove to be uniform in the warp."""
     found = t.remembered("warpgroup")
     if found is not None:
         return found
@@ -163,13 +164,13 @@ def group_number(t: Threads) -> V:
 
 
 def address(t: Threads, pointer: V) -> V:
-    """Where shared memory of at least this alignment starts, in units of 16 bytes (i32), as descriptors count."""
+    """Emits the address of shared memory in units of 16 bytes (i32), as descriptors count; it is aligned at least to them."""
     whole = t.f.op(f"ptrtoint ptr addrspace(3) {pointer.operand()} to i32", "i32")
     return t.f.binary("lshr", whole, i32(4))
 
 
 def pointer(t: Threads, address: V) -> V:
-    """The pointer for an `address`."""
+    """Emits the pointer for an `address`."""
     whole = t.f.binary("shl", address, i32(4))
     return t.f.op(f"inttoptr i32 {whole.operand()} to ptr addrspace(3)", "ptr addrspace(3)")
 
@@ -182,8 +183,10 @@ class Placed:
     start: V
 
     def descriptor(self, t: Threads, bits: Sequence[int]) -> V:
-        """The descriptor (i64) of a warpgroup's first tile. bits: which bits of its number say where along the rows of A or the
-        columns of B that is."""
+        """Emits the descriptor (i64) of a warpgroup's first tile.
+
+        bits: the bits of the warpgroup's number that give its position along the rows of A or the columns of B.
+        """
         f, descriptor, start = t.f, self.matrix.descriptor, self.start
         for bit, step in zip(bits, descriptor.row_steps, strict=False):
             own = f.binary("and", f.binary("lshr", group_number(t), i32(bit)), i32(1))
@@ -191,7 +194,7 @@ class Placed:
         return f.binary("or", f.cast("zext", start, "i64"), const(descriptor.encode(0), "i64"))
 
     def offset(self, row: int, depth: int) -> int:
-        """What is added to a descriptor for a tile of an instruction."""
+        """Returns what is added to a descriptor for the tile of an instruction."""
         descriptor = self.matrix.descriptor
         steps = sum(step for bit, step in enumerate(descriptor.row_steps) if row >> bit & 1)
         return steps + sum(step for bit, step in enumerate(descriptor.k_steps) if depth >> bit & 1) >> 4
@@ -201,9 +204,9 @@ def multiply(
     t: Threads, product: WarpgroupProduct, pairs: Sequence[tuple[Placed | Registers, Placed]],
     start: Registers | None, wait: bool = True,
 ) -> list[V]:  # fmt: skip
-    """start + the sum of the products of these pairs, in the accumulator's layout. None: start from zero.
+    """Emits start + the sum of the products of these pairs, in the accumulator's layout. None: start from zero.
 
-    A may be in the registers of `product.a_registers`. Without `wait` the result is on its way until `wait_for` is through.
+    A may be in the registers of `product.a_registers`. Without `wait` the result is valid only after `wait_for`.
     """
     layout = product.accumulator
     type_ = "i32" if product.elem == "i8" else "float"
@@ -242,7 +245,7 @@ _HEAD = (
 
 
 def wait_for(t: Threads, values: Sequence[V]) -> list[V]:
-    """What products that nobody waited for put into these registers."""
+    """Waits for all products in flight and returns what they have put into these registers."""
     return _Statement(list(values)).emit(t, ["wgmma.wait_group.sync.aligned 0;"]) if values else []
 
 
@@ -262,7 +265,7 @@ class _Statement:
         return "{" + ", ".join(self.operand(value) for value in values) + "}"
 
     def emit(self, t: Threads, lines: Sequence[str]) -> list[V]:
-        """The registers afterwards."""
+        """Emits the statement; returns the registers afterwards."""
         count, type_ = len(self.own), self.own[0].type
         letter = "r" if type_ == "i32" else "f"
         constraints = [
@@ -277,7 +280,7 @@ class _Statement:
 
 
 def _words(t: Threads, product: WarpgroupProduct, values: Registers) -> dict[tuple[int, int], Registers]:
-    """The four words of A for each tile of an instruction, by its place."""
+    """Returns the four words of A for each tile of an instruction, by its coordinate."""
     found: dict[tuple[int, int], Registers] = {}
     each = 32 // product.bits
     for registers, place in fragment_tiles(product.a_registers, wgmma_a_fragment(product.bits)):

@@ -1,4 +1,4 @@
-"""Layouts of accesses to global memory: what is known of their pointers decides how threads share their elements."""
+"""Chooses layouts of accesses to global memory: the axis info of pointers decides how threads share their elements."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class AccessLayouts:
         self._elements = self._elements_per_thread()
 
     def _elements_per_thread(self) -> dict[tuple[Shape, tuple[int, ...]], int]:
-        """Consecutive elements per thread by block shape and dim order: the most that any access to such a block wants."""
+        """Returns the most consecutive elements per thread of any access, by block shape and dim order."""
         found: dict[tuple[Shape, tuple[int, ...]], int] = {}
         threads = self._warps * WARP_SIZE
         for op in self._function.walk():
@@ -43,18 +43,18 @@ class AccessLayouts:
         return found
 
     def info(self, op: Operation) -> AccessInfo:
-        """The axis info of a load's or store's pointers and mask."""
+        """Returns the axis info of a load's or store's pointers and mask."""
         mask = getattr(op, "mask", None)
         known = None if mask is None or not is_tensor(mask.type) else self.axes.of(mask)
         return AccessInfo(self.promised.of(op.operands[0]), known)
 
     def coalesced(self, shape: Shape, order: Sequence[int] | None = None) -> LinearLayout:
-        """The layout of accesses to blocks of this shape."""
+        """Returns the layout of accesses to blocks of this shape."""
         order = tuple(order) if order is not None else tuple(reversed(range(len(shape))))
         return coalesced(shape, order, self._elements.get((shape, order), 1), self._warps)
 
     def preferred(self, value: SSAValue) -> LinearLayout:
-        """The layout for a block that has none yet: the coalesced one of accesses through it, or to blocks of its shape."""
+        """Returns the layout for a block that has none: the coalesced one of accesses through it, or to blocks of its shape."""
         shape = shape_of(value.type)
         if element_name(value.type) == "ptr":
             return self.coalesced(shape, AccessInfo(self.promised.of(value)).order())

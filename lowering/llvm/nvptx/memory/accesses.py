@@ -1,4 +1,4 @@
-"""Loads and stores of global memory."""
+"""Lowers loads and stores of global memory."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def _store(k: KernelContext, op: StoreOp) -> None:
 
 
 def _written_layout(k: KernelContext, op: StoreOp, bits: int) -> LinearLayout:
-    """The layout of a store: the value's own, if its lanes fill lines of memory as well as after a conversion."""
+    """Returns the layout of a store: the value's own, if its lanes fill lines of memory as well as after a conversion."""
     best, found = k.access_layout(op), own_layout(k.node(op.value))
     operands = [k.node(op.ptr), *([] if op.mask is None else [k.node(op.mask)])]
     if found is None or not found[1] or any(map(is_materialized, operands)):

@@ -1,9 +1,9 @@
-"""Atomic operations: one thread acts on an element, every copy of the element gets what was there before.
+"""Lowers atomic operations: one thread acts on an element, and every copy of the element gets the old value.
 
-They are written as PTX, which says order and scope at the instruction itself; LLVM's `atomicrmw` drops both. What no
-instruction combines (integers below 32 bits, bfloat16 before sm_90, the larger of two floats) is a loop around a compare and
-swap; that of a byte takes in the byte beside it, which has to exist: allocations of a device have even sizes. The order
-counts for all threads of the program: before a release they wait for each other, so that what any of them wrote is released,
+They are written as PTX, which gives order and scope in the instruction itself; LLVM's `atomicrmw` drops both. Combinations
+without an instruction (integers below 32 bits, bfloat16 before sm_90, the larger of two floats) are a loop around a compare and
+swap; that of a byte includes the byte beside it, which has to exist: allocations of a device have even sizes. The order
+holds for all threads of the program: before a release they wait for each other, so that everything they wrote is released,
 and after an acquire, so that none reads too early.
 
 Sources: NVIDIA, "PTX ISA", "Parallel Synchronization and Communication Instructions: atom, red", "ld" and "st" (`.relaxed`,
@@ -43,12 +43,12 @@ _COMBINED = {
     "fmin": "arith.minnumf",
 }  # fmt: skip
 NATIVE_BF16 = 90
-"""The capability from which `atom.add.noftz.bf16` is there."""
+"""The capability from which on there is `atom.add.noftz.bf16`."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Atomic:
-    """What an operation does to one element. kind: of tt.atomic_rmw."""
+    """The effect of an operation on one element. kind: of tt.atomic_rmw."""
 
     name: str
     kind: str
@@ -70,7 +70,7 @@ class _Atomic:
         return self.sem in ("release", "acq_rel")
 
     def instruction(self, capability: int) -> str | None:
-        """Modifiers of the instruction that combines; None where there is none."""
+        """Returns the modifiers of the instruction that combines; None where there is none."""
         if self.elem in ("f16", "bf16"):
             has = self.kind == "fadd" and (self.elem == "f16" or capability >= NATIVE_BF16)
             return f"add.noftz.{self.elem}" if has else None
@@ -97,7 +97,7 @@ def _described(op: Operation) -> _Atomic:
 
 
 def _atomic(k: KernelContext, op: Any) -> None:
-    """Read-modify-write, compare and swap, load and store, on a scalar or a block."""
+    """Lowers a read-modify-write, compare and swap, load or store, on a scalar or a block."""
     a = _described(op)
     pointer = op.operands[0]
     layout = _layout(k, pointer)
@@ -118,7 +118,7 @@ def _atomic(k: KernelContext, op: Any) -> None:
 
 
 def _poll(k: KernelContext, op: AtomicPollOp) -> None:
-    """Every acting thread waits for its elements; the timeout counts for all of them together."""
+    """Lowers a poll. Every acting thread waits for its elements; the timeout counts for all of them together."""
     a = _described(op)
     f, layout = k.f, _layout(k, op.ptr)
     addresses, wanted = _column(k, op.ptr, layout), _column(k, op.expected, layout)
@@ -149,7 +149,7 @@ def _poll(k: KernelContext, op: AtomicPollOp) -> None:
 
 
 def _layout(k: KernelContext, pointer: SSAValue) -> LinearLayout:
-    """Where the elements are; every thread has a copy of a scalar."""
+    """Returns the layout of the elements; every thread has a copy of a scalar."""
     if is_tensor(pointer.type):
         return k.natural_layout(pointer).unique_registers()
     return default_blocked((), k.warps)
@@ -165,7 +165,7 @@ def _predicate(k: KernelContext, layout: LinearLayout) -> V | None:
 
 
 def _finish(k: KernelContext, op: Operation, a: _Atomic, layout: LinearLayout, bits: list[V]) -> None:
-    """The results, in every copy, and the barrier behind an acquire."""
+    """Defines the results, in every copy, and emits the barrier after an acquire."""
     barriers = k.shared.barriers
     if a.has_result:
         result = op.results[0]
@@ -182,7 +182,7 @@ def _finish(k: KernelContext, op: Operation, a: _Atomic, layout: LinearLayout, b
 
 
 def spread(k: KernelContext, bits: Sequence[V], layout: LinearLayout) -> Sequence[V]:
-    """Integers that the elected thread of each element has, in every thread that holds the element."""
+    """Returns integers that the acting thread of each element has, in every thread that holds the element."""
     free = layout.free_masks()
     if not free[WARP]:
         if not free[LANE]:
@@ -197,7 +197,10 @@ def spread(k: KernelContext, bits: Sequence[V], layout: LinearLayout) -> Sequenc
 
 
 def _one(k: KernelContext, a: _Atomic, address: V, values: Sequence[V], guard: V | None) -> V | None:
-    """The operation on one element: the bits that were there, 0 where the guard is false; None when nobody asks."""
+    """Emits the operation on one element.
+
+    Returns the old bits, 0 where the guard is false, or None when the result is not used.
+    """
     t = k.t
     if a.name == "tt.atomic_load":
         return _read(k, a, address, guard)
@@ -219,14 +222,14 @@ def _read(k: KernelContext, a: _Atomic, address: V, guard: V | None = None) -> V
 
 
 def _swap(k: KernelContext, a: _Atomic, address: V, bits: Sequence[V], guard: V | None) -> V:
-    """Compare and swap: the bits that were there."""
+    """Emits a compare and swap; returns the old bits."""
     width = int(bits[0].type[1:])
     text = f"atom.{a.sem}.{a.scope}.global.cas.b{width} {{r}}, [{{a}}], {{0}}, {{1}};"
     return _asm(k, text, width, address, bits, guard)
 
 
 def _loop(k: KernelContext, a: _Atomic, address: V, values: Sequence[V], guard: V | None) -> V:
-    """Combine with what is there until nobody came between. A byte is a half of the 16 bits that it lies in."""
+    """Combines in a loop until no other thread interfered. A byte is a half of the 16 bits that it lies in."""
     f, type_, word = k.f, f"i{a.bits}", f"i{max(16, a.bits)}"
     before = f.block
     relaxed = _Atomic("tt.atomic_load", "", word, "relaxed", a.scope, True)
@@ -253,7 +256,7 @@ def _loop(k: KernelContext, a: _Atomic, address: V, values: Sequence[V], guard: 
 
 
 def _half(k: KernelContext, address: V) -> tuple[V, V]:
-    """Where the 16 bits around a byte lie, and how far up the byte is in them."""
+    """Returns the address of the 16 bits around a byte, and the byte's shift in them."""
     f = k.f
     odd = f.cast("trunc", f.binary("and", address, const(1, "i64")), "i16")
     return f.binary("and", address, const(-2, "i64")), f.binary("shl", odd, const(3, "i16"))
@@ -281,7 +284,10 @@ def _asm(k: KernelContext, text: str, width: None, address: V, values: Sequence[
 def _asm(
     k: KernelContext, text: str, width: int | None, address: V, values: Sequence[V], guard: V | None
 ) -> V | None:
-    """One instruction: {r} is the result of `width` bits (0 where the guard is false), {a} the address, {0}, {1} the values."""
+    """Emits one instruction whose text has {r} for the result, {a} for the address, {0} and {1} for the values.
+
+    The result has `width` bits; it is 0 where the guard is false.
+    """
     f = k.f
     if guard is not None and is_integer(guard, 1):
         guard = None
@@ -306,7 +312,7 @@ def _asm(
 
 
 def _nanoseconds(k: KernelContext) -> V:
-    """The global timer, PTX ISA "%globaltimer"."""
+    """Emits the global timer (PTX ISA, "%globaltimer"), in nanoseconds, i64."""
     return k.t.call("read.ptx.sreg.globaltimer", [], "i64")
 
 

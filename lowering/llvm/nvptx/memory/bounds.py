@@ -1,7 +1,7 @@
-"""Masks that end inside an access: `index < limit` where indices rise by one, along with what is equal for all of the access.
+"""Finds masks that end inside an access: `index < limit` where indices rise by one, and conditions that are equal for it.
 
-A copy to shared memory reads as many bytes as it is told and fills up with zeros. So what such a mask says of a group of
-neighbours is a number of bytes, and copies are as wide as pointers allow, wherever rows end.
+A copy to shared memory reads as many bytes as it is told and fills the rest with zeros. So such a mask gives a number of bytes
+for a group of neighbours, and copies are as wide as pointers allow, wherever rows end.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ _VIEWS = {"tt.expand_dims": "reshape", "tt.broadcast": "broadcast"}
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """A value that a mask comes from, and the operations that spread it over the mask's shape, the first one first."""
+    """A value that a mask is made from, and the operations that spread it over the mask's shape, the first one first."""
 
     value: SSAValue
     views: tuple[Any, ...]
 
     def axis(self, axis: int) -> int | None:
-        """Which of the value's axes the mask's is; None where it repeats the value."""
+        """Returns the axis of the value that corresponds to the mask's `axis`; None where the mask repeats the value."""
         for view in reversed(self.views):
             if view.name == "tt.broadcast":
                 if shape_of(view.operands[0].type)[axis] != shape_of(view.results[0].type)[axis]:
@@ -43,7 +43,7 @@ class _Part:
         return axis
 
     def spread(self, k: KernelContext, value: SSAValue) -> Node:
-        """Another value of the same shape, spread like this one."""
+        """Returns another value of the same shape, spread like this one."""
         node = k.node(value)
         for view in self.views:
             result = view.results[0].type
@@ -53,7 +53,7 @@ class _Part:
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """index < limit for elements along an axis, and all the rest, which is equal for `count` of them."""
+    """The condition index < limit for elements along an axis, and `rest`, conditions that are equal for `count` of them."""
 
     part: _Part
     index: Any
@@ -63,7 +63,7 @@ class Bound:
     count: int
 
     def elements(self, k: KernelContext, layout: LinearLayout, registers: Sequence[int]) -> dict[int, tuple[V, V]]:
-        """Returns by register, the first of a group, whether it has any elements, and how many, if it has (i32)."""
+        """Returns, by register, the first of a group, whether it has any elements, and how many, if it has (i32)."""
         f = k.f
         index, limit = (
             k.ev.elements(self.part.spread(k, value), layout, registers) for value in (self.index, self.limit)
@@ -75,14 +75,17 @@ class Bound:
             some = f.icmp(self.predicate, own, end)
             for column in rest:
                 some = f.binary("and", some, column[number])
-            # positive where there are some: as a number without sign it is right however far the two are apart
+            # positive where there are some: as an unsigned number it is right however far the two are apart
             left = f.intrinsic("umin", [f.binary("sub", end, own), const(self.count, own.type)])
             found[register] = some, left if left.type == "i32" else f.cast("trunc", left, "i32")
         return found
 
 
 def bound_of(k: KernelContext, mask: SSAValue, axis: int, count: int) -> Bound | None:
-    """What a mask says of groups of `count` neighbours along an axis, if one comparison in it ends inside them."""
+    """Finds the bound that a mask sets for groups of `count` neighbours along an axis.
+
+    None unless exactly one comparison in the mask ends inside them.
+    """
     rest: list[_Part] = []
     found: Bound | None = None
     for part in _parts(mask, ()):

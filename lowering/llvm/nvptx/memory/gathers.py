@@ -1,4 +1,4 @@
-"""Gathers along an axis, from plans of `linear_layouts.gathering`, and histograms.
+"""Lowers gathers along an axis, by `linear_layouts.plans.gathering`, and histograms.
 
 Source of the counters: NVIDIA, "PTX ISA", "Parallel Synchronization and Communication Instructions: atom" (`.shared`).
 """
@@ -40,13 +40,13 @@ def _gather(k: KernelContext, op: Operation) -> None:
 
 
 def _index(k: KernelContext, value: V) -> V:
-    """An index as i32; blocks are smaller than what does not fit."""
+    """Converts an index to i32; blocks have fewer elements than i32 holds."""
     width = int(value.type[1:])
     return k.f.cast("trunc" if width > 32 else "zext", value, "i32")
 
 
 def _in_warp(k: KernelContext, plan: WarpGather, values: Sequence[V], indices: Sequence[V]) -> list[V]:
-    """One shuffle for each register that may hold the value."""
+    """Emits a gather within warps: one shuffle for each register that may hold the value."""
     f, t = k.f, k.t
     register_of, lane_of = t.map(plan.register_of), t.map(plan.lane_of)
     register_warp = t.linear((), plan.register_of.warp)
@@ -71,7 +71,7 @@ def _xor(k: KernelContext, a: V, b: V) -> V:
 
 
 def _image(k: KernelContext, index: V, columns: Sequence[int]) -> V:
-    """XOR of the columns of the index's set bits; images are gathered by how far they are shifted."""
+    """Emits the XOR of the columns of the index's set bits; images are grouped by how far they are shifted."""
     f = k.f
     diagonals: dict[int, int] = {}
     for bit, image in enumerate(columns):
@@ -90,7 +90,7 @@ def _image(k: KernelContext, index: V, columns: Sequence[int]) -> V:
 
 
 def _in_memory(k: KernelContext, plan: SharedGather, values: Sequence[V], indices: Sequence[V], width: int) -> list[V]:
-    """The source is stored, each thread loads what its indices say."""
+    """Emits a gather through shared memory: the source is stored, and each thread loads by its indices."""
     f, t, shared = k.f, k.t, k.shared
     base = shared.reserve(plan.bytes)
     shared.before_writing()
@@ -109,7 +109,10 @@ def _in_memory(k: KernelContext, plan: SharedGather, values: Sequence[V], indice
 
 
 def _histogram(k: KernelContext, op: Operation) -> None:
-    """Counters in shared memory; values outside the bins, and masked ones, are not counted. A copy counts once."""
+    """Lowers tt.histogram to counters in shared memory.
+
+    Values outside the bins, and masked ones, are not counted. Copies count once.
+    """
     result, source = op.results[0], op.operands[0]
     elem, (bins,) = element_name(result.type), shape_of(result.type)
     mask = op.operands[1] if len(op.operands) > 1 else None
@@ -146,7 +149,7 @@ def _count(
     predicate = _one_of_copies(k, layout)
     for register, value in enumerate(values):
         number = value if value.type in ("i32", "i64") else f.cast("zext" if value.type == "i1" else "sext", value, "i32")
-        inside = f.icmp("ult", number, const(bins, number.type))  # negative numbers are large ones without a sign
+        inside = f.icmp("ult", number, const(bins, number.type))  # negative numbers are large unsigned ones
         guard = k.t.both(predicate, inside)
         guard = guard if masks is None else k.t.both(guard, masks[register])
         with k.t.where(guard):

@@ -1,9 +1,9 @@
-"""Loads and stores of global memory: wide, and predicated instead of branched around.
+"""Emits loads and stores of global memory: wide, and predicated instead of branched around.
 
-What is predicated is inline assembly that says that it changes memory, loads too: to the instruction selector and the passes
-behind it, assembly without that is arithmetic, which they may put behind a store.
+Predicated ones are inline assembly that is declared to change memory, loads too: to the instruction selector and the passes
+after it, other assembly is arithmetic, which they may move behind a store.
 
-Source of the spelling: NVIDIA, "PTX ISA", "ld", "st" and "Cache operators".
+Source of the syntax: NVIDIA, "PTX ISA", "ld", "st" and "Cache operators".
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from ..analysis.axis_info import AxisInfo
 from ..threads import Threads, base_and_distance, bits_of
 
 LINE = 128
-"""Bytes of memory that a warp's access fetches or writes at once."""
+"""The bytes of memory that a warp's access fetches or writes at once."""
 _LOAD_CACHES = ("ca", "cg", "cs", "cv")
 _STORE_CACHES = ("wb", "cg", "cs", "wt")
 
@@ -34,12 +34,12 @@ class AccessInfo:
     mask: AxisInfo | None = None
 
     def order(self) -> tuple[int, ...]:
-        """Dims by contiguity, the most contiguous first; the last dim first among equals."""
+        """Returns the dims by contiguity, the most contiguous first; the last dim first among equals."""
         rank = len(self.pointers.contiguity)
         return tuple(sorted(range(rank), key=lambda d: (-self.pointers.contiguity[d], -d)))
 
     def width(self, shape: Sequence[int], element_bits: int, layout: LinearLayout) -> tuple[int, int]:
-        """(elements per access, along which dim) in a layout."""
+        """Returns (elements per access, along which dim) in a layout."""
         axis = self.order()[0]
         constancy = None if self.mask is None else self.mask.constancy[axis]
         return global_vector_elements(
@@ -49,7 +49,7 @@ class AccessInfo:
 
 
 def widest(info: AccessInfo, shape: Sequence[int], element_bits: int, threads: int) -> int:
-    """Consecutive elements per thread that make the widest access."""
+    """Returns how many consecutive elements per thread make the widest access."""
     axis = info.order()[0]
     known = min(info.pointers.contiguity[axis], max(1, info.pointers.divisibility[axis] * 8 // element_bits))
     if info.mask is not None:
@@ -58,12 +58,12 @@ def widest(info: AccessInfo, shape: Sequence[int], element_bits: int, threads: i
 
 
 def coalesced(shape: Sequence[int], order: Sequence[int], elements: int, warps: int) -> LinearLayout:
-    """The coalesced layout: adjacent lanes along order[0], each with this many consecutive elements."""
+    """Returns the coalesced layout: adjacent lanes along order[0], each with this many consecutive elements."""
     return default_blocked(shape, warps, 8, order=order, contiguity=elements)
 
 
 def row_bytes(layout: LinearLayout, element_bits: int, vector: int, axis: int) -> int:
-    """Contiguous bytes that the lanes of a warp access together, `vector` elements along an axis each."""
+    """Returns the contiguous bytes that the lanes of a warp access together, `vector` elements along an axis each."""
     length = vector
     steps = [layout.coordinates(basis) for basis in layout[LANE]]
     while tuple([length if dim == axis else 0 for dim in range(len(layout.shape))]) in steps:
@@ -72,7 +72,7 @@ def row_bytes(layout: LinearLayout, element_bits: int, vector: int, axis: int) -
 
 
 def access_groups(layout: LinearLayout, vector: int, axis: int) -> list[tuple[int, ...]]:
-    """The registers of each access, when `vector` elements along an axis are accessed together."""
+    """Returns the registers of each access, when `vector` elements along an axis are accessed together."""
     if vector == 1:
         return [(register,) for register in range(layout.size(REGISTER))]
     rank = len(layout.shape)
@@ -82,7 +82,7 @@ def access_groups(layout: LinearLayout, vector: int, axis: int) -> list[tuple[in
 
 
 def written_groups(layout: LinearLayout, vector: int, axis: int) -> list[tuple[int, ...]]:
-    """The register groups that write: those of duplicated elements do not."""
+    """Returns the register groups that write: those of duplicated elements do not."""
     copies = layout.free_masks()[REGISTER]
     return [registers for registers in access_groups(layout, vector, axis) if not registers[0] & copies]
 
@@ -98,7 +98,7 @@ class GlobalMemory:
         self, elem: str, layout: LinearLayout, groups: Sequence[tuple[int, ...]], addresses: Mapping[int, V],
         mask: Mapping[int, V] | None, other: Sequence[V] | None, cache: str = "", volatile: bool = False,
     ) -> tuple[V, ...]:  # fmt: skip
-        """Load the elements of every register. Addresses and mask are those of the first register of each group."""
+        """Loads the elements of every register. Addresses and mask are those of the first register of each group."""
         t, width = self.t, bits_of(elem)
         found: dict[int, V] = {}
         for registers in groups:
@@ -113,7 +113,7 @@ class GlobalMemory:
         self, elem: str, layout: LinearLayout, groups: Sequence[tuple[int, ...]], addresses: Mapping[int, V],
         values: Sequence[V], mask: Mapping[int, V] | None, cache: str = "",
     ) -> None:  # fmt: skip
-        """Store every element once: of threads with duplicates one writes."""
+        """Stores every element once: of threads with duplicates one writes."""
         t = self.t
         free = layout.free_masks()
         predicate = t.predicate(ThreadPredicate(free[LANE], free[WARP]))
@@ -130,7 +130,7 @@ class GlobalMemory:
     def load_bits(
         self, address: V, width: int, guard: V | None, fill: V | None, cache: str = "", volatile: bool = False
     ) -> V:
-        """`width` bits as an integer or a vector of 32-bit words."""
+        """Loads `width` bits as an integer or a vector of 32-bit words."""
         type_ = f"i{width}" if width <= 32 else f"<{width // 32} x i32>"
         if guard is not None and is_integer(guard, 1):
             guard = None
@@ -206,7 +206,7 @@ class GlobalMemory:
         self.f.emit(f'call void asm sideeffect "{text}", "{constraints},~{{memory}}"({given})')
 
     def pointer(self, address: V) -> V:
-        """The address as a pointer to global memory."""
+        """Returns the address as a pointer to global memory."""
         address, distance = base_and_distance(address)
         pointer = self.f.pure(f"inttoptr i64 {address.operand()} to ptr addrspace(1)", "ptr addrspace(1)")
         if not distance:
@@ -222,7 +222,7 @@ def _width(type_: str) -> int:
 
 
 def _registers(width: int) -> tuple[int, int]:
-    """(number, bits) of the words of an access."""
+    """Returns (number, bits) of the words of an access."""
     if width <= 32:
         return 1, width
     return width // 32, 32

@@ -1,4 +1,4 @@
-"""Two blocks as one, and one as two."""
+"""Lowers operations that make one block of two, or two of one: join, cat, split."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ..nodes import Distributed, Node, Range, Shape, Splat, View
 
 
 def _join(k: KernelContext, op: Operation) -> None:
-    """The two blocks in a new last dim."""
+    """Lowers tt.join: the two blocks along a new last dim."""
     result = op.results[0]
     shape, elem = shape_of(result.type), element_name(result.type)
     sides = [View((*shape[:-1], 1), elem, k.node(operand), "reshape") for operand in op.operands]
@@ -21,7 +21,7 @@ def _join(k: KernelContext, op: Operation) -> None:
 
 
 def _cat(k: KernelContext, op: Operation) -> None:
-    """The two blocks one after the other, in a new first dim."""
+    """Lowers tt.cat: the two blocks one after the other, first as a new first dim."""
     result = op.results[0]
     shape, elem = shape_of(result.type), element_name(result.type)
     half = (shape[0] // 2, *shape[1:])
@@ -31,7 +31,7 @@ def _cat(k: KernelContext, op: Operation) -> None:
 
 
 def _choice(k: KernelContext, shape: Shape, elem: str, sides: Sequence[Node], axis: int) -> Node:
-    """sides[0] at 0 along an axis of size 2, sides[1] at 1."""
+    """Returns sides[0] at 0 along an axis of size 2, sides[1] at 1."""
     alone = tuple(2 if d == axis else 1 for d in range(len(shape)))
     index = View(shape, "i32", View(alone, "i32", Range((2,), "i32", 0), "reshape"), "broadcast")
     zero = Splat(shape, "i32", const(0, "i32"))

@@ -14,8 +14,8 @@ BARRIER_BYTES = 8
 
 
 def make_barriers(shared: SharedMemory, pointers: Sequence[V]) -> None:
-    """mbarriers of one arrival each; all threads may use them afterwards."""
-    shared.t.call("fence.proxy.async.shared_cta", [], "void")  # what was there has been written by ordinary stores
+    """Initializes mbarriers of one arrival each; all threads may use them afterwards."""
+    shared.t.call("fence.proxy.async.shared_cta", [], "void")  # the previous contents have been written by ordinary stores
     with shared.f.when(shared.t.is_first()):
         for pointer in pointers:
             shared.t.call("mbarrier.init.shared", [pointer, i32(1)], "void")
@@ -24,7 +24,7 @@ def make_barriers(shared: SharedMemory, pointers: Sequence[V]) -> None:
 
 
 def remove_barriers(shared: SharedMemory, pointers: Sequence[V]) -> None:
-    """When nobody waits at them any more their memory is free."""
+    """Invalidates mbarriers when no thread waits at them any more, which frees their memory."""
     shared.barrier()
     with shared.f.when(shared.t.is_first()):
         for pointer in pointers:
@@ -33,17 +33,17 @@ def remove_barriers(shared: SharedMemory, pointers: Sequence[V]) -> None:
 
 
 def expect(shared: SharedMemory, barrier: V, size: int) -> None:
-    """The one arrival of a phase, which ends when as many bytes have been copied. One thread does it."""
+    """Emits the one arrival of a phase, which ends when `size` bytes have been copied. One thread executes it."""
     shared.t.call("mbarrier.arrive.expect.tx.scope.cta.space.cta", [barrier, i32(size)], "i64")
 
 
 def wait_for_phase(shared: SharedMemory, barrier: V, parity: V) -> None:
-    """All threads wait for the phase of this parity; what was copied can be read by then.
+    """Makes all threads wait for the phase of this parity; the copied bytes can be read afterwards.
 
-    Inline assembly: LLVM does not say that the threads of a warp go on together, and the assembler then keeps nothing in
-    uniform registers. The branch does not say `.uni`: each thread has an answer of its own, and may see the end of the phase
-    earlier than its neighbours. All of them see it, as the next phase does not end before each warp has arrived, or does not
-    come; and in whatever order they leave the loop, each comes once to the `.sync` instruction behind it, where they gather.
+    Inline assembly: LLVM does not tell that the threads of a warp go on together, and the assembler then keeps nothing in
+    uniform registers. The branch has no `.uni`: each thread has an answer of its own, and may see the end of the phase
+    earlier than its neighbours. All of them see it, as the next phase ends only after each warp has arrived, or there is none;
+    and in whatever order they leave the loop, each reaches the `.sync` instruction after it once, where they reconverge.
     """
     pointer = shared.f.op(f"ptrtoint ptr addrspace(3) {barrier.operand()} to i32", "i32")
     text = "\\0A".join(

@@ -1,7 +1,7 @@
-"""Barriers between accesses to global memory that other threads of the program have to see in order.
+"""Emits barriers between accesses to global memory that other threads of the program have to see in order.
 
-Operations of a program happen one after the other, but each thread does its part on its own: where an operation touches what an
-earlier one wrote (or writes what an earlier one read), and not every thread its own elements, all wait for each other first.
+Operations of a program happen one after the other, but each thread does its part on its own: where an operation accesses what
+an earlier one wrote (or writes what an earlier one read), and not every thread its own elements, all wait for each other first.
 """
 
 from __future__ import annotations
@@ -21,16 +21,19 @@ from ....tt.dialect.memory.atomics import HOST_RMW_OPERATIONS, MEMORY_ORDERS
 from .shared_memory import SharedMemory
 
 _READS = frozenset({"tt.load", "tt.atomic_load", "tt.atomic_poll", "tt.descriptor_load", "tt.descriptor_store"})
-"""And accesses through tensor maps, which meet no others: a tensor with a map is only read, or only written."""
+"""The operations that read; also accesses through tensor maps, which conflict with no others.
+
+A tensor with a map is only read, or only written.
+"""
 
 _COMMUTING = frozenset({"and", "or", "xor", "add", "fadd", "max", "min", "umax", "umin"})
 
 Access = tuple[bool, AliasSet, Any, LinearLayout | None, str]
-"""(writes, where to, pointer, layout, the kind of an atomic whose order among its like nobody can tell)"""
+"""(writes, alias set, pointer, layout, the kind of an atomic whose order among atomics of that kind cannot be observed)"""
 
 
 class MemoryOrder:
-    """Accesses since the last barrier."""
+    """Tracks the accesses since the last barrier."""
 
     def __init__(self, function: FuncOp, shared: SharedMemory) -> None:
         self._aliases = AliasAnalysis(function)
@@ -40,7 +43,7 @@ class MemoryOrder:
         self._apart = False
 
     def before(self, op: Operation, layout: LinearLayout | None) -> None:
-        """Make an access wait for those it could meet."""
+        """Makes an access wait for those that it could conflict with."""
         if self._apart:
             return
         self._forget_ordered()
@@ -52,7 +55,7 @@ class MemoryOrder:
 
     @contextmanager
     def apart(self, op: Operation) -> Iterator[None]:
-        """Around an operation whose regions threads run on their own: nobody can wait inside, so all wait before it."""
+        """Encloses an operation whose regions threads run on their own: no thread can wait inside, so all wait before it."""
         for inner in op.walk():
             if inner.name in _READS:
                 self.before(inner, None)
@@ -61,20 +64,20 @@ class MemoryOrder:
         self._apart = False
 
     def release(self) -> None:
-        """Make all threads wait for each other if any of them accessed memory: what they did is done then."""
+        """Makes all threads wait for each other if any of them accessed memory, so that their accesses are done."""
         self._forget_ordered()
         if self._since:
             self._shared.barrier()
             self._forget_ordered()
 
     def _forget_ordered(self) -> None:
-        """What was before the last barrier needs no other one."""
+        """Forgets the accesses before the last barrier, which need no other one."""
         if self._barriers != self._shared.barriers:
             self._since, self._barriers = [], self._shared.barriers
 
     @contextmanager
     def several_ways(self, op: Operation) -> Iterator[None]:
-        """Around an operation with regions: inside and afterwards, what stands in them may have happened."""
+        """Encloses an operation with regions: inside and afterwards, the accesses in them may have happened."""
         before = list(self._since)
         for inner in op.walk():
             if inner.name in WRITES or inner.name in _READS:
@@ -85,14 +88,14 @@ class MemoryOrder:
 
     @contextmanager
     def trial(self) -> Iterator[None]:
-        """What happens inside leaves no trace."""
+        """Restores the state afterwards."""
         kept = (list(self._since), self._barriers)
         yield
         self._since, self._barriers = kept
 
 
 def _commuting(op: Any) -> str:
-    """The kind of a read-modify-write that promises no order and whose old values nobody reads."""
+    """Returns the kind of a read-modify-write that promises no order and whose old values are not used, else ""."""
     if op.name != "tt.atomic_rmw" or op.result.first_use is not None:
         return ""
     if enum_name(MEMORY_ORDERS, op.sem) != "relaxed":

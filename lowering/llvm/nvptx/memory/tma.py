@@ -1,8 +1,8 @@
-"""Blocks of tensors that descriptors describe, copied by TMA: one thread starts the copies, an mbarrier counts their bytes.
+"""Copies blocks of tensors with descriptors by TMA: one thread starts the copies, an mbarrier counts their bytes.
 
-A block lies in shared memory as wgmma and ldmatrix read it: panels as wide as the swizzle, a copy for each panel. What lies
-outside the tensor is filled in by the copy. A descriptor is a parameter of the kernel: a tensor map, passed by value, whether
-the text takes it or makes it (`hoistable_descriptors`).
+A block has the layout in shared memory that wgmma and ldmatrix read: panels as wide as the swizzle, a copy for each panel.
+Elements outside the tensor are filled in by the copy. A descriptor is a parameter of the kernel: a tensor map, passed by value,
+whether the text takes it or makes it (`hoistable_descriptors`).
 
 Source: NVIDIA, "PTX ISA", "cp.async.bulk.tensor", "mbarrier", "fence.proxy"; "CUDA Driver API", "cuTensorMapEncodeTiled".
 """
@@ -39,8 +39,10 @@ _SWIZZLES = (128, 64, 32)
 
 @dataclass(frozen=True, slots=True)
 class MappedBlock:
-    """A block of a described tensor in shared memory: `rows` x `columns` elements, in panels of `width` columns, each copied in
-    boxes of at most 256 rows. leading: axes of extent 1 before these."""
+    """A block of a described tensor in shared memory: `rows` x `columns` elements, in panels of `width` columns.
+
+    Each panel is copied in boxes of at most 256 rows. leading: axes of extent 1 before these.
+    """
 
     rows: int
     columns: int
@@ -64,7 +66,7 @@ class MappedBlock:
 
     @property
     def boxes(self) -> list[tuple[int, int, int]]:
-        """(row, column, byte offset) of every box."""
+        """The (row, column, byte offset) of every box."""
         size = bits_of(self.elem) // 8
         return [
             (row, column, (column * self.rows + row * self.width) * size)
@@ -74,7 +76,7 @@ class MappedBlock:
 
 
 def mapped_block(type_: TensorDescType) -> MappedBlock | None:
-    """How TMA copies the blocks of a descriptor; None where it does not."""
+    """Plans how TMA copies the blocks of a descriptor; None where it does not."""
     shape, elem = shape_of(type_.block), element_name(type_.block)
     if not 2 <= len(shape) <= 5 or any(extent != 1 for extent in shape[:-2]) or elem == "i1":
         return None
@@ -88,7 +90,7 @@ def mapped_block(type_: TensorDescType) -> MappedBlock | None:
 
 
 def kept_block(type_: TensorDescType) -> MappedBlock:
-    """The block of a descriptor that is kept until here; others have been expanded."""
+    """Returns the block of a descriptor that was not expanded; InternalError where TMA does not copy it."""
     block = mapped_block(type_)
     if block is None:
         raise InternalError(f"{type_} is no block of a tensor map, and has not been expanded")
@@ -96,7 +98,7 @@ def kept_block(type_: TensorDescType) -> MappedBlock:
 
 
 def tensor_maps(function: FuncOp) -> tuple[TensorMap, ...]:
-    """What a launch has to know to make the maps that the last parameters are."""
+    """Returns what a launch needs to make the tensor maps that the last parameters are."""
     found = []
     for number, argument in enumerate(function.body.blocks[0].args):
         if isinstance(argument.type, TensorDescType):
@@ -110,13 +112,13 @@ def tensor_maps(function: FuncOp) -> tuple[TensorMap, ...]:
 
 
 def _coordinates(k: KernelContext, indices: Sequence[SSAValue], row: int, column: int) -> list[V]:
-    """Where a box starts, innermost first."""
+    """Returns the coordinates of a box, innermost first."""
     *leading, first, last = (k.scalar(index) for index in indices)
     return [k.f.add(last, i32(column)), k.f.add(first, i32(row)), *reversed(leading)]
 
 
 def start_copies(k: KernelContext, op: Any, block: MappedBlock, base: V, barrier: V) -> None:
-    """Copy a tt.descriptor_load's block to shared memory; one thread does it."""
+    """Copies a tt.descriptor_load's block to shared memory; one thread executes it."""
     rank = len(block.box)
     for row, column, offset in block.boxes:
         pointer = k.shared.at(base, i32(offset))
@@ -127,7 +129,7 @@ def start_copies(k: KernelContext, op: Any, block: MappedBlock, base: V, barrier
 
 
 def _load(k: KernelContext, op: Any) -> None:
-    """A block into registers, when it has arrived."""
+    """Lowers tt.descriptor_load: waits for the block and loads it to registers."""
     result = op.results[0]
     if op in k.staged:
         k.define(result, k.staged[op])
@@ -151,7 +153,10 @@ def _load(k: KernelContext, op: Any) -> None:
 
 
 def _store(k: KernelContext, op: Any) -> None:
-    """A block through shared memory. The program goes on; the next barrier waits for the copy, or its end."""
+    """Lowers tt.descriptor_store: copies a block through shared memory.
+
+    The program goes on; the next barrier waits for the copy, or the program's end does.
+    """
     k.order.before(op, None)
     elem, shape = element_name(op.src.type), shape_of(op.src.type)
     block = kept_block(op.desc.type)
@@ -178,7 +183,7 @@ def _store(k: KernelContext, op: Any) -> None:
 def _store_matrices(
     k: KernelContext, values: Sequence[V], elem: str, layout: LinearLayout, shared: LinearLayout, base: V
 ) -> bool:
-    """A block by stmatrix, where its rows fit; whether they did."""
+    """Stores a block by stmatrix, where its rows fit; returns whether they did."""
     t, bits = k.t, bits_of(elem)
     where = offsets(layout, shared)
     access = match_matrix(where, bits) if bits == 16 else None

@@ -1,4 +1,4 @@
-"""Loops that carry few pointers for a thread go on doing so."""
+"""Keeps blocks of pointers in loops that carry few pointers per thread."""
 
 from __future__ import annotations
 

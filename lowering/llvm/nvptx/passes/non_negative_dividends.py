@@ -1,4 +1,4 @@
-"""Divisions of blocks that have non-negative dividends say so."""
+"""Marks divisions of blocks that have non-negative dividends."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ..analysis.known_non_negative import Dividends, divisions
 class NonNegativeDividends(FunctionPass):
     """Marks divisions of blocks whose dividends are never negative.
 
-    divisions: numbers of those of which a launch has proven it; without any, those of which it holds in every launch.
+    divisions: the numbers of the divisions for which a launch has proven it; without any, those for which it always holds.
     """
 
     name = "non-negative-dividends"

@@ -1,4 +1,4 @@
-"""Reductions and scans in the order that the pass `fix-order` fixes, by the plans of `linear_layouts.ordered`."""
+"""Emits reductions and scans in the order that the pass `fix-order` fixes, by `linear_layouts.plans.ordered`."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from ...values import V, i32
 from ..context import KernelContext
 
 Row = list[V]
-"""The values of the operands at one place."""
+"""The values of the operands in one register."""
 
 
 class Ordered:
-    """Steps of one reduction or scan. `combine` takes rows, the left one first."""
+    """Emits the steps of one reduction or scan. `combine` takes rows, the left one first."""
 
     def __init__(self, k: KernelContext, op: Operation, elems: Sequence[str], combine: Any) -> None:
         self.k, self.op, self.elems = k, op, elems

@@ -1,4 +1,4 @@
-"""Reductions: in each thread, by butterflies inside a warp, through shared memory between warps."""
+"""Lowers reductions: in each thread, by butterflies inside a warp, through shared memory between warps."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Tuple = list[V]
 
 
 def combine(k: KernelContext, op: Any, left: Sequence[V], right: Sequence[V]) -> Tuple:
-    """The combine region of a reduction or scan, on scalars."""
+    """Emits the combine region of a reduction or scan, on scalars."""
     if op not in k.single_combines:
         k.single_combines[op] = _single(k, op.regions[0])
     single = k.single_combines[op]
@@ -49,7 +49,10 @@ def combine(k: KernelContext, op: Any, left: Sequence[V], right: Sequence[V]) ->
 
 
 def _single(k: KernelContext, region: Region) -> Callable[[V, V], V] | None:
-    """A region of one operation on its two arguments, which most are: emitted without looking at it again."""
+    """Returns the function of a region with one operation on its two arguments, as most have; None for others.
+
+    It is emitted without examining the region again.
+    """
     block = region.blocks[0]
     ops = list(block.ops)
     if len(region.blocks) != 1 or len(ops) != 2 or len(block.args) != 2:
@@ -92,7 +95,7 @@ def _reduced(
     k: KernelContext, op: Operation, plans: Sequence[ReductionPlan], rows: list[Tuple], elems: Sequence[str],
     copies: Sequence[int],
 ) -> list[Tuple]:  # fmt: skip
-    """copies: masks that lead to lanes with the same elements."""
+    """Emits a reduction by its plans. copies: masks that lead to lanes with the same elements."""
     plan, sums = plans[0], []
     for group in plan.groups:
         total = rows[group[0]]
@@ -109,7 +112,7 @@ def _reduced(
 
 
 def _butterfly(k: KernelContext, op: Operation, step: Butterfly, sums: list[Tuple], elems: Sequence[str]) -> list[Tuple]:
-    """Every accumulator takes in the one of the other lane; lower places come first."""
+    """Combines every accumulator with that of the other lane; lower positions come first."""
     t = k.t
     found = []
     for register, own in enumerate(sums):
@@ -132,7 +135,7 @@ _REDUX = {
     "arith.addi": "add", "arith.andi": "and", "arith.ori": "or", "arith.xori": "xor", "arith.maxsi": "max",
     "arith.minsi": "min", "arith.maxui": "umax", "arith.minui": "umin",
 }  # fmt: skip
-"""What a warp does with 32-bit integers in one instruction (PTX ISA, "redux.sync")."""
+"""The reductions of 32-bit integers that a warp does in one instruction (PTX ISA, "redux.sync")."""
 
 
 _COMMUTATIVE = frozenset(
@@ -143,7 +146,7 @@ _COMMUTATIVE = frozenset(
 
 
 def _commutes(op: Operation) -> bool:
-    """Whether the region is one operation that gives the same bits either way round."""
+    """Whether the region is one operation that gives the same bits in either order of operands."""
     single = single_operation(op.regions[0])
     return single is not None and single.name in _COMMUTATIVE
 

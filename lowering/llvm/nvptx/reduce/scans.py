@@ -1,4 +1,4 @@
-"""Scans: prints the plans of `linear_layouts.scanning`.
+"""Lowers scans: emits the plans of `linear_layouts.plans.scanning`.
 
 Values of all operands are combined together, so they take every step together; a plan made for the widest one serves all.
 """
@@ -31,7 +31,7 @@ from .ordered import Ordered
 from .reductions import combine
 
 Row = list[V]
-"""The values of the operands at one place."""
+"""The values of the operands in one register."""
 
 
 def _scan(k: KernelContext, op: Operation) -> None:
@@ -73,7 +73,7 @@ def _scan_in_order(k: KernelContext, op: Operation, nodes: Sequence[Node], layou
 
 
 class _Scan:
-    """The rows of a thread, register by register, while steps change them. Left operands come first along the scan."""
+    """The rows of a thread, by register, while steps change them. Left operands come first along the scan."""
 
     def __init__(self, k: KernelContext, op: Operation, elems: Sequence[str], rows: list[Row]) -> None:
         self.k = k
@@ -93,7 +93,10 @@ class _Scan:
                 self.through_memory(step)
 
     def combined(self, before: Row, own: Row, condition: V | None, other: Row | None = None) -> Row:
-        """Both where the condition holds, else the own values, or others. The region asserts only where it holds."""
+        """Combines both where the condition holds, else selects the own values, or `other`.
+
+        The region asserts only where it holds.
+        """
         self.k.guard = condition
         both = combine(self.k, self.op, before, own)
         self.k.guard = None
@@ -103,7 +106,7 @@ class _Scan:
         return [self.k.f.select(condition, a, b) for a, b in zip(yes, no, strict=True)]
 
     def shuffled(self, row: Row, operand: V, kind: str = "idx") -> Row:
-        """The row that another lane has. PTX ISA, "shfl.sync": the last operand is where "up" and the others stop."""
+        """Returns the row that another lane has. PTX ISA, "shfl.sync": the last operand is where "up" and the others stop."""
         t, stop = self.k.t, 0 if kind == "up" else 31
         return [
             t.from_bits(t.shuffle(kind, t.to_bits(value, elem), operand, stop), elem)
@@ -126,7 +129,7 @@ class _Scan:
         self.rows = changed
 
     def lane_totals(self, step: LanePrefixStep) -> None:
-        """Totals move by 1, 2, 4, … lanes of the sequence; who has none that far before it keeps its own."""
+        """Moves totals by 1, 2, 4, … lanes of the sequence; a lane that has none that far before it keeps its own."""
         f, t = self.k.f, self.k.t
         mask = (1 << step.bits) - 1
         place = f.binary("and", t.lane, i32(mask << step.first_bit))
@@ -150,7 +153,7 @@ class _Scan:
                     self.rows[register] = self.combined(before, self.rows[register], has_one)
 
     def through_memory(self, step: SharedStep) -> None:
-        """The totals of all parts are stored; every thread combines those before its own part."""
+        """Stores the totals of all parts; every thread combines those before its own part."""
         k, shared = self.k, self.k.shared
         base = shared.reserve(step.bytes * len(self.elems))
         shared.before_writing()
@@ -169,7 +172,7 @@ class _Scan:
         shared.after_reading()
 
     def take_in(self, step: SharedStep, base: V) -> None:
-        """Sequences that several registers belong to are read once."""
+        """Combines the totals before each part. Sequences that several registers belong to are read once."""
         k = self.k
         start = k.t.map(_masked(step.address, ~step.index_mask))
         index = k.t.map(step.index)
@@ -197,7 +200,7 @@ class _Scan:
         return row
 
     def before(self, parts: Sequence[Row], order: Sequence[int], index: V, reverse: bool) -> tuple[Row, V]:
-        """The parts before an index combined, and whether there is one."""
+        """Combines the parts before an index; also returns whether there is one."""
 
         def is_before(number: int) -> V:
             return self.k.f.icmp("ult" if reverse else "ugt", index, i32(number))
@@ -208,7 +211,7 @@ class _Scan:
         return total, has_one
 
     def holds(self, threads: Threads) -> V | None:
-        """Whether this is one of the threads; None when all are."""
+        """Emits whether this is one of the threads; None when all are."""
         f, t = self.k.f, self.k.t
         tests = [
             f.icmp("eq", f.binary("and", source, i32(mask)), i32(value))
