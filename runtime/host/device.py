@@ -1,4 +1,4 @@
-"""The host CPU as a device."""
+"""Implements the host CPU as a device."""
 
 from __future__ import annotations
 

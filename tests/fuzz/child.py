@@ -29,7 +29,7 @@ SHOWN = 3000
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """How a child ended.
+    """The end of a child: its result or its failure.
 
     Attributes:
         how: "returned", "raised", "crashed" or "hung".
