@@ -1,8 +1,7 @@
-"""The benchmark cases: what is computed, by whom, the float64 reference, and the least work any machine
-must do for it.
+"""Defines the benchmark cases: the contenders, the float64 reference, and the least work that any machine must do.
 
-A case is made by a function so that its arrays live only while it runs. `Work.limit` is whatever takes longer, the
-unavoidable memory traffic or the arithmetic, as a task of its own that takes its turn among the contenders.
+A case is made by a function so that its arrays live only while it runs. `Work.limit` is the unavoidable memory traffic
+or the arithmetic, whichever takes longer, as a task that is timed in turn with the contenders.
 """
 
 from __future__ import annotations
@@ -28,15 +27,15 @@ SIDE = 4096
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """The least that any implementation must do."""
+    """The least work that any implementation must do."""
 
     bytes_moved: int = 0
     flops: int = 0
     only_reads: bool = False
 
     def limit(self, machine: MachineLimits, threads: int) -> tuple[Callable[[], float] | None, str]:
-        """A function that does this work and nothing else, as fast as the machine can, and returns the seconds, with a
-        description; None where only overhead is measured."""
+        """Returns a function that does this work and nothing else, as fast as the machine can, and returns
+        the seconds; with a description. None where only overhead is measured."""
         if not self.bytes_moved and not self.flops:
             return None, ""
         bandwidth = machine.read if self.only_reads else machine.copy_non_temporal
@@ -48,7 +47,7 @@ class Work:
 
 @dataclass(slots=True)
 class Case:
-    """Contenders that all compute `reference` (to `tolerance`, relative in the 2-norm)."""
+    """Contenders that all compute `reference`, to `tolerance` (relative error in the 2-norm)."""
 
     name: str
     contenders: list[Contender]
@@ -57,7 +56,7 @@ class Case:
     work: Work
 
     def check(self) -> None:
-        """Every contender must compute the same thing before it is worth timing."""
+        """Raises `SystemExit` unless every contender computes the reference."""
         size = np.linalg.norm(self.reference)
         for contender in self.contenders:
             result = np.asarray(eval(contender.statement, dict(contender.names)), dtype=np.float64)
@@ -78,7 +77,7 @@ def wide(array: np.ndarray) -> np.ndarray:
 
 
 def load_module(path: Path) -> ModuleType:
-    """A Python file outside this folder, as a module."""
+    """Loads a Python file outside this folder as a module."""
     spec = importlib.util.spec_from_file_location(path.stem, path)
     if spec is None or spec.loader is None:
         raise SystemExit(f"{path} cannot be loaded")
@@ -88,7 +87,7 @@ def load_module(path: Path) -> ModuleType:
 
 
 def onnx_single(peers: Peers, *arguments: Any) -> list[Contender]:
-    """ONNX Runtime on a few nodes; arguments are those of `peers_onnx.single`."""
+    """Makes a contender of ONNX Runtime on a few nodes; arguments are those of `peers_onnx.single`."""
     if "onnxruntime" not in peers.modules:
         return []
     import peers_onnx  # needs onnx, which is present only together with the peer
@@ -226,7 +225,7 @@ def transpose_add(peers: Peers) -> Case:
 
 
 def matmul(size: int, constant: bool) -> Callable[[Peers], Case]:
-    """x @ y with both operands given at run time, or with y known beforehand, as a weight is."""
+    """Makes x @ y, with both operands given at run time, or with y known beforehand, as a weight is."""
 
     def make(peers: Peers) -> Case:
         x, y = random(size, size, seed=11), random(size, size, seed=12)
@@ -317,7 +316,7 @@ def attention(peers: Peers) -> Case:
 
 
 def minilm(batch: int, seq: int) -> Callable[[Peers], Case]:
-    """Sentence embeddings for `batch` full sentences of `seq` tokens."""
+    """Makes sentence embeddings for `batch` full sentences of `seq` tokens."""
 
     def make(peers: Peers) -> Case:
         example = load_module(ROOT / "examples" / "minilm.py")
@@ -363,7 +362,7 @@ def minilm(batch: int, seq: int) -> Callable[[Peers], Case]:
 
 
 def small_add(peers: Peers) -> Case:
-    """16 elements: nothing but the cost of a call."""
+    """Makes an addition of 16 elements, which measures only the cost of a call."""
     x, y = random(16, seed=18), random(16, seed=19)
     contenders = [
         *peers.joinery(lambda jn, x, y: x + y, x, y),

@@ -1,9 +1,9 @@
-"""Compile one thing with one library and print the seconds: compile_once.py TASK LIBRARY MOMENT CACHE.
+"""Compiles one thing with one library and prints the seconds: compile_once.py TASK LIBRARY MOMENT CACHE.
 
 TASK is "ten-ops" (ten element-wise operations and a reduction on (64, 1024) float32) or "minilm" at (8, 128).
 MOMENT is "first", or "later": after the process has compiled another small graph; importing and building the graph are
-not counted then (for JAX, tracing is). "process" counts them as well, and leaves out NumPy's import only. The first
-execution counts, because some libraries put work off until then. CACHE is a folder for joinery's compile cache, or "none".
+not counted then (for JAX, tracing is). "process" counts them too, and leaves out only NumPy's import. The first
+execution counts, because some libraries defer work until then. CACHE is a folder for joinery's compile cache, or "none".
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parents[1]
 
 
 def warm_up_operations(x: Any, tanh: Any, exp: Any, total: Any) -> Any:
-    """Another graph of the same kinds of operation, so that whatever loads lazily is loaded."""
+    """Builds another graph with the same kinds of operation, so that everything that loads lazily is loaded."""
     return total(tanh(x) + exp(x))
 
 
@@ -105,7 +105,7 @@ def jax_task(task: str) -> Callable[[], Any]:
 
 
 def prepared(library: str, task: str, cache: str) -> Callable[[], Any]:
-    """Everything up to compiling is done here; the call compiles and runs once."""
+    """Returns a function that compiles and runs once; everything before that is done here."""
     if library == "joinery":
         return joinery_task(task, cache)
     return {"onnxruntime": onnxruntime_task, "jax": jax_task}[library](task)
@@ -114,7 +114,7 @@ def prepared(library: str, task: str, cache: str) -> Callable[[], Any]:
 def main() -> None:
     task, library, moment, cache = sys.argv[1:]
     limit_threads(2)
-    import numpy  # noqa: F401 - everybody needs it
+    import numpy  # noqa: F401 - every library needs it
 
     start = time.perf_counter()
     if moment == "later":

@@ -1,11 +1,11 @@
-"""joinery on this machine's CUDA device: is it right, and how fast is it beside torch and Triton?
+"""Checks joinery on this machine's CUDA device, and times it beside torch and Triton.
 
 python benchmarks/gpu.py                     everything: the corpus of block kernels, the cases, MiniLM; below 8 minutes
 python benchmarks/gpu.py attention softmax-f32 corpus      only these
 python benchmarks/gpu.py --minutes 3         with less time
 
 It needs a CUDA driver and cuda-python; torch and Triton are measured where they are installed. Nothing is downloaded. Every
-case runs in a process of its own. What is measured, and how, stands in gpu_cases.py and gpu_timing.py. Results go to
+case runs in a process of its own. gpu_cases.py and gpu_timing.py say what is measured, and how. Results are written to
 benchmarks/results/DATE-gpu-NAME.json; the exit status says whether everything that ran was right.
 """
 
@@ -35,31 +35,31 @@ CASES = (
 )  # fmt: skip
 OTHERS = ("corpus", "minilm")
 STALL = 45.0
-"""Seconds without a word after which a process is ended."""
+"""Seconds without output after which a process is killed."""
 MOST_ATTEMPTS = 4
 CORPUS_SHARE = 0.35
-"""Of the time, for the corpus at most."""
+"""The largest share of the time that the corpus may take."""
 
 
 @dataclass
 class Run:
-    """What a process wrote, and how it ended."""
+    """The output of a process, and how it ended."""
 
     lines: list[dict[str, Any]] = field(default_factory=list)
     problem: str = ""
-    is_lost: bool = False  # it did not end, or the device was lost
+    is_lost: bool = False  # the process did not end, or the device was lost
 
     def found(self, key: str) -> list[Any]:
         return [line[key] for line in self.lines if key in line]
 
     @property
     def last(self) -> str:
-        """What it was at."""
+        """The last step that the process announced."""
         return str((self.found("at") or ["start"])[-1])
 
 
 class Child:
-    """A process that writes lines to a file."""
+    """A process that writes lines of JSON to a file."""
 
     def __init__(
         self, command: Sequence[str], arguments: Sequence[str], folder: Path, environment: Mapping[str, str] | None
@@ -73,7 +73,7 @@ class Child:
         self._size, self._moved = 0, time.monotonic()
 
     def poll(self, deadline: float) -> Run | None:
-        """What it found, once it has ended; it is ended when it says nothing for long, or is out of time."""
+        """Returns its output once it has ended; kills it when it writes nothing for long or is out of time."""
         code, now, why = self._process.poll(), time.monotonic(), ""
         size = self._out.stat().st_size
         if size != self._size:
@@ -103,7 +103,7 @@ class Child:
 
 @dataclass
 class Bench:
-    """command: what starts a child.  end: when everything has to be done (time.monotonic)."""
+    """The settings of a run. command: starts a child.  end: when everything has to be done (time.monotonic)."""
 
     command: Sequence[str]
     folder: Path
@@ -118,7 +118,8 @@ class Bench:
         return Child(self.command, [*arguments, "--seconds", str(self.seconds), *extra], self.folder, self.environment)
 
     def measure(self, name: str, share: float) -> tuple[Measurement | None, str]:
-        """A case, without the configurations that do not end or lose the device; why there is none."""
+        """Measures a case, without the configurations that do not end or lose the device; without a result,
+        says why there is none."""
         deadline, without = min(self.end, time.monotonic() + share), []
         problem = "out of time"
         for _ in range(MOST_ATTEMPTS):
@@ -135,7 +136,8 @@ class Bench:
         return None, problem
 
     def corpus(self, names: Sequence[str]) -> dict[str, str]:
-        """Case → what is wrong, "" for nothing; some processes at once, begun anew behind a case that ended one."""
+        """Returns, by case, what is wrong, "" for nothing. Runs several processes at once; one that ended
+        early is restarted after the case that ended it."""
         deadline = min(self.end, time.monotonic() + CORPUS_SHARE * max(self.end - time.monotonic(), 0))
         found: dict[str, str] = {}
         waiting = [list(names[start :: self.jobs]) for start in range(self.jobs)]
@@ -222,7 +224,8 @@ def main(argv: Sequence[str], command: Sequence[str] = (sys.executable, str(Path
 
 
 def environment_for(folder: Path) -> dict[str, str] | None:
-    """What lets children import joinery: the checkout this file is in, by a link in the folder, if it is not installed."""
+    """Returns an environment in which children can import joinery: if it is not installed, the folder gets a
+    link to this checkout."""
     if importlib.util.find_spec("joinery") is not None:
         return None
     (folder / "packages").mkdir()
@@ -232,7 +235,7 @@ def environment_for(folder: Path) -> dict[str, str] | None:
 
 
 def measured(bench: Bench, chosen: Sequence[str], corpus: Sequence[str]) -> tuple[dict[str, Any], bool]:
-    """What goes to the result file, and whether something was wrong."""
+    """Returns the content of the result file, and whether something was wrong."""
     result: dict[str, Any] = {"cases": [], "failures": {}}
     if "corpus" in chosen:
         problems = bench.corpus(corpus)
@@ -246,7 +249,7 @@ def measured(bench: Bench, chosen: Sequence[str], corpus: Sequence[str]) -> tupl
     cases = [name for name in CASES if name in chosen]
     rest = [*cases, *(["minilm"] if "minilm" in chosen else [])]
     for number, name in enumerate(cases):
-        share = 2.5 * (bench.end - time.monotonic()) / (len(rest) - number)  # some need little, some begin anew
+        share = 2.5 * (bench.end - time.monotonic()) / (len(rest) - number)  # some cases need little time, some are restarted
         measurement, problem = bench.measure(name, share)
         if measurement is None:
             result["failures"][name] = problem

@@ -1,4 +1,5 @@
-"""What benchmarks/gpu.py measures: kernels of texts on a CUDA device, their references, and what the machine allows."""
+"""Defines the cases of benchmarks/gpu.py: kernels of texts on a CUDA device, their references, and the
+machine's limits."""
 
 from __future__ import annotations
 
@@ -21,13 +22,14 @@ from joinery.runtime.cuda.device import CudaDevice, cuda_device
 OURS, WRONG = "joinery", "WRONG: joinery"
 DTYPES = {"bf16": np.dtype(ml_dtypes.bfloat16), "f32": np.dtype(np.float32)}
 MATRIX_FMAS = {80: 1024, 86: 512, 89: 512, 90: 2048, 100: 4096}
-"""Capability → multiply-adds of 16-bit floats per clock of a multiprocessor, dense. Source: NVIDIA's architecture papers."""
+"""Capability → dense multiply-adds of 16-bit floats per clock and multiprocessor. Source: NVIDIA's
+architecture papers."""
 Launch = tuple[tuple[int, ...], Sequence[Any]]
 
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """small: what the simulator can do.  without, trying: as of `Effort`."""
+    """The sizes of the inputs. small: sizes for the simulator.  without, trying: as in `Effort`."""
 
     small: bool = False
     without: frozenset[str] = frozenset()
@@ -46,7 +48,7 @@ def uses_descriptors(device: CudaDevice) -> bool:
 
 
 def buffers(device: CudaDevice, arrays: Sequence[Any], sets: int) -> list[list[jn.Buffer]]:
-    """As many sets of the same arrays on the device."""
+    """Copies the arrays to the device, `sets` times."""
     first = [jn.Buffer(array, device=device) for array in arrays]
     found = [first]
     for _ in range(sets - 1):
@@ -57,12 +59,12 @@ def buffers(device: CudaDevice, arrays: Sequence[Any], sets: int) -> list[list[j
 
 
 class Recorded:
-    """Launches of a text, recorded and replayed: one for each set of arguments, whose memory it keeps."""
+    """Recorded launches of a text, one for each set of arguments, whose memory they keep alive."""
 
     def __init__(self, device: CudaDevice, text: str, warps: int, launches: Sequence[Launch]) -> None:
         kernel = jn.kernel.from_ttir(text, cache=False)
         grid, arguments = launches[0]
-        kernel.launch(grid, *arguments, device=device.name, warps=warps)  # loads the code, which no recording may
+        kernel.launch(grid, *arguments, device=device.name, warps=warps)  # loads the code, which is not allowed in a recording
         self._launches = launches
         self._recordings = [
             device.capture(lambda g=grid, a=arguments: kernel.launch(g, *a, device=device.name, warps=warps))
@@ -81,8 +83,8 @@ def our_fastest(
     sizes: Sizes,
     notes: dict[str, str],
 ) -> Contender:
-    """The fastest of a kernel's texts. label → text, warps, launches. Those that the device has no room for are left out, and
-    those with wrong results, which the notes say."""
+    """Returns the fastest of a kernel's texts. candidates: label → (text, warps, launches). Texts that need
+    more than the device has, and texts with wrong results, are left out, which the notes say."""
     working = []
     for label, (text, warps, launches) in candidates.items():
         if label in sizes.without:
@@ -109,7 +111,8 @@ def our_fastest(
 
 
 def compare(expected: Any, pick: Callable[[Any], Any], tolerance: float) -> Callable[[Any], None]:
-    """A check of the elements that `pick` takes of a result: their errors, relative to the largest expected value."""
+    """Makes a check of the elements that `pick` takes from a result: their errors, relative to the largest
+    expected value."""
     scale = float(np.abs(expected).max())
 
     def check(result: Any) -> None:
@@ -129,7 +132,8 @@ def compare(expected: Any, pick: Callable[[Any], Any], tolerance: float) -> Call
 
 
 def copy_limit(device: CudaDevice, nbytes: int, effort: Effort) -> Callable[[], float]:
-    """Milliseconds of a copy on the device that reads and writes as many bytes in all, measured when called."""
+    """Returns a function that measures a copy on the device which reads and writes `nbytes` in all, in
+    milliseconds."""
     half = max(nbytes // 2, 1)
     count = sets_beyond(device.l2_bytes, half)
     blocks = [device.allocate(half) for _ in range(count + 1)]
@@ -164,7 +168,7 @@ def matmul(full: int) -> Callable[[Sizes], GpuCase]:
         a, b = (random((side, side), "bf16", seed) for seed in (1, 2))
         sets = sets_beyond(device.l2_bytes, 3 * a.nbytes)
         made = buffers(device, (a, b, np.zeros_like(a)), sets)
-        rows = np.arange(0, side, sizes.pick(37, 5))  # every tile has some
+        rows = np.arange(0, side, sizes.pick(37, 5))  # some of every tile
         check = compare(a[rows].astype(np.float32) @ b.astype(np.float32), lambda c: c[rows], 1e-2)
         described = uses_descriptors(device)
         candidates = {}
@@ -211,12 +215,12 @@ def attention(causal: bool) -> Callable[[Sizes], GpuCase]:
         device = cuda_device()
         batch, heads, length, width = sizes.pick((4, 16, 4096, 128), (1, 2, 128, 32))
         shape = (batch * heads, length, width)
-        arrays = [random(shape, "bf16", seed, extent) for seed, extent in ((3, 6), (4, 1), (5, 1))]  # few keys count
+        arrays = [random(shape, "bf16", seed, extent) for seed, extent in ((3, 6), (4, 1), (5, 1))]  # few keys have weight
         sets = sets_beyond(device.l2_bytes, 4 * arrays[0].nbytes)
         flat = [array.reshape(-1, width) for array in arrays]
         made = buffers(device, (*flat, np.zeros_like(flat[0])), sets)
         scale = 1 / math.sqrt(width)
-        rows = np.arange(0, length, sizes.pick(61, 7))  # every program's block has some
+        rows = np.arange(0, length, sizes.pick(61, 7))  # some of every program's block
         expected = attention_rows(arrays, rows, scale, causal)
         check = compare(expected, lambda o: o.reshape(shape)[:, rows], 2e-2)
         described = uses_descriptors(device)
@@ -258,7 +262,7 @@ def with_cudnn(torch: Any, call: Callable[[], Any]) -> Any:
 
 
 def attention_rows(arrays: Sequence[Any], rows: Any, scale: float, causal: bool) -> Any:
-    """The result in some rows of every head."""
+    """Computes the result in some rows of every head."""
     q, k, v = (array.astype(np.float32) for array in arrays)
     scores = q[:, rows] @ k.transpose(0, 2, 1) * np.float32(scale)
     if causal:
@@ -313,7 +317,7 @@ def rows_case(
     with_torch: Callable[[Any, Sequence[Any]], Any],
     sizes: Sizes,
 ) -> GpuCase:
-    """A kernel that reads rows once and writes them once, one program per row."""
+    """Makes a case of a kernel that reads rows once and writes them once, one program per row."""
     device = cuda_device()
     count, columns = arrays[0].shape
     sets = sets_beyond(device.l2_bytes, 2 * arrays[0].nbytes)
@@ -338,7 +342,7 @@ def rows_case(
 
 
 def vector_add(sizes: Sizes) -> GpuCase:
-    """The text of kernels/gpu_vec_add.ttir."""
+    """Makes a case of the text kernels/gpu_vec_add.ttir."""
     device, size = cuda_device(), sizes.pick(1 << 26, 2000)
     x, y = random((size,), "f32", 10), random((size,), "f32", 11)
     sets = sets_beyond(device.l2_bytes, 3 * x.nbytes)
@@ -357,7 +361,7 @@ def vector_add(sizes: Sizes) -> GpuCase:
 
 
 def random(shape: tuple[int, ...], elem: str, seed: int, extent: float = 1) -> Any:
-    """Numbers from -extent to extent."""
+    """Returns random numbers from -extent to extent."""
     generator = np.random.default_rng(seed)
     return ((generator.random(shape, np.float32) * 2 - 1) * np.float32(extent)).astype(DTYPES[elem])
 

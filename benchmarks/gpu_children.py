@@ -1,6 +1,7 @@
-"""What the processes of benchmarks/gpu.py do, each for one thing: an illegal address loses the device for its process.
+"""Runs the parts of benchmarks/gpu.py, each in a process of its own, since an illegal address loses the
+device for its process.
 
-Each writes lines of JSON to a file: {"at": …} before whatever might not end, then what it found.
+Each process writes lines of JSON to a file: {"at": …} before each step that might not end, then the results.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ def writer(path: Path) -> Write:
 
 
 def facts(write: Write) -> None:
-    """The device, and the versions of what is installed."""
+    """Writes the properties of the device, and the versions of the installed packages."""
     device = cuda_device()
     versions = {}
     for name in PACKAGES:
@@ -72,7 +73,7 @@ def corpus() -> ModuleType:
 
 
 def check_corpus(names: Sequence[str], write: Write) -> None:
-    """Runs cases of the corpus on the device; what is wrong with each, until one takes the device along."""
+    """Runs cases of the corpus on the device; writes what is wrong with each, until one loses the device."""
     cases, device = corpus(), cuda_device()
 
     def launch(kernel: Any, grid: Any, arguments: Any) -> None:
@@ -91,7 +92,7 @@ def check_corpus(names: Sequence[str], write: Write) -> None:
 
 
 def measure(name: str, seconds: float, small: bool, without: Sequence[str], write: Write) -> None:
-    """One case of gpu_cases.py."""
+    """Measures one case of gpu_cases.py."""
     import gpu_cases
     from gpu_timing import sample
 
@@ -108,7 +109,7 @@ def measure(name: str, seconds: float, small: bool, without: Sequence[str], writ
 
 
 def minilm(seconds: float, small: bool, write: Write) -> None:
-    """MiniLM with a batch of 256: the embeddings of the device against those of the CPU, and the time of a run."""
+    """Compares MiniLM's embeddings on the device with those of the CPU, for a batch of 256, and times a run."""
     example = load(ROOT / "examples" / "minilm.py")
     try:
         folder = example.model_dir()

@@ -1,4 +1,5 @@
-"""The peers of benchmarks/gpu.py: torch (cuBLAS, cuDNN, its own kernels) and Triton, where they are installed and see a GPU."""
+"""Provides the peers of benchmarks/gpu.py: torch (cuBLAS, cuDNN, its own kernels) and Triton, where they are
+installed and find a GPU."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ Check = Callable[[Any], None]
 
 @cache
 def torch_or_why() -> Any:
-    """The module, or a text that says why there is none."""
+    """Returns the module, or a text that says why there is none."""
     try:
         import torch
     except ImportError as error:
@@ -30,7 +31,7 @@ def has_torch() -> bool:
 
 @cache
 def triton_or_why() -> Any:
-    """The module with the kernels, or a text that says why there is none."""
+    """Returns the module with the kernels, or a text that says why there is none."""
     if not has_torch():
         return f"Triton works on torch's tensors: {torch_or_why()}"
     try:
@@ -41,7 +42,7 @@ def triton_or_why() -> Any:
 
 
 def tensor(array: Any) -> Any:
-    """An array of NumPy as a tensor on the device."""
+    """Copies a NumPy array to a tensor on the device."""
     torch = torch_or_why()
     if array.dtype.name == "bfloat16":
         return torch.from_numpy(array.view(np.int16)).cuda().view(torch.bfloat16)
@@ -49,18 +50,18 @@ def tensor(array: Any) -> Any:
 
 
 def tensors(arrays: Sequence[Any], sets: int) -> list[list[Any]]:
-    """As many sets of the same tensors."""
+    """Copies the arrays to tensors on the device, `sets` times."""
     first = [tensor(array) for array in arrays]
     return [first, *([each.clone() for each in first] for _ in range(sets - 1))]
 
 
 def array(tensor: Any) -> Any:
-    """A tensor as an array of NumPy, in float32."""
+    """Copies a tensor to a NumPy array of float32."""
     return tensor.float().cpu().numpy()
 
 
 def time_by_events(call: Callable[[], object], repeats: int) -> list[float]:
-    """As `CudaDevice.time`, on torch's current stream."""
+    """Measures calls as `CudaDevice.time` does, on torch's current stream."""
     torch = torch_or_why()
     events = [[torch.cuda.Event(enable_timing=True) for _ in range(2)] for _ in range(repeats)]
     for first, second in events:
@@ -72,7 +73,7 @@ def time_by_events(call: Callable[[], object], repeats: int) -> list[float]:
 
 
 def torch_contender(name: str, call: Callable[[int], Any]) -> Contender:
-    """`call(set)` gives the result's tensor."""
+    """Makes a contender; `call(set)` returns the result's tensor."""
     kept: dict[int, Any] = {}
 
     def run(number: int) -> None:
@@ -88,7 +89,7 @@ def attempted(
     notes: dict[str, str],
     errors: tuple[type[Exception], ...] = (RuntimeError, WrongResult),
 ) -> list[Contender]:
-    """Those that run and compute the right thing; why the others do not goes to the notes."""
+    """Returns the contenders that run and compute the right result; the notes say why the others do not."""
     found = []
     for contender in contenders:
         if contender.name in effort.without:
@@ -107,7 +108,7 @@ def attempted(
 def triton_contender(
     name: str, candidates: dict[str, Callable[[int], Any]], sets: int, check: Check, effort: Effort, notes: dict[str, str]
 ) -> list[Contender]:
-    """The fastest of a kernel's configurations, none if not one of them works."""
+    """Returns the fastest of a kernel's configurations; none if no configuration works."""
     made = [torch_contender(f"{name} {label}", call) for label, call in candidates.items()]
     # Triton's errors have no common base: too much shared memory, assembler, driver
     working = attempted(made, check, effort, notes, (Exception,))

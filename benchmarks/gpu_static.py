@@ -1,10 +1,10 @@
-"""GPU code that nobody runs: what the assembler makes of our PTX, strict and with numerics="fast", beside what Triton makes of
-the same text.
+"""Compares GPU code without running it: what the assembler makes of joinery's PTX, strict and with numerics="fast", beside
+what Triton makes of the same text.
 
 python benchmarks/gpu_static.py [NAME …] [--target sm_80] [--warps 4]
 
-For each text of `kernels/gpu_*.ttir`: registers, spilled bytes, instructions in all and in the main loop, matrix
-instructions and accesses by width, barriers, shared memory. It needs Triton in the environment (its disassembler too); no GPU.
+For each text of `kernels/gpu_*.ttir` it prints registers, spilled bytes, instructions in all and in the main loop, matrix
+instructions and accesses by width, barriers, shared memory. It needs Triton (its disassembler too), but no GPU.
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ COUNTED = {
     "shuffles": r"SHFL", "special functions": r"MUFU",
 }  # fmt: skip
 PROCESSES = 5
-"""In how many fresh processes each compile is timed; the median and the range are told."""
+"""How many fresh processes time each compilation; the median and the range are printed."""
 _INSTRUCTION = re.compile(r"^\s*/\*([0-9a-f]{4,})\*/\s+(?:@!?U?P\d+\s+)?([A-Z][\w.]*)([^;]*);", re.MULTILINE)
 
 
 def tools() -> Path:
-    """Where Triton keeps the assembler and the disassembler."""
+    """Returns the folder with Triton's assembler and disassembler."""
     import triton
 
     return Path(triton.__file__).parent / "backends" / "nvidia" / "bin"
 
 
 def sass(cubin: bytes) -> list[tuple[int, str, str]]:
-    """(address, opcode, operands) of every instruction, without padding."""
+    """Returns (address, opcode, operands) of every instruction, without padding."""
     with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
         file.write(cubin)
         file.flush()
@@ -53,8 +53,8 @@ def sass(cubin: bytes) -> list[tuple[int, str, str]]:
 
 
 def main_loop(code: list[tuple[int, str, str]]) -> list[tuple[int, str, str]]:
-    """The instructions of the innermost loop (a branch back with no other one inside) that has most matrix instructions, or
-    most of all."""
+    """Returns the instructions of the innermost loop (a backward branch without another one inside) with the
+    most matrix instructions, or without any, of the longest one."""
     back = []
     for address, opcode, operands in code:
         target = re.search(r"0x([0-9a-f]+)", operands)
@@ -82,7 +82,7 @@ def facts(cubin: bytes, usage: str) -> dict[str, Any]:
 
 
 def assemble(ptx: str, target: str) -> tuple[bytes, str]:
-    """(cubin, what the assembler says of registers)."""
+    """Returns the cubin, and what the assembler says about registers."""
     with tempfile.TemporaryDirectory() as folder:
         source, out = Path(folder) / "k.ptx", Path(folder) / "k.cubin"
         source.write_text(ptx)
@@ -117,7 +117,7 @@ print(1000 * (time.perf_counter() - start))
 
 
 def compile_ms(path: Path, target: str, warps: int, numerics: str) -> float:
-    """Milliseconds from TTIR to PTX in a process that has compiled one small kernel before and nothing of this one."""
+    """Returns the milliseconds from TTIR to PTX in a process that has compiled one other small kernel before."""
     other = HERE / "kernels" / ("matmul.ttir" if path.stem == "gpu_vec_add" else "gpu_vec_add.ttir")
     command = [sys.executable, "-c", _COMPILE, str(other), str(path), target, str(warps), numerics]
     return float(subprocess.run(command, capture_output=True, text=True, check=True).stdout)

@@ -1,6 +1,6 @@
-"""Texts of block kernels for GPUs, written for block sizes: matrix products, attention, softmax and layer norm.
+"""Writes texts of block kernels for GPUs with given block sizes: matrix products, attention, softmax and layer norm.
 
-Products and attention come in two spellings: with descriptors, whose blocks TMA copies where there is TMA, and with pointers.
+Products and attention have two forms: with descriptors, whose blocks TMA copies where there is TMA, and with pointers.
 """
 
 from __future__ import annotations
@@ -9,7 +9,8 @@ LOG2_E = 1.4426950408889634
 
 
 def _grouped(m: int, n: int, group: int) -> str:
-    """%m, %n: where the tile of this program starts; `group` rows of tiles are walked together, for the L2 cache."""
+    """Computes %m and %n, the start of this program's tile; `group` rows of tiles are traversed together, for
+    the L2 cache."""
     return f"""
   %pid = tt.get_program_id x : i32
   %group = arith.constant {group} : i32
@@ -29,7 +30,7 @@ def _grouped(m: int, n: int, group: int) -> str:
 
 
 def matmul_described(m: int, n: int, k: int, elem: str = "bf16", group: int = 8) -> str:
-    """C = A B, all row-major: (a, b, c, K, tiles along M, tiles along N), one program per tile."""
+    """Writes C = A B, all row-major: (a, b, c, K, tiles along M, tiles along N), one program per tile."""
     a, b, c = f"{m}x{k}x{elem}", f"{k}x{n}x{elem}", f"{m}x{n}x{elem}"
     total = f"tensor<{m}x{n}xf32>"
     return f"""
@@ -52,7 +53,8 @@ tt.func public @matmul(%a: !tt.tensordesc<{a}>, %b: !tt.tensordesc<{b}>, %c: !tt
 
 
 def _block(name: str, rows: int, columns: int, elem: str, row: str, column: str, stride: str) -> str:
-    """%{name}_at: pointers to a block at (row, column) of what %{name} points to; %{name}_r, %{name}_c: its indices."""
+    """Computes %{name}_at, pointers to the block of %{name} at (row, column), and %{name}_r and %{name}_c,
+    its indices."""
     shape, pointers = f"tensor<{rows}x{columns}x", f"tensor<{rows}x{columns}x!tt.ptr<{elem}>>"
     lines = []
     for axis, extent, start, letter in ((1, rows, row, "r"), (0, columns, column, "c")):
@@ -76,7 +78,7 @@ def _block(name: str, rows: int, columns: int, elem: str, row: str, column: str,
 
 
 def _mask(name: str, index: str, axis: int, limit: str, rows: int, columns: int) -> str:
-    """%{name}: whether the index along one axis of a block is below a limit."""
+    """Computes %{name}: whether the index along one axis of a block is below a limit."""
     thin = f"{rows}x1x" if axis == 0 else f"1x{columns}x"
     return f"""
   %{name}_l = tt.splat {limit} : i32 -> tensor<{thin}i32>
@@ -85,7 +87,8 @@ def _mask(name: str, index: str, axis: int, limit: str, rows: int, columns: int)
 
 
 def matmul_persistent(m: int, n: int, k: int, elem: str = "bf16", group: int = 8) -> str:
-    """As `matmul_described`, but as many programs as there are multiprocessors, each of which computes several tiles."""
+    """Writes `matmul_described` for as many programs as there are multiprocessors, each of which computes
+    several tiles."""
     text = matmul_described(m, n, k, elem, group)
     head, rest = text.split("\n  %pid = tt.get_program_id x : i32", 1)
     body, tail = rest.split("  tt.return", 1)
@@ -98,7 +101,7 @@ def matmul_persistent(m: int, n: int, k: int, elem: str = "bf16", group: int = 8
 
 
 def matmul_pointers(m: int, n: int, k: int, elem: str = "bf16", group: int = 8) -> str:
-    """C = A B, all row-major: (a, b, c, K, tiles along M, tiles along N, M, N), one program per tile."""
+    """Writes C = A B, all row-major: (a, b, c, K, tiles along M, tiles along N, M, N), one program per tile."""
     a, b, c = f"{m}x{k}x", f"{k}x{n}x", f"{m}x{n}x"
     total, pa, pb = f"tensor<{c}f32>", f"tensor<{a}!tt.ptr<{elem}>>", f"tensor<{b}!tt.ptr<{elem}>>"
     return f"""
@@ -142,8 +145,9 @@ tt.func public @matmul(%a: !tt.ptr<{elem}>, %b: !tt.ptr<{elem}>, %c: !tt.ptr<{el
 
 
 def attention(q: int, k: int, width: int, elem: str = "bf16", causal: bool = False, described: bool = True) -> str:
-    """softmax(scale Q Kᵀ) V for heads that lie one after the other as rows of four matrices: (q, k, v, o, rows of a head,
-    scale · log2 e), programs (blocks of rows, heads). Rows of a head are a multiple of both block sizes."""
+    """Writes softmax(scale Q Kᵀ) V for heads that follow each other as rows of four matrices: (q, k, v, o,
+    rows of a head, scale · log2 e), programs (blocks of rows, heads). The rows of a head must be a multiple
+    of both block sizes."""
     score, part, out = f"tensor<{q}x{k}xf32>", f"tensor<{q}x{k}x{elem}>", f"tensor<{q}x{width}xf32>"
     line, thin = f"tensor<{q}xf32>", f"tensor<{q}x1xf32>"
     qt, kt, vt = f"tensor<{q}x{width}x{elem}>", f"tensor<{width}x{k}x{elem}>", f"tensor<{k}x{width}x{elem}>"
@@ -255,7 +259,7 @@ tt.func public @attention(%q: {rows}, %k: {keys}, %v: {keys}, %o: {rows}, %T: i3
 
 
 def _row(block: int, elem: str, pointer: str) -> str:
-    """%{pointer}_at: pointers to the row of this program."""
+    """Computes %{pointer}_at, pointers to the row of this program."""
     pointers = f"tensor<{block}x!tt.ptr<{elem}>>"
     return f"""
   %{pointer}_p = tt.addptr %{pointer}, %start : !tt.ptr<{elem}>, i32
@@ -273,7 +277,7 @@ def _reduce(result: str, operand: str, block: int, combine: str) -> str:
 
 
 def _load(result: str, pointers: str, block: int, elem: str) -> str:
-    """A row as float32; 0 where the mask is off."""
+    """Loads a row as float32; 0 where the mask is off."""
     if elem == "f32":
         return f"\n  {result} = tt.load {pointers}, %mask, %zeros : tensor<{block}x!tt.ptr<f32>>"
     return f"""
@@ -301,7 +305,7 @@ def _rows(block: int, elem: str) -> str:
 
 
 def softmax(block: int, elem: str = "f32") -> str:
-    """Softmax of rows of at most `block` elements: (x, o, columns), one program per row."""
+    """Writes softmax of rows of at most `block` elements: (x, o, columns), one program per row."""
     line = f"tensor<{block}xf32>"
     return f"""
 tt.func public @softmax(%x: !tt.ptr<{elem}>, %o: !tt.ptr<{elem}>, %n: i32) {{{_rows(block, elem)}
@@ -318,7 +322,8 @@ tt.func public @softmax(%x: !tt.ptr<{elem}>, %o: !tt.ptr<{elem}>, %n: i32) {{{_r
 
 
 def layer_norm(block: int, elem: str = "f32") -> str:
-    """Layer norm of rows of at most `block` elements: (x, weight, bias, o, columns, epsilon), one program per row."""
+    """Writes layer norm of rows of at most `block` elements: (x, weight, bias, o, columns, epsilon), one
+    program per row."""
     line, pointers = f"tensor<{block}xf32>", f"tensor<{block}x!tt.ptr<{elem}>>"
     shared = "".join(
         f"\n  %{name}_s = tt.splat %{name} : !tt.ptr<{elem}> -> {pointers}"

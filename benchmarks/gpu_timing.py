@@ -1,9 +1,9 @@
-"""Fair timing on a GPU: contenders in turn, by events on their own streams, on inputs that the L2 cache has forgotten.
+"""Times contenders on a GPU fairly: in turn, by events on their own streams, on inputs that have left the L2 cache.
 
-Method. Every contender's result is checked first. Then rounds: the order rotates from round to round; in a round a contender
-gets a few calls that are not timed, and right behind them, so that the device never waits for the host, some that are, each
-between two events. Calls rotate through sets of inputs that together exceed the L2 cache. The middle of a round's times is its
-sample; ratios are formed within a round (see harness.py), so that clocks that change cancel out of them.
+Method. Every contender's result is checked first. Then there are rounds, in which the order of the contenders rotates. In a
+round a contender makes a few calls that are not timed and, immediately after them, so that the device never waits for the
+host, some that are, each between two events. Calls rotate through sets of inputs that together exceed the L2 cache. The median
+of a round's times is its sample; ratios are formed within a round (see harness.py), so that clock changes cancel out.
 """
 
 from __future__ import annotations
@@ -23,10 +23,11 @@ Timer = Callable[[Callable[[], object], int], list[float]]
 
 @dataclass(frozen=True, slots=True)
 class Effort:
-    """How long to measure: samples of about `sample_ms`, at least `least` and at most `most` calls; `rounds` at least.
+    """The time spent on measuring: samples of about `sample_ms` with `least` to `most` calls, and at least
+    `rounds` rounds.
 
-    trying: is told what comes next, so that somebody knows what it was that did not end.  without: what is left out, as it
-    did not end, or took the device along.
+    trying: called with the name of each step before it starts, so that a step that does not end is known.  without: names
+    that are left out, since they did not end or lost the device.
     """
 
     warm_ms: float = 3.0
@@ -41,13 +42,13 @@ class Effort:
 
 LEFT_OUT = "it did not end, or took the device along"
 QUICK = {"warm_ms": 0.0, "sample_ms": 0.0, "least": 1, "most": 1, "rounds": 2, "trials": 1}
-"""For the simulator."""
+"""The effort for the simulator."""
 
 
 @dataclass(frozen=True, slots=True)
 class Contender:
-    """run: asks the device for the work on the set of inputs of that number.  time: milliseconds of every one of so many
-    calls.  result: what `run(0)` leaves."""
+    """A competitor in a case. run: queues the work on the set of inputs of that number.  time: returns the milliseconds of each
+    of so many calls.  result: returns the result of `run(0)`."""
 
     name: str
     run: Run
@@ -58,8 +59,8 @@ class Contender:
 
 @dataclass(slots=True)
 class GpuCase:
-    """check: raises `WrongResult` for one that is not right.  limit: milliseconds that the machine takes at least, measured
-    anew in every round, or computed."""
+    """A computation to time. check: raises `WrongResult` for a wrong result.  limit: returns the milliseconds that the machine
+    needs at least, measured anew in every round, or computed."""
 
     title: str
     sets: int
@@ -71,11 +72,11 @@ class GpuCase:
 
 
 class WrongResult(Exception):
-    """What a contender computed is not what the reference says."""
+    """A contender's result does not match the reference."""
 
 
 def sets_beyond(l2_bytes: int, set_bytes: int) -> int:
-    """How many sets of inputs make each one forgotten until its next turn."""
+    """Returns how many sets of inputs it takes for each to leave the L2 cache before its next use."""
     return max(2, math.ceil(2 * l2_bytes / max(set_bytes, 1)) + 1) if l2_bytes else 2
 
 
@@ -87,7 +88,7 @@ def turns(sets: int) -> Iterator[int]:
 
 
 def fastest(candidates: list[Contender], sets: int, effort: Effort) -> Contender:
-    """The contender with the smallest median of a few calls."""
+    """Returns the contender with the smallest median of a few calls."""
     times = {}
     for contender in candidates:
         effort.trying(contender.name)
@@ -97,7 +98,7 @@ def fastest(candidates: list[Contender], sets: int, effort: Effort) -> Contender
 
 
 def sample(case: GpuCase, seconds: float, effort: Effort) -> Measurement:
-    """Checks and times the contenders; seconds per call, one sample for each round."""
+    """Checks and times the contenders; returns seconds per call, one sample for each round."""
     calls: dict[str, tuple[Callable[[], object], int, int]] = {}
     for contender in case.contenders:
         effort.trying(contender.name)

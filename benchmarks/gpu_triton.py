@@ -1,4 +1,5 @@
-"""Triton kernels for benchmarks/gpu.py: the usual ones, each in a few configurations of which the fastest is measured."""
+"""Provides Triton kernels for benchmarks/gpu.py: common ones, each in a few configurations of which the
+fastest is measured."""
 
 from __future__ import annotations
 
@@ -96,7 +97,7 @@ Candidates = dict[str, Callable[[int], Any]]
 
 
 def _descriptor() -> Any:
-    """The class of descriptors; None for devices and versions of Triton that have none."""
+    """Returns the class of descriptors; None for devices and versions of Triton that have none."""
     try:
         from triton.tools.tensor_descriptor import TensorDescriptor
     except ImportError:
@@ -105,7 +106,7 @@ def _descriptor() -> Any:
 
 
 def matmuls(sets: list[list[Any]]) -> Candidates:
-    """Sets of (a, b, c)."""
+    """Returns candidates for sets of (a, b, c)."""
     (m, k), n = sets[0][0].shape, sets[0][1].shape[1]
     found: Candidates = {}
     descriptor = _descriptor()
@@ -135,7 +136,7 @@ def matmuls(sets: list[list[Any]]) -> Candidates:
 
 
 def attentions(sets: list[list[Any]], scale: float, causal: bool) -> Candidates:
-    """Sets of (q, k, v, o), each (heads, length, width)."""
+    """Returns candidates for sets of (q, k, v, o), each (heads, length, width)."""
     heads, length, width = sets[0][0].shape
     found: Candidates = {}
     for bq, bk, warps, stages in ((128, 64, 8, 3), (128, 64, 4, 3), (128, 128, 8, 2), (128, 128, 8, 3), (64, 64, 4, 3)):
@@ -151,7 +152,7 @@ def attentions(sets: list[list[Any]], scale: float, causal: bool) -> Candidates:
 
 
 def rows(kernel: Any, sets: list[list[Any]], *scalars: Any) -> Candidates:
-    """Sets of arguments, of which the first is (rows, columns) and the last the result."""
+    """Returns candidates for sets of arguments, of which the first is (rows, columns) and the last the result."""
     count, columns = sets[0][0].shape
     found: Candidates = {}
     for warps in (4, 8, 16):

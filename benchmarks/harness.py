@@ -1,12 +1,11 @@
-"""Fair side-by-side timing: every contender in one process, sampled in turn, so that a disturbance hits
-them all.
+"""Times contenders fairly side by side, in one process and in turn, so that a disturbance affects them all.
 
 Method. A case runs in rounds; the order of the contenders rotates from round to round. In a round a
 contender first warms up (caches, sleeping threads, thread placement) for at least two calls and 20 ms,
-then three samples are timed and the middle one counts. Some libraries' worker threads keep spinning after
-a call (ONNX Runtime's for 50 ms, OpenBLAS's for 100 ms) and would slow down whoever comes next, so the
-next one waits until the process is idle. Ratios are formed within a round and only then summarised, so
-slow drift of the clock or a busy neighbour cancels out of them.
+then three samples are timed and the median counts. Some libraries' worker threads keep spinning after
+a call (ONNX Runtime's for 50 ms, OpenBLAS's for 100 ms) and would slow down the next contender, which
+therefore waits until the process is idle. Ratios are formed within a round and only then summarised, so
+slow drift of the clock and a busy neighbour cancel out.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ LIMIT = "machine's limit"
 
 @dataclass(frozen=True, slots=True)
 class Contender:
-    """An expression to time and the names it uses. `ours` marks joinery, `spins` wants a pause after it."""
+    """An expression to time and the names it uses. `ours` marks joinery; `spins` asks for a pause after it."""
 
     name: str
     statement: str
@@ -55,7 +54,7 @@ class Summary:
 
 @dataclass(frozen=True, slots=True)
 class Ratio:
-    """Time of `ours` over time of `peer`, per round: below 1 is faster."""
+    """The time of `ours` over the time of `peer`, per round: below 1, ours is faster."""
 
     ours: str
     peer: str
@@ -66,7 +65,7 @@ class Ratio:
 
 @dataclass(slots=True)
 class Measurement:
-    """One case: samples by contender (one per round), of which `LIMIT` is what the machine allows at best."""
+    """One case: samples by contender (one per round), including the machine's best possible times under `LIMIT`."""
 
     name: str
     limit_reason: str
@@ -89,7 +88,7 @@ class Measurement:
         return Ratio(ours, peer, middle, low, high)
 
     def best_peer(self) -> str | None:
-        """The peer with the smallest median."""
+        """Return the peer with the smallest median."""
         return min(self.peers, key=lambda name: self.summary(name).median, default=None)
 
     def as_dict(self) -> dict[str, Any]:
@@ -123,7 +122,7 @@ class Measurement:
 
 
 def quartiles(values: Sequence[float]) -> tuple[float, float, float]:
-    """Lower quartile, median, upper quartile (linear interpolation, ends included)."""
+    """Return lower quartile, median and upper quartile (linear interpolation, ends included)."""
     if len(values) == 1:
         return values[0], values[0], values[0]
     low, middle, high = statistics.quantiles(values, n=4, method="inclusive")
@@ -136,9 +135,9 @@ def sample(
     minimum_rounds: int = 7,
     limit: Callable[[], float] | None = None,
 ) -> dict[str, list[float]]:
-    """Time the contenders in turn for about `seconds`, at least `minimum_rounds` times; seconds per call.
+    """Time the contenders in turn for about `seconds`, at least `minimum_rounds` times; return seconds per call.
 
-    `limit` measures itself and returns the seconds; it has a turn of its own in every round, under the name `LIMIT`.
+    `limit` measures itself and returns the seconds; it runs once in every round, under the name `LIMIT`.
     """
     timers = {c.name: timeit.Timer(c.statement, globals=dict(c.names)) for c in contenders}
     if len(timers) != len(contenders):
@@ -173,14 +172,15 @@ def sample(
 
 
 class ForeignLoad:
-    """How many processors other processes used since this object was made; None where it cannot be told."""
+    """Measures how many processors other processes have used since this object was made; None where that is
+    unknown."""
 
     def __init__(self) -> None:
         self._start = time.perf_counter(), self._others()
 
     @staticmethod
     def _others() -> float | None:
-        """Seconds of processor time used on the machine by anyone but us and our children."""
+        """Return the seconds of processor time used on the machine by all processes but this one and its children."""
         statistics_file = Path("/proc/stat")
         if not statistics_file.exists():
             return None
@@ -221,7 +221,7 @@ def warm_up(timer: timeit.Timer, calls: int) -> None:
 
 
 def format_seconds(value: float) -> str:
-    """Three significant digits in the unit that fits."""
+    """Format seconds with three significant digits in the unit that fits."""
     for unit, scale in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
         if value >= scale:
             return f"{value / scale:.3g} {unit}"
@@ -229,13 +229,13 @@ def format_seconds(value: float) -> str:
 
 
 def spread(ratio: Ratio) -> str:
-    """Hundredths, or two significant digits where those would be zero."""
+    """Format a ratio in hundredths, or with two significant digits where those would be zero."""
     form = ".2f" if ratio.median >= 0.1 else ".2g"
     return f"{ratio.median:{form}} ({ratio.lower_quartile:{form}}–{ratio.upper_quartile:{form}})"
 
 
 def report(measurement: Measurement) -> str:
-    """A line per contender, fastest first, with ratios to the limit; then the ratios of ours to the peers."""
+    """Format a line per contender, fastest first, with ratios to the limit; then the ratios of ours to the peers."""
     lines = [measurement.name]
     limited = LIMIT in measurement.samples
     if limited:
@@ -258,7 +258,7 @@ def report(measurement: Measurement) -> str:
 
 
 def table(measurements: Sequence[Measurement]) -> str:
-    """The overview: ours against the best peer and against the machine, one line per case."""
+    """Format the overview: ours against the best peer and against the machine, one line per case."""
     rows = [("case", "ours", "best peer", "", "ours / best peer", "ours / limit", "best peer / limit")]
     for measurement in measurements:
         peer = measurement.best_peer()

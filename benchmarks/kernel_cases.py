@@ -1,4 +1,5 @@
-"""Block kernels from texts that Triton printed (`kernels/`), against libraries and against Triton's interpreter mode."""
+"""Times block kernels from texts that Triton printed (`kernels/`), against libraries and against Triton's
+interpreter mode."""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ INTERPRETER_ROUNDS = 2
 
 
 def launcher(peers: Peers, name: str, grid: tuple[int, ...], arguments: tuple[Any, ...], out: np.ndarray) -> Callable[[], Any]:
-    """Launches a kernel of `kernels/` and gives the array it writes."""
+    """Returns a function that launches a kernel of `kernels/` and returns the array that it writes."""
     kernel = peers.modules["joinery"].kernel.from_ttir(KERNELS / f"{name}.ttir")
 
     def run() -> np.ndarray:
@@ -118,7 +119,8 @@ def attention(length: int) -> Callable[[Peers], Case]:
 
 
 def interpreted(name: str, size: int) -> Callable[[Peers], Measurement]:
-    """The text, natively, against the source in Triton's interpreter mode, which runs in processes of its own."""
+    """Measures the text, natively, against the source in Triton's interpreter mode, which runs in processes
+    of its own."""
 
     def measure(peers: Peers) -> Measurement:
         samples: dict[str, list[float]] = {}
@@ -190,7 +192,8 @@ print(time.perf_counter() - start)
 
 
 def compilation(name: str) -> Callable[[Peers], Measurement]:
-    """From text to machine code, as the second kernel of a process. Triton compiles the same text to a cubin."""
+    """Measures from text to machine code, as the second kernel of a process. Triton compiles the same text to
+    a cubin."""
 
     def measure(peers: Peers) -> Measurement:
         commands: dict[str, list[str]] = {}

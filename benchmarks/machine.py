@@ -1,10 +1,9 @@
-"""What this machine can do at most: copy and read bandwidth and multiply-add rate, measured in the same
-run.
+"""Measures the limits of this machine: copy and read bandwidth and multiply-add rate, in the same run as the cases.
 
 The kernels are LLVM IR text with explicit vectors of the machine's widest width, compiled by llvmlite
 without optimisation passes, and run by one or more pinned Python threads that hold no lock while inside a
-kernel. All figures are the best of several runs: they are upper limits, and only upwards can they not be
-wrong.
+kernel. All figures are the best of several runs, since they are upper limits: a measured figure can be too low,
+but never too high.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ class MachineLimits:
     large_read: float
 
     def describe(self) -> str:
-        """One line of text."""
+        """Format the limits as one line of text."""
         return (
             f"{self.fma_one_thread:.0f} GFLOP/s float32 with one thread, {self.fma_all_threads:.0f} with "
             f"{self.threads}; copy {self.copy_normal:.1f} GB/s, non-temporal {self.copy_non_temporal:.1f}, read "
@@ -54,7 +53,7 @@ class MachineLimits:
         )
 
     def better_of(self, other: MachineLimits) -> MachineLimits:
-        """The larger of each figure: limits measured on a busy machine are too low, never too high."""
+        """Return the larger of each figure: limits measured on a busy machine are too low, never too high."""
         figures = {name: max(value, getattr(other, name)) for name, value in self.as_dict().items()}
         return MachineLimits(**figures)
 
@@ -63,7 +62,7 @@ class MachineLimits:
 
 
 def vector_lanes() -> int:
-    """How many float32 fit the widest vector register."""
+    """Return how many float32 fit the widest vector register."""
     features = llvm.get_host_cpu_features()
     if features.get("avx512f"):
         return 16
@@ -71,7 +70,7 @@ def vector_lanes() -> int:
 
 
 def copy_kernel(lanes: int, non_temporal: bool) -> str:
-    """void copy(source, target, elements, repeats): `elements` is a multiple of lanes · VECTORS_PER_STEP."""
+    """Write void copy(source, target, elements, repeats): `elements` is a multiple of lanes · VECTORS_PER_STEP."""
     vector = f"<{lanes} x float>"
     hint = ", !nontemporal !0" if non_temporal else ""
     body = []
@@ -87,7 +86,7 @@ def copy_kernel(lanes: int, non_temporal: bool) -> str:
 
 
 def read_kernel(lanes: int) -> str:
-    """void read(source, target, elements, repeats): sums everything and stores one vector to `target`."""
+    """Write void read(source, target, elements, repeats): sums everything and stores one vector to `target`."""
     vector = f"<{lanes} x float>"
     body = []
     for step in range(VECTORS_PER_STEP):
@@ -102,7 +101,7 @@ def read_kernel(lanes: int) -> str:
 
 
 def fma_kernel(lanes: int) -> str:
-    """void fma(source, target, _, repeats): FMA_CHAINS multiply-adds of one vector each per repeat."""
+    """Write void fma(source, target, _, repeats): FMA_CHAINS multiply-adds of one vector each per repeat."""
     vector = f"<{lanes} x float>"
     chains = range(FMA_CHAINS)
     phis = [f"  %a{c} = phi {vector} [ zeroinitializer, %entry ], [ %n{c}, %loop ]" for c in chains]
@@ -141,7 +140,7 @@ def store_sum(vector: str, names: Sequence[str]) -> list[str]:
 
 
 def streaming_loop(lanes: int, body: Sequence[str], sums: int, after: Sequence[str]) -> str:
-    """`repeats` passes over `elements`. The body turns the vector sums %a0, %a1, … into %n0, %n1, …"""
+    """Write `repeats` passes over `elements`. The body turns the vector sums %a0, %a1, … into %n0, %n1, …"""
     vector = f"<{lanes} x float>"
     inner = [f"  %a{s} = phi {vector} [ %o{s}, %outer ], [ %n{s}, %inner ]" for s in range(sums)]
     outer = [f"  %o{s} = phi {vector} [ zeroinitializer, %entry ], [ %n{s}, %latch ]" for s in range(sums)]
@@ -173,7 +172,7 @@ def streaming_loop(lanes: int, body: Sequence[str], sums: int, after: Sequence[s
 
 
 class NativeKernel:
-    """One compiled `kernel(source, target, elements, repeats)`; calling it releases Python's lock."""
+    """A compiled `kernel(source, target, elements, repeats)`; a call releases the GIL."""
 
     def __init__(self, text: str) -> None:
         llvm.initialize_native_target()
@@ -181,7 +180,7 @@ class NativeKernel:
         features = llvm.get_host_cpu_features().flatten()
         target = llvm.Target.from_triple(llvm.get_process_triple())
         machine = target.create_target_machine(cpu=llvm.get_host_cpu_name(), features=features, opt=2)
-        # Intel hosts otherwise split 512-bit vectors in two.
+        # for Intel hosts, LLVM otherwise splits 512-bit vectors in two
         text = text.replace(" nounwind {", ' nounwind "prefer-vector-width"="512" {')
         module = llvm.parse_assembly(text)
         module.triple = llvm.get_process_triple()
@@ -199,7 +198,7 @@ class NativeKernel:
 
 
 def aligned(elements: int, fill: float = 1.0) -> np.ndarray:
-    """A float32 array on a cache line boundary whose pages are present."""
+    """Allocate a float32 array on a cache line boundary whose pages are present."""
     raw = np.empty(elements * 4 + ALIGNMENT, dtype=np.uint8)
     offset = -raw.ctypes.data % ALIGNMENT
     array = raw[offset : offset + elements * 4].view(np.float32)
@@ -208,7 +207,8 @@ def aligned(elements: int, fill: float = 1.0) -> np.ndarray:
 
 
 def run_on_threads(tasks: Sequence[Callable[[], None]]) -> float:
-    """Run every task on a thread and a processor of its own; seconds from the first start to the last end."""
+    """Run every task on a thread and a processor of its own; return the seconds from the first start to the
+    last end."""
     processors = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
     gate = threading.Barrier(len(tasks))
     times: list[float] = []
@@ -230,7 +230,7 @@ def run_on_threads(tasks: Sequence[Callable[[], None]]) -> float:
 
 
 def fma_rate(threads: int, samples: int) -> float:
-    """GFLOP/s of float32 multiply-adds."""
+    """Return GFLOP/s of float32 multiply-adds."""
     lanes = vector_lanes()
     kernel = NativeKernel(fma_kernel(lanes))
     source = aligned(2 * lanes, 0.5)
@@ -245,8 +245,8 @@ def fma_rate(threads: int, samples: int) -> float:
 
 
 def fma_task(flops: int, threads: int) -> Callable[[], float]:
-    """A function that does `flops` operations (a multiply-add is two) on all threads and returns the seconds. Little work is
-    repeated, so that threads which start one after the other do not count."""
+    """Return a function that does `flops` operations (a multiply-add is two) on all threads and returns the
+    seconds. Small amounts of work are repeated, so that the staggered start of the threads does not count."""
     lanes = vector_lanes()
     kernel = NativeKernel(fma_kernel(lanes))
     source = aligned(2 * lanes, 0.5)
@@ -257,8 +257,8 @@ def fma_task(flops: int, threads: int) -> Callable[[], float]:
 
 
 def traffic_task(nbytes: int, threads: int, only_reads: bool) -> Callable[[], float]:
-    """A function that moves `nbytes` on all threads, half read and half written past the caches, or all read; returns
-    the seconds."""
+    """Return a function that moves `nbytes` on all threads, half read and half written past the caches, or
+    all read, and returns the seconds."""
     lanes = vector_lanes()
     step = lanes * VECTORS_PER_STEP
     share = nbytes // (4 if only_reads else 8) // threads // step * step
@@ -278,7 +278,7 @@ Arrays = tuple[np.ndarray, np.ndarray]
 
 
 def bandwidth(text: str, arrays: Arrays, threads: int, samples: int, moved: int) -> float:
-    """GB/s of a kernel from the first array to the second that moves `moved` bytes per element."""
+    """Return GB/s of a kernel from the first array to the second that moves `moved` bytes per element."""
     source, target = arrays
     kernel = NativeKernel(text)
     step = vector_lanes() * VECTORS_PER_STEP
@@ -294,7 +294,7 @@ def bandwidth(text: str, arrays: Arrays, threads: int, samples: int, moved: int)
 
 
 def measure_limits(threads: int, samples: int = 7) -> MachineLimits:
-    """All limits with `threads` threads. Takes a few seconds and 1.1 GB of memory."""
+    """Measure all limits with `threads` threads. Takes a few seconds and 1.1 GB of memory."""
     lanes = vector_lanes()
     figures: dict[str, Any] = {
         "vector_bits": lanes * 32,

@@ -1,4 +1,4 @@
-"""all-MiniLM-L6-v2 for torch (eager) and JAX (jit), from the same weights as everybody else."""
+"""Builds all-MiniLM-L6-v2 for torch (eager) and JAX (jit), from the same weights as the other contenders."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def configuration(model_dir: Path) -> dict[str, Any]:
 
 
 def torch_minilm(torch: Any, model_dir: Path) -> Callable[[Any, Any], Any]:
-    """embed(input_ids, attention_mask) with torch's layer norm, gelu and scaled dot-product attention."""
+    """Returns embed(input_ids, attention_mask) with torch's layer norm, gelu and scaled dot-product attention."""
     functional = torch.nn.functional
     config = configuration(model_dir)
     arrays = load_file(model_dir / "model.safetensors")
@@ -63,7 +63,7 @@ def torch_minilm(torch: Any, model_dir: Path) -> Callable[[Any, Any], Any]:
 
 
 def jax_minilm(jax: Any, model_dir: Path) -> Callable[[Any, Any], Any]:
-    """embed(input_ids, attention_mask), to be jitted; the weights are constants of the program."""
+    """Returns embed(input_ids, attention_mask), to be jitted; the weights are constants of the program."""
     jnp = jax.numpy
     config = configuration(model_dir)
     weights = load_file(model_dir / "model.safetensors")

@@ -1,9 +1,9 @@
-"""The price of `numerics`: the same graphs compiled strict, fast and reproducible, timed in turns.
+"""Measures the cost of `numerics`: the same graphs compiled strict, fast and reproducible, timed in turn.
 
 python benchmarks/numerics.py                  all cases
 python benchmarks/numerics.py softmax matmul   some of them
 
-Ratios are times over those of "strict", formed round by round. Needs nothing but joinery.
+Ratios are times over those of "strict", formed in each round. It needs nothing but joinery.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""The other libraries of a comparison: found if importable, held to the same number of threads, called at
-their best.
+"""Provides the other libraries of a comparison, if importable, limited to the same number of threads and
+called at their best.
 
 Each adapter makes a `Contender` out of plain arrays: NumPy as written, torch eagerly on tensors it
 already owns, JAX jitted on device arrays, ONNX Runtime on a prepared session, joinery on a compiled
@@ -43,7 +43,7 @@ def limit_threads(threads: int) -> None:
 
 
 def versions() -> dict[str, str]:
-    """Versions of everything that takes part, "absent" where it is not installed."""
+    """Return the versions of everything that takes part, "absent" where it is not installed."""
     found = {}
     for name in DISTRIBUTIONS:
         try:
@@ -75,11 +75,11 @@ class Peers:
             self.modules["torch"].set_grad_enabled(False)
 
     def numpy(self, function: Callable[..., Any], *arrays: Any) -> list[Contender]:
-        """`function(*arrays)` as NumPy runs it. OpenBLAS's threads spin after a product."""
+        """Make a contender of `function(*arrays)` as NumPy runs it. OpenBLAS's threads spin after a product."""
         return [call("numpy", function, arrays, spins=True)]
 
     def torch(self, function: Callable[..., Any], *arrays: Any) -> list[Contender]:
-        """`function(torch, *tensors)`, eagerly. libgomp's threads spin after a parallel region."""
+        """Make a contender of `function(torch, *tensors)`, eager. libgomp's threads spin after a parallel region."""
         if "torch" not in self.modules:
             return []
         torch = self.modules["torch"]
@@ -87,7 +87,7 @@ class Peers:
         return [call("torch", lambda *values: function(torch, *values), tensors, spins=True)]
 
     def jax(self, function: Callable[..., Any], *arrays: Any) -> list[Contender]:
-        """`function(jax, *arrays)` under jit, on arrays that are on the device already."""
+        """Make a contender of `function(jax, *arrays)` under jit, on arrays that are on the device already."""
         if "jax" not in self.modules:
             return []
         jax = self.modules["jax"]
@@ -100,7 +100,7 @@ class Peers:
     def onnxruntime(
         self, model: bytes, feeds: Mapping[str, Any], name: str = "onnxruntime"
     ) -> list[Contender]:
-        """A session with default graph optimisations. Its workers spin after a run."""
+        """Make a contender of a session with default graph optimisations. Its workers spin after a run."""
         if "onnxruntime" not in self.modules:
             return []
         names = {
@@ -110,7 +110,7 @@ class Peers:
         return [Contender(name, "run(None, feeds)[0]", names, spins=True)]
 
     def joinery(self, build: Callable[..., Any], *arrays: Any) -> list[Contender]:
-        """`build(jn, *symbols)` compiled for the CPU; shapes are those of the arrays."""
+        """Make a contender of `build(jn, *symbols)` compiled for the CPU; shapes are those of the arrays."""
         if "joinery" not in self.modules:
             return []
         jn = self.modules["joinery"]
@@ -124,7 +124,7 @@ class Peers:
 
 
 def onnx_session(onnxruntime: Any, model: bytes, threads: int) -> Any:
-    """An inference session on the CPU with `threads` threads and otherwise default options."""
+    """Return an inference session on the CPU with `threads` threads and otherwise default options."""
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
     options.inter_op_num_threads = 1
@@ -135,7 +135,7 @@ def onnx_session(onnxruntime: Any, model: bytes, threads: int) -> Any:
 def call(
     name: str, function: Callable[..., Any], arguments: Sequence[Any], spins: bool = False, ours: bool = False
 ) -> Contender:
-    """A contender that calls `function(*arguments)`."""
+    """Make a contender that calls `function(*arguments)`."""
     names = {"function": function} | {f"a{index}": value for index, value in enumerate(arguments)}
     statement = f"function({', '.join(f'a{index}' for index in range(len(arguments)))})"
     return Contender(name, statement, names, spins=spins, ours=ours)

@@ -1,4 +1,4 @@
-"""ONNX models written by hand, for ONNX Runtime: single operations, and all-MiniLM-L6-v2 in two spellings.
+"""Writes ONNX models for ONNX Runtime: single operations, and all-MiniLM-L6-v2 in two forms.
 
 `minilm_standard` uses standard operators only, the way a careful exporter writes them. `minilm_fused`
 uses ONNX Runtime's own contrib operators (embedding + layer norm, attention, residual + layer norm, bias
@@ -54,7 +54,7 @@ def single(
     inputs: Mapping[str, Any],
     constants: Mapping[str, Any] | None = None,
 ) -> bytes:
-    """A model of a few nodes. A step is (op, operands, attributes); operand "-1" is the step before."""
+    """Build a model of a few nodes. A step is (op, operands, attributes); operand "-1" is the step before."""
     types = {
         name: (helper.np_dtype_to_tensor_dtype(array.dtype), array.shape) for name, array in inputs.items()
     }
@@ -71,7 +71,7 @@ def single(
 
 
 class MiniLM:
-    """What both spellings share: weights, configuration, pooling."""
+    """The parts that both forms share: weights, configuration, pooling."""
 
     def __init__(self, model_dir: Path, integer_type: int) -> None:
         self.config = json.loads((model_dir / "config.json").read_text())
@@ -85,7 +85,7 @@ class MiniLM:
         return self.builder.constant(self.weights[name])
 
     def matrix(self, prefix: str) -> str:
-        """A dense layer's weights as (inputs, outputs)."""
+        """Return a dense layer's weights as (inputs, outputs)."""
         return self.builder.constant(self.weights[prefix + ".weight"].T)
 
     def linear(self, x: str, prefix: str) -> str:
@@ -93,7 +93,7 @@ class MiniLM:
         return self.builder.node("Add", product, self.weight(prefix + ".bias"))
 
     def pooled(self, hidden: str) -> ModelProto:
-        """Mean over the real tokens, unit length."""
+        """Append the mean over the real tokens, scaled to unit length, and build the model."""
         node, constant = self.builder.node, self.builder.constant
         mask = node("Cast", "attention_mask", to=TensorProto.FLOAT)
         column = node("Unsqueeze", mask, constant(np.array([2], np.int64)))
@@ -108,7 +108,7 @@ class MiniLM:
 
 
 def minilm_standard(model_dir: Path) -> bytes:
-    """Standard operators of opset 20. Inputs are int64."""
+    """Build the model of standard operators of opset 20. Inputs are int64."""
     model = MiniLM(model_dir, TensorProto.INT64)
     node, constant, config = model.builder.node, model.builder.constant, model.config
     heads, hidden_size, epsilon = (
@@ -157,7 +157,7 @@ def minilm_standard(model_dir: Path) -> bytes:
 
 
 def minilm_fused(model_dir: Path) -> bytes:
-    """ONNX Runtime's contrib operators. Inputs are int32, as those operators want them."""
+    """Build the model of ONNX Runtime's contrib operators. Inputs are int32, as these operators require."""
     model = MiniLM(model_dir, TensorProto.INT32)
     node, constant, config = model.builder.node, model.builder.constant, model.config
     epsilon = config["layer_norm_eps"]
@@ -169,7 +169,7 @@ def minilm_fused(model_dir: Path) -> bytes:
     hidden = node("EmbedLayerNormalization", *operands, domain=CONTRIB, outputs=2, epsilon=epsilon)
 
     def skip_layer_norm(x: str, residual: str, dense: str, prefix: str) -> str:
-        """layer_norm(x @ W + b + residual)"""
+        """Compute layer_norm(x @ W + b + residual)."""
         product = node("MatMul", x, model.matrix(dense))
         weights = [
             model.weight(prefix + ".weight"),

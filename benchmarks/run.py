@@ -1,4 +1,4 @@
-"""Run the benchmarks, print the tables, write a result file.
+"""Runs the benchmarks, prints the tables and writes a result file.
 
 python benchmarks/run.py                       everything that can be imported
 python benchmarks/run.py softmax call          only these cases
@@ -22,7 +22,7 @@ RESULTS = Path(__file__).resolve().parent / "results"
 
 
 def processor() -> dict[str, Any]:
-    """Model name, core count and cache sizes as the operating system tells them."""
+    """Returns model name, core count and cache sizes as the operating system reports them."""
     facts: dict[str, Any] = {
         "machine": platform.machine(),
         "system": platform.system(),
@@ -44,7 +44,8 @@ def processor() -> dict[str, Any]:
 
 
 def load_average() -> list[float]:
-    """Processes wanting a core; above the harness's own threads means that the figures are disturbed."""
+    """Returns how many processes want a core; more than the harness's own threads mean that the figures are
+    disturbed."""
     return [round(value, 2) for value in os.getloadavg()] if hasattr(os, "getloadavg") else []
 
 

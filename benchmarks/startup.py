@@ -1,4 +1,4 @@
-"""What a user waits for before the first result: importing, and compiling with and without a warm cache.
+"""Measures what a user waits for before the first result: importing, and compiling with and without a warm cache.
 
 Every sample is a fresh process, contenders in turn. The process prints the seconds it measured itself, so
 the start of the interpreter does not count.
@@ -23,9 +23,9 @@ IMPORT = "import time; start = time.perf_counter(); import {statement}; print(ti
 
 
 def fresh_processes(commands: Mapping[str, list[str]], rounds: int) -> dict[str, list[float]]:
-    """Seconds printed on the last line by each command, in turn; a first round warms the file cache.
+    """Returns the seconds that each command prints on its last line, in turn; a first round warms the file cache.
 
-    Python may keep compiled modules, as it does for a user: installed packages have them anyway.
+    Python may write bytecode files, as it does for a user: installed packages have them anyway.
     """
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     samples: dict[str, list[float]] = {name: [] for name in commands}
@@ -40,7 +40,8 @@ def fresh_processes(commands: Mapping[str, list[str]], rounds: int) -> dict[str,
 
 
 def imports(peers: Peers) -> Measurement:
-    """`import joinery` loads its parts on first use, so what a graph needs is imported as well, in a line of its own."""
+    """Measures imports. `import joinery` loads its parts on first use, so a second line also imports what a
+    graph needs."""
     statements = {name: name for name in peers.modules}
     ours: tuple[str, ...] = ()
     if "joinery" in peers.modules:
@@ -54,7 +55,8 @@ def imports(peers: Peers) -> Measurement:
 
 
 def compilation(task: str, moment: str, rounds: int) -> Callable[[Peers], Measurement]:
-    """Graph to first result: the process's first compilation, which may load compilers, a later one, or imports and all."""
+    """Measures from graph to first result: the process's first compilation, which may load compilers, a later
+    one, or with all imports."""
 
     def measure(peers: Peers) -> Measurement:
         with tempfile.TemporaryDirectory(prefix="joinery-bench-") as cache:

@@ -1,4 +1,4 @@
-"""Seconds that Triton's interpreter mode takes for a kernel of the benchmarks; prints them as the last line.
+"""Measures the seconds that Triton's interpreter mode takes for a kernel of the benchmarks; prints them as the last line.
 
     python benchmarks/triton_interpreter.py softmax 1024      # needs triton and torch
 """

@@ -1,4 +1,4 @@
-"""The block kernels of the benchmarks as Triton source, and where their texts come from.
+"""Contains the block kernels of the benchmarks as Triton source, and prints their texts.
 
     python benchmarks/triton_kernels.py        # needs triton 3.9 and torch; writes benchmarks/kernels/*.ttir
 
@@ -160,7 +160,8 @@ GPU_TEXTS = {
     "gpu_matmul_f16": (matmul_masked, {"BM": 128, "BN": 128, "BK": 64}, "*fp16"),
     "gpu_attention_f16": (attention_f16, {"BQ": 64, "BK": 64, "D": 64}, "*fp16"),
 }
-"""For code that is looked at without being run: numbers are multiples of 16 too, as Triton finds them at a launch."""
+"""Kernels for code that is inspected without being run: integers are multiples of 16 too, as Triton finds
+them at a launch."""
 
 
 def main() -> None:

@@ -7,8 +7,8 @@ python docs/accuracy.py --every                the same for all functions that a
 An error is |y - f(x)| in units in the last place of f(x): 2^(e - mantissa bits) with e the exponent of f(x), at least that of
 the smallest normal number. Infinity counts as the power of two after the largest number; NaN on one side only as an infinite
 error. Candidates for the largest error are found with float64 functions, of NumPy and SciPy or, for every value, of the host
-itself; mpmath decides. float64 is measured with mpmath alone. "ptxsim"
-takes instructions like ex2.approx for exact; a GPU may add what the PTX ISA allows them.
+itself; mpmath computes the error. float64 is measured with mpmath alone. "ptxsim" computes instructions like ex2.approx
+exactly; a GPU may add the errors that the PTX ISA allows.
 """
 
 from __future__ import annotations
@@ -30,20 +30,21 @@ DATA = Path(__file__).resolve().parent / "accuracy.json"
 DTYPES = ("float32", "float16", "bfloat16", "float64")
 TARGETS = ("cpu", "ptxsim", "evaluate")
 KEPT = 4
-"""Inputs recorded for a function, dtype and target: those of the largest errors."""
+"""How many inputs are recorded for a function, dtype and target: those with the largest errors."""
 CHUNK = 1 << 19
 Array = Any
 
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """What is measured: how to build it, its float64 witness, and its definition for mpmath (finite operands in its domain)."""
+    """A function to measure: how to build it, its float64 witness, and its definition for mpmath (finite
+    operands in its domain)."""
 
     build: Callable[[Any], Any]
     wide: Callable[[Array], Array]
     exact: Callable[[Any], Any]
     own: bool = True
-    """An operation of its own, of which --every measures all float32 values."""
+    """Whether it is an operation of its own, for which --every measures all float32 values."""
 
 
 def _tanh_gelu(x: Array) -> Array:
@@ -56,7 +57,8 @@ def _tail(slope: float) -> Callable[[Array], Array]:
 
 
 def _near(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """For functions that are 0, infinite or constant in every dtype beyond 4000, where mpmath takes too long."""
+    """Limits the argument of functions that are 0, infinite or constant in every dtype beyond 4000, where
+    mpmath takes too long."""
     return lambda x: function(max(mpmath.mpf(-4000), min(mpmath.mpf(4000), x)))
 
 
@@ -133,7 +135,7 @@ def _limit(dtype: jn.DType) -> float:
 
 
 def errors(found: Array, exact: Array, dtype: jn.DType) -> Array:
-    """Of results of at most 32 bits, by float64 values of the function."""
+    """Returns the errors of results of at most 32 bits, by float64 values of the function."""
     limit = _limit(dtype)
     y, r = np.clip(found.astype(np.float64), -limit, limit), np.clip(exact, -limit, limit)
     exponent = np.maximum(((r.view(np.int64) >> 52) & 0x7FF) - 1023, dtype.min_exponent)
@@ -146,7 +148,8 @@ def errors(found: Array, exact: Array, dtype: jn.DType) -> Array:
 
 
 def exact_error(name: str, x: float, found: float, dtype: jn.DType, wide: float | None = None, bits: int = 400) -> float:
-    """The error at one operand, by mpmath; infinite and undefined values by the float64 witness (`wide`, if it is known)."""
+    """Returns the error at one operand, by mpmath; for infinite and undefined values by the float64 witness
+    (`wide`, if it is known)."""
     if wide is None:
         with np.errstate(all="ignore"):
             wide = float(FUNCTIONS[name].wide(np.array([x], np.float64))[0])
@@ -170,7 +173,8 @@ def graph_of(names: Sequence[str], dtype: str) -> jn.Graph:
 
 
 def runner(names: Sequence[str], dtype: str, target: str) -> Callable[[Array], list[Array]]:
-    """Results of the functions, one array each, by a compiled model or the evaluator."""
+    """Returns a function that computes the results, one array for each function, by a compiled model or the
+    evaluator."""
     graph = graph_of(names, dtype)
     call = (lambda x: jn.evaluate(graph, x)) if target == "evaluate" else jn.compile(graph, target, cache=False)
 
@@ -183,7 +187,8 @@ def runner(names: Sequence[str], dtype: str, target: str) -> Callable[[Array], l
 
 
 def values(dtype: str, count: int, seed: int = 0) -> Array:
-    """Bit patterns at equal distances, from a random start; all of them if `count` is as many."""
+    """Returns bit patterns at equal distances, from a random start, and numbers around 0; all patterns if
+    `count` is that large."""
     kind = jn.DType(dtype)
     total = 1 << kind.bits
     unsigned = {16: np.uint16, 32: np.uint32, 64: np.uint64}[kind.bits]
@@ -194,7 +199,7 @@ def values(dtype: str, count: int, seed: int = 0) -> Array:
     bits = np.arange(count, dtype=np.uint64) * np.uint64(step) + np.uint64(start)
     rng = np.random.default_rng(seed + 1)
     middle = [rng.standard_normal(count // 4) * 4, rng.standard_normal(count // 4) * 40]
-    if kind.bits == 64:  # patterns at equal distances leave little between 2^-12 and 2^12, where most functions do their work
+    if kind.bits == 64:  # few patterns at equal distances are between 2^-12 and 2^12, where most functions vary
         signs = rng.choice([-1.0, 1.0], count)
         middle += [signs * 2.0 ** rng.uniform(-12, 12, count), 1 + signs * 2.0 ** rng.uniform(-50, 0, count)]
     return np.concatenate([bits.astype(unsigned).view(kind.numpy), *[part.astype(kind.numpy) for part in middle]])
@@ -204,7 +209,7 @@ Record = dict[str, Any]
 
 
 def _record(name: str, dtype: jn.DType, pairs: Sequence[tuple[float, float]], tried: int) -> Record:
-    """The largest errors among (operand, result) candidates."""
+    """Records the largest errors among (operand, result) candidates."""
     found = sorted({x: exact_error(name, x, y, dtype) for x, y in pairs}.items(), key=lambda item: -item[1])[:KEPT]
     return {"ulp": round(found[0][1], 4), "at": [x.hex() for x, _ in found], "tried": tried}
 
@@ -214,7 +219,7 @@ def measure(name: str, dtype: str, target: str, x: Array, found: Array) -> Recor
     with np.errstate(all="ignore"):
         wide = x.astype(np.float64)
         exact = FUNCTIONS[name].wide(wide)
-        if dtype == "float64":  # a few bits more than it has find the candidates
+        if dtype == "float64":  # a precision of 100 bits suffices to find the candidates
             operands = zip(wide.tolist(), found.tolist(), exact.tolist(), strict=True)
             distance = np.array([0.0 if x != x else exact_error(name, x, y, kind, r, 100) for x, y, r in operands])
         else:
@@ -238,8 +243,8 @@ def sample(names: Sequence[str], dtypes: Sequence[str], targets: Sequence[str], 
 
 
 def against_float64(name: str) -> jn.Graph:
-    """(errors of float32 results by the float64 results of the same function, those results) for the operands with the bit
-    patterns `pattern` + `start`, all on the host: half a second for 10^8 values."""
+    """Builds a graph of the errors of float32 results, by the float64 results of the same function, and those float32
+    results, for the operands with the bit patterns `pattern` + `start`, all on the host: half a second for 10^8 values."""
     graph = jn.Graph("every", inputs=[jn.TensorType("int32", (CHUNK,), "pattern"), jn.TensorType("int32", (), "start")])
     kind = jn.DType("float32")
     x = (graph.inputs[0] + graph.inputs[1]).bitcast("float32")
@@ -255,8 +260,8 @@ def against_float64(name: str) -> jn.Graph:
 
 
 def every(name: str) -> Record:
-    """All float32 values on the host. Candidates are those farthest from the float64 function, which is measured by itself;
-    their errors are those of mpmath."""
+    """Measures all float32 values on the host. Candidates are those farthest from the float64 function, which
+    is measured by itself; mpmath computes their errors."""
     model = jn.compile(against_float64(name), "cpu", cache=False)
     pattern = np.arange(CHUNK, dtype=np.int32)
     candidates: list[tuple[float, float, float]] = []
@@ -277,7 +282,7 @@ def read() -> dict[str, Any]:
 
 
 def write(data: dict[str, Any]) -> None:
-    """One line per record."""
+    """Writes the data, with one line per record."""
     lines = []
     for name in FUNCTIONS:
         inner = [

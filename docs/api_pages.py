@@ -1,7 +1,7 @@
 """Makes the pages of the API reference from the exports, their docstrings and `__init__.pyi`, when the site is built (conf.py).
 
-Every public name stands on one page. Pages hold directives of Sphinx's autodoc, which imports joinery: the docstrings of
-functions of the op table are made of their rows, and only a running joinery has them.
+Every public name is on one page. Pages hold directives of Sphinx's autodoc, which imports joinery: the docstrings of
+functions of the op table are made from their rows, and exist only once joinery is imported.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ it computes with, how its shape follows and how far its results may err. Element
 
 
 def page_of(module: str) -> str:
-    """The page for names of a module. Raises `ValueError` for a module that no page names."""
+    """Returns the page for names of a module. Raises `ValueError` for a module that no page lists."""
     found = [
         (len(prefix), name) for name, (_, _, prefixes) in TITLES.items() for prefix in prefixes if module.startswith(prefix)
     ]
@@ -58,10 +58,11 @@ def page_of(module: str) -> str:
 
 
 def listed() -> dict[str, list[str]]:
-    """Page → the names it shows, with their module inside joinery where they are no attributes of the package itself."""
+    """Returns, by page, the names that it shows, with their module inside joinery where they are not
+    attributes of the package itself."""
     pages: dict[str, list[str]] = {name: [] for name in TITLES}
     for name, module in jn._LOCATIONS.items():
-        if name != "dim":  # Dim's page entry tells what it does
+        if name != "dim":  # the entry of Dim describes it
             pages[page_of(module)].append(name)
     for module_name, module in jn._MODULES.items():
         own = [name for name in getattr(jn, module_name).__all__ if name not in jn._LOCATIONS]
@@ -95,7 +96,8 @@ def indented(text: str) -> str:
 
 @functools.cache
 def data_texts() -> dict[str, str]:
-    """Name → the string below its assignment at the top level of a module of promotion, where there is one."""
+    """Returns, by name, the string below its assignment at the top level of a module of promotion, where
+    there is one."""
     found: dict[str, str] = {}
     for path in (ROOT / "promotion").glob("*.py"):
         body = ast.parse(path.read_text(encoding="utf-8")).body
@@ -117,7 +119,8 @@ def section(title: str) -> str:
 
 
 def functions_page() -> str:
-    """The functions by the groups of the op table; those that build several operations by the module they live in."""
+    """Returns the page of functions, by the groups of the op table; those that build several operations, by
+    their module."""
     parts = [titled("Functions", FUNCTIONS_INTRO)]
     for title, rows in OPS_PAGE["GROUPS"]:
         names = [name for name in map(OPS_PAGE["public_name"], rows) if name in EXPORTS]
@@ -129,7 +132,7 @@ def functions_page() -> str:
 
 
 def pages() -> dict[str, str]:
-    """File name → text of all pages of the reference."""
+    """Returns the texts of all pages of the reference by file name."""
     texts = {
         f"{name}.rst": titled(TITLES[name][0], TITLES[name][1]) + "\n" + "\n".join(map(directive, names))
         for name, names in listed().items()
@@ -147,7 +150,7 @@ def pages() -> dict[str, str]:
 
 
 def write(folder: Path) -> None:
-    """Write the pages that changed, and remove those of earlier builds."""
+    """Writes the pages that changed, and removes those of earlier builds."""
     texts = pages()
     folder.mkdir(exist_ok=True)
     for old in folder.iterdir():
@@ -159,11 +162,11 @@ def write(folder: Path) -> None:
             path.write_text(text, encoding="utf-8")
 
 
-# --- signatures and docstrings, as the hooks of autodoc want them
+# --- signatures and docstrings for the hooks of autodoc
 
 
 def stub_annotations() -> dict[str, tuple[dict[str, str], str]]:
-    """Function → annotation of each parameter and of the result, as `__init__.pyi` gives them."""
+    """Returns, by function, the annotation of each parameter and of the result in `__init__.pyi`."""
     found = {}
     for node in ast.parse((ROOT / "__init__.pyi").read_text(encoding="utf-8")).body:
         if isinstance(node, ast.FunctionDef):
@@ -178,15 +181,15 @@ def stub_annotations() -> dict[str, tuple[dict[str, str], str]]:
 
 
 def plain(annotation: ast.expr | None) -> str:
-    """An annotation of the stub without its underscores and `builtins.`."""
+    """Formats an annotation of the stub without its underscores and `builtins.`."""
     text = ast.unparse(annotation) if annotation is not None else "Any"
     return re.sub(r"\bbuiltins\.|\b_(?=[A-Z])", "", text)
 
 
 def signature(name: str, value: Any, stubs: Mapping[str, tuple[dict[str, str], str]]) -> tuple[str, str] | None:
-    """Parameters with the types of the stub and the defaults of the code, and the result's type.
+    """Returns parameters with the types of the stub and the defaults of the code, and the result's type.
 
-    None where the stub does not say more than the code, whose signature then stands.
+    None where the stub does not say more than the code, whose signature is then used.
     """
     if name not in stubs:
         return None
@@ -203,9 +206,10 @@ def signature(name: str, value: Any, stubs: Mapping[str, tuple[dict[str, str], s
 
 
 def constructor(value: type[Any]) -> str | None:
-    """The parameters of a class: those of `__init__`, where autodoc would show those of a `__new__` that takes anything.
+    """Returns the parameters of a class: those of `__init__`, where autodoc would show those of a `__new__`
+    that takes anything.
 
-    None for exceptions that are made as Python makes them.
+    None for exceptions without an `__init__` of their own.
     """
     if isinstance(value.__init__, WrapperDescriptorType):
         return None
@@ -221,7 +225,8 @@ REPEATED = " ".join(_OPERANDS.split())
 
 
 def without_repetition(text: str) -> str:
-    """A docstring of an element-wise function without the paragraph that they all have: their page says it once."""
+    """Removes from the docstring of an element-wise function the paragraph that all of them have: their page
+    says it once."""
     return "\n\n".join(part for part in text.split("\n\n") if " ".join(part.split()) != REPEATED)
 
 
@@ -230,14 +235,15 @@ NAME = re.compile(r"(?:jn\.|joinery\.)?([A-Za-z_][\w.]*)(?:\(\))?")
 
 @functools.cache
 def _shared_members() -> frozenset[str]:
-    """Names that members of several public classes have, and nothing else: alone they are no target."""
+    """Returns names that are members of several public classes, and nothing else: alone they are ambiguous as
+    link targets."""
     classes = [value for name in jn._LOCATIONS if inspect.isclass(value := getattr(jn, name))]
     members = Counter(key for each in classes for key in {key for base in each.__mro__[:-1] for key in vars(base)})
     return frozenset(key for key, count in members.items() if count > 1 and key not in jn._LOCATIONS and key not in EXPORTS)
 
 
 def restructured(line: str) -> str:
-    """A line of a docstring, in which code stands between single backticks, as reStructuredText."""
+    """Converts a line of a docstring, in which code is between single backticks, to reStructuredText."""
     parts = re.split(r"(`+)(.+?)\1", line)
     out = [escaped(parts[0])]
     for code, after in zip(parts[2::3], parts[3::3], strict=True):
@@ -248,5 +254,5 @@ def restructured(line: str) -> str:
 
 
 def escaped(text: str) -> str:
-    """Text without the characters that would be markup."""
+    """Escapes the characters that would be markup."""
     return re.sub(r"(?<!^)([*|])|^([*|])(?!\s)|(?<=\w)(_)(?!\w)", lambda found: "\\" + found.group(), text)

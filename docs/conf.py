@@ -1,7 +1,7 @@
-"""How Sphinx builds the site of the documentation (`make docs-site`).
+"""Configures how Sphinx builds the site of the documentation (`make docs-site`).
 
-Pages are the Markdown files of this folder, written so that they also read well where they lie. Some are files
-outside it (`OUTSIDE`); the API reference is made anew (`api_pages.py`). A link that leads nowhere fails the build.
+Pages are the Markdown files of this folder, written so that they also read well in the repository. Some are files
+outside it (`OUTSIDE`); the API reference is generated (`api_pages.py`). A broken link fails the build.
 """
 
 from __future__ import annotations
@@ -59,17 +59,18 @@ OUTSIDE = {
     "start/changelog": "CHANGELOG.md",
     "start/measurements": "benchmarks/results/README.md",
 }
-"""Pages whose text is a file outside docs/, named from the root."""
+"""Pages whose text is a file outside docs/, with its path from the root."""
 BELOW = {"promotion": ("promotion/*",)}
-"""Pages that stand below another one in the navigation."""
+"""Pages that are below another one in the navigation."""
 LINK = re.compile(r"\]\((?!https?:)([\w./-]+\.\w+(?:#[\w.-]*)?)\)")
-"""A link or picture that names a file."""
+"""Matches a link or picture that names a file."""
 
 STUBS = api_pages.stub_annotations()
 
 
 def mend_links(app: Sphinx, docname: str, source: list[str]) -> None:
-    """Puts a file from outside in front of what its page holds, and leads links to such files to their pages."""
+    """Puts the text of a file outside docs/ before that of its page, and redirects links to such files to
+    their pages."""
     folder = posixpath.dirname(f"docs/{docname}")
     if docname in OUTSIDE:
         file = DOCS.parent / OUTSIDE[docname]
@@ -83,7 +84,8 @@ def mend_links(app: Sphinx, docname: str, source: list[str]) -> None:
 
 
 def led(target: str, written_in: str, folder: str) -> str:
-    """The link from a page in `folder` that leads where `target` leads from the folder `written_in`; both are of the root."""
+    """Returns the link from a page in `folder` to what `target` leads to from the folder `written_in`; both
+    folders are relative to the root."""
     path, mark, anchor = target.partition("#")
     path = posixpath.normpath(posixpath.join(written_in, path))
     pages = {name: f"docs/{page}.md" for page, name in OUTSIDE.items()}
@@ -91,7 +93,7 @@ def led(target: str, written_in: str, folder: str) -> str:
 
 
 def link_names(app: Sphinx, doctree: nodes.document) -> None:
-    """Makes code in prose that names something of the API (`jn.compile`) a link to its entry."""
+    """Turns code in prose that names a part of the API (`jn.compile`) into a link to its entry."""
     for literal in list(doctree.findall(nodes.literal)):
         name = re.fullmatch(r"(?:jn|joinery)\.([A-Za-z_][\w.]*)(?:\(.*\))?", literal.astext())
         if name and not isinstance(literal.parent, (addnodes.pending_xref, nodes.reference)):

@@ -50,7 +50,7 @@ GROUPS: tuple[tuple[str, tuple[OpDef, ...]], ...] = (
     ("Approximations inside composites", ops_elementwise.PARTS),
 )
 
-# How a row is reached when its public name is another one.
+# Row → its public name, where that differs.
 BUILT_BY = {
     "reduce_sum": "sum",
     "reduce_prod": "prod",
@@ -69,7 +69,7 @@ OPERATORS = {
     "lshift": "<<", "rshift": ">>", "neg": "-x", "abs": "abs(x)", "invert": "~",
 }  # fmt: skip
 
-# NumPy's function of the same meaning, where it is called otherwise; and names that mean something else in NumPy.
+# NumPy's function of the same meaning, where its name differs; and names that mean something else in NumPy.
 NUMPY_OTHERWISE = {
     "sub": "subtract", "mul": "multiply", "div": "divide", "floor_div": "floor_divide", "rem": "fmod", "pow": "power",
     "negate": "negative", "is_nan": "isnan", "bitwise_not": "invert", "shift_left": "left_shift",
@@ -107,13 +107,13 @@ KINDS = ("bool", "int", "uint", "float")
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A Markdown table; bars inside cells are escaped."""
+    """Formats a Markdown table; bars inside cells are escaped."""
     lines = [header, ["---"] * len(header), *rows]
     return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
 
 
 def prose(text: str) -> str:
-    """A docstring as Markdown: its `Args:` and `Attributes:` become lists, the rest stays."""
+    """Converts a docstring to Markdown: its `Args:` and `Attributes:` become lists, the rest stays."""
     lines = inspect.cleandoc(text).split("\n")
     out: list[str] = []
     listing = False
@@ -132,7 +132,7 @@ def prose(text: str) -> str:
 
 
 def signature(function: Any, name: str) -> str:
-    """`name(x, axis=None)`: parameters with their defaults, without annotations and `self`."""
+    """Formats `name(x, axis=None)`: parameters with their defaults, without annotations and `self`."""
     parameters = [
         parameter.replace(annotation=inspect.Parameter.empty)
         for parameter in inspect.signature(function).parameters.values()
@@ -157,7 +157,7 @@ def function_of(name: str) -> Any:
 
 
 def kinds(row: OpDef) -> str:
-    """Kinds of dtype the row computes with, after promotion."""
+    """Lists the kinds of dtype that the row computes with, after promotion."""
     if row.kind == "source":
         return "–"
     if "any_dtype" in row.traits and not row.emit:
@@ -173,7 +173,7 @@ def kinds(row: OpDef) -> str:
 
 
 def numpy_name(name: str) -> str:
-    """The NumPy function of the same meaning, or ""."""
+    """Returns the NumPy function of the same meaning, or ""."""
     found = NUMPY_OTHERWISE.get(name, name)
     return found if name not in NUMPY_FALSE_FRIENDS and callable(getattr(np, found, None)) else ""
 
@@ -204,13 +204,13 @@ def definition(row: OpDef) -> str:
         return f"**`{row.name}`**: {row.doc}"
     function = function_of(name)
     text = f"**`{signature(function, name)}`**" + (f" builds `{row.name}`" if name != row.name else "")
-    generated = row.kind == "map" and not row.attrs  # these functions say no more than their row
+    generated = row.kind == "map" and not row.attrs  # docstrings of these functions repeat their row
     body = row.doc if generated else prose(function.__doc__ or "")
     return f"{text}:\n{body}"
 
 
 def sugar() -> list[tuple[str, list[str]]]:
-    """Public functions that are no row of their own, by the module they live in."""
+    """Returns the public functions that have no row of their own, by their module."""
     covered = {public_name(row) for row in OPS.values()}
     modules: dict[str, list[str]] = {}
     for name, place in EXPORTS.items():
@@ -285,7 +285,7 @@ NOT_JOINS = {
     "sum": ("bool", "int8", "uint8", "float16"),
     "mean": ("int8", "int32", "float16"),
 }
-"""Operations whose result is not the join, and the dtypes to show them for."""
+"""Operations whose result is not the join, and the dtypes that they are shown for."""
 
 PROMOTION_INTRO = """# Promotion
 
@@ -329,7 +329,7 @@ def made_from(rules: jn.promotion.RuleSet) -> str:
 
 
 def ladders(rules: jn.promotion.RuleSet) -> list[str]:
-    """The dtypes of Python integers and of Python floats."""
+    """Returns the dtypes of Python integers and of Python floats."""
     return [", then ".join(map(str, dtypes)) for dtypes in (rules.literals.integers, rules.literals.floats)]
 
 
@@ -343,7 +343,7 @@ def presets() -> str:
 
 
 def lossy(rules: jn.promotion.RuleSet) -> list[tuple[tuple[jn.DType, jn.DType], jn.DType, jn.DType, jn.DType]]:
-    """Cell, operand, what it becomes and what it meets, where its cast can lose something; weak operands have no values."""
+    """Lists (cell, operand, its new dtype, other operand) where the cast can lose values; weak operands have no values."""
     found = []
     for (a, b), join in rules.table().cells.items():
         for operand, other in dict.fromkeys(((a, b), (b, a))):
@@ -354,7 +354,7 @@ def lossy(rules: jn.promotion.RuleSet) -> list[tuple[tuple[jn.DType, jn.DType], 
 
 
 def compared() -> str:
-    """Counts for every preset: pairs that differ from max, gaps, losses, failures of each law."""
+    """Counts for every preset pairs that differ from max, gaps, losses, and failures of each law."""
     reference = jn.promotion.rules("max")
     rows = []
     for name in PRESETS:
@@ -384,7 +384,7 @@ def shown(dtype: jn.DType | None) -> str:
 
 
 def not_joins(names: Iterable[str]) -> str:
-    """What operations that do not simply join return, by rule set; every operand has the dtype shown."""
+    """Shows what operations that do not simply join return, by rule set; every operand has the dtype shown."""
     columns = [(op, jn.DType(dtype)) for op, dtypes in NOT_JOINS.items() for dtype in dtypes]
     rows = ([name, *(outcome(jn.promotion.rules(name), op, dtype) for op, dtype in columns)] for name in names)
     return table(("rule set", *(f"`{op}` of {dtype}" for op, dtype in columns)), rows)
@@ -407,7 +407,7 @@ def edges(rules: jn.promotion.RuleSet) -> str:
 
 
 def losses(rules: jn.promotion.RuleSet) -> str:
-    """Implicit casts that can lose something, each with the operands it happens for."""
+    """Lists implicit casts that can lose values, each with the operands for which it happens."""
     found: dict[tuple[jn.DType, jn.DType], dict[str, None]] = {}
     for _, operand, target, other in lossy(rules):
         found.setdefault((operand, target), {})[other.name] = None
@@ -488,7 +488,7 @@ def promotion_page() -> str:
 
 
 def origin(rules: jn.promotion.RuleSet) -> list[str]:
-    """How the joins come about: ordered rules, covering edges, value sets; nothing for a table, which is what it is."""
+    """Shows how the joins are defined: ordered rules, covering edges or value sets; nothing for a table."""
     definition = rules.definition
     if definition.steps:
         listed = []
@@ -512,7 +512,7 @@ def origin(rules: jn.promotion.RuleSet) -> list[str]:
 
 
 def open_choices(rules: jn.promotion.RuleSet) -> str:
-    """The pairs that a completion leaves open, by the dtypes they may become."""
+    """Lists the pairs that a completion leaves open, by the dtypes that they may become."""
     rows: dict[tuple[jn.DType, ...], list[str]] = {}
     for a, b in itertools.combinations(rules.dtypes, 2):
         if bounds := rules.bounds(a, b):
@@ -580,7 +580,7 @@ PAGES: dict[str, Callable[[], str]] = {
 
 
 def stale(folder: Path = DOCS) -> list[str]:
-    """Names of the pages whose files differ from what the code says."""
+    """Returns the names of pages whose files differ from what the code generates."""
     return [
         name
         for name, page in PAGES.items()

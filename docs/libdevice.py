@@ -21,14 +21,14 @@ NOTE = "<!-- Written by docs/libdevice.py (make docs) from the code. Do not edit
 
 
 def operations(signature: Signature) -> Counter[str]:
-    """What a function expands into."""
+    """Counts the operations that a function expands into."""
     b = BlockBuilder.function("f", [(f"x{i}", scalar_type(elem)) for i, elem in enumerate(signature.arguments)])
     EXPANSIONS[signature.function]([Expr(b, argument) for argument in b.args], signature)
     return Counter(op.name for op in b.func.body.block.ops if op.name != "arith.constant")
 
 
 def how(signature: Signature) -> str:
-    """In a few words: the operation, or how many operations and which of them are functions."""
+    """Describes the computation briefly: the operation, or how many operations and which of them are functions."""
     if signature.function in CALLS:
         through = ", in float64" if signature.result == "f32" else ""
         return f"`{signature.function}` of the C library{through}"

@@ -1,4 +1,5 @@
-"""What docs/ops.md says of errors: bounds from the op table, and what docs/accuracy.py measured (docs/accuracy.json)."""
+"""Provides what docs/ops.md says about errors: bounds from the op table, and what docs/accuracy.py measured
+(docs/accuracy.json)."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ from typing import Any
 from joinery.graph.ops.opdef import OpDef
 
 MEASURED: dict[str, Any] = json.loads((Path(__file__).resolve().parent / "accuracy.json").read_text(encoding="utf-8"))
-"""Largest errors of functions of one float by function, dtype and target."""
+"""The largest errors of functions of one float, by function, dtype and target."""
 
 MEASURED_AS = {"gelu": ("gelu", "gelu tanh", "gelu quick"), "x_phi": ("gelu",), "x_sigmoid": ("silu",),
                "x_sigmoid_quick": ("gelu quick",), "x_sigmoid_tanh": ("gelu tanh",)}  # fmt: skip
@@ -44,12 +45,13 @@ HEADER = ("function", *[f"{dtype}: host, simulator, `evaluate`" for dtype in DTY
 
 
 def rounded_up(ulp: float) -> str:
-    """With two digits after the point, not less than it is."""
+    """Formats a number rounded up to two digits after the point."""
     return f"{math.ceil(ulp * 100 - 0.02) / 100:g}"
 
 
 def error(row: OpDef, floats: bool) -> str:
-    """The error column: a bound, or what was measured of float32 on the host and the simulator, or the number of the row."""
+    """Returns the error column: a bound, or the error measured for float32 on the host and the simulator, or
+    the number of the row."""
     rounds = "any_dtype" not in row.traits or "rounding" in row.attrs
     if not rounds or not floats or row.promote.name in ("JOIN_TO_BOOL", "POSITION"):
         return "–"
@@ -62,7 +64,7 @@ def error(row: OpDef, floats: bool) -> str:
 
 
 def measured() -> list[tuple[str, ...]]:
-    """The rows of the table of all that was measured."""
+    """Returns the rows of the table of all measurements."""
     rows = []
     for name, dtypes in MEASURED.items():
         errors = [", ".join(rounded_up(dtypes[d][t]["ulp"]) for t in ("cpu", "ptxsim", "evaluate")) for d in DTYPES]

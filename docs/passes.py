@@ -1,4 +1,5 @@
-"""The page of passes: from the registry, the pipelines of targets, and the attributes of `lowering/tt/facts.py`."""
+"""Generates the page of passes from the registry, the pipelines of targets, and the attributes of
+`lowering/tt/facts.py`."""
 
 from __future__ import annotations
 
@@ -114,7 +115,7 @@ def rows(header: str, cells: Iterable[tuple[str, str]]) -> str:
 
 
 def constants() -> dict[str, str]:
-    """The text behind each constant of `facts`, by the constant's value."""
+    """Returns the text below each constant of `facts`, by the constant's value."""
     body = ast.parse(inspect.getsource(facts)).body
     found = {}
     for assignment, text in pairwise(body):

@@ -1,7 +1,7 @@
-"""Writes `__init__.pyi`: the types of the public names for editors and type checkers, which cannot see what loads on first use.
+"""Writes `__init__.pyi`: the types of the public names for editors and type checkers, since the package loads them lazily.
 
 python docs/stubs.py            writes the file
-python docs/stubs.py --check    exits with 1 when it is not what the code says
+python docs/stubs.py --check    exits with 1 when the file is out of date
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ NAMED = {
     "Axis": "graph.types", "DTypeLike": "graph.types", "DimLike": "graph.types", "ShapeLike": "graph.types",
     "TensorLike": "graph.protocols", "Widths": "graph.functions.joining",
 }  # fmt: skip
-"""Types of arguments and where they are; the stub imports them under a name with an underscore."""
+"""Types of arguments and their modules; the stub imports them under a name with an underscore."""
 
 SPECIAL = {
     ("rebind", "shape"): "_DimLike | Sequence[_DimLike | None] | None",
@@ -48,12 +48,12 @@ SPECIAL = {
 
 
 def annotation(function: str, parameter: inspect.Parameter, lone: bool) -> str:
-    """The type of a parameter, as the stub writes it."""
+    """Returns the type of a parameter, as the stub writes it."""
     name, text = parameter.name, str(parameter.annotation)
     if (function, name) in SPECIAL:
         return SPECIAL[function, name]
     if lone and text in ("TensorLike", "TensorLike | None"):
-        return "Symbol"  # nothing else of the arguments has a graph
+        return "Symbol"  # no other argument has a graph
     if re.search(r"\bAny\b", text):
         raise SystemExit(f"docs/stubs.py: {function}({name}) has no type; fix: give it one, or name it in SPECIAL")
     text = re.sub(rf"\b({'|'.join(NAMED)})\b", r"_\1", text)
@@ -86,7 +86,7 @@ def written(name: str, signature: inspect.Signature) -> str:
 
 
 def stub() -> str:
-    """The text of `__init__.pyi`."""
+    """Returns the text of `__init__.pyi`."""
     cached = {name: getattr(jn, name) for name in jn._LOCATIONS if hasattr(getattr(jn, name), "cache_info")}
     modules = [(module.rpartition(".")[0], name) for name, module in jn._MODULES.items()]
     others = [(module, name) for name, module in jn._LOCATIONS.items() if name not in cached]
@@ -96,7 +96,7 @@ def stub() -> str:
     imports = [f"from .{module} import {name} as {own}" for module, name, own in ordered]
     dtypes = [f"{name}: DType" for name in DTYPES]
     functions = [declaration(name) for name in EXPORTS]
-    functions += [written(name, inspect.signature(value)) for name, value in cached.items()]  # their types forget parameters
+    functions += [written(name, inspect.signature(value)) for name, value in cached.items()]  # their types have no parameters
     return "\n".join([HEAD + "\n".join(imports), ALIASES, *dtypes, "", *functions]) + "\n"
 
 

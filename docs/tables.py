@@ -2,7 +2,7 @@
 the registry of passes.
 
 python docs/tables.py            writes the pages
-python docs/tables.py --check    exits with 1 when one of them is not what the code says
+python docs/tables.py --check    exits with 1 when one of them is out of date
 """
 
 from __future__ import annotations
@@ -85,13 +85,13 @@ def dtypes_page() -> str:
 
 
 def commands() -> dict[str, argparse.ArgumentParser]:
-    """Name → parser of the command."""
+    """Returns the parsers of the commands by name."""
     (actions,) = [action for action in _parser()._actions if isinstance(action, argparse._SubParsersAction)]
     return dict(actions.choices)
 
 
 def spelled(action: argparse.Action) -> str:
-    """An argument as the user types it: `--rules RULES`, `--format {md,csv}`, `B [B ...]`."""
+    """Formats an argument as the user types it: `--rules RULES`, `--format {md,csv}`, `B [B ...]`."""
     choices = "{" + ",".join(map(str, action.choices)) + "}" if action.choices else None
     value = choices or str(action.metavar or action.dest.upper())
     if not action.option_strings:
@@ -122,7 +122,7 @@ PAGES: dict[str, Callable[[], str]] = {
 
 
 def written(name: str) -> str | None:
-    """The text of a page's file; None if there is none."""
+    """Returns the text of a page's file; None if there is none."""
     path = DOCS / name
     return path.read_text(encoding="utf-8") if path.exists() else None
 

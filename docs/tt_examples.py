@@ -1,6 +1,7 @@
-"""One example per operation of the block IR: lines of text that use it, and the type of the value `%z` they compute.
+"""Contains one example per operation of the block IR: lines of text that use it, and the type of the value
+`%z` they compute.
 
-The lines stand in a function whose values are listed in `SETUP`. Examples without a value write to memory themselves.
+The lines are put into a function that defines the values of `SETUP`. Examples without a value write to memory themselves.
 """
 
 from __future__ import annotations
@@ -40,14 +41,14 @@ FLOAT, INT, BOOL, F44 = "tensor<16xf32>", "tensor<16xi32>", "tensor<16xi1>", "te
 
 
 class Example(NamedTuple):
-    """Text that uses an operation; `result` is the type of `%z`, empty where there is none."""
+    """A text that uses an operation; `result` is the type of `%z`, empty where there is none."""
 
     text: str
     result: str = ""
 
 
 def _same(names: str, dialect: str, operands: str, type_: str) -> dict[str, Example]:
-    """Operations whose operands and result have one type."""
+    """Makes examples of operations whose operands and result have one type."""
     return {f"{dialect}.{n}": Example(f"%z = {dialect}.{n} {operands} : {type_}", type_) for n in names.split()}
 
 
@@ -323,11 +324,11 @@ OLDER: dict[str, Example] = {
         Example(MAP, F44),
     ),
 }  # fmt: skip
-"""Operation in its older spelling → example."""
+"""Operation under its older name → example."""
 
 
 def module(example: Example) -> str:
-    """A module with one public function that runs the example and stores its value."""
+    """Returns a module with one public function that runs the example and stores its value."""
     parameters = "%x: !tt.ptr<f32>, %y: !tt.ptr<f32>, %a: !tt.ptr<i32>, %b: !tt.ptr<i32>, %q: !tt.ptr<i8>, %k: i32"
     body = example.text
     if example.result:
@@ -340,7 +341,7 @@ def module(example: Example) -> str:
 
 
 def element(type_: str) -> tuple[str, tuple[int, ...]]:
-    """Element type and shape of a type's text."""
+    """Returns the element type and the shape of a type's text."""
     if not type_.startswith("tensor<"):
         return type_, ()
     *extents, elem = type_[7:-1].split("x")

@@ -1,10 +1,10 @@
-"""Writes docs/tt_ops.md: the operations a block kernel may use, and what has been seen to work for each.
+"""Writes docs/tt_ops.md: the operations that a block kernel may use, and what was found to work for each.
 
 python docs/tt_ops.py                  writes the page
 python docs/tt_ops.py --conformance    runs the texts of tests/data/ttir and prints operation → cases passed
 
-Every cell is computed: the example of the operation (`tt_examples.py`) is read, changed into something wrong, printed,
-interpreted and launched.
+Every cell is computed: the example of the operation (`tt_examples.py`) is parsed, made invalid, printed, interpreted and
+launched.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ DTYPES = {
 
 
 def load_file(name: str, path: Path) -> ModuleType:
-    """A module that is not part of a package."""
+    """Loads a file that is not part of a package as a module."""
     spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None
     assert spec.loader is not None
@@ -59,7 +59,7 @@ examples = sys.modules.get("tt_examples") or load_file("tt_examples", DOCS / "tt
 
 
 class Row(NamedTuple):
-    """What was seen of an operation; empty texts are successes, others say what happened."""
+    """The results for an operation; empty texts are successes, others say what went wrong."""
 
     name: str
     parse: str
@@ -72,14 +72,14 @@ class Row(NamedTuple):
 
 
 def operations() -> list[str]:
-    """The names of all operations that text may use, sorted by dialect."""
+    """Returns the names of all operations that text may use, sorted by dialect."""
     order = ("tt", "ttg", "ttng", "arith", "math", "scf", "cf", "ub", "llvm")
     known = {operation.name for operation in context().loaded_ops} - {operation.name for operation in Builtin.operations}
     return sorted(known, key=lambda name: (order.index(name.split(".")[0]), name))
 
 
 def attempt(check: Callable[[], object]) -> str:
-    """The empty text, or the first line that says what went wrong."""
+    """Returns the empty text, or the first line that says what went wrong."""
     try:
         check()
     except (jn.UserError, jn.UnsupportedError, AssertionError) as error:
@@ -88,14 +88,15 @@ def attempt(check: Callable[[], object]) -> str:
 
 
 def arguments(result: str) -> list[Any]:
-    """Arrays of small values; the last one takes the result."""
+    """Returns arrays of small values; the last one takes the result."""
     x, a = np.linspace(0.05, 0.95, 64, dtype=np.float32), np.arange(64, dtype=np.int32) % 7
     found = [x, x[::-1].copy(), a, 1 + a[::-1] % 5, np.zeros(256, np.int8), 1]
     return found + ([np.full(OUT, 77).astype(DTYPES[examples.element(result)[0]])] if result else [])
 
 
 def run(launch: Callable[..., object], example: Any) -> list[np.ndarray[Any, Any]]:
-    """The arrays that a launch leaves; several programs run where the example asks which one it is."""
+    """Returns the arrays after a launch; several programs run where the example reads its program id or their
+    number."""
     own = arguments(example.result)
     with contextlib.redirect_stdout(io.StringIO()), np.errstate(all="ignore"):
         launch((2, 3) if "tt.get_" in example.text else 1, *own)
@@ -103,7 +104,7 @@ def run(launch: Callable[..., object], example: Any) -> list[np.ndarray[Any, Any
 
 
 def refusals(name: str, text: str) -> tuple[int, int]:
-    """Operands, results and arguments of regions get a wrong type, one at a time: (refused, tried)."""
+    """Gives operands, results and arguments of regions a wrong type, one at a time; returns (refused, tried)."""
     module = parse(text)
     op = max((op for op in module.walk() if op.name == name), key=lambda op: len(op.operands))
     entry = next(f for f in module.walk() if f.name == "tt.func" and f.is_ancestor(op)).regions[0].blocks[0]
@@ -178,7 +179,7 @@ def row(name: str, example: Any) -> Row:
 
 
 def corpus() -> dict[str, list[tuple[int, str]]]:
-    """Operation → (lines, name) of the cases whose text has it, the shortest first."""
+    """Returns, by operation, the (lines, name) of the cases whose text has it, the shortest first."""
     found: dict[str, list[tuple[int, str]]] = {}
     known = {*operations(), *NEW_NAMES}
     for path in sorted(CORPUS.glob("*/kernel.ttir")):
@@ -239,7 +240,7 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
 
 
 def rows() -> tuple[list[Row], list[Row]]:
-    """The operations that have an example, under their names, and in their older spelling."""
+    """Returns the rows of operations that have an example, under their current and under their older names."""
     known = [name for name in operations() if name in examples.EXAMPLES]
     return [row(name, examples.EXAMPLES[name]) for name in known], [row(n, e) for n, e in examples.OLDER.items()]
 
@@ -283,7 +284,7 @@ def page() -> str:
 
 
 def outcomes() -> dict[str, dict[str, str]]:
-    """Case of the corpus → way of running it → what went wrong (empty: nothing)."""
+    """Returns, by case of the corpus and way of running it, what went wrong (empty: nothing)."""
     ttir = load_file("conformance_corpus", DOCS.parent / "tests" / "support" / "corpus.py")
     ways = {
         "interpreter": lambda kernel, grid, own: kernel.interpret(grid, *own),
@@ -301,7 +302,7 @@ def outcomes() -> dict[str, dict[str, str]]:
 
 
 def conformance() -> int:
-    """Prints operation → cases passed, and what failed. The exit status."""
+    """Prints for each operation the cases that passed, then the failures. Returns the exit status."""
     found, cases = outcomes(), corpus()
     ways = list(next(iter(found.values())))
     width = max(map(len, cases))

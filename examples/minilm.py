@@ -1,4 +1,4 @@
-"""Sentence embeddings with all-MiniLM-L6-v2: the model as a joinery graph, and the demo of `make demo`.
+"""Computes sentence embeddings with all-MiniLM-L6-v2: the model as a joinery graph, and the demo of `make demo`.
 
 The model is a BERT encoder (6 layers, 12 heads of 32, width 384; Devlin et al., 2019; Wang et al., 2020)
 whose token vectors are averaged over the real tokens and scaled to unit length. Batch size and sequence
@@ -58,7 +58,7 @@ SENTENCES = (
 
 
 def model_dir() -> Path:
-    """The folder with config.json, tokenizer.json and model.safetensors. The package's code is not run."""
+    """Returns the folder with config.json, tokenizer.json and model.safetensors. The package's code is not run."""
     spec = importlib.util.find_spec(PACKAGE)
     if spec is None or not spec.submodule_search_locations:
         raise FileNotFoundError(
@@ -71,7 +71,8 @@ def model_dir() -> Path:
 
 
 def check_weights(folder: Folder) -> None:
-    """The weights come from a third party's package: make sure they are the published ones."""
+    """Checks that the weights, which come from a third party's package, are the published ones. Raises
+    ValueError if not."""
     path = Path(folder) / "model.safetensors"
     with path.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
@@ -84,7 +85,7 @@ def configuration(folder: Folder) -> dict[str, Any]:
 
 
 def encode(sentences: Sequence[str], folder: Folder) -> tuple[np.ndarray, np.ndarray]:
-    """Token ids and attention mask, int64, both (batch, seq); shorter sentences are padded on the right.
+    """Returns token ids and attention mask, int64, both (batch, seq); shorter sentences are padded on the right.
 
     Raises ValueError when there is no sentence, or one with more tokens than the model has positions (512).
     """
@@ -112,7 +113,8 @@ def encode(sentences: Sequence[str], folder: Folder) -> tuple[np.ndarray, np.nda
 
 
 def build(folder: Folder) -> jn.Graph:
-    """Inputs `input_ids`, `attention_mask`: int64 (batch, seq); output `embeddings`: float32 (batch, 384)."""
+    """Builds the graph: inputs `input_ids`, `attention_mask`: int64 (batch, seq); output `embeddings`:
+    float32 (batch, 384)."""
     config = configuration(folder)
     arrays = load_file(Path(folder) / "model.safetensors")
     heads, hidden_size, epsilon = (
@@ -143,7 +145,7 @@ def build(folder: Folder) -> jn.Graph:
         return jn.layer_norm(x, weight(name + ".weight"), weight(name + ".bias"), epsilon)
 
     def split_heads(x: jn.Symbol) -> jn.Symbol:
-        """(batch, seq, heads · size) → (batch, heads, seq, size)"""
+        """Rearranges (batch, seq, heads · size) to (batch, heads, seq, size)."""
         return jn.permute(jn.reshape(x, (batch, seq, heads, head_size)), (0, 2, 1, 3))
 
     def self_attention(x: jn.Symbol, bias: jn.Symbol, name: str) -> jn.Symbol:
@@ -159,7 +161,7 @@ def build(folder: Folder) -> jn.Graph:
     token_type = weight("embeddings.token_type_embeddings.weight")[0]
     x = layer_norm(words + positions + token_type, "embeddings.LayerNorm")
 
-    # Padded keys get the lowest float32 added to their scores, so that softmax gives them a weight of
+    # The lowest float32 is added to the scores of padded keys, so that softmax gives them a weight of
     # exactly zero.
     padded = jn.equal(attention_mask, 0)
     bias = jn.where(padded, float(np.finfo(np.float32).min), 0.0)[:, None, None, :]
@@ -191,7 +193,7 @@ def seconds_of(action: Callable[[], Any]) -> tuple[float, Any]:
 
 
 def median_seconds(action: Callable[[], Any], budget: float = 1.0) -> float:
-    """Median over at least five calls and about `budget` seconds, after two calls to warm up."""
+    """Measures the median over at least five calls and about `budget` seconds, after two calls to warm up."""
     action()
     action()
     times: list[float] = []
@@ -201,7 +203,7 @@ def median_seconds(action: Callable[[], Any], budget: float = 1.0) -> float:
 
 
 def witness() -> ModuleType:
-    """The independent float64 evaluation that the tests use too."""
+    """Loads the independent float64 evaluation that the tests use too."""
     path = ROOT / "tests" / "support" / "minilm_float64.py"
     spec = importlib.util.spec_from_file_location(path.stem, path)
     if spec is None or spec.loader is None:
@@ -212,13 +214,14 @@ def witness() -> ModuleType:
 
 
 def relative_error(values: np.ndarray, reference: np.ndarray) -> float:
-    """The largest error of any embedding, relative to its length (2-norm)."""
+    """Returns the largest error of any embedding, relative to its length (2-norm)."""
     lengths = np.linalg.norm(reference, axis=1)
     return float(np.max(np.linalg.norm(values - reference, axis=1) / lengths))
 
 
 def print_kernels(model: Any, batch: int, seq: int) -> None:
-    """Every distinct kernel once, with how often it is launched. `model.plan()` lists the launches one by one."""
+    """Prints every distinct kernel once, with how often it is launched. `model.plan()` lists the launches one
+    by one."""
     launches = Counter(kernel.name for kernel in model.kernels)
     title(f"{len(model.kernels)} launches of {len(launches)} kernels; bytes and flops of one launch at ({batch}, {seq})")
     print(f"{'launches':>8s} {'template':10s} {'tiles':26s} {'MB':>7s} {'MFLOP':>8s}  fused operations")
@@ -242,7 +245,7 @@ def print_similarities(similarity: np.ndarray) -> None:
 
 
 def draw_similarities(similarity: np.ndarray, path: Path) -> None:
-    """A heat map of the similarity matrix as a PNG file."""
+    """Draws the similarity matrix as a heat map in a PNG file."""
     import matplotlib as mpl
 
     mpl.use("Agg")
@@ -268,7 +271,7 @@ def draw_similarities(similarity: np.ndarray, path: Path) -> None:
 
 
 def embed_in_fresh_process(artifact: Path, ids: np.ndarray, mask: np.ndarray) -> np.ndarray:
-    """Embeddings computed by another process that only has the saved model."""
+    """Computes embeddings in another process that only has the saved model."""
     with tempfile.TemporaryDirectory() as folder:
         inputs, result = Path(folder) / "inputs.npz", Path(folder) / "result.npy"
         np.savez(inputs, input_ids=ids, attention_mask=mask)
@@ -278,14 +281,14 @@ def embed_in_fresh_process(artifact: Path, ids: np.ndarray, mask: np.ndarray) ->
 
 
 def embed_with_artifact(artifact: Path, inputs: Path, result: Path) -> None:
-    """Load a saved model and run it: what the fresh process does."""
+    """Loads a saved model and runs it, in the fresh process."""
     model = jn.load(artifact, device="cpu", trusted=True)
     arrays = np.load(inputs)
     np.save(result, model.run({name: arrays[name] for name in arrays.files})["embeddings"])
 
 
 def demo(out: Path) -> None:
-    """Build, compile, look inside, embed, save, load elsewhere, verify."""
+    """Builds, compiles, inspects, embeds, saves, loads in another process, and verifies."""
     folder = model_dir()
     check_weights(folder)
     out.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,5 @@
-"""What a device is to the rest of the runtime. Devices are small: they make code callable and own memory."""
+"""Defines what the rest of the runtime requires of a device. Devices are small: they make code callable and
+own memory."""
 
 from __future__ import annotations
 
@@ -10,30 +11,31 @@ from ..promotion.arrays import Array, DeviceArray, NumpyDType
 from .gpu import DeviceArrays
 
 Result = Any
-"""What a run gives: an array, or a tuple of them where the graph has several outputs; of the host or, as the inputs are, of the
-device. Which of these only the caller knows, who would have to narrow a union at every call."""
+"""The result of a run: an array, or a tuple of arrays where the graph has several outputs. The arrays are the
+host's or, where inputs are on the device, the device's. Only the caller knows which; a union would have to be
+narrowed at every call."""
 
 
 class LinkedModel(Protocol):
-    """A compiled graph whose code is in memory. Arrays of words are passed by address, as in the host ABI."""
+    """A compiled graph whose code is in memory. Arrays of 64-bit words are passed by address, as in the host ABI."""
 
     @property
     def prepare_address(self) -> int | None:
-        """Address of `jn_prepare`; None where it is no native code."""
+        """Address of `jn_prepare`; None where the model is not native code."""
         ...
 
     @property
     def run_address(self) -> int | None:
-        """Address of `jn_run`; None where it is no native code."""
+        """Address of `jn_run`; None where the model is not native code."""
         ...
 
     @property
     def on_device(self) -> GpuLinkedModel | None:
-        """The same model for arrays in the device's own memory; None where all arrays are the host's."""
+        """The same model for arrays in the device's own memory; None where it takes arrays of the host only."""
         ...
 
     def prepare(self, dims: int, sizes: int) -> int:
-        """Calls `jn_prepare(dims, sizes)`: -1, or the index of the check that failed."""
+        """Calls `jn_prepare(dims, sizes)`; returns -1, or the index of the check that failed."""
         ...
 
     def run(self, pool: int, buffers: int, dims: int) -> None:
@@ -47,47 +49,47 @@ class GpuLinkedModel(LinkedModel, Protocol):
 
     @property
     def arrays(self) -> DeviceArrays:
-        """How these arrays are taken and made."""
+        """Recognises and allocates the device's arrays."""
         ...
 
     def run_on_device(
         self, inputs: Sequence[Array | DeviceArray], constants: Sequence[int], outputs: Sequence[DeviceArray], dims: int
     ) -> None:
-        """Does what `run` does on arrays of the host and of the device; may return before the outputs are written.
+        """Does what `run` does, for arrays of the host and of the device; may return before the outputs are written.
 
-        constants: their addresses on the host.
+        constants: the addresses of the constants on the host.
         """
         ...
 
     def record_on_device(
         self, inputs: Sequence[DeviceArray], constants: Sequence[int], outputs: Sequence[DeviceArray], dims: int
     ) -> BoundLaunches:
-        """Prepares runs over these very arrays, whose addresses are multiples of 64."""
+        """Prepares launches that run on exactly these arrays, whose addresses must be multiples of 64."""
         ...
 
 
 class BoundLaunches(Protocol):
-    """Prepared launches over arrays on a device."""
+    """Prepared launches on fixed arrays of a device."""
 
     def replay(self) -> None:
-        """Asks for all of them; may return before they are done."""
+        """Queues all of the launches; may return before they are done."""
         ...
 
 
 @runtime_checkable
 class Device(Protocol):
-    """A place where compiled graphs run."""
+    """A device on which compiled graphs run."""
 
     @property
     def name(self) -> str:
-        """`"cpu"`, `"cuda"`, `"ptxsim"`."""
+        """The name of the device: `"cpu"`, `"cuda"` or `"ptxsim"`."""
         ...
 
     def link(self, compiled: CompiledGraph) -> LinkedModel:
-        """Makes the object code callable. Raises `InternalError` when it needs symbols the device does not
-        offer."""
+        """Makes the object code callable. Raises `InternalError` when the code needs symbols that the device
+        does not offer."""
         ...
 
     def empty(self, shape: tuple[int, ...], dtype: NumpyDType) -> Array:
-        """An uninitialised array that generated code may write: C-contiguous, on a 64-byte boundary."""
+        """Returns an uninitialised host array that generated code may write: C-contiguous, on a 64-byte boundary."""
         ...

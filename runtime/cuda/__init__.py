@@ -1,1 +1,1 @@
-"""CUDA devices: the driver, memory, modules, launches, graphs, and arrays that live on them."""
+"""Implements CUDA devices: the driver, memory, modules, launches, graphs, and arrays that live on them."""

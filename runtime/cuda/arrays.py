@@ -1,4 +1,4 @@
-"""Arrays in the memory of a CUDA device as inputs and outputs of models."""
+"""Makes arrays in the memory of a CUDA device inputs and outputs of models."""
 
 from __future__ import annotations
 

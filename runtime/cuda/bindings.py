@@ -1,4 +1,4 @@
-"""`Driver` by NVIDIA's Python bindings (cuda.bindings.driver). Loaded when a CUDA device is asked for, not before.
+"""Implements `Driver` with NVIDIA's Python bindings (cuda.bindings.driver), loaded when a CUDA device is first used.
 
 Without a driver every call of the bindings raises a `RuntimeError`; `open_driver` turns that into an error with a fix.
 """
@@ -18,13 +18,13 @@ from ...promotion.errors import DeviceError
 from .driver import MAP_ALIGNMENT, MAP_BYTES, NO_DEVICE, CudaFailure, Driver
 
 LOG_BYTES = 1 << 14
-"""Room for what the driver's assembler says."""
+"""The size of the buffer for messages of the driver's assembler."""
 FIRST_WITH_MAPS = 12000
-"""The version of the driver's interface in which tensor maps came."""
+"""The first version of the driver's interface that has tensor maps (CUDA 12.0)."""
 
 
 def open_driver() -> Driver:
-    """The driver, initialised. Raises `DeviceError`."""
+    """Loads and initialises the driver. Raises `DeviceError` where the bindings, a driver or a device are missing."""
     try:
         cu = importlib.import_module("cuda.bindings.driver")
     except ImportError as error:
@@ -40,7 +40,7 @@ def open_driver() -> Driver:
 
 
 def library_is_there() -> bool:
-    """Whether the system has a CUDA driver: much quicker than asking it, or than loading the bindings."""
+    """Returns whether the system has a CUDA driver; much faster than to call it or to load the bindings."""
     name = {"linux": "libcuda.so.1", "win32": "nvcuda.dll"}.get(sys.platform)
     try:
         return name is not None and ctypes.CDLL(name) is not None
@@ -55,7 +55,7 @@ NO_DRIVER = (
 
 
 def _missing_bindings() -> DeviceError:
-    """The error for a Python without NVIDIA's bindings."""
+    """Makes the error for a Python without NVIDIA's bindings."""
     machine, system = platform.machine(), sys.platform
     has_wheels = (system == "linux" and machine in ("x86_64", "aarch64")) or (system == "win32" and machine == "AMD64")
     hint = "fix: pip install cuda-python" if has_wheels else f"it has no wheels for {system} on {machine}"
@@ -63,7 +63,7 @@ def _missing_bindings() -> DeviceError:
 
 
 class Bindings:
-    """Implements `Driver`. `cu`: the module cuda.bindings.driver."""
+    """Implements `Driver`. cu: the module cuda.bindings.driver."""
 
     def __init__(self, cu: ModuleType) -> None:
         self._cu = cu
@@ -71,7 +71,8 @@ class Bindings:
         self._function_attribute = cu.CUfunction_attribute
 
     def _call(self, name: str, *args: object) -> Any:
-        """The result of a call, without its status."""
+        """Calls a function of the bindings and returns its result without the status. Raises `CudaFailure`
+        for a status other than success."""
         try:
             status, *results = getattr(self._cu, name)(*args)
         except RuntimeError as error:
@@ -81,7 +82,7 @@ class Bindings:
         return results[0] if results else None
 
     def _missing(self, name: str, error: RuntimeError) -> DeviceError:
-        """The bindings found no driver, or one that lacks a function."""
+        """Makes the error for a missing driver, or one that lacks a function."""
         if name == "cuInit":
             return DeviceError(NO_DRIVER)
         return DeviceError(f"the CUDA driver has no {name}: {error}; fix: install a newer driver")
@@ -252,7 +253,8 @@ class Bindings:
 
     @functools.cached_property
     def _encode(self) -> Callable[..., int]:
-        """The function itself: the bindings' objects for maps do not lie where the driver wants them, at multiples of 64."""
+        """The driver's own function: the bindings' objects for maps are not aligned to 64 bytes, as the
+        driver requires."""
         address = self._call("cuGetProcAddress", b"cuTensorMapEncodeTiled", FIRST_WITH_MAPS, 0)
         if not address:
             raise DeviceError("the CUDA driver has no cuTensorMapEncodeTiled; fix: install a newer driver")

@@ -1,4 +1,4 @@
-"""Arrays in the memory of a CUDA device: made here, or shared with other libraries without a copy."""
+"""Provides arrays in the memory of a CUDA device: allocated here, or shared with other libraries without a copy."""
 
 from __future__ import annotations
 
@@ -28,19 +28,20 @@ class Buffer:
         kernel.launch((64,), x, y, device="cuda")      # used in place
         y.numpy()
 
-    Kernels, copies and frees happen in the order they are asked for. It goes to other libraries by `__dlpack__` and
-    `__cuda_array_interface__`. Memory goes back by `free`, at the end of a `with`, or when nothing refers to it any more.
+    Kernels, copies and frees are carried out in the order of the calls. Other libraries share it by `__dlpack__` and
+    `__cuda_array_interface__`. Its memory is freed by `free`, at the end of a `with`, or when nothing refers to it.
 
     Args:
         source: a NumPy array to copy, or the shape of an array with undefined contents.
-        dtype: a `DType`, its name or a NumPy dtype; the array's, or float32 for a shape.
-        device: "cuda", "cuda:1".
+        dtype: a `DType`, its name or a NumPy dtype; by default the array's, or float32 for a shape.
+        device: "cuda", or "cuda:1" and so on.
 
     Attributes:
         shape, dtype (NumPy's), size, nbytes, address.
         device: the device's name.  is_read_only: whether the library that shares the memory forbids writes.
 
-    Raises `UserError`; `DeviceError` without a driver; `DeviceMemoryError` if there is too little memory.
+    Raises `UserError` for an invalid shape, dtype or device; `DeviceError` without a driver or device;
+    `DeviceMemoryError` if there is too little memory.
     """
 
     def __init__(
@@ -75,23 +76,23 @@ class Buffer:
         self.dtype = dtype
         self.is_read_only = is_read_only
         self._is_freed = False
-        self._is_shared = False  # whether other libraries were given the memory
+        self._is_shared = False  # whether other libraries may use the memory
         self.maps: dict[object, int] = {}
-        """Tensor maps that launches made of it."""
+        """Tensor maps that launches encoded for this buffer."""
 
     @classmethod
     def _over(
         cls, device: CudaDevice, address: int, shape: tuple[int, ...], dtype: NumpyDType, owner: object,
         is_read_only: bool, is_shared: bool = False,
     ) -> Buffer:  # fmt: skip
-        """Memory that something else owns."""
+        """Makes a buffer of memory that another object owns."""
         self = cls.__new__(cls)
         self._set(device, shape, dtype, is_read_only)
         self._is_shared = is_shared
         self._owner, self.address = owner, address
         return self
 
-    # -- what it is
+    # -- properties
 
     @property
     def device(self) -> str:
@@ -100,12 +101,12 @@ class Buffer:
 
     @property
     def is_foreign(self) -> bool:
-        """Whether another library owns the memory, and uses it in an order of its own."""
+        """Whether another library owns the memory, and uses it on streams of its own."""
         return not isinstance(self._owner, CudaMemory)
 
     @property
     def is_plain(self) -> bool:
-        """Whether it is in use, its memory its own, and may be written."""
+        """Whether the buffer is in use, owns its memory and may be written."""
         return type(self._owner) is CudaMemory and not self.is_read_only
 
     @property
@@ -130,14 +131,15 @@ class Buffer:
     # -- copies
 
     def numpy(self) -> Array:
-        """A copy in a NumPy array; waits for what writes it."""
+        """Copies the elements to a NumPy array; waits for the kernels that write them."""
         self.check()
         array = np.empty(self.shape, self.dtype)
         self.cuda.download(self._memory(), 0, array)
         return array
 
     def copy_from(self, array: Array | Buffer) -> None:
-        """Copies a NumPy array, or a buffer on the same device, of the same shape and dtype in."""
+        """Copies the elements of a NumPy array, or of a buffer on the same device, into this one. Raises
+        `UserError` if shape or dtype differ or the buffer is read-only."""
         self.check()
         fits = isinstance(array, np.ndarray | Buffer) and array.shape == self.shape and array.dtype == self.dtype
         if not fits or (isinstance(array, Buffer) and array.cuda is not self.cuda):
@@ -157,17 +159,17 @@ class Buffer:
     def _memory(self) -> CudaMemory:
         return self._owner if isinstance(self._owner, CudaMemory) else _View(self.cuda, self.address, self.nbytes)
 
-    # -- its life
+    # -- lifetime
 
     def check(self) -> None:
-        """Raises `UserError` once the buffer was freed."""
+        """Raises `UserError` if the buffer was freed."""
         if self._is_freed:
             raise UserError(f"{self!r} is used; fix: free it later")
 
     def free(self) -> None:
-        """Gives the memory back when what was asked of the device before is done. The second time does nothing.
+        """Frees the memory once the operations that were queued before are done. A second call does nothing.
 
-        Memory that other libraries were given goes back when they are done with it too, and so are their streams.
+        Memory that other libraries share is freed only once they and their streams are done with it.
         """
         if self._is_freed:
             return
@@ -190,10 +192,11 @@ class Buffer:
 
     @classmethod
     def from_dlpack(cls, source: object) -> Buffer:
-        """The memory of another library's array, without a copy: of anything with `__dlpack__` or `__cuda_array_interface__`.
+        """Shares the memory of another library's array, of any object with `__dlpack__` or
+        `__cuda_array_interface__`, without a copy.
 
-        The exporter's array lives as long as the buffer. Raises `UserError` for arrays that are not on a CUDA device, not
-        row-major, or of a type that is not known.
+        The exporter's array stays alive as long as the buffer. Raises `UserError` for arrays that are not on a CUDA device,
+        not row-major, or of an unknown type.
         """
         if isinstance(source, Buffer):
             source.check()
@@ -219,7 +222,7 @@ class Buffer:
         device.check_alive()
         try:
             capsule = source.__dlpack__(stream=device.stream, max_version=(1, 0))
-        except TypeError:  # exporters from before version 1 do not know max_version
+        except TypeError:  # exporters older than version 1 have no max_version
             capsule = source.__dlpack__(stream=device.stream)
         found = Imported(capsule)
         try:
@@ -278,7 +281,11 @@ class Buffer:
         dl_device: tuple[int, int] | None = None,
         copy: bool | None = None,
     ) -> object:
-        """A capsule of the memory. `stream`: the consumer's; it waits for what was asked of this device. -1: it need not."""
+        """Returns a DLPack capsule of the memory.
+
+        stream: the consumer's stream, which waits for the operations queued on this device; with -1 it does not wait.
+        Raises `BufferError` for another device, for a copy, and for a read-only buffer without versioned capsules.
+        """
         self.check()
         if dl_device is not None and tuple(dl_device) != self.__dlpack_device__():
             raise BufferError(f"{self!r} goes to device {self.__dlpack_device__()} only, not to {tuple(dl_device)}")
@@ -300,13 +307,14 @@ class Buffer:
         return capsule
 
     def _lend(self, streams: int) -> None:
-        """Notes who may use the memory besides this device's stream: it goes back after them."""
+        """Records which streams besides this device's may use the memory: it is freed after them."""
         if isinstance(self._owner, CudaMemory):
             self._owner.elsewhere = max(self._owner.elsewhere, streams)
 
     @property
     def __cuda_array_interface__(self) -> dict[str, object]:
-        """Version 3; waits for what writes the memory, as not every consumer heeds streams."""
+        """The CUDA array interface, version 3. Waits for kernels that write the memory, as not every consumer
+        heeds streams."""
         self.check()
         self.cuda.synchronize()
         self._lend(ANYWHERE)
@@ -318,7 +326,7 @@ class Buffer:
 
 
 class _View(CudaMemory):
-    """Memory of another library, for copies; it is not given back."""
+    """Memory of another library, for copies; never freed here."""
 
     __slots__ = ()
 
@@ -330,7 +338,7 @@ class _View(CudaMemory):
 
 
 def buffer_of(value: object) -> Buffer | None:
-    """The buffer that a value is, or shares memory with; None if it is no array on a device."""
+    """Returns the buffer that a value is, or shares memory with; None if it is not an array on a device."""
     if isinstance(value, Buffer):
         value.check()
         return value

@@ -1,4 +1,4 @@
-"""The driver of this process, loaded at the first use, and whether there is one."""
+"""Keeps the driver of this process, loaded at its first use, and reports whether there is one."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .driver import Driver
 
 @dataclass(slots=True)
 class _Current:
-    """The driver once it was asked for, and the devices made of it."""
+    """The driver, once it is loaded, and the devices opened with it."""
 
     open: Callable[[], Driver]
     driver: Driver | None = None
@@ -29,11 +29,12 @@ class _Current:
 
 _current = _Current(open_driver)
 lock = threading.RLock()
-"""Held while the driver, or a device, is made."""
+"""Held while the driver is loaded or a device is opened."""
 
 
 def driver() -> Driver:
-    """The driver, loaded and initialised. Raises `DeviceError` saying what is missing and how to get it."""
+    """Returns the driver, loaded and initialised. Raises `DeviceError`, which says what is missing and how to
+    get it, and in a process that was forked after the driver was loaded."""
     with lock:
         current = _current
         if current.driver is None:
@@ -47,13 +48,14 @@ def driver() -> Driver:
 
 
 def devices() -> dict[int, Any]:
-    """The devices of the driver that were used, by number."""
+    """Returns the devices that were used, by number."""
     return _current.devices
 
 
 @contextmanager
 def installed(open_driver: Callable[[], Driver]) -> Iterator[None]:
-    """Inside, the driver is what `open_driver` gives; tests run on a driver of theirs."""
+    """Replaces the driver inside a `with` statement by the one that `open_driver` returns; tests install a
+    fake driver this way."""
     global _current
     with lock:
         previous, _current = _current, _Current(open_driver)
@@ -65,12 +67,13 @@ def installed(open_driver: Callable[[], Driver]) -> Iterator[None]:
 
 
 def device_count() -> int:
-    """How many devices the driver has. Raises `DeviceError` without a driver."""
+    """Returns how many devices the driver has. Raises `DeviceError` without a driver."""
     return driver().cuDeviceGetCount()
 
 
 def why_unavailable() -> str | None:
-    """None if there is a device; else why there is none. Found out once: looking for a driver takes its time."""
+    """Returns None if there is a device, else the reason why there is none. The answer is kept, since looking
+    for a driver takes time."""
     current = _current
     if not current.is_known:
         try:

@@ -1,8 +1,7 @@
-"""CUDA devices: memory, kernels, launches, recordings. `cuda_device("cuda:1")` gives the one of that name.
+"""Implements CUDA devices: memory, kernels, launches, recordings. `cuda_device("cuda:1")` opens one by name.
 
-A device has one stream of its own in the primary context, which other libraries of the process share. One thread at a time
-talks to it. What goes wrong in a kernel shows later, at whatever waits for it; errors then name the kernels that were on their
-way.
+A device has one stream of its own in the primary context, which the other libraries of the process share. One thread at a
+time uses it. Errors in a kernel surface later, at the next call that waits for it; they then name the kernels in flight.
 """
 
 from __future__ import annotations
@@ -33,10 +32,10 @@ _NAME = re.compile(r"cuda(?::(\d+))?")
 
 
 def cuda_device(name: str | int = "cuda") -> CudaDevice:
-    """The device `"cuda"`, `"cuda:1"` or of that number; the same object every time.
+    """Returns the device `"cuda"`, `"cuda:1"` or of that number; the same object every time.
 
-    Raises `UserError` for other names, `DeviceError` where there is no driver, no device of that number, or a driver or device
-    that is too old.
+    Raises `UserError` for other names; `DeviceError` where there is no driver or no device of that number, or where one of
+    them is too old.
     """
     if isinstance(name, str):
         match = _NAME.fullmatch(name)
@@ -58,17 +57,17 @@ def cuda_device(name: str | int = "cuda") -> CudaDevice:
 
 
 NOWHERE, LEGACY, ANYWHERE = 0, 1, 2
-"""Streams of other libraries that may use memory: none, the default stream, and some or other."""
+"""Which streams of other libraries may use memory: none, the legacy default stream only, any."""
 LEGACY_STREAM = 1
-"""The default stream, as DLPack, the CUDA array interface and the driver number it."""
+"""The legacy default stream's number in DLPack, the CUDA array interface and the driver."""
 
 
 class CudaMemory:
-    """An allocation on a device; implements `GpuMemory`. Memory that is not freed goes back when the object dies.
+    """An allocation on a device; implements `GpuMemory`. Memory that was not freed is freed when the object dies.
 
     Attributes:
-        elsewhere: which streams of other libraries were given it. Their owner lets go of it when it has asked for its last
-            use, which may not have happened: to give it back, the device waits for them too.
+        elsewhere: which streams of other libraries may use it. These libraries release it when they have queued its last
+            use, which may not be done yet: before it is freed, the device waits for these streams too.
     """
 
     __slots__ = ("__weakref__", "address", "device", "elsewhere", "nbytes")
@@ -88,7 +87,7 @@ class CudaMemory:
             self.device.release(address, self.elsewhere)
 
     def __del__(self) -> None:
-        # Any thread, in the middle of anything: only note it down.
+        # runs on any thread, in the middle of any call: the free is only deferred
         if self.address:
             self.device.deferred_frees.append((self.address, self.elsewhere))
 
@@ -117,7 +116,7 @@ class CudaRecording:
 
 
 class _ContextGuard:
-    """Context guard: inside, the device's context is current and other threads wait; driver errors say what was being done."""
+    """Makes the device's context current, excludes other threads, and adds to driver errors what was being done."""
 
     __slots__ = ("_device", "_doing", "_pushed", "_values")
 
@@ -150,7 +149,7 @@ class _ContextGuard:
 
 
 class CudaDevice(DeviceProperties):
-    """Implements `GpuDevice`. `stream`: the handle of its own stream."""
+    """Implements `GpuDevice` for a CUDA device. stream: the handle of its own stream."""
 
     def __init__(self, driver: cu.Driver, ordinal: int) -> None:
         super().__init__(driver, ordinal)
@@ -166,7 +165,7 @@ class CudaDevice(DeviceProperties):
         self._pool = driver.cuDeviceGetDefaultMemPool(self.handle) if self._attribute(cu.POOLS_SUPPORTED) else 0
         with self._context_guard("setting up the device"):
             if self._pool:
-                # What was freed is kept for the next allocation, a quarter of the memory at most: others want some too.
+                # freed memory is kept for later allocations, up to a quarter of the total, since others need memory too
                 driver.cuMemPoolSetAttribute(self._pool, cu.RELEASE_THRESHOLD, self.total_memory // 4)
             self.stream = driver.cuStreamCreate(cu.STREAM_NON_BLOCKING)
             self._transfers = Transfers(driver, self.stream)
@@ -180,14 +179,14 @@ class CudaDevice(DeviceProperties):
         return _ContextGuard(self, doing, values)
 
     def check_alive(self) -> None:
-        """Raises `DeviceError` once the device is lost to this process."""
+        """Raises `DeviceError` if an earlier error made the device unusable in this process."""
         if self._lost is not None:
             lost = self._lost
             text = f"{self.name} is lost to this process since an earlier error. It was: {lost}"
             raise DeviceError(text, lost.code, lost.name)
 
     def described(self, failure: cu.CudaFailure, doing: str) -> DeviceError:
-        """The error for a failed call: what was asked for, and which kernels may be behind it."""
+        """Returns the error for a failed call: what was being done, and which kernels may have caused it."""
         text = f"{self.name}, {doing}: {failure.name} ({failure.code}): {failure.meaning}"
         if failure.log:
             text += f"; the driver's assembler says: {failure.log}"
@@ -207,20 +206,21 @@ class CudaDevice(DeviceProperties):
             raise UserError(f"{self.name}: {what} while launches are recorded; fix: do it before")
 
     def _sweep(self) -> None:
-        """Give back what died."""
+        """Frees the memory, recordings and modules whose objects died."""
         if self.deferred_frees:
             self._free_deferred()
         while self.deferred_graphs:
             self.driver.cuGraphExecDestroy(self.deferred_graphs.popleft())
         if self.deferred_modules:
-            self.driver.cuStreamSynchronize(self.stream)  # a module must not go while its kernels run
+            self.driver.cuStreamSynchronize(self.stream)  # a module must not be unloaded while its kernels run
             while self.deferred_modules:
                 self.driver.cuModuleUnload(self.deferred_modules.popleft())
 
     # -- memory --------------------------------------------------------------------------
 
     def allocate(self, nbytes: int) -> CudaMemory:
-        """Implements `GpuDevice.allocate`. When memory runs out, what the pool and copies keep goes, and it is tried again."""
+        """Implements `GpuDevice.allocate`. When memory runs out, memory that the pool and copies keep is
+        freed before another attempt."""
         if nbytes < 0:
             raise UserError(f"{self.name}: {nbytes} bytes of memory")
         if nbytes == 0:
@@ -238,7 +238,7 @@ class CudaDevice(DeviceProperties):
             self.driver.cuStreamSynchronize(self.stream)
             if self._pool:
                 self.driver.cuMemPoolTrimTo(self._pool, 0)
-            self._transfers.free()  # where host and device share memory it is of the same
+            self._transfers.free()  # page-locked memory counts where host and device share their memory
             try:
                 return CudaMemory(self, self._allocate(nbytes), nbytes)
             except cu.CudaFailure as failure:
@@ -267,9 +267,9 @@ class CudaDevice(DeviceProperties):
             self.deferred_frees.extend(lent)
 
     def _wait_elsewhere(self, streams: int) -> bool:
-        """Lets frees come after what these streams of other libraries hold. False if they cannot be asked now, as one of them
-        is recorded: memory must wait. Only the default stream is sure to be there still; for others everything is waited for.
-        """
+        """Orders frees after the work on these streams of other libraries. Returns False if that is
+        impossible now, because one of the streams is being captured: the free must wait. Only the default
+        stream is certain to exist still; for others the whole context is synchronized."""
         try:
             if streams == LEGACY:
                 self._follow(LEGACY_STREAM, self.stream)
@@ -289,8 +289,8 @@ class CudaDevice(DeviceProperties):
             self.driver.cuMemFree(address)
 
     def release(self, address: int, elsewhere: int = NOWHERE) -> None:
-        """Free memory in the order of the stream, and after the streams of other libraries that were given it; a lost device
-        has none, and a recording must not contain it."""
+        """Frees memory in the order of the stream, and after the streams of other libraries that may use it.
+        Does nothing on a lost device; defers the free during a recording."""
         if self._lost is not None:
             return
         with self._context_guard("freeing memory"):
@@ -321,14 +321,15 @@ class CudaDevice(DeviceProperties):
                 self._transfers.download(array.ctypes.data, memory.address + offset, array.nbytes)
 
     def copy_between(self, target: int, source: int, nbytes: int) -> None:
-        """Copies from address to address, in the order of the calls."""
+        """Copies bytes from one address to another, in the order of the calls."""
         if nbytes:
             with self._context_guard("copying %d bytes on the device", nbytes):
                 self._not_while_recording("memory is copied")
                 self.driver.cuMemcpyDtoDAsync(target, source, nbytes, self.stream)
 
     def copy(self, target: GpuMemory, target_offset: int, source: GpuMemory, source_offset: int, nbytes: int) -> None:
-        """Copies bytes between allocations of this device, in the order of what it was asked for."""
+        """Copies bytes between allocations of this device, in the order of the calls. Raises `UserError` for
+        bytes out of bounds."""
         for memory, offset in ((target, target_offset), (source, source_offset)):
             if offset < 0 or nbytes < 0 or offset + nbytes > memory.nbytes:
                 raise UserError(f"{self.name}, copy: bytes {offset} to {offset + nbytes} of memory that has {memory.nbytes}")
@@ -345,7 +346,7 @@ class CudaDevice(DeviceProperties):
     # -- kernels -------------------------------------------------------------------------
 
     def load(self, code: KernelCode) -> CudaKernel:
-        """Implements `GpuDevice.load`. The driver makes machine code of the PTX and keeps it on disk."""
+        """Implements `GpuDevice.load`. The driver compiles the PTX to machine code and caches that on disk."""
         check_code(self, code)
         with self._context_guard("loading @%s for %s, PTX %s", code.name, code.target, cu.ptx_text(code.ptx_version)):
             found = self._kernels.get(code)
@@ -363,7 +364,7 @@ class CudaDevice(DeviceProperties):
         words: Sequence[int],
         cluster: tuple[int, int, int] | None = None,
     ) -> None:
-        """Implements `GpuDevice.launch`. `cluster`: blocks of a cluster, along x, y, z; they divide the grid."""
+        """Implements `GpuDevice.launch`. cluster: blocks of a cluster along x, y, z, which must divide the grid."""
         if not isinstance(loaded, CudaKernel) or loaded.device is not self:
             raise InternalError(f"{self.name}: a launch of {loaded!r}, which was loaded on another device")
         code = loaded.code
@@ -386,8 +387,7 @@ class CudaDevice(DeviceProperties):
     def tensor_map(
         self, facts: TensorMap, address: int, extents: Sequence[int], strides: Sequence[int], pads_with_nan: bool = False
     ) -> int:
-        """The word of a launch for a parameter that is a tensor map: of the tensor at an address, outermost axis first, with
-        strides in elements. Raises `UserError` for tensors that no map describes."""
+        """Implements `GpuDevice.tensor_map`. Raises `UserError` also for devices without tensor maps."""
         if self.capability < FIRST_CAPABILITY:
             raise UserError(f"{self.name} ({self.model}) has no tensor maps; they came with compute capability 9.0")
         with self._context_guard("making a tensor map"):
@@ -408,12 +408,12 @@ class CudaDevice(DeviceProperties):
             raise UserError(f"@{name}: clusters of {cluster} blocks do not divide the grid {grid}")
 
     def synchronize(self) -> None:
-        """Implements `GpuDevice.synchronize`. What kernels printed is on the standard output then."""
+        """Implements `GpuDevice.synchronize`. What kernels printed is written to the standard output by then."""
         with self._context_guard("waiting for the device"):
             self._not_while_recording("the device is waited for")
             self._sweep()
             if self._prints:
-                sys.stdout.flush()  # Python's buffer and that of C end up in the same place
+                sys.stdout.flush()  # before C's buffer, which holds what kernels print and goes to the same file
             self.driver.cuStreamSynchronize(self.stream)
             self._in_flight.clear()
             if self._prints and os.name == "posix":
@@ -421,9 +421,11 @@ class CudaDevice(DeviceProperties):
             self._prints = False
 
     def time(self, call: Callable[[], object], repeats: int = 1) -> list[float]:
-        """Milliseconds that the device takes for what each of `repeats` calls asks of it; waits at the end.
+        """Measures the device time, in milliseconds, of the work that each of `repeats` calls queues; waits
+        at the end.
 
-        It is what lies between two events on the stream: with the time the device waited, where it is quicker than the calls.
+        It is the time between two events on the stream, which includes idle time where the device is faster
+        than the host.
         """
         events: list[tuple[int, int]] = []
         try:
@@ -451,7 +453,8 @@ class CudaDevice(DeviceProperties):
     # -- recordings ----------------------------------------------------------------------
 
     def capture(self, record: Callable[[], object]) -> CudaRecording:
-        """Implements `GpuDevice.capture`, by a CUDA graph that is made once. Other threads wait meanwhile."""
+        """Implements `GpuDevice.capture` with a CUDA graph that is instantiated once. Other threads wait
+        meanwhile."""
         with self._context_guard("recording launches"):
             self._not_while_recording("a recording begins")
             self._sweep()
@@ -474,13 +477,13 @@ class CudaDevice(DeviceProperties):
     def _end_capture_after_error(self) -> None:
         try:
             graph = self.driver.cuStreamEndCapture(self.stream)
-        except cu.CudaFailure:  # the failed call may have ended it; the first error is the one to see
+        except cu.CudaFailure:  # the failed call may have ended the capture; the first error is the one to report
             return
         if graph:
             self.driver.cuGraphDestroy(graph)
 
     def replay(self, executable: int, launches: list[tuple[CudaKernel, tuple[int, int, int]]]) -> None:
-        """Launch a recorded graph."""
+        """Launches a recorded graph."""
         with self._context_guard("replaying %d recorded launches", len(launches)):
             self._not_while_recording("a recording is replayed")
             self.driver.cuGraphLaunch(executable, self.stream)
@@ -491,11 +494,11 @@ class CudaDevice(DeviceProperties):
     # -- other streams -------------------------------------------------------------------
 
     def wait_for(self, stream: int) -> None:
-        """What comes next waits until what another library's stream holds now is done."""
+        """Makes later work of this device wait for the work queued now on another library's stream."""
         self._order(stream, self.stream)
 
     def let_wait(self, stream: int) -> None:
-        """What comes next on another library's stream waits until what this device was asked for is done."""
+        """Makes later work on another library's stream wait for the work queued now on this device."""
         self._order(self.stream, stream)
 
     def _order(self, first: int, second: int) -> None:
@@ -512,6 +515,7 @@ class CudaDevice(DeviceProperties):
             self.driver.cuEventDestroy(event)
 
     def ordinal_of(self, address: int) -> int:
-        """The number of the device whose memory an address lies in. Raises `DeviceError` for other addresses."""
+        """Returns the number of the device whose memory contains an address. Raises `DeviceError` for other
+        addresses."""
         with self._context_guard("asking whose address %#x is", address):
             return self.driver.cuPointerGetAttribute(cu.POINTER_ORDINAL, address)

@@ -1,4 +1,4 @@
-"""What a CUDA device is: its name, what it can run, and how much it has of everything."""
+"""Describes a CUDA device: its name, what it can run, and its limits."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from .targets import choose_target
 
 
 class DeviceProperties:
-    """One device of the driver, before anything is done with it.
+    """The properties of one device of the driver, read without a context.
 
     Attributes:
-        ordinal, name, model: 1, "cuda:1", "NVIDIA H200".
-        capability: 90 for 9.0.  target: what code is made for.
-        total_memory, l2_bytes: bytes.  processors, clock_hz: of them, at most.
-        deferred_modules: handles of modules whose kernels died, to be unloaded when none of them runs.
+        ordinal, name, model: such as 1, "cuda:1", "NVIDIA H200".
+        capability: 90 for 9.0.  target: the newest target that code can be compiled for.
+        total_memory, l2_bytes: in bytes.  processors: multiprocessors.  clock_hz: their highest clock rate.
+        deferred_modules: handles of modules whose kernel objects died, to be unloaded once no kernel runs.
     """
 
     def __init__(self, driver: cu.Driver, ordinal: int) -> None:

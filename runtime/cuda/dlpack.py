@@ -1,7 +1,7 @@
-"""DLPack capsules in both directions, by ctypes: NumPy has no arrays in a device's memory.
+"""Reads and makes DLPack capsules with ctypes, since NumPy has no arrays in a device's memory.
 
-Both kinds of capsules are known: "dltensor" (versions 0.x) and "dltensor_versioned" (1.x). A capsule is consumed once; its
-memory lives until the deleter that came with it is called. Nothing in a capsule is believed before it was checked.
+Both kinds of capsules are supported: "dltensor" (versions 0.x) and "dltensor_versioned" (1.x). A capsule is consumed once;
+its memory lives until its deleter is called. Every field of a capsule is checked before it is used.
 
 Sources: DLPack, dlpack.h 1.1; "Python Specification for DLPack"; Python array API standard, `__dlpack__`.
 """
@@ -30,7 +30,7 @@ _CODES = {
     for dtype in DTYPES.values()
     if dtype.names.dlpack is not None and (dtype.bits >= 8 or dtype.is_bool)
 }
-"""(type code, bits) → NumPy dtype, for types whose elements lie in bytes of their own."""
+"""(type code, bits) → NumPy dtype, for types whose elements occupy whole bytes."""
 _OF_DTYPE = {dtype: key for key, dtype in _CODES.items()}
 
 
@@ -68,7 +68,7 @@ _DELETER = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 _NAME, _NAME_VERSIONED = b"dltensor", b"dltensor_versioned"
 _USED, _USED_VERSIONED = b"used_dltensor", b"used_dltensor_versioned"
 _api = ctypes.pythonapi
-# Capsules are passed as addresses where they may be dying: a new reference would bring them back.
+# Capsules are passed as addresses where they may be dying: a new reference would resurrect them.
 _is_valid = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_char_p)(("PyCapsule_IsValid", _api))
 _get_pointer = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_char_p)(("PyCapsule_GetPointer", _api))
 _set_name = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.c_char_p)(("PyCapsule_SetName", _api))
@@ -76,11 +76,13 @@ _new = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.c_char_p, cty
 
 
 class Imported:
-    """What a capsule held: a tensor in memory that another library owns, until `release`.
+    """The content of a capsule: a tensor in memory that another library owns, valid until `release`.
 
     Attributes:
-        address: of the first element.  shape, strides (in elements; None for row-major), dtype.
+        address: the first element's.  shape, strides (in elements; None for row-major), dtype.
         device_type, device_id: as DLPack numbers them.  is_read_only: whether the exporter forbids writes.
+
+    Raises `UserError` for consumed or invalid capsules and for tensors that are not supported.
     """
 
     def __init__(self, capsule: object) -> None:
@@ -141,7 +143,7 @@ class Imported:
         self.address = int(tensor.data or 0) + int(tensor.byte_offset)
 
     def release(self) -> None:
-        """Tells the exporter that the memory is no longer needed. The second time does nothing."""
+        """Tells the exporter that the memory is no longer needed. A second call does nothing."""
         delete, self._delete = getattr(self, "_delete", None), None
         if delete is not None:
             delete()
@@ -151,7 +153,8 @@ class Imported:
 
 
 def is_row_major(shape: tuple[int, ...], strides: tuple[int, ...] | None) -> bool:
-    """Whether elements lie next to each other, the last axis fastest. Strides in elements; those of extents 1 do not count."""
+    """Returns whether the elements are adjacent in memory, with the last axis fastest. Strides are in
+    elements; those of axes of extent 1 do not count."""
     if strides is None or 0 in shape:
         return True
     expected = 1
@@ -162,10 +165,10 @@ def is_row_major(shape: tuple[int, ...], strides: tuple[int, ...] | None) -> boo
     return True
 
 
-# -- out -------------------------------------------------------------------------------------
+# -- export ----------------------------------------------------------------------------------
 
 _exported: dict[int, tuple[_Managed | _Versioned, ctypes.Array[ctypes.c_int64], object]] = {}
-"""Address of a managed tensor → it, its shape and strides, and what keeps the memory alive."""
+"""Address of a managed tensor → the tensor, its shape and strides, and the object that keeps the memory alive."""
 
 
 def _forget(address: int) -> None:
@@ -173,7 +176,7 @@ def _forget(address: int) -> None:
 
 
 def _capsule_dies(capsule: int) -> None:
-    """A capsule that nobody consumed still owns its tensor."""
+    """Frees the tensor of a capsule that was never consumed, and so still owns it."""
     for name in (_NAME, _NAME_VERSIONED):
         if _is_valid(capsule, name):
             _forget(_get_pointer(capsule, name))
@@ -192,7 +195,8 @@ def make_capsule(
     versioned: bool = True,
     read_only: bool = False,
 ) -> object:
-    """A capsule of a row-major tensor; `owner` lives until its consumer is done. Raises `UserError` for dtypes DLPack lacks."""
+    """Makes a capsule of a row-major tensor; `owner` is kept alive until the consumer is done. Raises
+    `UserError` for dtypes that DLPack lacks."""
     if dtype not in _OF_DTYPE:
         raise UserError(f"dtype {dtype} has no DLPack type; fix: view the bits as unsigned integers")
     code, bits = _OF_DTYPE[dtype]

@@ -1,9 +1,9 @@
-"""The CUDA driver: the calls that are used of it, its errors and its versions.
+"""Declares the calls of the CUDA driver that are used, its errors and its versions.
 
 Handles, addresses, attributes and flags are integers here, and a call that fails raises `CudaFailure`. `bindings.py` translates
-to NVIDIA's Python bindings; `current.py` knows the driver of this process.
+to NVIDIA's Python bindings; `current.py` keeps the driver of this process.
 
-Source: NVIDIA, "CUDA Driver API"; "PTX ISA", "Release Notes" for the PTX versions that drivers take.
+Source: NVIDIA, "CUDA Driver API"; "PTX ISA", "Release Notes" for the PTX versions that drivers accept.
 """
 
 from __future__ import annotations
@@ -16,12 +16,13 @@ from ...promotion.errors import DeviceError
 OUT_OF_MEMORY = 2
 NO_DEVICE = 100
 RECORDED = frozenset(range(900, 909))
-"""Results of calls that a stream which is being recorded, whose it may be, does not allow."""
+"""Error codes of calls that are not allowed while a stream, also another library's, is being captured."""
 ASSERT = 710
 STICKY = frozenset({
     4, 201, 214, 220, 226, 700, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721, 999,
 })  # fmt: skip
-"""Results after which nothing on the device works any more in this process: illegal addresses, traps, assertions, ECC, …"""
+"""Error codes after which the device is unusable in this process: illegal addresses, traps, assertions, ECC
+and others."""
 
 # CUdevice_attribute
 MAX_THREADS_PER_BLOCK, MAX_GRID_DIM_X, MAX_GRID_DIM_Y, MAX_GRID_DIM_Z = 1, 5, 6, 7
@@ -36,13 +37,13 @@ STREAM_NON_BLOCKING = 1
 EVENT_DEFAULT, EVENT_DISABLE_TIMING = 0, 2
 CAPTURE_THREAD_LOCAL = 1
 MAP_BYTES, MAP_ALIGNMENT = 128, 64
-"""Size and alignment of a tensor map in bytes."""
+"""The size and the alignment of a tensor map in bytes."""
 DEFAULT_SHARED = 48 << 10
-"""Bytes of dynamic shared memory that need no attribute."""
+"""Bytes of dynamic shared memory that a kernel may use without setting an attribute."""
 
 
 class CudaFailure(DeviceError):
-    """A call of the driver that did not succeed. `log`: what its assembler says."""
+    """A call of the driver that failed. log: the messages of the driver's assembler."""
 
     def __init__(self, call: str, code: int, name: str, meaning: str, log: str = "") -> None:
         self.call = call
@@ -52,7 +53,7 @@ class CudaFailure(DeviceError):
 
 
 class Driver(Protocol):
-    """The calls of the driver that are used, under its names. They raise `CudaFailure`."""
+    """The calls of the driver that are used, under the driver's names. They raise `CudaFailure`."""
 
     def cuInit(self) -> None: ...
     def cuDriverGetVersion(self) -> int: ...
@@ -76,7 +77,7 @@ class Driver(Protocol):
     def cuEventSynchronize(self, event: int) -> None: ...
     def cuEventDestroy(self, event: int) -> None: ...
     def cuEventElapsedTime(self, first: int, second: int) -> float:
-        """Milliseconds between two events that have happened."""
+        """Returns the milliseconds between two events that have happened."""
         ...
 
     def cuGraphInstantiate(self, graph: int) -> int: ...
@@ -91,7 +92,7 @@ class Driver(Protocol):
     def cuMemAlloc(self, nbytes: int) -> int: ...
     def cuMemFree(self, address: int) -> None: ...
     def cuMemGetInfo(self) -> tuple[int, int]:
-        """Bytes: free, total."""
+        """Returns the free and the total memory in bytes."""
         ...
 
     def cuMemHostAlloc(self, nbytes: int) -> int: ...
@@ -111,12 +112,12 @@ class Driver(Protocol):
         promotion: int,
         fill: int,
     ) -> bytes:
-        """The 128 bytes of a map without interleaving, with element strides of 1. Innermost axis first; strides in bytes,
-        without the innermost."""
+        """Returns the 128 bytes of a map without interleaving, with element strides of 1. Axes are innermost
+        first; strides are in bytes, without the innermost axis."""
         ...
 
     def cuModuleLoadDataEx(self, image: bytes) -> int:
-        """image: a PTX text. What the driver's assembler says against it is in the failure's `log`."""
+        """Loads a PTX text as a module. The assembler's errors are in the failure's `log`."""
         ...
 
     def cuModuleGetFunction(self, module: int, name: str) -> int: ...
@@ -133,7 +134,8 @@ class Driver(Protocol):
         cluster: Sequence[int] | None,
         parameters: int,
     ) -> None:
-        """parameters: the address of an array of the parameters' addresses. The grid counts blocks, also with clusters."""
+        """Launches a kernel. parameters: the address of an array of the parameters' addresses. The grid
+        counts blocks, also with clusters."""
         ...
 
 
@@ -143,26 +145,28 @@ DRIVERS: dict[int, int] = {
     70: 11000, 71: 11010, 72: 11020, 73: 11030, 74: 11040, 75: 11050, 76: 11060, 77: 11070, 78: 11080, 80: 12000, 81: 12010,
     82: 12020, 83: 12030, 84: 12040, 85: 12050, 86: 12070, 87: 12080, 88: 12090, 90: 13000, 91: 13010, 92: 13020, 93: 13030,
 }  # fmt: skip
-"""PTX version, times ten → the first driver that takes it."""
+"""PTX version, times ten → the first driver version that accepts it, as 1000 * major + 10 * minor."""
 
 
 def highest_ptx(version: int) -> int:
-    """The highest PTX version, times ten, that a driver of this version takes; 0 for drivers older than the table."""
+    """Returns the highest PTX version, times ten, that a driver of this version accepts; 0 for drivers older
+    than the table."""
     return max((ptx for ptx, needed in DRIVERS.items() if needed <= version), default=0)
 
 
 def version_text(version: int) -> str:
-    """12040 → "12.4"."""
+    """Formats a driver version: 12040 → "12.4"."""
     return f"{version // 1000}.{version % 1000 // 10}"
 
 
 def ptx_text(version: int) -> str:
-    """84 → "8.4"."""
+    """Formats a PTX version: 84 → "8.4"."""
     return f"{version // 10}.{version % 10}"
 
 
 def check_ptx(needed: int, version: int, what: str) -> None:
-    """Raises `DeviceError` naming the driver that PTX of version `needed` takes, if this one is older."""
+    """Raises `DeviceError` if PTX of version `needed` requires a newer driver than this one; the error names
+    that driver."""
     first = DRIVERS.get(needed)
     if first is None:
         raise DeviceError(f"{what} is PTX {ptx_text(needed)}; no driver that this version of joinery knows takes it")

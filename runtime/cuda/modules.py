@@ -1,7 +1,7 @@
-"""Kernels on a device: PTX given to the driver, whose assembler makes machine code for that very chip.
+"""Loads kernels on a device: the driver's assembler compiles their PTX to machine code for that very chip.
 
-The driver is given whole PTX texts (cuModuleLoadDataEx) and keeps what it makes of them on disk itself. Its linker, which would
-hand the machine code out, treats texts as relocatable: kernels took up to two and a half times the registers that way.
+The driver takes whole PTX texts (cuModuleLoadDataEx) and caches their machine code on disk itself. Its linker, which would
+return the machine code, treats texts as relocatable: kernels took up to two and a half times the registers that way.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ class CudaKernel:
     """A kernel on a device; implements `LoadedKernel`.
 
     Attributes:
-        function: the driver's handle.  registers: of a thread.  prints: whether it may print.
-        parameters: the address of the parameters' addresses, as a launch takes it.
+        function: the driver's handle.  registers: per thread.  prints: whether it may print.
+        parameters: the address of the parameters' addresses, which a launch takes.
     """
 
     def __init__(self, device: DeviceProperties, code: KernelCode, module: int, function: int, registers: int) -> None:
@@ -52,7 +52,8 @@ class CudaKernel:
         return f"<CudaKernel @{self.code.name} on {self.device.name}: {self.registers} registers>"
 
     def fill(self, words: Sequence[int]) -> None:
-        """Put the words where the driver reads the parameters. Raises `InternalError` for words that do not fit."""
+        """Writes the arguments where the driver reads the parameters. Raises `InternalError` for arguments
+        that do not fit."""
         slots = self._slots
         for index, (word, bits) in enumerate(zip(words, self._bits, strict=True)):
             if not -(1 << (bits - 1)) <= word < 1 << bits:
@@ -67,7 +68,8 @@ class CudaKernel:
 
 
 def check_code(device: DeviceProperties, code: KernelCode) -> None:
-    """Raises `UserError` or `DeviceError` for code that cannot run on the device, saying by how much it misses."""
+    """Raises `UserError` or `DeviceError` for code that cannot run on the device; the error says which limit
+    it exceeds."""
     what = f"@{code.name}"
     if not runs_on(code.target, device.capability):
         first, is_exact = capability_of(code.target)
@@ -90,7 +92,8 @@ def check_code(device: DeviceProperties, code: KernelCode) -> None:
 
 
 def load_kernel(device: DeviceProperties, code: KernelCode) -> CudaKernel:
-    """Load a checked kernel; the device's context is current."""
+    """Loads a checked kernel; the device's context must be current. Raises `UserError` or `DeviceError` if
+    the machine code needs too many registers or too much shared memory."""
     driver = device.driver
     module = driver.cuModuleLoadDataEx(code.ptx.encode() + b"\0")
     try:

@@ -1,7 +1,7 @@
-"""Which code runs on which device.
+"""Decides which code runs on which device.
 
-PTX for sm_XY runs on that capability and all newer ones, as the driver assembles it. PTX for sm_XYa uses what only that very
-chip has. Source: NVIDIA, "PTX ISA", ".target"; "CUDA C++ Programming Guide", "Compute capabilities".
+PTX for sm_XY runs on that capability and all newer ones, as the driver assembles it. PTX for sm_XYa uses features that only
+that very chip has. Source: NVIDIA, "PTX ISA", ".target"; "CUDA C++ Programming Guide", "Compute capabilities".
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ from .driver import DRIVERS, version_text
 
 
 def capability_of(target: str) -> tuple[int, bool]:
-    """(90, True) for "sm_90a": the capability, and whether the code runs on nothing else. Raises `UserError`."""
+    """Returns the capability of a target, and whether its code runs on no other: (90, True) for "sm_90a".
+    Raises `UserError` for other names."""
     digits = target.removeprefix("sm_").rstrip("af")
     if not target.startswith("sm_") or not digits.isdigit():
         raise UserError(f"no GPU target {target!r}; targets: {', '.join(PTX_VERSIONS)}")
@@ -20,13 +21,14 @@ def capability_of(target: str) -> tuple[int, bool]:
 
 
 def runs_on(target: str, capability: int) -> bool:
-    """Whether code for the target runs on a device of this capability (90 for 9.0)."""
+    """Returns whether code for the target runs on a device of this capability (90 for 9.0)."""
     first, is_exact = capability_of(target)
     return capability == first if is_exact else capability >= first
 
 
 def choose_target(capability: int, driver_version: int, what: str) -> str:
-    """The newest target whose code runs on a device of this capability, with this driver. Raises `DeviceError`."""
+    """Returns the newest target whose code runs on a device of this capability with this driver. Raises
+    `DeviceError` if there is none."""
     fitting = [target for target in PTX_VERSIONS if runs_on(target, capability)]
     if not fitting:
         raise DeviceError(

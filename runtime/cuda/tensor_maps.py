@@ -1,7 +1,7 @@
-"""Tensor maps: what TMA copies know of a tensor, made by the driver of a kernel's `TensorMap` and the launch's sizes.
+"""Encodes tensor maps, the descriptors that TMA copies read, from a kernel's `TensorMap` and the sizes of a launch.
 
-Everything the driver refuses is found here before, with what is wrong. Source: NVIDIA, "CUDA Driver API", "Tensor Map Object
-Management".
+Every tensor that the driver would reject is found here first, with an error that says what is wrong. Source: NVIDIA, "CUDA
+Driver API", "Tensor Map Object Management".
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from ...promotion.errors import InternalError, UserError
 from .driver import Driver
 
 MULTIPLE = 16
-"""Bytes: of addresses and strides."""
+"""Addresses and strides must be multiples of this many bytes."""
 MAX_STRIDE = 1 << 40
 MAX_EXTENT = 1 << 32
 MAX_BOX = 256
@@ -30,9 +30,10 @@ _FILL_ZERO, _FILL_NAN = 0, 1
 def encode_map(
     driver: Driver, spec: TensorMap, address: int, extents: Sequence[int], strides: Sequence[int], pads_with_nan: bool
 ) -> int:
-    """The 128 bytes of a map, as a little-endian integer. Extents and strides (in elements) are outermost first.
+    """Returns the 128 bytes of a map as a little-endian integer. Extents and strides (in elements) are
+    outermost first.
 
-    Raises `UserError` for tensors that no map describes, saying what would have to be different.
+    Raises `UserError` for tensors that no map can describe; the error says what would have to be different.
     """
     element = "i8" if spec.element.startswith("f8") else spec.element
     fits = len(extents) == len(strides) == spec.rank == len(spec.box)
@@ -66,7 +67,7 @@ def _problem(
     strides: Sequence[int],
     pads_with_nan: bool,
 ) -> str:
-    """What the driver would refuse; strides in bytes."""
+    """Returns why the driver would reject the tensor; empty if it would not. Strides are in bytes."""
     row = spec.box[-1] * size
     checks = [
         (not 1 <= spec.rank <= 5, f"{spec.rank} axes; fix: 1 to 5"),

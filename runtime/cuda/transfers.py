@@ -1,8 +1,8 @@
-"""Copies between arrays of the host and a device, through page-locked memory.
+"""Copies arrays between the host and a device, through page-locked memory.
 
-A device reads and writes page-locked memory on its own. Arrays are copied into pieces of it, which are in flight while the next
-ones are copied; an event tells when a piece may be used again. A device keeps up to `PIECES` of them, 8 MiB, for as long as it
-is used in the process: to lock pages takes longer than most copies. They go back where memory runs out.
+A device reads and writes page-locked memory without the CPU. Arrays are copied through pieces of it: one piece is in flight
+while the next is filled, and an event tells when a piece may be used again. A device keeps up to `PIECES` pieces, 8 MiB, for
+as long as the process uses it, since locking pages takes longer than most copies. They are freed when memory runs out.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class _Piece:
 
 
 class Transfers:
-    """Copies on one stream. The caller has made the context current, and lets one thread at a time."""
+    """Copies on one stream. The caller makes the context current, and admits one thread at a time."""
 
     def __init__(self, driver: Driver, stream: int) -> None:
         self._driver = driver
@@ -33,7 +33,7 @@ class Transfers:
         self._next_piece = 0
 
     def _next(self) -> _Piece:
-        """A piece that nothing is in flight to or from."""
+        """Returns a piece with no copy in flight."""
         if len(self._pieces) < PIECES:
             self._pieces.append(self._new())
             return self._pieces[-1]
@@ -51,7 +51,7 @@ class Transfers:
             raise
 
     def free(self) -> None:
-        """Gives the pieces back, once nothing is in flight. The next copy makes new ones."""
+        """Frees the pieces, once no copy is in flight. The next copy allocates new ones."""
         while self._pieces:
             self._wait(self._pieces[-1])
             piece = self._pieces.pop()
@@ -69,7 +69,7 @@ class Transfers:
         piece.in_flight = True
 
     def upload(self, target: int, source: int, nbytes: int) -> None:
-        """Host to device. The source may change as soon as this returns."""
+        """Copies from the host to the device. The source may change as soon as this returns."""
         for start in range(0, nbytes, PIECE):
             size = min(PIECE, nbytes - start)
             piece = self._next()
@@ -78,7 +78,8 @@ class Transfers:
             self._sent(piece)
 
     def download(self, target: int, source: int, nbytes: int) -> None:
-        """Device to host; returns when all is there. One piece is copied on while the next one is on its way."""
+        """Copies from the device to the host; returns when all bytes are there. While one piece is copied
+        out, the next is in flight."""
         before: tuple[_Piece, int, int] | None = None
         for start in range(0, nbytes, PIECE):
             size = min(PIECE, nbytes - start)

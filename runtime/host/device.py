@@ -1,4 +1,4 @@
-"""The host CPU as a device."""
+"""Implements the host CPU as a device."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class HostModel:
 
 
 class HostDevice:
-    """The CPU this process runs on.
+    """The CPU that this process runs on.
 
     Args:
         store: keeps the runtime's own compiled templates between processes (`CompileCache` is one); None
@@ -58,12 +58,12 @@ class HostDevice:
         self._store = store
 
     def link(self, compiled: CompiledGraph) -> HostModel:
-        """Links a compiled graph. Raises `InternalError` naming symbols that cannot be found."""
+        """Links a compiled graph. Raises `InternalError`, which names the symbols that cannot be found."""
         library = native_library(self._store)
         imports = {"jn_parallel": library.parallel}
         code = compiled.object_code
         for name, address in library_symbols().items():
-            # each definition costs the linker time: offer only what the object's string table mentions
+            # each definition costs the linker time, so only names in the object's string table are offered
             if f"{name}\0".encode() in code:
                 imports[name] = address
         linked = link([code], ("jn_prepare", "jn_run"), imports)

@@ -1,6 +1,6 @@
-"""Memory the runtime owns: 64-byte aligned, recycled.
+"""Manages memory that the runtime owns: aligned to 64 bytes and recycled.
 
-Every buffer the generated code writes is aligned to 64 bytes, which NumPy does not promise for its own. Where
+Every buffer that generated code writes is aligned to 64 bytes, which NumPy does not promise for its arrays. Where
 the native library runs, arrays made here own blocks of its allocator (`native/memory.ll`) and give them back
 when they die; elsewhere they are aligned views into larger NumPy arrays.
 """
@@ -20,18 +20,18 @@ ALIGNMENT = 64
 
 
 def address(array: Array) -> int:
-    """Address of the first element."""
+    """Returns the address of the first element."""
     return int(array.__array_interface__["data"][0])
 
 
 def is_aligned(array: Array) -> bool:
-    """Whether generated code may treat the array as one of its own buffers: C-contiguous on a 64-byte
+    """Returns whether generated code may treat the array as one of its own buffers: C-contiguous on a 64-byte
     boundary."""
     return array.flags.c_contiguous and address(array) % ALIGNMENT == 0
 
 
 def empty(shape: tuple[int, ...], dtype: NumpyDType) -> Array:
-    """An uninitialised C-contiguous array on a 64-byte boundary. Raises `MemoryError` naming the size."""
+    """Returns an uninitialised C-contiguous array on a 64-byte boundary. Raises `MemoryError` naming the size."""
     entry = native_library().entry
     array = entry.new_array(shape, dtype) if entry is not None else _empty_numpy(shape, dtype)
     if array is None:
@@ -58,7 +58,7 @@ def _size_text(shape: tuple[int, ...], dtype: NumpyDType) -> str:
 
 
 def aligned_copy(array: Array) -> Array:
-    """The array itself when it is aligned and C-contiguous, else a copy that is."""
+    """Returns the array itself when it is aligned and C-contiguous, else a copy that is."""
     if is_aligned(array):
         return array
     copy = empty(array.shape, array.dtype)
@@ -68,7 +68,7 @@ def aligned_copy(array: Array) -> Array:
 
 @contextmanager
 def scratch(nbytes: int) -> Iterator[int]:
-    """Address of an aligned block for the duration of a `with` statement; 0 for no bytes."""
+    """Yields the address of an aligned block of bytes, for the duration of a `with` statement; 0 for no bytes."""
     if nbytes == 0:
         yield 0
         return
@@ -77,7 +77,7 @@ def scratch(nbytes: int) -> Iterator[int]:
 
 
 def cached_bytes() -> int:
-    """Bytes of free blocks kept for reuse."""
+    """Returns how many bytes of free blocks are kept for reuse."""
     entry = native_library().entry
     return int(entry.cached_bytes.value) if entry is not None else 0
 

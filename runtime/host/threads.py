@@ -1,4 +1,4 @@
-"""Thread pools: one per thread count, shared by all models of the process, created when first used.
+"""Keeps thread pools: one per thread count, shared by all models of the process, created when first used.
 
 The pool itself is native (`native/pool.ll`); this module gives it memory, the CPUs it may use, and a fresh
 start after `fork`.
@@ -27,7 +27,8 @@ _pools: dict[int, int] = {}
 
 
 def _quota() -> float:
-    """CPUs the control group of this process may use (cgroup v2, then v1); infinity without a limit."""
+    """Returns how many CPUs the control group of this process may use (cgroup v2, then v1); infinity without
+    a limit."""
     try:
         limit, period = Path("/sys/fs/cgroup/cpu.max").read_text().split()
         return math.inf if limit == "max" else int(limit) / int(period)
@@ -48,7 +49,7 @@ def _allowed_cpus() -> set[int]:
 
 
 def _cores(cpus: set[int]) -> int:
-    """Physical cores among these CPUs: hardware threads of one core share its vector units."""
+    """Counts the physical cores among these CPUs: hardware threads of one core share its vector units."""
     siblings = set()
     for cpu in cpus:
         path = Path(f"/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list")
@@ -60,8 +61,8 @@ def _cores(cpus: set[int]) -> int:
 
 
 def default_threads() -> int:
-    """Threads a model uses unless told otherwise: the physical cores this process may run on, within its CPU
-    quota."""
+    """Returns how many threads a model uses by default: the physical cores this process may run on, within
+    its CPU quota."""
     return max(1, min(_cores(_allowed_cpus()), math.ceil(_quota()) if _quota() < math.inf else MAX_THREADS))
 
 
@@ -79,8 +80,8 @@ def launch_threads(threads: int | None) -> int:
 
 
 def resolve_threads(threads: int | None) -> int:
-    """The thread count to use; `None` asks for `default_threads()`. Raises `UserError` for anything but 1 …
-    1024."""
+    """Returns the thread count to use, `default_threads()` for `None`. Raises `UserError` for anything but
+    1 … 1024."""
     if threads is None:
         return default_threads()
     if isinstance(threads, bool) or not isinstance(threads, int) or not 1 <= threads <= MAX_THREADS:
@@ -92,8 +93,8 @@ def resolve_threads(threads: int | None) -> int:
 
 
 def pool_address(threads: int) -> int:
-    """Address of the process-wide pool of this many threads, the caller included; 0 (run inline) for one
-    thread."""
+    """Returns the address of the process-wide pool of this many threads, the caller included; 0 (run inline)
+    for one thread."""
     if threads <= 1 or not native_library().threaded:
         return 0
     with _lock:
@@ -103,8 +104,8 @@ def pool_address(threads: int) -> int:
 
 
 def create_pool(threads: int) -> int:
-    """Memory of a pool, laid out as `pool.ll` says. Never freed: its threads look at it until the process
-    ends."""
+    """Allocates a pool, laid out as in `pool.ll`, and returns its address. It is never freed: its threads use
+    it until the process ends."""
     cpus = _allowed_cpus()
     mask_bytes = (max(*cpus, os.cpu_count() or 1, 1) // 64 + 1) * 8
     workers_end = _HEADER_BYTES + _WORKER_BYTES * threads
@@ -129,8 +130,8 @@ def create_pool(threads: int) -> int:
 
 
 def _after_fork_in_child() -> None:
-    """The child has the memory but not the threads: forget them, so that the next parallel kernel creates new
-    ones."""
+    """Resets the pools in a forked child, which has their memory but not their threads: the next parallel
+    kernel starts new ones."""
     global _lock
     _lock = threading.Lock()
     _default_for_launches.cache_clear()

@@ -1,4 +1,4 @@
-"""The fast ways into a model: the callable behind `Model.__call__`, and prepared calls."""
+"""Provides the fast paths into a model: the callable behind `Model.__call__`, and prepared calls."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from ..host import memory
 from ..native.library import native_library
 from .executable import Executable
 
-# From this much traffic on, a run releases the GIL: at 16 KiB a run takes longer than the release and the
+# A run that reads and writes this many bytes releases the GIL: at 16 KiB, it takes longer than the release and the
 # return.
 _RELEASE_BYTES = 16 << 10
-# Words of stack the entry may use for addresses and sizes.
+# 64-bit words of stack that the native entry may use for addresses and sizes.
 _MAX_STACK_WORDS = 1 << 14
 
 
 class _Table(Array):
-    """The words of `entry.ll`, with references to everything they point to."""
+    """An int64 table that `entry.ll` reads, with references to everything that it points to."""
 
     keep_alive: tuple[object, ...] = ()
 
@@ -39,7 +39,7 @@ def _table(words: Sequence[int], *keep_alive: object) -> _Table:
 
 
 def entry_function(executable: Executable) -> Callable[..., Result]:
-    """The callable for plain calls: the native entry where it can run, else `executable.call`.
+    """Returns the callable for plain calls: the native entry where it can run, else `executable.call`.
 
     Neither the callable nor anything it keeps refers back to a `Model`, so models are freed as soon as they
     are dropped.
@@ -67,7 +67,7 @@ def entry_function(executable: Executable) -> Callable[..., Result]:
     output_records = np.array(output_words or [0], np.int64)
     addresses = np.array([memory.address(array) for array in constants] or [0], np.uint64)
     slow = executable.call
-    names = [sys.intern(spec.name) for spec in inputs]  # as names in calls are
+    names = [sys.intern(spec.name) for spec in inputs]  # the interpreter interns keywords: they are compared by identity
     name_words = np.array([id(name) for name in names] or [0], np.int64)
     table = _table(
         [
@@ -103,14 +103,14 @@ class BoundCall:
     """A prepared call: inputs and outputs are fixed, and calling it only runs the kernels.
 
     Calling it returns the outputs as the model does: one array, or a tuple. The inputs are read anew by every
-    call, so writing new values into them is how a bound call is fed. One call at a time: a second thread gets
-    a `UserError`.
+    call, so new values are passed by writing them into these arrays. Only one thread at a time may run it: a second
+    one gets a `UserError`.
 
     Attributes:
         inputs: the arrays that are read, by name.
         outputs: the arrays that are written, by name.
-        staged: names of outputs whose buffers are not on a 64-byte boundary; these are written through an
-            aligned buffer and copied. `bind` without `outputs` never makes such.
+        staged: names of outputs whose buffers are not on a 64-byte boundary; they are computed in an aligned
+            buffer and copied. Without `outputs`, `bind` makes none of these.
     """
 
     __slots__ = ("_copies", "_function", "_keep_alive", "_result", "inputs", "outputs", "staged")
@@ -224,7 +224,8 @@ def _targets(
     inputs: Sequence[Array],
     outputs: Sequence[object],
 ) -> list[Array]:
-    """The arrays for the outputs. Raises `UserError` unless each can be written in place without disturbing another array."""
+    """Checks and returns the arrays for the outputs. Raises `UserError` unless each can be written in place
+    without disturbing another array."""
     label = executable.label
     if len(outputs) != len(executable.outputs):
         raise UserError(f"{label} has {len(executable.outputs)} outputs, got {len(outputs)} buffers")

@@ -1,4 +1,4 @@
-"""Prepared calls over arrays in the memory of a device."""
+"""Provides prepared calls on arrays in the memory of a device."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from .inputs import bind_dims
 
 
 class BoundDeviceCall:
-    """A prepared call over arrays on a device: nothing is checked, copied or allocated when it runs.
+    """A prepared call on arrays of a device: nothing is checked, copied or allocated when it runs.
 
-    Calling it asks the device for a run and returns the outputs, which may not be written yet: whatever reads them on the
-    device, or by `numpy()`, waits by itself. The inputs are read anew by every run.
+    Calling it queues a run and returns the outputs, which may not be written yet: kernels that read them on the device, and
+    `numpy()`, wait for them. The inputs are read anew by every run.
 
     Attributes:
         inputs: the arrays that are read, by name.
@@ -83,7 +83,8 @@ def _targets(
     inputs: Sequence[DeviceArray],
     outputs: Sequence[object],
 ) -> list[DeviceArray]:
-    """The buffers for the outputs. Raises `UserError` unless each can be written in place without disturbing another array."""
+    """Checks and returns the buffers for the outputs. Raises `UserError` unless each can be written in place
+    without disturbing another array."""
     label = executable.label
     if len(outputs) != len(executable.outputs):
         raise UserError(f"{label} has {len(executable.outputs)} outputs, got {len(outputs)} buffers")

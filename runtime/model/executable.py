@@ -1,8 +1,9 @@
-"""A linked model with everything a run needs, and the complete, explaining way to run it.
+"""Provides a linked model with everything that a run needs, and the complete way to run it, with explanations
+of errors.
 
-The native entry (`native/entry.ll`) handles calls with arrays of the right types and shapes and comes here for everything
-else; where there is no native entry this is the only way. Both follow the same steps: check inputs, bind dims, `jn_prepare`,
-allocate, `jn_run`.
+The native entry (`native/entry.ll`) handles calls with arrays of the right types and shapes and calls
+this module for everything else; without a native entry, all calls come here. Both follow the same steps: check inputs, bind
+dims, `jn_prepare`, allocate, `jn_run`.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ _MAX_RANK = 64
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Sizes of one run: the dims passed to the code, bytes of the arena, and the shape of every output."""
+    """The sizes of one run: the dims passed to the code, the bytes of its arena, and the shape of every output."""
 
     dims: Mapping[str, int]
     words: ctypes.Array[ctypes.c_int64]
@@ -42,7 +43,7 @@ class Plan:
 class DeviceValues:
     """Values for inputs, at least one of which lives on the model's device.
 
-    found: the arrays there, None for what lies elsewhere.
+    found: for each value its array on the device; None for values that live elsewhere.
     """
 
     linked: GpuLinkedModel
@@ -57,7 +58,7 @@ class Executable:
         compiled: the compiled form.
         constants: one array per `compiled.constants`, in their stored layout; kept by reference when 64-byte
             aligned.
-        device: where it runs.
+        device: the device that it runs on.
         threads: see `resolve_threads`.
 
     Raises `UserError` when the constants do not fit their specs.
@@ -101,8 +102,8 @@ class Executable:
         return tuple(checked)
 
     def _assign_slots(self) -> dict[str, int]:
-        """Position of every dim in the words passed to the code: the compiled dims, then those only inputs
-        mention."""
+        """Assigns every dim its position among the sizes passed to the code: first the compiled dims, then
+        those that only inputs mention."""
         slots = {name: slot for slot, name in enumerate(self.compiled.dims)}
         mentioned: set[str] = set()
         for spec in self.inputs:
@@ -119,7 +120,7 @@ class Executable:
     # --- arguments
 
     def order(self, named: Mapping[str, object]) -> list[object]:
-        """Values in input order. Raises `UserError` for unknown and missing names."""
+        """Returns the values in input order. Raises `UserError` for unknown and missing names."""
         names = [spec.name for spec in self.inputs]
         for name in named:
             if name not in names:
@@ -134,7 +135,8 @@ class Executable:
         return [named[name] for name in names]
 
     def collect(self, values: Sequence[object], named: Mapping[str, object]) -> list[object]:
-        """Positional then named values, in input order."""
+        """Returns positional and named values in input order. Raises `UserError` for inputs given twice and
+        for a wrong number of values."""
         if named:
             names = [spec.name for spec in self.inputs]
             given = dict(zip(names, values, strict=False))
@@ -155,12 +157,13 @@ class Executable:
         return ", ".join(describe(spec) for spec in self.compiled.inputs) or "none"
 
     def check(self, values: Sequence[object]) -> tuple[list[Array], Plan]:
-        """Converted inputs and the sizes of the run. Raises `UserError` for whatever does not fit."""
+        """Converts the inputs and computes the sizes of the run. Raises `UserError` for inputs that do not fit."""
         arrays = [convert(spec, value, self.label) for spec, value in zip(self.inputs, values, strict=True)]
         return arrays, self.plan(bind_dims(self.inputs, arrays, self.label))
 
     def plan(self, dims: Mapping[str, int]) -> Plan:
-        """Sizes for these dims. Raises `UserError` with the message of the check that fails."""
+        """Computes the sizes of a run with these dims. Raises `UserError` with the message of the check that
+        fails."""
         words = (ctypes.c_int64 * max(1, len(self.slots)))()
         for name, slot in self.slots.items():
             words[slot] = dims[name]
@@ -187,7 +190,7 @@ class Executable:
     def buffers(
         self, inputs: Iterable[Array], outputs: Iterable[Array], arena: int
     ) -> ctypes.Array[ctypes.c_void_p]:
-        """The addresses `jn_run` takes: inputs, constants, outputs, arena."""
+        """Returns the addresses that `jn_run` takes: inputs, constants, outputs, arena."""
         arrays = [*inputs, *self.constants, *outputs]
         return (ctypes.c_void_p * (len(arrays) + 1))(*map(memory.address, arrays), arena)
 
@@ -198,13 +201,13 @@ class Executable:
         ]
 
     def run(self, inputs: Sequence[Array], outputs: Sequence[Array], plan: Plan) -> None:
-        """One run over checked arrays; the outputs are aligned and do not overlap anything."""
+        """Runs the model once on checked arrays; the outputs must be aligned and must not overlap anything."""
         with memory.scratch(plan.arena_bytes) as arena:
             buffers = self.buffers(inputs, outputs, arena)
             self.linked.run(self.pool, ctypes.addressof(buffers), ctypes.addressof(plan.words))
 
     def on_device(self, values: Sequence[object]) -> DeviceValues | None:
-        """The values with their arrays on the model's device; None if none of them lives there."""
+        """Returns the values with their arrays on the model's device; None if no value lives there."""
         linked = self.linked.on_device
         if linked is None:
             return None
@@ -212,7 +215,7 @@ class Executable:
         return None if all(array is None for array in found) else DeviceValues(linked, values, found)
 
     def call_on_device(self, given: DeviceValues) -> Result:
-        """A run with inputs on the device: the outputs are there too, and may not be written yet."""
+        """Runs the model with inputs on the device: the outputs are there too, and may not be written yet."""
         linked = given.linked
         inputs = self.check_on_device(given)
         plan = self.plan(bind_dims(self.inputs, inputs, self.label))
@@ -222,7 +225,8 @@ class Executable:
         return outputs[0] if len(outputs) == 1 else tuple(outputs)
 
     def check_on_device(self, given: DeviceValues) -> list[Array | DeviceArray]:
-        """Inputs on the device as they are, the others converted. Raises `UserError` for whatever does not fit."""
+        """Checks inputs on the device, which stay as they are, and converts the others. Raises `UserError`
+        for inputs that do not fit."""
         return [
             convert(spec, value, self.label) if array is None else check_device_array(spec, array, self.label)
             for spec, value, array in zip(self.inputs, given.values, given.found, strict=True)
@@ -239,7 +243,7 @@ class Executable:
         return [memory.address(array) for array in self.constants]
 
     def call(self, *values: object, **named: object) -> Result:
-        """Checks, runs, and returns the output array, or a tuple of them."""
+        """Checks the inputs, runs the model and returns the output array, or a tuple of output arrays."""
         given = self.collect(values, named)
         there = self.on_device(given)
         if there is not None:

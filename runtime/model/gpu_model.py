@@ -1,7 +1,7 @@
-"""Compiled graphs on GPUs: constants that live on the device, and for every set of dims a recording of the launches.
+"""Runs compiled graphs on GPUs: constants live on the device, and the launches are recorded for every set of dims.
 
-A run copies the inputs to the device, replays the recording and copies the outputs back. Sizes are texts of dim expressions;
-they are evaluated once per set of dims. Memory and recordings go back to the device with the objects that hold them.
+A run copies the inputs to the device, replays the recording and copies the outputs back. Sizes are dim expressions as
+text; they are evaluated once per set of dims. Memory and recordings are freed with the objects that hold them.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from ..native.library import ObjectStore, native_library
 from ..storage.weight_packing import stored_shape
 
 MAX_RECORDINGS = 8
-"""Sets of dims whose memory and recording are kept, the last used ones."""
+"""How many sets of dims keep their memory and recording: the most recently used ones."""
 
 
 def _tensor_bytes(spec: TensorSpec, dims: Mapping[str, int]) -> int:
@@ -45,9 +45,9 @@ def _bytes_at(address: int, nbytes: int) -> NDArray[np.uint8]:
 
 @dataclass(frozen=True, slots=True)
 class _Prepared:
-    """The device's side of runs with certain dims: one allocation, and the launches that work on it.
+    """The device's part of runs with certain dims: one allocation, and the launches that use it.
 
-    inputs, outputs: pairs of offset and bytes.
+    inputs, outputs: (offset, bytes) of each array in the allocation.
     """
 
     memory: GpuMemory
@@ -61,7 +61,7 @@ class _Prepared:
 
 
 class _Bound:
-    """Implements `BoundLaunches`. Keeps what the launches use."""
+    """Implements `BoundLaunches`; keeps alive the memory and the model that the launches use."""
 
     def __init__(self, recording: Recording, arena: GpuMemory, model: GpuModel) -> None:
         self._recording = recording
@@ -72,7 +72,8 @@ class _Bound:
 
 
 class GpuModel:
-    """A compiled graph, loaded on a GPU, for arrays of the host; implements `LinkedModel`. Runs take turns."""
+    """A compiled graph, loaded on a GPU, for arrays of the host; implements `LinkedModel`. Runs are
+    serialised by a lock."""
 
     prepare_address = None
     run_address = None
@@ -93,7 +94,7 @@ class GpuModel:
         self._lock = threading.Lock()
 
     def prepare(self, dims: int, sizes: int) -> int:
-        """Does what `jn_prepare` does; the arena is the device's own, so none is asked for."""
+        """Does what `jn_prepare` does; asks for no arena, since that is in the device's memory."""
         values = self._dims(dims)
         for number, (left, right) in enumerate(self._program.checks):
             if extent_at(left, values) != extent_at(right, values):
@@ -107,7 +108,7 @@ class GpuModel:
         return dict(zip(names, (ctypes.c_int64 * len(names)).from_address(address), strict=True))
 
     def run(self, pool: int, buffers: int, dims: int) -> None:
-        """Does what `jn_run` does: `buffers` are addresses on the host."""
+        """Does what `jn_run` does: `buffers` is the address of a table of host addresses."""
         del pool
         compiled = self._compiled
         counts = (len(compiled.inputs), len(compiled.constants), len(compiled.outputs))
@@ -128,7 +129,7 @@ class GpuModel:
                     device.download(prepared.memory, offset, _bytes_at(at, nbytes))
 
     def _upload_constants(self, addresses: Sequence[int]) -> None:
-        """Once: a model's constants do not change."""
+        """Uploads the constants, once: a model's constants do not change."""
         for number in range(len(self._constants), len(addresses)):
             nbytes = _constant_bytes(self._compiled.constants[number])
             place = self._device.allocate(nbytes)
@@ -170,14 +171,14 @@ class GpuModel:
         return _Prepared(whole, inputs, outputs, recording)
 
     def _map(self, facts: TensorMap, words: Sequence[int]) -> int:
-        """The tensor map of what the words describe."""
+        """Encodes the tensor map whose sizes follow from the launch's arguments."""
         sizes = facts.source.sizes(words)
         if sizes is None:
             raise UserError(f"the extents and strides of a tensor map of {self._compiled.name} have no values")
         return self._device.tensor_map(facts, words[facts.parameter], sizes.extents, sizes.strides, sizes.pads_with_nan)
 
     def _record(self, dims: Mapping[str, int], arena: int, places: Mapping[str, Sequence[int]]) -> Recording:
-        """All launches. `places`: addresses of inputs and outputs."""
+        """Records all launches. places: addresses of the arrays, by "input" and "output"."""
         program, device = self._program, self._device
         addresses = {
             **places,
@@ -192,7 +193,7 @@ class GpuModel:
                 for each in launch.arguments
             ]
             grid = extent_at(launch.grid, dims)
-            if grid:  # what is launched on an empty grid may have empty tensors, which no map describes
+            if grid:  # with an empty grid, tensors may be empty, which no map can describe
                 words += [self._map(facts, words) for facts in program.kernels[launch.kernel].tensor_maps]
                 launches.append((self._kernels[launch.kernel], (grid, 1, 1), words))
 
@@ -204,7 +205,7 @@ class GpuModel:
 
 
 class ArrayGpuModel(GpuModel):
-    """A model on a GPU that takes users' arrays there too; implements `GpuLinkedModel`."""
+    """A compiled graph on a GPU that also takes users' arrays on the device; implements `GpuLinkedModel`."""
 
     def __init__(self, compiled: CompiledGraph, device: GpuDevice, arrays: DeviceArrays) -> None:
         super().__init__(compiled, device)
@@ -217,7 +218,8 @@ class ArrayGpuModel(GpuModel):
     def run_on_device(
         self, inputs: Sequence[Array | DeviceArray], constants: Sequence[int], outputs: Sequence[DeviceArray], dims: int
     ) -> None:
-        """Implements `GpuLinkedModel`: the recording stays, the arrays are copied on the device."""
+        """Implements `GpuLinkedModel`: the recording stays, and arrays are copied on the device to and from
+        its memory."""
         with self._lock:
             self._upload_constants(constants)
             prepared = self._prepare_for(self._dims(dims))
@@ -234,7 +236,7 @@ class ArrayGpuModel(GpuModel):
     def record_on_device(
         self, inputs: Sequence[DeviceArray], constants: Sequence[int], outputs: Sequence[DeviceArray], dims: int
     ) -> _Bound:
-        """Implements `GpuLinkedModel`."""
+        """Implements `GpuLinkedModel`: records launches that use the arrays where they are."""
         with self._lock:
             self._upload_constants(constants)
             values = self._dims(dims)
@@ -253,7 +255,7 @@ class GpuBackend:
 
     Args:
         store: as for `HostDevice`.
-        arrays: how users' arrays on the device are taken, where there are such.
+        arrays: recognises and allocates users' arrays on the device; None where it takes arrays of the host only.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Checks of what users pass to a model: any array layout is accepted, anything else is explained."""
+"""Checks what users pass to a model: any memory layout is accepted, and anything else that differs is explained."""
 
 from __future__ import annotations
 
@@ -33,16 +33,15 @@ class InputSpec:
 
 
 def describe(spec: TensorSpec) -> str:
-    """`x: float32[batch, 784]`."""
+    """Formats a tensor's name, dtype and shape: `x: float32[batch, 784]`."""
     return f"{spec.name}: {spec.dtype}[{', '.join(map(str, spec.shape))}]"
 
 
 def convert(spec: InputSpec, value: object, model: str) -> Array:
-    """The value as a native, aligned, C-contiguous array of the input's dtype, copied only when it is not one
-    already.
+    """Returns the value as a native, aligned, C-contiguous array of the input's dtype, copied only where it
+    is not one already.
 
-    Raises `UserError` for what is no array, for another dtype, and for another rank or extent; dims are bound
-    by `bind_dims`.
+    Raises `UserError` for values that are not arrays, and for another dtype or rank; `bind_dims` checks the extents.
     """
     what = f"{model}: input {spec.name!r}"
     expected = spec.dtype.numpy
@@ -76,7 +75,8 @@ def convert(spec: InputSpec, value: object, model: str) -> Array:
 
 
 def check_device_array(spec: InputSpec, array: DeviceArray, model: str) -> DeviceArray:
-    """An array on a device, which must have the input's dtype and rank as it is. Raises `UserError`."""
+    """Returns an array on a device. Raises `UserError` unless it has the input's dtype and rank: it is not
+    converted."""
     what = f"{model}: input {spec.name!r}"
     if array.dtype != spec.dtype.numpy:
         raise UserError(
@@ -128,7 +128,8 @@ def _dtype_message(spec: InputSpec, array: Array, what: str) -> str:
 
 
 def _from_scalar(spec: InputSpec, value: complex, what: str) -> Array:
-    """A Python number as a rank-0 array, when its kind is not higher than the input's and the value fits."""
+    """Returns a Python number as a rank-0 array. Raises `UserError` if its kind is higher than the input's or
+    the value does not fit."""
     if spec.shape:
         raise UserError(
             f"{what} expects an array of shape {shape_pattern(spec.shape)}, got the number {value!r}; "
@@ -165,6 +166,7 @@ def _from_scalar(spec: InputSpec, value: complex, what: str) -> Array:
 
 
 def bind_dims(specs: Sequence[InputSpec], arrays: Sequence[Array | DeviceArray], model: str) -> dict[str, int]:
-    """Sizes of all dims that the inputs mention. Raises `UserError` naming the input and axis that disagree."""
+    """Returns the sizes of all dims that the inputs mention. Raises `UserError`, which names the input and
+    the axis that disagree."""
     pairs = zip(specs, arrays, strict=True)
     return binding.bind_dims((ArrayShape(spec.name, spec.shape, array.shape) for spec, array in pairs), model)

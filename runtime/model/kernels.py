@@ -1,4 +1,4 @@
-"""What a model's kernels are: their reports, their code as text at every level, and the plan as a table."""
+"""Describes a model's kernels: their reports, their code as text at every level, and the plan as a table."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """One launch of a model.
+    """One kernel of a model, with the work of its launch.
 
     Attributes:
-        name: the kernel function.
+        name: the name of the kernel function.
         template: the tile template that made it.
         fused: names of the graph's operations that run in it.
-        grid: number of programs; an int, or text of a dim expression.
-        tiles: block extent by axis name.
-        bytes_read, bytes_written, flops: per run; ints, or text of dim expressions (`at` evaluates them).
-        code: what a GPU runs, with threads and shared memory of a block; None on the CPU.
+        grid: number of programs; an int, or a dim expression as text.
+        tiles: pairs of axis name and block extent.
+        bytes_read, bytes_written, flops: per run; ints, or dim expressions as text (`at` evaluates them).
+        code: the code for a GPU, with the threads and shared memory of a block; None on the CPU.
     """
 
     name: str
@@ -45,12 +45,13 @@ class Kernel:
 
     @property
     def ttir(self) -> str:
-        """Text of its block program; printed at the first access to one of a model."""
+        """The block program as text in the `tt` dialect; a model prints its block programs when one of them
+        is first read."""
         return self._texts.get(self.name, "")
 
     @property
     def bytes(self) -> int | str:
-        """Bytes read and written together."""
+        """Bytes read and written together, per run."""
         if isinstance(self.bytes_read, int) and isinstance(self.bytes_written, int):
             return self.bytes_read + self.bytes_written
         return f"{self.bytes_read} + {self.bytes_written}"
@@ -62,7 +63,8 @@ class Kernel:
 
     @property
     def asm(self) -> str:
-        """Assembly text of this kernel for the CPU of this process, generated anew on every access; of a GPU its PTX."""
+        """The kernel's assembly text for the CPU of this process, generated anew on every access; for a GPU,
+        its PTX."""
         if self.code is not None:
             return self.code.ptx
         text = emit_assembly(self._module)
@@ -70,7 +72,7 @@ class Kernel:
 
     @property
     def ptx(self) -> str:
-        """PTX of this kernel. Raises `UserError` for kernels of the CPU."""
+        """The PTX of this kernel. Raises `UserError` for kernels of the CPU."""
         if self.code is None:
             raise UserError(f"kernel {self.name} runs on the CPU and has no PTX; fix: asm, or compile for a GPU")
         return self.code.ptx
@@ -78,13 +80,13 @@ class Kernel:
     @property
     def resources(self) -> Resources | None:
         """Registers, stack and spills of the machine code, as NVIDIA's assembler reports them; None for kernels of the CPU and
-        where no assembler is found. Takes as long as assembling; remembered."""
+        where no assembler is found. The first access runs the assembler; the result is kept."""
         from ..toolchain.ptxas import resources
 
         return None if self.code is None else resources(self.code)
 
     def at(self, **dims: int) -> dict[str, int]:
-        """Grid, bytes and flops for given dims. Raises `UserError` for a dim that is missing."""
+        """Returns grid, bytes and flops for the given dims. Raises `UserError` for a dim that is missing."""
         sizes = {
             "grid": self.grid,
             "bytes_read": self.bytes_read,
@@ -95,13 +97,14 @@ class Kernel:
 
 
 def _function(module: str, name: str) -> str:
-    """The definition of one function out of a module's text."""
+    """Extracts the definition of one function from the text of a module; empty where there is none."""
     match = re.search(rf"^define [^\n]*@\"?{re.escape(name)}\"?\(.*?^}}$", module, re.MULTILINE | re.DOTALL)
     return match.group(0) if match else ""
 
 
 def _assembly(text: str, name: str) -> str:
-    """One function out of assembly text: from its label to the label where it ends."""
+    """Extracts one function from assembly text, from its label to the label where it ends; empty where there
+    is none."""
     match = re.search(
         rf"^\"?_?{re.escape(name)}\"?:.*?^\.L?func_end\d+:|^\"?_?{re.escape(name)}\"?:.*?\Z",
         text,
@@ -111,7 +114,7 @@ def _assembly(text: str, name: str) -> str:
 
 
 def kernels_of(compiled: CompiledGraph) -> tuple[Kernel, ...]:
-    """The kernels of a compiled graph, in launch order."""
+    """Returns the kernels of a compiled graph, in launch order."""
     codes = {} if compiled.gpu is None else {code.name: code for code in compiled.gpu.kernels}
     return tuple(_kernel(report, compiled, codes.get(report.name)) for report in compiled.kernels)
 
@@ -136,7 +139,7 @@ _HEADERS = ("kernel", "template", "grid", "tiles", "bytes read", "bytes written"
 
 
 def plan_table(kernels: Iterable[Kernel]) -> str:
-    """The launches of a model, one line each, columns aligned."""
+    """Formats the launches of a model as a table: one line each, with aligned columns."""
     rows: list[Sequence[str]] = [_HEADERS]
     for kernel in kernels:
         tiles = " ".join(f"{axis}={extent}" for axis, extent in kernel.tiles)

@@ -1,4 +1,4 @@
-"""The compiled model users hold: call it, bind it, look into it, save it."""
+"""Provides the compiled model that users hold: they call it, bind it, inspect it and save it."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ class Model:
         constants: one array per `compiled.constants`, in their stored layout. They are read in place: do not
             write to them.
         graph_text: the graph as text, kept for `save`.
-        threads: threads of a call, the caller included; None uses every core, 1 keeps all work on the calling
-            thread.
+        threads: threads of a call, the caller included, from 1 to 1024; None uses the physical cores that the
+            process may run on, 1 keeps all work on the calling thread.
         weights: the graph's weights by name, in their plain layout, for `save`; those among `constants` may
             be left out.
-        archive: what `save` writes, made when it is needed: the compiled code, the graph as text and all of its
-            arrays. Takes the place of `graph_text` and `weights`.
-        device: where it runs; the host by default.
+        archive: returns what `save` writes: the compiled code, the graph as text and all of its arrays. It is
+            called by `save`, and replaces `graph_text` and `weights`.
+        device: the device that it runs on; the host by default.
 
     Raises `UserError` when constants do not fit their specs or `threads` is not a thread count.
     """
@@ -76,13 +76,14 @@ class Model:
         type(self).__call__ = entry_function(self._executable)  # type: ignore[method-assign]
 
     def __del__(self) -> None:
-        # A class is part of a reference cycle with itself; without this, weights would wait for the cycle
-        # collector.
+        # A class is part of a reference cycle with itself; without this, only the cycle collector would free the
+        # weights.
         if "__call__" in type(self).__dict__ and type(self) is not Model:
             del type(self).__call__
 
     def __call__(self, *arrays: object, **named: object) -> Result:
-        """Runs the model: see the class."""
+        """Runs the model on inputs given by position or by name; returns the output array, or a tuple of them
+        (see the class)."""
         return self._executable.call(*arrays, **named)
 
     def run(self, inputs: Mapping[str, object]) -> dict[str, Array]:
@@ -104,8 +105,7 @@ class Model:
         outputs: object = None,
         **named: object,
     ) -> BoundCall | BoundDeviceCall:
-        """A prepared call over these very arrays: nothing is checked, converted, copied or allocated when it
-        runs.
+        """Prepares a call on exactly these arrays: nothing is checked, converted, copied or allocated when it runs.
 
         Args:
             inputs, named: C-contiguous arrays of the exact dtype, all of the host or all on the model's device. Write into
@@ -173,7 +173,7 @@ class Model:
 
     @property
     def numerics(self) -> str:
-        """What it was compiled with: "strict" or "fast"."""
+        """The numerics that the model was compiled with: "strict" or "fast"."""
         return self._compiled.numerics
 
     @property
@@ -182,7 +182,8 @@ class Model:
         return self._kernels
 
     def plan(self) -> str:
-        """The launches as a printed table: grid, tiles, bytes, flops, and what each kernel fuses."""
+        """Returns the launches as a printed table: grid, tiles, bytes, flops, and which operations each
+        kernel fuses."""
         return plan_table(self._kernels)
 
     def save(self, path: str | os.PathLike[str]) -> None:

@@ -1,8 +1,7 @@
-"""The runtime's meeting point with LLVM: its own small modules to object code, and object code to callable
-addresses.
+"""Compiles the runtime's own LLVM IR modules to object code, and links object code to callable addresses.
 
-One LLJIT serves the process. Objects are linked into it under names that are never reused; the returned
-`LinkedCode` keeps the code mapped, and dropping it unmaps the code.
+One LLJIT serves the process. Objects are linked into libraries whose names are never reused; the returned
+`LinkedCode` keeps the code mapped, and the code is unmapped when that dies.
 """
 
 from __future__ import annotations
@@ -23,13 +22,13 @@ from .profilers import announce
 _lock = threading.Lock()
 _numbers = itertools.count()
 if hasattr(os, "register_at_fork"):
-    # LLVM is in a consistent state, and the lock free, in a child that is forked while another thread compiles
+    # a child that is forked while another thread compiles finds LLVM in a consistent state, and the lock free
     os.register_at_fork(before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release)
 
 
 @functools.cache
 def target_machine() -> llvm.TargetMachine:
-    """Code generation for the CPU this process runs on."""
+    """Returns the code generator for the CPU that this process runs on."""
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
     return llvm.Target.from_triple(llvm.get_process_triple()).create_target_machine(
@@ -42,7 +41,8 @@ def target_machine() -> llvm.TargetMachine:
 
 
 def target_key() -> str:
-    """Names everything about this machine and this LLVM that object code of `emit_object` depends on."""
+    """Returns a text that identifies everything about this machine and this LLVM on which object code of
+    `emit_object` depends."""
     features = llvm.get_host_cpu_features().flatten()
     version = ".".join(str(part) for part in llvm.llvm_version_info)
     return f"{llvm.get_process_triple()}|{llvm.get_host_cpu_name()}|{features}|llvm {version}"
@@ -61,14 +61,14 @@ def _module(text: str) -> llvm.ModuleRef:
 
 
 def emit_object(text: str) -> bytes:
-    """Object code of an LLVM IR module for this machine. Raises `InternalError` when LLVM refuses the
-    text."""
+    """Compiles an LLVM IR module to object code for this machine. Raises `InternalError` when LLVM rejects
+    the text."""
     with _lock:
         return bytes(target_machine().emit_object(_module(text)))
 
 
 def emit_assembly(text: str) -> str:
-    """Assembly text of an LLVM IR module for this machine, for reading."""
+    """Compiles an LLVM IR module to assembly text for this machine, for reading."""
     with _lock:
         return str(target_machine().emit_assembly(_module(text)))
 
@@ -90,10 +90,10 @@ def _jit() -> llvm.LLJIT:
 
 
 def link(objects: Iterable[bytes], exports: Iterable[str], imports: Mapping[str, int]) -> LinkedCode:
-    """Links object code. `imports` gives the address of every symbol the objects need and do not define.
+    """Links object code. imports: the address of every symbol that the objects need and do not define.
 
-    Raises `InternalError` when a symbol is missing. The bytes must come from LLVM or from a store that
-    verified them: LLVM aborts on object files that are damaged.
+    Raises `InternalError` when a symbol is missing. The bytes must come from LLVM or from a store that verified
+    them: LLVM aborts the process on damaged object files.
     """
     builder = llvm.JITLibraryBuilder()
     objects = tuple(objects)
@@ -115,7 +115,8 @@ def link(objects: Iterable[bytes], exports: Iterable[str], imports: Mapping[str,
 
 
 def address_of(library: ctypes.CDLL, name: str) -> int:
-    """Address of a function of a library. Raises `AttributeError` when the library has none of that name."""
+    """Returns the address of a function of a library. Raises `AttributeError` when the library has none of
+    that name."""
     function = getattr(library, name)
     address = ctypes.cast(function, ctypes.c_void_p).value
     if address is None:

@@ -1,8 +1,8 @@
-"""The native side of the runtime, compiled once per machine and linked once per process.
+"""Loads the native part of the runtime: it is compiled once per machine and linked once per process.
 
 `pool.ll` (threads), `memory.ll` (aligned, recycled blocks) and `entry.ll` (the Python call) are LLVM IR
-templates. What this platform or this interpreter cannot run is left out, and callers see `None`: no entry on
-PyPy or a free-threaded build, for example, where `Executable` does the same work in Python.
+templates. Parts that this platform or this interpreter cannot run are left out, and callers see `None`: there is no
+entry on PyPy or a free-threaded build, for example, where `Executable` does the same work in Python.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ _NOARGS = 0x04
 
 
 class ObjectStore(Protocol):
-    """Where compiled templates are kept between processes."""
+    """Keeps compiled templates between processes."""
 
     def get_bytes(self, key: str) -> bytes | None: ...
 
@@ -91,8 +91,7 @@ class _MemoryHandler(ctypes.Structure):
 
 
 class Entry:
-    """The native Python entry and the memory behind it. Every method needs the GIL, which calling from Python
-    implies."""
+    """The native Python entry and its allocator. Every method needs the GIL, which a call from Python holds."""
 
     def __init__(self, code: LinkedCode, keep_alive: tuple[object, ...]) -> None:
         self._keep_alive = (code, *keep_alive)
@@ -110,8 +109,8 @@ class Entry:
         self._new_function.argtypes = [ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p]
 
     def new_array(self, shape: tuple[int, ...], dtype: NumpyDType) -> Array | None:
-        """An uninitialised array in a block of its own; None when the size overflows or there is no
-        memory."""
+        """Allocates an uninitialised array in a block of its own; returns None when the size overflows or
+        there is no memory."""
         extents = (ctypes.c_int64 * max(1, len(shape)))(*shape)
         # a py_object result would be simpler, but ctypes crashes on a null one
         reference = self._new_array(dtype, dtype.itemsize, len(shape), ctypes.addressof(extents))
@@ -122,20 +121,20 @@ class Entry:
         return array
 
     def call_function(self, table: Array) -> Callable[..., Result]:
-        """The Python callable over a model's table (see `entry.ll`); it keeps the table alive."""
+        """Returns the Python callable over a model's table (see `entry.ll`); it keeps the table alive."""
         function: Callable[..., Result] = self._new_function(ctypes.addressof(self._call), table, None)
         return function
 
     def bound_function(self, table: Array) -> Callable[[], Result]:
-        """The Python callable over a prepared call's table (see `entry.ll`); it keeps the table alive."""
+        """Returns the Python callable over a prepared call's table (see `entry.ll`); it keeps the table alive."""
         function: Callable[[], Result] = self._new_function(ctypes.addressof(self._bound), table, None)
         return function
 
 
 @dataclass(frozen=True, slots=True)
 class NativeLibrary:
-    """Addresses of `jn_parallel`, `jn_launch` and `jn_pool_reset`; whether there are threads; None for an entry that
-    cannot run."""
+    """The addresses of `jn_parallel`, `jn_launch` and `jn_pool_reset`, whether there are threads, and the
+    entry, None where it cannot run."""
 
     code: LinkedCode
     parallel: int
@@ -158,7 +157,7 @@ def _template(name: str, values: Mapping[str, str]) -> str:
 
 
 def cached_object(name: str, text: str, store: ObjectStore | None) -> bytes:
-    """Object code of an LLVM module for this machine, from the store if it is there."""
+    """Returns the object code of an LLVM module for this machine, from the store if it is there."""
     key = hashlib.sha256(f"joinery runtime {name}\n{target_key()}\n{text}".encode()).hexdigest()
     cached = store.get_bytes(key) if store is not None else None
     if cached is not None:
@@ -170,8 +169,8 @@ def cached_object(name: str, text: str, store: ObjectStore | None) -> bytes:
 
 
 def _has_known_layout() -> bool:
-    """Whether interpreter and NumPy lay out objects as `entry.ll` reads them, as far as a live array can
-    tell."""
+    """Returns whether the interpreter and NumPy lay out objects as `entry.ll` reads them, as far as a live
+    array can tell."""
     if sys.implementation.name != "cpython" or struct.calcsize("P") != 8 or sys.byteorder != "little":
         return False
     if os.name != "posix" or "t" in sys.abiflags or object.__basicsize__ != 16:  # t: built without the lock
@@ -203,7 +202,7 @@ def _numpy_function(index: int) -> int:
 
 
 def c_library() -> ctypes.CDLL:
-    """The C library this process runs on."""
+    """Returns the C library of this process."""
     return ctypes.CDLL(None if os.name == "posix" else "ucrtbase")
 
 
@@ -212,7 +211,7 @@ def _addresses(library: ctypes.CDLL, names: tuple[str, ...]) -> dict[str, int]:
 
 
 def _cache_limit() -> int:
-    """Bytes of free blocks kept: an eighth of the machine's memory."""
+    """Returns how many bytes of free blocks are kept: an eighth of the machine's memory."""
     try:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 8
     except (ValueError, OSError):
@@ -243,20 +242,22 @@ def _load_entry(store: ObjectStore | None) -> Entry:
     handler.free = code["jn_free"]
     entry = Entry(code, (handler, capsule_name, capsule))
     entry.cached_limit.value = _cache_limit()
-    # Arrays hold the handler and outlive everything at exit: these objects are never released.
+    # arrays refer to the handler and may outlive everything else at exit, so these objects are never released
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(entry))
     return entry
 
 
 def pool_platform() -> str:
-    """Which pool this system gets: "linux" (futex, CPU masks), "posix" (condition variable), or "serial" (none)."""
+    """Returns which pool this system uses: "linux" (futex, CPU masks), "posix" (condition variable), or
+    "serial" (none)."""
     if os.name != "posix" or _machine() not in _PAUSE:
         return "serial"
     return "linux" if sys.platform == "linux" and _machine() in _SYSTEM_CALLS else "posix"
 
 
 def pool_text(platform_name: str, machine: str, system: str) -> str:
-    """LLVM IR of the pool. `machine` and `system` are named as by `platform.machine` and `sys.platform`."""
+    """Returns the LLVM IR of the pool. `machine` and `system` are named as by `platform.machine` and
+    `sys.platform`."""
     modes = _template("modes", {}) + _template(f"modes_{machine if machine in _PAUSE else 'unknown'}", {})
     if platform_name == "serial":
         return _template("pool_serial", {}) + modes
@@ -269,14 +270,15 @@ def pool_text(platform_name: str, machine: str, system: str) -> str:
 
 
 def entry_text(system: str) -> str:
-    """LLVM IR of the allocator and the Python entry."""
+    """Returns the LLVM IR of the allocator and the Python entry."""
     linux = system == "linux"
     values = {"MAP_PRIVATE_ANONYMOUS": "34" if linux else "4098", "MADV_HUGEPAGE": "14" if linux else "0"}
     return _template("memory", values) + _template("entry", {})
 
 
 def load_pool(platform_name: str, store: ObjectStore | None = None) -> LinkedCode:
-    """`jn_parallel`, `jn_launch` and `jn_pool_reset` for a platform. The code stays for ever: worker threads run in it."""
+    """Links `jn_parallel`, `jn_launch` and `jn_pool_reset` for a platform. The code is never unmapped: worker
+    threads run in it."""
     text = pool_text(platform_name, _machine(), sys.platform)
     imports = _addresses(c_library(), _POOL_SYMBOLS[platform_name])
     code = link([cached_object("pool", text, store)], ("jn_parallel", "jn_launch", "jn_pool_reset"), imports)
@@ -293,14 +295,14 @@ def _load(store: ObjectStore | None) -> NativeLibrary:
 
 
 _lock = threading.Lock()
-if hasattr(os, "register_at_fork"):  # the library is loaded, or not begun, in a child
+if hasattr(os, "register_at_fork"):  # a forked child finds the library loaded, or loading not yet begun
     os.register_at_fork(before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release)
 _loaded: list[NativeLibrary] = []
 
 
 def native_library(store: ObjectStore | None = None) -> NativeLibrary:
-    """The process's native library. The first call compiles it, or takes it from `store`; later calls return
-    the same."""
+    """Returns the process's native library. The first call compiles it, or takes it from `store`; later calls
+    return the same."""
     if not _loaded:
         with _lock:
             if not _loaded:
@@ -309,12 +311,13 @@ def native_library(store: ObjectStore | None = None) -> NativeLibrary:
 
 
 def preload_native_library(store: ObjectStore | None = None) -> None:
-    """Loads the native library in a thread, while the caller works towards its first use: LLVM lets other threads run."""
+    """Loads the native library in a thread of its own, while the caller works towards its first use: LLVM
+    releases the GIL."""
     if _loaded or _lock.locked():
         return
 
     def load() -> None:
-        with contextlib.suppress(Exception):  # whoever needs the library tries again, and sees it
+        with contextlib.suppress(Exception):  # the first use of the library tries again, and raises the error
             native_library(store)
 
     threading.Thread(target=load, name="joinery: native library").start()
@@ -331,10 +334,11 @@ _MATH_FUNCTIONS = (
 
 @functools.cache
 def library_symbols() -> dict[str, int]:
-    """Functions of the C library that generated code may call, by name; unknown ones are left out."""
+    """Returns the addresses of the C library's functions that generated code may call, by name; missing
+    functions are left out."""
     libraries = [c_library()]
     if sys.platform == "linux":
-        # where the C library holds the math functions itself (musl) there is no such file
+        # a C library that holds the math functions itself (musl) has no such file
         with contextlib.suppress(OSError):
             libraries.append(ctypes.CDLL("libm.so.6"))
     names = [*_LIBRARY_FUNCTIONS, *_MATH_FUNCTIONS, *(f"{name}f" for name in _MATH_FUNCTIONS)]

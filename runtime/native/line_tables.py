@@ -1,6 +1,6 @@
-"""Reads what profilers need of ELF object code that LLVM made: its functions, and which line each instruction comes from.
+"""Reads from LLVM's ELF object code what profilers need: its functions, and the source line of each instruction.
 
-Objects are LLVM's own, as those that are linked: they are not checked again.
+The objects come from LLVM or from a verified store, so their structure is not checked.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _FUNCTION = 2  # type of a symbol
 
 
 class CodeSymbol(NamedTuple):
-    """A function: name, first byte and size within the code of its object."""
+    """A function: its name, and its first byte and size within the code of its object."""
 
     name: str
     start: int
@@ -25,7 +25,8 @@ class CodeSymbol(NamedTuple):
 
 
 class LineEntry(NamedTuple):
-    """One row of a line table: from this byte of the object's code on, instructions come from the line; 0: from none."""
+    """One row of a line table: instructions from this byte of the object's code on come from the line; 0
+    means no line."""
 
     start: int
     file: str
@@ -34,7 +35,8 @@ class LineEntry(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ObjectLines:
-    """code: the bytes of the object's code before linking. lines: in the order of `start`, empty without debug information."""
+    """The functions and line table of an object. code: the bytes of its code before linking; lines: ordered
+    by `start`, empty without debug information."""
 
     code: bytes
     symbols: tuple[CodeSymbol, ...]
@@ -50,7 +52,7 @@ class _Section(NamedTuple):
 
 
 def read_object(data: bytes) -> ObjectLines | None:
-    """Functions and lines of a 64-bit little-endian ELF object; None for other formats."""
+    """Reads functions and lines of a 64-bit little-endian ELF object; returns None for other formats."""
     if data[:6] != b"\x7fELF\x02\x01":
         return None
     sections = _sections(data)
@@ -69,7 +71,7 @@ def read_object(data: bytes) -> ObjectLines | None:
         if section.name == _LINES:
             relocations = next((each.data for each in sections if each.type == _RELOCATIONS and each.info == number), b"")
             lines += _entries(_relocated(section.data, relocations))
-    ordered = sorted(lines, key=lambda entry: entry.start)  # stable: of several lines at one byte the last counts
+    ordered = sorted(lines, key=lambda entry: entry.start)  # stable: of several rows at one byte the last counts
     return ObjectLines(sections[text].data, tuple(sorted(found, key=lambda each: each.start)), tuple(ordered))
 
 
@@ -93,7 +95,8 @@ def _string(data: bytes, start: int) -> str:
 
 
 def _relocated(data: bytes, relocations: bytes) -> bytes:
-    """Addresses in the section as offsets into the code: symbols they refer to are the section's start."""
+    """Replaces the addresses in a section by offsets into the code: the symbols that they refer to are the
+    section's start."""
     patched = bytearray(data)
     for offset, _, addend in struct.iter_unpack("<QQq", relocations):
         patched[offset : offset + 8] = struct.pack("<q", addend)
@@ -101,7 +104,7 @@ def _relocated(data: bytes, relocations: bytes) -> bytes:
 
 
 class _Reader:
-    """Numbers and strings one after the other."""
+    """Reads numbers and strings one after the other."""
 
     def __init__(self, data: bytes, at: int) -> None:
         self.data, self.at = data, at
@@ -127,7 +130,7 @@ class _Reader:
 
 
 def _entries(data: bytes) -> Iterator[LineEntry]:
-    """The rows of the line programs of a section (DWARF 4, section 6.2)."""
+    """Yields the rows of the line programs of a section (DWARF 4, section 6.2)."""
     at = 0
     while at < len(data):
         reader = _Reader(data, at)

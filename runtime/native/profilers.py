@@ -1,4 +1,5 @@
-"""Tells the profiler `perf` which functions and lines linked code has, where the environment variable JOINERY_PERF asks for it.
+"""Tells the profiler `perf` about the functions and lines of linked code, where the environment variable
+JOINERY_PERF asks for it.
 
     JOINERY_PERF=map       appends names to /tmp/perf-PID.map, which `perf report` reads
     JOINERY_PERF=jitdump   writes code, names and lines to jit-PID.dump in the directory for temporary files: after
@@ -32,7 +33,8 @@ _LOAD, _LINES = 0, 2  # kinds of records
 
 @functools.cache
 def _kind() -> str:
-    """What the environment asks for when the first code is linked: "", "map" or "jitdump"."""
+    """Returns the kind of output that the environment asks for when the first code is linked: "", "map" or
+    "jitdump"."""
     found = os.environ.get(VARIABLE, "")
     if found and found not in KINDS:
         raise UserError(f"{VARIABLE}={found!r}; fix: one of {', '.join(KINDS)}, or leave it out")
@@ -40,7 +42,7 @@ def _kind() -> str:
 
 
 def announce(objects: Iterable[bytes], addresses: Mapping[str, int]) -> None:
-    """Called for objects that have been linked. addresses: of symbols that they define."""
+    """Writes records for objects that have been linked. addresses: those of symbols that the objects define."""
     kind = _kind()
     if not kind:
         return
@@ -54,7 +56,8 @@ def announce(objects: Iterable[bytes], addresses: Mapping[str, int]) -> None:
 
 
 def _own_file(path: str, flags: int) -> int:
-    """Opens a file in a directory that others write to as well, and no link that somebody else left there."""
+    """Opens a file in a directory that others can write to; refuses symbolic links, which somebody else may
+    have put there."""
     return os.open(path, flags | os.O_NOFOLLOW, 0o600)
 
 
@@ -74,7 +77,8 @@ def _write(kind: str, found: ObjectLines, start: int) -> None:
 
 @functools.lru_cache(maxsize=1)
 def _dump(process: int) -> tuple[IO[bytes], mmap.mmap]:
-    """The file of a process, a child's after a fork. Its mapping is how perf learns of it."""
+    """Opens the jitdump file of a process, anew in a child after a fork. Its executable mapping tells perf
+    about the file."""
     path = os.path.join(tempfile.gettempdir(), f"jit-{process}.dump")
     stream = open(path, "w+b", opener=_own_file)  # noqa: SIM115 - as long as the process
     machine = _MACHINES.get(platform.machine(), 0)
@@ -92,7 +96,7 @@ _indices = iter(range(1 << 62))
 
 
 def _code_record(symbol: CodeSymbol, start: int) -> bytes:
-    """The code as it was linked: read from where it runs."""
+    """Returns the record of a function's code as it was linked, read from memory."""
     import ctypes
 
     address = start + symbol.start
@@ -114,7 +118,8 @@ def _line_record(found: ObjectLines, symbol: CodeSymbol, start: int) -> bytes:
 
 
 def _lines_of(lines: Iterable[LineEntry], symbol: CodeSymbol) -> list[LineEntry]:
-    """The lines of one function. Instructions of no line count to the one before: profilers show no line 0."""
+    """Returns the line entries of one function. Instructions without a line count to the line before:
+    profilers show no line 0."""
     own = [each for each in lines if symbol.start <= each.start < symbol.start + symbol.size and each.line]
     return [each for number, each in enumerate(own) if number == 0 or each[1:] != own[number - 1][1:]]
 

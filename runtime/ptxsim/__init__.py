@@ -1,4 +1,4 @@
-"""Executes PTX modules with NumPy over all threads of a block: kernels are run and checked without a GPU."""
+"""Executes PTX modules with NumPy over all threads of a block, to run and check kernels without a GPU."""
 
 from .async_copies.tensor_maps import TensorMap
 from .checks.findings import Finding, PtxCheckError

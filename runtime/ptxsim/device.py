@@ -1,4 +1,4 @@
-"""The simulator as a GPU: memory that lives on between launches, and kernels whose every access is checked."""
+"""Implements the simulator as a GPU: memory persists between launches, and every access of kernels is checked."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from .launch import Kernel, Module
 from .memory.spaces import GAP, GLOBAL_BASE, Allocation, GlobalMemory, ParameterMemory, aligned_bytes
 
 CAPACITY = 16 << 30
-"""Bytes of the simulated memory; host memory is used for what is allocated only."""
+"""The size of the simulated memory in bytes; host memory is used only for what is allocated."""
 _FIRST = 1 << 20
 UNDEFINED = 0x5A
-"""What fresh memory is filled with."""
+"""The byte that new memory is filled with."""
 
 
 class SimulatedMemory:
@@ -44,7 +44,8 @@ class SimulatedMemory:
     __del__ = free
 
     def range(self, offset: int, nbytes: int) -> slice:
-        """Where bytes of it lie. Raises `InternalError` outside, and after `free`."""
+        """Returns the slice of bytes in the device's memory. Raises `InternalError` for bytes out of bounds,
+        and after `free`."""
         if self._allocation is None:
             raise InternalError("ptxsim: memory is used after it was freed")
         if not 0 <= offset <= offset + nbytes <= self.nbytes:
@@ -55,7 +56,7 @@ class SimulatedMemory:
 
 @dataclass(frozen=True, slots=True)
 class SimulatedKernel:
-    """A kernel, and where the variables of its module are."""
+    """A loaded kernel, with the addresses of its module's variables."""
 
     device: SimulatedGpu = field(repr=False, compare=False)
     code: KernelCode
@@ -80,7 +81,7 @@ class SimulatedGpu:
     """A GPU that interprets PTX; implements `runtime.gpu.GpuDevice`.
 
     Args:
-        target: the GPU it stands for.
+        target: the GPU that it simulates, such as "sm_90a".
         level: 1 checks bounds and rules; 2 also undefined values and bytes in flight; 3 also races.
     """
 
@@ -100,7 +101,7 @@ class SimulatedGpu:
         return SimulatedMemory(self, self._reserve(f"allocation of {nbytes} bytes", nbytes, ALIGNMENT, True))
 
     def _reserve(self, name: str, size: int, align: int, writable: bool) -> Allocation:
-        """The first gap that is large enough."""
+        """Allocates the first gap that is large enough. Raises `DeviceMemoryError` if there is none."""
         align = max(align, ALIGNMENT)
         start = ALIGNMENT
         for allocation in self._allocations:
@@ -172,7 +173,7 @@ class SimulatedGpu:
         return int.from_bytes(made.encode_map(address), "little")
 
     def synchronize(self) -> None:
-        """Launches are done when they return."""
+        """Does nothing: launches are done when they return."""
 
     def capture(self, record: Callable[[], object]) -> _Recording:
         if self._recorded is not None:

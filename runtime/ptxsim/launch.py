@@ -1,4 +1,4 @@
-"""Modules of PTX, their kernels, and launches: arguments to memory, blocks one after the other or in turns."""
+"""Provides modules of PTX, their kernels, and launches, which run blocks one after the other or in turns."""
 
 from __future__ import annotations
 
@@ -24,22 +24,24 @@ from .memory.spaces import GlobalMemory, SharedMemory
 
 MAX_THREADS = 1024
 BUDGET = 200_000_000
-"""Instructions of blocks that a launch executes at most."""
+"""The default limit on the instructions of blocks that a launch executes."""
 RESIDENT = 64
-"""Blocks that take turns at most, when they wait for each other."""
+"""How many blocks take turns at most, when they wait for each other."""
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What a launch did.
+    """The outcome of a launch.
 
     Attributes:
         executed: instructions, counted once per group of lanes that executed them together.
         families: the same by opcode.
         findings: warnings; violations raise `PtxCheckError` instead.
-        printed: what vprintf wrote.
-        conflicts: at level 3, per PTX line of shared-memory accesses: executions by warps, passes at least, passes needed.
-        sectors: at level 3, per PTX line of global accesses: executions by warps, 32-byte sectors at least, sectors touched.
+        printed: the output of vprintf.
+        conflicts: at level 3, per PTX line of shared-memory accesses: executions by warps, least number of passes over the
+            banks, passes needed.
+        sectors: at level 3, per PTX line of global accesses: executions by warps, least number of 32-byte sectors, sectors
+            touched.
     """
 
     executed: int
@@ -51,7 +53,7 @@ class Result:
 
 
 class Module:
-    """A PTX module.
+    """A PTX module, parsed.
 
     Raises `UserError` or `UnsupportedError` naming the line for text that cannot be read.
     """
@@ -66,7 +68,8 @@ class Module:
         return [function.name for function in self.ptx.entries]
 
     def kernel(self, name: str | None = None) -> Kernel:
-        """A kernel by name; without one the only kernel."""
+        """Returns a kernel by name; without a name, the only kernel. Raises `UserError` if there is no such
+        kernel, or more than one."""
         entries = self.ptx.entries
         if name is None:
             if len(entries) != 1:
@@ -81,7 +84,7 @@ class Module:
 
 
 class Kernel:
-    """An entry of a module."""
+    """An entry of a module, which can be launched."""
 
     def __init__(self, module: Module, function: Function) -> None:
         self.module = module
@@ -101,21 +104,23 @@ class Kernel:
         delivery: str = "late",
         budget: int = BUDGET,
     ) -> Result:
-        """Run the kernel.
+        """Runs the kernel.
 
         Args:
             grid: blocks along x, y, z.
-            block: threads along x, y, z; by default what .reqntid says.
+            block: threads along x, y, z; by default those of .reqntid.
             args: one per parameter: arrays (device pointers, written in place), scalars, lists of arrays (tables of their
                 addresses; None is null), `TensorMap`s, bytes, or None for a null pointer.
             shared: bytes of dynamic shared memory.
-            cluster: blocks of a cluster; by default what .reqnctapercluster says.
-            level: 1 bounds and rules; 2 also undefined values and bytes in flight; 3 also races and statistics of accesses.
+            cluster: blocks of a cluster along x, y, z; by default those of .reqnctapercluster.
+            level: 1 checks bounds and rules; 2 also undefined values and bytes in flight; 3 also races, with statistics of
+                accesses.
             seed, delivery: when asynchronous copies land: "late", "early" or "random".
+            budget: the limit on executed instructions of blocks.
 
         Raises:
             PtxCheckError: the kernel broke a rule.
-            UserError, UnsupportedError: the launch or the text is wrong, or uses what is not known.
+            UserError, UnsupportedError: the launch or the text is wrong, or uses features that are not supported.
         """
         if level not in (1, 2, 3) or delivery not in ("late", "early", "random"):
             raise UserError(
@@ -137,7 +142,7 @@ class Kernel:
         shared: int,
         level: int,
     ) -> Result:
-        """Run the kernel on memory that lives on after the launch. `variables`: addresses of the module's variables."""
+        """Runs the kernel on memory that outlives the launch. `variables`: addresses of the module's variables."""
         extents = _extents("grid", grid)
         threads = _extents("block", self._block(None))
         blocks = self._cluster(None)
@@ -228,7 +233,7 @@ def _extents(what: str, value: int | Sequence[int]) -> tuple[int, int, int]:
 
 
 class _Launch:
-    """Runs the blocks of a grid: one after the other, in turns when they wait for each other."""
+    """Runs the blocks of a grid: one after the other, or in turns when they wait for each other."""
 
     def __init__(self, machine: Machine, arena: Arena) -> None:
         self.machine = machine
@@ -289,7 +294,7 @@ class _Launch:
                     self.deadlock()
 
     def start(self, waiting: Iterator[list[Cta]]) -> bool:
-        """Start the next cluster; false when there is none."""
+        """Starts the next cluster; returns False when there is none."""
         ctas = next(waiting, None)
         if ctas is None:
             return False

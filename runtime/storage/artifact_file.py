@@ -1,5 +1,5 @@
-"""The .joinery file: a graph, its compiled forms and its weights in one file that is read, not parsed, when
-it is opened.
+"""Reads and writes the .joinery file: a graph, its compiled forms and its weights in one file, whose weights
+need no decoding.
 
     0   8 bytes   magic
     8   u32       version        12  u32  zero
@@ -15,13 +15,14 @@ Every weight starts on a 64-byte boundary of the file, so that kernels read it i
 holes, so small tensors named `__padding_<n>` fill them. Weights in a stored layout (see `weight_packing.py`) keep
 it.
 
-A file is untrusted: nothing in it is executed unless the caller says so, every length is checked against the
-file before use, and every section against its SHA-256.
+A file is untrusted: its code is not returned unless the caller says that it is trusted, every length is checked
+against the file before use, and every section against its SHA-256.
 
-Files are read, not mapped. The pages of a mapping follow the file: whoever cuts it later ends the process with a
-bus error, and whoever writes to it changes results, after every check. Private mappings follow it too, until a page
-is written. What is checked here is what is used from then on. That costs a copy of the weights per process, where
-mappings would share one, and the time to read them, a fraction of the time that their SHA-256 takes.
+Files are read, not mapped. The pages of a mapping follow the file: whoever truncates it later ends the process
+with a bus error, and whoever writes to it changes results, after every check. Private mappings follow it too,
+until a page is written. Once a file is read, later changes to it have no effect. The price is a copy of the weights
+per process, where mappings would share one, and the time to read them, a fraction of the time that their SHA-256
+takes.
 """
 
 from __future__ import annotations
@@ -81,13 +82,13 @@ class StoredWeight:
 
     @staticmethod
     def plain(name: str, array: Array) -> StoredWeight:
-        """A weight in the plain layout, of a NumPy or ml_dtypes dtype."""
+        """Makes a weight in the plain layout from an array of a NumPy or ml_dtypes dtype."""
         return StoredWeight(name, DType.from_numpy(array.dtype).name, array.shape, "plain", array)
 
 
 @dataclass(frozen=True, slots=True)
 class WeightEntry:
-    """What the manifest says about a weight."""
+    """The manifest's entry for a weight."""
 
     name: str
     dtype: str
@@ -125,12 +126,13 @@ class Manifest:
 
     @property
     def targets(self) -> tuple[str, ...]:
-        """Targets the file holds object code for."""
+        """The targets for which the file holds compiled code."""
         return tuple(section.target for section in self.sections if section.kind == "compiled")
 
 
 class Artifact(NamedTuple):
-    """An opened file. `weights` are read-only and in their stored layout; `compiled` only when trusted."""
+    """An opened file. `weights` are read-only and in their stored layout; `compiled` is None unless the file
+    is trusted."""
 
     manifest: Manifest
     graph_text: str
@@ -138,7 +140,8 @@ class Artifact(NamedTuple):
     weights: dict[str, Array]
 
     def plain_weight(self, name: str) -> Array:
-        """A weight in the plain layout: the array itself, or an unpacked copy."""
+        """Returns a weight in the plain layout: the array itself, or an unpacked copy. Raises `UserError` for
+        an unknown name."""
         entry = next((entry for entry in self.manifest.weights if entry.name == name), None)
         if entry is None:
             raise UserError(f"artifact {self.manifest.name!r} has no weight {name!r}")
@@ -156,10 +159,10 @@ def save(
     weights: Sequence[StoredWeight],
     metadata: Mapping[str, str] | None = None,
 ) -> None:
-    """Writes an artifact. An existing file is replaced in one step, when the new one is complete.
+    """Writes an artifact. An existing file is replaced atomically, once the new one is complete.
 
-    Raises `UserError` when two weights share a name, a weight does not have the size its shape says, or the
-    path cannot be written.
+    Raises `UserError` when two weights share a name, a weight's bytes do not match its dtype and shape, or the path
+    cannot be written.
     """
     entries = [WeightEntry(weight.name, weight.dtype, weight.shape, weight.layout) for weight in weights]
     if len({entry.name for entry in entries}) != len(entries):
@@ -174,7 +177,7 @@ def save(
     bodies: list[tuple[str, str, list[bytes | Array]]] = [("graph", "", [graph_text.encode()])]
     bodies += [("compiled", item.target, [encode_compiled(item)]) for item in compiled]
     bodies.append(("weights", "", _weight_parts(weights)))
-    # the manifest comes first but is known last: reserve its longest form, fill it in, pad it with spaces
+    # the manifest comes first but is known last: space for its longest form is reserved, filled in and padded
     sections: list[list[int | str]] = [
         [kind, target, 2**62, sum(map(_nbytes, parts)), _ZERO_HASH] for kind, target, parts in bodies
     ]
@@ -211,15 +214,15 @@ def _nbytes(part: bytes | Array) -> int:
 
 
 def _bytes_of(part: bytes | Array) -> bytes | memoryview:
-    """The memory of a part, without a copy where the array is contiguous."""
+    """Returns the memory of a part, without a copy where the array is contiguous."""
     if isinstance(part, bytes):
         return part
     return np.ascontiguousarray(part).reshape(-1).view(np.uint8).data if part.size else b""
 
 
 def _weight_parts(weights: Sequence[StoredWeight]) -> list[bytes | Array]:
-    """The pieces of the safetensors section. It starts on a 64-byte boundary and so does every tensor in
-    it."""
+    """Returns the pieces of the safetensors section. It starts on a 64-byte boundary, and so does every
+    tensor in it."""
     header: dict[str, Json] = {}
     parts: list[bytes | Array] = []
     at = 0
@@ -243,7 +246,7 @@ def _weight_parts(weights: Sequence[StoredWeight]) -> list[bytes | Array]:
 
 @contextlib.contextmanager
 def _replacing(path: Path, name: str) -> Iterator[BinaryIO]:
-    """A temporary file next to `path` that takes its place when the block ends without an error."""
+    """Yields a temporary file next to `path`, which replaces `path` when the block ends without an error."""
     try:
         descriptor, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     except OSError as error:
@@ -275,16 +278,16 @@ def _replacing(path: Path, name: str) -> Iterator[BinaryIO]:
 def load(
     path: str | os.PathLike[str], *, trusted: bool = False, target: str | None = None, verify: bool = True
 ) -> Artifact:
-    """Opens an artifact. It is read as a whole: what becomes of the file afterwards makes no difference.
+    """Opens an artifact and reads it as a whole, so that later changes to the file have no effect.
 
     Args:
         path: the file.
-        trusted: whether object code in the file may be handed out. Only for files whose origin you trust: it
-            runs as you.
-        target: which object code: that of this target, or of any target when None.
-        verify: whether to check the weights against their SHA-256. The rest is always checked.
+        trusted: whether compiled code in the file may be returned. Only for files whose origin you trust: the code
+            runs with your permissions.
+        target: the target whose code is returned; the first that the file holds when None.
+        verify: whether to check the weights against their SHA-256; the rest is always checked.
 
-    Raises `UserError` naming what is wrong with the file.
+    Raises `UserError`, which says what is wrong with the file.
     """
     source = Path(path)
     try:
@@ -304,7 +307,8 @@ def load(
 def _read_sections(
     path: Path, file: BinaryIO, manifest: Manifest, trusted: bool, target: str | None, verify: bool
 ) -> dict[str, Array]:
-    """The graph, the weights, and if it is trusted the first code that fits, as bytes. All sections are checked."""
+    """Reads and checks all sections; returns the bytes of the graph, of the weights and, if trusted, of the
+    first code that fits."""
     size = os.fstat(file.fileno()).st_size
     bodies: dict[str, Array] = {}
     for section in manifest.sections:
@@ -375,7 +379,7 @@ def _read_manifest(path: Path, file: BinaryIO) -> Manifest:
 
 
 def _weights(path: Path, section: Array, entries: Sequence[WeightEntry]) -> dict[str, Array]:
-    """Read-only arrays over a section. Manifest and safetensors header must agree on every weight."""
+    """Returns read-only arrays over a section. The manifest and the safetensors header must agree on every weight."""
     view = section.data
     length = int.from_bytes(view[:8], "little") if len(view) >= 8 else len(view)
     if length > min(_MAX_MANIFEST_BYTES, len(view) - 8):

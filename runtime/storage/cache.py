@@ -1,4 +1,4 @@
-"""The compile cache on disk: one file per entry, written atomically, checked on every read, safe for many
+"""Keeps compiled graphs on disk: one file per entry, written atomically, checked on every read, safe for many
 processes.
 
 The entries hold object code that will run, so the directory must be the user's own: created with mode 0700,
@@ -6,8 +6,8 @@ and ignored when someone else owns it or may write to it. Processes never wait f
 appears by renaming a finished temporary file, and of two writers the last wins with equal content. A process
 killed while writing leaves a temporary file, which a later trim removes.
 
-An entry: 8 bytes magic, u32 version, u32 length of the key, u64 length of the data, 32 bytes SHA-256 of key
-and data, key, data.
+An entry consists of 8 bytes magic, u32 version, u32 length of the key, u64 length of the data, 32 bytes SHA-256 of
+key and data, the key, and the data.
 """
 
 from __future__ import annotations
@@ -36,13 +36,14 @@ _STALE_SECONDS = 3600.0
 _MAX_ENTRY_BYTES = 2 << 30
 _TRIM_SHARE = 64
 _WRITTEN: dict[Path, int] = {}
-"""Bytes that this process has written to a directory since it was last trimmed. To look at thousands of entries takes longer
-than to write one, so it happens with the first entry that a process writes and after each 1/64 of the budget."""
+"""Bytes that this process has written to each directory since it was last trimmed. To scan thousands of
+entries takes longer than to write one, so a process trims with the first entry that it writes and after each
+1/64 of the budget."""
 
 
 def default_directory() -> Path:
-    """`joinery` in the user's cache directory (~/.cache). Raises `UserError` for a user without a home
-    directory."""
+    """Returns `joinery` in the user's cache directory (~/.cache). Raises `UserError` for a user without a
+    home directory."""
     try:
         return Path.home() / ".cache" / "joinery"
     except RuntimeError as error:
@@ -52,14 +53,14 @@ def default_directory() -> Path:
 
 
 class CompileCache:
-    """Compiled graphs by key, in a directory.
+    """Stores compiled graphs by key, in a directory.
 
-    Whatever goes wrong with the disk only costs the caching: reads turn into misses and writes are dropped,
-    and `problem` says why (a read-only or foreign directory, a full disk).
+    Errors of the disk only disable caching: reads become misses and writes are dropped, and `problem` says why (a
+    read-only or foreign directory, a full disk).
 
     Args:
-        directory: where; created when missing, with mode 0700. None: `default_directory()`.
-        budget_bytes: what the entries may take together; beyond it the least recently used are removed.
+        directory: where the entries are; created with mode 0700 when missing. None: `default_directory()`.
+        budget_bytes: the size of all entries together; beyond it the least recently used are removed.
     """
 
     def __init__(
@@ -93,15 +94,15 @@ class CompileCache:
     # --- compiled graphs
 
     def get(self, key: str) -> CompiledGraph | None:
-        """The compiled graph stored under this key, or None. A damaged entry is removed and counts as a
-        miss."""
+        """Returns the compiled graph stored under this key, or None. A damaged entry is removed and counts as
+        a miss."""
         data = self.get_bytes(key)
         if data is None:
             return None
         try:
             return decode_compiled(data)
         except UserError:
-            # written by something that agreed on the envelope but not on the content: not ours to run
+            # the envelope is valid but its content is not: another version wrote it, and it must not run
             self._remove(self._path(key))
             self.hits -= 1
             self.misses += 1
@@ -114,14 +115,14 @@ class CompileCache:
     # --- bytes
 
     def get_bytes(self, key: str) -> bytes | None:
-        """The bytes stored under this key, or None."""
+        """Returns the bytes stored under this key, or None."""
         data = self._read(key) if self._usable else None
         if data is None:
             self.misses += 1
             return None
         self.hits += 1
         with contextlib.suppress(OSError):
-            os.utime(self._path(key))  # least recently used goes by this
+            os.utime(self._path(key))  # `trim` removes the entries with the oldest times first
         return data
 
     def put_bytes(self, key: str, data: bytes) -> None:
@@ -133,7 +134,7 @@ class CompileCache:
         header = _HEADER.pack(_MAGIC, _VERSION, len(name), len(data), digest)
         temporary = None
         try:
-            # 0600 and a name nobody else has; in the same directory, so that the rename is atomic
+            # mkstemp: mode 0600 and a unique name; in the same directory, so that the rename is atomic
             descriptor, temporary = tempfile.mkstemp(prefix=_TEMPORARY, dir=self.directory)
             with os.fdopen(descriptor, "wb") as file:
                 file.write(header + name)
@@ -182,8 +183,7 @@ class CompileCache:
     # --- space
 
     def trim(self) -> None:
-        """Removes least recently used entries until the budget holds, and temporary files of writers that
-        died."""
+        """Removes least recently used entries until the budget holds, and temporary files of writers that died."""
         if not self._usable:
             return
         _WRITTEN[self.directory] = 0
@@ -192,7 +192,7 @@ class CompileCache:
         try:
             with os.scandir(self.directory) as listing:
                 for item in listing:
-                    with contextlib.suppress(OSError):  # another process may remove it under our feet
+                    with contextlib.suppress(OSError):  # another process may remove it meanwhile
                         status = item.stat(follow_symlinks=False)
                         if item.name.startswith(_TEMPORARY):
                             if now - status.st_mtime > _STALE_SECONDS:
@@ -222,7 +222,8 @@ CacheOption = bool | Literal["must-hit"] | str | os.PathLike[str] | CompileCache
 
 
 def cache_of(option: CacheOption) -> CompileCache | None:
-    """The cache that an option names; None for no cache. Raises `UserError` for what is no option."""
+    """Returns the cache that an option names; None for no cache. Raises `UserError` for anything that is not
+    an option."""
     if isinstance(option, CompileCache):
         return option
     if option is False:
@@ -238,7 +239,7 @@ def cache_of(option: CacheOption) -> CompileCache | None:
 
 
 def _unwrap(content: bytes, key: bytes) -> bytes | None:
-    """The data of an entry, or None when anything about it is not as it was written."""
+    """Returns the data of an entry, or None if its header, key or checksum is wrong."""
     if len(content) < _HEADER.size:
         return None
     magic, version, key_length, data_length, digest = _HEADER.unpack_from(content)

@@ -1,12 +1,12 @@
-"""`CompiledGraph` as bytes and back: a JSON header and the large texts and the object code behind it, nothing
-executable in the format itself.
+"""Encodes a `CompiledGraph` as bytes and decodes it: a JSON header, then the large texts and the object code;
+the format itself holds nothing that decoding would execute.
 
-    8 bytes   length of the header, little endian
+    8 bytes   length of the header, little-endian
     header    UTF-8 JSON: every small field, and the length of every blob
     blobs     object code, LLVM IR, the block program of every kernel, the PTX of every GPU kernel, back to back
 
-Decoding trusts nothing: unknown and missing fields, wrong types, values out of range and lengths that do not
-add up are refused.
+Decoding trusts nothing: it rejects unknown and missing fields, wrong types, values out of range and lengths that do
+not add up.
 """
 
 from __future__ import annotations
@@ -47,13 +47,14 @@ MAX_BOX, MAX_MAP_RANK, SWIZZLES = 256, 5, (0, 32, 64, 128)
 T = TypeVar("T")
 Json = None | bool | int | float | str | Sequence["Json"] | Mapping[str, "Json"]
 Check = Callable[[object], Any]
-"""Returns an item of the header in its own type. Raises `TypeError`, `ValueError` or `OverflowError` for what it may not be."""
+"""Converts an item of the header to its own type. Raises `TypeError`, `ValueError` or `OverflowError` for
+invalid items."""
 Fields = dict[str, Any]
-"""Checked fields by name, each of the type that its check gives."""
+"""Checked fields by name, each of the type that its check returns."""
 
 
 def encode_compiled(compiled: CompiledGraph) -> bytes:
-    """The bytes of a compiled graph; equal graphs give equal bytes."""
+    """Encodes a compiled graph as bytes; equal graphs give equal bytes."""
     ttir = [(name, text.encode()) for name, text in compiled.ttir.items()]
     llvm_ir = compiled.llvm_ir.encode()
     codes = [code.ptx.encode() for code in compiled.gpu.kernels] if compiled.gpu is not None else []
@@ -120,7 +121,7 @@ def _steps(expression: ArgumentExpression) -> Json:
 
 
 def decode_compiled(data: bytes | memoryview) -> CompiledGraph:
-    """The inverse of `encode_compiled`. Raises `UserError` saying what is wrong with the bytes."""
+    """Decodes what `encode_compiled` wrote. Raises `UserError`, which says what is wrong with the bytes."""
     view = memoryview(data)
     if len(view) < 8:
         raise _bad("it is shorter than its length field")
@@ -166,7 +167,7 @@ def decode_compiled(data: bytes | memoryview) -> CompiledGraph:
 
 
 def _gpu_program(fields: Fields, codes: list[str]) -> GpuProgram | None:
-    """The GPU's part, once it is clear that its numbers fit the rest."""
+    """Returns the GPU's part of a graph, after a check that its indices and counts fit the rest."""
     gpu = fields["gpu"]
     if gpu is None:
         if codes:
@@ -210,8 +211,8 @@ def _utf8(data: memoryview, what: str) -> str:
 
 
 def parse_json(data: bytes, what: str) -> object:
-    """JSON of a stranger. Raises `UserError` for anything that is not plain JSON, duplicate keys and NaN
-    included."""
+    """Parses untrusted JSON. Raises `UserError` for anything that is not plain JSON, for duplicate keys and
+    for NaN."""
     try:
         return json.loads(data, object_pairs_hook=_unique, parse_constant=_no_constant)
     except (ValueError, RecursionError) as error:
@@ -230,8 +231,8 @@ def _no_constant(name: str) -> NoReturn:
 
 
 def checked_fields(value: object, fields: Mapping[str, Check], what: str) -> Fields:
-    """The fields of a JSON object, each through its check. Raises `UserError` naming the first that is not as
-    it must be."""
+    """Converts the fields of a JSON object, each by its check. Raises `UserError` naming the first field that
+    is invalid, unknown or missing."""
     if not isinstance(value, dict):
         raise UserError(f"the header of this {what} must be a JSON object")
     unknown = sorted(set(value) - set(fields))
@@ -253,12 +254,12 @@ def text(value: object) -> str:
         raise TypeError(f"expected text, got {type(value).__name__}")
     if len(value) > MAX_TEXT:
         raise ValueError(f"a text of {len(value)} characters")
-    value.encode()  # lone surrogates
+    value.encode()  # raises ValueError for lone surrogates
     return value
 
 
 def natural(value: object) -> int:
-    """A non-negative integer below 2^63."""
+    """Checks a non-negative integer below 2^63."""
     if isinstance(value, bool) or not isinstance(value, int):
         raise TypeError(f"expected an integer, got {type(value).__name__}")
     if not 0 <= value <= MAX_INT:
@@ -267,12 +268,12 @@ def natural(value: object) -> int:
 
 
 def size(value: object) -> int | str:
-    """A size: a non-negative integer, or text of a dim expression."""
+    """Checks a size: a non-negative integer, or a dim expression as text."""
     return text(value) if isinstance(value, str) else natural(value)
 
 
 def items(check: Callable[[object], T]) -> Callable[[object], tuple[T, ...]]:
-    """A check for lists whose every item passes `check`."""
+    """Makes a check for lists whose every item passes `check`."""
 
     def check_list(value: object) -> tuple[T, ...]:
         if not isinstance(value, list):
@@ -285,7 +286,7 @@ def items(check: Callable[[object], T]) -> Callable[[object], tuple[T, ...]]:
 
 
 def row(value: object, *checks: Check) -> list[Any]:
-    """The items of a list of fixed length, each through its own check."""
+    """Converts the items of a list of fixed length, each by its own check."""
     if not isinstance(value, list) or len(value) != len(checks):
         raise TypeError(f"expected a list of {len(checks)}")
     return [check(item) for check, item in zip(checks, value, strict=True)]
@@ -299,7 +300,7 @@ def dtype_name(value: object) -> str:
 
 
 def extents(value: object) -> tuple[int, ...]:
-    """A static shape whose element count fits a word."""
+    """Checks a static shape whose element count is below 2^63."""
     shape = items(natural)(value)
     if len(shape) > MAX_RANK:
         raise ValueError(f"rank {len(shape)}")
@@ -343,7 +344,7 @@ def _blob(value: object) -> tuple[str, int]:
 
 
 def _kernel_code(value: object) -> KernelCode:
-    """A kernel still without its PTX, which stands behind the header."""
+    """Returns a kernel without its PTX, which follows the header."""
     name, target, version, threads, shared, parameters, maps = row(
         value, text, text, natural, natural, natural, items(text), items(_tensor_map)
     )
@@ -361,7 +362,8 @@ def _kernel_code(value: object) -> KernelCode:
 
 
 def _check_source(source: TensorSource, types: Sequence[str]) -> None:
-    """types: of the words that it may use."""
+    """Raises `ValueError` unless a map's expressions read integers only. types: those of the arguments that
+    they may read."""
     if source.parameter >= len(types) or types[source.parameter] != "i64":
         raise ValueError(f"a tensor map of parameter {source.parameter}, of {len(types)}")
     for expression in (*source.extents, *source.strides, source.pads_with_nan):
@@ -410,7 +412,7 @@ def _launch(value: object) -> GpuLaunch:
 
 
 def _argument(value: object) -> tuple[str, int] | int | str:
-    """A buffer, or a size that may be negative, as strides can."""
+    """Checks a buffer, or a size that may be negative, as strides can be."""
     if isinstance(value, list):
         return _buffer(value)
     return text(value) if isinstance(value, str) else _integer(value)

@@ -1,5 +1,5 @@
-"""Stored layouts of constants (`ConstantSpec.layout`): "plain", or "panels:<n>" for matrices that `tt.dot`
-reads panel by panel.
+"""Defines the stored layouts of constants (`ConstantSpec.layout`): "plain", or "panels:<n>" for matrices that
+`tt.dot` reads panel by panel.
 
 A (…, K, N) matrix in panels of n columns is stored as (…, ceil(N / n), K, n), the last panel padded with
 zeros. "panels:<n>:t" stores the transpose of the constant, which is then (…, N, K), that way.
@@ -20,14 +20,14 @@ _PANELS = re.compile(r"panels:([1-9][0-9]{0,4})(:t)?")
 
 
 class Panels(NamedTuple):
-    """Columns of a panel, and whether the matrix in panels is the transpose of the constant."""
+    """The columns of a panel, and whether the matrix in panels is the transpose of the constant."""
 
     width: int
     transposed: bool
 
 
 def panels_of(layout: str) -> Panels | None:
-    """The panels of a layout; None for the plain one. Raises `UserError` for a layout that does not exist."""
+    """Returns the panels of a layout; None for the plain one. Raises `UserError` for a layout that does not exist."""
     if layout == "plain":
         return None
     match = _PANELS.fullmatch(layout)
@@ -39,7 +39,8 @@ def panels_of(layout: str) -> Panels | None:
 
 
 def stored_shape(shape: tuple[int, ...], layout: str) -> tuple[int, ...]:
-    """Shape of the array in memory of a constant of this shape."""
+    """Returns the shape in memory of a constant of this shape. Raises `UserError` for panels of anything but
+    matrices."""
     panels = panels_of(layout)
     if panels is None:
         return shape
@@ -52,7 +53,7 @@ def stored_shape(shape: tuple[int, ...], layout: str) -> tuple[int, ...]:
 
 
 def pack(array: Array, layout: str) -> Array:
-    """The array in its stored layout; the array itself when that is plain."""
+    """Returns the array in its stored layout; the array itself when that is plain."""
     panels = panels_of(layout)
     if panels is None:
         return array
@@ -65,7 +66,7 @@ def pack(array: Array, layout: str) -> Array:
 
 
 def unpack(stored: Array, shape: tuple[int, ...], layout: str) -> Array:
-    """The inverse of `pack`: the plain array of the given shape."""
+    """Inverts `pack`: returns the plain array of the given shape."""
     panels = panels_of(layout)
     if panels is None:
         return stored.reshape(shape)

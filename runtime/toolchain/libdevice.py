@@ -1,6 +1,6 @@
-"""Where NVIDIA's libdevice lies: the math functions that code for GPUs is linked with.
+"""Finds NVIDIA's libdevice, the library of math functions that code for GPUs is linked with.
 
-Code for GPUs can be made on any machine, so this asks for no device. Nothing here reads the library.
+Code for GPUs can be compiled on any machine, so this needs no device. Nothing here reads the library.
 """
 
 from __future__ import annotations
@@ -21,15 +21,16 @@ FILE_NAME = "libdevice.10.bc"
 
 @dataclass(frozen=True, slots=True)
 class LibdeviceFile:
-    """path, and what named it: the variable, "cuda.pathfinder" or "CUDA toolkit"."""
+    """The path of libdevice, and what named it: the variable, "cuda.pathfinder" or "CUDA toolkit"."""
 
     path: Path
     found_by: str
 
 
 def find_libdevice() -> LibdeviceFile | None:
-    """What the variable says; without it what `cuda.pathfinder` finds (wheels, conda, CUDA_HOME), where that is installed and
-    new enough, then the places of a toolkit. None: there is none, or none is wanted.
+    """Returns the file that the variable names; without it the one that `cuda.pathfinder` finds (wheels,
+    conda, CUDA_HOME), where that is installed and new enough, else one in a CUDA toolkit. None: none is
+    found, or the variable is "none".
 
     Raises `UserError` where the variable names no file.
     """
@@ -49,7 +50,7 @@ def find_libdevice() -> LibdeviceFile | None:
 
 @functools.lru_cache(maxsize=8)
 def _search(*places: str | None) -> LibdeviceFile | None:
-    """places: the variables that the answer depends on."""
+    """Searches for libdevice. places: the values of variables that the answer depends on, as the key of the cache."""
     found = _asked_pathfinder()
     if found is not None:
         return LibdeviceFile(found, "cuda.pathfinder")

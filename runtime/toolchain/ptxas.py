@@ -1,6 +1,6 @@
-"""NVIDIA's assembler, where it is found: what machine code of a kernel would need.
+"""Runs NVIDIA's assembler, where it is found, to report the resources that a kernel's machine code needs.
 
-Devices do not need it, their driver has its own; looking at kernels and checks of code use it.
+Devices do not use it, since their driver has an assembler of its own; reports on kernels and checks of code do.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ TOOLKIT_VARIABLES = ("CUDA_HOME", "CUDA_PATH")
 
 @dataclass(frozen=True, slots=True)
 class Assembler:
-    """path, and release such as "13.0"."""
+    """The path of ptxas, and its release, such as "13.0"."""
 
     path: str
     version: str
@@ -33,8 +33,8 @@ class Assembler:
 
 @dataclass(frozen=True, slots=True)
 class Resources:
-    """What a kernel's machine code needs: registers and bytes of stack of a thread, bytes that threads store to and load from
-    memory because registers ran out, bytes of shared memory besides what a launch asks for."""
+    """Resources of a kernel's machine code: registers and bytes of stack per thread, bytes that threads store
+    and load because of spills, bytes of shared memory besides those that a launch asks for."""
 
     registers: int
     stack_bytes: int
@@ -44,7 +44,8 @@ class Resources:
 
 
 def toolkit_places() -> list[Path]:
-    """Where a CUDA toolkit may lie: its own variables, the usual folders, the wheels of this Python."""
+    """Lists the folders where a CUDA toolkit may be: its own variables, the usual folders, the wheels of this
+    Python."""
     roots = [Path(os.environ[name]) for name in TOOLKIT_VARIABLES if os.environ.get(name)]
     roots += [Path("/usr/local/cuda"), Path("/opt/cuda")]
     wheels = Path(sysconfig.get_paths()["purelib"]) / "nvidia"
@@ -53,7 +54,7 @@ def toolkit_places() -> list[Path]:
 
 @functools.cache
 def find_assembler() -> Assembler | None:
-    """The first one on the path or in a toolkit that answers; None if there is none."""
+    """Returns the first ptxas on the path or in a toolkit that answers; None if there is none."""
     name = "ptxas.exe" if sys.platform == "win32" else "ptxas"
     candidates = [shutil.which("ptxas"), *(str(place / "bin" / name) for place in toolkit_places())]
     for candidate in candidates:
@@ -71,7 +72,7 @@ def find_assembler() -> Assembler | None:
 
 @functools.lru_cache(maxsize=256)
 def resources(code: KernelCode) -> Resources | None:
-    """What the assembler says about a kernel; None where there is no assembler, or one too old for the code's PTX.
+    """Returns what ptxas reports about a kernel; None where there is no ptxas, or one too old for the code's PTX.
 
     Raises `InternalError` if the assembler refuses the code.
     """
@@ -95,7 +96,7 @@ def resources(code: KernelCode) -> Resources | None:
 
 
 def _parsed(name: str, said: str) -> Resources:
-    """The part of ptxas' report on one function."""
+    """Parses the part of ptxas' report on one function."""
     part = said.partition(f"Function properties for {name}")[2] or said
     used = re.search(r"Used (\d+) registers", part)
     if used is None:

@@ -1,14 +1,14 @@
-"""`python -m tests.fuzz --minutes 10 --seed 1`: differential testing by random programs, from the root of a checkout.
+"""Runs differential tests by random programs, from the root of a checkout: `python -m tests.fuzz --minutes 10 --seed 1`.
 
     --minutes N --seed S     try cases for N minutes; the seed decides which
-    --cases N                instead of --minutes: that many
+    --cases N                try N cases instead
     --first N                begin with case N of the seed
     --kind NAME              only that kind; may be repeated
     --no-ptxsim              leave the simulated GPUs out
     --folder PATH            where failures are written (default: out/fuzz)
     --replay FILE            run the case of such a file again
 
-The exit status is 1 when there were faults.
+The exit status is 1 if there were faults.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parents[2]
 # The root of the checkout is the package joinery: left on the path, it would make `import graph` a second copy of a layer.
 sys.path[:] = [entry for entry in sys.path if Path(entry or ".").resolve() != ROOT]
 for name in ("tests", "tests.fuzz"):
-    if name in sys.modules:  # a namespace package is looked for anew when the path has changed
+    if name in sys.modules:  # a namespace package is searched for again when the path has changed
         sys.modules[name].__path__ = [str(ROOT.joinpath(*name.split(".")))]
 
 

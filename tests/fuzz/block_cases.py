@@ -1,4 +1,5 @@
-"""Block programs against the interpreter: native code on one and two threads, strict and fast, and simulated GPUs."""
+"""Compares block programs with the interpreter: native code on one and two threads, strict and fast, and
+simulated GPUs."""
 
 from __future__ import annotations
 
@@ -36,7 +37,7 @@ def generate(choices: Choices, settings: Settings) -> Data:
 
 
 def _noted(statement: Callable[..., None], names: set[str]) -> Callable[..., None]:
-    """The statement, which leaves its name when it is made."""
+    """Wraps a statement, which then adds its name to the set when it is made."""
 
     def run(*arguments: Any) -> None:
         names.add(statement.__name__)
@@ -62,8 +63,8 @@ def launches(
     outcome: Outcome,
     mutated: bool = False,
 ) -> None:
-    """Runs a kernel everywhere and adds what is found to the outcome. mutated: it may be anything, so that its values are
-    compared where its operations have one result only, and what the sanitizer finds is no fault."""
+    """Runs a kernel everywhere and adds the findings to the outcome. mutated: the kernel may be anything, so that its values
+    are compared only where its operations have exactly one result, and findings of the sanitizer are no faults."""
     try:
         kernel = jn.kernel.from_ttir(text)
         expected = _run(arguments, lambda own: kernel.interpret(grid, *own))
@@ -71,9 +72,9 @@ def launches(
     except REFUSALS:
         outcome.refused = True
         return
-    # Hashes wrap on purpose; where a mutation makes addresses wrap, hosts stop the launch.
+    # hashes wrap on purpose; where a mutation makes addresses wrap, hosts stop the launch
     mistakes = [finding for finding in report.findings if finding.kind != "overflow" or mutated]
-    if mistakes:  # what it does natively is anything
+    if mistakes:  # natively it may do anything
         outcome.refused = True
         if not mutated:
             outcome.faults.append(
@@ -91,7 +92,8 @@ def launches(
 
 
 class _Launches:
-    """A kernel at one place after the other. wanted: numerics → what the arguments become, where that is known."""
+    """Launches a kernel in one way after another. wanted: numerics → the arguments afterwards, where they are
+    known."""
 
     def __init__(
         self, text: str, grid: Sequence[int], arguments: list[Any], described: Any, wanted: dict[str, list[Any]],
@@ -173,7 +175,7 @@ ADDS_ATOMICALLY = re.compile(r"tt\.atomic_rmw fadd")
 
 
 def flushed(arguments: list[Any]) -> list[Any]:
-    """Denormals of float32 as zeros: `atom.add.f32` takes and gives no others in global memory (PTX ISA, "atom")."""
+    """Flushes denormals of float32 to zero: `atom.add.f32` flushes them in global memory (PTX ISA, "atom")."""
     least = np.finfo(np.float32).smallest_normal
 
     def flush(each: Any) -> Any:

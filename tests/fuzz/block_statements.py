@@ -1,5 +1,5 @@
-"""Statements of block programs beside those of `tests/support/random_kernels/statements.py`: addresses from hashes and from
-sums that wrap, products of which one operand is masked, results of 16 bits, loops over products, products that sums take."""
+"""Writes statements of block programs besides those of `tests/support/random_kernels/statements.py`: addresses from hashes
+and from sums that wrap, products with one masked operand, results of 16 bits, loops over products, products in sums."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ LARGE = (64 * 22369621, 0x7FFFFFFF, 2654435761, 1664525, 1013904223, 0x9E3779B9,
 
 
 def start(r: Random, p: Program, elem: str, shape: Shape) -> Value:
-    """What an index is computed from: places in the block, the program's number, or any value."""
+    """Returns a value that an index is computed from: indices in the block, the program id, or any value."""
     way = r.randrange(4)
     if way == 0:
         return p.cast(p.index(shape), elem)
@@ -27,7 +27,7 @@ def start(r: Random, p: Program, elem: str, shape: Shape) -> Value:
 
 
 def hashed(r: Random, p: Program, elem: str, shape: Shape) -> Value:
-    """Any integers, mostly beyond the range of the type before they wrapped."""
+    """Returns any integers, most of which exceeded the range of the type before they wrapped."""
     x = start(r, p, elem, shape)
     for _ in range(r.randrange(1, 4)):
         way = r.randrange(4)
@@ -50,7 +50,7 @@ def hashed(r: Random, p: Program, elem: str, shape: Shape) -> Value:
 
 
 def reduced(r: Random, p: Program, x: Value, count: int) -> Value:
-    """An integer block brought into 0 … count - 1; count is a power of two, at least 2."""
+    """Reduces an integer block to 0 … count - 1; count is a power of two, at least 2."""
     width = WIDTH[x.elem]
     way = r.randrange(6)
     if way == 0:
@@ -72,7 +72,7 @@ def reduced(r: Random, p: Program, x: Value, count: int) -> Value:
 
 
 def hash_loads(r: Random, p: Program) -> None:
-    """A gather from places that only a remainder, a mask or a shift keeps inside."""
+    """Writes a gather from indices that only a remainder, a mask or a shift keeps in range."""
     shape = p.shape(r, min(p.most, 1024))
     elem = r.choice(("i32", "i32", "i64"))
     local = p.cast(reduced(r, p, hashed(r, p, elem, shape), p.slab), "i32" if r.random() < 0.5 else elem)
@@ -94,7 +94,8 @@ def hash_loads(r: Random, p: Program) -> None:
 
 
 def hash_scalar_loads(r: Random, p: Program) -> None:
-    """Rows whose number is a hash of the program's: a wide access at a place that arithmetic which wraps has chosen."""
+    """Writes a load of a row whose index is a hash of the program id: a wide access at an address from
+    arithmetic that wraps."""
     width = r.choice([w for w in (4, 16, 64) if 2 * w <= p.slab])
     elem, kind = r.choice(("i32", "i64")), p.element(r)
     row = reduced(r, p, hashed(r, p, elem, ()), p.slab // width)
@@ -107,7 +108,8 @@ def hash_scalar_loads(r: Random, p: Program) -> None:
 
 
 def hash_stores(r: Random, p: Program) -> None:
-    """A permutation of the program's places by an odd factor, sums and exclusive ors, masked to their number."""
+    """Writes a store to a permutation of the program's elements, by odd factors, sums and exclusive ors,
+    masked to their number."""
     shape = p.shape(r, min(p.most, 1024))
     x = p.index(shape)
     for _ in range(r.randrange(1, 4)):
@@ -126,15 +128,15 @@ def hash_stores(r: Random, p: Program) -> None:
 
 
 def small(r: Random, p: Program, elem: str, shape: Shape, high: int) -> Value:
-    """Whole numbers from 0 to high, of any values."""
+    """Returns whole numbers from 0 to high, made from any values."""
     x = p.cast(p.value(r, p.element(r, ("i8", "i32", "i16")), shape), "i32")
     return p.cast(p.map("arith.andi", x, p.constant(high, "i32", shape)), elem)
 
 
 def with_special(r: Random, p: Program, x: Value) -> Value:
-    """Some elements are infinite or NaN."""
+    """Makes some elements infinite or NaN."""
     there = p.value(r, "i1", x.shape, 0.5)
-    # one kind of infinity: of +inf and -inf in one sum, the NaN would be the same, but fewer results would be seen
+    # one kind of infinity: +inf and -inf in one sum would give NaN, and fewer results would be compared
     bits = {"f16": ("0x7C00", "0x7E00"), "bf16": ("0x7F80", "0x7FC0"), "f32": ("0x7F800000", "0x7FC00000")}[
         x.elem
     ]
@@ -148,7 +150,7 @@ def sides(r: Random, p: Program) -> tuple[int, int, int]:
 
 
 def masked_along_k(r: Random, p: Program, x: Value, axis: int) -> Value:
-    """Zeros behind a limit along one axis, which may be known or not."""
+    """Zeroes the elements from a limit on along one axis; the limit may be known or not."""
     index = p.axis(x.shape[axis], axis, 2)
     known = r.random() < 0.4
     limit = p.constant(r.randrange(x.shape[axis] + 1), "i32") if known else p.value(r, "i32", ())
@@ -163,7 +165,8 @@ def dot(p: Program, a: Value, b: Value, c: Value) -> Value:
 
 
 def masked_dot(r: Random, p: Program) -> None:
-    """A product of which one operand, or both, are masked along the axis that is summed; the other may be infinite there."""
+    """Writes a product with one or both operands masked along the axis that is summed; the other may be
+    infinite there."""
     m, n, k = sides(r, p)
     elem = r.choice(("f16", "bf16", "f32"))
     a, b = small(r, p, elem, (m, k), 3), small(r, p, elem, (k, n), 3)
@@ -178,7 +181,8 @@ def masked_dot(r: Random, p: Program) -> None:
 
 
 def half_dot(r: Random, p: Program) -> None:
-    """A product whose sums need more bits than its result has: rounded once, also as the running sum of a loop."""
+    """Writes a product whose sums need more bits than its result has: rounded once, also as the running sum
+    of a loop."""
     m, n, k = sides(r, p)
     high = r.choice((3, 15, 63))
     a, b = small(r, p, "f16", (m, k), high), small(r, p, "f16", (k, n), high)
@@ -198,7 +202,7 @@ def half_dot(r: Random, p: Program) -> None:
 
 
 def dot_loop(r: Random, p: Program) -> None:
-    """A product in a loop, its operands loaded in the loop, masked in the last turn, and scaled or cast before it."""
+    """Writes a product in a loop, whose operands may be masked, scaled and cast in the loop."""
     m, n, k = sides(r, p)
     elem = r.choice(("f16", "bf16", "f32"))
     a, b = small(r, p, elem, (m, k), 3), small(r, p, elem, (k, n), 3)
@@ -225,7 +229,7 @@ def dot_loop(r: Random, p: Program) -> None:
 
 
 def fusable(r: Random, p: Program) -> None:
-    """Products that sums and differences take, once or more than once: what fast numerics rounds one time less."""
+    """Writes products that sums and differences use once or more: fast numerics rounds these one time less."""
     elem, shape = p.element(r, FLOATS), p.shape(r)
     x, y, total = (p.value(r, elem, shape) for _ in range(3))
     for _ in range(r.randrange(1, 4)):
@@ -237,12 +241,12 @@ def fusable(r: Random, p: Program) -> None:
 
 
 def branches(r: Random, p: Program) -> None:
-    """Blocks that branch to each other, which only stand outside of loops."""
+    """Writes basic blocks that branch to each other, which are only possible outside of loops."""
     (r.choice((diamond, ring)) if p.depth == 0 else branch)(r, p)
 
 
 def assumed(r: Random, p: Program) -> None:
-    """A fact that holds, told to the compiler, about an index that is used afterwards."""
+    """Writes a true assumption about an index that is used afterwards."""
     x = p.map("arith.andi", p.value(r, "i32", ()), p.constant(7, "i32"))
     holds = p.op(f"arith.cmpi {r.choice(('sge', 'uge'))}, {x}, {p.constant(0, 'i32')} : i32", "i1")
     p.line(f"llvm.intr.assume {holds} : i1")

@@ -1,7 +1,7 @@
-"""What a block program must give under each numerics, and where nothing says it to the bit.
+"""Computes the results that a block program must have under each numerics, and where they are not defined to the bit.
 
-Under "fast" it is what the interpreter makes of the program after its products were fused with sums; and with each of those
-fused operations taken apart again the program must give the bits that it gives as it was written.
+Under "fast" they are those of the interpreter after the program's products were fused with sums; and with each of these
+fused operations split again, the program must give the bits that it gives as written.
 """
 
 from __future__ import annotations
@@ -21,23 +21,23 @@ from ..support.error_bounds.maps import FAST_ABSOLUTE, FAST_ULPS
 from ..support.random_kernels.checks import ULPS
 
 APPROXIMATED_ON_GPUS = re.compile(r"(arith\.divf|math\.sqrt) .*(f32|f16|bf16)>?$", re.MULTILINE)
-"""Whose results `numerics="fast"` changes there, and which programs use further."""
+"""Operations whose results `numerics="fast"` changes on GPUs, and which programs use further."""
 FREE = re.compile(
     r"arith\.(maximumf|minimumf|maxnumf|minnumf)|tt\.clampf|copysign|bitcast .*: (tensor<[0-9x]*)?b?f\d"  # zeros, bits of NaN
     r"|math\.(?!abs|floor|ceil|trunc|round|sqrt|fma|ct)|tt\.(dot|precise|extern|inline|elementwise_inline)|tt\.atomic"
 )
-"""Operations whose results are not the same bits everywhere for any operands: mutated programs with them are not compared."""
+"""Operations whose results may have different bits for some operands: mutated programs with them are not compared."""
 ORDERED = re.compile(r'"tt\.(reduce|scan)".*?\}\)', re.DOTALL)
 
 
 def is_exact(text: str) -> bool:
-    """Whether every operation of a program that may be anything has one result, to the bit."""
+    """Returns whether every operation of an arbitrary program has one result, to the bit."""
     return not FREE.search(text) and not any("f16" in part or "f32" in part or "f64" in part for part in ORDERED.findall(text))
 
 
 def fused(text: str, name: str, grid: Sequence[int], own: list[Any], apart: list[Any]) -> None:
-    """What fast numerics gives: the arguments `own` become what the program leaves in them after its products were fused, and
-    `apart` what it leaves when these are taken apart again."""
+    """Computes the results of fast numerics: interprets the program on the arguments `own` after its products were fused, and
+    on `apart` after these operations were split again."""
     function = find_function(parse(text), name)
     before: set[int] = set()
 
@@ -57,7 +57,8 @@ def fused(text: str, name: str, grid: Sequence[int], own: list[Any], apart: list
 
 
 def beyond_fast(arrays: Sequence[Any], found: list[Any], expected: list[Any]) -> str | None:
-    """The first array of results of an elementary function that is farther off than fast numerics may be."""
+    """Describes the first array of results of an elementary function whose errors exceed the bound of fast
+    numerics."""
     for array, one, two in zip(arrays, found, expected, strict=False):
         if not array.kind.startswith("near"):
             continue

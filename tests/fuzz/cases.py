@@ -1,4 +1,5 @@
-"""What the kinds of cases have in common: plain data that a file holds, what running it tells, and failures."""
+"""Defines what the kinds of cases have in common: plain data that a file holds, the outcome of a run, and
+failures."""
 
 from __future__ import annotations
 
@@ -15,12 +16,13 @@ import numpy as np
 from .choices import Choices
 
 Data = dict[str, Any]
-"""A case: JSON, complete in itself, so that it means the same when generators have changed. `kind` names its `Kind`."""
+"""A case: JSON, complete in itself, so that it means the same after generators have changed. `kind` names its
+`Kind`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """A failure: where (device, target, numerics, threads, or the stage), in one line what, and everything to be told."""
+    """A failure: where (device, target, numerics, threads, or the stage), what in one line, and the full text."""
 
     where: str
     what: str
@@ -28,8 +30,8 @@ class Fault:
 
     @property
     def signature(self) -> str:
-        """Equal for failures that seem to be one: numbers and names are left out of what is said, and where it was beyond the
-        device."""
+        """A text that is equal for failures with one likely cause: without the numbers and names in `what`, and of `where` only
+        the device."""
         what = re.sub(
             r"0x[0-9a-f]+|%[\w#]+|'[^']*'|\"[^\"]*\"", "…", self.what.splitlines()[0] if self.what else ""
         )
@@ -39,14 +41,14 @@ class Fault:
 
 @dataclass(slots=True)
 class Outcome:
-    """What running a case told.
+    """The outcome of a case.
 
     Attributes:
         elements: values that were compared.
-        unbounded: those of them whose bound says nothing.
+        unbounded: those of them without a bound.
         runs: launches and calls that were compared.
-        unlike: runs that only had to end well, since nothing says what they should give.
-        refused: nothing was run, as the case is no valid program and was refused as it has to be.
+        unlike: runs that only had to end without an error, since their results are not defined.
+        refused: nothing was run, since the case is not a valid program and was refused as it must be.
     """
 
     faults: list[Fault] = field(default_factory=list)
@@ -59,18 +61,19 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """How cases are made and run.
+    """Settings for making and running cases.
 
     Attributes:
         simulate: whether the simulator is tried too.
-        only: the place of a fault that is being shrunk: other places are left out.
+        only: where the fault that is being shrunk occurred: other ways to run the case are left out.
     """
 
     simulate: bool = True
     only: str = ""
 
     def wants(self, place: str, drawn: bool = True) -> bool:
-        """Whether to run at a place such as "cpu strict 1 thread". drawn: whether the case is one of those that try it."""
+        """Returns whether to run in a way such as "cpu strict 1 thread". drawn: whether the case is one of
+        those that try it."""
         if any(device in self.only for device in ("cpu", "ptxsim")):
             return self.only.endswith(place)
         return drawn
@@ -81,13 +84,13 @@ class Kind:
     """A kind of cases.
 
     Attributes:
-        name: how the command line calls it.
-        generate: choices to a case.
-        run: a case to its outcome.
+        name: its name on the command line.
+        generate: makes a case from choices.
+        run: runs a case and returns its outcome.
         weight: how often it is tried, relative to the others.
         text: the entry of the data that is a text whose lines can be left out one by one, or "".
-        tidy: what such a text needs when lines were left out.
-        simpler: further texts to try when a failure is shrunk.
+        tidy: repairs such a text after lines were left out.
+        simpler: yields further texts to try when a failure is shrunk.
     """
 
     name: str
@@ -100,7 +103,7 @@ class Kind:
 
 
 def packed(array: np.ndarray | int | float | bool) -> Any:
-    """An array or a number as JSON."""
+    """Encodes an array or a number as JSON."""
     if not isinstance(array, np.ndarray):
         return array
     content = base64.b64encode(np.ascontiguousarray(array).tobytes()).decode()

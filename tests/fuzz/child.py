@@ -1,4 +1,4 @@
-"""Runs functions in forked children, with limits of time and memory: what crashes or hangs there is a result here."""
+"""Runs functions in forked children, with limits of time and memory: crashes and hangs there are results here."""
 
 from __future__ import annotations
 
@@ -19,21 +19,22 @@ from typing import Any, BinaryIO
 
 SECONDS = 60.0
 PATIENCE = 6.0
-"""How many times its processor time a child may take by the clock: other processes may be busy, and it may wait for ever."""
+"""How many times its processor time a child may take in wall-clock time: other processes may be busy, and it
+may wait for ever."""
 MEMORY = 6 << 30
 """Bytes of address space that a child may use beyond what it starts with."""
 SHOWN = 3000
-"""Characters of what a child wrote to its standard error that are kept."""
+"""How many characters of a child's standard error are kept."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """How a child ended.
+    """The end of a child: its result or its failure.
 
     Attributes:
         how: "returned", "raised", "crashed" or "hung".
-        value: what the function returned.
-        text: for the other ends, what there is to tell: the signal, the traceback, what was written to standard error.
+        value: the function's result.
+        text: for the other ends the signal or the traceback, and the standard error.
     """
 
     how: str
@@ -42,7 +43,8 @@ class Ended:
 
 
 def in_child(function: Callable[[], Any], seconds: float = SECONDS, memory: int = MEMORY) -> Ended:
-    """What `function` returns, computed by a forked child. Its value must be picklable. seconds: of processor time."""
+    """Runs `function` in a forked child and returns how that ended. The result must be picklable. seconds: of
+    processor time."""
     sys.stdout.flush()
     sys.stderr.flush()
     reading, writing = os.pipe()
@@ -75,7 +77,7 @@ def in_child(function: Callable[[], Any], seconds: float = SECONDS, memory: int 
 
 
 def _read(descriptor: int, seconds: float) -> tuple[bytes, bool]:
-    """What comes through a pipe until its end, and whether that took too long."""
+    """Returns the bytes from a pipe until its end, and whether that took too long."""
     end, parts = time.monotonic() + seconds, []
     while True:
         ready, _, _ = select.select([descriptor], [], [], max(0.0, end - time.monotonic()))
@@ -88,13 +90,13 @@ def _read(descriptor: int, seconds: float) -> tuple[bytes, bool]:
 
 
 def _child(function: Callable[[], Any], writing: int, errors: BinaryIO, seconds: float, memory: int) -> None:
-    """Never returns."""
+    """Runs the function in the child, writes the result to the pipe and exits."""
     try:
         os.setpgid(0, 0)
         os.dup2(errors.fileno(), 2)
         os.dup2(errors.fileno(), 1)
         faulthandler.enable(file=2, all_threads=False)
-        faulthandler.dump_traceback_later(0.9 * PATIENCE * seconds, file=2)  # where it is, if it hangs
+        faulthandler.dump_traceback_later(0.9 * PATIENCE * seconds, file=2)  # shows where it hangs
         faulthandler.register(signal.SIGXCPU, file=2, chain=True)
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         limit = math.ceil(seconds)

@@ -1,7 +1,7 @@
-"""Decisions of a generator: drawn from a seed, recorded as small numbers, and drawn again from a record.
+"""Draws the decisions of a generator from a seed, records them as small numbers, and draws them again from a record.
 
 A case is a pure function of the numbers that were drawn, so shorter and smaller records are simpler cases of the same
-kind. 0 is always the simplest choice, and what a replayed record lacks is 0.
+kind. 0 is always the simplest choice; numbers that a replayed record lacks are 0.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 MOST = 20_000
-"""Numbers that one case draws at most."""
+"""How many numbers one case may draw."""
 
 
 class Choices:
-    """Where a generator gets its decisions from.
+    """Draws the decisions of a generator.
 
     Attributes:
         record: the numbers drawn so far; `Choices(record=…)` draws them again.
@@ -29,7 +29,7 @@ class Choices:
         self.record: list[int] = []
 
     def below(self, count: int) -> int:
-        """A number from 0 to count - 1."""
+        """Returns a number from 0 to count - 1."""
         if len(self.record) >= MOST:
             raise RuntimeError(f"a case of more than {MOST} decisions")
         if self._given is None:
@@ -47,7 +47,7 @@ class Choices:
         return options[self.below(len(options))]
 
     def flag(self, of: int = 2) -> bool:
-        """True once in `of` times."""
+        """Returns True once in `of` times."""
         return self.below(of) == of - 1
 
     def several(self, options: Sequence[T], low: int, high: int, distinct: bool = False) -> list[T]:
@@ -62,7 +62,7 @@ class Choices:
         return self.several(range(count), count, count, distinct=True)
 
     def weighted(self, options: Iterable[tuple[int, T]]) -> T:
-        """One of (weight, option) pairs."""
+        """Returns one of the options of (weight, option) pairs."""
         pairs = list(options)
         number = self.below(sum(weight for weight, _ in pairs))
         for weight, option in pairs:
@@ -72,10 +72,10 @@ class Choices:
         raise AssertionError
 
     def seed(self) -> int:
-        """A seed of data."""
+        """Returns a seed for data."""
         return self.below(1 << 30)
 
 
 Record = list[int]
 Draw = Any
-"""`Choices`, or what hypothesis draws through an object of the same methods."""
+"""`Choices`, or an object with the same methods that draws by hypothesis."""

@@ -1,4 +1,4 @@
-"""What occurs in cases, so that a run can tell how often it tried what."""
+"""Finds the features of cases, so that a run can report how often it tried each."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ WANTED: dict[str, tuple[str, ...]] = {
     "block": ("16-bit", "hash_loads", "hash_scalar_loads", "hash_stores", "masked_dot", "half_dot", "dot_loop", "fusable",
               "loop", "branch between blocks", "call", "atomic", "elementary function", "several programs", "large"),
 }  # fmt: skip
-"""What a run is expected to try, by kind; those that occur in less than one case of a hundred are told as thin."""
+"""The features that a run is expected to try, by kind; those in less than one case of a hundred are reported."""
 
 _PATTERNS = {
     "loop": r"scf\.(for|while)", "branch between blocks": r"cf\.cond_br", "call": r"tt\.call", "atomic": r"tt\.atomic",
@@ -27,7 +27,7 @@ _PATTERNS = {
 
 
 def features(data: Data) -> set[str]:
-    """Names of what occurs in a case."""
+    """Returns the names of the features of a case."""
     found = {f"step {name}" if data["kind"] == "graph" else str(name) for name in data.get("made", ())}
     finder: Callable[[Data], set[str]] = {"graph": _of_graph, "block": _of_block}.get(data["kind"], _of_file)
     return found | finder(data)

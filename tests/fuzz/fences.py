@@ -1,7 +1,7 @@
-"""Arrays between pages that nobody may touch: a read or write of one byte too many ends the process.
+"""Allocates arrays between guard pages: a read or write of one byte too many ends the process.
 
-An array either ends at such a page or begins at one; what cannot lie so for reasons of alignment has bytes of a pattern on
-that side, which must stay.
+An array either ends at a guard page or begins at one; where alignment leaves a gap, its bytes hold a pattern, which must
+not change.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 class Fence:
-    """Makes fenced arrays, and remembers what lies around them.
+    """Allocates fenced arrays, and records the bytes around them.
 
-    at_end: whether arrays end at a page that nobody may touch, or begin at one.
+    at_end: whether arrays end at a guard page, or begin at one.
     """
 
     def __init__(self, at_end: bool) -> None:
@@ -36,7 +36,7 @@ class Fence:
         self._kept: list[Any] = []
 
     def empty(self, shape: Sequence[int], dtype: Any, alignment: int = 1) -> Array:
-        """An array of PATTERN bytes whose first element lies at a multiple of `alignment`."""
+        """Allocates an array of PATTERN bytes whose first element is at a multiple of `alignment`."""
         dtype = np.dtype(dtype)
         size = math.prod(shape) * dtype.itemsize
         room = max(PAGE, -(-size // PAGE) * PAGE)
@@ -59,7 +59,7 @@ class Fence:
         return result
 
     def damaged(self) -> bool:
-        """Whether bytes beside an array were written to."""
+        """Returns whether bytes beside an array were written to."""
         return any(
             (frame[:start] != PATTERN).any() or (frame[end:] != PATTERN).any()
             for frame, start, end in self._frames
@@ -68,7 +68,7 @@ class Fence:
 
 @contextmanager
 def fenced(at_end: bool) -> Iterator[Fence]:
-    """Inside, what the runtime allocates for arenas, outputs and constants is fenced too."""
+    """Yields a fence; inside, arrays that the runtime allocates for arenas, outputs and constants are fenced too."""
     fence = Fence(at_end)
     before = memory.empty, memory.aligned_copy
 

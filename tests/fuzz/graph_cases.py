@@ -1,4 +1,5 @@
-"""Graphs against the reference evaluator: on the host with one and two threads, strict and fast, and on simulated GPUs."""
+"""Compares graphs with the reference evaluator: on the host with one and two threads, strict and fast, and on
+simulated GPUs."""
 
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ from .fences import Fence, fenced
 NUMERICS = ("strict", "fast", "reproducible")
 TARGETS = ("sm_80", "sm_90a")
 MOST_SIMULATED = 3000
-"""Elements of all arrays of a call that the simulator is given at most: it takes a millisecond for each few."""
+"""The largest number of elements of a call's arrays for the simulator: it takes a millisecond for each few."""
 REFUSALS = (jn.UserError, jn.UnsupportedError)
 
 
@@ -55,13 +56,13 @@ def run(data: Data, settings: Settings) -> Outcome:
 
 
 def compare(graph: jn.Graph, calls: list[list[np.ndarray]], settings: Settings, outcome: Outcome) -> None:
-    """Runs a graph everywhere and adds what is found to the outcome."""
+    """Runs a graph everywhere and adds the findings to the outcome."""
     expected = []
     for arrays in calls:
         try:
             with np.errstate(all="ignore"):
                 jn.evaluate(graph, *arrays)
-        except REFUSALS:  # sizes that break a check of the graph break it on both sides
+        except REFUSALS:  # sizes that fail a check of the graph must fail it in compiled code too
             expected.append(None)
             continue
         strict = error_bounds.propagate(graph, *arrays)
@@ -82,7 +83,7 @@ def compare(graph: jn.Graph, calls: list[list[np.ndarray]], settings: Settings, 
                     runs.at(place, options)
     if settings.simulate and sum(array.size for array in calls[0]) <= MOST_SIMULATED:
         runs.calls = calls[:1]
-        number = zlib.crc32(to_text(graph)[0].encode())  # of the eight ways one or two: more cases find more
+        number = zlib.crc32(to_text(graph)[0].encode())  # one or two of the six ways: more cases find more
         drawn = ("strict", *NUMERICS)[number % 4], TARGETS[number // 4 % 2]
         for numerics in NUMERICS:
             for target in TARGETS:
@@ -93,10 +94,10 @@ def compare(graph: jn.Graph, calls: list[list[np.ndarray]], settings: Settings, 
 
 
 class _Runs:
-    """A graph at one place after the other.
+    """Runs a graph in one way after another.
 
     Attributes:
-        first: (which runs give the same bits, number of the call) → where that was run first, and the outputs.
+        first: (name of runs that give the same bits, number of the call) → the first such run, and its outputs.
     """
 
     def __init__(
@@ -143,7 +144,7 @@ class _Runs:
     def _call(
         self, place: str, model: Any, inputs: Any, nodes: Any, fence: Fence | None
     ) -> tuple[np.ndarray, ...] | None:
-        """The outputs of one call, or None where it was refused."""
+        """Returns the outputs of one call, or None where it was refused."""
         try:
             if nodes is None or fence is None:
                 found = model(*inputs)
@@ -211,7 +212,7 @@ def _shown(name: str, symbol: Any, ours: np.ndarray, node: Any, wrong: np.ndarra
 
 
 def fault_of(where: str, error: BaseException) -> Fault:
-    """An exception as a fault: its type, what it says, and where it was raised last."""
+    """Makes a fault of an exception: its type, its message, and the function that raised it."""
     import traceback
 
     frames = traceback.extract_tb(error.__traceback__)
@@ -223,7 +224,7 @@ def fault_of(where: str, error: BaseException) -> Fault:
 
 
 def warm_up() -> None:
-    """Load what compiling and running needs, before children are forked."""
+    """Loads what compiling and running need, before children are forked."""
     graph = jn.Graph("warm", inputs=[jn.TensorType("float32", (8, 8))])
     (x,) = graph.inputs
     graph.output(jn.softmax(jn.exp(x) @ x, -1))
@@ -232,7 +233,7 @@ def warm_up() -> None:
 
 
 def renumbered(text: str) -> str:
-    """The text with its symbols numbered in order, as they have to be: lines may have been left out."""
+    """Returns the text with its symbols numbered in order, as is required: lines may have been left out."""
     numbers: dict[str, int] = {}
     for name in re.findall(r"^\s*%(\d+) =", text, re.MULTILINE):
         numbers.setdefault(name, len(numbers))
@@ -240,7 +241,7 @@ def renumbered(text: str) -> str:
 
 
 def bypassed(text: str) -> Iterator[str]:
-    """The text without one of its ops, whose first operand takes its place."""
+    """Yields the text without one of its ops, which is replaced by its first operand."""
     for found in re.finditer(r"^\s*(%\d+) = \w+\((%\d+).*\n", text, re.MULTILINE):
         rest = text[: found.start()] + text[found.end() :]
         yield re.sub(re.escape(found[1]) + r"\b", found[2], rest)

@@ -1,4 +1,4 @@
-"""The steps of random graphs: each takes a value and draws one op, or a pattern of a few, over it."""
+"""Draws the steps of random graphs: each takes a value and draws one op, or a pattern of a few, on it."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ EINSUMS = (
 
 
 class Steps:
-    """What `graphs.Builder` can add to a graph; it has the values and draws the choices."""
+    """The steps that `graphs.Builder` can add to a graph; the builder has the values and draws the choices."""
 
     one: Callable[..., Any]
     integer: Callable[[int, int], int]
@@ -61,7 +61,7 @@ class Steps:
     # -- maps -------------------------------------------------------------------------------------------------------------
 
     def guarded(self, name: str, operands: tuple[Any, ...]) -> tuple[Any, ...]:
-        """Operands at which the op's result stays close when they are off a little."""
+        """Returns operands for which small errors make only a small difference to the op's result."""
         rough = [self.is_rough(operand) for operand in operands]
         if not any(rough):
             return operands
@@ -81,7 +81,7 @@ class Steps:
             return (
                 x,
                 jn.minimum(operands[1], 9.0) + 0.037,
-            )  # away from the ties that whole numbers and sums to 1 make
+            )  # away from the ties of whole numbers and of sums to 1
         if name in ("equal", "not_equal") or (
             name.startswith(("bit", "shift", "pop")) and not x.dtype.is_bool
         ):
@@ -99,7 +99,7 @@ class Steps:
         return getattr(jn, name)(*self.guarded(name, (x,)), *((-1, 1) if name == "clip" else ()))
 
     def fitting(self, x: Any) -> Any:
-        """A value that broadcasts with x, mostly."""
+        """Returns a value that broadcasts with x, mostly."""
         if self.integer(0, 4) == 4:
             return self.pick()
         return self.pick(
@@ -131,13 +131,13 @@ class Steps:
         return jn.where(condition, x, self.one(self.fitting(x), 0, 1, -0.0 if x.dtype.is_float else 0))
 
     def scaled_by_a_reduction(self, x: Any) -> Any:
-        """Rows, and what a reduction of another value gives: kernels that compute both may have several grids."""
+        """Combines rows with a reduction of another value: kernels that compute both may have several grids."""
         reduced = self.reduce(self.pick(lambda y: bool(y.shape)))
         self.values.append(reduced)
         return self.one(jn.mul, jn.add, jn.sub)(x, reduced)
 
     def lacking(self, x: Any) -> Any:
-        """Reductions of x ∘ y, where y lacks some axes of x and lies in memory."""
+        """Reduces x ∘ y, where y lacks some axes of x and is in memory."""
         shape = [entry if type(entry) is int and self.flag() else 1 for entry in x.shape]
         if math.prod(shape) > 4096:
             shape = [1] * len(shape)
@@ -250,7 +250,7 @@ class Steps:
         return jn.take_along_axis(x, self.indices(*shape), axis)
 
     def extent_of(self, x: Any) -> Any:
-        """Arithmetic with a size, which may be known only when the model is called."""
+        """Computes with a size, which may be known only when the model is called."""
         extent = x.shape[self.axis(x)]
         return self.one(x + extent, x * extent, x / (extent + 1))
 
@@ -266,7 +266,7 @@ class Steps:
     def pair(self, x: Any) -> Any:
         y = self.fitting(x)
         if self.is_rough(x) or self.is_rough(y):
-            x, y = jn.minimum(jn.abs(x), 1) + 0.25, jn.abs(y) + 1.5  # which of the two is larger is decided
+            x, y = jn.minimum(jn.abs(x), 1) + 0.25, jn.abs(y) + 1.5  # so that it is certain which of the two is larger
             return self.one(jn.atan2, jn.hypot)(*((x, y) if self.flag() else (y, x)))
         return self.one(jn.atan2, jn.hypot, jn.copysign)(x, y)
 
@@ -331,9 +331,9 @@ class Steps:
         return self.maybe_cast(jn.matmul(x, self.one(*choices), precision=precision))
 
     def attention(self, x: Any) -> Any:
-        """softmax(x kᵀ · scale + bias) v, with casts, masks and further operations anywhere between."""
+        """Builds softmax(x kᵀ · scale + bias) v, with casts, masks and further operations anywhere between."""
         cast = self.maybe_cast
-        if self.is_rough(x):  # exponentials of what is off by much say nothing
+        if self.is_rough(x):  # exponentials of values with large errors have no useful bound
             x = jn.minimum(jn.maximum(x, -2), 2)
         keys = values = x
         if isinstance(x.shape[-1], int) and self.flag():
@@ -384,7 +384,7 @@ class Steps:
     # -- masks ------------------------------------------------------------------------------------------------------------
 
     def positions(self, x: Any, axis: int) -> Any:
-        """0, 1, … along one axis."""
+        """Returns 0, 1, … along one axis."""
         ones = jn.ones_like(x).cast("int32")
         return jn.cumsum(ones, axis if axis >= 0 else len(x.shape) + axis, exclusive=True)
 
@@ -393,7 +393,8 @@ class Steps:
         return jn.where(self.positions(x, axis) < self.integer(0, 4), x, self.one(0, 1, -1))
 
     def masked_product(self, x: Any) -> Any:
-        """A product of which one operand is masked along the axis that is summed: by where, or by slicing and padding."""
+        """Builds a product with one operand masked along the axis that is summed: by where, or by slicing and
+        padding."""
         how = self.one("where", "pad", "both")
         if how == "pad":
             y = (

@@ -1,8 +1,9 @@
-"""Random typed graphs: every op, casts anywhere, 16-bit floats everywhere, masks of one operand, dims that change.
+"""Draws random typed graphs: every op, casts anywhere, 16-bit floats everywhere, masks of one operand, dims
+that change.
 
-`Builder` draws one step at a time from whatever has the methods of `choices.Choices`. Values that rounding has touched are
-`rough`: a step that would make their bounds say nothing (a quotient by what may be 0, the bits of a rounded number) gets
-operands at a safe distance instead.
+`Builder` draws one step at a time from any object with the methods of `choices.Choices`. Values that may have been rounded
+are `rough`: a step that would make their bounds useless (a quotient by a number that may be 0, the bits of a rounded number)
+gets operands at a safe distance instead.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ ROUGH = ("matmul", "reduce_sum", "reduce_prod", "cumsum")
 
 
 class Builder(Steps):
-    """A graph being drawn. `values` are the symbols that later steps may use."""
+    """A graph that is being drawn. `values` are the symbols that later steps may use."""
 
     DTYPES, FLOATS, INTEGERS = DTYPES, FLOATS, INTEGERS
 
@@ -51,7 +52,7 @@ class Builder(Steps):
         self.made: set[str] = set()
 
     def sizes(self) -> dict[str, int]:
-        """What the symbolic dims are in one call."""
+        """Returns the sizes of the symbolic dims in one call."""
         return {name: self.one(*DIMS) for name in ("n", "k", "m")}
 
     # -- values -----------------------------------------------------------------------------------------------------------
@@ -79,7 +80,7 @@ class Builder(Steps):
         return self.one(*found)
 
     def is_rough(self, x: Any) -> bool:
-        """Whether rounding may have touched the values of a symbol."""
+        """Returns whether the values of a symbol may have been rounded."""
         for symbol in self.graph.symbols[self.seen :]:
             op = symbol.op
             made = symbol.dtype.is_float and (
@@ -91,7 +92,7 @@ class Builder(Steps):
         return isinstance(x, jn.Symbol) and x.id in self.rough
 
     def like(self, x: Any, *shape: Any) -> Any:
-        """A constant of x's dtype."""
+        """Returns a constant of x's dtype."""
         self.count += 1
         values = np.asarray(
             grid(np.random.default_rng(self.count).integers(-4, 5, shape), x.dtype), x.dtype.numpy
@@ -122,7 +123,7 @@ class Builder(Steps):
 
 
 def grid(values: np.ndarray, dtype: jn.DType) -> np.ndarray:
-    """Small integers as values of a dtype; floats become multiples of 1/4."""
+    """Converts small integers to values of a dtype; floats become multiples of 1/4."""
     if dtype.is_bool:
         return values % 2 == 1
     if dtype.is_float:
@@ -131,7 +132,7 @@ def grid(values: np.ndarray, dtype: jn.DType) -> np.ndarray:
 
 
 def special_values(dtype: jn.DType) -> np.ndarray:
-    """Values at which things go wrong."""
+    """Returns values at which faults are likely."""
     if dtype.is_bool:
         return np.array([True, False])
     if dtype.is_integer:
@@ -147,7 +148,7 @@ def input_array(draw: Any, shape: list[int], dtype: jn.DType, number: int) -> np
     rng = np.random.default_rng([number, draw.integer(0, 9)])
     values = grid(rng.integers(-8, 9, shape), dtype)
     how = draw.integer(0, 11)
-    if dtype.is_float and how in (5, 6) and dtype.name != "tensor_float32":  # not multiples of anything
+    if dtype.is_float and how in (5, 6) and dtype.name != "tensor_float32":  # values that are not on a grid
         values = rng.normal(size=shape).astype(dtype.numpy)
     if dtype.is_float and how % 2 == 0:  # zeros of both signs
         values = np.where((values == 0) & (rng.random(shape) < 0.5), -values, values)
@@ -159,13 +160,13 @@ def input_array(draw: Any, shape: list[int], dtype: jn.DType, number: int) -> np
             rng.random(shape) < (0.1 if how % 2 else 0.02) * (1 if dtype.is_float else 3), rng.choice(special, shape), values
         )
     values = np.array(values, dtype.numpy, order="C")
-    return values if dtype.name != "tensor_float32" else convert(values, jn.float32, dtype)  # of ten bits, as it says
+    return values if dtype.name != "tensor_float32" else convert(values, jn.float32, dtype)  # ten bits of mantissa
 
 
 def drawn(
     draw: Any, symbolic: bool, most: int = MAX_ELEMENTS, steps: int = 18
 ) -> Builder:
-    """A finished graph."""
+    """Draws a finished graph."""
     builder = Builder(draw, symbolic, most)
     for _ in range(draw.integer(1, steps)):
         builder.step()
@@ -175,7 +176,7 @@ def drawn(
 
 
 def arrays_of(draw: Any, builder: Builder) -> list[np.ndarray]:
-    """Arrays for one call, of the sizes that `builder.dims` says."""
+    """Draws arrays for one call, with the sizes of `builder.dims`."""
     return [
         input_array(draw, [builder.extent(entry) for entry in symbol.shape], symbol.dtype, number)
         for number, symbol in enumerate(builder.graph.inputs)

@@ -1,4 +1,4 @@
-"""The kinds of cases there are."""
+"""Lists the kinds of cases."""
 
 from __future__ import annotations
 

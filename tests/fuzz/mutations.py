@@ -1,4 +1,4 @@
-"""Structured mutation: of texts by tokens and lines, of JSON values by their tree, of bytes by fields and blocks."""
+"""Mutates by structure: texts by tokens and lines, JSON values by their tree, bytes by fields and blocks."""
 
 from __future__ import annotations
 
@@ -55,12 +55,12 @@ FAMILIES: tuple[tuple[str, ...], ...] = (
     tuple([f" = {name}(" for name in ("negate", "abs", "sqrt", "exp", "log", "sin", "tanh", "floor", "round", "relu", "sign")]),
     tuple([f" = {name}(" for name in ("reduce_sum", "reduce_max", "reduce_min", "reduce_prod", "mean")]),
 )  # fmt: skip
-"""Operations of which one may stand for another: what comes out mostly is valid, and means something else."""
+"""Operations that may replace each other: the result is mostly valid, and means something else."""
 OPERATION = re.compile("|".join(re.escape(name) for family in FAMILIES for name in sorted(family, key=len, reverse=True)))
 
 
 def mutated_text(choices: Choices, text: str, most: int = 3) -> str:
-    """Few changes, and mostly such that what comes out may be valid: what is refused at once tests little."""
+    """Makes few changes, mostly such that the result may be valid: a text that is refused at once tests little."""
     for _ in range(min(most, choices.one(1, 1, 1, 2, 3))):
         text = choices.weighted(
             ((8, _tokens), (8, _everywhere), (8, _operation), (6, _shifted), (4, _lines), (1, _other), (1, _nested))
@@ -69,7 +69,7 @@ def mutated_text(choices: Choices, text: str, most: int = 3) -> str:
 
 
 def _everywhere(choices: Choices, text: str) -> str:
-    """One number or word replaced by another wherever it stands: extents and types stay consistent."""
+    """Replaces one number or word by another wherever it occurs: extents and types stay consistent."""
     tokens = TOKEN.findall(text)
     found = [token for token in dict.fromkeys(tokens) if _sort(token) in ("number", "word")]
     if not found:
@@ -81,7 +81,7 @@ def _everywhere(choices: Choices, text: str) -> str:
 
 
 def _operation(choices: Choices, text: str) -> str:
-    """One operation replaced by another of its family."""
+    """Replaces one operation by another of its family."""
     places = list(OPERATION.finditer(text))
     if not places:
         return text
@@ -91,7 +91,8 @@ def _operation(choices: Choices, text: str) -> str:
 
 
 def _shifted(choices: Choices, text: str) -> str:
-    """All numbers between the braces of a line, or after its first, plus one amount: a slice of the same length elsewhere."""
+    """Adds one amount to all numbers between the braces of a line, or after its first: a slice of the same
+    length elsewhere."""
     lines = text.splitlines(keepends=True)
     places = [at for at, line in enumerate(lines) if re.search(r"\{.*\d", line)]
     if not places:
@@ -160,7 +161,7 @@ def _lines(choices: Choices, text: str) -> str:
 
 
 def _other(choices: Choices, text: str) -> str:
-    """A sign anywhere."""
+    """Inserts a character anywhere."""
     at = choices.below(len(text) + 1)
     return (
         text[:at]
@@ -214,7 +215,7 @@ def mutated_tree(choices: Choices, value: Any) -> Any:
 
 
 def _places(value: Any) -> list[tuple[Any, Any]]:
-    """Every (container, key) of a tree."""
+    """Returns every (container, key) of a tree."""
     found: list[tuple[Any, Any]] = []
     pending = [value]
     while pending:

@@ -1,4 +1,4 @@
-"""Runs cases one after the other, each in a child; what fails is shrunk and kept."""
+"""Runs cases one after the other, each in a child; failures are shrunk and kept."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SHRINK_SECONDS = 120.0
 KEPT_PER_SIGNATURE = 3
 CASE_SECONDS = 90.0
 TELL_SECONDS = 300.0
-"""How often there is a word about progress."""
+"""How often progress is reported."""
 
 
 @dataclass(slots=True)
@@ -38,7 +38,7 @@ class Found:
 
 @dataclass(slots=True)
 class Totals:
-    """What a session did, by kind."""
+    """The results of a session, by kind."""
 
     programs: Counter[str] = field(default_factory=Counter)
     refused: Counter[str] = field(default_factory=Counter)
@@ -83,7 +83,8 @@ class Totals:
         )
 
     def _occurrences(self, kind: str) -> list[str]:
-        """In how many cases there is what a run is to try, what is rare of that, and which ops there were at all."""
+        """Reports how many cases have each wanted feature, which of those are rare, and how many different
+        ops occurred."""
         counts, wanted = self.features.get(kind, Counter()), WANTED.get(kind, ())
         told = wanted or sorted(counts)
         if not told:
@@ -103,7 +104,8 @@ def _row(name: str, programs: int, refused: int, compared: int, others: int, sec
 
 
 class Session:
-    """kinds: which cases are tried. folder: where failures are written, or None. say: prints a line."""
+    """Runs cases and counts the results. kinds: the kinds to try. folder: where failures are written, or None. say: prints a
+    line."""
 
     def __init__(
         self, settings: Settings, kinds: Sequence[Kind] = KINDS, folder: Path | None = None,
@@ -115,7 +117,7 @@ class Session:
         self.found: list[Found] = []
 
     def run(self, seed: int, *, minutes: float = 0.0, cases: int = 0, first: int = 0) -> Totals:
-        """Try cases until the minutes are over, or that many; which ones depends on the seed alone."""
+        """Tries cases until the minutes are over, or that many; the seed alone decides which."""
         warm_up()
         start = told = time.monotonic()
         for number, (kind, name) in enumerate(self._cases(seed, first)):
@@ -137,7 +139,7 @@ class Session:
             number += 1
 
     def attempt(self, kind: Kind, seed: str) -> list[Fault]:
-        """One case; its faults are counted, and new sorts shrunk and written."""
+        """Tries one case; counts its faults, and shrinks and writes new sorts of them."""
         start = time.monotonic()
         record, data, outcome = self._generated(kind, Choices(seed))
         self.totals.add(kind.name, outcome, features(data) if data else (), time.monotonic() - start)
@@ -153,7 +155,7 @@ class Session:
     def _generated(
         self, kind: Kind, choices: Choices, settings: Settings | None = None
     ) -> tuple[Record, Data | None, Outcome]:
-        """A case and how it went. Generating may fail as well: then there is no data."""
+        """Returns a case and its outcome. Generating may fail as well: then there is no data."""
         made = in_child(lambda: (kind.generate(choices, self.settings), choices.record), self.case_seconds)
         if made.how != "returned":
             return choices.record or [], None, Outcome([_ended("generate", made)])
@@ -234,7 +236,7 @@ def hash_of(text: str) -> int:
 
 
 def replay(path: Path, settings: Settings) -> Outcome:
-    """Run the case of a file again, in a child."""
+    """Runs the case of a file again, in a child."""
     stored = json.loads(path.read_text())
     kind = kind_named(stored["kind"])
     session = Session(settings, [kind])

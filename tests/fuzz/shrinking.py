@@ -1,4 +1,5 @@
-"""Smaller cases that fail in the same way: delta debugging over a list (the choices of a generator, the lines of a text)."""
+"""Finds smaller cases that fail in the same way, by delta debugging over a list (the choices of a generator,
+the lines of a text)."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ T = TypeVar("T")
 
 
 class Budget:
-    """How much may be tried."""
+    """The time and the number of tries for shrinking."""
 
     def __init__(self, seconds: float, tries: int = 2000) -> None:
         self.end = time.monotonic() + seconds
@@ -22,7 +23,7 @@ class Budget:
 
 
 def shorter(items: Sequence[T], fails: Callable[[list[T]], bool], budget: Budget) -> list[T]:
-    """The list without what is not needed for `fails`, found by leaving out parts, large ones first."""
+    """Returns the list without items that `fails` does not need, found by leaving out parts, large ones first."""
     current = list(items)
     size = max(1, len(current) // 2)
     while size and current:
@@ -41,7 +42,7 @@ def shorter(items: Sequence[T], fails: Callable[[list[T]], bool], budget: Budget
 
 
 def lower(numbers: Sequence[int], fails: Callable[[list[int]], bool], budget: Budget) -> list[int]:
-    """The list with each number as small as it can be, by itself."""
+    """Returns the list with each number made as small as possible by itself."""
     current = list(numbers)
     for at in range(len(current)):
         if not current[at]:
@@ -63,7 +64,7 @@ def lower(numbers: Sequence[int], fails: Callable[[list[int]], bool], budget: Bu
 
 
 def shrunk(record: Sequence[int], fails: Callable[[list[int]], bool], budget: Budget) -> list[int]:
-    """The shortest and then lowest list of choices that was found to fail."""
+    """Returns the shortest and then lowest list of choices that was found to fail."""
     current = list(record)
     while True:
         before = list(current)

@@ -1,4 +1,4 @@
-"""The fuzzer itself: a short run of every kind finds nothing, planted bugs are found and shrunk, and what is kept replays."""
+"""Tests the fuzzer: a short run of every kind finds nothing, planted bugs are found and shrunk, and kept cases replay."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ def test_a_wrong_operation_of_blocks_is_found_and_shrunk(monkeypatch: pytest.Mon
 
 
 def test_a_product_that_is_fused_with_the_wrong_sign_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Which strict numerics never shows."""
+    """Strict numerics never shows this bug."""
     monkeypatch.setattr(contract, "_negative", lambda _, value: value)
     run, kind = session("block", seconds=0.0), kind_named("block")
     for number in range(200):
@@ -197,7 +197,7 @@ def test_children_have_limits() -> None:
 
 def test_cases_are_functions_of_their_choices() -> None:
     for kind in KINDS:
-        if kind.name in ("artifact", "plan"):  # these compile, and are tried above
+        if kind.name in ("artifact", "plan"):  # these compile, and are tested above
             continue
         choices = Choices("same")
         data = kind.generate(choices, HOST)
@@ -228,14 +228,14 @@ def test_mutations_change_something() -> None:
 
 
 def test_most_bounds_say_something() -> None:
-    """Of what random graphs give, less than half a percent may be anything."""
+    """Less than half a percent of the results of random graphs are without a bound."""
     elements = unbounded = 0
     for number in range(200):
         choices = Choices(f"bounds/{number}")
         builder = graphs.drawn(choices, bool(number % 2), 400, 9)
         arrays = graphs.arrays_of(choices, builder)
         if any("overflowing" in of_floats(array) for array in arrays if array.dtype.kind not in "biu"):
-            continue  # sums of these are infinite or not, as their order is
+            continue  # whether their sums are infinite depends on the order
         try:
             nodes = error_bounds.propagate(builder.graph, *arrays)
         except jn.UserError:

@@ -1,4 +1,4 @@
-"""Texts and files from strangers: they are refused as documented, or mean what they say everywhere."""
+"""Mutates untrusted texts and files: they must be refused as documented, or mean the same everywhere."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from .graph_cases import REFUSALS, bypassed, compare, fault_of, renumbered
 from .mutations import mutated_bytes, mutated_text, mutated_tree
 
 MOST_ELEMENTS = 100_000
-"""Graphs and kernels that a mutation made larger are compiled, but not run."""
+"""The largest number of elements of a value in mutated graphs and models that are run."""
 
 
 # -- graphs as text -------------------------------------------------------------------------------------------------------
@@ -71,9 +71,9 @@ def run_graph_text(data: Data, settings: Settings) -> Outcome:
                 return outcome
             if symbol.op.name == "input":
                 arrays.append(graphs.input_array(draw, shape, symbol.dtype, len(arrays)))
-    except (KeyError, *REFUSALS):  # a dim of another name
+    except (KeyError, *REFUSALS):  # a dim with another name
         return outcome
-    except (ValueError, TypeError, OverflowError):  # values of a dtype that NumPy has no numbers for
+    except (ValueError, TypeError, OverflowError):  # a dtype whose values NumPy cannot make
         return outcome
     if total > MOST_ELEMENTS:
         return outcome
@@ -82,7 +82,7 @@ def run_graph_text(data: Data, settings: Settings) -> Outcome:
 
 
 def again(graph: jn.Graph, outcome: Outcome) -> bool:
-    """What was read is written and read as the same."""
+    """Checks that the graph is read back from its text as the same graph."""
     try:
         text, arrays = to_text(graph)
         if to_text(from_text(text, arrays))[0] == text:
@@ -157,7 +157,7 @@ def generate_rules(choices: Choices, settings: Settings) -> Data:
 
 
 def as_toml(definition: dict[str, Any]) -> str:
-    """Edges and a few keys as TOML; tables with null have no TOML."""
+    """Encodes edges and a few keys as TOML; tables with null have no TOML."""
     plain = {
         key: json.dumps(value) for key, value in definition.items() if isinstance(value, (str, list, bool))
     }
@@ -233,7 +233,7 @@ def compiled_model(choices: Choices, settings: Settings, device: str) -> Any:
 
 
 def generate_artifact(choices: Choices, settings: Settings) -> Data:
-    """An artifact whose manifest, graph, weights or bytes were changed; but for the last, its digests are right again."""
+    """Makes an artifact with changed manifest, graph, weights or bytes; except for the last, its digests are correct again."""
     model = compiled_model(choices, settings, "cpu")
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "model.joinery"

@@ -1,4 +1,5 @@
-"""`python -m tests.mutation [words …]`: every mutant of the programs whose names have all these words, and the rates."""
+"""Tests every mutant of the programs whose names contain all given words, and prints the rates: `python -m tests.mutation
+[words …]`."""
 
 from __future__ import annotations
 
@@ -13,7 +14,8 @@ CLASSES = ("deleted", "swapped", "operand")
 
 
 def report(found: list[Outcome]) -> None:
-    """The rates by instruction and by what was done to it, as a table of Markdown, and who caught how many."""
+    """Prints the rates by instruction and by kind of mutation, as a table of Markdown, and how many each
+    check caught."""
     made = Counter((each.mutant.opcode, each.mutant.kind) for each in found)
     caught = Counter((each.mutant.opcode, each.mutant.kind) for each in found if each.caught)
     harmless = Counter((each.mutant.opcode, each.mutant.kind) for each in found if each.is_harmless)
@@ -40,7 +42,7 @@ def report(found: list[Outcome]) -> None:
 
 
 def stale(found: list[Outcome]) -> list[str]:
-    """What entries of the file cover that is not there, or would not need it."""
+    """Lists the parts of the file's entries that match no mutant, or that no mutant needs."""
     used = {(str(each.program), each.mutant.instruction, each.mutant.what) for each in found if each.entry and not each.rule}
     return [
         f"{program}: {entry.instruction} {what}"

@@ -1,4 +1,4 @@
-"""Launches in the simulator, recorded, to be repeated with another text."""
+"""Records launches in the simulator, to repeat them with another text."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ BUDGET = 2_000_000
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """A launch of a kernel: `memory` are its arrays, as they were before and after; `budget`: instructions that suffice."""
+    """A launch of a kernel: `memory` are its arrays, with their contents before and after; `budget`:
+    instructions that suffice."""
 
     text: str
     name: str
@@ -32,7 +33,7 @@ class Launch:
     start: Callable[[Any, int], Any]
 
     def verdict(self, module: Module) -> str:
-        """How a module is told from the launch's own: the kind of a finding, "values", or "" where it is not.
+        """Tells a module from the launch's own: returns the kind of a finding, "values", or "" where it cannot.
 
         The first finding ends the launch.
         """
@@ -50,7 +51,7 @@ class Launch:
 
 
 def verdict(launches: list[Launch], text: str) -> str:
-    """Of the first launch that tells a text from the launches' own."""
+    """Returns the verdict of the first launch that tells a text from the launches' own; "" if none does."""
     try:
         module = Module(text)
         return next(filter(None, (each.verdict(module) for each in launches)), "")
@@ -60,7 +61,8 @@ def verdict(launches: list[Launch], text: str) -> str:
 
 @contextmanager
 def recorded(one_block: bool) -> Iterator[list[Launch]]:
-    """Inside, all launches in the simulator are checked, and recorded. one_block: of a model's kernels only the first runs."""
+    """Yields a list to which all launches in the simulator are added; they run with all checks. one_block: only the first block
+    of a model's kernels runs."""
     found: list[Launch] = []
     launch, launch_in = launching.Kernel.launch, launching.Kernel.launch_in
 

@@ -1,4 +1,5 @@
-"""Mutants of PTX texts: one synchronising instruction deleted, swapped with its neighbour, or given a wrong operand."""
+"""Makes mutants of PTX texts: one synchronising instruction deleted, swapped with its neighbour, or given a
+wrong operand."""
 
 from __future__ import annotations
 
@@ -12,9 +13,9 @@ SYNCHRONISING = re.compile(
     r"|shfl\.sync|elect\.sync)"
 )
 COUNTED_COPY = re.compile(r"complete_tx::bytes")
-"""A copy that an mbarrier counts: its mbarrier is a synchronising operand."""
+"""Matches a copy that an mbarrier counts: its mbarrier is a synchronising operand."""
 OF_REGISTERS = re.compile(r"shfl|elect|setmaxnreg")
-"""Instructions that memory has no part in."""
+"""Matches instructions that do not concern memory."""
 ACCESS = re.compile(r"^(@\S+\s+)?(ld\.(shared|global)|st\.|atom|red\.|ldmatrix|stmatrix|cp\.|wgmma\.)")
 EDGE = re.compile(r"^(\S+:$|@\S+\s+bra|bra|ret|exit)")
 REGISTER = re.compile(r"%[a-z]+\d+|\b(?:on|off|da|db|done)\b")
@@ -22,7 +23,8 @@ REGISTER = re.compile(r"%[a-z]+\d+|\b(?:on|off|da|db|done)\b")
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """An instruction, or a block of inline assembly that polls, with its lines (first, behind the last) in the text."""
+    """An instruction, or a block of inline assembly that polls, with its lines (first, one after the last) in
+    the text."""
 
     text: str
     first: int
@@ -36,8 +38,8 @@ class Unit:
 
 @dataclass(frozen=True, slots=True)
 class Mutant:
-    """opcode, number: which instruction it is in the text, the number among those of its opcode, from 1; what: was done to it.
-    index: of the instruction in the text's units; line: its line, from 1."""
+    """A mutant of a text. opcode, number: the changed instruction, and its number among those of its opcode, from 1; what: the
+    change. index: the instruction's index in the text's units; line: its line, from 1."""
 
     opcode: str
     number: int
@@ -56,7 +58,7 @@ class Mutant:
 
     @property
     def kind(self) -> str:
-        """"deleted", "swapped" or "operand"."""
+        """The kind of change: "deleted", "swapped" or "operand"."""
         word = self.what.split()[0]
         return word if word in ("deleted", "swapped") else "operand"
 
@@ -66,7 +68,7 @@ def synchronises(unit: Unit) -> bool:
 
 
 def units_of(lines: list[str]) -> list[Unit]:
-    """What the text consists of, behind the declarations."""
+    """Returns the units of the text, without its declarations."""
     found, place = [], 0
     while place < len(lines):
         text = lines[place].strip()
@@ -81,7 +83,7 @@ def units_of(lines: list[str]) -> list[Unit]:
 
 
 def mutants_of(text: str) -> Iterator[Mutant]:
-    """All mutants of a PTX text, each with another text."""
+    """Yields all mutants of a PTX text, each with a different text."""
     lines = text.split("\n")
     units = units_of(lines)
     counts: Counter[str] = Counter()
@@ -99,7 +101,7 @@ def mutants_of(text: str) -> Iterator[Mutant]:
 
 
 def trapped(text: str, mutant: Mutant) -> str:
-    """The text with a trap in place of the mutant's instruction, for the threads that execute it."""
+    """Returns the text with a trap in place of the mutant's instruction, for the threads that execute it."""
     lines = text.split("\n")
     unit = units_of(lines)[mutant.index]
     guard = re.match(r"@\S+\s+", unit.text)
@@ -119,7 +121,8 @@ def _variants(lines: list[str], units: list[Unit], index: int, threads: int) -> 
 
 
 def neighbour(units: list[Unit], index: int, step: int) -> int | None:
-    """The nearest access or synchronising instruction before (step -1) or after (1) one, with no label or branch between."""
+    """Returns the nearest access or synchronising instruction before (step -1) or after (1) one, with no
+    label or branch between."""
     at = index + step
     while 0 <= at < len(units) and not EDGE.match(units[at].text):
         ordering = SYNCHRONISING.match(units[at].text) and not OF_REGISTERS.search(units[at].text)
@@ -133,7 +136,7 @@ SWAPS = {"swapped with the one before": -1, "swapped with the next": 1}
 
 
 def _swaps(lines: list[str], units: list[Unit], index: int) -> Iterator[tuple[str, list[str]]]:
-    """The instruction and its neighbour, in the other order."""
+    """Swaps the instruction with its neighbours."""
     for what, step in SWAPS.items():
         at = neighbour(units, index, step)
         if at is not None:
@@ -144,7 +147,7 @@ def _swaps(lines: list[str], units: list[Unit], index: int) -> Iterator[tuple[st
 
 
 def _moved(lines: list[str], first: Unit, second: Unit, between: list[Unit]) -> list[str] | None:
-    """The text with these two in the other order, if what is computed between them allows it."""
+    """Returns the text with the two units in the other order, if the computations between them allow that."""
     inner = set(REGISTER.findall(" ".join(each.text for each in between)))
     one, two = (set(REGISTER.findall(each.text)) for each in (first, second))
     rest = lines[first.end : second.first]
@@ -159,7 +162,8 @@ def _moved(lines: list[str], first: Unit, second: Unit, between: list[Unit]) -> 
 
 
 def _constants(lines: list[str], place: int) -> Callable[[str], int | None]:
-    """What a register holds that a line before sets to a constant."""
+    """Returns a function that gives the constant to which an earlier line sets a register; None for other
+    operands."""
 
     def value(operand: str) -> int | None:
         if re.fullmatch(r"-?\d+", operand):
@@ -176,7 +180,7 @@ Change = Callable[[str], str]
 
 
 def _operands(text: str, value: Callable[[str], int | None], threads: int) -> Iterator[tuple[str, Change]]:
-    """Wrong operands of an instruction: what is wrong, and how to write it."""
+    """Yields wrong operands of an instruction: what is wrong, and a function that writes it."""
 
     def put(pattern: str, new: str) -> Change:
         return lambda line: re.sub(pattern, new, line, count=1)
@@ -231,7 +235,7 @@ def _operands(text: str, value: Callable[[str], int | None], threads: int) -> It
 
 
 def _other_object(line: str) -> str:
-    """The last address in brackets 8 bytes further."""
+    """Moves the last address in brackets by 8 bytes."""
     start, end = line.rindex("["), line.rindex("]")
     return f"{line[:end]}+8{line[end:]}" if "+" not in line[start:end] else _further(line, start, end)
 

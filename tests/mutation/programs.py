@@ -1,4 +1,4 @@
-"""Kernels as launches compile them, with launches that reach each of their synchronising instructions."""
+"""Provides kernels as launches compile them, with launches that reach each of their synchronising instructions."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from .launches import Launch, recorded
 ROOT = Path(__file__).resolve().parents[2]
 BENCHMARKS, MADE = ROOT / "benchmarks" / "kernels", ROOT / "tests" / "data" / "ttir_descriptors"
 LENGTHS = (384, 320, 256)
-"""Of attention's keys: 6, 5 and 4 turns of its loop over three stages. Each stage is filled again, and each one is the last."""
+"""Numbers of attention's keys: 6, 5 and 4 iterations of its loop over three stages. Each stage is refilled, and each one is
+the last of a launch."""
 
 
 def halves(*shape: int) -> Any:
@@ -58,9 +59,9 @@ def _attention(target: str, warps: int) -> None:
 
 
 def _attention_of_rows(target: str, warps: int, causal: bool = False) -> None:
-    """The text of the benchmark of GPUs: with descriptors where tensors are copied.
+    """Launches the text of the GPU benchmark, with descriptors where the target has tensor copies.
 
-    Causal: the blocks of rows of one launch make 1 to 6 turns.
+    Causal: the blocks of rows of one launch make 1 to 6 iterations.
     """
     rows = 16 * warps
     kernel = jn.kernel.from_ttir(gpu_texts.attention(rows, 64, 64, "f16", causal, described=target != "sm_80"))
@@ -87,7 +88,7 @@ def _persistent(target: str, warps: int) -> None:
 
 
 def _persistent_tiles(target: str, warps: int) -> None:
-    """The benchmark's text: one program for two tiles, of seven turns each."""
+    """Launches the benchmark's text: one program for two tiles, of seven iterations each."""
     kernel = jn.kernel.from_ttir(gpu_texts.matmul_persistent(128, 128, 64, "f16"))
     arrays = halves(256, 448), halves(448, 128), np.zeros((256, 128), np.float16)
     tensors = [jn.TensorDescriptor(x) for x in arrays]
@@ -112,20 +113,20 @@ TRANSPOSED = """
 
 
 def transposing_product() -> jn.kernel.Kernel:
-    """The described product, which transposes another block in the stages' memory first."""
+    """Returns the described product, which first transposes another block in the stages' memory."""
     text = (BENCHMARKS / "gpu_matmul_described_f16.ttir").read_text()
     text = text.replace("%K: i32", "%d: !tt.ptr<f32> {tt.divisibility = 16 : i32}, %K: i32", 1)
     return jn.kernel.from_ttir(text.replace("    %x = tt.get_program_id", TRANSPOSED + "    %x = tt.get_program_id", 1))
 
 
 def described(*arrays: Any) -> list[jn.TensorDescriptor]:
-    """A, B and C of the described product."""
+    """Returns descriptors of A, B and C of the described product."""
     blocks = (128, 64), (64, 128), (128, 128)
     return [jn.TensorDescriptor(x, x.shape, (x.shape[1], 1), block) for x, block in zip(arrays, blocks, strict=True)]
 
 
 def _transposition(target: str, warps: int) -> None:
-    """Twice, so that the memory it goes through is used again."""
+    """Transposes twice, so that the memory for the exchange is reused."""
     text = TRANSPOSED.replace("128", "32")
     again = text.replace("%block", "%other").replace("%turned", "%back").split("\n")[-4:]
     body = "\n".join([text, *again])
@@ -145,7 +146,8 @@ def _graph(target: str, build: Callable[..., Sequence[jn.Symbol]], *args: Any) -
 
 
 def _graph_product(target: str, _: int) -> None:
-    """So deep that the copies or products on their way behind the loop concern the first stage, where the result is stored."""
+    """Launches a product so deep that copies or products in flight after the loop concern the first stage,
+    where the result is stored."""
     depth = 384 if target == "sm_80" else 448
     _graph(target, lambda x, y: [jn.relu(x @ y)], halves(64, depth), halves(depth, 64))
 
@@ -155,7 +157,7 @@ def _graph_reductions(target: str, _: int) -> None:
 
 
 def _graph_of_attention(target: str, rows: tuple[int, int, int], random: Callable[..., Any]) -> None:
-    """One code for any number of keys."""
+    """Launches attention with one code for any number of keys."""
     heads, _, width = rows
     shapes = rows, (heads, "n", width), (heads, "n", width)
     dtype = str(random(1).dtype)
@@ -164,7 +166,7 @@ def _graph_of_attention(target: str, rows: tuple[int, int, int], random: Callabl
     scores = (q @ k.transpose(1, 2)).cast(jn.float32) * 0.7
     graph.output(jn.softmax(scores, -1).cast(q.dtype) @ v)
     model = jn.compile(graph, device="ptxsim", target=target, cache=False)
-    for keys in LENGTHS[::2] if dtype == "float32" else LENGTHS:  # two stages only
+    for keys in LENGTHS[::2] if dtype == "float32" else LENGTHS:  # these have only two stages
         model(random(*rows), random(heads, keys, width), random(heads, keys, width))
 
 
@@ -177,13 +179,13 @@ def _graph_attention_of_floats(target: str, _: int) -> None:
 
 
 def _graph_attention_of_warpgroups(target: str, _: int) -> None:
-    """So many blocks that each has 128 rows."""
+    """Launches attention on so many blocks that each has 128 rows."""
     _graph_of_attention(target, (132, 128, 64), halves)
 
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """What is run: for one target, with one number of warps (0: as the compiler chooses)."""
+    """A program to mutate: for one target, with one number of warps (0: as the compiler chooses)."""
 
     name: str
     run: Callable[[str, int], None]

@@ -1,6 +1,6 @@
-"""Why a mutant does no harm, where a text itself shows it: rules, each with a condition that is looked up in the text.
+"""Defines rules by which a text itself shows that a mutant does no harm; each checks a condition in the text.
 
-A rule that holds for a mutant which the simulator tells from the program is wrong, or the simulator is: `table` says so.
+If a rule holds for a mutant that the simulator tells from the program, one of them is wrong, and `table` reports it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from .mutants import SWAPS, Unit, neighbour, units_of
 
 ORDERS_ONLY = re.compile(r"bar\.(warp\.)?sync|fence\.|wgmma\.(fence|wait)|cp\.async\.(bulk\.)?wait|mbarrier\.try_wait")
-"""What does nothing but make others wait, or see: where it stands is where it has an effect, and one more does no harm."""
+"""Matches instructions that only make others wait, or see memory: moving one changes where it acts, and one
+more does no harm."""
 WEAKER = ("of another proxy", "of another space", "without the proxy", "of ordinary accesses")
 SHARED = re.compile(r"\b(ld|st|atom|red)\.(?!global|param|local|const)|ldmatrix|stmatrix|cp\.async|mbarrier|wgmma\.mma")
 SHARED_STORE = re.compile(r"\b(st|atom|red)\.(?!global|param|local)|stmatrix|cp\.async\.c")
@@ -22,7 +23,7 @@ OBJECT = re.compile(r"^mbarrier\.(init|arrive)\S*\s+(?:%\w+,\s*)?\[(jn_shared(?:
 
 @dataclass(frozen=True, slots=True)
 class Code:
-    """A text's units, and which of them may follow each."""
+    """A text's units, and for each the units that may follow it."""
 
     units: list[Unit]
     following: list[tuple[int, ...]]
@@ -40,7 +41,7 @@ class Code:
         return Code(units, following)
 
     def before(self, index: int) -> set[int]:
-        """What may have been executed when this unit is."""
+        """Returns the units that may have been executed before this one."""
         leading: dict[int, list[int]] = {}
         for at, targets in enumerate(self.following):
             for target in targets:
@@ -55,7 +56,7 @@ class Code:
         return found
 
     def after(self, index: int, stop: Callable[[Unit], bool]) -> Iterator[Unit]:
-        """What may be executed behind this unit, on each path as far as one where `stop` holds."""
+        """Yields the units that may be executed after this one, on each path up to one where `stop` holds."""
         seen: set[int] = set()
         left = list(self.following[index])
         while left:
@@ -68,19 +69,19 @@ class Code:
                 left += self.following[at]
 
     def beside(self, index: int, what: str) -> int | None:
-        """The unit that a swap exchanges this one with."""
+        """Returns the unit with which a swap exchanges this one."""
         return neighbour(self.units, index, SWAPS[what]) if what in SWAPS else None
 
 
 def another_name(code: Code, index: int, what: str) -> bool:
-    """Nothing else in the text uses barrier 7, so whoever waits there executes this one instruction, and so does whoever it is
-    waited for: the same barrier under another name. (Were others needed, the launch would not have ended.)"""
+    """Returns whether nothing else in the text uses barrier 7: then all threads that arrive there execute this one instruction,
+    and it is the same barrier under another name. (Otherwise the launch would not have ended.)"""
     others = (unit.text for at, unit in enumerate(code.units) if at != index)
     return what == "on another barrier" and not any(re.search(r"\bbar\S*\s+7\b", text) for text in others)
 
 
 def earlier_group(code: Code, index: int, what: str) -> bool:
-    """The next is a copy, which then belongs to the earlier group and is waited for earlier, or nothing of cp.async."""
+    """Returns whether the next is a copy, which then joins the earlier group and is waited for earlier, or not a cp.async."""
     beside = code.beside(index, what)
     if what != "swapped with the next" or beside is None or not code.units[index].text.startswith("cp.async.commit_group"):
         return False
@@ -89,8 +90,8 @@ def earlier_group(code: Code, index: int, what: str) -> bool:
 
 
 def first_use(code: Code, index: int, what: str) -> bool:
-    """Nothing has used shared memory before this barrier of the block, nor stored to global memory, and before anything does
-    store to global memory there is another such barrier."""
+    """Returns whether nothing uses shared memory or stores to global memory before this barrier of the block, and another such
+    barrier comes before any store to global memory."""
     unit = code.units[index]
     if what != "deleted" or not re.fullmatch(r"bar\.sync\s+0;", unit.text):
         return False
@@ -101,7 +102,7 @@ def first_use(code: Code, index: int, what: str) -> bool:
 
 
 def nothing_to_show(code: Code, index: int, what: str) -> bool:
-    """No thread has stored to shared memory by ordinary means before this fence, but for mbarriers that have another fence."""
+    """Returns whether no ordinary store to shared memory comes before this fence, but for mbarriers with another fence."""
     if what != "deleted" or not code.units[index].text.startswith("fence.proxy.async"):
         return False
     before = code.before(index)
@@ -116,7 +117,7 @@ EDGE_OR_FENCE = re.compile(r"fence\.mbarrier_init|\S+:$|(@\S+\s+)?bra|ret")
 
 
 def twin(code: Code, index: int, what: str) -> bool:
-    """The same barrier stands beside it, with no access between the two."""
+    """Returns whether the same barrier is beside it, with no access between the two."""
     beside = (neighbour(code.units, index, step) for step in (-1, 1))
     unit = code.units[index]
     return (
@@ -127,8 +128,8 @@ def twin(code: Code, index: int, what: str) -> bool:
 
 
 def nothing_in_common(code: Code, index: int, what: str) -> bool:
-    """The two have no effect on each other: a fence of registers beside what orders memory, two waits for different things,
-    or operations on two mbarriers."""
+    """Returns whether the two do not affect each other: a fence of registers beside an ordering of memory, two waits for
+    different things, or operations on two mbarriers."""
     beside = code.beside(index, what)
     if beside is None:
         return False
@@ -151,14 +152,14 @@ RULES: dict[str, Callable[[Code, int, str], bool]] = {
     "two that have nothing in common": nothing_in_common,
 }
 MOVED, WEAKENED = "a move of what could be deleted", "a weaker one where none would do"
-"""Consequences of a harmless deletion: `by_deletion`."""
+"""The rules of `by_deletion`: consequences of a harmless deletion."""
 
 
 def by_deletion(code: Code, index: int, what: str, deletable: Callable[[int], bool]) -> str:
-    """The rule by which a mutant does no harm because a deletion does none.
+    """Returns the rule by which a mutant does no harm because a deletion does none; "" if there is none.
 
-    What only orders may be taken out, if its deletion does no harm, and put in elsewhere in its block, whatever it passes; of
-    two that change places either one does.
+    An instruction that only orders can be deleted, if that does no harm, and inserted elsewhere in its block, whatever it
+    passes. For a swap, either of the two may be that instruction.
     """
     if what in WEAKER and deletable(index):
         return WEAKENED

@@ -1,7 +1,7 @@
-"""What becomes of mutants: caught, harmless by a rule (`rules`), harmless for a reason in `tests/data/mutation/harmless.json`.
+"""Decides the outcome of mutants: caught, harmless by a rule (`rules`), or by a reason in `tests/data/mutation/harmless.json`.
 
 An entry of the file names programs, one instruction of theirs with the accesses or synchronising instructions around it, and
-what may be done to it; it covers that and nothing else.
+the harmless changes of it; it covers nothing else.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ FILE = Path(__file__).resolve().parents[1] / "data" / "mutation" / "harmless.jso
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """programs: their names; instruction: as `Mutant.instruction`; between: opcodes around it; mutants: what may be done."""
+    """A reason in the file. programs: their names; instruction: as in `Mutant.instruction`; between: the opcodes around it;
+    mutants: the harmless changes."""
 
     programs: tuple[str, ...]
     instruction: str
@@ -43,8 +44,8 @@ def entries() -> tuple[Entry, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """caught: how the mutant is told from the program, "" if it is not; rule, entry: why it does no harm; executed: whether a
-    launch reaches the instruction (looked up for what is not caught)."""
+    """The outcome of a mutant. caught: how it is told from the program, "" if it is not; rule, entry: why it does no harm;
+    executed: whether a launch reaches the instruction (checked if the mutant is not caught)."""
 
     program: Program
     mutant: Mutant
@@ -59,7 +60,7 @@ class Outcome:
 
     @property
     def problem(self) -> str:
-        """What is wrong with the suite, if anything is."""
+        """The fault of the suite that the outcome shows, or ""."""
         if not self.executed:
             return "no launch executes the instruction"
         if self.caught and (self.rule or self.entry):
@@ -71,7 +72,7 @@ class Outcome:
 
 
 class Excuses:
-    """Why mutants of one text do no harm."""
+    """Finds the reasons why mutants of one text do no harm."""
 
     def __init__(self, program: Program, text: str) -> None:
         self.program = str(program)
@@ -99,7 +100,8 @@ class Excuses:
         return self.entry(index, "deleted") is not None
 
     def between(self, index: int) -> tuple[str, str]:
-        """The opcodes of the accesses or synchronising instructions before and behind, over labels and branches."""
+        """Returns the opcodes of the accesses or synchronising instructions before and after, across labels
+        and branches."""
         units = self.code.units
         before = next((_word(each) for each in units[index - 1 :: -1] if _counts(each)), "the start") if index else "the start"
         return before, next((_word(each) for each in units[index + 1 :] if _counts(each)), "the end")
@@ -115,7 +117,7 @@ def _word(unit: Unit) -> str:
 
 
 def by_text(launches: list[Launch]) -> list[list[Launch]]:
-    """The launches of each text."""
+    """Groups the launches by their text."""
     found: dict[str, list[Launch]] = {}
     for launch in launches:
         found.setdefault(launch.text, []).append(launch)
@@ -123,8 +125,8 @@ def by_text(launches: list[Launch]) -> list[list[Launch]]:
 
 
 def outcomes(program: Program, chosen: str = "all") -> Iterator[Outcome]:
-    """What becomes of the mutants of a program: of "all"; of the "deletions" for which there is no reason; or of the "first
-    deletions" only, those of the first instruction of each opcode."""
+    """Yields the outcomes of a program's mutants: of "all"; of the "deletions" for which there is no reason; or only of the
+    "first deletions", those of the first instruction of each opcode."""
     for launches in by_text(program.launches()):
         text = launches[0].text
         again = verdict(launches, text)

@@ -1,8 +1,8 @@
-"""Whether the simulator misses what a device would: synchronising instructions deleted, moved or made wrong, one at a time.
+"""Tests that the simulator catches missing synchronisation: instructions deleted, moved or made wrong, one at a time.
 
 Each mutant is caught, by a check or by wrong values, or a rule or an entry of the table says why it does no harm. `make
-mutants` makes them all, holds rules and table against the simulator, and prints the rates; here are the deletions, of which
-there are fewer.
+mutants` tests them all, compares rules and table with the simulator, and prints the rates; the tests here are the deletions,
+of which there are fewer.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ NAMED = {name for entry in entries() for name in entry.programs}
 @pytest.mark.slow
 @pytest.mark.parametrize("program", [each for each in PROGRAMS if str(each) in NAMED], ids=str)
 def test_the_table_is_about_instructions_that_are_there(program: Program) -> None:
-    """Each entry is for one instruction, between those that it names, and for mutants that no rule excuses."""
+    """Each entry is for one instruction, between those that it names, and for mutants that no rule covers."""
     wanted = {(entry.instruction, what) for entry in entries() if str(program) in entry.programs for what in entry.mutants}
     found = set()
     for launches in by_text(program.launches()):
@@ -79,7 +79,8 @@ mbarrier.try_wait.parity.shared::cta.b64 done, [%r5], %r6;
 
 
 def test_the_mutants_of_a_text() -> None:
-    """Of a barrier: without it, in front of the store, behind the load, elsewhere, for fewer or more; of a loop that polls."""
+    """A barrier is deleted, moved before the store and after the load, renamed, and given fewer or more threads; a polling loop
+    is mutated too."""
     found = {each.name: each.text for each in mutants_of(TEXT)}
     assert list(found) == [
         "bar #1 deleted", "bar #1 swapped with the one before", "bar #1 swapped with the next", "bar #1 on another barrier",
@@ -99,7 +100,7 @@ def test_the_mutants_of_a_text() -> None:
 
 
 def test_what_is_wrong_with_an_outcome() -> None:
-    """Missed without a reason, caught in spite of one, and out of the launches' reach in spite of one."""
+    """A mutant is a problem if missed without a reason, caught in spite of one, or not reached by a launch."""
     mutant, program = next(mutants_of(TEXT)), PROGRAMS[0]
 
     def problem(caught: str, rule: str, executed: bool) -> str:
@@ -113,7 +114,7 @@ def test_what_is_wrong_with_an_outcome() -> None:
 
 
 def test_an_entry_is_for_one_place(monkeypatch: pytest.MonkeyPatch) -> None:
-    """For that instruction between these two, in that program, and for what it says is done to it."""
+    """An entry covers that instruction between these two, in that program, with the changes that it names."""
     program, other = PROGRAMS[:2]
     entry = Entry((str(program),), "bar #1", ("st.shared.b32", "ld.shared.b32"), ("deleted",), "because")
     monkeypatch.setattr(table, "entries", lambda: (entry,))
@@ -128,7 +129,7 @@ def test_an_entry_is_for_one_place(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def rules_of(body: str) -> dict[str, str]:
-    """The rule for each mutant of a text, where one holds."""
+    """Returns the rule for each mutant of a text, where one holds."""
     text = ".reqntid 64\n" + "\n".join(line.strip() for line in body.strip().split("\n"))
     excuses = Excuses(PROGRAMS[0], text)
     found: list[tuple[Mutant, str]] = [(each, excuses.rule(each.index, each.what)) for each in mutants_of(text)]
@@ -136,7 +137,7 @@ def rules_of(body: str) -> dict[str, str]:
 
 
 def test_the_code_of_a_text() -> None:
-    """What may come before and behind, around a loop."""
+    """Units before and after are found around a loop."""
     text = "a;\n$L0:\nb;\n@%p bra $L1;\nc;\nbra $L0;\n$L1:\nret;\nd;"
     code = Code.of(text)
     names = [unit.text for unit in code.units]

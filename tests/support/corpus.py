@@ -1,4 +1,4 @@
-"""The TTIR corpus: its cases, their memory, and whether it is what a launch has to leave."""
+"""Loads the TTIR corpus: its cases, their memory, and the memory that a launch must leave."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Case:
         self.data: Any = np.load(data) if data.exists() else {}
 
     def arguments(self) -> tuple[list[Any], list[tuple[dict[str, Any], np.ndarray, np.ndarray]]]:
-        """What a launch takes, and (argument, array, what it must hold afterwards)."""
+        """Returns the arguments of a launch, and (argument, array, expected contents afterwards) for each array."""
         arguments: list[Any] = []
         checks = []
         for argument in self.facts["args"]:
@@ -50,7 +50,7 @@ class Case:
         return arguments, checks
 
     def _buffer(self, argument: dict[str, Any]) -> tuple[dict[str, Any], np.ndarray, np.ndarray]:
-        """An array of the case's memory, with what it must hold afterwards."""
+        """Returns an array of the case's memory, with its expected contents afterwards."""
         dtype, start = dtype_of(argument["dtype"]), argument["init"]
         if "fill" in start:
             array = np.full(argument["numel"], start["fill"], np.float64).astype(dtype)
@@ -84,13 +84,13 @@ def compare(argument: dict[str, Any], found: np.ndarray, expected: np.ndarray, g
 
 @functools.cache
 def read(name: str) -> jn.kernel.Kernel:
-    """The kernel of a case, read once for all tests: nothing that is done with it may change it."""
+    """Reads the kernel of a case, once for all tests, which must not change it."""
     case = Case(name)
     return jn.kernel.from_ttir(case.text, name=case.facts["entry"])
 
 
 def run(name: str, launch: Any, gpu: bool = False, kernel: jn.kernel.Kernel | None = None) -> None:
-    """Launches the kernel of a case, or another, and compares all memory with what must be there afterwards."""
+    """Launches the kernel of a case, or another one, and compares all memory with its expected contents."""
     case = Case(name)
     kernel = kernel or read(name)
     if case.facts.get("parse_only"):

@@ -1,6 +1,7 @@
-"""How long tests take, in seconds of a machine on which `unit_of_work` takes `UNIT`: a slow or busy machine blames nobody.
+"""Measures test durations in seconds of a machine on which `unit_of_work` takes `UNIT`: no test fails because
+a machine is slow or busy.
 
-What counts is the time of processors, the test's children included: what other processes take does not.
+Only processor time counts, including that of the test's children: other processes do not matter.
 """
 
 from __future__ import annotations
@@ -11,11 +12,11 @@ from collections.abc import Mapping
 
 UNIT = 0.035
 NAMED, TOO_LONG = 5.0, 10.0
-"""Seconds from which a test that is not slow is named, and from which the run fails."""
+"""The seconds above which a fast test is named, and above which the run fails."""
 
 
 def unit_of_work() -> float:
-    """Seconds that a fixed piece of work takes here; the least of a few."""
+    """Returns the seconds that a fixed piece of work takes here: the least of a few runs."""
 
     def once() -> float:
         start = time.process_time()
@@ -29,18 +30,19 @@ def unit_of_work() -> float:
 
 
 def scale(unit: float) -> float:
-    """How many seconds here are one; at least one, so that no machine is too fast for a test."""
+    """Returns how many seconds here make one; at least one, so that a fast machine makes no limit stricter."""
     return max(1.0, unit / UNIT)
 
 
 def processor_seconds() -> float:
-    """Seconds that processors have spent on this process and on its children that have ended."""
+    """Returns the processor time of this process and of its children that have ended."""
     times = os.times()
     return times.user + times.system + times.children_user + times.children_system
 
 
 def report(seconds: Mapping[str, float]) -> tuple[list[str], bool]:
-    """Lines about the tests that take long, the longest first, and whether one takes too long. seconds: by a test's name."""
+    """Returns lines about the tests that take long, the longest first, and whether one takes too long.
+    seconds: by the test's name."""
     found = sorted(((taken, name) for name, taken in seconds.items() if taken > NAMED), reverse=True)
     lines = [f"{taken:.1f} s{' (too long)' if taken > TOO_LONG else ''}: {name}" for taken, name in found]
     return lines, any(taken > TOO_LONG for taken, _ in found)

@@ -1,4 +1,4 @@
-"""Reads lines out of code with tools that are not joinery's: binutils on objects and cubins, NVIDIA's assembler on PTX."""
+"""Reads line tables of code with tools that are not joinery's: binutils on objects and cubins, NVIDIA's assembler on PTX."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _SYMBOL = re.compile(r"^\s*\d+: ([0-9a-f]+)\s+(\d+) FUNC\s+\S+\s+\S+\s+\S+\s+(\S
 
 
 def tool(name: str) -> str:
-    """Where a tool is; the test is left out where it is not."""
+    """Returns the path of a tool; skips the test where it is missing."""
     found = shutil.which(name)
     if found is None:
         pytest.skip(f"no {name} on this machine")
@@ -25,12 +25,12 @@ def tool(name: str) -> str:
 
 
 def instructions(ptx: str) -> str:
-    """PTX without what only debuggers read, and without blank lines."""
+    """Returns PTX without debug information and blank lines."""
     return "\n".join(line for line in ptx.split("\n") if not DEBUG_LINE.match(line))
 
 
 def sections(code: bytes) -> dict[str, bytes]:
-    """Name → bytes of an object's sections that are loaded, as LLVM's own reader finds them."""
+    """Returns the bytes of an object's loaded sections by name, as LLVM's own reader finds them."""
     reader = llvm.ObjectFileRef.from_data(code)
     found = {}
     for section in reader.sections():
@@ -42,21 +42,21 @@ def sections(code: bytes) -> dict[str, bytes]:
 
 
 def line_rows(path: Path) -> list[tuple[int, int]]:
-    """(address, line) of the line table, in order of address; line 0 stands for none."""
+    """Returns the (address, line) pairs of the line table, in order of address; line 0 stands for none."""
     shown = subprocess.run([tool("readelf"), "--debug-dump=decodedline", path], capture_output=True, text=True, check=True)
     rows = [(int(row[3], 16), 0 if row[2] == "-" else int(row[2])) for row in _ROW.finditer(shown.stdout)]
     return sorted(rows, key=lambda row: row[0])
 
 
 def lines_of(path: Path, function: str) -> set[int]:
-    """The lines that instructions of a function come from."""
+    """Returns the lines that instructions of a function come from."""
     shown = subprocess.run([tool("readelf"), "--syms", "-W", path], capture_output=True, text=True, check=True).stdout
     start, size = next((int(m[1], 16), int(m[2])) for m in _SYMBOL.finditer(shown) if m[3] == function)
     return {line for address, line in line_rows(path) if start <= address < start + size and line}
 
 
 def assemble(ptx: str, target: str, path: Path) -> Path:
-    """The cubin that NVIDIA's assembler makes, with the lines of the PTX."""
+    """Assembles a cubin with NVIDIA's assembler, with the lines of the PTX."""
     (path / "kernel.ptx").write_text(ptx, encoding="utf-8")
     cubin = path / "kernel.cubin"
     command: list[Any] = [tool("ptxas"), "-lineinfo", "-arch", target, "-o", cubin, path / "kernel.ptx"]

@@ -1,4 +1,4 @@
-"""all-MiniLM-L6-v2 in float64 NumPy: an independent witness for the compiled model, without joinery.
+"""Evaluates all-MiniLM-L6-v2 in float64 NumPy: an independent witness for the compiled model, without joinery.
 
 Written from the definition of the BERT encoder (Devlin et al., 2019) and of the sentence embedding (mean over
 the real tokens, then unit length). It is deliberately a different program from `examples/minilm.py`: there is
@@ -20,7 +20,7 @@ Array = NDArray[np.float64]
 
 
 def embed(model_dir: Path, input_ids: NDArray[np.int64], attention_mask: NDArray[np.int64]) -> Array:
-    """Sentence embeddings, float64, shape (batch, hidden). A row without any real token embeds to zeros."""
+    """Computes sentence embeddings, float64, shape (batch, hidden). A row without any real token embeds to zeros."""
     config = json.loads((model_dir / "config.json").read_text())
     weights = {k: w.astype(np.float64) for k, w in load_file(model_dir / "model.safetensors").items()}
     rows = []
@@ -77,7 +77,7 @@ def _layer_norm(x: Array, weights: dict[str, Array], prefix: str, epsilon: float
 
 
 def _gelu(x: Array) -> Array:
-    """x · Φ(x) with the C library's erf (correct to one unit in the last place of float64)."""
+    """Computes x · Φ(x) with the C library's erf (accurate to one unit in the last place of float64)."""
     scaled = (x / math.sqrt(2.0)).ravel()
     erf = np.fromiter(map(math.erf, scaled.tolist()), dtype=np.float64, count=scaled.size).reshape(x.shape)
     return 0.5 * x * (1.0 + erf)

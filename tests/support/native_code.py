@@ -1,4 +1,4 @@
-"""Compile LLVM IR text and run it: the harness of the tests of `lowering/llvm/math`."""
+"""Compiles LLVM IR text and runs it: the harness of the tests of `lowering/llvm/math`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import numpy as np
 from joinery.lowering.llvm import ir
 
 _COUNTER = itertools.count()
-_ALIVE: list[object] = []  # linked libraries; their code must outlive every address handed out
+_ALIVE: list[object] = []  # linked libraries; their code must outlive every address that is returned
 
 NUMPY_TYPES = {"float": np.float32, "double": np.float64, "half": np.float16, "bfloat": np.uint16}
 NUMPY_TYPES |= {f"i{n}": np.dtype(f"int{n}") for n in (8, 16, 32, 64)}
@@ -28,7 +28,7 @@ def host_has_avx2() -> bool:
 
 @functools.cache
 def target_machine(cpu: str | None = None) -> llvm.TargetMachine:
-    """The host's machine, or one for a named x86 CPU with no features beyond that CPU's."""
+    """Returns the host's machine, or one for a named x86 CPU with no features beyond that CPU's."""
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
     features = llvm.get_host_cpu_features().flatten() if cpu is None else ""
@@ -58,7 +58,8 @@ def assembly(module_text: str, cpu: str | None = None) -> str:
 
 
 def compile_and_link(module_text: str, names: Sequence[str], cpu: str | None = None) -> dict[str, int]:
-    """Addresses of the named functions. No symbol is imported: code that calls a library fails to link."""
+    """Returns the addresses of the named functions. No symbol is imported: code that calls a library fails to
+    link."""
     code = target_machine(cpu).emit_object(parse(module_text, cpu))
     builder = llvm.JITLibraryBuilder().add_object_img(code)
     for name in names:
@@ -72,9 +73,8 @@ Emit = Callable[..., ir.V]
 
 
 def map_module(emit: Emit, inputs: Sequence[str], output: str, lanes: int) -> str:
-    """Module with `kernel(n, out, in...)`: applies `emit(fn, *values)` to vectors of `lanes` elements; n is
-    a multiple of it.
-    """
+    """Builds a module with `kernel(n, out, in...)`, which applies `emit(fn, *values)` to vectors of `lanes`
+    elements; n is a multiple of `lanes`."""
     module = ir.Module()
     params = [("i64", "n"), ("ptr noalias", "out"), *(("ptr noalias", f"in{i}") for i in range(len(inputs)))]
     fn = ir.Function(module, "kernel", params)
@@ -93,7 +93,7 @@ def map_module(emit: Emit, inputs: Sequence[str], output: str, lanes: int) -> st
 
 
 class MapKernel:
-    """An emitter compiled to an array function: call it with NumPy arrays, get one back."""
+    """An emitter compiled to an array function, which takes NumPy arrays and returns one."""
 
     def __init__(
         self, emit: Emit, inputs: Sequence[str], output: str, lanes: int = 16, cpu: str | None = None

@@ -1,4 +1,4 @@
-"""Runs nests in NumPy, over whole index grids: the definition of what a nest computes.
+"""Interprets nests in NumPy, over whole index grids, and so defines what a nest computes.
 
 Memory is one flat array per buffer. Loads and stores check every address; a guarded lane that is off does not
 touch memory.
@@ -21,13 +21,13 @@ Memory = dict[tuple[str, int], Array]
 
 
 def run_nest(nest: Nest, memory: Memory, dims: Mapping[str, int]) -> None:
-    """Executes one nest: reads and writes the flat arrays of `memory`, keyed by buffer (kind, index)."""
+    """Executes one nest on the flat arrays of `memory`, keyed by buffer (kind, index)."""
     NestInterpreter(nest, memory, dims).run()
 
 
 class NestInterpreter:
-    """Every body value is an array over the extents of its axes, 1 elsewhere, so that NumPy broadcasting
-    aligns operands."""
+    """Interprets a nest. Every body value is an array over the extents of its axes, 1 elsewhere, so that
+    NumPy broadcasting aligns operands."""
 
     def __init__(self, nest: Nest, memory: Memory, dims: Mapping[str, int]) -> None:
         self.nest, self.memory, self.dims = nest, memory, dims

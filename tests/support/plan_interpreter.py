@@ -1,7 +1,7 @@
-"""Runs plans on values held by simulated threads: the definition of what the data of a plan means.
+"""Interprets plans on values held by simulated threads, and so defines what the data of a plan means.
 
-Values are `values[warp][lane][register]`, of any type. What hardware would get wrong raises: two stores to one address, a load
-of what nobody stored, an address that is not aligned to its vector, a value that is never delivered.
+Values are `values[warp][lane][register]`, of any type. Errors that hardware would not report raise `PlanFault`: two stores to
+one address, a load where nothing was stored, an address that is not aligned to its vector, a value that is never delivered.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ Operator = Callable[[T, T], T]
 
 
 class PlanFault(Exception):
-    """A plan did what no correct plan does."""
+    """A plan did something that no correct plan does."""
 
 
 def distribute(layout: LinearLayout, block: Sequence[T]) -> Values[T]:
-    """The values of a flattened block where the layout wants them."""
+    """Distributes the values of a flattened block as the layout says."""
     return [
         [
             [block[layout.apply_flat(register=r, lane=lane, warp=w)] for r in range(layout.size(REGISTER))]
@@ -44,7 +44,7 @@ def distribute(layout: LinearLayout, block: Sequence[T]) -> Values[T]:
 
 
 def convert(plan: Plan, values: Values[T]) -> Values[T]:
-    """The values after a conversion."""
+    """Returns the values after a conversion."""
     match plan:
         case Equal():
             return values
@@ -85,7 +85,7 @@ def _shuffle(plan: ShufflePlan, lanes: list[list[T]], warp: int) -> list[list[T]
 
 
 def exchange(plan: SharedExchange, values: Values[T]) -> Values[T]:
-    """Through shared memory: stores by elected threads, a barrier, loads."""
+    """Exchanges values through shared memory: stores by the threads of the predicate, a barrier, loads."""
     found: list[list[dict[int, T]]] = [[{} for _ in lanes] for lanes in values]
     size = plan.bytes // (plan.layout.size("offset") * (len(values) if plan.is_warp_local else 1))
     for sources, results in plan.repetitions:
@@ -119,7 +119,7 @@ def _check(plan: SharedExchange, address: int, size: int) -> None:
 
 
 def reduce(plan: ReductionPlan, values: Values[T], operator: Operator[T]) -> Values[T]:
-    """The values of a reduction's result, in every copy."""
+    """Returns the values of a reduction's result, in every copy."""
     found = [
         [[_tree([own[r] for r in group], operator) for group in plan.groups] for own in lanes]
         for lanes in values
@@ -155,7 +155,7 @@ def _tree(values: list[T], operator: Operator[T]) -> T:
 
 
 def scan(plan: ScanPlan, values: Values[T], operator: Operator[T]) -> Values[T]:
-    """The values of an inclusive scan; the operator's first operand comes first along the scan."""
+    """Returns the values of an inclusive scan; the operator's first operand comes first along the scan."""
     if plan.before is not None:
         values = convert(plan.before, values)
     found = [[[own[register] for register in plan.source_registers] for own in lanes] for lanes in values]
@@ -232,7 +232,7 @@ def _shared_step(step: SharedStep, values: Values[T], operator: Operator[T]) -> 
 
 
 def gather(plan: WarpGather | SharedGather, values: Values[T], indices: Values[int]) -> Values[T]:
-    """The gathered values where the indices are."""
+    """Returns the gathered values in the layout of the indices."""
     if isinstance(plan, SharedGather):
         return _shared_gather(plan, values, indices)
     result = []

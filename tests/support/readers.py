@@ -1,4 +1,4 @@
-"""Comparing the two readers, and wrong texts for both."""
+"""Compares the two readers of texts, and makes wrong texts for both."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PLACE = re.compile(r":\d+:\d+")
 
 
 def difference(one: Any, other: Any) -> str | None:
-    """What differs first between two operations and everything in them; None when nothing does."""
+    """Describes the first difference between two operations and everything in them; None when there is none."""
     pairs: dict[Any, Any] = {}
 
     def same(left: Any, right: Any, what: str) -> str | None:
@@ -70,8 +70,8 @@ def difference(one: Any, other: Any) -> str | None:
 
 
 def judge(text: str) -> str:
-    """Read a text by both readers, verify, print; what became of it. An assertion fails where the readers disagree, any
-    exception but the library's own comes out."""
+    """Reads a text by both readers, verifies and prints it; returns "refused", "invalid" or "valid". An assertion fails where
+    the readers disagree; exceptions other than the library's own are not caught."""
     message = ""
     try:
         strict = read_module(text)
@@ -129,7 +129,7 @@ def _replace(rng: random.Random, line: str, pattern: str, choices: list[str]) ->
 
 
 def mutate(rng: random.Random, text: str, others: list[str]) -> str:
-    """The text with one to three things wrong."""
+    """Returns the text with one to three errors."""
     for _ in range(rng.choice([1, 1, 1, 1, 2, 3])):
         lines = text.split("\n")
         at, to = rng.randrange(len(lines)), rng.randrange(len(lines))

@@ -1,7 +1,7 @@
-"""The two tiers of a product of cases: what `make test` runs of it, and what is left to `make test-all`.
+"""Splits a product of cases into two tiers: those that `make test` runs, and those left to `make test-all`.
 
-A product of shapes, dtypes, targets … finds its faults by what each value does, and by what two values do together. The fast
-tier therefore has every value, or every pair of values; the slow tier has the product.
+Most faults in a product of shapes, dtypes, targets … show with one value, or with two values together. The fast tier
+therefore has every value, or every pair of values; the slow tier has the product.
 """
 
 from __future__ import annotations
@@ -19,12 +19,14 @@ both_tiers = pytest.mark.parametrize(
 
 
 def share(cases: Sequence[Any], number: int, of: int, in_full: bool = False) -> Sequence[Any]:
-    """Every `of`-th case from case `number` on, so that tests with successive numbers have all of them; all when `in_full`."""
+    """Returns every `of`-th case from case `number` on, so that tests with successive numbers cover all of
+    them; all when `in_full`."""
     return cases if in_full else cases[number % of :: of]
 
 
 def each(*axes: Sequence[Any], times: int = 1) -> list[Any]:
-    """The product of the axes as parameters. Fast are as many as have every value `times` times, slow the rest."""
+    """Returns the product of the axes as parameters. The fast ones cover every value `times` times; the rest
+    is slow."""
     longest = max(len(axis) for axis in axes)
     chosen = {
         tuple((i + place * shift) % len(axis) for place, axis in enumerate(axes))
@@ -35,8 +37,8 @@ def each(*axes: Sequence[Any], times: int = 1) -> list[Any]:
 
 
 def pairs(*axes: Sequence[Any]) -> list[Any]:
-    """The product of the axes as parameters. Fast are about as few as have every two values of two axes together, slow the
-    rest."""
+    """Returns the product of the axes as parameters. The fast ones cover every two values of two axes
+    together, with about as few cases as possible; the rest is slow."""
     left = {
         ((a, i), (b, j))
         for a, b in itertools.combinations(range(len(axes)), 2)

@@ -1,4 +1,4 @@
-"""cvt over all lanes; forms that are missing here run through the evaluator of inline assembly.
+"""Executes cvt over all lanes; forms without array code run through the evaluator of inline assembly.
 
 Source: PTX ISA, "Data Movement and Conversion Instructions: cvt".
 """
@@ -61,7 +61,7 @@ def _float64(x: Source, type_: str) -> Array:
 
 
 def _to_integer(k: Binding, d: Decoded) -> Step | None:
-    """Saturates; NaN gives 0, but the top bit alone for float64 sources and 64-bit results."""
+    """Saturates; NaN becomes 0, or the top bit alone for float64 sources and 64-bit results."""
     target, source = d.types
     x = k.source(d.sources[0], source)
     write = k.write(d.results[0], target)
@@ -147,7 +147,7 @@ _EIGHT = {name: np.arange(256, dtype=np.uint8).view(BY_PTX_NAME[name].numpy).ast
 
 
 def to_eight(x: Array, type_: str, relu: bool) -> Array:
-    """float32 → codes of an 8-bit float, to nearest even, saturated."""
+    """Converts float32 to codes of an 8-bit float, rounded to nearest even and saturated."""
     limit = np.float32(BY_PTX_NAME[type_].max_value)
     clipped = np.minimum(np.maximum(x, np.float32(0) if relu else -limit), limit)
     nan = np.isnan(x)
@@ -156,7 +156,7 @@ def to_eight(x: Array, type_: str, relu: bool) -> Array:
 
 
 def _pair(k: Binding, d: Decoded) -> Step | None:
-    """Two numbers: the first source goes to the upper half."""
+    """Builds a conversion to a packed pair: the first source goes to the upper half."""
     target, source = d.types
     single = target[:-2]
     write = k.write(d.results[0], target)

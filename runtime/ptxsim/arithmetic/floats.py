@@ -1,7 +1,7 @@
-"""Float arithmetic over all lanes; forms that are missing here run through the evaluator of inline assembly.
+"""Executes float arithmetic over all lanes; forms without array code run through the evaluator of inline assembly.
 
-Source: PTX ISA, "Floating-Point Instructions", "Half Precision Floating-Point Instructions". Results of float32 and 16-bit
-arithmetic that are NaN are the canonical one. Approximations are evaluated in float64 and rounded once.
+Source: PTX ISA, "Floating-Point Instructions", "Half Precision Floating-Point Instructions". NaN results of float32 and
+16-bit arithmetic are the canonical NaN. Approximations are evaluated in float64 and rounded once.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ Compute = Callable[..., Array]
 
 
 def finish(value: Array, type_: str, flags: frozenset[str]) -> Array:
-    """Flush, clamp, and make NaN canonical. `value` is a fresh array of f16, f32 or f64."""
+    """Flushes subnormals, clamps, and makes NaN canonical, as the flags say. `value` is a new array of f16,
+    f32 or f64."""
     if "ftz" in flags and type_ != "f64":
         value = flush(value)
     if "sat" in flags:
@@ -39,7 +40,7 @@ def finish(value: Array, type_: str, flags: frozenset[str]) -> Array:
 
 
 def flush(x: Source) -> Array:
-    """Subnormal numbers to zeros of their sign."""
+    """Replaces subnormal numbers by zeros of their sign."""
     tiny = np.finfo(x.dtype).tiny
     small = np.abs(x) < tiny
     return np.where(small, np.copysign(x.dtype.type(0), x), x) if np.count_nonzero(small) else x
@@ -50,13 +51,13 @@ def from_bf16(x: Source) -> Array:
 
 
 def to_bf16(x: Array) -> Array:
-    """float64 or float32 values that are bfloat16 numbers → bits."""
+    """Returns the bits of float64 or float32 values that are bfloat16 numbers."""
     word = np.asarray(x, np.float32).view(np.uint32)
     return np.where(np.isnan(x), np.uint16(0x7FFF), (word >> np.uint32(16)).astype(np.uint16))
 
 
 def nearest_bf16(x: Array) -> Array:
-    """float32 → bits, to nearest even."""
+    """Rounds float32 to bfloat16, to nearest even; returns the bits."""
     word = np.asarray(x).view(np.uint32)
     found = (word + np.uint32(0x7FFF) + ((word >> np.uint32(16)) & np.uint32(1))) >> np.uint32(16)
     nan = np.isnan(x)
@@ -66,13 +67,14 @@ def nearest_bf16(x: Array) -> Array:
 
 
 def _halves(k: Binding, x: Source) -> Array:
-    """A packed pair as lanes × 2."""
+    """Views packed pairs as an array of lanes × 2."""
     array = np.asarray(x)
     return (array if array.ndim else np.full(1, array)).view(np.uint16).reshape(-1, 2)
 
 
 def sixteen(k: Binding, d: Decoded, compute: Callable[[list[Array]], Array]) -> Step | None:
-    """f16, f16x2, bf16, bf16x2: `compute` gets and gives lanes (× 2) of f16, or of bits for bf16."""
+    """Builds f16, f16x2, bf16 and bf16x2: `compute` takes and returns arrays of lanes (× 2), of f16 or of the
+    bits of bf16."""
     type_ = d.types[0]
     packed = type_.endswith("x2")
     sources = k.sources(d)
@@ -93,7 +95,8 @@ def sixteen(k: Binding, d: Decoded, compute: Callable[[list[Array]], Array]) -> 
 
 
 def _sixteen_basic(k: Binding, d: Decoded) -> Step | None:
-    """add, sub, mul: exact in float32 (f16) or float64 up to a harmless bit, then one rounding."""
+    """Builds add, sub and mul: computed in float32 (f16) or float64 (bf16), where double rounding is
+    harmless, then rounded once."""
     function = {"add": np.add, "sub": np.subtract, "mul": np.multiply}[d.opcode]
     if d.types[0].startswith("f16"):
 
@@ -112,10 +115,10 @@ def _sixteen_basic(k: Binding, d: Decoded) -> Step | None:
 
 
 def _mixed(k: Binding, d: Decoded) -> Step:
-    """add, sub, fma of float32 with 16-bit operands, which are widened: exactly."""
+    """Builds add, sub and fma of float32 with 16-bit operands, which are widened exactly."""
     sources, types = k.sources(d), d.source_types
     mode = d.choice(*_MODES) or "rn"
-    sign = -1.0 if mode == "rm" else 1.0  # down is up on the other side of zero
+    sign = -1.0 if mode == "rm" else 1.0  # rounds the negated sum up instead of the sum down
 
     def value() -> Array:
         wide = []
@@ -158,7 +161,7 @@ def _basic(k: Binding, d: Decoded) -> Step | None:
 
 
 def canonical(compute: Callable[[Array], Array], out: Array, type_: str) -> Step:
-    """`compute` writes its result into an array; NaN becomes the canonical one."""
+    """Builds a step in which `compute` writes its result into an array; NaN becomes the canonical NaN."""
     word = np.dtype(f"u{out.dtype.itemsize}")
     bits, nan_bits = out.view(word), word.type(_CANONICAL[type_])
     buffer = np.empty_like(out)
@@ -181,7 +184,8 @@ def canonical(compute: Callable[[Array], Array], out: Array, type_: str) -> Step
 
 
 def _directed(k: Binding, d: Decoded, mode: str) -> Step | None:
-    """add, sub, mul, fma of f32, rounded towards something; exact zero sums are left to the evaluator."""
+    """Builds add, sub, mul and fma of f32 with directed rounding; `rm` is left to the evaluator, since exact
+    zero sums are -0."""
     if mode == "rm":
         return None
     ftz = "ftz" in d.flags
@@ -264,7 +268,7 @@ def _reciprocal(k: Binding, d: Decoded) -> Step | None:
 
 
 def _function(k: Binding, d: Decoded, function: Compute, sources: list[Source]) -> Step:
-    """A NumPy function that rounds correctly in the type, with flushing."""
+    """Builds a NumPy function that rounds correctly in the type, with flushing."""
     type_ = d.types[0]
     out = k.out(d)
     if "ftz" not in d.flags:
@@ -311,7 +315,7 @@ def _sign(k: Binding, d: Decoded) -> Step | None:
 
 
 def _extreme(larger: bool) -> Builder:
-    """A number beats NaN, +0 is above -0."""
+    """Makes a builder of min or max: a number wins over NaN, and +0 is larger than -0."""
     function = np.fmax if larger else np.fmin
 
     def pick(x: Source, y: Source, nan_wins: bool) -> Array:
@@ -374,7 +378,7 @@ _COMPARISONS: dict[str, Compute] = {
 
 
 def compare_floats(k: Binding, d: Decoded) -> Step | None:
-    """setp on floats of one number per lane."""
+    """Builds setp on floats, one number per lane."""
     type_ = d.types[0]
     if type_ not in ("f32", "f64", "f16", "bf16"):
         return None

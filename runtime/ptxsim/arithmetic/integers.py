@@ -1,4 +1,5 @@
-"""Integer and bit instructions over all lanes. What is not here runs through the evaluator of inline assembly, lane by lane.
+"""Executes integer and bit instructions over all lanes. Forms without array code run through the evaluator of
+inline assembly.
 
 Source: PTX ISA, "Integer Arithmetic Instructions", "Logic and Shift Instructions", "Data Movement: prmt".
 """
@@ -16,11 +17,11 @@ from ..core.binding import Binding, Ufunc, binary, computed, copied, unary
 from ..core.types import WORDS, Mask, Source, Step
 
 Builder = Callable[[Binding, Decoded], Step | None]
-"""Gives None for a form that it leaves to the evaluator."""
+"""Builds the step of an instruction; None leaves the form to the evaluator."""
 
 
 def _unsigned(k: Binding, d: Decoded) -> tuple[list[Source], Array]:
-    """Sources and destination as plain words."""
+    """Returns sources and destination as unsigned words."""
     word = WORDS[WIDTHS[d.types[0]]]
     return [np.asarray(x).view(word)[()] for x in k.sources(d)], k.out(d).view(word)
 
@@ -57,7 +58,7 @@ def _multiply(k: Binding, d: Decoded) -> Step | None:
 
 
 def _high_product(x: Source, y: Source) -> Array:
-    """The upper 64 bits of a product of 64-bit numbers, from four products of halves."""
+    """Returns the upper 64 bits of a product of 64-bit numbers, from four products of halves."""
     a, b = np.asarray(x).view(np.uint64), np.asarray(y).view(np.uint64)
     low, half = np.uint64(0xFFFFFFFF), np.uint64(32)
     al, ah, bl, bh = a & low, a >> half, b & low, b >> half
@@ -158,7 +159,7 @@ def _sign(function: Ufunc) -> Builder:
 
 
 def bit_length(x: Array) -> Array:
-    """Bits up to the highest set one, of 32- and 64-bit words."""
+    """Counts the bits up to the highest one that is set, in 32- and 64-bit words."""
     if x.dtype.itemsize == 4:
         return np.asarray(np.frexp(x.astype(np.float64))[1])
     high = (x >> np.uint64(32)).astype(np.float64)
@@ -244,7 +245,7 @@ def _logic(function: Ufunc, on_predicates: Ufunc) -> Builder:
         bad = [k.undefined(o) for o in d.sources]
 
         def shadow(mask: Mask) -> list[Array]:
-            """A defined operand that decides makes the result defined."""
+            """Marks the result defined where a defined operand decides it."""
             x, y, p, q = first(), second(), bad[0]() != 0, bad[1]() != 0
             if d.opcode == "and":
                 return [(p | q) & (p | x) & (q | y)]
@@ -271,7 +272,7 @@ def _not(k: Binding, d: Decoded) -> Step | None:
 
 
 def _shift(function: Ufunc) -> Builder:
-    """Amounts of the width and more: NumPy's shifts give 0, or the sign, as PTX wants."""
+    """Makes a builder of shifts. For amounts of the width and more, NumPy gives 0 or the sign, as PTX requires."""
 
     def build(k: Binding, d: Decoded) -> Step | None:
         x = k.source(d.sources[0], d.types[0])
@@ -305,7 +306,8 @@ def _funnel(k: Binding, d: Decoded) -> Step | None:
 
 
 def _permute(k: Binding, d: Decoded) -> Step | None:
-    """The generic mode: eight source bytes, four selectors whose top bit asks for the byte's sign."""
+    """Builds the generic mode of prmt: eight source bytes, four selectors whose top bit replicates the byte's
+    sign."""
     if d.flags:
         return None
     a, b, c = k.sources(d)
@@ -363,7 +365,7 @@ def _move(k: Binding, d: Decoded) -> Step | None:
         outs = [k.destination(o, f"b{each}") for o in target.elements]
 
         def split(mask: Mask) -> None:
-            # A copy: an element may be the register itself.
+            # copied, since an element may be the source register itself
             found = np.array(np.broadcast_to(x, (k.lanes,))).view(WORDS[each]).reshape(k.lanes, -1)
             for i, out in enumerate(outs):
                 np.copyto(out, found[:, i], where=True if mask is None else mask)
@@ -406,7 +408,7 @@ BOOLEANS: dict[str, Ufunc] = {"and": np.logical_and, "or": np.logical_or, "xor":
 
 
 def compare(k: Binding, d: Decoded) -> Step | None:
-    """setp on integers."""
+    """Builds setp on integers."""
     name = d.choice(*_TESTS)
     x, y = (k.source(o, d.types[0]) for o in d.sources[:2])
     if d.types[0][0] == "s" and name in ("lo", "ls", "hi", "hs"):
@@ -416,7 +418,8 @@ def compare(k: Binding, d: Decoded) -> Step | None:
 
 
 def predicates(k: Binding, d: Decoded, test: Ufunc, x: Source, y: Source) -> Step:
-    """Writes a comparison to one predicate, or it and its complement to two; both combined with a third source."""
+    """Builds a comparison that writes one predicate, or it and its complement to two, combined with a third
+    source if there is one."""
     target = d.results[0]
     combine = BOOLEANS[d.choice("and", "or", "xor")] if len(d.sources) > 2 else None
     if not isinstance(target, Pair) and combine is None:

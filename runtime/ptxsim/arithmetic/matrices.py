@@ -1,10 +1,11 @@
-"""ldmatrix, stmatrix and mma.sync.
+"""Executes ldmatrix, stmatrix and mma.sync.
 
-Source: PTX ISA, "Warp Level Matrix Instructions". One rule gives every fragment (g = lane / 4, q = lane % 4, E elements per
+Source: PTX ISA, "Warp Level Matrix Instructions". One rule describes all fragments (g = lane / 4, q = lane % 4, E elements per
 register, e = 0 … E-1 from the low bits): register r of A is row g + 8(r & 1) (with two row blocks), k = E q + e + 4 E (r >> 1);
 register r of B is column g, k = E q + e + 4 E r; C and D number i are row g + 8 (i >> 1), column 2 q + (i & 1).
 
-Products are exact and summed in float64, then rounded once; hardware leaves order, rounding and alignment of the sum open.
+Products are exact and summed in float64, then rounded once; hardware does not specify the order, the rounding and the
+alignment of the sum.
 """
 
 from __future__ import annotations
@@ -38,12 +39,12 @@ def _registers(k: Binding, operand: Operand, count: int, what: str) -> tuple[Ope
 
 
 def _whole_warps(mask: Mask, lanes: int) -> Array:
-    """Which warps execute; the caller has brought their lanes together."""
+    """Returns which warps execute; the caller has converged their lanes."""
     return np.arange(lanes // 32) if mask is None else np.flatnonzero(mask.reshape(-1, 32).any(1))
 
 
 def _matrix_modifiers(i: Instruction) -> tuple[int, bool]:
-    """(number of matrices, transposed) of ldmatrix and stmatrix."""
+    """Returns the number of matrices and whether they are transposed, for ldmatrix and stmatrix."""
     modifiers = Modifiers(i)
     modifiers.require("sync", "aligned", "m8n8", "b16")
     count = int(modifiers.choice(("x1", "x2", "x4"))[1:])
@@ -102,7 +103,7 @@ def store_matrix(k: Binding, i: Instruction) -> Control:
     across, down = 2 * (lane % 4), lane // 4
 
     def spread(halves: list[Array], dtype: DTypeLike) -> Array:
-        """Per register (warps, 32 lanes, 2 halves) → matrices."""
+        """Arranges elements, per register (warps, 32 lanes, 2 halves), as matrices."""
         found = np.empty((halves[0].shape[0], count, 8, 8), dtype)
         for index, part in enumerate(halves):
             for e in range(2):
@@ -123,7 +124,7 @@ def store_matrix(k: Binding, i: Instruction) -> Control:
 
 
 class _RowAccess:
-    """The rows of 16 bytes whose addresses lanes 8 m … 8 m + 7 of a warp give for matrix m."""
+    """Accesses rows of 16 bytes: lanes 8 m … 8 m + 7 of a warp hold the addresses of the rows of matrix m."""
 
     def __init__(self, k: Binding, i: Instruction, operand: Operand, count: int, write: bool) -> None:
         values: list[Operand] = []
@@ -146,7 +147,7 @@ class _RowAccess:
         return space, offset, lanes
 
     def defined(self, warps: Array) -> Array:
-        """Which elements are defined, like `read`."""
+        """Returns which elements are defined, in the shape of `read`."""
         lanes = (warps[:, None] * 32 + np.arange(8 * self.count)).reshape(-1)
         shared = self.k.machine.cta.shared
         offset = self.address(None)[lanes].astype(np.int64) & ((1 << RANK_SHIFT) - 1)
@@ -173,7 +174,7 @@ class _RowAccess:
 
 @dataclass(frozen=True, slots=True)
 class Element:
-    """How operands of a type lie in registers. `kind`: "f" (float), "i", or "d" (float64)."""
+    """The packing of elements of a type into registers. `kind`: "f" (float), "i" (integer), or "d" (float64)."""
 
     bits: int
     kind: str
@@ -198,7 +199,7 @@ SHAPES: dict[str, frozenset[str]] = {
 
 
 def decoded(registers: Array, type_: str) -> Array:
-    """Registers (…) as elements (…, E): float64 for floats, int64 for integers."""
+    """Unpacks registers (…) to elements (…, E): float64 for floats, int64 for integers."""
     element = ELEMENTS[type_]
     if element.kind == "d":
         return registers.view(np.float64)[..., None]
@@ -215,7 +216,7 @@ def decoded(registers: Array, type_: str) -> Array:
 
 
 def fragment(values: Array, rows: int, per: int, row_blocks: int) -> Array:
-    """Register elements (warps, 32 lanes, registers, E) → matrix (warps, rows, k)."""
+    """Arranges register elements (warps, 32 lanes, registers, E) as matrices (warps, rows, k)."""
     warps, _, registers, _ = values.shape
     blocks = registers // row_blocks
     # lane = 4 g + q, register = row block + row_blocks · k block, k = 4 E (k block) + E q + e
@@ -224,14 +225,14 @@ def fragment(values: Array, rows: int, per: int, row_blocks: int) -> Array:
 
 
 def accumulate(a: Array, b: Array, c: Array, kind: str) -> Array:
-    """a (…, m, k) · b (…, n, k)ᵀ + c (…, m, n)."""
+    """Computes a (…, m, k) · b (…, n, k)ᵀ + c (…, m, n)."""
     if kind == "d":  # a chain of fused operations in double; the plain sum is within its rounding
         return np.asarray(np.einsum("wmk,wnk->wmn", a, b) + c)
     return np.asarray(np.matmul(a, np.swapaxes(b, -1, -2)) + c)
 
 
 def rounded(total: Array, type_: str) -> Array:
-    """A float64 sum in the type of D, as words."""
+    """Rounds a float64 sum to the type of D, and returns its bits."""
     if type_ == "f16":
         return finish(total.astype(np.float16), "f16", frozenset()).view(np.uint16)
     if type_ == "f32":
@@ -281,7 +282,7 @@ def multiply(k: Binding, i: Instruction) -> Control:
     a_bad, b_bad = ([k.undefined(o) for o in operands] for operands in (a_operands, b_operands))
 
     def shadow(mask: Mask) -> list[Array]:
-        """An undefined element of A spoils its row of D, one of B its column."""
+        """Marks D undefined: in the row of an undefined element of A, and in the column of one of B."""
         rows, columns = (
             np.stack([bad() for bad in bads], axis=-1).reshape(-1, 32, len(bads))[..., None]
             for bads in (a_bad, b_bad)
@@ -295,7 +296,7 @@ def multiply(k: Binding, i: Instruction) -> Control:
 
 
 class _Fragment:
-    """Registers of A or B as a matrix (warps, rows, k) of float64, in arrays that are made once."""
+    """Reads registers of A or B as a float64 matrix (warps, rows, k), into arrays that are allocated once."""
 
     def __init__(self, k: Binding, operands: tuple[Operand, ...], type_: str, row_blocks: int) -> None:
         element = ELEMENTS[type_]
@@ -336,7 +337,7 @@ _OUTPUTS = {"f16": np.float16, "f32": np.float32, "f64": np.float64, "s32": np.i
 
 
 class _Accumulator:
-    """C and D of mma: numbers 4 j + i of a lane are row g + 8 (i >> 1), column 8 j + 2 q + (i & 1)."""
+    """Reads C and writes D of mma: number 4 j + i of a lane is row g + 8 (i >> 1), column 8 j + 2 q + (i & 1)."""
 
     def __init__(self, k: Binding, target: Operand, source: Operand, type_: str, m: int, n: int) -> None:
         self.type, self.lanes, self.m, self.n = type_, k.lanes, m, n
@@ -356,14 +357,14 @@ class _Accumulator:
         self.matrix = self.elements.reshape(k.lanes // 32, m, n)
 
     def load(self) -> Array:
-        """(warps, m, n) as float64."""
+        """Returns C as a float64 array (warps, m, n)."""
         for index, source in enumerate(self.sources):
             self.bits[:, index] = source()
         np.copyto(self.elements, self.spread)
         return self.matrix
 
     def store(self, total: Array, mask: Mask) -> None:
-        """Write D: rounded once, or wrapped."""
+        """Writes D: floats are rounded once, integers wrap."""
         found = total.reshape(self.elements.shape)
         if self.type == "s32":
             found = found.astype(np.int64)
@@ -379,7 +380,7 @@ class _Accumulator:
                 np.copyto(out, self.bits[:, index], where=mask)
 
     def shadow(self, spoiled: Array) -> list[Array]:
-        """Which lanes of D are undefined, when these elements of the product are."""
+        """Returns which lanes of D are undefined, when these elements of the product are."""
         spread = spoiled.reshape(-1, self.m // 8, 8, self.n // 8, 4, 2).transpose(0, 2, 4, 3, 1, 5)
         lanes: Array = np.asarray(
             np.ascontiguousarray(spread).reshape(self.lanes, len(self.outs), -1).any(-1)

@@ -1,6 +1,6 @@
-"""Correct rounding of float64 results to narrower formats, over whole arrays.
+"""Rounds float64 results correctly to narrower formats, over whole arrays.
 
-A sum or fused product that is not exact in float64 is first rounded to odd there (the last bit tells that something was lost),
+A sum or fused product that is not exact in float64 is first rounded to odd there (the last bit tells that bits were lost),
 after which one more rounding to at most 51 bits is the correct one (Boldo and Melquiond, "Emulation of a FMA and correctly
 rounded sums: proved algorithms using rounding to odd", IEEE Transactions on Computers 57(4), 2008).
 """
@@ -16,7 +16,7 @@ _ROUND = {"rn": np.rint, "rz": np.trunc, "rm": np.floor, "rp": np.ceil}
 
 
 def odd_sum(x: Array, y: Array) -> Array:
-    """x + y in float64, rounded to odd."""
+    """Returns x + y in float64, rounded to odd."""
     total = x + y
     shadow = total - x
     error = (x - (total - shadow)) + (y - shadow)
@@ -29,7 +29,7 @@ def odd_sum(x: Array, y: Array) -> Array:
 
 
 def narrowed(x: Array, format_: str, mode: str) -> Array:
-    """float64 rounded to a format, still as float64; subnormal results are rounded where they are."""
+    """Rounds float64 to a format, subnormal results included; the result is still float64."""
     dtype = BY_PTX_NAME[format_]
     precision, least, largest = dtype.mantissa_bits + 1, dtype.min_exponent, dtype.max_value
     exponent = np.maximum(np.frexp(x)[1] - 1, least) - (precision - 1)
@@ -43,9 +43,10 @@ def narrowed(x: Array, format_: str, mode: str) -> Array:
 
 
 def fused_float32(x: Array, y: Array, z: Array) -> Array:
-    """x·y + z of float32 with one rounding to nearest even.
+    """Returns x·y + z of float32 with one rounding to nearest even.
 
-    The product is exact in float64. The float64 sum rounds wrongly to float32 only from exactly halfway between two numbers.
+    The product is exact in float64. Double rounding of the float64 sum is wrong only where that lies exactly halfway between
+    two float32 numbers.
     """
     product = np.multiply(x, y, dtype=np.float64)
     total = np.asarray(product + z)
@@ -58,14 +59,15 @@ def fused_float32(x: Array, y: Array, z: Array) -> Array:
 
 
 def _split(x: Array) -> tuple[Array, Array]:
-    """Veltkamp: two halves of 26 bits."""
+    """Splits float64 into two halves of 26 bits (Veltkamp)."""
     scaled = x * 134217729.0
     high = scaled - (scaled - x)
     return high, x - high
 
 
 def fused_float64(x: Array, y: Array, z: Array) -> tuple[Array, Array]:
-    """x·y + z of float64 with one rounding to nearest even, and for which lanes that is proved (no overflow or underflow)."""
+    """Returns x·y + z of float64 with one rounding to nearest even, and for which lanes that is proven (no
+    overflow or underflow)."""
     product = x * y
     (xh, xl), (yh, yl) = _split(x), _split(y)
     error = ((xh * yh - product) + xh * yl + xl * yh) + xl * yl
@@ -80,7 +82,7 @@ def fused_float64(x: Array, y: Array, z: Array) -> tuple[Array, Array]:
     safe = np.ones(np.shape(result), np.bool_)
     for size in sizes:
         safe &= (size == 0) | ((size > 2.0**-400) & (size < 2.0**400))
-    # Zeros: the sign of an exact zero, and of zero plus zero, is that of the plain sum.
+    # the sign of an exact zero, and of zero plus zero, is that of the plain sum
     plain = product + z
     return np.where((product == 0) | (result == 0), plain, result), safe & (
         (product != 0) | (x == 0) | (y == 0)

@@ -1,4 +1,5 @@
-"""Everything in the table of arithmetic instructions: array code where there is some, else the evaluator of inline assembly."""
+"""Chooses the code for arithmetic instructions: array code where there is some, else the evaluator of inline
+assembly."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ from .integers import INTEGERS
 
 
 def arithmetic(k: Binding, d: Decoded) -> Step:
-    """The step for a decoded instruction."""
+    """Returns the step of a decoded instruction."""
     step: Step | None = None
     if d.opcode == "cvt":
         step = convert(k, d)
@@ -34,7 +35,7 @@ def arithmetic(k: Binding, d: Decoded) -> Step:
 
 
 def evaluated(k: Binding, d: Decoded) -> Step:
-    """Runs one instruction through the evaluator, for the lanes that execute."""
+    """Builds a step that runs one instruction through the evaluator, for the lanes that execute."""
     sources = []
     for operand, type_ in zip(d.sources, d.source_types, strict=True):
         if type_ == "pred":

@@ -1,4 +1,4 @@
-"""Instructions in which the lanes of a warp exchange values.
+"""Executes instructions in which the lanes of a warp exchange values.
 
 Source: PTX ISA, "Data Movement: shfl.sync", "Parallel Synchronization: vote.sync, match.sync, redux.sync, activemask,
 elect.sync, bar.warp.sync".
@@ -43,7 +43,7 @@ def shuffle(k: Binding, i: Instruction) -> Control:
     lane, first = lanes & 31, lanes & ~np.int64(31)
 
     def sources() -> tuple[Array, Array]:
-        """Where each lane reads, and whether that is inside its segment."""
+        """Returns from which lane each lane reads, and whether that is inside its segment."""
         amount = np.asarray(b).astype(np.int64) & 31
         control = np.asarray(c).astype(np.int64)
         segment, clamp = control >> 8 & 31, control & 31
@@ -84,12 +84,12 @@ def shuffle(k: Binding, i: Instruction) -> Control:
 
 
 def _members(k: Binding, operand: Operand) -> Callable[[], Array]:
-    """The member mask of every lane, a bit per lane of its warp."""
+    """Returns the member mask of every lane, with a bit per lane of its warp."""
     return k.full(operand, "b32")
 
 
 def _warps(k: Binding, values: Array, mask: Mask, members: Array) -> tuple[Array, Array]:
-    """Values as lanes × 32 of the lane's warp, and which of them take part with the lane."""
+    """Returns, for each lane, the values of the 32 lanes of its warp, and which of those take part with it."""
     warp = np.repeat(values.reshape(-1, 32), 32, axis=0)
     there = np.repeat(executing(mask, k.lanes).reshape(-1, 32), 32, axis=0)
     bits = (members[:, None] >> np.arange(32, dtype=np.uint32)) & np.uint32(1)
@@ -179,7 +179,7 @@ def reduce(k: Binding, i: Instruction) -> Control:
 
 
 def elect(k: Binding, i: Instruction) -> Control:
-    """The lowest lane of the member mask is elected."""
+    """Builds elect.sync, which elects the lowest lane of the member mask."""
     modifiers = Modifiers(i)
     modifiers.require("sync")
     modifiers.done()
@@ -200,7 +200,7 @@ def elect(k: Binding, i: Instruction) -> Control:
 
 
 def warp_barrier(k: Binding, i: Instruction) -> Control:
-    """bar.warp.sync."""
+    """Builds bar.warp.sync."""
     modifiers = Modifiers(i)
     modifiers.require("warp", "sync")
     modifiers.done()
@@ -211,7 +211,7 @@ def warp_barrier(k: Binding, i: Instruction) -> Control:
 
 
 def active_mask(k: Binding, i: Instruction) -> Step:
-    """The lanes that execute together: unstable, as on a device."""
+    """Builds activemask, the lanes that execute together; they are not stable, as on a device."""
     modifiers = Modifiers(i)
     modifiers.require("b32")
     modifiers.done()

@@ -1,8 +1,8 @@
-"""Bulk copies, and what is pending of all asynchronous copies of a block.
+"""Executes bulk copies, and keeps the pending asynchronous copies of a block.
 
-Source: PTX ISA, "Data Movement: cp.async.bulk, cp.reduce.async.bulk". Loads land when nothing else in the block moves
-(delivery "late"), at issue ("early"), or in random order ("random"); their targets are in flight until then. Stores read their
-source when a wait enforces it, or at the end.
+Source: PTX ISA, "Data Movement: cp.async.bulk, cp.reduce.async.bulk". Loads land when nothing else in the block can
+proceed (delivery "late"), at issue ("early"), or in random order ("random"); their targets are in flight until then. Stores
+read their source when a wait enforces it, or at the end.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ WRITING, READING = 1, 2
 
 @dataclass(slots=True)
 class BulkQueue:
-    """Pending bulk copies of a block: loads in order of issue, stores as (lane, group, action)."""
+    """The pending bulk copies of a block: loads in order of issue, stores as (lane, group, action)."""
 
     committed: Array
     loads: list[Callable[[], None]] = field(default_factory=list)
@@ -51,7 +51,7 @@ def bulk_of(machine: MachineContext, cta: Cta) -> BulkQueue:
 
 
 def wake(machine: MachineContext, cta: Cta) -> bool:
-    """Land one pending load, or let one pending arrival of cp.async happen."""
+    """Lands one pending load, or carries out one pending arrival of cp.async; returns False if there is none."""
     queue = cta.agents.get("bulk")
     if isinstance(queue, BulkQueue) and queue.loads:
         index = int(machine.random.integers(len(queue.loads))) if machine.delivery == "random" else 0
@@ -65,7 +65,7 @@ def wake(machine: MachineContext, cta: Cta) -> bool:
 
 
 def finish(machine: MachineContext, cta: Cta) -> None:
-    """Ends a block: every store happens, and loads are lost."""
+    """Ends a block: every store is carried out, and loads are dropped. Reports copies that were not waited for."""
     queue = cta.agents.get("bulk")
     if not isinstance(queue, BulkQueue):
         return
@@ -86,7 +86,7 @@ def finish(machine: MachineContext, cta: Cta) -> None:
 
 
 def _mark(machine: MachineContext, shared: SharedMemory, offsets: Array, mark: int) -> None:
-    """Note that a pending copy writes or reads bytes."""
+    """Marks bytes that a pending copy writes or reads."""
     if shared.flight is None:
         return
     busy = shared.flight[offsets]
@@ -100,7 +100,7 @@ def _mark(machine: MachineContext, shared: SharedMemory, offsets: Array, mark: i
 def asynchronous_read(
     machine: MachineContext, shared: SharedMemory, offsets: Array, warpgroup: int
 ) -> list[Wait]:
-    """Checks on bytes that a product of a warpgroup reads."""
+    """Checks bytes that a product of a warpgroup reads; returns the stamps by which its end is known."""
     _proxy(machine, shared, offsets)
     if shared.flight is not None and np.count_nonzero(shared.flight[offsets] == WRITING):
         machine.violation("in flight", "an asynchronous read of shared bytes that a pending copy writes")
@@ -110,7 +110,7 @@ def asynchronous_read(
 
 
 def _proxy(machine: MachineContext, shared: SharedMemory, offsets: Array) -> None:
-    """Bytes written through the generic proxy need a fence before the asynchronous one reads them."""
+    """Checks that bytes written through the generic proxy were fenced before the asynchronous proxy reads them."""
     check_not_opaque(machine, shared, offsets)
     if shared.dirty is not None and np.count_nonzero(shared.dirty[offsets]):
         machine.violation(
@@ -134,13 +134,13 @@ def _write(machine: MachineContext, shared: SharedMemory, offsets: Array, octets
 
 
 Target = tuple[SharedMemory, int, Array]
-"""Shared memory, the offset of its mbarrier, and places of bytes."""
+"""Shared memory, the offset of an mbarrier in it, and the offsets of the bytes that a copy writes."""
 
 
 def load_into(
     machine: MachineContext, targets: list[Target], data: Callable[[], Array], size: int, lane: int
 ) -> None:
-    """Copy to shared memory."""
+    """Starts a copy into shared memory, of one block or of several."""
     cta = machine.cta
     phases = []
     for shared, at, offsets in targets:
@@ -183,7 +183,7 @@ def check_shared(shared: SharedMemory, start: int, size: int, align: int, lane: 
 
 
 def shared_offsets(router: Router, address: Array, lanes: Array) -> list[tuple[int, SharedMemory, int]]:
-    """Every lane's address in shared memory: (lane, memory, offset)."""
+    """Returns every lane's address in shared memory: (lane, memory, offset)."""
     found = []
     for space, _, offset, who in router.parts(address, lanes):
         if not isinstance(space, SharedMemory):
@@ -205,7 +205,7 @@ def multicast_targets(machine: MachineContext, shared: SharedMemory, mask: int |
 
 
 def copy(k: Binding, i: Instruction) -> Step:
-    """cp.async.bulk without a tensor."""
+    """Builds cp.async.bulk and cp.reduce.async.bulk without a tensor."""
     modifiers = Modifiers(i)
     reduce_ = i.opcode == "cp" and modifiers.has("reduce")
     modifiers.require("async", "bulk")
@@ -311,7 +311,7 @@ _WORDS = {"f16": np.float16, "f32": np.float32, "f64": np.float64, "bf16": np.ui
 def store_from(
     machine: MachineContext, lane: int, shared: SharedMemory, offsets: Array, action: Callable[[], None]
 ) -> None:
-    """A copy out of shared memory, in the bulk group that the lane commits next."""
+    """Starts a copy out of shared memory, in the bulk group that the lane commits next."""
     _proxy(machine, shared, offsets)
     cta, races = machine.cta, machine.races
     wait = races.copy_out(cta, lane, offsets) if races is not None else (0, 0)
@@ -340,7 +340,8 @@ def store_from(
 def writer(
     machine: MachineContext, target: Array, shared: SharedMemory, source: Array, operation: str, type_: str
 ) -> Callable[[], None]:
-    """Writes bytes, or combines elements, of shared memory to places in global memory."""
+    """Returns a function that writes bytes of shared memory to offsets in global memory, or combines their
+    elements with those there."""
 
     def write() -> None:
         octets = shared.octets[source]
@@ -379,7 +380,8 @@ def commit(k: Binding, i: Instruction) -> Step:
 
 
 def wait(k: Binding, i: Instruction) -> Step:
-    """wait_group{.read} N: the stores of all but the newest N groups of the lane read their source and write."""
+    """Builds cp.async.bulk.wait_group{.read} N: the stores of all but the newest N groups of the lane are
+    carried out."""
     modifiers = Modifiers(i)
     modifiers.require("async", "bulk", "wait_group")
     modifiers.drop("read")

@@ -1,4 +1,5 @@
-"""Clusters: the barrier of a cluster, addresses of other blocks' shared memory; and the register pool of warpgroups.
+"""Executes instructions of clusters (their barrier, addresses in other blocks' shared memory) and of the
+register pool of warpgroups.
 
 Source: PTX ISA, "barrier.cluster", "mapa", "getctarank", "setmaxnreg", "griddepcontrol".
 """
@@ -25,14 +26,14 @@ REGISTER_POOL = 65_536
 
 
 class ClusterBarrier:
-    """Arrivals per lane of every block, and the phases that are over."""
+    """The barrier of a cluster: arrivals per lane of every block, and the number of phases that are complete."""
 
     def __init__(self, blocks: int, lanes: int) -> None:
         self.arrived = np.zeros((blocks, lanes), np.int64)
         self.phase = 0
 
     def check(self, machine: MachineContext, cta: Cta) -> None:
-        """End the phase if every live lane of the cluster has arrived; lanes that have exited count as arrived."""
+        """Ends the phase if every live lane of the cluster has arrived; lanes that have exited count as arrived."""
         live = np.stack([other.live for other in cta.others])
         if not live.any() or (self.arrived[live] <= self.phase).any():
             return
@@ -51,7 +52,7 @@ def cluster_barrier(machine: MachineContext, cta: Cta) -> ClusterBarrier:
 
 
 def barrier(k: Binding, i: Instruction) -> Control:
-    """barrier.cluster.arrive and .wait."""
+    """Builds barrier.cluster.arrive and barrier.cluster.wait."""
     modifiers = Modifiers(i)
     modifiers.require("cluster")
     waiting = modifiers.choice(("arrive", "wait")) == "wait"
@@ -94,7 +95,7 @@ def barrier(k: Binding, i: Instruction) -> Control:
 
 
 def map_address(k: Binding, i: Instruction) -> Step:
-    """mapa: the same variable in another block of the cluster."""
+    """Builds mapa: the address of the same variable in another block of the cluster."""
     modifiers = Modifiers(i)
     generic = not modifiers.has("shared::cluster")
     type_ = modifiers.choice(("u32", "u64"))
@@ -122,7 +123,7 @@ def map_address(k: Binding, i: Instruction) -> Step:
 
 
 def rank_of(k: Binding, i: Instruction) -> Step:
-    """getctarank: which block's shared memory an address is in."""
+    """Builds getctarank: the rank of the block whose shared memory contains an address."""
     modifiers = Modifiers(i)
     modifiers.drop("shared::cluster")
     modifiers.choice(("u32", "u64"))
@@ -149,7 +150,7 @@ def rank_of(k: Binding, i: Instruction) -> Step:
 
 
 def _pool(machine: MachineContext, cta: Cta) -> Array:
-    """Registers per thread of every warp, at first what .maxnreg says or an equal share."""
+    """Returns the registers per thread of every warp, at first .maxnreg or an equal share."""
     found = cta.agents.get("registers")
     if not isinstance(found, np.ndarray):
         share = (
@@ -160,7 +161,7 @@ def _pool(machine: MachineContext, cta: Cta) -> Array:
 
 
 def set_registers(k: Binding, i: Instruction) -> Control:
-    """setmaxnreg: values of registers stay; an increase waits until the pool has enough."""
+    """Builds setmaxnreg: registers keep their values; an increase waits until the pool has enough."""
     modifiers = Modifiers(i)
     modifiers.require("sync", "aligned", "u32")
     increase = modifiers.choice(("inc", "dec")) == "inc"
@@ -198,7 +199,7 @@ def set_registers(k: Binding, i: Instruction) -> Control:
 
 
 def grid_control(k: Binding, i: Instruction) -> Step:
-    """Grids run one after the other here."""
+    """Builds griddepcontrol, which does nothing: grids run one after the other here."""
     modifiers = Modifiers(i)
     modifiers.choice(("wait", "launch_dependents"))
     modifiers.done()

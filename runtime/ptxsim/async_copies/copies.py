@@ -1,4 +1,4 @@
-"""cp.async: copies from global to shared memory that land when they are waited for.
+"""Executes cp.async: copies from global to shared memory that land when they are waited for.
 
 Source: PTX ISA, "Data Movement: Non-bulk copy: cp.async". Until a copy lands, its target holds a pattern and is in flight.
 When it lands depends on the policy: "late" at the wait that enforces it, "early" at issue, "random" anywhere between.
@@ -25,14 +25,15 @@ from ..memory.spaces import SharedMemory
 from .mbarriers import Objects, lanes_of
 
 _IN_FLIGHT = 0xA7
-"""What the target of a copy holds while it is in flight."""
+"""The byte that fills the target of a copy while it is in flight."""
 
 
 @dataclass(slots=True)
 class Copy:
-    """One instruction's copies: `source` offsets in global memory, `target` offsets in shared, `take` bytes to read of each.
+    """One instruction's copies: `source` offsets in global memory, `target` offsets in shared memory, and
+    `take`, the bytes to read for each.
 
-    `order` counts the instructions of the block that issued copies.
+    `order` numbers the block's instructions that issue copies.
     """
 
     lanes: Array
@@ -44,14 +45,14 @@ class Copy:
     order: int
 
     def part(self, chosen: Array) -> Copy:
-        """The copies of some of the lanes."""
+        """Returns the copies of the chosen lanes."""
         source, target, take = self.source[chosen], self.target[chosen], self.take[chosen]
         return Copy(self.lanes[chosen], source, target, self.shared, self.size, take, self.order)
 
 
 @dataclass(slots=True)
 class CopyQueue:
-    """What the lanes of a block have issued: copies with their lanes' group numbers, and arrivals that follow them.
+    """The pending copies of a block, each with its lanes' group numbers, and the arrivals that follow them.
 
     `committed`: the number of groups that each lane has committed.
     """
@@ -70,7 +71,7 @@ def queue_of(machine: MachineContext, cta: Cta) -> CopyQueue:
 
 
 def land(machine: MachineContext, copy: Copy, chosen: Array) -> None:
-    """Copy the chosen ones."""
+    """Carries out the copies of the chosen lanes."""
     if not np.count_nonzero(chosen):
         return
     source, target, take = copy.source[chosen], copy.target[chosen], copy.take[chosen]
@@ -94,7 +95,7 @@ def land(machine: MachineContext, copy: Copy, chosen: Array) -> None:
 
 
 def deliver(machine: MachineContext, cta: Cta, ready: Array) -> None:
-    """Land, of every pending copy, the lanes whose group number is below `ready` of the lane."""
+    """Lands, for every pending copy, the lanes whose group number is below their entry in `ready`."""
     queue = queue_of(machine, cta)
     left: list[tuple[Copy, Array]] = []
     for copy, groups in queue.pending:
@@ -106,7 +107,7 @@ def deliver(machine: MachineContext, cta: Cta, ready: Array) -> None:
 
 
 def issue(k: Binding, i: Instruction) -> Step:
-    """cp.async.{ca,cg}.shared.global [target], [source], size{, bytes to read | ignored when}{, policy}."""
+    """Builds cp.async.{ca,cg}.shared.global [target], [source], size{, bytes to read | ignored when}{, policy}."""
     modifiers = Modifiers(i)
     modifiers.require("async")
     cache = modifiers.choice(("ca", "cg"))
@@ -182,7 +183,7 @@ def issue(k: Binding, i: Instruction) -> Step:
 def _source_offsets(
     machine: MachineContext, router: Router, address: Array, counts: Array, size: int, lanes: Array
 ) -> Array:
-    """Whole reads are checked as such; a read that is cut short may end where the buffer ends."""
+    """Returns offsets in global memory. A read of fewer bytes than the copy may end where its buffer ends."""
     full = counts == size
     offset = np.empty(address.size, np.uint64)
     if np.count_nonzero(full):
@@ -193,7 +194,7 @@ def _source_offsets(
 
 
 def _sometimes(machine: MachineContext) -> None:
-    """Land a random part of what is pending."""
+    """Lands a random part of the pending copies."""
     queue = queue_of(machine, machine.cta)
     left = []
     for copy, groups in queue.pending:
@@ -222,7 +223,8 @@ def commit(k: Binding, i: Instruction) -> Step:
 
 
 def wait(k: Binding, i: Instruction) -> Step:
-    """wait_group N: all but the newest N groups of the lane; wait_all: everything, committed or not."""
+    """Builds the waits: wait_group N for all but the newest N groups of the lane, wait_all for all copies,
+    committed or not."""
     modifiers = Modifiers(i)
     modifiers.require("async")
     everything = modifiers.choice(("wait_group", "wait_all")) == "wait_all"
@@ -244,7 +246,8 @@ def wait(k: Binding, i: Instruction) -> Step:
 
 
 def arrive(k: Binding, i: Instruction) -> Step:
-    """cp.async.mbarrier.arrive: an arrival once the lane's copies so far have landed; without .noinc it adds to the count."""
+    """Builds cp.async.mbarrier.arrive: an arrival once the lane's earlier copies have landed; without .noinc
+    it also raises the pending count."""
     modifiers = Modifiers(i)
     modifiers.require("async", "mbarrier", "arrive", "b64")
     expected = modifiers.has("noinc")
@@ -279,7 +282,7 @@ def arrive(k: Binding, i: Instruction) -> Step:
 
 
 def _land_of(machine: MachineContext, queue: CopyQueue, issued: int, lane: int) -> None:
-    """Land one lane's part of what was issued before, where it is still pending."""
+    """Lands one lane's part of the copies that were issued before and are still pending."""
     for index, (copy, groups) in enumerate(queue.pending):
         chosen = copy.lanes == lane
         if copy.order < issued and chosen.any():

@@ -1,4 +1,4 @@
-"""The objects behind mbarriers: kept beside the bytes of shared memory, which hold a pattern."""
+"""Defines the mbarrier objects, which are kept beside the bytes of shared memory; the bytes hold a pattern."""
 
 from __future__ import annotations
 
@@ -13,17 +13,18 @@ MAX_COUNT = (1 << 20) - 1
 
 
 class Counter(Protocol):
-    """What runs the block: it counts changes that lanes which poll may see."""
+    """The machine that runs a block: it counts changes that polling lanes may see."""
 
     changes: int
 
 
 class MBarrier:
-    """One object: expected arrivals, those that are pending, bytes that are pending, and the phase.
+    """An mbarrier object: expected arrivals, pending arrivals, pending bytes, and the phase.
 
-    `lane` made it. `fenced`: whether that lane has made it visible to the asynchronous proxy since. For level 3, see `history`:
-    `made` and `fenced_at` are stamps of these events; `agent` stands for the copies whose bytes it counts, with the stamps
-    base + 1, base + 2, … of its phases; `arriving` is what all who arrived knew, `clock` what who has waited learns.
+    `lane` initialised it. `fenced`: whether that lane has made it visible to the asynchronous proxy since. For level 3, see
+    `history`: `made` and `fenced_at` are stamps of these events; `agent` stands for the copies whose bytes it counts, with the
+    stamps base + 1, base + 2, … of its phases; `arriving` joins what all lanes that have arrived knew, and `clock`
+    is what a lane learns by waiting for the last phase.
     """
 
     def __init__(self, count: int, lane: int = 0) -> None:

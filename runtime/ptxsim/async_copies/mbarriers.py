@@ -1,7 +1,7 @@
-"""mbarrier: barriers in shared memory that count arrivals and bytes.
+"""Executes mbarrier instructions: barriers in shared memory that count arrivals and bytes.
 
 Source: PTX ISA, "Parallel Synchronization and Communication Instructions: mbarrier". The objects are kept beside the bytes; the
-bytes hold a pattern. A state (the result of an arrival) is the phase above bit 20 and the pending count below.
+bytes hold a pattern. A state (the result of an arrival) holds the phase from bit 20 on and the pending count below.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _SCOPES = ("cta", "cluster", "gpu", "sys")
 
 
 class Objects:
-    """The objects that an address operand names, lane by lane."""
+    """The mbarrier objects that an address operand names, lane by lane."""
 
     def __init__(self, k: Binding, i: Instruction, operand: Operand, space: str) -> None:
         if not isinstance(operand, Address):
@@ -36,7 +36,7 @@ class Objects:
         self.router = Router(k, space)
 
     def each(self, lanes: Array) -> list[tuple[int, SharedMemory, int]]:
-        """(lane, shared memory, offset)."""
+        """Returns (lane, shared memory, offset) for each lane."""
         found = []
         where = self.address(lanes)
         for space, _, start, who in self.router.parts(where, lanes):
@@ -53,7 +53,8 @@ class Objects:
 
 
 def check_not_opaque(machine: MachineContext, shared: SharedMemory, offsets: Array, lanes: Array | None = None) -> None:
-    """Bytes of an mbarrier are for mbarrier instructions only, until mbarrier.inval. `lanes`: whose the places are, row by row.
+    """Reports accesses to the bytes of an mbarrier by other instructions, before mbarrier.inval. lanes: the
+    lane of each row of offsets.
 
     PTX ISA, "mbarrier.inval": an mbarrier object must be invalidated before its memory is used for anything else.
     """
@@ -68,7 +69,8 @@ def check_not_opaque(machine: MachineContext, shared: SharedMemory, offsets: Arr
 
 
 def show_to_copies(machine: MachineContext, mask: Mask) -> None:
-    """A fence makes the mbarriers that its lanes have initialised visible to the asynchronous proxy."""
+    """Executes a fence, which makes the mbarriers that its lanes have initialised visible to the asynchronous
+    proxy."""
     shared = machine.cta.shared
     left = []
     for barrier in shared.unfenced:
@@ -82,10 +84,10 @@ def show_to_copies(machine: MachineContext, mask: Mask) -> None:
 
 
 def check_shown(machine: MachineContext, barrier: MBarrier, lane: int) -> None:
-    """A copy that counts its bytes at an mbarrier sees it only behind a fence.
+    """Reports a copy that counts its bytes at an mbarrier without a fence after its initialisation.
 
-    PTX ISA, "membar, fence": .mbarrier_init makes mbarrier.init visible to other proxies; fence.proxy.async does, as for other
-    writes.
+    PTX ISA, "membar, fence": .mbarrier_init makes mbarrier.init visible to other proxies; so does fence.proxy.async, as for
+    other writes.
     """
     races = machine.races
     if machine.level < 2:
@@ -208,7 +210,7 @@ def _arrive(
 
 
 def _wait(k: Binding, i: Instruction, modifiers: Modifiers, space: str, parity: bool) -> Step:
-    """test_wait, and try_wait, which here never suspends."""
+    """Builds test_wait and try_wait, which never suspends here."""
     modifiers.operands(3, 4)
     if space == "shared::cluster":
         raise UnsupportedError(f"{modifiers.where}: waiting is for mbarriers of the own block")

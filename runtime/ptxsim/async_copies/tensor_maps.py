@@ -1,7 +1,7 @@
-"""Tensor maps: what TMA copies know of a tensor in global memory.
+"""Defines tensor maps, the descriptors of tensors in global memory that TMA copies read.
 
-A map is 128 opaque bytes. The layout here is our own; bytes that are zero mean nothing, so that a kernel may clear a map and
-then fill its fields in with tensormap.replace. Codes of types, swizzles and fills are those of tensormap.replace.
+A map is 128 opaque bytes. The layout here is the simulator's own; all-zero bytes are a valid start, so that a kernel may
+clear a map and then set its fields with tensormap.replace. Codes of types, swizzles and fills are those of tensormap.replace.
 
 Source: PTX ISA, "Tensors", "tensormap.replace"; CUDA Driver API, "Tensor Map Object Management".
 """
@@ -35,7 +35,7 @@ FIELDS: dict[str, tuple[int, str, int]] = {
     "fill_mode": (11, "B", 1), "interleave_layout": (12, "B", 1), "box_dim": (16, "I", 5), "global_dim": (36, "I", 5),
     "global_stride": (56, "Q", 4), "element_stride": (88, "I", 5),
 }  # fmt: skip
-"""Field → byte offset, struct code, count."""
+"""Field → (byte offset, struct code, count)."""
 
 
 def set_field(octets: Array, name: str, index: int, value: int) -> None:
@@ -48,7 +48,8 @@ def set_field(octets: Array, name: str, index: int, value: int) -> None:
 
 
 def swizzled(address: Array, mode: int) -> Array:
-    """Addresses in shared memory after the swizzle: XOR of absolute address bits. `mode`: 0 none, 1 32 B, 2 64 B, 3 128 B."""
+    """Applies the swizzle, an XOR of absolute address bits, to addresses in shared memory. mode: 0 none, 1 32
+    B, 2 64 B, 3 128 B."""
     if mode == 0:
         return address
     bits = (1 << mode) - 1
@@ -57,7 +58,7 @@ def swizzled(address: Array, mode: int) -> Array:
 
 @dataclass(frozen=True, slots=True)
 class TensorView:
-    """A map's contents, checked. Extents run from the innermost dimension."""
+    """The checked contents of a map. Extents start with the innermost dimension; strides are in bytes."""
 
     address: int
     size: int
@@ -79,7 +80,8 @@ class TensorView:
         return int(np.prod(self.counts)) * self.size
 
     def offsets(self, coordinates: Sequence[int]) -> tuple[Array, Array]:
-        """Byte offsets from `address` of all elements of a box, innermost first, and which are inside the tensor."""
+        """Returns the byte offsets from `address` of all elements of a box, innermost first, and which are
+        inside the tensor."""
         offset = np.zeros((1,), np.int64)
         inside = np.ones((1,), np.bool_)
         for c, n, step, extent, stride in zip(
@@ -91,13 +93,13 @@ class TensorView:
         return offset, inside
 
     def shared_offsets(self, start: int) -> Array:
-        """Addresses in shared memory of the elements of a box, in the same order."""
+        """Returns the addresses in shared memory of the elements of a box, in the same order."""
         dense = start + np.arange(int(np.prod(self.counts)), dtype=np.int64) * self.size
         return swizzled(dense, self.swizzle)
 
     @property
     def fill(self) -> Array:
-        """One element outside the tensor."""
+        """The bytes of an element outside the tensor."""
         if not self.fill_nan:
             return np.zeros(self.size, np.uint8)
         pattern = {2: 0x7FFF, 4: 0x7FFFFFFF, 8: 0x7FFFFFFFFFFFFFFF}[self.size]
@@ -105,7 +107,8 @@ class TensorView:
 
 
 def read_map(octets: Array, rank: int) -> TensorView:
-    """The map in 128 bytes, for an instruction of so many dimensions. Raises `Fault` for what no device accepts."""
+    """Decodes the map in 128 bytes, for an instruction of `rank` dimensions. Raises `Fault` for maps that no
+    device accepts."""
     data = bytes(octets)
 
     def field(name: str) -> tuple[int, ...]:
@@ -204,14 +207,14 @@ class TensorMap:
     def of(
         facts: Facts, array: Array, extents: Sequence[int], strides: Sequence[int], pads_with_nan: bool
     ) -> TensorMap:
-        """What a kernel wants of a tensor; strides in elements."""
+        """Makes a map of an array as a kernel requires it; strides in elements."""
         element = "u8" if facts.element.startswith("f8") else facts.element
         size = _SIZES.get(_SPELLED.get(element, element), 4)
         fill = "nan" if pads_with_nan else "zero"
         return TensorMap(array, extents, [each * size for each in strides], facts.box, element, facts.swizzle, fill)
 
     def encode_map(self, address: int) -> bytes:
-        """The map with the array's address in the simulated memory."""
+        """Returns the map with the array's address in the simulated memory."""
         octets = self.octets.copy()
         set_field(octets, "global_address", 0, address)
         return octets.tobytes()

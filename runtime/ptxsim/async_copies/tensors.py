@@ -1,7 +1,7 @@
-"""TMA: boxes of tensors between global and shared memory, and instructions on tensor maps.
+"""Executes TMA copies, of boxes of tensors between global and shared memory, and instructions on tensor maps.
 
 Source: PTX ISA, "Data Movement: cp.async.bulk.tensor, cp.reduce.async.bulk.tensor", "tensormap.replace",
-"tensormap.cp_fenceproxy", "membar, fence". When copies land is as in `bulk`.
+"tensormap.cp_fenceproxy", "membar, fence". Copies land as in `bulk`.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from .tensor_maps import FIELDS, MAP_BYTES, TensorView, read_map, set_field
 
 
 def _octets(offsets: Array, size: int) -> Array:
-    """Element places → places of their bytes."""
+    """Returns the offsets of the bytes of elements at these offsets."""
     return np.asarray((offsets[:, None] + np.arange(size)).reshape(-1))
 
 
 def tensor(k: Binding, i: Instruction) -> Step:
-    """cp.async.bulk.tensor and cp.reduce.async.bulk.tensor, tiled."""
+    """Builds cp.async.bulk.tensor and cp.reduce.async.bulk.tensor, tiled."""
     modifiers = Modifiers(i)
     reduce_ = modifiers.has("reduce")
     modifiers.require("async", "bulk", "tensor")
@@ -111,7 +111,7 @@ def _tile(
 
 
 def _origin(machine: MachineContext, view: TensorView, offsets: Array, write: bool) -> int:
-    """The tensor's offset in the arena; all elements that are touched lie in one allocation."""
+    """Returns the tensor's offset in the arena; all elements that are accessed must be in one allocation."""
     if not offsets.size:
         return 0
     low, high = int(offsets.min()), int(offsets.max())
@@ -119,7 +119,8 @@ def _origin(machine: MachineContext, view: TensorView, offsets: Array, write: bo
 
 
 def map_at(machine: MachineContext, address: int, rank: int, lane: int) -> TensorView:
-    """The map at a generic address: a parameter, or global memory after a fence."""
+    """Returns the map at a generic address, of a parameter or in global memory. Reports a written map that no
+    fence has acquired."""
     from_parameters = address >> 56 == 3
     if address % 64:
         raise Fault("alignment", f"the tensor map's address {address:#x} is no multiple of 64", [lane])
@@ -139,7 +140,7 @@ def map_at(machine: MachineContext, address: int, rank: int, lane: int) -> Tenso
 
 
 def replace_field(k: Binding, i: Instruction) -> Step:
-    """tensormap.replace: one field of a map in memory."""
+    """Builds tensormap.replace, which sets one field of a map in memory."""
     modifiers = Modifiers(i)
     modifiers.require("replace", "tile")
     name = modifiers.choice(FIELDS)
@@ -172,7 +173,7 @@ def replace_field(k: Binding, i: Instruction) -> Step:
 
 
 def copy_map(k: Binding, i: Instruction) -> Control:
-    """tensormap.cp_fenceproxy: a warp copies a map from shared to global memory and releases it."""
+    """Builds tensormap.cp_fenceproxy: a warp copies a map from shared to global memory and releases it."""
     modifiers = Modifiers(i)
     modifiers.require(
         "cp_fenceproxy", "global", "shared::cta", "tensormap::generic", "release", "sync", "aligned"
@@ -204,8 +205,8 @@ def copy_map(k: Binding, i: Instruction) -> Control:
 
 
 def fence(k: Binding, i: Instruction, nothing: Callable[[Binding, Instruction], Step]) -> Step:
-    """fence.proxy.async makes ordinary writes visible to copies, fence.mbarrier_init mbarriers; fence.proxy.tensormap acquires
-    a map."""
+    """Builds fences: fence.proxy.async makes ordinary writes visible to copies, and mbarriers too;
+    fence.mbarrier_init makes mbarriers visible; fence.proxy.tensormap acquires a map."""
     machine = k.machine
     if "tensormap::generic" in i.modifiers:
         modifiers = Modifiers(i)

@@ -1,4 +1,5 @@
-"""wgmma: products of four warps whose operands are in shared memory, in flight until they are waited for.
+"""Executes wgmma: products of four warps with operands in shared memory, which are in flight until they are
+waited for.
 
 Source: PTX ISA, "Asynchronous Warpgroup Level Matrix Multiply-Accumulate Instructions". Every warp owns 16 of the 64 rows:
 number 4 j + i of lane 4 g + q is row 16 w + g + 8 (i >> 1), column 8 j + 2 q + (i & 1). The product is computed at the wait;
@@ -32,13 +33,13 @@ from .tensor_maps import swizzled
 _PATTERN = np.uint32(0x7FC5A5A5)
 _DEPTHS = {16: 16, 32: 8, 8: 32}
 _SPANS = {0: 0, 1: 128, 2: 64, 3: 32}
-"""The descriptor's swizzle code → bytes; another order than a tensor map's."""
+"""The descriptor's swizzle code → bytes; the codes differ from a tensor map's."""
 _SWIZZLES = {128: 3, 64: 2, 32: 1, 0: 0}
 
 
 @dataclass(frozen=True, slots=True)
 class Tile:
-    """An operand in shared memory: byte offsets of its elements, as rows × k."""
+    """An operand in shared memory: the byte offsets of its elements, as an array of rows × k."""
 
     shared: SharedMemory
     offsets: Array
@@ -53,7 +54,7 @@ class Tile:
 
 @dataclass(slots=True)
 class Product:
-    """One instruction of one warpgroup: what to multiply at the wait."""
+    """One instruction of one warpgroup, with the operands to multiply at the wait."""
 
     a: Tile | Array
     b: Tile
@@ -64,12 +65,13 @@ class Product:
     line: int
     waits: list[list[Wait]]
     reading: list[Array]
-    """Per register of A: the number of pending products that read it in each lane; at level 2."""
+    """Per register of A: the number of pending products that read it, by lane; at level 2."""
 
 
 @dataclass(slots=True)
 class Chain:
-    """Pending products into the same registers of one warpgroup. `start`: what D held; `flight`, `undefined`: shadows of D."""
+    """Pending products into the same registers of one warpgroup. `start`: the former value of D; `flight`,
+    `undefined`: shadows of D."""
 
     outs: list[Array]
     start: Array
@@ -82,7 +84,7 @@ class Chain:
 
 @dataclass(slots=True)
 class Groups:
-    """The wgmma groups of one warpgroup: how many are committed, and pending chains by the first register of D."""
+    """The wgmma groups of one warpgroup: how many are committed, and the pending chains by the registers of D."""
 
     committed: int = 0
     chains: dict[tuple[str, ...], Chain] = field(default_factory=dict)
@@ -95,7 +97,7 @@ def groups_of(cta: Cta, warpgroup: int) -> Groups:
 
 
 def _warpgroups(machine: MachineContext, mask: Mask) -> list[int]:
-    """The warpgroups that execute; all four warps must."""
+    """Returns the warpgroups that execute. Raises `Fault` unless all four warps of each do."""
     warps = np.ones(machine.lanes // 32, np.bool_) if mask is None else mask.reshape(-1, 32).any(1)
     padded = np.append(warps, np.zeros(-warps.size % 4, np.bool_)).reshape(-1, 4)
     if not (padded.all(1) | ~padded.any(1)).all():
@@ -104,7 +106,7 @@ def _warpgroups(machine: MachineContext, mask: Mask) -> list[int]:
 
 
 def tile_offsets(descriptor: int, rows: int, depth: int, bits: int, transposed: bool) -> Array:
-    """Addresses in shared memory of a tile's elements, rows × k, as a matrix descriptor says."""
+    """Returns the addresses in shared memory of a tile's elements, rows × k, for a matrix descriptor."""
     start, leading = (descriptor & 0x3FFF) << 4, (descriptor >> 16 & 0x3FFF) << 4
     stride, span = (descriptor >> 32 & 0x3FFF) << 4, _SPANS[descriptor >> 62 & 3]
     if descriptor >> 49 & 7:
@@ -124,7 +126,7 @@ def tile_offsets(descriptor: int, rows: int, depth: int, bits: int, transposed: 
 
 
 def multiply(k: Binding, i: Instruction) -> Control:
-    """wgmma.mma_async D, a, b, scale-d{, imm-a, imm-b{, trans-a, trans-b}}."""
+    """Builds wgmma.mma_async D, a, b, scale-d{, imm-a, imm-b{, trans-a, trans-b}}."""
     modifiers = Modifiers(i)
     modifiers.require("mma_async", "sync", "aligned")
     shape = next((w for w in modifiers.left if re.fullmatch(r"m64n\d+k\d+", w)), "")
@@ -282,7 +284,8 @@ def commit(k: Binding, i: Instruction) -> Control:
 
 
 def fence(k: Binding, i: Instruction) -> Control:
-    """wgmma.fence orders accesses to registers; here they are in order, which level 2 does not rely on."""
+    """Builds wgmma.fence, which orders accesses to registers; they are always in order here, and only level 2
+    checks for it."""
     modifiers = Modifiers(i)
     modifiers.require("fence", "sync", "aligned")
     modifiers.done()
@@ -331,7 +334,7 @@ def wait(k: Binding, i: Instruction) -> Control:
 
 
 def _accumulated(machine: MachineContext, chain: Chain, products: list[tuple[int, Product]]) -> Array:
-    """D of a chain after products: lanes × registers of words."""
+    """Returns the registers of D after products of a chain: the bits, as lanes × registers."""
     numbers = chain.columns // 8 * 4
     registers = np.ascontiguousarray(chain.start)
     if chain.type == "f16":
@@ -374,14 +377,14 @@ def _accumulated(machine: MachineContext, chain: Chain, products: list[tuple[int
 def _finish(machine: MachineContext, chain: Chain, products: list[tuple[int, Product]]) -> None:
     registers = _accumulated(machine, chain, products)
     if products and not products[0][1].scale.all():
-        for row in chain.undefined:  # what D held does not matter
+        for row in chain.undefined:  # the former value of D is not used
             row[...] = 0
     for index, out in enumerate(chain.outs):
         out[...] = registers[:, index]
 
 
 def warpgroup(k: Binding, i: Instruction) -> Control:
-    """Every instruction that starts with wgmma."""
+    """Builds any wgmma instruction."""
     if not i.modifiers:
         raise UnsupportedError(f"PTX line {i.line}: {i.spelling}: no such instruction is known")
     kinds = {"mma_async": multiply, "commit_group": commit, "fence": fence, "wait_group": wait}
@@ -392,5 +395,5 @@ def warpgroup(k: Binding, i: Instruction) -> Control:
 
 
 def pending(cta: Cta) -> bool:
-    """Whether a block still has products in flight."""
+    """Returns whether a block still has products in flight."""
     return any(isinstance(agent, Groups) and agent.chains for agent in cta.agents.values())

@@ -1,4 +1,4 @@
-"""What a simulated launch finds wrong, and the errors that carry it."""
+"""Defines the findings of a simulated launch, and the errors that carry them."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from ....promotion.dataclass import dataclass
 from ....promotion.errors import UserError
 
 MAX_SHOWN = 100
-"""Characters of an instruction that a message shows."""
+"""How many characters of an instruction a message shows."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One violation.
+    """One violation of a rule.
 
     Attributes:
-        kind: a fixed word: "bounds", "alignment", "uninitialised", "in flight", "divergence", "deadlock", "race", …
-        line, instruction: where in the PTX text.
+        kind: "bounds", "alignment", "uninitialised", "in flight", "divergence", "deadlock", "race" and others.
+        line, instruction: the line in the PTX text, and the instruction there.
         source: (file, line) of the kernel's source, when the text has `.loc`.
-        cta: the block's place in the grid; lanes: threads of the block, at most eight.
-        warning: true for what a device would let pass with an unspecified value.
+        cta: the block's index in the grid; lanes: threads of the block, at most eight.
+        warning: true where a device would go on, with an unspecified value.
     """
 
     kind: str
@@ -45,7 +45,8 @@ class Finding:
 
 
 class PtxCheckError(UserError):
-    """A simulated kernel broke a rule. `findings` holds what was found, the first one first; `printed` what vprintf wrote."""
+    """A simulated kernel broke a rule. `findings` holds the findings, the first one first; `printed` the
+    output of vprintf."""
 
     def __init__(self, findings: Sequence[Finding]) -> None:
         more = f"; {len(findings) - 1} more" if len(findings) > 1 else ""
@@ -55,7 +56,7 @@ class PtxCheckError(UserError):
 
 
 class Fault(Exception):
-    """Raised inside a step; the scheduler adds the place and turns it into a `PtxCheckError`."""
+    """A violation, raised inside a step; the scheduler adds the location and turns it into a `PtxCheckError`."""
 
     def __init__(self, kind: str, message: str, lanes: Iterable[int] = ()) -> None:
         super().__init__(message)

@@ -1,15 +1,16 @@
-"""Level 3: who knows of which accesses to shared memory: happens-before over lanes and what they start.
+"""Tracks, at level 3, which agent knows of which accesses to shared memory: happens-before over lanes and
+what they start.
 
-Agents are the lanes of a block, and what goes on beside them: for every warp its part of the products of its warpgroup (each
-warp reads the operands on its own, and waits for its own part only), bulk copies out of shared memory, and bulk copies into it
-by the mbarrier that counts their bytes. Every agent stamps what it does. `known[lane, agent]` is the last stamp of an agent
-whose accesses happen before what the lane does next. All lanes of a warp take their stamps from one counter that goes on
-whenever one of them publishes what it knows. So a lane that arrives at an mbarrier hands over its own accesses, and those of
-the lanes beside it as far as it has synchronised with them (bar.warp.sync, bar.sync): `.sync` of shuffles, matrix loads and
-wgmma makes lanes meet, but orders no memory.
+Agents are the lanes of a block and the asynchronous operations beside them: for every warp its part of the products of its
+warpgroup (each warp reads the operands on its own, and waits for its own part only), bulk copies out of shared memory, and
+bulk copies into it, by the mbarrier that counts their bytes. Every agent stamps its accesses. `known[lane, agent]` is the last
+stamp of an agent whose accesses happen before the lane's next ones. All lanes of a warp take their stamps from one counter,
+which advances whenever one of them publishes what it knows. So a lane that arrives at an mbarrier publishes its own accesses,
+and those of the lanes beside it only as far as it has synchronised with them (bar.warp.sync, bar.sync): `.sync` of shuffles,
+matrix loads and wgmma makes lanes converge, but orders no memory.
 
-For every byte: its last writer with the stamp; `visible`, the stamp of the fence.proxy.async by which the writer showed it to
-the asynchronous proxy; and of every warp the stamp and the lane of its last reads.
+For every byte there are: its last writer with the stamp; `visible`, the stamp of the fence.proxy.async by which the writer made
+it visible to the asynchronous proxy; and for every warp the stamp and the lane of its last reads.
 
 Source: C. Flanagan, S. N. Freund, "FastTrack: Efficient and Precise Dynamic Race Detection", PLDI 2009; PTX ISA, "Memory
 Consistency Model: Causality Order, Proxies", "Async proxy".
@@ -22,17 +23,17 @@ import numpy as np
 from ....promotion.arrays import Array
 
 OWN = 1 << 30
-"""What a lane knows of itself: everything."""
+"""The stamp up to which a lane knows itself: all of its accesses."""
 PENDING = OWN - 1
 """The stamp of a cp.async that has not been waited for: only the lane itself knows of it."""
 UNFENCED = OWN + 1
-"""Written by ordinary means, and not shown to the asynchronous proxy since."""
+"""The mark of bytes that ordinary stores wrote and no fence has made visible to the asynchronous proxy since."""
 MANY = -1
-"""In place of a lane: several lanes of the warp."""
+"""Stands for several lanes of the warp, in place of one lane."""
 STORES = 4
-"""Agents for bulk copies out of shared memory; each lane that starts some gets one, as long as there are some."""
+"""How many agents there are for bulk copies out of shared memory; lanes that start some share them round-robin."""
 OBJECTS = 64
-"""Agents for mbarriers."""
+"""How many agents there are for mbarriers."""
 
 
 class History:
@@ -48,7 +49,7 @@ class History:
         self.known[np.arange(lanes), np.arange(lanes)] = OWN
         self.readers = 2 * warps + STORES
         self.least = np.zeros((lanes, self.readers), np.int32)
-        """What a lane knows of all lanes of each warp, and of everything else that reads."""
+        """What a lane knows of all lanes of each warp (the least stamp), and of each other agent that reads."""
         self.stamp = np.ones(warps, np.int32)
         self.started = np.zeros(agents, np.int32)
         self.writer = np.zeros(size, np.int32)
@@ -65,7 +66,7 @@ class History:
     # -- what lanes learn
 
     def publish(self, lanes: Array) -> Array:
-        """What these lanes have done and know, all together; what they do from now on is not in it."""
+        """Returns the joint knowledge and accesses of these lanes; their later accesses are not part of it."""
         rows = self.known[lanes]
         rows[np.arange(lanes.size), lanes] = self.stamp[self.warp[lanes]]
         self.stamp[np.unique(self.warp[lanes])] += 1
@@ -85,18 +86,19 @@ class History:
         self.least[lanes, self.warps :] = rows[:, self.products : self.objects]
 
     def meet(self, lanes: Array) -> None:
-        """A barrier of these lanes: everything before it happens before everything behind it."""
+        """Joins the knowledge of these lanes at a barrier: all accesses before it happen before all accesses
+        after it."""
         self.learn(lanes, self.publish(lanes))
 
     def column(self, offset: int) -> int:
-        """The agent of the copies that an mbarrier counts."""
+        """Returns the agent of the copies that an mbarrier counts."""
         found = self._columns.get(offset)
         if found is None:
             found = self._columns[offset] = self.objects + len(self._columns) % OBJECTS
         return found
 
     def store_agent(self, lane: int) -> int:
-        """The agent of the bulk copies out of shared memory that a lane starts."""
+        """Returns the agent of the bulk copies out of shared memory that a lane starts."""
         found = self._storing.get(lane)
         if found is None:
             found = self._storing[lane] = self.stores + len(self._storing) % STORES
@@ -105,19 +107,21 @@ class History:
     # -- accesses
 
     def race_with_write(self, offsets: Array, known: Array) -> Array:
-        """Which of these bytes were written by what is not `known`; something asynchronous accesses them."""
+        """Returns which of these bytes have a last write that is not `known`; for asynchronous accesses."""
         return np.flatnonzero(self.written[offsets] > known[self.writer[offsets]])
 
     def race_with_read(self, offsets: Array, lane: int) -> tuple[Array, Array]:
-        """`lanes_race_with_read` of something asynchronous that a lane starts."""
+        """Returns `lanes_race_with_read` for an asynchronous access that a lane starts."""
         return self.lanes_race_with_read(offsets, np.full(offsets.size, lane))
 
     def lanes_race_with_write(self, offsets: Array, lanes: Array) -> Array:
-        """Which of these bytes, one for each of the lanes, were written by what that lane does not know of."""
+        """Returns which of these bytes, one for each of the lanes, have a last write that the lane does not
+        know of."""
         return np.flatnonzero(self.written[offsets] > self.known[lanes, self.writer[offsets]])
 
     def lanes_race_with_read(self, offsets: Array, lanes: Array) -> tuple[Array, Array]:
-        """(which of these bytes were read by what that lane does not know of, the readers)."""
+        """Returns which of these bytes, one for each of the lanes, have a read that the lane does not know
+        of, and the readers."""
         late = self.read[offsets] > self.least[lanes]
         if not np.count_nonzero(late):
             return _NOTHING, _NOTHING
@@ -151,21 +155,22 @@ class History:
         self.read_line[offsets] = line
 
     def agent_read(self, offsets: Array, agent: int, line: int) -> int:
-        """Something asynchronous starts to read; gives the stamp that one knows who has waited for it."""
+        """Starts an asynchronous read; returns its stamp, which a lane that has waited for the read knows."""
         self.started[agent] += 1
         self.read[offsets, agent - self.products + self.warps] = self.started[agent]
         self.read_line[offsets] = line
         return int(self.started[agent])
 
     def landed(self, offsets: Array, lanes: Array) -> None:
-        """cp.async has written what lanes were waiting for: it is as if they wrote it now."""
+        """Marks bytes that cp.async has written as written now by the lanes that waited for them."""
         here = (self.writer[offsets] == lanes) & (self.written[offsets] == PENDING)
         self.written[offsets[here]] = self.stamp[self.warp[lanes[here]]]
 
     # -- the asynchronous proxy
 
     def fence(self, lanes: Array) -> None:
-        """fence.proxy.async: what these lanes have written is visible to the asynchronous proxy for who knows of the fence."""
+        """Executes fence.proxy.async: bytes that these lanes have written become visible to the asynchronous
+        proxy, for accesses that know of the fence."""
         offsets = np.flatnonzero(self.visible == UNFENCED)
         fencing = np.zeros(self.objects + OBJECTS, np.bool_)
         fencing[lanes] = True
@@ -173,7 +178,7 @@ class History:
         self.visible[offsets] = self.stamp[self.warp[self.writer[offsets]]]
 
     def invisible(self, offsets: Array, known: Array) -> Array:
-        """Which of these bytes were written by ordinary means, without a fence that is known of."""
+        """Returns which of these bytes ordinary stores wrote without a fence that is known."""
         return np.flatnonzero(self.visible[offsets] > known[self.writer[offsets]])
 
 

@@ -1,8 +1,8 @@
-"""Level 2: the registers of products of warpgroups, which read and write them beside the program.
+"""Checks, at level 2, the registers of wgmma products, which read and write them asynchronously.
 
-From wgmma.mma_async until wgmma.wait_group nobody else may touch the registers of D, nor write those of A. An access to any of
-them and a later product that uses it need a wgmma.fence between them, and so does the first product; only products that add to
-one D after each other need none.
+From wgmma.mma_async until wgmma.wait_group no other instruction may access the registers of D, nor write those of A. Between
+an access to one of them and a later product that uses it there must be a wgmma.fence, and also before the first product; only
+products that accumulate in the same D one after the other need none.
 
 Source: PTX ISA, "Asynchronous Warpgroup Level Matrix Instructions: wgmma.fence, wgmma.wait_group".
 """
@@ -20,9 +20,10 @@ from ..core.types import Mask, Step
 
 
 class ProductRegisters:
-    """Those of a machine's functions, as rows over the lanes of the block.
+    """Shadows of the registers of products in a machine's functions, as rows over the lanes of the block.
 
-    writing, reading: whether, and how many, pending products do that. fenced: no access since the last wgmma.fence.
+    writing: whether a pending product writes the register; reading: how many pending products read it; fenced: whether there
+    was no access since the last wgmma.fence.
     """
 
     def __init__(self, machine: MachineState) -> None:
@@ -43,7 +44,7 @@ class ProductRegisters:
         return self.rows[function, name]
 
     def around(self, function: str, reads: Set[str], writes: Set[str], step: Step) -> Step:
-        """The step of an ordinary instruction, with what it may not touch."""
+        """Wraps the step of an ordinary instruction with checks of the registers that it may not access."""
         names = [name for name in sorted(reads | writes) if (function, name) in self.rows]
         if not names:
             return step
@@ -71,11 +72,11 @@ class ProductRegisters:
         return checked
 
     def fence(self, lanes: slice) -> None:
-        """wgmma.fence of a warpgroup."""
+        """Executes wgmma.fence of a warpgroup."""
         self.fenced[:, lanes] = True
 
     def check(self, rows: Array, lanes: slice) -> None:
-        """A product of a warpgroup uses these registers."""
+        """Reports a product of a warpgroup that uses these registers without a fence."""
         bare = ~self.fenced[rows, lanes]
         if np.count_nonzero(bare):
             which, lane = np.nonzero(bare)

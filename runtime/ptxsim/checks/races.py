@@ -1,9 +1,9 @@
-"""Level 3: races in shared memory, and between its proxies.
+"""Finds, at level 3, races in shared memory and between its proxies.
 
-Two accesses to a byte, one of them a write, that no barrier, mbarrier, wait or atomic orders are a race, whether lanes make
-them or what lanes have started: copies and products access memory from their start until somebody has waited for them. What
-ordinary stores wrote is shown to the asynchronous proxy by a fence of the lane that wrote it, between the store and the barrier
-behind which the asynchronous access starts; see `history`. Blocks of clusters are not followed.
+Two accesses to a byte, one of them a write, are a race if no barrier, mbarrier, wait or atomic orders them, whether lanes make
+them or operations that lanes have started: copies and products access memory from their start until some lane has waited for
+them. What ordinary stores wrote becomes visible to the asynchronous proxy by a fence of the writing lane, between the store and
+the barrier after which the asynchronous access starts; see `history`. Blocks of clusters are not checked.
 
 Source: PTX ISA, "Memory Consistency Model", "Async proxy", "Parallel Synchronization and Communication Instructions".
 """
@@ -21,13 +21,13 @@ from .history import PENDING, History
 from .traffic import Traffic
 
 Wait = tuple[int, int]
-"""An agent, and its stamp when it did something."""
+"""An agent, and its stamp when it started an operation."""
 _MAX_BYTES = 1 << 16
-"""Accesses are looked at in parts of so many bytes."""
+"""Accesses are checked in parts of at most this many bytes."""
 
 
 class Races:
-    """Races and statistics of a machine."""
+    """Finds the races of a machine, and keeps statistics of its memory traffic."""
 
     def __init__(self, machine: MachineState) -> None:
         self.machine = machine
@@ -44,7 +44,8 @@ class Races:
     # -- barriers among lanes
 
     def barrier(self, cta: Cta, lanes: Array | None, waiting: Array | None) -> None:
-        """A barrier's phase ended: who waits knows what those have done who arrived. None: all lanes."""
+        """Ends a barrier's phase: the waiting lanes learn what the lanes that arrived have done. None stands
+        for all lanes."""
         history = self.history(cta)
         if lanes is None or waiting is None:
             history.meet(np.flatnonzero(cta.live))
@@ -55,7 +56,7 @@ class Races:
             history.learn(waited, row)
 
     def warp_barrier(self, cta: Cta, lanes: Array, members: Array) -> None:
-        """bar.warp.sync: lanes of a warp with the same member mask meet."""
+        """Executes bar.warp.sync: lanes of a warp with the same member mask synchronise."""
         history = self.history(cta)
         for key in np.unique((lanes // 32) << 32 | members.astype(np.int64)).tolist():
             history.meet(lanes[((lanes // 32) << 32 | members) == key])
@@ -63,7 +64,7 @@ class Races:
     # -- mbarriers
 
     def made(self, cta: Cta, lane: int, offset: int, barrier: MBarrier) -> None:
-        """An mbarrier is initialised: it is written by ordinary means."""
+        """Records the initialisation of an mbarrier, which is an ordinary write."""
         history = self.history(cta)
         barrier.agent = history.column(offset)
         barrier.base = int(history.started[barrier.agent])
@@ -71,7 +72,7 @@ class Races:
         barrier.made = int(history.stamp[lane // 32])
 
     def removed(self, cta: Cta, lane: int, offset: int, barrier: MBarrier) -> None:
-        """mbarrier.inval: nobody may use it any more."""
+        """Records mbarrier.inval, a write after which the mbarrier may not be used."""
         history = self.history(cta)
         history.started[barrier.agent] = barrier.base + barrier.phase + 1
         self._object_written(cta, lane, offset)
@@ -81,7 +82,8 @@ class Races:
             self._write(cta, offset + np.arange(8), np.full(8, lane))
 
     def used(self, cta: Cta, lanes: Array, shared: SharedMemory, offset: int, barrier: MBarrier) -> None:
-        """Lanes arrive at an mbarrier, or look at it; that does not race with each other, but with its making."""
+        """Records that lanes arrive at an mbarrier or test it; such uses race not with each other, but with
+        its initialisation."""
         if not self.follows or shared is not cta.shared:
             return
         history = self.history(cta)
@@ -93,11 +95,11 @@ class Races:
         history.lanes_read(np.tile(offsets, lanes.size), np.repeat(lanes, 8), self._line())
 
     def release(self, cta: Cta, lane: int, barrier: MBarrier) -> None:
-        """A lane arrives at an mbarrier."""
+        """Records that a lane arrives at an mbarrier."""
         barrier.teach(self.history(cta).publish(np.array([lane])))
 
     def acquire(self, cta: Cta, lanes: Array, barrier: MBarrier) -> None:
-        """Lanes saw a phase of an mbarrier end."""
+        """Records that lanes saw a phase of an mbarrier end."""
         history = self.history(cta)
         if barrier.clock is not None:
             history.learn(lanes, barrier.clock)
@@ -107,7 +109,8 @@ class Races:
     # -- what lanes start
 
     def copy_in(self, cta: Cta, lane: int, offsets: Array, barrier: MBarrier) -> None:
-        """A bulk copy into shared memory starts, whose bytes an mbarrier counts in its current phase."""
+        """Records the start of a bulk copy into shared memory, whose bytes an mbarrier counts in its current
+        phase."""
         if not self.follows:
             return
         history = self.history(cta)
@@ -121,14 +124,14 @@ class Races:
         history.wrote(offsets, barrier.agent, barrier.base + barrier.phase + 1, self._line(), True)
 
     def knows_fence(self, cta: Cta, lane: int, barrier: MBarrier) -> bool:
-        """Whether the fence behind an mbarrier's making happens before what a lane does."""
+        """Returns whether the fence after an mbarrier's initialisation happens before the lane's next access."""
         return not self.follows or int(self.history(cta).known[lane, barrier.lane]) >= barrier.fenced_at
 
     def fence_stamp(self, cta: Cta, lane: int) -> int:
         return int(self.history(cta).stamp[lane // 32])
 
     def copy_out(self, cta: Cta, lane: int, offsets: Array) -> Wait:
-        """A bulk copy out of shared memory starts. Gives what waiting for it teaches."""
+        """Records the start of a bulk copy out of shared memory. Returns what a lane learns by waiting for it."""
         if not self.follows:
             return 0, 0
         history = self.history(cta)
@@ -138,7 +141,8 @@ class Races:
         return agent, history.agent_read(offsets, agent, self._line())
 
     def product(self, cta: Cta, warpgroup: int, offsets: Array) -> list[Wait]:
-        """A product of a warpgroup starts to read shared memory. Gives what waiting for it teaches each warp."""
+        """Records that a product of a warpgroup starts to read shared memory. Returns what each warp learns
+        by waiting for it."""
         if not self.follows:
             return []
         history = self.history(cta)
@@ -157,24 +161,24 @@ class Races:
             self.machine.violation("proxy", f"{text}; the writer made no fence.proxy.async before a barrier between", lanes)
 
     def product_done(self, cta: Cta, warpgroup: int, waits: list[Wait]) -> None:
-        """The warps of a warpgroup have waited for a product, each for its part."""
+        """Records that the warps of a warpgroup have waited for a product, each for its part."""
         history = self.history(cta)
         for number, (agent, stamp) in enumerate(waits):
             first = 128 * warpgroup + 32 * number
             history.learn_one(self.lanes[first : first + 32], agent, stamp)
 
     def copied_out(self, cta: Cta, lane: int, wait: Wait) -> None:
-        """A lane has waited for a bulk copy out of shared memory."""
+        """Records that a lane has waited for a bulk copy out of shared memory."""
         if self.follows:
             self.history(cta).learn_one(np.array([lane]), *wait)
 
     def lanes_copy(self, cta: Cta, shared: SharedMemory, offsets: Array, lanes: Array) -> None:
-        """cp.async, an access of lanes at first, goes on to write bytes, one for each of the lanes."""
+        """Records the start of cp.async, which writes bytes, one for each of the lanes, until it is waited for."""
         if self.follows and shared is cta.shared:
             self.history(cta).wrote(offsets, lanes, PENDING, self._line(), False)
 
     def landed(self, cta: Cta, shared: SharedMemory, offsets: Array, lanes: Array) -> None:
-        """cp.async has written bytes of lanes that waited."""
+        """Records that cp.async has written bytes for lanes that waited."""
         if self.follows and shared is cta.shared:
             self.history(cta).landed(offsets, lanes)
 
@@ -187,7 +191,8 @@ class Races:
     def access(
         self, space: Space, offset: Array, size: int, lanes: Array | None, write: bool, ordered: bool
     ) -> None:
-        """An access of lanes; `offset` in bytes. Atomics and accesses with an order make edges, they do not race."""
+        """Checks and records an access of lanes; `offset` in bytes. Atomics and accesses with an ordering
+        synchronise and do not race."""
         who = self.lanes if lanes is None else lanes
         if ordered:
             self._order(space, offset, who)
@@ -206,7 +211,7 @@ class Races:
                 (self._write if write else self._read)(cta, part.reshape(-1), agents)
 
     def _order(self, space: Space, offset: Array, lanes: Array) -> None:
-        """Lanes that access an address this way, one after the other, know what those before them knew."""
+        """Passes knowledge on between lanes that access an address with an ordering, one after the other."""
         history = self.history(self.machine.cta)
         for start in np.unique(offset).tolist():
             here = np.unique(lanes[offset == start])

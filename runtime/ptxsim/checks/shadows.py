@@ -1,8 +1,8 @@
-"""Level 2: which bytes of an arithmetic result are undefined, given which bytes of the sources are.
+"""Computes, at level 2, which bytes of an arithmetic result are undefined, given which bytes of its sources are.
 
-Compilers move halves of registers that were never written beside halves that matter, so the shadow of a register has a bit per
-byte. Moves, logic, shifts, permutations, conversions and packed arithmetic keep bytes or halves apart; everything else that
-meets an undefined byte is undefined as a whole.
+Compilers move halves of registers that were never written together with halves that matter, so the shadow of a register has
+a bit per byte. Moves, logic, shifts, permutations, conversions and packed arithmetic keep bytes or halves apart; the results
+of all other instructions are undefined as a whole if any byte of a source is.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ....promotion.arrays import Array
 from ..core.binding import Binding
 
 Bits = Callable[[], Array]
-"""Per lane, the undefined bytes as bits of uint8; all ones for an undefined predicate."""
+"""Returns, per lane, the undefined bytes as bits of uint8; all ones for an undefined predicate."""
 
 ALL = np.uint8(0xFF)
 _NONE: Array = np.zeros((), np.uint8)
@@ -28,7 +28,7 @@ _BYTEWISE = frozenset(["and", "or", "xor", "not", "lop3", "mov"])
 
 
 def whole(bits: Array, width: int = 64) -> Array:
-    """All bytes of a width where any bit is set."""
+    """Returns all bytes of a width where any bit is set."""
     return np.where(np.asarray(bits) != 0, np.uint8(_full(width)), _NONE)
 
 
@@ -69,7 +69,7 @@ class Sources:
 
 
 def result_bits(k: Binding, d: Decoded) -> Bits:
-    """The undefined bytes of the (first) result."""
+    """Returns the undefined bytes of the (first) result."""
     sources = Sources(k, d.sources, d.source_types)
     s = sources.bits
     width = WIDTHS[d.result_types[0]]
@@ -179,7 +179,7 @@ def _conversion(d: Decoded, s: list[Bits]) -> Bits | None:
 
 
 def targets_of(d: Decoded) -> list[tuple[str, int, int]]:
-    """Registers of a result: (name, first byte of the result, bytes)."""
+    """Lists the registers of a result: (name, first byte of the result, bytes)."""
     found = []
     for operand, type_ in zip(d.results, d.result_types, strict=True):
         if isinstance(operand, Register):
@@ -198,5 +198,5 @@ def targets_of(d: Decoded) -> list[tuple[str, int, int]]:
 
 
 def as_bits(value: Array) -> Array:
-    """A shadow given as booleans, as bits."""
+    """Converts a shadow given as booleans to bits; returns others as they are."""
     return np.where(value, ALL, _NONE) if value.dtype == np.bool_ else value

@@ -1,4 +1,4 @@
-"""Level 3: how accesses use the banks of shared memory and the sectors of global memory, as statistics per PTX line.
+"""Counts, at level 3, how accesses use the banks of shared memory and the sectors of global memory, per PTX line.
 
 Source: CUDA C++ Best Practices Guide, "Shared Memory and Memory Banks", "Coalesced Access to Global Memory".
 """
@@ -10,11 +10,11 @@ import numpy as np
 from ....promotion.arrays import Array
 
 Statistics = dict[int, tuple[int, int, int]]
-"""PTX line → (executions by warps, passes at least, passes needed)."""
+"""PTX line → (executions by warps, least number of passes, passes needed)."""
 
 
 class Traffic:
-    """Statistics of a launch. `conflicts`: of shared memory; `sectors`: of global memory."""
+    """The statistics of a launch. `conflicts`: of shared memory; `sectors`: of global memory."""
 
     def __init__(self) -> None:
         self.conflicts: Statistics = {}
@@ -50,5 +50,5 @@ def _add(table: Statistics, line: int, passes: tuple[int, int, int]) -> None:
 
 
 def _passes(words: Array) -> int:
-    """How often the banks must be read: the largest number of different words in one bank."""
+    """Returns how often the banks must be read: the largest number of different words in one bank."""
     return int(np.bincount(np.unique(words) % 32, minlength=32).max())

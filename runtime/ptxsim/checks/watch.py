@@ -1,7 +1,7 @@
-"""Level 2: values that nothing has written, and bytes in flight.
+"""Tracks, at level 2, values that were never written, and bytes in flight.
 
 Every byte of a register, per lane, and every byte of shared and local memory has a bit that says whether it is defined.
-Undefined values may be moved and computed with; what comes out is undefined. It is a violation to branch on one, to use one
+Undefined values may be moved and computed with; the result is undefined. It is a violation to branch on one, to use one
 as an address, and to store one to global memory.
 """
 
@@ -26,20 +26,21 @@ from .product_registers import ProductRegisters
 from .shadows import ALL, as_bits, result_bits, targets_of
 
 _ORDERED = frozenset(["volatile", "relaxed", "acquire", "release", "acq_rel", "mmio"])
-"""Accesses that may order others."""
+"""Modifiers of accesses that may order others."""
 _DEFINED: Array = np.zeros((), np.uint8)
 
 
 @dataclass(frozen=True, slots=True)
 class Coherence:
-    """Bytes of global memory, a bool each, that .nc loads have read, and those that the grid has written."""
+    """Two masks over the bytes of global memory: those that .nc loads have read, and those that the grid has
+    written."""
 
     read_only: Array
     written: Array
 
 
 class Watch(Observer):
-    """The shadow of a machine's registers and memory."""
+    """Keeps and checks the shadows of a machine's registers and memory."""
 
     def __init__(self, machine: MachineContext) -> None:
         self.machine = machine
@@ -54,7 +55,7 @@ class Watch(Observer):
 
     @property
     def arrays(self) -> list[Array]:
-        """What belongs to the current block."""
+        """The shadows that belong to the current block."""
         return [self.block, self.local]
 
     def clear(self) -> None:
@@ -70,7 +71,8 @@ class Watch(Observer):
     # -- instructions
 
     def step(self, k: Binding, i: Instruction, step: Step) -> Step:
-        """Carries undefinedness from the registers that an instruction reads to those that it writes."""
+        """Wraps a step so that undefinedness passes from the registers that an instruction reads to those
+        that it writes."""
         if i.opcode != "wgmma":
             step = self.products.around(k.function.name, k.reads, k.writes, step)
         targets = [self.row(k, name) for name in sorted(k.writes)]
@@ -87,7 +89,7 @@ class Watch(Observer):
                     np.copyto(target, as_bits(value), where=True if mask is None else mask)
 
             return exact
-        if k.accesses:  # the access itself writes the shadow, but for what atomics give
+        if k.accesses:  # the access itself writes the shadow, except for the results of atomics
             return self._defining(step, targets) if i.opcode == "atom" else step
         if k.decoded is not None:
             return self._arithmetic(k, k.decoded, step)
@@ -197,7 +199,7 @@ class Watch(Observer):
     def _coherent(
         self, coherence: Coherence, offset: Array, size: int, lanes: Array | None, write: bool
     ) -> None:
-        """Bytes that .nc loads read may not be written during the launch."""
+        """Reports bytes that .nc loads read and the grid writes in the same launch."""
         offsets = self._offsets(offset, size)
         other = coherence.read_only if write else coherence.written
         if np.count_nonzero(other[offsets]):
@@ -207,7 +209,7 @@ class Watch(Observer):
         (coherence.written if write else coherence.read_only)[offsets] = True
 
     def _used_bytes(self, k: Binding, size: int) -> Array:
-        """The compiler's word for which bytes of a widened load matter."""
+        """Returns which bytes of a widened load matter, as the compiler's pragma says."""
         used = np.ones(size, np.bool_)
         for pragma in k.pragmas:
             words = pragma.split()
@@ -297,7 +299,7 @@ class Watch(Observer):
             if not known.all():
                 self._report("an atomic on bytes that nothing has written", ~known, lanes)
 
-    # -- the end
+    # -- end of a block
 
     def ending(self, cta: Cta, mask: Mask) -> None:
         queue = cta.agents.get("cp.async")

@@ -1,4 +1,5 @@
-"""Arguments of a launch: arrays are copied into the arena of global memory and, after the launch, back."""
+"""Lays out the arguments of a launch: arrays are copied into the arena of global memory and, after the
+launch, back."""
 
 from __future__ import annotations
 
@@ -15,9 +16,9 @@ from ..async_copies.tensor_maps import TensorMap
 from ..memory.spaces import GAP, GLOBAL_BASE, Allocation, GlobalMemory, ParameterMemory
 
 MAX_VARIABLES = 1 << 30
-"""Bytes of all variables of a module."""
+"""The limit on the bytes of all variables of a module."""
 _ALIGN = 256
-"""Alignment of buffers, that of device allocations; a view of an array keeps its place modulo this."""
+"""The alignment of buffers, as of device allocations; a view of an array keeps its offset modulo this."""
 
 
 @dataclass(slots=True)
@@ -36,7 +37,7 @@ class _Buffer:
 
 @dataclass(slots=True)
 class Arena:
-    """Global memory and the parameters of a launch. `offsets`: those of the parameters by name."""
+    """Global memory and the parameters of a launch. `offsets`: the parameters' offsets by name."""
 
     memory: GlobalMemory
     addresses: dict[str, int]
@@ -46,13 +47,13 @@ class Arena:
     pending: list[tuple[int, SymbolValue]] = field(default_factory=list)
 
     def write_back(self) -> None:
-        """Copy what kernels may have written into the user's arrays."""
+        """Copies the arrays that kernels may have written back to the user's arrays."""
         for array, start in self.copies:
             octets = self.memory.octets[start : start + array.nbytes]
             array.reshape(-1).view(np.uint8)[...] = octets
 
     def point_to_functions(self, address: Callable[[str], int]) -> None:
-        """Fill in the addresses of functions that variables hold."""
+        """Writes the addresses of functions into the variables that hold them."""
         for offset, value in self.pending:
             word = address(value.name) + value.offset
             self.memory.octets[offset : offset + 8] = np.frombuffer(word.to_bytes(8, "little"), np.uint8)
@@ -66,7 +67,7 @@ def _check_array(array: Array, what: str) -> None:
 
 
 def _root(array: Array) -> int:
-    """The address of the array that owns the memory of a view."""
+    """Returns the address of the array that owns the memory of a view."""
     owner = array
     while isinstance(owner.base, np.ndarray):
         owner = owner.base
@@ -86,7 +87,8 @@ def _buffers(arrays: list[tuple[str, Array]]) -> list[_Buffer]:
 
 
 def lay_out(function: Function, module: PtxModule, args: Sequence[object]) -> Arena:
-    """Place arrays, variables and parameters."""
+    """Places arrays, variables and parameters in the memory of a launch. Raises `UserError` for arguments
+    that do not fit the parameters."""
     if len(args) != len(function.parameters):
         raise UserError(
             f"kernel {function.name} takes {len(function.parameters)} arguments, {len(args)} were given"
@@ -168,7 +170,8 @@ def lay_out(function: Function, module: PtxModule, args: Sequence[object]) -> Ar
 def reserve_variables(
     function: Function, module: PtxModule, reserve: Callable[[str, int, int, bool], int]
 ) -> dict[str, int]:
-    """Addresses of the variables of a module. `reserve` takes a name, bytes, alignment and whether kernels may write."""
+    """Reserves memory for the variables of a module; returns their addresses. `reserve` takes a name, bytes,
+    alignment and whether kernels may write."""
     if sum(v.size or 0 for v in module.variables.values()) > MAX_VARIABLES:
         raise UserError(
             f"kernel {function.name}: the module's variables have more than {MAX_VARIABLES} bytes"
@@ -189,7 +192,7 @@ def initialise_variables(arena: Arena, module: PtxModule) -> None:
 def place_arguments(
     function: Function, memory: GlobalMemory, addresses: dict[str, int], words: Sequence[bytes]
 ) -> Arena:
-    """The arena of a launch in memory that lives on: one word of bytes per parameter."""
+    """Returns the arena of a launch in memory that outlives it. words: the bytes of each parameter."""
     arena = Arena(memory, addresses, _parameter_space(function), {}, [])
     offset = 0
     for parameter, data in zip(function.parameters, words, strict=True):
@@ -205,7 +208,8 @@ def _is_scalar(value: Array, parameter: Parameter) -> bool:
 
 
 def _table(value: object) -> Sequence[Array | None] | None:
-    """The arrays whose addresses a table holds, None for a null one; None where the argument is not a table."""
+    """Returns the arrays whose addresses a table holds, None for a null address; None where the argument is
+    not a table."""
     table: Sequence[Array | None] | None = value if isinstance(value, (list, tuple)) else getattr(value, "arrays", None)
     return table
 
@@ -224,7 +228,7 @@ def _pointer(address: int, parameter: Parameter, what: str) -> bytes:
 
 
 def _scalar(value: object, parameter: Parameter, what: str) -> bytes:
-    """A number by the parameter's width: integers wrap, floats take the float format of the width."""
+    """Encodes a number in the parameter's width: integers wrap, floats take the float format of the width."""
     size = parameter.size
     if value is None:
         if size != 8:

@@ -1,4 +1,5 @@
-"""Turns the instructions of a kernel and its functions into closures; what is not known is an error before anything runs."""
+"""Turns the instructions of a kernel and its functions into closures; unknown instructions are errors before
+anything runs."""
 
 from __future__ import annotations
 
@@ -103,7 +104,7 @@ CONTROLS: dict[str, ControlBuilder] = {
 
 
 def bind(machine: Machine) -> None:
-    """Fill in the machine's code."""
+    """Fills in the machine's code."""
     machine.start_checks()
     pc = 0
     for function in machine.functions:
@@ -113,7 +114,7 @@ def bind(machine: Machine) -> None:
             pc += control.CALL_SLOTS if instruction.opcode == "call" else 1
         starts.append(pc)
         machine.starts[function.name] = starts
-        pc += 1  # falling off the end leaves
+        pc += 1  # an implicit ret at the end
     for function in machine.functions:
         _bind_function(machine, function)
     stops = [0] * len(machine.code)
@@ -129,7 +130,7 @@ def _bind_function(machine: Machine, function: Function) -> None:
     machine.function_being_bound = function.name
 
     last = Instruction("ret", (), (), None, function.line)
-    named = (function.code or (last,))[-1]  # what a finding at the end names
+    named = (function.code or (last,))[-1]  # the instruction that a finding at the end names
 
     def add(step: Step | None, flow: Control | None, index: int, instruction: Instruction) -> None:
         if flow is not None:
@@ -154,7 +155,7 @@ def _bind_function(machine: Machine, function: Function) -> None:
 
 
 def _nothing(mask: Mask) -> None:
-    """Stands where there is a control instruction."""
+    """Does nothing; fills the slots of control instructions."""
 
 
 def _step(k: Binding, i: Instruction) -> Step:

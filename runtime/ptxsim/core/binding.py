@@ -1,4 +1,4 @@
-"""Operands of instructions as NumPy arrays and scalars, resolved once per launch shape."""
+"""Resolves operands of instructions to NumPy arrays and scalars, once per launch shape."""
 
 from __future__ import annotations
 
@@ -27,32 +27,33 @@ Access = Callable[[Space, Array, Array | None], None]
 
 
 class Observer(ABC):
-    """Follows what instructions do with values that nothing has written. `products`: registers of pending products."""
+    """Follows undefined values through instructions. `products`: the registers of pending products."""
 
     products: ProductRegisters
 
     @abstractmethod
     def row(self, k: Binding, name: str) -> Array:
-        """Which bytes of a register are undefined, per lane, as bits."""
+        """Returns the undefined bytes of a register, per lane, as bits."""
 
     @abstractmethod
     def access(self, k: Binding, address: Operand, values: Sequence[Operand], size: int, write: bool) -> Access:
-        """What looks at an access of the instruction that is being bound."""
+        """Returns a function that checks each access of the instruction that is being bound."""
 
     @abstractmethod
     def step(self, k: Binding, i: Instruction, step: Step) -> Step:
-        """The step with what is to be done around it."""
+        """Wraps a step with the checks around it."""
 
     @abstractmethod
     def guard(self, k: Binding, guard: Register, value: Callable[[], Array]) -> Callable[[], Array]:
-        """The value of a guard, which must be defined."""
+        """Wraps the value of a guard with a check that it is defined."""
 
 
 class Binding:
-    """The operands of one function. Sources are views of registers, 0-d arrays (special registers) or NumPy scalars."""
+    """Resolves the operands of one function. Sources are views of registers, 0-d arrays (special registers)
+    or NumPy scalars."""
 
     def __init__(self, machine: MachineContext, function: Function, watch: Observer | None) -> None:
-        """watch: follows undefined values, at level 2 and above."""
+        """watch: follows undefined values, at level 2 and above; None below."""
         self.machine = machine
         self.watch = watch
         self.function = function
@@ -60,10 +61,11 @@ class Binding:
         self.start(Instruction("ret", (), (), None, function.line))
 
     def start(self, instruction: Instruction, pragmas: tuple[str, ...] = ()) -> None:
-        """Begin with an instruction. What its builder notes for level 2 is kept until the next one:
+        """Begins an instruction. What its builder records for level 2 is kept until the next one:
 
-        the registers that it reads and writes, whether it is an access that sees to its own shadow, whether a result depends on
-        the whole warp, and `shadow`, which says exactly what of `shadow_targets` becomes undefined: lanes, or bytes as bits.
+        the registers that it reads and writes, whether it is an access that updates its own shadow, whether a result depends
+        on the whole warp, and `shadow`, which computes exactly which lanes, or bytes as bits, of `shadow_targets` become
+        undefined.
         """
         self.decoded: Decoded | None = None
         self.instruction = instruction
@@ -83,7 +85,7 @@ class Binding:
         return UserError(f"{self.where}: {describe(operand)}, expected {expected}")
 
     def undefined(self, operand: Operand) -> Callable[[], Array]:
-        """Which bytes of a source are undefined per lane, as bits, for `shadow`."""
+        """Returns a function that gives the undefined bytes of a source per lane, as bits, for `shadow`."""
         watch = self.watch
         if watch is None or not isinstance(operand, Register):
             nowhere = np.zeros(self.lanes, np.uint8)
@@ -92,22 +94,22 @@ class Binding:
         return lambda: row
 
     def shadowed(self, targets: Sequence[Operand], shadow: Callable[[Mask], list[Array]]) -> None:
-        """Say which lanes of the targets an instruction leaves undefined."""
+        """Sets the function that computes which lanes of the targets an instruction leaves undefined."""
         names = [o.name if isinstance(o, Register) else None for o in targets]
         kept = [index for index, name in enumerate(names) if name is not None]
         self.shadow_targets = [name for name in names if name is not None]
         self.shadow = lambda mask: [value for index, value in enumerate(shadow(mask)) if index in kept]
 
-    # -- what level 2 and above look at
+    # -- checks of level 2 and above
 
     def watcher(
         self, address: Operand, values: Sequence[Operand], size: int, write: bool
     ) -> Access | None:
-        """A function that is told of every access, at level 2 and above."""
+        """Returns a function to call for every access, at level 2 and above; None below."""
         return None if self.watch is None else self.watch.access(self, address, values, size, write)
 
     def observed(self, i: Instruction, step: Step) -> Step:
-        """The step with what level 2 and above do around it."""
+        """Wraps a step with the checks of level 2 and above."""
         return step if self.watch is None else self.watch.step(self, i, step)
 
     def observed_guard(self, guard: Register, value: Callable[[], Array]) -> Callable[[], Array]:
@@ -122,7 +124,7 @@ class Binding:
         return row
 
     def source(self, operand: Operand, type_: str) -> Source:
-        """A source of a type; for a wider register its low bits."""
+        """Returns a source of a type; for a wider register its low bits."""
         dtype = number_type(type_)
         match operand:
             case Register(name, negated):
@@ -160,7 +162,7 @@ class Binding:
         return found
 
     def predicate(self, operand: Operand) -> Callable[[], Array]:
-        """A predicate source that may be negated."""
+        """Returns a function that gives a predicate source, which may be negated."""
         if isinstance(operand, Register) and operand.negated:
             row: Array = self.source(Register(operand.name), "pred")
             return lambda: ~row
@@ -173,7 +175,7 @@ class Binding:
         return operand.value
 
     def full(self, operand: Operand, type_: str) -> Callable[[], Array]:
-        """A source as an array over all lanes."""
+        """Returns a function that gives a source as an array over all lanes."""
         value = self.source(operand, type_)
         array = np.asarray(value)
         if array.ndim:
@@ -184,7 +186,8 @@ class Binding:
     # -- destinations
 
     def destination(self, operand: Operand, type_: str) -> Array:
-        """Where a result of a type goes. A wider register is seen as an integer that extends with the type's sign."""
+        """Returns the array that a result of a type is written to. A wider register is viewed as an integer
+        that extends with the type's sign."""
         dtype = number_type(type_)
         match operand:
             case Sink():
@@ -201,7 +204,7 @@ class Binding:
         raise self.refuse(operand, "a register")
 
     def write(self, operand: Operand, type_: str) -> Write:
-        """A function that writes a value, given in the NumPy type of `type_`."""
+        """Returns a function that writes a value, given in the NumPy type of `type_`."""
         out = self.destination(operand, type_)
         words = WORDS[WIDTHS[type_]]
         if out.dtype.itemsize > words.itemsize and out.dtype.kind == "u":
@@ -235,7 +238,7 @@ class Binding:
         return [self.source(o, t) for o, t in zip(d.sources, d.source_types, strict=True)]
 
 
-# -- steps out of NumPy functions
+# -- steps from NumPy functions
 
 
 def unary(function: Ufunc, x: Source, out: Array) -> Step:
@@ -259,7 +262,7 @@ def binary(function: Ufunc, x: Source, y: Source, out: Array) -> Step:
 
 
 def computed(value: Callable[[], Array], out: Array) -> Step:
-    """Computes for all lanes, writes those of the mask."""
+    """Builds a step that computes for all lanes and writes those of the mask."""
 
     def step(mask: Mask) -> None:
         if mask is None:

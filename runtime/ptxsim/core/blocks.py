@@ -1,4 +1,4 @@
-"""The state of a block that is not in arrays of registers: groups of lanes, and the sixteen barriers.
+"""Defines the state of a block that is not in arrays of registers: groups of lanes, and the sixteen barriers.
 
 Source: PTX ISA, "Parallel Synchronization and Communication Instructions: bar, barrier". Arrivals are counted in warps; a warp
 has arrived when all its live lanes have.
@@ -31,20 +31,20 @@ class Group:
         self.polling = False
 
     def lanes(self, count: int) -> Array:
-        """Which of the block's lanes are in the group."""
+        """Returns which of the block's lanes are in the group."""
         return np.ones(count, np.bool_) if self.mask is None else self.mask
 
 
 Control = Callable[[Group], bool]
 """Executes a control instruction and moves the group's pc; False when the scheduler must choose again."""
 Finish = Callable[[Array, Array], None]
-"""Called with all arrived lanes and with those that wait, when a phase ends."""
+"""Called when a phase ends, with all lanes that arrived and those that wait."""
 Synchronised = Callable[["Cta", Array | None, Array | None], None]
-"""Called with the block, with all lanes that arrived and with those that waited, when a phase has ended; None for all lanes."""
+"""Called when a phase has ended, with the block, all lanes that arrived and those that waited; None for all lanes."""
 
 
 class Barrier:
-    """One barrier in one phase. `expected`: threads; None for all live ones."""
+    """One of a block's barriers, in one phase. `expected`: the number of threads; None for all live ones."""
 
     def __init__(self, number: int) -> None:
         self.number = number
@@ -63,7 +63,8 @@ class Barrier:
         finish: Finish | None,
         synchronised: Synchronised,
     ) -> None:
-        """The lanes of a group arrive; all but "arrive" wait, with the group's pc already behind the instruction."""
+        """Lets the lanes of a group arrive; all kinds but "arrive" wait, with the group's pc already behind
+        the instruction."""
         lanes = cta.live.size
         if self.lanes is None:
             self.lanes = np.zeros(lanes, np.bool_)
@@ -96,7 +97,7 @@ class Barrier:
         self.check(cta, synchronised)
 
     def check(self, cta: Cta, synchronised: Synchronised) -> None:
-        """End the phase if everyone is there."""
+        """Ends the phase if all expected threads have arrived."""
         if self.lanes is None:
             return
         if self.expected is None:
@@ -118,7 +119,7 @@ class Barrier:
 
 
 def _complete_warps(cta: Cta, lanes: Array) -> Array:
-    """Which warps have a lane among these, and all their live ones."""
+    """Returns which warps have a lane among these, and all their live ones."""
     here, live = lanes.reshape(-1, 32), cta.live.reshape(-1, 32)
     return np.asarray(here.any(1) & ~(live & ~here).any(1))
 

@@ -1,4 +1,4 @@
-"""The machine as instructions see it: state, and races where level 3 looks for them."""
+"""Defines the machine as instructions see it: its state, and at level 3 its race checks."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from .types import Mask
 
 
 class MachineContext(MachineState):
-    """What instructions ask for while they are bound and run. `races`: at level 3."""
+    """The interface of the machine to instructions that are bound and run. `races`: at level 3."""
 
     races: Races | None = None
 
     def synchronised(self, cta: Cta, lanes: Array | None, waiting: Array | None) -> None:
-        """A barrier phase of these lanes ended, of which some waited; None for all lanes."""
+        """Records that a barrier phase of these lanes ended, of which some waited; None for all lanes."""
         if self.races is not None:
             self.races.barrier(cta, lanes, waiting)
 
     def warp_synchronised(self, mask: Mask, members: Array) -> None:
-        """Lanes of warps met at bar.warp.sync; `members`: of every lane, its member mask."""
+        """Records that lanes of warps synchronised at bar.warp.sync; `members`: the member mask of every lane."""
         if self.races is not None:
             lanes = np.arange(self.lanes) if mask is None else np.flatnonzero(mask)
             self.races.warp_barrier(self.cta, lanes, members[lanes])

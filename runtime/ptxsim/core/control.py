@@ -1,4 +1,4 @@
-"""Branches, calls, exits and barriers.
+"""Executes branches, calls, exits and barriers.
 
 Source: PTX ISA, "Control Flow Instructions", "Parallel Synchronization and Communication Instructions".
 """
@@ -27,7 +27,7 @@ def guard_of(k: Binding, i: Instruction) -> Callable[[], Array] | None:
 
 
 def guarded(k: Binding, guard: Callable[[], Array] | None, control: Control, slots: int = 1) -> Control:
-    """Lanes whose guard is false pass by the instruction, which takes so many places in the code."""
+    """Wraps a control instruction: lanes whose guard is false skip its `slots` positions in the code."""
     if guard is None:
         return control
     machine = k.machine
@@ -55,7 +55,8 @@ def guarded(k: Binding, guard: Callable[[], Array] | None, control: Control, slo
 def collective(
     k: Binding, i: Instruction, step: Step, members: Operand | None = None, warps: int = 1
 ) -> Control:
-    """A step of so many whole warps; with `members`, of the lanes of a member mask, which may differ between lanes."""
+    """Builds a step of `warps` whole warps; with `members`, of the lanes of a member mask, which may differ
+    between lanes."""
     machine = k.machine
     scheduler = machine.scheduler
     step = k.observed(i, step)
@@ -77,7 +78,8 @@ def collective(
 
 
 def _named_lanes(k: Binding, members: Operand) -> Array | None:
-    """The member mask of every lane, a bit per lane of its warp; None where a literal names the whole warp."""
+    """Returns the member mask of every lane, with a bit per lane of its warp; None where a literal names the
+    whole warp."""
     if isinstance(members, Integer) and members.value & 0xFFFFFFFF == 0xFFFFFFFF:
         return None
     value = k.source(members, "b32")
@@ -126,7 +128,7 @@ def branch(k: Binding, i: Instruction) -> Control:
 
 
 def scatter(k: Binding, group: Group, targets: Array) -> bool:
-    """Send the lanes of a group to their own program counters."""
+    """Sends the lanes of a group to their own program counters; returns False if they split up."""
     machine = k.machine
     mask = machine.scheduler.mask_of(group)
     sources = np.unique(targets[mask]).tolist()
@@ -169,7 +171,7 @@ def branch_table(k: Binding, i: Instruction) -> Control:
 
 
 def leave(k: Binding, i: Instruction) -> Control:
-    """ret and exit."""
+    """Builds ret and exit."""
     modifiers = Modifiers(i)
     modifiers.drop("uni")
     modifiers.done()
@@ -217,7 +219,8 @@ def _areas(k: Binding, operand: Operand | None) -> list[str]:
 
 
 CALL_SLOTS = 2
-"""A call takes two places in the code: it enters the function, then, back again, it fetches the results."""
+"""The number of positions that a call takes in the code: one enters the function, and one fetches the results
+on return."""
 
 
 def call(k: Binding, i: Instruction) -> tuple[Control, Step]:
@@ -258,7 +261,7 @@ def call(k: Binding, i: Instruction) -> tuple[Control, Step]:
 
 
 Copies = list[tuple[int, int, int]]
-"""(from, to, bytes) in local memory."""
+"""(source offset, target offset, bytes) in local memory."""
 
 
 def _enter(k: Binding, function: Function, given: list[str], wanted: list[str]) -> tuple[Control, Copies]:
@@ -327,7 +330,7 @@ def _indirect(k: Binding, callee: Register, given: list[str], wanted: list[str])
 
 
 def barrier(k: Binding, i: Instruction) -> Control:
-    """bar and barrier on the block's barriers."""
+    """Builds bar and barrier, on the block's barriers."""
     modifiers = Modifiers(i)
     aligned = i.opcode == "bar" or modifiers.has("aligned")
     modifiers.drop("cta")
@@ -341,7 +344,7 @@ def barrier(k: Binding, i: Instruction) -> Control:
         raise UserError(
             f"{modifiers.where}: expected a barrier" + (" and a thread count" if kind == "arrive" else "")
         )
-    ends = (operands.pop(0), operands.pop()) if kind == "red" else None  # the result and what is reduced
+    ends = (operands.pop(0), operands.pop()) if kind == "red" else None  # the result and the predicate that is reduced
     source = None if ends is None else k.predicate(ends[1])
     number = _uniform(k, operands[0], "a barrier")
     threads = _uniform(k, operands[1], "a thread count") if len(operands) > 1 else None
@@ -410,7 +413,7 @@ def _reduced(k: Binding, target: Operand, reduction: str, values: Array) -> Fini
 
 
 def nothing(*known: str) -> Callable[[Binding, Instruction], Step]:
-    """Instructions without an effect on values: fences, hints."""
+    """Makes a builder of instructions without an effect on values, such as fences and hints."""
 
     def build(k: Binding, i: Instruction) -> Step:
         modifiers = Modifiers(i)

@@ -1,4 +1,5 @@
-"""The machine of a launch: what its instructions see, and the agents that deliver what they have started."""
+"""Defines the machine of a launch: the instructions' interface, and the agents that complete what they have
+started."""
 
 from __future__ import annotations
 
@@ -12,12 +13,12 @@ from .types import Mask
 
 
 class Machine(MachineContext):
-    """A machine with its agents. `watch`: at level 2 and above; what builds the code hands it to the instructions."""
+    """A machine with its agents. `watch`: at level 2 and above; the binder passes it to the instructions."""
 
     watch: Watch | None = None
 
     def start_checks(self) -> None:
-        """Make what the level asks for."""
+        """Creates the checks that the level asks for."""
         if self.level > 2:
             self.races = Races(self)
         if self.level > 1:
@@ -32,22 +33,22 @@ class Machine(MachineContext):
             self.watch.clear()
 
     def ending(self, cta: Cta, mask: Mask) -> None:
-        """Lanes are about to exit."""
+        """Checks lanes that are about to exit."""
         if self.watch is not None:
             self.watch.ending(cta, mask)
 
     def lanes_ended(self, cta: Cta) -> None:
-        """Lanes have exited."""
+        """Ends the cluster barrier's phase if the lanes that have exited were the last ones missing."""
         if "cluster" in cta.others[0].agents:
             clusters.cluster_barrier(self, cta).check(self, cta)
 
     def block_ended(self, cta: Cta) -> None:
-        """All lanes of a block have exited."""
+        """Completes and checks asynchronous operations when all lanes of a block have exited."""
         bulk.finish(self, cta)
         if warpgroups.pending(cta):
             text = "the block ends with products of warpgroups that were never waited for"
             self.violation("in flight", text)
 
     def wake(self, cta: Cta) -> bool:
-        """Deliver something that is pending; whether anything happened."""
+        """Completes one pending asynchronous operation; returns whether there was one."""
         return bulk.wake(self, cta)

@@ -1,4 +1,5 @@
-"""The modifiers of an instruction that is not in the arithmetic table, consumed one by one: what is left is unsupported."""
+"""Consumes, one by one, the modifiers of an instruction that is not in the arithmetic table; modifiers that
+are left are unsupported."""
 
 from __future__ import annotations
 
@@ -20,14 +21,15 @@ class Modifiers:
         return f"PTX line {self.instruction.line}: {self.instruction.spelling}"
 
     def has(self, modifier: str) -> bool:
-        """Consume the modifier; whether it was there."""
+        """Consumes the modifier; returns whether it was there."""
         if modifier in self.left:
             self.left.remove(modifier)
             return True
         return False
 
     def choice(self, modifiers: Iterable[str], default: str | None = None) -> str:
-        """Consume the first of these modifiers that is there, and return it; without any, the default."""
+        """Consumes and returns the first of these modifiers that is there; without any, returns the default.
+        Raises `UnsupportedError` if there is none either."""
         choices = tuple(modifiers)
         for modifier in choices:
             if self.has(modifier):
@@ -41,7 +43,7 @@ class Modifiers:
             self.choice((modifier,))
 
     def drop(self, *modifiers: str) -> None:
-        """Consume hints, which have no effect on values."""
+        """Consumes hints, which have no effect on values."""
         for modifier in modifiers:
             self.has(modifier)
 

@@ -1,13 +1,14 @@
-"""What a launch prints."""
+"""Collects the output of a launch."""
 
 from __future__ import annotations
 
 MAX_PRINTED = 1 << 20
-"""Characters that one launch prints at most; the rest is dropped, as a device drops what its buffer cannot hold."""
+"""How many characters one launch can print; texts that do not fit are dropped, as a device drops what its
+buffer cannot hold."""
 
 
 class Printer:
-    """Collects what a launch prints."""
+    """Collects the output of a launch's vprintf."""
 
     def __init__(self) -> None:
         self.parts: list[str] = []

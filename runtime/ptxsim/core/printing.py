@@ -1,6 +1,6 @@
-"""vprintf and __assertfail of the device's run-time system.
+"""Implements vprintf and __assertfail of the device's run-time system.
 
-Arguments of vprintf lie in a local buffer, each at its natural alignment, floats as double. Source: CUDA C++ Programming Guide,
+Arguments of vprintf are in a local buffer, each at its natural alignment, floats as double. Source: CUDA C++ Programming Guide,
 "Formatted Output"; PTX Writer's Guide to Interoperability, "System Calls".
 """
 
@@ -22,7 +22,7 @@ _DIRECTIVE = re.compile(r"%([-+ #0]*)(\d*)((?:\.\d+)?)(hh|h|ll|l|z|j|t)?([%dioux
 
 
 def builtin(machine: MachineContext, name: str, given: list[str], wanted: list[str]) -> Step | None:
-    """What a function of the device's run-time system does; None where there is none of that name."""
+    """Returns the step of a function of the device's run-time system; None where there is none of that name."""
     if name == "vprintf":
         return _bind_print(machine, given, wanted)
     if name == "__assertfail":
@@ -64,7 +64,7 @@ def _bind_assert(machine: MachineContext, given: list[str]) -> Step:
 
 
 def _print(machine: MachineContext, lane: int, fmt: int, buffer: int) -> int:
-    """One lane's output; gives the number of arguments."""
+    """Prints one lane's output; returns the number of arguments."""
     offset, count = buffer, 0
 
     def argument(size: int) -> bytes:
@@ -106,7 +106,7 @@ def _print(machine: MachineContext, lane: int, fmt: int, buffer: int) -> int:
 
 
 def _hexadecimal(number: float) -> str:
-    """Formats a float as C's %a does, without zeros at the end of the digits."""
+    """Formats a float as C's %a does, without trailing zeros."""
     if not math.isfinite(number):
         return f"{number:f}"
     digits, exponent = number.hex().split("p")
@@ -114,7 +114,7 @@ def _hexadecimal(number: float) -> str:
 
 
 def bytes_at(machine: MachineContext, lane: int, address: int, size: int) -> bytes:
-    """Bytes at a generic address."""
+    """Returns the bytes at a generic address."""
     window = address >> 56 << 56
     if window == LOCAL_WINDOW:
         start = address - LOCAL_WINDOW
@@ -133,7 +133,7 @@ def bytes_at(machine: MachineContext, lane: int, address: int, size: int) -> byt
 
 
 def string_at(machine: MachineContext, lane: int, address: int) -> str:
-    """The zero-terminated text at a generic address."""
+    """Returns the zero-terminated text at a generic address."""
     found = bytearray()
     while len(found) < MAX_STRING:
         (octet,) = bytes_at(machine, lane, address + len(found), 1)

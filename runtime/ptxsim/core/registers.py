@@ -1,4 +1,4 @@
-"""Register files: one row of bits per register, over all lanes of a block."""
+"""Defines register files: one row of bits per register, over all lanes of a block."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from ....promotion.arrays import Array
 from .types import WORDS
 
 _POISON = 0x5A5A5A5A5A5A5A5A
-"""What registers hold that nothing has written."""
+"""The bits of registers that nothing has written."""
 
 
 class RegisterFile:
-    """The registers of all functions of a kernel. `arrays` is everything that belongs to the current block."""
+    """The registers of all functions of a kernel. `arrays` holds all arrays that belong to the current block."""
 
     def __init__(self, names: Iterable[tuple[tuple[str, str], str]], lanes: int) -> None:
         self.lanes = lanes

@@ -1,8 +1,8 @@
-"""Which lanes run next: groups of lanes that share a program counter, smallest first.
+"""Decides which lanes run next: groups of lanes that share a program counter, smallest first.
 
-A group runs until a control instruction, or until it meets another group, with which it merges. Groups that jump backwards for
-long, or that poll, give way to the others of their block, so that spin locks between lanes and between warps end; a block in
-which nothing moves yields to the other blocks. Instructions of whole warps wait for the lanes that are missing (`converge`).
+A group runs until a control instruction, or until it meets another group, with which it merges. Groups that jump backwards
+often, or that poll, yield to the others of their block, so that spin locks between lanes and between warps end; a block that
+makes no progress yields to the other blocks. Instructions of whole warps wait for the lanes that are missing (`converge`).
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ from .blocks import Control, Cta, Group
 from .types import Mask, Step
 
 QUANTUM = 1000
-"""Backward jumps of a group while others of its block could run."""
+"""How many backward jumps a group makes before others of its block may run."""
 YIELD_AFTER = 1 << 15
-"""Backward jumps after which a block lets another one run."""
+"""How many backward jumps a block makes before another block may run."""
 SOFT_POLLS = 32
-"""Loads that saw an unchanged value, or atomics that changed nothing, before a loop counts as polling."""
+"""How many loads of an unchanged value, or atomics without a change, make a loop count as polling."""
 
 
 class Program(ABC):
-    """What a scheduler runs, and whom it tells.
+    """The program that a scheduler runs, and the callbacks that it makes.
 
     Attributes:
-        lanes: of a block.  budget: instructions of blocks that may be executed.
-        code, control: what each program counter executes: a step, or the control instruction that there is instead.
+        lanes: per block.  budget: the limit on executed instructions of blocks.
+        code, control: the step of each program counter, or the control instruction that is there instead.
         stops: for each program counter the next control instruction.
-        changes: grows whenever a thread may have stopped waiting.
-        soft_polls, hard_poll: how often loops have looked at memory that does not change, and whether they say that they wait.
+        changes: grows whenever a waiting thread may be able to go on.
+        soft_polls, hard_poll: how often loops have read memory that does not change, and whether they wait explicitly.
     """
 
     def __init__(self, lanes: int, budget: int) -> None:
@@ -54,23 +54,23 @@ class Program(ABC):
     def finding(
         self, kind: str, message: str, pc: int, cta: tuple[int, int, int], lanes: tuple[int, ...] = (), warning: bool = False
     ) -> Finding:
-        """What is wrong at a program counter."""
+        """Makes a finding at a program counter."""
 
     @abstractmethod
     def ending(self, cta: Cta, mask: Mask) -> None:
-        """Lanes are about to exit."""
+        """Called when lanes are about to exit."""
 
     @abstractmethod
     def lanes_ended(self, cta: Cta) -> None:
-        """Lanes have exited."""
+        """Called when lanes have exited."""
 
     @abstractmethod
     def synchronised(self, cta: Cta, lanes: Array | None, waiting: Array | None) -> None:
-        """A barrier phase of these lanes ended, of which some waited; None for all lanes."""
+        """Called when a barrier phase of these lanes ended, of which some waited; None for all lanes."""
 
     @abstractmethod
     def wake(self, cta: Cta) -> bool:
-        """Deliver something that is pending; whether anything happened."""
+        """Completes one pending asynchronous operation; returns whether there was one."""
 
 
 class Scheduler:
@@ -101,14 +101,14 @@ class Scheduler:
         return group.lanes(self.machine.lanes)
 
     def split(self, group: Group, chosen: Array, count: int) -> Group:
-        """Take the chosen lanes out of a group; gives them as a new one at the same place."""
+        """Takes the chosen lanes out of a group; returns them as a new one at the same program counter."""
         taken = Group(group.pc, chosen, count, group.turn)
         group.mask = ~chosen if group.mask is None else group.mask & ~chosen
         group.count -= count
         return taken
 
     def pick(self, groups: list[Group]) -> tuple[Group, int]:
-        """The group to run and the program counter at which it meets another one."""
+        """Returns the group to run and the program counter at which it meets another one."""
         best = groups[0]
         if len(groups) == 1:
             return best, self.machine.end
@@ -129,7 +129,7 @@ class Scheduler:
     # -- running
 
     def run(self, cta: Cta) -> Iterator[str]:
-        """Run a block. Yields "stalled" when it waits for others, "quantum" when it has run for long."""
+        """Runs a block. Yields "stalled" when it waits for others, "quantum" when it has run for long."""
         machine = self.machine
         while cta.live_count:
             groups = cta.groups
@@ -188,7 +188,7 @@ class Scheduler:
             raise PtxCheckError([finding, *machine.findings]) from None
 
     def backward(self, cta: Cta, group: Group) -> bool:
-        """After a jump to a smaller program counter."""
+        """Decides after a jump to a smaller program counter whether the group may go on."""
         machine = self.machine
         group.jumps += 1
         if machine.hard_poll or machine.soft_polls >= SOFT_POLLS:
@@ -209,7 +209,7 @@ class Scheduler:
     # -- lanes that wait or end
 
     def exit(self, cta: Cta, group: Group) -> None:
-        """The lanes of a group end."""
+        """Ends the lanes of a group."""
         machine = self.machine
         machine.ending(cta, group.mask)
         if group.mask is None:
@@ -225,9 +225,10 @@ class Scheduler:
         machine.lanes_ended(cta)
 
     def converge(self, cta: Cta, group: Group, members: Array | None, warps: int = 1) -> Group | None:
-        """Bring the lanes together that an instruction needs: the live ones of its member mask, or of so many whole warps.
+        """Brings the lanes together that an instruction needs: the live ones of its member mask, or of
+        `warps` whole warps.
 
-        Gives the group without the warps that are not complete, which wait; None if no warp is complete.
+        Returns the group without the incomplete warps, which wait; None if no warp is complete.
         """
         for parked in [p for p in cta.parked if p.pc == group.pc]:
             self.merge(group, parked)
@@ -257,7 +258,7 @@ class Scheduler:
         if count == group.count:
             cta.groups.remove(group)
             cta.parked.append(group)
-            self.executed -= 1  # it will be, when the others are there
+            self.executed -= 1  # it counts when the other lanes have arrived
             self.retries[group.pc] = self.retries.get(group.pc, 0) + 1
             return None
         cta.parked.append(self.split(group, incomplete, count))

@@ -1,4 +1,4 @@
-"""One kernel bound to a block shape: register files, memory, special registers, and the current block."""
+"""Binds one kernel to a block shape: register files, memory, special registers, and the current block."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from .scheduler import Program, Scheduler
 from .types import Mask
 
 FUNCTION_WINDOW = 15 << 56
-"""Addresses of functions: numbers that no memory has."""
+"""The start of functions' addresses, which no memory has."""
 MAX_SHARED = 232_448
-"""Bytes of shared memory that a block can have on any architecture (227 KiB on sm_90)."""
+"""The bytes of shared memory that a block can have on any architecture (227 KiB on sm_90)."""
 MAX_LOCAL = 1 << 19
 MAX_LOCAL_OF_BLOCK = 1 << 28
 MAX_VIOLATIONS = 16
-"""Violations after which a launch is given up."""
+"""The number of violations at which a launch is aborted."""
 
 SPECIALS: dict[str, str] = {
     **{f"%{name}.{axis}": "u32" for axis in "xyz" for name in (
@@ -38,11 +38,11 @@ SPECIALS: dict[str, str] = {
         "%dynamic_smem_size", "%total_smem_size", "%aggr_smem_size"), "u32"),
     **dict.fromkeys(("%clock64", "%globaltimer", "%gridid"), "u64"),
 }  # fmt: skip
-"""The special registers that are known. Clocks advance with every instruction of a block."""
+"""The known special registers and their types. Clocks advance with every instruction of a block."""
 
 
 class MachineState(Program):
-    """Memory and register files for a launch, its symbols, and what is found wrong.
+    """Memory and register files for a launch, its symbols, and its findings.
 
     Args:
         module, function: the kernel.
@@ -99,14 +99,15 @@ class MachineState(Program):
         self._make_specials(dynamic)
         self.cta: Cta
         self.origins: list[tuple[Function, int, Instruction]] = []
-        """Of every place of the code: its function, its index there, and the instruction that a finding names."""
+        """For each program counter: its function, its index there, and the instruction that a finding names."""
         self.starts: dict[str, list[int]] = {}
         self.function_being_bound = ""
 
     # -- layout
 
     def _reachable(self) -> list[Function]:
-        """The kernel and the functions that it may call, callees first, so that lanes in a call run before those behind it."""
+        """Returns the kernel and the functions that it may call, callees first, so that lanes in a call run
+        before those behind it."""
         order: list[Function] = []
         state: dict[str, int] = {}
         stack: list[tuple[str, Iterator[str]]] = [(self.function.name, iter(self._mentions(self.function)))]
@@ -126,7 +127,7 @@ class MachineState(Program):
         return order
 
     def _mentions(self, function: Function) -> list[str]:
-        """Functions with a body that an instruction or, for indirect calls, a variable names."""
+        """Returns the functions with a body that an instruction or, for indirect calls, a variable names."""
         functions = self.module.functions
         found: dict[str, None] = {}
         for instruction in function.code or ():
@@ -196,11 +197,11 @@ class MachineState(Program):
         return offset + dynamic
 
     def lane_array(self, dtype: DTypeLike) -> Array:
-        """A per-lane array that belongs to the block."""
+        """Allocates a per-lane array that belongs to the block."""
         return self.block_array((self.lanes,), dtype)
 
     def block_array(self, shape: tuple[int, ...], dtype: DTypeLike) -> Array:
-        """An array that belongs to the block: all zeros when a block starts."""
+        """Allocates an array that belongs to the block and is all zeros when a block starts."""
         array = np.zeros(shape, dtype)
         self._extra.append(array)
         return array
@@ -251,7 +252,7 @@ class MachineState(Program):
         return self._specials[name]
 
     def tick(self) -> None:
-        """Set the clocks; called before an instruction that reads one."""
+        """Sets the clocks, before an instruction that reads one."""
         now = self.scheduler.executed + 1_000_000
         for name in ("%clock64", "%globaltimer"):
             self._specials[name][...] = now
@@ -259,18 +260,18 @@ class MachineState(Program):
             self._specials[name][...] = now & 0xFFFFFFFF
 
     def arrays_of_block(self) -> list[Array]:
-        """What belongs to the current block, and is put aside while another one runs."""
+        """Returns the arrays that belong to the current block and are saved while another one runs."""
         return [*self.registers.arrays, *self._extra, self.local.octets]
 
     def clear_block(self) -> None:
-        """A block starts."""
+        """Clears the arrays of a block that starts."""
         self.registers.clear()
         for array in self._extra:
             array.fill(0)
         self.local.octets.fill(0x5A)
 
     def enter_block(self, cta: Cta) -> None:
-        """Make a block current: its registers, local memory and special registers."""
+        """Makes a block current, with its registers, local memory and special registers."""
         if getattr(self, "cta", None) is cta:
             return
         arrays = self.arrays_of_block()
@@ -291,7 +292,7 @@ class MachineState(Program):
             own[f"%cluster_ctaid.{axis}"][...] = offset % extent
 
     def symbol(self, function: Function, name: str, where: str) -> int:
-        """The address of a variable, parameter area or function in its own space."""
+        """Returns the address of a variable, parameter area or function in its own space."""
         for key in ((function.name, name), ("", name)):
             if key in self.shared_offsets:
                 return self.shared_offsets[key]
@@ -321,7 +322,8 @@ class MachineState(Program):
     # -- blocks and lanes
 
     def shared_of(self, rank: int, lanes: Array | None) -> SharedMemory:
-        """The shared memory that an address of shared::cluster space with this number above `RANK_SHIFT` is in."""
+        """Returns the shared memory of an address in shared::cluster space. rank: the address's number above
+        bit `RANK_SHIFT`."""
         if rank == 0:
             return self.cta.shared
         if rank > len(self.cta.others):
@@ -337,7 +339,7 @@ class MachineState(Program):
         return other.shared
 
     def own_shared(self, address: Array, lanes: Array | None) -> Array:
-        """shared::cta addresses that were made as shared::cluster ones of the own block."""
+        """Converts shared::cluster addresses of the own block to shared::cta addresses."""
         ranks = address >> np.uint64(24)
         bad = np.flatnonzero((ranks != 0) & (ranks != self.cta.rank + 1))
         if bad.size:
@@ -348,7 +350,7 @@ class MachineState(Program):
     # -- findings
 
     def warn(self, kind: str, message: str, lanes: Sequence[int] | Array = ()) -> None:
-        """Note something unspecified; once per instruction and kind."""
+        """Records a warning about unspecified behaviour, once per instruction and kind."""
         pc = self.scheduler.pc
         if any(f.kind == kind and f.line == self.instruction_at(pc).line for f in self.findings):
             return
@@ -359,7 +361,8 @@ class MachineState(Program):
         )
 
     def violation(self, kind: str, message: str, lanes: Sequence[int] | Array = ()) -> None:
-        """Note a broken rule and go on; once per instruction and kind. The launch fails in the end."""
+        """Records a violation and goes on, once per instruction and kind. The launch fails in the end, at
+        `MAX_VIOLATIONS` at once."""
         pc = self.scheduler.pc
         line = self.instruction_at(pc).line
         if any(f.kind == kind and f.line == line and not f.warning for f in self.findings):
@@ -388,7 +391,8 @@ class MachineState(Program):
         return Finding(kind, message, instruction.line, text, source, cta, lanes, warning)
 
     def _statement(self, instruction: Instruction) -> str:
-        """The instruction as the text spells it; where a line holds several, the first that starts like it."""
+        """Returns the instruction as the text spells it; where a line holds several, the first that contains
+        its spelling."""
         line = self.lines[instruction.line - 1].strip() if instruction.line <= len(self.lines) else ""
         for part in line.split(";"):
             if instruction.spelling in part:
@@ -396,7 +400,7 @@ class MachineState(Program):
         return line or instruction.spelling
 
     def waiting_findings(self, cta: Cta) -> list[Finding]:
-        """Who waits where, for a deadlock."""
+        """Reports which lanes wait where, for a deadlock."""
         found = []
         groups = [(g, "waits for lanes of its warp") for g in cta.parked] + [(g, "polls") for g in cta.groups]
         groups += [(g, f"waits at {what}") for what, waiting in cta.waiting.items() for g in waiting]

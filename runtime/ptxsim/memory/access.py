@@ -1,4 +1,4 @@
-"""ld, st and addresses.
+"""Executes ld, st and conversions of addresses.
 
 Source: PTX ISA, "Data Movement and Conversion Instructions: ld, st, cvta, isspacep, prefetch", "Generic Addressing".
 """
@@ -20,7 +20,7 @@ from ..core.types import Mask, Step, number_type
 from .spaces import LOCAL_WINDOW, PARAM_WINDOW, RANK_SHIFT, SHARED_WINDOW, Site, Space
 
 Addresses = Callable[[Array | None], Array]
-"""Addresses of the lanes, or of all for None, as uint64."""
+"""Returns the addresses of the lanes, or of all lanes for None, as uint64."""
 
 ORDERS = ("weak", "volatile", "relaxed", "acquire", "release", "acq_rel", "sc", "mmio")
 SCOPES = ("cta", "cluster", "gpu", "sys")
@@ -39,7 +39,7 @@ _SPACES = (
 
 
 def address_of(k: Binding, operand: Operand) -> Addresses:
-    """The addresses that `[base + offset]` or a plain register names."""
+    """Returns the addresses that `[base + offset]` or a plain register names."""
     if isinstance(operand, Address):
         if operand.parts:
             raise k.refuse(operand, "a plain address")
@@ -69,11 +69,11 @@ def address_of(k: Binding, operand: Operand) -> Addresses:
 
 
 Part = tuple[Space, Array | slice, Array, Array | None]
-"""A space, which of the accesses go there (an index or a slice), their addresses there, and their lanes."""
+"""A space, the accesses that go there (an index or a slice), their addresses in it, and their lanes."""
 
 
 class Router:
-    """Sends accesses to spaces: all to one, or by the window that a generic address is in."""
+    """Routes accesses to spaces: all to one, or by the window that contains a generic address."""
 
     def __init__(self, k: Binding, space: str) -> None:
         self.machine = k.machine
@@ -125,7 +125,7 @@ class Router:
 
     @property
     def single(self) -> Callable[[], Space] | None:
-        """The one space, where there can be only one."""
+        """The one space of all accesses, where there can be only one."""
         machine = self.machine
         if self.space in ("global", "const"):
             return lambda: machine.memory
@@ -152,14 +152,15 @@ def type_of(modifiers: Modifiers) -> str:
 
 
 def order_of(modifiers: Modifiers) -> str:
-    """Memory is sequentially consistent here: orders matter to the checks and to the detection of polling."""
+    """Consumes the ordering and returns it. Memory is sequentially consistent here: orderings matter only to
+    checks and to the detection of polling."""
     order = modifiers.choice(ORDERS, "")
     modifiers.drop(*SCOPES)
     return order
 
 
 def hints(modifiers: Modifiers) -> bool:
-    """Cache hints have no effect on values. Gives whether a cache policy is an operand."""
+    """Consumes cache hints, which have no effect on values. Returns whether a cache policy is an operand."""
     modifiers.drop(*_HINTS)
     policy = modifiers.has("L2::cache_hint")
     modifiers.drop_prefixed("L1::", "L2::")
@@ -175,7 +176,7 @@ def elements_of(k: Binding, operand: Operand, count: int) -> tuple[Operand, ...]
 
 
 def _function_area(k: Binding, operand: Operand) -> bool:
-    """Whether an address names a `.param` area that lanes own: of a call, or of a device function."""
+    """Returns whether an address names a `.param` area that lanes own, of a call or of a device function."""
     name = operand.base.text if isinstance(operand, Address) and isinstance(operand.base, Name) else None
     if name is None and not k.function.entry and isinstance(operand, Address):
         return True
@@ -322,7 +323,7 @@ def store(k: Binding, i: Instruction) -> Step:
 
 
 def convert_address(k: Binding, i: Instruction) -> Step:
-    """cvta, cvta.to: between a space and the generic addresses."""
+    """Builds cvta and cvta.to, which convert between a space and generic addresses."""
     modifiers = Modifiers(i)
     to = modifiers.has("to")
     space = modifiers.choice(
@@ -379,7 +380,7 @@ def is_space(k: Binding, i: Instruction) -> Step:
 
 
 def prefetch(k: Binding, i: Instruction) -> Step:
-    """A hint. Its address may be anything."""
+    """Builds a prefetch, which does nothing: its address may be anything."""
     modifiers = Modifiers(i)
     space_of(modifiers)
     modifiers.drop("L1", "L2", "tensormap")
@@ -392,7 +393,7 @@ def prefetch(k: Binding, i: Instruction) -> Step:
 
 
 def create_policy(k: Binding, i: Instruction) -> Step:
-    """A cache policy has no effect on values; its register gets a mark."""
+    """Builds createpolicy: a cache policy has no effect on values, and its register gets a fixed mark."""
     modifiers = Modifiers(i)
     modifiers.choice(("fractional", "range", "cvt"))
     modifiers.drop_prefixed("L2::")

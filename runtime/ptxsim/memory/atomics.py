@@ -1,4 +1,4 @@
-"""atom and red: lanes that meet at one address take turns in ascending order.
+"""Executes atom and red: lanes that access one address do so in ascending order.
 
 Source: PTX ISA, "Parallel Synchronization and Communication Instructions: atom, red".
 """
@@ -119,7 +119,7 @@ def atomic(k: Binding, i: Instruction) -> Step:
     watch = k.watcher(start, operands, size * count, True)
 
     def one(view: Array, index: Array, value: Array, new: Array | None) -> Array:
-        """Updates elements; gives the old ones."""
+        """Updates elements; returns the old ones."""
         unique, counts = np.unique(index, return_counts=True)
         if unique.size == index.size:
             old = view[index]

@@ -1,7 +1,8 @@
-"""State spaces: bytes with bounds, alignment and, at level 2, which bytes are defined and which are in flight.
+"""Defines state spaces: bytes with bounds, alignment and, at level 2, which bytes are defined and which are
+in flight.
 
-Addresses. Global and constant variables and buffers share one arena whose addresses start at `GLOBAL_BASE`, so that pointers
-cut to 32 bits miss it. Shared, local and parameter addresses start at 0 in their space; in the generic space each has a window.
+Global and constant variables and buffers share one arena whose addresses start at `GLOBAL_BASE`, so that pointers truncated
+to 32 bits miss it. Shared, local and parameter addresses start at 0 in their space; in the generic space each has a window.
 """
 
 from __future__ import annotations
@@ -20,9 +21,9 @@ SHARED_WINDOW = 1 << 56
 LOCAL_WINDOW = 2 << 56
 PARAM_WINDOW = 3 << 56
 GAP = 512
-"""Bytes between buffers, more than any access has."""
+"""Bytes between buffers, more than any access reads or writes."""
 RANK_SHIFT = 24
-"""An address of shared::cluster space names block `rank` of the cluster by rank + 1 above this bit; 0 is the own block."""
+"""An address in shared::cluster space holds rank + 1 of its block from this bit on; 0 stands for the own block."""
 
 
 _AT_START = np.uint64(0)
@@ -30,8 +31,8 @@ _AT_START = np.uint64(0)
 
 @dataclass(slots=True)
 class Site:
-    """What one instruction remembers of the allocation that it reached last: where it starts, its bytes (-1: none yet), and
-    whether kernels may write there."""
+    """The allocation that one instruction accessed last: its start, its bytes (-1: none yet), and whether
+    kernels may write to it."""
 
     start: np.uint64 = _AT_START
     room: int = -1
@@ -39,14 +40,14 @@ class Site:
 
 
 def aligned_bytes(size: int, fill: int = 0) -> Array:
-    """Bytes that start at a multiple of 128."""
+    """Allocates bytes that start at a multiple of 128."""
     raw = np.full(size + 128, fill, np.uint8) if fill else np.zeros(size + 128, np.uint8)
     start = -raw.ctypes.data % 128
     return raw[start : start + size]
 
 
 class Space:
-    """Bytes and views of them as elements and vectors of elements."""
+    """Bytes of a state space, with views of them as elements and vectors of elements."""
 
     kind = "memory"
 
@@ -67,13 +68,14 @@ class Space:
         return found
 
     def watch(self, defined: bool) -> Array:
-        """Start to keep which bytes are defined, and which are in flight. Gives the former, a bool per byte."""
+        """Starts to track which bytes are defined, and which are in flight. Returns the former, a bool per byte."""
         self.defined = known = np.full(self.octets.size, defined, np.bool_)
         self.flight = np.zeros(self.octets.size, np.uint8)
         return known
 
     def offsets(self, address: Array, size: int, lanes: Array | None, write: bool, site: Site) -> Array:
-        """Byte offsets of accesses of `size` bytes, aligned to it. `lanes`: whose they are; None for all."""
+        """Returns byte offsets of accesses of `size` bytes, aligned to it. Raises `Fault` for others. lanes:
+        those of the accesses; None for all."""
         if np.count_nonzero(address > max(self.size - size, 0)) or self.size < size:
             self.outside(address, size, lanes)
         check_alignment(address, size, lanes, self.kind)
@@ -98,8 +100,9 @@ def check_alignment(address: Array, size: int, lanes: Array | None, kind: str) -
 
 
 class SharedMemory(Space):
-    """The shared memory of one block. `mbarriers`: objects by offset, `unfenced` those that the asynchronous proxy may not see
-    yet; `opaque`: which words of 8 bytes they are; `dirty`: bytes that ordinary stores wrote since the last fence."""
+    """The shared memory of one block. `mbarriers`: objects by offset; `unfenced`: those that are not visible to the
+    asynchronous proxy yet; `opaque`: which words of 8 bytes they occupy; `dirty`: bytes that ordinary stores wrote since the
+    last fence."""
 
     kind = "shared"
 
@@ -116,7 +119,8 @@ class SharedMemory(Space):
         return super().watch(defined)
 
     def mbarrier(self, offset: int, lane: int) -> MBarrier:
-        """The object at a byte offset. `lane`: whose access it is, for the message where there is none."""
+        """Returns the mbarrier at a byte offset. Raises `Fault`, for the lane that accesses it, where there
+        is none."""
         found = self.mbarriers.get(offset)
         if found is None:
             raise Fault("mbarrier", f"no mbarrier was initialised at shared address {offset:#x}", [lane])
@@ -128,7 +132,7 @@ class ParameterMemory(Space):
 
 
 class LocalMemory(Space):
-    """Every lane has `size` bytes of its own."""
+    """The local memory of a block's lanes: `size` bytes for each."""
 
     kind = "local"
 
@@ -144,7 +148,7 @@ class LocalMemory(Space):
 
 @dataclass(frozen=True, slots=True)
 class Allocation:
-    """A live range of the arena. `data`: the user's bytes, copied in before and out after the launch."""
+    """A live range of the arena."""
 
     name: str
     start: int
@@ -154,12 +158,12 @@ class Allocation:
 
 
 class GlobalMemory(Space):
-    """The arena. `allocations` are ordered by their start and apart by `GAP` bytes."""
+    """The arena of global memory. `allocations` are ordered by their start and are `GAP` bytes apart."""
 
     kind = "global"
 
     def __init__(self, size: int, allocations: Sequence[Allocation], octets: Array | None = None) -> None:
-        """`octets`: the bytes, which start at a multiple of 128; new ones, all 0, without."""
+        """octets: the bytes, which start at a multiple of 128; None allocates new ones, all 0."""
         super().__init__(size, octets=octets)
         self.allocations = list(allocations)
         self.starts = np.array([a.start for a in allocations], np.uint64)
@@ -179,7 +183,8 @@ class GlobalMemory(Space):
     def _find(
         self, address: Array, offset: Array, size: int, lanes: Array | None, write: bool, site: Site
     ) -> bool:
-        """Several allocations, or another one than the last time."""
+        """Searches the allocations of an access that spans several, or another one than the last time;
+        returns whether all may be written."""
         if not self.allocations:
             where = _named(lanes, np.array([0]))
             raise Fault("bounds", f"global address {int(address[0]):#x}; there is no global memory", where)
@@ -219,7 +224,8 @@ class GlobalMemory(Space):
         raise Fault("bounds", f"{size} bytes at global address {address:#x}, which is {start}", lanes)
 
     def one(self, address: int, size: int, write: bool) -> int:
-        """The offset of one range of any size and alignment."""
+        """Returns the offset of one range of any size and alignment. Raises `Fault` if it is not in one
+        allocation."""
         offset = address - GLOBAL_BASE
         for allocation in self.allocations:
             if allocation.start <= offset and offset + size <= allocation.start + allocation.size:

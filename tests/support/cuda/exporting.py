@@ -1,4 +1,4 @@
-"""An array of another library."""
+"""Provides an array of another library."""
 
 from __future__ import annotations
 

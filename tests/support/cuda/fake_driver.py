@@ -1,8 +1,8 @@
-"""A CUDA driver for tests: memory, streams, modules, graphs and launches, which the PTX simulator carries out.
+"""Fakes a CUDA driver for tests: memory, streams, modules, graphs and launches, which the PTX simulator carries out.
 
-Streams are lazy: what is put on one happens when somebody waits for it, so what waits too late, or not at all, is seen.
-Addresses are never used twice. Violations of what the real driver leaves undefined (accesses outside an allocation or after its
-life, double frees) raise `AssertionError` here.
+Streams are lazy: work on a stream is done when something waits for it, so that a missing or late wait shows. Addresses are
+never used twice. Use that the real driver leaves undefined (accesses outside an allocation or after its free, double frees)
+raises `AssertionError` here.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ NAMES = {
     900: "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED", 901: "CUDA_ERROR_STREAM_CAPTURE_INVALIDATED",
 }  # fmt: skip
 WINDOW = 1 << 24
-"""Addresses of one device."""
+"""The range of addresses of one device."""
 GAP = 4096
 
 
@@ -77,13 +77,13 @@ class Function:
 
 
 class FakeDriver:
-    """Implements `Driver`.
+    """Implements `Driver` without a GPU.
 
     Args:
-        devices, capability, version, memory, pools: what there is to find.
-        registers, most_threads: what functions say of themselves.
+        devices, capability, version, memory, pools: the properties of the driver and of each device.
+        max_threads: the limit that devices and functions report.
 
-    `calls`: (name, arguments) of every call.  `printed`: what kernels printed.  `violations`: what they did wrong.
+    `calls`: (name, arguments) of every call.  `printed`: the output of kernels.  `violations`: their violations.
     """
 
     def __init__(
@@ -120,7 +120,7 @@ class FakeDriver:
     # -- for tests
 
     def fail(self, name: str, code: int, nth: int = 1) -> None:
-        """The nth call from now on of this name fails."""
+        """Makes the nth call of this name from now on fail."""
         self._failures.setdefault(name, {})[self._counts[name] + nth] = code
 
     def named(self, *names: str) -> list[tuple[str, tuple[Any, ...]]]:
@@ -130,12 +130,12 @@ class FakeDriver:
         return [block for block in self.blocks.values() if not block.is_freed and not block.is_variable]
 
     def settle(self) -> None:
-        """Carry out what is on all streams."""
+        """Carries out the work on all streams."""
         for stream in self.streams.values():
             self._run(stream, len(stream.todo))
 
     def outside(self, device: int, array: np.ndarray[Any, Any]) -> int:
-        """Memory of another library with the contents of an array; its address."""
+        """Allocates memory of another library with the contents of an array; returns its address."""
         address = self._block(device, array.nbytes, False).address
         self.blocks[address].data[...] = array.reshape(-1).view(np.uint8)
         return address
@@ -144,13 +144,13 @@ class FakeDriver:
         self.streams[handle] = Stream(device)
         return self.streams[handle]
 
-    # -- inside
+    # -- internals
 
     def _failed(self, name: str, code: int, log: str = "") -> CudaFailure:
         return CudaFailure(name, code, NAMES.get(code, "CUDA_ERROR_UNKNOWN"), "says the fake driver", log)
 
     def _called(self, name: str, *args: Any, context: bool = True) -> int:
-        """Notes a call; the number of the current context's device."""
+        """Records a call; returns the number of the current context's device."""
         self.calls.append((name, args))
         self._counts[name] += 1
         code = self._failures.get(name, {}).pop(self._counts[name], 0)
@@ -322,7 +322,7 @@ class FakeDriver:
         del self.events[event]
 
     def cuEventElapsedTime(self, first: int, second: int) -> float:
-        """A millisecond for everything that was put on the stream between the two."""
+        """Returns a millisecond for each operation on the stream between the two events."""
         self._called("cuEventElapsedTime", first, second)
         if not {first, second} <= self.timed:
             raise self._failed("cuEventElapsedTime", 400)
@@ -474,7 +474,7 @@ class FakeDriver:
         promotion: int,
         fill: int,
     ) -> bytes:
-        """A map as the simulator has them, where the real driver makes one."""
+        """Returns a map in the simulator's format, or fails where the real driver would."""
         name = "cuTensorMapEncodeTiled"
         self._called(name, element, address, tuple(extents), tuple(strides), tuple(box), swizzle, promotion, fill)
         made = encoded_map(element, address, extents, strides, box, swizzle, promotion, fill)
@@ -560,7 +560,7 @@ class FakeDriver:
     def _execute(
         self, function: Function, grid: Any, threads: int, shared: int, cluster: Any, values: list[bytes]
     ) -> None:
-        """Run a kernel on the memory of its device."""
+        """Runs a kernel on the memory of its device."""
         loaded = function.loaded
         assert loaded in self.modules.values(), "a module was unloaded before its kernel ran"
         device, kernel, module = loaded.device, function.kernel, loaded.module

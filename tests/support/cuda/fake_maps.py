@@ -1,4 +1,5 @@
-"""Tensor maps of the fake driver: what the real one would take, as the simulator's own 128 bytes."""
+"""Encodes tensor maps for the fake driver: maps that the real driver accepts, in the simulator's own format
+of 128 bytes."""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ def encoded_map(
     promotion: int,
     fill: int,
 ) -> bytes | None:
-    """None for what the driver's documentation rules out."""
+    """Encodes a map; returns None for maps that the driver's documentation rules out."""
     rank = len(extents)
     if rank not in range(1, 6) or len(strides) != rank - 1 or len(box) != rank:
         return None

@@ -1,4 +1,4 @@
-"""Fixtures of the tests of CUDA devices."""
+"""Provides fixtures for the tests of CUDA devices."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .fake_driver import FakeDriver
 
 @pytest.fixture
 def install() -> Iterator[Callable[..., FakeDriver]]:
-    """Puts a fake driver in place for the test: install(devices=2, …) gives it."""
+    """Yields a function that installs a fake driver for the test: install(devices=2, …) returns it."""
     with ExitStack() as stack:
 
         def put(**options: Any) -> FakeDriver:
@@ -28,13 +28,13 @@ def install() -> Iterator[Callable[..., FakeDriver]]:
 
 @pytest.fixture
 def fake(install: Callable[..., FakeDriver]) -> FakeDriver:
-    """A fake driver with one device of capability 8.0."""
+    """Returns a fake driver with one device of capability 8.0."""
     return install()
 
 
 @pytest.fixture
 def hopper(install: Callable[..., FakeDriver]) -> Iterator[FakeDriver]:
-    """The fake driver with a device of capability 9.0; afterwards nothing may be left on it."""
+    """Yields a fake driver with a device of capability 9.0; afterwards nothing may be left on the device."""
     fake = install(capability=(9, 0))
     yield fake
     cuda_device().synchronize()

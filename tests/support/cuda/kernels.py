@@ -1,4 +1,4 @@
-"""Kernels of the tests of CUDA devices."""
+"""Contains kernels for the tests of CUDA devices."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bounds of the error of composite operations: (node, (operand, its error), …) → error, before the result is rounded."""
+"""Bounds the error of composite operations: (node, (operand, its error), …) → error, before the result is rounded."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def softmax(node: Node, x: Bound) -> Any:
     error = np.abs(node.wide) * (np.expm1(4 * farthest) + own) + 1e-37
     return np.where(
         np.isfinite(farthest), np.minimum(error, 1.0 + 4 * u), np.inf
-    )  # results lie between 0 and 1
+    )  # results are between 0 and 1
 
 
 def logsoftmax(node: Node, x: Bound) -> Any:
@@ -68,7 +68,8 @@ def mean_bound(node: Node, value: Array, e: Array, axes: tuple[int, ...]) -> Arr
 
 
 def sum_may_overflow(node: Node) -> Any:
-    """Where the sum behind a mean may be infinite in one order and not in another: the magnitudes' sum is too large."""
+    """Returns where the sum in a mean may be infinite in one order and finite in another: the sum of
+    magnitudes is too large."""
     if node.op.name not in ("mean", "var", "layer_norm"):
         return False
     value = node.inputs[0].wide
@@ -83,7 +84,7 @@ def mean(node: Node, x: Bound) -> Any:
 
 
 def centred(node: Node, value: Array, e: Array, axes: tuple[int, ...]) -> Bound:
-    """value - mean, and its error."""
+    """Returns value - mean, and its error."""
     middle = np.sum(value, axes, keepdims=True) / max(count_of(node, axes), 1)
     distance = value - middle
     error = e + mean_bound(node, value, e, axes) + 2 * unit(node.dtype) * np.abs(distance)
@@ -91,7 +92,7 @@ def centred(node: Node, value: Array, e: Array, axes: tuple[int, ...]) -> Bound:
 
 
 def squares(node: Node, distance: Array, error: Array, axes: tuple[int, ...]) -> Bound:
-    """Σ distance² over the axes, and its error."""
+    """Returns Σ distance² over the axes, and its error."""
     total = np.sum(distance * distance, axes, keepdims=True)
     own = unit(node.dtype) * (2 * count_of(node, axes) + 8) * total
     if node.dtype.name != "float64":
@@ -107,7 +108,7 @@ def var(node: Node, x: Bound) -> Any:
 
 
 def normalized(node: Node, distance: Array, error: Array, factors: Sequence[Bound]) -> Any:
-    """distance / sqrt(mean of squares + epsilon), times a scale, plus a bias."""
+    """Bounds distance / sqrt(mean of squares + epsilon), times a scale, plus a bias."""
     axes = (distance.ndim - 1,)
     count = max(distance.shape[-1], 1)
     total, off = squares(node, distance, error, axes)

@@ -1,4 +1,4 @@
-"""Intervals of elementwise operations."""
+"""Computes intervals of elementwise operations."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ FAST_ULPS = {
     "tanh": 6.0,
     "sigmoid": 75.0,
 }
-"""Errors that numerics="fast" allows, in ulp of float32 (docs/design/011-numerics.md)."""
+"""The errors that numerics="fast" allows, in ulp of float32 (docs/design/011-numerics.md)."""
 
 FAST_ABSOLUTE = {"log": 2.0**-22, "log2": 2.0**-22, "erf": 5e-7}
 
@@ -57,7 +57,7 @@ def mapped(node: Node, exact: bool) -> None:
 
 
 def fused_product(node: Node) -> None:
-    """A sum may see the product before it was rounded, or before it overflowed."""
+    """Widens a product's interval: a sum may use it before it is rounded, or before it overflows."""
     step = node.spacing(node.size) if node.dtype.bits >= 32 else 2.0**-node.dtype.mantissa_bits * node.size
     low, high = (end.astype(np.float64) for end in (node.low, node.high))
     finite = np.isfinite(node.inputs[0].size) & np.isfinite(node.inputs[1].size)
@@ -67,7 +67,8 @@ def fused_product(node: Node) -> None:
 
 
 def elementary(node: Node, free: Array) -> None:
-    """Functions that are not rounded correctly: in float64 at the ends, and their error around that."""
+    """Encloses functions that are not rounded correctly: computed in float64 at the ends, and widened by
+    their error."""
     name, inputs = node.op.name, node.inputs
     doubles = [tuple([end.astype(np.float64) for end in operands]) for operands in ends(node)]
     results = [reference(node, operands, jn.float64) for operands in doubles]
@@ -86,16 +87,16 @@ def elementary(node: Node, free: Array) -> None:
     widths = [
         ulps * node.spacing(end) + (FAST_ABSOLUTE.get(name, 0.0) if node.fast else 0.0) for end in (low, high)
     ]
-    if node.dtype.name == "float64":  # these results are rounded themselves
+    if node.dtype.name == "float64":  # the reference results are rounded themselves
         widths = [width + node.spacing(end) for width, end in zip(widths, (low, high), strict=True)]
     settled = [np.isinf(end) | ((end == 0) & ~mixed) for end in (low, high)]
-    if name == "pow":  # nothing is exact but what has to be
+    if name == "pow":  # only infinite results must be exact
         settled[0] = settled[1] = np.isinf(low) & np.isinf(high)
     if node.dtype.name != "float64":
         settled = [at & (low == high) for at in settled]
     below = np.where(settled[0], low, low - widths[0])
     above = np.where(settled[1], high, high + widths[1])
-    if node.fast and node.dtype.name != "float64":  # what would be denormal may be 0
+    if node.fast and node.dtype.name != "float64":  # denormal results may be flushed to 0
         tiny = 2.0**-126
         below, above = (
             np.where((below > 0) & (below < tiny), 0.0, below),
@@ -105,7 +106,7 @@ def elementary(node: Node, free: Array) -> None:
 
 
 def compared(node: Node, free: Array) -> None:
-    """Comparisons of intervals."""
+    """Compares intervals."""
     a, b = node.inputs
     name = node.op.name
     either = free | is_nan(a.low) | is_nan(b.low)
@@ -158,7 +159,7 @@ def cast(node: Node, free: Array) -> None:
 
 
 def anything(node: Node, free: Array) -> None:
-    """Where an operand is not exact, nothing is known; but of bools all ends are tried."""
+    """Leaves the result open where an operand is not exact; for bools all ends are tried."""
     if all(operand.dtype.is_bool for operand in node.inputs):
         low, high, _ = hull([reference(node, operands) for operands in ends(node)])
         node.put(low, high, free)
@@ -169,7 +170,7 @@ def anything(node: Node, free: Array) -> None:
 
 
 def same_bits(node: Node, free: Array) -> None:
-    """Numbers of one sign have their bits in their own order, or in its reverse."""
+    """Bitcasts intervals: numbers of one sign have their bits in the same order, or in the reverse."""
     (x,) = node.inputs
     low, high, mixed = hull([reference(node, operands) for operands in ends(node)])
     one_sign = x.exact | (x.low > 0) | (x.high < 0)
@@ -177,7 +178,8 @@ def same_bits(node: Node, free: Array) -> None:
 
 
 def bitwise(node: Node, free: Array) -> None:
-    """With a constant that keeps all bits in which an interval's ends differ, or none, the ends say it all."""
+    """Uses the ends of an interval, with a constant that keeps either all bits in which the ends differ, or
+    none of them."""
     x, y = node.inputs if node.inputs[1].all_exact else node.inputs[::-1]
     if node.dtype.is_bool or not y.all_exact:
         anything(node, free)
@@ -196,7 +198,7 @@ def bitwise(node: Node, free: Array) -> None:
 
 
 def remainder(node: Node, free: Array) -> None:
-    """x - floor(x / y) * y: as monotone as x where the quotient is the same at all ends."""
+    """Bounds x - floor(x / y) * y by the divisor; exact operands give the exact value."""
     x, y = node.inputs
     if not node.dtype.is_float:
         anything(node, free)
@@ -224,7 +226,7 @@ def quotient(node: Node, free: Array) -> None:
         node.put(low, high, free | ~(y.exact & (y.low > 0)) & ~(x.exact & y.exact))
         return
     exact = node.inputs[0].exact & node.inputs[1].exact
-    step = np.where(exact, 0.0, 1.0)  # the quotient before it is rounded may lie beside a whole number
+    step = np.where(exact, 0.0, 1.0)  # the unrounded quotient may be on either side of a whole number
     node.put(
         node.narrowed(low.astype(np.float64) - step), node.narrowed(high.astype(np.float64) + step),
         free | mixed | spans(node.inputs[1]),

@@ -1,4 +1,4 @@
-"""An element's interval of what may be computed, and what all bounds are made with."""
+"""Defines a symbol's intervals of values that may be computed, with the functions that all bounds use."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Array = np.ndarray[Any, Any]
 
 
 def unit(dtype: jn.DType) -> float:
-    """The unit roundoff of the type sums of `dtype` are computed in."""
+    """Returns the unit roundoff of the type in which sums of `dtype` are computed."""
     return 2.0**-53 if dtype.name == "float64" else 2.0**-24
 
 
@@ -27,12 +27,13 @@ def is_nan(values: Array) -> Array:
 
 
 class Node:
-    """A symbol with its value, the interval of what may be computed, and its attributes with every dim replaced by its size.
+    """A symbol with its value, the interval of values that may be computed, and its attributes with dims
+    replaced by sizes.
 
     Attributes:
-        low, high: the ends, of the value's own dtype. NaN in both: it must be NaN.
+        low, high: the ends, in the value's own dtype. NaN in both: it must be NaN.
         free: elements that may be anything.
-        exact: elements of one value only.
+        exact: elements with exactly one possible value.
         wide: the value as float64.
         loose: elements that are zeros of either sign (`zeros`), or None.
     """
@@ -48,7 +49,8 @@ class Node:
         self.put(value, value, np.zeros(value.shape, bool))
 
     def put(self, low: Array, high: Array, free: Any) -> None:
-        """Set the interval; it is made to hold the value itself. Ends of which one is NaN say nothing."""
+        """Sets the interval and widens it to include the value itself. Where only one end is NaN, the element
+        is free."""
         shape = self.value.shape
         low, high, free = (np.broadcast_to(np.asarray(part), shape) for part in (low, high, free))
         nans = is_nan(low), is_nan(high), is_nan(self.value)
@@ -65,7 +67,7 @@ class Node:
         self.all_exact = bool(self.exact.all())
 
     def around(self, error: Any) -> None:
-        """The interval of values at most `error` away."""
+        """Sets the interval of values at most `error` away."""
         error = np.broadcast_to(
             np.nan_to_num(np.asarray(error, np.float64), nan=np.inf, posinf=np.inf), self.value.shape
         )
@@ -83,12 +85,12 @@ class Node:
         self.put(self.value - distance, self.value + distance, outside & (error > 0))
 
     def narrowed(self, values: Array) -> Array:
-        """float64 values in the node's dtype."""
+        """Rounds float64 values to the node's dtype."""
         return values if self.dtype.name == "float64" else np.asarray(convert(values, jn.float64, self.dtype))
 
     @property
     def error(self) -> Array:
-        """The farthest that an element may lie from the value; infinite where it may be anything."""
+        """The largest distance of an element from the value; infinite where it may be anything."""
         if self.all_exact:
             return np.zeros(self.value.shape)
         if self.dtype.is_bool:
@@ -99,13 +101,13 @@ class Node:
 
     @property
     def size(self) -> Array:
-        """The largest magnitude the compiled value can have."""
+        """The largest magnitude that the compiled value can have."""
         ends = [np.abs(np.nan_to_num(end.astype(np.float64), posinf=np.inf)) for end in (self.low, self.high)]
         return np.asarray(np.where(self.free, np.inf, np.maximum(*ends)))
 
     @property
     def unbounded(self) -> Array:
-        """Elements about which nothing is said."""
+        """Elements without a bound."""
         if self.dtype.is_bool:
             return ~self.exact
         if not self.dtype.is_float:
@@ -115,7 +117,8 @@ class Node:
         )
 
     def holds(self, values: Array) -> Array:
-        """Which of the values, one per element, lie in the interval; of zeros that are known the sign counts."""
+        """Returns which of the values, one per element, are in the interval; the sign of zeros counts unless
+        they are loose."""
         missing = is_nan(values)
         with np.errstate(all="ignore"):
             inside = self.free | (is_nan(self.low) & missing) | ((values >= self.low) & (values <= self.high))
@@ -125,13 +128,13 @@ class Node:
         return inside
 
     def spacing(self, values: Array) -> Array:
-        """One unit in the last place of the type the node is computed in, at float64 values."""
+        """Returns one unit in the last place, at float64 values, of the type in which the node is computed."""
         dtype = self.dtype if self.dtype.bits >= 32 and self.dtype.name != "tensor_float32" else jn.float32
         _, exponent = np.frexp(np.where(np.isfinite(values), values, 0.0))
         return np.asarray(np.ldexp(1.0, np.maximum(exponent - 1, dtype.min_exponent) - dtype.mantissa_bits))
 
     def rounding(self) -> Array:
-        """What one more rounding to the node's dtype can add."""
+        """Returns the largest error of one more rounding to the node's dtype."""
         if not self.dtype.is_float:
             return np.zeros(self.value.shape)
         beyond = np.abs(self.wide) * (1 + 2.0**-self.dtype.mantissa_bits) > self.dtype.max_value
@@ -142,7 +145,7 @@ class Node:
 
 
 def reference(node: Node, operands: Sequence[Array], dtype: jn.DType | None = None) -> Array:
-    """The node's op on other operands; with `dtype` in that dtype instead."""
+    """Computes the node's op on other operands; with `dtype`, in that dtype instead."""
     inputs = tuple(
         [BoundSymbol(operand.op.name, dtype or operand.dtype, np.shape(array))
          for operand, array in zip(node.inputs, operands, strict=True)]
@@ -152,14 +155,14 @@ def reference(node: Node, operands: Sequence[Array], dtype: jn.DType | None = No
 
 
 def ends(node: Node) -> list[tuple[Array, ...]]:
-    """Every combination of the ends of the operands' intervals."""
+    """Returns every combination of the ends of the operands' intervals."""
     return list(itertools.product(*[
         (operand.value,) if operand.all_exact else (operand.low, operand.high) for operand in node.inputs
     ]))  # fmt: skip
 
 
 def hull(results: Sequence[Array]) -> tuple[Array, Array, Array]:
-    """The least and largest of results, and where some are NaN and some are not."""
+    """Returns the least and the largest of the results, and where some are NaN and some are not."""
     low = high = results[0]
     mixed = np.zeros(low.shape, bool)
     for result in results[1:]:
@@ -169,7 +172,7 @@ def hull(results: Sequence[Array]) -> tuple[Array, Array, Array]:
 
 
 def spans(operand: Node, value: float = 0.0) -> Array:
-    """Whether an inexact operand's interval holds a value."""
+    """Returns whether an inexact operand's interval contains a value."""
     return ~operand.exact & (operand.low <= value) & (operand.high >= value)
 
 

@@ -1,12 +1,11 @@
-"""Where compiled values may lie beside the reference evaluator's: interval arithmetic over a whole graph.
+"""Bounds how far compiled values may be from the reference evaluator's, by interval arithmetic over a whole graph.
 
 Every element of every symbol gets the least and the largest value that a back end which keeps the numeric contract may
-compute. Where the two are one, it must be that value, bit for bit (but for zeros of either sign, `zeros`). An
-operation that is monotone
-in each operand takes the ends of its operands' intervals to the ends of its own, through the reference implementation, so
-that what is rounded correctly stays as narrow as it came; what is not is widened by its error. Sums and products have the
-bounds of Higham, "Accuracy and Stability of Numerical Algorithms" (2002), with room to spare; those of values that are
-exact in float32 have no error at all. `free` elements may be anything, NaN too.
+compute. Where the two are equal, it must be that value, bit for bit (except for zeros of either sign, `zeros`). An operation
+that is monotone in each operand maps the ends of its operands' intervals to the ends of its own, by the reference
+implementation, so that correctly rounded operations do not widen intervals; others are widened by their error. Sums and
+products have the bounds of Higham, "Accuracy and Stability of Numerical Algorithms" (2002), with a margin; those of values
+that are exact in float32 have no error at all. `free` elements may be anything, NaN too.
 """
 
 from __future__ import annotations
@@ -25,11 +24,12 @@ from .sums import contracted, reduced
 from .zeros import loose_zeros
 
 FAST_FACTOR = 80.0
-"""How much worse composites may be there: their exponentials have 67 ulp instead of about one."""
+"""The factor on the bounds of composites in numerics="fast": their exponentials have errors of 67 ulp instead
+of about one."""
 
 
 def propagate(graph: jn.Graph, *arrays: Array, numerics: str = "strict") -> dict[int, Node]:
-    """Value and interval of every symbol that the outputs of a finished graph need, by symbol id."""
+    """Returns value and interval of every symbol that the outputs of a finished graph need, by symbol id."""
     twin = jn.Graph(graph.name, semantics=graph.rules, policy=graph.policy)
     for holds in graph.checks:
         twin.shape_checks.add(*holds)
@@ -63,7 +63,7 @@ def sized(value: Any, dims: dict[str, int]) -> Any:
 
 
 def enclose(node: Node) -> None:
-    """Set the node's interval from those of its operands."""
+    """Sets the node's interval from those of its operands."""
     kind, exact = node.op.kind, all(operand.all_exact for operand in node.inputs)
     if kind in ("view", "join", "index"):
         if not exact:
@@ -85,7 +85,7 @@ def enclose(node: Node) -> None:
 
 
 def moved(node: Node) -> None:
-    """The same movement applied to the ends."""
+    """Applies the same movement to the ends."""
     if node.op.kind == "index":
         indexed(node)
         return

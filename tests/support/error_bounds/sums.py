@@ -1,4 +1,4 @@
-"""Intervals of reductions, running sums and products of matrices."""
+"""Computes intervals of reductions, running sums and products of matrices."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from joinery.graph.reference.registry import BoundSymbol
 from .nodes import Array, Node, hull, is_nan, narrow_through_float32, reference, unit
 
 GRID = 2.0**-6
-"""Values that are multiples of this, and whose sums stay below 2**24 of them, are summed without error in float32."""
+"""The spacing of values whose sums are exact in float32, as long as they stay below 2**24 multiples of it."""
 
 
 def on_grid(value: Array) -> bool:
@@ -90,7 +90,8 @@ def reduced(node: Node, exact: bool) -> None:
 
 
 def product_error(node: Node, operand: Node, over: Callable[..., Any], count: int) -> Array:
-    """Partial products may overflow in one order and not in another."""
+    """Bounds the error of a product of elements: infinite where partial products may overflow in one order
+    and not in another."""
     size = np.where(operand.wide == 0, 1.0, np.abs(operand.wide))
     exponents = over(np.sum, np.abs(np.log2(size)))
     relative = np.where(operand.exact, 0.0, operand.error / size)
@@ -105,7 +106,8 @@ def product_error(node: Node, operand: Node, over: Callable[..., Any], count: in
 
 
 def rounds_weights(node: Node) -> bool:
-    """Whether these may be weights of attention, of which the rounding to 16 bits comes before their division by the sum."""
+    """Returns whether these may be weights of attention, which are rounded to 16 bits before their division
+    by the sum."""
     quotients = ("div", "softmax")
     source = node.symbol.inputs[0].op.name if node.op.name == "cast" else ""
     return node.dtype.name in ("float16", "bfloat16") and (node.op.name == "softmax" or source in quotients)
@@ -130,7 +132,7 @@ def contracted(node: Node) -> None:
         positive = all(bool((operand.low >= 0).all()) and not operand.free.any() for operand in (a, b))
         if (
             positive and (total + spread < float(node.dtype.max_value)).all()
-        ):  # as monotone as sums of naturals are
+        ):  # products of non-negative numbers are monotone
             node.put(reference(node, [a.low, b.low]), reference(node, [a.high, b.high]), False)
             return
         node.around(np.where(total + spread < float(node.dtype.max_value), spread, np.inf))

@@ -1,8 +1,8 @@
-"""Of which zeros the sign is defined.
+"""Decides of which zeros the sign is defined.
 
-It is for the IEEE operations, casts, functions of one element (as in C), `maximum` and `minimum`, sums (which are never -0.0),
-running sums, products of elements, and what moves elements. It is not for products of matrices, the largest and smallest
-elements over axes, and composites; nor where an operand may differ.
+It is defined for the IEEE operations, casts, functions of one element (as in C), `maximum` and `minimum`, sums (which are
+never -0.0), running sums, products of elements, and operations that move elements. It is not defined for products of matrices,
+the largest and smallest elements over axes, and composites; nor where an operand may differ.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _OPEN_REDUCTIONS = ("reduce_max", "reduce_min")
 
 
 def loose_zeros(node: Node) -> Array | None:
-    """The elements that are zeros of either sign; None where there are none."""
+    """Returns the elements that are zeros of either sign; None where there are none."""
     if not node.dtype.is_float:
         return None
     zeros = node.value == 0

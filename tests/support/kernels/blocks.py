@@ -1,4 +1,4 @@
-"""Kernels around a few operations on blocks, run in the simulator and by the interpreter."""
+"""Builds kernels around a few operations on blocks, and runs them in the simulator and by the interpreter."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ DTYPES = {
     "i16": np.int16, "i8": np.int8,
 }  # fmt: skip
 Block = tuple[Sequence[int] | None, str]
-"""(shape, element type): () is a scalar, None a parameter that only the body uses."""
+"""(shape, element type); shape () is a scalar, None a parameter that only the body uses."""
 
 
 def block_type(shape: Sequence[int], elem: str) -> str:
@@ -24,7 +24,8 @@ def block_type(shape: Sequence[int], elem: str) -> str:
 
 
 def kernel(inputs: Sequence[Block], outputs: Sequence[Block], body: str) -> jn.kernel.Kernel:
-    """Reads %x0, %x1, … from the first parameters %p0, %p1, …, runs the body, and writes %y0, %y1, … to the others."""
+    """Builds a kernel that reads %x0, %x1, … from the first parameters %p0, %p1, …, runs the body, and writes
+    %y0, %y1, … to the others."""
     lines: list[str] = []
     parameters = [f"%p{number}: !tt.ptr<{elem}>" for number, (_, elem) in enumerate([*inputs, *outputs])]
     for number, (shape, elem) in enumerate(inputs):
@@ -53,7 +54,7 @@ def kernel(inputs: Sequence[Block], outputs: Sequence[Block], body: str) -> jn.k
 
 
 def _place(number: int, shape: Sequence[int], elem: str) -> list[str]:
-    """%q: where the elements of a parameter are."""
+    """Computes %q, the pointers to the elements of a parameter."""
     if not shape:
         return []
     count, pointers = prod(shape), f"tensor<{prod(shape)}x!tt.ptr<{elem}>>"
@@ -67,14 +68,14 @@ def _place(number: int, shape: Sequence[int], elem: str) -> list[str]:
 def simulate(
     k: jn.kernel.Kernel, *arrays: Any, grid: int = 1, target: str = "sm_80", races: bool = True
 ) -> list[Any]:
-    """The arrays after a launch in the simulator, by default at the level that finds races."""
+    """Returns the arrays after a launch in the simulator, by default at the level that finds races."""
     own = [array.copy() if isinstance(array, np.ndarray) else array for array in arrays]
     k.launch((grid,), *own, device="ptxsim", target=target, sanitize=races)
     return own
 
 
 def simulate_with(k: jn.kernel.Kernel, warps: int, *arrays: Any, grid: int = 1) -> list[Any]:
-    """The same for programs of another number of warps; nothing is known of the addresses."""
+    """Does the same with another number of warps; nothing is known about the addresses."""
     own = [array.copy() for array in arrays]
     code = k._gpu.code("sm_80", warps)
     ptx = Module(code.ptx).kernel(code.lowered.name)
@@ -83,7 +84,7 @@ def simulate_with(k: jn.kernel.Kernel, warps: int, *arrays: Any, grid: int = 1) 
 
 
 def check(k: jn.kernel.Kernel, *arrays: Any, grid: int = 1, target: str = "sm_80", rtol: float = 0.0) -> list[Any]:
-    """The arrays after a launch in the simulator; they are what the interpreter gives."""
+    """Compares a launch in the simulator with the interpreter; returns the arrays afterwards."""
     expected = [array.copy() if isinstance(array, np.ndarray) else array for array in arrays]
     k.interpret((grid,), *expected)
     found = simulate(k, *arrays, grid=grid, target=target)
@@ -96,7 +97,7 @@ def check(k: jn.kernel.Kernel, *arrays: Any, grid: int = 1, target: str = "sm_80
 
 
 def some(shape: Sequence[int], elem: str, seed: int = 0) -> Any:
-    """Numbers of both signs."""
+    """Returns random numbers of both signs."""
     rng = np.random.default_rng([seed, *shape])
     dtype = np.dtype(DTYPES[elem])
     if dtype.kind == "i":

@@ -1,4 +1,5 @@
-"""Texts on blocks of many dimensions: read from a line of numbers, reshaped, worked on, and written to a line again."""
+"""Builds texts on blocks of many dimensions: loaded as a line of numbers, reshaped, worked on, and stored as
+a line again."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ def block(shape: Shape, elem: str) -> str:
 
 class Text:
     """A kernel `f(x, y, o, n)` under construction: pointers to `elem`, `elem` and `out`, and an i32. Methods return the names
-    of values; the types of blocks are kept by name."""
+    of values, whose block types are recorded by name."""
 
     def __init__(self, elem: str, out: str | None = None) -> None:
         self.elem, self.out = elem, out or elem
@@ -32,7 +33,8 @@ class Text:
         return name
 
     def map(self, op: str, *names: str, elem: str | None = None) -> str:
-        """An operation on blocks of one type, whose result has that type; or `elem`, of which the type is not written."""
+        """Appends an operation on blocks of one type; the result has that type too, or the element type
+        `elem`, which the text does not spell."""
         shape, own = self.shapes[names[0]], self.elems[names[0]]
         return self.add(f"{op} {', '.join(names)} : {self.type(names[0])}", shape, elem or own)
 
@@ -67,7 +69,7 @@ class Text:
         return self.moved("tt.trans", name, [self.shapes[name][d] for d in order], facts)
 
     def along(self, name: str, shape: Shape, dim: int) -> str:
-        """A line as a block of the shape that varies along one dimension."""
+        """Spreads a line over a block of the shape, so that it varies along one dimension."""
         return self.spread(self.reshape(name, [n if d == dim else 1 for d, n in enumerate(shape)]), shape)
 
     def reduce(self, name: str, axis: int, op: str) -> str:
@@ -81,7 +83,7 @@ class Text:
     }}) : ({block(shape, elem)}) -> {block(rest, elem)}""", rest, elem)  # fmt: skip
 
     def partner(self, name: str, axis: int, op: str) -> str:
-        """The reduction along an axis, spread over the block again, as sorts do it."""
+        """Appends a reduction along an axis, spread over the block again, as sorts use it."""
         shape = self.shapes[name]
         line = self.reduce(name, axis, op)
         one = [1 if d == axis else n for d, n in enumerate(shape)]
@@ -93,14 +95,14 @@ class Text:
         return self.add(f"tt.addptr {base}, {offsets} : {self.type(base)}, {self.type(offsets)}", shape, f"!tt.ptr<{elem}>")
 
     def load(self, pointer: str, shape: Shape) -> str:
-        """The numbers behind a pointer, as a block."""
+        """Loads the numbers at a pointer, as a block."""
         count = math.prod(shape)
         places = self.places(pointer, self.elem, self.range(count))
         line = self.add(f"tt.load {places} : {self.type(places)}", [count], self.elem)
         return self.reshape(line, shape)
 
     def store(self, name: str) -> None:
-        """The block as a line, behind the third pointer."""
+        """Stores the block as a line, at the third pointer."""
         count = math.prod(self.shapes[name])
         line = self.reshape(name, [count])
         places = self.places("%o", self.out, self.range(count))

@@ -1,4 +1,5 @@
-"""Texts of small kernels that make descriptors of two matrices, and launches of them beside the interpreter."""
+"""Builds texts of small kernels that make descriptors of two matrices, and compares launches of them with the
+interpreter."""
 
 from __future__ import annotations
 
@@ -18,12 +19,12 @@ MORE = """  %zero = arith.constant 0 : i32
 
 
 def text_of(body: str, parameters: str = "%a: !tt.ptr<f32>, %b: !tt.ptr<f32>, %m: i32, %n: i32") -> str:
-    """A kernel @f, whose body may use the values of MORE."""
+    """Returns a kernel @f, whose body may use the values of MORE."""
     return f"tt.func public @f({parameters}) {{\n{MORE}{body}\n  tt.return\n}}\n"
 
 
 def make(name: str, base: str, extents: str = "%m, %n", strides: str = "%wide, %unit", more: str = "") -> str:
-    """The line that makes a descriptor of type TYPE."""
+    """Returns the line that makes a descriptor of type TYPE."""
     return f"%{name} = tt.make_tensor_descriptor %{base}, [{extents}], [{strides}]{more} : <f32>, <8x32xf32>\n"
 
 
@@ -40,14 +41,15 @@ def some(*shape: int) -> Any:
 
 
 def code_of(kernel: jn.kernel.Kernel) -> Any:
-    """The only code of a kernel that was launched."""
+    """Returns the only code of a kernel that was launched."""
     (code,) = kernel._gpu._codes.values()
     assert ("bulk.tensor" in code.ptx) == bool(code.lowered.tensor_maps)
     return code
 
 
 def launched(kernel: jn.kernel.Kernel, grid: tuple[int, ...], *args: Any, target: str = "sm_90a", **options: Any) -> int:
-    """Run under the simulator's strictest checks and compare with the interpreter; the number of tensor maps."""
+    """Runs a kernel under the simulator's strictest checks and compares it with the interpreter; returns the
+    number of tensor maps."""
     expected = [each.copy() if isinstance(each, np.ndarray) else each for each in args]
     kernel.interpret(grid, *expected)
     kernel.launch(grid, *args, device="ptxsim", target=target, sanitize=True, **options)

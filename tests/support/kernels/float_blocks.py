@@ -1,4 +1,4 @@
-"""Functions of float32 numbers, many at a time."""
+"""Runs functions of float32 numbers, many at a time."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ BLOCK = 1024
 
 
 def over_blocks(text: str, numerics: str = "strict") -> jn.kernel.Kernel:
-    """%x and %b, one number, to %y for as many blocks of float32 numbers as programs run."""
+    """Builds a kernel that computes %y from the block %x and the number %b, on as many blocks of float32
+    numbers as programs run."""
     pointers = f"tensor<{BLOCK}x!tt.ptr<f32>>"
     return jn.kernel.from_ttir(
         f"""
@@ -37,7 +38,8 @@ tt.func @f(%p: !tt.ptr<f32> {{tt.divisibility = 16 : i32}}, %o: !tt.ptr<f32> {{t
 
 
 def on_all(k: jn.kernel.Kernel, x: Any, b: float = 0.0, target: str = "sm_80") -> Any:
-    """(x repeated up to whole blocks, what the kernel makes of it). target: of the simulator; "host" is the CPU."""
+    """Returns x, repeated up to whole blocks, and the results of the kernel. target: the simulator's; "host"
+    is the CPU."""
     x = np.resize(x, -(-len(x) // BLOCK) * BLOCK)
     out = np.zeros_like(x)
     on = {"device": "cpu"} if target == "host" else {"device": "ptxsim", "target": target}
@@ -46,7 +48,7 @@ def on_all(k: jn.kernel.Kernel, x: Any, b: float = 0.0, target: str = "sm_80") -
 
 
 def ulps(found: Any, exact: Any) -> Any:
-    """How far float32 results are from float64 values, in units of the last place of the values."""
+    """Returns the distance of float32 results from float64 values, in units in the last place of the values."""
     spacing = np.spacing(np.maximum(np.abs(exact), 2.0**-126).astype(np.float32)).astype(np.float64)
     return np.abs(found.astype(np.float64) - exact) / spacing
 

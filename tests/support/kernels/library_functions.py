@@ -1,4 +1,4 @@
-"""Kernels of library functions, and what they are tried with."""
+"""Builds kernels of library functions, and holds the operands that they are tested with."""
 
 from __future__ import annotations
 
@@ -31,13 +31,14 @@ VALUES: dict[str, list[Any]] = {
 
 
 def kernel(signatures: Sequence[Signature], lanes: int = LANES) -> Any:
-    """`_kernel`, made once."""
+    """Returns `_kernel`, built once."""
     return _kernel(tuple(signatures), lanes)
 
 
 @functools.lru_cache(maxsize=8)
 def _kernel(signatures: tuple[Signature, ...], lanes: int) -> Any:
-    """Every program computes all the functions (of the same argument types) on its lanes; one output each."""
+    """Builds a kernel in which every program computes all the functions (of the same argument types) on its
+    lanes, with one output each."""
     arguments = signatures[0].arguments
     inputs = [f"%p{i}: !tt.ptr<{e}>" for i, e in enumerate(arguments)]
     outputs = [f"%o{i}: !tt.ptr<{s.result}>" for i, s in enumerate(signatures)]
@@ -77,7 +78,8 @@ module {{
 
 
 def run(signatures: Sequence[Signature], operands: Sequence[Any], how: str, **options: Any) -> list[Any]:
-    """The functions on columns of any length, padded to whole programs. options: of `Kernel.launch`."""
+    """Computes the functions on columns of any length, padded to whole programs. options: those of
+    `Kernel.launch`."""
     count = len(operands[0])
     programs = -(-count // LANES)
     with np.errstate(all="ignore"):
@@ -91,7 +93,7 @@ def run(signatures: Sequence[Signature], operands: Sequence[Any], how: str, **op
 
 
 def groups() -> list[Any]:
-    """Symbols with the same argument types, ten at a time: one kernel each."""
+    """Groups symbols with the same argument types, at most twelve in a group: one kernel each."""
     by_arguments: dict[tuple[str, ...], list[Signature]] = {}
     for signature in SIGNATURES.values():
         by_arguments.setdefault(signature.arguments, []).append(signature)

@@ -1,4 +1,4 @@
-"""Texts of matrix products in loops over k, in every arrangement of their operands."""
+"""Builds texts of matrix products in loops over k, in every arrangement of their operands."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ DTYPES = {
 
 @functools.lru_cache(maxsize=64)
 def code_of(text: str, target: str, warps: int) -> Any:
-    """The code of a text: compiled once for all the sizes and numbers that a test tries it with."""
+    """Compiles a text, once for all the sizes and numbers that a test uses."""
     return jn.kernel.from_ttir(text).gpu_code(target, warps)
 
 
@@ -27,8 +27,8 @@ def code_of(text: str, target: str, warps: int) -> Any:
 class Product:
     """C[m, n] = A[m, k] B[k, n] in steps of `depth`; k is masked. Operands are row-major, or stored transposed.
 
-    turned: blocks are loaded as their transpose and go through tt.trans.  facts: of tt.dot.
-    body: computed of %d, the product, in every turn, as %y.  multiple: what lda, ldb and k are known to be multiples of.
+    turned: blocks are loaded as their transpose and go through tt.trans.  facts: attributes of tt.dot.
+    body: computes %y from %d, the product, in every iteration.  multiple: the known divisor of lda, ldb and k.
     """
 
     m: int
@@ -44,7 +44,7 @@ class Product:
     multiple: int = 16
 
     def _block(self, name: str, rows: int, columns: int, transposed: bool) -> str:
-        """The pointers of a block and its masks' index along k; leading dimensions are %ld{name}."""
+        """Writes the pointers of a block and its masks' index along k; leading dimensions are %ld{name}."""
         elem, along_k = self.elem, int((name == "a") != self.turned)
         slow = int(transposed != self.turned)
         shape = (rows, columns)
@@ -133,13 +133,13 @@ tt.func public @product({parameters}) {{
 """
 
     def matrices(self, k: int) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-        """A and B of small whole numbers: sums are exact in any order."""
+        """Returns A and B of small whole numbers, so that sums are exact in any order."""
         rng = np.random.default_rng([self.m, self.n, k])
         dtype = DTYPES[self.elem]
         return rng.integers(-2, 3, (self.m, k)).astype(dtype), rng.integers(-2, 3, (k, self.n)).astype(dtype)
 
     def launch(self, code: Any, a: Any, b: Any, **options: Any) -> np.ndarray[Any, Any]:
-        """C, simulated with the strictest checks."""
+        """Returns C, simulated with the strictest checks."""
         stored = [np.ascontiguousarray(x.T if t else x) for x, t in ((a, self.a_transposed), (b, self.b_transposed))]
         c = np.full((self.m, self.n), 77, DTYPES[self.total])
         # an empty array has no address

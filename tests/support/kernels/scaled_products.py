@@ -1,4 +1,4 @@
-"""Kernels with one tt.dot_scaled, and a float64 model of it made with ml_dtypes."""
+"""Builds kernels with one tt.dot_scaled, and a float64 model of it with ml_dtypes."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ class Case:
         return a @ b + self.c.astype(np.float64)
 
     def check(self, **launch: Any) -> jn.kernel.Kernel:
-        """Run it by the interpreter, and with these options of a launch."""
+        """Runs the kernel by the interpreter, and with these options of a launch; compares both with the model."""
         expected = self.expected()
         out = np.zeros(self.shape, RESULTS[self.result])
         interpreted, launched = out.copy(), out.copy()

@@ -1,4 +1,4 @@
-"""What must hold for every random program; each check raises AssertionError with the program's text."""
+"""Checks every random program; each check raises AssertionError with the program's text."""
 
 from __future__ import annotations
 
@@ -19,11 +19,12 @@ from joinery.lowering.tt.verify import first_problem
 from .programs import Program
 
 ULPS = {"f16": 1, "bf16": 1, "f32": 4, "f64": 8}
-"""How far elementary functions may be apart, in units in the last place; everything else must have the same bits."""
+"""How far results of elementary functions may be apart, in units in the last place; all other results must
+have the same bits."""
 
 
 def differing(program: Program, found: list[Any], expected: list[Any]) -> str | None:
-    """The first array that differs and where; any NaN equals any NaN."""
+    """Describes the first array that differs, and where; any NaN equals any NaN."""
     for array, one, two in zip(program.arrays.values(), found, expected, strict=False):
         bits = np.dtype(f"i{one.dtype.itemsize}")
         good = one.view(bits) == two.view(bits)
@@ -41,7 +42,7 @@ def differing(program: Program, found: list[Any], expected: list[Any]) -> str | 
 
 
 class Checked:
-    """A program, its text as a kernel, and what the interpreter leaves in memory."""
+    """A program, its text as a kernel, and its memory after the interpreter ran it."""
 
     def __init__(self, program: Program, seed: int) -> None:
         self.program = program
@@ -61,12 +62,12 @@ class Checked:
         assert found is None, f"{what}: {found}\n{self.text}"
 
     def launched(self) -> None:
-        """Natively, on one and two threads."""
+        """Launches the program natively, on one and two threads."""
         for threads in (1, 2):
             self._same(f"{threads} threads", lambda *args, n=threads: self.kernel.launch(self.program.grid, *args, threads=n))
 
     def passes(self) -> None:
-        """Every pass leaves valid text with the same meaning."""
+        """Checks that every pass leaves valid text with the same meaning."""
         module = parse(self.text)
         function = find_function(module, "f")
         before = print_module(module)
@@ -80,7 +81,7 @@ class Checked:
             before = after
 
     def text_survives(self) -> None:
-        """Both readers read the same; what is printed is read as that again."""
+        """Checks that both readers read the same, and that the printed text reads the same again."""
         from ..readers import difference
 
         for text in (self.text, self.kernel.ttir):
@@ -90,7 +91,7 @@ class Checked:
             assert print_module(strict) == self.kernel.ttir, text
 
     def sanitized(self) -> None:
-        """The program is clean, and means the same under the sanitizer."""
+        """Checks that the program is clean, and means the same under the sanitizer."""
 
         def run(*args: Any) -> None:
             report = self.kernel.sanitize(self.program.grid, *args)

@@ -1,4 +1,4 @@
-"""Control flow of random programs, and the programs as a whole."""
+"""Writes control flow of random programs, and the programs as a whole."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def names(values: list[Value]) -> str:
 
 
 def again(r: Random, p: Program, values: list[Value]) -> list[Value]:
-    """Other values of the same types."""
+    """Returns other values of the same types."""
     return [p.value(r, value.elem, value.shape, 0.1) for value in values]
 
 
@@ -52,7 +52,7 @@ def named(p: Program, values: list[Value]) -> list[Value]:
 
 
 def results(p: Program, values: list[Value]) -> tuple[str, list[Value]]:
-    """The left side of an operation with these results, and the results."""
+    """Returns the left side of an operation with these results, and the results."""
     if not values:
         return "", []
     name = p.fresh()
@@ -62,7 +62,7 @@ def results(p: Program, values: list[Value]) -> tuple[str, list[Value]]:
 
 
 def bound(r: Random, p: Program, elem: str) -> Value:
-    """A small number, known to the compiler or not."""
+    """Returns a small number, which the compiler may know or not."""
     if r.random() < 0.4:
         return p.constant(r.choice((0, 1, 2, 3, -1)), elem)
     x = p.value(r, elem, ())
@@ -87,7 +87,7 @@ def for_loop(r: Random, p: Program) -> None:
 
 
 def while_loop(r: Random, p: Program) -> None:
-    """At most three turns; ends earlier when a value says so."""
+    """Writes a loop of at most three iterations, which may end earlier by a random condition."""
     counter = p.constant(0, "i32")
     inits = [counter, *carried(r, p)]
     left, found = results(p, inits)
@@ -128,7 +128,7 @@ def branch(r: Random, p: Program) -> None:
 
 
 def pointers_that_move(r: Random, p: Program) -> None:
-    """A loop that carries a block of pointers and what was read through them."""
+    """Writes a loop that carries a block of pointers and the values read through them."""
     elem, shape = p.element(r), p.shape(r, min(p.most, p.slab // 8))
     step, turns = r.choice((1, 2, p.slab // 8)), r.randrange(4)
     start = p.map("arith.andi", p.places(r, shape), p.constant(p.slab // 4 - 1, "i32", shape))
@@ -155,7 +155,7 @@ def pointers_that_move(r: Random, p: Program) -> None:
 
 
 def call(r: Random, p: Program) -> None:
-    """A function of blocks and scalars, with loops and branches of its own."""
+    """Writes a function of blocks and scalars, with loops and branches of its own, and a call of it."""
     arguments = [p.value(r, p.element(r), p.shape(r)) for _ in range(r.randrange(1, 4))]
     inner = Program(p.grid, p.most, p.slab, pure=True, depth=1)
     inside = named(inner, arguments)
@@ -178,7 +178,7 @@ def call(r: Random, p: Program) -> None:
 
 
 def label(p: Program) -> str:
-    """The name of a block to come."""
+    """Returns a name for a later block."""
     p.count += 1
     return f"^b{p.count}"
 
@@ -210,7 +210,7 @@ def diamond(r: Random, p: Program) -> None:
 
 
 def ring(r: Random, p: Program) -> None:
-    """A loop of blocks, at most three turns."""
+    """Writes a loop of basic blocks, of at most three iterations."""
     inits = [p.constant(0, "i32"), *carried(r, p)]
     head, body, end = label(p), label(p), label(p)
     p.line(f"cf.br {to(head, inits)}")
@@ -238,8 +238,8 @@ FLAT: tuple[tuple[int, Statement], ...] = ((1, diamond), (1, ring))
 
 
 def program(seeds: list[int], size: int = 0, more: Sequence[tuple[int, Statement]] = ()) -> Program:
-    """The program that these numbers stand for. `size` 0: blocks of at most 64 elements, 1: of 4096, 2: of 2**20; `more`:
-    statements, with their weights, beside the usual ones."""
+    """Writes the program of these seeds. `size` 0: blocks of at most 64 elements, 1: of 4096, 2: of 2**20; `more`:
+    statements, with their weights, besides the usual ones."""
     r = Random(repr(seeds[:1]))
     most = (64, 4096, 1 << 20)[size]
     grid = r.choice(((1, 1), (3, 1), (2, 2))) if size < 2 else (1, 1)
@@ -247,7 +247,7 @@ def program(seeds: list[int], size: int = 0, more: Sequence[tuple[int, Statement
     with_blocks = r.random() < 0.3
     for seed in seeds:
         chosen = Random(seed)
-        p.depth = 0 if with_blocks else 1  # branches between blocks come at depth 0 only
+        p.depth = 0 if with_blocks else 1  # branches between basic blocks are written at depth 0 only
         statement(chosen, p)
     p.depth = 0
     r = Random(repr(seeds))

@@ -1,6 +1,7 @@
-"""Random programs that hash: 32-bit arithmetic that wraps, brought back into an array by remainders, quotients and masks.
+"""Writes random programs that hash: 32-bit arithmetic that wraps, reduced to an array's range by remainders, quotients and
+masks.
 
-What lies side by side in a block of such numbers mostly does so in memory as well, but not where they wrap or change sign.
+Neighbours in a block of such numbers are mostly neighbours in memory too, but not where they wrap or change sign.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ class Writer:
         return self.op(f"tt.splat {scalar} : i32 -> {self.block}")
 
     def scalar(self) -> str:
-        """A place, a number that the launch gives, and what hashes make of them."""
+        """Hashes the program id or an argument of the launch."""
         rng = self.rng
         value = rng.choice(["%pid", "%pid", "%n", "%m"])
         for _ in range(rng.randint(1, 3)):
@@ -59,7 +60,8 @@ class Writer:
         return value
 
     def index(self, is_plain: bool) -> str:
-        """A block of any numbers, often consecutive ones. is_plain: of places far apart."""
+        """Returns a block of any numbers, often consecutive ones. is_plain: consecutive, from starts that are
+        far apart."""
         rng = self.rng
         start = rng.choice([0, 0, 0, 16, 40])
         ramp = self.op(f"tt.make_range {{end = {start + self.width} : i32, start = {start} : i32}} : {self.block}")
@@ -77,7 +79,7 @@ class Writer:
         return value
 
     def reduced(self, value: str, size: int, ways: tuple[str, ...] = WAYS) -> str:
-        """In 0 … 2 · size: whatever the number was."""
+        """Reduces numbers of any size to 0 … 2 · size."""
         rng = self.rng
         way = rng.choice(ways)
         if way == "remsi":
@@ -89,7 +91,7 @@ class Writer:
             return self.binary("andi", value, self.filled((1 << size.bit_length() - 1) - 1))
         if way == "shrui":
             return self.binary("shrui", value, self.filled(33 - size.bit_length()))
-        if way in ("divsi", "divui"):  # by so much that little is left
+        if way in ("divsi", "divui"):  # by so large a divisor that the quotient is in range
             by = 1 << 33 - size.bit_length()
             value = self.binary(way, value, self.filled(min(by, HIGHEST)))
             return self.binary("addi", value, self.filled(size)) if way == "divsi" else value
@@ -105,7 +107,8 @@ class Writer:
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """text: of a kernel that loads from hashed places and stores side by side.  grid, numbers, size: of a launch."""
+    """A random program. text: a kernel that loads from hashed indices and stores consecutively.  grid, numbers, size: of its
+    launch."""
 
     text: str
     grid: int

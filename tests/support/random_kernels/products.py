@@ -1,4 +1,5 @@
-"""Random kernels that multiply blocks: masks of any side, accumulators of any type, straight or in a loop over k."""
+"""Writes random kernels that multiply blocks: masks of any side, accumulators of any type, with or without a
+loop over k."""
 
 from __future__ import annotations
 
@@ -18,9 +19,9 @@ SIDES = ("a_rows", "a_depth", "b_depth", "b_columns", "c_rows", "c_columns")
 class Product:
     """Programs of m rows: C[2 m, n] = C0 + A[2 m, turns · depth] B[turns · depth, n].
 
-    masks: those of `SIDES` that the text has; each compares with its own axis' number.  turned: B is loaded as its transpose.
-    loaded: C0 is what the output array holds before, else zero.  after: every turn takes C away from 1, so that
-    the loop is no product and no zero is negative: of a product's zeros the sign is not defined.
+    masks: those of `SIDES` that the text has; each compares with its own axis' limit.  turned: B is loaded as its transpose.
+    loaded: C0 is the former content of the output array, else zero.  after: every iteration subtracts C from 1, so that
+    the loop is no product and no zero is negative: the sign of a product's zeros is not defined.
     """
 
     m: int
@@ -41,14 +42,14 @@ class Product:
         total = rng.choice([elem, "f32"]) if elem != "f64" else elem
         shared = rng.random() < 0.3
         masks = {side for side in SIDES if rng.random() < 0.5}
-        if shared:  # as texts usually are written
+        if shared:  # as texts are usually written
             masks = {side for side in SIDES if side[2:] != "depth"} | {"a_depth", "b_depth"}
         sizes = rng.choice([16, 32, 64]), rng.choice(columns), rng.choice([16, 32]), rng.choice([1, 2, 3, 9])
         turned, loaded, after = (rng.random() < 0.3 for _ in range(3))
         return Product(*sizes, elem, total, frozenset(masks), turned, loaded, after)
 
     def _block(self, name: str, sizes: tuple[int, int], rows: str, columns: str, stride: str) -> list[str]:
-        """Pointers %p{name} of a block whose rows and columns stand in the given lines of indices."""
+        """Writes pointers %p{name} to a block with the given lines of row and column indices."""
         shape = f"{sizes[0]}x{sizes[1]}"
         elem = self.total if name == "c" else self.elem
         return [
@@ -64,7 +65,8 @@ class Product:
         ]
 
     def _mask(self, name: str, sizes: tuple[int, int], limits: tuple[str, str]) -> tuple[list[str], str]:
-        """Code that compares both indices of a block with limits ("" for none), and how an access names the mask."""
+        """Writes code that compares both indices of a block with limits ("" for none); returns it and the
+        mask's name."""
         shape, lines, found = f"{sizes[0]}x{sizes[1]}", [], []
         for axis, limit in enumerate(limits):
             if limit:
@@ -140,8 +142,8 @@ class Product:
         return "\n".join(["module {", head, *lines, "}", "}"])
 
     def arguments(self, seed: int) -> list[Any]:
-        """Whole numbers, of which sums are exact in float32 in any order, among them infinities and NaN anywhere; numbers of
-        rows, columns and steps of k that end anywhere."""
+        """Returns matrices of whole numbers, whose sums are exact in float32 in any order, with infinities and NaN in random
+        positions; and limits of rows, columns and k anywhere in their range."""
         rng = np.random.default_rng(seed)
         k = self.depth * self.turns
         large = int(rng.choice([3, 60]))  # sums of large ones are rounded by 16-bit accumulators
@@ -158,7 +160,7 @@ class Product:
         limits = [int(rng.integers(0, 2 * self.m + 1)), int(rng.integers(0, self.n + 1)), int(rng.integers(0, k + 1))]
         for array, axis, limit in ((a, 1, limits[2]), (b, 1 if self.turned else 0, limits[2]), (a, 0, limits[0]),
                                    (b, 0 if self.turned else 1, limits[1])):  # fmt: skip
-            if rng.random() < 0.4:  # what a mask of the other operand would leave out
+            if rng.random() < 0.4:  # elements that a mask of the other operand leaves out
                 beyond = array[limit:] if axis == 0 else array[:, limit:]
                 beyond[rng.random(beyond.shape) < 0.3] = rng.choice([np.inf, np.nan])
         c = matrix((2 * self.m, self.n), self.total, 0.0)

@@ -1,12 +1,12 @@
-"""Random block programs, well-typed and clean by construction: the text being written, the values in scope, memory.
+"""Writes random block programs, well-typed and clean by construction: their text, the values in scope, memory.
 
-A program is a list of integers. Each is the seed of one statement (`random_statements.py`), which takes its operands from
-the values that the statements before it left: any part of the list is a program again, so hypothesis shrinks failures.
+A program is a list of integers. Each is the seed of one statement (`statements.py`), which takes its operands from the
+values that the statements before it defined: any part of the list is a program again, so hypothesis can shrink failures.
 
-Clean means: every access lies inside its array; programs of a grid share no memory that one of them writes, except cells
-that only atomics touch; undefined lanes are replaced before anything depends on them; the bits of NaNs are never looked
-at. Reductions are over values whose combination is exact in any order. What a back end may compute differently (elementary
-functions) is stored to arrays of its own (`near_…`) and not used further.
+Clean means: every access is inside its array; programs of a grid share no memory that one of them writes, except cells
+that only atomics access; undefined lanes are replaced before anything depends on them; the bits of NaNs are never observed.
+Reductions are over values whose combination is exact in any order. Results that a back end may compute differently
+(elementary functions) are stored to arrays of their own (`near_…`) and not used further.
 """
 
 from __future__ import annotations
@@ -63,12 +63,12 @@ class Array:
 
 @dataclass
 class Program:
-    """What is known about a program while it is written.
+    """The state of a program while it is written.
 
     Attributes:
-        most: elements of a block at most.
+        most: the largest number of elements of a block.
         slab: elements that a program owns of every array it loads from and stores to; a power of two, at least `most`.
-        more: further statements, with their weights, that it may be made of.
+        more: further statements that it may contain, with their weights.
     """
 
     grid: tuple[int, int]
@@ -80,7 +80,7 @@ class Program:
     scalars: dict[str, str] = field(default_factory=dict)
     functions: list[str] = field(default_factory=list)
     depth: int = 0
-    pure: bool = False  # inside a function that is called: no memory, no program
+    pure: bool = False  # inside a function that is called: no memory, no program id
     count: int = 0
     results: int = 0
     kept: dict[str, int] = field(default_factory=dict)
@@ -96,7 +96,7 @@ class Program:
         self.lines.append("  " * (self.depth + 1) + text)
 
     def op(self, text: str, elem: str, shape: Shape = (), keep: bool = False) -> Value:
-        """Append `%n = text`; `keep` makes the result an operand of later statements."""
+        """Appends `%n = text`; `keep` makes the result an operand of later statements."""
         value = Value(self.fresh(), elem, shape)
         self.line(f"{value} = {text}")
         if keep:
@@ -104,12 +104,12 @@ class Program:
         return value
 
     def map(self, name: str, *xs: Value, keep: bool = False) -> Value:
-        """An operation whose operands and result have one type."""
+        """Appends an operation whose operands and result have one type."""
         return self.op(f"{name} {', '.join(map(str, xs))} : {xs[0].type}", xs[0].elem, xs[0].shape, keep)
 
     @contextmanager
     def nested(self, *arguments: Value) -> Iterator[None]:
-        """A region: what is defined in it is forgotten behind it."""
+        """Opens a region: values that are defined in it are out of scope after it."""
         known = list(self.scope)
         self.scope += arguments
         self.depth += 1
@@ -143,7 +143,7 @@ class Program:
         return self.op(f"tt.reshape {x} : {x.type} -> {type_text(x.elem, shape)}", x.elem, shape)
 
     def cast(self, x: Value, elem: str, how: str | None = None) -> Value:
-        """To another element type, by the operation that fits (signed for integers)."""
+        """Casts to another element type, by the operation that fits (signed for integers)."""
         if x.elem == elem and how is None:
             return x
         if how is None:
@@ -166,7 +166,8 @@ class Program:
         return self.constant(r.choice((0.0, -0.0, 1.0, -1.0, 0.5, 2.0, 3.0, -7.25, 1024.0, 2.0**-13)), elem, shape)
 
     def value(self, r: Random, elem: str, shape: Shape, fresh: float = 0.15) -> Value:
-        """A value of this type: one that is there, or one made from what is there, from memory or from a constant."""
+        """Returns a value of this type: one in scope, or a new one made from values in scope, from memory or
+        from a constant."""
         exact = [value for value in self.scope if value.elem == elem and value.shape == shape]
         if exact and r.random() > fresh:
             return r.choice(exact[-6:]) if r.random() < 0.6 else r.choice(exact)
@@ -191,11 +192,11 @@ class Program:
         return made
 
     def scalar(self, elem: str) -> Value:
-        """A scalar parameter."""
+        """Returns a scalar parameter."""
         return Value(self.scalars.setdefault(elem, f"%s_{elem}"), elem)
 
     def shape(self, r: Random, most: int | None = None, rank: int | None = None) -> Shape:
-        """The shape of a value that is there, or a new one of at most `most` elements."""
+        """Returns the shape of a value in scope, or a new one of at most `most` elements."""
         most = self.most if most is None else most
         known = [v.shape for v in self.scope if prod(v.shape) <= most and (rank is None or len(v.shape) == rank)]
         if known and r.random() < 0.7:
@@ -223,7 +224,7 @@ class Program:
         return self.arrays.setdefault((kind, elem), Array(f"%{kind}_{elem}", kind, elem, own))
 
     def program(self) -> Value:
-        """The number of this program in the grid, i32."""
+        """Returns the linear program id in the grid, i32."""
         x = self.op("tt.get_program_id x : i32", "i32")
         if self.grid[1] == 1:
             return x
@@ -232,7 +233,7 @@ class Program:
         return self.map("arith.addi", x, self.map("arith.muli", y, wide))
 
     def index(self, shape: Shape) -> Value:
-        """0 … n - 1 in row-major order, i32."""
+        """Returns 0 … n - 1 in row-major order, i32."""
         n = prod(shape)
         if not shape:
             return self.constant(0, "i32")
@@ -240,7 +241,7 @@ class Program:
         return self.reshape(flat, shape)
 
     def axis(self, extent: int, axis: int, rank: int) -> Value:
-        """0 … extent - 1 along one axis of `rank`, i32, the other extents 1."""
+        """Returns 0 … extent - 1 along one axis of `rank`, i32, with extents of 1 along the others."""
         x = self.op(f"tt.make_range {{end = {extent} : i32, start = 0 : i32}} : tensor<{extent}xi32>", "i32", (extent,))
         for other in range(rank):
             if other != axis:
@@ -251,7 +252,7 @@ class Program:
         return x
 
     def places(self, r: Random, shape: Shape) -> Value:
-        """Different places 0 … < slab for all elements of a block, i32."""
+        """Returns different indices 0 … < slab for all elements of a block, i32."""
         n = prod(shape)
         way = r.randrange(4)
         if way == 0 and shape:
@@ -276,7 +277,7 @@ class Program:
         return self.map("arith.addi", total, self.constant(base, "i32", shape)) if base or r.random() < 0.3 else total
 
     def pointers(self, r: Random, array: Array, local: Value) -> Value:
-        """Pointers to places of this program's part of an array."""
+        """Returns pointers to these indices in this program's part of an array."""
         pointer = Value(array.name, f"!tt.ptr<{array.elem}>")
         offsets = self.cast(local, "i64") if r.random() < 0.3 else local
         if array.own:
@@ -296,7 +297,7 @@ class Program:
         return self.value(r, "i1", shape, 0.1)
 
     def gathered(self, r: Random, shape: Shape) -> Value:
-        """Any places, some of them the same, i32."""
+        """Returns any indices, some of them equal, i32."""
         x = self.value(r, self.element(r, ("i8", "i16", "i32", "i64")), shape, 0.1)
         x = self.cast(x, "i32")
         return self.map("arith.andi", x, self.constant(self.slab - 1, "i32", shape))
@@ -324,7 +325,7 @@ class Program:
         self.line(f"tt.store {pointers}, {x}{mask} : {pointers.type}")
 
     def keep(self, x: Value, kind: str = "out") -> None:
-        """Store to a place of its own: what the comparison sees of a value."""
+        """Stores a value to memory of its own, where the comparison sees it."""
         array = self.array(kind, x.elem)
         n, programs = prod(x.shape), self.grid[0] * self.grid[1]
         array.own = 0  # the values lie one after the other, each once per program
@@ -348,7 +349,7 @@ class Program:
         return f"module {{\ntt.func public @f({', '.join(parameters)}) {{\n{body}\n  tt.return\n}}\n{functions}\n}}\n"
 
     def arguments(self, seed: int) -> list[np.ndarray | int | float]:
-        """Arrays with special values among ordinary ones, and scalars."""
+        """Returns arrays with special values among ordinary ones, and scalars."""
         rng = np.random.default_rng(seed)
         found: list[np.ndarray | int | float] = []
         for array in self.arrays.values():
@@ -360,9 +361,9 @@ class Program:
 
 
 CELLS = 16
-"""Elements of an array that only atomics touch."""
+"""How many elements an array has that only atomics access."""
 GUARD = 8
-"""Elements behind every array that must not change."""
+"""How many elements follow every array that must not change."""
 
 
 def random_array(rng: np.random.Generator, elem: str, size: int) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""The statements of random programs, one function each: (random numbers, program) -> None."""
+"""Writes the statements of random programs, one function each: (random numbers, program) -> None."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ def integers(r: Random, p: Program) -> None:
 
 
 def without_sign_of_zero(p: Program, x: Value) -> Value:
-    """Which of two zeros a maximum returns is free: -0 + 0 is 0."""
+    """Adds 0, which turns -0 into 0: a maximum may return either of two zeros."""
     return p.map("arith.addf", x, p.constant(0.0, x.elem, x.shape))
 
 
 def without_nan(p: Program, x: Value) -> Value:
-    """The bits of NaNs are free."""
+    """Replaces NaNs, whose bits are not defined."""
     bad = p.op(f"arith.cmpf uno, {x}, {x} : {x.type}", "i1", x.shape)
     return p.select(bad, p.constant(1.0, x.elem, x.shape), x)
 
@@ -74,10 +74,10 @@ def floats(r: Random, p: Program) -> None:
 
 
 def near(r: Random, p: Program) -> None:
-    """An elementary function: stored for a comparison within bounds, not used further."""
+    """Writes an elementary function, whose result is stored for a comparison within bounds and not used further."""
     elem, shape = p.element(r, FLOATS), p.shape(r)
     x = p.value(r, elem, shape)
-    if elem == "f64" or r.random() < 0.5:  # of ordinary numbers
+    if elem == "f64" or r.random() < 0.5:  # with ordinary operands only
         low, high = p.constant(-3.0, elem, shape), p.constant(3.0, elem, shape)
         x = p.op(f"tt.clampf {x}, {low}, {high}, propagateNan = none : {x.type}", elem, shape)
     name = r.choice(NEAR)
@@ -184,7 +184,7 @@ def stores(r: Random, p: Program) -> None:
 
 
 def chosen_pointers(r: Random, p: Program) -> None:
-    """Loads through pointers to two arrays, chosen lane by lane or as a whole."""
+    """Writes loads through pointers to two arrays, chosen lane by lane or as a whole."""
     elem, shape = p.element(r), p.shape(r)
     one, two = (p.pointers(r, p.array(kind, elem), p.places(r, shape)) for kind in ("in", "io"))
     chosen = p.select(p.value(r, "i1", shape if r.random() < 0.7 else ()), one, two)
@@ -192,7 +192,7 @@ def chosen_pointers(r: Random, p: Program) -> None:
 
 
 def whole_number(r: Random, p: Program, x: Value, high: int) -> Value:
-    """A float block of 0 … high, from any values: sums and products of these are exact in any order."""
+    """Makes a float block of 0 … high from any values: their sums and products are exact in any order."""
     x = p.cast(x, "i32")
     return p.cast(p.map("arith.andi", x, p.constant(high, "i32", x.shape)), x.elem)
 
@@ -201,8 +201,8 @@ COMMUTATIVE = ("addi", "muli", "andi", "ori", "xori", "maxsi", "minsi", "maxui",
 
 
 def combined(r: Random, p: Program) -> None:
-    """A reduction or a scan: of one operand by one operation, of two (the extreme element and its index), or of pairs
-    of numbers by the composition of linear maps (scans only, as it does not commute)."""
+    """Writes a reduction or a scan: of one operand by one operation, of two (the extreme element and its index), or of
+    pairs of numbers by the composition of linear maps (scans only, as that does not commute)."""
     shape = p.shape(r)
     if not shape:
         shape = p.shape(r, rank=2)
@@ -262,7 +262,7 @@ DOTS = (("i8", "i32"), ("f16", "f32"), ("bf16", "f32"), ("f32", "f32"), ("f64", 
 
 
 def dot(r: Random, p: Program) -> None:
-    """A product of small whole numbers, exact in any order."""
+    """Writes a product of small whole numbers, which is exact in any order."""
     sizes = [s for s in (1, 2, 4, 8, 16, 32, 64) if s * s <= p.most]
     m, n, k = (r.choice(sizes) for _ in range(3))
     batch: tuple[int, ...] = ()
@@ -291,7 +291,8 @@ def histogram(r: Random, p: Program) -> None:
 
 
 def atomics(r: Random, p: Program) -> None:
-    """Shared cells, the same operation everywhere and what was there unused; or places of the program's own."""
+    """Writes atomics: on shared cells, with one operation whose results are not used; or on the program's own
+    memory."""
     shape = p.shape(r, min(p.most, 256))
     mask = p.mask(r, shape) if r.random() < 0.5 else None
     order, scope = r.choice(("relaxed", "acquire", "release", "acq_rel")), r.choice(("gpu", "cta", "sys"))
