@@ -61,6 +61,21 @@ class UnsupportedError(JoineryError, NotImplementedError):
     """The input is valid but joinery does not implement it. The message names what is missing."""
 
 
+class ResourceError(UnsupportedError):
+    """A kernel needs more of a device than there is.
+
+    Attributes:
+        what: the resource, "shared memory".
+        required, limit: how much the kernel needs, and how much there is.
+    """
+
+    def __init__(self, text: str, what: str = "", required: int = 0, limit: int = 0) -> None:
+        super().__init__(text)
+        self.what = what
+        self.required = required
+        self.limit = limit
+
+
 class PromotionWarning(UserWarning):
     """An implicit cast that may lose values, in a graph whose `on_loss` asks for warnings about it."""
 

@@ -40,6 +40,9 @@ def deactivate() -> None:
     import triton
     from triton.runtime.driver import driver
 
+    from .precision import forget_preference
+
+    forget_preference()
     previous, settings = _before.pop()
     driver._active = previous
     set_current(settings)

@@ -34,9 +34,10 @@ class JoineryBackend(BaseBackend):  # type: ignore[misc]
         return bool(target.backend == NAME) or (target.backend == "cuda" and _stands_in_for_cuda())
 
     def hash(self) -> str:
+        from .precision import default_precision
         from .stages import identity
 
-        return f"{self.target.backend}-{self.target.arch}-{identity()}"
+        return f"{self.target.backend}-{self.target.arch}-{default_precision()}-{identity()}"
 
     def parse_options(self, options: dict[str, Any]) -> object:
         from .options import parse_options

@@ -27,9 +27,11 @@ class JoineryDriver(DriverBase):  # type: ignore[misc]
     def __init__(self) -> None:
         from .arrays import accept_arrays
         from .launcher import Launcher
+        from .precision import prefer_float32
         from .utilities import Utilities
 
         accept_arrays()
+        prefer_float32()
         self.utils = Utilities()
         self.launcher_cls = Launcher
 

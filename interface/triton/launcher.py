@@ -8,8 +8,9 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from ...promotion.errors import UserError
+from ...runtime.host.threads import launch_threads
 from .memory import EVERYWHERE, storage_of
-from .settings import Settings
+from .settings import Settings, current
 from .stages import settings_of
 
 _Taken = tuple[list[int], list[tuple[int, int, int]]]
@@ -29,13 +30,18 @@ class Launcher:
         self._names = list(source.signature)
         self._runtime = [i for i, type_ in enumerate(self._types) if type_ != "constexpr"]
         self._take = _taker(self._types)
+        self._ambient = current()
+        self._settings = settings_of(metadata)
 
     def __call__(
         self, x: Any, y: Any, z: Any, stream: Any, function: Any, packed: Any, launch: Any, enter: Any, leave: Any, *args: Any
     ) -> None:
         if enter is not None:
             enter(launch)
-        settings = settings_of(self._metadata)
+        if current() is not self._ambient:
+            self._ambient = current()
+            self._settings = settings_of(self._metadata)
+        settings = self._settings
         if len(args) != len(self._types):
             args = self._completed(args)
         if settings.mode == "native":
@@ -43,13 +49,11 @@ class Launcher:
         else:
             from .slow_launches import run
 
-            run(function, _extents(function.name, x, y, z), self._names, self._types, args, settings)
+            run(function, _extents(function.name, x, y, z), self._names, self._types, args, settings, self._metadata.num_warps)
         if leave is not None:
             leave(launch)
 
     def _run(self, loaded: Any, extents: tuple[int, int, int], args: Sequence[Any], settings: Settings) -> None:
-        from ...runtime.host.threads import launch_threads
-
         try:
             values, spans = self._take(*args)
         except (AttributeError, OverflowError, TypeError, RuntimeError):
@@ -58,7 +62,10 @@ class Launcher:
         program.run(loaded.function, values, extents, launch_threads(settings.threads))
 
     def _completed(self, args: Sequence[Any]) -> tuple[Any, ...]:
-        """The arguments with nothing for the constexprs, which some callers leave out. Raises `UserError` for another number."""
+        """The arguments with nothing for the constexprs, which some callers leave out.
+
+        Raises `UserError` for another number.
+        """
         if len(args) != len(self._runtime):
             raise UserError(f"the kernel takes {len(self._types)} arguments, got {len(args)}")
         found: list[Any] = [None] * len(self._types)
@@ -167,9 +174,10 @@ def _check_reach(
     low = address + sum(step for step in reach if step < 0)
     high = address + sum(step for step in reach if step > 0) + size
     if low < span[0] or high > span[1]:
+        beyond = max(high - span[1], span[0] - low)
         raise UserError(
-            f"{what}: a descriptor of shape {list(shape)} with strides {list(strides)} reaches {max(high - span[1], span[0] - low)} "
-            f"bytes beyond its tensor of {span[1] - span[0]} bytes"
+            f"{what}: a descriptor of shape {list(shape)} with strides {list(strides)} reaches {beyond} bytes beyond its tensor "
+            f"of {span[1] - span[0]} bytes"
         )
 
 

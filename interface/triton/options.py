@@ -55,7 +55,7 @@ DEFAULTS: Mapping[str, Any] = {
 class Options:
     """The options of a compilation. Attributes: `DEFAULTS`, and those of `IGNORED` that were given.
 
-    sanitize, interpret, device, threads, numerics: as `joinery.triton.enable` takes them; gpu: its `target`. As `joinery.triton.enable` takes them.
+    sanitize, interpret, device, threads, numerics: as `joinery.triton.enable` takes them; gpu: its `target`.
 
     Raises `UserError` for values that say nothing, `AssertionError`, as CUDA's do, for `num_warps` that are no power of two.
     """
@@ -68,7 +68,8 @@ class Options:
             if isinstance(value, list):  # as JSON keeps tuples
                 named[name] = tuple(tuple(each) if isinstance(each, list) else each for each in value)
         warps, blocks, threads = named["num_warps"], named["num_ctas"], named["threads"]
-        assert isinstance(warps, int) and warps > 0 and not warps & (warps - 1), "num_warps must be a power of 2"
+        is_power = isinstance(warps, int) and warps > 0 and not warps & (warps - 1)
+        assert is_power, "num_warps must be a power of 2"
         if not isinstance(blocks, int) or blocks < 1:
             raise UserError(f"num_ctas={blocks!r}; expected a positive number")
         if threads is not None and (not isinstance(threads, int) or isinstance(threads, bool) or not 1 <= threads <= 1024):

@@ -13,6 +13,7 @@ import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation, Region, SSAValue
 
+from ....promotion.arrays import PointerArgument
 from ....promotion.errors import UserError
 from ..arguments import parameters_of, supplied
 from ..dialect.functions import FuncOp
@@ -70,6 +71,8 @@ class Machine(ABC):
         for parameter, arg in supplied(function.sym_name.data, parameters_of(function), args):
             if isinstance(arg, DescriptorArgument | TableArgument) or isinstance(parameter.type, TensorDescType):
                 values.append(bind_host_value(parameter, arg, self.memory))
+            elif parameter.is_pointer and isinstance(arg, PointerArgument):
+                values.append(np.int64(self.memory.add(arg.memory, parameter.name) + arg.offset))
             elif parameter.is_pointer:
                 values.append(np.int64(self.memory.add(parameter.array(arg), parameter.name)))
             else:

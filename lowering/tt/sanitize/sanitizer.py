@@ -13,7 +13,7 @@ import numpy as np
 from xdsl.dialects.builtin import IntegerAttr
 from xdsl.ir import Operation, Region
 
-from ....promotion.arrays import Array
+from ....promotion.arrays import Array, PointerArgument
 from ....promotion.errors import UserError
 from ..arguments import grid_extents, parameters_of
 from ..dialect.functions import FuncOp
@@ -84,6 +84,8 @@ def _promises(
     for position, (parameter, arg, value) in enumerate(
         zip(parameters_of(function), args, values, strict=False)
     ):
+        if isinstance(arg, PointerArgument):
+            arg = arg.behind
         is_array = parameter.is_pointer and isinstance(arg, np.ndarray)
         shadows.append(Shadow(base=np.array((int(value) >> SEGMENT_BITS) + 1, np.int32)) if is_array else None)
         found = attributes[position].data.get("tt.divisibility") if position < len(attributes) else None
