@@ -34,8 +34,7 @@ BUFFER_ALIGNMENT = 64
 
 
 def pointer_buffers(nest: Nest) -> tuple[Buffer, ...]:
-    """Returns the buffers of a nest in the order of the pointer parameters: loads before stores, each
-    once."""
+    """Returns the buffers of a nest in the order of the pointer parameters: loads, then stores, each once."""
     found = {(v.attrs["buffer"].kind, v.attrs["buffer"].index): v.attrs["buffer"] for v in nest.loads}
     for store in nest.stores:
         found.setdefault((store.buffer.kind, store.buffer.index), store.buffer)
@@ -263,8 +262,7 @@ class Frame:
         return None
 
     def hoist(self, targets: Iterable[int], moving: Iterable[int]) -> None:
-        """Evaluates here, before a loop over the axes `moving`, whatever `targets` need that does not vary
-        with them."""
+        """Evaluates before a loop over the axes `moving` what `targets` need that does not vary with them."""
         loop = frozenset(moving)
         body = self.kernel.nest.body
         pending, seen = list(targets), set[int]()
@@ -286,8 +284,7 @@ class Frame:
                 pending.extend(value.operands)
 
     def _is_pointwise(self, number: int) -> bool:
-        """Returns whether evaluating the value needs no reduction, scan or contraction that is not known
-        yet."""
+        """Returns whether evaluating the value needs no reduction, scan or contraction not yet known."""
         pending = [number]
         while pending:
             current = pending.pop()
@@ -299,7 +296,7 @@ class Frame:
             pending.extend(value.operands)
         return True
 
-    # -- indices ---------------------------------------------------------------------------------------------------
+    # -- indices -----------------------------------------------------------------------------------------
 
     def index(self, dim: Dimension) -> SSAValue:
         """Returns the positions of a dimension as an i64 block of rank 1."""
@@ -403,7 +400,7 @@ class Frame:
             return base if isinstance(start, int) and start == 0 else b.addptr(base, self.indices.value(start))
         return b.addptr(b.splat(base, shape(order)), self.offsets(start, terms, order))
 
-    # -- values ----------------------------------------------------------------------------------------------------
+    # -- values ------------------------------------------------------------------------------------------
 
     def expand(self, block: Block, order: tuple[Dimension, ...]) -> SSAValue:
         """Repeats the block over all of `order`, whose dimensions may come in any order."""
@@ -570,7 +567,7 @@ class Frame:
                 found.append((axis, coordinate))
         return found
 
-    # -- effects ---------------------------------------------------------------------------------------------------
+    # -- effects -----------------------------------------------------------------------------------------
 
     def store(self, store: Store) -> None:
         """Stores a value for all positions of this frame."""
