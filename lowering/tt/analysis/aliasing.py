@@ -1,4 +1,5 @@
-"""Alias analysis: which parameters of a function a pointer, or a block of pointers, may be based on.
+"""Finds the parameters of a function on which a pointer, or a block of pointers, may be based (alias
+analysis).
 
 The analysis follows pointers through address arithmetic, shape operations, selects, loops and branches to a fixed point; and
 descriptors and block pointers through their bases. A pointer that was made from an integer or loaded from memory is `UNKNOWN`:
@@ -25,7 +26,7 @@ ATOMICS = frozenset({"tt.atomic_rmw", "tt.atomic_cas", "tt.atomic_load", "tt.ato
 
 
 def may_alias(left: AliasSet, right: AliasSet) -> bool:
-    """Whether two pointers may be based on the same group of parameters."""
+    """Returns whether two pointers may be based on the same group of parameters."""
     if not left or not right:
         return False
     return UNKNOWN in left or UNKNOWN in right or bool(left & right)
@@ -36,7 +37,8 @@ Groups = tuple[tuple[int, int], ...]
 
 
 def shared_memory(spans: Sequence[tuple[int, int, int]], written: AliasSet) -> Groups:
-    """The parameters that share memory which the kernel may write, by group. spans: (parameter, first byte, end)."""
+    """Returns the parameters that share memory which the kernel may write, by group. spans: (parameter, first
+    byte, end)."""
     groups: dict[int, int] = {}
     cluster: list[int] = []
     last = 0
@@ -78,7 +80,7 @@ class AliasAnalysis:
         return self._sets.get(pointer, frozenset())
 
     def writes(self, op: Operation) -> AliasSet:
-        """The alias set that the operation itself, without its regions, may write."""
+        """Returns the alias set that the operation itself, without its regions, may write."""
         return self.of(op.operands[0]) if op.name in WRITES else frozenset()
 
     def _settle(self) -> None:
@@ -110,7 +112,7 @@ def _points(value: SSAValue) -> bool:
 
 
 def _flows(op: Operation) -> Iterator[tuple[SSAValue, SSAValue]]:
-    """(from, to): values that the operation forwards with the same base."""
+    """Yields pairs (from, to) of values that the operation forwards with the same base."""
     match op.name:
         case "scf.for":
             body = op.regions[0].block
