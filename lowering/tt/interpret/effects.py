@@ -1,4 +1,4 @@
-"""Interpretation of the operations that speak to the user (tt.assert, tt.print) or map a region.
+"""Interprets the operations that report to the user (tt.assert, tt.print) or map a region.
 
 Each function takes a translator and an operation and returns the step that runs it.
 """
@@ -32,7 +32,7 @@ def _text(op: Operation, name: str) -> str:
 def assertion_error(
     message: str, location: tuple[str, int] | None, program: Sequence[int], lane: tuple[int, ...]
 ) -> KernelAssertionError:
-    """The error of a failed assertion."""
+    """Returns the error of a failed assertion."""
     x, y, z = (int(axis) for axis in program)
     file, line = location if location is not None else (None, None)
     at = f" at {file}:{line}" if location is not None else ""
