@@ -4,10 +4,10 @@ An exponential turns the absolute error of its argument into a relative error: e
 is off by 60 ulp at a = 10, and so is exp(x - m) of a rounded difference. So the argument is kept as a sum of
 two numbers, or reduced from the operand itself. In float32, with e^h = 2^k 2^w, k an integer and |w| <= 1/2:
 
-* w is one fused multiply-add per part of the argument and of log2 e, each rounded below 2^-25; * 2^w is
-`math.exp2` of a reduced argument, a polynomial (host) or one instruction (GPUs); * 2^k is carried as 2^(k +
-64), a normal number down to results of 0, and the last product takes 2^-64 back, so that denormal results are
-rounded once.
+* w is one fused multiply-add per part of the argument and of log2 e, each rounded below 2^-25;
+* 2^w is `math.exp2` of a reduced argument, a polynomial (host) or one instruction (GPUs);
+* 2^k is carried as 2^(k + 64), a normal number down to results of 0, and the last product takes 2^-64 back, so
+  that denormal results are rounded once.
 
 Operands are float32 or float64 blocks; 16-bit ones are widened before.
 """

@@ -7,10 +7,10 @@ is an iteration of the online softmax (Milakov and Gimelshein, arXiv:1805.02867)
 a loop there are only m' = rowmax(s) and p. What is computed from p and c is divided by l in the end, or may
 be. Two facts hold for every row:
 
-* In each iteration either p has an element exp(0), or m' is m and c is exp(0). * l is at least about 1, from
-the first finite score on, if it starts as a constant that is not negative and m as one that no score is below
-(-inf, or so large that every float below it is further away than any exponent, also when scaled, by
-constants), or if l starts at 1 or more.
+* In each iteration either p has an element exp(0), or m' is m and c is exp(0).
+* l is at least about 1, from the first finite score on, if it starts as a constant that is not negative and m as
+  one that no score is below (-inf, or so large that every float below it is further away than any exponent, also
+  when scaled, by constants), or if l starts at 1 or more.
 
 So the error of a weight matters relative to 1, not to the weight: weights below 2^-126 may be 0 (l has the
 same bits but for ties, acc is off by less than 2^-126 Σ|V|), and 2^(x log2 e) serves for e^x (its error is
