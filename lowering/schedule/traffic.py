@@ -76,8 +76,8 @@ def _total(nest: Nest, counts: dict[tuple[int, ...], int], start: Extent) -> Ext
 
 
 def fused_names(names: Iterable[str]) -> str:
-    """Lists the ops of a kernel with their counts, in order of first appearance: `add ×3, exp,
-    reduce_sum`."""
+    """Lists the ops of a kernel with their counts, in order of first appearance:
+    `add ×3, exp, reduce_sum`."""
     counts: dict[str, int] = {}
     for name in names:
         counts[name] = counts.get(name, 0) + 1

@@ -38,8 +38,8 @@ class FunctionPass(ModulePass):
 
     @classmethod
     def usage(cls) -> str:
-        """Return the name with its options and their types, as in `cse` and `expand-library{library:
-        tuple[str, ...]}`."""
+        """Return the name with its options and their types, as in `cse` and
+        `expand-library{library: tuple[str, ...]}`."""
         types = {each.name: each.type if isinstance(each.type, str) else type_repr(each.type) for each in fields(cls)}
         options = ", ".join(f"{name}: {type_}" for name, type_ in types.items())
         return f"{cls.name}{{{options}}}" if options else cls.name
