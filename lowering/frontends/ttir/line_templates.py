@@ -9,9 +9,9 @@ An operation may end in optional parts, so what is learned depends on what follo
 `ENDINGS`.
 
 Kernels that differ only in block sizes and numbers should not need templates of their own. So a template is
-learned with marks in place of the shapes of its blocks (`tensor<7919xi32>`) and of its integers (`7907 :
-i32`), one mark for each; the shapes and numbers later replace the marks in the operation. This relies on one
-property of the operations' parsers: they depend on shapes and numbers only by whether these are equal. If a
+learned with marks in place of the shapes of its blocks (`tensor<7919xi32>`) and of its integers
+(`7907 : i32`), one mark for each; the shapes and numbers later replace the marks in the operation. This relies on
+one property of the operations' parsers: they depend on shapes and numbers only by whether these are equal. If a
 mark turns up in anything but the shape of a type or of a splat constant, or an integer attribute, the
 template is learned without marks.
 """
