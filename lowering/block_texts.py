@@ -1,4 +1,5 @@
-"""The block programs of a compiled graph as text, made when somebody reads them: to print takes a quarter of a compilation."""
+"""Prints the block programs of a compiled graph when they are first read: printing takes a quarter of a
+compilation's time."""
 
 from __future__ import annotations
 
@@ -6,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 
 class BlockTexts(Mapping[str, str]):
-    """Text by kernel name. `make` is called at the first access."""
+    """A mapping from kernel names to texts; the first access calls `make` for all of them."""
 
     __slots__ = ("_make", "_texts")
 

@@ -1,5 +1,5 @@
-"""Operations that compute nothing: a barrier between the threads of one program, an assumption about a scalar, and the order
-of one launch after another."""
+"""Defines the operations that compute nothing: a barrier between the threads of one program, an assumption
+about a scalar, and the order of one launch after another."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ADDRESS_SPACES = ("all", "local", "global_read", "global_write", "tensor_read", 
 
 @irdl_op_definition
 class BarrierOp(IRDLOperation):
-    """The threads of a program wait for one another. Where a program is one thread, nothing happens."""
+    """Makes the threads of a program wait for one another; does nothing if a program is one thread."""
 
     name = "ttg.barrier"
 

@@ -26,7 +26,8 @@ class FunctionPass(ModulePass):
         """Change the function in place."""
 
     def is_needed(self, function: FuncOp) -> bool:
-        """Whether the pass could change the function. A function is not copied for a pass that could not."""
+        """Return whether the pass could change the function. A function is not copied for a pass that could
+        not."""
         return True
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
@@ -37,14 +38,15 @@ class FunctionPass(ModulePass):
 
     @classmethod
     def usage(cls) -> str:
-        """The name with its options and their types, as in `cse` and `expand-library{library: tuple[str, ...]}`."""
+        """Return the name with its options and their types, as in `cse` and
+        `expand-library{library: tuple[str, ...]}`."""
         types = {each.name: each.type if isinstance(each.type, str) else type_repr(each.type) for each in fields(cls)}
         options = ", ".join(f"{name}: {type_}" for name, type_ in types.items())
         return f"{cls.name}{{{options}}}" if options else cls.name
 
     @classmethod
     def summary(cls) -> str:
-        """What the pass does, in one line."""
+        """Return what the pass does, in one line."""
         return (cls.__doc__ or "").strip().partition("\n")[0]
 
 

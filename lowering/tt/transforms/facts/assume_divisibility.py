@@ -1,4 +1,4 @@
-"""What a launch knows of its arguments becomes `tt.divisibility` of the parameters."""
+"""States what a launch knows of its arguments as `tt.divisibility` of the parameters."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from ..function_pass import FunctionPass
 
 @dataclass(frozen=True)
 class AssumeDivisibility(FunctionPass):
-    """States by what addresses and numbers are divisible, beyond what is stated already.
+    """States divisors of the addresses and values of parameters, besides those that are stated already.
 
     parameters: numbers of parameters.  divisors: a power of two for each.
-    only: what is stated already counts for nothing.
+    only: drop what is stated already.
     """
 
     name = "assume-divisibility"
