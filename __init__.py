@@ -93,7 +93,8 @@ class _DoorFinder:
     """Finds `joinery.triton` and what is in it where they lie: each module is one object under both names."""
 
     def find_spec(self, name: str, path: object = None, target: object = None) -> ModuleSpec | None:
-        if not any(name == f"{__name__}.{door}" or name.startswith(f"{__name__}.{door}.") for door in _DOORS):
+        # No built-in functions here: names such as `any` become joinery's own in this module once they were asked for.
+        if not name.startswith(__name__ + ".") or name.split(".")[1] not in _DOORS:
             return None
         import importlib.util
         from importlib.machinery import ModuleSpec
