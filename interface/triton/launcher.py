@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import ctypes
 import struct
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from ...promotion.errors import UserError
 from ...runtime.host.threads import launch_threads
-from .memory import EVERYWHERE, storage_of
+from . import record
+from .memory import EVERYWHERE, flattened, storage_of
 from .settings import Settings, current
 from .stages import settings_of
 
@@ -44,6 +45,7 @@ class Launcher:
         settings = self._settings
         if len(args) != len(self._types):
             args = self._completed(args)
+        record.launched(function.name)
         if settings.mode == "native":
             self._run(function, _extents(function.name, x, y, z), args, settings)
         else:
@@ -100,7 +102,9 @@ def _taker(types: Sequence[Any]) -> Callable[..., _Taken]:
     if any(not isinstance(type_, str) or type_.startswith("tensordesc") or type_ in ("fp16", "bf16") for type_ in types):
         return _take_nothing
     parameters = [f"a{i}" for i in range(len(types))]
-    lines, values, spans = [], [], []
+    lines: list[str] = []
+    values: list[str] = []
+    spans: list[str] = []
     for i, type_ in enumerate(types):
         if type_ == "constexpr":
             continue
@@ -154,15 +158,6 @@ def take_any(names: Sequence[str], types: Sequence[Any], args: Sequence[Any]) ->
     return values, spans
 
 
-def flattened(names: Sequence[str], types: Sequence[Any], args: Sequence[Any]) -> Iterator[tuple[str, str, Any]]:
-    """(name, type, argument) of what the kernel's function has as parameters: tuples taken apart, constexprs left out."""
-    for name, type_, arg in zip(names, types, args, strict=True):
-        if isinstance(type_, tuple):
-            yield from flattened([f"{name}[{i}]" for i in range(len(type_))], type_, tuple(arg))
-        elif type_ != "constexpr":
-            yield name, type_, arg
-
-
 def _check_reach(
     arg: Any, what: str, address: int, span: tuple[int, int], shape: Sequence[int], strides: Sequence[int]
 ) -> None:
@@ -176,8 +171,8 @@ def _check_reach(
     if low < span[0] or high > span[1]:
         beyond = max(high - span[1], span[0] - low)
         raise UserError(
-            f"{what}: a descriptor of shape {list(shape)} with strides {list(strides)} reaches {beyond} bytes beyond its tensor "
-            f"of {span[1] - span[0]} bytes"
+            f"{what}: a descriptor of shape {list(shape)} with strides {list(strides)} reaches {beyond} bytes beyond its "
+            f"tensor of {span[1] - span[0]} bytes"
         )
 
 

@@ -1,4 +1,4 @@
-"""In which precision products of float32 blocks are computed that do not say it."""
+"""The precision in which products of float32 blocks are computed where the program does not say it."""
 
 from __future__ import annotations
 

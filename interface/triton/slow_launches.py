@@ -10,11 +10,14 @@ from typing import Any
 
 import numpy as np
 
+from ...lowering.tt.interpret.memory import AccessError
+from ...lowering.tt.sanitize.findings import SanitizerError
 from ...promotion.arrays import Array, PointerArgument
 from ...promotion.errors import ResourceError, UserError
+from ...runtime.ptxsim.checks.findings import PtxCheckError
 from ..tensor_arguments import PointerTable, TensorDescriptor
-from .launcher import flattened
-from .memory import EVERYWHERE, Span, storage_of
+from . import record
+from .memory import EVERYWHERE, Span, flattened, storage_of
 from .settings import Settings
 
 _SMALLEST_ADDRESS = 1 << 16
@@ -40,17 +43,20 @@ def run(
     """
     kernel = loaded.kernel
     arguments = [_argument(what, type_, arg) for what, type_, arg in flattened(names, types, args)]
-    if settings.mode == "interpret":
-        kernel.interpret(extents, *arguments)
-    elif settings.mode == "sanitize":
-        kernel.launch(extents, *arguments, sanitize=True)
-    else:
-        try:
+    try:
+        if settings.mode == "interpret":
+            kernel.interpret(extents, *arguments)
+        elif settings.mode == "sanitize":
+            kernel.launch(extents, *arguments, sanitize=True)
+        else:
             kernel.launch(extents, *arguments, device="ptxsim", target=settings.target, warps=min(warps, 32))
-        except ResourceError as error:
-            from triton.runtime.errors import OutOfResources
+    except ResourceError as error:
+        from triton.runtime.errors import OutOfResources
 
-            raise OutOfResources(error.required, error.limit, error.what) from error
+        raise OutOfResources(error.required, error.limit, error.what) from error
+    except (SanitizerError, PtxCheckError, AccessError) as error:
+        record.found(loaded.name, error)
+        raise
 
 
 def _argument(what: str, type_: str, arg: Any) -> Any:
@@ -80,7 +86,7 @@ def _bytes(what: str, span: Span) -> Array:
     first, end = span
     if first == end:
         return np.empty(0, np.uint8)
-    return np.frombuffer((ctypes.c_uint8 * (end - first)).from_address(first), np.uint8)
+    return np.frombuffer(memoryview((ctypes.c_uint8 * (end - first)).from_address(first)), np.uint8)
 
 
 def _live_storages() -> Iterator[Span]:

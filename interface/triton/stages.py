@@ -7,9 +7,9 @@ import re
 from typing import Any
 
 from ...promotion.errors import UnsupportedError
-from .compiler import JoineryBackend
 from .options import Options, mode_of
 from .settings import Settings, current
+from .targets import BINARY
 from .utilities import SHARED_BYTES
 
 _NAME = re.compile(r"tt\.func public @(?:\"([^\"]+)\"|([\w.$-]+))\(")
@@ -29,7 +29,7 @@ def add_stages(stages: dict[str, Any], options: Options, language: Any = None) -
     if getattr(language, "name", "TRITON") != "TRITON":
         raise UnsupportedError("Gluon's kernels place their values in the threads of a GPU; fix: write them in Triton")
     stages["ttir"] = lambda module, metadata: run_passes(module)
-    stages[JoineryBackend.binary_ext] = lambda module, metadata: compile_module(module, metadata, options)
+    stages[BINARY] = lambda module, metadata: compile_module(module, metadata, options)
 
 
 def run_passes(module: Any) -> Any:

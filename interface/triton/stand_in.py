@@ -7,7 +7,7 @@ What cannot be stood in for raises: graphs of CUDA, for example.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -24,7 +24,7 @@ def install() -> None:
 
     if getattr(torch.cuda, "joinery_stands_in", False):
         return
-    torch.cuda.joinery_stands_in = True  # type: ignore[attr-defined]
+    torch.cuda.joinery_stands_in = True
     for name, value in _replacements(torch).items():
         setattr(torch.cuda, name, value)
     _replace_accelerator(torch)
@@ -46,7 +46,7 @@ def is_cuda(device: Any) -> bool:
 
 
 def _mode(torch: Any) -> Any:
-    cpu = torch.device("cpu")
+    cpu, cuda = torch.device("cpu"), torch.device("cuda", 0)
     names_devices = {"to", "type", "cuda", "set_default_device", "_to"}
 
     def led(value: Any, strings: bool) -> Any:
@@ -61,9 +61,13 @@ def _mode(torch: Any) -> Any:
             kwargs = kwargs or {}
             name = getattr(func, "__name__", "")
             if name == "__get__":
-                if func is _getters["is_cuda"]:
-                    return args[0].layout is not None
-                return func(*args, **kwargs)
+                attribute = getattr(func, "__self__", None)
+                if attribute is torch.Tensor.is_cuda:
+                    return func(*args, **kwargs) or bool(torch.Tensor.is_cpu.__get__(args[0]))
+                found = func(*args, **kwargs)
+                return cuda if attribute is torch.Tensor.device and found.type == "cpu" else found
+            if name == "get_device":
+                return 0
             if name == "cuda":
                 return args[0]
             if name == "pin_memory":
@@ -79,7 +83,6 @@ def _mode(torch: Any) -> Any:
                 kwargs = {**kwargs, "pin_memory": False}
             return func(*args, **kwargs)
 
-    _getters = {"is_cuda": torch.Tensor.is_cuda.__get__}
     return LedToCpu()
 
 
@@ -91,58 +94,60 @@ def _replacements(torch: Any) -> dict[str, Any]:
         shared_memory_per_multiprocessor=233472, L2_cache_size=50 << 20, is_integrated=False, is_multi_gpu_board=False,
         clock_rate=1_000_000, memory_clock_rate=1_000_000, memory_bus_width=512, uuid="joinery", pci_bus_id=0,
     )  # fmt: skip
-    nothing = _ignoring(None)
-    zero = _ignoring(0)
-    return {
-        "is_available": _ignoring(True),
-        "is_initialized": _ignoring(True),
-        "init": nothing,
-        "_lazy_init": nothing,
-        "_lazy_call": nothing,
-        "device_count": _ignoring(1),
-        "current_device": zero,
-        "set_device": nothing,
-        "get_device_name": _ignoring(NAME),
-        "get_device_capability": _ignoring(CAPABILITY),
-        "get_device_properties": _ignoring(properties),
+    answers = {
+        "is_available": True,
+        "is_initialized": True,
+        "init": None,
+        "_lazy_init": None,
+        "_lazy_call": None,
+        "device_count": 1,
+        "current_device": 0,
+        "set_device": None,
+        "get_device_name": NAME,
+        "get_device_capability": CAPABILITY,
+        "get_device_properties": properties,
+        "is_bf16_supported": True,
+        "is_current_stream_capturing": False,
+        "can_device_access_peer": False,
+        "synchronize": None,
+        "empty_cache": None,
+        "ipc_collect": None,
+        "memory_allocated": 0,
+        "max_memory_allocated": 0,
+        "memory_reserved": 0,
+        "max_memory_reserved": 0,
+        "reset_peak_memory_stats": None,
+        "reset_max_memory_allocated": None,
+        "mem_get_info": (_MEMORY, _MEMORY),
+        "set_rng_state": None,
+        "set_rng_state_all": None,
+        "set_stream": None,
+    }
+    # torch's own tables go by identity: no two names share a function
+    functions = {
         "get_arch_list": lambda: ["sm_90"],
-        "is_bf16_supported": _ignoring(True),
-        "is_current_stream_capturing": _ignoring(False),
-        "can_device_access_peer": _ignoring(False),
-        "synchronize": nothing,
-        "empty_cache": nothing,
-        "ipc_collect": nothing,
-        "memory_allocated": zero,
-        "max_memory_allocated": zero,
-        "memory_reserved": zero,
-        "max_memory_reserved": zero,
-        "reset_peak_memory_stats": nothing,
-        "reset_max_memory_allocated": nothing,
         "memory_stats": lambda device=None: {},
-        "mem_get_info": _ignoring((_MEMORY, _MEMORY)),
-        "manual_seed": torch.manual_seed,
-        "manual_seed_all": torch.manual_seed,
-        "seed": torch.seed,
-        "seed_all": torch.seed,
-        "initial_seed": torch.initial_seed,
+        "manual_seed": lambda seed: torch.default_generator.manual_seed(seed),
+        "manual_seed_all": lambda seed: torch.default_generator.manual_seed(seed),
+        "seed": lambda: torch.default_generator.seed(),
+        "seed_all": lambda: torch.default_generator.seed(),
+        "initial_seed": lambda: torch.default_generator.initial_seed(),
         "get_rng_state": lambda device=None: _seed_and_offset(torch),
         "get_rng_state_all": lambda: [_seed_and_offset(torch)],
-        "set_rng_state": nothing,
-        "set_rng_state_all": nothing,
         "Event": Event,
         "Stream": Stream,
-        "ExternalStream": Stream,
+        "ExternalStream": type("ExternalStream", (Stream,), {}),
         "current_stream": lambda device=None: Stream(),
         "default_stream": lambda device=None: Stream(),
-        "set_stream": nothing,
         "stream": lambda stream=None: contextlib.nullcontext(),
         "StreamContext": lambda stream=None: contextlib.nullcontext(),
         "device": _DeviceContext,
-        "device_of": _DeviceContext,
-        "_DeviceGuard": _DeviceContext,
+        "device_of": type("device_of", (_DeviceContext,), {}),
+        "_DeviceGuard": type("_DeviceGuard", (_DeviceContext,), {}),
         "CUDAGraph": _NoGraph,
-        "graph": _NoGraph,
+        "graph": type("graph", (_NoGraph,), {}),
     }
+    return {name: _ignoring(answer) for name, answer in answers.items()} | functions
 
 
 def _ignoring(result: Any) -> Callable[..., Any]:
@@ -156,7 +161,7 @@ def _ignoring(result: Any) -> Callable[..., Any]:
 
 def _seed_and_offset(torch: Any) -> Any:
     """A generator's state as CUDA's has it: 16 bytes, the seed of Philox and an offset."""
-    return torch.tensor([torch.initial_seed() & ((1 << 63) - 1), 0], dtype=torch.int64).view(torch.uint8)
+    return torch.tensor([torch.default_generator.initial_seed() & ((1 << 63) - 1), 0], dtype=torch.int64).view(torch.uint8)
 
 
 class Stream:
@@ -179,8 +184,8 @@ class Stream:
     def wait_event(self, event: Any) -> None:
         """Launches have ended."""
 
-    def record_event(self, event: Any = None) -> Event:
-        event = Event() if event is None else event
+    def record_event(self, event: Event | None = None) -> Event:
+        event = event or Event()
         event.record()
         return event
 
@@ -246,12 +251,3 @@ def _replace_classes(torch: Any) -> None:
 
     torch.Generator = Generator
     torch.autocast = torch.amp.autocast = autocast
-
-
-@contextlib.contextmanager
-def without_mode() -> Iterator[None]:
-    """Inside, functions of torch are not looked at: for code that asks about memory."""
-    import torch
-
-    with torch._C.DisableTorchFunctionSubclass():
-        yield

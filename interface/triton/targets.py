@@ -1,0 +1,27 @@
+"""What joinery's device is called in Triton, and what its compiled kernels are called on disk."""
+
+from __future__ import annotations
+
+from triton.backends.compiler import GPUTarget
+
+NAME = "cpu"
+"""Of the back end and of its targets. Programs take it for the device of their tensors."""
+BINARY = "joinery"
+"""The last stage of a compilation, and the suffix of its result."""
+_WARP_SIZE = 32
+_masquerade: list[GPUTarget] = []
+
+
+def current_target() -> GPUTarget:
+    """The target that kernels are compiled for."""
+    return _masquerade[0] if _masquerade else GPUTarget(NAME, 0, _WARP_SIZE)
+
+
+def set_masquerade(arch: int | None) -> None:
+    """Call the target that of CUDA of a compute capability (90, say), for test suites that know no other; None: by its name."""
+    _masquerade[:] = [] if arch is None else [GPUTarget("cuda", arch, _WARP_SIZE)]
+
+
+def is_ours(target: GPUTarget) -> bool:
+    """Whether kernels for this target are compiled by joinery."""
+    return bool(target.backend == NAME) or (bool(_masquerade) and target.backend == "cuda")
