@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import operator
 import struct
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -11,8 +12,8 @@ from ...promotion.errors import UserError
 from ...runtime.host.threads import launch_threads
 from . import record
 from .memory import EVERYWHERE, flattened, storage_of
+from .options import settings_of
 from .settings import Settings, current
-from .stages import settings_of
 
 _Taken = tuple[list[int], list[tuple[int, int, int]]]
 """The arguments as the 64-bit values that native code reads, and (position, first byte, end) of the memory behind pointers."""
@@ -193,7 +194,7 @@ def _encoded_float(type_: str, arg: Any) -> int:
 
 def _encoded_integer(what: str, type_: str, arg: Any) -> int:
     try:
-        number = int(arg.__index__() if hasattr(arg, "__index__") else arg)
-    except (TypeError, ValueError, RuntimeError):
+        number = operator.index(arg)
+    except (TypeError, RuntimeError):
         raise UserError(f"{what}: expected a number for a parameter of type {type_}, got {type(arg).__name__}") from None
     return ctypes.c_int64(number).value

@@ -8,6 +8,7 @@ from typing import Any
 
 from ...lowering.numerics import checked_numerics
 from ...promotion.errors import UserError
+from .settings import Settings, current
 
 IGNORED = frozenset({
     # of CUDA's back end
@@ -115,3 +116,11 @@ def parse_options(given: dict[str, Any]) -> Options:
     if isinstance(extern := known.get("extern_libs"), Mapping):
         known["extern_libs"] = tuple((str(name), str(path)) for name, path in extern.items())
     return Options(**ignored, **known)
+
+
+def settings_of(options: Any) -> Settings:
+    """How launches with these options run: what they say themselves, and what is enabled for the rest."""
+    ambient = current()
+    mode = mode_of(options.sanitize, options.interpret, options.device)
+    threads = options.threads if options.threads is not None else ambient.threads
+    return Settings(mode or ambient.mode, threads, options.gpu or ambient.target, options.numerics or ambient.numerics)
