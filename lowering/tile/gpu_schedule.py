@@ -46,9 +46,6 @@ MAX_EPILOGUE = 12
 ROW_GROUP = 8
 """Row blocks of a product that pass over all columns together, so that what they read stays in the second-level cache."""
 
-Blocks = tuple[tuple[int, int], ...]
-
-
 @dataclass(frozen=True, slots=True)
 class _Tile:
     """Rows, columns and depth of a product's block, and the least that its instruction takes."""
