@@ -28,3 +28,12 @@ class BlockTexts(Mapping[str, str]):
 
     def __len__(self) -> int:
         return len(self._all())
+
+    def __copy__(self) -> BlockTexts:
+        return self
+
+    def __deepcopy__(self, memo: dict[int, object]) -> BlockTexts:
+        return self
+
+    def __reduce__(self) -> tuple[type[dict[str, str]], tuple[dict[str, str]]]:
+        return dict, (dict(self._all()),)  # what would make them holds the graph

@@ -47,9 +47,6 @@ ROW_GROUP = 8
 """Number of row blocks of a product that pass over all columns together, so that what they read stays in the
 second-level cache."""
 
-Blocks = tuple[tuple[int, int], ...]
-
-
 @dataclass(frozen=True, slots=True)
 class _Tile:
     """Rows, columns and depth of a product's block, and the least of each that its instruction takes."""
