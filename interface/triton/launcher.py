@@ -10,10 +10,10 @@ from typing import Any
 
 from ...promotion.errors import UserError
 from ...runtime.host.threads import launch_threads
-from . import record
 from .memory import EVERYWHERE, flattened, storage_of
 from .options import settings_of
 from .settings import Settings, current
+from .testing import record
 
 _Taken = tuple[list[int], list[tuple[int, int, int]]]
 """The arguments as the 64-bit values that native code reads, and (position, first byte, end) of the memory behind pointers."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Generator
 from typing import Any
 
 import pytest
@@ -62,16 +62,16 @@ def _install(mode: str, options: Any) -> None:
         return
     try:
         if options.joinery_device == "cuda":
-            from .stand_in import install
+            from .testing.stand_in import install
 
             install()
-            from .suites import become_cuda
+            from .testing.suites import become_cuda
 
             activate(mode, options.joinery_threads, options.joinery_target, "strict")
             become_cuda()
         else:
             activate(mode, options.joinery_threads, options.joinery_target, "strict")
-        from .suites import cut_autotuning
+        from .testing.suites import cut_autotuning
 
         cut_autotuning(options.joinery_autotune)
     except UserError as error:
@@ -91,14 +91,14 @@ class _Plugin:
         self.findings: list[tuple[str, str, str]] = []
 
     @pytest.hookimpl(wrapper=True)
-    def pytest_runtest_protocol(self, item: Any, nextitem: Any) -> Iterator[None]:
-        from . import record
+    def pytest_runtest_protocol(self, item: Any, nextitem: Any) -> Generator[None, Any, Any]:
+        from .testing import record
 
         item.joinery_record = record.start()
         return (yield)
 
     @pytest.hookimpl(wrapper=True)
-    def pytest_runtest_makereport(self, item: Any, call: Any) -> Iterator[None]:
+    def pytest_runtest_makereport(self, item: Any, call: Any) -> Generator[None, Any, Any]:
         report: Any = yield
         record = getattr(item, "joinery_record", None)
         if record is None:
@@ -141,7 +141,7 @@ class _Plugin:
             write(f"  {test}: {kernel}: {text.splitlines()[0]}")
         path = self.config.getoption("--joinery-report")
         if path:
-            from .report import write_report
+            from .testing.report import write_report
 
             write_report(path, self.mode, self.tests, self.launches, self.findings)
             write(f"  {path}")

@@ -16,9 +16,9 @@ from ...promotion.arrays import Array, PointerArgument
 from ...promotion.errors import ResourceError, UserError
 from ...runtime.ptxsim.checks.findings import PtxCheckError
 from ..tensor_arguments import PointerTable, TensorDescriptor
-from . import record
 from .memory import EVERYWHERE, Span, flattened, storage_of
 from .settings import Settings
+from .testing import record
 
 _SMALLEST_ADDRESS = 1 << 16
 MAX_TABLE = 1 << 16

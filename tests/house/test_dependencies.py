@@ -14,7 +14,7 @@ import joinery
 ROOT = Path(joinery.__file__).parent
 LAYERS = ("promotion", "graph", "lowering", "runtime", "interface")
 IMPORTED_AS = {"cuda-python": "cuda"}
-EXTRAS = {"interface/triton": {"triton", "torch"}}
+EXTRAS = {"interface/triton": {"triton", "torch", "pytest"}}
 """Libraries that the way into one of them imports, when it is used."""
 
 

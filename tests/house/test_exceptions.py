@@ -21,6 +21,7 @@ from joinery.promotion.errors import (
     JoineryError,
     KernelAssertionError,
     PromotionWarning,
+    ResourceError,
 )
 from joinery.runtime.cuda.driver import CudaFailure
 from joinery.runtime.ptxsim.checks import findings as ptxsim
@@ -31,6 +32,7 @@ REPORT = Report((Finding("race", "two programs", "tt.store", "k.py:3", (1, 0, 0)
 COMPOSED: dict[type, Callable[[], Exception]] = {
     KernelAssertionError: lambda: KernelAssertionError.of("x < 0", ("k.py", 3), (1, 0, 0), (7,)),
     DeviceError: lambda: DeviceError("the device fell off", 700, "CUDA_ERROR_ILLEGAL_ADDRESS"),
+    ResourceError: lambda: ResourceError("too much shared memory", "shared memory", 3, 2),
     DeviceMemoryError: lambda: DeviceMemoryError("too little memory", 3, 2, 1),
     CudaFailure: lambda: CudaFailure("cuMemFree", 700, "CUDA_ERROR_ILLEGAL_ADDRESS", "an address", "a log"),
     ShapeError: lambda: ShapeError("sizes differ", "equal sizes", "reshape"),

@@ -18,6 +18,7 @@ PLAIN_BASES = frozenset({"Protocol", "Generic", "NamedTuple"})
 FOUND_BY_NAME = re.compile(r"_(scf|tt)_\w+")
 """Handlers of the interpreter and the sanitizer, whose names are made of the operation's."""
 KEPT = {
+    "_DoorFinder.create_module": "the import system calls it",
     "RuleSet.from_table": "rules of one's own, from a table",
     "PromotionTable.to_numpy": "a table to compute with",
     "MATH_NAMES": "what `emit_math` takes",

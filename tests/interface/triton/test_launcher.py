@@ -8,11 +8,11 @@ from typing import Any
 import joinery as jn
 import numpy as np
 import pytest
-from joinery.interface.triton import record
 from joinery.interface.triton.arrays import as_argument
 from joinery.interface.triton.binary import LoadedKernel, encode
 from joinery.interface.triton.launcher import Launcher, take_any
 from joinery.interface.triton.options import Options
+from joinery.interface.triton.testing import record
 
 SCALE = """
 module {

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..targets import set_masquerade
 from .stand_in import CAPABILITY
-from .targets import set_masquerade
 
 
 def become_cuda() -> None:

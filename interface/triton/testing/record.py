@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from ...promotion.dataclass import dataclass
+from ....promotion.dataclass import dataclass
 
 
 @dataclass(slots=True)
