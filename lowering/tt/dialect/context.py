@@ -58,9 +58,10 @@ def dialects() -> Sequence[Dialect]:
         [PointerType, TensorDescType, CachePolicyAttr],
     )
     ttg = Dialect("ttg", [*hints.BARRIERS], [])
+    gpu = Dialect("gpu", [*hints.OLD_BARRIERS], [])
     ttng = Dialect("ttng", [*tensormaps.OPERATIONS], [])
     llvm = Dialect("llvm", [*hints.ASSUMPTIONS], [*loops.ATTRIBUTES])
-    return (tt, ttg, ttng, llvm, ARITH, math.Math, scf.Scf, builtin.Builtin, cf.Cf, ub.UB)
+    return (tt, ttg, gpu, ttng, llvm, ARITH, math.Math, scf.Scf, builtin.Builtin, cf.Cf, ub.UB)
 
 
 @cache

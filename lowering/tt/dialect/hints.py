@@ -41,6 +41,17 @@ class BarrierOp(IRDLOperation):
 
 
 @irdl_op_definition
+class GpuBarrierOp(IRDLOperation):
+    """The spelling of `ttg.barrier all` in Triton up to 3.6. Reading it gives that operation."""
+
+    name = "gpu.barrier"
+
+    @classmethod
+    def parse(cls, parser: Parser) -> BarrierOp:
+        return BarrierOp.create(properties={"addrSpace": StringAttr("all")})
+
+
+@irdl_op_definition
 class AssumeOp(IRDLOperation):
     """A scalar condition that the author promises."""
 
@@ -77,5 +88,6 @@ class GridDependencyLaunchDependentsOp(_GridDependencyOp):
 
 
 BARRIERS: Sequence[type[Operation]] = (BarrierOp,)
+OLD_BARRIERS: Sequence[type[Operation]] = (GpuBarrierOp,)
 ASSUMPTIONS: Sequence[type[Operation]] = (AssumeOp,)
 GRID_DEPENDENCIES: Sequence[type[Operation]] = (GridDependencyWaitOp, GridDependencyLaunchDependentsOp)

@@ -10,19 +10,19 @@ HOST, NVPTX = "host", "nvptx"
 _PREPARED = {
     "strict": (
         "inline,drop-claims,"
-        "expand-control,expand-arithmetic,expand-library,expand-assembly,expand-scaled-products,expand-maps,"
+        "expand-control,expand-arithmetic,expand-library,expand-assembly,expand-scaled-products,expand-maps,expand-float8,"
         "canonicalize,cse,dce,expand-descriptors,legalize-division,canonicalize,cse,dce,"
         "softmax-weights,contract,licm"
     ),
     "fast": (
         "inline,drop-claims,fast-math,"
-        "expand-control,expand-arithmetic,expand-library,expand-assembly,expand-scaled-products,expand-maps,"
+        "expand-control,expand-arithmetic,expand-library,expand-assembly,expand-scaled-products,expand-maps,expand-float8,"
         "canonicalize,cse,dce,expand-descriptors,legalize-division,canonicalize,cse,dce,"
         "softmax-weights,contract,licm"
     ),
     "reproducible": (
         "inline,drop-claims,"
-        "expand-control,expand-arithmetic,expand-library,expand-assembly,expand-scaled-products,expand-maps,"
+        "expand-control,expand-arithmetic,expand-library,expand-assembly,expand-scaled-products,expand-maps,expand-float8,"
         "canonicalize,cse,dce,expand-descriptors,legalize-division,canonicalize,cse,dce,"
         "fix-order,licm"
     ),
