@@ -22,7 +22,7 @@ from xdsl.utils.exceptions import ArgSpecParseError
 from ....promotion.dataclass import dataclass
 from ....promotion.errors import UserError
 from ...gc_paused import gc_paused
-from ..dialect.functions import CallOp, FuncOp
+from ..dialect.functions import FuncOp, called_functions
 from .function_pass import FunctionPass
 from .pipelines import HOST, NVPTX, TEXTS
 from .registry import find_pass
@@ -142,21 +142,10 @@ class FunctionStages:
 
 def copy_function(function: FuncOp) -> FuncOp:
     """A copy of a function, in a module of its own if it calls others of its module: that has copies of them as well."""
-    module = function.parent_op()
     copy = _copy(function)
-    if not isinstance(module, ModuleOp) or module.body.block.first_op is module.body.block.last_op:
-        return copy
-    others = {op.sym_name.data: op for op in module.body.block.ops if isinstance(op, FuncOp)}
-    copies = {function.sym_name.data: copy}
-    waiting = [copy]
-    while waiting:
-        for op in waiting.pop().walk():
-            name = op.callee.root_reference.data if isinstance(op, CallOp) else None
-            if name is not None and name not in copies and name in others:
-                copies[name] = _copy(others[name])
-                waiting.append(copies[name])
-    if len(copies) > 1:
-        ModuleOp(list(copies.values()))
+    others = [_copy(each) for each in called_functions(function)]
+    if others:
+        ModuleOp([copy, *others])
     return copy
 
 
