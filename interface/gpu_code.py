@@ -19,7 +19,7 @@ from ..lowering.llvm.nvptx.gpu_kernel import GpuKernel
 from ..lowering.llvm.nvptx.kernel import lower_to_threads
 from ..lowering.llvm.nvptx.passes.mark_few_pointers import MarkFewPointers
 from ..lowering.llvm.nvptx.passes.non_negative_dividends import NonNegativeDividends
-from ..lowering.llvm.nvptx.targets import DEFAULT_WARPS, gpu_target
+from ..lowering.llvm.nvptx.targets import DEFAULT_WARPS, GpuTarget, gpu_target
 from ..lowering.tt.analysis.alias_sets import AliasSet
 from ..lowering.tt.analysis.hoistable_descriptors import hoistable_descriptors, makes_descriptors
 from ..lowering.tt.arguments import Parameter
@@ -216,7 +216,7 @@ class GpuKernelCompiler:
                     divisors[word] = max(least, divisors.get(word, 1))  # powers of two
                 passed = AssumeDivisibility((*divisors,), (*divisors.values(),), only=is_launched)
                 own = prepared.rest.configured(passed, NonNegativeDividends(non_negative), MarkFewPointers(warps))
-                lowered = lower_to_threads(own.run_on_copy(prepared.function), resolved, warps, self._debug)
+                lowered = self._lower(own.run_on_copy(prepared.function), resolved, warps)
                 numbers = tuple([self.descriptors.number_of(each.source, fitting) for each in lowered.tensor_maps])
                 ptx = compile_ptx(lowered.llvm_ir, resolved, {name: prepared.linked[name] for name in lowered.functions})
                 self._codes[key] = GpuCode(lowered, ptx, prepared.pipeline + own, numbers)
@@ -232,9 +232,12 @@ class GpuKernelCompiler:
         linked = linked_functions(self._symbols, library, resolved, self._store)
         function = self._stages.after(pipeline)
         check_calls(function, linked, library)
-        lowered = lower_to_threads(function, resolved, warps)
+        lowered = self._lower(function, resolved, warps)
         ptx = compile_ptx(lowered.llvm_ir, resolved, {name: linked[name] for name in lowered.functions})
         return GpuCode(lowered, ptx, pipeline, ())
+
+    def _lower(self, function: FuncOp, target: GpuTarget, warps: int) -> GpuKernel:
+        return lower_to_threads(function, target, warps, self._debug)
 
     def _prepare(self, linked: dict[str, str], keep: Sequence[int], along: Sequence[int]) -> _Prepared:
         pipeline = self._pipeline.configured(ExpandLibrary((*linked,)), ExpandDescriptors((*keep,), (*along,)))

@@ -265,7 +265,7 @@ class Kernel:
         return str(pipeline_of(HOST, self.numerics) if target == HOST else self._gpu.code(target).pipeline)
 
     def ttir_after(self, name: str, target: str = HOST) -> str:
-        """Return the function as text after the pass of this name on the way to a target.
+        """Return the function as text after the pass of this name on the way to a target, as `stages` has it.
 
         Raises `UserError` for other names, listing those there are.
         """
@@ -274,9 +274,10 @@ class Kernel:
     def ttir_through(self, passes: str) -> str:
         """Return the function as text after the passes of a pipeline, such as "inline,canonicalize,cse".
 
-        See docs/passes.md. Raises `UserError` for an invalid pipeline, listing the passes there are.
+        Like `ttir`, it has the lines that operations come from. See docs/passes.md. Raises `UserError` for an
+        invalid pipeline, listing the passes there are.
         """
-        return print_module(self._through(passes))
+        return print_module(self._through(passes), locations=True)
 
     def stages(self, target: str = HOST) -> dict[str, str]:
         """Return pass → the function as text after it, in order, on the way to a target."""
@@ -374,7 +375,10 @@ class Kernel:
             return self._lowered_for(GENERIC)
         function = self._through(passes)
         with default_modes():
-            return lower_for_launch(function, host_target())
+            return self._lower(function, GENERIC)
+
+    def _lower(self, function: FuncOp, specialization: LaunchSpecialization) -> HostKernel:
+        return lower_for_launch(function, host_target(), specialization, self.debug)
 
     def _prepared(self) -> FuncOp:
         """Return the function after the passes for hosts."""
@@ -402,9 +406,7 @@ class Kernel:
     def _lowered_for(self, specialization: LaunchSpecialization) -> HostKernel:
         with self._lock, default_modes():
             if specialization not in self._host:
-                self._host[specialization] = lower_for_launch(
-                    self._prepared(), host_target(), specialization, self.debug
-                )
+                self._host[specialization] = self._lower(self._prepared(), specialization)
             return self._host[specialization]
 
     @functools.cached_property
