@@ -80,6 +80,9 @@ remove-prints = "my_package.remove_prints:RemovePrints"
 joinery compile kernel.ttir --passes 'inline,remove-prints{only="debug"},canonicalize'
 ```
 
+What a pass refuses it raises inside `with naming_line(op):` (`lowering/tt/source_locations.py`): the message then ends
+with the operation's line in the source, as those of back ends do; otherwise it ends with the function's.
+
 A pass of joinery itself is the file alone: it goes to one of the folders that `registry.ROOMS` lists and has the name
 of the pass, with _ for -. `lowering/tt/transforms/pipelines.py` names it if every kernel is to go through it. Passes
 load when a pipeline has them."""

@@ -13,6 +13,7 @@ from ...gc_paused import gc_paused
 from ...libdevice.signatures import SIGNATURES
 from ...tt.dialect.functions import FuncOp
 from ...tt.dialect.memory.descriptor_types import TensorDescType
+from ...tt.source_locations import naming_line
 from ..elementwise import constant, register_element
 from ..ir import Function
 from ..metadata import Metadata
@@ -53,6 +54,11 @@ def lower_to_threads(function: FuncOp, target: GpuTarget, warps: int = 4, debug:
     The function has gone through the pipeline for GPUs (`tt/transforms/pipelines.py`). Raises `UnsupportedError` for operations
     that have no code yet, and for kernels that need more shared memory than the target has.
     """
+    with naming_line(function):
+        return _kernel(function, target, warps, debug)
+
+
+def _kernel(function: FuncOp, target: GpuTarget, warps: int, debug: bool) -> GpuKernel:
     try:
         with gc_paused():
             has_producer = target.has_wgmma and warps < MAX_WARPS and may_have_a_producer(function)

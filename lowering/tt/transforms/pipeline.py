@@ -23,6 +23,7 @@ from ....promotion.dataclass import dataclass
 from ....promotion.errors import UserError
 from ...gc_paused import gc_paused
 from ..dialect.functions import CallOp, FuncOp
+from ..source_locations import naming_line
 from .function_pass import FunctionPass
 from .pipelines import HOST, NVPTX, TEXTS
 from .registry import find_pass
@@ -95,7 +96,8 @@ class Pipeline:
         raise."""
         with gc_paused():
             for name, each in zip(self.names if watch is not None else self.passes, self.passes, strict=True):
-                each.run(function)
+                with naming_line(function):
+                    each.run(function)
                 if watch is not None:
                     watch(str(name), function)
 
@@ -103,12 +105,13 @@ class Pipeline:
         """The function after the passes: a copy, or the function itself if no pass has anything to do."""
         with gc_paused():
             copy: FuncOp | None = None
-            for each in self.passes:
-                if copy is None:
-                    if not each.is_needed(function):
-                        continue
-                    copy = copy_function(function)
-                each.run(copy)
+            with naming_line(function):
+                for each in self.passes:
+                    if copy is None:
+                        if not each.is_needed(function):
+                            continue
+                        copy = copy_function(function)
+                    each.run(copy)
         return function if copy is None else copy
 
 
