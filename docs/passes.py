@@ -93,6 +93,9 @@ joinery compile kernel.ttir --passes 'inline,remove-prints{only="debug"},canonic
 `allowed` says what options may be, and `allowed_in(function)` what they may be on one function; the types of the fields
 are checked without. A refusal names the pass, the option, its value and what was expected.
 
+What a pass refuses it raises inside `with naming_line(op):` (`lowering/tt/source_locations.py`): the message then ends
+with the operation's line in the source, as those of back ends do; otherwise it ends with the function's.
+
 A pass of joinery itself is the file alone: it goes to one of the folders that `registry.ROOMS` lists and has the name
 of the pass, with _ for -. `lowering/tt/transforms/pipelines.py` names it if every kernel is to go through it. Passes
 load when a pipeline has them."""

@@ -7,11 +7,12 @@ import os
 from collections.abc import Collection, Sequence
 from pathlib import Path
 
-from ..lowering.libdevice.signatures import SIGNATURES
+from ..lowering.libdevice.signatures import known_signature
 from ..lowering.llvm.nvptx.libdevice import Libdevice, TextStore
 from ..lowering.llvm.nvptx.targets import GpuTarget
 from ..lowering.tt.dialect.external import ExternElementwiseOp
 from ..lowering.tt.dialect.functions import FuncOp
+from ..lowering.tt.source_locations import naming_line
 from ..promotion.errors import UnsupportedError, UserError
 from ..runtime.toolchain.libdevice import NONE, VARIABLE, find_libdevice
 
@@ -57,13 +58,15 @@ def linked_functions(
 def check_calls(function: FuncOp, linked: Collection[str], library: Libdevice | None) -> None:
     """Raise `UnsupportedError` where a function after the passes calls what only libdevice has on a GPU.
 
-    These are the functions of `CALLS`, which expansions leave on float64.
+    These are the functions of `CALLS`, which expansions leave on float64, and what passes of the user's choice leave.
     """
     for op in function.walk():
         if isinstance(op, ExternElementwiseOp) and op.symbol.data not in linked:
             lacking = "none was found" if library is None else f"{library.name} lacks it"
-            raise UnsupportedError(
-                f"@{function.sym_name.data}: {SIGNATURES[op.symbol.data].function} ({op.symbol.data}) on a GPU is NVIDIA's "
-                f"libdevice's, and {lacking}; fix: install the CUDA toolkit or the package nvidia-nvvm, or set {VARIABLE} "
-                "to the path of libdevice.10.bc; or device='cpu'"
-            )
+            with naming_line(op):
+                name = known_signature(op.symbol.data).function  # passes of the user's choice may leave any symbol
+                raise UnsupportedError(
+                    f"@{function.sym_name.data}: {name} ({op.symbol.data}) on a GPU is NVIDIA's "
+                    f"libdevice's, and {lacking}; fix: install the CUDA toolkit or the package nvidia-nvvm, or set {VARIABLE} "
+                    "to the path of libdevice.10.bc; or device='cpu'"
+                )

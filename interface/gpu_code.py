@@ -210,7 +210,7 @@ class GpuKernelCompiler:
             if key not in self._codes:
                 passed = (_divisors(multiples, along, is_launched), NonNegativeDividends(non_negative), MarkFewPointers(warps))
                 own = prepared.rest.configured(*passed)
-                lowered = lower_to_threads(own.run_on_copy(prepared.function), resolved, warps, self._debug)
+                lowered = self._lower(own.run_on_copy(prepared.function), resolved, warps)
                 numbers = tuple([self.descriptors.number_of(each.source, fitting) for each in lowered.tensor_maps])
                 ptx = compile_ptx(lowered.llvm_ir, resolved, {name: prepared.linked[name] for name in lowered.functions})
                 self._codes[key] = GpuCode(lowered, ptx, prepared.pipeline + own, numbers)
@@ -257,9 +257,12 @@ class GpuKernelCompiler:
         linked = linked_functions(self._symbols, library, resolved, self._store)
         function = self._stages.after(pipeline)
         check_calls(function, linked, library)
-        lowered = lower_to_threads(function, resolved, warps)
+        lowered = self._lower(function, resolved, warps)
         ptx = compile_ptx(lowered.llvm_ir, resolved, {name: linked[name] for name in lowered.functions})
         return GpuCode(lowered, ptx, pipeline, ())
+
+    def _lower(self, function: FuncOp, target: GpuTarget, warps: int) -> GpuKernel:
+        return lower_to_threads(function, target, warps, self._debug)
 
     def _prepare(self, linked: dict[str, str], keep: Sequence[int], along: Sequence[int]) -> _Prepared:
         pipeline = self._pipeline.configured(ExpandLibrary((*linked,)), ExpandDescriptors((*keep,), (*along,)))

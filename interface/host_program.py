@@ -145,7 +145,12 @@ def _mistake(name: str, site: Site, program: tuple[int, int, int], lane: int) ->
 
     line = f"{site.place[0]}:{site.place[1]}: " if site.place is not None else ""
     text = f"{line}@{name}, program {program}: {site.message}"
-    return MemoryError(text) if site.kind == "memory" else AccessError(text)
+    if site.kind == "memory":
+        return MemoryError(text)
+    error = AccessError(text)
+    if site.place is not None:
+        error.origin = f"{site.place[0]}:{site.place[1]}"
+    return error
 
 
 _shared_lock = threading.Lock()

@@ -283,20 +283,20 @@ class Kernel:
         return found if through is None else found.through(through)
 
     def ttir_after(self, name: str, target: str = HOST) -> str:
-        """Return the function as text after the pass of this name on the way to a target.
+        """Return the function as text after the pass of this name on the way to a target, as `stages` has it.
 
         What comes after that pass is not run, and may refuse the kernel. Raises `UserError` for other names, listing those
         there are.
         """
-        return print_module(self._after(self._pipeline(target, name)))
+        return print_module(self._after(self._pipeline(target, name)), locations=True)
 
     def ttir_through(self, passes: str) -> str:
         """Return the function as text after the passes of a pipeline, such as "inline,canonicalize,cse".
 
-        Functions that it still calls stand behind it, as they were. See docs/passes.md. Raises `UserError` for an invalid
-        pipeline, listing the passes there are.
+        Like `ttir`, it has the lines that operations come from. Functions that it still calls stand behind it, as they
+        were. See docs/passes.md. Raises `UserError` for an invalid pipeline, listing the passes there are.
         """
-        return print_module(self._after(Pipeline.parse(passes)))
+        return print_module(self._after(Pipeline.parse(passes)), locations=True)
 
     def stages(self, target: str = HOST) -> dict[str, str]:
         """Return pass → the function as text after it, in order, on the way to a target."""
@@ -394,7 +394,10 @@ class Kernel:
             return self._lowered_for(GENERIC)
         function = self._after(Pipeline.parse(passes))
         with default_modes():
-            return lower_for_launch(function, host_target())
+            return self._lower(function, GENERIC)
+
+    def _lower(self, function: FuncOp, specialization: LaunchSpecialization) -> HostKernel:
+        return lower_for_launch(function, host_target(), specialization, self.debug)
 
     def _prepared(self) -> FuncOp:
         """Return the function after the passes for hosts."""
@@ -422,9 +425,7 @@ class Kernel:
     def _lowered_for(self, specialization: LaunchSpecialization) -> HostKernel:
         with self._lock, default_modes():
             if specialization not in self._host:
-                self._host[specialization] = lower_for_launch(
-                    self._prepared(), host_target(), specialization, self.debug
-                )
+                self._host[specialization] = self._lower(self._prepared(), specialization)
             return self._host[specialization]
 
     @functools.cached_property

@@ -13,7 +13,7 @@ class JoineryError(Exception):
     A copied or pickled error has the message and the attributes of the original, whatever its class is made of.
 
     Attributes:
-        origin: `file:line` of the operation whose lowering failed, with which the message ends; else None.
+        origin: `file:line` of the operation that cannot be lowered or run, which the message names; else None.
     """
 
     origin: str | None = None
@@ -63,7 +63,10 @@ class KernelAssertionError(UserError):
         at = f" at {file}:{line}" if location is not None else ""
         element = f", element {lane}" if lane else ""
         text = f"the kernel's assertion{at} fails in program {program}{element}: {message}"
-        return cls(text, message, file, line, program, lane)
+        error = cls(text, message, file, line, program, lane)
+        if location is not None:
+            error.origin = f"{file}:{line}"
+        return error
 
 
 class UnsupportedError(JoineryError, NotImplementedError):

@@ -98,7 +98,7 @@ def add_numerics(parser: argparse.ArgumentParser, more: str = "") -> None:
     )  # fmt: skip
 
 
-def _kernel(path: str, function: str | None, numerics: str | None, debug: bool = False) -> Kernel:
+def _kernel(path: str, function: str | None, numerics: str | None, debug: bool) -> Kernel:
     from ..kernel import from_ttir
 
     if not is_kernel(path):
@@ -116,7 +116,7 @@ def _compile(options: argparse.Namespace) -> int:
         raise UserError(f"--after goes with --emit ttir, not with --emit {options.emit}")
     if options.passes is not None and options.numerics is not None:
         raise UserError("--numerics chooses among the pipelines of a target, and --passes replaces it; fix: one of the two")
-    kernel = _kernel(options.kernel, options.function, options.numerics)
+    kernel = _kernel(options.kernel, options.function, options.numerics, options.debug)
     target = "sm_80" if options.emit == "ptx" and options.target == "host" else options.target
     emit = options.emit or ("ttir" if options.passes is not None or options.after is not None else "asm")
     if options.print_pipeline:
@@ -166,7 +166,7 @@ def run_kernel(options: argparse.Namespace, read: Callable[[str], Array]) -> int
         raise UserError(
             "--input and --trusted are for saved models; a kernel's arguments follow its file, in their order"
         )
-    kernel = _kernel(options.model, options.function, options.numerics)
+    kernel = _kernel(options.model, options.function, options.numerics, debug=False)
     if options.grid is None:
         raise UserError(f"{options.model}: fix: say how many programs to run with --grid X,Y,Z")
     grid = _grid(options.grid)

@@ -7,9 +7,8 @@ from typing import Any, Protocol, TypeVar
 
 from xdsl.ir import Operation
 
-from ...promotion.errors import JoineryError
 from ..tt.dialect.functions import FuncOp
-from ..tt.source_locations import first_line, name_line
+from ..tt.source_locations import first_line, naming_line
 from .ir import Function
 from .metadata import SourceLine
 
@@ -67,11 +66,8 @@ def lower_at_line(k: K, op: Operation, handler: Callable[[K, Any], None]) -> Non
         line = _line(op)
         if line is not None:
             f.location = f.subprogram.location(line)
-    try:
+    with naming_line(op):
         handler(k, op)
-    except JoineryError as error:
-        name_line(error, op)
-        raise
     f.location = outer
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
+from types import TracebackType
 
 from xdsl.dialects.builtin import (
     UNKNOWN_LOC,
@@ -20,7 +21,7 @@ from xdsl.dialects.builtin import (
 )
 from xdsl.ir import Attribute, Operation
 
-from ...promotion.errors import JoineryError
+from ...promotion.errors import JoineryError, KernelAssertionError
 
 MAX_FUSED = 16
 """Most lines that one location names."""
@@ -82,11 +83,34 @@ def first_line(location: Attribute) -> FileLineColLoc | None:
     return None
 
 
+class naming_line:
+    """Names the line of an operation in what is raised inside: `with naming_line(op): …`.
+
+    Whatever treats operations one after the other stands in one for each: back ends, passes, the interpreter. The innermost
+    operation that has a line counts, and a function is the last resort of those who treat it as a whole. A class, as there is
+    one for every operation, and generators take ten times as long.
+    """
+
+    __slots__ = ("_op",)
+
+    def __init__(self, op: Operation) -> None:
+        self._op = op
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if isinstance(error, JoineryError):
+            name_line(error, self._op)
+
+
 def name_line(error: JoineryError, op: Operation) -> None:
-    """Adds the line of an operation to the message of an error that its lowering raised, unless the message
+    """Adds the line that an operation comes from to the message of what treating it raised, unless the message
     names one."""
+    if error.origin is not None or isinstance(error, KernelAssertionError):  # which says itself where it stands, if it is known
+        return
     line = line_of(op)
-    if line and error.origin is None:
+    if line:
         error.origin = line
         error.args = (f"{error}\n  at {line}", *error.args[1:])
 

@@ -12,6 +12,7 @@ from ...lowering.artifact import CompiledGraph, KernelCode, KernelReport
 from ...promotion.dataclass import dataclass
 from ...promotion.errors import UserError
 from ..native.codegen import emit_assembly
+from .llvm_text import module_of_function
 
 if TYPE_CHECKING:
     from ..toolchain.ptxas import Resources
@@ -58,8 +59,9 @@ class Kernel:
 
     @property
     def llvm_ir(self) -> str:
-        """The LLVM IR of this kernel's function; the text of the whole module when it has none of its own."""
-        return _function(self._module, self.name) or self._module
+        """The LLVM IR of this kernel, a module: its function first, then what it calls and uses; the text of the whole module
+        when it has no function of its own."""
+        return module_of_function(self._module, self.name) or self._module
 
     @property
     def asm(self) -> str:
@@ -94,12 +96,6 @@ class Kernel:
             "flops": self.flops,
         }
         return {name: extent_at(size, dims) for name, size in sizes.items()}
-
-
-def _function(module: str, name: str) -> str:
-    """Extracts the definition of one function from the text of a module; empty where there is none."""
-    match = re.search(rf"^define [^\n]*@\"?{re.escape(name)}\"?\(.*?^}}$", module, re.MULTILINE | re.DOTALL)
-    return match.group(0) if match else ""
 
 
 def _assembly(text: str, name: str) -> str:

@@ -189,6 +189,7 @@ class Model:
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes the model as one file: graph, object code, weights. Replaces an existing file atomically.
 
+        Code that was compiled with `debug=True` keeps the lines of its sources, with their full paths.
         Raises `UserError` when the path cannot be written.
         """
         if not isinstance(path, (str, os.PathLike)):

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import joinery as jn
+import llvmlite.binding as llvm
 import numpy as np
 import pytest
 from joinery.lowering.keys import compile_key
@@ -16,7 +17,7 @@ from joinery.lowering.llvm.compile import host_target
 from joinery.runtime.ptxsim.checks.findings import PtxCheckError
 from joinery.runtime.ptxsim.launch import Module
 
-from ..support.lines import assemble, instructions, line_rows, lines_of, sections
+from ..support.lines import assemble, line_rows, lines_of, sections, without_lines
 
 # Lines are counted from the first one of the text.
 MODEL = """
@@ -148,6 +149,21 @@ def test_any_file_name_goes_through(file: str, tmp_path: Path) -> None:
 # --- code
 
 
+@pytest.mark.parametrize("debug", [False, True])
+@pytest.mark.parametrize("device", ["cpu", "ptxsim"])
+def test_the_text_of_one_kernel_is_a_module_with_its_lines(device: str, debug: bool) -> None:
+    kernels = jn.compile(built(), device=device, cache=False, debug=debug).kernels
+    for kernel in kernels:
+        module = llvm.parse_assembly(kernel.llvm_ir)
+        module.verify()
+        assert kernel.llvm_ir.startswith("define ")
+        assert not module.get_function(kernel.name).is_declaration
+        read = str(module)  # LLVM drops lines of modules that lack the version or the unit
+        assert ("!DILocation(" in read, "!llvm.dbg.cu" in read) == (debug, debug)
+        assert kernel.llvm_ir.count("!DILocation(") == read.count("!DILocation("), "no line of other kernels"
+        assert not any(f"@{other.name}(" in read for other in kernels if other.name != kernel.name)
+
+
 def test_line_tables_leave_the_instructions_alone() -> None:
     plain, debug = (jn.compile(built(), device="cpu", cache=False, debug=on).compiled for on in (False, True))
     assert sections(plain.object_code) == sections(debug.object_code)
@@ -157,7 +173,7 @@ def test_line_tables_leave_the_instructions_alone() -> None:
         for without, with_lines in zip(*kernels, strict=True):
             assert ".loc" not in without.ptx
             assert ".loc" in with_lines.ptx
-            assert instructions(without.ptx) == instructions(with_lines.ptx)
+            assert without.ptx == without_lines(with_lines.ptx)
 
 
 def test_the_object_says_which_lines_its_functions_come_from(tmp_path: Path) -> None:
@@ -210,6 +226,16 @@ def test_a_saved_model_does_not_depend_on_where_it_was_built(tmp_path: Path) -> 
         jn.compile(built(source, f"/home/{name}/model.py"), device="cpu", cache=False).save(tmp_path / name)
     assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
     assert " loc(" not in jn.load(tmp_path / "a", device="cpu", trusted=True).kernels[0].ttir
+
+
+@pytest.mark.parametrize("device", ["cpu", "ptxsim"])
+def test_a_saved_model_has_lines_in_its_code_if_it_was_compiled_with_them(device: str, tmp_path: Path) -> None:
+    for name, debug in (("plain", False), ("lines", True)):
+        jn.compile(built(), device=device, cache=False, debug=debug).save(tmp_path / name)
+        assert (b"/home/user/model.py" in (tmp_path / name).read_bytes()) == debug
+    kernel = jn.load(tmp_path / "lines", device=device, trusted=True).kernels[0]
+    assert '!DIFile(filename: "/home/user/model.py"' in kernel.llvm_ir
+    assert " loc(" not in kernel.ttir
 
 
 # --- errors and reports

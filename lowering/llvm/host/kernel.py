@@ -13,6 +13,7 @@ from ...target import HostTarget
 from ...tt.analysis.aliasing import AliasAnalysis
 from ...tt.dialect.functions import FuncOp
 from ...tt.facts import alias_groups, divisibility, is_in_program_order, is_stoppable
+from ...tt.source_locations import naming_line
 from ..elementwise import constant, register_element
 from ..ir import Function
 from ..module import Module
@@ -57,6 +58,13 @@ def lower_kernel(
     launch: the specialization for launches; it replaces what the function states of its parameters and stores. Without it
     the function's own facts (`tt/facts.py`) are all that is known. Returns the sites at which the code can stop a launch.
     """
+    with naming_line(function):
+        return _lowered(module, function, name, target, launch)
+
+
+def _lowered(
+    module: Module, function: FuncOp, name: str, target: HostTarget, launch: LaunchSpecialization | None
+) -> tuple[Site | PrintSite, ...]:
     module.features = target.features
     f = Function(module, name, [("ptr noalias", "args"), ("i64", "lo"), ("i64", "hi")], numbering=True)
     begin_lines(f, function)

@@ -13,6 +13,7 @@ from ...gc_paused import gc_paused
 from ...libdevice.signatures import SIGNATURES
 from ...tt.dialect.functions import FuncOp
 from ...tt.dialect.memory.descriptor_types import TensorDescType
+from ...tt.source_locations import naming_line
 from ..elementwise import constant, register_element
 from ..ir import Function
 from ..metadata import Metadata
@@ -54,7 +55,12 @@ def lower_to_threads(function: FuncOp, target: GpuTarget, warps: int = 4, debug:
     that have no code yet, for descriptors that are no tensor maps, and for kernels that need more shared memory than the target
     has.
     """
-    check_descriptors(function, target)
+    with naming_line(function):
+        check_descriptors(function, target)
+        return _kernel(function, target, warps, debug)
+
+
+def _kernel(function: FuncOp, target: GpuTarget, warps: int, debug: bool) -> GpuKernel:
     try:
         with gc_paused():
             has_producer = target.has_wgmma and warps < MAX_WARPS and may_have_a_producer(function)

@@ -47,7 +47,7 @@ class GpuBarrierOp(IRDLOperation):
     name = "gpu.barrier"
 
     @classmethod
-    def parse(cls, parser: Parser) -> BarrierOp:
+    def parse(cls, parser: Parser) -> BarrierOp:  # type: ignore[override]  # what is read is another operation
         return BarrierOp.create(properties={"addrSpace": StringAttr("all")})
 
 

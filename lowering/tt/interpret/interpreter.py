@@ -60,9 +60,9 @@ def interpret(
                     try:
                         code(values)
                     except AccessError as error:
-                        raise AccessError(
-                            f"@{function.sym_name.data}, program ({x}, {y}, {z}): {error}"
-                        ) from None
+                        raised = AccessError(f"@{function.sym_name.data}, program ({x}, {y}, {z}): {error}")
+                        raised.origin = error.origin
+                        raise raised from None
 
 
 class _Interpreter(Machine):

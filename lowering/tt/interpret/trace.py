@@ -48,9 +48,17 @@ class TracingTranslation(PlainTranslation):
     def operation(self, op: Operation) -> Run[Environment]:
         return self._traced(op, super().operation(op))
 
-    def block(self, block: Block) -> list[Run[Environment]]:
-        last = block.last_op
-        return [*super().block(block), *([self._traced(last, None)] if last is not None else [])]
+    def block(self, block: Block) -> Run[Environment]:
+        inside = super().block(block)
+        if block.last_op is None:
+            return inside
+        end = self._traced(block.last_op, None)
+
+        def run(env: Environment) -> None:
+            inside(env)
+            end(env)
+
+        return run
 
     def _traced(self, op: Operation, run: Run[Environment] | None) -> Run[Environment]:
         operands = [self.slot(value) for value in op.operands]

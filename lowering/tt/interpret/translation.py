@@ -12,11 +12,12 @@ from xdsl.ir import Block, Operation, Region
 from xdsl.traits import SymbolTable
 
 from ....promotion.arrays import Array
-from ....promotion.errors import UnsupportedError, UserError
+from ....promotion.errors import JoineryError, UnsupportedError, UserError
 from ...tt.analysis.control_flow import terminator
 from ..analysis.combining import prefix_moves
 from ..analysis.control_flow import switch_edges
 from ..dialect.attributes import property_number
+from ..source_locations import name_line, naming_line
 from ..types import numpy_dtype
 from .descriptors import DESCRIPTOR_EVALUATORS
 from .effects import STEPS
@@ -79,8 +80,7 @@ class Translation(Translator[EnvironmentT]):
             while block is not None:
                 for slot, value in zip(arguments[block], values, strict=True):
                     env[slot] = value
-                for step in blocks[block]:
-                    step(env)
+                blocks[block](env)
                 block, slots = ends[block](env)
                 values = [env[slot] for slot in slots]
             return values
@@ -114,35 +114,50 @@ class Translation(Translator[EnvironmentT]):
                 return ways[numbers.index(chosen) if chosen in numbers else -1]
 
             return switch
-        raise UnsupportedError(f"the interpreter has no {last.name}")
+        with naming_line(last):
+            raise UnsupportedError(f"the interpreter has no {last.name}")
 
     def region(self, region: Region) -> Callable[[EnvironmentT, Sequence[Value]], list[Value]]:
         """Translates a region of one block: values of its arguments -> values of its terminator's
         operands."""
         block = region.block
         arguments = [self.slot(argument) for argument in block.args]
-        steps = self.block(block)
+        inside = self.block(block)
         results = [self.slot(value) for value in terminator(block).operands]
 
         def run(env: EnvironmentT, args: Sequence[Value]) -> list[Value]:
             for slot, value in zip(arguments, args, strict=True):
                 env[slot] = value
-            for step in steps:
-                step(env)
+            inside(env)
             return [env[slot] for slot in results]
 
         return run
 
-    def block(self, block: Block) -> list[Step[EnvironmentT]]:
-        """Translates a block into steps, its terminator left out."""
+    def block(self, block: Block) -> Step[EnvironmentT]:
+        """Translates a block into one step, its terminator left out. What it raises names the line of the
+        operation."""
         steps = []
         for op in block.ops:
             if op is block.last_op:
                 break
-            step = self.operation(op)
+            with naming_line(op):
+                step = self.operation(op)
             if step is not None:
-                steps.append(step)
-        return steps
+                steps.append((step, op))
+
+        def run(env: EnvironmentT) -> None:
+            try:
+                for step, op in steps:  # noqa: B007 - named when it fails
+                    step(env)
+            except JoineryError as error:
+                self.failed(op, error)
+                raise
+
+        return run
+
+    def failed(self, op: Operation, error: JoineryError) -> None:
+        """What happens when an operation raises, before the error goes on."""
+        name_line(error, op)
 
     def operation(self, op: Operation) -> Step[EnvironmentT] | None:
         """Translates one operation into a step; returns None for a constant, which is in the environment from

@@ -8,7 +8,7 @@ import numpy as np
 from xdsl.dialects.scf import IndexSwitchOp
 from xdsl.ir import Attribute, Block, Operation, Region
 
-from ....promotion.errors import UserError
+from ....promotion.errors import JoineryError, UserError
 from ...tt.analysis.control_flow import terminator
 from .. import types as t
 from ..interpret.evaluators import EVALUATORS
@@ -142,6 +142,13 @@ class SanitizedTranslation(Translation[Frame]):
 
         return run
 
+    def failed(self, op: Operation, error: JoineryError) -> None:
+        """Reports the program's mistake at the operation that met it; the program ends."""
+        if isinstance(error, UserError):
+            self.guard.report("error", op, 1, str(error), str(error))
+            raise ProgramEnds from None
+        super().failed(op, error)
+
     # Regions: their values travel with their shadows
 
     def region(self, region: Region) -> Callable[[Frame, Sequence[Value]], list[Value]]:
@@ -153,13 +160,12 @@ class SanitizedTranslation(Translation[Frame]):
         operands."""
         block = region.block
         arguments = [self.slot(argument) for argument in block.args]
-        steps = self.block(block)
+        inside = self.block(block)
         results = [self.slot(value) for value in terminator(block).operands]
 
         def run(env: Frame, args: Sequence[Value], shadows: Sequence[Shadow | None]) -> Shadowed:
             _put_all(env, arguments, args, shadows)
-            for step in steps:
-                step(env)
+            inside(env)
             return [env[slot] for slot in results], [env.shadow.get(slot) for slot in results]
 
         return run
@@ -185,8 +191,7 @@ class SanitizedTranslation(Translation[Frame]):
             values, shadows = list(args), list(known)
             while block is not None:
                 _put_all(env, arguments[block], values, shadows)
-                for step in blocks[block]:
-                    step(env)
+                blocks[block](env)
                 block, slots = ends[block](env)
                 values, shadows = [env[slot] for slot in slots], [env.shadow.get(slot) for slot in slots]
             return values, shadows

@@ -9,6 +9,7 @@ from xdsl.ir import Operation, SSAValue
 from ....promotion.errors import UnsupportedError
 from ..analysis.control_flow import parent_block
 from ..builder.block_builder import BlockBuilder
+from ..source_locations import naming_line
 from .expression import Expr
 
 MAX_EXPANDED = 200_000
@@ -28,12 +29,12 @@ class Expander:
         Raises `UnsupportedError` if the function grows by more than MAX_EXPANDED operations."""
         b = BlockBuilder.function("expansion", [(f"x{i}", value.type) for i, value in enumerate(op.operands)])
         b.location = op.location
-        values = [found.v for found in build(b, [Expr(b, argument) for argument in b.args])]
-        block = b.func.body.block
-        made = list(block.ops)
-        self.added += len(made)
-        if self.added > MAX_EXPANDED:
-            raise UnsupportedError(f"{op.name}: expanding it adds more than {MAX_EXPANDED} operations to the function")
+        with naming_line(op):
+            values = [found.v for found in build(b, [Expr(b, argument) for argument in b.args])]
+            made = list(b.func.body.block.ops)
+            self.added += len(made)
+            if self.added > MAX_EXPANDED:
+                raise UnsupportedError(f"{op.name}: expanding it adds more than {MAX_EXPANDED} operations to the function")
         target = parent_block(op)
         replaced = dict(zip(b.args, op.operands, strict=True))
         results: list[SSAValue] = [replaced.get(value, value) for value in values]

@@ -22,6 +22,7 @@ from ....promotion.dataclass import dataclass
 from ....promotion.errors import UserError
 from ...gc_paused import gc_paused
 from ..dialect.functions import FuncOp, called_functions
+from ..source_locations import naming_line
 from .function_pass import FunctionPass
 from .pipelines import HOST, NVPTX, TEXTS
 from .registry import find_pass
@@ -90,8 +91,9 @@ class Pipeline:
         Raises what the passes raise."""
         with gc_paused():
             for name, each in zip(self.names if watch is not None else self.passes, self.passes, strict=True):
-                each.check(function)
-                each.run(function)
+                with naming_line(function):
+                    each.check(function)
+                    each.run(function)
                 if watch is not None:
                     watch(str(name), function)
 
@@ -100,13 +102,14 @@ class Pipeline:
         do."""
         with gc_paused():
             copy: FuncOp | None = None
-            for each in self.passes:
-                each.check(function if copy is None else copy)
-                if copy is None:
-                    if not each.is_needed(function):
-                        continue
-                    copy = copy_function(function)
-                each.run(copy)
+            with naming_line(function):
+                for each in self.passes:
+                    each.check(function if copy is None else copy)
+                    if copy is None:
+                        if not each.is_needed(function):
+                            continue
+                        copy = copy_function(function)
+                    each.run(copy)
         return function if copy is None else copy
 
 

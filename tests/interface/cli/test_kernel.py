@@ -92,6 +92,28 @@ def test_compile_shows_what_the_library_shows(capsys: Capture, files: Path) -> N
     assert (files / "k.ll").read_text() == kernel.llvm_ir("host")
 
 
+@pytest.mark.parametrize("passes", [(), ("--passes", "inline,canonicalize,cse,expand-control")])
+def test_compile_puts_lines_into_the_code(passes: tuple[str, ...], capsys: Capture, files: Path) -> None:
+    (files / "l.ttir").write_text(
+        """
+module {
+  tt.func public @f(%o: !tt.ptr<i32>, %n: i32) {
+    %x = arith.muli %n, %n : i32 loc("a.py":7:2)
+    tt.store %o, %x : !tt.ptr<i32> loc("a.py":8:2)
+    tt.return loc("a.py":9:2)
+  } loc("a.py":6:0)
+}
+"""
+    )
+    signs = {"asm": "a.py", "llvm": "!DILocation(line: 8, column: 2", "ptx": "8 2"}
+    for form, sign in signs.items():
+        ask = ("compile", "l.ttir", "--emit", form, *passes)
+        status, text, _ = run(capsys, *ask, "--debug")
+        assert (status, sign in text, ".loc" in text) == (0, True, form != "llvm")
+        status, text, _ = run(capsys, *ask)
+        assert (status, "a.py" in text) == (0, False)
+
+
 @pytest.mark.parametrize(
     ("argv", "status", "expected"),
     [

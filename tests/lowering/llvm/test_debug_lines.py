@@ -14,9 +14,11 @@ from joinery.lowering.ptx.module_parser import parse_module
 from joinery.runtime.ptxsim.checks.findings import PtxCheckError
 
 from ...support.corpus import ROOT
-from ...support.lines import assemble, instructions, line_rows, lines_of, sections
+from ...support.lines import assemble, line_rows, lines_of, sections, without_lines
 
-FILES = sorted(ROOT.glob("*/kernel.ttir"))[::12]
+CORPUS = sorted(ROOT.glob("*/kernel.ttir"))
+FILES = CORPUS[::12]
+BOTH_TIERS = [pytest.param(path, marks=() if path in FILES else pytest.mark.slow) for path in CORPUS]
 KERNEL = """
 #loc = loc("kernel.py":10:0)
 module {{
@@ -77,8 +79,30 @@ def test_locations_of_a_text_reach_the_hosts_object(tmp_path: Path) -> None:
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.parent.name)
 def test_instructions_of_the_corpus_are_the_same_with_lines(path: Path) -> None:
     plain, debug = (jn.kernel.from_ttir(path, debug=on) for on in (False, True))
-    assert instructions(plain.ptx("sm_80")) == instructions(debug.ptx("sm_80"))
+    assert plain.ptx("sm_80") == without_lines(debug.ptx("sm_80"))
     assert sections(plain._lowered(None).object_code()) == sections(debug._lowered(None).object_code())
+
+
+def test_lines_are_there_after_passes_of_the_users_choice() -> None:
+    k, plain = kernel(), kernel(debug=False)
+    host, gpu = k.pipeline(), k.pipeline("sm_80")
+    assert k.llvm_ir(passes=host) == k.llvm_ir()
+    assert k.asm(passes=host) == k.asm()
+    assert k.llvm_ir("sm_80", passes=gpu) == k.llvm_ir("sm_80")
+    assert loc_lines(k.ptx("sm_80", passes=gpu)) == loc_lines(k.ptx("sm_80"))
+    assert "!DILocation" in k.llvm_ir(passes=host)
+    assert "!DILocation" in k.llvm_ir("sm_80", passes=gpu)
+    assert loc_lines(k.ptx("sm_80", passes=gpu))
+    assert "!dbg" not in plain.llvm_ir(passes=host) + plain.llvm_ir("sm_80", passes=gpu)
+
+
+@pytest.mark.parametrize("path", BOTH_TIERS, ids=lambda path: path.parent.name)
+def test_the_text_after_a_pass_is_that_of_its_stage(path: Path) -> None:
+    k = jn.kernel.from_ttir(path)
+    stages = k.stages()
+    assert {name: k.ttir_after(name) for name in k.passes} == stages
+    assert k.ttir_through(k.pipeline()) == stages[k.passes[-1]]
+    assert ("loc(" in k.ttir) == all("loc(" in text for text in stages.values())
 
 
 def test_a_text_without_locations_has_no_line_table() -> None:

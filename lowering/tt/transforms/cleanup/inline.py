@@ -12,6 +12,7 @@ from xdsl.ir import Block, Operation, SSAValue
 from .....promotion.errors import UnsupportedError, UserError
 from ....tt.analysis.control_flow import terminator
 from ...dialect.functions import CallOp, FuncOp
+from ...source_locations import naming_line
 from ..function_pass import FunctionPass
 
 MAX_INLINED = 100_000
@@ -43,7 +44,8 @@ class _Inliner:
     def _block(self, block: Block, path: tuple[str, ...]) -> None:
         for op in list(block.ops):
             if isinstance(op, CallOp):
-                self._call(block, op, path)
+                with naming_line(op):
+                    self._call(block, op, path)
                 continue
             for region in op.regions:
                 for inner in region.blocks:
@@ -77,7 +79,8 @@ class _Inliner:
         block.erase_op(call)
         for op in made:  # the callee's own calls, and those inside its regions
             if isinstance(op, CallOp):
-                self._call(block, op, (*path, name))
+                with naming_line(op):
+                    self._call(block, op, (*path, name))
             else:
                 for region in op.regions:
                     for inner in region.blocks:

@@ -28,7 +28,7 @@ from ...dialect.functions import FuncOp
 from ..expander import Expander, operations_named
 from ..expression import Expr, where
 from ..function_pass import FunctionPass
-from ..inline_asm_text import AsmProgram, Slot
+from ..inline_asm_text import Slot
 
 _CARRY = "CC.CF"
 
@@ -41,13 +41,11 @@ def expand_inline_asm(func: Operation) -> None:
     expander = Expander()
     for op in operations_named(func, "tt.elementwise_inline_asm"):
         assert isinstance(op, ElementwiseInlineAsmOp)
-        types = [result.type for result in op.results]
-        expander.replace(op, partial(_run, program_of(op), op.packed_element.value.data, types))
+        expander.replace(op, partial(_run, op))
 
 
-def _run(
-    program: AsmProgram, packed: int, types: Sequence[Attribute], b: BlockBuilder, xs: Sequence[Expr]
-) -> list[Expr]:
+def _run(op: ElementwiseInlineAsmOp, b: BlockBuilder, xs: Sequence[Expr]) -> list[Expr]:
+    program, packed, types = program_of(op), op.packed_element.value.data, [result.type for result in op.results]
     shape, count = t.shape_of(types[0]), t.element_count(types[0])
     groups = shape if packed == 1 or not shape else (count // min(count, packed),)
     registers: dict[str, Expr] = {}

@@ -31,6 +31,7 @@ from ...dialect.functions import FuncOp
 from ...dialect.memory.block_pointers import MakeTensorPtrOp
 from ...dialect.memory.descriptor_types import TensorDescType, block_of, is_composite, part_types
 from ...dialect.memory.descriptors import MakeTensorDescriptorOp
+from ...source_locations import naming_line
 from ..descriptor_accesses import ACCESSES, Parts, build_before
 from ..function_pass import Allowed, FunctionPass
 
@@ -181,6 +182,10 @@ class _Expansion:
 
     def _operation(self, op: Operation) -> bool:
         """Rewrites the operation, and returns whether it was replaced."""
+        with naming_line(op):
+            return self._rewrite(op)
+
+    def _rewrite(self, op: Operation) -> bool:
         if op.operands and op.operands[0] in self._kept:
             return False
         access = ACCESSES.get(op.name)

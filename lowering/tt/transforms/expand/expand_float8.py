@@ -66,7 +66,7 @@ def _rounded(w: Rewriter, x: SSAValue, elem: Attribute) -> SSAValue:
     dtype = numpy_dtype(elem)
     with np.errstate(over="ignore"):
         beyond = np.float32(np.inf).astype(dtype).view(np.uint8)
-    largest = float(ml_dtypes.finfo(dtype).max)
+    largest = float(ml_dtypes.finfo(dtype).max)  # type: ignore[no-untyped-call]
     gap = largest - float(np.nextafter(dtype.type(largest), dtype.type(0)))
     halfway = np.float32(largest + gap / 2)
     goes_up = not np.isfinite(halfway.astype(dtype).astype(np.float32))  # where the tie is rounded to

@@ -22,6 +22,7 @@ from ... import types as t
 from ...builder.block_builder import BlockBuilder
 from ...dialect.external import ExternElementwiseOp
 from ...dialect.functions import FuncOp
+from ...source_locations import naming_line
 from ..expander import Expander, operations_named
 from ..expression import Expr, where
 from ..function_pass import Allowed, FunctionPass
@@ -43,7 +44,8 @@ def expand_libdevice(func: Operation, kept: Collection[str] = ()) -> None:
     expander = Expander()
     for op in operations_named(func, "tt.extern_elementwise"):
         assert isinstance(op, ExternElementwiseOp)
-        signature = known_signature(op.symbol.data)
+        with naming_line(op):
+            signature = known_signature(op.symbol.data)
         if signature.symbol in kept and op.names_libdevice:
             if signature.function in _OF_AN_ORDER:
                 expander.replace(op, partial(_kept, signature))

@@ -29,7 +29,7 @@ from ...dialect.attributes import enum_name
 from ...dialect.functions import FuncOp
 from ...dialect.memory.atomics import RMW_OPERATIONS
 from ...facts import IN_RANGE, ORDERED, PORTABLE, REDUCED, SHORT, WEIGHT
-from ...source_locations import line_of
+from ...source_locations import naming_line
 from ..function_pass import FunctionPass
 
 _SINGLE_ROUNDING = frozenset(
@@ -74,12 +74,11 @@ def _adds_floats(op: Operation) -> bool:
 
 
 def _refuse(op: Operation) -> NoReturn:
-    line = line_of(op)
-    location = f" ({line})" if line else ""
-    raise UnsupportedError(
-        f"tt.atomic_rmw fadd{location} with numerics='reproducible': programs add in the order in which they run; fix: store "
-        "partial sums and add them in a second kernel, or numerics='strict'"
-    )
+    with naming_line(op):
+        raise UnsupportedError(
+            "tt.atomic_rmw fadd with numerics='reproducible': programs add in the order in which they run; fix: store "
+            "partial sums and add them in a second kernel, or numerics='strict'"
+        )
 
 
 @dataclass(frozen=True)
