@@ -1,7 +1,7 @@
 """Loop-invariant code motion: pure operations of a loop whose operands are known before it are computed before it.
 
 Loads stay where they are: a loop may write what they read. Everything else that is pure may run once too often: nothing traps,
-once integer divisions have been made total (`legalize_division.py`).
+once integer divisions are legalized (`legalize_division.py`).
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 A block that feeds nothing but matrix products may lie in memory where the products read it, and be copied there while earlier
 iterations are computed, as long as nothing that the loop writes can change it and its addresses and masks take only arithmetic
-to find. `mark_loads` gives such loads `joinery.ahead`; what a later iteration needs of the body is its `address_slice`. A back
-end that copies without waiting decides in how many stages, and by which instructions (Lam, "Software pipelining", PLDI 1988,
+to find. `mark_loads` gives such loads `joinery.pipelined`; what a later iteration needs of the body is its `address_slice`. A
+back end that copies without waiting decides in how many stages, and by which instructions (Lam, "Software pipelining", PLDI 1988,
 for loops of which only loads run ahead). Hosts have nothing to do with the mark.
 """
 
@@ -33,7 +33,7 @@ _SWAPPED = (1, 0)
 
 
 def mark_loads(func: Operation) -> None:
-    """Mark, in place, exactly those loads of scf.for loops with `joinery.ahead` that can be software-pipelined."""
+    """Mark, in place, exactly those loads of scf.for loops with `joinery.pipelined` that can be software-pipelined."""
     for op in func.walk():
         op.attributes.pop(PIPELINED, None)  # from a text that went through this pass before, or claims to
     for loop in func.walk():

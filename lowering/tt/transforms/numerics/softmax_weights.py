@@ -17,8 +17,8 @@ mark away: who stores weights, or multiplies them by anything but V, gets them w
 exp to a product of float32 operands, where many weights of one size that add up show the error of the cheaper exp, and who
 scales what exp takes by a number whose sign is not known: weights may be far above 1 then.
 
-Without a loop the quotients p / rowsum(p) are those of numbers up to 1 by a number from 1 on, which get `joinery.tame`; here,
-too, a scale has to be positive.
+Without a loop the quotients p / rowsum(p) are those of numbers up to 1 by a number from 1 on, which get `joinery.in_range`;
+here, too, a scale has to be positive.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ def mark_weights(func: Operation) -> None:
 
 
 def _mark_quotients(weights: SSAValue, axis: int) -> None:
-    """Give `joinery.tame` to what divides weights by the sum of their row: they are 1 at most, and one of them is."""
+    """Give `joinery.in_range` to what divides weights by the sum of their row: they are 1 at most, and one of them is."""
     length = t.shape_of(weights.type)[axis]
     for use in weights.uses:
         if use.operation.name != "arith.divf" or use.index != 0 or length > _HIGH:
