@@ -57,9 +57,9 @@ MAX_EXPRESSION_STEPS = 64
 
 @dataclass(frozen=True, slots=True)
 class ArgumentExpression:
-    """An integer that a launch computes from the words it hands to a kernel: arithmetic that wraps, in postfix order.
+    """An integer that a launch computes from the arguments it hands to a kernel: arithmetic that wraps, in postfix order.
 
-    steps: (operation, width in bits, number). "constant" pushes the number, "argument" the word of that number; "extsi",
+    steps: (operation, width in bits, number). "constant" pushes the number, "argument" the argument of that number; "extsi",
     "extui" and "trunci" change the last value, which has the width (of the operand, or for "trunci" of the result); all others
     are operations of `arith` on the last two, both of that width.
     """
@@ -76,17 +76,17 @@ class ArgumentExpression:
 
     @property
     def arguments(self) -> frozenset[int]:
-        """Numbers of the words that it uses."""
+        """Numbers of the arguments that it uses."""
         return frozenset(number for operation, _, number in self.steps if operation == "argument")
 
     @property
-    def word(self) -> int | None:
-        """The word that it is, widened at most."""
+    def argument_number(self) -> int | None:
+        """The number of the argument that it is, widened at most."""
         (first, _, number), *rest = self.steps
         return number if first == "argument" and all(step[0] in ("extsi", "extui") for step in rest) else None
 
     def problem(self, is_integer: Callable[[int], bool]) -> str:
-        """What is wrong with it, or "". is_integer: whether there is a word of that number that is an integer."""
+        """What is wrong with it, or "". is_integer: whether there is an integer argument of that number."""
         if len(self.steps) > MAX_EXPRESSION_STEPS:
             return f"{len(self.steps)} steps"
         depth = 0
@@ -105,14 +105,14 @@ class ArgumentExpression:
                 return f"step {operation!r} without operands"
         return "" if depth == 1 else f"{depth} values"
 
-    def evaluate(self, words: Sequence[Any]) -> int | None:
+    def evaluate(self, values: Sequence[Any]) -> int | None:
         """The value, with sign; None where a division or shift has none."""
         stack: list[int] = []
         for operation, width, number in self.steps:
             if operation == "constant":
                 stack.append(signed(number, width))
             elif operation == "argument":
-                stack.append(signed(int(words[number]), width))
+                stack.append(signed(int(values[number]), width))
             elif operation == "trunci":
                 stack[-1] = signed(stack[-1], width)
             elif operation == "extui":
@@ -137,7 +137,7 @@ class TensorSizes:
 
 @dataclass(frozen=True, slots=True)
 class TensorSource:
-    """Where a launch finds what a tensor map describes, among the words before the maps.
+    """Where a launch finds what a tensor map describes, among the arguments before the maps.
 
     parameter: number of the parameter with the tensor's address.  extents, strides: in elements, outermost first.
     pads_with_nan: not 0 for padding with NaN, 0 for zeros.
@@ -154,11 +154,11 @@ class TensorSource:
         sizes = [ArgumentExpression.argument(parameter + 1 + number) for number in range(2 * rank + 1)]
         return TensorSource(parameter, tuple(sizes[:rank]), tuple(sizes[rank:-1]), sizes[-1])
 
-    def sizes(self, words: Sequence[Any]) -> TensorSizes | None:
+    def sizes(self, values: Sequence[Any]) -> TensorSizes | None:
         """What it is at a launch; None where an expression has no value."""
-        extents = [each.evaluate(words) for each in self.extents]
-        strides = [each.evaluate(words) for each in self.strides]
-        nan = self.pads_with_nan.evaluate(words)
+        extents = [each.evaluate(values) for each in self.extents]
+        strides = [each.evaluate(values) for each in self.strides]
+        nan = self.pads_with_nan.evaluate(values)
         known = [tuple([each for each in numbers if each is not None]) for numbers in (extents, strides)]
         if nan is None or len(known[0]) < len(extents) or len(known[1]) < len(strides):
             return None

@@ -51,7 +51,7 @@ def first_problem(op: Operation, origins: Mapping[Operation, Origin] | None = No
         for inner in op.walk():
             try:
                 _check_regions(inner)
-                _check_place(inner)
+                _check_position(inner)
                 origin = origins.get(inner)
                 if origin is None:
                     inner.verify_()
@@ -86,7 +86,7 @@ def _cause(problem: BaseException) -> str:
     return message if len(message) <= 1000 else f"{message[:1000]} …"
 
 
-def _check_place(op: Operation) -> None:
+def _check_position(op: Operation) -> None:
     """Blocks end in terminators, and branches stay in their region."""
     block = op.parent
     if op.successors:

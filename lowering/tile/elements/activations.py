@@ -252,9 +252,9 @@ def _exp_shifted(f: _Floats, x: SSAValue, top: SSAValue, bias: float) -> tuple[S
     """`exp_shifted` in float32 as a power of e near 1 and a float that has the exponent of 2, plus `bias`, in its low bits."""
     near = f.compare("ole", f.abs(top), NEAR)
     shift = f.select(near, 0.0, top)
-    turns = f.select(near, f.sub(f.fma(top, LOG2E[0], ROUNDER), ROUNDER), 0.0)
-    offset = f.sub(ROUNDER + _EXTRA + bias, turns)
-    lowest = f.mul(f.sub(turns, float(_LEAST)), math.log(2.0))
+    exponent = f.select(near, f.sub(f.fma(top, LOG2E[0], ROUNDER), ROUNDER), 0.0)
+    offset = f.sub(ROUNDER + _EXTRA + bias, exponent)
+    lowest = f.mul(f.sub(exponent, float(_LEAST)), math.log(2.0))
     shifted, w = f.rounded(f.at_least(f.sub(x, shift), lowest), LOG2E, offset)
     return f.exp2(w), shifted
 
@@ -276,14 +276,14 @@ def x_phi(b: BlockBuilder, operands: Sequence[SSAValue], dtype: DType) -> SSAVal
     a = f.at_most(f.abs(x), _PHI_END)
     square, rest = f.product(a, a)
     offset = ROUNDER + _EXTRA
-    turns = f.fma(square, -1.0 / _STEP, offset)
-    r = f.add(f.fma(f.sub(turns, offset), _STEP, square), rest)
+    exponent = f.fma(square, -1.0 / _STEP, offset)
+    r = f.add(f.fma(f.sub(exponent, offset), _STEP, square), rest)
     p0, p1, p2 = _PHI_P
     numerator = f.fma(f.fma(f.add(a, p2), a, p1), a, p0)
     s0, s1, s2, s3 = _PHI_R
     y = f.fma(f.add(a, s0), a, s1)
     denominator = f.fma(f.add(y, f.add(a, s2)), y, s3)
-    tail = f.turned(f.in_range(f.mul(f.poly(r, _PHI_EXP), numerator), denominator), turns)
+    tail = f.turned(f.in_range(f.mul(f.poly(r, _PHI_EXP), numerator), denominator), exponent)
     return f.fma(f.mul(a, tail), -(2.0**-_EXTRA) / _PHI_SCALE, positive)
 
 

@@ -1,10 +1,10 @@
 """Software pipelining, the part that the text decides: which loads of a loop can be done iterations before their uses.
 
 A block that feeds nothing but matrix products may lie in memory where the products read it, and be copied there while earlier
-iterations are computed, as long as nothing that the loop writes can change it and its addresses and masks take only arithmetic
-to find. `mark_loads` gives such loads `joinery.pipelined`; what a later iteration needs of the body is its `address_slice`. A
-back end that copies without waiting decides in how many stages, and by which instructions (Lam, "Software pipelining", PLDI 1988,
-for loops of which only loads run ahead). Hosts have nothing to do with the mark.
+iterations are computed, as long as nothing that the loop writes can change it and its addresses and masks take only
+arithmetic to find. `mark_loads` gives such loads `joinery.pipelined`; what a later iteration needs of the body is its
+`address_slice`. A back end that copies without waiting decides in how many stages, and by which instructions (Lam, "Software
+pipelining", PLDI 1988, for loops of which only loads run ahead). Hosts have nothing to do with the mark.
 """
 
 from __future__ import annotations

@@ -233,10 +233,10 @@ def _iteration(sums: Sequence[Operation], top: _Top, known: Collection[_Iteratio
     loop = top.before.owner.parent_op() if top.before is not None else None
     if top.before is None or loop is None:
         return None
-    places = {
+    positions = {
         _kept(_through_moves(use.operation), loop, top.before) for total in sums for use in total.results[0].uses
     }
-    number = places.pop() if len(places) == 1 else None
+    number = positions.pop() if len(positions) == 1 else None
     iteration = _Iteration(loop, top.before.index - 1, number) if number is not None else None
     return iteration if iteration is not None and _starts_well(iteration, known, top.scale) else None
 
