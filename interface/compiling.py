@@ -296,8 +296,8 @@ def load(
     if compiled is None or budget is not None:  # the code in a file has no checks of a budget
         numerics = checked_numerics(opened.manifest.metadata.get("numerics", "strict"), f"artifact {os.fspath(path)}")
         compiled = _compiled(graph, resolved, numerics, cache, store, constant_labels(graph))
-    places = {entry.name: (address(plain[entry.name]), entry.shape) for entry in entries}
-    ready = {(*places[entry.name], entry.layout): opened.weights[entry.name] for entry in entries}
+    addresses = {entry.name: (address(plain[entry.name]), entry.shape) for entry in entries}
+    ready = {(*addresses[entry.name], entry.layout): opened.weights[entry.name] for entry in entries}
     constants = _constants(graph, compiled, ready)
 
     limited = bool(graph.limits)
