@@ -19,7 +19,7 @@ from .indexing import AxisMap
 from .views import storage_root
 
 
-def place_storage(grouping: Grouping) -> dict[int, int]:
+def assign_storage(grouping: Grouping) -> dict[int, int]:
     """Stores outputs, demanded and repeatedly read symbols. Returns output position → id of the storage root
     it shares memory with; an output that is missing must be copied: it is an input, a constant, or the same
     memory as another output."""

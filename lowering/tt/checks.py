@@ -32,7 +32,7 @@ def expect_type(op: Operation, what: str, found: Attribute, expected: Attribute,
 
 
 def expect_types(op: Operation, what: str, found: Sequence[Attribute], expected: Sequence[Attribute]) -> None:
-    """The lists of types must agree in length and in every place; `what` is the plural name of the things."""
+    """The lists of types must agree in length and in every element; `what` is the plural name of the things."""
     if len(found) != len(expected):
         fail(op, f"{len(found)} {what}, expected {len(expected)}")
     for index, (one, other) in enumerate(zip(found, expected, strict=True)):

@@ -26,7 +26,7 @@ MAX_MAP_RANK = 5
 
 
 def map_kind(rank: int, element_bytes: int) -> int:
-    """The word of a tensor map that says what it describes."""
+    """The field of a tensor map that says what it describes."""
     return rank | element_bytes << 8
 
 

@@ -32,7 +32,7 @@ def line_location(file: str, line: int) -> FileLineColLoc:
 
 
 def fused_location(locations: Sequence[LocationAttr]) -> LocationAttr:
-    """One location for what several places in the source stand for, in their order: `loc(fused["a.py":1:0, "a.py":7:0])`.
+    """One location for what several positions in the source stand for, in their order: `loc(fused["a.py":1:0, "a.py":7:0])`.
     The first is the one that debuggers see. Fused ones are taken apart, unknown ones left out."""
     found: dict[LocationAttr, None] = {}
     for location in locations:
@@ -61,7 +61,7 @@ def source_location(op: Operation) -> tuple[str, int] | None:
 
 
 def first_line(location: Attribute) -> FileLineColLoc | None:
-    """The place in a source that stands for a location, as in `source_location`."""
+    """The position in a source that stands for a location, as in `source_location`."""
     waiting: list[Attribute] = [location]
     seen: set[int] = set()  # of objects: locations share their parts
     while waiting:

@@ -1,4 +1,4 @@
-"""Tokens of the block IR, and places in its text."""
+"""Tokens of the block IR, and positions in its text."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class BlockLexer(MLIRLexer):
         return token
 
 
-def place(text: str, start: int, source: str, message: str) -> str:
+def with_position(text: str, start: int, source: str, message: str) -> str:
     """`message` with line and column of a position in `text`, and what stands there."""
     start = min(start, len(text))
     begin, end = text.rfind("\n", 0, start) + 1, text.find("\n", start)

@@ -51,7 +51,7 @@ from ...tt.limits import (
     MAX_NESTED_REGIONS,
     MAX_TEXT,
 )
-from .lexing import BlockLexer, place
+from .lexing import BlockLexer, with_position
 from .locations import Located, Locations
 
 _TYPE = re.compile(
@@ -70,7 +70,7 @@ def read_module(text: str, source: str = "<text>") -> ModuleOp:
     """Parse a module (or bare functions). The result is not verified.
 
     Raises:
-        UserError: the text is no block IR; the message shows the place.
+        UserError: the text is no block IR; the message shows the line and the column.
     """
     if len(text) > MAX_TEXT:
         raise UserError(f"{source}: the text has {len(text)} characters, the limit is {MAX_TEXT}")
@@ -128,7 +128,7 @@ def _explain(error: Exception, parser: BlockParser | None, text: str, source: st
     start = error.span.start if isinstance(error, ParseError) else parser.pos if parser is not None else 0
     if parser is not None and message.startswith("values used but not defined") and parser.forward_ssa_references:
         start = parser.first_uses[next(iter(parser.forward_ssa_references))]
-    return place(text, start, source, message)
+    return with_position(text, start, source, message)
 
 
 class _Values(dict[str, tuple[SSAValue, ...]]):

@@ -24,11 +24,11 @@ class Template:
         operand_types: the types that the operands must have.
         result_types, properties, attributes: of the operation.
         successors: names of the blocks that it branches to.
-        arguments: for each region the (place, type) of the arguments that the operation gives to its first block; None if
+        arguments: for each region the (position, type) of the arguments that the operation gives to its first block; None if
             it gives no such block.
         constant_bytes: size of its block constants.
         is_sound: an operation made of it has passed its verifier, which looks at nothing but what stands here: neither at
-            regions, nor at its place, nor for a symbol.
+            regions, nor at its position, nor for a symbol.
     """
 
     op_class: type[Operation]

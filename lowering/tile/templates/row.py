@@ -191,7 +191,7 @@ class _Chunks:
         count: Index,
         chunk: Callable[[SSAValue], Index],
     ) -> list[SSAValue]:
-        """One loop over `count` chunks; `chunk` tells which one a turn takes."""
+        """One loop over `count` chunks; `chunk` tells which one an iteration takes."""
         frame, kernel = self.frame, self.kernel
         with kernel.loop(count, self._initial(reductions, dims)) as loop:
             inner = frame.child(self._coordinates(chunk(loop.index), self.reduced))

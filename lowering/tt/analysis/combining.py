@@ -8,7 +8,7 @@ from xdsl.ir import Operation, Region
 
 
 def prefix_moves(count: int, length: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """One level of a scan of `count` places, where runs of `length` have their prefixes: (sources, takers), place by place."""
+    """One level of a scan of `count` elements, where runs of `length` have their prefixes: (sources, takers), elementwise."""
     takers = np.flatnonzero(np.arange(count) & length)
     return (takers & -length) - 1, takers
 

@@ -1,7 +1,7 @@
 """Between which numbers the integers of a function lie.
 
 Integers wrap, so a sum or product of two bounded numbers is bounded by theirs only where the exact result fits its type: beyond
-it, the number may be any. What is proven starts from constants, places of programs, widths of types, `overflow<nsw>`,
+it, the number may be any. What is proven starts from constants, coordinates of programs, widths of types, `overflow<nsw>`,
 assumptions at the start of the function, and what a launch is known to be (`LaunchRanges`).
 """
 

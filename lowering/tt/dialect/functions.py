@@ -1,4 +1,4 @@
-"""tt.func, tt.return, tt.call and the program's place in the grid."""
+"""tt.func, tt.return, tt.call and the program's coordinates in the grid."""
 
 from __future__ import annotations
 
@@ -235,7 +235,7 @@ class CallOp(IRDLOperation):
 
 
 class _GridOp(IRDLOperation):
-    """An operation that reads the program's place in the grid."""
+    """An operation that reads the program's coordinates in the grid."""
 
     axis = prop_def(IntegerAttr)
     result = result_def(t.I32)

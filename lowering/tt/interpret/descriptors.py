@@ -89,7 +89,7 @@ def bind_host_value(parameter: Parameter, arg: object, memory: Memory) -> Descri
     raise UserError(f"{parameter.what}: {arg!r} does not go to this parameter")
 
 
-# Places
+# Addresses
 
 
 def _axis(values: Array, axis: int, rank: int) -> Array:

@@ -1,4 +1,4 @@
-"""What translated functions run on: the machine of one run, and the places of one function's values.
+"""What translated functions run on: the machine of one run, and the slots of one function's values.
 
 `translation.py` translates operations; those that have a file of their own (`effects.py`) see a `Translator`.
 """
@@ -95,7 +95,7 @@ class Machine(ABC):
 
 
 class Translator(ABC, Generic[EnvironmentT]):
-    """Translates one function. Every SSA value of it gets one place in the environment of a call."""
+    """Translates one function. Every SSA value of it gets one slot in the environment of a call."""
 
     def __init__(self, machine: Machine) -> None:
         self.machine = machine

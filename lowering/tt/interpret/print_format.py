@@ -33,10 +33,10 @@ def print_lines(
     """The lines of one `tt.print`, without line ends.
 
     Args:
-        prefix: written as it is between the place and the value; Triton's front end makes it " text: ".
+        prefix: written as it is between the location and the value; Triton's front end makes it " text: ".
         hexadecimal: bits instead of numbers.
         signed: for each value, whether its integers are signed.
-        program: the program's place along x, y, z.
+        program: the program's coordinates along x, y, z.
         values: arrays (one line per element) and NumPy scalars; integers have a signed dtype, i1 is bool.
         pointers: for each value, whether its integers are addresses.
     """

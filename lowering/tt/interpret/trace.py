@@ -19,7 +19,7 @@ class Step:
     """One operation that has just run.
 
     Attributes:
-        program: the program's place in the grid, (x, y, z).
+        program: the program's coordinates in the grid, (x, y, z).
         name: the operation's name, `tt.load`.
         text: its first line, as in `Kernel.ttir`.
         line: its source line, or the line of `Kernel.ttir` where the text names no source.

@@ -88,7 +88,7 @@ class Translation(Translator[EnvironmentT]):
         return run
 
     def end(self, block: Block) -> Callable[[EnvironmentT], Edge]:
-        """Where a block of a branching region continues (None: it leaves the region), and the places of what it hands on."""
+        """Where a block of a branching region continues (None: it leaves the region), and the slots of what it passes on."""
         last = block.last_op
         if last is None:
             raise UserError("a block of the function is empty")

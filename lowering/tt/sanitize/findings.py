@@ -27,7 +27,7 @@ class Finding:
         line: its source line, or the line of `Kernel.ttir` (`ttir:17`) where the text names no source.
         program: the first program that did it, (x, y, z); None before any program runs.
         lane: the first of its lanes, an index of the block (`()` for a scalar).
-        address: the place in memory, `%x + 4 * 1030 (array of 1024 elements)`; "" where none is concerned.
+        address: the location in memory, `%x + 4 * 1030 (array of 1024 elements)`; "" where none is concerned.
         origin: the line where an undefined value was born, an offset wrapped, or the other side of a race stands.
         other_program: the other side of a race.
         count: how many lanes of all programs.

@@ -60,7 +60,7 @@ class Guard(Memory):
         base = super().add(array, name)
         self._starts = np.array([buffer.base for buffer in self._buffers], np.int64)
         self._lengths = np.array([len(buffer.raw) for buffer in self._buffers], np.int64)
-        # An array may itself begin at an odd place: its position in a line of memory counts for the alignment.
+        # An array may itself begin at an odd address: its position in a line of memory counts for the alignment.
         self._phases = np.array([each.__array_interface__["data"][0] & 63 for each in self._arrays], np.int64)
         self._closed = np.array([not buffer.writeable for buffer in self._buffers], np.bool_)
         return base
@@ -204,7 +204,7 @@ class Guard(Memory):
         return np.asarray(active & (poison == 0))
 
     def _behind(self, addresses: Array, shadow: Shadow | None) -> tuple[Array, _Known, _Known, _Known]:
-        """Per lane (or once for all) the array that the pointer was made from: number, start, length, place in memory."""
+        """Per lane (or once for all) the array that the pointer was made from: number, start, length, address."""
         base = None if shadow is None else shadow.base
         nearest = addresses >> SEGMENT_BITS
         if base is None:

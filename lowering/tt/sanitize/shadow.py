@@ -48,7 +48,7 @@ class Shadow:
 
 
 class Frame(list[Value]):
-    """The values of one call, and their shadows where they have any, by place."""
+    """The values of one call, and their shadows where they have any, by slot."""
 
     def __init__(self, values: Sequence[Value], shadows: dict[int, Shadow]) -> None:
         super().__init__(values)

@@ -25,7 +25,7 @@ class _Before:
 
 
 class Rewriter(BlockBuilder):
-    """A builder whose operations come before `anchor`, at its place in the source; `args` are the anchor's operands."""
+    """A builder whose operations come before `anchor`, at its location in the source; `args` are the anchor's operands."""
 
     __slots__ = ("_anchor",)
 
