@@ -226,8 +226,8 @@ def _rounded(value: float, element_: str) -> tuple[str, float]:
         return f"0xH{struct.unpack('<H', half)[0]:04X}", struct.unpack("<e", half)[0]
     if value != value:
         return "0xR7FC0", value
-    word = struct.unpack("<I", struct.pack("<f", value))[0]
-    high = (word + 0x7FFF + ((word >> 16) & 1)) >> 16
+    pattern = struct.unpack("<I", struct.pack("<f", value))[0]
+    high = (pattern + 0x7FFF + ((pattern >> 16) & 1)) >> 16
     return f"0xR{high:04X}", struct.unpack("<f", struct.pack("<I", high << 16))[0]
 
 
