@@ -30,7 +30,7 @@ from .conversions import like
 ROUNDER = 12582912.0
 """1.5 · 2^23: added to a float32 it leaves the nearest integer in the low bits of the sum."""
 _EXTRA = 64
-_LEAST = 189
+_CUTOFF = 189
 """Weights below 2^-189 of the largest count as that: 0 in every quotient, and normal with the factor 2^64."""
 NEAR = 2.0**20
 """Maxima up to this are taken from the exponent alone; beyond, differences that count are exact."""
@@ -254,7 +254,7 @@ def _exp_shifted(f: _Floats, x: SSAValue, top: SSAValue, bias: float) -> tuple[S
     shift = f.select(near, 0.0, top)
     exponent = f.select(near, f.sub(f.fma(top, LOG2E[0], ROUNDER), ROUNDER), 0.0)
     offset = f.sub(ROUNDER + _EXTRA + bias, exponent)
-    lowest = f.mul(f.sub(exponent, float(_LEAST)), math.log(2.0))
+    lowest = f.mul(f.sub(exponent, float(_CUTOFF)), math.log(2.0))
     shifted, w = f.rounded(f.at_least(f.sub(x, shift), lowest), LOG2E, offset)
     return f.exp2(w), shifted
 
