@@ -23,9 +23,10 @@ RETIRED = {
 RETIRED_PARTS = {
     "word": "name, bits, argument, slot, modifier or register", "place": "location, position, index, coordinate or address",
     "placed": "what it is now", "turn": "iteration", "held": "distributed value, registers", "settle": "materialize, wait",
-    "settled": "final", "settling": "waiting", "described": "descriptor", "advancing": "pointer induction", "provenance": "alias set",
-    "circumstance": "launch specialization", "byproduct": "scratch reuse", "elected": "thread predicate",
-    "tame": "in range", "natural": "known non-negative", "ahead": "software pipelining, prefetch",
+    "settled": "final", "settling": "waiting", "described": "descriptor", "advancing": "pointer induction",
+    "provenance": "alias set", "circumstance": "launch specialization", "byproduct": "spilled value",
+    "elected": "thread predicate", "tame": "in range", "natural": "known non-negative",
+    "ahead": "software pipelining, prefetch",
 }  # fmt: skip
 """Part of a name, without a plural's s → the terms of the field, of which one fits."""
 ALLOWED = {
@@ -42,8 +43,9 @@ ALLOWED = {
 """Compounds that are the field's own → what they mean."""
 PROSE = {
     r"\btame[ds]?\b": "in range", r"\bmade total\b": "legalized", r"\*\*held\*\*": "distributed values",
-    r"\b[Pp]rovenance\b": "alias set", r"\b[Bb]yproducts?\b": "scratch reuse", r"\b[Cc]ircumstances\b": "launch specialization",
-    r"\b[Ee]lected\b": "thread predicate", r"\bheld (?:values?|blocks?)\b": "distributed value",
+    r"\b[Pp]rovenance\b": "alias set", r"\b[Bb]y-?products?\b": "spilled value",
+    r"\b[Cc]ircumstances\b": "launch specialization", r"\b[Ee]lected\b": "thread predicate",
+    r"\bheld (?:values?|blocks?)\b": "distributed value",
 }  # fmt: skip
 """Pattern of a term that only joinery had → what is said now. In prose, to place, to turn and a word are plain English."""
 
