@@ -32,19 +32,19 @@ class Checks:
         entries: checks to begin with.
         names: whether dims of two plain names count as different unless a check says otherwise. If not, their
             equality is checked at launch like any other.
-        settled: whether recording is off, for rewrites of a graph, which keep the checks of the original.
+        is_final: whether recording is off, for rewrites of a graph, which keep the checks of the original.
     """
 
-    __slots__ = ("_known", "entries", "names", "settled")
+    __slots__ = ("_known", "entries", "is_final", "names")
 
-    def __init__(self, entries: Iterable[Check] = (), *, names: bool = True, settled: bool = False) -> None:
+    def __init__(self, entries: Iterable[Check] = (), *, names: bool = True, is_final: bool = False) -> None:
         self.entries: list[Check] = []
         self._known: dict[str, Extent] = {}
         self.names = names
-        self.settled = False
+        self.is_final = False
         for entry in entries:
             self.add(*entry)
-        self.settled = settled
+        self.is_final = is_final
 
     def __len__(self) -> int:
         return len(self.entries)
@@ -83,7 +83,7 @@ class Checks:
         verdict = self.decide(lhs, rhs)
         if verdict is False:
             raise ShapeError(f"{message}: {lhs} never equals {rhs}", "sizes that can be equal")
-        if verdict or self.settled:
+        if verdict or self.is_final:
             return
         self.entries.append(Check(lhs, rhs, message))
         left, right = self.simplified(lhs), self.simplified(rhs)
@@ -134,7 +134,7 @@ class Checks:
             self.add(maximum(value, limit), value, what)
 
     def _refuse_names(self, lhs: Extent, rhs: Extent, what: str) -> None:
-        if not self.names or self.settled:
+        if not self.names or self.is_final:
             return
         if isinstance(lhs, Dim) and isinstance(rhs, Dim) and lhs.name and rhs.name:
             raise ShapeError(

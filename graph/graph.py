@@ -452,7 +452,7 @@ class Graph(NeverCurrent):
         because what this graph needs holds for whatever computes the same; no user builds it, so it records no calls."""
         copy = Graph(self.name, semantics=self.rules, policy=self.policy)
         copy.standing, copy.limits = self.checks, self.limits
-        copy.shape_checks = Checks(self.checks, settled=True)
+        copy.shape_checks = Checks(self.checks, is_final=True)
         copy.journal.busy, copy.chains = True, False
         return copy
 

@@ -60,9 +60,9 @@ def problems(graph: Verified, found: list[Check] | None = None) -> Iterator[str]
     The checks that it needs are added to `found`.
     """
     live = needed_symbols(graph)
-    settled = graph.shape_checks.settled
-    needed = Checks(_stated(graph, live), names=False, settled=settled)
-    unused = Checks(graph.shape_checks.entries, names=False, settled=settled)
+    is_final = graph.shape_checks.is_final
+    needed = Checks(_stated(graph, live), names=False, is_final=is_final)
+    unused = Checks(graph.shape_checks.entries, names=False, is_final=is_final)
     approved: set[Hashable] = set()  # combinations of op and dtypes that were found correct
     for position, symbol in enumerate(graph.symbols):
         where = f"%{position} {symbol.op.name}"

@@ -28,7 +28,7 @@ class ArgumentPacker(ABC):
         """Add the argument of one parameter."""
         if isinstance(parameter.type, TensorDescType):
             descriptor = parameter.descriptor(arg)
-            self.add_described(parameter, descriptor)
+            self.add_descriptor_address(parameter, descriptor)
             for number in (*descriptor.shape, *descriptor.strides, int(descriptor.padding == "nan")):
                 self.add_integer(number)
         elif isinstance(arg, DescriptorArgument) and parameter.is_map:
@@ -64,7 +64,7 @@ class ArgumentPacker(ABC):
         """Add the address of an array, which is checked against the parameter."""
 
     @abstractmethod
-    def add_described(self, parameter: Parameter, descriptor: DescriptorArgument) -> None:
+    def add_descriptor_address(self, parameter: Parameter, descriptor: DescriptorArgument) -> None:
         """Add the address of a described tensor."""
 
     @abstractmethod

@@ -301,8 +301,8 @@ def load(
         compiled = _compiled(graph, resolved, numerics, cache, store, constant_labels(graph))
     else:
         _check_code(os.fspath(path), graph, compiled)
-    places = {entry.name: (address(plain[entry.name]), entry.shape) for entry in entries}
-    ready = {(*places[entry.name], entry.layout): opened.weights[entry.name] for entry in entries}
+    addresses = {entry.name: (address(plain[entry.name]), entry.shape) for entry in entries}
+    ready = {(*addresses[entry.name], entry.layout): opened.weights[entry.name] for entry in entries}
     constants = _constants(graph, compiled, ready)
 
     limited = bool(graph.limits)

@@ -91,7 +91,7 @@ class CudaArguments(ArgumentPacker):
             self.maps[len(self.values)] = whole.maps
             self._buffer(parameter, whole, max(1, types.bit_width(parameter.type.pointee) // 8))
 
-    def add_described(self, parameter: Parameter, descriptor: DescriptorArgument) -> None:
+    def add_descriptor_address(self, parameter: Parameter, descriptor: DescriptorArgument) -> None:
         if isinstance(descriptor.tensor, np.ndarray):
             self._array(parameter, descriptor.array)
         else:

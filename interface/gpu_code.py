@@ -145,14 +145,14 @@ class GpuKernelCompiler:
         Without tensor copies only those of parameters matter, and what the kernel makes need not be looked
         for.
         """
-        is_described = has_tensor_copies or any(isinstance(each.type, TensorDescType) for each in self._parameters)
-        return is_described and bool(self.descriptors.mappable)
+        has_descriptors = has_tensor_copies or any(isinstance(each.type, TensorDescType) for each in self._parameters)
+        return has_descriptors and bool(self.descriptors.mappable)
 
     def fitting(
-        self, supplied: Sequence[tuple[Parameter, Any]], words: Sequence[Any], has_tensor_copies: bool
+        self, supplied: Sequence[tuple[Parameter, Any]], arguments: Sequence[Any], has_tensor_copies: bool
     ) -> dict[int, MappedTensor]:
         """Return what `Descriptors.fitting` returns; without tensor copies only tensors padded with zeros."""
-        found = self.descriptors.fitting(supplied, words, self._written)
+        found = self.descriptors.fitting(supplied, arguments, self._written)
         return {number: each for number, each in found.items() if has_tensor_copies or not each.sizes.pads_with_nan}
 
     def loaded(self, device: GpuDevice, code: GpuCode) -> LoadedKernel:
@@ -348,7 +348,7 @@ class SimulatedArguments(ArgumentPacker):
     def add_memory(self, parameter: Parameter, arg: object) -> None:
         self.values.append(arg.behind if isinstance(arg, PointerArgument) else parameter.array(arg))
 
-    def add_described(self, parameter: Parameter, descriptor: DescriptorArgument) -> None:
+    def add_descriptor_address(self, parameter: Parameter, descriptor: DescriptorArgument) -> None:
         self.values.append(descriptor.array)
 
     def add_map(self, parameter: Parameter, descriptor: DescriptorArgument) -> None:

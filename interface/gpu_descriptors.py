@@ -65,19 +65,19 @@ class Descriptors:
         self._count = len(parameters)
         self._hoistable = hoistable
         self._types = [each.type for each in parameters]
-        self._words = argument_offsets(self._types)
+        self._offsets = argument_offsets(self._types)
         given = [number for number, each in enumerate(parameters) if _has_map(each.type)]
         own = [number for number, each in enumerate(hoistable, self._count) if _has_map(each.type)]
         self.mappable = (*given, *own[:MAX_MADE])
         expressions = [size for each in hoistable for size in (*each.source.extents, *each.source.strides)]
-        self._used = sorted({word for each in expressions for word in each.arguments})
+        self._used = sorted({argument for each in expressions for argument in each.arguments})
         self._known: dict[tuple[int, ...], list[tuple[TensorSizes, int] | None]] = {}
 
     @property
     def integers(self) -> tuple[int, ...]:
         """The positions, among the values of a launch, of addresses and integers, except last strides."""
         found: list[int] = []
-        for type_, first in zip(self._types, self._words, strict=True):
+        for type_, first in zip(self._types, self._offsets, strict=True):
             if isinstance(type_, TensorDescType):
                 found += range(first, first + 2 * len(type_.shape))
             elif isinstance(type_, PointerType) or str(type_) in ("i32", "i64"):
@@ -93,7 +93,7 @@ class Descriptors:
             return self._hoistable[number - self._count].source
         type_ = self._types[number]
         assert isinstance(type_, TensorDescType)
-        return TensorSource.of_parts(self._words[number], len(type_.shape))
+        return TensorSource.of_parts(self._offsets[number], len(type_.shape))
 
     def regular(self, number: int) -> dict[int, int]:
         """Return parameter → divisor for a tensor that fits a tensor map.
@@ -105,11 +105,11 @@ class Descriptors:
         type_ = self._types[number] if number < self._count else self._hoistable[number - self._count].type
         assert isinstance(type_, TensorDescType)
         least = max(1, MULTIPLE // max(1, bit_width(type_.elem) // 8))
-        words = [each.word for each in source.strides[:-1]]
-        return {source.parameter: MULTIPLE, **{word: least for word in words if word is not None}}
+        numbers = [each.argument_number for each in source.strides[:-1]]
+        return {source.parameter: MULTIPLE, **{number: least for number in numbers if number is not None}}
 
     def fitting(
-        self, supplied: Supplied, words: Sequence[Any], written: Callable[[], AliasSet]
+        self, supplied: Supplied, arguments: Sequence[Any], written: Callable[[], AliasSet]
     ) -> dict[int, MappedTensor]:
         """Return the tensors that fit a tensor map, by the number of their descriptor.
 
@@ -117,12 +117,12 @@ class Descriptors:
 
         Args:
             supplied: the arguments.
-            words: the values that they become; integers at least.
+            arguments: the values that they become; integers at least.
             written: the alias set that the kernel may write.
         """
         found = {}
         for number in self.mappable:
-            tensor = self._given(*supplied[number]) if number < self._count else self._own(number, supplied, words)
+            tensor = self._given(*supplied[number]) if number < self._count else self._own(number, supplied, arguments)
             if tensor is not None:
                 found[number] = tensor
         if not found:
@@ -146,8 +146,8 @@ class Descriptors:
         for other, (other_on_device, start, end) in ranges:
             if other != position and on_device == other_on_device and low < end and start < high:
                 is_table = isinstance(supplied[other][1], TableArgument)
-                places = {self._words[position], UNKNOWN if is_table else self._words[other]}
-                if may_alias(frozenset(places), written()):
+                parameters = {self._offsets[position], UNKNOWN if is_table else self._offsets[other]}
+                if may_alias(frozenset(parameters), written()):
                     return False
         return True
 
@@ -158,20 +158,20 @@ class Descriptors:
             descriptor.has_map = _fits(sizes, descriptor.tensor.itemsize) and _is_aligned(descriptor.tensor)
         return MappedTensor(descriptor.tensor, sizes) if descriptor.has_map else None
 
-    def _own(self, number: int, supplied: Supplied, words: Sequence[Any]) -> MappedTensor | None:
+    def _own(self, number: int, supplied: Supplied, arguments: Sequence[Any]) -> MappedTensor | None:
         """Return the tensor of a descriptor that the kernel makes.
 
         The result is None if it fits no map or leaves its array. What the kernel does outside an array, it
         does by pointers, where it is checked.
         """
-        key = tuple([words[word] for word in self._used])
+        key = tuple([arguments[argument] for argument in self._used])
         known = self._known.get(key)
         if known is None:
             if len(self._known) >= MAX_KNOWN:
                 self._known.clear()
-            known = self._known[key] = [_sizes(each, words) for each in self._hoistable]
-        place = number - self._count
-        found, arg = known[place], supplied[self._hoistable[place].parameter][1]
+            known = self._known[key] = [_sizes(each, arguments) for each in self._hoistable]
+        index = number - self._count
+        found, arg = known[index], supplied[self._hoistable[index].parameter][1]
         if found is None or not (isinstance(arg, np.ndarray) or hasattr(arg, "address")):
             return None
         sizes, elements = found
@@ -182,12 +182,12 @@ def _has_map(type_: Attribute) -> bool:
     return isinstance(type_, TensorDescType) and mapped_block(type_) is not None
 
 
-def _sizes(hoistable: HoistableDescriptor, words: Sequence[Any]) -> tuple[TensorSizes, int] | None:
+def _sizes(hoistable: HoistableDescriptor, arguments: Sequence[Any]) -> tuple[TensorSizes, int] | None:
     """Return what the kernel describes, and how many elements the array needs for it.
 
     The result is None if it fits no map.
     """
-    sizes = hoistable.source.sizes(words)
+    sizes = hoistable.source.sizes(arguments)
     if sizes is None or not _fits(sizes, max(1, bit_width(hoistable.type.elem) // 8)):
         return None
     return sizes, 1 + sum((extent - 1) * stride for extent, stride in zip(sizes.extents, sizes.strides, strict=True))
@@ -250,9 +250,9 @@ def width_of(value: Any) -> int:
     return 1
 
 
-def widths(places: Iterable[int], words: Sequence[Any]) -> tuple[tuple[int, int], ...]:
+def widths(positions: Iterable[int], arguments: Sequence[Any]) -> tuple[tuple[int, int], ...]:
     """Return (position, divisor) for the integers at these positions of a launch with a divisor above 1."""
-    return tuple([(place, width) for place in places if (width := WIDTHS[words[place] % 16]) > 1])
+    return tuple([(position, width) for position in positions if (width := WIDTHS[arguments[position] % 16]) > 1])
 
 
 def _is_aligned(tensor: Array | DeviceArray) -> bool:

@@ -16,8 +16,8 @@ from ..lowering.llvm.host.control.sites import (
     KERNEL,
     PRINT,
     RUNNING,
+    STATUS_WORDS,
     STOPPED,
-    WORDS,
     Printed,
     PrintSite,
     Site,
@@ -39,14 +39,14 @@ CHUNKS_PER_THREAD = 16
 _LAUNCH = ctypes.CFUNCTYPE(
     None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64
 )
-"""Pool, function of (words, low, high), words, programs, programs that a thread takes at a time."""
+"""Pool, function of (slots, low, high), slots, programs, programs that a thread takes at a time."""
 
 
 @dataclass(frozen=True, slots=True)
 class HostObject:
     """Object code of a block function for one launch specialization, as data.
 
-    code: it defines `KERNEL`, a function of (words, low, high).
+    code: it defines `KERNEL`, a function of (slots, low, high).
     sites: what the site in the status words of a launch means.
     shared: functions that the code calls, by name: as LLVM IR, or as what makes it.
     """
@@ -85,11 +85,11 @@ class HostProgram:
         count = len(arguments)
         block = self._blocks.get(count)
         if block is None:
-            block = self._blocks[count] = ctypes.c_int64 * (count + 4 + WORDS)
-        words = block(*arguments, x, y, z)
-        first_word = ctypes.addressof(words)
-        status = first_word + 8 * (count + 4)
-        words[count + 3] = status
+            block = self._blocks[count] = ctypes.c_int64 * (count + 4 + STATUS_WORDS)
+        slots = block(*arguments, x, y, z)
+        first_slot = ctypes.addressof(slots)
+        status = first_slot + 8 * (count + 4)
+        slots[count + 3] = status
         grain = programs // (threads * CHUNKS_PER_THREAD) or 1
         pool = pool_address(threads)
         watcher = watcher_for_launches()
@@ -98,18 +98,18 @@ class HostProgram:
             _launches[status] = launch
         try:
             if watcher is None:
-                self._launch(pool, self._kernel, first_word, programs, grain)
+                self._launch(pool, self._kernel, first_slot, programs, grain)
             else:
                 watcher.start(status)
                 try:
-                    self._launch(pool, self._kernel, first_word, programs, grain)
+                    self._launch(pool, self._kernel, first_slot, programs, grain)
                 finally:
                     watcher.stop()
         finally:
             if launch is not None:
                 del _launches[status]
-        if words[count + 4] != RUNNING or launch is not None:
-            self._raise_for(name, words[count + 4 :], extents, launch)
+        if slots[count + 4] != RUNNING or launch is not None:
+            self._raise_for(name, slots[count + 4 :], extents, launch)
 
     def _raise_for(
         self, name: str, status: Sequence[int], extents: tuple[int, int, int], launch: _Launch | None
@@ -140,16 +140,16 @@ def _mistake(name: str, site: Site, program: tuple[int, int, int], lane: int) ->
         import numpy as np
 
         element = () if not site.shape else tuple(int(index) for index in np.unravel_index(lane, site.shape))
-        return KernelAssertionError.of(site.message, site.place, program, element)
+        return KernelAssertionError.of(site.message, site.location, program, element)
     from ..lowering.tt.interpret.memory import AccessError
 
-    line = f"{site.place[0]}:{site.place[1]}: " if site.place is not None else ""
+    line = f"{site.location[0]}:{site.location[1]}: " if site.location is not None else ""
     text = f"{line}@{name}, program {program}: {site.message}"
     if site.kind == "memory":
         return MemoryError(text)
     error = AccessError(text)
-    if site.place is not None:
-        error.origin = f"{site.place[0]}:{site.place[1]}"
+    if site.location is not None:
+        error.origin = f"{site.location[0]}:{site.location[1]}"
     return error
 
 

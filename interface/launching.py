@@ -49,7 +49,7 @@ class HostArguments(ArgumentPacker):
     def add_memory(self, parameter: Parameter, arg: object) -> None:
         self._checked(parameter, parameter.array(arg))
 
-    def add_described(self, parameter: Parameter, descriptor: DescriptorArgument) -> None:
+    def add_descriptor_address(self, parameter: Parameter, descriptor: DescriptorArgument) -> None:
         self._checked(parameter, descriptor.array)
 
     def add_map(self, parameter: Parameter, descriptor: DescriptorArgument) -> None:

@@ -59,15 +59,15 @@ def decode_native(data: bytes, kernel: Callable[[], Kernel]) -> NativeKernel:
 
 def _site_fields(site: Site | PrintSite) -> list[Any]:
     if isinstance(site, Site):
-        return ["site", site.kind, site.message, site.place, site.shape]
+        return ["site", site.kind, site.message, site.location, site.shape]
     operands = [[operand.elem, operand.shape, operand.strides] for operand in site.operands]
     return ["print", site.prefix, site.hexadecimal, site.signed, operands]
 
 
 def _site(fields: list[Any]) -> Site | PrintSite:
     if fields[0] == "site":
-        _, kind, message, place, shape = fields
-        return Site(kind, message, None if place is None else (place[0], place[1]), tuple(shape))
+        _, kind, message, location, shape = fields
+        return Site(kind, message, None if location is None else (location[0], location[1]), tuple(shape))
     _, prefix, hexadecimal, signed, operands = fields
     printed = [Printed(elem, tuple(shape), tuple(strides)) for elem, shape, strides in operands]
     return PrintSite(prefix, hexadecimal, tuple(signed), tuple(printed))

@@ -54,8 +54,8 @@ def on_device(tensor: Any, source: Any, parameter: Parameter) -> Buffer:
         source.check()
         return source
     buffer = buffer_of(source)
-    described = (tensor.address, tensor.nbytes, tensor.cuda)
-    if buffer is None or (buffer.address, buffer.nbytes, buffer.cuda) != described:
+    identity = (tensor.address, tensor.nbytes, tensor.cuda)
+    if buffer is None or (buffer.address, buffer.nbytes, buffer.cuda) != identity:
         moved = f"the memory of its {type(source).__name__} has moved since it was described; fix: do it anew"
         raise UserError(f"{parameter.what}: {moved}")
     return buffer

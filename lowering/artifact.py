@@ -84,7 +84,7 @@ class ArgumentExpression:
         return frozenset(number for operation, _, number in self.steps if operation == "argument")
 
     @property
-    def word(self) -> int | None:
+    def argument_number(self) -> int | None:
         """Number of the argument that the expression equals up to widening, or None if it computes something
         else."""
         (first, _, number), *rest = self.steps
@@ -113,15 +113,15 @@ class ArgumentExpression:
                 return f"step {operation!r} without operands"
         return "" if depth == 1 else f"{depth} values"
 
-    def evaluate(self, words: Sequence[Any]) -> int | None:
-        """Returns the signed value for the arguments `words`, or None if a division or shift in it is
+    def evaluate(self, values: Sequence[Any]) -> int | None:
+        """Returns the signed value for the arguments `values`, or None if a division or shift in it is
         undefined."""
         stack: list[int] = []
         for operation, width, number in self.steps:
             if operation == "constant":
                 stack.append(signed(number, width))
             elif operation == "argument":
-                stack.append(signed(int(words[number]), width))
+                stack.append(signed(int(values[number]), width))
             elif operation == "trunci":
                 stack[-1] = signed(stack[-1], width)
             elif operation == "extui":
@@ -165,11 +165,11 @@ class TensorSource:
         sizes = [ArgumentExpression.argument(parameter + 1 + number) for number in range(2 * rank + 1)]
         return TensorSource(parameter, tuple(sizes[:rank]), tuple(sizes[rank:-1]), sizes[-1])
 
-    def sizes(self, words: Sequence[Any]) -> TensorSizes | None:
-        """Returns the sizes for the arguments `words` of a launch, or None if an expression has no value."""
-        extents = [each.evaluate(words) for each in self.extents]
-        strides = [each.evaluate(words) for each in self.strides]
-        nan = self.pads_with_nan.evaluate(words)
+    def sizes(self, values: Sequence[Any]) -> TensorSizes | None:
+        """Returns the sizes for the arguments `values` of a launch, or None if an expression has no value."""
+        extents = [each.evaluate(values) for each in self.extents]
+        strides = [each.evaluate(values) for each in self.strides]
+        nan = self.pads_with_nan.evaluate(values)
         known = [tuple([each for each in numbers if each is not None]) for numbers in (extents, strides)]
         if nan is None or len(known[0]) < len(extents) or len(known[1]) < len(strides):
             return None

@@ -20,7 +20,7 @@ from ..promotion.errors import InternalError
 ALIGNMENT = 256
 """The alignment of allocations in bytes: every address is a multiple of it."""
 
-WORD_BYTES = {"i1": 1, "i8": 1, "i16": 2, "half": 2, "bfloat": 2, "i32": 4, "float": 4, "i64": 8, "double": 8, "ptr": 128}
+PARAMETER_BYTES = {"i1": 1, "i8": 1, "i16": 2, "half": 2, "bfloat": 2, "i32": 4, "float": 4, "i64": 8, "double": 8, "ptr": 128}
 """Bytes of a kernel's parameter, by its type in `KernelCode.parameters`; a `"ptr"` is a tensor map."""
 
 
@@ -95,10 +95,10 @@ class GpuDevice(Protocol):
         run here."""
         ...
 
-    def launch(self, loaded: LoadedKernel, grid: tuple[int, int, int], words: Sequence[int]) -> None:
+    def launch(self, loaded: LoadedKernel, grid: tuple[int, int, int], arguments: Sequence[int]) -> None:
         """Starts a kernel; may return before it is done.
 
-        words: one integer per parameter: an address, or the bits of a number (`to_bits`) or of a tensor map, as a signed
+        arguments: one integer per parameter: an address, or the bits of a number (`to_bits`) or of a tensor map, as a signed
         or unsigned integer.
         An empty grid does nothing. Raises `UserError` for grids beyond the limits of the device.
         """
@@ -150,7 +150,7 @@ class DeviceArrays(Protocol):
         """Copies bytes from one address of the device to another."""
         ...
 
-    def settle(self, arrays: Sequence[DeviceArray]) -> None:
+    def wait_for_foreign(self, arrays: Sequence[DeviceArray]) -> None:
         """Waits where other libraries own some of the arrays, since their streams have an order of their own."""
         ...
 
@@ -163,7 +163,7 @@ def to_bits(value: ArrayLike) -> int:
 def argument_bytes(type_: str, value: int) -> bytes:
     """Encodes a value as the little-endian bytes of a parameter of this LLVM type. Raises `InternalError` if
     it does not fit."""
-    size = WORD_BYTES.get(type_)
+    size = PARAMETER_BYTES.get(type_)
     if size is None:
         raise InternalError(f"a kernel's parameter of type {type_} has no known size")
     bits = 8 * size

@@ -58,7 +58,7 @@ def nonempty(shape: Shape, axes: Sequence[int], op: str, checks: Checks) -> None
         extent = shape[axis]
         if isinstance(extent, Dim):
             checks.add(minimum(extent, 1), 1, f"{op}: axis {axis} must not be empty")
-        elif extent == 0 and not checks.settled:
+        elif extent == 0 and not checks.is_final:
             raise ShapeError(
                 f"axis {axis} is empty", "at least one element", "reduce a non-empty axis, or pad first"
             )

@@ -117,8 +117,8 @@ class _Rebuild:
             if not self.source.is_implicit(symbol):
                 self._try(symbol, symbol.location, partial(self._read, symbol))
         for call in calls:
-            held = (*symbols_in(call.result), *symbols_in(call.arguments))  # `output` returns none
-            shown = [symbol for symbol in held if isinstance(symbol, Symbol)]
+            candidates = (*symbols_in(call.result), *symbols_in(call.arguments))  # `output` returns none
+            shown = [symbol for symbol in candidates if isinstance(symbol, Symbol)]
             self._try(shown[0], call.location, partial(self._call, call))
         if self.source.finished and not calls:
             outputs = [self.nodes.get(symbol.id) for symbol in self.source.outputs]

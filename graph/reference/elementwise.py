@@ -222,8 +222,8 @@ def exp_shifted(symbol: BoundSymbol, *arrays: Array) -> Array:
         high, low = two_sum(x, -top)
         return to_dtype(np.exp(high) * np.where(np.isfinite(low), 1 + low, 1.0), symbol.dtype)
     near = np.abs(top) <= 2.0**20
-    turns = np.rint(np.where(near, top, 0.0) * float(np.float32(math.log2(math.e)))) - 64
-    exponent = np.maximum(x - np.where(near, 0.0, top), (turns - 126) * math.log(2)) - turns * math.log(2)
+    top_exponent = np.rint(np.where(near, top, 0.0) * float(np.float32(math.log2(math.e)))) - 64
+    exponent = np.maximum(x - np.where(near, 0.0, top), (top_exponent - 126) * math.log(2)) - top_exponent * math.log(2)
     return to_dtype(np.exp(exponent), symbol.dtype)
 
 

@@ -83,9 +83,9 @@ def in_range(values: Array, dtype: DType) -> Array:
     """
     if dtype.name == "float64":
         return values
-    held = values.astype(np.float32)
-    magnitude = np.abs(held)
-    return np.where((magnitude < np.finfo(np.float32).tiny) | np.isinf(magnitude), held.astype(np.float64), values)
+    single = values.astype(np.float32)
+    magnitude = np.abs(single)
+    return np.where((magnitude < np.finfo(np.float32).tiny) | np.isinf(magnitude), single.astype(np.float64), values)
 
 
 def double(values: Array) -> Array:

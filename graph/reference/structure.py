@@ -139,8 +139,8 @@ def _view(name: str, index: ViewIndex) -> None:
         positions = []
         for extent, (axis, step, start) in zip(a.shape, found, strict=True):
             along = [-1 if each == axis else 1 for each in range(len(symbol.shape))]
-            places = int(evaluate_dim(start, {})) + step * np.arange(symbol.shape[axis])
-            positions.append((places if extent != 1 else np.zeros_like(places)).reshape(along))
+            indices = int(evaluate_dim(start, {})) + step * np.arange(symbol.shape[axis])
+            positions.append((indices if extent != 1 else np.zeros_like(indices)).reshape(along))
         return np.broadcast_to(a[tuple(positions)], symbol.shape)
 
 

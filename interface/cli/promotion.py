@@ -78,7 +78,7 @@ def _rule_set(name: str) -> RuleSet:
 
 
 def _operand(text: str, rule_set: RuleSet) -> Operand:
-    """Return the dtype or number that a word of the command line names.
+    """Return the dtype or number that an argument of the command line names.
 
     Raises `UserError` with the valid names.
     """
@@ -101,13 +101,13 @@ def _operand(text: str, rule_set: RuleSet) -> Operand:
 
 def _promote(options: argparse.Namespace) -> int:
     rule_set = _rule_set(options.rules)
-    words = [options.first, *options.others]
-    operands = [_operand(word, rule_set) for word in words]
+    texts = [options.first, *options.others]
+    operands = [_operand(text, rule_set) for text in texts]
     if options.all:
-        print(_side_by_side(rule_set, words, operands))
+        print(_side_by_side(rule_set, texts, operands))
         return 0
     try:
-        lines = _answer(rule_set, words, operands, options.explain)
+        lines = _answer(rule_set, texts, operands, options.explain)
     except UserError as error:
         if not options.explain:
             raise
@@ -116,20 +116,20 @@ def _promote(options: argparse.Namespace) -> int:
     return 0
 
 
-def _answer(rule_set: RuleSet, words: Sequence[str], operands: Sequence[Operand], explain: bool) -> list[str]:
+def _answer(rule_set: RuleSet, texts: Sequence[str], operands: Sequence[Operand], explain: bool) -> list[str]:
     element = rule_set.join_operands(operands)
     rule_set.promote(*operands)  # literals must fit as well
     if explain and len(operands) == 2 and not any(map(is_scalar, operands)):
         return rule_set.explain(*operands).splitlines()
-    lines = [f"{' ∨ '.join(words)} = {element}   (rule set {rule_set.name})"]
+    lines = [f"{' ∨ '.join(texts)} = {element}   (rule set {rule_set.name})"]
     if explain:
         lines += _steps(rule_set, operands)
     if element.is_weak:
         lines.append(
             f"  {element} gives way to any {element.kind} dtype; a value that ends in it is {rule_set.concrete(element)}"
         )
-    for word, operand in dict(zip(words, operands, strict=True)).items():
-        lines.append(f"  {word}: {_cast(rule_set, operand, element)}")
+    for operand_text, operand in dict(zip(texts, operands, strict=True)).items():
+        lines.append(f"  {operand_text}: {_cast(rule_set, operand, element)}")
         if explain and not is_scalar(operand):
             lines += _path(rule_set, operand, element)
     return [*lines, _elsewhere(rule_set, operands)] if explain else lines
@@ -200,19 +200,19 @@ def _elsewhere(rule_set: RuleSet, operands: Sequence[Operand]) -> str:
     return "  elsewhere: " + "; ".join(f"{result} in {', '.join(who)}" for result, who in grouped.items())
 
 
-def _side_by_side(rule_set: RuleSet, words: Sequence[str], operands: Sequence[Operand]) -> str:
+def _side_by_side(rule_set: RuleSet, texts: Sequence[str], operands: Sequence[Operand]) -> str:
     """Return one line per rule set: its answer, and what the cast of each operand loses.
 
     If the operands are too many for a column each, they share one.
     """
     own = [rule_set] if rule_set.name not in names() or rules(rule_set.name) != rule_set else []
-    shown = dict(zip(words, operands, strict=True))
+    shown = dict(zip(texts, operands, strict=True))
     rows, short = [["rules", "result", *shown]], [["rules", "result", "casts that lose"]]
     for each in [*own, *map(rules, names())]:
         text, element = _result(each, operands)
-        losses = {} if element is None else {word: _loss(each, one, element) for word, one in shown.items()}
-        rows.append([each.name, text, *(losses.get(word, "–") for word in shown)])
-        lossy = [f"{word} {loss}" for word, loss in losses.items() if loss not in ("exact", "unchanged")]
+        losses = {} if element is None else {operand_text: _loss(each, one, element) for operand_text, one in shown.items()}
+        rows.append([each.name, text, *(losses.get(operand_text, "–") for operand_text in shown)])
+        lossy = [f"{operand_text} {loss}" for operand_text, loss in losses.items() if loss not in ("exact", "unchanged")]
         short.append([each.name, text, "–" if element is None else ", ".join(lossy) or "none"])
     return aligned(rows if table_width(rows) <= WIDTH else short)
 

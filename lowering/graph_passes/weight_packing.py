@@ -140,7 +140,7 @@ def store_in_panels(plan: Plan) -> tuple[Plan, tuple[ConstantLayout, ...], tuple
     layouts: list[ConstantLayout] = []
     index: dict[tuple[int, str], int] = {}
 
-    def place(buffer: Buffer, layout: str) -> Buffer:
+    def with_layout(buffer: Buffer, layout: str) -> Buffer:
         key = (buffer.symbol, layout)
         if key not in index:
             index[key] = len(constants)
@@ -153,18 +153,18 @@ def store_in_panels(plan: Plan) -> tuple[Plan, tuple[ConstantLayout, ...], tuple
         found = right_operand(nest)
         if found is not None and nest.body[found.position].attrs["buffer"].kind == "constant":
             buffer = replace(nest.body[found.position].attrs["buffer"], shape=(found.depth, found.columns))
-            nest = _read_from(nest, found, place(buffer, f"panels:{PANEL}{':t' if found.transposed else ''}"))
+            nest = _read_from(nest, found, with_layout(buffer, f"panels:{PANEL}{':t' if found.transposed else ''}"))
             keep = found.position
         else:
             keep = -1
         body = []
         for position, value in enumerate(nest.body):
             if value.op == "load" and value.attrs["buffer"].kind == "constant" and position != keep:
-                value = replace(value, attrs={**value.attrs, "buffer": place(value.attrs["buffer"], "plain")})
+                value = replace(value, attrs={**value.attrs, "buffer": with_layout(value.attrs["buffer"], "plain")})
             body.append(value)
         nests.append(replace(nest, body=tuple(body)))
-    placed = replace(plan, nests=tuple(nests), constants=tuple(constants))
-    return placed, tuple(layouts), tuple(_reads_panels(nest, layouts) for nest in nests)
+    packed = replace(plan, nests=tuple(nests), constants=tuple(constants))
+    return packed, tuple(layouts), tuple(_reads_panels(nest, layouts) for nest in nests)
 
 
 def _reads_panels(nest: Nest, layouts: Sequence[ConstantLayout]) -> bool:

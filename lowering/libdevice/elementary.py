@@ -61,9 +61,9 @@ def atan2(y: Expr, x: Expr) -> Expr:
 
 
 def log10(x: Expr) -> Expr:
-    natural = x.named("math.log")
-    low = where(abs(natural) < INF, natural * LOG10_E_LOW, 0.0)
-    return natural.fma(LOG10_E, low)
+    ln = x.named("math.log")
+    low = where(abs(ln) < INF, ln * LOG10_E_LOW, 0.0)
+    return ln.fma(LOG10_E, low)
 
 
 def exp10(x: Expr) -> Expr:
@@ -118,7 +118,7 @@ def norm(xs: list[Expr], reciprocal: bool) -> Expr:
     return where(infinite, INF, root / scale)
 
 
-def _turn(x: Expr) -> tuple[Expr, Expr, Expr]:
+def _reduce_angle(x: Expr) -> tuple[Expr, Expr, Expr]:
     """Splits x = 2k + n/2 + r with |r| <= 1/4; returns sin(pi r), cos(pi r), and n mod 4 as i64."""
     whole = 2.0 * (x * 0.5).named("math.roundeven")
     rest = where(abs(x) < 2.0**53, x - whole, 0.0)  # in [-1, 1]; larger numbers are even
@@ -132,7 +132,7 @@ def _turn(x: Expr) -> tuple[Expr, Expr, Expr]:
 
 
 def sinpi(x: Expr) -> Expr:
-    sine, cosine, n = _turn(x)
+    sine, cosine, n = _reduce_angle(x)
     found = where((n & 1).eq(1), cosine, sine)
     found = where((n & 2).eq(2), -found, found)
     whole = x.named("math.trunc").eq(x)
@@ -141,7 +141,7 @@ def sinpi(x: Expr) -> Expr:
 
 
 def cospi(x: Expr) -> Expr:
-    sine, cosine, n = _turn(x)
+    sine, cosine, n = _reduce_angle(x)
     found = where((n & 1).eq(1), sine, cosine)
     found = where(((n + 1) & 2).eq(2), -found, found)
     found = where(found.eq(0.0), 0.0, found)

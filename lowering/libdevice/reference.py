@@ -181,7 +181,7 @@ def _upper_reciprocal(x: Array) -> Array:
     return np.asarray(np.where(np.isnan(x), np.nan, kept))
 
 
-def _from_words(high: Array, low: Array) -> Array:
+def _from_halves(high: Array, low: Array) -> Array:
     return ((high.astype(np.int64) << 32) | low.view(np.uint32).astype(np.int64)).view(np.float64)
 
 
@@ -240,7 +240,7 @@ REFERENCE: dict[str, Reference] = {
     "half2float": _own(lambda x: x.view(np.float16).astype(np.float32)),
     "reinterpret": lambda xs, signature: xs[0].view(DTYPES[signature.result]),
     "double2hiint": _own(lambda x: x.view(np.int64) >> 32), "double2loint": _own(lambda x: x.view(np.int64)),
-    "hiloint2double": _own(_from_words),
+    "hiloint2double": _own(_from_halves),
     "brev": lambda xs, s: _integers(lambda x: int(f"{x:0{int(s.result[1:])}b}"[::-1], 2), True)(xs, s),
     "clz": lambda xs, s: _integers(lambda x: int(s.arguments[0][1:]) - x.bit_length(), True)(xs, s),
     "ffs": _integers(lambda x: (x & -x).bit_length(), True), "popc": _integers(lambda x: x.bit_count(), True),

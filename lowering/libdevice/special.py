@@ -31,9 +31,9 @@ def polynomial(x: Expr, coefficients: tuple[float, ...]) -> Expr:
 def _erfcx_positive(a: Expr) -> Expr:
     """Computes erfcx(a) for a >= 0 (NaN at infinity)."""
     below, above = a - 4.0, a + 4.0
-    place = below / above
-    place = place + place.fma(-above, below) / above
-    return polynomial(place, ERFCX) / a.fma(2.0, 1.0)
+    argument = below / above
+    argument = argument + argument.fma(-above, below) / above
+    return polynomial(argument, ERFCX) / a.fma(2.0, 1.0)
 
 
 def _gauss(a: Expr, sign: float) -> Expr:

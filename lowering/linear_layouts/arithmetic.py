@@ -62,7 +62,7 @@ def _expression(layout: LinearLayout, axis: int, stride: int) -> IndexExpression
         raise ValueError(f"stride {stride} is not a power of two")
     diagonals: dict[tuple[str, int], int] = {}
     disjoint, reached = True, 0
-    for name, bit in layout.places():
+    for name, bit in layout.input_bits():
         if name == REGISTER:
             continue
         image = layout.coordinates(layout[name][bit])[axis] * stride

@@ -137,10 +137,10 @@ def fragment_tiles(
     """Returns, for each fragment that a warp holds of a block, its registers in order and its coordinate for warp 0."""
     count = len(fragment[REGISTER])
     names = table(units(count))
-    places = table(layout[REGISTER][count:])
+    tiles = table(layout[REGISTER][count:])
     found = []
-    for number, place in enumerate(places):
-        row, column = layout.coordinates(place)
+    for number, tile in enumerate(tiles):
+        row, column = layout.coordinates(tile)
         found.append((tuple(number << count | each for each in names), (row, column)))
     return tuple(found)
 

@@ -106,7 +106,7 @@ class LinearLayout:
         """Returns the bases of the input dims one after the other: the matrix, first input bit first."""
         return [basis for name in (self.dims if dims is None else dims) for basis in self[name]]
 
-    def places(self, dims: Iterable[str] | None = None) -> list[tuple[str, int]]:
+    def input_bits(self, dims: Iterable[str] | None = None) -> list[tuple[str, int]]:
         """Returns (input dim, bit) of every column."""
         return [
             (name, bit) for name in (self.dims if dims is None else dims) for bit in range(len(self[name]))
@@ -173,7 +173,7 @@ class LinearLayout:
         those of the later ones are dropped.
         """
         span, masks = Span(), dict.fromkeys(dims, 0)
-        for name, bit in self.places(dims):
+        for name, bit in self.input_bits(dims):
             if not span.add(self[name][bit]):
                 masks[name] |= 1 << bit
         return masks
@@ -342,7 +342,7 @@ class LinearLayout:
         """
         if not self.shape or self.shape[-1] != 2:
             raise ValueError(f"the last dim of {self.shape} has not size 2")
-        users = [(name, bit) for name, bit in self.places() if self[name][bit] & 1]
+        users = [(name, bit) for name, bit in self.input_bits() if self[name][bit] & 1]
         if len(users) != 1 or users[0][0] != REGISTER or self[REGISTER][users[0][1]] != 1:
             raise ValueError("the last dim is not exactly one register bit; convert to another layout first")
         bit = users[0][1]

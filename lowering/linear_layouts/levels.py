@@ -46,18 +46,18 @@ def _moves_within(
 ) -> dict[str, tuple[tuple[int, int, int], ...]] | None:
     span = Span(src.columns(inner))
     registers = Span(src[REGISTER])
-    places = src.places(inner)
+    input_bits = src.input_bits(inner)
     found: dict[str, tuple[tuple[int, int, int], ...]] = {}
     for name in HARDWARE:
         moves = []
         for bit, basis in enumerate(dst[name]):
             target = basis
-            place = dict.fromkeys(HARDWARE, 0)
+            position = dict.fromkeys(HARDWARE, 0)
             if name not in inner:
                 own = src[name][bit] if bit < len(src[name]) else 0
                 target ^= own
                 if bit < len(src[name]):
-                    place[name] = 1 << bit
+                    position[name] = 1 << bit
             elif name == LANE and inner == (REGISTER, LANE) and bit < len(src[LANE]):
                 near = registers.solve(target ^ src[LANE][bit])  # stay in the lane when a register suffices
                 if near is not None:
@@ -66,10 +66,10 @@ def _moves_within(
             combination = span.solve(target)
             if combination is None:
                 return None
-            for index, (dim, which) in enumerate(places):
+            for index, (dim, which) in enumerate(input_bits):
                 if combination >> index & 1:
-                    place[dim] ^= 1 << which
-            moves.append((place[REGISTER], place[LANE], place[WARP]))
+                    position[dim] ^= 1 << which
+            moves.append((position[REGISTER], position[LANE], position[WARP]))
         found[name] = tuple(moves)
     return found
 

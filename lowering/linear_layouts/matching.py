@@ -68,10 +68,10 @@ def vector_accesses(where: LinearLayout, element_bits: int, elements: int) -> tu
     vector = table([1 << index for index in indices if index is not None])
     rest = [bit for bit in range(len(where[REGISTER])) if bit not in indices]
     starts = table([1 << bit for bit in rest])
-    places = table([where[REGISTER][bit] for bit in rest])
+    vector_offsets = table([where[REGISTER][bit] for bit in rest])
     return tuple(
-        Access(tuple(start ^ each for each in vector), place * element_bits // 8)
-        for start, place in zip(starts, places, strict=True)
+        Access(tuple(start ^ each for each in vector), offset * element_bits // 8)
+        for start, offset in zip(starts, vector_offsets, strict=True)
     )
 
 
@@ -117,9 +117,9 @@ def match_matrix(where: LinearLayout, element_bits: int, *, transposed: bool = F
         pack = [0]
         rows = (registers[0], lanes[0], lanes[1])
     else:
-        word = 32 // element_bits
-        found = [_register_at(where, image) for image in units(log2(word))]
-        if any(each is None for each in found) or lanes[:2] != (word, 2 * word):
+        per_bank = 32 // element_bits
+        found = [_register_at(where, image) for image in units(log2(per_bank))]
+        if any(each is None for each in found) or lanes[:2] != (per_bank, 2 * per_bank):
             return None
         pack = [each for each in found if each is not None]
         rows = (lanes[2], lanes[3], lanes[4])
@@ -149,9 +149,9 @@ def bank_conflicts(lane_bytes: Sequence[int], access_bytes: int) -> int:
     `lane_bytes`: the byte offset of each lane bit. An access of more than 4 bytes is served for fewer lanes at a time, 128
     bytes in all; lanes that read one word share it.
     """
-    words = max(1, access_bytes // BANK_BYTES)
-    together = lane_bytes[: max(0, log2(BANKS) - log2(words))]
-    columns = [each // BANK_BYTES for each in together] + units(log2(words))
+    banks = max(1, access_bytes // BANK_BYTES)
+    together = lane_bytes[: max(0, log2(BANKS) - log2(banks))]
+    columns = [each // BANK_BYTES for each in together] + units(log2(banks))
     return 1 << (rank(columns) - rank([each % BANKS for each in columns]))
 
 

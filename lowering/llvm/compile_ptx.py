@@ -14,7 +14,7 @@ from typing import Any
 import llvmlite.binding as llvm
 
 from ...promotion.errors import InternalError
-from .nvptx.functions import IN_PLACE
+from .nvptx.functions import ALWAYS_INLINE
 from .nvptx.targets import GpuTarget
 
 TRIPLE = "nvptx64-nvidia-cuda"
@@ -55,14 +55,14 @@ def compile_ptx(text: str, target: GpuTarget, linked: Mapping[str, str] = _NONE)
 
 def _link(module: Any, machine: Any, linked: Mapping[str, str], text: str) -> None:
     """Links functions into the module as internal ones. Definitions that several of them bring are kept once."""
-    held = {function.name for function in module.functions if not function.is_declaration}
+    defined = {function.name for function in module.functions if not function.is_declaration}
     for name in sorted(linked):
         module.link_in(llvm.parse_assembly(linked[name]))
         calls = text.count(f" @{name}(") - 1  # without the declaration
         is_short = calls * linked[name].count("\n  ") <= MAX_INLINED
         module.get_function(name).add_function_attribute("alwaysinline" if is_short else "noinline")
     for value in (*module.functions, *module.global_variables):
-        if not value.is_declaration and value.name not in held:
+        if not value.is_declaration and value.name not in defined:
             value.linkage = llvm.Linkage.internal
     passes = llvm.create_new_module_pass_manager()
     passes.add_always_inliner_pass()
@@ -88,8 +88,8 @@ def _simplify(module: Any, machine: Any) -> None:
     defined = [function for function in module.functions if not function.is_declaration]
     for function in defined:
         passes.run(function, builder)
-    in_place = [function for function in defined if any(IN_PLACE.encode() in each for each in function.attributes)]
-    if in_place:
+    to_inline = [function for function in defined if any(ALWAYS_INLINE.encode() in each for each in function.attributes)]
+    if to_inline:
         inlining = llvm.create_new_module_pass_manager()
         inlining.add_always_inliner_pass()
         inlining.run(module, builder)

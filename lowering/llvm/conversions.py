@@ -43,9 +43,9 @@ def float_to_bfloat_bits(fn: Function, x: V) -> V:
     NaN keeps its sign and upper payload and becomes quiet.
     """
     _expect(x, "float")
-    word = fn.bitcast(x, with_element(x.type, "i32"))
-    high = _op(fn, "lshr", word, 16)
-    rounded = fn.add(word, _op(fn, "add", _op(fn, "and", high, 1), 0x7FFF))
+    bits = fn.bitcast(x, with_element(x.type, "i32"))
+    high = _op(fn, "lshr", bits, 16)
+    rounded = fn.add(bits, _op(fn, "add", _op(fn, "and", high, 1), 0x7FFF))
     chosen = fn.select(_is_nan(fn, x), _op(fn, "or", high, 0x40), _op(fn, "lshr", rounded, 16))
     return fn.cast("trunc", chosen, with_element(x.type, "i16"))
 
@@ -91,18 +91,18 @@ def double_to_odd_float(fn: Function, x: V) -> V:
     """
     truncated, back = _toward_zero(fn, x)
     inexact = fn.fcmp("one", back, x)
-    word = fn.binary("or", truncated, fn.cast("zext", inexact, truncated.type))
-    return fn.bitcast(word, with_element(x.type, "float"))
+    bits = fn.binary("or", truncated, fn.cast("zext", inexact, truncated.type))
+    return fn.bitcast(bits, with_element(x.type, "float"))
 
 
 def _toward_zero(fn: Function, x: V) -> tuple[V, V]:
     """Returns the bits of the float next to a double toward zero (infinities and NaN stay), and the nearest float as double."""
     _expect(x, "double")
-    word_type = with_element(x.type, "i32")
+    bits_type = with_element(x.type, "i32")
     nearest = fn.cast("fptrunc", x, with_element(x.type, "float"))
     back = fn.cast("fpext", nearest, x.type)
     beyond = fn.fcmp("ogt", fn.intrinsic("fabs", [back]), fn.intrinsic("fabs", [x]))
-    return fn.sub(fn.bitcast(nearest, word_type), fn.cast("zext", beyond, word_type)), back
+    return fn.sub(fn.bitcast(nearest, bits_type), fn.cast("zext", beyond, bits_type)), back
 
 
 def double_to_half(fn: Function, x: V) -> V:
@@ -113,11 +113,11 @@ def round_to_tf32(fn: Function, x: V) -> V:
     """Rounds float to 10 mantissa bits (TensorFloat-32), to nearest even; overflow gives inf."""
     _expect(x, "float")
     if "tf32" in fn.module.features and x.type == "float":
-        word = fn.pure(f'call i32 asm "cvt.rn.tf32.f32 $0, $1;", "=r,f"(float {x.operand()})', "i32")
-        return fn.bitcast(_op(fn, "and", word, ~0x1FFF), "float")  # the ISA leaves the other bits undefined
-    word = fn.bitcast(x, with_element(x.type, "i32"))
-    odd = _op(fn, "and", _op(fn, "lshr", word, 13), 1)
-    rounded = _op(fn, "and", fn.add(word, _op(fn, "add", odd, 0xFFF)), ~0x1FFF)
+        bits = fn.pure(f'call i32 asm "cvt.rn.tf32.f32 $0, $1;", "=r,f"(float {x.operand()})', "i32")
+        return fn.bitcast(_op(fn, "and", bits, ~0x1FFF), "float")  # the ISA leaves the other bits undefined
+    bits = fn.bitcast(x, with_element(x.type, "i32"))
+    odd = _op(fn, "and", _op(fn, "lshr", bits, 13), 1)
+    rounded = _op(fn, "and", fn.add(bits, _op(fn, "add", odd, 0xFFF)), ~0x1FFF)
     return fn.select(_is_nan(fn, x), x, fn.bitcast(rounded, x.type))
 
 

@@ -83,8 +83,8 @@ def float_to_fp8(fn: Function, x: V, name: str, saturate: bool = True) -> V:
     def c(value: int) -> V:
         return values.const(value, i32)
 
-    word = fn.bitcast(x, i32)
-    magnitude = fn.binary("and", word, c(0x7FFFFFFF))
+    x_bits = fn.bitcast(x, i32)
+    magnitude = fn.binary("and", x_bits, c(0x7FFFFFFF))
     drop = 23 - form.mantissa
     # Normal results: add half an ulp less one, plus the last bit kept; a carry moves into the exponent by itself.
     odd = fn.binary("and", fn.binary("lshr", magnitude, c(drop)), c(1))
@@ -101,7 +101,7 @@ def float_to_fp8(fn: Function, x: V, name: str, saturate: bool = True) -> V:
     overflow = form.max_code if saturate else form.infinity_code if form.infinity else form.nan_code
     code = fn.select(fn.icmp("sgt", code, c(form.max_code)), c(overflow), code)
     code = fn.select(fn.icmp("ugt", magnitude, c(0x7F800000)), c(form.nan_code), code)
-    sign = fn.binary("and", fn.binary("lshr", word, c(24)), c(0x80))
+    sign = fn.binary("and", fn.binary("lshr", x_bits, c(24)), c(0x80))
     if form.unsigned_zero:  # 0x80 is NaN, so zero has no sign
         sign = fn.select(fn.icmp("eq", code, c(0)), c(0), sign)
     return fn.cast("trunc", fn.binary("or", code, sign), with_element(x.type, "i8"))
@@ -132,9 +132,9 @@ def fp8_to_float(fn: Function, bits: V, name: str) -> V:
     def c(value: int) -> V:
         return values.const(value, i32)
 
-    word = fn.cast("zext", bits, i32)
-    code = fn.binary("and", word, c(0x7F))
-    sign = fn.binary("shl", fn.binary("and", word, c(0x80)), c(24))
+    code_bits = fn.cast("zext", bits, i32)
+    code = fn.binary("and", code_bits, c(0x7F))
+    sign = fn.binary("shl", fn.binary("and", code_bits, c(0x80)), c(24))
     shifted = fn.binary("shl", code, c(23 - form.mantissa))
     normal = fn.add(shifted, c((127 - form.bias) << 23))
     scale = values.const(math.ldexp(1.0, 1 - form.bias - form.mantissa), real)
@@ -144,7 +144,7 @@ def fp8_to_float(fn: Function, bits: V, name: str) -> V:
         value = fn.select(fn.icmp("eq", code, c(form.infinity_code)), c(0x7F800000), value)
         value = fn.select(fn.icmp("ugt", code, c(form.infinity_code)), c(0x7FC00000), value)
     elif form.unsigned_zero:
-        value = fn.select(fn.icmp("eq", word, c(0x80)), c(0x7FC00000), value)
+        value = fn.select(fn.icmp("eq", code_bits, c(0x80)), c(0x7FC00000), value)
     else:
         value = fn.select(fn.icmp("eq", code, c(0x7F)), c(0x7FC00000), value)
     return fn.bitcast(fn.binary("or", value, sign), real)
@@ -156,10 +156,10 @@ def _float_to_scale(fn: Function, x: V, saturate: bool) -> V:
     def c(value: int) -> V:
         return values.const(value, i32)
 
-    word = fn.bitcast(x, i32)
+    x_bits = fn.bitcast(x, i32)
     # The code is float's own exponent. Denormals count as 2^-127 (code 0), halfway to 2^-126 being 0x600000.
-    half = fn.select(fn.icmp("ult", word, c(0x800000)), c(0x200000), c(0x400000))
-    code = fn.binary("lshr", fn.add(word, half), c(23))
+    half = fn.select(fn.icmp("ult", x_bits, c(0x800000)), c(0x200000), c(0x400000))
+    code = fn.binary("lshr", fn.add(x_bits, half), c(23))
     code = fn.intrinsic("umin", [code, c(0xFE if saturate else 0xFF)])
     valid = fn.fcmp("ogt", x, values.const(0.0, x.type))
     return fn.cast("trunc", fn.select(valid, code, c(0xFF)), with_element(x.type, "i8"))

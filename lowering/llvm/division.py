@@ -107,19 +107,19 @@ def divide_all(f: Function, dividends: Sequence[V], divisor: V) -> list[V]:
     f.branch(done)
     f.start(really)
     at_once = next(n for n in (_AT_ONCE, 2, 1) if len(dividends) % n == 0)
-    turns = len(dividends) // at_once
+    iterations = len(dividends) // at_once
     carried = [V(f.fresh("c"), "float") for _ in dividends]
-    turn = V(f.fresh("i"), "i32")
+    iteration = V(f.fresh("i"), "i32")
     f.branch(loop)
     f.start(loop)
     slot = len(f.lines)
     f.lines.append("")
     divided = [f.binary("fdiv", a, divisor) for a in carried[:at_once]]
     after = [*carried[at_once:], *divided]
-    following = f.binary("add", turn, const(1, "i32"))
-    again = f.icmp("ult", following, const(turns, "i32"))
+    following = f.binary("add", iteration, const(1, "i32"))
+    again = f.icmp("ult", following, const(iterations, "i32"))
     f.emit(f"br i1 {again.operand()}, label %{loop}, label %{done}, !llvm.loop !{f.module.metadata.no_unrolling()}")
-    phis = [f"  {turn.operand()} = phi i32 [ 0, %{really} ], [ {following.operand()}, %{loop} ]"]
+    phis = [f"  {iteration.operand()} = phi i32 [ 0, %{really} ], [ {following.operand()}, %{loop} ]"]
     for own, first, new in zip(carried, dividends, after, strict=True):
         phis.append(f"  {own.operand()} = phi float [ {first.operand()}, %{really} ], [ {new.operand()}, %{loop} ]")
     f.lines[slot] = "\n".join(phis)

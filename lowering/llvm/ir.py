@@ -389,7 +389,7 @@ class Function:
         keep: the loop is not unrolled. A loop that is known to have one iteration is emitted as straight-line code.
         """
         lo, hi, st = (i64(x) if isinstance(x, int) else x for x in (low, high, step))
-        if _is_one_turn(lo, hi, st):
+        if _is_one_iteration(lo, hi, st):
             once = Loop(lo, list(carry))
             yield once
             once.results = list(once.next)
@@ -440,7 +440,7 @@ class Function:
         self.emit("ret void" if value is None else f"ret {value.type} {value.operand()}")
 
 
-def _is_one_turn(low: V, high: V, step: V) -> bool:
+def _is_one_iteration(low: V, high: V, step: V) -> bool:
     known = [each.number for each in (low, high, step) if isinstance(each, ConstantInt)]
     return len(known) == 3 and known[0] < known[1] <= known[0] + known[2]
 

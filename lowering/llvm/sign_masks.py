@@ -13,7 +13,7 @@ from .values import V, bits, const, element, is_float, lanes, number_of, with_el
 
 _SWAPPED = {"slt": "sgt", "sle": "sge", "sgt": "slt", "sge": "sle", "ult": "ugt", "ule": "uge", "ugt": "ult", "uge": "ule"}
 _NEGATIVE = {("slt", "zero"), ("sle", "minus one"), ("uge", "least"), ("ugt", "largest")}
-_NATURAL = {("sge", "zero"), ("sgt", "minus one"), ("ult", "least"), ("ule", "largest")}
+_NON_NEGATIVE = {("sge", "zero"), ("sgt", "minus one"), ("ult", "least"), ("ule", "largest")}
 
 
 def lowest_bit(f: Function, x: V) -> V:
@@ -27,7 +27,7 @@ def compared(f: Function, predicate: str, a: V, b: V) -> V:
         left = _named(a)
         other = _named(b) if left is None else left
         test = (predicate if left is None else _SWAPPED.get(predicate, predicate), other)
-        if test in _NEGATIVE or test in _NATURAL:
+        if test in _NEGATIVE or test in _NON_NEGATIVE:
             sign = -1 << (bits(element(a.type)) - 1)
             return _bit(f, b if left is not None else a, sign, "ne" if test in _NEGATIVE else "eq")
     return f.icmp(predicate, a, b)

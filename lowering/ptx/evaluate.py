@@ -85,10 +85,11 @@ class _Machine:
                 if type_ == "pred":
                     return np.full(self.count, value != 0)
                 return np.full(self.count, value & ((1 << WIDTHS[type_]) - 1), np.uint64)
-            case Float(word, width):
+            case Float(encoded, width):
                 if width == 64 and type_ == "f32":
-                    word = int(np.frombuffer(word.to_bytes(8, "little"), np.float64).astype(np.float32).view(np.uint32)[0])
-                return np.full(self.count, word, np.uint64)
+                    double = np.frombuffer(encoded.to_bytes(8, "little"), np.float64)
+                    encoded = int(double.astype(np.float32).view(np.uint32)[0])
+                return np.full(self.count, encoded, np.uint64)
             case Vector(elements):
                 width = WIDTHS[type_] // len(elements)
                 total = np.zeros(self.count, np.uint64)
@@ -338,10 +339,10 @@ def _leading(d: Decoded, a: Array) -> Array:
 def _find(d: Decoded, a: Array) -> Array:
     width = WIDTHS[d.types[0]]
     x = np.where(signed(a, width) < 0, ~a & mask(width), a) if d.types[0][0] == "s" else a
-    place = np.array([int(v).bit_length() - 1 for v in x], np.int64)
+    position = np.array([int(v).bit_length() - 1 for v in x], np.int64)
     if "shiftamt" in d.flags:
-        place = np.where(place < 0, place, width - 1 - place)
-    return place.astype(np.uint64) & mask(32)
+        position = np.where(position < 0, position, width - 1 - position)
+    return position.astype(np.uint64) & mask(32)
 
 
 def _reverse(d: Decoded, a: Array) -> Array:
@@ -349,7 +350,7 @@ def _reverse(d: Decoded, a: Array) -> Array:
     return np.array([int(f"{int(x):0{width}b}"[::-1], 2) for x in a], np.uint64)
 
 
-def _extract(d: Decoded, a: Array, place: Array, length: Array) -> Array:
+def _extract(d: Decoded, a: Array, position: Array, length: Array) -> Array:
     width = WIDTHS[d.types[0]]
 
     def one(x: int, at: int, size: int) -> int:
@@ -362,17 +363,17 @@ def _extract(d: Decoded, a: Array, place: Array, length: Array) -> Array:
             field |= ~((1 << kept) - 1)
         return field & ((1 << width) - 1)
 
-    return np.array([one(int(x), int(p), int(n)) for x, p, n in zip(a, place, length, strict=True)], np.uint64)
+    return np.array([one(int(x), int(p), int(n)) for x, p, n in zip(a, position, length, strict=True)], np.uint64)
 
 
-def _insert(d: Decoded, a: Array, b: Array, place: Array, length: Array) -> Array:
+def _insert(d: Decoded, a: Array, b: Array, position: Array, length: Array) -> Array:
     width = WIDTHS[d.types[0]]
 
     def one(x: int, y: int, at: int, size: int) -> int:
         field = (((1 << (size & 255)) - 1) << (at & 255)) & ((1 << width) - 1)
         return (y & ~field) | (x << (at & 255) & field)
 
-    lanes = zip(a, b, place, length, strict=True)
+    lanes = zip(a, b, position, length, strict=True)
     return np.array([one(int(x), int(y), int(p), int(n)) for x, y, p, n in lanes], np.uint64)
 
 
@@ -443,15 +444,15 @@ def _permute(d: Decoded, a: Array, b: Array, c: Array) -> Array:
     def one(low: int, high: int, selector: int) -> int:
         source = low | high << 32
         n = selector & 3
-        places = {
+        selectors = {
             "f4e": [n + i for i in range(4)], "b4e": [(n - i) % 8 for i in range(4)], "rc8": [n] * 4,
             "ecl": [max(i, n) for i in range(4)], "ecr": [min(i, n) for i in range(4)],
             "rc16": [(n & 1) * 2 + (i & 1) for i in range(4)],
         }.get(mode) or [selector >> (4 * i) & 15 for i in range(4)]  # fmt: skip
         total = 0
-        for i, place in enumerate(places):
-            byte = source >> (8 * (place & 7)) & 255
-            if not mode and place & 8:
+        for i, position in enumerate(selectors):
+            byte = source >> (8 * (position & 7)) & 255
+            if not mode and position & 8:
                 byte = 255 if byte & 128 else 0
             total |= byte << (8 * i)
         return total

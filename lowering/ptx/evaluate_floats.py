@@ -27,7 +27,7 @@ def floats(x: Array, type_: str) -> Array:
     return np.ascontiguousarray(x.astype(f"u{dtype.itemsize}")).view(dtype)
 
 
-def words(x: Array) -> Array:
+def bits_of(x: Array) -> Array:
     """Returns the bits of floats as uint64."""
     return np.ascontiguousarray(x).view(f"u{x.dtype.itemsize}").astype(np.uint64)
 
@@ -60,12 +60,12 @@ def _lanewise(function: Callable[[Decoded, str, list[Array]], Array]) -> Callabl
     def apply(d: Decoded, sources: list[Array]) -> Array:
         type_ = d.types[0]
         if not type_.endswith("x2"):
-            return words(function(d, type_, sources))
+            return bits_of(function(d, type_, sources))
         single = type_[:-2]
         width = np.uint64(WIDTHS[single])
         mask = (np.uint64(1) << width) - np.uint64(1)
-        low = words(function(d, single, [x & mask for x in sources]))
-        high = words(function(d, single, [x >> width for x in sources]))
+        low = bits_of(function(d, single, [x & mask for x in sources]))
+        high = bits_of(function(d, single, [x >> width for x in sources]))
         return np.asarray(low | (high << width))
 
     return apply
@@ -123,7 +123,7 @@ def _upper(d: Decoded, sources: list[Array], evaluate: Callable[[Array], Array])
     x = np.where(np.abs(x) < 2.0**-1022, np.copysign(0.0, x), x)
     found = np.asarray(evaluate(x))
     found = np.where(np.abs(found) < 2.0**-1022, np.copysign(0.0, found), found)
-    return np.where(np.isnan(found), np.uint64(0x7FFFFFFF00000000), words(found) & upper)
+    return np.where(np.isnan(found), np.uint64(0x7FFFFFFF00000000), bits_of(found) & upper)
 
 
 def _square_root(d: Decoded, sources: list[Array]) -> Array:
@@ -245,7 +245,7 @@ def convert(d: Decoded, sources: list[Array]) -> Array:
         mode = d.choice(*_MODES)
         values = [int(v) - (1 << width if source[0] == "s" and int(v) >> (width - 1) else 0) for v in x]
         found = np.array([exact.from_integer(v, target, mode) for v in values], np.float64).astype(DTYPES[target])
-        return words(_finished(found, d, target))
+        return bits_of(_finished(found, d, target))
     value = wide(x, source)
     if "ftz" in d.flags and source == "f32":
         value = _flushed(value, source)
@@ -261,8 +261,8 @@ def convert(d: Decoded, sources: list[Array]) -> Array:
     if "satfinite" in d.flags:
         found = _capped(found, float(exact.FORMATS[target].largest))
     if target != "f32":  # .ftz applies to single precision only
-        return words(_saturated(found.astype(DTYPES[target]), d))
-    return words(_finished(found.astype(DTYPES[target]), d, target))
+        return bits_of(_saturated(found.astype(DTYPES[target]), d))
+    return bits_of(_finished(found.astype(DTYPES[target]), d, target))
 
 
 def _capped(x: Array, limit: float) -> Array:
@@ -280,21 +280,21 @@ def _resize(d: Decoded, x: Array, target: str, source: str) -> Array:
 
 def _to_tf32(d: Decoded, x: Array) -> Array:
     """Rounds to 10 mantissa bits; rna: halves away from zero."""
-    word = words(x.astype(np.float32)).astype(np.int64)
+    bits = bits_of(x.astype(np.float32)).astype(np.int64)
     mode = d.choice("rn", "rz", "rna")
-    extra = {"rna": 0x1000, "rz": 0}.get(mode, 0xFFF + ((word >> 13) & 1))
-    found = np.where(np.isfinite(x), (word + extra) & 0xFFFFE000, word & 0xFFFFFFFF).astype(np.uint64)
+    extra = {"rna": 0x1000, "rz": 0}.get(mode, 0xFFF + ((bits >> 13) & 1))
+    found = np.where(np.isfinite(x), (bits + extra) & 0xFFFFE000, bits & 0xFFFFFFFF).astype(np.uint64)
     if "satfinite" in d.flags:
         over = (found & np.uint64(0x7FFFFFFF)) == 0x7F800000
         found = np.where(over, (found & np.uint64(0x80000000)) | np.uint64(0x7F7FE000), found)
-    return words(_finished(floats(found, "f32"), d, "f32"))
+    return bits_of(_finished(floats(found, "f32"), d, "f32"))
 
 
 def _small(d: Decoded, x: Array, type_: str) -> Array:
     """Converts float64 numbers that are float32 to the bits of 8-bit floats, to nearest even, saturated."""
     limit = {"e4m3": 448.0, "e5m2": 57344.0}[type_]
     x = _finished(_capped(x, limit), d, "f64")
-    found = words(x.astype(np.float32).astype(DTYPES[type_]))
+    found = bits_of(x.astype(np.float32).astype(DTYPES[type_]))
     return np.where(np.isnan(x), np.uint64(0x7F), found)
 
 
@@ -315,7 +315,7 @@ def _convert_pair(d: Decoded, sources: list[Array]) -> Array:
         found = np.array([exact.narrow(v, single, mode) for v in x.tolist()], np.float64)
         if "satfinite" in d.flags:
             found = _capped(found, float(exact.FORMATS[single].largest))
-        parts.append(words(_finished(found.astype(DTYPES[single]), d, single)))
+        parts.append(bits_of(_finished(found.astype(DTYPES[single]), d, single)))
     return np.asarray(parts[0] | (parts[1] << np.uint64(16)))
 
 
@@ -325,10 +325,10 @@ def _fused_float32(x: Array, y: Array, z: Array) -> Array:
     total = product + addend
     shadow = total - product
     error = (product - (total - shadow)) + (addend - shadow)
-    word = total.view(np.int64)
+    bits = total.view(np.int64)
     lost = (error != 0) & np.isfinite(total)
-    toward_zero = np.where(lost & ((error < 0) != (total < 0)), word - 1, word)
-    return np.asarray(np.where(lost, toward_zero | 1, word).view(np.float64).astype(np.float32))
+    toward_zero = np.where(lost & ((error < 0) != (total < 0)), bits - 1, bits)
+    return np.asarray(np.where(lost, toward_zero | 1, bits).view(np.float64).astype(np.float32))
 
 
 def _fused(d: Decoded, sources: list[Array]) -> Array:

@@ -155,30 +155,30 @@ def _low_mask(x: Expr, length: Expr) -> Expr:
     return shift(x.like(1), length, "shl") - 1
 
 
-def _field(x: Expr, word: Expr) -> Expr:
+def _field(x: Expr, value: Expr) -> Expr:
     """Returns the low byte of a u32, in the type of x."""
-    return amount(word & 0xFF, x.width)
+    return amount(value & 0xFF, x.width)
 
 
 def _extract(d: Decoded, xs: Sequence[Expr]) -> Expr:
-    a, place, length = xs[0], _field(xs[0], xs[1]), _field(xs[0], xs[2])
+    a, start, length = xs[0], _field(xs[0], xs[1]), _field(xs[0], xs[2])
     if not is_signed(d.types[0]):
-        return shift(a, place, "lshr") & _low_mask(a, length)
-    moved = shift(a, place, "ashr")
+        return shift(a, start, "lshr") & _low_mask(a, length)
+    moved = shift(a, start, "ashr")
     rest = where(length.test("ult", a.width), a.width - length, 0)  # 64 or 32 for no bits: everything is shifted out
     found = shift(shift(moved, rest, "shl"), rest, "ashr")
     return where(length.eq(0), 0, found)
 
 
 def _insert(d: Decoded, xs: Sequence[Expr]) -> Expr:
-    a, b, place, length = xs[0], xs[1], _field(xs[0], xs[2]), _field(xs[0], xs[3])
-    field = shift(_low_mask(a, length), place, "shl")
-    return (b & ~field) | (shift(a, place, "shl") & field)
+    a, b, start, length = xs[0], xs[1], _field(xs[0], xs[2]), _field(xs[0], xs[3])
+    field = shift(_low_mask(a, length), start, "shl")
+    return (b & ~field) | (shift(a, start, "shl") & field)
 
 
 def _bit_mask(d: Decoded, xs: Sequence[Expr]) -> Expr:
-    place, length = (x & 31 if "wrap" in d.flags else x for x in xs)
-    return shift(_low_mask(place, length), place, "shl")
+    start, length = (x & 31 if "wrap" in d.flags else x for x in xs)
+    return shift(_low_mask(start, length), start, "shl")
 
 
 def _extend(d: Decoded, xs: Sequence[Expr]) -> Expr:
@@ -228,8 +228,8 @@ def _two_inputs(table: int, b: Expr, c: Expr) -> Expr:
             return ~(b ^ c)
     if table.bit_count() == 3:
         return ~_two_inputs(table ^ 15, b, c)
-    place = table.bit_length() - 1
-    return (b if place & 2 else ~b) & (c if place & 1 else ~c)
+    entry = table.bit_length() - 1
+    return (b if entry & 2 else ~b) & (c if entry & 1 else ~c)
 
 
 def _lop3(d: Decoded, xs: Sequence[Expr]) -> Expr:
@@ -275,22 +275,22 @@ def _permute(d: Decoded, xs: Sequence[Expr]) -> Expr:
     def byte_at(i: int) -> Expr:
         match mode:
             case "f4e":
-                place = n + i
+                selector = n + i
             case "b4e":
-                place = (n - i) & 7
+                selector = (n - i) & 7
             case "rc8":
-                place = n
+                selector = n
             case "ecl":
-                place = n.named("arith.maxui", i)
+                selector = n.named("arith.maxui", i)
             case "ecr":
-                place = n.named("arith.minui", i)
+                selector = n.named("arith.minui", i)
             case "rc16":
-                place = (n & 1) * 2 + (i & 1)
+                selector = (n & 1) * 2 + (i & 1)
             case _:
-                place = c.lshr(4 * i)
-        byte = source.lshr((place & 7).shl(3)) & 0xFF
+                selector = c.lshr(4 * i)
+        byte = source.lshr((selector & 7).shl(3)) & 0xFF
         if not mode:
-            byte = where((place & 8).ne(0), where((byte & 128).ne(0), 255, byte.like(0)), byte)
+            byte = where((selector & 8).ne(0), where((byte & 128).ne(0), 255, byte.like(0)), byte)
         return byte.shl(8 * i)
 
     return functools.reduce(or_, map(byte_at, range(4))).cast("arith.trunci", t.I32)

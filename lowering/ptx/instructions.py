@@ -242,7 +242,7 @@ def decode(
         raise UnsupportedError(f"{where}: this combination of modifiers is not known; types: {'; '.join(known)}")
     counts = len(instruction.operands)
     for form in matching:
-        least = len(form.results) + sum(not word.endswith("?") for word in form.sources)
+        least = len(form.results) + sum(not pattern.endswith("?") for pattern in form.sources)
         if least <= counts <= len(form.results) + len(form.sources):
             return _bind(instruction, form, types, flags, registers, where, specials)
     form = matching[0]
@@ -255,8 +255,8 @@ def _forms_of(
 ) -> tuple[tuple[str, ...], frozenset[str], tuple[Form, ...]]:
     """Splits the modifiers into types and flags, and returns them with the rows that they fit."""
     forms = (*FORMS[opcode], *(MIXED.get(opcode, ()) if in_kernel else ()))
-    types = tuple(word for word in modifiers if word in WIDTHS)
-    flags = [word for word in modifiers if word not in WIDTHS]
+    types = tuple(modifier for modifier in modifiers if modifier in WIDTHS)
+    flags = [modifier for modifier in modifiers if modifier not in WIDTHS]
     return types, frozenset(flags), tuple(form for form in forms if _matches(form, types, flags))
 
 
@@ -285,18 +285,18 @@ def _bind(
     if types:
         names["W"] = {"u16": "u32", "s16": "s32", "u32": "u64", "s32": "s64"}.get(types[0], "")
 
-    def type_of(word: str) -> str:
-        plain = word.rstrip("|?")
+    def type_of(pattern: str) -> str:
+        plain = pattern.rstrip("|?")
         return names.get(plain, plain)
 
     first = len(form.results)
     results, sources = instruction.operands[:first], instruction.operands[first:]
-    result_types = tuple(type_of(word) for word in form.results)
-    source_types = tuple(type_of(word) for word in form.sources[: len(sources)])
+    result_types = tuple(type_of(pattern) for pattern in form.results)
+    source_types = tuple(type_of(pattern) for pattern in form.sources[: len(sources)])
     wide = instruction.opcode == "cvt"
-    for operand, type_, word in zip(results, result_types, form.results, strict=True):
+    for operand, type_, pattern in zip(results, result_types, form.results, strict=True):
         pair = isinstance(operand, Pair)
-        if pair and not word.endswith("|"):
+        if pair and not pattern.endswith("|"):
             raise UserError(f"{where}: two destinations, expected one")
         for part in (operand.first, operand.second) if isinstance(operand, Pair) else (operand,):
             _check_destination(part, type_, registers, where, wide, instruction.opcode == "mov")

@@ -86,12 +86,12 @@ class _ModuleParser(StatementParser):
         target: tuple[str, ...] = ("",)
         while self.token.kind != "end":
             self.counted()
-            word = self.token.text
-            if word == ".version":
+            keyword = self.token.text
+            if keyword == ".version":
                 version = self.version()
-            elif word == ".target":
+            elif keyword == ".target":
                 target = self.target()
-            elif word == ".address_size":
+            elif keyword == ".address_size":
                 self.take()
                 if self.take().text != "64":
                     self.unknown("only .address_size 64 is known")
@@ -121,19 +121,19 @@ class _ModuleParser(StatementParser):
 
     def target(self) -> tuple[str, ...]:
         self.take()
-        words: list[str] = []
+        names: list[str] = []
         while True:
             token = self.take()
-            if token.kind != "name" or len(words) > MAX_DEPTH:
+            if token.kind != "name" or len(names) > MAX_DEPTH:
                 self.fail(f"{token.text!r} is no target")
-            words.append(token.text)
+            names.append(token.text)
             if not self.optional(","):
-                return tuple(words)
+                return tuple(names)
 
     def debug(self) -> bool:
         """Reads a directive for debuggers or a pragma, keeping files, locations and pragmas; False at others."""
-        word = self.token.text
-        if word == ".file":
+        keyword = self.token.text
+        if keyword == ".file":
             self.take()
             number, name = self.take(), self.take()
             if number.kind != "integer" or name.kind != "string" or len(number.text) > 9:
@@ -142,10 +142,10 @@ class _ModuleParser(StatementParser):
             while self.optional(","):
                 self.take()
             return True
-        if word == ".loc":
+        if keyword == ".loc":
             self.location()
             return True
-        if word == ".pragma":
+        if keyword == ".pragma":
             self.take()
             while self.token.text != ";":
                 if self.token.kind == "end":
@@ -153,7 +153,7 @@ class _ModuleParser(StatementParser):
                 self.pragmas.append(self.take().text.strip('"'))
             self.take()
             return True
-        if word == ".section":
+        if keyword == ".section":
             self.take()
             self.take()
             self.expect("{", "after the name of a section")
@@ -194,10 +194,10 @@ class _ModuleParser(StatementParser):
         extern = False
         while self.token.text in _LINKING:
             extern |= self.take().text == ".extern"
-        word = self.token.text
-        if word in (".entry", ".func"):
+        keyword = self.token.text
+        if keyword in (".entry", ".func"):
             self.function()
-        elif word in _SPACES:
+        elif keyword in _SPACES:
             for variable in self.variable_list(extern):
                 if (
                     variable.name in self.variables
@@ -207,7 +207,7 @@ class _ModuleParser(StatementParser):
                     self.fail(f"variable {variable.name} is declared twice")
                 self.variables[variable.name] = variable
         else:
-            self.unknown(f"{word or 'the end'!r} is no declaration that is known")
+            self.unknown(f"{keyword or 'the end'!r} is no declaration that is known")
 
     # -- variables
 
@@ -216,15 +216,15 @@ class _ModuleParser(StatementParser):
         space = self.take().text[1:]
         align, type_, vector = 0, "", 1
         while self.token.kind == "dotted":
-            word = self.take().text[1:]
-            if word == "align":
+            keyword = self.take().text[1:]
+            if keyword == "align":
                 align = self.small("an alignment", MAX_ALIGN)
-            elif word in ("v2", "v4", "v8"):
-                vector = int(word[1:])
-            elif word in SIZES:
-                type_ = word
+            elif keyword in ("v2", "v4", "v8"):
+                vector = int(keyword[1:])
+            elif keyword in SIZES:
+                type_ = keyword
             else:
-                self.unknown(f".{word} before a variable is not known")
+                self.unknown(f".{keyword} before a variable is not known")
         if not type_:
             self.fail("a variable without a type")
         if align & (align - 1):
@@ -308,16 +308,16 @@ class _ModuleParser(StatementParser):
             self.unknown(f"{self.token.text!r}: parameters of functions are in .param space")
         type_, align, pointer = "", 0, False
         while self.token.kind == "dotted":
-            word = self.take().text[1:]
-            if word == "align":
+            keyword = self.take().text[1:]
+            if keyword == "align":
                 align = self.small("an alignment", MAX_ALIGN)
                 pointer = pointer and bool(align)
-            elif word in SIZES and not type_:
-                type_ = word
-            elif word == "ptr":
+            elif keyword in SIZES and not type_:
+                type_ = keyword
+            elif keyword == "ptr":
                 pointer = True
-            elif word not in ("global", "const", "shared", "local"):
-                self.unknown(f".{word} at a parameter is not known")
+            elif keyword not in ("global", "const", "shared", "local"):
+                self.unknown(f".{keyword} at a parameter is not known")
         name = self.take()
         if name.kind != "name" or not type_:
             self.fail("expected a parameter's type and name")
@@ -350,19 +350,19 @@ class _ModuleParser(StatementParser):
         parameters = self.parameters() if self.optional("(") else ()
         function = Function(name.text, entry, results, parameters, name.line)
         while self.token.kind == "dotted":
-            word = self.take().text[1:]
-            if word == "pragma":
+            keyword = self.take().text[1:]
+            if keyword == "pragma":
                 self.at -= 1
                 self.debug()
                 continue
-            if word not in _BOUNDS:
-                self.unknown(f".{word} at function {name.text} is not known")
+            if keyword not in _BOUNDS:
+                self.unknown(f".{keyword} at function {name.text} is not known")
             numbers: list[int] = []
             while self.token.kind == "integer":
                 numbers.append(self.small("a number", 1 << 31))
                 if not self.optional(","):
                     break
-            function.bounds[word] = tuple(numbers)
+            function.bounds[keyword] = tuple(numbers)
         known = self.functions.get(name.text)
         if known is not None and (
             known.entry != entry or (known.code is not None and self.token.text == "{")

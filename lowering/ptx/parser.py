@@ -197,12 +197,12 @@ class StatementParser:
             while self.token.kind in ("integer", "mark") and self.token.text not in "{};@":
                 self.take()
             return None
-        words = [token.text]
+        names = [token.text]
         while not self.optional(";"):
             if self.token.kind == "end" or self.token.text in ("{", "}"):
                 self.fail(f"the directive {token.text} does not end with ';'")
-            words.append(self.take().text)
-        return None if token.text == ".pragma" else Directive(tuple(words), token.line)
+            names.append(self.take().text)
+        return None if token.text == ".pragma" else Directive(tuple(names), token.line)
 
     def declaration(self) -> None:
         token = self.take()

@@ -106,7 +106,7 @@ class Label:
 class Directive:
     """Any directive other than `.reg`, `.loc` and `.pragma`, as its list of words."""
 
-    words: tuple[str, ...]
+    names: tuple[str, ...]
     line: int
 
 

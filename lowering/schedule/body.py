@@ -291,8 +291,8 @@ class BodyBuilder:
             else:
                 sizes = tuple([symbol.shape[d] for d in target_dims])
                 position = linear([index[d] for d in target_dims], contiguous_strides(sizes))
-            for place, dimension in enumerate(source_dims[:-1]):
-                inner = product([operand.shape[d] for d in source_dims[place + 1 :]])
+            for number, dimension in enumerate(source_dims[:-1]):
+                inner = product([operand.shape[d] for d in source_dims[number + 1 :]])
                 below[dimension], position = self._divide(position, inner, operand)
             if source_dims:
                 below[source_dims[-1]] = position
@@ -338,8 +338,8 @@ class BodyBuilder:
 
     def _concat(self, symbol: Symbol, index: tuple[Index, ...], guard: int) -> int:
         axis = symbol.attrs["axis"]
-        place = index[axis]
-        at = self.index_value(place)
+        position = index[axis]
+        at = self.index_value(position)
         bounds: list[Extent] = [0]
         for operand in symbol.inputs:
             bounds.append(bounds[-1] + operand.shape[axis])
@@ -357,7 +357,7 @@ class BodyBuilder:
                 inside = self.both(
                     inside, self.emit("greater_equal", BOOL, (at, self.extent_value(bounds[number])))
                 )
-            moved = (*index[:axis], shift(place, -bounds[number]), *index[axis + 1 :])
+            moved = (*index[:axis], shift(position, -bounds[number]), *index[axis + 1 :])
             value = self.evaluate(operand, moved, inside)
             result = value if result is None else self.emit("where", symbol.dtype, (below, value, result))
         if result is None:
@@ -369,8 +369,8 @@ class BodyBuilder:
         mode = attrs.get("mode", "constant")
         moved: list[Index] = []
         inside = NO_GUARD
-        for place, extent, low, high in zip(index, operand.shape, attrs["low"], attrs["high"], strict=True):
-            source = shift(place, -low)
+        for position, extent, low, high in zip(index, operand.shape, attrs["low"], attrs["high"], strict=True):
+            source = shift(position, -low)
             if is_zero(low) and is_zero(high):
                 moved.append(source)
                 continue

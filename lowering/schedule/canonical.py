@@ -79,14 +79,14 @@ class AxisTable:
         a matmul."""
         taken = {axis for roles in self.roles.values() for axis in roles}
         for roles in self.roles.values():
-            for place in (0, 1):
-                axis = roles[place]
+            for position in (0, 1):
+                axis = roles[position]
                 if not is_one(self.extents[axis]) or len(self.roles) > 1:
                     continue
                 signature = self._signature(axis)
                 for other in reversed(list(self.extents)):
                     if other not in taken and self.used >> other & 1 and self._signature(other) == signature:
-                        roles[place] = other
+                        roles[position] = other
                         break
 
     def _forget(self, axis: int) -> None:
@@ -150,8 +150,8 @@ class AxisTable:
                 return False
         for number, over in self.overs.items():
             if self.entries[number].attrs.get("kind") in ("argmax", "argmin") and outer in over:
-                place = over.index(outer)
-                if over[place + 1 : place + 2] != [inner]:
+                position = over.index(outer)
+                if over[position + 1 : position + 2] != [inner]:
                     return False
         return True
 
@@ -246,7 +246,7 @@ def finish(
         )
 
     body: list[Value] = []
-    place_of: dict[int, int] = {}
+    number_of_value: dict[int, int] = {}
     for number in table.live:
         entry, mask = entries[number], table.masks[number]
         attrs = dict(entry.attrs)
@@ -257,14 +257,14 @@ def finish(
         over = table.overs.get(number)
         if over is not None:
             if entry.op == "reduce":
-                places = [number_of[axis] for axis in over]
+                numbers = [number_of[axis] for axis in over]
                 attrs["over"] = (
-                    tuple(places) if attrs["kind"] in ("argmax", "argmin") else tuple(sorted(places))
+                    tuple(numbers) if attrs["kind"] in ("argmax", "argmin") else tuple(sorted(numbers))
                 )
             else:
                 attrs["over" if entry.op == "contract" else "axis"] = number_of[over[0]]
-        place_of[number] = len(body)
-        operands = tuple([place_of[operand] for operand in entry.operands])
+        number_of_value[number] = len(body)
+        operands = tuple([number_of_value[operand] for operand in entry.operands])
         body.append(
             Value(
                 entry.op,
@@ -278,7 +278,7 @@ def finish(
     final_stores = tuple(
         [
             Store(
-                place_of[store.value],
+                number_of_value[store.value],
                 store.target if isinstance(store.target, Buffer) else buffer_of(store.target),
                 affine(store.at[0], table.coefficients[table.store_position + position]),
                 (store.line,),

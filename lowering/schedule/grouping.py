@@ -81,7 +81,7 @@ class Grouping:
         self.group_of: dict[int, Group] = {}
         self.sealed: set[int] = set()  # members nothing may join
         self.stored: dict[int, int] = {}  # storage root -> mask of the groups that write it
-        self.must_store: set[int] = set()  # floating symbols that must be stored; storage.py places them
+        self.must_store: set[int] = set()  # floating symbols that must be stored; storage.py chooses where
         self.parts: dict[int, list[PartStore]] = {}  # group bit -> its stores into concatenations
         self.evaluators: dict[int, int] = {}  # floating symbol -> mask of the map groups made for it
         self.groups: dict[int, Group] = {}  # by bit; absorbed groups are removed

@@ -29,7 +29,7 @@ class Group:
         splittable: axes that reshapes may split into factors; the others have a fixed role in the template.
         members: axis map of every member, by symbol id.
         reads: axis maps of the operands of reductions, scans and contractions, by symbol id of the op.
-        roles: axes (m, n, k) of every contraction, which keep their place in the nest even when their extent
+        roles: axes (m, n, k) of every contraction, which keep their position in the nest even when their extent
             is 1.
         stores: ids of the symbols it writes to memory, in the order they were found to be needed.
     """

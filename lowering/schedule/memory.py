@@ -74,11 +74,11 @@ def _units(size: Extent) -> tuple[int, Extent]:
 def _pack(buffers: Sequence[tuple[Lifetime, int]]) -> tuple[list[int], int]:
     """Returns offsets and their total: best fit, the largest buffers first, each in the tightest gap left by those alive."""
     offsets = [0] * len(buffers)
-    placed: list[tuple[int, int, Lifetime]] = []
+    assigned: list[tuple[int, int, Lifetime]] = []
     total = 0
     for number in sorted(range(len(buffers)), key=lambda n: (-buffers[n][1], buffers[n][0].first)):
         lifetime, size = buffers[number]
-        alive = sorted([(start, end) for start, end, other in placed if lifetime.overlaps(other)])
+        alive = sorted([(start, end) for start, end, other in assigned if lifetime.overlaps(other)])
         best, best_waste, cursor = -1, -1, 0
         for start, end in alive:
             gap = start - cursor
@@ -88,6 +88,6 @@ def _pack(buffers: Sequence[tuple[Lifetime, int]]) -> tuple[list[int], int]:
         if best < 0:
             best = cursor
         offsets[number] = best
-        placed.append((best, best + size, lifetime))
+        assigned.append((best, best + size, lifetime))
         total = max(total, best + size)
     return offsets, total

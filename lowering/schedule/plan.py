@@ -18,7 +18,7 @@ from .grouping import Grouping
 from .groups import Group
 from .memory import Lifetime, MemoryPlan, plan_memory
 from .nests import EmptyGridError, MisfitError, build_nest, copy_nest
-from .storage import place_storage
+from .storage import assign_storage
 from .traffic import bytes_read, bytes_written, flops, fused_names
 from .views import storage_root
 
@@ -128,7 +128,7 @@ def schedule(graph: Graph) -> Plan:
         if broken:
             refused.update(next(iter(group.roles)) for group in broken)
             continue
-        bound = place_storage(grouping)
+        bound = assign_storage(grouping)
         try:
             plan = _assemble(graph, grouping, bound)
             while unread := _unread(plan):

@@ -19,7 +19,7 @@ from .indexing import AxisMap
 from .views import storage_root
 
 
-def place_storage(grouping: Grouping) -> dict[int, int]:
+def assign_storage(grouping: Grouping) -> dict[int, int]:
     """Stores outputs, symbols that must be stored, and expensive ones that several kernels read.
 
     Returns, by position of the output, the id of the storage root that it shares memory with. An output that

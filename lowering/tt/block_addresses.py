@@ -42,7 +42,7 @@ class Chosen:
 Axis = Span | Chosen
 
 
-def place_block(
+def addresses_and_mask(
     b: BlockBuilder, base: SSAValue, axes: Sequence[Axis], block: Sequence[int], shape: Sequence[int]
 ) -> tuple[SSAValue, SSAValue | None]:
     """Emits pointers of `shape` to the elements of a block, and the mask of those inside the tensor (None:

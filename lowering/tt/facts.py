@@ -43,9 +43,9 @@ FACTS = (PROGRAM_ORDER, INDEX_BITS, STOPPABLE, NOALIAS)
 
 # Results of passes
 
-PIPELINED = "joinery.ahead"
+PIPELINED = "joinery.pipelined"
 """Unit attribute of loads that can be done iterations before their uses (`mark-pipelined-loads`)."""
-NON_NEGATIVE = "joinery.natural"
+NON_NEGATIVE = "joinery.known_non_negative"
 """Unit attribute of divisions of blocks whose dividends are never negative (`non-negative-dividends`)."""
 FEW_POINTERS = "joinery.few_pointers"
 """Attribute of an scf.for: numbers of the carried blocks of pointers that remain loop-carried
@@ -62,7 +62,7 @@ uses too."""
 WEIGHT = "joinery.weight"
 """Unit attribute, besides `joinery.short`, of exponentials that weight a sum and are divided by their own
 sum: only their absolute error matters."""
-IN_RANGE = "joinery.tame"
+IN_RANGE = "joinery.in_range"
 """Unit attribute of quotients of numbers from 0 to 2 by numbers from 1 to 2^24, and of 1 by numbers from
 2^-40 to 2^120; either operand may be NaN."""
 REDUCED = "joinery.reduced"

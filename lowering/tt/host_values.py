@@ -105,7 +105,7 @@ class DescriptorArgument:
                 f"the array has elements 0 … {self.tensor.size - 1}"
             )
 
-    def map_words(self, address: int, what: str) -> Array:
+    def encode_map(self, address: int, what: str) -> Array:
         """Returns the tensor map of the tensor at this address, int64 of shape (TENSOR_MAP_WORDS,). Raises
         `UserError` for more than MAX_MAP_RANK axes, or a last stride other than 1."""
         rank = len(self.shape)
@@ -114,17 +114,17 @@ class DescriptorArgument:
                 f"{what}: {self!r} has no tensor map; that takes at most {MAX_MAP_RANK} axes and a last stride of 1"
             )
         size = self.array.itemsize
-        words = np.zeros(TENSOR_MAP_WORDS, np.int64)
-        words[MAP_MAGIC], words[MAP_ADDRESS], words[MAP_KIND] = TENSOR_MAP_MAGIC, address, map_kind(rank, size)
-        words[MAP_NAN] = self.padding == "nan"
-        words[MAP_EXTENTS : MAP_EXTENTS + rank] = self.shape[::-1]
-        words[MAP_STRIDES : MAP_STRIDES + rank] = [stride * size for stride in self.strides[::-1]]
-        return words
+        encoded = np.zeros(TENSOR_MAP_WORDS, np.int64)
+        encoded[MAP_MAGIC], encoded[MAP_ADDRESS], encoded[MAP_KIND] = TENSOR_MAP_MAGIC, address, map_kind(rank, size)
+        encoded[MAP_NAN] = self.padding == "nan"
+        encoded[MAP_EXTENTS : MAP_EXTENTS + rank] = self.shape[::-1]
+        encoded[MAP_STRIDES : MAP_STRIDES + rank] = [stride * size for stride in self.strides[::-1]]
+        return encoded
 
     def native_map(self, what: str) -> Array:
         """Returns the tensor map for code that runs in this process; it lives as long as the descriptor."""
         if self._map is None:
-            self._map = self.map_words(address_of(self.array), what)
+            self._map = self.encode_map(address_of(self.array), what)
         return self._map
 
 
@@ -150,10 +150,10 @@ class TableArgument:
         """The arrays. Raises `UserError` if one lies in the memory of a GPU."""
         return tuple(_on_host(array, f"PointerTable, array {index}") for index, array in enumerate(self.tensors))
 
-    def addresses(self, place: Callable[[Array], int]) -> Array:
+    def addresses(self, address_in: Callable[[Array], int]) -> Array:
         """Returns the table as int64, given a function that returns an array's address. Raises `UserError` if
         an array lies in the memory of a GPU."""
-        return np.array([place(array) for array in self.arrays], np.int64)
+        return np.array([address_in(array) for array in self.arrays], np.int64)
 
     def native(self) -> Array:
         """Returns the table for code that runs in this process; it lives as long as the object, and keeps

@@ -52,7 +52,7 @@ def first_problem(op: Operation, origins: Mapping[Operation, Origin] | None = No
         for inner in op.walk():
             try:
                 _check_regions(inner)
-                _check_place(inner)
+                _check_position(inner)
                 origin = origins.get(inner)
                 if origin is None:
                     inner.verify_()
@@ -87,7 +87,7 @@ def _cause(problem: BaseException) -> str:
     return message if len(message) <= 1000 else f"{message[:1000]} …"
 
 
-def _check_place(op: Operation) -> None:
+def _check_position(op: Operation) -> None:
     """Check that blocks end in terminators, and that branches stay in their region."""
     block = op.parent
     if op.successors:

@@ -34,6 +34,6 @@ class CudaArrays:
     def copy(self, target: int, source: int, nbytes: int) -> None:
         self._device.copy_between(target, source, nbytes)
 
-    def settle(self, arrays: Sequence[DeviceArray]) -> None:
+    def wait_for_foreign(self, arrays: Sequence[DeviceArray]) -> None:
         if any(isinstance(array, Buffer) and array.is_foreign for array in arrays):
             self._device.synchronize()

@@ -242,10 +242,10 @@ class Bindings:
         rank = len(extents)
         room = (ctypes.c_uint8 * (MAP_BYTES + MAP_ALIGNMENT))()
         offset = -ctypes.addressof(room) % MAP_ALIGNMENT
-        words, half_words = ctypes.c_uint64 * 5, ctypes.c_uint32 * 5
+        uint64_array, uint32_array = ctypes.c_uint64 * 5, ctypes.c_uint32 * 5
         status = self._encode(
-            ctypes.addressof(room) + offset, element, rank, address, words(*extents), words(*strides), half_words(*box),
-            half_words(*[1] * rank), 0, swizzle, promotion, fill,
+            ctypes.addressof(room) + offset, element, rank, address, uint64_array(*extents), uint64_array(*strides),
+            uint32_array(*box), uint32_array(*[1] * rank), 0, swizzle, promotion, fill,
         )  # fmt: skip
         if status != 0:
             raise self._failure("cuTensorMapEncodeTiled", self._cu.CUresult(status))
@@ -258,8 +258,8 @@ class Bindings:
         address = self._call("cuGetProcAddress", b"cuTensorMapEncodeTiled", FIRST_WITH_MAPS, 0)
         if not address:
             raise DeviceError("the CUDA driver has no cuTensorMapEncodeTiled; fix: install a newer driver")
-        number, place = ctypes.c_int, ctypes.c_void_p
-        kinds = [place, number, ctypes.c_uint32, place, place, place, place, place, number, number, number, number]
+        number, pointer = ctypes.c_int, ctypes.c_void_p
+        kinds = [pointer, number, ctypes.c_uint32, pointer, pointer, pointer, pointer, pointer, number, number, number, number]
         calling = getattr(ctypes, "WINFUNCTYPE", ctypes.CFUNCTYPE)
         return calling(number, *kinds)(int(address))
 

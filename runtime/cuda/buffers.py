@@ -223,7 +223,7 @@ class Buffer:
             kind, ordinal = (int(number) for number in source.__dlpack_device__())
         except (AttributeError, TypeError, ValueError) as error:
             raise UserError(f"{what}: its __dlpack_device__ does not say where it lies: {error}") from error
-        _check_place(what, kind)
+        _check_device(what, kind)
         device = cuda_device(ordinal)
         device.check_alive()
         try:
@@ -232,7 +232,7 @@ class Buffer:
             capsule = source.__dlpack__(stream=device.stream)
         found = Imported(capsule)
         try:
-            _check_place(what, found.device_type)
+            _check_device(what, found.device_type)
             if found.device_type == CUDA and found.device_id != device.ordinal:
                 raise UserError(f"{what}: it said device {device.ordinal}, its capsule says {found.device_id}")
             if not is_row_major(found.shape, found.strides):
@@ -355,10 +355,10 @@ def buffer_of(value: object) -> Buffer | None:
     return Buffer.from_dlpack(value)
 
 
-def _check_place(what: str, kind: int) -> None:
+def _check_device(what: str, kind: int) -> None:
     if kind not in (CUDA, CUDA_MANAGED):
-        place = DEVICES.get(kind, f"device type {kind}")
-        raise UserError(f"{what}: it lies on {place}, not on a CUDA device; fix: a NumPy array, or an array on the device")
+        device = DEVICES.get(kind, f"device type {kind}")
+        raise UserError(f"{what}: it lies on {device}, not on a CUDA device; fix: a NumPy array, or an array on the device")
 
 
 def _ordinal_of(device: CudaDevice, address: int, what: str) -> int:

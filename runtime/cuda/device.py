@@ -145,7 +145,7 @@ class _ContextGuard:
         finally:
             device.lock.release()
         if isinstance(error, cu.CudaFailure):
-            raise device.described(error, self._doing % self._values) from error
+            raise device.error_of(error, self._doing % self._values) from error
 
 
 class CudaDevice(DeviceProperties):
@@ -185,7 +185,7 @@ class CudaDevice(DeviceProperties):
             text = f"{self.name} is lost to this process since an earlier error. It was: {lost}"
             raise DeviceError(text, lost.code, lost.name)
 
-    def described(self, failure: cu.CudaFailure, doing: str) -> DeviceError:
+    def error_of(self, failure: cu.CudaFailure, doing: str) -> DeviceError:
         """Returns the error for a failed call: what was being done, and which kernels may have caused it."""
         text = f"{self.name}, {doing}: {failure.name} ({failure.code}): {failure.meaning}"
         if failure.log:
@@ -197,7 +197,7 @@ class CudaDevice(DeviceProperties):
             text += f"; on their way were: {launched}"
         if failure.code == cu.ASSERT:
             text += "; an assertion of a kernel failed, and the device wrote which one to the standard error output"
-        text += "; nothing on this device works any more in this process; fix: start a new one; device='ptxsim' finds the place"
+        text += "; nothing on this device works any more in this process; fix: start a new one; device='ptxsim' finds the line"
         self._lost = DeviceError(text, failure.code, failure.name)
         return self._lost
 
@@ -361,7 +361,7 @@ class CudaDevice(DeviceProperties):
         self,
         loaded: LoadedKernel,
         grid: tuple[int, int, int],
-        words: Sequence[int],
+        arguments: Sequence[int],
         cluster: tuple[int, int, int] | None = None,
     ) -> None:
         """Implements `GpuDevice.launch`. cluster: blocks of a cluster along x, y, z, which must divide the grid."""
@@ -371,11 +371,11 @@ class CudaDevice(DeviceProperties):
         if 0 in grid:
             return
         self._check_grid(code.name, grid, cluster)
-        if len(words) != len(code.parameters):
-            raise InternalError(f"@{code.name} takes {len(code.parameters)} words, {len(words)} were given")
+        if len(arguments) != len(code.parameters):
+            raise InternalError(f"@{code.name} takes {len(code.parameters)} arguments, {len(arguments)} were given")
         doing = "launching @%s on grid %s with %d threads and %d bytes of shared memory"
         with self._context_guard(doing, code.name, grid, code.threads, code.shared_bytes):
-            loaded.fill(words)
+            loaded.fill(arguments)
             self.driver.cuLaunchKernelEx(
                 loaded.function, grid, code.threads, code.shared_bytes, self.stream, cluster, loaded.parameters
             )

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from ...lowering.artifact import KernelCode
 from ...promotion.errors import DeviceError, InternalError, UserError
-from ..gpu import WORD_BYTES
+from ..gpu import PARAMETER_BYTES
 from . import driver as cu
 from .device_properties import DeviceProperties
 from .targets import capability_of, runs_on
@@ -36,32 +36,32 @@ class CudaKernel:
         self._slots = (ctypes.c_uint64 * max(count, 1))()
         self._maps = (ctypes.c_uint8 * (cu.MAP_BYTES * code.parameters.count("ptr") + cu.MAP_ALIGNMENT))()
         next_map = -(-ctypes.addressof(self._maps) // cu.MAP_ALIGNMENT) * cu.MAP_ALIGNMENT
-        places: list[int] = []
+        addresses: list[int] = []
         for index, type_ in enumerate(code.parameters):
             if type_ == "ptr":
-                places.append(next_map)
+                addresses.append(next_map)
                 next_map += cu.MAP_BYTES
             else:
-                places.append(ctypes.addressof(self._slots) + 8 * index)
-        self._places = tuple(places)
-        self._pointers = (ctypes.c_void_p * max(count, 1))(*places)
+                addresses.append(ctypes.addressof(self._slots) + 8 * index)
+        self._addresses = tuple(addresses)
+        self._pointers = (ctypes.c_void_p * max(count, 1))(*addresses)
         self.parameters = ctypes.addressof(self._pointers)
-        self._bits = tuple(8 * WORD_BYTES[type_] for type_ in code.parameters)
+        self._bits = tuple(8 * PARAMETER_BYTES[type_] for type_ in code.parameters)
 
     def __repr__(self) -> str:
         return f"<CudaKernel @{self.code.name} on {self.device.name}: {self.registers} registers>"
 
-    def fill(self, words: Sequence[int]) -> None:
+    def fill(self, arguments: Sequence[int]) -> None:
         """Writes the arguments where the driver reads the parameters. Raises `InternalError` for arguments
         that do not fit."""
         slots = self._slots
-        for index, (word, bits) in enumerate(zip(words, self._bits, strict=True)):
-            if not -(1 << (bits - 1)) <= word < 1 << bits:
-                raise InternalError(f"@{self.code.name}, word {index}: {word} for a parameter of {bits} bits")
+        for index, (argument, bits) in enumerate(zip(arguments, self._bits, strict=True)):
+            if not -(1 << (bits - 1)) <= argument < 1 << bits:
+                raise InternalError(f"@{self.code.name}, argument {index}: {argument} for a parameter of {bits} bits")
             if bits > 64:
-                ctypes.memmove(self._places[index], word.to_bytes(bits // 8, "little"), bits // 8)
+                ctypes.memmove(self._addresses[index], argument.to_bytes(bits // 8, "little"), bits // 8)
             else:
-                slots[index] = word & ((1 << bits) - 1)
+                slots[index] = argument & ((1 << bits) - 1)
 
     def __del__(self) -> None:
         self.device.deferred_modules.append(self._module)
@@ -86,7 +86,7 @@ def check_code(device: DeviceProperties, code: KernelCode) -> None:
             f"{what} needs {code.shared_bytes} bytes of shared memory, {code.shared_bytes - device.max_shared} more than the "
             f"{device.max_shared} that a block has on {device.name} ({device.model}); fix: smaller blocks"
         )
-    unknown = [type_ for type_ in code.parameters if type_ not in WORD_BYTES]
+    unknown = [type_ for type_ in code.parameters if type_ not in PARAMETER_BYTES]
     if unknown:
         raise InternalError(f"{what} has parameters of types {', '.join(unknown)}, which no launch can fill")
 

@@ -23,7 +23,7 @@ from .executable import Executable
 # return.
 _RELEASE_BYTES = 16 << 10
 # 64-bit words of stack that the native entry may use for addresses and sizes.
-_MAX_STACK_WORDS = 1 << 14
+_MAX_STACK_SLOTS = 1 << 14
 
 
 class _Table(Array):
@@ -32,8 +32,8 @@ class _Table(Array):
     keep_alive: tuple[object, ...] = ()
 
 
-def _table(words: Sequence[int], *keep_alive: object) -> _Table:
-    table = np.array(words, np.int64).view(_Table)
+def _table(entries: Sequence[int], *keep_alive: object) -> _Table:
+    table = np.array(entries, np.int64).view(_Table)
     table.keep_alive = keep_alive
     return table
 
@@ -47,28 +47,28 @@ def entry_function(executable: Executable) -> Callable[..., Result]:
     entry = native_library().entry
     inputs, outputs, constants = executable.inputs, executable.outputs, executable.constants
     extents = sum(len(spec.shape) for spec in outputs)
-    words = len(inputs) + len(constants) + 2 * len(outputs) + len(executable.slots) + extents
+    slots = len(inputs) + len(constants) + 2 * len(outputs) + len(executable.slots) + extents
     # sizes that must be computed per input go through Python: such models are far from the microsecond scale
     computed = any(isinstance(size, Dim) and size.name is None for spec in inputs for size in spec.shape)
     linked = executable.linked
     if entry is None or linked.prepare_address is None or linked.run_address is None:
         return executable.call
-    if computed or words > _MAX_STACK_WORDS:
+    if computed or slots > _MAX_STACK_SLOTS:
         return executable.call
     formats = [spec.dtype.numpy for spec in (*inputs, *outputs)]
-    input_words: list[int] = []
+    input_fields: list[int] = []
     for spec in inputs:
         shape = [size if isinstance(size, int) else -1 - executable.slots[str(size)] for size in spec.shape]
-        input_words += [id(spec.dtype.numpy), spec.dtype.itemsize, len(shape), *shape]
-    output_words: list[int] = []
+        input_fields += [id(spec.dtype.numpy), spec.dtype.itemsize, len(shape), *shape]
+    output_fields: list[int] = []
     for spec in outputs:
-        output_words += [id(spec.dtype.numpy), spec.dtype.itemsize, len(spec.shape)]
-    input_records = np.array(input_words or [0], np.int64)
-    output_records = np.array(output_words or [0], np.int64)
+        output_fields += [id(spec.dtype.numpy), spec.dtype.itemsize, len(spec.shape)]
+    input_records = np.array(input_fields or [0], np.int64)
+    output_records = np.array(output_fields or [0], np.int64)
     addresses = np.array([memory.address(array) for array in constants] or [0], np.uint64)
     slow = executable.call
     names = [sys.intern(spec.name) for spec in inputs]  # the interpreter interns keywords: they are compared by identity
-    name_words = np.array([id(name) for name in names] or [0], np.int64)
+    name_addresses = np.array([id(name) for name in names] or [0], np.int64)
     table = _table(
         [
             len(inputs),
@@ -85,11 +85,11 @@ def entry_function(executable: Executable) -> Callable[..., Result]:
             memory.address(output_records),
             memory.address(addresses),
             extents,
-            memory.address(name_words),
+            memory.address(name_addresses),
         ],
         executable,
         names,
-        name_words,
+        name_addresses,
         slow,
         formats,
         input_records,
@@ -156,7 +156,7 @@ class BoundCall:
         self._keep_alive = (executable, checked, written, arena, buffers, plan)
         run_address = executable.linked.run_address
         if entry is None or run_address is None:
-            self._function: Callable[[], Result] = _python_bound(executable, buffers, plan.words, result)
+            self._function: Callable[[], Result] = _python_bound(executable, buffers, plan.dim_values, result)
             return
 
         busy = functools.partial(_busy, label)
@@ -165,7 +165,7 @@ class BoundCall:
                 run_address,
                 executable.pool,
                 ctypes.addressof(buffers),
-                ctypes.addressof(plan.words),
+                ctypes.addressof(plan.dim_values),
                 int(traffic >= _RELEASE_BYTES),
                 id(result),
                 0,
@@ -198,7 +198,7 @@ class BoundCall:
 def _python_bound(
     executable: Executable,
     buffers: ctypes.Array[ctypes.c_void_p],
-    words: ctypes.Array[ctypes.c_int64],
+    dim_values: ctypes.Array[ctypes.c_int64],
     result: Array | tuple[Array, ...],
 ) -> Callable[[], Result]:
     lock = threading.Lock()
@@ -207,7 +207,7 @@ def _python_bound(
         if not lock.acquire(blocking=False):
             _busy(executable.label)
         try:
-            executable.linked.run(executable.pool, ctypes.addressof(buffers), ctypes.addressof(words))
+            executable.linked.run(executable.pool, ctypes.addressof(buffers), ctypes.addressof(dim_values))
         finally:
             lock.release()
         return result

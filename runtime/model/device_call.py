@@ -66,14 +66,14 @@ class BoundDeviceCall:
         self._addresses = [array.address for array in self._bound]
         self._arrays = arrays
         self._launches = linked.record_on_device(
-            given, executable.constant_addresses, targets, ctypes.addressof(plan.words)
+            given, executable.constant_addresses, targets, ctypes.addressof(plan.dim_values)
         )
 
     def __call__(self) -> Result:
         if [array.address for array in self._bound] != self._addresses:
             raise UserError(f"{self._label}: a bound array was freed; fix: free it after the last call, or bind anew")
         self._launches.replay()
-        self._arrays.settle(self._bound)
+        self._arrays.wait_for_foreign(self._bound)
         return self._result
 
     def __reduce__(self) -> NoReturn:

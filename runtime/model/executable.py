@@ -34,7 +34,7 @@ class Plan:
     """The sizes of one run: the dims passed to the code, the bytes of its arena, and the shape of every output."""
 
     dims: Mapping[str, int]
-    words: ctypes.Array[ctypes.c_int64]
+    dim_values: ctypes.Array[ctypes.c_int64]
     arena_bytes: int
     shapes: tuple[tuple[int, ...], ...]
 
@@ -164,11 +164,11 @@ class Executable:
     def plan(self, dims: Mapping[str, int]) -> Plan:
         """Computes the sizes of a run with these dims. Raises `UserError` with the message of the check that
         fails."""
-        words = (ctypes.c_int64 * max(1, len(self.slots)))()
+        dim_values = (ctypes.c_int64 * max(1, len(self.slots)))()
         for name, slot in self.slots.items():
-            words[slot] = dims[name]
+            dim_values[slot] = dims[name]
         sizes = (ctypes.c_int64 * (1 + sum(len(spec.shape) for spec in self.outputs)))()
-        failed = self.linked.prepare(ctypes.addressof(words), ctypes.addressof(sizes))
+        failed = self.linked.prepare(ctypes.addressof(dim_values), ctypes.addressof(sizes))
         bound = ", ".join(f"{name} = {value}" for name, value in dims.items()) or "no symbolic dims"
         if failed != -1:
             if not 0 <= failed < len(self.compiled.checks):
@@ -183,7 +183,7 @@ class Executable:
             if min(shape, default=0) < 0:
                 raise UserError(f"{self.label}: output {spec.text} would have shape {shape} for {bound}")
             shapes.append(shape)
-        return Plan(dims, words, sizes[0], tuple(shapes))
+        return Plan(dims, dim_values, sizes[0], tuple(shapes))
 
     # --- runs
 
@@ -204,7 +204,7 @@ class Executable:
         """Runs the model once on checked arrays; the outputs must be aligned and must not overlap anything."""
         with memory.scratch(plan.arena_bytes) as arena:
             buffers = self.buffers(inputs, outputs, arena)
-            self.linked.run(self.pool, ctypes.addressof(buffers), ctypes.addressof(plan.words))
+            self.linked.run(self.pool, ctypes.addressof(buffers), ctypes.addressof(plan.dim_values))
 
     def on_device(self, values: Sequence[object]) -> DeviceValues | None:
         """Returns the values with their arrays on the model's device; None if no value lives there."""
@@ -220,8 +220,8 @@ class Executable:
         inputs = self.check_on_device(given)
         plan = self.plan(bind_dims(self.inputs, inputs, self.label))
         outputs = self.allocate_on_device(linked.arrays, plan)
-        linked.run_on_device(inputs, self.constant_addresses, outputs, ctypes.addressof(plan.words))
-        linked.arrays.settle([array for array in given.found if array is not None])
+        linked.run_on_device(inputs, self.constant_addresses, outputs, ctypes.addressof(plan.dim_values))
+        linked.arrays.wait_for_foreign([array for array in given.found if array is not None])
         return outputs[0] if len(outputs) == 1 else tuple(outputs)
 
     def check_on_device(self, given: DeviceValues) -> list[Array | DeviceArray]:

@@ -132,10 +132,10 @@ class GpuModel:
         """Uploads the constants, once: a model's constants do not change."""
         for number in range(len(self._constants), len(addresses)):
             nbytes = _constant_bytes(self._compiled.constants[number])
-            place = self._device.allocate(nbytes)
+            allocated = self._device.allocate(nbytes)
             if nbytes:
-                self._device.upload(place, 0, _bytes_at(addresses[number], nbytes))
-            self._constants.append(place)
+                self._device.upload(allocated, 0, _bytes_at(addresses[number], nbytes))
+            self._constants.append(allocated)
 
     def _prepare_for(self, dims: Mapping[str, int]) -> _Prepared:
         key = tuple(dims.values())
@@ -150,56 +150,56 @@ class GpuModel:
     def _prepare_anew(self, dims: Mapping[str, int]) -> _Prepared:
         compiled, end = self._compiled, 0
 
-        def place(nbytes: int) -> tuple[int, int]:
+        def reserve(nbytes: int) -> tuple[int, int]:
             nonlocal end
             start, end = end, end + -(-nbytes // ALIGNMENT) * ALIGNMENT
             return start, nbytes
 
-        place(extent_at(self._program.arena_bytes, dims))
-        inputs = tuple([place(_tensor_bytes(spec, dims)) for spec in compiled.inputs])
-        outputs = tuple([place(_tensor_bytes(spec, dims)) for spec in compiled.outputs])
+        reserve(extent_at(self._program.arena_bytes, dims))
+        inputs = tuple([reserve(_tensor_bytes(spec, dims)) for spec in compiled.inputs])
+        outputs = tuple([reserve(_tensor_bytes(spec, dims)) for spec in compiled.outputs])
         whole = self._device.allocate(end)
-        places = {
+        array_addresses = {
             "input": [whole.address + start for start, _ in inputs],
             "output": [whole.address + start for start, _ in outputs],
         }
         try:
-            recording = self._record(dims, whole.address, places)
+            recording = self._record(dims, whole.address, array_addresses)
         except BaseException:
             whole.free()
             raise
         return _Prepared(whole, inputs, outputs, recording)
 
-    def _map(self, facts: TensorMap, words: Sequence[int]) -> int:
+    def _map(self, facts: TensorMap, arguments: Sequence[int]) -> int:
         """Encodes the tensor map whose sizes follow from the launch's arguments."""
-        sizes = facts.source.sizes(words)
+        sizes = facts.source.sizes(arguments)
         if sizes is None:
             raise UserError(f"the extents and strides of a tensor map of {self._compiled.name} have no values")
-        return self._device.tensor_map(facts, words[facts.parameter], sizes.extents, sizes.strides, sizes.pads_with_nan)
+        return self._device.tensor_map(facts, arguments[facts.parameter], sizes.extents, sizes.strides, sizes.pads_with_nan)
 
-    def _record(self, dims: Mapping[str, int], arena: int, places: Mapping[str, Sequence[int]]) -> Recording:
-        """Records all launches. places: addresses of the arrays, by "input" and "output"."""
+    def _record(self, dims: Mapping[str, int], arena: int, array_addresses: Mapping[str, Sequence[int]]) -> Recording:
+        """Records all launches. array_addresses: addresses of the arrays, by "input" and "output"."""
         program, device = self._program, self._device
         addresses = {
-            **places,
+            **array_addresses,
             "temporary": [arena + extent_at(offset, dims) for offset in program.offsets],
             "constant": [constant.address for constant in self._constants],
         }
 
         launches = []
         for launch in program.launches:
-            words = [
+            arguments = [
                 addresses[each[0]][each[1]] if isinstance(each, tuple) else extent_at(each, dims)
                 for each in launch.arguments
             ]
             grid = extent_at(launch.grid, dims)
             if grid:  # with an empty grid, tensors may be empty, which no map can describe
-                words += [self._map(facts, words) for facts in program.kernels[launch.kernel].tensor_maps]
-                launches.append((self._kernels[launch.kernel], (grid, 1, 1), words))
+                arguments += [self._map(facts, arguments) for facts in program.kernels[launch.kernel].tensor_maps]
+                launches.append((self._kernels[launch.kernel], (grid, 1, 1), arguments))
 
         def record() -> None:
-            for kernel, extents, words in launches:
-                device.launch(kernel, extents, words)
+            for kernel, extents, arguments in launches:
+                device.launch(kernel, extents, arguments)
 
         return device.capture(record)
 
@@ -241,9 +241,9 @@ class ArrayGpuModel(GpuModel):
             self._upload_constants(constants)
             values = self._dims(dims)
             arena = self._device.allocate(extent_at(self._program.arena_bytes, values))
-            places = {"input": [array.address for array in inputs], "output": [array.address for array in outputs]}
+            array_addresses = {"input": [array.address for array in inputs], "output": [array.address for array in outputs]}
             try:
-                recording = self._record(values, arena.address, places)
+                recording = self._record(values, arena.address, array_addresses)
             except BaseException:
                 arena.free()
                 raise

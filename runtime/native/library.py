@@ -178,19 +178,19 @@ def _has_known_layout() -> bool:
     if np.ndarray.__basicsize__ < 96:
         return False
     probe = np.empty((3, 5), np.float32)
-    word = [ctypes.c_int64.from_address(id(probe) + 8 * i).value for i in range(12)]
-    if word[1] != id(np.ndarray) or word[2] != probe.ctypes.data or word[3] & 0xFFFFFFFF != probe.ndim:
+    field = [ctypes.c_int64.from_address(id(probe) + 8 * i).value for i in range(12)]
+    if field[1] != id(np.ndarray) or field[2] != probe.ctypes.data or field[3] & 0xFFFFFFFF != probe.ndim:
         return False
-    extents = (ctypes.c_int64 * 2).from_address(word[4])
-    strides = (ctypes.c_int64 * 2).from_address(word[5])
+    extents = (ctypes.c_int64 * 2).from_address(field[4])
+    strides = (ctypes.c_int64 * 2).from_address(field[5])
     if tuple(extents) != probe.shape or tuple(strides) != probe.strides:
         return False
-    if word[6] != 0 or word[7] != id(probe.dtype):
+    if field[6] != 0 or field[7] != id(probe.dtype):
         return False
-    if word[8] & 0xFFFFFFFF != probe.flags.num:
+    if field[8] & 0xFFFFFFFF != probe.flags.num:
         return False
     get_handler = ctypes.PYFUNCTYPE(ctypes.py_object)(_numpy_function(_GET_HANDLER))
-    return word[11] == id(get_handler())
+    return field[11] == id(get_handler())
 
 
 def _numpy_function(index: int) -> int:

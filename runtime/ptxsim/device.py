@@ -151,15 +151,15 @@ class SimulatedGpu:
     def _memory(self) -> GlobalMemory:
         return GlobalMemory(self._octets.size, self._allocations, self._octets)
 
-    def launch(self, loaded: LoadedKernel, grid: tuple[int, int, int], words: Sequence[int]) -> None:
+    def launch(self, loaded: LoadedKernel, grid: tuple[int, int, int], arguments: Sequence[int]) -> None:
         assert isinstance(loaded, SimulatedKernel)
         if 0 in grid:
             return
         if self._recorded is not None:
-            self._recorded.append((loaded, grid, tuple(words)))
+            self._recorded.append((loaded, grid, tuple(arguments)))
             return
         code = loaded.code
-        data = [argument_bytes(type_, word) for type_, word in zip(code.parameters, words, strict=True)]
+        data = [argument_bytes(type_, argument) for type_, argument in zip(code.parameters, arguments, strict=True)]
         result = loaded.kernel.launch_in(
             self._memory(), loaded.variables, grid, data, code.shared_bytes, self._level
         )
@@ -185,7 +185,7 @@ class SimulatedGpu:
             self._recorded = None
 
         def replay() -> None:
-            for loaded, grid, words in launches:
-                self.launch(loaded, grid, words)
+            for loaded, grid, arguments in launches:
+                self.launch(loaded, grid, arguments)
 
         return _Recording(replay)

@@ -16,7 +16,7 @@ from ...promotion.dataclass import dataclass
 from ...promotion.errors import UserError
 from ...promotion.float_modes import default_modes
 from .checks.findings import Finding, PtxCheckError
-from .core.arguments import Arena, lay_out, place_arguments
+from .core.arguments import Arena, lay_out, lay_out_arguments
 from .core.binder import bind
 from .core.blocks import Cta
 from .core.machine import Machine
@@ -138,7 +138,7 @@ class Kernel:
         memory: GlobalMemory,
         variables: dict[str, int],
         grid: tuple[int, int, int],
-        words: Sequence[bytes],
+        arguments: Sequence[bytes],
         shared: int,
         level: int,
     ) -> Result:
@@ -147,7 +147,7 @@ class Kernel:
         threads = _extents("block", self._block(None))
         blocks = self._cluster(None)
         self._check_shape(extents, threads, blocks)
-        arena = place_arguments(self.function, memory, variables, words)
+        arena = lay_out_arguments(self.function, memory, variables, arguments)
         return self._run(arena, extents, threads, blocks, shared, level, "late", 0, BUDGET)
 
     def _cluster(self, cluster: int | Sequence[int] | None) -> tuple[int, int, int]:

@@ -54,7 +54,7 @@ from .serialize import (
     encode_compiled,
     extents,
     items,
-    natural,
+    non_negative,
     parse_json,
     row,
     text,
@@ -394,7 +394,7 @@ def _weights(path: Path, section: Array, entries: Sequence[WeightEntry]) -> dict
         if not isinstance(offsets, list):
             raise _bad(path, f"weight {entry.name!r} is missing from its weights section")
         try:
-            low, high = row(offsets, natural, natural)
+            low, high = row(offsets, non_negative, non_negative)
         except (TypeError, ValueError) as error:
             raise _bad(path, f"weight {entry.name!r} has no valid offsets") from error
         if high > available or high - low != entry.nbytes or (start + low) % _ALIGNMENT:
@@ -415,7 +415,7 @@ def _sha256(value: object) -> str:
 
 
 def _section(value: object) -> Section:
-    section = Section(*row(value, text, text, natural, natural, _sha256))
+    section = Section(*row(value, text, text, non_negative, non_negative, _sha256))
     if section.kind not in ("graph", "compiled", "weights"):
         raise ValueError(f"unknown section {section.kind[:100]!r}")
     return section

@@ -34,7 +34,7 @@ from ...lowering.artifact import (
 )
 from ...promotion.dtype import DTYPES
 from ...promotion.errors import UserError
-from ..gpu import WORD_BYTES
+from ..gpu import PARAMETER_BYTES
 from .weight_packing import stored_shape
 
 FORMAT = 3
@@ -273,7 +273,7 @@ def text(value: object) -> str:
     return value
 
 
-def natural(value: object) -> int:
+def non_negative(value: object) -> int:
     """Checks a non-negative integer below 2^63."""
     if isinstance(value, bool) or not isinstance(value, int):
         raise TypeError(f"expected an integer, got {type(value).__name__}")
@@ -284,7 +284,7 @@ def natural(value: object) -> int:
 
 def size(value: object) -> int | str:
     """Checks a size: a non-negative integer, or a dim expression as text."""
-    return text(value) if isinstance(value, str) else natural(value)
+    return text(value) if isinstance(value, str) else non_negative(value)
 
 
 def items(check: Callable[[object], T]) -> Callable[[object], tuple[T, ...]]:
@@ -316,7 +316,7 @@ def dtype_name(value: object) -> str:
 
 def extents(value: object) -> tuple[int, ...]:
     """Checks a static shape whose element count is below 2^63."""
-    shape = items(natural)(value)
+    shape = items(non_negative)(value)
     if len(shape) > MAX_RANK:
         raise ValueError(f"rank {len(shape)}")
     if math.prod(extent for extent in shape if extent) > MAX_INT:
@@ -342,7 +342,7 @@ def _constant(value: object) -> ConstantSpec:
 
 
 def _tile(value: object) -> tuple[str, int]:
-    axis, extent = row(value, text, natural)
+    axis, extent = row(value, text, non_negative)
     return axis, extent
 
 
@@ -354,25 +354,25 @@ def _kernel(value: object) -> KernelReport:
 
 
 def _blob(value: object) -> tuple[str, int]:
-    name, length = row(value, text, natural)
+    name, length = row(value, text, non_negative)
     return name, length
 
 
 def _kernel_code(value: object) -> KernelCode:
     """Returns a kernel without its PTX, which follows the header."""
     name, target, version, threads, shared, parameters, maps = row(
-        value, text, text, natural, natural, natural, items(text), items(_tensor_map)
+        value, text, text, non_negative, non_negative, non_negative, items(text), items(_tensor_map)
     )
     code = KernelCode(name, target, "", version, threads, shared, parameters, maps)
     if not 1 <= code.threads <= MAX_THREADS:
         raise ValueError(f"{code.threads} threads")
-    words = len(code.parameters) - len(code.tensor_maps)
-    unknown = [type_ for type_ in code.parameters[:words] if type_ not in WORD_BYTES or type_ == "ptr"]
-    unknown += [type_ for type_ in code.parameters[max(words, 0) :] if type_ != "ptr"]
-    if unknown or words < 0:
+    arguments = len(code.parameters) - len(code.tensor_maps)
+    unknown = [type_ for type_ in code.parameters[:arguments] if type_ not in PARAMETER_BYTES or type_ == "ptr"]
+    unknown += [type_ for type_ in code.parameters[max(arguments, 0) :] if type_ != "ptr"]
+    if unknown or arguments < 0:
         raise ValueError(f"a parameter of type {unknown[0][:100]!r}" if unknown else "more tensor maps than parameters")
     for each in code.tensor_maps:
-        _check_source(each.source, code.parameters[:words])
+        _check_source(each.source, code.parameters[:arguments])
     return code
 
 
@@ -388,7 +388,7 @@ def _check_source(source: TensorSource, types: Sequence[str]) -> None:
 
 
 def _tensor_map(value: object) -> TensorMap:
-    found = TensorMap(*row(value, _source, text, items(natural), natural))
+    found = TensorMap(*row(value, _source, text, items(non_negative), non_negative))
     sizes, box = found.source, all(1 <= extent <= MAX_BOX for extent in found.box)
     fits = len(sizes.extents) == len(sizes.strides) == found.rank
     if not 1 <= found.rank <= MAX_MAP_RANK or not fits or not box or found.swizzle not in SWIZZLES:
@@ -397,7 +397,7 @@ def _tensor_map(value: object) -> TensorMap:
 
 
 def _source(value: object) -> TensorSource:
-    return TensorSource(*row(value, natural, items(_expression), items(_expression), _expression))
+    return TensorSource(*row(value, non_negative, items(_expression), items(_expression), _expression))
 
 
 def _expression(value: object) -> ArgumentExpression:
@@ -405,25 +405,25 @@ def _expression(value: object) -> ArgumentExpression:
 
 
 def _step(value: object) -> tuple[str, int, int]:
-    operation, width, number = row(value, text, natural, _integer)
+    operation, width, number = row(value, text, non_negative, _integer)
     return operation, width, number
 
 
 def _integer(value: object) -> int:
     if isinstance(value, int) and not isinstance(value, bool) and -MAX_INT - 1 <= value < 0:
         return value
-    return natural(value)
+    return non_negative(value)
 
 
 def _buffer(value: object) -> tuple[str, int]:
-    kind, index = row(value, text, natural)
+    kind, index = row(value, text, non_negative)
     if kind not in ("input", "constant", "output", "temporary"):
         raise ValueError(f"a buffer of kind {kind[:100]!r}")
     return kind, index
 
 
 def _launch(value: object) -> GpuLaunch:
-    return GpuLaunch(*row(value, natural, items(_argument), size))
+    return GpuLaunch(*row(value, non_negative, items(_argument), size))
 
 
 def _argument(value: object) -> tuple[str, int] | int | str:
@@ -452,7 +452,7 @@ def _gpu(value: object) -> Fields | None:
 
 
 _FIELDS: dict[str, Check] = {
-    "format": natural,
+    "format": non_negative,
     "name": text,
     "target": text,
     "key": text,
@@ -463,9 +463,9 @@ _FIELDS: dict[str, Check] = {
     "constants": items(_constant),
     "checks": items(text),
     "kernels": items(_kernel),
-    "object_code": natural,
-    "llvm_ir": natural,
+    "object_code": non_negative,
+    "llvm_ir": non_negative,
     "ttir": items(_blob),
     "gpu": _gpu,
-    "ptx": items(natural),
+    "ptx": items(non_negative),
 }

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from ...promotion.dataclass import dataclass
 from ...promotion.errors import UserError
-from .ptxas import TOOLKIT_VARIABLES, toolkit_places
+from .ptxas import TOOLKIT_VARIABLES, toolkit_folders
 
 VARIABLE = "JOINERY_LIBDEVICE"
 """Environment variable: the path of libdevice.10.bc, or "none" for joinery's own functions; unset or empty: search."""
@@ -49,13 +49,13 @@ def find_libdevice() -> LibdeviceFile | None:
 
 
 @functools.lru_cache(maxsize=8)
-def _search(*places: str | None) -> LibdeviceFile | None:
-    """Searches for libdevice. places: the values of variables that the answer depends on, as the key of the cache."""
+def _search(*candidates: str | None) -> LibdeviceFile | None:
+    """Searches for libdevice. candidates: the values of variables that the answer depends on, as the key of the cache."""
     found = _asked_pathfinder()
     if found is not None:
         return LibdeviceFile(found, "cuda.pathfinder")
-    for place in toolkit_places():
-        path = place / "nvvm" / "libdevice" / FILE_NAME
+    for folder in toolkit_folders():
+        path = folder / "nvvm" / "libdevice" / FILE_NAME
         if path.is_file():
             return LibdeviceFile(path, "CUDA toolkit")
     return None

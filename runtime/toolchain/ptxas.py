@@ -43,7 +43,7 @@ class Resources:
     static_shared_bytes: int
 
 
-def toolkit_places() -> list[Path]:
+def toolkit_folders() -> list[Path]:
     """Lists the folders where a CUDA toolkit may be: its own variables, the usual folders, the wheels of this
     Python."""
     roots = [Path(os.environ[name]) for name in TOOLKIT_VARIABLES if os.environ.get(name)]
@@ -56,7 +56,7 @@ def toolkit_places() -> list[Path]:
 def find_assembler() -> Assembler | None:
     """Returns the first ptxas on the path or in a toolkit that answers; None if there is none."""
     name = "ptxas.exe" if sys.platform == "win32" else "ptxas"
-    candidates = [shutil.which("ptxas"), *(str(place / "bin" / name) for place in toolkit_places())]
+    candidates = [shutil.which("ptxas"), *(str(folder / "bin" / name) for folder in toolkit_folders())]
     for candidate in candidates:
         if candidate is None or not os.access(candidate, os.X_OK):
             continue

@@ -9,7 +9,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 from joinery.promotion.errors import InternalError
-from joinery.runtime.gpu import WORD_BYTES, argument_bytes, to_bits
+from joinery.runtime.gpu import PARAMETER_BYTES, argument_bytes, to_bits
 
 
 @pytest.mark.parametrize(
@@ -23,7 +23,7 @@ from joinery.runtime.gpu import WORD_BYTES, argument_bytes, to_bits
 )  # fmt: skip
 def test_numbers_become_the_bytes_of_their_parameter(type_: str, value: Any, expected: bytes) -> None:
     assert argument_bytes(type_, to_bits(value)) == expected
-    assert len(expected) == WORD_BYTES[type_]
+    assert len(expected) == PARAMETER_BYTES[type_]
 
 
 def test_signed_words_are_taken_as_they_are_stored() -> None:

@@ -41,7 +41,7 @@ class BlockLexer(MLIRLexer):
         return token
 
 
-def place(text: str, start: int, source: str, message: str) -> str:
+def with_position(text: str, start: int, source: str, message: str) -> str:
     """Returns `message` with the line and column of a position in `text`, and an excerpt of the line."""
     start = min(start, len(text))
     begin, end = text.rfind("\n", 0, start) + 1, text.find("\n", start)

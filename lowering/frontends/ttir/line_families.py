@@ -96,10 +96,10 @@ def _kin(found: Template, line: _Line) -> _Kin | None:
     if len(set(types)) < len(types) or not set(types) >= {*found.operand_types, *found.result_types}:
         return None
 
-    def places(of: Sequence[Attribute]) -> tuple[int, ...]:
+    def positions(of: Sequence[Attribute]) -> tuple[int, ...]:
         return tuple([types.index(each) for each in of])
 
-    return _Kin(found, places(found.operand_types), places(found.result_types))
+    return _Kin(found, positions(found.operand_types), positions(found.result_types))
 
 
 def _split(template: str, ending: str) -> tuple[_Line | None, Key | None]:
@@ -110,12 +110,12 @@ def _split(template: str, ending: str) -> tuple[_Line | None, Key | None]:
     if operation is None or likeness is None or rest.count("{") != rest.count("}"):
         return None, None
     pieces = _BETWEEN.split(end)
-    places: dict[str, int] = {}
+    indices: dict[str, int] = {}
     for index in range(0, len(pieces), 2):
         if _TYPE.fullmatch(pieces[index]) is None:
             return None, None
-        pieces[index] = str(places.setdefault(pieces[index], len(places)))
-    line = _Line(operation, rest, "".join(pieces), tuple(places))
+        pieces[index] = str(indices.setdefault(pieces[index], len(indices)))
+    line = _Line(operation, rest, "".join(pieces), tuple(indices))
     return line, (likeness, rest, line.pattern, ending)
 
 

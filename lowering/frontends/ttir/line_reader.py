@@ -151,7 +151,7 @@ class _LineReader:
         self, found: Template, names: list[str], location: LocationAttr | None, regions: Sequence[Region]
     ) -> Operation:
         values = self._values
-        operands = [values[names[place]] for place in found.operands]
+        operands = [values[names[index]] for index in found.operands]
         for operand, type_ in zip(operands, found.operand_types, strict=True):
             if operand.type is not type_ and operand.type != type_:
                 raise FallBackToParser
@@ -248,10 +248,10 @@ class _LineReader:
             frame.given = arguments
         if arguments is not None:
             block = frame.block = self._begin_block(frame, Block(arg_types=[type_ for _, type_ in arguments]))
-            for (place, _), argument in zip(arguments, block.args, strict=True):
-                if "#" in frame.names[place]:
+            for (index, _), argument in zip(arguments, block.args, strict=True):
+                if "#" in frame.names[index]:
                     raise FallBackToParser
-                self._define(frame.names[place], argument)
+                self._define(frame.names[index], argument)
             for argument, location in zip(block.args, locations, strict=False):
                 if location is not None:
                     argument.location = location

@@ -148,7 +148,7 @@ def _read(template: str, ending: str) -> Template:
     """Read a template by the strict parser. Its lines that end in an opening brace open regions, which are
     empty."""
     pieces = template.split(HOLE)
-    text = "".join(f"{piece}%{place}" for place, piece in enumerate(pieces[:-1])) + pieces[-1]
+    text = "".join(f"{piece}%{position}" for position, piece in enumerate(pieces[:-1])) + pieces[-1]
     # A location stands on the operation's own line: a comment before it would hide it.
     parser = _Learner(f"{text}{' ' if ending == 'loc' else chr(10)}{ENDINGS[ending]}")
     op = parser.parse_operation()
@@ -160,20 +160,20 @@ def _read(template: str, ending: str) -> Template:
     if parser.region_starts != _line_ends(text) or not _begins_with(op.regions, parser.regions):
         raise FallBackToParser
 
-    places: dict[SSAValue, int] = {value: int(name) for value, name in parser.defined.items()}
+    positions: dict[SSAValue, int] = {value: int(name) for value, name in parser.defined.items()}
     for name, values in parser.forward_ssa_references.items():
         if set(values) != {0}:
             raise FallBackToParser
-        places[values[0]] = int(name)
-    arguments = tuple(_arguments(region, places) for region in op.regions)
-    used = {places[operand] for operand in op.operands}
-    used.update(place for given in arguments for place, _ in given or ())
+        positions[values[0]] = int(name)
+    arguments = tuple(_arguments(region, positions) for region in op.regions)
+    used = {positions[operand] for operand in op.operands}
+    used.update(position for given in arguments for position, _ in given or ())
     if len(used) != len(pieces) - 1:
         raise FallBackToParser
     names: dict[Block, str] = {block: name for name, (block, _) in parser.blocks.items()}
     return Template(
         type(op),
-        tuple(places[operand] for operand in op.operands),
+        tuple(positions[operand] for operand in op.operands),
         tuple(operand.type for operand in op.operands),
         tuple(op.result_types),
         dict(op.properties),
@@ -203,7 +203,7 @@ def _line_ends(text: str) -> list[int]:
     return ends
 
 
-def _arguments(region: Region, places: Mapping[SSAValue, int]) -> tuple[tuple[int, Attribute], ...] | None:
+def _arguments(region: Region, positions: Mapping[SSAValue, int]) -> tuple[tuple[int, Attribute], ...] | None:
     """Return the arguments (place, type) that an operation gives to the only, empty block of a region; None
     without one."""
     blocks = list(region.blocks)
@@ -211,7 +211,7 @@ def _arguments(region: Region, places: Mapping[SSAValue, int]) -> tuple[tuple[in
         return None
     if len(blocks) > 1:
         raise FallBackToParser
-    return tuple((places[argument], argument.type) for argument in blocks[0].args)
+    return tuple((positions[argument], argument.type) for argument in blocks[0].args)
 
 
 def _is_general(template: Template) -> bool:
@@ -274,6 +274,6 @@ def _specialized(template: Template, shapes: Mapping[int, tuple[int, ...]]) -> T
         properties=properties,
         attributes=attributes,
         arguments=tuple(
-            None if given is None else tuple((place, put(type_)) for place, type_ in given) for given in template.arguments
+            None if given is None else tuple((number, put(type_)) for number, type_ in given) for given in template.arguments
         ),
     )

@@ -51,7 +51,7 @@ from ...tt.limits import (
     MAX_NESTED_REGIONS,
     MAX_TEXT,
 )
-from .lexing import BlockLexer, place
+from .lexing import BlockLexer, with_position
 from .locations import Located, Locations
 
 _TYPE = re.compile(
@@ -130,7 +130,7 @@ def _explain(error: Exception, parser: BlockParser | None, text: str, source: st
     start = error.span.start if isinstance(error, ParseError) else parser.pos if parser is not None else 0
     if parser is not None and message.startswith("values used but not defined") and parser.forward_ssa_references:
         start = parser.first_uses[next(iter(parser.forward_ssa_references))]
-    return place(text, start, source, message)
+    return with_position(text, start, source, message)
 
 
 class _Values(dict[str, tuple[SSAValue, ...]]):

@@ -24,7 +24,7 @@ class Template:
         operand_types: the types that the operands must have.
         result_types, properties, attributes: those of the operation.
         successors: names of the blocks that it branches to.
-        arguments: for each region the (place, type) of the arguments that the operation gives to its first block; None if
+        arguments: for each region the (position, type) of the arguments that the operation gives to its first block; None if
             it gives no such block.
         constant_bytes: size of its block constants.
         is_sound: whether an operation made from it has passed its verifier, and that verifier depends on nothing but these

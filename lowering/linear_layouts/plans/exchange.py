@@ -72,7 +72,7 @@ def plan_exchange(
     if src[BLOCK] != dst[BLOCK]:
         raise UnsupportedError("a layout conversion between the blocks of a cluster is not supported")
     size = max(8, element_bits) // 8
-    own, wanted = _held_by(src.unique_registers(), dst.unique_registers(), (REGISTER, LANE, WARP))
+    own, wanted = _within_dims(src.unique_registers(), dst.unique_registers(), (REGISTER, LANE, WARP))
     outer: list[int] = []
     if max_bytes is not None and own.is_normal_form and wanted.is_normal_form:
         vector, _, _ = choose_shared(own, wanted, size * 8)
@@ -102,7 +102,7 @@ def plan_warp_exchange(src: LinearLayout, dst: LinearLayout, element_bits: int) 
     """Plans an exchange within warps through a region of shared memory per warp, which needs no barrier of the block."""
     check_pair(src, dst)
     size = max(8, element_bits) // 8
-    own, wanted = _held_by(src.unique_registers(), dst.unique_registers(), (REGISTER, LANE))
+    own, wanted = _within_dims(src.unique_registers(), dst.unique_registers(), (REGISTER, LANE))
     plan = _plan(own, wanted, size, (REGISTER, LANE))
     return replace(
         plan,
@@ -114,7 +114,7 @@ def plan_warp_exchange(src: LinearLayout, dst: LinearLayout, element_bits: int) 
     )
 
 
-def _held_by(
+def _within_dims(
     src: LinearLayout, dst: LinearLayout, inner: tuple[str, ...]
 ) -> tuple[LinearLayout, LinearLayout]:
     """Renumbers both layouts by the elements that the source holds in the dims `inner`; what outer dims add is taken off."""
@@ -163,7 +163,7 @@ def _choose_vector(src: LinearLayout, dst: LinearLayout, element_bits: int) -> l
 
     A word is filled in any case: lanes that meet in one word do not conflict.
     """
-    longest, word = log2(MAX_VECTOR_BITS // element_bits), log2(max(1, BANK_BYTES * 8 // element_bits))
+    longest, bank = log2(MAX_VECTOR_BITS // element_bits), log2(max(1, BANK_BYTES * 8 // element_bits))
     common = intersect(dst[REGISTER], src[REGISTER])[:longest]
     best = common
     for side in (dst, src):
@@ -171,11 +171,11 @@ def _choose_vector(src: LinearLayout, dst: LinearLayout, element_bits: int) -> l
         for basis in extend(common, side[REGISTER]):
             wider = [*vector, basis]
             touched = max(len(_touched_together(layout, wider, element_bits)) for layout in (src, dst))
-            if len(wider) <= longest and (len(wider) <= word or touched <= _row_bits(element_bits)):
+            if len(wider) <= longest and (len(wider) <= bank or touched <= _row_bits(element_bits)):
                 vector = wider
         best = max(best, vector, key=len)
     more = extend(best, [*src[REGISTER], *dst[REGISTER], *src[LANE], *dst[LANE], *units(src.out_bits)])
-    return best + more[: max(0, word - len(best))]
+    return best + more[: max(0, bank - len(best))]
 
 
 def _row_bits(element_bits: int) -> int:
@@ -225,13 +225,13 @@ def _accesses(layout: LinearLayout, vector: list[int], shared: Span, size: int, 
     for unit in extend(lead, units(len(layout[REGISTER]))):
         low = offset(combine(layout[REGISTER], unit)) % (1 << count)
         rest.append(unit ^ combine(lead, low))
-    places = [offset(combine(layout[REGISTER], each)) * size for each in rest]
+    offsets = [offset(combine(layout[REGISTER], each)) * size for each in rest]
     inside = table(lead)
     return Accesses(
         ThreadMap(0, tuple(each * size for each in lanes), tuple(each * size for each in warps)),
         tuple(
-            Access(tuple(start ^ each for each in inside), place)
-            for start, place in zip(table(rest), table(places), strict=True)
+            Access(tuple(start ^ each for each in inside), offset_of_access)
+            for start, offset_of_access in zip(table(rest), table(offsets), strict=True)
         ),
         predicate,
         bank_conflicts([each * size for each in lanes], size << count),

@@ -75,13 +75,13 @@ def plan_ordered_reduction(layout: LinearLayout, axis: int) -> tuple[list[Reduct
     steps: list[ReductionStep] = [Take(expand_unique(layout))]
     own = layout.unique_registers()
     while own.shape[axis] > 1:
-        place = _bits_along(own, axis)[0]
-        if place is None or place[0] == WARP:
+        lowest = _bits_along(own, axis)[0]
+        if lowest is None or lowest[0] == WARP:
             gathered = _gathered(own, axis)  # where every bit along the axis is one of registers or lanes
             steps.append(Move(own, gathered))
             own = gathered
             continue
-        name, bit = place
+        name, bit = lowest
         if name == REGISTER:
             left = [register for register in range(own.size(REGISTER)) if not register >> bit & 1]
             steps.append(Fold(tuple([(register, register | 1 << bit) for register in left])))
@@ -100,12 +100,12 @@ def plan_ordered_scan(layout: LinearLayout, axis: int, reverse: bool) -> list[Sc
     steps: list[ScanStep] = [Take(expand_unique(layout))]
     own = layout.unique_registers()
     working = own
-    if any(place is None or place[0] == WARP for place in _bits_along(own, axis)):
+    if any(bit_of is None or bit_of[0] == WARP for bit_of in _bits_along(own, axis)):
         working = _gathered(own, axis)
         steps.append(Move(own, working))
-    places = [place for place in _bits_along(working, axis) if place is not None]
-    for level, (name, bit) in enumerate(places):
-        lower = {each: sum(1 << other for kind, other in places[:level] if kind == each) for each in (REGISTER, LANE)}
+    bits = [bit_of for bit_of in _bits_along(working, axis) if bit_of is not None]
+    for level, (name, bit) in enumerate(bits):
+        lower = {each: sum(1 << other for kind, other in bits[:level] if kind == each) for each in (REGISTER, LANE)}
         here = {each: 1 << bit if name == each else 0 for each in (REGISTER, LANE)}
         # A forward scan gives the lower half's last prefix to the upper half, a reverse one the upper half's
         # first to the lower.
@@ -124,10 +124,10 @@ def plan_ordered_scan(layout: LinearLayout, axis: int, reverse: bool) -> list[Sc
 def _bits_along(layout: LinearLayout, axis: int) -> list[tuple[str, int] | None]:
     """Returns the register, lane or warp bit that each bit of the position along the axis is; None where it is several."""
     found: list[tuple[str, int] | None] = []
-    places, images = layout.places(_INNER), [layout.coordinates(basis) for basis in layout.columns(_INNER)]
-    columns = list(zip(places, images, strict=True))
+    input_bits, images = layout.input_bits(_INNER), [layout.coordinates(basis) for basis in layout.columns(_INNER)]
+    columns = list(zip(input_bits, images, strict=True))
     for bit in range(log2(layout.shape[axis])):
-        users = [(place, at) for place, at in columns if at[axis] >> bit & 1]
+        users = [(bit_of, at) for bit_of, at in columns if at[axis] >> bit & 1]
         alone = len(users) == 1 and users[0][1][axis] == 1 << bit and sum(users[0][1]) == 1 << bit
         found.append(users[0][0] if alone else None)
     return found

@@ -142,14 +142,14 @@ def _between_warps(
         return [element << bits | partial(each) for element, each in zip(elements, vectors, strict=True)]
 
     shape = (*result.shape, 1 << bits)
-    held = {
+    current = {
         REGISTER: tag(result[REGISTER], [own[REGISTER][bit] for bit in kept]),
         LANE: tag(result[LANE], own[LANE]),
         WARP: tag(result[WARP], own[WARP]),
     }
     wanted = {name: [each << bits for each in result[name]] for name in _INNER}
     wanted[REGISTER] = [*units(bits), *wanted[REGISTER]]
-    return plan_exchange(LinearLayout.of(held, shape), LinearLayout.of(wanted, shape), element_bits)
+    return plan_exchange(LinearLayout.of(current, shape), LinearLayout.of(wanted, shape), element_bits)
 
 
 def _mask(bits: list[int]) -> int:

@@ -150,63 +150,63 @@ def plan_scan(layout: LinearLayout, axis: int, element_bits: int, *, reverse: bo
 
 def _steps(own: LinearLayout, axis: int, size: int, reverse: bool) -> tuple[Step, ...]:
     shift = log2(axis_mask(own.shape, axis) & -axis_mask(own.shape, axis)) if own.shape[axis] > 1 else 0
-    home = {own[name][bit]: (name, bit) for name, bit in own.places(_INNER) if own[name][bit]}
-    places = [home[1 << shift + k] for k in range(log2(own.shape[axis]))]
+    home = {own[name][bit]: (name, bit) for name, bit in own.input_bits(_INNER) if own[name][bit]}
+    input_bits = [home[1 << shift + k] for k in range(log2(own.shape[axis]))]
     steps: list[Step] = []
     done = 0
-    inside = _run(places, 0, REGISTER)
-    lanes = _consecutive_lanes(places, inside)
+    inside = _run(input_bits, 0, REGISTER)
+    lanes = _consecutive_lanes(input_bits, inside)
     if inside:
-        chains = _chains(own, places[:inside], reverse)
+        chains = _chains(own, input_bits[:inside], reverse)
         steps.append(ThreadStep(tuple((b, a) for chain in chains for a, b in pairwise(chain))))
         done = inside
     if lanes:
-        chains = _chains(own, places[:inside], reverse)
-        steps.append(LanePrefixStep(places[inside][1], lanes, reverse, chains))
+        chains = _chains(own, input_bits[:inside], reverse)
+        steps.append(LanePrefixStep(input_bits[inside][1], lanes, reverse, chains))
         done = inside + lanes
-    while done < len(places):
-        if any(name == WARP for name, _ in places[: done + 1]):
-            count = _run(places, done, places[done][0])
-            steps.append(_shared_step(own, places, shift, (done, count), size, reverse))
+    while done < len(input_bits):
+        if any(name == WARP for name, _ in input_bits[: done + 1]):
+            count = _run(input_bits, done, input_bits[done][0])
+            steps.append(_shared_step(own, input_bits, shift, (done, count), size, reverse))
             done += count
         else:
-            steps.append(_lane_step(own, places, done, reverse))
+            steps.append(_lane_step(own, input_bits, done, reverse))
             done += 1
     return tuple(steps)
 
 
-def _run(places: list[tuple[str, int]], start: int, name: str) -> int:
+def _run(input_bits: list[tuple[str, int]], start: int, name: str) -> int:
     count = 0
-    while start + count < len(places) and places[start + count][0] == name:
+    while start + count < len(input_bits) and input_bits[start + count][0] == name:
         count += 1
     return count
 
 
-def _consecutive_lanes(places: list[tuple[str, int]], start: int) -> int:
+def _consecutive_lanes(input_bits: list[tuple[str, int]], start: int) -> int:
     count = 0
-    while start + count < len(places) and places[start + count] == (LANE, places[start][1] + count):
+    while start + count < len(input_bits) and input_bits[start + count] == (LANE, input_bits[start][1] + count):
         count += 1
     return count
 
 
-def _chains(own: LinearLayout, places: list[tuple[str, int]], reverse: bool) -> tuple[tuple[int, ...], ...]:
+def _chains(own: LinearLayout, input_bits: list[tuple[str, int]], reverse: bool) -> tuple[tuple[int, ...], ...]:
     """Returns the registers that differ in these axis bits only, in order along the scan."""
-    along = [1 << bit for _, bit in places]
+    along = [1 << bit for _, bit in input_bits]
     rest = [1 << bit for bit in range(len(own[REGISTER])) if 1 << bit not in along]
     chains = (table(along, start) for start in table(rest))
     return tuple(tuple(reversed(chain)) if reverse else chain for chain in chains)
 
 
-def _set_bits(places: list[tuple[str, int]], name: str) -> int:
-    return sum(1 << bit for where, bit in places if where == name)
+def _set_bits(input_bits: list[tuple[str, int]], name: str) -> int:
+    return sum(1 << bit for where, bit in input_bits if where == name)
 
 
-def _lane_step(own: LinearLayout, places: list[tuple[str, int]], k: int, reverse: bool) -> LaneStep:
+def _lane_step(own: LinearLayout, input_bits: list[tuple[str, int]], k: int, reverse: bool) -> LaneStep:
     """Plans the step of bit k of the position along the axis.
 
     An element that has it set (reverse: clear) reads the last one of the other half along the scan.
     """
-    below, name, bit = places[:k], *places[k]
+    below, name, bit = input_bits[:k], *input_bits[k]
     lane_low, register_low = _set_bits(below, LANE), _set_bits(below, REGISTER)
     lane_k = 1 << bit if name == LANE else 0
     register_k = 1 << bit if name == REGISTER else 0
@@ -227,7 +227,7 @@ def _lane_step(own: LinearLayout, places: list[tuple[str, int]], k: int, reverse
 
 def _shared_step(
     own: LinearLayout,
-    places: list[tuple[str, int]],
+    input_bits: list[tuple[str, int]],
     shift: int,
     run: tuple[int, int],
     size: int,
@@ -244,7 +244,7 @@ def _shared_step(
         return slot.get(basis, 0)
 
     index_mask = size * ((1 << count) - 1)
-    free, below = own.free_masks(_INNER), places[:first]
+    free, below = own.free_masks(_INNER), input_bits[:first]
     lane_low, warp_low, register_low = (_set_bits(below, name) for name in (LANE, WARP, REGISTER))
     per_register = table([address(each) for each in own[REGISTER]])
     lanes, warps = tuple(address(each) for each in own[LANE]), tuple(address(each) for each in own[WARP])
@@ -267,7 +267,7 @@ def _shared_step(
             warp_low | free[WARP],
             0 if reverse else warp_low,
         ),
-        tuple((r, place) for r, place in enumerate(per_register) if r & register_low == wanted),
-        tuple(place & ~index_mask for place in per_register),
-        tuple((place & index_mask) // size for place in per_register),
+        tuple((r, position) for r, position in enumerate(per_register) if r & register_low == wanted),
+        tuple(position & ~index_mask for position in per_register),
+        tuple((position & index_mask) // size for position in per_register),
     )

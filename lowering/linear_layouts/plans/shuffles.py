@@ -16,7 +16,7 @@ from ..layout import LANE, REGISTER, LinearLayout
 from ..levels import Moves
 from ..linear import Condition, ThreadMap, table
 
-WORD_BITS = 32
+REGISTER_BITS = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +50,8 @@ class ShufflePlan:
 
     def shuffles(self, element_bits: int) -> int:
         """Counts the shuffle instructions: 64-bit elements take two in each round."""
-        words = max(1, element_bits // WORD_BITS)
-        return words * sum(each.kind != "none" for each in self.rounds)
+        registers = max(1, element_bits // REGISTER_BITS)
+        return registers * sum(each.kind != "none" for each in self.rounds)
 
     @property
     def selects(self) -> int:
@@ -75,22 +75,22 @@ class _Problem:
     doubled: dict[int, int] = field(default_factory=dict)
     """Maps a lane bit to the mask whose parity says in which of two rounds a lane acts."""
 
-    def lane(self, place: int) -> int:
-        return place >> self.registers
+    def lane(self, lane_register: int) -> int:
+        return lane_register >> self.registers
 
-    def register(self, place: int) -> int:
-        return place & ((1 << self.registers) - 1)
+    def register(self, lane_register: int) -> int:
+        return lane_register & ((1 << self.registers) - 1)
 
 
 def plan_shuffles(src: LinearLayout, dst: LinearLayout, moves: Moves, element_bits: int) -> ShufflePlan:
     """Plans the rounds of a conversion at lane level. Both layouts have unique registers, `moves` belongs to them."""
-    packed = _packable(moves, log2(max(1, WORD_BITS // max(8, element_bits))))
+    packed = _packable(moves, log2(max(1, REGISTER_BITS // max(8, element_bits))))
     problem = _problem(src, moves, packed)
     _resolve(problem)
     rounds = []
-    for word in range(1 << len(problem.per_register)):
+    for source_word in range(1 << len(problem.per_register)):
         for choice in product((0, 1), repeat=len(problem.doubled)):
-            rounds.append(_round(problem, word, choice))
+            rounds.append(_round(problem, source_word, choice))
     return ShufflePlan(
         packed, table(units(len(src[REGISTER]))), table(units(len(dst[REGISTER]))), tuple(rounds)
     )
@@ -137,10 +137,10 @@ def _resolve(problem: _Problem) -> None:
     for index, (column, combination) in enumerate(clashes):
         if seen.add(problem.register(combine(problem.per_lane, combination))):
             change = (0, 0)
-            for which, place in enumerate(resources):
-                if problem.lane(place) not in lanes:
-                    lanes.add(problem.lane(place))
-                    change = (place, 1 << which if which < len(problem.per_register) else 0)
+            for which, lane_register in enumerate(resources):
+                if problem.lane(lane_register) not in lanes:
+                    lanes.add(problem.lane(lane_register))
+                    change = (lane_register, 1 << which if which < len(problem.per_register) else 0)
                     break
             else:
                 problem.doubled[column] = 1 << column
@@ -148,19 +148,19 @@ def _resolve(problem: _Problem) -> None:
             continue
         # The same register as a combination of earlier columns: change it as they were, so that pure copies stay pure.
         earlier = seen.free[-1][1] ^ 1 << index
-        place = keep = 0
+        lane_register = keep = 0
         for other in range(index):
             if earlier >> other & 1:
-                place, keep = place ^ changes[other][0], keep ^ changes[other][1]
+                lane_register, keep = lane_register ^ changes[other][0], keep ^ changes[other][1]
                 if clashes[other][0] in problem.doubled:
                     problem.doubled[clashes[other][0]] |= 1 << column
-        changes.append((place, keep))
-    for (column, _), (place, keep) in zip(clashes, changes, strict=True):
-        problem.per_lane[column] ^= place
+        changes.append((lane_register, keep))
+    for (column, _), (lane_register, keep) in zip(clashes, changes, strict=True):
+        problem.per_lane[column] ^= lane_register
         problem.keeps[column] ^= keep
 
 
-def _round(problem: _Problem, word: int, choice: tuple[int, ...]) -> ShuffleRound:
+def _round(problem: _Problem, source_word: int, choice: tuple[int, ...]) -> ShuffleRound:
     # In a doubled round a lane that does not act follows the one that does, which differs from it in bit `column`.
     acting = [1 << bit for bit in range(len(problem.per_lane))]
     constant = 0
@@ -170,12 +170,12 @@ def _round(problem: _Problem, word: int, choice: tuple[int, ...]) -> ShuffleRoun
             if mask >> bit & 1:
                 acting[bit] ^= 1 << column
     per_lane = [combine(problem.per_lane, each) for each in acting]
-    start = combine(problem.per_lane, constant) ^ combine(problem.per_register, word)
+    start = combine(problem.per_lane, constant) ^ combine(problem.per_register, source_word)
     reads = tuple(problem.lane(each) for each in per_lane)
     offer = _offer(problem, per_lane)
 
-    def offered(place: int) -> int:
-        return problem.register(place) ^ combine(offer, problem.lane(place))
+    def offered(lane_register: int) -> int:
+        return problem.register(lane_register) ^ combine(offer, problem.lane(lane_register))
 
     source = ThreadMap(problem.lane(start), reads, tuple(problem.lane(each) for each in problem.per_warp))
     identity = list(reads) == units(len(reads))
@@ -184,7 +184,7 @@ def _round(problem: _Problem, word: int, choice: tuple[int, ...]) -> ShuffleRoun
         "none" if still else "xor" if identity else "idx",
         ThreadMap(offered(start), tuple(offer), tuple(offered(each) for each in problem.per_warp)),
         source,
-        ThreadMap(word, tuple(problem.keeps), (0,) * len(problem.per_warp)),
+        ThreadMap(source_word, tuple(problem.keeps), (0,) * len(problem.per_warp)),
         tuple(
             Condition(value, lane=mask) for mask, value in zip(problem.doubled.values(), choice, strict=True)
         ),

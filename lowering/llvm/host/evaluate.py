@@ -56,7 +56,7 @@ class Evaluator:
         self._dependencies: dict[int, frozenset[int]] = {}
         self._alive: list[Node] = []  # keeps ids of cached nodes unique
         self.lines = NodeLines()
-        self.ahead: set[int] = set()  # loads that fetch the next row
+        self.prefetching: set[int] = set()  # loads that fetch the next row
         self.arguments: set[str] = set()  # pointers that are unmodified arguments
         self.memory = Scratch(function)
         self._loops = 0
@@ -307,7 +307,7 @@ class Evaluator:
                     else self.f.shuffle(guard := self.f.splat(guard, n), guard, range(n - 1, -1, -1))
                 )
             if guard is None:
-                if dim is not None and run == 1 and id(node) in self.ahead:
+                if dim is not None and run == 1 and id(node) in self.prefetching:
                     for line in range(0, n, max(1, CACHE_LINE // size)):
                         self.f.prefetch(self.f.gep(pointer, self._row_length(node, dim) + line, el), locality=2)
                 raw = self.f.load(type_, pointer, size)

@@ -19,11 +19,11 @@ from .launch_specialization import GENERIC, LaunchSpecialization
 
 @dataclass(frozen=True, slots=True)
 class HostKernel:
-    """The LLVM IR of a block function: `jn_kernel(words, low, high)` runs the programs from low to high.
+    """The LLVM IR of a block function: `jn_kernel(slots, low, high)` runs the programs from low to high.
 
-    `words` holds eight bytes per parameter (addresses, or the low bytes of scalars), then the extents of the grid, then the
-    address of the status words (`control/status.py`). `sites`: the site that each number in those words stands for. `shared`:
-    functions that the code calls, by name.
+    `slots` holds eight bytes per parameter (addresses, or the low bytes of scalars), then the extents of the grid, then the
+    address of the status words (`control/status.py`). `sites`: the site that each number in the status words stands for.
+    `shared`: functions that the code calls, by name.
     """
 
     llvm_ir: str

@@ -69,10 +69,10 @@ def lower_reshape(k: KernelContext, op: Operation) -> None:
 
 def _same_extents(before: Sequence[int], after: Sequence[int]) -> list[int | None] | None:
     """Returns the dimension that each old one becomes, if the reshape only adds and removes extents of 1, else None."""
-    places = [d for d, n in enumerate(after) if n > 1]
-    if [n for n in before if n > 1] != [after[d] for d in places]:
+    dims = [d for d, n in enumerate(after) if n > 1]
+    if [n for n in before if n > 1] != [after[d] for d in dims]:
         return None
-    following = iter(places)
+    following = iter(dims)
     return [next(following) if n > 1 else None for n in before]
 
 
@@ -89,10 +89,10 @@ def lower_cat(k: KernelContext, op: Operation) -> None:
     k.define(result, _woven(k, op, shape, elem, (0, math.prod(shape) // 2), 1))
 
 
-def _woven(k: KernelContext, op: Operation, shape: tuple[int, ...], elem: str, places: Sequence[int], step: int) -> Stored:
-    """Writes the operation's operands into one dense block: operand k starts at places[k], its elements `step` apart."""
+def _woven(k: KernelContext, op: Operation, shape: tuple[int, ...], elem: str, offsets: Sequence[int], step: int) -> Stored:
+    """Writes the operation's operands into one dense block: operand k starts at offsets[k], its elements `step` apart."""
     memory = k.ev.scratch((math.prod(shape),), elem)
-    for operand, start in zip(op.operands, places, strict=True):
+    for operand, start in zip(op.operands, offsets, strict=True):
         node = k.node(operand)
         strides = [step * stride for stride in dense(node.shape)]
         pointer = k.f.gep(memory.pointer, start, memory.memory)

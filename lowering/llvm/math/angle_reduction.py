@@ -105,25 +105,25 @@ def _large_angle_f32(lane: Lanes, x: V, quarter_turn: bool, half_pi: bool = Fals
     position = lane.iop("sub", exponent, 151 - 32)
     index, shift = lane.iop("lshr", position, 5), lane.iop("and", position, 31)
     at = [fn.icmp("eq", index, lane.ci(i)) for i in range(1, 5)]
-    words = []
+    digits = []
     for j in range(4):
-        word = lane.ci(table.INVERSE_PI_WORDS[j])
+        digit = lane.ci(table.INVERSE_PI_WORDS[j])
         for i, here in enumerate(at, start=1):
-            word = fn.select(here, lane.ci(table.INVERSE_PI_WORDS[i + j]), word)
-        words.append(word)
+            digit = fn.select(here, lane.ci(table.INVERSE_PI_WORDS[i + j]), digit)
+        digits.append(digit)
     window = [
         fn.cast("zext", fn.intrinsic("fshl", [high, low, shift]), i64)
-        for high, low in itertools.pairwise(words)
+        for high, low in itertools.pairwise(digits)
     ]
     first, second, third = (wide.iop("mul", significand, part) for part in window)
     # |x|/pi modulo 2, in units of 2^-63.
-    turn = wide.iop("add", wide.iop("shl", first, 32), wide.iop("add", second, wide.iop("lshr", third, 32)))
+    fraction = wide.iop("add", wide.iop("shl", first, 32), wide.iop("add", second, wide.iop("lshr", third, 32)))
     if half_pi:
-        turn = wide.iop("shl", turn, 1)
+        fraction = wide.iop("shl", fraction, 1)
     if quarter_turn:
-        turn = wide.iop("add", turn, 1 << 62)
-    q = wide.iop("lshr", wide.iop("add", turn, 1 << 62), 63)
-    rest = fn.cast("sitofp", wide.iop("sub", turn, wide.iop("shl", q, 63)), wide.type)
+        fraction = wide.iop("add", fraction, 1 << 62)
+    q = wide.iop("lshr", wide.iop("add", fraction, 1 << 62), 63)
+    rest = fn.cast("sitofp", wide.iop("sub", fraction, wide.iop("shl", q, 63)), wide.type)
     r = wide.mul(rest, (math.pi / 2 if half_pi else math.pi) * 2.0**-63)
     if not quarter_turn:
         r = fn.select(fn.icmp("slt", lane.bits(x), lane.ci(0)), wide.neg(r), r)
@@ -139,17 +139,17 @@ def _large_angle_f64(lane: Lanes, x: V) -> tuple[V, V, V]:
     """
     fn = lane.fn
     s = Lanes(fn, "double")
-    words = ", ".join(f"i64 {word - (1 << 64) if word >> 63 else word}" for word in table.TWO_OVER_PI_WORDS)
+    digits = ", ".join(f"i64 {digit - (1 << 64) if digit >> 63 else digit}" for digit in table.TWO_OVER_PI_WORDS)
     count = len(table.TWO_OVER_PI_WORDS)
     fn.module.globals.setdefault(
-        _TABLE, f"@{_TABLE} = private unnamed_addr constant [{count} x i64] [{words}], align 16"
+        _TABLE, f"@{_TABLE} = private unnamed_addr constant [{count} x i64] [{digits}], align 16"
     )
     buffers = [fn.alloca(lane.type) for _ in range(3)]
     quadrants = fn.alloca(lane.integer)
     fn.store(x, buffers[0], 8)
     with fn.loop(0, lane.n, at_least_once=True) as loop:
-        places = [fn.gep(buffer, loop.index, "double") for buffer in buffers]
-        value = fn.load("double", places[0], 8)
+        pointers = [fn.gep(buffer, loop.index, "double") for buffer in buffers]
+        value = fn.load("double", pointers[0], 8)
         bits = s.bits(value)
         exponent = s.iop("and", s.iop("lshr", bits, 52), 0x7FF)
         exponent = fn.smin(fn.smax(exponent, i64(1053)), i64(2046))
@@ -165,9 +165,9 @@ def _large_angle_f64(lane: Lanes, x: V) -> tuple[V, V, V]:
             "shl", fn.cast("zext", s.iop("mul", mantissa, window[0]), "i128"), values.const(64, "i128")
         )
         low = fn.binary("lshr", fn.mul(m, third), values.const(64, "i128"))
-        turn = fn.add(fn.add(top, fn.mul(m, second)), low)
-        q = fn.binary("lshr", fn.add(turn, values.const(1 << 125, "i128")), values.const(126, "i128"))
-        rest = fn.sub(turn, fn.binary("shl", q, values.const(126, "i128")))
+        fraction = fn.add(fn.add(top, fn.mul(m, second)), low)
+        q = fn.binary("lshr", fn.add(fraction, values.const(1 << 125, "i128")), values.const(126, "i128"))
+        rest = fn.sub(fraction, fn.binary("shl", q, values.const(126, "i128")))
         # The signed 128-bit fraction as a double pair, in units of 2^-62.
         whole = fn.cast("trunc", fn.binary("ashr", rest, values.const(64, "i128")), "i64")
         high = fn.cast("sitofp", whole, "double")
@@ -179,8 +179,8 @@ def _large_angle_f64(lane: Lanes, x: V) -> tuple[V, V, V]:
         error = s.fma(high, scale_low, s.fma(left, scale_high, error))
         negative = fn.icmp("slt", bits, i64(0))
         finite = s.cmp("one", s.abs(value), math.inf)
-        fn.store(s.select(finite, s.select(negative, s.neg(product), product), math.nan), places[1], 8)
-        fn.store(s.select(negative, s.neg(error), error), places[2], 8)
+        fn.store(s.select(finite, s.select(negative, s.neg(product), product), math.nan), pointers[1], 8)
+        fn.store(s.select(negative, s.neg(error), error), pointers[2], 8)
         quadrant = fn.cast("trunc", q, "i64")
         quadrant = fn.select(negative, s.iop("sub", 0, quadrant), quadrant)
         fn.store(s.iop("and", quadrant, 3), fn.gep(quadrants, loop.index, "i64"), 8)

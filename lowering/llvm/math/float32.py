@@ -44,7 +44,7 @@ def _scale(lane: Lanes, p: V, biased: V) -> V:
     return lane.mul(p, lane.float_of(lane.iop("shl", rest, 23)))
 
 
-_LEAST, _MOST = -126, 127
+_MIN_EXPONENT, _MAX_EXPONENT = -126, 127
 """The least and the largest exponent of normal numbers."""
 
 
@@ -58,11 +58,11 @@ def _exp_ptx(lane: Lanes, x: V) -> V:
     documents at most 2 ulp over the full range for its expf, which takes the same steps (CUDA C++ Programming Guide,
     "Mathematical Functions"); what the PTX ISA promises of ex2 would allow 3.
     """
-    width = float(_MOST - _LEAST)
+    width = float(_MAX_EXPONENT - _MIN_EXPONENT)
     scaled = lane.c(table.LOG2E_64[0] / width)
     text = f'call float asm "fma.rn.sat.f32 $0, $1, $2, $3;", "=f,f,f,f"(float {x.operand()}, float {scaled.operand()}, float '
-    part = lane.fn.pure(f"{text}{lane.c(-_LEAST / width).operand()})", "float")
-    shifted = lane.fma(part, width, ROUNDER + 127.0 + _LEAST)
+    part = lane.fn.pure(f"{text}{lane.c(-_MIN_EXPONENT / width).operand()})", "float")
+    shifted = lane.fma(part, width, ROUNDER + 127.0 + _MIN_EXPONENT)
     j = lane.sub(shifted, ROUNDER + 127.0)
     w = lane.fma(x, table.LOG2E_32[1], lane.fma(x, table.LOG2E_32[0], lane.neg(j)))
     power = lane.fn.target_intrinsic("llvm.nvvm.ex2.approx.ftz.f", [w], lane.type)

@@ -151,8 +151,8 @@ def _log2_pair(lane: Lanes, x: V) -> tuple[V, V]:
     inner = plus(table.TWO_FIFTHS_64, tail, lane.c(0.0))
     middle = plus(table.TWO_THIRDS_64, *times(z, z_low, *inner))
     cubic = times(s, s_low, *times(z, z_low, *middle))
-    natural = plus((lane.add(s, s), lane.add(s_low, s_low)), *cubic)
-    scaled = times(*natural, lane.c(table.LOG2E_64[0]), lane.c(table.LOG2E_64[1]))
+    ln = plus((lane.add(s, s), lane.add(s_low, s_low)), *cubic)
+    scaled = times(*ln, lane.c(table.LOG2E_64[0]), lane.c(table.LOG2E_64[1]))
     high, low = lane.fast_two_sum(k, scaled[0])
     return lane.fast_two_sum(high, lane.add(low, scaled[1]))
 

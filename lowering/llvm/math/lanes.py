@@ -104,10 +104,10 @@ class Lanes:
             return f.intrinsic("copysign", [self.c(magnitude), sign])
         # By bits: where the result is rounded to float16, LLVM would also round the number that gives the
         # sign, possibly a double, by a function of its runtime.
-        word, top = self.integer, self.width - 1
-        value, other = f.bitcast(self.c(magnitude), word), f.bitcast(sign, word)
-        high = const(-1 << top, word)
-        kept = f.binary("and", value, const((1 << top) - 1, word))
+        integer, top = self.integer, self.width - 1
+        value, other = f.bitcast(self.c(magnitude), integer), f.bitcast(sign, integer)
+        high = const(-1 << top, integer)
+        kept = f.binary("and", value, const((1 << top) - 1, integer))
         return f.bitcast(f.binary("or", kept, f.binary("and", other, high)), self.type)
 
     def poly(self, x: V, coefficients: Sequence[float]) -> V:

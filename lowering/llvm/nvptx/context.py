@@ -22,7 +22,7 @@ from ..syntax import attributes, shape_of
 from ..values import V
 from .control.producer import Producer
 from .matmul.operand_kinds import kind_of
-from .matmul.wgmma import Placed, WarpgroupProduct, plan_product
+from .matmul.wgmma import SharedMatrix, WarpgroupProduct, plan_product
 from .memory.global_memory import GlobalMemory
 from .memory.ordering import MemoryOrder
 from .messages import Messages
@@ -32,7 +32,7 @@ from .values import Values
 
 Handler = Callable[["KernelContext", Any], None]
 """Lowers one operation; each handler knows the class of its operations."""
-Resident = tuple[Placed | tuple[V, ...], ...]
+Resident = tuple[SharedMatrix | tuple[V, ...], ...]
 
 
 class KernelContext(Values):

@@ -86,14 +86,14 @@ def _print(k: KernelContext, op: Operation) -> None:
         layout = _in_order(k, shape)
         values = k.registers(operand, layout) if is_tensor(operand.type) else (k.scalar(operand),)
         all_ = range(layout.size(REGISTER))
-        places = list(zip(*(k.t.indices(layout, axis, all_) for axis in range(len(shape))), strict=True)) or [()]
+        indices = list(zip(*(k.t.indices(layout, axis, all_) for axis in range(len(shape))), strict=True)) or [()]
         index = ", ".join(f"%{len(str(extent - 1))}d" for extent in shape)
         which = f"(operand {number}) " if len(op.operands) > 1 else ""
         buffer = k.f.alloca("i8", 4 * (len(program) + len(shape)) + 12, 8)
         with k.t.where(_one_of_copies(k, layout)):
-            for at, value in zip(places, values, strict=True):
-                form, word = _printed(k, value, elem, bool(attrs["hex"]), bool(attrs["isSigned"][number]))
-                _vprintf(k, f"{location} idx ({index}){prefix}{which}{form}\n", [*program, *at, word], buffer)
+            for at, value in zip(indices, values, strict=True):
+                form, argument = _printed(k, value, elem, bool(attrs["hex"]), bool(attrs["isSigned"][number]))
+                _vprintf(k, f"{location} idx ({index}){prefix}{which}{form}\n", [*program, *at, argument], buffer)
 
 
 def _printed(k: KernelContext, value: V, elem: str, hexadecimal: bool, signed: bool) -> tuple[str, V]:

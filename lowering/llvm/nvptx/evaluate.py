@@ -144,8 +144,8 @@ class Evaluator:
         """
         if node.loops == len(self._loops):
             return False
-        words = count * (2 if node.elem in _WIDE else 1)
-        return (words <= _KEPT and node.elem != "i1") or (node.is_slow and node.elem != "ptr")
+        registers = count * (2 if node.elem in _WIDE else 1)
+        return (registers <= _KEPT and node.elem != "i1") or (node.is_slow and node.elem != "ptr")
 
     def at(self, node: Node, layout: LinearLayout) -> Registers:
         """Evaluates all elements of the node in a layout of its shape."""

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from ..ir import Function
 from ..values import V
 
-IN_PLACE = "alwaysinline"
+ALWAYS_INLINE = "alwaysinline"
 """The attribute of these functions."""
 
 
@@ -20,7 +20,7 @@ def called(f: Function, name: str, result: str, values: Sequence[V], emit: Calla
     full = "_".join(["jn", name.replace(".", "_"), result, *(value.type for value in values)])
     if full not in f.module.functions:
         params = [(value.type, f"x{i}") for i, value in enumerate(values)]
-        body = Function(f.module, full, params, result, f"nounwind {IN_PLACE}", "internal", numbering=True)
+        body = Function(f.module, full, params, result, f"nounwind {ALWAYS_INLINE}", "internal", numbering=True)
         body.ret(emit(body, body.params))
         f.module.add(body)
     return f.pure(f"call {result} @{full}({', '.join(f'{value.type} {value.operand()}' for value in values)})", result)

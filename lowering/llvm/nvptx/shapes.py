@@ -19,7 +19,7 @@ def _splat(k: KernelContext, op: Operation) -> None:
 
 
 def _unsplat(k: KernelContext, op: Operation) -> None:
-    k.scalars[op.results[0]] = k.registers(op.operands[0], k.natural_layout(op.operands[0]))[0]
+    k.scalars[op.results[0]] = k.registers(op.operands[0], k.layout_of(op.operands[0]))[0]
 
 
 def _view(kind: str) -> Handler:

@@ -244,8 +244,8 @@ class Threads:
             moved = [self.shuffle(kind, f.extract(halves, i), operand, clamp) for i in (0, 1)]
             pair = f.insert(f.insert(poison("<2 x i32>"), moved[0], 0), moved[1], 1)
             return f.bitcast(pair, "i64")
-        word = f.cast("zext", value, "i32")
-        shuffled = self.call(f"shfl.sync.{kind}.i32", [ALL_LANES, word, operand, i32(clamp)], "i32")
+        extended = f.cast("zext", value, "i32")
+        shuffled = self.call(f"shfl.sync.{kind}.i32", [ALL_LANES, extended, operand, i32(clamp)], "i32")
         return f.cast("trunc", shuffled, value.type)
 
     def pack(self, values: Sequence[V]) -> V:
@@ -285,8 +285,8 @@ class Threads:
         if count == 1:
             return [reinterpreted(self.f, value, f"i{width}")]
         if value.type[0] == "<" and width < 32:
-            words = self.unpack(value, count * width // 32, 32)
-            return [piece for word in words for piece in self.unpack(word, 32 // width, width)]
+            registers = self.unpack(value, count * width // 32, 32)
+            return [piece for register in registers for piece in self.unpack(register, 32 // width, width)]
 
         f, type_ = self.f, f"<{count} x i{width}>"
         whole = value if value.type == type_ else f.deferred(type_, lambda: f.bitcast(value, type_), of=[value])

@@ -72,7 +72,7 @@ class Values:
         """Returns the elements of these registers, by register."""
         return dict(zip(registers, self.ev.elements(self.node(value), layout, registers), strict=True))
 
-    def natural_layout(self, value: SSAValue) -> LinearLayout:
+    def layout_of(self, value: SSAValue) -> LinearLayout:
         """Returns the layout that a block has, or else the preferred one."""
         node = self.node(value)
         found = self.ev.choose_layout([node])

@@ -30,7 +30,7 @@ from .conversions import like
 ROUNDER = 12582912.0
 """1.5 · 2^23: added to a float32 it leaves the nearest integer in the low bits of the sum."""
 _EXTRA = 64
-_LEAST = 189
+_CUTOFF = 189
 """Weights below 2^-189 times the largest are raised to that: 0 in every quotient, and normal with the factor
 2^64."""
 NEAR = 2.0**20
@@ -256,9 +256,9 @@ def _exp_shifted(f: _Floats, x: SSAValue, top: SSAValue, bias: float) -> tuple[S
     plus `bias`."""
     near = f.compare("ole", f.abs(top), NEAR)
     shift = f.select(near, 0.0, top)
-    turns = f.select(near, f.sub(f.fma(top, LOG2E[0], ROUNDER), ROUNDER), 0.0)
-    offset = f.sub(ROUNDER + _EXTRA + bias, turns)
-    lowest = f.mul(f.sub(turns, float(_LEAST)), math.log(2.0))
+    exponent = f.select(near, f.sub(f.fma(top, LOG2E[0], ROUNDER), ROUNDER), 0.0)
+    offset = f.sub(ROUNDER + _EXTRA + bias, exponent)
+    lowest = f.mul(f.sub(exponent, float(_CUTOFF)), math.log(2.0))
     shifted, w = f.rounded(f.at_least(f.sub(x, shift), lowest), LOG2E, offset)
     return f.exp2(w), shifted
 
@@ -281,14 +281,14 @@ def x_phi(b: BlockBuilder, operands: Sequence[SSAValue], dtype: DType) -> SSAVal
     a = f.at_most(f.abs(x), _PHI_END)
     square, rest = f.product(a, a)
     offset = ROUNDER + _EXTRA
-    turns = f.fma(square, -1.0 / _STEP, offset)
-    r = f.add(f.fma(f.sub(turns, offset), _STEP, square), rest)
+    exponent = f.fma(square, -1.0 / _STEP, offset)
+    r = f.add(f.fma(f.sub(exponent, offset), _STEP, square), rest)
     p0, p1, p2 = _PHI_P
     numerator = f.fma(f.fma(f.add(a, p2), a, p1), a, p0)
     s0, s1, s2, s3 = _PHI_R
     y = f.fma(f.add(a, s0), a, s1)
     denominator = f.fma(f.add(y, f.add(a, s2)), y, s3)
-    tail = f.turned(f.in_range(f.mul(f.poly(r, _PHI_EXP), numerator), denominator), turns)
+    tail = f.turned(f.in_range(f.mul(f.poly(r, _PHI_EXP), numerator), denominator), exponent)
     return f.fma(f.mul(a, tail), -(2.0**-_EXTRA) / _PHI_SCALE, positive)
 
 

@@ -37,7 +37,7 @@ class AliasAnalysis:
                     self._sets[argument] = frozenset({groups.get(position, position)})
             for block in region.blocks:
                 self._block(block)
-        self._settle()
+        self._propagate()
         self.written: AliasSet = frozenset().union(*(self.writes(op) for op in function.walk() if op is not function))
 
     def of(self, pointer: SSAValue) -> AliasSet:
@@ -47,7 +47,7 @@ class AliasAnalysis:
         """Returns the alias set that the operation itself, without its regions, may write."""
         return self.of(op.operands[0]) if op.name in WRITES else frozenset()
 
-    def _settle(self) -> None:
+    def _propagate(self) -> None:
         changed = True
         while changed:
             changed = False

@@ -319,9 +319,9 @@ class BlockBuilder(OperationBuilder):
     def descriptor_load(self, desc: SSAValue, indices: Sequence[SSAValue], sizes: tuple[int, ...]) -> SSAValue:
         """Read the block that starts at the (i32) indices; `sizes` are its extents, of which leading ones may
         be left out."""
-        described = desc.type
-        assert isinstance(described, TensorDescType)
-        return self._one(_CLASSES["tt.descriptor_load"], (desc, *indices), t.tensor(described.elem, sizes))
+        type_ = desc.type
+        assert isinstance(type_, TensorDescType)
+        return self._one(_CLASSES["tt.descriptor_load"], (desc, *indices), t.tensor(type_.elem, sizes))
 
     def descriptor_store(self, desc: SSAValue, value: SSAValue, indices: Sequence[SSAValue]) -> None:
         """Write the block that starts at the (i32) indices."""

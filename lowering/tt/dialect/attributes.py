@@ -126,10 +126,10 @@ def cache_policy(modifier: str = "none", eviction: str = "evict_normal") -> Cach
 def parse_case(parser: AttrParser, what: str, cases: Sequence[str]) -> str:
     """Parses one keyword out of `cases`, or raises a parse error that lists them."""
     start = parser.pos
-    word = parser.parse_optional_identifier()
-    if word is None or word not in cases:
+    case = parser.parse_optional_identifier()
+    if case is None or case not in cases:
         parser.raise_error(f"expected a {what}: {', '.join(cases)}", start, parser.pos)
-    return word
+    return case
 
 
 class _Keyword(CustomDirective):
@@ -141,8 +141,8 @@ class _Keyword(CustomDirective):
     WHAT: ClassVar[str]
 
     def parse(self, parser: Parser, state: ParsingState) -> None:
-        word = parse_case(parser, self.WHAT, tuple(self.CASES))
-        self.attribute.set(state, enum_attr(self.CASES[word]))
+        case = parse_case(parser, self.WHAT, tuple(self.CASES))
+        self.attribute.set(state, enum_attr(self.CASES[case]))
 
     def print(self, printer: Printer, state: PrintingState, op: IRDLOperation) -> None:
         state.print_whitespace(printer)

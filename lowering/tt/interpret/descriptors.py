@@ -69,7 +69,7 @@ Lanes = tuple[Array, Array | None]
 """Addresses of elements, and which of them lie inside the tensor (None: all)."""
 
 
-def _words(values: Sequence[SupportsInt]) -> tuple[np.int64, ...]:
+def _to_int64(values: Sequence[SupportsInt]) -> tuple[np.int64, ...]:
     return tuple(np.int64(value) for value in values)
 
 
@@ -79,10 +79,10 @@ def bind_host_value(parameter: Parameter, arg: object, memory: Memory) -> Descri
     if isinstance(parameter.type, TensorDescType):
         given = parameter.descriptor(arg)
         base = np.int64(memory.add(given.array, parameter.name))
-        return Descriptor(base, _words(given.shape), _words(given.strides), given.padding == "nan")
+        return Descriptor(base, _to_int64(given.shape), _to_int64(given.strides), given.padding == "nan")
     if isinstance(arg, DescriptorArgument) and parameter.is_map:
         base = np.int64(memory.add(arg.array, f"{parameter.name}, its tensor"))
-        return np.int64(memory.add(arg.map_words(int(base), parameter.what), parameter.name))
+        return np.int64(memory.add(arg.encode_map(int(base), parameter.what), parameter.name))
     if isinstance(arg, TableArgument) and parameter.is_table:
         names = iter(range(len(arg.arrays)))
         table = arg.addresses(lambda array: memory.add(array, f"{parameter.name}[{next(names)}]"))
@@ -91,7 +91,7 @@ def bind_host_value(parameter: Parameter, arg: object, memory: Memory) -> Descri
     raise UserError(f"{parameter.what}: {arg!r} does not go to this parameter")
 
 
-# Places
+# Addresses
 
 
 def _axis(values: Array, axis: int, rank: int) -> Array:
@@ -157,7 +157,7 @@ def _blocks_behind(op: Operation, memory: Memory) -> _Blocks:
 def _make_descriptor(op: Operation, memory: Memory) -> Evaluator:
     rank = len(block_of(op.results[0].type)[0])
     nan = enum_name(PADDING_OPTIONS, op.properties.get("padding")) == "nan"
-    return lambda base, *sizes: Descriptor(base, _words(sizes[:rank]), _words(sizes[rank:]), nan)
+    return lambda base, *sizes: Descriptor(base, _to_int64(sizes[:rank]), _to_int64(sizes[rank:]), nan)
 
 
 def _load(op: Operation, memory: Memory) -> Evaluator:
@@ -206,11 +206,11 @@ def _reduce(op: Operation, memory: Memory) -> Evaluator:
     """Makes the evaluator of tt.descriptor_reduce. Lanes are combined one after the other where several have
     one address (a stride may be 0)."""
     blocks = _blocks_behind(op, memory)
-    described = op.operands[0].type
-    assert isinstance(described, TensorDescType)
+    type_ = op.operands[0].type
+    assert isinstance(type_, TensorDescType)
     kind = case_name(REDUCE_KINDS, op.properties["kind"])
-    combine = (_FLOATS if t.is_float(described.elem) else _INTEGERS)[kind]
-    if described.is_unsigned and kind in ("min", "max"):
+    combine = (_FLOATS if t.is_float(type_.elem) else _INTEGERS)[kind]
+    if type_.is_unsigned and kind in ("min", "max"):
         combine = _without_sign(combine)
     axes = range(len(blocks.shape))
 
@@ -237,7 +237,7 @@ def _make_block_pointer(op: Operation, memory: Memory) -> Evaluator:
     rank = len(block_of(op.results[0].type)[0])
 
     def run(base: Integer, *sizes: Integer) -> BlockPointer:
-        return BlockPointer(base, _words(sizes[:rank]), _words(sizes[rank : 2 * rank]), _words(sizes[2 * rank :]))
+        return BlockPointer(base, _to_int64(sizes[:rank]), _to_int64(sizes[rank : 2 * rank]), _to_int64(sizes[2 * rank :]))
 
     return run
 
@@ -295,12 +295,12 @@ def _create_map(op: Operation, memory: Memory) -> Evaluator:
         extents, strides, steps = sizes[rank : 2 * rank], sizes[2 * rank : 3 * rank - 1], sizes[3 * rank - 1 :]
         if any(step != 1 for step in steps):
             raise UnsupportedError(f"{op.name}: element strides {[int(step) for step in steps]}; only 1 is known")
-        words = np.zeros(TENSOR_MAP_WORDS, np.int64)
-        words[MAP_MAGIC], words[MAP_ADDRESS], words[MAP_KIND] = TENSOR_MAP_MAGIC, address, map_kind(rank, size)
-        words[MAP_NAN] = nan
-        words[MAP_EXTENTS : MAP_EXTENTS + rank] = extents
-        words[MAP_STRIDES : MAP_STRIDES + rank] = [size, *strides]
-        memory.store(pointer + 8 * np.arange(TENSOR_MAP_WORDS, dtype=np.int64), words, None)
+        encoded = np.zeros(TENSOR_MAP_WORDS, np.int64)
+        encoded[MAP_MAGIC], encoded[MAP_ADDRESS], encoded[MAP_KIND] = TENSOR_MAP_MAGIC, address, map_kind(rank, size)
+        encoded[MAP_NAN] = nan
+        encoded[MAP_EXTENTS : MAP_EXTENTS + rank] = extents
+        encoded[MAP_STRIDES : MAP_STRIDES + rank] = [size, *strides]
+        memory.store(pointer + 8 * np.arange(TENSOR_MAP_WORDS, dtype=np.int64), encoded, None)
 
     return run
 
@@ -310,16 +310,16 @@ def _read_map(op: Operation, memory: Memory) -> Evaluator:
     rank, size = len(shape), _element_size(elem)
 
     def run(pointer: Integer) -> Descriptor:
-        places = pointer + 8 * np.arange(TENSOR_MAP_WORDS, dtype=np.int64)
-        words = memory.load(places, None, np.dtype(np.int64), 0)
-        if words[MAP_MAGIC] != TENSOR_MAP_MAGIC or words[MAP_KIND] != map_kind(rank, size):
+        addresses = pointer + 8 * np.arange(TENSOR_MAP_WORDS, dtype=np.int64)
+        encoded = memory.load(addresses, None, np.dtype(np.int64), 0)
+        if encoded[MAP_MAGIC] != TENSOR_MAP_MAGIC or encoded[MAP_KIND] != map_kind(rank, size):
             raise AccessError(
                 f"{op.name}: there is no tensor map of {rank} axes and elements of {size} bytes in memory; fix: "
                 f"ttng.tensormap_create before it, or a joinery.TensorDescriptor as the argument"
             )
-        extents = words[MAP_EXTENTS : MAP_EXTENTS + rank][::-1]
-        strides = words[MAP_STRIDES : MAP_STRIDES + rank][::-1] // size
-        return Descriptor(words[MAP_ADDRESS], tuple(extents), tuple(strides), bool(words[MAP_NAN]))
+        extents = encoded[MAP_EXTENTS : MAP_EXTENTS + rank][::-1]
+        strides = encoded[MAP_STRIDES : MAP_STRIDES + rank][::-1] // size
+        return Descriptor(encoded[MAP_ADDRESS], tuple(extents), tuple(strides), bool(encoded[MAP_NAN]))
 
     return run
 

@@ -58,8 +58,8 @@ def inline_asm(op: Operation) -> Callable[..., Array | tuple[Array, ...]]:
         for slots, dtype in zip(program.results, dtypes, strict=True):
             columns = []
             for slot in slots:
-                word = state[slot.name].astype(np.uint64) if slot.name in state else np.zeros(groups, np.uint64)
-                columns += [word >> np.uint64(slot.bits * i) & np.uint64((1 << slot.bits) - 1) for i in range(slot.count)]
+                bits = state[slot.name].astype(np.uint64) if slot.name in state else np.zeros(groups, np.uint64)
+                columns += [bits >> np.uint64(slot.bits * i) & np.uint64((1 << slot.bits) - 1) for i in range(slot.count)]
             found = _from_bits(np.stack(columns[:members], axis=1).reshape(whole), dtype)
             results.append(found if whole else found[()])
         return results[0] if len(results) == 1 else tuple(results)
@@ -71,11 +71,11 @@ def _spread(inputs: dict[str, Array], slots: tuple[Slot, ...], elements: Array) 
     """Packs elements of shape (groups, packed) into registers."""
     index = 0
     for slot in slots:
-        word = np.zeros(len(elements), np.uint64)
+        bits = np.zeros(len(elements), np.uint64)
         for i in range(slot.count):
-            word |= elements[:, index] << np.uint64(slot.bits * i)
+            bits |= elements[:, index] << np.uint64(slot.bits * i)
             index += 1
-        inputs[slot.name] = word != 0 if slot.type == "pred" else word
+        inputs[slot.name] = bits != 0 if slot.type == "pred" else bits
 
 
 def _bits_of(x: Array) -> Array:

@@ -46,10 +46,10 @@ class Finding:
     count: int = 1
 
     def __str__(self) -> str:
-        place = "" if self.program is None else f", program {self.program}"
+        of_program = "" if self.program is None else f", program {self.program}"
         lane = f", lane {list(self.lane)}" if self.lane else ""
         times = f" ({self.count} lanes)" if self.count > 1 else ""
-        return f"{self.kind}: {self.message}{times}\n  {self.line}{place}{lane}: {self.operation}"
+        return f"{self.kind}: {self.message}{times}\n  {self.line}{of_program}{lane}: {self.operation}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,7 +46,7 @@ class Guard(Memory):
         self._program: Program | None = None
         self._races = RaceDetector()
         self._arrays: list[Array] = []
-        self._placed = False
+        self._has_addresses = False
         self._operations: list[Operation] = []
         self._numbers: dict[Operation, int] = {}
         self._starts = self._lengths = self._phases = np.zeros(0, np.int64)
@@ -57,7 +57,7 @@ class Guard(Memory):
     def add(self, array: Array, name: str) -> int:
         self._arrays.append(array)
         self._unwritten.append(self._unwritten_of.get(array.__array_interface__["data"][0]) if array.size else None)
-        if self._placed:
+        if self._has_addresses:
             self._races.register([array], len(self._arrays) - 1)
         base = super().add(array, name)
         self._starts = np.array([buffer.base for buffer in self._buffers], np.int64)
@@ -69,9 +69,9 @@ class Guard(Memory):
 
     def enter(self, index: int, program: Program) -> None:
         """Begin program number `index`."""
-        if not self._placed:
+        if not self._has_addresses:
             self._races.register(self._arrays)
-            self._placed = True
+            self._has_addresses = True
         self._program = program
         self._races.enter(index)
 
@@ -354,7 +354,7 @@ class Guard(Memory):
         address: str,
     ) -> None:
         earlier = conflict.earlier
-        other = self._place(earlier.program)
+        other = self._program_of(earlier.program)
         kind = f"{'write' if earlier.is_write else 'read'}-{'write' if access.writes else 'read'}"
         what = "wrote" if earlier.is_write else "read"
         line = self._locations.line(self._operations[earlier.op - 1])
@@ -390,7 +390,7 @@ class Guard(Memory):
         message = f"lanes {list(lane)} and {list(other)} write different values to {address}; either may stay"
         self.report("lane-race", op, len(differs), message, None, lane, address)
 
-    def _place(self, index: int) -> Program:
+    def _program_of(self, index: int) -> Program:
         columns, rows, _ = self._extents
         return index % columns, index // columns % rows, index // (columns * rows)
 

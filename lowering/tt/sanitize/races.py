@@ -81,7 +81,7 @@ class RaceDetector:
         self._nodes: list[Node] = [Node(-1, 0, 0, False, 0)]
         self._numbers: dict[Node, int] = {}
         self._regions: list[_Region] = []
-        self._places: dict[int, tuple[_Region, int]] = {}  # array → its region, and its first byte there
+        self._locations: dict[int, tuple[_Region, int]] = {}  # array → its region, and its first byte there
         self._program = 0
         self._now = 1
         self._clock: Array | None = None  # what the program knows of the others; None: nothing
@@ -119,7 +119,7 @@ class RaceDetector:
         region = _Region(end - start, shift, np.zeros(count, np.int32), np.zeros(count, np.int32))
         self._regions.append(region)
         for number, offset in members:
-            self._places[number] = (region, offset)
+            self._locations[number] = (region, offset)
 
     # Programs
 
@@ -163,7 +163,7 @@ class RaceDetector:
         Acquiring comes before, releasing after the access. Within one operation all lanes acquire before any releases, which
         can only hide races among lanes of atomics.
         """
-        region, start = self._places[array]
+        region, start = self._locations[array]
         granule = 1 << region.shift
         if size < granule or (size & (granule - 1)):
             region.refine(max(0, (size & -size).bit_length() - 1))

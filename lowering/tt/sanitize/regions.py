@@ -101,7 +101,7 @@ def scanned(
     while length < len(now[0][0]):
         before, behind = prefix_moves(len(now[0][0]), length)
         sums = combine(env, _picked(now, itemgetter(before)), _picked(now, itemgetter(behind)))
-        put = partial(_placed, behind)
+        put = partial(_replaced, behind)
         now = (
             [put(*pair) for pair in zip(now[0], sums[0], strict=True)],
             [restructured(put, [v, w], [a, b]) for v, w, a, b in zip(now[0], sums[0], now[1], sums[1], strict=True)],
@@ -112,7 +112,7 @@ def scanned(
     return _picked(now, lambda x: np.moveaxis(x, 0, axis))
 
 
-def _placed(positions: Array, x: Array, y: Array) -> Array:
+def _replaced(positions: Array, x: Array, y: Array) -> Array:
     found = np.array(x)
     found[positions] = y
     return found

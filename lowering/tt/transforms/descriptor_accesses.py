@@ -11,7 +11,7 @@ from xdsl.ir import Attribute, Block, Operation, SSAValue
 from ....promotion.errors import UnsupportedError
 from .. import types as t
 from ..analysis.control_flow import parent_block
-from ..block_addresses import Axis, Chosen, Span, place_block
+from ..block_addresses import Axis, Chosen, Span, addresses_and_mask
 from ..builder.block_builder import BlockBuilder
 from ..dialect.attributes import PADDING_OPTIONS, case_name, enum_attr, enum_name, property_number
 from ..dialect.memory.atomics import HOST_RMW_OPERATIONS, MEMORY_ORDERS, MEMORY_SCOPES, AtomicRMWOp
@@ -108,7 +108,7 @@ def _load_block(b: BlockBuilder, op: Operation, parts: Sequence[Parts], zeros: S
     block, elem = block_of(op.operands[0].type)
     shape = t.shape_of(op.results[0].type)
     axes = _axes(b, parts[0], len(block), op.operands[1:])
-    pointers, mask = place_block(b, parts[0][0], axes, block, shape)
+    pointers, mask = addresses_and_mask(b, parts[0][0], axes, block, shape)
     return _load(b, op, pointers, mask, _padding(b, elem, shape, parts[0][-1]))
 
 
@@ -116,20 +116,20 @@ def _store_block(b: BlockBuilder, op: Operation, parts: Sequence[Parts], zeros: 
     block, _ = block_of(op.operands[0].type)
     value = op.operands[1]
     axes = _axes(b, parts[0], len(block), op.operands[2:])
-    pointers, mask = place_block(b, parts[0][0], axes, block, t.shape_of(value.type))
+    pointers, mask = addresses_and_mask(b, parts[0][0], axes, block, t.shape_of(value.type))
     return _store(b, op, pointers, value, mask)
 
 
 def _reduce_block(b: BlockBuilder, op: Operation, parts: Sequence[Parts], zeros: Sequence[int]) -> Made:
-    described = op.operands[0].type
-    assert isinstance(described, TensorDescType)
-    block, value = described.shape, op.operands[1]
+    type_ = op.operands[0].type
+    assert isinstance(type_, TensorDescType)
+    block, value = type_.shape, op.operands[1]
     axes = _axes(b, parts[0], len(block), op.operands[2:])
-    pointers, mask = place_block(b, parts[0][0], axes, block, t.shape_of(value.type))
+    pointers, mask = addresses_and_mask(b, parts[0][0], axes, block, t.shape_of(value.type))
     kind = case_name(REDUCE_KINDS, op.properties["kind"])
-    if t.is_float(described.elem):
+    if t.is_float(type_.elem):
         kind = f"f{kind}"
-    elif described.is_unsigned and kind in ("min", "max"):
+    elif type_.is_unsigned and kind in ("min", "max"):
         kind = f"u{kind}"
     properties: dict[str, Attribute] = {
         "atomic_rmw_op": enum_attr(HOST_RMW_OPERATIONS[kind]),
@@ -151,7 +151,7 @@ def _rows(b: BlockBuilder, op: Operation, parts: Parts) -> tuple[SSAValue, SSAVa
         Chosen(strides[0], extents[0], b.cast("arith.extsi", numbers, t.I64)),
         Span(strides[1], extents[1], start),
     ]
-    return *place_block(b, base, axes, shape, shape), shape
+    return *addresses_and_mask(b, base, axes, shape, shape), shape
 
 
 def _gather(b: BlockBuilder, op: Operation, parts: Sequence[Parts], zeros: Sequence[int]) -> Made:
@@ -192,7 +192,7 @@ def _block_at(
     axes = [
         Span(strides[d], extents[d] if d in checked else None, offsets[d], zeros=zeros[d]) for d in range(len(block))
     ]
-    return *place_block(b, base, axes, block, block), block, elem
+    return *addresses_and_mask(b, base, axes, block, block), block, elem
 
 
 def _load_through(b: BlockBuilder, op: Operation, parts: Sequence[Parts], zeros: Sequence[int]) -> Made:
@@ -210,7 +210,7 @@ def _store_through(b: BlockBuilder, op: Operation, parts: Sequence[Parts], zeros
 # Tensor maps
 
 
-def _word(b: BlockBuilder, pointer: SSAValue, index: int) -> SSAValue:
+def _map_field(b: BlockBuilder, pointer: SSAValue, index: int) -> SSAValue:
     return b.addptr(b.cast("tt.bitcast", pointer, t.ptr(t.I64)), b.const(index, t.I64))
 
 
@@ -222,16 +222,16 @@ def _create_map(b: BlockBuilder, op: Operation, parts: Sequence[Parts], zeros: S
         raise UnsupportedError(f"host lowering: {op.name}: element strides that are not the constant 1")
     extents, strides = _wide(b, op.global_dim), list(op.global_stride)
     size = _element_size(t.value_type(op.operands[1].type))
-    words = {
+    fields = {
         MAP_MAGIC: b.const(TENSOR_MAP_MAGIC, t.I64),
         MAP_ADDRESS: b.cast("tt.ptr_to_int", op.operands[1], t.I64),
         MAP_KIND: b.const(map_kind(len(extents), size), t.I64),
         MAP_NAN: b.const(property_number(op, "fill_mode"), t.I64),
     }
-    words |= {MAP_EXTENTS + axis: extent for axis, extent in enumerate(extents)}
-    words |= {MAP_STRIDES + axis: stride for axis, stride in enumerate([b.const(size, t.I64), *strides])}
-    for index, word in words.items():
-        b.store(_word(b, op.operands[0], index), word)
+    fields |= {MAP_EXTENTS + axis: extent for axis, extent in enumerate(extents)}
+    fields |= {MAP_STRIDES + axis: stride for axis, stride in enumerate([b.const(size, t.I64), *strides])}
+    for index, value in fields.items():
+        b.store(_map_field(b, op.operands[0], index), value)
     return []
 
 
@@ -245,23 +245,23 @@ def _read_map(b: BlockBuilder, op: Operation, parts: Sequence[Parts], zeros: Seq
     block, elem = block_of(op.results[0].type)
     rank, size = len(block), _element_size(elem)
 
-    def word(index: int) -> SSAValue:
-        return b.load(_word(b, op.operands[0], index))
+    def field(index: int) -> SSAValue:
+        return b.load(_map_field(b, op.operands[0], index))
 
     is_map = b.binary(
         "arith.andi",
-        b.cmpi("eq", word(MAP_MAGIC), b.const(TENSOR_MAP_MAGIC, t.I64)),
-        b.cmpi("eq", word(MAP_KIND), b.const(map_kind(rank, size), t.I64)),
+        b.cmpi("eq", field(MAP_MAGIC), b.const(TENSOR_MAP_MAGIC, t.I64)),
+        b.cmpi("eq", field(MAP_KIND), b.const(map_kind(rank, size), t.I64)),
     )
     zero = b.const(0, t.I64)
-    base = b.cast("tt.int_to_ptr", word(MAP_ADDRESS), t.ptr(elem))
+    base = b.cast("tt.int_to_ptr", field(MAP_ADDRESS), t.ptr(elem))
     axes = range(rank - 1, -1, -1)
-    extents = [b.select(is_map, word(MAP_EXTENTS + axis), zero) for axis in axes]
+    extents = [b.select(is_map, field(MAP_EXTENTS + axis), zero) for axis in axes]
     shift = b.const(size.bit_length() - 1, t.I64)
     strides = [
-        b.binary("arith.shrsi", word(MAP_STRIDES + axis), shift) if axis else b.const(1, t.I64) for axis in axes
+        b.binary("arith.shrsi", field(MAP_STRIDES + axis), shift) if axis else b.const(1, t.I64) for axis in axes
     ]
-    return [(base, *extents, *strides, b.cmpi("ne", word(MAP_NAN), zero))]
+    return [(base, *extents, *strides, b.cmpi("ne", field(MAP_NAN), zero))]
 
 
 def _element_size(elem: Attribute) -> int:

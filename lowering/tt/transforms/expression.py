@@ -236,7 +236,7 @@ def reverse_bits(x: Expr) -> Expr:
     """Reverses the order of the bits of an i32 or i64."""
     step = 1
     while step < x.width:
-        pattern = sum(((1 << step) - 1) << place for place in range(0, x.width, 2 * step))
+        pattern = sum(((1 << step) - 1) << bit for bit in range(0, x.width, 2 * step))
         x = x.lshr(step) & pattern | (x & pattern).shl(step)
         step *= 2
     return x

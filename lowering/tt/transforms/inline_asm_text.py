@@ -189,6 +189,6 @@ def _straight(statements: tuple[Statement, ...]) -> list[Instruction]:
                 found.append(statement)
             case Label(name, line):
                 raise UnsupportedError(f"PTX line {line}: label {name}; inline assembly runs straight on, without branches")
-            case Directive(words, line):
-                raise UnsupportedError(f"PTX line {line}: directive {words[0]} in inline assembly")
+            case Directive(names, line):
+                raise UnsupportedError(f"PTX line {line}: directive {names[0]} in inline assembly")
     return found

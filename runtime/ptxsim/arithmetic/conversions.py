@@ -168,9 +168,9 @@ def _pair(k: Binding, d: Decoded) -> Step | None:
         def packed(mask: Mask) -> None:
             parts = [_small(np.atleast_1d(np.asarray(v)), single, mode, d.flags) for v in (low, high)]
             shift = parts[0].dtype.itemsize * 8
-            word = np.dtype(np.uint32 if shift == 16 else np.uint16)
-            low_part, high_part = (part.astype(word) for part in parts)
-            write(low_part | np.left_shift(high_part, word.type(shift)), mask)
+            unsigned = np.dtype(np.uint32 if shift == 16 else np.uint16)
+            low_part, high_part = (part.astype(unsigned) for part in parts)
+            write(low_part | np.left_shift(high_part, unsigned.type(shift)), mask)
 
         return packed
     x = k.source(d.sources[0], source)

@@ -34,8 +34,8 @@ def finish(value: Array, type_: str, flags: frozenset[str]) -> Array:
         value = np.where(value <= 0, value.dtype.type(0), value)
     nan = np.isnan(value)
     if np.count_nonzero(nan):
-        word = np.dtype(f"u{value.dtype.itemsize}")
-        value = np.where(nan, word.type(_CANONICAL[type_]), value.view(word)).view(value.dtype)
+        unsigned = np.dtype(f"u{value.dtype.itemsize}")
+        value = np.where(nan, unsigned.type(_CANONICAL[type_]), value.view(unsigned)).view(value.dtype)
     return value
 
 
@@ -52,14 +52,14 @@ def from_bf16(x: Source) -> Array:
 
 def to_bf16(x: Array) -> Array:
     """Returns the bits of float64 or float32 values that are bfloat16 numbers."""
-    word = np.asarray(x, np.float32).view(np.uint32)
-    return np.where(np.isnan(x), np.uint16(0x7FFF), (word >> np.uint32(16)).astype(np.uint16))
+    bits = np.asarray(x, np.float32).view(np.uint32)
+    return np.where(np.isnan(x), np.uint16(0x7FFF), (bits >> np.uint32(16)).astype(np.uint16))
 
 
 def nearest_bf16(x: Array) -> Array:
     """Rounds float32 to bfloat16, to nearest even; returns the bits."""
-    word = np.asarray(x).view(np.uint32)
-    found = (word + np.uint32(0x7FFF) + ((word >> np.uint32(16)) & np.uint32(1))) >> np.uint32(16)
+    bits = np.asarray(x).view(np.uint32)
+    found = (bits + np.uint32(0x7FFF) + ((bits >> np.uint32(16)) & np.uint32(1))) >> np.uint32(16)
     nan = np.isnan(x)
     if np.count_nonzero(nan):
         found = np.where(nan, np.uint32(0x7FFF), found)
@@ -162,10 +162,10 @@ def _basic(k: Binding, d: Decoded) -> Step | None:
 
 def canonical(compute: Callable[[Array], Array], out: Array, type_: str) -> Step:
     """Builds a step in which `compute` writes its result into an array; NaN becomes the canonical NaN."""
-    word = np.dtype(f"u{out.dtype.itemsize}")
-    bits, nan_bits = out.view(word), word.type(_CANONICAL[type_])
+    unsigned = np.dtype(f"u{out.dtype.itemsize}")
+    bits, nan_bits = out.view(unsigned), unsigned.type(_CANONICAL[type_])
     buffer = np.empty_like(out)
-    buffer_bits = buffer.view(word)
+    buffer_bits = buffer.view(unsigned)
 
     def step(mask: Mask) -> None:
         if mask is None:
@@ -304,13 +304,13 @@ def _sign(k: Binding, d: Decoded) -> Step | None:
         return None
     (x,) = k.sources(d)
     bits, out = np.asarray(x), k.out(d)
-    word = np.dtype(f"u{bits.dtype.itemsize}")
-    sign = {"f16x2": 0x80008000, "bf16x2": 0x80008000}.get(type_, 1 << (8 * word.itemsize - 1))
-    plain, target = bits.view(word)[()], out.view(word)
+    unsigned = np.dtype(f"u{bits.dtype.itemsize}")
+    sign = {"f16x2": 0x80008000, "bf16x2": 0x80008000}.get(type_, 1 << (8 * unsigned.itemsize - 1))
+    plain, target = bits.view(unsigned)[()], out.view(unsigned)
     if d.opcode == "abs":
-        keep = word.type(sign ^ ((1 << (8 * word.itemsize)) - 1))
+        keep = unsigned.type(sign ^ ((1 << (8 * unsigned.itemsize)) - 1))
         return unary(lambda v, o, where=True: np.bitwise_and(v, keep, o, where=where), plain, target)
-    flip = word.type(sign)
+    flip = unsigned.type(sign)
     return unary(lambda v, o, where=True: np.bitwise_xor(v, flip, o, where=where), plain, target)
 
 
@@ -322,10 +322,10 @@ def _extreme(larger: bool) -> Builder:
         found = np.asarray((np.maximum if larger else np.minimum)(x, y) if nan_wins else function(x, y))
         zero = found == 0
         if np.count_nonzero(zero):
-            word = np.dtype(f"u{found.dtype.itemsize}")
-            a, b = (np.broadcast_to(np.asarray(v), found.shape).view(word) for v in (x, y))
+            unsigned = np.dtype(f"u{found.dtype.itemsize}")
+            a, b = (np.broadcast_to(np.asarray(v), found.shape).view(unsigned) for v in (x, y))
             both = zero & np.equal(x, 0) & np.equal(y, 0)
-            found = np.where(both, a & b if larger else a | b, found.view(word)).view(found.dtype)
+            found = np.where(both, a & b if larger else a | b, found.view(unsigned)).view(found.dtype)
         return found
 
     def build(k: Binding, d: Decoded) -> Step | None:

@@ -14,7 +14,7 @@ from ....lowering.ptx.instructions import WIDTHS, Decoded
 from ....lowering.ptx.syntax import Integer, Name, Pair, Vector
 from ....promotion.arrays import Array
 from ..core.binding import Binding, Ufunc, binary, computed, copied, unary
-from ..core.types import WORDS, Mask, Source, Step
+from ..core.types import UNSIGNED, Mask, Source, Step
 
 Builder = Callable[[Binding, Decoded], Step | None]
 """Builds the step of an instruction; None leaves the form to the evaluator."""
@@ -22,8 +22,8 @@ Builder = Callable[[Binding, Decoded], Step | None]
 
 def _unsigned(k: Binding, d: Decoded) -> tuple[list[Source], Array]:
     """Returns sources and destination as unsigned words."""
-    word = WORDS[WIDTHS[d.types[0]]]
-    return [np.asarray(x).view(word)[()] for x in k.sources(d)], k.out(d).view(word)
+    unsigned = UNSIGNED[WIDTHS[d.types[0]]]
+    return [np.asarray(x).view(unsigned)[()] for x in k.sources(d)], k.out(d).view(unsigned)
 
 
 def _wrapping(function: Ufunc) -> Builder:
@@ -98,13 +98,13 @@ def _divide(remainder: bool) -> Builder:
         x, y = k.sources(d)
         out = k.out(d)
         signed = d.types[0][0] == "s"
-        word = WORDS[WIDTHS[d.types[0]]]
+        unsigned = UNSIGNED[WIDTHS[d.types[0]]]
         machine = k.machine
 
         def value() -> Array:
             if not signed:
                 return _quotient(x, y, remainder)
-            a, b = np.abs(x).view(word), np.abs(y).view(word)
+            a, b = np.abs(x).view(unsigned), np.abs(y).view(unsigned)
             found = _quotient(a, b, remainder).view(x.dtype)
             return np.where((x < 0) if remainder else ((x < 0) != (y < 0)), -found, found)
 
@@ -180,11 +180,11 @@ def _find(k: Binding, d: Decoded) -> Step | None:
     (x,) = k.sources(d)
     out = k.out(d).view(np.int32)
     width = WIDTHS[d.types[0]]
-    word = WORDS[width]
+    unsigned = UNSIGNED[width]
 
     def value() -> Array:
         seen = np.where(x < 0, ~x, x) if d.types[0][0] == "s" else x
-        first = bit_length(np.asarray(seen).view(word)).astype(np.int32) - 1
+        first = bit_length(np.asarray(seen).view(unsigned)).astype(np.int32) - 1
         return np.where(first < 0, first, width - 1 - first) if "shiftamt" in d.flags else first
 
     return computed(value, out)
@@ -366,7 +366,7 @@ def _move(k: Binding, d: Decoded) -> Step | None:
 
         def split(mask: Mask) -> None:
             # copied, since an element may be the source register itself
-            found = np.array(np.broadcast_to(x, (k.lanes,))).view(WORDS[each]).reshape(k.lanes, -1)
+            found = np.array(np.broadcast_to(x, (k.lanes,))).view(UNSIGNED[each]).reshape(k.lanes, -1)
             for i, out in enumerate(outs):
                 np.copyto(out, found[:, i], where=True if mask is None else mask)
 
@@ -376,7 +376,7 @@ def _move(k: Binding, d: Decoded) -> Step | None:
         each = width // len(source.elements)
         sources = [k.source(o, f"b{each}") for o in source.elements]
         packed = np.empty(k.lanes, out.dtype)
-        columns = packed.view(WORDS[each]).reshape(k.lanes, -1)
+        columns = packed.view(UNSIGNED[each]).reshape(k.lanes, -1)
 
         def join(mask: Mask) -> None:
             for i, x in enumerate(sources):
@@ -385,7 +385,7 @@ def _move(k: Binding, d: Decoded) -> Step | None:
 
         return join
     if isinstance(source, Name):
-        return copied(k.source(source, f"u{width}"), out.view(WORDS[width]))
+        return copied(k.source(source, f"u{width}"), out.view(UNSIGNED[width]))
     if d.types[0] == "pred":
         value = k.predicate(source)
         return computed(value, out)
@@ -412,8 +412,8 @@ def compare(k: Binding, d: Decoded) -> Step | None:
     name = d.choice(*_TESTS)
     x, y = (k.source(o, d.types[0]) for o in d.sources[:2])
     if d.types[0][0] == "s" and name in ("lo", "ls", "hi", "hs"):
-        word = WORDS[WIDTHS[d.types[0]]]
-        x, y = np.asarray(x).view(word)[()], np.asarray(y).view(word)[()]
+        unsigned = UNSIGNED[WIDTHS[d.types[0]]]
+        x, y = np.asarray(x).view(unsigned)[()], np.asarray(y).view(unsigned)[()]
     return predicates(k, d, _TESTS[name], x, y)
 
 

@@ -118,7 +118,7 @@ def store_matrix(k: Binding, i: Instruction) -> Control:
         if k.watch is not None:
             halves = np.array([3, 12], np.uint8)
             defined = spread([(bad().reshape(-1, 32, 1)[warps] & halves) == 0 for bad in undefined], np.bool_)
-        rows.write(warps, spread([word.view(np.uint16) for word in loaded], np.uint16), defined)
+        rows.write(warps, spread([each.view(np.uint16) for each in loaded], np.uint16), defined)
 
     return collective(k, i, step)
 
@@ -301,9 +301,9 @@ class _Fragment:
     def __init__(self, k: Binding, operands: tuple[Operand, ...], type_: str, row_blocks: int) -> None:
         element = ELEMENTS[type_]
         per, count, lanes = element.per_register, len(operands), k.lanes
-        word = "b64" if element.bits == 64 else "b32"
-        self.registers = [k.full(o, word) for o in operands]
-        self.bits = np.empty((lanes, count), number_type(word))
+        register_type = "b64" if element.bits == 64 else "b32"
+        self.registers = [k.full(o, register_type) for o in operands]
+        self.bits = np.empty((lanes, count), number_type(register_type))
         self.type = type_
         narrow = self.bits.view(f"u{element.bits // 8}")
         self.narrow = narrow
@@ -342,13 +342,13 @@ class _Accumulator:
     def __init__(self, k: Binding, target: Operand, source: Operand, type_: str, m: int, n: int) -> None:
         self.type, self.lanes, self.m, self.n = type_, k.lanes, m, n
         count = m * n // 32 // (2 if type_ == "f16" else 1)
-        word = "b64" if type_ == "f64" else "b32"
+        register_type = "b64" if type_ == "f64" else "b32"
         self.targets = _registers(k, target, count, "D")
-        self.outs = [k.destination(o, word) for o in self.targets]
+        self.outs = [k.destination(o, register_type) for o in self.targets]
         sources = _registers(k, source, count, "C")
         self.bad = [k.undefined(o) for o in sources]
-        self.sources = [k.full(o, word) for o in sources]
-        self.bits = np.empty((k.lanes, count), number_type(word))
+        self.sources = [k.full(o, register_type) for o in sources]
+        self.bits = np.empty((k.lanes, count), number_type(register_type))
         self.values = self.bits.view(_OUTPUTS[type_])
         # lane = 4 g + q; number = 4 j + 2 (row block) + column bit, with one row block for m 8
         shape = (-1, 8, 4, n // 8, m // 8, 2)

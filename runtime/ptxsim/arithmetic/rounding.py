@@ -23,9 +23,9 @@ def odd_sum(x: Array, y: Array) -> Array:
     lost = (error != 0) & np.isfinite(total)
     if not np.count_nonzero(lost):
         return np.asarray(total)
-    word = np.asarray(total).view(np.int64)
-    toward_zero = np.where((error < 0) != (total < 0), word - 1, word)
-    return np.where(lost, toward_zero | 1, word).view(np.float64)
+    bits = np.asarray(total).view(np.int64)
+    toward_zero = np.where((error < 0) != (total < 0), bits - 1, bits)
+    return np.where(lost, toward_zero | 1, bits).view(np.float64)
 
 
 def narrowed(x: Array, format_: str, mode: str) -> Array:

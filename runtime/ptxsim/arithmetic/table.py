@@ -12,7 +12,7 @@ from ....lowering.ptx.instructions import FLOATS, WIDTHS, Decoded
 from ....lowering.ptx.syntax import Pair
 from ....promotion.arrays import Array
 from ..core.binding import Binding
-from ..core.types import WORDS, Mask, Step
+from ..core.types import UNSIGNED, Mask, Step
 from .conversions import convert
 from .floats import FLOAT_BUILDERS
 from .integers import INTEGERS
@@ -42,7 +42,7 @@ def evaluated(k: Binding, d: Decoded) -> Step:
             sources.append(k.predicate(operand))
         else:
             array = np.broadcast_to(
-                np.asarray(k.source(operand, type_)).view(WORDS[WIDTHS[type_]]), (k.lanes,)
+                np.asarray(k.source(operand, type_)).view(UNSIGNED[WIDTHS[type_]]), (k.lanes,)
             )
             sources.append(partial(np.asarray, array))
     outs: list[tuple[Array, str]] = []
@@ -59,7 +59,7 @@ def evaluated(k: Binding, d: Decoded) -> Step:
         found = compute(d, bits, carry[lanes] if chained else None)
         for (out, type_), value in zip(outs, found, strict=False):
             if type_ != "pred":
-                value = value.astype(WORDS[WIDTHS[type_]])
+                value = value.astype(UNSIGNED[WIDTHS[type_]])
                 if out.dtype.kind == "i" or out.dtype.itemsize == value.dtype.itemsize:
                     value = value.view(
                         f"{out.dtype.kind if out.dtype.kind != 'b' else 'u'}{value.dtype.itemsize}"

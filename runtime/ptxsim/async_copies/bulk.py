@@ -304,7 +304,7 @@ def _prefetch(modifiers: Modifiers) -> Step:
 
 REDUCTIONS = ("add", "min", "max", "inc", "dec", "and", "or", "xor")
 _REDUCED = ("u32", "s32", "u64", "s64", "f16", "bf16", "f32", "f64", "b32", "b64")
-_WORDS = {"f16": np.float16, "f32": np.float32, "f64": np.float64, "bf16": np.uint16, "u8": np.uint8, "u16": np.uint16,
+_DTYPES = {"f16": np.float16, "f32": np.float32, "f64": np.float64, "bf16": np.uint16, "u8": np.uint8, "u16": np.uint16,
           "u32": np.uint32, "s32": np.int32, "u64": np.uint64, "s64": np.int64, "b32": np.uint32, "b64": np.uint64}  # fmt: skip
 
 
@@ -353,7 +353,7 @@ def writer(
 
 
 def _combined(old: Array, new: Array, operation: str, type_: str) -> Array:
-    dtype = np.dtype(_WORDS[{"f32.ftz": "f32", "tf32": "f32", "tf32.ftz": "f32"}.get(type_, type_)])
+    dtype = np.dtype(_DTYPES[{"f32.ftz": "f32", "tf32": "f32", "tf32.ftz": "f32"}.get(type_, type_)])
     a, b = np.ascontiguousarray(old).view(dtype), np.ascontiguousarray(new).view(dtype)
     if type_ == "bf16":
         x, y = from_bf16(a), from_bf16(b)

@@ -188,7 +188,7 @@ def set_registers(k: Binding, i: Instruction) -> Control:
             )
         if increase and int(own[~warps].sum()) * 32 + int(warps.sum()) * 32 * count > REGISTER_POOL:
             group.polling = True
-            group.turn += 1
+            group.iteration += 1
             return False
         own[warps] = count
         machine.changes += 1

@@ -50,18 +50,18 @@ def tensor(k: Binding, i: Instruction) -> Step:
     if (storing == multicast and storing) or (reduce_ and not storing):
         raise UnsupportedError(f"{modifiers.where}: this combination of modifiers is not known")
     modifiers.operands(2 + (not storing) + multicast + policy)
-    described, plain = (i.operands[0], i.operands[1]) if storing else (i.operands[1], i.operands[0])
+    tensor_operand, shared_operand = (i.operands[0], i.operands[1]) if storing else (i.operands[1], i.operands[0])
     if (
-        not isinstance(described, Address)
-        or len(described.parts) != 1
-        or not isinstance(described.parts[0], Vector)
+        not isinstance(tensor_operand, Address)
+        or len(tensor_operand.parts) != 1
+        or not isinstance(tensor_operand.parts[0], Vector)
     ):
         raise UserError(f"{modifiers.where}: expected a tensor map and coordinates in braces")
-    coordinates = [k.full(o, "s32") for o in described.parts[0].elements]
+    coordinates = [k.full(o, "s32") for o in tensor_operand.parts[0].elements]
     if len(coordinates) != rank:
         raise UserError(f"{modifiers.where}: {len(coordinates)} coordinates for {rank} dimensions")
-    map_address = address_of(k, Address(described.base, described.offset, ()))
-    shared_address, router = address_of(k, plain), Router(k, space)
+    map_address = address_of(k, Address(tensor_operand.base, tensor_operand.offset, ()))
+    shared_address, router = address_of(k, shared_operand), Router(k, space)
     objects = (
         None
         if storing

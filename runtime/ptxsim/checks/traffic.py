@@ -27,9 +27,9 @@ class Traffic:
             own = offset[warps == warp].astype(np.int64)
             executions += 1
             for start in range(0, own.size, together):
-                words = own[start : start + together, None] // 4 + np.arange(-(-size // 4))
+                bank_words = own[start : start + together, None] // 4 + np.arange(-(-size // 4))
                 least += 1
-                needed += _passes(words.reshape(-1))
+                needed += _passes(bank_words.reshape(-1))
         _add(self.conflicts, line, (executions, least, needed))
 
     def count_sectors(self, line: int, offset: Array, size: int, warps: Array) -> None:
@@ -49,6 +49,6 @@ def _add(table: Statistics, line: int, passes: tuple[int, int, int]) -> None:
     table[line] = (old[0] + passes[0], old[1] + passes[1], old[2] + passes[2])
 
 
-def _passes(words: Array) -> int:
+def _passes(bank_words: Array) -> int:
     """Returns how often the banks must be read: the largest number of different words in one bank."""
-    return int(np.bincount(np.unique(words) % 32, minlength=32).max())
+    return int(np.bincount(np.unique(bank_words) % 32, minlength=32).max())

@@ -212,10 +212,10 @@ class Watch(Observer):
         """Returns which bytes of a widened load matter, as the compiler's pragma says."""
         used = np.ones(size, np.bool_)
         for pragma in k.pragmas:
-            words = pragma.split()
-            if len(words) == 2 and words[0] == "used_bytes_mask":
+            fields = pragma.split()
+            if len(fields) == 2 and fields[0] == "used_bytes_mask":
                 try:
-                    mask = int(words[1], 0)
+                    mask = int(fields[1], 0)
                 except ValueError:
                     continue
                 used = np.array([mask >> b & 1 for b in range(size)], np.bool_)

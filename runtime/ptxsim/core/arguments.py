@@ -55,8 +55,8 @@ class Arena:
     def point_to_functions(self, address: Callable[[str], int]) -> None:
         """Writes the addresses of functions into the variables that hold them."""
         for offset, value in self.pending:
-            word = address(value.name) + value.offset
-            self.memory.octets[offset : offset + 8] = np.frombuffer(word.to_bytes(8, "little"), np.uint8)
+            target = address(value.name) + value.offset
+            self.memory.octets[offset : offset + 8] = np.frombuffer(target.to_bytes(8, "little"), np.uint8)
 
 
 def _check_array(array: Array, what: str) -> None:
@@ -145,8 +145,8 @@ def lay_out(function: Function, module: PtxModule, args: Sequence[object]) -> Ar
         return 0 if array is None else device.get(id(array), GLOBAL_BASE + position if array.nbytes == 0 else 0)
 
     for number, start in starts.items():
-        words = np.array([address(a) for a in tables[number]], np.uint64)
-        memory.octets[start : start + words.nbytes] = words.view(np.uint8)
+        entries = np.array([address(a) for a in tables[number]], np.uint64)
+        memory.octets[start : start + entries.nbytes] = entries.view(np.uint8)
     offset = 0
     for number, (parameter, value) in enumerate(zip(function.parameters, args, strict=True)):
         offset = -(-offset // parameter.align) * parameter.align
@@ -189,13 +189,13 @@ def initialise_variables(arena: Arena, module: PtxModule) -> None:
         _initialise(arena, module, address - GLOBAL_BASE, SIZES[variable.type], variable.values)
 
 
-def place_arguments(
-    function: Function, memory: GlobalMemory, addresses: dict[str, int], words: Sequence[bytes]
+def lay_out_arguments(
+    function: Function, memory: GlobalMemory, addresses: dict[str, int], arguments: Sequence[bytes]
 ) -> Arena:
-    """Returns the arena of a launch in memory that outlives it. words: the bytes of each parameter."""
+    """Returns the arena of a launch in memory that outlives it. arguments: the bytes of each parameter."""
     arena = Arena(memory, addresses, _parameter_space(function), {}, [])
     offset = 0
-    for parameter, data in zip(function.parameters, words, strict=True):
+    for parameter, data in zip(function.parameters, arguments, strict=True):
         offset = -(-offset // parameter.align) * parameter.align
         arena.offsets[parameter.name] = offset
         arena.parameters.octets[offset : offset + parameter.size] = np.frombuffer(data, np.uint8)
@@ -264,7 +264,7 @@ def _scalar(value: object, parameter: Parameter, what: str) -> bytes:
 def _initialise(
     arena: Arena, module: PtxModule, start: int, width: int, values: tuple[int | SymbolValue, ...]
 ) -> None:
-    words: Array = np.zeros(len(values) * width, np.uint8)
+    octets: Array = np.zeros(len(values) * width, np.uint8)
     for index, value in enumerate(values):
         if isinstance(value, SymbolValue):
             if value.name in module.functions:
@@ -273,5 +273,5 @@ def _initialise(
             if value.name not in arena.addresses:
                 raise UserError(f"a variable's initial value names {value.name}, which is not there")
             value = arena.addresses[value.name] + value.offset
-        words[index * width : (index + 1) * width] = np.frombuffer(value.to_bytes(width, "little"), np.uint8)
-    arena.memory.octets[start : start + words.size] = words
+        octets[index * width : (index + 1) * width] = np.frombuffer(value.to_bytes(width, "little"), np.uint8)
+    arena.memory.octets[start : start + octets.size] = octets

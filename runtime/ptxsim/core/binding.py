@@ -15,7 +15,7 @@ from ....promotion.errors import UnsupportedError, UserError
 from ..checks.product_registers import ProductRegisters
 from ..memory.spaces import Space
 from .context import MachineContext
-from .types import WORDS, Mask, Source, Step, number_type
+from .types import UNSIGNED, Mask, Source, Step, number_type
 
 Write = Callable[[Array, Mask], None]
 Ufunc = Callable[..., Array]
@@ -141,11 +141,11 @@ class Binding:
                 if type_ == "pred":
                     return self.scalar(int(value != 0), dtype)
                 return self.scalar(value & ((1 << WIDTHS[type_]) - 1), dtype)
-            case Float(word, width):
+            case Float(bits, width):
                 if width == 64 and type_ == "f32":
-                    single: Source = np.frombuffer(word.to_bytes(8, "little"), np.float64).astype(np.float32)[0]
+                    single: Source = np.frombuffer(bits.to_bytes(8, "little"), np.float64).astype(np.float32)[0]
                     return single
-                return self.scalar(word & ((1 << WIDTHS[type_]) - 1), dtype)
+                return self.scalar(bits & ((1 << WIDTHS[type_]) - 1), dtype)
             case Special(name):
                 special = self.machine.special(name, self.where)
                 ratio = (
@@ -206,12 +206,12 @@ class Binding:
     def write(self, operand: Operand, type_: str) -> Write:
         """Returns a function that writes a value, given in the NumPy type of `type_`."""
         out = self.destination(operand, type_)
-        words = WORDS[WIDTHS[type_]]
-        if out.dtype.itemsize > words.itemsize and out.dtype.kind == "u":
+        unsigned = UNSIGNED[WIDTHS[type_]]
+        if out.dtype.itemsize > unsigned.itemsize and out.dtype.kind == "u":
 
             def widened(value: Array, mask: Mask) -> None:
                 np.copyto(
-                    out, np.asarray(value).view(words), casting="unsafe", where=True if mask is None else mask
+                    out, np.asarray(value).view(unsigned), casting="unsafe", where=True if mask is None else mask
                 )
 
             return widened

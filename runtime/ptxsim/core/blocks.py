@@ -20,13 +20,13 @@ from .types import Mask
 class Group:
     """Lanes at one program counter. `mask` is None for all lanes of the block."""
 
-    __slots__ = ("count", "jumps", "mask", "pc", "polling", "turn")
+    __slots__ = ("count", "iteration", "jumps", "mask", "pc", "polling")
 
-    def __init__(self, pc: int, mask: Mask, count: int, turn: int = 0) -> None:
+    def __init__(self, pc: int, mask: Mask, count: int, iteration: int = 0) -> None:
         self.pc = pc
         self.mask = mask
         self.count = count
-        self.turn = turn
+        self.iteration = iteration
         self.jumps = 0
         self.polling = False
 

@@ -43,7 +43,7 @@ def guarded(k: Binding, guard: Callable[[], Array] | None, control: Control, slo
             return control(group)
         cta = machine.cta
         rest = ~chosen if group.mask is None else group.mask & ~chosen
-        passing = Group(group.pc + slots, rest, group.count - count, group.turn)
+        passing = Group(group.pc + slots, rest, group.count - count, group.iteration)
         group.mask, group.count = chosen.copy(), count
         cta.groups.append(passing)
         control(group)
@@ -137,7 +137,7 @@ def scatter(k: Binding, group: Group, targets: Array) -> bool:
         return True
     machine.cta.groups.remove(group)
     for offset in sources:
-        machine.cta.groups.append(machine.scheduler.group(int(offset), mask & (targets == offset), group.turn))
+        machine.cta.groups.append(machine.scheduler.group(int(offset), mask & (targets == offset), group.iteration))
     return False
 
 
@@ -184,7 +184,7 @@ def leave(k: Binding, i: Instruction) -> Control:
             return False
 
         return guarded(k, guard_of(k, i), end)
-    back = machine.return_places(k.function)
+    back = machine.return_pcs(k.function)
 
     def back_to_caller(group: Group) -> bool:
         return scatter(k, group, back)
@@ -272,7 +272,7 @@ def _enter(k: Binding, function: Function, given: list[str], wanted: list[str]) 
         raise UserError(
             f"{k.where}: {function.name} takes {len(function.parameters)} arguments, gives {len(function.results)}"
         )
-    own, entry, back = k.function.name, machine.pc_of(function, 0), machine.return_places(function)
+    own, entry, back = k.function.name, machine.pc_of(function, 0), machine.return_pcs(function)
 
     def copies(names: list[str], others: tuple[Parameter, ...], to_callee: bool) -> Copies:
         found = []
@@ -310,7 +310,7 @@ def _indirect(k: Binding, callee: Register, given: list[str], wanted: list[str])
                 raise Fault("call", f"{int(target):#x} is no function's address")
             if target not in entries:
                 entries[target] = _enter(k, function, given, wanted)
-            part = machine.scheduler.group(group.pc, mask & (address == target), group.turn)
+            part = machine.scheduler.group(group.pc, mask & (address == target), group.iteration)
             machine.cta.groups.append(part)
             entries[target][0](part)
         np.copyto(called, address, where=mask)

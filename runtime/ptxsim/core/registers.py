@@ -8,7 +8,7 @@ import numpy as np
 
 from ....lowering.ptx.instructions import WIDTHS
 from ....promotion.arrays import Array
-from .types import WORDS
+from .types import UNSIGNED
 
 _POISON = 0x5A5A5A5A5A5A5A5A
 """The bits of registers that nothing has written."""
@@ -25,7 +25,7 @@ class RegisterFile:
         self.rows: dict[tuple[str, str], Array] = {}
         self.arrays: list[Array] = []
         for width, keys in sorted(groups.items()):
-            block = np.empty((len(keys), lanes * (width // 64 if width > 64 else 1)), WORDS[min(width, 64)])
+            block = np.empty((len(keys), lanes * (width // 64 if width > 64 else 1)), UNSIGNED[min(width, 64)])
             self.arrays.append(block)
             self.rows.update(zip(keys, block, strict=True))
         self.carry = np.zeros(lanes, np.bool_)

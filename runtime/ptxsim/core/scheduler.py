@@ -86,15 +86,15 @@ class Scheduler:
 
     # -- groups
 
-    def group(self, pc: int, mask: Array, turn: int = 0) -> Group:
+    def group(self, pc: int, mask: Array, iteration: int = 0) -> Group:
         count = int(np.count_nonzero(mask))
-        return Group(pc, None if count == self.machine.lanes else mask, count, turn)
+        return Group(pc, None if count == self.machine.lanes else mask, count, iteration)
 
     def merge(self, into: Group, other: Group) -> None:
         mask = self.mask_of(into) | self.mask_of(other)
         into.count = int(np.count_nonzero(mask))
         into.mask = None if into.count == self.machine.lanes else mask
-        into.turn = min(into.turn, other.turn)
+        into.iteration = min(into.iteration, other.iteration)
         into.polling = into.polling and other.polling
 
     def mask_of(self, group: Group) -> Array:
@@ -102,7 +102,7 @@ class Scheduler:
 
     def split(self, group: Group, chosen: Array, count: int) -> Group:
         """Takes the chosen lanes out of a group; returns them as a new one at the same program counter."""
-        taken = Group(group.pc, chosen, count, group.turn)
+        taken = Group(group.pc, chosen, count, group.iteration)
         group.mask = ~chosen if group.mask is None else group.mask & ~chosen
         group.count -= count
         return taken
@@ -113,7 +113,7 @@ class Scheduler:
         if len(groups) == 1:
             return best, self.machine.end
         for group in groups:
-            if (group.turn, group.pc) < (best.turn, best.pc):
+            if (group.iteration, group.pc) < (best.iteration, best.pc):
                 best = group
         limit = self.machine.end
         for group in groups[:]:
@@ -195,11 +195,11 @@ class Scheduler:
             machine.hard_poll = False
             machine.soft_polls = 0
             group.polling = True
-            group.turn += 1
+            group.iteration += 1
             return False
         if group.jumps % QUANTUM == 0:
             if len(cta.groups) > 1:
-                group.turn += 1
+                group.iteration += 1
                 return False
             if group.jumps % YIELD_AFTER == 0:
                 cta.quantum_over = True

@@ -206,7 +206,7 @@ class MachineState(Program):
         self._extra.append(array)
         return array
 
-    def return_places(self, function: Function) -> Array:
+    def return_pcs(self, function: Function) -> Array:
         return self._returns[function.name]
 
     def copy_local(self, copies: list[tuple[int, int, int]], mask: Mask) -> None:

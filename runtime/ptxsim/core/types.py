@@ -19,7 +19,7 @@ Mask = NDArray[np.bool_] | None
 Step = Callable[[Mask], None]
 """Executes one instruction for the lanes of a mask that has at least one."""
 
-WORDS: dict[int, NumpyDType] = {1: np.dtype(np.bool_), **{8 * n: np.dtype(f"u{n}") for n in (1, 2, 4, 8)}}
+UNSIGNED: dict[int, NumpyDType] = {1: np.dtype(np.bool_), **{8 * n: np.dtype(f"u{n}") for n in (1, 2, 4, 8)}}
 """Width in bits → the dtype that stores a register of that width."""
 
 _NUMBERS: dict[str, NumpyDType] = {
@@ -36,4 +36,4 @@ def number_type(type_: str) -> NumpyDType:
     width = WIDTHS[type_]
     if type_[0] == "s" and not type_.endswith("x2"):
         return np.dtype(f"i{width // 8}")
-    return WORDS[width]
+    return UNSIGNED[width]

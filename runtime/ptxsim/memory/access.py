@@ -63,8 +63,8 @@ def address_of(k: Binding, operand: Operand) -> Addresses:
         fixed = base.value + offset
     else:
         raise k.refuse(operand, "an address")
-    word = np.uint64(fixed & ((1 << 64) - 1))
-    everywhere = np.full(k.lanes, word)
+    address = np.uint64(fixed & ((1 << 64) - 1))
+    everywhere = np.full(k.lanes, address)
     return lambda lanes: everywhere if lanes is None else everywhere[: lanes.size]
 
 
@@ -272,9 +272,9 @@ def store(k: Binding, i: Instruction) -> Step:
     if space == "param":
         raise UserError(f"{modifiers.where}: parameters of an entry are read-only")
     address = address_of(k, i.operands[0])
-    word = f"b{WIDTHS[type_]}"
+    type_of_bits = f"b{WIDTHS[type_]}"
     elements = elements_of(k, i.operands[1], count)
-    values = [np.asarray(k.source(o, word)) for o in elements]
+    values = [np.asarray(k.source(o, type_of_bits)) for o in elements]
     dtype = values[0].dtype
     router = Router(k, space)
     machine = k.machine

@@ -104,17 +104,17 @@ def atomic(k: Binding, i: Instruction) -> Step:
         raise k.refuse(operands[0], "the operands of an atomic in global or shared memory")
     target = operands.pop(0) if returns else None
     start = operands.pop(0)
-    word = "b16" if type_ in ("f16", "bf16") else ("b32" if type_.endswith("x2") else type_)
-    values = [k.full(o, word) for o in _elements(k, operands[0], count)]
-    other = k.full(operands[1], word) if name == "cas" else None
-    outs = [k.destination(o, word) for o in _elements(k, target, count)] if target is not None else []
+    operand_type = "b16" if type_ in ("f16", "bf16") else ("b32" if type_.endswith("x2") else type_)
+    values = [k.full(o, operand_type) for o in _elements(k, operands[0], count)]
+    other = k.full(operands[1], operand_type) if name == "cas" else None
+    outs = [k.destination(o, operand_type) for o in _elements(k, target, count)] if target is not None else []
     if count > 1 and (name != "add" or space not in ("global", "")):
         raise UnsupportedError(f"{modifiers.where}: only .add has vectors, in global memory")
-    dtype = number_type(word)
+    dtype = number_type(operand_type)
     address = address_of(k, start)
     combine = _combine(name, type_, type_ == "f32" and space in ("global", ""))
     router = Router(k, space)
-    size = WIDTHS[word] // 8
+    size = WIDTHS[operand_type] // 8
     machine = k.machine
     watch = k.watcher(start, operands, size * count, True)
 
@@ -127,10 +127,10 @@ def atomic(k: Binding, i: Instruction) -> Step:
             return old
         old = np.empty(index.size, view.dtype)
         order = np.argsort(index, kind="stable")
-        # turn t holds the t-th lane of every address
-        turn = np.arange(index.size) - np.repeat(np.cumsum(counts) - counts, counts)
+        # round t holds the t-th lane of every address
+        round_ = np.arange(index.size) - np.repeat(np.cumsum(counts) - counts, counts)
         for t in range(int(counts.max())):
-            lanes = order[turn == t]
+            lanes = order[round_ == t]
             before = view[index[lanes]]
             old[lanes] = before
             view[index[lanes]] = combine(before, value[lanes], new[lanes] if new is not None else None)

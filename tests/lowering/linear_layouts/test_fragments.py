@@ -91,7 +91,7 @@ def test_fragments_are_those_of_the_instruction_set(layout: LinearLayout, formul
     assert differing(layout, formula) == []
     # The formulas tell fragments apart: any two bases exchanged, and the table is another one.
     bases = {name: list(layout[name]) for name in layout.dims}
-    for (a, i), (b, j) in itertools.combinations(layout.places(), 2):
+    for (a, i), (b, j) in itertools.combinations(layout.input_bits(), 2):
         wrong = {name: list(column) for name, column in bases.items()}
         wrong[a][i], wrong[b][j] = wrong[b][j], wrong[a][i]
         assert differing(LinearLayout.of(wrong, layout.shape), formula)

@@ -288,9 +288,9 @@ def test_words_have_the_width_of_their_parameter(fake: Any, word: int, fits: boo
         device.launch(loaded, (1, 1, 1), [memory.address, word])
         assert contents(device, memory, "u4")[0] == word % (1 << 32)
     else:
-        with pytest.raises(InternalError, match=f"word 1: {word} for a parameter of 32 bits"):
+        with pytest.raises(InternalError, match=f"argument 1: {word} for a parameter of 32 bits"):
             device.launch(loaded, (1, 1, 1), [memory.address, word])
-    with pytest.raises(InternalError, match="takes 2 words, 1 were given"):
+    with pytest.raises(InternalError, match="takes 2 arguments, 1 were given"):
         device.launch(loaded, (1, 1, 1), [memory.address])
 
 

@@ -18,7 +18,7 @@ def nothing(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """A machine without any, and nothing remembered."""
     for name in (VARIABLE, "CUDA_HOME", "CUDA_PATH", "CONDA_PREFIX"):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr(libdevice, "toolkit_places", list)
+    monkeypatch.setattr(libdevice, "toolkit_folders", list)
     monkeypatch.setitem(sys.modules, "cuda", None)
     libdevice._search.cache_clear()
     yield
@@ -39,7 +39,7 @@ def toolkit(monkeypatch: pytest.MonkeyPatch, root: Path) -> Path:
     file = root / "nvvm" / "libdevice" / "libdevice.10.bc"
     file.parent.mkdir(parents=True)
     file.write_bytes(b"BC")
-    monkeypatch.setattr(libdevice, "toolkit_places", lambda: [root / "missing", root])
+    monkeypatch.setattr(libdevice, "toolkit_folders", lambda: [root / "missing", root])
     return file
 
 

@@ -80,7 +80,7 @@ def test_an_answer_without_registers_is_no_answer(says: Callable[..., None]) -> 
 
 def test_without_an_assembler(says: Callable[..., None], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     says(SAID, version="something else")
-    monkeypatch.setattr(ptxas, "toolkit_places", lambda: [tmp_path])
+    monkeypatch.setattr(ptxas, "toolkit_folders", lambda: [tmp_path])
     assert ptxas.find_assembler() is None
     assert ptxas.resources(CODE) is None
 

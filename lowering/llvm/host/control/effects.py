@@ -74,7 +74,7 @@ def lower_print(k: KernelContext, op: Operation) -> None:
     facts = attributes(op)
     site = PrintSite(str(facts["prefix"]), bool(facts["hex"]), tuple(bool(s) for s in facts["isSigned"]), tuple(printed))
     k.f.module.declare(PRINT, "void", ["ptr", "i64", "i64", "ptr"])
-    k.f.call(PRINT, "void", [k.status.words, i64(k.status.add(site)), k.program, addresses])
+    k.f.call(PRINT, "void", [k.status.address, i64(k.status.add(site)), k.program, addresses])
 
 
 def lower_poll(k: KernelContext, op: AtomicPollOp) -> None:

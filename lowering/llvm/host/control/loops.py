@@ -87,10 +87,10 @@ def lower_for(k: KernelContext, op: Any) -> None:
     body = op.regions[0].blocks[0]
     induction, *arguments = body.args
     inits = list(op.operands[3:])
-    _settle_captured(k, body)
+    _materialize_captured(k, body)
     yielded = terminator(body).operands
     carried_scalars: list[int] = []
-    advancing: dict[int, Advance] = {}
+    inductions: dict[int, Advance] = {}
     # A step of zero is an error of the text, but must not become a division that ends the process.
     stride = step if is_constant(step) and not is_integer(step, 0) else k.f.select(k.f.icmp("eq", step, ZERO), ONE, step)
     for i, (argument, init) in enumerate(zip(arguments, inits, strict=True)):
@@ -99,17 +99,17 @@ def lower_for(k: KernelContext, op: Any) -> None:
             continue
         node = k.node(init)
         if node.elem == "ptr" and (advance := _advance(k, op, i)) is not None:
-            advancing[i] = advance
+            inductions[i] = advance
             continue
         memory = k.ev.scratch(node.shape, node.elem)
         k.nests.materialize(node, memory)
         k.define(argument, memory)
         k.carried[yielded[i]] = memory
     passes = _may_pass_the_end(op)
-    iterations = _trip_count(k, low, high, stride, passes) if advancing or passes else ZERO
-    loop = product_loop(k, op, advancing) if advancing else None
-    if loop is not None and lower_product_loop(k, loop, advancing, iterations, low, stride):
-        _carry_out(k, loop, advancing, iterations)
+    iterations = _trip_count(k, low, high, stride, passes) if inductions or passes else ZERO
+    loop = product_loop(k, op, inductions) if inductions else None
+    if loop is not None and lower_product_loop(k, loop, inductions, iterations, low, stride):
+        _carry_out(k, loop, inductions, iterations)
         return
     first = [k.scalar(inits[i]) for i in carried_scalars]
     replaced = dict(k.ev.replacement)
@@ -127,9 +127,9 @@ def lower_for(k: KernelContext, op: Any) -> None:
             )
         for i, value in zip(carried_scalars, state.values, strict=True):
             k.scalars[arguments[i]] = value
-        if advancing:
+        if inductions:
             iteration = state.index if passes else _quotient(k, k.ev.s.sub(state.index, low), stride)
-            for i, advance in advancing.items():
+            for i, advance in inductions.items():
                 k.define(arguments[i], advance.after(k.ev.s, iteration))
         k.block(body)
         _yield(k, arguments, yielded)
@@ -138,18 +138,18 @@ def lower_for(k: KernelContext, op: Any) -> None:
     for i, value in zip(carried_scalars, state.results, strict=True):
         k.scalars[op.results[i]] = value
     for i, argument in enumerate(arguments):
-        if i in advancing:
-            k.define(op.results[i], advancing[i].after(k.ev.s, iterations))
+        if i in inductions:
+            k.define(op.results[i], inductions[i].after(k.ev.s, iterations))
         elif is_tensor(argument.type):
             k.define(op.results[i], k.nodes[argument])
 
 
-def _carry_out(k: KernelContext, loop: ProductLoop, advancing: Mapping[int, Advance], iterations: V) -> None:
+def _carry_out(k: KernelContext, loop: ProductLoop, inductions: Mapping[int, Advance], iterations: V) -> None:
     """Defines the results of a loop that is a product: blocks are in scratch, the rest follows from the trip count."""
     op = loop.op
     for i, result in enumerate(op.results):
-        if i in advancing:
-            k.define(result, advancing[i].after(k.ev.s, iterations))
+        if i in inductions:
+            k.define(result, inductions[i].after(k.ev.s, iterations))
         elif is_tensor(result.type):
             k.define(result, k.nodes[op.regions[0].blocks[0].args[1 + i]])
         else:
@@ -157,7 +157,7 @@ def _carry_out(k: KernelContext, loop: ProductLoop, advancing: Mapping[int, Adva
             define_integer(k, result, k.ev.s.add(start, k.ev.s.mul(k.ev.s.constant(loop.scalars[i]), iterations)))
 
 
-def _settle_captured(k: KernelContext, body: Block) -> None:
+def _materialize_captured(k: KernelContext, body: Block) -> None:
     """Evaluates expensive values that are defined outside a loop and used inside once, before it."""
     inside = {id(op) for op in all_operations(body)}
     for op in all_operations(body):

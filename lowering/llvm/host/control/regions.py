@@ -36,10 +36,10 @@ def lower_map_elementwise(k: KernelContext, op: Operation) -> None:
         sources = [_flat(k, k.node(operand)) for operand in op.operands]
         targets = [_flatten(memory) for memory in memories]
         with k.f.loop(0, math.prod(shape), pack) as state, k.ev.scope():
-            places = [(Coordinate(state.index, offset),) for offset in range(pack)]
-            values = lower_scalars(k, op.regions[0], [k.ev.at(source, at) for source in sources for at in places])
+            coordinates = [(Coordinate(state.index, offset),) for offset in range(pack)]
+            values = lower_scalars(k, op.regions[0], [k.ev.at(source, at) for source in sources for at in coordinates])
             for number, value in enumerate(values):
-                k.ev.write_scratch(targets[number // pack], places[number % pack], value)
+                k.ev.write_scratch(targets[number // pack], coordinates[number % pack], value)
     for result, memory in zip(op.results, memories, strict=True):
         k.define(result, memory)
 

@@ -1,4 +1,4 @@
-"""What a launch and its native code agree on: names, the words of its status, and the places that can stop it.
+"""What a launch and its native code agree on: names, the words of its status, and the operations that can stop it.
 
 The runtime reads this without the code generator, to launch what it finds in a cache.
 """
@@ -11,20 +11,20 @@ KERNEL, PRINT = "jn_kernel", "jn_print"
 """The function that object code defines, and the one that it calls to print."""
 
 RUNNING, CANCELLED, STOPPED = 0, 1, 2
-WORDS = 4
+STATUS_WORDS = 4
 
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """A place of a kernel that can stop the launch.
+    """An operation of a kernel that can stop the launch.
 
-    kind: "assert", "overflow" of 32-bit address arithmetic, or "memory" that could not be had.  place: (file, line) in the
+    kind: "assert", "overflow" of 32-bit address arithmetic, or "memory" that could not be had.  location: (file, line) in the
     source that the text was made from, if it says.  shape: of the block that the lane is a row-major position in.
     """
 
     kind: str
     message: str
-    place: tuple[str, int] | None = None
+    location: tuple[str, int] | None = None
     shape: tuple[int, ...] = ()
 
 

@@ -43,25 +43,25 @@ class _Checks(NamedTuple):
 
 
 def _is_harmless(line: str) -> bool:
-    words = line.split(None, 3)
-    if len(words) < 4 or words[1] != "=" or words[2] not in _HARMLESS:
+    parts = line.split(None, 3)
+    if len(parts) < 4 or parts[1] != "=" or parts[2] not in _HARMLESS:
         return False
-    return words[2] != "call" or any(name in words[3] for name in _HARMLESS_CALLS)
+    return parts[2] != "call" or any(name in parts[3] for name in _HARMLESS_CALLS)
 
 
 class Status:
-    """Emits the checks of one function. `words`: address of the launch's status words."""
+    """Emits the checks of one function. `address`: address of the launch's status words."""
 
-    def __init__(self, f: Function, words: V) -> None:
+    def __init__(self, f: Function, address: V) -> None:
         self._f = f
-        self.words = words
+        self.address = address
         self._leave = f.label("leave")
         self.sites: list[Site | PrintSite] = []
         self._last: _Checks | None = None
 
     def leave_if_stopped(self) -> None:
         f = self._f
-        state = f.op(f"load atomic i64, ptr {self.words.operand()} monotonic, align 8", "i64")
+        state = f.op(f"load atomic i64, ptr {self.address.operand()} monotonic, align 8", "i64")
         going_on = f.label("going")
         f.cond_branch(f.icmp("ne", state, i64(0)), self._leave, going_on)
         f.start(going_on, dominated=True)
@@ -99,7 +99,7 @@ class Status:
 
     def _report(self, site: V, program: V, lane: V) -> list[str]:
         self._f.module.provide(_Stop())
-        arguments = f"ptr {self.words.operand()}, i64 {site.operand()}, i64 {program.operand()}, i64 {lane.operand()}"
+        arguments = f"ptr {self.address.operand()}, i64 {site.operand()}, i64 {program.operand()}, i64 {lane.operand()}"
         return [f"call void @{_Stop.name}({arguments}) cold", f"br label %{self._leave}"]
 
     def start_leaving(self) -> None:

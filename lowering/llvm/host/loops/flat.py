@@ -204,7 +204,7 @@ def read_flattened(s: Scalars, node: Flattened, coordinate: Coordinate) -> V:
         case Affine():
             return _affine(s, node.source, total, lane_terms, n)
         case Stored():
-            return _stored(s, node.source, total, [sum(place) for place in _places(lane_terms, n)])
+            return _stored(s, node.source, total, [sum(offset) for offset in _lane_offsets(lane_terms, n)])
 
 
 def _split(s: Scalars, found: Sequence[Digit], at: Coordinate) -> tuple[V, list[tuple[V, list[int]]]]:
@@ -228,7 +228,7 @@ def _split(s: Scalars, found: Sequence[Digit], at: Coordinate) -> tuple[V, list[
     return total, terms
 
 
-def _places(terms: Sequence[tuple[V, list[int]]], n: int) -> list[list[int]]:
+def _lane_offsets(terms: Sequence[tuple[V, list[int]]], n: int) -> list[list[int]]:
     """Returns, by lane, the products of constant coefficients and their factors."""
     return [[integer(coefficient) * factors[lane] for coefficient, factors in terms] for lane in range(n)]
 
@@ -238,7 +238,7 @@ def _affine(s: Scalars, node: Affine, total: V, terms: Sequence[tuple[V, list[in
     value = s.truncated(s.add(node.base, total), narrow)
     known = [term for term in terms if is_constant(term[0])]
     if known:
-        lanes = [wrapped(sum(place), narrow) for place in _places(known, n)]
+        lanes = [wrapped(sum(offset), narrow) for offset in _lane_offsets(known, n)]
         if is_constant(value):
             value = int_vector([wrapped(value.number + lane, narrow) for lane in lanes], narrow)
         else:
@@ -250,23 +250,23 @@ def _affine(s: Scalars, node: Affine, total: V, terms: Sequence[tuple[V, list[in
     return value
 
 
-def _stored(s: Scalars, node: Stored, total: V, places: Sequence[int]) -> V:
-    raw = _gathered(s, node, s.f.gep(node.pointer, total, node.memory), places)
+def _stored(s: Scalars, node: Stored, total: V, offsets: Sequence[int]) -> V:
+    raw = _gathered(s, node, s.f.gep(node.pointer, total, node.memory), offsets)
     return from_memory(s.f, raw, "i1") if node.elem == "i1" else raw
 
 
-def _gathered(s: Scalars, node: Stored, pointer: V, places: Sequence[int]) -> V:
-    """Loads the elements at these places, of which the first is the lowest: in one access where they are close, else in halves.
+def _gathered(s: Scalars, node: Stored, pointer: V, offsets: Sequence[int]) -> V:
+    """Loads the elements at these offsets, the first being the lowest: in one access where they are close, else in halves.
 
     Nothing is known to be readable after the last one.
     """
-    f, n, size = s.f, len(places), memory_size_of(node.memory)
-    reach = max(places) - places[0] + 1
+    f, n, size = s.f, len(offsets), memory_size_of(node.memory)
+    reach = max(offsets) - offsets[0] + 1
     if reach <= 2 * n:
-        raw = f.load(vector(node.memory, reach), f.gep(pointer, places[0], node.memory), size)
-        lanes = [place - places[0] for place in places]
+        raw = f.load(vector(node.memory, reach), f.gep(pointer, offsets[0], node.memory), size)
+        lanes = [offset - offsets[0] for offset in offsets]
         return raw if reach == 1 or lanes == list(range(reach)) else f.shuffle(raw, raw, lanes)
-    low, high = (_gathered(s, node, pointer, half) for half in (places[: n // 2], places[n // 2 :]))
+    low, high = (_gathered(s, node, pointer, half) for half in (offsets[: n // 2], offsets[n // 2 :]))
     if n == 2:
         return f.insert(f.insert(zero(vector(node.memory, 2)), low, 0), high, 1)
     return f.shuffle(f.splat(low, n // 2), f.splat(high, n // 2), range(n))

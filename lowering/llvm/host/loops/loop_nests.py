@@ -91,13 +91,13 @@ class LoopNests:
                         found.add(node.elem)
         return found or {"f32"}
 
-    def fetch_ahead(self, nodes: Sequence[Node], spilled: Sequence[Node]) -> None:
+    def mark_prefetches(self, nodes: Sequence[Node], spilled: Sequence[Node]) -> None:
         """Marks the loads that prefetch the next row, in the last nest that reads a row.
 
         The hardware alone does not overlap the arithmetic of a row with its memory traffic. What is below a spilled
         value is not read again.
         """
-        self.ev.ahead = set()
+        self.ev.prefetching = set()
         stack = [(node, False) for node in nodes]
         below = {id(node) for node in spilled}
         seen: set[tuple[int, bool]] = set()
@@ -115,7 +115,7 @@ class LoopNests:
                     moving = node.pointers.rest is None and (starts_anywhere or not is_constant(offset.base))
                     far = self.streaming or node.shape[-1] * memory_size(node.elem) >= _LONG_ROW
                     if moving and far and (last or not self._is_read_later(node)):
-                        self.ev.ahead.add(id(node))
+                        self.ev.prefetching.add(id(node))
                 case Map():
                     stack.extend((operand, last) for operand in node.operands)
                 case View():
@@ -269,7 +269,7 @@ class LoopNests:
         ev = self.ev
         self.materialize_operands(nodes)
         spilled = [(node, ev.scratch(node.shape, node.elem)) for node in self.reused_values(nodes, shape)]
-        self.fetch_ahead(nodes, [node for node, _ in spilled])
+        self.mark_prefetches(nodes, [node for node, _ in spilled])
         inner = self.inner_dim(shape)
         with ExitStack() as stack:
             coordinates = self.outer(stack, shape, inner, bounds, nodes)
@@ -352,11 +352,11 @@ class LoopNests:
         flat = self.flattened(pointers.shape, [value] if mask is None else [value, mask])
         if flat is None:
             return False
-        places, data = flat.pointers(pointers), flat.node(value)
+        addresses, data = flat.pointers(pointers), flat.node(value)
         on = None if mask is None else flat.node(mask)
-        if places is None or data is None or (mask is not None and on is None):
+        if addresses is None or data is None or (mask is not None and on is None):
             return False
-        self.store(places, data, on, streaming)
+        self.store(addresses, data, on, streaming)
         return True
 
     def _may_start_anywhere(self, nodes: Sequence[Node], shape: tuple[int, ...], inner: int) -> bool:
@@ -466,8 +466,8 @@ class LoopNests:
         with f.loop(0, extent, n, [TRUE]) as state, ev.scope():
             offsets = f.splat(ev.at(rest, at(Coordinate(state.index, 0, n))), n)
             offsets = f.cast("sext", offsets, vector("i64", n))
-            places = f.binary("add", f.splat(state.index, n), f.iota(n, "i64"))
-            expected = f.binary("add", f.splat(first, n), f.binary("mul", places, f.splat(step, n)))
+            indices = f.binary("add", f.splat(state.index, n), f.iota(n, "i64"))
+            expected = f.binary("add", f.splat(first, n), f.binary("mul", indices, f.splat(step, n)))
             same = f.icmp("eq", offsets, expected)
             together = same if n == 1 else f.intrinsic("vector.reduce.and", [same], "i1")
             state.next = [f.binary("and", state.values[0], together)]

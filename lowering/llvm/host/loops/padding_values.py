@@ -65,8 +65,8 @@ class _PaddingValues:
     def _of(self, node: Node, bound: Bound) -> Node | None:
         match node:
             case Load():
-                held, _ = decompose_mask(node.mask)
-                if not _among(bound, held):
+                conditions, _ = decompose_mask(node.mask)
+                if not _among(bound, conditions):
                     return None
                 if node.other is None:
                     return Splat(node.shape, node.elem, constant(0, node.elem))

@@ -189,7 +189,7 @@ def micro_kernel(module: Module, name: str, panel: Panel, mr: int) -> Function:
                   ("i64", "k"), ("i1", "acc"), ("i1", "ahead"), *([("i64", "live")] if masked else []),
                   *([("ptr", "packed")] if packs else [])]  # fmt: skip
     f = Function(module, name, parameters, attributes="nounwind noinline", linkage="internal")
-    a, ars, acs, b, ldb, c, ldc, k, acc, ahead = f.params[:10]
+    a, ars, acs, b, ldb, c, ldc, k, acc, next_panel = f.params[:10]
     type_ = vector(element, n)
     size = memory_size_of(element)
     rows = [a]
@@ -216,7 +216,7 @@ def micro_kernel(module: Module, name: str, panel: Panel, mr: int) -> Function:
         """Emits `count` steps of k; the loop carries the tile and the offsets into B and A."""
         *current, b_at, a_at = state.values
         brow = f.gep(b, b_at, element)
-        with f.when(ahead):
+        with f.when(next_panel):
             fetched = f.gep(brow, f.mul(ldb, i64(PREFETCH_ROWS)), element)
             for step in range(count):
                 fetched = f.gep(fetched, ldb, element) if step else fetched

@@ -50,12 +50,12 @@ class ProductLoop:
     guards: tuple[tuple[V, V], ...]
 
 
-def product_loop(k: KernelContext, op: Any, advancing: Mapping[int, Advance]) -> ProductLoop | None:
+def product_loop(k: KernelContext, op: Any, inductions: Mapping[int, Advance]) -> ProductLoop | None:
     """Describes a loop as a product, if it is one and its blocks are shallow, else returns None."""
     body = op.regions[0].blocks[0]
     arguments, yielded = body.args[1:], terminator(body).operands
     products = [inner for inner in body.ops if inner.name == "tt.dot"]
-    blocks = [i for i, argument in enumerate(arguments) if is_tensor(argument.type) and i not in advancing]
+    blocks = [i for i, argument in enumerate(arguments) if is_tensor(argument.type) and i not in inductions]
     if len(products) != 1 or len(blocks) != 1:
         return None
     (dot,), (accumulator,) = products, blocks
@@ -75,20 +75,20 @@ def product_loop(k: KernelContext, op: Any, advancing: Mapping[int, Advance]) ->
     for i, (argument, value) in enumerate(zip(arguments, yielded, strict=True)):
         if is_tensor(argument.type):
             continue
-        moved = _turn_adds(argument, value)
+        moved = _iteration_adds(argument, value)
         if moved is None:
             return None
         scalars[i] = moved
     depth = shape_of(dot.operands[0].type)[1]
     size = sum(memory_size(_computed(o)) * _across(o) for o in dot.operands[:2])
     iterations = min(DEPTH // depth, OPERANDS // (size * depth))
-    guards = _neighbours(k, dot, arguments, advancing)
+    guards = _neighbours(k, dot, arguments, inductions)
     if iterations < 2 or guards is None:
         return None
     return ProductLoop(op, dot, accumulator, scalars, iterations, guards)
 
 
-def _turn_adds(argument: SSAValue, value: SSAValue) -> int | None:
+def _iteration_adds(argument: SSAValue, value: SSAValue) -> int | None:
     """Returns what an iteration adds to a carried integer, if that is a known number, else None."""
     if value is argument:
         return 0
@@ -112,7 +112,7 @@ def _across(operand: SSAValue) -> int:
 
 
 def _neighbours(
-    k: KernelContext, dot: Operation, arguments: Any, advancing: Mapping[int, Advance]
+    k: KernelContext, dot: Operation, arguments: Any, inductions: Mapping[int, Advance]
 ) -> tuple[tuple[V, V], ...] | None:
     """Returns the pairs of numbers that must be equal for both operands to move by one block of k per iteration.
 
@@ -123,7 +123,7 @@ def _neighbours(
         load = getattr(operand, "op", None)
         if load is None or load.name != "tt.load":
             return None
-        advance = next((a for i, a in advancing.items() if arguments[i] is load.ptr), None)
+        advance = next((a for i, a in inductions.items() if arguments[i] is load.ptr), None)
         if advance is None or any(c is not None for c in advance.step.coefficients):
             return None
         rest = advance.start.rest
@@ -140,7 +140,7 @@ def _neighbours(
 
 
 def lower_product_loop(
-    k: KernelContext, loop: ProductLoop, advancing: Mapping[int, Advance], iterations: V, low: V, step: V
+    k: KernelContext, loop: ProductLoop, inductions: Mapping[int, Advance], iterations: V, low: V, step: V
 ) -> bool:
     """Emits the loop with several iterations at a time, on the accumulator's scratch.
 
@@ -167,7 +167,7 @@ def lower_product_loop(
             for i, adds in loop.scalars.items():
                 first = s.to_i64(k.scalar(loop.op.operands[3 + i]))
                 define_integer(k, arguments[i], s.add(first, s.mul(s.constant(adds), iteration)))
-            for i, advance in advancing.items():
+            for i, advance in inductions.items():
                 k.define(arguments[i], advance.after(k.ev.s, iteration))
             for inner in body.ops:
                 if inner is not loop.dot and inner is not body.last_op:
@@ -209,13 +209,13 @@ def _moving_limits(k: KernelContext, loop: ProductLoop) -> dict[str, int]:
     for inner in body.ops:
         node = k.nodes.get(inner.results[0]) if inner.name == "arith.cmpi" else None
         if isinstance(node, Map) and "bound" in node.attrs:
-            left, right = (_per_turn(operand, loop, body) for operand in inner.operands)
+            left, right = (_per_iteration(operand, loop, body) for operand in inner.operands)
             if left is not None and right is not None:
                 found[node.attrs["bound"].limit.operand()] = right - left
     return found
 
 
-def _per_turn(value: Any, loop: ProductLoop, body: Any) -> int | None:
+def _per_iteration(value: Any, loop: ProductLoop, body: Any) -> int | None:
     """Returns what an iteration adds to an integer, or to every element of a block of them; None when it is not known."""
     producer = getattr(value, "op", None)
     if producer is None:
@@ -228,14 +228,14 @@ def _per_turn(value: Any, loop: ProductLoop, body: Any) -> int | None:
         return 0
     match producer.name:
         case "tt.splat" | "tt.broadcast" | "tt.expand_dims" | "arith.extsi":
-            return _per_turn(producer.operands[0], loop, body)
+            return _per_iteration(producer.operands[0], loop, body)
         case "arith.addi" | "arith.subi":
-            left, right = (_per_turn(operand, loop, body) for operand in producer.operands)
+            left, right = (_per_iteration(operand, loop, body) for operand in producer.operands)
             if left is None or right is None:
                 return None
             return left + right if producer.name == "arith.addi" else left - right
         case "arith.muli":
-            moved, factor = _per_turn(producer.operands[0], loop, body), constant_of(producer.operands[1])
+            moved, factor = _per_iteration(producer.operands[0], loop, body), constant_of(producer.operands[1])
             return None if moved is None or factor is None else moved * factor
     return 0 if producer.name in ("arith.constant", "tt.make_range") else None
 

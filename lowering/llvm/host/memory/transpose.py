@@ -119,33 +119,33 @@ class Transposition:
             inside, edge, joined = f.label("inside"), f.label("edge"), f.label("turn")
             f.cond_branch(f.binary("and", f.icmp("sge", left, side), f.icmp("sge", above, side)), inside, edge)
             f.start(inside)
-            whole = [from_memory(f, f.load(type_, place, size), self.elem) for place in _rows(f, first, stride, elem, n)]
+            whole = [from_memory(f, f.load(type_, row, size), self.elem) for row in _rows(f, first, stride, elem, n)]
             f.branch(joined)
             f.start(edge)
             lanes = f.icmp("sgt", f.splat(f.cast("trunc", f.smin(f.smax(above, i64(0)), side), "i32"), n), f.iota(n, "i32"))
             cut = []
-            for i, place in enumerate(_rows(f, first, stride, elem, n)):
+            for i, row_pointer in enumerate(_rows(f, first, stride, elem, n)):
                 on = f.binary("and", lanes, f.splat(f.icmp("sgt", left, i64(i)), n))
-                value = from_memory(f, f.masked_load(type_, place, on, zero(type_), size), self.elem)
+                value = from_memory(f, f.masked_load(type_, row_pointer, on, zero(type_), size), self.elem)
                 cut.append(f.select(on, value, f.splat(fill, n)))
             f.branch(joined)
             f.start(joined)
             tile = [f.phi(a.type, [(a, inside), (b, edge)]) for a, b in zip(whole, cut, strict=True)]
             scratch = "i8" if self.elem == "i1" else register_element(self.elem)
-            places = _rows(f, f.gep(f.gep(target, f.mul(ld, c.index), scratch), r.index, scratch), ld, scratch, n)
-            for place, column in zip(places, transpose_registers(f, tile), strict=True):
+            row_pointers = _rows(f, f.gep(f.gep(target, f.mul(ld, c.index), scratch), r.index, scratch), ld, scratch, n)
+            for row_pointer, column in zip(row_pointers, transpose_registers(f, tile), strict=True):
                 value = to_memory(f, column, "i1") if self.elem == "i1" else column
-                f.store(value, place, memory_size_of(scratch))
+                f.store(value, row_pointer, memory_size_of(scratch))
         f.ret()
         module.add(f)
 
 
 def _rows(f: Function, first: V, stride: V, elem: str, n: int) -> list[V]:
     """Returns the addresses at which n rows start."""
-    places = [first]
-    while len(places) < n:
-        places.append(f.gep(places[-1], stride, elem))
-    return places
+    pointers = [first]
+    while len(pointers) < n:
+        pointers.append(f.gep(pointers[-1], stride, elem))
+    return pointers
 
 
 def transpose_registers(f: Function, rows: Sequence[V]) -> list[V]:

@@ -37,11 +37,11 @@ def reduce_pairs(nests: LoopNests, operands: Sequence[Node], axis: int, combine:
     memories = [ev.scratch(result_shape, o.elem, pad=result_shape[-1]) for o in operands]
     lines = [_line(memory) for memory in memories]
     saved = [(node, ev.scratch(node.shape, node.elem)) for node in nests.reused_values(sources, (2 * count,))]
-    ev.ahead = set()
+    ev.prefetching = set()
 
     def body(coordinate: Coordinate, _: V | None, __: list[V]) -> list[V]:
-        place = ev.s.add(coordinate.at, ev.s.constant(coordinate.offset))
-        low = ev.s.add(place, place if apart < n else ev.s.round_down(place, apart))
+        index = ev.s.add(coordinate.at, ev.s.constant(coordinate.offset))
+        low = ev.s.add(index, index if apart < n else ev.s.round_down(index, apart))
         parts = [(Coordinate(low, side * max(apart, n), n, coordinate.loop),) for side in (0, 1)]
         for node, memory in saved:
             for part in parts:

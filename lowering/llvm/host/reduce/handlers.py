@@ -127,8 +127,8 @@ def _update_in_place(k: KernelContext, op: Operation, result: SSAValue, factors:
         return None
     if k.is_read_after(memory, op):
         return None
-    place = id(memory.pointer)
-    if place in scratch_reads(k.ev, c)[1] or any(place in scratch_reads(k.ev, factor)[0] for factor in factors):
+    address = id(memory.pointer)
+    if address in scratch_reads(k.ev, c)[1] or any(address in scratch_reads(k.ev, factor)[0] for factor in factors):
         return None  # the product, or c while it is written to the scratch, reads the old value
     if c is not memory:
         k.nests.materialize(c, memory, k.limits(result))

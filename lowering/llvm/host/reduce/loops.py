@@ -170,7 +170,7 @@ def _reduce_inner(nests: LoopNests, sources: Sequence[Node], axis: int, combine:
     nests.materialize_operands(sources)
     n = min(nests.lanes(sources), shape[axis])
     saved = [(node, ev.scratch(node.shape, node.elem)) for node in nests.reused_values(sources, shape)]
-    nests.fetch_ahead(sources, [node for node, _ in saved])
+    nests.mark_prefetches(sources, [node for node, _ in saved])
     with ExitStack() as stack:
         coordinates = nests.outer(stack, shape, axis, [*bounds, *wanted], sources)
 
@@ -268,7 +268,7 @@ def _reduce_outer(nests: LoopNests, sources: Sequence[Node], axis: int, combine:
     nests.materialize_operands(sources)
     inner = max(d for d in kept if shape[d] > 1)
     n = min(ev.lanes_for(*nests.elements(sources)), shape[inner])
-    ev.ahead = set()  # neighbouring columns belong to other programs
+    ev.prefetching = set()  # neighbouring columns belong to other programs
     count, implied = ev.extent(shape[axis], bounds, axis)
     static = is_integer(count, shape[axis]) and shape[axis] <= UNROLLED
     with ExitStack() as stack:

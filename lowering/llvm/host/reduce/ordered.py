@@ -58,7 +58,7 @@ def _level(
     memories = into or [ev.scratch(half, source.elem) for source in sources]
     nests.materialize_operands(sources)
     saved = [(node, ev.scratch(node.shape, node.elem)) for node in nests.reused_values(sources, shape)]
-    ev.ahead = set()
+    ev.prefetching = set()
     inner = nests.inner_dim(shape)
     lanes = 1 if single else min(ev.lanes_for(*nests.elements(sources)), half[inner])
 
@@ -75,12 +75,12 @@ def _level(
         return first, second
 
     def write(here: Coordinates, mask: V | None) -> None:
-        places = sides(here)
+        coordinates = sides(here)
         for node, memory in saved:
-            for place in places:
-                ev.write_scratch(memory, place, ev.at(node, place, mask))
+            for coordinate in coordinates:
+                ev.write_scratch(memory, coordinate, ev.at(node, coordinate, mask))
         n = max(1, *[c.lanes for c in here if c is not None])
-        pairs = [[f.splat(ev.at(source, place, mask), n) for place in places] for source in sources]
+        pairs = [[f.splat(ev.at(source, coordinate, mask), n) for coordinate in coordinates] for source in sources]
         own = here[axis]
         if own is not None and own.lanes > 1:
             even, odd = (list(range(side, 2 * n, 2)) for side in (0, 1))
@@ -141,7 +141,7 @@ def _inside_vectors(nests: LoopNests, memories: Sequence[Stored], combine: Combi
             while length < lanes:
                 takes = [bool(lane & length) != reverse for lane in range(lanes)]
                 source = [(lane | length) & -length if reverse else (lane & -length) - 1 for lane in range(lanes)]
-                source = [place if taken else lane for lane, (place, taken) in enumerate(zip(source, takes, strict=True))]
+                source = [other if taken else lane for lane, (other, taken) in enumerate(zip(source, takes, strict=True))]
                 before = [f.shuffle(value, value, source) for value in values]
                 choice = [lanes + lane if taken else lane for lane, taken in enumerate(takes)]
                 values = [f.shuffle(old, new, choice) for old, new in zip(values, combine(before, values), strict=True)]

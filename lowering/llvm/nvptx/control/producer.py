@@ -46,13 +46,13 @@ def loads_blocks(loop: ForOp) -> bool:
 
 
 def inner_loop(loop: ForOp) -> ForOp | None:
-    """Returns the one loop inside this one that loads described blocks; None where there is not exactly one."""
+    """Returns the one loop inside this one that loads blocks behind descriptors; None where there is not exactly one."""
     found = [inner for inner in loop.body.blocks[0].ops if isinstance(inner, ForOp) and loads_blocks(inner)]
     return found[0] if len(found) == 1 and not loads_blocks(loop) else None
 
 
 def may_have_a_producer(function: FuncOp) -> bool:
-    """Whether the program reaches a loop that loads described blocks, once or in each iteration of another loop."""
+    """Whether the program reaches a loop that loads blocks behind descriptors, once or in each iteration of another loop."""
     blocks = function.body.blocks
     loops = [op for op in blocks[0].ops if op.name == "scf.for"] if len(blocks) == 1 else []
     return any(loads_blocks(loop) or inner_loop(loop) is not None for loop in loops)

@@ -305,8 +305,8 @@ def pipelined_loop(k: KernelContext, op: ForOp, pipeline: Pipeline, layouts: Lay
             values += each.operands
         inside = {value for inner in op.walk() if inner is not op for value in inner.results}
         roots = [value for value in values if value not in inside and value not in op.body.blocks[0].args]
-        described = {load.desc for load in copies}
-        slice_ = _slice(k, op, [value for value in roots if value not in described])
+        copied = {load.desc for load in copies}
+        slice_ = _slice(k, op, [value for value in roots if value not in copied])
         if slice_ is not None:
             return ConsumerLoop(k, producer, op, pipeline, layouts, slice_)
     return PipelinedLoop(k, op, pipeline, layouts)

@@ -111,8 +111,8 @@ class _Side:
         """Begins a side. sums: the element type in which products are added."""
         self.k, self.elem, self.sums, self.size = k, elem, sums, bits_of(elem) // 8
         self.moved = [[layout.coordinates(basis)[axis] for basis in layout[name]] for name in (LANE, WARP)]
-        places = [layout.coordinates(layout.apply_flat(register=r))[axis] for r in range(layout.size(REGISTER))]
-        self.places = sorted(set(places))
+        positions = [layout.coordinates(layout.apply_flat(register=r))[axis] for r in range(layout.size(REGISTER))]
+        self.positions = sorted(set(positions))
 
     def first(self) -> V:
         """Emits the position of the first step; a loop carries it."""
@@ -159,7 +159,7 @@ class _Across(_Side):
         self.vector = 1
         while (
             2 * self.vector * self.size <= _WIDEST
-            and all(place ^ self.vector in self.places for place in self.places)
+            and all(position ^ self.vector in self.positions for position in self.positions)
             and not any(each % (2 * self.vector) for column in self.moved for each in column)
         ):
             self.vector *= 2
@@ -176,7 +176,7 @@ class _Across(_Side):
 
     def read(self, where: V, step: int) -> list[dict[int, V]]:
         found: dict[int, V] = {}
-        for first in self.places:
+        for first in self.positions:
             if first % self.vector:
                 continue
             pointer = self.k.shared.at(where, i32(step * self.pitch + first * self.size))
@@ -195,7 +195,7 @@ class _Along(_Side):
         super().__init__(k, layout, axis, elem, sums)
         self.base = base
         depth, unit = operand.shape[1 - axis], (operand.shape[1], 1)
-        bits = [bit for bit in units(log2(operand.shape[axis])) if bit in self.places]
+        bits = [bit for bit in units(log2(operand.shape[axis])) if bit in self.positions]
         where = offsets(
             LinearLayout.of(
                 {
@@ -223,13 +223,13 @@ class _Along(_Side):
         k = self.k
         thread = k.f.binary("xor", self.thread, where)
         found: list[dict[int, V]] = [{} for _ in range(self.steps)]
-        for place in self.places:
+        for position in self.positions:
             line = 0
             for bit, start in self.lines.items():
-                line ^= start if place & bit else 0
+                line ^= start if position & bit else 0
             pointer = k.shared.address(self.base, thread, (line ^ step) * self.size, self.moving)
             for each, value in zip(found, self._load(pointer, self.steps), strict=True):
-                each[place] = value
+                each[position] = value
         return found
 
 
@@ -244,7 +244,7 @@ class ThreadProduct:
         self.flat = LinearLayout.of(
             {**dict(layout.bases), REGISTER: layout[REGISTER][: len(layout[REGISTER]) - batch_bits]}, shape[-2:]
         )
-        self.places = [
+        self.positions = [
             self.flat.coordinates(self.flat.apply_flat(register=r)) for r in range(self.flat.size(REGISTER))
         ]
 
@@ -302,7 +302,7 @@ class ThreadProduct:
             rows = rows or left.read(a, step)
             columns = columns or right.read(b, step)
             row, column = rows.pop(0), columns.pop(0)
-            result = [self._add(row[m], column[n], total) for (m, n), total in zip(self.places, result, strict=True)]
+            result = [self._add(row[m], column[n], total) for (m, n), total in zip(self.positions, result, strict=True)]
         return result
 
     def _add(self, a: V, b: V, total: V) -> V:
@@ -324,8 +324,8 @@ class ThreadProduct:
         predicate = k.t.predicate(ThreadPredicate(free[LANE], free[WARP]))
         with k.t.where(predicate):
             for number, register in enumerate(registers):
-                (step, step_constant), (place, constant) = steps[number], along[number]
-                thread = f.add(f.mul(step, i32(line.pitch)), f.mul(place, i32(line.size)))
+                (step, step_constant), (position, constant) = steps[number], along[number]
+                thread = f.add(f.mul(step, i32(line.pitch)), f.mul(position, i32(line.size)))
                 pointer = k.shared.at(
                     k.shared.at(line.base, thread), i32(step_constant * line.pitch + constant * line.size)
                 )

@@ -125,12 +125,12 @@ def store_block(
     for access in vector_accesses(where, bits, vector_elements(where, bits)):
         if access.registers[0] & free[REGISTER]:
             continue
-        word = t.pack([t.to_bits(values[register], elem) for register in access.registers])
-        packed.append((k.shared.address(base, thread, access.offset, moving), word, len(access.registers)))
+        data = t.pack([t.to_bits(values[register], elem) for register in access.registers])
+        packed.append((k.shared.address(base, thread, access.offset, moving), data, len(access.registers)))
 
     def store() -> None:
-        for pointer, word, count in packed:
-            f.emit(f"store {word.type} {word.operand()}, ptr addrspace(3) {pointer.operand()}, align {count * bits // 8}")
+        for pointer, data, count in packed:
+            f.emit(f"store {data.type} {data.operand()}, ptr addrspace(3) {pointer.operand()}, align {count * bits // 8}")
 
     predicate = t.predicate(ThreadPredicate(free[LANE], free[WARP]))
     if predicate is None:

@@ -331,8 +331,8 @@ class _Instructions:
 
     def run(self, a: Registers, b: Registers, c: Registers) -> Registers:
         result = list(c)
-        left = {pointer: self._words(a, registers, self.taken[0]) for pointer, registers in self.a.items()}
-        right = {pointer: self._words(b, registers, self.taken[1]) for pointer, registers in self.b.items()}
+        left = {pointer: self._operand_registers(a, registers, self.taken[0]) for pointer, registers in self.a.items()}
+        right = {pointer: self._operand_registers(b, registers, self.taken[1]) for pointer, registers in self.b.items()}
         for depth in self.depths:
             for registers, (row, column) in self.c:
                 own = [result[register] for register in registers]
@@ -342,10 +342,10 @@ class _Instructions:
                     result[register] = value
         return result
 
-    def _words(
+    def _operand_registers(
         self, values: Registers, registers: Sequence[int], taken: Sequence[Sequence[int]] | None
     ) -> list[Registers]:
-        """Packs elements into words as each instruction takes them."""
+        """Packs elements into registers as each instruction takes them."""
         k, bits = self.k, self.instruction.bits * self.instruction.feeds
         elem = {"<2 x half>": "f16", "double": "f64"}.get(self.instruction.register_type)
         if elem is None:
@@ -356,7 +356,7 @@ class _Instructions:
         for numbers in taken or [range(len(raw))]:
             own = [raw[number] for number in numbers]
             packed = [k.t.pack(own[start : start + each]) for start in range(0, len(own), each)]
-            found.append([k.f.bitcast(word, self.instruction.register_type) for word in packed])
+            found.append([k.f.bitcast(value, self.instruction.register_type) for value in packed])
         return found
 
     def _multiply(self, a: Registers, b: Registers, c: Registers) -> Registers:

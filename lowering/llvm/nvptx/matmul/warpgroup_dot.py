@@ -22,7 +22,7 @@ from ..memory.shared_memory import ALIGNMENT
 from ..nodes import Node, Splat, Staged
 from .matrix_loads import store_block
 from .operand_kinds import SPLIT
-from .wgmma import Matrix, Placed, WarpgroupProduct, address, multiply
+from .wgmma import Matrix, SharedMatrix, WarpgroupProduct, address, multiply
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -34,7 +34,7 @@ class _Source:
     matrix: Matrix
 
 
-_Side = Placed | tuple[V, ...] | _Source
+_Side = SharedMatrix | tuple[V, ...] | _Source
 
 
 def dot_of_warpgroups(k: KernelContext, op: Operation, product: WarpgroupProduct) -> list[V]:
@@ -44,24 +44,24 @@ def dot_of_warpgroups(k: KernelContext, op: Operation, product: WarpgroupProduct
     first = None if from_zero else k.registers(op.operands[2], product.accumulator)
     sides = [_sides(k, op, product, number) for number in (0, 1)]
     sources = [each for side in sides for each in side if isinstance(each, _Source)]
-    stored: dict[int, Placed] = {}
+    stored: dict[int, SharedMatrix] = {}
     if sources:
         base = k.shared.reserve(_bytes(sources))
         k.shared.before_writing()
         stored = _store(k, sources, base)
         k.shared.between()
     lefts, rights = ([_found(each, stored) for each in side] for side in sides)
-    places = [each for each in rights if isinstance(each, Placed)]
-    pairs = [(lefts[0], places[0])]
+    shared_rights = [each for each in rights if isinstance(each, SharedMatrix)]
+    pairs = [(lefts[0], shared_rights[0])]
     if len(lefts) > 1:  # the smallest first
-        pairs = [(lefts[1], places[0]), (lefts[0], places[1]), (lefts[0], places[0])]
+        pairs = [(lefts[1], shared_rights[0]), (lefts[0], shared_rights[1]), (lefts[0], shared_rights[0])]
     found = multiply(k.t, product, pairs, first, wait=op not in k.in_flight)
     if sources:
         k.shared.after_reading()
     return found
 
 
-def _found(side: _Side, stored: dict[int, Placed]) -> Placed | tuple[V, ...]:
+def _found(side: _Side, stored: dict[int, SharedMatrix]) -> SharedMatrix | tuple[V, ...]:
     return stored[id(side)] if isinstance(side, _Source) else side
 
 
@@ -92,7 +92,7 @@ def _sides(k: KernelContext, op: Operation, product: WarpgroupProduct, number: i
 
 def _side(k: KernelContext, product: WarpgroupProduct, number: int, node: Node) -> _Side:
     if isinstance(node, Staged):
-        return Placed(node.operand, node.base)
+        return SharedMatrix(node.operand, node.base)
     own = k.ev.choose_layout([node])
     if number == 0 and (own is None or is_warp_local(own, product.a_registers)):
         return k.ev.at(node, product.a_registers)
@@ -107,14 +107,14 @@ def _bytes(sources: Sequence[_Source]) -> int:
     return sum(-(-each.matrix.bytes // ALIGNMENT) * ALIGNMENT for each in sources)
 
 
-def _store(k: KernelContext, sources: Sequence[_Source], base: V) -> dict[int, Placed]:
+def _store(k: KernelContext, sources: Sequence[_Source], base: V) -> dict[int, SharedMatrix]:
     """Stores blocks one after the other, so that products may read them after a barrier."""
-    found: dict[int, Placed] = {}
+    found: dict[int, SharedMatrix] = {}
     start = 0
     for each in sources:
         pointer = k.shared.at(base, i32(start))
         store_block(k, k.ev.at(each.node, each.layout), each.node.elem, each.layout, each.matrix.shared, pointer)
-        found[id(each)] = Placed(each.matrix, address(k.t, pointer))
+        found[id(each)] = SharedMatrix(each.matrix, address(k.t, pointer))
         start += -(-each.matrix.bytes // ALIGNMENT) * ALIGNMENT
     k.t.call("fence.proxy.async.shared_cta", [], "void")
     return found

@@ -176,7 +176,7 @@ def pointer(t: Threads, address: V) -> V:
 
 
 @dataclass(frozen=True, slots=True)
-class Placed:
+class SharedMatrix:
     """A matrix in shared memory, and where it starts: an `address`."""
 
     matrix: Matrix
@@ -201,7 +201,7 @@ class Placed:
 
 
 def multiply(
-    t: Threads, product: WarpgroupProduct, pairs: Sequence[tuple[Placed | Registers, Placed]],
+    t: Threads, product: WarpgroupProduct, pairs: Sequence[tuple[SharedMatrix | Registers, SharedMatrix]],
     start: Registers | None, wait: bool = True,
 ) -> list[V]:  # fmt: skip
     """Emits start + the sum of the products of these pairs, in the accumulator's layout. None: start from zero.
@@ -215,24 +215,24 @@ def multiply(
     many = log2(product.groups[0])
     for number, (left, right) in enumerate(pairs):
         b = text.operand(right.descriptor(t, range(many, log2(product.groups[1]) + many)))
-        words: dict[tuple[int, int], str] = {}
+        operands: dict[tuple[int, int], str] = {}
         a = ""
-        if isinstance(left, Placed):
+        if isinstance(left, SharedMatrix):
             a = text.operand(left.descriptor(t, range(many)))
         else:
-            words = {place: text.operands(each) for place, each in _words(t, product, left).items()}
+            operands = {tile: text.operands(each) for tile, each in _operand_registers(t, product, left).items()}
         transposed = "" if product.bits != 16 else f", {int(not right.matrix.descriptor.k_major)}"
-        if isinstance(left, Placed) and product.bits == 16:
+        if isinstance(left, SharedMatrix) and product.bits == 16:
             transposed = f", {int(not left.matrix.descriptor.k_major)}{transposed}"
         signs = "" if product.elem == "i8" else f", 1, 1{transposed}"
         for registers, (row, column) in fragment_tiles(layout, wgmma_accumulator_fragment(product.columns)):
             d = "{" + ", ".join(f"${register}" for register in registers) + "}"
             for depth in range(0, product.depth, product.step):
-                if isinstance(left, Placed):
+                if isinstance(left, SharedMatrix):
                     text.lines.append(f"add.s64 da, {a}, {left.offset(row // ROWS, depth // product.step)};")
                 text.lines.append(f"add.s64 db, {b}, {right.offset(column // product.columns, depth // product.step)};")
                 adds = "on" if start is not None or number or depth else "off"
-                source = "da" if isinstance(left, Placed) else words[row, depth]
+                source = "da" if isinstance(left, SharedMatrix) else operands[row, depth]
                 text.lines.append(f"wgmma.mma_async.sync.aligned.{product.name} {d}, {source}, db, {adds}{signs};")
     ends = ["wgmma.commit_group.sync.aligned;", *(["wgmma.wait_group.sync.aligned 0;"] if wait else []), "}"]
     return text.emit(t, [*_HEAD, *text.lines, *ends])
@@ -279,12 +279,12 @@ class _Statement:
         return [t.f.op(f"extractvalue {result} {got.operand()}, {i}", type_) for i in range(count)]
 
 
-def _words(t: Threads, product: WarpgroupProduct, values: Registers) -> dict[tuple[int, int], Registers]:
-    """Returns the four words of A for each tile of an instruction, by its coordinate."""
+def _operand_registers(t: Threads, product: WarpgroupProduct, values: Registers) -> dict[tuple[int, int], Registers]:
+    """Returns the four registers of A for each tile of an instruction, by its coordinate."""
     found: dict[tuple[int, int], Registers] = {}
     each = 32 // product.bits
-    for registers, place in fragment_tiles(product.a_registers, wgmma_a_fragment(product.bits)):
+    for registers, tile in fragment_tiles(product.a_registers, wgmma_a_fragment(product.bits)):
         raw = [t.to_bits(values[register], product.elem) for register in registers]
         packed = [t.pack(raw[start : start + each]) for start in range(0, len(raw), each)]
-        found[place] = [t.f.bitcast(word, "i32") for word in packed]
+        found[tile] = [t.f.bitcast(value, "i32") for value in packed]
     return found

@@ -84,7 +84,7 @@ class _Atomic:
         return f"{name}.{letter}{self.bits}" if name else None
 
 
-def _described(op: Operation) -> _Atomic:
+def _operation(op: Operation) -> _Atomic:
     sem = str(enum_name(MEMORY_ORDERS, attribute(op, "sem")))
     scope = str(enum_name(MEMORY_SCOPES, attribute(op, "scope")))
     kind = str(enum_name(HOST_RMW_OPERATIONS, attribute(op, "atomic_rmw_op"))) if op.name == "tt.atomic_rmw" else ""
@@ -98,7 +98,7 @@ def _described(op: Operation) -> _Atomic:
 
 def _atomic(k: KernelContext, op: Any) -> None:
     """Lowers a read-modify-write, compare and swap, load or store, on a scalar or a block."""
-    a = _described(op)
+    a = _operation(op)
     pointer = op.operands[0]
     layout = _layout(k, pointer)
     count = {"tt.atomic_cas": 2, "tt.atomic_load": 0}.get(op.name, 1)
@@ -119,7 +119,7 @@ def _atomic(k: KernelContext, op: Any) -> None:
 
 def _poll(k: KernelContext, op: AtomicPollOp) -> None:
     """Lowers a poll. Every acting thread waits for its elements; the timeout counts for all of them together."""
-    a = _described(op)
+    a = _operation(op)
     f, layout = k.f, _layout(k, op.ptr)
     addresses, wanted = _column(k, op.ptr, layout), _column(k, op.expected, layout)
     k.order.before(op, None)
@@ -151,7 +151,7 @@ def _poll(k: KernelContext, op: AtomicPollOp) -> None:
 def _layout(k: KernelContext, pointer: SSAValue) -> LinearLayout:
     """Returns the layout of the elements; every thread has a copy of a scalar."""
     if is_tensor(pointer.type):
-        return k.natural_layout(pointer).unique_registers()
+        return k.layout_of(pointer).unique_registers()
     return default_blocked((), k.warps)
 
 
@@ -230,24 +230,24 @@ def _swap(k: KernelContext, a: _Atomic, address: V, bits: Sequence[V], guard: V 
 
 def _loop(k: KernelContext, a: _Atomic, address: V, values: Sequence[V], guard: V | None) -> V:
     """Combines in a loop until no other thread interfered. A byte is a half of the 16 bits that it lies in."""
-    f, type_, word = k.f, f"i{a.bits}", f"i{max(16, a.bits)}"
+    f, type_, int_ = k.f, f"i{a.bits}", f"i{max(16, a.bits)}"
     before = f.block
-    relaxed = _Atomic("tt.atomic_load", "", word, "relaxed", a.scope, True)
+    relaxed = _Atomic("tt.atomic_load", "", int_, "relaxed", a.scope, True)
     with k.t.where(guard):
-        place, shift = (address, None) if a.bits > 8 else _half(k, address)
-        first = _read(k, relaxed, place)
+        location, shift = (address, None) if a.bits > 8 else _half(k, address)
+        first = _read(k, relaxed, location)
         entry, again, done = f.block, f.label("again"), f.label("combined")
         f.branch(again)
         f.start(again)
-        whole, slot = V(f.fresh("c"), word), len(f.lines)
+        whole, slot = V(f.fresh("c"), int_), len(f.lines)
         f.lines.append("")
         seen = whole if shift is None else f.cast("trunc", f.binary("lshr", whole, shift), type_)
         new = k.t.to_bits(_combined(k, a, k.t.from_bits(seen, a.elem), values), a.elem)
         if shift is not None:
-            others = f.binary("and", whole, f.binary("xor", f.binary("shl", const(255, word), shift), const(-1, word)))
-            new = f.binary("or", others, f.binary("shl", f.cast("zext", new, word), shift))
-        old = _swap(k, a, place, [whole, new], None)
-        f.lines[slot] = f"  {whole.operand()} = phi {word} [ {first.operand()}, %{entry} ], [ {old.operand()}, %{f.block} ]"
+            others = f.binary("and", whole, f.binary("xor", f.binary("shl", const(255, int_), shift), const(-1, int_)))
+            new = f.binary("or", others, f.binary("shl", f.cast("zext", new, int_), shift))
+        old = _swap(k, a, location, [whole, new], None)
+        f.lines[slot] = f"  {whole.operand()} = phi {int_} [ {first.operand()}, %{entry} ], [ {old.operand()}, %{f.block} ]"
         f.cond_branch(f.icmp("eq", old, whole), done, again)
         f.start(done)
     if guard is None:

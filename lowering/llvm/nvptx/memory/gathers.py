@@ -29,8 +29,8 @@ def _gather(k: KernelContext, op: Operation) -> None:
     if isinstance(node, Splat):
         k.define(result, Splat(shape, elem, node.value))
         return
-    layout = k.natural_layout(indices).unique_registers()
-    own = k.natural_layout(source)
+    layout = k.layout_of(indices).unique_registers()
+    own = k.layout_of(source)
     values = k.ev.at(node, own)
     where = [_index(k, value) for value in k.registers(indices, layout)]
     plan = plan_gather(own, layout, int(attributes(op)["axis"]), bits_of(elem))
@@ -118,7 +118,7 @@ def _histogram(k: KernelContext, op: Operation) -> None:
     mask = op.operands[1] if len(op.operands) > 1 else None
     if elem == "i1":
         raise UnsupportedError("nvptx lowering: tt.histogram with counts of i1; fix: a wider integer")
-    layout = k.natural_layout(source).unique_registers()
+    layout = k.layout_of(source).unique_registers()
     values = k.registers(source, layout)
     masks = None if mask is None else k.registers(mask, layout)
     base = k.shared.reserve(4 * bins)

@@ -43,7 +43,7 @@ _SWIZZLES = (128, 64, 32)
 
 @dataclass(frozen=True, slots=True)
 class MappedBlock:
-    """A block of a described tensor in shared memory: `rows` x `columns` elements, in panels of `width` columns.
+    """A block of a tensor behind a descriptor in shared memory: `rows` x `columns` elements, in panels of `width` columns.
 
     Each panel is copied in boxes of at most 256 rows. leading: axes of extent 1 before these.
     """

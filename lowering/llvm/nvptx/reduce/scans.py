@@ -55,8 +55,8 @@ def _scan(k: KernelContext, op: Operation) -> None:
     with each_thread_alone(k, op):
         for step in plan.steps:
             scan.take(step)
-    for place, (result, elem) in enumerate(zip(op.results, elems, strict=True)):
-        values = tuple(scan.rows[register][place] for register in plan.destination_registers)
+    for index, (result, elem) in enumerate(zip(op.results, elems, strict=True)):
+        values = tuple(scan.rows[register][index] for register in plan.destination_registers)
         if plan.after is not None:
             values = k.moves.convert(values, elem, plan.working, layout)
         k.define(result, Distributed(shape_of(result.type), elem, layout, values))
@@ -68,8 +68,8 @@ def _scan_in_order(k: KernelContext, op: Operation, nodes: Sequence[Node], layou
     if not k.ev.only_layouts:
         with each_thread_alone(k, op):
             rows = Ordered(k, op, elems, combine).scan(layout, int(attrs["axis"]), bool(attrs["reverse"]), rows)
-    for place, (result, elem) in enumerate(zip(op.results, elems, strict=True)):
-        k.define(result, Distributed(shape_of(result.type), elem, layout, tuple([row[place] for row in rows])))
+    for index, (result, elem) in enumerate(zip(op.results, elems, strict=True)):
+        k.define(result, Distributed(shape_of(result.type), elem, layout, tuple([row[index] for row in rows])))
 
 
 class _Scan:
@@ -132,14 +132,14 @@ class _Scan:
         """Moves totals by 1, 2, 4, … lanes of the sequence; a lane that has none that far before it keeps its own."""
         f, t = self.k.f, self.k.t
         mask = (1 << step.bits) - 1
-        place = f.binary("and", t.lane, i32(mask << step.first_bit))
+        position = f.binary("and", t.lane, i32(mask << step.first_bit))
         if step.reverse:
-            place = f.binary("xor", place, i32(mask << step.first_bit))
+            position = f.binary("xor", position, i32(mask << step.first_bit))
 
         def moved(row: Row, bit: int) -> tuple[Row, V]:
             distance = i32(1 << step.first_bit + bit)
             got = self.shuffled(row, distance, "down" if step.reverse else "up")
-            return got, f.icmp("uge", place, distance)
+            return got, f.icmp("uge", position, distance)
 
         for chain in step.chains:
             total = self.rows[chain[-1]]
@@ -162,9 +162,9 @@ class _Scan:
         bits = step.address.thread_bits
         with k.t.where(writers):
             for register, constant in step.stores:
-                place = k.t.with_constant(address, constant, bits)
+                thread_address = k.t.with_constant(address, constant, bits)
                 for number, (value, elem) in enumerate(zip(self.rows[register], self.elems, strict=True)):
-                    packed, at = k.t.to_bits(value, elem), shared.at(base, k.f.add(place, i32(number * step.bytes)))
+                    packed, at = k.t.to_bits(value, elem), shared.at(base, k.f.add(thread_address, i32(number * step.bytes)))
                     stored, size = f"{packed.type} {packed.operand()}", bits_of(elem) // 8
                     k.f.emit(f"store {stored}, ptr addrspace(3) {at.operand()}, align {size}")
         shared.between()
@@ -191,9 +191,9 @@ class _Scan:
 
     def total(self, step: SharedStep, base: V, start: V, sequence: int, number: int) -> Row:
         k, row = self.k, []
-        place = k.t.with_constant(start, sequence, _masked(step.address, ~step.index_mask).thread_bits)
+        thread_address = k.t.with_constant(start, sequence, _masked(step.address, ~step.index_mask).thread_bits)
         for operand, elem in enumerate(self.elems):
-            at = k.shared.at(base, k.f.add(place, i32(operand * step.bytes + number * step.element_bytes)))
+            at = k.shared.at(base, k.f.add(thread_address, i32(operand * step.bytes + number * step.element_bytes)))
             type_ = f"i{bits_of(elem)}"
             packed = k.f.op(f"load {type_}, ptr addrspace(3) {at.operand()}, align {bits_of(elem) // 8}", type_)
             row.append(k.t.from_bits(packed, elem))

@@ -82,15 +82,15 @@ class MakeTensorDescriptorOp(IRDLOperation):
         return enum_name(PADDING_OPTIONS, self.padding) == "nan"
 
     def verify_(self) -> None:
-        described = expect_descriptor(self, "result", self.result.type)
-        rank = len(described.shape)
+        type_ = expect_descriptor(self, "result", self.result.type)
+        rank = len(type_.shape)
         expect_types(self, "extents", [value.type for value in self.shape], [t.I32] * rank)
         expect_types(self, "strides", [value.type for value in self.strides], [t.I64] * rank)
         if not t.is_pointer(self.base.type) or t.is_tensor(self.base.type):
             fail(self, f"base is {self.base.type}, expected a pointer")
-        expect_type(self, "what base points to", t.value_type(self.base.type), described.elem, "the descriptor's elements")
+        expect_type(self, "what base points to", t.value_type(self.base.type), type_.elem, "the descriptor's elements")
         if self.padding is not None:
-            verify_padding(self, self.padding, described.elem)
+            verify_padding(self, self.padding, type_.elem)
 
     @classmethod
     def parse(cls, parser: Parser) -> MakeTensorDescriptorOp:
@@ -128,14 +128,14 @@ class MakeTensorDescriptorOp(IRDLOperation):
 def _verify_access(op: Operation, desc: SSAValue, indices: Sequence[SSAValue], value: Attribute, what: str) -> TensorDescType:
     """Checks that the value has the type of a block, of which leading axes of extent 1 may be missing, and
     returns the type of the descriptor."""
-    described = expect_descriptor(op, "desc", desc.type)
-    expect_types(op, "indices", [index.type for index in indices], [t.I32] * len(described.shape))
+    type_ = expect_descriptor(op, "desc", desc.type)
+    expect_types(op, "indices", [index.type for index in indices], [t.I32] * len(type_.shape))
     shape = t.shape_of(value)
-    missing = len(described.shape) - len(shape)
-    fits = shape == described.shape[max(missing, 0) :] and all(extent == 1 for extent in described.shape[: max(missing, 0)])
-    if not t.is_tensor(value) or not fits or t.elem(value) != described.elem:
-        fail(op, f"{what} is {value}, expected {described.block}, where only leading axes of extent 1 may be left out")
-    return described
+    missing = len(type_.shape) - len(shape)
+    fits = shape == type_.shape[max(missing, 0) :] and all(extent == 1 for extent in type_.shape[: max(missing, 0)])
+    if not t.is_tensor(value) or not fits or t.elem(value) != type_.elem:
+        fail(op, f"{what} is {value}, expected {type_.block}, where only leading axes of extent 1 may be left out")
+    return type_
 
 
 def _parse_coordinates(parser: Parser) -> list[UnresolvedOperand]:
@@ -201,7 +201,7 @@ class _DescriptorWriteOp(IRDLOperation):
     def verify_(self) -> None:
         self._verify_kind(_verify_access(self, self.desc, self.indices, self.src.type, "src"))
 
-    def _verify_kind(self, described: TensorDescType) -> None:
+    def _verify_kind(self, type_: TensorDescType) -> None:
         """Checks that the operation is defined for the elements."""
 
     @classmethod
@@ -252,12 +252,12 @@ class DescriptorReduceOp(_DescriptorWriteOp):
 
     kind = prop_def(IntegerAttr)
 
-    def _verify_kind(self, described: TensorDescType) -> None:
+    def _verify_kind(self, type_: TensorDescType) -> None:
         kind = enum_name(REDUCE_KINDS, self.kind)
         if kind is None:
             fail(self, f"unknown kind {self.kind}; known: {', '.join(REDUCE_KINDS)}")
-        if kind in _ON_INTEGERS and not t.is_integer(described.elem):
-            fail(self, f"{kind} of {described.elem}, expected integers")
+        if kind in _ON_INTEGERS and not t.is_integer(type_.elem):
+            fail(self, f"{kind} of {type_.elem}, expected integers")
 
     @classmethod
     def parse(cls, parser: Parser) -> DescriptorReduceOp:
@@ -280,14 +280,14 @@ class _RowsOp(IRDLOperation):
 
     def _verify_rows(self, rows: Attribute) -> None:
         desc, offsets, column = self.operands[:3]
-        described = expect_descriptor(self, "desc", desc.type)
-        if len(described.shape) != 2 or described.shape[0] != 1:
-            fail(self, f"desc is {described}, expected a matrix in blocks of one row (1xM)")
+        type_ = expect_descriptor(self, "desc", desc.type)
+        if len(type_.shape) != 2 or type_.shape[0] != 1:
+            fail(self, f"desc is {type_}, expected a matrix in blocks of one row (1xM)")
         numbers = expect_block(self, "x_offsets", offsets)
         if len(numbers) != 1 or t.elem(offsets.type) != t.I32:
             fail(self, f"x_offsets is {offsets.type}, expected i32 row numbers on one axis")
         expect_type(self, "y_offset", column.type, t.I32)
-        expected = t.tensor(described.elem, (numbers[0], described.shape[1]))
+        expected = t.tensor(type_.elem, (numbers[0], type_.shape[1]))
         expect_type(self, self.ROWS, rows, expected, "a row of the block for every row number")
 
     @staticmethod

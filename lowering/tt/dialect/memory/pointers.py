@@ -89,9 +89,9 @@ def read_hints(
     start = parser.pos
     older: dict[str, str] = {}
     cases = {"cacheModifier": CACHE_MODIFIERS, "evictionPolicy": EVICTION_POLICIES}
-    while (word := next((key for key in cases if parser.parse_optional_keyword(key)), None)) is not None:
+    while (hint := next((key for key in cases if parser.parse_optional_keyword(key)), None)) is not None:
         parser.parse_punctuation("=")
-        older[word] = parse_case(parser, word, cases[word])
+        older[hint] = parse_case(parser, hint, cases[hint])
     names = op_class.get_irdl_definition().properties
     properties: dict[str, Attribute] = {}
     attributes: dict[str, Attribute] = {}

@@ -136,8 +136,8 @@ def _unpacked(register: Expr, slot: Slot, type_: Attribute) -> list[Expr]:
     for index in range(slot.count):
         bits = register
         if WIDTHS[slot.type] != slot.bits:
-            word = register.bits()
-            bits = (word.lshr(index * slot.bits) if index else word).cast("arith.trunci", INTEGERS[slot.bits])
+            value = register.bits()
+            bits = (value.lshr(index * slot.bits) if index else value).cast("arith.trunci", INTEGERS[slot.bits])
         if t.elem(bits.type) == element:
             found.append(bits)
         elif t.is_pointer(type_):
@@ -187,10 +187,10 @@ class _Machine:
             case Integer(value):
                 width = WIDTHS[type_]
                 return _view(self.constant(value, INTEGERS[width]), type_)
-            case Float(word, width):
+            case Float(bits, width):
                 if width == 64 and type_ == "f32":
-                    return self.constant(struct.unpack("<d", word.to_bytes(8, "little"))[0], t.F32)
-                return _view(self.constant(word, INTEGERS[width]), type_)
+                    return self.constant(struct.unpack("<d", bits.to_bytes(8, "little"))[0], t.F32)
+                return _view(self.constant(bits, INTEGERS[width]), type_)
             case Vector(elements):
                 width = WIDTHS[type_] // len(elements)
                 total = self.constant(0, INTEGERS[WIDTHS[type_]])

@@ -118,9 +118,9 @@ class _Expansion:
                 rank = len(block_of(argument.type)[0])
                 maps.append((TensorSource.of_parts(offsets[number], rank), [argument]))
         maps += [(source, [maker.result for maker in makers]) for source, makers in self._hoisted]
-        for source, described in maps:
-            last = entry.insert_arg(described[0].type, len(entry.args))
-            for each in described:
+        for source, descriptors in maps:
+            last = entry.insert_arg(descriptors[0].type, len(entry.args))
+            for each in descriptors:
                 each.replace_all_uses_with(last)
             self._kept.add(last)
             types.append(last.type)

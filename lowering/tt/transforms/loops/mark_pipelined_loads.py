@@ -3,7 +3,7 @@ that the text decides.
 
 A block that feeds nothing but matrix products may lie in memory where the products read it, and be copied
 there while earlier iterations are computed, as long as nothing that the loop writes can change it and its
-addresses and masks take only arithmetic to find. `mark_loads` gives such loads `joinery.ahead`; what a later
+addresses and masks take only arithmetic to find. `mark_loads` gives such loads `joinery.pipelined`; what a later
 iteration needs of the body is its `address_slice`. A back end that copies asynchronously decides in how many
 stages, and by which instructions (Lam, "Software pipelining", PLDI 1988, for loops of which only loads run
 ahead). Hosts ignore the mark.
@@ -35,7 +35,7 @@ _SWAPPED = (1, 0)
 
 
 def mark_loads(func: Operation) -> None:
-    """Gives `joinery.ahead`, in place, to exactly those loads of scf.for loops that can be
+    """Gives `joinery.pipelined`, in place, to exactly those loads of scf.for loops that can be
     software-pipelined."""
     for op in func.walk():
         op.attributes.pop(PIPELINED, None)  # from a text that went through this pass before, or claims to

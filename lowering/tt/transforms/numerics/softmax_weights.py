@@ -21,7 +21,7 @@ size that add up show the error of the cheaper exp, and those of exp whose argum
 unknown sign, since they may be far above 1.
 
 Without a loop the quotients p / rowsum(p) are of numbers up to 1 by a number of at least 1, and get
-`joinery.tame`; here, too, a scale has to be positive.
+`joinery.in_range`; here, too, a scale has to be positive.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ def mark_weights(func: Operation) -> None:
 
 
 def _mark_quotients(weights: SSAValue, axis: int) -> None:
-    """Gives `joinery.tame` to divisions of weights by the sum of their row: weights are at most 1, and one of
+    """Gives `joinery.in_range` to divisions of weights by the sum of their row: weights are at most 1, and one of
     them is 1."""
     length = t.shape_of(weights.type)[axis]
     for use in weights.uses:
@@ -246,10 +246,10 @@ def _iteration(sums: Sequence[Operation], top: _Top, known: Collection[_Iteratio
     loop = top.before.owner.parent_op() if top.before is not None else None
     if top.before is None or loop is None:
         return None
-    places = {
+    positions = {
         _kept(_through_moves(use.operation), loop, top.before) for total in sums for use in total.results[0].uses
     }
-    number = places.pop() if len(places) == 1 else None
+    number = positions.pop() if len(positions) == 1 else None
     iteration = _Iteration(loop, top.before.index - 1, number) if number is not None else None
     return iteration if iteration is not None and _starts_well(iteration, known, top.scale) else None
 

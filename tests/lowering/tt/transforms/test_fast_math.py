@@ -224,7 +224,7 @@ def test_strict_code_of_kernels_has_no_flag_and_fuses_nothing(path: Path) -> Non
         code = k.llvm_ir(target)
         assert not re.search(r"\b(contract|afn|arcp|reassoc|nnan|ninf|nsz|fast)\b", code)
         assert not re.search(r"lg2\.approx|\bsqrt\.approx|div\.(full|approx)", code)
-        assert ("rcp.approx" in code) == (target != "host" and "joinery.tame" in k.ttir_after("licm"))
+        assert ("rcp.approx" in code) == (target != "host" and "joinery.in_range" in k.ttir_after("licm"))
         flushing = code.count("call float @llvm.nvvm.ex2.approx.ftz") - code.count("fma.rn.sat.f32")  # exp, reduced, and
         assert (flushing > 0) == (target != "host" and "joinery.weight" in k.ttir_after("licm"))  # weights of a softmax
     assert k.numerics == "strict"

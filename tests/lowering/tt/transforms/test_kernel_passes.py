@@ -152,7 +152,7 @@ def test_the_pipeline_of_a_gpu_is_the_one_that_its_code_went_through(case: str, 
     assert pipeline == str(kernel.gpu_code(target).pipeline)
     assert kernel.ptx(target, passes=pipeline) == kernel.ptx(target)
     if case == "dividing":  # what always holds needs no launch that proves it
-        assert "joinery.natural" in kernel.ttir_after("non-negative-dividends", target)
+        assert "joinery.known_non_negative" in kernel.ttir_after("non-negative-dividends", target)
 
 
 # What is asked for

@@ -52,7 +52,7 @@ Change = tuple[str, str]
 LOAD_X = "%x = tt.load %ap, %mask, %zero :"
 LOAD_Y = "%y = tt.load %bp :"
 DOT = "%next = tt.dot %x, %y, %acc : tensor<32x32xf16> * tensor<32x32xf16> -> tensor<32x32xf32>"
-MARK = "joinery.ahead"
+MARK = "joinery.pipelined"
 
 
 def changed(*changes: Change) -> str:
