@@ -191,7 +191,7 @@ class GpuKernelCompiler:
         resolved = gpu_target(target)
         if warps not in WARPS:
             raise UserError(f"{warps} warps for a program; fix: one of {', '.join(map(str, WARPS))}")
-        fitting, along = self._described(resolved, mapped)
+        fitting, along = self._mapped_descriptors(resolved, mapped)
         library = current_libdevice() if self._symbols else None
         digest = "" if library is None else library.digest
         with self._lock:
@@ -229,11 +229,11 @@ class GpuKernelCompiler:
             library = current_libdevice() if self._symbols else None
             options.append(ExpandLibrary((*linked_functions(self._symbols, library, resolved, self._store),)))
         if ExpandDescriptors.name in found.names:
-            fitting, along = self._described(resolved, None)
+            fitting, along = self._mapped_descriptors(resolved, None)
             options += [ExpandDescriptors((*fitting,), (*along,)), _divisors((), along, False)]
         return found.configured(*[each for each in options if each.name in found.names])
 
-    def _described(
+    def _mapped_descriptors(
         self, target: GpuTarget, mapped: tuple[int, ...] | None
     ) -> tuple[list[int], dict[int, Mapping[int, int]]]:
         """Return the descriptors that become tensor maps, and those whose strides are known to be regular.
@@ -315,8 +315,8 @@ def _divisors(
 ) -> AssumeDivisibility:
     """Return the pass that states what divides parameters, and what regular strides of descriptors are multiples of."""
     divisors = dict(multiples)
-    for word, least in [fact for each in along.values() for fact in each.items()]:
-        divisors[word] = max(least, divisors.get(word, 1))  # powers of two
+    for argument, least in [fact for each in along.values() for fact in each.items()]:
+        divisors[argument] = max(least, divisors.get(argument, 1))  # powers of two
     return AssumeDivisibility((*divisors,), (*divisors.values(),), only)
 
 

@@ -76,7 +76,7 @@ def _argument(what: str, type_: str, arg: Any) -> Any:
     if span == EVERYWHERE:
         span = _storage_around(address, what)
     memory = _bytes(what, span)
-    if type_ in ("*i64", "*u64") and (table := _table(address, memory, address - span[0])) is not None:
+    if type_ in ("*i64", "*u64") and (table := _table(memory, address - span[0])) is not None:
         return table
     return PointerArgument(memory, address - span[0])
 
@@ -111,18 +111,18 @@ def _storage_around(address: int, what: str) -> Span:
     raise UserError(f"{what}: the address {address:#x} lies in no tensor; to interpret a kernel, its memory has to be known")
 
 
-def _table(address: int, memory: Array, offset: int) -> PointerTable | None:
+def _table(memory: Array, offset: int) -> PointerTable | None:
     """The tensors behind a tensor of addresses; None if its integers are none."""
-    words = memory[offset : len(memory) - (len(memory) - offset) % 8].view(np.int64)
-    if not 0 < len(words) <= MAX_TABLE or not (words >= _SMALLEST_ADDRESS).all():
+    addresses = memory[offset : len(memory) - (len(memory) - offset) % 8].view(np.int64)
+    if not 0 < len(addresses) <= MAX_TABLE or not (addresses >= _SMALLEST_ADDRESS).all():
         return None
     storages = sorted(set(_live_storages()))
     if not storages:
         return None
     starts = np.array([first for first, _ in storages], np.int64)
     ends = np.array([end for _, end in storages], np.int64)
-    places = np.searchsorted(starts, words, side="right") - 1
-    if (places < 0).any() or (words >= ends[places]).any():
+    numbers = np.searchsorted(starts, addresses, side="right") - 1
+    if (numbers < 0).any() or (addresses >= ends[numbers]).any():
         return None
-    return PointerTable([_bytes("", (int(word), int(ends[at]))) for word, at in zip(words, places, strict=True)])
+    return PointerTable([_bytes("", (int(each), int(ends[at]))) for each, at in zip(addresses, numbers, strict=True)])
 

@@ -47,7 +47,7 @@ def test_the_layout_check_recognises_this_interpreter(monkeypatch):
 
 
 def test_the_layout_check_recognises_a_free_threaded_build(monkeypatch):
-    monkeypatch.setattr(library.sysconfig, "get_config_var", lambda name: name == "Py_GIL_DISABLED")
+    monkeypatch.setattr(sys, "abiflags", "t", raising=False)
     assert not library._has_known_layout()
 
 

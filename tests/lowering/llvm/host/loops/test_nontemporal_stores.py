@@ -72,7 +72,7 @@ def test_rows_of_any_alignment_and_length(type_: str, again: str) -> None:
                     here = slice(row * stride, row * stride + n)
                     inside[here] = (x[here] + x[here]).astype(dtype)
                 np.testing.assert_array_equal(around, expected, f"n {n}, stride {stride}, offset {offset}")
-    assert any("!nontemporal" in program.lowered.llvm_ir for program in k._programs.values())
+    assert any("!nontemporal" in lowered.llvm_ir for lowered in k._host.values())
 
 
 @pytest.mark.parametrize("offset", [0, 4, 60])
