@@ -230,6 +230,13 @@ def without_repetition(text: str) -> str:
     return "\n\n".join(part for part in text.split("\n\n") if " ".join(part.split()) != REPEATED)
 
 
+def joint_names(line: str) -> str:
+    """Removes the spaces between the names of an entry for several of them (`file, line: where …`): Sphinx takes
+    all but the last word before the colon for a type."""
+    entry = re.match(r"( +)(\*{0,2}\w+(?:, \*{0,2}\w+)+)(?=: )", line)
+    return line if entry is None else entry[1] + entry[2].replace(", ", ",") + line[entry.end() :]
+
+
 NAME = re.compile(r"(?:jn\.|joinery\.)?([A-Za-z_][\w.]*)(?:\(\))?")
 
 

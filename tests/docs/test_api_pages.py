@@ -55,6 +55,19 @@ def test_docstrings_become_restructured_text(line: str, expected: str) -> None:
     assert API["restructured"](line) == expected
 
 
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("        file, line: where it stands", "        file,line: where it stands"),
+        ("    *args, **options: what is given", "    *args,**options: what is given"),
+        ("    device: a, b: c", "    device: a, b: c"),
+        ("First, second: a sentence", "First, second: a sentence"),
+    ],
+)
+def test_names_of_one_entry_stay_together(line: str, expected: str) -> None:
+    assert API["joint_names"](line) == expected
+
+
 def test_functions_do_not_repeat_what_their_page_says() -> None:
     text = API["without_repetition"](jn.add.__doc__)
     assert "Operands are symbols" not in text
