@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from itertools import pairwise
 
 from joinery.lowering.tt import facts
+from joinery.lowering.tt.transforms.function_pass import FunctionPass
 from joinery.lowering.tt.transforms.pipelines import TEXTS, TILED
 from joinery.lowering.tt.transforms.registry import find_pass, own_passes
 
@@ -29,9 +30,11 @@ inline,canonicalize,expand-descriptors{keep=2,3},cse
 | run passes you choose | `k.ttir_through("inline,cse")` | `joinery compile k.ttir --passes inline,cse` |
 | compile what they leave | `k.ptx("sm_80", passes="…")` | `joinery compile k.ttir --passes … --emit ptx` |
 
-A pass that stands in a pipeline twice is called `cse` the first time and `cse#2` the second. Options say what a pass
-is to take for granted, and are not checked: launches go through the pipeline of their target alone, with what they
-found out of their arguments."""
+A pass that stands in a pipeline twice is called `cse` the first time and `cse#2` the second."""
+
+OPTIONS = """Options say what a pass is to take for granted. Nobody checks that it is true: what you compile with options of
+your own is for you to read or to launch. Launches by joinery use no such code. They go through the pipeline of their
+target, with options that follow from their arguments."""
 
 PIPELINES = """## The pipelines of kernels
 
@@ -51,6 +54,7 @@ well.
 # my_package/remove_prints.py
 from dataclasses import dataclass
 
+from joinery.lowering.tt.dialect.debug import PrintOp
 from joinery.lowering.tt.dialect.functions import FuncOp
 from joinery.lowering.tt.transforms.function_pass import FunctionPass
 
@@ -66,8 +70,8 @@ class RemovePrints(FunctionPass):
     only: str = ""
 
     def run(self, function: FuncOp) -> None:
-        for op in [op for op in function.walk() if op.name == "tt.print"]:
-            if self.only in op.properties["prefix"].data:
+        for op in list(function.walk()):
+            if isinstance(op, PrintOp) and op.parent is not None and self.only in op.prefix.data:
                 op.parent.erase_op(op)
 ```
 
@@ -80,8 +84,7 @@ remove-prints = "my_package.remove_prints:RemovePrints"
 joinery compile kernel.ttir --passes 'inline,remove-prints{only="debug"},canonicalize'
 ```
 
-A pass of joinery itself is the file alone: it goes to one of the folders that `registry.ROOMS` lists and has the name
-of the pass, with _ for -. `lowering/tt/transforms/pipelines.py` names it if every kernel is to go through it. Passes
+A pass of joinery itself is the file alone, and [an example of it](extending.md#a-pass) stands with the others. Passes
 load when a pipeline has them."""
 
 ATTRIBUTES = """## Attributes of functions and operations
@@ -114,6 +117,15 @@ def rows(header: str, cells: Iterable[tuple[str, str]]) -> str:
     return "\n".join([f"| {header} | |", "| --- | --- |", *lines])
 
 
+def options_table(passes: Iterable[type[FunctionPass]]) -> str:
+    lines = [
+        f"| `{each.name}` | `{option}` | {values} | {escaped(meaning)} |"
+        for each in passes
+        for option, (values, meaning) in each.options().items()
+    ]
+    return "\n".join(["| pass | option | takes | meaning |", "| --- | --- | --- | --- |", *lines])
+
+
 def constants() -> dict[str, str]:
     """Returns the text below each constant of `facts`, by the constant's value."""
     body = ast.parse(inspect.getsource(facts)).body
@@ -135,7 +147,9 @@ def passes_page(note: str) -> str:
         note,
         INTRO,
         "## Passes",
-        rows("pass", [(each.usage(), each.summary()) for each in passes]),
+        rows("pass", [(each.name, each.summary()) for each in passes]),
+        OPTIONS,
+        options_table(passes),
         PIPELINES,
         *pipelines,
         GRAPHS,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+import re
 from abc import abstractmethod
 from dataclasses import dataclass, fields
 
@@ -12,13 +14,19 @@ from xdsl.utils.hints import type_repr
 
 from ..dialect.functions import FuncOp
 
+VALUES = {
+    "bool": "true or false", "int": "a number", "str": "a text", "tuple[int, ...]": "numbers", "tuple[str, ...]": "texts",
+}  # fmt: skip
+"""Types of options, by what users write."""
+
 
 @dataclass(frozen=True)
 class FunctionPass(ModulePass):
     """A named change of one `tt.func` at a time.
 
     The first line of a subclass's docstring is the summary that users read. Its fields are options: bool, int, str, or tuples
-    of these, each with a default, so that the name alone is a pass. A pass leaves the function valid.
+    of these, each with a default, so that the name alone is a pass. The docstring has a paragraph `option: meaning` for each,
+    below the summary. A pass leaves the function valid.
     """
 
     @abstractmethod
@@ -37,10 +45,23 @@ class FunctionPass(ModulePass):
 
     @classmethod
     def usage(cls) -> str:
-        """The name with its options and their types, as in `cse` and `expand-library{library: tuple[str, ...]}`."""
-        types = {each.name: each.type if isinstance(each.type, str) else type_repr(each.type) for each in fields(cls)}
-        options = ", ".join(f"{name}: {type_}" for name, type_ in types.items())
+        """The name with its options and what they take, as in `cse` and `expand-library{library: texts}`."""
+        options = ", ".join(f"{name}: {values}" for name, values in cls._values().items())
         return f"{cls.name}{{{options}}}" if options else cls.name
+
+    @classmethod
+    def options(cls) -> dict[str, tuple[str, str]]:
+        """What each option takes, and what it means in one line, or ""."""
+        text = inspect.cleandoc(cls.__doc__ or "")
+        told = re.findall(r"^(\w+): ((?:.|\n(?!\w+: ))*)", text, re.MULTILINE)
+        meanings = {name: " ".join(meaning.split()) for name, meaning in told}
+        return {name: (values, meanings.get(name, "")) for name, values in cls._values().items()}
+
+    @classmethod
+    def _values(cls) -> dict[str, str]:
+        """What each option takes."""
+        types = {each.name: each.type if isinstance(each.type, str) else type_repr(each.type) for each in fields(cls)}
+        return {name: VALUES.get(type_, type_) for name, type_ in types.items()}
 
     @classmethod
     def summary(cls) -> str:

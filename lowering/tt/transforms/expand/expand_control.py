@@ -114,7 +114,7 @@ def _inline(region: Region, block: Block, before: Operation) -> list[SSAValue]:
 
 @dataclass(frozen=True)
 class ExpandControl(FunctionPass):
-    """Makes choices among many ways choices between two, and index numbers i64."""
+    """Writes choices among more than two ways as choices between two, and numbers of type `index` as i64."""
 
     name = "expand-control"
 

@@ -17,8 +17,9 @@ from ..function_pass import FunctionPass
 class AssumeDivisibility(FunctionPass):
     """States by what addresses and numbers are divisible, beyond what is stated already.
 
-    parameters: numbers of parameters.  divisors: a power of two for each.
-    only: what is stated already counts for nothing.
+    parameters: positions of parameters, from 0.
+    divisors: a power of two for each of them.
+    only: whether what the function states already is to count for nothing.
     """
 
     name = "assume-divisibility"
