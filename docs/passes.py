@@ -141,7 +141,7 @@ def constants() -> dict[str, str]:
 def passes_page(note: str) -> str:
     meaning = constants()
     passes = [find_pass(name) for name in own_passes()]
-    pipelines = [f"**{target}, {numerics}**\n\n```\n{text}\n```" for (target, numerics), text in TEXTS.items()]
+    pipelines = [f"**{target}, {numerics}**\n\n```text\n{text}\n```" for (target, numerics), text in TEXTS.items()]
     tiled = [(text, numerics) for numerics, text in TILED.items() if text]
     parts = [
         note,
