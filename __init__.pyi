@@ -25,6 +25,7 @@ from .graph.types import DTypeLike as _DTypeLike
 from .graph.types import ShapeLike as _ShapeLike
 from .graph.types import TensorType as TensorType
 from .interface import kernel as kernel
+from .interface import triton as triton
 from .interface.compiling import compile as compile
 from .interface.compiling import load as load
 from .interface.model import Model as Model

@@ -399,7 +399,7 @@ def not_joins(names: Iterable[str]) -> str:
 def outcome(rules: jn.promotion.RuleSet, op: str, dtype: jn.DType) -> str:
     operands = (dtype, dtype) if op == "div" else (dtype,)
     try:
-        return jn.promotion.result_type(op, *operands, rules=rules).name if dtype in rules.dtypes else "–"
+        return jn.result_type(op, *operands, rules=rules).name if dtype in rules.dtypes else "–"
     except jn.UserError:
         return "–"
 

@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..graph.dims.binding import parse_extent
+from ..graph.dims.dim import Extent
 from ..graph.graph import Graph
 from ..graph.reference.budget import Budget
 from ..graph.text.parsing import from_text
 from ..graph.text.printing import to_text
-from ..lowering.artifact import CompiledGraph, ConstantSpec
+from ..lowering.artifact import CompiledGraph, ConstantSpec, TensorSpec
 from ..lowering.block_texts import BlockTexts
 from ..lowering.gc_paused import gc_paused, loading_modules
 from ..lowering.keys import compile_key, constant_labels
@@ -296,6 +298,8 @@ def load(
     if compiled is None or budget is not None:  # the code in a file has no checks of a budget
         numerics = checked_numerics(opened.manifest.metadata.get("numerics", "strict"), f"artifact {os.fspath(path)}")
         compiled = _compiled(graph, resolved, numerics, cache, store, constant_labels(graph))
+    else:
+        _check_code(os.fspath(path), graph, compiled)
     places = {entry.name: (address(plain[entry.name]), entry.shape) for entry in entries}
     ready = {(*places[entry.name], entry.layout): opened.weights[entry.name] for entry in entries}
     constants = _constants(graph, compiled, ready)
@@ -322,6 +326,31 @@ def load(
     return Model(
         compiled, constants, "", threads, archive=archive, device=_device(device, resolved, store), tiled=tiled
     )
+
+
+def _check_code(path: str, graph: Graph, compiled: CompiledGraph) -> None:
+    """Raise `UserError` unless code in a file takes, reads and returns the tensors of the file's graph."""
+    outputs = zip(graph.output_names, graph.outputs, strict=True)
+    takes = [(symbol.name or "", symbol.dtype.name, symbol.shape) for symbol in graph.inputs]
+    returns = [(name, symbol.dtype.name, symbol.shape) for name, symbol in outputs]
+    arrays = {id(array): array for array in _arrays(graph)}
+    reads = {(name, arrays[number].shape) for number, name in constant_labels(graph).items()}
+    wrong = ""
+    if [_declared(spec) for spec in compiled.inputs] != takes or compiled.dims != graph.dim_names:
+        wrong = "inputs"
+    elif [_declared(spec) for spec in compiled.outputs] != returns:
+        wrong = "outputs"
+    elif not {(spec.name, spec.shape) for spec in compiled.constants} <= reads:
+        wrong = "weights"
+    if wrong:
+        raise UserError(
+            f"artifact {path}: its code for {compiled.target} is for other {wrong} than its graph has: the file was changed; "
+            "fix: load it without trusted=True, which compiles the graph, or save the model again"
+        )
+
+
+def _declared(spec: TensorSpec) -> tuple[str, str, tuple[Extent, ...]]:
+    return spec.name, spec.dtype, tuple([parse_extent(extent) for extent in spec.shape])
 
 
 __all__: Sequence[str] = ["compile", "load"]

@@ -31,6 +31,7 @@ from ..lowering.tt.transforms.expand.expand_library import ExpandLibrary
 from ..lowering.tt.transforms.facts.assume_divisibility import AssumeDivisibility
 from ..lowering.tt.transforms.pipeline import FunctionStages, Pipeline, pipeline_of
 from ..lowering.tt.transforms.pipelines import FIRST_FOR_THREADS, NVPTX
+from ..promotion.arrays import PointerArgument
 from ..promotion.dataclass import dataclass
 from ..promotion.errors import InternalError, KernelAssertionError, UnsupportedError, UserError
 from ..runtime.gpu import GpuDevice, LoadedKernel
@@ -308,7 +309,7 @@ class SimulatedArguments(ArgumentPacker):
         self.values: list[Any] = []
 
     def add_memory(self, parameter: Parameter, arg: object) -> None:
-        self.values.append(parameter.array(arg))
+        self.values.append(arg.behind if isinstance(arg, PointerArgument) else parameter.array(arg))
 
     def add_described(self, parameter: Parameter, descriptor: DescriptorArgument) -> None:
         self.values.append(descriptor.array)

@@ -22,6 +22,7 @@ from ..lowering.llvm.host.control.sites import (
     PrintSite,
     Site,
 )
+from ..promotion.arrays import Array
 from ..promotion.dataclass import dataclass
 from ..promotion.errors import InternalError, KernelAssertionError, UnsupportedError
 from ..runtime.host.threads import pool_address
@@ -32,7 +33,7 @@ from .interrupts import watcher_for_launches
 
 if TYPE_CHECKING:
     from ..lowering.llvm.module import SharedFunction
-    from ..promotion.arrays import Array
+
 
 CHUNKS_PER_THREAD = 16
 _LAUNCH = ctypes.CFUNCTYPE(

@@ -76,6 +76,7 @@ class Kernel:
         `source` names the text in messages; the others are those of `from_ttir`.
         """
         self._text = text
+        self._source = source
         self._store = store
         self.numerics: str = numerics
         self.debug = debug
@@ -93,6 +94,15 @@ class Kernel:
 
     def __repr__(self) -> str:
         return f"<Kernel {self.name!r}: {len(self.parameters)} parameters>"
+
+    def __copy__(self) -> Kernel:
+        return self
+
+    def __deepcopy__(self, memo: dict[int, object]) -> Kernel:
+        return self
+
+    def __reduce__(self) -> tuple[type[Kernel], tuple[object, ...]]:
+        return Kernel, (self._text, self._source, self.name, self._store, self.numerics, self.debug)  # its code is made anew
 
     @functools.cached_property
     def _written(self) -> AliasSet:

@@ -1,4 +1,5 @@
-"""The compiled form of a graph: plain data that the runtime links, saves and loads. No LLVM, no xDSL, no graph objects."""
+"""Defines the compiled form of a graph: plain data that the runtime links, saves and loads, without LLVM,
+xDSL or graphs."""
 
 from __future__ import annotations
 
@@ -9,10 +10,11 @@ from ..promotion.dataclass import dataclass
 from .integers import DIVISIONS, INTEGERS, SHIFTS, signed
 
 NUMERICS = ("strict", "fast", "reproducible")
-"""What code may do with float arithmetic: docs/design/011-numerics.md."""
+"""The contracts of float arithmetic that code is compiled for; see docs/design/011-numerics.md."""
 
 GPU_ALIGNMENT = 64
-"""Bytes: the arguments of a graph's kernels on a GPU start at multiples of it, inputs too, since they are copied there."""
+"""Alignment in bytes of the buffers that a graph's kernels on a GPU take; inputs have it too, since they are
+copied."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +41,8 @@ class ConstantSpec:
 
 @dataclass(frozen=True, slots=True)
 class KernelReport:
-    """One launch, for `Model.kernels` and printed plans. Sizes are ints or text of a dim expression."""
+    """One launch, as `Model.kernels` and printed plans show it. Sizes are ints or the text of a dim
+    expression."""
 
     name: str
     template: str
@@ -51,17 +54,18 @@ class KernelReport:
     flops: int | str
 
 EXPRESSION_OPERATIONS = frozenset({*INTEGERS, "extsi", "extui", "trunci"})
-"""What `ArgumentExpression` takes, named as the operations of `arith`."""
+"""The operations that an `ArgumentExpression` may use, under their names in `arith`."""
 MAX_EXPRESSION_STEPS = 64
 
 
 @dataclass(frozen=True, slots=True)
 class ArgumentExpression:
-    """An integer that a launch computes from the words it hands to a kernel: arithmetic that wraps, in postfix order.
+    """An integer that a launch computes from the 64-bit arguments of a kernel, by wrapping arithmetic in
+    postfix order.
 
-    steps: (operation, width in bits, number). "constant" pushes the number, "argument" the word of that number; "extsi",
-    "extui" and "trunci" change the last value, which has the width (of the operand, or for "trunci" of the result); all others
-    are operations of `arith` on the last two, both of that width.
+    steps: (operation, width in bits, number). "constant" pushes the number, "argument" the argument of that
+    number; "extsi", "extui" and "trunci" convert the last value (width is that of the operand, for "trunci"
+    that of the result); all others are operations of `arith` on the last two values, both of that width.
     """
 
     steps: tuple[tuple[str, int, int], ...]
@@ -76,17 +80,21 @@ class ArgumentExpression:
 
     @property
     def arguments(self) -> frozenset[int]:
-        """Numbers of the words that it uses."""
+        """Numbers of the arguments that the expression uses."""
         return frozenset(number for operation, _, number in self.steps if operation == "argument")
 
     @property
     def word(self) -> int | None:
-        """The word that it is, widened at most."""
+        """Number of the argument that the expression equals up to widening, or None if it computes something
+        else."""
         (first, _, number), *rest = self.steps
         return number if first == "argument" and all(step[0] in ("extsi", "extui") for step in rest) else None
 
     def problem(self, is_integer: Callable[[int], bool]) -> str:
-        """What is wrong with it, or "". is_integer: whether there is a word of that number that is an integer."""
+        """Returns what is wrong with the expression, or "" if nothing is.
+
+        is_integer: returns whether a kernel has an argument of that number that is an integer.
+        """
         if len(self.steps) > MAX_EXPRESSION_STEPS:
             return f"{len(self.steps)} steps"
         depth = 0
@@ -106,7 +114,8 @@ class ArgumentExpression:
         return "" if depth == 1 else f"{depth} values"
 
     def evaluate(self, words: Sequence[Any]) -> int | None:
-        """The value, with sign; None where a division or shift has none."""
+        """Returns the signed value for the arguments `words`, or None if a division or shift in it is
+        undefined."""
         stack: list[int] = []
         for operation, width, number in self.steps:
             if operation == "constant":
@@ -128,7 +137,8 @@ class ArgumentExpression:
 
 @dataclass(frozen=True, slots=True)
 class TensorSizes:
-    """A tensor at a launch: extents, and strides in elements, outermost first; whether it is padded with NaN, or zeros."""
+    """Extents and strides (in elements, outermost first) of a tensor at a launch, and whether padding is NaN
+    or zero."""
 
     extents: tuple[int, ...]
     strides: tuple[int, ...]
@@ -137,10 +147,11 @@ class TensorSizes:
 
 @dataclass(frozen=True, slots=True)
 class TensorSource:
-    """Where a launch finds what a tensor map describes, among the words before the maps.
+    """The tensor that a tensor map describes, as expressions in the arguments before the maps.
 
-    parameter: number of the parameter with the tensor's address.  extents, strides: in elements, outermost first.
-    pads_with_nan: not 0 for padding with NaN, 0 for zeros.
+    parameter: number of the parameter with the tensor's address.  extents, strides: in elements, outermost
+    first.
+    pads_with_nan: nonzero for padding with NaN, 0 for zeros.
     """
 
     parameter: int
@@ -155,7 +166,7 @@ class TensorSource:
         return TensorSource(parameter, tuple(sizes[:rank]), tuple(sizes[rank:-1]), sizes[-1])
 
     def sizes(self, words: Sequence[Any]) -> TensorSizes | None:
-        """What it is at a launch; None where an expression has no value."""
+        """Returns the sizes for the arguments `words` of a launch, or None if an expression has no value."""
         extents = [each.evaluate(words) for each in self.extents]
         strides = [each.evaluate(words) for each in self.strides]
         nan = self.pads_with_nan.evaluate(words)
@@ -167,17 +178,19 @@ class TensorSource:
 
 @dataclass(frozen=True, slots=True)
 class TensorMap:
-    """A tensor map (`CUtensorMap`) that a launch makes and hands over by value: 128 bytes, aligned to 64, of a parameter that
-    PTX calls `.b8 …[128]`.
+    """A tensor map (`CUtensorMap`) that a launch encodes and passes by value: 128 bytes aligned to 64, which
+    PTX declares as `.b8 …[128]`.
 
-    source: where address, extents, strides and padding come from. Of these a launch makes the map as `cuTensorMapEncodeTiled`
-    does: extents, strides in bytes without the innermost, which is 1, and `box` in the opposite order, element strides 1, no
-    interleaving.
-    element: type of the elements ("f16", "bf16", "f32", "f64", "i8" … "i64", "f8E5M2", …; fp8 is copied as 8-bit integers).
+    source: gives address, extents, strides and padding. A launch encodes them as `cuTensorMapEncodeTiled`
+    does: extents, box and strides innermost first, strides in bytes and without the innermost, which is 1
+    element; element strides are 1, and nothing is interleaved.
+    element: type of the elements ("f16", "bf16", "f32", "f64", "i8" … "i64", "f8E5M2", …; fp8 is copied as
+    8-bit integers).
     box: extents of the box that one copy moves, outermost first.  swizzle: 0, 32, 64 or 128 bytes.
 
-    The code may be launched where the address is a multiple of 16, the strides in bytes but the last one too, the last stride
-    is 1, no extent is 0 or less, the tensor lies within its argument's memory, and where no other argument overlaps that.
+    The kernel may be launched if the address and, in bytes, every stride but the last are multiples of 16,
+    the last stride is 1, all extents are positive, the tensor lies within its argument's memory, and no other
+    argument overlaps that memory.
     """
 
     source: TensorSource
@@ -198,10 +211,10 @@ class TensorMap:
 class KernelCode:
     """One kernel for GPUs: its PTX and what a launch of it needs.
 
-    target: the GPU it is for (`"sm_80"`).  ptx_version: of the text, times ten (70 for PTX 7.0).
-    threads: of a block, which runs one program.  shared_bytes: dynamic shared memory of a block.
-    parameters: their LLVM types in order; addresses are `"i64"`, tensor maps `"ptr"`.
-    tensor_maps: those of the last parameters, in order.
+    target: the GPU it is for (`"sm_80"`).  ptx_version: version of the text times ten (70 for PTX 7.0).
+    threads: per thread block, which runs one program.  shared_bytes: dynamic shared memory per thread block.
+    parameters: LLVM types of the parameters in order; addresses are `"i64"`, tensor maps `"ptr"`.
+    tensor_maps: the tensor maps that the last parameters take, in order.
     """
 
     name: str
@@ -218,9 +231,9 @@ class KernelCode:
 class GpuLaunch:
     """One launch of a kernel.
 
-    kernel: which of `GpuProgram.kernels`.
-    arguments: in the order of the parameters before the tensor maps. A buffer, whose address it is: kind ("input", "constant",
-    "output", "temporary") and index; or a size.
+    kernel: index into `GpuProgram.kernels`.
+    arguments: one per parameter before the tensor maps: the kind ("input", "constant", "output", "temporary")
+    and index of the buffer whose address is passed, or a size.
     grid: the number of programs.
     """
 
@@ -231,10 +244,10 @@ class GpuLaunch:
 
 @dataclass(frozen=True, slots=True)
 class GpuProgram:
-    """What a GPU runs for a graph: kernels, and their launches in order.
+    """The kernels that a GPU runs for a graph, and their launches in order.
 
-    offsets: byte offset of every temporary in the arena, whose size is `arena_bytes`.  checks: sizes that have to be equal, in
-    the order of `CompiledGraph.checks`.
+    offsets: byte offset of every temporary in the arena, whose size is `arena_bytes`.  checks: pairs of sizes
+    that have to be equal, in the order of `CompiledGraph.checks`.
     """
 
     kernels: tuple[KernelCode, ...]
@@ -248,10 +261,10 @@ class GpuProgram:
 class CompiledGraph:
     """Everything needed to run a graph on one target: `object_code` on a host, `gpu` on a GPU.
 
-    `object_code` exports `jn_prepare` and `jn_run` (docs/design/001-architecture.md). `dims` lists the symbolic dims in the
-    order of the `dims` argument. `checks` are the messages of the runtime checks `jn_prepare` makes, by index.
-    `ttir` and `llvm_ir` are for inspection: text by kernel name, which may be made when it is read, and the module text.
-    `numerics`: one of `NUMERICS`.
+    `object_code` exports `jn_prepare` and `jn_run` (docs/design/001-architecture.md). `dims` lists the
+    symbolic dims in the order of the `dims` argument. `checks` are the messages of the runtime checks
+    `jn_prepare` makes, by index. `ttir` (text by kernel name, which may be made when it is read) and
+    `llvm_ir` (text of the modules) are for inspection. `numerics` is one of `NUMERICS`.
     """
 
     name: str

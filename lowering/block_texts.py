@@ -1,4 +1,5 @@
-"""The block programs of a compiled graph as text, made when somebody reads them: to print takes a quarter of a compilation."""
+"""Prints the block programs of a compiled graph when they are first read: printing takes a quarter of a
+compilation's time."""
 
 from __future__ import annotations
 
@@ -6,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 
 class BlockTexts(Mapping[str, str]):
-    """Text by kernel name. `make` is called at the first access."""
+    """A mapping from kernel names to texts; the first access calls `make` for all of them."""
 
     __slots__ = ("_make", "_texts")
 
@@ -27,3 +28,12 @@ class BlockTexts(Mapping[str, str]):
 
     def __len__(self) -> int:
         return len(self._all())
+
+    def __copy__(self) -> BlockTexts:
+        return self
+
+    def __deepcopy__(self, memo: dict[int, object]) -> BlockTexts:
+        return self
+
+    def __reduce__(self) -> tuple[type[dict[str, str]], tuple[dict[str, str]]]:
+        return dict, (dict(self._all()),)  # what would make them holds the graph

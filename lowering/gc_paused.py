@@ -26,13 +26,16 @@ def gc_paused() -> Iterator[None]:
 
 @contextmanager
 def loading_modules() -> Iterator[None]:
-    """Pauses collection, and moves what was made meanwhile to the oldest generation: modules stay, and to find that out once
-    for xDSL's takes 30 ms. Of nested uses, the outermost does so, and only where a module came: frozen objects are counted one
-    by one."""
+    """Pauses collection, and moves the objects of newly loaded modules to the oldest generation on exit.
+
+    Modules stay alive, and a collection that finds this out for xDSL's takes 30 ms. Only the outermost of
+    nested uses moves objects, and only if a module was loaded, since `gc.get_freeze_count` counts frozen
+    objects one by one.
+    """
     is_outermost, before = gc.isenabled(), len(sys.modules)
     with gc_paused():
         yield
         is_loaded = is_outermost and len(sys.modules) > before
-        if is_loaded and gc.get_freeze_count() == 0:  # else somebody has frozen objects, which are to stay so
+        if is_loaded and gc.get_freeze_count() == 0:  # else the application has frozen objects, which must stay frozen
             gc.freeze()
             gc.unfreeze()

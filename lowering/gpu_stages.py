@@ -70,7 +70,7 @@ def _lower(program: BlockProgram, target: GpuTarget, options: Options) -> GpuKer
 
 
 def _pipeline(program: BlockProgram, numerics: str) -> Pipeline:
-    # "fast" was applied to the program as it was tiled, and what the tiler says of it is true
+    # the passes of "fast" ran on the tiled program already, and the hints that the tiler attaches are true
     pipeline = pipeline_of(NVPTX, numerics if numerics == "reproducible" else "strict").without("drop-claims")
     first, pointers = program.pointers + program.scalars, tuple(range(program.pointers))
     return pipeline.configured(
@@ -81,7 +81,7 @@ def _pipeline(program: BlockProgram, numerics: str) -> Pipeline:
 
 
 def kernel_code(lowered: GpuKernel, ptx: str) -> KernelCode:
-    """What a device needs of a kernel."""
+    """Returns the kernel as the data that a device needs: its PTX and what a launch of it takes."""
     return KernelCode(
         lowered.symbol,
         lowered.target.name,
@@ -95,14 +95,18 @@ def kernel_code(lowered: GpuKernel, ptx: str) -> KernelCode:
 
 
 def _description(tensor: DescriptorArgument) -> tuple[tuple[str, int] | int | str, ...]:
-    """What the passes make of a descriptor: address, extents, strides, whether it pads with NaN. A tensor that is empty at run
-    time is not read; its map needs extents that are not 0 all the same."""
+    """Returns the arguments into which the passes expand a descriptor: address, extents, strides, and 0 to
+    pad with zeros.
+
+    Extents known only at run time are raised to at least 1: a tensor map needs that, and an empty tensor is
+    not read.
+    """
     extents = [each if isinstance(each, int) else f"max({each}, 1)" for each in tensor.extents]
     return ((tensor.buffer.kind, tensor.buffer.index), *extents, *map(size_text, tensor.strides), 0)
 
 
 def _gpu_program(tiled: Tiled, kernels: tuple[KernelCode, ...]) -> GpuProgram:
-    """The launches as data: sizes that are known at run time only become texts of dim expressions."""
+    """Returns the launches as data, in which sizes known only at run time are the text of dim expressions."""
     memory = tiled.plan.memory
     launches = tuple(
         GpuLaunch(

@@ -1,4 +1,4 @@
-"""Integer operations of `arith` on Python's numbers, for who computes them ahead: folding, and launches."""
+"""Defines the integer operations of `arith` on Python integers, for constant folding and for launches."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ Meaning = Callable[[int, int, int], int]
 
 
 def signed(value: int, width: int) -> int:
-    """The value wrapped to so many bits, with its sign."""
+    """Returns the value wrapped to `width` bits, as a signed integer."""
     value &= (1 << width) - 1
     return value - (1 << width) if value >> (width - 1) else value
 
@@ -23,13 +23,13 @@ DIVISIONS: Mapping[str, Meaning] = {
     "remsi": lambda x, y, mask: x - _quotient(x, y) * y,
     "remui": lambda x, y, mask: (x & mask) % (y & mask),
 }
-"""Without a result for y = 0."""
+"""Divisions and remainders, undefined for y = 0."""
 SHIFTS: Mapping[str, Meaning] = {
     "shli": lambda x, y, mask: x << y,
     "shrsi": lambda x, y, mask: x >> y,
     "shrui": lambda x, y, mask: (x & mask) >> y,
 }
-"""With a result for 0 <= y < width only."""
+"""Shifts, defined only for 0 <= y < width."""
 INTEGERS: Mapping[str, Meaning] = {
     "addi": lambda x, y, mask: x + y,
     "subi": lambda x, y, mask: x - y,
@@ -44,4 +44,4 @@ INTEGERS: Mapping[str, Meaning] = {
     **DIVISIONS,
     **SHIFTS,
 }
-"""(x, y, mask of the width) -> the result before it wraps; x and y are signed."""
+"""All operations as functions (x, y, mask of the width) -> result before it wraps; x and y are signed."""

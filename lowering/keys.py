@@ -1,7 +1,8 @@
-"""Cache keys: everything that decides what code is generated, and nothing else.
+"""Computes cache keys from everything that decides what code is generated, and from nothing else.
 
-The key is computed before any lowering. Weights enter by dtype and shape only (their values never reach the code), so keys of
-large models are cheap; small constants enter by their bytes, because the lowering embeds them.
+The key is computed before any lowering. Weights enter by dtype and shape only (their values never reach the
+code), so keys of large models are cheap; small constants enter by their bytes, because the lowering embeds
+them.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ _SOURCES = ("lowering", "graph", "promotion")
 
 @functools.cache
 def source_fingerprint() -> str:
-    """A digest of joinery's own sources that take part in compiling, by path, size and modification time."""
+    """Returns a digest of joinery's own sources that take part in compiling, by path, size and modification
+    time."""
     root = Path(__file__).resolve().parent.parent
     lines = [line for package in _SOURCES for line in _sources(str(root / package), len(str(root)))]
     return hashlib.sha256("\n".join(sorted(lines)).encode()).hexdigest()
@@ -41,8 +43,10 @@ def _sources(directory: str, start: int) -> Iterator[str]:
 
 
 def constant_labels(graph: Graph) -> dict[int, str]:
-    """The name under which each constant and weight is stored, by the id of its array object: a weight's own name, `#n` for the
-    n-th constant."""
+    """Returns the name under which each constant and weight is stored, by the `id` of its array object.
+
+    A weight has its own name, the n-th constant `#n`.
+    """
     labels: dict[int, str] = {}
     count = 0
     for symbol in graph.symbols:
@@ -55,7 +59,7 @@ def constant_labels(graph: Graph) -> dict[int, str]:
 
 
 def structure_text(graph: Graph) -> str:
-    """The graph as text without the bytes of large arrays, locations or the graph's name."""
+    """Returns the graph as text without the bytes of large arrays, locations or the graph's name."""
 
     def array_text(array: Array) -> str:
         if array.nbytes <= INLINE_BYTES:
@@ -73,14 +77,16 @@ def structure_text(graph: Graph) -> str:
 
 
 def lines_text(graph: Graph) -> str:
-    """The user's line of every symbol, which is part of code with line tables."""
+    """Returns the user's line and file of every symbol, which are part of code with line tables."""
     return "\n".join([f"{symbol.location.line} {symbol.location.file!r}" for symbol in graph.symbols])
 
 
 def compile_key(graph: Graph, target: HostTarget | GpuTarget, numerics: str = "strict", debug: bool = False) -> str:
-    """SHA-256 over the graph's structure, its rule set, the target, `numerics`, LLVM's version and joinery's own sources.
+    """Returns the SHA-256 of the graph's structure and rule set, the target, `numerics`, LLVM's version and
+    joinery's sources.
 
-    debug: and over the lines it was built at, which code without line tables does not depend on.
+    debug: digest also the lines at which the graph was built; code without line tables does not depend on
+    them.
     """
     digest = hashlib.sha256()
     parts = [structure_text(graph), graph.rules.hash, target.key, numerics, llvm_version(), source_fingerprint()]

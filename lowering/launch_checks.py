@@ -1,8 +1,9 @@
-"""What a launch checks before it runs: that no size leaves 64 bits, then the checks of the graph and of its budget.
+"""Collects the checks that a launch makes first: that every size fits 64 bits, then those of the graph and of
+its budget.
 
-Generated code computes sizes in 64-bit words that wrap. A check on a size that wrapped would say nothing, so the first check is
-on a polynomial that no size of the model exceeds, and it is computed where nothing wraps: in float64 on hosts, in Python's
-integers for GPUs.
+Generated code computes sizes in 64-bit integers that wrap. A check on a size that wrapped would say nothing,
+so the first check is on a polynomial that no size of the model exceeds, computed where nothing wraps: in
+float64 on hosts, in Python's integers for GPUs.
 """
 
 from __future__ import annotations
@@ -22,19 +23,20 @@ SIZES_MESSAGE = "some size of the model does not fit 64 bits for these dims; fix
 
 
 def launch_checks(graph: Graph) -> tuple[Check, ...]:
-    """The checks of the graph, then those of its budget."""
+    """Returns the checks of the graph, then those of its budget."""
     return (*graph.checks, *graph.limits)
 
 
 def check_messages(graph: Graph) -> tuple[str, ...]:
-    """The messages of all checks of a launch, in their order."""
+    """Returns the messages of all checks of a launch, in their order."""
     return tuple([SIZES_MESSAGE, *[check.message for check in launch_checks(graph)]])
 
 
 def magnitude(tiled: Tiled) -> Extent:
-    """A polynomial in the dims with coefficients of 0 or more that is at least the absolute value of every size of the model.
+    """Returns a polynomial in the dims with nonnegative coefficients that bounds the absolute value of every
+    size of the model.
 
-    Raises `UserError` when it is known to be too large.
+    Raises `UserError` if the bound is a number that does not fit 64 bits.
     """
     largest: dict[Any, int] = {}
     for extent in set(_sizes(tiled)):
@@ -43,7 +45,7 @@ def magnitude(tiled: Tiled) -> Extent:
             largest[monomial] = max(largest.get(monomial, 0), coefficient)
     total: Extent = 0
     for monomial, coefficient in largest.items():
-        term: Extent = min(coefficient, MAX_SIZE)  # more is too much already, and may not fit a float64
+        term: Extent = min(coefficient, MAX_SIZE)  # any more fails the check just the same, and may overflow a float64
         for name, power in monomial:
             term = term * dim(name) ** power
         total = total + term
@@ -76,7 +78,8 @@ def _extents(value: Any) -> Iterable[Extent]:
 
 
 def _bound(extent: Extent) -> Extent:
-    """A polynomial in names that is at least the absolute value of `extent` and of all that it is computed from."""
+    """Returns a polynomial in dim names that bounds the absolute values of `extent` and of all intermediate
+    results."""
     if isinstance(extent, int):
         return abs(extent)
     total: Extent = 0

@@ -1,8 +1,9 @@
-"""The loop nest: what the scheduler hands to the tiler.
+"""Defines the loop nest that the scheduler hands to the tiler.
 
-A nest is `linalg.generic` (MLIR: iterator types, indexing maps, a scalar body) whose body may also reduce, scan and contract,
-so that a softmax, a layer norm, a matmul with its epilogue or a whole attention is *one* nest with one description.
-Every body value lives on a subset of the nest's axes; it is computed once for each point of them.
+A nest is `linalg.generic` (MLIR: iterator types, indexing maps, a scalar body) whose body may also reduce,
+scan and contract, so that a softmax, a layer norm, a matmul with its epilogue or a whole attention is *one*
+nest with one description. Every body value lives on a subset of the nest's axes; it is computed once for each
+point of them.
 """
 
 from __future__ import annotations
@@ -21,14 +22,14 @@ Extent = int | Dim
 
 
 def size_text(extent: Extent) -> int | str:
-    """A size as the compiled form has it: an int, or the text of a dim expression."""
+    """Returns a size as the compiled form has it: an int, or the text of a dim expression."""
     return extent if isinstance(extent, int) else str(extent)
 
 
 Attributes: TypeAlias = Mapping[str, Any]
-"""Attributes of a body value: what each holds, its operation says."""
+"""Attributes of a body value; the table of `Value` lists those of each operation."""
 Template = Literal["map", "row", "contract", "attention", "scan"]
-"""What makes a block program of a nest; see `schedule/templates.py`."""
+"""How a nest becomes a block program; see `schedule/templates.py`."""
 BufferKind = Literal["input", "constant", "output", "temporary"]
 
 
@@ -92,15 +93,16 @@ class Value:
     axes: tuple[int, ...]  # sorted
     operands: tuple[int, ...] = ()
     attrs: Attributes = field(default_factory=dict)
-    lines: tuple[Location, ...] = field(default=(), compare=False)  # the user's lines that it comes from, the first caused it
+    lines: tuple[Location, ...] = field(default=(), compare=False)  # the user's lines that it comes from, its cause first
 
 
 @dataclass(frozen=True, slots=True)
 class Store:
-    """Write body value `value` to `buffer` at the affine element position `at`, for all points of the value's axes.
+    """Writes body value `value` to `buffer` at the affine element position `at`, for all points of the
+    value's axes.
 
-    Axes that nothing is reduced, scanned or contracted along are the grid: a program per position. The value varies along all
-    of them that may be empty at run time; else nobody would write it.
+    Axes along which nothing is reduced, scanned or contracted are the grid, with a program per position. The
+    value varies along all of them that may be empty at run time; otherwise no program would write it.
     """
 
     value: int
@@ -111,10 +113,10 @@ class Store:
 
 @dataclass(frozen=True, slots=True)
 class Nest:
-    """A kernel before tiling. `body` is in topological order; operands index into it. `template`, which the scheduler found it
-    to fit, makes the program. `fused` names the graph ops inside.
+    """A kernel before tiling. `body` is in topological order, and operands index into it. `template` is the
+    one that the scheduler chose to make the program. `fused` names the graph ops inside.
 
-    Nests that differ in the user's lines alone are equal: lines decide nothing.
+    Nests that differ only in the user's lines are equal.
     """
 
     axes: tuple[Axis, ...]

@@ -1,4 +1,5 @@
-"""The option `numerics`: what compiled code may do with float arithmetic. Loads nothing of the lowering."""
+"""Checks the option `numerics`, which says what compiled code may do with float arithmetic; loads nothing of
+the lowering."""
 
 from __future__ import annotations
 
@@ -9,7 +10,8 @@ from .artifact import NUMERICS
 
 
 def checked_numerics(numerics: Any, what: str) -> str:
-    """The option, if it is one. Raises `UserError` for anything else."""
+    """Returns the option if it is one of `NUMERICS`, and raises `UserError`, whose message begins with
+    `what`, otherwise."""
     if not isinstance(numerics, str) or numerics not in NUMERICS:
         raise UserError(
             f"{what}: numerics {numerics!r}; expected one of {', '.join(map(repr, NUMERICS))}; fix: 'strict', "

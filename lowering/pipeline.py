@@ -1,4 +1,4 @@
-"""The whole lowering of a graph, as one function that reads as its stages.
+"""Lowers a graph to its compiled form, stage by stage.
 
     graph ─ expand ─ schedule ─ lay out ─ tile ─ lower ─ compile ─► CompiledGraph
 
@@ -36,31 +36,35 @@ def compile_graph(graph: Graph, backend: Backend[L], options: Options) -> Compil
 
 @gc_paused()
 def tile_graph(graph: Graph, backend: Backend[L], options: Options) -> Tiled:
-    """The block programs of a finished graph, after the passes that belong to its numerics."""
+    """Returns the block programs of a finished graph, after the passes that belong to its numerics."""
     tiled = backend.tile(backend.lay_out(scheduled(expanded(graph))), options)
     run_tiled_pipeline([program.func for program in tiled.programs], options.numerics)
     return tiled
 
 
 def expanded(graph: Graph) -> Expanded:
-    """The graph in primitive operations."""
+    """Expands the graph into primitive operations, and complex128 values into pairs of uint64."""
     return Expanded(graph, *split_complex128(expand(graph)))
 
 
 def scheduled(expanded: Expanded) -> Scheduled:
-    """The graph as nests of loops in order, fused, with memory for what lies between them."""
+    """Fuses the graph into loop nests in execution order, and assigns memory to the values between them."""
     return Scheduled(expanded, schedule(expanded.graph))
 
 
 def block_texts(graph: Graph, backend: Backend[L], options: Options, locations: bool) -> dict[str, str]:
-    """The block programs of a graph as text, by kernel name. `locations`: with the user's lines."""
+    """Returns the block programs of a graph as text by kernel name, with the user's lines if `locations` is
+    set."""
     tiled = tile_graph(graph, backend, options)
     files = short_names({symbol.location.file for symbol in graph.symbols})
     return {program.name: print_module(program.func, locations, files=files) for program in tiled.programs}
 
 
 def finish(compiled: Compiled, target: Target, options: Options, key: str, labels: Mapping[int, str]) -> CompiledGraph:
-    """The compiled form, without the texts of `block_texts`. `labels` names the constant symbols of the expanded graph."""
+    """Returns the compiled form, whose `ttir` is still empty.
+
+    labels: the stored name of each constant, by the id of its symbol in the expanded graph.
+    """
     tiled = compiled.tiled
     graph, laid_out, wide = tiled.source, tiled.laid_out, tiled.laid_out.expanded.wide
     constants = tuple(
@@ -109,7 +113,7 @@ def finish(compiled: Compiled, target: Target, options: Options, key: str, label
 
 
 def _plain_shape(laid_out: LaidOut, buffer: Buffer, layout: ConstantLayout) -> tuple[Extent, ...]:
-    """The shape of a constant as the user gave it."""
+    """Returns the shape of a constant as the user gave it."""
     if layout.symbol in laid_out.expanded.wide:
         return buffer.shape[:-1]
     return buffer.shape[::-1] if layout.transposed else buffer.shape

@@ -24,7 +24,7 @@ class BlockProgram:
     scalars: int
     template: str  # which tile template made it: "map", "row", "contract", "attention", "scan", ...
     tiles: tuple[tuple[str, int], ...]  # axis name → block extent, for reports
-    warps: int  # of a GPU, that run a program together
+    warps: int  # GPU warps that run a program together
     descriptors: int = 0
 
 

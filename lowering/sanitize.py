@@ -1,7 +1,7 @@
-"""Sanitized runs of graphs: every block program of a plan, launch after launch, under the sanitizer of block kernels.
+"""Runs the block programs of a plan, launch after launch, under the sanitizer of block kernels.
 
-Inputs and constants are read-only. Outputs, and what lies between kernels, count as undefined, byte by byte, until a program
-writes them. Every buffer is an array of its own, so that each access has exact bounds.
+Inputs and constants are read-only. Each byte of outputs and temporaries counts as undefined until a program
+writes it. Every buffer is an array of its own, so that each access has exact bounds.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class ModelReport:
 
     @property
     def findings(self) -> tuple[Finding, ...]:
-        """All mistakes, in the order in which they were met."""
+        """The findings of all launches in order, then those about unwritten outputs."""
         return (*(finding for launch in self.launches for finding in launch.report.findings), *self.unwritten)
 
     def __str__(self) -> str:
@@ -71,10 +71,10 @@ class ModelReport:
 def sanitize_launches(
     tiled: Tiled, inputs: Sequence[Array], constants: Sequence[Array], dims: Mapping[str, int]
 ) -> ModelReport:
-    """Run the launches of a graph in plan order under the sanitizer.
+    """Runs the launches of a graph in plan order under the sanitizer.
 
-    inputs, constants: C-contiguous arrays in the order of the plan, constants stored as the kernels read them. Neither is
-    written.  dims: the size of every symbolic dim.
+    inputs, constants: C-contiguous arrays in the order of the plan, constants stored as the kernels read
+    them; they are not modified.  dims: the size of every symbolic dim.
 
     Raises `UnsupportedError` for operations that the interpreter does not know.
     """
@@ -104,12 +104,13 @@ def sanitize_launches(
 
 
 def _in_dtype(array: Array, dtype: DType) -> Array:
-    """An output in the graph's dtype: complex128 values are pairs of uint64 in kernels."""
+    """Returns an output in the graph's dtype; kernels hold complex128 values as pairs of uint64."""
     return array if array.dtype == dtype.numpy else array.view(dtype.numpy)[..., 0]
 
 
 def _aligned(array: Array) -> Array:
-    """The array at a multiple of `GPU_ALIGNMENT`, as devices place what kernels take: itself or a copy."""
+    """Returns the array, or a copy of it, whose address is a multiple of `GPU_ALIGNMENT`, as it is on
+    devices."""
     if not array.size or array.__array_interface__["data"][0] % GPU_ALIGNMENT == 0:
         return array
     raw = np.empty(array.nbytes + GPU_ALIGNMENT, np.uint8)
@@ -134,7 +135,10 @@ class _Memory:
         return tuple(evaluate_dim(extent, self._dims) for extent in buffer.shape)
 
     def give(self, buffer: Buffer, array: Array) -> None:
-        """The memory of an array as the kernels see it: read-only."""
+        """Makes a read-only view of the array (or of an aligned copy) the memory of a buffer.
+
+        Raises `InternalError` if the sizes differ.
+        """
         seen = array.reshape(-1).view(buffer.dtype.numpy)
         shape = self._shape(buffer)
         if seen.size != int(np.prod(shape, dtype=np.int64)):
@@ -144,14 +148,14 @@ class _Memory:
         self._arrays[buffer.kind, buffer.index] = seen
 
     def reserve(self, buffer: Buffer) -> None:
-        """Memory that nothing has written."""
+        """Allocates the memory of a buffer, all of whose bytes count as unwritten."""
         array = _aligned(np.zeros(self._shape(buffer), buffer.dtype.numpy))
         self._arrays[buffer.kind, buffer.index] = array
         if array.size:
             self.unwritten[array.__array_interface__["data"][0]] = np.ones(array.nbytes, np.bool_)
 
     def arguments(self, launch: Launch) -> list[Array | int | DescriptorArgument]:
-        """What a program of the launch takes: pointers, sizes, tensor descriptors."""
+        """Returns the arguments of the launch: arrays for pointers, then sizes, then tensor descriptors."""
         found: list[Array | int | DescriptorArgument] = [self.array(buffer) for buffer in launch.buffers]
         found += [evaluate_dim(size, self._dims) for size in launch.scalars]
         for each in launch.descriptors:
@@ -161,7 +165,8 @@ class _Memory:
         return found
 
     def missing(self, buffer: Buffer, name: str, line: str) -> Finding | None:
-        """The finding about elements of an output that no kernel has written."""
+        """Returns the finding about elements of an output that no kernel has written, or None if there are
+        none."""
         array = self.array(buffer)
         blank = self.unwritten.get(array.__array_interface__["data"][0]) if array.size else None
         if blank is None or not blank.any():

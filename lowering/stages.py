@@ -1,9 +1,9 @@
-"""The values that the stages of a lowering hand on, one type each, and what a back end supplies.
+"""Defines the values that the stages of a lowering hand on, one type each, and the interface of a back end.
 
     Graph ─ expand ─► Expanded ─ schedule ─► Scheduled ─ lay_out ─► LaidOut ─ tile ─► Tiled ─ lower ─► L ─ compile ─► Compiled
 
-`pipeline.py` is the function that reads so; `L` is a back end's own. Every value prints itself (`text`), and every stage can be
-called by itself.
+`pipeline.py` runs the stages; `L` is a type of the back end. Every value prints itself (`text`), and every
+stage can be called by itself.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from .tt.printing import print_module
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What the user chose. numerics: one of `NUMERICS`, what float operations allow. debug: whether code has line tables."""
+    """The user's options. numerics: one of `NUMERICS`. debug: whether code has line tables."""
 
     numerics: str = "strict"
     debug: bool = False
@@ -47,7 +47,7 @@ class Expanded:
 
 @dataclass(frozen=True, slots=True)
 class Scheduled:
-    """The nests of a graph in order, and where their buffers lie."""
+    """The nests of a graph in execution order, and the placement of their buffers in memory."""
 
     expanded: Expanded
     plan: Plan
@@ -60,7 +60,8 @@ class Scheduled:
 class LaidOut:
     """A plan whose constants are stored as the kernels read them.
 
-    layouts: one per constant of the plan. packed: one per nest, whether its second operand lies in panels.
+    layouts: one per constant of the plan. packed: for each nest, whether its second operand is stored in
+    panels.
     """
 
     expanded: Expanded
@@ -96,7 +97,8 @@ class Tiled:
 class Compiled:
     """Code for a device.
 
-    llvm_ir: the modules it was made of, as text. object_code: of a host, else empty. gpu: the kernels and launches of a GPU.
+    llvm_ir: text of the modules that it was compiled from. object_code: for hosts, else empty. gpu: for GPUs,
+    the kernels and launches.
     """
 
     tiled: Tiled
@@ -111,7 +113,8 @@ class Compiled:
 
 
 class Target(Protocol):
-    """What code is made for. key: its name in the keys of the compile cache, with all that the code depends on."""
+    """What code is generated for. key: part of the compile cache's keys, names all of the target that the
+    code depends on."""
 
     @property
     def key(self) -> str: ...
@@ -121,10 +124,11 @@ L = TypeVar("L")
 
 
 class Backend(Protocol[L]):
-    """The stages that differ between kinds of targets. L: the lowered block programs, before they are compiled.
+    """The stages that differ between kinds of targets. L: the lowered block programs, before they are
+    compiled.
 
-    `host_stages.HostBackend` and `gpu_stages.NvptxBackend` are the two there are; `tests/lowering/test_backend.py` has a third,
-    a skeleton for more.
+    `host_stages.HostBackend` and `gpu_stages.NvptxBackend` implement it; `tests/lowering/test_backend.py` has
+    a third as a skeleton for further ones.
     """
 
     @property

@@ -1,11 +1,12 @@
-"""Targets: what code is generated for. A frozen value, part of every cache key; nothing here probes a device."""
+"""Defines host targets, the frozen values that code is generated for and cache keys contain; nothing here
+probes a device."""
 
 from __future__ import annotations
 
 from ..promotion.dataclass import dataclass
 
 CACHE_LINE = 64
-"""Bytes."""
+"""Size of a cache line in bytes."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,6 @@ a whole rule set. Nothing here depends on graphs, and nothing imports NumPy befo
 
 from __future__ import annotations
 
-import importlib
 from typing import Protocol, Self, TypeVar
 
 from .casts import LOSS_CLASSES, LossClass, loss_class, loss_example
@@ -52,13 +51,6 @@ def implicit_cast(lhs: LeftT, rhs: RightT, rule_set: str | RuleSet = "max") -> t
     first = lhs if lhs.dtype is target else lhs.cast(target)
     second = rhs if rhs.dtype is target else rhs.cast(target)
     return first, second
-
-
-def __getattr__(name: str) -> object:
-    """Load `result_type` from the package root: it consults the op table, which belongs to a layer above."""
-    if name == "result_type":
-        return importlib.import_module(__name__.rpartition(".")[0]).result_type
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 __all__ = [

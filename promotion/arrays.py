@@ -7,6 +7,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from .dataclass import dataclass
+
 Array = np.ndarray[Any, np.dtype[Any]]
 NumpyDType = np.dtype[Any]
 
@@ -39,6 +41,22 @@ class DeviceArray(Protocol):
     def nbytes(self) -> int: ...
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class PointerArgument:
+    """A pointer into memory that reaches to both sides of it.
+
+    memory: bytes (uint8, one axis) that the pointer may be used to reach. offset: of the pointer from their start, in bytes.
+    """
+
+    memory: Array
+    offset: int
+
+    @property
+    def behind(self) -> Array:
+        """The bytes from the pointer on."""
+        return self.memory[self.offset :]
+
+
 def is_masked(value: object) -> bool:
     """Return whether a value is a masked array.
 
@@ -48,4 +66,4 @@ def is_masked(value: object) -> bool:
     return masked is not None and isinstance(value, masked)
 
 
-__all__ = ["Array", "DeviceArray", "NumpyDType", "is_masked"]
+__all__ = ["Array", "DeviceArray", "NumpyDType", "PointerArgument", "is_masked"]

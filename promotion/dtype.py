@@ -109,16 +109,6 @@ class DType:
         return self.kind in ("int", "complex") or (self.kind == "float" and self.name != "float8_e8m0fnu")
 
     @property
-    def is_index(self) -> bool:
-        """True for `index`, the unsigned 64-bit integer for sizes and positions."""
-        return self.name == "index"
-
-    @property
-    def is_address(self) -> bool:
-        """True for `address`, the unsigned 64-bit integer for pointers."""
-        return self.name == "address"
-
-    @property
     def has_arithmetic(self) -> bool:
         """True for the types that operators compute with. Others can be stored, viewed and mostly cast."""
         return self._format.has_arithmetic

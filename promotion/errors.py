@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import copyreg
+from collections.abc import Callable, Iterable
+from typing import Any
 
 
 class JoineryError(Exception):
     """Base class of every exception that joinery raises on purpose.
+
+    A copied or pickled error has the message and the attributes of the original, whatever its class is made of.
 
     Attributes:
         origin: `file:line` of the operation whose lowering failed, with which the message ends; else None.
     """
 
     origin: str | None = None
+
+    def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]:
+        # Exceptions are made again by calling the class with `args`, the finished message, which many classes compose of
+        # other arguments; a process pool waits forever for an error that it cannot read.
+        return copyreg.__newobj__, (type(self), *self.args), vars(self)  # type: ignore[attr-defined]
 
 
 class UserError(JoineryError, ValueError):
@@ -59,6 +68,21 @@ class KernelAssertionError(UserError):
 
 class UnsupportedError(JoineryError, NotImplementedError):
     """The input is valid but joinery does not implement it. The message names what is missing."""
+
+
+class ResourceError(UnsupportedError):
+    """A kernel needs more of a device than there is.
+
+    Attributes:
+        what: the resource, "shared memory".
+        required, limit: how much the kernel needs, and how much there is.
+    """
+
+    def __init__(self, text: str, what: str = "", required: int = 0, limit: int = 0) -> None:
+        super().__init__(text)
+        self.what = what
+        self.required = required
+        self.limit = limit
 
 
 class PromotionWarning(UserWarning):

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, NoReturn, Self
 
 import numpy as np
 
 from ...promotion.errors import UserError
+from ..functions.names import aliases
+from ..functions.names.exports import EXPORTS, public
 from ..protocols import TensorLike
 from ..types import Axis, DTypeLike
 
@@ -26,8 +27,7 @@ class Methods:
         def describe(self) -> str: ...
 
     def _call(self, name: str, *arguments: object, **options: object) -> Self:
-        exports = importlib.import_module("..functions.names.exports", __package__)  # its modules import Symbol
-        result: Self = exports.public(name)(self, *arguments, **options)
+        result: Self = public(name)(self, *arguments, **options)
         return result
 
     def astype(self, dtype: DTypeLike) -> Self:
@@ -135,8 +135,7 @@ class Methods:
         self._not_numpy(name, f"numpy.{name}")
 
     def _not_numpy(self, name: str, shown: str) -> NoReturn:
-        aliases = importlib.import_module("..functions.names.aliases", __package__)
-        own = name if name in aliases.EXPORTS else aliases.named_elsewhere(name)
+        own = name if name in EXPORTS else aliases.named_elsewhere(name)
         fix = f"joinery.{own} does this inside the graph" if own else "use joinery's functions inside the graph"
         raise UserError(
             f"{shown} computes with values, which a Symbol does not have while the graph is built\n"
@@ -152,8 +151,7 @@ class Methods:
             """
             if name.startswith("_"):
                 raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-            aliases = importlib.import_module("..functions.names.aliases", __package__)
-            own = name if name in aliases.EXPORTS else aliases.named_elsewhere(name)
+            own = name if name in EXPORTS else aliases.named_elsewhere(name)
             methods = [entry for entry in dir(type(self)) if not entry.startswith("_")]
             if own in methods:
                 hint = f"; did you mean .{own}?"

@@ -13,7 +13,10 @@ _EXAMPLE = "Graph('model', inputs=[TensorType(float32, ('batch', 8), name='x')])
 
 
 class NeverCurrent:
-    """A base of `Graph` that rejects graphs without a name and `with` blocks: there is no current graph."""
+    """A base of `Graph` that rejects graphs without a name, `with` blocks (there is no current graph) and copies."""
+
+    name: str
+    finished: bool
 
     def __new__(cls, *arguments: object, **options: object) -> Self:
         if not arguments and "name" not in options:
@@ -28,6 +31,25 @@ class NeverCurrent:
 
     def __exit__(self, *_: object) -> None:
         """Do nothing: `__enter__` always raises."""
+
+    def __copy__(self) -> Self:
+        """Return the graph itself, which does not change once it is finished. Raises `UserError` before that."""
+        if not self.finished:
+            raise UserError(
+                f"Graph {self.name!r} cannot be copied while it is built: its symbols belong to one graph; "
+                "fix: call output(…) first, or build another graph with the same function"
+            )
+        return self
+
+    def __deepcopy__(self, memo: dict[int, object]) -> Self:
+        """Return what `__copy__` does: symbols, too, are their own copies."""
+        return self.__copy__()
+
+    def __reduce__(self) -> NoReturn:
+        raise UserError(
+            f"Graph {self.name!r} cannot be pickled; fix: keep pair = joinery.to_text(graph), "
+            "and read it with joinery.from_text(*pair)"
+        )
 
 
 def checked_graph(what: str, graph: object) -> None:

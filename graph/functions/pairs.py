@@ -74,12 +74,12 @@ def _atan2(y: Symbol, x: Symbol) -> Symbol:
     ratio = apply("where", (a == math.inf) & (b == math.inf), 1.0, ratio)
     angle = apply("atan", ratio)
     left = _is_negative(x)
-    steep = _less_than(_PI / 2, apply("where", left, -angle, angle))
-    flat = apply("where", left, _less_than(_PI, angle), angle)
+    steep = _subtracted_from(_PI / 2, apply("where", left, -angle, angle))
+    flat = apply("where", left, _subtracted_from(_PI, angle), angle)
     return _signed(apply("where", b > a, steep, flat), y)
 
 
-def _less_than(number: Fraction, x: Symbol) -> Symbol:
+def _subtracted_from(number: Fraction, x: Symbol) -> Symbol:
     """Return number - x, with `number` as a sum of two floats for accuracy."""
     high = float(number) if x.dtype.bits == 64 else _float32(number)
     low = float(number - Fraction(high))

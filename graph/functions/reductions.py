@@ -166,16 +166,27 @@ def count_nonzero(x: TensorLike, axis: Axis = None, keepdims: bool = False) -> S
     return _reduce("reduce_sum", primitives.cast(truth, int64), axes, keepdims)
 
 
+def _in_float(op: str, symbol: Symbol, dtype: DTypeLike | None) -> Symbol:
+    """Return the operand of a mean or moment, cast to `dtype` if it is given. Raises `UserError` unless that is a float."""
+    if dtype is None:
+        return symbol
+    target = as_dtype(dtype, f"{op}: dtype")
+    if not target.is_float:
+        raise mistake(op, f"dtype={target} cannot hold a mean", (symbol,), "a float dtype", "dtype=float32")
+    return primitives.cast(symbol, target)
+
+
 def _moment(op: str, x: TensorLike, axis: Axis, dtype: DTypeLike | None, attrs: Attributes) -> Symbol:
     symbol, axes = _axes(op, x, axis)
-    if dtype is not None:
-        target = as_dtype(dtype, f"{op}: dtype")
-        if not target.is_float:
-            raise mistake(
-                op, f"dtype={target} cannot hold a mean", (symbol,), "a float dtype", "dtype=float32"
-            )
-        symbol = primitives.cast(symbol, target)
-    return symbol.graph.apply(op, (symbol,), {**attrs, "axes": axes})
+    return symbol.graph.apply(op, (_in_float(op, symbol, dtype),), {**attrs, "axes": axes})
+
+
+def _number(op: str, x: TensorLike, correction: int | float) -> int | float:
+    """Return the correction of a variance. Raises `UserError` unless it is a number."""
+    number = number_of(correction) if is_numpy_scalar(correction) else correction
+    if isinstance(number, bool) or not isinstance(number, (int, float)):
+        raise mistake(op, f"correction is {correction!r}", (x,), "a number", "correction=1")
+    return number
 
 
 def mean(x: TensorLike, axis: Axis = None, keepdims: bool = False, dtype: DTypeLike | None = None) -> Symbol:
@@ -193,22 +204,17 @@ def var(
 
     correction: 0 for the population, 1 for Bessel's correction. Dtypes are those of `mean`.
     """
-    if is_numpy_scalar(correction):
-        correction = number_of(correction)  # type: ignore[assignment]
-    if isinstance(correction, bool) or not isinstance(correction, (int, float)):
-        raise mistake("var", f"correction is {correction!r}", (x,), "a number", "correction=1")
-    return _moment("var", x, axis, dtype, {"keepdims": bool(keepdims), "correction": correction})
+    return _moment("var", x, axis, dtype, {"keepdims": bool(keepdims), "correction": _number("var", x, correction)})
 
 
 def stdev(
     x: TensorLike, axis: Axis = None, keepdims: bool = False, correction: int | float = 0, dtype: DTypeLike | None = None
 ) -> Symbol:
     """Compute the standard deviation over `axis`, √var. The arguments are those of `var`."""
-    symbol = symbol_of("stdev", x)
-    if dtype is not None:
-        symbol = primitives.cast(symbol, dtype)
-    (own,) = symbol.graph.promoted("stdev", (symbol,), "mean")
-    value = apply("sqrt", var(primitives.accumulate_in(own, own.dtype), axis, keepdims, correction))
+    symbol, axes = _axes("stdev", x, axis)
+    (own,) = symbol.graph.promoted("stdev", (_in_float("stdev", symbol, dtype),), "mean")
+    wide = primitives.accumulate_in(own, own.dtype)
+    value = apply("sqrt", var(wide, axes, keepdims, _number("stdev", x, correction)))
     return primitives.cast(value, own.dtype)
 
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import Any, TypeAlias, TypedDict, TypeGuard, cast
+from typing import Any, TypedDict, TypeGuard, cast
 
 import numpy as np
 
-from ...promotion.arrays import Array
 from ...promotion.dtype import DType
 from ...promotion.errors import InternalError
 from ...promotion.literals import is_scalar
@@ -107,10 +106,6 @@ class Attributes(TypedDict, total=False):
     steps: tuple[int, ...]
     stops: tuple[Extent, ...]
     value: Any  # a read-only array in constants and weights, a number in `pad`
-
-
-AttributeValue: TypeAlias = bool | int | float | str | DType | Dim | Array | tuple[Extent, ...]
-"""A value of any attribute."""
 
 
 fixed = cast(Callable[[Attributes], Attributes], MappingProxyType)  # whose type does not know the keys

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import importlib
-
 from ...promotion.dtype import DType
 from ...promotion.errors import UserError
 from ...promotion.literals import Operand, Scalar, is_scalar
 from ...promotion.rules import RuleSet, ZeroDim, dtype_of
 from ..functions.names.aliases import did_you_mean
-from ..functions.names.exports import EXPORTS
+from ..functions.names.exports import EXPORTS, public
 from ..graph import Graph
 from ..symbol import Symbol
 from ..types import TensorType
@@ -30,8 +28,7 @@ def result_type(op: str, *operands: Operand | ZeroDim, rules: str | RuleSet = "m
     Raises `UserError` for unknown functions and for operands it does not take, `UnsupportedError` for dtypes
     it cannot compute.
     """
-    where = EXPORTS.get(op)
-    if where is None:
+    if op not in EXPORTS:
         hint = did_you_mean(str(op), EXPORTS) or f"known: {', '.join(EXPORTS)}"
         raise UserError(f"result_type: there is no operation {op!r}; {hint}")
     graph = Graph("result_type", semantics=rules)
@@ -45,10 +42,8 @@ def result_type(op: str, *operands: Operand | ZeroDim, rules: str | RuleSet = "m
             arguments.append(graph.input(TensorType(dtype, () if small else (_SIDE, _SIDE))))
     if not graph.inputs:
         raise UserError(f"result_type: {op} needs at least one operand that is a dtype; fix: result_type({op!r}, 'float32')")
-    module, _, function = where.partition(":")
-    made = getattr(importlib.import_module(f"...{module}", __package__), function)
     try:
-        result = made(*([arguments] if op in ("concat", "stack") else arguments), **options)
+        result = public(op)(*([arguments] if op in ("concat", "stack") else arguments), **options)
     except TypeError as error:
         raise UserError(f"result_type: {op} does not take these arguments: {error}") from None
     found: DType = result.dtype

@@ -40,6 +40,9 @@ def deactivate() -> None:
     import triton
     from triton.runtime.driver import driver
 
+    from .precision import forget_preference
+
+    forget_preference()
     previous, settings = _before.pop()
     driver._active = previous
     set_current(settings)
@@ -63,8 +66,9 @@ def _register() -> None:
     """Add the back end to Triton's where no entry point did: Triton 3.3 has none, and neither has a checkout."""
     from triton.backends import Backend, backends
 
-    from .compiler import NAME, JoineryBackend
+    from .compiler import JoineryBackend
     from .driver import JoineryDriver
+    from .targets import NAME
 
     if NAME not in backends:
         backends[NAME] = Backend(compiler=JoineryBackend, driver=JoineryDriver)

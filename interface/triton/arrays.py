@@ -9,7 +9,7 @@ import numpy as np
 from ...promotion.errors import UserError
 
 
-class ArrayArgument(np.ndarray):  # type: ignore[type-arg]
+class ArrayArgument(np.ndarray):
     """An array of the caller's memory that Triton takes for a tensor."""
 
     def data_ptr(self) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from .compiler import JoineryBackend
+from .targets import BINARY
 
 TEXTS = ("llir", "asm", "ptx")
 
@@ -32,7 +32,7 @@ def provide_texts() -> None:
         makes_texts = True
 
         def __missing__(self, key: str) -> Any:
-            data = self.get(JoineryBackend.binary_ext)
+            data = self.get(BINARY)
             if data is None:
                 return super().__missing__(key)
             if key not in TEXTS:

@@ -7,21 +7,14 @@ from typing import Any
 
 from triton.backends.compiler import BaseBackend, GPUTarget
 
-NAME = "cpu"
-"""Of the back end and of its targets. Programs take it for the device of their tensors."""
-ARCHITECTURE, WARP_SIZE = 0, 32
-
-
-def target() -> GPUTarget:
-    """The target that kernels are compiled for."""
-    return GPUTarget(NAME, ARCHITECTURE, WARP_SIZE)
+from .targets import BINARY, is_ours
 
 
 class JoineryBackend(BaseBackend):  # type: ignore[misc]
-    """Compiles Triton's functions into block programs of joinery: the stages "ttir" and `binary_ext`."""
+    """Compiles Triton's functions to native code: the stages "ttir", which is Triton's own, and `BINARY`."""
 
     supports_native_tensor_specialization = True
-    binary_ext = "joinery"
+    binary_ext = BINARY
 
     def __init__(self, target: GPUTarget) -> None:
         super().__init__(target)
@@ -31,12 +24,13 @@ class JoineryBackend(BaseBackend):  # type: ignore[misc]
 
     @staticmethod
     def supports_target(target: GPUTarget) -> bool:
-        return bool(target.backend == NAME) or (target.backend == "cuda" and _stands_in_for_cuda())
+        return is_ours(target)
 
     def hash(self) -> str:
+        from .precision import default_precision
         from .stages import identity
 
-        return f"{self.target.backend}-{self.target.arch}-{identity()}"
+        return f"{self.target.backend}-{self.target.arch}-{default_precision()}-{identity()}"
 
     def parse_options(self, options: dict[str, Any]) -> object:
         from .options import parse_options
@@ -63,9 +57,3 @@ class JoineryBackend(BaseBackend):  # type: ignore[misc]
 
     def load_dialects(self, context: Any) -> None:
         """Triton's own dialects are all that its functions need."""
-
-
-def _stands_in_for_cuda() -> bool:
-    from .driver import is_masquerading
-
-    return is_masquerading()

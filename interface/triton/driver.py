@@ -8,17 +8,7 @@ from typing import Any
 from triton.backends.compiler import GPUTarget
 from triton.backends.driver import DriverBase
 
-_masquerade: list[GPUTarget] = []
-
-
-def is_masquerading() -> bool:
-    """Whether targets are called those of a GPU, for test suites that run on nothing else."""
-    return bool(_masquerade)
-
-
-def set_masquerade(arch: int | None) -> None:
-    """Call targets those of CUDA of this compute capability (90, say); None: by their own name."""
-    _masquerade[:] = [] if arch is None else [GPUTarget("cuda", arch, 32)]
+from .targets import current_target
 
 
 class JoineryDriver(DriverBase):  # type: ignore[misc]
@@ -27,9 +17,11 @@ class JoineryDriver(DriverBase):  # type: ignore[misc]
     def __init__(self) -> None:
         from .arrays import accept_arrays
         from .launcher import Launcher
+        from .precision import prefer_float32
         from .utilities import Utilities
 
         accept_arrays()
+        prefer_float32()
         self.utils = Utilities()
         self.launcher_cls = Launcher
 
@@ -40,9 +32,7 @@ class JoineryDriver(DriverBase):  # type: ignore[misc]
         return is_asked_for()
 
     def get_current_target(self) -> GPUTarget:
-        from .compiler import target
-
-        return _masquerade[0] if _masquerade else target()
+        return current_target()
 
     def get_active_torch_device(self) -> Any:
         import torch
@@ -59,7 +49,7 @@ class JoineryDriver(DriverBase):  # type: ignore[misc]
         return 0
 
     def get_device_capability(self, device: int | None = None) -> tuple[int, int]:
-        return divmod(_masquerade[0].arch, 10) if _masquerade else (0, 0)
+        return divmod(int(current_target().arch), 10)
 
     def get_device_interface(self) -> Any:
         from .utilities import DeviceInterface

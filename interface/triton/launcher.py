@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import ctypes
+import operator
 import struct
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from ...promotion.errors import UserError
-from .memory import EVERYWHERE, storage_of
-from .settings import Settings
-from .stages import settings_of
+from ...runtime.host.threads import launch_threads
+from .memory import EVERYWHERE, flattened, storage_of
+from .options import settings_of
+from .settings import Settings, current
+from .testing import record
 
 _Taken = tuple[list[int], list[tuple[int, int, int]]]
 """The arguments as the 64-bit values that native code reads, and (position, first byte, end) of the memory behind pointers."""
@@ -29,27 +32,31 @@ class Launcher:
         self._names = list(source.signature)
         self._runtime = [i for i, type_ in enumerate(self._types) if type_ != "constexpr"]
         self._take = _taker(self._types)
+        self._ambient = current()
+        self._settings = settings_of(metadata)
 
     def __call__(
         self, x: Any, y: Any, z: Any, stream: Any, function: Any, packed: Any, launch: Any, enter: Any, leave: Any, *args: Any
     ) -> None:
         if enter is not None:
             enter(launch)
-        settings = settings_of(self._metadata)
+        if current() is not self._ambient:
+            self._ambient = current()
+            self._settings = settings_of(self._metadata)
+        settings = self._settings
         if len(args) != len(self._types):
             args = self._completed(args)
+        record.launched(function.name)
         if settings.mode == "native":
             self._run(function, _extents(function.name, x, y, z), args, settings)
         else:
             from .slow_launches import run
 
-            run(function, _extents(function.name, x, y, z), self._names, self._types, args, settings)
+            run(function, _extents(function.name, x, y, z), self._names, self._types, args, settings, self._metadata.num_warps)
         if leave is not None:
             leave(launch)
 
     def _run(self, loaded: Any, extents: tuple[int, int, int], args: Sequence[Any], settings: Settings) -> None:
-        from ...runtime.host.threads import launch_threads
-
         try:
             values, spans = self._take(*args)
         except (AttributeError, OverflowError, TypeError, RuntimeError):
@@ -58,7 +65,10 @@ class Launcher:
         program.run(loaded.function, values, extents, launch_threads(settings.threads))
 
     def _completed(self, args: Sequence[Any]) -> tuple[Any, ...]:
-        """The arguments with nothing for the constexprs, which some callers leave out. Raises `UserError` for another number."""
+        """The arguments with nothing for the constexprs, which some callers leave out.
+
+        Raises `UserError` for another number.
+        """
         if len(args) != len(self._runtime):
             raise UserError(f"the kernel takes {len(self._types)} arguments, got {len(args)}")
         found: list[Any] = [None] * len(self._types)
@@ -93,7 +103,9 @@ def _taker(types: Sequence[Any]) -> Callable[..., _Taken]:
     if any(not isinstance(type_, str) or type_.startswith("tensordesc") or type_ in ("fp16", "bf16") for type_ in types):
         return _take_nothing
     parameters = [f"a{i}" for i in range(len(types))]
-    lines, values, spans = [], [], []
+    lines: list[str] = []
+    values: list[str] = []
+    spans: list[str] = []
     for i, type_ in enumerate(types):
         if type_ == "constexpr":
             continue
@@ -147,15 +159,6 @@ def take_any(names: Sequence[str], types: Sequence[Any], args: Sequence[Any]) ->
     return values, spans
 
 
-def flattened(names: Sequence[str], types: Sequence[Any], args: Sequence[Any]) -> Iterator[tuple[str, str, Any]]:
-    """(name, type, argument) of what the kernel's function has as parameters: tuples taken apart, constexprs left out."""
-    for name, type_, arg in zip(names, types, args, strict=True):
-        if isinstance(type_, tuple):
-            yield from flattened([f"{name}[{i}]" for i in range(len(type_))], type_, tuple(arg))
-        elif type_ != "constexpr":
-            yield name, type_, arg
-
-
 def _check_reach(
     arg: Any, what: str, address: int, span: tuple[int, int], shape: Sequence[int], strides: Sequence[int]
 ) -> None:
@@ -167,9 +170,10 @@ def _check_reach(
     low = address + sum(step for step in reach if step < 0)
     high = address + sum(step for step in reach if step > 0) + size
     if low < span[0] or high > span[1]:
+        beyond = max(high - span[1], span[0] - low)
         raise UserError(
-            f"{what}: a descriptor of shape {list(shape)} with strides {list(strides)} reaches {max(high - span[1], span[0] - low)} "
-            f"bytes beyond its tensor of {span[1] - span[0]} bytes"
+            f"{what}: a descriptor of shape {list(shape)} with strides {list(strides)} reaches {beyond} bytes beyond its "
+            f"tensor of {span[1] - span[0]} bytes"
         )
 
 
@@ -190,7 +194,7 @@ def _encoded_float(type_: str, arg: Any) -> int:
 
 def _encoded_integer(what: str, type_: str, arg: Any) -> int:
     try:
-        number = int(arg.__index__() if hasattr(arg, "__index__") else arg)
-    except (TypeError, ValueError, RuntimeError):
+        number = operator.index(arg)
+    except (TypeError, RuntimeError):
         raise UserError(f"{what}: expected a number for a parameter of type {type_}, got {type(arg).__name__}") from None
     return ctypes.c_int64(number).value

@@ -1,7 +1,8 @@
-"""The memory behind the arguments of a launch."""
+"""The arguments of a launch as the parameters of the kernel's function, and the memory behind them."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from ...promotion.errors import UserError
@@ -36,3 +37,12 @@ def storage_of(tensor: Any, what: str) -> tuple[int, Span]:
     if size and not first:
         raise UserError(f"{what}: a tensor on {getattr(base, 'device', 'no device')} without memory")
     return address, (first, first + size)
+
+
+def flattened(names: Sequence[str], types: Sequence[Any], args: Sequence[Any]) -> Iterator[tuple[str, str, Any]]:
+    """(name, type, argument) of what the kernel's function has as parameters: tuples taken apart, constexprs left out."""
+    for name, type_, arg in zip(names, types, args, strict=True):
+        if isinstance(type_, tuple):
+            yield from flattened([f"{name}[{i}]" for i in range(len(type_))], type_, tuple(arg))
+        elif type_ != "constexpr":
+            yield name, type_, arg

@@ -8,6 +8,7 @@ from typing import Any
 
 from ...lowering.numerics import checked_numerics
 from ...promotion.errors import UserError
+from .settings import Settings, current
 
 IGNORED = frozenset({
     # of CUDA's back end
@@ -55,7 +56,7 @@ DEFAULTS: Mapping[str, Any] = {
 class Options:
     """The options of a compilation. Attributes: `DEFAULTS`, and those of `IGNORED` that were given.
 
-    sanitize, interpret, device, threads, numerics: as `joinery.triton.enable` takes them; gpu: its `target`. As `joinery.triton.enable` takes them.
+    sanitize, interpret, device, threads, numerics: as `joinery.triton.enable` takes them; gpu: its `target`.
 
     Raises `UserError` for values that say nothing, `AssertionError`, as CUDA's do, for `num_warps` that are no power of two.
     """
@@ -68,7 +69,8 @@ class Options:
             if isinstance(value, list):  # as JSON keeps tuples
                 named[name] = tuple(tuple(each) if isinstance(each, list) else each for each in value)
         warps, blocks, threads = named["num_warps"], named["num_ctas"], named["threads"]
-        assert isinstance(warps, int) and warps > 0 and not warps & (warps - 1), "num_warps must be a power of 2"
+        is_power = isinstance(warps, int) and warps > 0 and not warps & (warps - 1)
+        assert is_power, "num_warps must be a power of 2"
         if not isinstance(blocks, int) or blocks < 1:
             raise UserError(f"num_ctas={blocks!r}; expected a positive number")
         if threads is not None and (not isinstance(threads, int) or isinstance(threads, bool) or not 1 <= threads <= 1024):
@@ -114,3 +116,11 @@ def parse_options(given: dict[str, Any]) -> Options:
     if isinstance(extern := known.get("extern_libs"), Mapping):
         known["extern_libs"] = tuple((str(name), str(path)) for name, path in extern.items())
     return Options(**ignored, **known)
+
+
+def settings_of(options: Any) -> Settings:
+    """How launches with these options run: what they say themselves, and what is enabled for the rest."""
+    ambient = current()
+    mode = mode_of(options.sanitize, options.interpret, options.device)
+    threads = options.threads if options.threads is not None else ambient.threads
+    return Settings(mode or ambient.mode, threads, options.gpu or ambient.target, options.numerics or ambient.numerics)

@@ -44,7 +44,7 @@ def checked_mode(mode: str, where: str) -> str:
 
 
 def is_asked_for(environment: Mapping[str, str] | None = None) -> bool:
-    """Whether the environment makes joinery Triton's back end: `JOINERY_TRITON`, or Triton's own `TRITON_DEFAULT_BACKEND=cpu`."""
+    """Whether the environment asks for joinery: by `JOINERY_TRITON`, or Triton's own `TRITON_DEFAULT_BACKEND=cpu`."""
     environment = os.environ if environment is None else environment
     named = environment.get(VARIABLE, "").lower() not in _OFF
     return named or environment.get("TRITON_DEFAULT_BACKEND") == "cpu"

@@ -7,9 +7,8 @@ import re
 from typing import Any
 
 from ...promotion.errors import UnsupportedError
-from .compiler import JoineryBackend
-from .options import Options, mode_of
-from .settings import Settings, current
+from .options import Options, settings_of
+from .targets import BINARY
 from .utilities import SHARED_BYTES
 
 _NAME = re.compile(r"tt\.func public @(?:\"([^\"]+)\"|([\w.$-]+))\(")
@@ -29,7 +28,7 @@ def add_stages(stages: dict[str, Any], options: Options, language: Any = None) -
     if getattr(language, "name", "TRITON") != "TRITON":
         raise UnsupportedError("Gluon's kernels place their values in the threads of a GPU; fix: write them in Triton")
     stages["ttir"] = lambda module, metadata: run_passes(module)
-    stages[JoineryBackend.binary_ext] = lambda module, metadata: compile_module(module, metadata, options)
+    stages[BINARY] = lambda module, metadata: compile_module(module, metadata, options)
 
 
 def run_passes(module: Any) -> Any:
@@ -52,14 +51,6 @@ def run_passes(module: Any) -> Any:
     except TypeError:  # up to Triton 3.5
         manager.run(module)
     return module
-
-
-def settings_of(options: Any) -> Settings:
-    """How launches with these options run: what they say themselves, and what is enabled for the rest."""
-    ambient = current()
-    mode = mode_of(options.sanitize, options.interpret, options.device)
-    threads = options.threads if options.threads is not None else ambient.threads
-    return Settings(mode or ambient.mode, threads, options.gpu or ambient.target, options.numerics or ambient.numerics)
 
 
 def compile_module(module: Any, metadata: dict[str, Any], options: Options) -> bytes:

@@ -32,7 +32,7 @@ class Utilities:
         """Code is unmapped when nobody holds it."""
 
     def get_device_properties(self, device: int = 0) -> dict[str, Any]:
-        return _properties()
+        return device_properties()
 
     def set_printf_fifo_size(self, size: int) -> None:
         """Prints are written as they come."""
@@ -49,7 +49,7 @@ def _unpacks_four() -> bool:
 
 
 @functools.cache
-def _properties() -> dict[str, Any]:
+def device_properties() -> dict[str, Any]:
     from ...runtime.host.threads import default_threads
 
     return {

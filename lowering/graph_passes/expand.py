@@ -1,9 +1,10 @@
-"""Composite ops become primitive ones: a new graph of the same values, without repetitions and without dead symbols.
+"""Expands composite ops into primitive ones: makes a new graph of the same values, without duplicate or dead
+symbols.
 
-Two passes. The first copies the graph, replacing every composite by its expansion (`OpDef.expand`) and every
-long reduction to few values by two shorter ones. The second gives equal symbols one node (hash-consing by op,
-operands, attributes and dtype), so that expansions share what they have in common, and drops what no output needs.
-Inputs, weights, checks, output names and the user's lines are kept.
+There are two passes. The first copies the graph, replacing every composite by its expansion (`OpDef.expand`)
+and every long reduction to few values by two shorter ones. The second gives equal symbols one node
+(hash-consing by op, operands, attributes and dtype), so that expansions share what they have in common, and
+drops what no output needs. Inputs, weights, checks, output names and the user's lines are kept.
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ _PARTS = (64, 512)
 """Fewest and most partial results of the first stage."""
 
 def expand(graph: Graph) -> Graph:
-    """The graph in primitive ops. `graph` must be finished; it is not changed."""
+    """Returns the graph in primitive ops. `graph` is not changed; if it is not finished, `InternalError` is
+    raised."""
     if not graph.finished:
         raise InternalError(f"expand: graph {graph.name!r} is not finished")
     current, outputs = graph, graph.outputs
@@ -41,7 +43,7 @@ def _has_expansion(symbol: Symbol) -> bool:
 
 
 def _live(graph: Graph, outputs: tuple[Symbol, ...]) -> list[Symbol]:
-    """What the outputs need, and all inputs, in order."""
+    """Returns the symbols that the outputs need, and all inputs, in order."""
     needed = {symbol.id for symbol in (*outputs, *graph.inputs)}
     for symbol in reversed(graph.symbols):
         if symbol.id in needed:
@@ -94,7 +96,8 @@ def _interned(original: Graph, graph: Graph, outputs: tuple[Symbol, ...]) -> Gra
 
 
 def _attrs_key(symbol: Symbol) -> Any:
-    """Equal for symbols that mean the same. Scalars count by type and bits: in Python True == 1 == 1.0 and 0.0 == -0.0."""
+    """Returns a key that is equal for equal attributes. Scalars compare by type and bits: in Python True == 1
+    == 1.0 and 0.0 == -0.0."""
     name = symbol.op.name
     if name in ("input", "weight"):
         return symbol.name
@@ -129,8 +132,9 @@ def _is_long_reduction(symbol: Symbol) -> bool:
 
 
 def _in_two_stages(symbol: Symbol, x: Symbol) -> Symbol:
-    """Partial results along one axis first, all of it second. The axis is the longest reduced one; when it is long it
-    is cut into equal parts, and a remainder that does not fill a part is reduced by itself and combined."""
+    """Reduces to partial results along one axis first, and reduces these second. The axis is the longest
+    reduced one; when it is long it is cut into equal parts, and a remainder that does not fill a part is
+    reduced by itself and combined."""
     graph, name = x.graph, symbol.op.name
     sizes = [extent for extent in x.shape if isinstance(extent, int)]
     axes: tuple[int, ...] = tuple(symbol.attrs["axes"])
@@ -160,14 +164,15 @@ def _in_two_stages(symbol: Symbol, x: Symbol) -> Symbol:
 
 
 def _dropped(value: Symbol, symbol: Symbol) -> Symbol:
-    """`value`, which has all dimensions, in the shape of `symbol`."""
+    """Reshapes `value`, which has all dimensions, to the shape of `symbol`."""
     if value.shape == symbol.shape:
         return value
     return value.graph.apply("reshape", (value,), {"shape": symbol.shape})
 
 
 def _part_count(extent: int) -> int:
-    """The largest number of equal parts within `_PARTS` that divides `extent`, or the largest allowed when none does."""
+    """Returns the largest number of equal parts within `_PARTS` that divides `extent`, or the largest allowed
+    when none does."""
     low, high = _PARTS
     return next((parts for parts in range(high, low - 1, -1) if extent % parts == 0), high)
 

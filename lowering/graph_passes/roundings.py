@@ -1,4 +1,5 @@
-"""Which casts change no value, and which rounding of a softmax's weights may come before their division by the sum."""
+"""Decides which casts change no value, and which rounding of a softmax's weights may precede their division
+by the sum."""
 
 from __future__ import annotations
 
@@ -9,8 +10,8 @@ from ...promotion.dtype import DType
 
 
 def keeps_values(source: DType, target: DType) -> bool:
-    """Whether a cast between these floats changes no value: every one of `source`, infinities and NaN too, is one of
-    `target`."""
+    """Returns whether a cast changes no value: the dtypes are equal, or floats such that `target` has every
+    value of `source`, infinities and NaN included."""
     if source is target:
         return True
     if not (source.is_float and target.is_float):
@@ -26,11 +27,12 @@ def keeps_values(source: DType, target: DType) -> bool:
 
 
 def rounds_weights(attrs: Mapping[str, Any], target: DType) -> bool:
-    """Whether the cast of softmax weights p = e / l to the type they are multiplied in may round e = exp(s - m) instead, with
-    the largest score m so far.
+    """Returns whether the cast of softmax weights p = e / l to the type of the product may round e = exp(s -
+    m) instead, where m is the largest score so far.
 
-    It may to the nearest value of a 16-bit float. That errs by at most max(u e, η/2), relative error u and least value η. What
-    becomes of the error in p is that times exp(m - m') / l, with the largest score m' of all, which is at most 1. So the weight
-    is off by at most max(u p, η/2), the bound of the cast as it stands.
+    It may if it rounds to nearest in a 16-bit float. Rounding e errs by at most max(u e, η/2), for the
+    relative error u and the least positive value η. In p this error is multiplied by exp(m - m') / l, which
+    is at most 1, where m' is the largest of all scores. So the weight is off by at most max(u p, η/2), the
+    bound of the cast as it stands.
     """
     return target.name in ("float16", "bfloat16") and attrs.get("rounding", "nearest") == "nearest"

@@ -1,8 +1,9 @@
-"""Stored layouts of matmul operands: what the schedule may change about how a matrix lies in memory.
+"""Packs the right operands of matmuls: constants are stored in panels, and large runtime operands copied into
+them.
 
-`tt.dot` on the host reads its right operand panel by panel: `PANEL` columns of all rows, contiguous. A constant operand is
-stored that way once, when the model is loaded, a large runtime operand is copied by a kernel of its own; the product then walks
-memory linearly and large strides cost no cache conflicts.
+`tt.dot` on the host reads its right operand panel by panel: `PANEL` columns of all rows, contiguous. A
+constant operand is stored that way once, when the model is loaded; a large runtime operand is copied by a
+kernel of its own. The product then reads memory linearly, and large strides cause no cache conflicts.
 """
 
 from __future__ import annotations
@@ -20,13 +21,15 @@ PANEL = 64
 MIN_COLUMNS = 33  # fewer fill less than half a panel
 MIN_ROWS = 128
 MIN_ELEMENTS, MIN_TRANSPOSED = 1 << 19, 1 << 16
-"""A runtime operand is copied into panels from this many rows of the other operand and this many elements on, fewer when it
-lies transposed. Smaller ones stay in the second-level cache, where `tt.dot` copies its panel with the first rows."""
+"""A runtime operand is copied into panels if the other operand has at least `MIN_ROWS` rows and it has at
+least `MIN_ELEMENTS` elements itself, or `MIN_TRANSPOSED` if it is transposed. Smaller ones stay in the
+second-level cache, where `tt.dot` copies its panel with the first rows."""
 
 
 @dataclass(frozen=True, slots=True)
 class ConstantLayout:
-    """How constant buffer i of a plan is stored: the symbol it comes from and the layout's name (`runtime.layouts`)."""
+    """How constant buffer i of a plan is stored: the symbol it comes from and the name of its layout
+    (`runtime/storage/weight_packing.py`)."""
 
     symbol: int
     layout: str
@@ -47,7 +50,8 @@ class RightOperand:
 
 
 def right_operand(nest: Nest) -> RightOperand | None:
-    """The right operand if panels may hold it: a dense matrix of known size, read by the contraction alone."""
+    """Returns the right operand if it may be stored in panels: a dense matrix of known size that only the
+    contraction reads. None otherwise."""
     found = products(nest)
     if len(found) != 1:
         return None
@@ -59,7 +63,7 @@ def right_operand(nest: Nest) -> RightOperand | None:
         return None
     at: Affine = load.attrs["at"]
     others = [axis for axis, _ in at.terms if axis != product.k]
-    if at.offset != 0 or len(at.terms) != 2 or product.n is None or others != [product.n]:  # an axis of the batch is no column
+    if at.offset != 0 or len(at.terms) != 2 or product.n is None or others != [product.n]:  # a batch axis is not a column
         return None
     k, n = nest.axes[product.k].extent, nest.axes[product.n].extent
     if not isinstance(k, int) or not isinstance(n, int) or n < MIN_COLUMNS:
@@ -74,7 +78,8 @@ def right_operand(nest: Nest) -> RightOperand | None:
 
 
 def _pays(nest: Nest, operand: RightOperand) -> bool:
-    """Whether copying a runtime operand into panels costs less than reading it where it lies; all rows share the copy."""
+    """Returns whether copying a runtime operand into panels costs less than reading it in place; all rows
+    share the copy."""
     contract = next(v for v in nest.body if v.op == "contract")
     rows = [nest.axes[axis].extent for axis in nest.body[contract.operands[0]].axes if axis != contract.attrs["over"]]
     count = 1
@@ -87,7 +92,8 @@ def _pays(nest: Nest, operand: RightOperand) -> bool:
 
 
 def _read_from(nest: Nest, operand: RightOperand, buffer: Buffer) -> Nest:
-    """The nest with its right operand in panels, which to it is a row-major (K, N) matrix in `buffer`."""
+    """Returns the nest with its right operand in panels, which it addresses as a row-major (K, N) matrix in
+    `buffer`."""
     load = nest.body[operand.position]
     at: Affine = load.attrs["at"]
     along = next(v for v in nest.body if v.op == "contract").attrs["over"]
@@ -99,7 +105,7 @@ def _read_from(nest: Nest, operand: RightOperand, buffer: Buffer) -> Nest:
 
 
 def _packing_nest(source: Buffer, operand: RightOperand, target: Buffer) -> Nest:
-    """target[p, k, j] = source[k, p · PANEL + j], zero beyond the last column."""
+    """Makes the nest target[p, k, j] = source[k, p · PANEL + j], zero beyond the last column."""
     k, n = operand.depth, operand.columns
     panels = -(-n // PANEL)
     row, column = (1, k) if operand.transposed else (n, 1)
@@ -124,7 +130,8 @@ def _packing_nest(source: Buffer, operand: RightOperand, target: Buffer) -> Nest
 
 
 def store_in_panels(plan: Plan) -> tuple[Plan, tuple[ConstantLayout, ...], tuple[bool, ...]]:
-    """Right operands in panels: constants are stored that way, large runtime operands are copied by a kernel of their own.
+    """Stores right operands in panels: constants directly, large runtime operands by a kernel of their own
+    that copies them.
 
     Returns the plan, the layouts of its constant buffers, and which of its nests read panels.
     """
@@ -171,7 +178,7 @@ def _reads_panels(nest: Nest, layouts: Sequence[ConstantLayout]) -> bool:
 
 
 PACKED = -1
-"""`Buffer.symbol` of temporaries that hold panels: they store no symbol of the graph as it is."""
+"""`Buffer.symbol` of temporaries that hold panels, since they store no symbol of the graph as it is."""
 
 
 def _copy_runtime_operands(plan: Plan) -> Plan:

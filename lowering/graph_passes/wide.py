@@ -95,7 +95,7 @@ def _with_axis(x: Symbol) -> Symbol:
 
 
 def _padded(target: Graph, x: Symbol, low: Shape, high: Shape, fill: Array) -> Symbol:
-    """`x` between blocks of a value whose two halves differ, axis by axis."""
+    """Pads `x` with a value whose two halves differ, by concatenation along each axis."""
     parts = [target.apply("reshape", (target.constant(half),), {"shape": (1,)}) for half in fill]
     value = target.apply("concat", parts, {"axis": 0})
     for axis, widths in enumerate(zip(low, high, strict=True)):

@@ -226,7 +226,13 @@ def _rounded(value: float, element_: str) -> tuple[str, float]:
         return f"0xH{struct.unpack('<H', half)[0]:04X}", struct.unpack("<e", half)[0]
     if value != value:
         return "0xR7FC0", value
-    word = struct.unpack("<I", struct.pack("<f", value))[0]
+    try:
+        word = struct.unpack("<I", struct.pack("<f", value))[0]
+    except OverflowError:
+        return ("0xR7F80", float("inf")) if value > 0 else ("0xRFF80", float("-inf"))
+    nearest = struct.unpack("<f", struct.pack("<I", word))[0]
+    if nearest != value:  # rounded to odd, so that the second rounding sees on which side of its ties the value lies
+        word = (word - (abs(nearest) > abs(value))) | 1
     high = (word + 0x7FFF + ((word >> 16) & 1)) >> 16
     return f"0xR{high:04X}", struct.unpack("<f", struct.pack("<I", high << 16))[0]
 

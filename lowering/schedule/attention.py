@@ -1,8 +1,8 @@
-"""Finds attention, in graphs and in the nests that are made of them: scores = q @ kᵀ, elementwise scaling and masking, a
-softmax over the keys, and the product with the values.
+"""Finds attention in graphs and in their nests: scores = q @ kᵀ, elementwise scaling and masking, a softmax
+over the keys, and the product with the values.
 
 The composite `softmax` and the same thing written out in primitive ops look alike after expansion; both are
-matched on the ops alone. What is matched is what an online softmax can run (Milakov and Gimelshein 2018; Dao
+matched on the ops alone. The pattern is what an online softmax can compute (Milakov and Gimelshein 2018; Dao
 et al. 2022): one maximum, one sum of `exp(x - maximum)`, a division.
 """
 
@@ -36,8 +36,8 @@ def find_attention(
     outputs: Collection[int],
     refused: Collection[int],
 ) -> dict[int, Attention]:
-    """All attentions of a graph, by the id of the scores' matmul; those whose scores matmul is in `refused`
-    are left out."""
+    """Returns all attentions of a graph, by the id of the scores' matmul; those whose scores matmul is in
+    `refused` are left out."""
     found: dict[int, Attention] = {}
     for symbol in symbols:
         if symbol.op.kind == "contract":
@@ -94,7 +94,8 @@ def _exact(symbol: Symbol) -> Symbol:
 
 
 def _before_rounding(weights: Symbol) -> Symbol:
-    """The quotients that are rounded to the type of the second product, if that may be done before the division."""
+    """Looks through the cast that rounds the weights to the type of the second product, if the rounding may
+    precede the division."""
     if weights.op.name == "cast" and rounds_weights(weights.attrs, weights.dtype):
         return weights.inputs[0]
     return weights
@@ -126,7 +127,7 @@ def _reduces_last(symbol: Symbol, name: str, rank: int) -> bool:
 
 
 def _scores_of(logits: Symbol) -> Symbol | None:
-    """The last matmul of the logits' own shape that reaches them through elementwise ops alone."""
+    """Returns the last matmul of the logits' own shape that reaches them through elementwise ops alone."""
     best: Symbol | None = None
     pending, seen = [logits], {logits.id}
     while pending:
@@ -145,7 +146,7 @@ def _scores_of(logits: Symbol) -> Symbol | None:
 
 
 def _between(scores: Symbol, last: Symbol) -> frozenset[int]:
-    """The symbols on paths from `scores` to `last`, without `scores`."""
+    """Returns the symbols on paths from `scores` to `last`, without `scores`."""
     depends: dict[int, bool] = {scores.id: True}
     stack: list[Symbol] = [last]
     while stack:
@@ -179,7 +180,7 @@ def _depends_on(symbol: Symbol, target: Symbol) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Softmax:
-    """Numbers of the values of a nest that are a softmax: exp(logits - maximum) / total."""
+    """The softmax exp(logits - maximum) / total in a nest, as the numbers of its body values."""
 
     logits: int
     maximum: int
@@ -187,8 +188,12 @@ class Softmax:
 
 
 def find_softmax(body: Sequence[Value], weights: int, axis: int) -> Softmax | None:
-    """The softmax along `axis` whose result, a left operand of a product, is `weights`: what `find_attention` finds in a graph,
-    in the body of its nest. Between its operations are casts that change no value; the last may be one that rounds weights."""
+    """Returns the softmax along `axis` in the body of a nest whose result is `weights`, the left operand of a
+    product; None if there is none.
+
+    The pattern is that of `find_attention` in graphs: between the operations may be casts that change no
+    value, and the last one may be the cast that rounds the weights.
+    """
 
     def exact(number: int) -> int:
         while body[number].op == "cast" and keeps_values(body[body[number].operands[0]].dtype, body[number].dtype):

@@ -29,7 +29,7 @@ MAX_VARIANTS = 12
 otherwise)."""
 
 class NeedsBufferError(Exception):
-    """`symbol` cannot be evaluated inline here; it has to be stored. Never leaves the scheduler."""
+    """Raised when `symbol` cannot be evaluated inline and has to be stored. Never leaves the scheduler."""
 
     def __init__(self, symbol: Symbol) -> None:
         super().__init__(f"%{symbol.id} {symbol.op.name} must be stored")
@@ -37,8 +37,8 @@ class NeedsBufferError(Exception):
 
 
 class SplitAxisError(Exception):
-    """Axis `axis` must be two loops, the inner one of extent `inner`; `symbol` asked for it. Never leaves the
-    scheduler."""
+    """Raised when `symbol` needs `axis` split into two loops, the inner one of extent `inner`. Never leaves
+    the scheduler."""
 
     def __init__(self, axis: int, inner: Extent, symbol: Symbol) -> None:
         super().__init__(f"axis {axis} must be split by {inner} for %{symbol.id} {symbol.op.name}")
@@ -46,8 +46,8 @@ class SplitAxisError(Exception):
 
 
 class Entry:
-    """A body value before its axes are final: `axes` is a bit mask, `at` an unfinished affine expression. `lines`: the user's
-    lines that asked for it."""
+    """A body value before its axes are final: `axes` is a bit mask, `at` an affine expression of the group's
+    axes, `lines` the user's lines that the value comes from."""
 
     __slots__ = ("at", "attrs", "axes", "dtype", "lines", "op", "operands")
 
@@ -122,7 +122,7 @@ class BodyBuilder:
         return self.emit("dim", INT64, attrs={"extent": extent}, key=extent)
 
     def index_value(self, index: Index) -> int:
-        """The int64 value of an index expression."""
+        """Emits the int64 value of an index expression."""
         offset, terms, dynamic = index
         total: int | None = None
         if terms:
@@ -142,7 +142,7 @@ class BodyBuilder:
         return total
 
     def as_index(self, value: int) -> Index:
-        """The index expression of an int64 body value."""
+        """Returns the index expression of an int64 body value."""
         entry = self.entries[value]
         if entry.op == "index" and entry.at is not None:
             return entry.at
@@ -151,14 +151,14 @@ class BodyBuilder:
         return (0, (), ((value, 1),))
 
     def both(self, lhs: int, rhs: int) -> int:
-        """Conjunction of two guards, either of which may be absent."""
+        """Emits the conjunction of two guards, either of which may be absent."""
         if lhs in (NO_GUARD, rhs):
             return rhs
         return lhs if rhs == NO_GUARD else self.emit("logical_and", BOOL, (lhs, rhs))
 
     def spread(self, value: int, axes: int) -> int:
-        """`value` as a value on at least `axes`: a load or constant is re-stated there, anything else is cast
-        to its own type."""
+        """Returns `value` as a value on at least `axes`: a load, constant or index is emitted anew there,
+        anything else is cast to its own type."""
         entry = self.entries[value]
         if axes & ~entry.axes == 0:
             return value
@@ -186,8 +186,8 @@ class BodyBuilder:
     # -- symbols ------------------------------------------------------------------------------------------------------
 
     def evaluate(self, symbol: Symbol, index: tuple[Index, ...], guard: int = NO_GUARD) -> int:
-        """The value of `symbol` at `index`, one expression per dimension. Where `guard` is false memory is
-        not touched."""
+        """Returns the value of `symbol` at `index`, which has one expression per dimension. Memory is not
+        accessed where `guard` is false."""
         index = tuple(
             [ZERO if type(e) is int and e == 1 else i for e, i in zip(symbol.shape, index, strict=True)]
         )
@@ -299,8 +299,8 @@ class BodyBuilder:
         return tuple(below)
 
     def _divide(self, index: Index, inner: Extent, operand: Symbol) -> tuple[Index, Index]:
-        """(index // inner, index % inner) as affine expressions; asks for a split axis or a buffer where
-        there are none."""
+        """Returns (index // inner, index % inner) as affine expressions. Raises `SplitAxisError` or
+        `NeedsBufferError` where they are not affine."""
         offset, terms, dynamic = index
         if dynamic:
             raise NeedsBufferError(operand)
@@ -395,7 +395,7 @@ class BodyBuilder:
         )
 
     def _mirrored(self, at: int, extent: Extent, low: Extent, high: Extent) -> int:
-        """Position `at`, reflected at both ends without repeating them. Wide pads reflect periodically."""
+        """Reflects position `at` at both ends without repeating them; wide pads reflect periodically."""
         last = self.extent_value(extent - 1)
         if at_most(low + 1, extent) and at_most(high + 1, extent):  # last - |last - |at||
             mirrored = self.emit("sub", INT64, (last, self.emit("abs", INT64, (at,))))
@@ -457,7 +457,7 @@ class BodyBuilder:
         over = tuple([axis for d in attrs["axes"] for axis in reads[0][d]])
         name = symbol.op.name.removeprefix("reduce_")
         if not over:
-            if name == "sum" and symbol.dtype.is_float:  # of one element; sums begin with 0, also where that is -0
+            if name == "sum" and symbol.dtype.is_float:  # of one element; a sum starts from 0, so that -0 gives 0
                 return self.emit("add", symbol.dtype, (value, self.constant(0, symbol.dtype)))
             return self.constant(0, symbol.dtype) if name in ("argmax", "argmin") else value
         mask = self.mask_of((over,))

@@ -1,5 +1,5 @@
-"""Makes a `Nest` in canonical form of the entries of a body: dead values and unit axes dropped, contiguous
-axes merged, axes ordered.
+"""Makes a canonical `Nest` from the entries of a body: drops dead values and unit axes, merges contiguous
+axes, and orders the axes.
 
 Two axes merge when every value varies along both or neither and every address steps over them as over one
 (the outer coefficient is the inner one times the inner extent): an elementwise op on contiguous 4-D arrays
@@ -26,15 +26,14 @@ class PendingStore:
     """A store before its axes are final; `axes` is the bit mask of the axes its value must vary along."""
 
     value: int
-    target: Symbol | Buffer  # a storage root, or a buffer that is no symbol's own
+    target: Symbol | Buffer  # a storage root, or a buffer that belongs to no symbol
     at: Index
     axes: int
     line: Location
 
 
 class AxisTable:
-    """The axes of a nest while they are merged: every expression and value is held as sets of axis
-    numbers."""
+    """The axes of a nest while they are merged, with every expression and value as a set of axis numbers."""
 
     def __init__(self, entries: Sequence[Entry], stores: Sequence[PendingStore], group: Group) -> None:
         self.entries = entries
@@ -67,7 +66,7 @@ class AxisTable:
         self.used = used
 
     def drop_units(self) -> None:
-        """Forgets axes of extent 1 and axes nothing varies along, but keeps the m, n and k of a
+        """Drops axes of extent 1 and axes along which nothing varies, but keeps the m, n and k of a
         contraction."""
         self._promote_batch()
         kept = {axis for roles in self.roles.values() for axis in roles}
@@ -76,8 +75,8 @@ class AxisTable:
                 self._forget(axis)
 
     def _promote_batch(self) -> None:
-        """A batch axis along which only one operand varies takes the place of a unit m (or n): (b, 1, k) @
-        (k, n) is a matmul."""
+        """Replaces a unit m (or n) by a batch axis along which only one operand varies: (b, 1, k) @ (k, n) is
+        a matmul."""
         taken = {axis for roles in self.roles.values() for axis in roles}
         for roles in self.roles.values():
             for place in (0, 1):
@@ -102,7 +101,7 @@ class AxisTable:
                 over.remove(axis)
 
     def _signature(self, axis: int) -> int:
-        """Where the axis appears: in which values, stores and reductions."""
+        """Returns the values, stores and reductions in which the axis appears, as a bit mask."""
         bits = 0
         for mask in self.masks.values():
             bits = bits << 1 | (mask >> axis & 1)
@@ -157,7 +156,8 @@ class AxisTable:
         return True
 
     def order(self) -> tuple[list[int], set[int]]:
-        """All axes in their final order (parallel before reduction axes) and the set of the parallel ones."""
+        """Returns all axes in their final order (parallel before reduction axes) and the set of the parallel
+        ones."""
         stored = 0
         for mask in self.store_masks:
             stored |= mask
@@ -222,8 +222,11 @@ def finish(
     symbols: tuple[int, ...],
     buffer_of: Callable[[Symbol], Buffer],
 ) -> Nest:
-    """The canonical nest of a finished body. `buffer_of` is asked for the buffers of live loads and stores
-    only. Raises `NoTemplateError` when no template runs it."""
+    """Returns the canonical nest of a finished body.
+
+    `buffer_of` is called for the buffers of live loads and stores only. Raises `NoTemplateError` when no
+    template runs the nest.
+    """
     table = AxisTable(entries, stores, group)
     table.drop_units()
     table.merge()

@@ -1,4 +1,4 @@
-"""What it costs to evaluate a symbol again where it is read, in units of one simple vector instruction per
+"""Estimates what it costs to evaluate a symbol again where it is read, in simple vector instructions per
 element."""
 
 from __future__ import annotations
@@ -27,13 +27,14 @@ def name_cost(name: str) -> int:
 
 
 def is_scalar(symbol: Symbol) -> bool:
-    """True for symbols that cost nothing to read: constants and runtime dims of one element."""
+    """Returns whether a symbol is a source of one element, such as a constant or runtime dim, which is free
+    to read."""
     return symbol.op.kind == "source" and all(type(extent) is int and extent == 1 for extent in symbol.shape)
 
 
 def is_cheap_prologue(symbol: Symbol, in_memory: Callable[[Symbol], bool]) -> bool:
-    """True when a matmul may evaluate `symbol` on its operand tiles: affine loads, views and a few simple
-    elementwise ops."""
+    """Returns whether a matmul may evaluate `symbol` on its operand tiles: affine loads, views and a few
+    simple elementwise ops."""
     work = loads = 0
     pending, seen = [symbol], {symbol.id}
     while pending:

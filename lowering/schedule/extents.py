@@ -1,4 +1,4 @@
-"""Arithmetic on extents: ints as long as possible, `Dim` polynomials where a size is known only at launch."""
+"""Computes with extents: ints as long as possible, `Dim` polynomials where a size is known only at launch."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ..nest import Extent
 __all__ = ["ALIGNMENT", "align_up", "at_most", "contiguous_strides", "exact_quotient", "is_one", "is_zero", "product"]
 
 ALIGNMENT = 64
-"""Bytes: every buffer and every slot of the arena starts at a multiple of a cache line."""
+"""Alignment of every buffer and every slot of the arena in bytes: a cache line."""
 
 
 def is_one(extent: Extent) -> bool:
@@ -33,7 +33,7 @@ def product(extents: Iterable[Extent]) -> Extent:
 
 @lru_cache(maxsize=4096)
 def contiguous_strides(shape: tuple[Extent, ...]) -> tuple[Extent, ...]:
-    """Strides in elements of a C-contiguous array."""
+    """Returns the strides in elements of a C-contiguous array."""
     strides: list[Extent] = []
     step: Extent = 1
     for extent in reversed(shape):
@@ -44,14 +44,14 @@ def contiguous_strides(shape: tuple[Extent, ...]) -> tuple[Extent, ...]:
 
 
 def exact_quotient(extent: Extent, divisor: Extent) -> Extent | None:
-    """`extent / divisor` when it is whole whatever the runtime dims are, else None."""
+    """Returns `extent / divisor` if that is whole for all values of the runtime dims, else None."""
     if type(extent) is int and type(divisor) is int:
         return extent // divisor if divisor and extent % divisor == 0 else None
     return dims.exact_quotient(extent, divisor)
 
 
 def align_up(extent: Extent, alignment: int) -> Extent:
-    """The next multiple of `alignment`."""
+    """Rounds `extent` up to a multiple of `alignment`."""
     if exact_quotient(extent, alignment) is not None:
         return extent
     return dims.ceil_div(extent, alignment) * alignment

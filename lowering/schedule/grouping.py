@@ -1,11 +1,12 @@
-"""Fusion: which symbols are stored, and which kernel computes each.
+"""Fuses symbols into kernels: decides which symbols are stored, and which kernel computes each.
 
-One pass over the symbols in creation order. Sources and everything computed from memory by elementwise ops,
-views and gathers is left *floating*: it belongs to no kernel and is evaluated wherever it is read. A
-reduction, scan or matmul opens a group; what follows from a group's members elementwise joins the group when
-it lies over the same axes, and two reductions over equal axes become one group when an op reads both. A
-member read from outside is stored. Legality is the absence of a cycle between groups, checked by reachability
-before every join (convexity: no path leaves a group and comes back) and once more on the finished plan.
+The pass visits the symbols once, in creation order. Sources and everything computed from memory by
+elementwise ops, views and gathers are left *floating*: they belong to no kernel and are evaluated wherever
+they are read. A reduction, scan or matmul opens a group; what is computed elementwise from a group's members
+joins the group when it has the same axes, and two reductions over equal axes become one group when an op
+reads both. A member read from outside is stored. Legality is the absence of a cycle between groups, checked
+by reachability before every join (convexity: no path leaves a group and comes back) and once more on the
+finished plan.
 
 `storage.py` then decides which floating symbols are stored after all.
 """
@@ -49,7 +50,7 @@ class PartStore:
 
 
 class Grouping:
-    """The state of the pass. Symbols are named by their ids, which index `symbols`.
+    """The fusion pass and its state. Symbols are identified by their ids, which index `symbols`.
 
     Args:
         symbols: all symbols of a graph of primitive ops, in topological order, ids dense.
@@ -101,7 +102,7 @@ class Grouping:
         return group
 
     def map_group(self, symbol: Symbol) -> Group:
-        """A new group that evaluates the floating `symbol` over its own dimensions."""
+        """Makes a group that evaluates the floating `symbol` over its own dimensions."""
         group = self.new_group("map", self.direct[symbol.id])
         group.members[symbol.id] = own_axes(group, symbol.shape)
         return group
@@ -111,7 +112,7 @@ class Grouping:
         return root.id in self.stored or root.op.kind == "source"
 
     def reaches(self, mask: int, targets: int) -> bool:
-        """True when a group of `mask` is in `targets` or depends on one of them, directly or not."""
+        """Returns whether a group of `mask` is in `targets` or depends on one of them, directly or not."""
         seen = mask
         while mask:
             if seen & targets:
@@ -131,7 +132,8 @@ class Grouping:
         return self.group_of.get(symbol.id)
 
     def base_group(self, symbol: Symbol) -> Group | None:
-        """The group whose member `symbol` is, or is a view of; None for floating symbols."""
+        """Returns the group that has `symbol`, or what it is a view of, as a member; None for floating
+        symbols."""
         while True:
             if storage_root(symbol).id in self.stored and symbol.id not in self.group_of:
                 return None
@@ -141,7 +143,8 @@ class Grouping:
             symbol = symbol.inputs[0]
 
     def dependency(self, symbol: Symbol) -> int:
-        """Mask of the groups that must have run before `symbol` can be read from outside its group."""
+        """Returns the mask of the groups that must have run before `symbol` can be read from outside its
+        group."""
         group = self.base_group(symbol)
         return group.bit if group is not None else self.direct[symbol.id]
 
@@ -206,7 +209,7 @@ class Grouping:
             self._store_alone(symbol)
 
     def _store_alone(self, symbol: Symbol) -> None:
-        """Stores a floating symbol by a kernel of its own, at once."""
+        """Makes a kernel of its own that stores a floating symbol."""
         if self.in_memory(symbol):
             return
         group = self.map_group(symbol)
@@ -463,8 +466,8 @@ class Grouping:
         return True
 
     def store_parts(self, symbol: Symbol) -> None:
-        """Every operand of a concat is written to its place in the result, by its own group where nothing
-        else reads it."""
+        """Writes every operand of a concat to its place in the result, from its own group where nothing else
+        reads it."""
         axis = symbol.attrs["axis"]
         offset: Extent = 0
         writers = 0
@@ -488,7 +491,7 @@ class Grouping:
 
 
 def own_axes(group: Group, shape: Sequence[Extent]) -> AxisMap:
-    """New axes, one per dimension of `shape` that is not 1."""
+    """Adds an axis to the group for every dimension of `shape` that is not 1, and returns their axis map."""
     return tuple([() if is_one(extent) else (group.new_axis(extent, splittable=True),) for extent in shape])
 
 
@@ -497,7 +500,8 @@ def _unless_one(group: Group, axis: int) -> tuple[int, ...]:
 
 
 def _operand_batch(batch: AxisMap, operand: Symbol, rank: int) -> AxisMap:
-    """Axis maps of the batch dimensions of a matmul operand, which broadcast against the result's."""
+    """Returns the axis maps of the batch dimensions of a matmul operand, which broadcast against the
+    result's."""
     own = operand.shape[:-2]
     return tuple(
         [
@@ -508,7 +512,7 @@ def _operand_batch(batch: AxisMap, operand: Symbol, rank: int) -> AxisMap:
 
 
 def _reduces_group(group: Group, operand: Symbol, operand_map: AxisMap, over: tuple[int, ...]) -> bool:
-    """True when reducing `operand` over dimensions `over` is reducing over the group's own reduced
+    """Returns whether reducing `operand` over dimensions `over` is reducing over the group's own reduced
     dimensions."""
     reduced = group.reduced_axes
     if not reduced or not is_distinct(operand_map):

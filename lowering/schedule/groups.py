@@ -1,7 +1,7 @@
-"""A group: the symbols one kernel computes, and how each of them lies over the kernel's axes.
+"""Defines groups: the symbols that one kernel computes, and how each of them maps to the kernel's axes.
 
-Members are the symbols a kernel cannot evaluate just anywhere: its reductions, contractions and scans, and
-what follows from them. Pure producers are no members; they are evaluated wherever they are read (see
+Members are the symbols that are tied to the kernel: its reductions, contractions and scans, and what is
+computed from them. Pure producers are not members; they are evaluated wherever they are read (see
 `grouping.py`).
 """
 
@@ -59,8 +59,8 @@ class Group:
         return product([self.axes[axis] for axis in axes])
 
     def split(self, axis: int, inner: Extent) -> tuple[int, int] | None:
-        """Replaces `axis` by (outer, inner) factors everywhere. None when the role of the axis or its size
-        forbids it."""
+        """Replaces `axis` by (outer, inner) factors everywhere and returns both axes, or None when the role
+        of the axis or its size forbids it."""
         if axis not in self.splittable:
             return None
         outer = exact_quotient(self.axes[axis], inner)
@@ -87,8 +87,8 @@ class Group:
         }
 
     def is_storable(self, symbol: Symbol) -> bool:
-        """True for a member that the group's axes cover; a broadcast dimension along which nothing varies is
-        not covered."""
+        """Returns whether `symbol` is a member that the group's axes cover; a broadcast dimension along which
+        nothing varies is not covered."""
         axis_map = self.members.get(symbol.id)
         return axis_map is not None and all(
             axes or is_one(extent) for axes, extent in zip(axis_map, symbol.shape, strict=True)
@@ -107,8 +107,7 @@ class Group:
 
 
 def align(axis_map: AxisMap, rank: int) -> AxisMap:
-    """The axis map of an operand seen from a result of `rank` dimensions (NumPy broadcasting: aligned at the
-    right)."""
+    """Returns the axis map of an operand broadcast to `rank` dimensions, aligned at the right as in NumPy."""
     return ((),) * (rank - len(axis_map)) + axis_map
 
 
@@ -118,11 +117,11 @@ def is_distinct(axis_map: AxisMap) -> bool:
 
 
 def joined_map(group: Group, shape: tuple[Extent, ...], operands: Sequence[AxisMap]) -> AxisMap | None:
-    """Where the result of an elementwise op of members lies: the operands' axes, joined per dimension.
+    """Returns the axis map of an elementwise op on members: the operands' axes, joined per dimension.
 
     A dimension along which no member varies comes from operands outside (the `x` of `x - mean(x)`); in a
     group with reductions it is taken to be a reduced one of that size, which makes softmax and layer norm one
-    nest. None: the op does not fit the group.
+    nest. Returns None if the op does not fit the group.
     """
     rank = len(shape)
     joined: list[tuple[int, ...]] = [()] * rank
@@ -154,8 +153,8 @@ def merge_correspondence(
     target_maps: Sequence[AxisMap],
     source_maps: Sequence[AxisMap],
 ) -> dict[int, int] | None:
-    """Axis of `source` → axis of `target` under which an op reading members of both makes the two row groups
-    one nest.
+    """Maps axes of `source` to axes of `target` such that an op that reads members of both row groups makes
+    them one nest; returns None if there is no such map.
 
     Every axis of `source`, and every reduced axis of `target`, must find its equal in size and role (kept or
     reduced). Kept axes of `target` may be missing in `source`: its reductions are then smaller by those axes,
@@ -207,11 +206,11 @@ def permuted_map(axis_map: AxisMap, axes: Sequence[int]) -> AxisMap:
 def reshaped_map(
     group: Group, axis_map: AxisMap, source: tuple[Extent, ...], target: tuple[Extent, ...]
 ) -> AxisMap | None:
-    """The axis map of `reshape` of a member: its axes dealt out anew, splitting an axis where a boundary cuts
-    it.
+    """Returns the axis map of a reshaped member, splitting axes of the group that a boundary of the new shape
+    cuts.
 
-    None, and the group untouched, when an axis that must keep its role would be split or a broadcast
-    dimension is merged.
+    Returns None, and leaves the group unchanged, if an axis that must keep its role would be split or a
+    broadcast dimension merged.
     """
     if any(not axes and not is_one(extent) for axes, extent in zip(axis_map, source, strict=True)):
         return None

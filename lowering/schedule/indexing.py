@@ -1,4 +1,4 @@
-"""Index expressions: how an element of a symbol is addressed from the axes of a nest.
+"""Defines index expressions, which address an element of a symbol from the axes of a nest.
 
 One index is a plain tuple `(offset, terms, dynamic)`, the value `offset + Σ coefficient · axis + Σ
 coefficient · value`: `terms` pairs axes of the nest with coefficients, `dynamic` pairs body values (int64,
@@ -77,7 +77,7 @@ def add(lhs: Index, rhs: Index) -> Index:
 
 
 def linear(indices: Iterable[Index], strides: Iterable[Extent]) -> Index:
-    """`Σ index · stride`: the position of an element in a buffer with these strides."""
+    """Returns `Σ index · stride`, the position of an element in a buffer with these strides."""
     offset: Extent = 0
     terms: dict[int, Extent] = {}
     dynamic: dict[int, Extent] = {}
@@ -101,8 +101,8 @@ def _clean(terms: dict[int, Extent]) -> Terms:
 
 
 def map_indices(axis_map: AxisMap, extents: Sequence[Extent]) -> tuple[Index, ...]:
-    """The index of every dimension of a member: row-major over the dimension's axes, `ZERO` where it does not
-    vary."""
+    """Returns the index of every dimension of a member: row-major over the dimension's axes, `ZERO` where it
+    does not vary."""
     result: list[Index] = []
     for axes in axis_map:
         if not axes:

@@ -1,10 +1,10 @@
-"""Memory of the temporaries: one arena, divided by the lifetimes of what it holds.
+"""Plans the memory of the temporaries: one arena, shared by buffers whose lifetimes do not overlap.
 
-Greedy best fit in the order of sizes (Pisarchyk and Lee 2020, "Efficient memory management for deep neural
-net inference", greedy by size). A size known only at launch is a whole number of times a polynomial in the
-runtime dims (`1536 * batch*seq`); buffers with the same polynomial are packed together in units of it,
-exactly as static ones are in bytes. Buffers of different polynomials share nothing: which of `batch` and
-`batch*seq` is larger is not known (a dim may be 0).
+The method is greedy best fit, largest buffers first (Pisarchyk and Lee 2020, "Efficient memory management for
+deep neural net inference", greedy by size). A size known only at launch is an integer multiple of a
+polynomial in the runtime dims (`1536 * batch*seq`); buffers with the same polynomial are packed together in
+units of it, exactly as static ones are in bytes. Buffers of different polynomials share nothing: which of
+`batch` and `batch*seq` is larger is not known (a dim may be 0).
 """
 
 from __future__ import annotations
@@ -60,8 +60,8 @@ def plan_memory(lifetimes: Sequence[Lifetime]) -> MemoryPlan:
 
 
 def _units(size: Extent) -> tuple[int, Extent]:
-    """`size` as (count, unit): the count is a multiple of the alignment, the unit is 1 or has coefficients
-    without a common factor."""
+    """Splits `size` into (count, unit): the count is a multiple of the alignment, the unit is 1 or has
+    coefficients without a common factor."""
     if isinstance(size, int):
         return size, 1
     count = math.gcd(*[coefficient for coefficient, _ in size.terms])

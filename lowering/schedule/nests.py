@@ -1,5 +1,5 @@
-"""Groups to nests: evaluates what a group stores over the group's axes and checks that a tile template can
-run the result."""
+"""Turns groups into nests: evaluates what a group stores over the group's axes, and checks that a tile
+template can run the result."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MAX_SPLITS = 32
 
 
 class MisfitError(Exception):
-    """A group's nest fits no tile template. Never leaves the scheduler."""
+    """Raised when a group's nest fits no tile template. Never leaves the scheduler."""
 
     def __init__(self, group: Group, reason: str) -> None:
         super().__init__(reason)
@@ -28,8 +28,11 @@ class MisfitError(Exception):
 
 
 class EmptyGridError(Exception):
-    """The group would store something that does not vary along an axis of its grid that may be empty: no program would write
-    it. `symbols` are its reductions that do not vary along such an axis. Never leaves the scheduler."""
+    """Raised when a group would store a value that does not vary along a grid axis that may be empty, so that
+    no program would write it.
+
+    `symbols` are the group's reductions that do not vary along such an axis. Never leaves the scheduler.
+    """
 
     def __init__(self, symbols: frozenset[int]) -> None:
         super().__init__(f"%{sorted(symbols)} must not share a kernel with a grid that may be empty")
@@ -37,8 +40,10 @@ class EmptyGridError(Exception):
 
 
 def build_nest(grouping: Grouping, group: Group, buffer_of: Callable[[Symbol], Buffer]) -> Nest:
-    """The nest of `group`. Raises `NeedsBufferError`, `MisfitError` or `EmptyGridError` when the groups have to be
-    formed anew."""
+    """Returns the nest of `group`.
+
+    Raises `NeedsBufferError`, `MisfitError` or `EmptyGridError` when the groups have to be formed anew.
+    """
     for _ in range(MAX_SPLITS):
         builder = BodyBuilder(grouping, group)
         try:
@@ -62,13 +67,15 @@ def build_nest(grouping: Grouping, group: Group, buffer_of: Callable[[Symbol], B
 
 
 def lacks_programs(nest: Nest) -> bool:
-    """Whether sizes exist for which the nest has something to store and no program that would."""
+    """Returns whether there are sizes for which the nest has elements to store but no program to store
+    them."""
     maybe_empty = {axis for axis in grid_axes(nest) if not at_most(1, nest.axes[axis].extent)}
     return any(not maybe_empty <= set(nest.body[store.value].axes) for store in nest.stores)
 
 
 def _smaller_reductions(group: Group) -> frozenset[int]:
-    """The reductions of a group that do not vary along all axes of its grid that may be empty: those of absorbed groups."""
+    """Returns the reductions of a group that do not vary along all grid axes that may be empty, which came
+    from absorbed groups; all its reductions and stores if there are none."""
     reduced = group.reduced_axes
     maybe_empty = {axis for axis, extent in enumerate(group.axes) if axis not in reduced and not at_most(1, extent)}
     smaller = [key for key in group.reads if not maybe_empty <= {axis for axes in group.members[key] for axis in axes}]
@@ -78,8 +85,8 @@ def _smaller_reductions(group: Group) -> frozenset[int]:
 def copy_nest(
     grouping: Grouping, symbol: Symbol, target: Buffer, buffer_of: Callable[[Symbol], Buffer]
 ) -> Nest:
-    """A nest that writes `symbol`, which is in memory or a constant, to `target`: outputs that no kernel
-    computes."""
+    """Makes the nest of an output that no kernel computes: it copies `symbol`, which is in memory or a
+    constant, to `target`."""
     group = Group(0, "map", [])
     indices = map_indices(own_axes(group, symbol.shape), group.axes)
     builder = BodyBuilder(grouping, group)

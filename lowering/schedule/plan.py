@@ -1,5 +1,4 @@
-"""The schedule of a graph: its kernels as nests in order, the buffers between them, and the memory they live
-in."""
+"""Schedules a graph: makes its kernels as nests in order, and the buffers between them and their memory."""
 
 from __future__ import annotations
 
@@ -28,7 +27,7 @@ MAX_ATTEMPTS = 200
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What runs, in which order, on which memory.
+    """The kernels of a graph in order, and the memory that they work on.
 
     Attributes:
         name: the graph's name.
@@ -37,9 +36,9 @@ class Plan:
         constants: the constants and weights that some nest loads; `Buffer.symbol` is their id in the
             scheduled graph.
         outputs: one buffer per graph output, in order.
-        temporaries: what lives in the arena; `memory.offsets[i]` is the byte offset of `temporaries[i]`.
+        temporaries: the buffers in the arena; `memory.offsets[i]` is the byte offset of `temporaries[i]`.
         memory: offsets and size of the arena.
-        checks: what must hold at launch: (lhs, rhs, message).
+        checks: equations (lhs, rhs, message) that must hold at launch.
         dims: the named dims, in the order in which the graph's inputs mention them.
     """
 
@@ -54,8 +53,8 @@ class Plan:
     dims: tuple[str, ...]
 
     def describe(self) -> str:
-        """A table of the kernels: template, axes, what is fused, bytes moved and operations, then the
-        arena."""
+        """Returns a table of the kernels (template, axes, bytes moved, operations, fused ops), and the size
+        of the arena."""
         rows = [("#", "template", "axes", "read B", "written B", "flops", "fused")]
         for number, nest in enumerate(self.nests):
             axes = " ".join(
@@ -112,9 +111,9 @@ def schedule(graph: Graph) -> Plan:
     """Plans a graph of primitive ops (`expand` makes one from any graph).
 
     Groups are formed greedily; when the nest of a group turns out not to be expressible (an index that is not
-    affine, a body no tile template runs, a store along less than a grid that may be empty), the symbols responsible
-    are stored and the groups are formed anew.
-    In the limit every symbol is stored, which always works, so this ends.
+    affine, a body no tile template runs, a store that misses a grid axis that may be empty), the symbols
+    responsible are stored and the groups are formed anew. In the limit every symbol is stored, which always
+    works, so this ends.
     """
     symbols = graph.symbols
     outputs = [symbol.id for symbol in graph.outputs]
@@ -172,8 +171,8 @@ def _break_up(grouping: Grouping, misfit: MisfitError, forced: set[int], refused
 
 
 def _unread(plan: Plan) -> set[int]:
-    """Temporaries that no nest loads: operands whose value turned out not to matter (an index into an axis of
-    extent 1)."""
+    """Returns the symbols of temporaries that no nest loads: operands whose value turned out not to matter
+    (an index into an axis of extent 1)."""
     read = {
         load.attrs["buffer"].index
         for nest in plan.nests
@@ -218,8 +217,11 @@ def _with_stores(grouping: Grouping) -> list[Group]:
 
 
 def order_nests(nests: Sequence[Nest]) -> list[Nest]:
-    """A topological order of the nests, earliest symbols first. Raises `InternalError` when kernels depend on each other in
-    a cycle: fusion made a group that is not convex."""
+    """Returns the nests in topological order, earliest symbols first.
+
+    Raises `InternalError` when kernels depend on each other in a cycle: fusion made a group that is not
+    convex.
+    """
     writers: dict[tuple[str, int], list[int]] = {}
     for number, nest in enumerate(nests):
         for store in nest.stores:
@@ -249,7 +251,8 @@ def _order_key(nest: Nest) -> int:
 
 
 def with_nests(plan: Plan, nests: Sequence[Nest], temporaries: Sequence[Buffer]) -> Plan:
-    """The plan with other kernels over the same inputs and outputs; order and memory are made anew."""
+    """Returns the plan with other kernels over the same inputs and outputs, ordered and assigned memory
+    anew."""
     ordered = order_nests(nests)
     return replace(
         plan,

@@ -1,4 +1,4 @@
-"""Which floating symbols are stored, and by which kernel: the second half of fusion.
+"""Decides which floating symbols are stored, and by which kernel: the second half of fusion.
 
 After `Grouping.run` every reduction, scan and matmul has its group. What still floats is evaluated where it
 is read, except the graph's outputs, operands a matmul cannot evaluate on its tiles, and producers that
@@ -20,9 +20,11 @@ from .views import storage_root
 
 
 def place_storage(grouping: Grouping) -> dict[int, int]:
-    """Stores outputs, demanded and repeatedly read symbols. Returns output position → id of the storage root
-    it shares memory with; an output that is missing must be copied: it is an input, a constant, or the same
-    memory as another output."""
+    """Stores outputs, symbols that must be stored, and expensive ones that several kernels read.
+
+    Returns, by position of the output, the id of the storage root that it shares memory with. An output that
+    is missing must be copied: it is an input, a constant, or the same memory as another output.
+    """
     bound = _bind_outputs(grouping)
     _drop_cheap_stores(grouping, set(bound.values()))
     users = [0] * len(grouping.symbols)
@@ -68,8 +70,8 @@ def _bind_outputs(grouping: Grouping) -> dict[int, int]:
 
 
 def _drop_cheap_stores(grouping: Grouping, bound: Collection[int]) -> None:
-    """Takes back stores of members that are one cheap op on another stored member (`p * p` beside `p`):
-    readers repeat the op."""
+    """Drops the stores of members that are one cheap op on another stored member (`p * p` next to `p`), which
+    readers repeat."""
     for group in grouping.groups.values():
         for key in list(reversed(group.stores)):
             symbol = grouping.symbols[key]
@@ -108,7 +110,8 @@ def _bits(mask: int) -> list[int]:
 
 
 def _host(grouping: Grouping, symbol: Symbol, users: int) -> Group | None:
-    """A group that evaluates `symbol` at every element anyway and can therefore write it as well."""
+    """Makes `symbol` a member of a group that evaluates all its elements anyway; returns the group, or
+    None."""
     for bit in _bits(users):
         group = grouping.groups[bit]
         if group.kind in ("attention", "scan") or symbol.id in grouping.forced:
@@ -125,8 +128,8 @@ def _host(grouping: Grouping, symbol: Symbol, users: int) -> Group | None:
 
 
 def _is_whole(group: Group, axis_map: AxisMap, symbol: Symbol) -> bool:
-    """True when the axes of `axis_map` are all of the group's (kept) axes, each once, and give every element
-    of `symbol`."""
+    """Returns whether the axes of `axis_map` are all of the group's (kept) axes, each once, and give every
+    element of `symbol`."""
     if not is_distinct(axis_map):
         return False
     if any(not axes and not is_one(extent) for axes, extent in zip(axis_map, symbol.shape, strict=True)):
@@ -140,8 +143,8 @@ def _is_whole(group: Group, axis_map: AxisMap, symbol: Symbol) -> bool:
 
 
 def floating_maps(grouping: Grouping, group: Group, target: Symbol) -> dict[int, AxisMap]:
-    """Axis maps at which `group` evaluates the floating symbols it reads, down to `target`: the first one met
-    for each."""
+    """Returns the axis maps at which `group` evaluates the floating symbols it reads, down to `target`, by
+    symbol id: the first map met for each."""
     found: dict[int, AxisMap] = {}
     pending: list[tuple[Symbol, AxisMap]] = []
 
@@ -186,8 +189,8 @@ def floating_maps(grouping: Grouping, group: Group, target: Symbol) -> dict[int,
 
 
 def _sibling(grouping: Grouping, symbol: Symbol, users: int) -> Group | None:
-    """A kernel of the same shape that reads some of the same memory and is neither before nor after
-    `symbol`."""
+    """Makes `symbol` a member of a map group of its shape that reads some of the same memory and is ordered
+    neither before nor after it; returns the group, or None."""
     if symbol.id in grouping.forced:
         return None
     leaves = _leaves(grouping, symbol)

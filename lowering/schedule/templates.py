@@ -1,5 +1,5 @@
-"""The tile templates and what each can run. A nest that fits none is formed anew with more of its symbols
-stored."""
+"""Matches nests with the tile templates that can run them. The group of a nest that fits none is formed anew
+with more symbols stored."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from .attention import find_softmax
 
 
 class NoTemplateError(Exception):
-    """No template runs a nest, for this reason. Never leaves the scheduler."""
+    """Raised with the reason why no template runs a nest. Never leaves the scheduler."""
 
 
 def template_of(axes: Sequence[Axis], body: Sequence[Value], stores: Sequence[Store]) -> Template:
-    """The template that runs a nest of these parts. Raises `NoTemplateError`.
+    """Returns the template that runs a nest of these parts, or raises `NoTemplateError`.
 
     map: no reduction, contraction or scan.
     row: every reduction is over the same axes.
@@ -45,7 +45,7 @@ def template_of(axes: Sequence[Axis], body: Sequence[Value], stores: Sequence[St
 
 
 def grid_axes(nest: Nest) -> tuple[int, ...]:
-    """The axes whose positions are programs of their own: those that no reduction, scan or contraction runs along."""
+    """Returns the axes of the grid, which are those along which no reduction, scan or contraction runs."""
     along: set[int] = set()
     for value in nest.body:
         if value.op in ("reduce", "contract"):
@@ -82,7 +82,7 @@ def _check_attention(body: Sequence[Value], names: dict[str, int], scores: Value
 
 
 def _check_stores(axes: Sequence[Axis], body: Sequence[Value], stores: Sequence[Store], contracted: int) -> None:
-    """Whether all axes but the contracted ones are parallel, and every store varies along them."""
+    """Checks that all axes but the contracted ones are parallel, and that every store varies along them."""
     parallel = tuple([position for position, axis in enumerate(axes) if axis.iterator == "parallel"])
     if len(parallel) + contracted != len(axes):
         raise NoTemplateError("a reduction axis besides those of the contractions")
@@ -99,7 +99,7 @@ def _check_operands(body: Sequence[Value], contract: Value, m: int, n: int, k: i
 
 
 def _is_plain(body: Sequence[Value], operand: int) -> bool:
-    """True when a contraction operand is made of affine, unguarded loads and elementwise ops."""
+    """Returns whether a contraction operand is made of affine, unguarded loads and elementwise ops."""
     pending, seen = [operand], {operand}
     while pending:
         value = body[pending.pop()]

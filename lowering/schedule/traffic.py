@@ -1,4 +1,5 @@
-"""Work of a nest: bytes moved and arithmetic done, as ints or as expressions in the runtime dims."""
+"""Counts the work of a nest, bytes moved and arithmetic operations, as ints or expressions in the runtime
+dims."""
 
 from __future__ import annotations
 
@@ -12,7 +13,8 @@ _FREE = frozenset({"load", "const", "dim", "index", "cast", "bitcast", "where"})
 
 
 def bytes_read(nest: Nest) -> Extent:
-    """Bytes loaded, every distinct element once: what a nest with perfect caches reads."""
+    """Returns the bytes that the nest would load with perfect caches, which is every distinct element
+    once."""
     sizes: defaultdict[tuple[int, ...], int] = defaultdict(int)
     whole: Extent = 0
     by_buffer: dict[tuple[str, int], list[Value]] = {}
@@ -42,8 +44,8 @@ def bytes_written(nest: Nest) -> Extent:
 
 
 def flops(nest: Nest) -> Extent:
-    """Arithmetic operations on any type: one per element of an elementwise op, reduction or scan, two per
-    contracted pair."""
+    """Counts arithmetic operations on any type: one per element of an elementwise op, reduction or scan, two
+    per contracted pair."""
     counts: defaultdict[tuple[int, ...], int] = defaultdict(int)
     for value in nest.body:
         if value.op == "contract":
@@ -57,7 +59,7 @@ def flops(nest: Nest) -> Extent:
 
 
 def _touched(nest: Nest, load: Value) -> tuple[int, ...]:
-    """The axes along which a load reads different elements."""
+    """Returns the axes along which a load reads different elements."""
     at: Affine = load.attrs["at"]
     axes = {axis for axis, _ in at.terms}
     for operand in load.operands:
@@ -74,7 +76,8 @@ def _total(nest: Nest, counts: dict[tuple[int, ...], int], start: Extent) -> Ext
 
 
 def fused_names(names: Iterable[str]) -> str:
-    """`add ×3, exp, reduce_sum`: the ops of a kernel, counted, in order of first appearance."""
+    """Lists the ops of a kernel with their counts, in order of first appearance:
+    `add ×3, exp, reduce_sum`."""
     counts: dict[str, int] = {}
     for name in names:
         counts[name] = counts.get(name, 0) + 1

@@ -1,5 +1,5 @@
-"""Views as index arithmetic: what reshape does to dimensions, and which symbol of a chain of views is worth
-storing."""
+"""Treats views as index arithmetic: how a reshape maps dimensions, and which symbol of a chain of views to
+store."""
 
 from __future__ import annotations
 
@@ -47,16 +47,19 @@ def reshape_groups(source: tuple[Extent, ...], target: tuple[Extent, ...]) -> Di
 
 
 def storage_root(symbol: Symbol) -> Symbol:
-    """The symbol whose contiguous buffer holds `symbol`: a reshape shares the memory of its operand."""
+    """Returns the symbol whose contiguous buffer holds `symbol`: a reshape shares the memory of its
+    operand."""
     while symbol.op.name == "reshape":
         symbol = symbol.inputs[0]
     return symbol
 
 
 def split_dimensions(symbol: Symbol, in_memory: Callable[[Symbol], bool]) -> frozenset[int]:
-    """The dimensions of `symbol` that evaluating it inline would split into several loops (merging reshapes
-    of non-contiguous values do that). Conservative: may name a dimension that in the end need not be
-    split."""
+    """Returns the dimensions of `symbol` that evaluating it inline would split into several loops, as merging
+    reshapes of non-contiguous values do.
+
+    The result is conservative: it may include a dimension that in the end need not be split.
+    """
     if in_memory(storage_root(symbol)) or symbol.op.kind == "source":
         return frozenset()
     name = symbol.op.name
@@ -85,11 +88,12 @@ def split_dimensions(symbol: Symbol, in_memory: Callable[[Symbol], bool]) -> fro
 
 
 def storage_point(symbol: Symbol, group: Group) -> Symbol:
-    """Which symbol of a chain of views over a member should be stored so that `symbol` can be read from it.
+    """Returns the symbol of a chain of views over a member that should be stored so that `symbol` can be
+    read.
 
-    The earliest one from which every later view is an affine re-indexing of the buffer: storing attention's
-    output permuted makes the following merge of heads free, while the split and permutation of a projection
-    are left to its readers.
+    It is the earliest one from which every later view is an affine re-indexing of the buffer: storing
+    attention's output permuted makes the following merge of heads free, while the split and permutation of a
+    projection are left to its readers.
     """
     chain = [symbol]
     while chain[-1].op.kind == "view" and (

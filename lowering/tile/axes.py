@@ -1,4 +1,4 @@
-"""Which axes of a nest lie side by side in memory: what every cost model asks first."""
+"""Finds which axes of a nest are contiguous in memory, on which every cost model relies."""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ from .structure import accesses, contiguous_axis, unit_axis
 
 
 def capped(extent: Extent, cap: int) -> int:
-    """The block of an axis: its extent as a power of two, at most `cap`."""
+    """Returns the block of an axis: its extent rounded up to a power of two, at most `cap`."""
     return min(power_of_two(extent), cap) if type(extent) is int else cap
 
 
 def inner_axis(nest: Nest) -> int:
-    """The axis that is contiguous in the widest store, else in most of the loads, else the last one."""
+    """Returns the axis that is contiguous in the widest store, else in most of the loads, else the last
+    one."""
     widest = max(nest.stores, key=lambda store: len(store.at.terms), default=None)
     found = unit_axis(widest.at) if widest is not None else None
     if found is None:
@@ -25,7 +26,7 @@ def inner_axis(nest: Nest) -> int:
 
 
 def transposed_axis(nest: Nest, inner: int) -> int | None:
-    """The axis along which a load is contiguous that strides along `inner`."""
+    """Returns the axis along which a load that strides along `inner` is contiguous, or None."""
     for value in nest.loads:
         at: Affine = value.attrs["at"]
         step, unit = at.coefficient(inner), unit_axis(at)
@@ -42,7 +43,7 @@ def transposed_axis(nest: Nest, inner: int) -> int | None:
 
 
 def next_axis(nest: Nest, inner: int, candidates: Sequence[int] | None = None) -> int | None:
-    """The axis with the smallest known step in the widest access, after `inner`."""
+    """Returns the axis other than `inner` with the smallest known step in the widest access, or None."""
     allowed = [
         axis for axis in (range(len(nest.axes)) if candidates is None else candidates) if axis != inner
     ]

@@ -15,7 +15,7 @@ MAX_BLOCK_ELEMENTS = 1 << 20
 
 
 def power_of_two(n: int) -> int:
-    """The smallest power of two that is at least `n` and at least 1."""
+    """Returns the smallest power of two that is at least `n` and at least 1."""
     return 1 << max(0, n - 1).bit_length()
 
 
@@ -75,7 +75,7 @@ class Block:
 
 
 def union(*groups: tuple[Dimension, ...]) -> tuple[Dimension, ...]:
-    """All dimensions of the groups, in order of rank."""
+    """Returns all dimensions of the groups, in order of rank."""
     merged = {dim: None for group in groups for dim in group}
     return tuple(sorted(merged, key=lambda dim: dim.rank))
 
@@ -85,7 +85,8 @@ def shape(dims: tuple[Dimension, ...]) -> tuple[int, ...]:
 
 
 def memory_type(dtype: DType) -> Attribute:
-    """The block-IR element type of a dtype in memory: bool and everything below 8 bits take one byte."""
+    """Returns the block-IR element type of a dtype in memory: bool and everything below 8 bits take one
+    byte."""
     if dtype.bits < 8:
         return scalar_type("i8")
     if dtype.name == "complex64":  # moved, never computed with
@@ -96,6 +97,6 @@ def memory_type(dtype: DType) -> Attribute:
 
 
 def register_type(dtype: DType) -> Attribute:
-    """The block-IR element type of a dtype in registers: bool is i1, 4-bit integers are an i8 that holds the
-    value."""
+    """Returns the block-IR element type of a dtype in registers: bool is i1, 4-bit integers are an i8 that
+    holds the value."""
     return scalar_type("i1") if dtype.is_bool else memory_type(dtype)

@@ -30,11 +30,11 @@ from .tensor_descriptors import DTYPES, DescriptorAccess, descriptor_axes
 from .user_lines import location_of, name_lines, nest_lines
 
 BUFFER_ALIGNMENT = 64
-"""Bytes: every buffer but inputs starts at a multiple of this."""
+"""Alignment in bytes of every buffer but inputs."""
 
 
 def pointer_buffers(nest: Nest) -> tuple[Buffer, ...]:
-    """The buffers of a nest in the order of the pointer parameters: loads before stores, each once."""
+    """Returns the buffers of a nest in the order of the pointer parameters: loads, then stores, each once."""
     found = {(v.attrs["buffer"].kind, v.attrs["buffer"].index): v.attrs["buffer"] for v in nest.loads}
     for store in nest.stores:
         found.setdefault((store.buffer.kind, store.buffer.index), store.buffer)
@@ -42,7 +42,7 @@ def pointer_buffers(nest: Nest) -> tuple[Buffer, ...]:
 
 
 def runtime_extents(nest: Nest) -> tuple[Extent, ...]:
-    """The sizes of a nest that are known at launch only, in the order of the scalar parameters, each once."""
+    """Returns the sizes known only at launch, in the order of the scalar parameters, each once."""
     found: dict[Extent, None] = {}
 
     def see(*extents: Extent) -> None:
@@ -77,7 +77,9 @@ class Kernel:
         use_descriptors: bool = False,
         multiples: Mapping[Extent, int] | None = None,
     ) -> None:
-        """Args:
+        """Starts the function with its parameters.
+
+        Args:
             use_descriptors: whether products load and store through tensor descriptors where they can.
             multiples: powers of two that divide sizes known at launch only.
         """
@@ -114,7 +116,7 @@ class Kernel:
 
     @contextmanager
     def at(self, value: Value | Store) -> Iterator[None]:
-        """What is emitted inside comes from the user's lines that asked for the value; errors name the first."""
+        """Attributes what is emitted inside to the user's lines of the value; errors name the first line."""
         lines, outer = value.lines, self.builder.location
         if lines:
             location = self._locations.get(lines)
@@ -167,7 +169,7 @@ class Kernel:
         return self.descriptors[access]
 
     def dimension(self, axis: int | None, size: int, start: Index = 0, rank: int | None = None) -> Dimension:
-        """A new block dimension; later ones come later in blocks, unless `rank` says otherwise."""
+        """Makes a block dimension; later ones come later in blocks, unless `rank` says otherwise."""
         if rank is None:
             rank, self._ranks = self._ranks, self._ranks + 1
         if axis is not None:
@@ -176,7 +178,7 @@ class Kernel:
 
     @contextmanager
     def loop(self, count: Index, inits: Sequence[SSAValue] = ()) -> Iterator[Loop]:
-        """`scf.for` over 0 … count - 1, with values that live in its body only."""
+        """Opens an `scf.for` over 0 … count - 1; indices emitted in its body are not used after it."""
         indices = self.indices
         with (
             self.builder.for_(indices.value(0), indices.value(count), indices.value(1), inits) as loop,
@@ -260,8 +262,7 @@ class Frame:
         return None
 
     def hoist(self, targets: Iterable[int], moving: Iterable[int]) -> None:
-        """Evaluate here, before a loop over the axes `moving`, whatever `targets` need that does not vary
-        with them."""
+        """Evaluates before a loop over the axes `moving` what `targets` need that does not vary with them."""
         loop = frozenset(moving)
         body = self.kernel.nest.body
         pending, seen = list(targets), set[int]()
@@ -283,7 +284,7 @@ class Frame:
                 pending.extend(value.operands)
 
     def _is_pointwise(self, number: int) -> bool:
-        """Whether evaluating the value asks for no reduction, scan or contraction that is not known yet."""
+        """Returns whether evaluating the value needs no reduction, scan or contraction not yet known."""
         pending = [number]
         while pending:
             current = pending.pop()
@@ -295,8 +296,7 @@ class Frame:
             pending.extend(value.operands)
         return True
 
-    # -- indices
-    # ------------------------------------------------------------------------------------------------------
+    # -- indices -----------------------------------------------------------------------------------------
 
     def index(self, dim: Dimension) -> SSAValue:
         """Returns the positions of a dimension as an i64 block of rank 1."""
@@ -311,7 +311,7 @@ class Frame:
         return indices.once(("index", dim), make)
 
     def scalar_coordinate(self, axis: int) -> Index:
-        """Where an axis lies that no block dimension runs along."""
+        """Returns the index of an axis along which no block dimension runs."""
         coordinate = self.coordinates[axis]
         if isinstance(coordinate, Dimension):
             raise InternalError(f"tile: axis {axis} is a block dimension, and one index of it is wanted")
@@ -326,7 +326,7 @@ class Frame:
         return indices.once(("scaled", dim, coefficient), lambda: b.binary("arith.muli", index, factor))
 
     def mask(self, dims: tuple[Dimension, ...], order: tuple[Dimension, ...] | None = None) -> SSAValue | None:
-        """Which lanes of a block over `order` lie inside the extents of `dims`; None when all do."""
+        """Emits which lanes of a block over `order` lie inside the extents of `dims`; None when all do."""
         b, indices = self.builder, self.indices
         order = dims if order is None else order
         cut = tuple([dim for dim in dims if not dim.is_full])
@@ -400,11 +400,10 @@ class Frame:
             return base if isinstance(start, int) and start == 0 else b.addptr(base, self.indices.value(start))
         return b.addptr(b.splat(base, shape(order)), self.offsets(start, terms, order))
 
-    # -- values
-    # -------------------------------------------------------------------------------------------------------
+    # -- values ------------------------------------------------------------------------------------------
 
     def expand(self, block: Block, order: tuple[Dimension, ...]) -> SSAValue:
-        """The block repeated over all of `order`, whose dimensions may come in any order."""
+        """Repeats the block over all of `order`, whose dimensions may come in any order."""
         b = self.builder
         if not block.dims:
             if isinstance(block.value, SSAValue):
@@ -425,7 +424,7 @@ class Frame:
         return block.value if isinstance(block.value, SSAValue) else self.builder.const(block.value, block.elem)
 
     def combine(self, blocks: Sequence[Block]) -> tuple[tuple[Dimension, ...], list[SSAValue]]:
-        """The blocks brought to one shape."""
+        """Brings the blocks to one shape, and returns its dimensions with them."""
         dims = union(*[block.dims for block in blocks])
         return dims, [self.expand(block, dims) for block in blocks]
 
@@ -544,7 +543,7 @@ class Frame:
     def _memory_order(
         self, at: Affine, dims: tuple[Dimension, ...], blocks: Sequence[Block]
     ) -> tuple[Dimension, ...]:
-        """The order in which to touch memory: the dimension of unit stride last."""
+        """Returns the order in which to access memory: the dimension of unit stride last."""
         if len(dims) < 2 or any(len(block.dims) > 1 for block in blocks):
             return dims
         stride = {coordinate: at.coefficient(axis) for axis, coordinate in self._dimensions_of(at)}
@@ -568,11 +567,10 @@ class Frame:
                 found.append((axis, coordinate))
         return found
 
-    # -- effects
-    # ------------------------------------------------------------------------------------------------------
+    # -- effects -----------------------------------------------------------------------------------------
 
     def store(self, store: Store) -> None:
-        """Write a value for all positions of this frame."""
+        """Stores a value for all positions of this frame."""
         with self.kernel.at(store):
             self._store(store)
 

@@ -1,8 +1,9 @@
-"""Blocks of reduced axes that no target chooses: what `numerics="reproducible"` needs beside fixed orders within blocks.
+"""Fixes the blocks of reduced axes for all targets, which `numerics="reproducible"` needs besides fixed
+orders within blocks.
 
-A row is reduced chunk by chunk, so the length of chunks is part of the order in which it is summed up; so is the number of
-keys that attention takes at a time. All other blocks are the target's own. Depths of products are too: a product is one chain
-along its contraction, however it is cut.
+A row is reduced chunk by chunk, so the length of chunks is part of the order in which it is summed up; so is
+the number of keys that attention takes at a time. The target chooses all other blocks, including depths of
+products: a product is one chain of additions along its contraction, however it is cut.
 """
 
 from __future__ import annotations
@@ -17,14 +18,16 @@ from .schedule import Schedule
 from .structure import attention_products, contiguous_axis, reach, reduced_axes, values_of
 
 WHOLE_ROW, LONGEST_WHOLE_ROW, CHUNK = 4096, 16384, 2048
-"""Elements of a row that is one block; the most of one that has to be; of a chunk of others."""
+"""Most elements of a row in one block; the same if the row has to be in one block; elements of a chunk of
+other rows."""
 WHOLE_COLUMN, COLUMN_CHUNK, SCAN_CHUNK = 16, 8, 32
-"""Rows of columns side by side that are one block, and of chunks."""
+"""Most rows of columns (side by side) in one block; rows of a chunk of longer columns, and of a scan along
+columns."""
 KEYS = 64
 
 
 def in_fixed_order(nest: Nest, schedule: Schedule) -> Schedule:
-    """The schedule with blocks of reduced axes that depend on nothing but the nest."""
+    """Returns the schedule with blocks of reduced axes that depend on nothing but the nest."""
     template = nest.template
     if template == "attention":
         _, values, _ = attention_products(nest)
@@ -40,7 +43,7 @@ def in_fixed_order(nest: Nest, schedule: Schedule) -> Schedule:
 
 
 def _inner(nest: Nest, reduced: tuple[int, ...]) -> int:
-    """The axis that is contiguous in memory."""
+    """Returns the axis that is contiguous in memory, or else the last reduced one."""
     kept = [axis for axis in range(len(nest.axes)) if axis not in reduced]
     found = contiguous_axis(nest, [*kept, *reduced])
     return reduced[-1] if found is None else found
@@ -62,7 +65,8 @@ def _blocks(nest: Nest, reduced: tuple[int, ...], inner: int) -> tuple[tuple[int
 
 
 def _must_be_whole(nest: Nest) -> bool:
-    """Whether chunks cannot serve: reductions over different axes, or of a scan."""
+    """Returns whether the nest cannot be computed in chunks: it has reductions over different axes, or of a
+    scan."""
     over = {frozenset(nest.body[number].attrs["over"]) for number in values_of(nest, "reduce")} - {frozenset()}
     scans = set(values_of(nest, "scan"))
     return len(over) > 1 or any(scans & reach(nest, nest.body[number].operands) for number in values_of(nest, "reduce"))

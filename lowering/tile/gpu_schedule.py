@@ -1,8 +1,8 @@
-"""The cost model of GPUs: a schedule for every nest.
+"""Chooses a schedule for every nest: the cost model of GPUs.
 
-What it knows is arithmetic on published limits, not measurements: a program should give every thread one or two accesses of 128
-bits, every multiprocessor should have a program, what a thread carries must fit its registers, and what threads exchange must
-fit shared memory.
+It computes with published limits, not with measurements: a program should give every thread one or two
+accesses of 128 bits, every multiprocessor should have a program, what a thread carries must fit its
+registers, and what threads exchange must fit shared memory.
 """
 
 from __future__ import annotations
@@ -33,25 +33,23 @@ PER_THREAD = 8
 MIN_MAP_BLOCK = 256
 LONGEST_WHOLE_ROW = 16384
 MAX_ROW_WARPS = 16
-"""A thread then carries up to 32 elements of a row, and of what is computed from it."""
+"""Most warps for a row: a thread then carries up to 32 elements of it, and of what is computed from it."""
 CHUNK = 2048
 COLUMNS, MIN_COLUMNS = 128, 32
 TRANSPOSE_TILE, TRANSPOSE_WARPS = 64, 8
 SUMS = 64
 """Accumulators of a product's block that a thread keeps in registers; an epilogue needs as many again."""
 WARPGROUP_ROWS = 64
-"""The least rows that wgmma takes."""
+"""Least number of rows of a wgmma instruction."""
 MAX_EPILOGUE = 12
-"""Operations per element of a product's wide block, loads and the product itself included."""
+"""Most operations per element of a product's wide block, loads and the product itself included."""
 ROW_GROUP = 8
-"""Row blocks of a product that pass over all columns together, so that what they read stays in the second-level cache."""
-
-Blocks = tuple[tuple[int, int], ...]
-
+"""Number of row blocks of a product that pass over all columns together, so that what they read stays in the
+second-level cache."""
 
 @dataclass(frozen=True, slots=True)
 class _Tile:
-    """Rows, columns and depth of a product's block, and the least that its instruction takes."""
+    """Rows, columns and depth of a product's block, and the least of each that its instruction takes."""
 
     rows: int
     columns: int
@@ -67,14 +65,15 @@ _TILES = {
     "threads": _Tile(128, 128, 16),
     "wide": _Tile(32, 32, 16),
 }
-"""By what the product's operands are to the matrix instructions; "threads" and "wide" (64 bits) have none."""
+"""Tiles by the kind of operands of the matrix instruction; "threads" and "wide" (64 bits) have no
+instruction."""
 
 
 @dataclass(frozen=True, slots=True)
 class GpuLimits:
-    """What the cost model knows of a GPU: bytes of shared memory of a block, multiprocessors, whether it copies blocks
-    through tensor descriptors (TMA), whether four warps multiply together (wgmma), and whether floats are multiplied by matrix
-    instructions at all."""
+    """What the cost model knows of a GPU: bytes of shared memory per thread block, number of multiprocessors,
+    whether it copies blocks through tensor descriptors (TMA), whether four warps multiply together (wgmma),
+    and whether floats are multiplied by matrix instructions at all."""
 
     shared_bytes: int = 163 << 10
     processors: int = 108
@@ -83,7 +82,7 @@ class GpuLimits:
     matrix_instructions: bool = True
 
     def schedule(self, nest: Nest) -> Schedule:
-        """The schedule the cost model picks. Raises `UnsupportedError` when no template fits the nest."""
+        """Returns the schedule that the cost model chooses for the nest."""
         match nest.template:
             case "map":
                 return _map(nest, self)
@@ -96,12 +95,12 @@ class GpuLimits:
 
 
 def _warps(elements: int, most: int = 4) -> int:
-    """Enough threads for a block of so many elements."""
+    """Returns the number of warps for a block of so many elements, at most `most`."""
     return max(1, min(most, elements // (WARP_SIZE * PER_THREAD)))
 
 
 def _programs(nest: Nest, blocks: dict[int, int], leave: tuple[int, ...] = ()) -> int | None:
-    """How many programs there are, where that is known."""
+    """Returns the number of programs, without the axes `leave`; None if it is known only at launch."""
     count = 1
     for number, axis in enumerate(nest.axes):
         if number in leave:
@@ -179,8 +178,8 @@ def _row(nest: Nest, limits: GpuLimits) -> Schedule:
 
 
 def _exchangeable(nest: Nest, limits: GpuLimits) -> int:
-    """Elements of a block of the widest dtype that fit half of shared memory, as a power of two: any block may have to be moved
-    between threads."""
+    """Returns how many elements of the widest dtype fit half of shared memory, as a power of two: any block
+    may have to be moved between threads."""
     widest = max((value.dtype.itemsize for value in nest.body), default=4)
     return power_of_two(limits.shared_bytes // 2 // max(widest, 1) + 1) // 2
 
@@ -188,7 +187,7 @@ def _exchangeable(nest: Nest, limits: GpuLimits) -> int:
 def _columns(
     nest: Nest, limits: GpuLimits, inner: int, reduced: tuple[int, ...], whole: int | None, sizes: dict[int, int]
 ) -> Schedule:
-    """Columns side by side, the reduced axis in chunks of rows."""
+    """Chooses blocks of columns side by side, with the reduced axis in chunks of rows."""
     columns = capped(nest.axes[inner].extent, COLUMNS)
     while columns > MIN_COLUMNS:
         programs = _programs(nest, {inner: columns}, leave=reduced)
@@ -238,9 +237,10 @@ def _cut(extent: Extent, most: int, least: int) -> int:
 
 
 def _is_wide(nest: Nest, product: Product, tile: _Tile, limits: GpuLimits) -> bool:
-    """Whether blocks of twice as many columns pay: two warpgroups then read three quarters as much for a product, from the
-    second-level cache and from shared memory, which smaller blocks wait for. Every multiprocessor must have one all the same,
-    and as it has no second one that multiplies meanwhile, what follows the product must be short."""
+    """Returns whether blocks of twice as many columns pay: two warpgroups then read three quarters as much
+    for a product from the second-level cache and from shared memory, for which smaller blocks wait. Every
+    multiprocessor must still get a block, and the epilogue must be short, since no second block multiplies on
+    the multiprocessor meanwhile."""
     if not limits.warpgroups or tile is not _TILES["f16"] or product.m is None or product.n is None:
         return False
     columns = nest.axes[product.n].extent
@@ -282,8 +282,9 @@ def _contract(nest: Nest, limits: GpuLimits) -> Schedule:
 
 
 def _attention(nest: Nest, limits: GpuLimits) -> Schedule:
-    """Score blocks that leave room in the registers of 4 warps for the sums of wide heads; with warpgroups, two of them side by
-    side, which read keys and values once for both, where there are enough rows for all multiprocessors."""
+    """Chooses score blocks that leave room in the registers of 4 warps for the sums of wide heads. With
+    warpgroups, and enough rows for all multiprocessors, two such blocks read keys and values once for
+    both."""
     scores, values, m = attention_products(nest)
     tile = _tile_of(nest, scores, limits)
     heads = [nest.axes[axis].extent for axis in (scores.k, values.n) if axis is not None]

@@ -1,4 +1,4 @@
-"""The cost model of the host: a schedule for every nest.
+"""Chooses a schedule for every nest: the cost model of the host.
 
 Its figures are measurements on one AVX-512 host: blocks of 1024 to 4096 elements keep the per-program
 work (decoding the program id, row pointers) below a percent; a panel of 64 columns and 512 steps of k stays
@@ -28,7 +28,8 @@ from .structure import (
 )
 
 PROGRAM_ELEMENTS = 1024
-"""Elements a program of an elementwise or row kernel handles at least, where the problem has them."""
+"""Least number of elements that a program of an elementwise or row kernel handles, if the problem has as
+many."""
 
 WIDEST_MAP_BLOCK = 4096
 LONGEST_WHOLE_ROW = 16384
@@ -43,7 +44,8 @@ PROGRAMS_PER_THREAD = 4
 
 @dataclass(frozen=True, slots=True)
 class HostLimits:
-    """What the cost model knows of a CPU: bytes of a vector register and of the caches, number of threads."""
+    """What the cost model knows of a CPU: bytes of a vector register and of the caches, and number of
+    threads."""
 
     vector_bytes: int = 64
     l1_bytes: int = 32 << 10
@@ -60,7 +62,7 @@ class HostLimits:
         return False
 
     def schedule(self, nest: Nest) -> Schedule:
-        """The schedule the cost model picks. Raises `UnsupportedError` when no template fits the nest."""
+        """Returns the schedule that the cost model chooses for the nest."""
         return _default(nest, self)
 
 
@@ -149,8 +151,8 @@ def _column_blocks(
     sizes: dict[int, int],
     whole: int | None,
 ) -> tuple[tuple[int, int], ...]:
-    """Blocks when a kept axis is the contiguous one: columns side by side, the reduced axis in chunks of
-    rows."""
+    """Chooses blocks when a kept axis is the contiguous one: columns side by side, the reduced axis in chunks
+    of rows."""
     extent = nest.axes[inner].extent
     chunk_axis = max(reduced, key=lambda axis: sizes.get(axis, CHUNK))
     passes = 1 + len({value.attrs["kind"] for value in nest.body if value.op == "reduce"})
@@ -188,8 +190,9 @@ def _contract_blocks(nest: Nest, limits: HostLimits) -> tuple[tuple[int, int], .
 
 
 def _product_rows(nest: Nest, product: Product, limits: HostLimits) -> int:
-    """Rows of a product's block: the more share a panel of the second operand the better, while every thread gets several
-    programs. Where the number of rows is known only at launch, the panels alone must be enough programs."""
+    """Returns the rows of a product's block: the more share a panel of the second operand the better, as long
+    as every thread gets several programs. If the number of rows is known only at launch, the panels alone
+    must be enough programs."""
     programs = 1
     for axis in range(len(nest.axes)):
         extent = nest.axes[axis].extent
@@ -203,7 +206,7 @@ def _product_rows(nest: Nest, product: Product, limits: HostLimits) -> int:
 
 
 def _row_group(nest: Nest, blocks: dict[int, int], limits: HostLimits) -> int:
-    """Row blocks of the first operand that fill half of the second-level cache."""
+    """Returns how many row blocks of the first operand fill half of the second-level cache."""
     product = products(nest)[0]
     depth = nest.axes[product.k].extent
     if product.m is None or type(depth) is not int:
@@ -212,8 +215,8 @@ def _row_group(nest: Nest, blocks: dict[int, int], limits: HostLimits) -> int:
 
 
 def _attention_blocks(nest: Nest) -> tuple[tuple[int, int], ...]:
-    """Square score blocks: the keys of a block are transposed once for all of its rows, and a block stays in the second-level
-    cache. More keys than that are a loop with a running softmax."""
+    """Chooses square score blocks: the keys of a block are transposed once for all of its rows, and a block
+    stays in the second-level cache. More keys than a block has are a loop with a running softmax."""
     _, values, m = attention_products(nest)
     rows = capped(nest.axes[m].extent, SCORE_BLOCK)
     return ((m, rows), (values.k, capped(nest.axes[values.k].extent, SCORE_BLOCK)))

@@ -42,7 +42,7 @@ class IndexBuilder:
         return self.once((name, a, b), lambda: self.builder.binary(name, self.value(a), self.value(b)))
 
     def once(self, key: tuple[object, ...], make: Callable[[], SSAValue]) -> SSAValue:
-        """`make()`, or what an earlier call with an equal key made where it is still visible."""
+        """Returns `make()`, or what an earlier call with an equal key made if that is still visible."""
         for table in self._known:
             if key in table:
                 return table[key]
@@ -97,5 +97,5 @@ class IndexBuilder:
         return self.div(self.add(a, b - 1), b)
 
     def is_less(self, a: Index, b: Index) -> SSAValue:
-        """a < b as an SSA value of type i1."""
+        """Emits a < b as an SSA value of type i1."""
         return self.once(("slt", a, b), lambda: self.builder.cmpi("slt", self.value(a), self.value(b)))

@@ -1,4 +1,5 @@
-"""Nests that differ in nothing but where their accesses start share a program, which takes the offsets as arguments.
+"""Lets nests that differ only in where their accesses start share a program, which takes the offsets as
+arguments.
 
 Unrolled recurrences and slices taken one by one make many such nests. Only offsets that differ become arguments: a nest that is
 alone of its kind keeps its constants. What is known of an offset stays known: programs are shared among offsets that are
@@ -20,7 +21,7 @@ from .emit import runtime_extents
 from .signature import signature
 
 ALIGNMENT = 16
-"""Elements: larger powers of two that divide an offset help no access."""
+"""Largest divisor of offsets that is told apart, in elements; larger powers of two help no access."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +38,8 @@ class Shared:
 
 
 def share_offsets(nests: Sequence[Nest], others: Sequence[Hashable]) -> list[Shared]:
-    """The nests in a form in which those that can share a program are equal but for `values`. `others[i]`: what else a program
-    of nest i depends on."""
+    """Returns the nests in a form in which those that can share a program are equal but for `values`.
+    `others[i]`: what else a program of nest i depends on."""
     classes: dict[Hashable, list[int]] = {}
     offsets = [_offsets(nest) for nest in nests]
     for number, (nest, other) in enumerate(zip(nests, others, strict=True)):
@@ -59,13 +60,13 @@ def share_offsets(nests: Sequence[Nest], others: Sequence[Hashable]) -> list[Sha
 
 
 def _offsets(nest: Nest) -> list[int | None]:
-    """The known offset of every access and index, in order; None for one that is known at launch only."""
+    """Returns the offset of every access and index, in order; None for one that is known only at launch."""
     accesses = [value.attrs["at"] for value in nest.body if "at" in value.attrs] + [store.at for store in nest.stores]
     return [at.offset if isinstance(at.offset, int) else None for at in accesses]
 
 
 def _kind(nest: Nest, offsets: Sequence[int | None]) -> tuple[Hashable, ...]:
-    """Equal for nests that can share a program."""
+    """Returns a key that is equal for nests that can share a program."""
     product = any(value.op == "contract" for value in nest.body)
     known = [None if offset is None else (_multiple(offset), product and offset == 0) for offset in offsets]
     return signature(_moved(nest, [None if offset is None else 0 for offset in offsets])), tuple(known)
@@ -76,7 +77,7 @@ def _multiple(offset: int | None) -> int:
 
 
 def _moved(nest: Nest, offsets: Sequence[Extent | None]) -> Nest:
-    """The nest with other offsets, where they are not None."""
+    """Returns the nest with other offsets, where they are not None."""
     left = iter(offsets)
 
     def move(at: Affine) -> Affine:
@@ -90,7 +91,7 @@ def _moved(nest: Nest, offsets: Sequence[Extent | None]) -> Nest:
 
 
 def _names(nest: Nest, wanted: int) -> list[Dim]:
-    """Sizes that the nest does not know."""
+    """Returns `wanted` dims whose names do not occur in the nest."""
     known = {name for extent in runtime_extents(nest) if isinstance(extent, Dim) for name in extent.symbols()}
     fresh: Callable[[], str] = (f"offset.{number}" for number in count() if f"offset.{number}" not in known).__next__
     found = []

@@ -1,5 +1,5 @@
-"""Combining functions of reductions and their neutral elements, by kind and dtype. They work on scalars and
-blocks alike."""
+"""Emits reductions: combining functions and neutral elements by kind and dtype, for scalars and blocks
+alike."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from .structure import may_be_negative_zero, reach
 INDEX_PAST_END = 2**63 - 1
 
 def _row(kind: str) -> OpDef:
-    """The row of the op table that a kind of reduction is."""
+    """Returns the row of the op table for a kind of reduction."""
     return OPS.get(f"reduce_{kind}") or OPS[kind]
 
 
 def neutral(kind: str, dtype: DType) -> float:
-    """The value that changes no result of the reduction."""
+    """Returns the neutral element of the reduction. Raises `InternalError` if it has none."""
     value = _row(kind).neutral
     if value is None:
         raise InternalError(f"tile: reduction {kind!r} has no neutral element")
@@ -36,8 +36,8 @@ def neutral(kind: str, dtype: DType) -> float:
 
 
 def combiner(kind: str, dtype: DType) -> Combine:
-    """The combining function. arg*: of (value, position) pairs; the first of equal values and the first NaN
-    win."""
+    """Returns the combining function of the reduction, which takes (value, position) pairs for arg*: the
+    first of equal values and the first NaN win. Raises `UnsupportedError` if the dtype has none."""
     if kind in ("argmax", "argmin"):
         return _first_extreme(kind, dtype)
     row = OPS.get(_row(kind).combine)
@@ -97,19 +97,19 @@ class Reduction:
         return not self.dtype.is_float or self.positional or "idempotent" in OPS[_row(self.kind).combine].traits
 
     def initial(self, frame: Frame, dims: tuple[Dimension, ...]) -> list[SSAValue]:
-        """Neutral accumulators over `dims`."""
+        """Emits neutral accumulators over `dims`."""
         b = frame.builder
         values: list[int | float] = [self.neutral, INDEX_PAST_END]
         return [b.const(value, elem, shape(dims)) for value, elem in zip(values, self.elems, strict=False)]
 
     def kept_dims(self, frame: Frame) -> tuple[Dimension, ...]:
-        """The block dimensions the result can vary along."""
+        """Returns the block dimensions along which the result can vary."""
         coordinates = [frame.coordinates.get(axis) for axis in self.value.axes]
         return union(tuple([coordinate for coordinate in coordinates if isinstance(coordinate, Dimension)]))
 
     def partial(self, frame: Frame) -> tuple[list[SSAValue], tuple[Dimension, ...]]:
-        """The operand reduced over the block dimensions of `over`; the rest of `over` are scalar
-        positions. A sum of nothing but -0.0 may be -0.0: it did not begin with 0."""
+        """Reduces the operand over the block dimensions of `over`; the rest of `over` are scalar positions. A
+        sum of nothing but -0.0 may be -0.0, since it does not start from 0."""
         values, dims, over = self.masked(frame)
         left = dims
         for dim in over:
@@ -118,7 +118,8 @@ class Reduction:
         return values, left
 
     def masked(self, frame: Frame) -> tuple[list[SSAValue], tuple[Dimension, ...], tuple[Dimension, ...]]:
-        """The operand with neutral numbers where it is not defined, its block dimensions and those of `over`."""
+        """Returns the operand, which is neutral where it is not defined, its block dimensions and those of
+        `over`."""
         b = frame.builder
         block = frame.block(self.operand)
         over = tuple([coordinate for axis in self.over if isinstance(coordinate := frame.coordinates[axis], Dimension)])
@@ -135,14 +136,15 @@ class Reduction:
         return values, dims, over
 
     def begun(self, frame: Frame, values: list[SSAValue], dims: tuple[Dimension, ...]) -> list[SSAValue]:
-        """The partial results, with the 0 that a sum of floats begins with where that may matter."""
+        """Returns the partial results, after adding the 0 from which a sum of floats starts if that may
+        matter."""
         if self.kind != "sum" or not self.dtype.is_float or not may_be_negative_zero(frame.kernel.nest, self.operand):
             return values
         start = frame.builder.const(self.neutral, self.elems[0], shape(dims))
         return [frame.builder.binary("arith.addf", values[0], start)]
 
     def _positions(self, frame: Frame, dims: tuple[Dimension, ...]) -> SSAValue:
-        """The row-major position within `over`."""
+        """Emits the row-major position within `over`."""
         indices = frame.indices
         start: Index = 0
         step: Index = 1
@@ -164,8 +166,8 @@ class Reduction:
 
 
 def reduce_whole(frame: Frame, number: int) -> None:
-    """Defines a reduction whose axes lie whole in the block dimensions of the frame, and with it the sums along the same axes
-    that could come next: one pass over what they share, and one exchange between threads."""
+    """Defines a reduction whose axes lie whole in the block dimensions of the frame, and with it independent
+    later sums along the same axes, which share one pass over the block and one exchange between threads."""
     body = frame.kernel.nest.body
     if frame.known(number) is not None or not body[number].attrs["over"]:
         return  # `Frame.block` gives the operand
@@ -192,7 +194,8 @@ def _sums(b: BlockBuilder, left: list[SSAValue], right: list[SSAValue]) -> Seque
 
 
 def _beside(nest: Nest, number: int) -> list[int]:
-    """Later sums of floats of the same type along the same axes which wait for nothing that comes from here on."""
+    """Returns later sums of floats of the same type along the same axes that need neither this reduction nor
+    a later reduction or scan."""
     first = nest.body[number]
     dtype = nest.body[first.operands[0]].dtype
     if first.attrs["kind"] != "sum" or not dtype.is_float:

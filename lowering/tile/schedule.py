@@ -1,5 +1,5 @@
-"""Schedules: how a nest is cut into blocks, and what makes one legal. The cost models that choose one are `host_schedule.py`
-and `gpu_schedule.py`."""
+"""Defines schedules, which say how a nest is cut into blocks, and checks that they are legal. The cost models
+that choose one are `host_schedule.py` and `gpu_schedule.py`."""
 
 from __future__ import annotations
 
@@ -24,8 +24,9 @@ class Schedule:
         packed_b: columns per panel when the second operand of a product is stored in panels ("panels:<n>"),
             else 0.
         streaming: whether stores bypass the caches.
-        group: of a contract nest, row blocks that pass over all column blocks together (0: all of them). Any number is legal.
-        warps: how many warps of a GPU run one program; a power of two. Hosts have no use for it.
+        group: for a contract nest, the number of row blocks that pass over all column blocks together (0: all of
+            them). Any number is legal.
+        warps: how many warps of a GPU run one program; a power of two. Hosts ignore it.
     """
 
     blocks: tuple[tuple[int, int], ...] = ()
@@ -36,7 +37,7 @@ class Schedule:
 
 
 def is_whole(extent: Extent, block: int) -> bool:
-    """Whether a block covers an axis of that extent; never for an extent known only at launch."""
+    """Returns whether a block covers an axis of that extent; never for an extent known only at launch."""
     return type(extent) is int and block >= extent
 
 

@@ -1,7 +1,8 @@
-"""The structure of a nest without its names: equal signatures (and schedules) give the same block program.
+"""Computes the signature of a nest, its structure without names: nests of equal signature and schedule have
+the same block program.
 
-Buffers count by position, dtype and whether their alignment is known; sizes known only at launch by the order
-in which they appear. Sound because tiling looks at such sizes through equality alone.
+Buffers enter by position, dtype and whether their alignment is known; sizes known only at launch by the order
+in which they appear. This is sound because tiling only compares such sizes for equality.
 """
 
 from __future__ import annotations
@@ -58,7 +59,8 @@ class _Eraser:
 
 
 def signature(nest: Nest) -> Signature:
-    """A hashable value; cheap compared with building the program."""
+    """Returns the structure of a nest as a hashable value, which is cheap compared with building the
+    program."""
     eraser = _Eraser(nest)
     axes = tuple([eraser.extent(axis.extent) for axis in nest.axes])
     body = tuple([

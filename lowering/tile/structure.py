@@ -1,5 +1,5 @@
-"""What a nest is made of: its reductions, scans and contractions, the roles of its axes, and how it walks
-through memory."""
+"""Analyses the structure of a nest: its reductions, scans and contractions, the roles of its axes, and its
+memory accesses."""
 
 from __future__ import annotations
 
@@ -13,12 +13,13 @@ from ..nest import Affine, Nest, Value
 
 
 def values_of(nest: Nest, op: str) -> tuple[int, ...]:
-    """The numbers of all body values with that op."""
+    """Returns the numbers of all body values with that op."""
     return tuple([number for number, value in enumerate(nest.body) if value.op == op])
 
 
 def reach(nest: Nest, targets: Iterable[int], stop: Iterable[int] = ()) -> set[int]:
-    """Every value that `targets` need, themselves included, without looking behind `stop`."""
+    """Returns every value that `targets` need, themselves included, without following the operands of
+    `stop`."""
     ends, found, pending = set(stop), set[int](), list(targets)
     while pending:
         number = pending.pop()
@@ -30,7 +31,7 @@ def reach(nest: Nest, targets: Iterable[int], stop: Iterable[int] = ()) -> set[i
 
 
 def reduced_axes(nest: Nest) -> tuple[int, ...]:
-    """Axes that a reduction runs over, or a scan along, in order."""
+    """Returns the axes that a reduction runs over, or a scan along, in order."""
     found: set[int] = set()
     for value in nest.body:
         if value.op == "reduce":
@@ -52,8 +53,8 @@ class Product:
 
 
 def product_of(nest: Nest, number: int) -> Product:
-    """m: the last axis only the first operand has; n: the last only the second has; all others are batch
-    axes."""
+    """Returns a contraction with the roles of its axes: m is the last axis that only the first operand has, n
+    the last that only the second has; all others are batch axes."""
     value = nest.body[number]
     k: int = value.attrs["over"]
     left, right = (nest.body[operand].axes for operand in value.operands)
@@ -70,12 +71,12 @@ def products(nest: Nest) -> tuple[Product, ...]:
 
 
 def accesses(nest: Nest) -> list[tuple[Affine, Value | None]]:
-    """Addresses of the stores (with None) and of the loads (with the load)."""
+    """Returns the addresses of the stores (with None) and of the loads (with the load)."""
     return [(store.at, None) for store in nest.stores] + [(v.attrs["at"], v) for v in nest.loads]
 
 
 def unit_axis(at: Affine) -> int | None:
-    """The axis along which an address moves by one element."""
+    """Returns the axis along which an address moves by one element, or None."""
     for axis, coefficient in at.terms:
         if type(coefficient) is int and coefficient == 1:
             return axis
@@ -83,8 +84,8 @@ def unit_axis(at: Affine) -> int | None:
 
 
 def contiguous_axis(nest: Nest, candidates: Iterable[int]) -> int | None:
-    """The candidate axis along which most of the memory traffic is contiguous: accesses along more axes weigh
-    more."""
+    """Returns the candidate axis along which most of the memory traffic is contiguous: accesses along more
+    axes weigh more."""
     weights = dict.fromkeys(candidates, 0)
     for at, _ in accesses(nest):
         axis = unit_axis(at)
@@ -95,7 +96,7 @@ def contiguous_axis(nest: Nest, candidates: Iterable[int]) -> int | None:
 
 
 def attention_products(nest: Nest) -> tuple[Product, Product, int]:
-    """(scores, values) of an attention nest, and the axis of the scores' rows."""
+    """Returns the products (scores, values) of an attention nest, and the axis of the scores' rows."""
     first, second = products(nest)
     if second.number in reach(nest, nest.body[first.number].operands):
         first, second = second, first
@@ -105,7 +106,7 @@ def attention_products(nest: Nest) -> tuple[Product, Product, int]:
 
 
 def may_be_negative_zero(nest: Nest, number: int) -> bool:
-    """Whether a float value of the nest may be -0.0, as far as its operation says."""
+    """Returns whether a float value of the nest may be -0.0, as far as its operation tells."""
     value = nest.body[number]
     match value.op:
         case "const":

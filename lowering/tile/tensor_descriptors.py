@@ -14,10 +14,10 @@ from ..schedule.extents import exact_quotient
 from .blocks import Coordinate, Dimension
 
 ALIGNMENT = 16
-"""Bytes: strides of a tensor map and rows of a block are multiples of it."""
+"""Alignment in bytes of the strides of a tensor map and of the rows of a block."""
 MAX_AXES = 5
 MIN_ROWS = 8
-"""Rows of a block: the period of a swizzle."""
+"""Least number of rows of a block: the period of a swizzle."""
 DTYPES = frozenset(("float16", "bfloat16"))
 """Dtypes whose operands matrix instructions read in their memory layout."""
 

@@ -1,4 +1,5 @@
-"""Tiling: a nest and a schedule become a block program and its launch (docs/design/001-architecture.md)."""
+"""Tiles nests: makes a block program and its launch from a nest and a schedule
+(docs/design/001-architecture.md)."""
 
 from __future__ import annotations
 
@@ -31,7 +32,7 @@ from .user_lines import name_lines, nest_lines, with_lines_of
 
 
 class Limits(Protocol):
-    """What a cost model knows of a target, and what it makes of it."""
+    """The cost model of a target, with what it knows of the target."""
 
     @property
     def use_descriptors(self) -> bool:
@@ -39,7 +40,7 @@ class Limits(Protocol):
         ...
 
     def schedule(self, nest: Nest) -> Schedule:
-        """Raises `UnsupportedError` when no template fits the nest."""
+        """Returns the schedule that the cost model chooses for the nest."""
         ...
 
 
@@ -55,7 +56,7 @@ _BUILDERS: dict[str, Callable[[Kernel, Schedule], list[tuple[int, int]]]] = {
 def tile(
     nest: Nest, schedule: Schedule | None = None, limits: Limits | None = None, name: str | None = None
 ) -> tuple[BlockProgram, Launch]:
-    """The block program of a nest and one launch of it (as program 0).
+    """Returns the block program of a nest and one launch of it (as program 0).
 
     Without a schedule the cost model's default for `limits` is used.
     Raises `UserError` for an illegal schedule, `UnsupportedError` when no template computes the nest.
@@ -76,11 +77,12 @@ _Identity = tuple[Signature, Schedule | None, tuple[int, ...]]
 
 
 class Tiler:
-    """Tiles the nests of one model. Equal nests share a program; `programs` are all that were made, in
-    order."""
+    """Tiles the nests of one model. Equal nests share a program; `programs` lists all programs in the order
+    in which they were made."""
 
     def __init__(self, limits: Limits | None = None, fixed_order: bool = False) -> None:
-        """fixed_order: blocks of reduced axes are the same for all limits, see `fixed_order`."""
+        """Makes a tiler without programs. fixed_order: blocks of reduced axes are the same for all limits,
+        see `fixed_order.py`."""
         self.limits: Limits = HostLimits() if limits is None else limits
         self.fixed_order = fixed_order
         self.programs: list[BlockProgram] = []
@@ -95,7 +97,8 @@ class Tiler:
         return self._launched(nest, form, self._program(_identity(form, schedule), form, [], name))
 
     def tile_all(self, nests: Sequence[Nest], schedules: Sequence[Schedule | None]) -> tuple[Launch, ...]:
-        """One launch per nest. Nests that differ in offsets alone share programs, which name the lines of all of them."""
+        """Returns one launch per nest. Nests that differ only in offsets share a program, which names the
+        lines of all of them."""
         shared = share_offsets(nests, schedules)
         identities = [_identity(form, schedule) for form, schedule in zip(shared, schedules, strict=True)]
         uses: dict[_Identity, list[Nest]] = {}
@@ -113,7 +116,8 @@ class Tiler:
         return self.programs[made.index], _launch(nest, made, scalars)
 
     def _program(self, identity: _Identity, shared: Shared, uses: Sequence[Nest], name: str | None) -> _Made:
-        """The program of a nest. uses: those that will share it."""
+        """Returns the program of a nest, which is built at the first call. uses: the nests that will share
+        it."""
         found = self._made.get(identity)
         if found is None:
             form = replace(shared, nest=with_lines_of(shared.nest, uses))
@@ -162,7 +166,7 @@ class Tiler:
 
 
 def _identity(shared: Shared, schedule: Schedule | None) -> _Identity:
-    """Equal for nests that share a program."""
+    """Returns a key that is equal for nests that share a program."""
     multiples = tuple([shared.multiples.get(extent, 1) for extent in runtime_extents(shared.nest)])
     return signature(shared.nest), schedule, multiples
 
@@ -171,7 +175,8 @@ CANONICAL_NAME = "kernel"
 
 
 def _name(nest: Nest, template: str, index: int) -> str:
-    """A name for listings: the template, what is fused, and a number that makes it unique in the model."""
+    """Returns a name for listings: the template, what is fused, and a number that makes it unique in the
+    model."""
     ops = list(dict.fromkeys("".join(c if c.isalnum() else "_" for c in op) for op in nest.fused))
     middle = "_".join(ops[:4])[:48]
     return f"{template}_{middle}_{index}" if middle else f"{template}_{index}"

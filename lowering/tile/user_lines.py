@@ -14,24 +14,24 @@ from ..nest import Nest
 from ..tt.source_locations import MAX_FUSED, fused_location, line_location
 
 MAX_LINES = MAX_FUSED
-"""Lines that one value of a nest that several launches share is said to come from."""
+"""Most lines that are recorded for one value of a nest that several launches share."""
 MAX_PARTS = 32
-"""Directories that tell one file from another."""
+"""Most parts of a path that are used to tell files apart."""
 
 
 def location_of(lines: Iterable[Location]) -> LocationAttr:
-    """The location of operations that come from these lines."""
+    """Returns the location of operations that come from these lines."""
     return fused_location([line_location(file_name(each.file), each.line) for each in lines if each != UNKNOWN])
 
 
 def file_name(path: str) -> str:
-    """A path as text; bytes of it that are no text are replaced."""
+    """Returns a path as text, in which bytes that are not UTF-8 are replaced."""
     return os.fsencode(path).decode("utf-8", "replace") if not path.isascii() else path
 
 
 def short_names(paths: Iterable[str]) -> dict[str, str]:
-    """The last part of each path, with as many directories as tell it from the others: texts of kernels are the same on
-    machines that keep the files elsewhere."""
+    """Returns the last part of each path, with as many directories as tell it from the others, so that texts
+    of kernels are the same on machines that keep the files elsewhere."""
     found: dict[str, str] = {}
     waiting = dict.fromkeys(map(file_name, paths), 1)
     while waiting:
@@ -48,20 +48,23 @@ def short_names(paths: Iterable[str]) -> dict[str, str]:
 
 
 def nest_lines(nest: Nest) -> tuple[Location, ...]:
-    """All lines of a nest, what it stores last: a kernel begins where its first operation does."""
+    """Returns all lines of a nest, those of its stores last, so that a kernel begins at the line of its first
+    operation."""
     values = [line for value in nest.body for line in value.lines]
     return tuple(dict.fromkeys([*values, *[line for store in nest.stores for line in store.lines]]))
 
 
 def name_lines(error: JoineryError, lines: Sequence[Location]) -> None:
-    """Adds the first of the lines to the message of what was raised on its way to code, unless the message names one."""
+    """Adds the first of the lines to the message of an error from code generation, unless the message names
+    one."""
     if error.origin is None and lines and lines[0] != UNKNOWN:
         error.origin = f"{lines[0].file}:{lines[0].line}"
         error.args = (f"{error}\n  built at {lines[0]}", *error.args[1:])
 
 
 def with_lines_of(nest: Nest, others: Sequence[Nest]) -> Nest:
-    """The nest, which computes for others of the same structure as well, with their lines beside its own."""
+    """Returns the nest with the lines of others of the same structure, which share its program, added to its
+    own."""
     if all(_lines(other) == _lines(nest) for other in others):
         return nest
     every = (nest, *others)

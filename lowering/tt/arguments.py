@@ -1,4 +1,4 @@
-"""What a block function takes: its parameters, and arguments checked against them."""
+"""Lists the parameters of block functions, and checks arguments against them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Parameter:
 
     @property
     def what(self) -> str:
-        """Its name in messages."""
+        """Name of the parameter in messages."""
         return f"@{self.function}, parameter {self.name} of type {self.type}"
 
     @property
@@ -37,7 +37,8 @@ class Parameter:
         return isinstance(self.type, t.PointerType)
 
     def array(self, arg: object) -> Array:
-        """A C-contiguous array whose elements have the pointee's width. Raises `UserError`."""
+        """Returns the argument if it is a C-contiguous array whose elements have the pointee's width. Raises
+        `UserError` otherwise."""
         assert isinstance(self.type, t.PointerType)
         pointee = self.type.pointee
         if t.is_tensor(pointee):
@@ -62,7 +63,8 @@ class Parameter:
         return arg
 
     def scalar(self, arg: object) -> np.generic:
-        """A NumPy scalar of the parameter's type: floats are rounded, integers must fit. Raises `UserError`."""
+        """Converts the argument to a NumPy scalar of the parameter's type: floats are rounded, integers must
+        fit. Raises `UserError`."""
         if isinstance(self.type, TensorDescType):
             raise UserError(f"{self.what}: expected a joinery.TensorDescriptor, got {type(arg).__name__}")
         if t.is_pointer(self.type) or t.is_tensor(self.type):
@@ -86,7 +88,8 @@ class Parameter:
 
 
     def descriptor(self, arg: object) -> DescriptorArgument:
-        """A descriptor with the rank, the blocks and the width of elements that the type says. Raises `UserError`."""
+        """Returns the argument if it is a descriptor with the rank, the block shape and the element width of
+        the type. Raises `UserError` otherwise."""
         assert isinstance(self.type, TensorDescType)
         if not isinstance(arg, DescriptorArgument):
             raise UserError(f"{self.what}: expected a joinery.TensorDescriptor, got {type(arg).__name__}")
@@ -122,7 +125,7 @@ class Parameter:
 
 
 def supplied(name: str, parameters: Sequence[Parameter], args: Sequence[object]) -> list[tuple[Parameter, object]]:
-    """Every parameter of a function of this name with its argument.
+    """Pairs every parameter of a function of this name with its argument.
 
     The front end lets a descriptor be followed by one i32 extent and one i64 stride per axis. One `TensorDescriptor`
     supplies all of them, unless there are as many arguments as parameters. Raises `UserError` for a wrong number of
@@ -142,7 +145,7 @@ def supplied(name: str, parameters: Sequence[Parameter], args: Sequence[object])
             rank = len(parameter.type.shape)
             if [each.type for each in rest[: 2 * rank]] == [t.I32] * rank + [t.I64] * rank:
                 values = (*arg.shape, *arg.strides) if isinstance(arg, DescriptorArgument) else (0,) * (2 * rank)
-                # A tensor of another rank is refused where the descriptor itself is looked at.
+                # A tensor of another rank is refused when the descriptor itself is checked.
                 values = (*values, *((0,) * (2 * rank)))[: 2 * rank]
                 found += zip(rest[: 2 * rank], values, strict=True)
                 del rest[: 2 * rank]
@@ -153,7 +156,8 @@ def supplied(name: str, parameters: Sequence[Parameter], args: Sequence[object])
 
 
 def parameters_of(function: FuncOp, count: int | None = None) -> tuple[Parameter, ...]:
-    """The parameters of a function with a body. Raises `UserError` for a declaration, or when there are not `count` of them."""
+    """Returns the parameters of a function with a body. Raises `UserError` for a declaration, or when there
+    are not `count` of them."""
     where = f"@{function.sym_name.data}"
     if not function.body.blocks:
         raise UserError(f"{where} is a declaration without a body; nothing to run")
@@ -167,7 +171,8 @@ def parameters_of(function: FuncOp, count: int | None = None) -> tuple[Parameter
 
 
 def grid_extents(grid: int | Sequence[int]) -> tuple[int, int, int]:
-    """The number of programs along x, y and z. Raises `UserError`."""
+    """Returns the numbers of programs along x, y and z. Raises `UserError` unless `grid` is one to three
+    integers from 0 to MAX_PROGRAMS."""
     if type(grid) is tuple and 1 <= len(grid) <= 3 and all([type(e) is int and 0 <= e <= MAX_PROGRAMS for e in grid]):
         x, y, z = (*grid, 1, 1, 1)[:3]
         return x, y, z

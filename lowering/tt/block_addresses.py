@@ -1,4 +1,4 @@
-"""Where the elements of a block of a tensor lie: pointers and a mask, built from offsets, extents and strides.
+"""Builds pointers to the elements of a block of a tensor, and a mask, from offsets, extents and strides.
 
 They are built so that back ends recognise them: indices are a range plus a scalar, offsets sums of indices times scalars, masks
 conjunctions of `index < scalar` along one axis each.
@@ -20,8 +20,8 @@ from .builder.block_builder import BlockBuilder
 class Span:
     """One axis of an access: the range that starts at `offset` (a scalar i64).
 
-    `extent` is None where nothing checks the index. `zeros`: how often two divides the offset, if more is known about it than
-    the value itself tells.
+    `extent` is None if the index is not checked. `zeros`: trailing zero bits of the offset, if more are known
+    than the value itself tells.
     """
 
     stride: SSAValue
@@ -45,7 +45,8 @@ Axis = Span | Chosen
 def place_block(
     b: BlockBuilder, base: SSAValue, axes: Sequence[Axis], block: Sequence[int], shape: Sequence[int]
 ) -> tuple[SSAValue, SSAValue | None]:
-    """Pointers of `shape` to the elements of a block, and the mask of those inside the tensor (None: all are).
+    """Emits pointers of `shape` to the elements of a block, and the mask of those inside the tensor (None:
+    all are).
 
     `shape` is `block`, perhaps without leading axes of extent 1.
     """
@@ -57,7 +58,7 @@ def place_block(
         if isinstance(axis, Chosen) or block[d] != 1 or d == last:
             blocks.append(d)
             continue
-        # One index only: it moves the base, and decides about everything.
+        # A single index moves the base, and decides for the whole block.
         pointer = b.addptr(pointer, b.binary("arith.muli", axis.offset, axis.stride))
         if axis.extent is not None:
             inside = _both(b, inside, b.cmpi("slt", axis.offset, axis.extent))
@@ -77,7 +78,7 @@ def place_block(
 
 
 def spread(b: BlockBuilder, values: SSAValue, axis: int, shape: Sequence[int]) -> SSAValue:
-    """Values along one axis, repeated along the others."""
+    """Repeats values along one axis along the others."""
     for d in range(len(shape)):
         if d != axis:
             values = b.expand_dims(values, d)
@@ -93,7 +94,8 @@ def _indices(b: BlockBuilder, axis: Axis, extent: int) -> SSAValue:
 def _conditions(
     b: BlockBuilder, axis: Axis, indices: SSAValue, extent: int, inside: SSAValue | None
 ) -> list[SSAValue]:
-    """What must hold of the indices along an axis; nothing does where the scalar `inside` is false."""
+    """Emits the conditions on the indices along an axis; no index fulfils them where the scalar `inside` is
+    false."""
     shape = t.shape_of(indices.type)
     zero = b.const(0, t.I64)
     if isinstance(axis, Chosen):

@@ -1,4 +1,4 @@
-"""The canonical form of block functions, which identifies them."""
+"""Computes the canonical form of block functions, which identifies them."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from .printing import BlockPrinter
 
 
 def canonical_text(func: Operation) -> str:
-    """A text that is equal for functions that differ in names only: of values, of the function, and in
-    locations.
+    """Returns a text that is equal for functions that differ only in locations, and in the names of the
+    function and its values.
 
     It is meant for hashing: values are numbered in order of definition, properties and attributes sorted,
     everything else spelled out.

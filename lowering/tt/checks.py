@@ -1,4 +1,4 @@
-"""Rules shared by the verifiers of the block dialects.
+"""Defines the rules that the verifiers of the block dialects share.
 
 A verifier says what is wrong in terms of the operands: `tt.load: mask is tensor<8xi32>, expected
 tensor<8xi1>`. All functions raise xDSL's `VerifyException`; `verify.verify` turns it into joinery's own errors.
@@ -26,13 +26,14 @@ def fail(op: Operation, message: str) -> NoReturn:
 
 
 def expect_type(op: Operation, what: str, found: Attribute, expected: Attribute, why: str = "") -> None:
-    """`what` must have exactly this type."""
+    """Check that `what` has exactly this type."""
     if found is not expected and found != expected:
         fail(op, f"{what} is {found}, expected {expected}{f' ({why})' if why else ''}")
 
 
 def expect_types(op: Operation, what: str, found: Sequence[Attribute], expected: Sequence[Attribute]) -> None:
-    """The lists of types must agree in length and in every place; `what` is the plural name of the things."""
+    """Check that the lists of types agree in length and in every place; `what` is the plural name of the
+    things."""
     if len(found) != len(expected):
         fail(op, f"{len(found)} {what}, expected {len(expected)}")
     for index, (one, other) in enumerate(zip(found, expected, strict=True)):
@@ -40,7 +41,7 @@ def expect_types(op: Operation, what: str, found: Sequence[Attribute], expected:
 
 
 def expect_shape(op: Operation, what: str, found: Attribute, expected: Sequence[int], why: str = "") -> None:
-    """`what` must have this shape (`()` for a scalar), whatever its element type."""
+    """Check that `what` has this shape (`()` for a scalar), whatever its element type."""
     if t.shape_of(found) != tuple(expected):
         note = f" ({why})" if why else ""
         fail(
@@ -49,20 +50,20 @@ def expect_shape(op: Operation, what: str, found: Attribute, expected: Sequence[
 
 
 def expect_same_elem(op: Operation, what: str, found: Attribute, expected: Attribute) -> None:
-    """Both types must have the same element type."""
+    """Check that both types have the same element type."""
     if t.elem(found) != t.elem(expected):
         fail(op, f"{what} has element type {t.elem(found)}, expected {t.elem(expected)}")
 
 
 def expect_block(op: Operation, what: str, value: SSAValue) -> tuple[int, ...]:
-    """The value must be a block; its shape is returned."""
+    """Check that the value is a block, and return its shape."""
     if not isinstance(value.type, TensorType):
         fail(op, f"{what} is {value.type}, expected a block (a tensor)")
     return t.shape_of(value.type)
 
 
 def expect_scalar(op: Operation, what: str, value: SSAValue) -> None:
-    """The value must not be a block."""
+    """Check that the value is not a block."""
     if isinstance(value.type, TensorType):
         fail(op, f"{what} is {value.type}, expected a scalar")
 
@@ -71,20 +72,20 @@ _KINDS = {"float": t.is_float, "integer": t.is_integer, "pointer": t.is_pointer}
 
 
 def expect_kind(op: Operation, what: str, type_: Attribute, *kinds: str) -> None:
-    """The element type must be of one of the kinds "float", "integer", "pointer"."""
+    """Check that the element type is of one of the kinds, which are "float", "integer" and "pointer"."""
     if not any(_KINDS[kind](type_) for kind in kinds):
         fail(op, f"{what} is {type_}, expected {' or '.join(kinds)} elements")
 
 
 def expect_axis(op: Operation, axis: int, rank: int) -> None:
-    """0 <= axis < rank."""
+    """Check that 0 <= axis < rank."""
     if not 0 <= axis < rank:
         fail(op, f"axis {axis} is outside 0 … {rank - 1}")
 
 
 def expect_legal_block(op: Operation, what: str, type_: TensorType[Attribute]) -> None:
-    """Blocks have a rank of at least 1, no layout, and a power of two of elements, at most
-    MAX_BLOCK_ELEMENTS."""
+    """Check that a block has a rank of at least 1, no layout, extents that are powers of two, and at most
+    MAX_BLOCK_ELEMENTS elements."""
     shape = t.shape_of(type_)
     count = t.element_count(type_)
     if not shape:
@@ -99,8 +100,8 @@ def expect_legal_block(op: Operation, what: str, type_: TensorType[Attribute]) -
 
 @dataclass(frozen=True)
 class BlockSizes(OpTrait):
-    """The dialect's TensorSizeTrait: every operand and result that is a block has a legal number of
-    elements."""
+    """Checks that every operand and result that is a block has a legal number of elements, as the dialect's
+    TensorSizeTrait does."""
 
     def verify(self, op: Operation) -> None:
         for values, what in ((op.operands, "operand"), (op.results, "result")):

@@ -1,4 +1,4 @@
-"""Constants of the block IR: `arith.constant` attributes, made once per type and value, and read back.
+"""Makes and reads constants of the block IR: `arith.constant` attributes, one object per type and value.
 
 A block filled with one value is stored as that one value (xDSL prints and parses it as `dense<v>`), whatever
 the block's size.
@@ -32,11 +32,10 @@ _LIMIT = 1 << 14
 
 
 def constant_attr(value: Number, elem_type: Attribute, shape: tuple[int, ...] = ()) -> ConstantAttr:
-    """The attribute of a scalar (shape `()`) or of a block filled with `value`.
+    """Returns the attribute of a scalar (shape `()`) or of a block filled with `value`.
 
     The value is wrapped to an integer type, rounded to a float type (overflow becomes an infinity where the
-    type has one), and tested for truth for i1. Equal requests give the same object as long as it is
-    referenced.
+    type has one), and tested for truth for i1. Equal calls return the same object while it is cached.
     """
     bits = pack("<d", value) if isinstance(value, float) else value
     key = (elem_type, shape, bits, type(value))
@@ -66,7 +65,7 @@ def _make(value: Number, elem_type: Attribute, shape: tuple[int, ...]) -> Consta
 
 
 def _packed(scalar: IntegerAttr[IntegerType] | FloatAttr) -> bytes:
-    """The bytes of one element of a block."""
+    """Returns the bytes of one element of a block."""
     if isinstance(scalar, IntegerAttr):
         return scalar.type.pack([scalar.value.data])
     return scalar.type.pack([scalar.value.data])
@@ -94,7 +93,7 @@ def _rounded(value: float, elem_type: AnyFloat) -> FloatAttr:
 
 
 def scalar_value(attr: Attribute) -> Number:
-    """The Python value of a scalar constant: int (signed; 0 or 1 for i1) or float."""
+    """Returns the Python value of a scalar constant: int (signed; 0 or 1 for i1) or float."""
     if isinstance(attr, IntegerAttr):
         value = attr.value.data
         return value & 1 if attr.type == t.I1 else value
@@ -104,7 +103,7 @@ def scalar_value(attr: Attribute) -> Number:
 
 
 def is_splat(attr: Attribute) -> bool:
-    """Whether the attribute of a block constant holds one value everywhere."""
+    """Returns whether the attribute of a block constant holds one value everywhere."""
     if not isinstance(attr, DenseIntOrFPElementsAttr):
         return False
     raw = attr.data.data
@@ -113,8 +112,8 @@ def is_splat(attr: Attribute) -> bool:
 
 
 def splat_value(attr: Attribute) -> Number | None:
-    """The value of a scalar constant, or of a block constant that holds one value everywhere; None for other
-    blocks."""
+    """Returns the value of a scalar constant, or of a block constant that holds one value everywhere; None
+    for other blocks."""
     if not isinstance(attr, DenseIntOrFPElementsAttr):
         return scalar_value(attr)
     if not is_splat(attr):
@@ -125,7 +124,7 @@ def splat_value(attr: Attribute) -> Number | None:
 
 
 def block_values(attr: DenseIntOrFPElementsAttr[Any]) -> tuple[Number, ...]:
-    """Every element of a block constant in row-major order; a splat is written out."""
+    """Returns every element of a block constant in row-major order; a splat is written out."""
     value = splat_value(attr)
     if value is not None:
         return (value,) * t.element_count(attr.type)

@@ -1,4 +1,4 @@
-"""Dialect versions: names of operations that changed between the Triton versions whose texts are read.
+"""Lists the names of operations that changed between the Triton versions whose texts are read.
 
 Operations have the names of Triton 3.9; those of 3.3 (`spelling="seed"`) are read, and printed on request.
 """

@@ -1,7 +1,8 @@
-"""Arguments of a launch that are more than an array or a number: tensor descriptors and tables of pointers.
+"""Defines the launch arguments that are more than an array or a number: tensor descriptors and tables of
+pointers.
 
-What users call, `joinery.TensorDescriptor` and `joinery.PointerTable`, also take arrays of other libraries on GPUs, which only
-the interface knows: `interface/tensor_arguments.py` derives them from the classes here.
+`joinery.TensorDescriptor` and `joinery.PointerTable`, which users call, also take arrays of other libraries
+on GPUs, which only the interface knows: `interface/tensor_arguments.py` derives them from the classes here.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ MAX_MAP_RANK = 5
 
 
 def map_kind(rank: int, element_bytes: int) -> int:
-    """The word of a tensor map that says what it describes."""
+    """Returns the word of a tensor map that holds its rank and the bytes of an element."""
     return rank | element_bytes << 8
 
 
@@ -34,14 +35,15 @@ class DescriptorArgument:
     """A tensor in an array, for a parameter of type `!tt.tensordesc<…>`.
 
     Args:
-        array: C-contiguous; only its memory counts, so a flat buffer that is longer than the tensor will do. For launches on
-            a GPU also an array in its memory: a `Buffer`, or anything with `__dlpack__` or `__cuda_array_interface__`.
+        array: C-contiguous; only its memory matters, so a flat buffer that is longer than the tensor will do. For launches
+            on a GPU also an array in its memory: a `Buffer`, or anything with `__dlpack__` or `__cuda_array_interface__`.
         shape: extents of the tensor; the array's by default.
         strides: distances in elements along every axis; those of a dense row-major tensor by default.
         block_shape: the shape of the blocks; it must be the one of the parameter's type, which is the default.
-        padding: what lies outside the tensor reads as: "zero" or "nan" (floats only).
+        padding: the value that is read outside the tensor: "zero" or "nan" (floats only).
 
-    A `!tt.ptr<i8>` parameter takes one too: it points to the tensor map that the older operations read.
+    A `!tt.ptr<i8>` parameter takes a descriptor too: it then points to the tensor map that the older
+    operations read.
 
     Raises `UserError` for extents and strides that do not fit each other or the array.
     """
@@ -56,13 +58,14 @@ class DescriptorArgument:
     ) -> None:
         self.tensor = _checked(array, "TensorDescriptor")
         self.source: Array | DeviceArray = array
-        """What the user gave; the tensor may be a view of it."""
+        """The array that the user gave; the tensor may be a view of it."""
         self.maps: dict[object, int] = {}
-        """Tensor maps that launches on GPUs made of it. They live as long as the memory is held."""
+        """Tensor maps that launches on GPUs made from the descriptor. They live as long as the memory is
+        held."""
         self.has_map: bool | None = None
-        """Whether there is a tensor map of it, once a launch found out."""
+        """Whether the tensor has a tensor map; None until a launch finds out."""
         self.fitting: dict[int, object] = {}
-        """Parameters that it was found to fit, by identity."""
+        """Parameters that the descriptor was found to fit, by identity."""
         self.shape = _integers("shape", self.tensor.shape if shape is None else shape)
         self.strides = _dense(self.shape) if strides is None else _integers("strides", strides)
         self.block_shape = None if block_shape is None else _integers("block_shape", block_shape)
@@ -103,7 +106,8 @@ class DescriptorArgument:
             )
 
     def map_words(self, address: int, what: str) -> Array:
-        """The tensor map of the tensor at this address, int64 of TENSOR_MAP_WORDS. Raises `UserError`."""
+        """Returns the tensor map of the tensor at this address, int64 of shape (TENSOR_MAP_WORDS,). Raises
+        `UserError` for more than MAX_MAP_RANK axes, or a last stride other than 1."""
         rank = len(self.shape)
         if rank > MAX_MAP_RANK or (self.strides[-1] != 1 and self.shape[-1] > 1):
             raise UserError(
@@ -118,7 +122,7 @@ class DescriptorArgument:
         return words
 
     def native_map(self, what: str) -> Array:
-        """The tensor map for code that runs in this process; it lives as long as the descriptor."""
+        """Returns the tensor map for code that runs in this process; it lives as long as the descriptor."""
         if self._map is None:
             self._map = self.map_words(address_of(self.array), what)
         return self._map
@@ -147,11 +151,13 @@ class TableArgument:
         return tuple(_on_host(array, f"PointerTable, array {index}") for index, array in enumerate(self.tensors))
 
     def addresses(self, place: Callable[[Array], int]) -> Array:
-        """The table as int64, given what tells an array's address. Raises `UserError` if one lies in the memory of a GPU."""
+        """Returns the table as int64, given a function that returns an array's address. Raises `UserError` if
+        an array lies in the memory of a GPU."""
         return np.array([place(array) for array in self.arrays], np.int64)
 
     def native(self) -> Array:
-        """The table for code that runs in this process; it lives as long as the object. What a kernel writes to it stays."""
+        """Returns the table for code that runs in this process; it lives as long as the object, and keeps
+        what a kernel writes to it."""
         if self._native is None:
             self._native = self.addresses(address_of)
         return self._native
@@ -162,7 +168,8 @@ def address_of(array: Array) -> int:
 
 
 def _lies_on_device(array: object) -> TypeGuard[DeviceArray]:
-    """Faster than to ask for all of the protocol."""
+    """Returns whether an array has a `DeviceArray`'s main attributes, which is faster than to check all of
+    the protocol."""
     return hasattr(array, "address") and hasattr(array, "itemsize") and isinstance(getattr(array, "dtype", None), np.dtype)
 
 

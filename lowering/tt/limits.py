@@ -1,5 +1,5 @@
-"""What a text in the block IR may ask for. Texts are untrusted: everything that could grow is bounded, and real
-kernels stay far below every bound."""
+"""Limits what a text in the block IR may ask for. Texts are untrusted: everything that could grow is bounded,
+and real kernels stay far below every bound."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ MAX_TEXT = 1 << 22
 """Longest text that is read, in characters."""
 
 MAX_NESTED_REGIONS = 32
-"""Regions inside one another; readers, printers and passes recurse over them."""
+"""Regions nested in one another; readers, printers and passes recurse over them."""
 
 MAX_DEPTH = 32
-"""Types, attributes or locations inside one another, aliases written out."""
+"""Types, attributes or locations nested in one another, aliases expanded."""
 
 MAX_BLOCKS = 1024
 """Blocks of one region."""
 
 MAX_LOCATION_SIZE = 1024
-"""Parts of one location, aliases written out."""
+"""Parts of one location, aliases expanded."""
 
 MAX_ALIAS_SIZE = 1 << 20
-"""Attributes and types that all uses of aliases in one text stand for."""
+"""Attributes and types into which all uses of aliases in one text expand."""
 
 MAX_CONSTANT_BYTES = 1 << 26
 """Bytes of all block constants of one text. A splat is stored as one element."""

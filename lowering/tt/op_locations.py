@@ -1,4 +1,4 @@
-"""Locations of operations: the source line, and the operation's text as `Kernel.ttir` prints it."""
+"""Locates operations: finds the source line, and the operation's text as `Kernel.ttir` prints it."""
 
 from __future__ import annotations
 
@@ -14,12 +14,14 @@ _MAX_DEPTH = 16
 
 
 def source_line(location: Attribute) -> str | None:
-    """`file:line:column` of a location, followed by its call site; None for a location without a source line."""
+    """Returns `file:line:column` of a location, followed by its call site; None for a location without a
+    source line."""
     return _line(location, 0, {})
 
 
 def _line(location: Attribute, depth: int, known: dict[int, str | None]) -> str | None:
-    """`known`: lines of locations by id. They share their parts, so that each is looked at once."""
+    """Returns the line of a location. `known`: lines by the `id` of locations, which share parts, so that
+    each is visited once."""
     if depth > _MAX_DEPTH:
         return None
     if id(location) not in known:
@@ -80,12 +82,12 @@ class OpLocations:
         return self._lines.get(op, (0, op.name))
 
     def text(self, op: Operation) -> str:
-        """The first line of the operation."""
+        """Returns the first line of the operation's text, cut to 200 characters."""
         text = self._line(op)[1]
         return text if len(text) <= _MAX_TEXT else f"{text[:_MAX_TEXT]} …"
 
     def line(self, op: Operation) -> str:
-        """The source line, or the line of `Kernel.ttir` where the text names no source."""
+        """Returns the source line, or the line of `Kernel.ttir` if the text names no source."""
         return source_line(op.location) or f"ttir:{self._line(op)[0]}"
 
 

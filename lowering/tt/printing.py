@@ -26,7 +26,7 @@ class BlockPrinter(Printer):
 
     Attributes:
         spelling, files: see `print_module`.
-        locations: whether locations are printed. Those that are not known never are.
+        locations: whether locations are printed. Unknown ones never are.
     """
 
     spelling = "3.9"
@@ -69,11 +69,12 @@ class BlockPrinter(Printer):
 def print_module(
     op: Operation, locations: bool = False, spelling: str = "3.9", files: Mapping[str, str] = MappingProxyType({})
 ) -> str:
-    """The text of a module; a function is printed as the only one of a module.
+    """Returns the text of a module; a function is printed as the only one of a module.
 
-    `locations`: with the lines that operations come from, `loc("model.py":12:0)`; `files`: names to print for those of files.
-    `spelling`: "3.9", or "seed" for what Triton 3.3 reads: `tt.experimental_descriptor_load`, cache hints before the
-    dictionary, and so on. Raises `UserError` for other spellings.
+    `locations`: with the lines that operations come from, `loc("model.py":12:0)`; `files`: names to print in
+    place of file names. `spelling`: "3.9", or "seed" for what Triton 3.3 reads:
+    `tt.experimental_descriptor_load`, cache hints before the dictionary, and so on. Raises `UserError` for
+    other spellings.
     """
     if spelling not in DIALECT_VERSIONS:
         raise UserError(f"spelling {spelling!r}; expected {' or '.join(map(repr, DIALECT_VERSIONS))}")

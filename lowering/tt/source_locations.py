@@ -1,4 +1,5 @@
-"""Locations of operations in a source: which line an operation comes from, and the location that names lines."""
+"""Maps operations to lines of a source: finds the line of an operation, and makes locations that name
+lines."""
 
 from __future__ import annotations
 
@@ -22,18 +23,18 @@ from xdsl.ir import Attribute, Operation
 from ...promotion.errors import JoineryError
 
 MAX_FUSED = 16
-"""Lines that one location names."""
+"""Most lines that one location names."""
 
 
 @functools.lru_cache(maxsize=1 << 12)
 def line_location(file: str, line: int) -> FileLineColLoc:
-    """`loc("file":line:0)`; graphs know no columns."""
+    """Returns `loc("file":line:0)`; graphs know no columns."""
     return FileLineColLoc(StringAttr(file), IntAttr(line), IntAttr(0))
 
 
 def fused_location(locations: Sequence[LocationAttr]) -> LocationAttr:
-    """One location for what several places in the source stand for, in their order: `loc(fused["a.py":1:0, "a.py":7:0])`.
-    The first is the one that debuggers see. Fused ones are taken apart, unknown ones left out."""
+    """Fuses locations into one, in their order: `loc(fused["a.py":1:0, "a.py":7:0])`. Debuggers see the
+    first. Fused locations are flattened, unknown ones left out."""
     found: dict[LocationAttr, None] = {}
     for location in locations:
         if isinstance(location, FusedLoc) and isinstance(location.locations, ArrayAttr):
@@ -54,14 +55,15 @@ def fuse_locations(function: Operation, other: Operation) -> None:
 
 
 def source_location(op: Operation) -> tuple[str, int] | None:
-    """(file, line) of an operation's location; for inlined code the one in the callee, for fused locations the first
-    known one. None if the text has none."""
+    """Returns (file, line) of an operation's location; for inlined code the one in the callee, for fused
+    locations the first known one. None if there is none."""
     found = first_line(op.location)
     return None if found is None else (found.filename.data, found.line.data)
 
 
 def first_line(location: Attribute) -> FileLineColLoc | None:
-    """The place in a source that stands for a location, as in `source_location`."""
+    """Returns the position in a source that stands for a location, as in `source_location`; None if there is
+    none."""
     waiting: list[Attribute] = [location]
     seen: set[int] = set()  # of objects: locations share their parts
     while waiting:
@@ -81,7 +83,8 @@ def first_line(location: Attribute) -> FileLineColLoc | None:
 
 
 def name_line(error: JoineryError, op: Operation) -> None:
-    """Adds the line that an operation comes from to the message of what its lowering raised, unless the message names one."""
+    """Adds the line of an operation to the message of an error that its lowering raised, unless the message
+    names one."""
     line = line_of(op)
     if line and error.origin is None:
         error.origin = line
@@ -89,7 +92,7 @@ def name_line(error: JoineryError, op: Operation) -> None:
 
 
 def line_of(op: Operation) -> str:
-    """`file:line` of the operation or its nearest ancestor that has one; "" if none has."""
+    """Returns `file:line` of the operation or its nearest ancestor that has one; "" if none has."""
     here: Operation | None = op
     while here is not None:
         location = source_location(here)

@@ -1,5 +1,5 @@
-"""Functions by name. While a module is verified, names are looked up in a table that is made once: a search through the module
-for every call would take quadratic time."""
+"""Finds functions by name. While a module is verified, names are looked up in a table that is made once: a
+search through the module for every call would take quadratic time."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _TABLES: ContextVar[_Tables | None] = ContextVar("tables", default=None)
 
 @contextmanager
 def symbol_index() -> Iterator[None]:
-    """Within it modules do not change, and `find_symbol` remembers their tables."""
+    """Lets `find_symbol` cache the tables of modules, which must not change meanwhile."""
     token = _TABLES.set({})
     try:
         yield
@@ -26,7 +26,7 @@ def symbol_index() -> Iterator[None]:
 
 
 def find_symbol(module: Operation, reference: SymbolRefAttr) -> Operation | None:
-    """The operation of a module that a reference names, or None."""
+    """Returns the operation of a module that a reference names, or None."""
     found: Operation | None = module
     for name in (reference.root_reference, *reference.nested_references.data):
         found = _table(found).get(name.data) if found is not None else None

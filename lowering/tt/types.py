@@ -1,4 +1,4 @@
-"""Types of the block IR: scalars, pointers `!tt.ptr<T>` and blocks (`tensor<…>` of either).
+"""Defines the types of the block IR: scalars, pointers `!tt.ptr<T>` and blocks (`tensor<…>` of either).
 
 Types are interned: the helpers return one object per type, so that building an operation neither allocates
 nor validates types. Equality of types is still structural (`==`); text read from outside may hold equal types
@@ -102,7 +102,8 @@ def _info(type_: Attribute) -> _Info:
 
 
 def scalar_type(name: DType | str | Attribute) -> Attribute:
-    """The scalar type of a `DType`, of a DType's name or of MLIR text (`"i32"`, `"bf16"`, `"f8E5M2"`).
+    """Returns the scalar type of a `DType`, of a DType's name or of MLIR text (`"i32"`, `"bf16"`,
+    `"f8E5M2"`).
 
     bool is `i1`, `index`/`address` are `i64`, `tensor_float32` is `f32`. A scalar type is returned as it is.
 
@@ -120,7 +121,7 @@ def scalar_type(name: DType | str | Attribute) -> Attribute:
 
 
 def ptr(pointee: DType | str | Attribute, address_space: int = GLOBAL_ADDRESS_SPACE) -> PointerType:
-    """`!tt.ptr<pointee>`."""
+    """Returns `!tt.ptr<pointee>`."""
     elem_type = scalar_type(pointee)
     key = (elem_type, address_space)
     found = _POINTERS.get(key)
@@ -132,7 +133,7 @@ def ptr(pointee: DType | str | Attribute, address_space: int = GLOBAL_ADDRESS_SP
 
 
 def tensor(elem_type: Attribute, shape: Sequence[int]) -> Attribute:
-    """`tensor<shape x elem_type>`; the empty shape gives the scalar type itself."""
+    """Returns `tensor<shape x elem_type>`; the empty shape gives the scalar type itself."""
     key = (elem_type, shape if type(shape) is tuple else tuple(shape))
     found = _TENSORS.get(key)
     if found is None:
@@ -147,32 +148,33 @@ def tensor(elem_type: Attribute, shape: Sequence[int]) -> Attribute:
 
 
 def elem(type_: Attribute) -> Attribute:
-    """The element type of a block; a scalar's own type."""
+    """Returns the element type of a block; a scalar's own type."""
     return _info(type_).elem
 
 
 def shape_of(type_: Attribute) -> tuple[int, ...]:
-    """The shape of a block; `()` for scalars."""
+    """Returns the shape of a block; `()` for scalars."""
     return _info(type_).shape
 
 
 def with_elem(type_: Attribute, elem_type: Attribute) -> Attribute:
-    """The type of the same shape with another element type."""
+    """Returns the type of the same shape with another element type."""
     return tensor(elem_type, _info(type_).shape)
 
 
 def with_shape(type_: Attribute, shape: Sequence[int]) -> Attribute:
-    """The type of the same elements in another shape (`()`: the scalar)."""
+    """Returns the type of the same elements in another shape (`()`: the scalar)."""
     return tensor(_info(type_).elem, shape)
 
 
 def mask_type(type_: Attribute) -> Attribute:
-    """The type of a mask over `type_`: i1 of the same shape."""
+    """Returns the type of a mask over `type_`: i1 of the same shape."""
     return tensor(I1, _info(type_).shape)
 
 
 def value_type(pointer_type: Attribute) -> Attribute:
-    """What a load through `pointer_type` (a pointer or a block of pointers) gives."""
+    """Returns the type of what a load through `pointer_type` (a pointer or a block of pointers) reads. Raises
+    `InternalError` for other types."""
     info = _info(pointer_type)
     if not isinstance(info.elem, PointerType):
         raise InternalError(f"not a pointer or a block of pointers: {pointer_type}")
@@ -181,33 +183,34 @@ def value_type(pointer_type: Attribute) -> Attribute:
 
 
 def is_tensor(type_: Attribute) -> bool:
-    """Whether the type is a block (of any rank)."""
+    """Returns whether the type is a block (of any rank)."""
     return isinstance(type_, TensorType)
 
 
 def is_float(type_: Attribute) -> bool:
-    """Whether the (element) type is a float."""
+    """Returns whether the (element) type is a float."""
     return isinstance(_info(type_).elem, builtin.AnyFloat)
 
 
 def is_integer(type_: Attribute) -> bool:
-    """Whether the (element) type is an integer, i1 included."""
+    """Returns whether the (element) type is an integer, i1 included."""
     return isinstance(_info(type_).elem, IntegerType)
 
 
 def is_pointer(type_: Attribute) -> bool:
-    """Whether the (element) type is a pointer to a scalar."""
+    """Returns whether the (element) type is a pointer to a scalar."""
     element = _info(type_).elem
     return isinstance(element, PointerType) and not isinstance(element.pointee, TensorType)
 
 
 def is_block_pointer(type_: Attribute) -> bool:
-    """Whether the type is `!tt.ptr<tensor<…>>`: the pointer to a block that older texts have."""
+    """Returns whether the type is `!tt.ptr<tensor<…>>`: the pointer to a block that older texts have."""
     return isinstance(type_, PointerType) and isinstance(type_.pointee, TensorType)
 
 
 def bit_width(type_: Attribute) -> int:
-    """Width in bits of the (element) type; pointers have 64."""
+    """Returns the width in bits of the (element) type; pointers have 64. Raises `UnsupportedError` for types
+    without a known width."""
     element = _info(type_).elem
     if isinstance(element, FixedBitwidthType):
         return element.bitwidth
@@ -217,7 +220,8 @@ def bit_width(type_: Attribute) -> int:
 
 
 def numpy_dtype(type_: Attribute) -> NumpyDType:
-    """The NumPy dtype of the elements of a type; pointers are 64-bit addresses, int64."""
+    """Returns the NumPy dtype of the elements of a type; pointers are 64-bit addresses, int64. Raises
+    `UnsupportedError` if NumPy has none."""
     element = elem(type_)
     name = str(element)
     if isinstance(element, PointerType) or name == "index":
@@ -229,7 +233,7 @@ def numpy_dtype(type_: Attribute) -> NumpyDType:
 
 
 def element_count(type_: Attribute) -> int:
-    """Number of elements; 1 for scalars."""
+    """Returns the number of elements; 1 for scalars."""
     count = 1
     for extent in _info(type_).shape:
         count *= extent

@@ -1,6 +1,6 @@
-"""Verification of a whole function or module, with joinery's errors.
+"""Verifies whole functions and modules, with joinery's errors.
 
-Beyond the operations' own verifiers it checks what xDSL leaves out: that a value is defined before it is
+Beyond the operations' own verifiers this checks what xDSL leaves out: that a value is defined before it is
 used, and that the regions of `scf` operations carry the types of their operands and results.
 """
 
@@ -44,8 +44,9 @@ class Origin(Protocol):
 
 
 def first_problem(op: Operation, origins: Mapping[Operation, Origin] | None = None) -> tuple[str, Operation] | None:
-    """The first fault in `op` and everything in it, and the faulty operation; None if there is none. origins: what operations
-    were created from, as far as that is known: equal operations are verified once."""
+    """Return the first fault in `op` and everything in it, and the faulty operation; None if there is none.
+    origins: what operations were created from, as far as that is known; equal operations are verified
+    once."""
     origins = origins or {}
     with symbol_index():
         for inner in op.walk():
@@ -69,7 +70,7 @@ def first_problem(op: Operation, origins: Mapping[Operation, Origin] | None = No
 
 
 class _Undefined(Exception):
-    """An operand is used where its definition does not reach."""
+    """Raised for an operand that is used where its definition does not reach."""
 
     def __init__(self, op: Operation) -> None:
         super().__init__()
@@ -77,7 +78,7 @@ class _Undefined(Exception):
 
 
 def _cause(problem: BaseException) -> str:
-    """The message of the check itself; xDSL wraps it into a listing of the whole function."""
+    """Return the message of the check itself, which xDSL wraps into a listing of the whole function."""
     chain = [problem]
     while (inner := chain[-1].__cause__ or chain[-1].__context__) is not None:
         chain.append(inner)
@@ -87,7 +88,7 @@ def _cause(problem: BaseException) -> str:
 
 
 def _check_place(op: Operation) -> None:
-    """Blocks end in terminators, and branches stay in their region."""
+    """Check that blocks end in terminators, and that branches stay in their region."""
     block = op.parent
     if op.successors:
         if block is None or block.parent is None or block.last_op is not op:
@@ -106,7 +107,8 @@ def _check_place(op: Operation) -> None:
 
 
 def _check_passed(op: Operation) -> None:
-    """What a branch passes has the types that the blocks take; nothing branches to the first block of a region."""
+    """Check that a branch passes values of the types that the blocks take, and never to the first block of a
+    region."""
     from xdsl.dialects import cf  # texts alone have branches
 
     passed: list[Sequence[SSAValue]]
@@ -137,7 +139,7 @@ def _one_line(op: Operation) -> str:
 
 
 def _end(op: Operation, region: Region, name: str) -> Operation:
-    """The terminator of a region of one block."""
+    """Return the terminator of a region of one block, and check that it has this name."""
     block = region.block
     if block.last_op is None or not block.last_op.has_trait(IsTerminator):
         fail(op, f"a region does not end in {name}")
@@ -193,13 +195,14 @@ def _check_regions(op: Operation) -> None:
 
 
 def _check_order(root: Operation) -> None:
-    """Every operand is defined before its use: earlier in the block, in an enclosing block, or in a
-    dominating one."""
+    """Check that every operand is defined before its use: earlier in the block, in an enclosing block, or in
+    a dominating one."""
     _check_inside(root, set())
 
 
 def _check_inside(op: Operation, visible: set[SSAValue]) -> None:
-    """`visible` is left as it was found: copies would make this quadratic."""
+    """Check the order inside the regions of an operation. `visible` is restored, since copies would take
+    quadratic time."""
     for region in op.regions:
         first = region.blocks.first
         if first is None:
@@ -220,7 +223,7 @@ def _check_inside(op: Operation, visible: set[SSAValue]) -> None:
 
 
 def _check_block(block: Block, visible: set[SSAValue]) -> list[SSAValue]:
-    """Make visible what the block defines, and list it."""
+    """Check the order in a block. Make visible what it defines, and return that."""
     defined: list[SSAValue] = list(block.args)
     visible.update(defined)
     for op in block.ops:

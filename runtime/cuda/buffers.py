@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from math import prod
 from types import TracebackType
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import DTypeLike
@@ -129,6 +129,12 @@ class Buffer:
     def __repr__(self) -> str:
         state = ", freed" if self._is_freed else ", read-only" if self.is_read_only else ""
         return f"<Buffer {self.dtype.name}{list(self.shape)} on {self.device}{state}>"
+
+    def __reduce__(self) -> NoReturn:
+        raise UserError(
+            "a Buffer cannot be copied or pickled by Python: it is memory of a device; "
+            "fix: joinery.Buffer(buffer.numpy()) for a copy, and buffer.numpy() to pickle its contents"
+        )
 
     # -- copies
 

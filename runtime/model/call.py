@@ -191,6 +191,9 @@ class BoundCall:
         )
         return f"<joinery.BoundCall ({inputs}) -> ({outputs})>"
 
+    def __reduce__(self) -> NoReturn:
+        raise UserError("a bound call cannot be copied or pickled: it is for its own arrays; fix: model.bind(…) once more")
+
 
 def _python_bound(
     executable: Executable,

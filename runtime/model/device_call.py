@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
+from typing import NoReturn
 
 from ...lowering.artifact import GPU_ALIGNMENT
 from ...promotion.arrays import DeviceArray
@@ -74,6 +75,9 @@ class BoundDeviceCall:
         self._launches.replay()
         self._arrays.settle(self._bound)
         return self._result
+
+    def __reduce__(self) -> NoReturn:
+        raise UserError("a bound call cannot be copied or pickled: it is for its own arrays; fix: model.bind(…) once more")
 
 
 def _targets(

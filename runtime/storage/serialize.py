@@ -17,6 +17,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NoReturn, TypeVar
 
+from ...graph.dims.binding import parse_extent
+from ...graph.dims.dim import Dim
 from ...lowering.artifact import (
     NUMERICS,
     ArgumentExpression,
@@ -134,6 +136,7 @@ def decode_compiled(data: bytes | memoryview) -> CompiledGraph:
         raise _bad(f"format {fields['format']} is not {FORMAT}")
     if fields["numerics"] not in NUMERICS:
         raise _bad(f"numerics {fields['numerics']!r} is none of {', '.join(NUMERICS)}")
+    _check_dims(fields["dims"], fields["inputs"])
     blobs = view[8 + length :]
     code_length, ir_length = fields["object_code"], fields["llvm_ir"]
     texts = sum(size for _, size in fields["ttir"]) + sum(fields["ptx"])
@@ -164,6 +167,18 @@ def decode_compiled(data: bytes | memoryview) -> CompiledGraph:
         gpu=_gpu_program(fields, codes),
         numerics=fields["numerics"],
     )
+
+
+def _check_dims(dims: Sequence[str], inputs: Sequence[TensorSpec]) -> None:
+    """Raises `UserError` unless inputs determine every dim, and each has one position among the sizes that the code takes."""
+    sizes = [parse_extent(extent) for spec in inputs for extent in spec.shape]
+    mentioned = {name for extent in sizes if isinstance(extent, Dim) for name in extent.symbols()}
+    seen: set[str] = set()
+    for name in dims:
+        if name not in mentioned or name in seen:
+            problem = "is listed twice" if name in seen else "is none of its inputs'"
+            raise _bad(f"dim {name[:100]!r} {problem}")
+        seen.add(name)
 
 
 def _gpu_program(fields: Fields, codes: list[str]) -> GpuProgram | None:

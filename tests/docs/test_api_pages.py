@@ -23,9 +23,9 @@ def test_every_public_name_stands_on_one_page() -> None:
         for name in re.findall(r"^\.\. (?:py:data|auto\w+):: joinery\.([\w.]+)", text, re.MULTILINE)
     )
     assert [name for name, count in shown.items() if count > 1] == []
-    modules = {f"{module}.{name}" for module in ("kernel", "promotion") for name in getattr(jn, module).__all__}
+    modules = {f"{module}.{name}" for module in jn._MODULES for name in getattr(jn, module).__all__}
     elsewhere = {name for name in modules if name.partition(".")[2] in jn._LOCATIONS}
-    assert set(shown) == (set(dir(jn)) | modules) - elsewhere - {"kernel", "promotion", "dim", "__version__"}
+    assert set(shown) == (set(dir(jn)) | modules) - elsewhere - {*jn._MODULES, "dim", "__version__"}
 
 
 def test_names_of_a_new_module_are_refused() -> None:

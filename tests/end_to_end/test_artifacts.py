@@ -364,6 +364,34 @@ def test_a_graph_that_does_not_fit_its_weights_is_refused(saved: tuple[Path, Any
 
 
 @pytest.mark.parametrize(
+    ("edit", "message"),
+    [
+        (lambda c: replace(c, dims=("batch", "n")), "dim 'n' is none of its inputs'"),
+        (lambda c: replace(c, inputs=(replace(c.inputs[0], shape=("batch", 65)),)), "is for other inputs than its graph has"),
+        (lambda c: replace(c, inputs=c.inputs * 2), "is for other inputs"),
+        (lambda c: replace(c, outputs=c.outputs[:1]), "is for other outputs"),
+        (lambda c: replace(c, outputs=(replace(c.outputs[0], shape=("batch",)), c.outputs[1])), "is for other outputs"),
+        (lambda c: replace(c, constants=(replace(c.constants[0], name="row2"), *c.constants[1:])), "is for other weights"),
+    ],
+)
+def test_code_of_another_graph_is_refused(saved: tuple[Path, Any], tmp_path: Path, edit: Any, message: str) -> None:
+    """Every hash of the file is right."""
+    opened = artifact_file.load(saved[0], trusted=True)
+    weights = [
+        artifact_file.StoredWeight(entry.name, entry.dtype, entry.shape, entry.layout, opened.weights[entry.name])
+        for entry in opened.manifest.weights
+    ]
+    path = tmp_path / "other.joinery"
+    for change in (lambda c: c, edit):
+        artifact_file.save(path, "other", opened.graph_text, [change(opened.compiled)], weights, {"numerics": "strict"})
+        if change is not edit:
+            jn.load(path, trusted=True, cache=False)
+    with pytest.raises(jn.UserError, match=message):
+        jn.load(path, trusted=True, cache=False)
+    assert jn.load(path, cache=False)(INPUT)[0].tobytes() == saved[1][0].tobytes()
+
+
+@pytest.mark.parametrize(
     ("path", "message"),
     [
         ("/nonexistent.joinery", r"artifact /nonexistent\.joinery cannot be opened: No such file"),

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import os
+import pickle
 import re
 import subprocess
 import sys
@@ -479,3 +481,17 @@ def test_the_digest_of_the_determinism_test_sees_changes() -> None:
     exec(DETERMINISM, other)
     texts = [n["jn"].compile(n["build"](), cache=False).compiled.llvm_ir for n in (namespace, other)]
     assert hashlib.sha256(texts[0].encode()).digest() != hashlib.sha256(texts[1].encode()).digest()
+
+
+@pytest.mark.parametrize("device", ["cpu", "ptxsim"])
+def test_kernels_and_compiled_graphs_are_copied_and_pickled(device: str) -> None:
+    """With their texts, which are made when they are read."""
+    graph = jn.Graph("g", [jn.TensorType("float32", ("n", 4), "x")])
+    graph.output(jn.softmax(graph.inputs[0]) + 1)
+    model = jn.compile(graph, device, cache=False)
+    for value in (*model.kernels, model.compiled):
+        pickled = [pickle.loads(pickle.dumps(value, protocol)) for protocol in (0, pickle.HIGHEST_PROTOCOL)]
+        for again in (copy.copy(value), copy.deepcopy(value), *pickled):
+            assert again == value
+            assert again.ttir == value.ttir != ""
+            assert again.llvm_ir == value.llvm_ir

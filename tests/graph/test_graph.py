@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import pickle
 import subprocess
 import sys
 from collections.abc import Callable
@@ -145,6 +146,24 @@ def test_default_output_names(make: Make) -> None:
     named = make(("float32", (3,), "x"))
     named.output([named.inputs[0] * 2], name="y")
     assert named.output_names == ("y",)
+
+
+def test_copies_of_graphs(make: Make) -> None:
+    """A finished graph does not change, and its symbols are their own copies."""
+    graph = make(("float32", (3,), "x"))
+    for how in (copy.copy, copy.deepcopy):
+        with pytest.raises(jn.UserError, match=r"cannot be copied while it is built.*fix: call output"):
+            how(graph)
+    graph.output(graph.inputs[0] + 1)
+    assert copy.copy(graph) is graph
+    held = copy.deepcopy({"graph": graph, "x": graph.inputs[0]})
+    assert held["x"].graph is held["graph"] is graph
+    found = jn.what_if(graph, "jax")
+    assert copy.copy(found) == copy.deepcopy(found) == found
+    for value in (graph, found):
+        with pytest.raises(jn.UserError, match=r"cannot be pickled; fix: keep pair = joinery\.to_text\(graph\)"):
+            pickle.dumps(value)
+    assert str(jn.from_text(*jn.to_text(graph))) == str(graph)
 
 
 def test_symbols_are_values(make: Make) -> None:

@@ -9,8 +9,11 @@ import subprocess
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
+from joinery.graph.functions.names.exports import EXPORTS
+from joinery.lowering.tt.transforms.registry import ROOMS
 
 ROOT = Path(__file__).resolve().parents[2]
 LAYERS = ("promotion", "graph", "lowering", "runtime", "interface")
@@ -36,6 +39,9 @@ TYPES_ONLY = {
     ("interface.kernel", "runtime.cuda.device"): "GPUs load late",
     ("interface.kernel", "interface.gpu_code"): "GPUs load late",
     ("runtime.model.kernels", "runtime.toolchain.ptxas"): "GPUs load late",
+    ("interface.host_program", "lowering.llvm.module"): "launches do without the code generator",
+    ("interface.native_code", "interface.kernel"): "it loads xDSL: code from a cache does without",
+    ("interface.triton.binary", "interface.kernel"): "it loads xDSL: kernels from Triton's cache do without",
     ("interface.cli.kernel", "interface.kernel"): "each command loads what it needs",
     ("interface.cli.kernel", "promotion.arrays"): "each command loads what it needs: NumPy, here",
     ("interface.cli.models", "promotion.arrays"): "each command loads what it needs: NumPy, here",
@@ -45,6 +51,35 @@ TYPES_ONLY = {
 """(file, what it imports for type checkers only): why it is no ordinary import."""
 TOGETHER = frozenset({"graph.graph", "graph.symbol"})
 """The only files that may import each other: a graph makes symbols, and a symbol's operators add to its graph."""
+
+
+class ByName(NamedTuple):
+    """What a file imports by names that it computes: everything below `targets`, for a reason."""
+
+    targets: tuple[str, ...]
+    reason: str
+    closes: bool = False
+    """Whether circles of imports are closed here."""
+
+
+BY_NAME = {
+    "__init__": ByName(LAYERS, "public names load on first use"),
+    "graph.functions.names.exports": ByName(
+        ("graph.functions",), "functions load on first use, and take symbols, whose methods are these functions", closes=True
+    ),
+    "lowering.tt.transforms.registry": ByName(
+        (
+            "lowering.tt.transforms.cleanup", "lowering.tt.transforms.facts", "lowering.tt.transforms.expand",
+            "lowering.tt.transforms.numerics", "lowering.tt.transforms.loops", "lowering.llvm.nvptx.passes",
+        ),
+        "a pass loads when a pipeline has it",
+    ),
+}  # fmt: skip
+"""The only files that import own modules by name. All others have import statements, in functions where `LATE` lists them."""
+IMPORTERS = frozenset({
+    "import_module", "__import__", "spec_from_file_location", "resolve_name", "run_module", "run_path", "find_loader",
+})  # fmt: skip
+"""Functions that import what their first argument names."""
 MAX_FILES = 16
 MAX_LINES = 600
 FOLDERS = frozenset({*LAYERS, ".ci", "benchmarks", "docs", "examples", "tests"})
@@ -83,6 +118,32 @@ def own_imports(name: str, tree: ast.Module, is_package: bool) -> Iterator[tuple
             for alias in node.names:
                 if alias.name.split(".")[0] in (*LAYERS, "joinery"):
                     yield f"absolute:{alias.name}", node
+
+
+def imports_by_name(tree: ast.Module) -> Iterator[tuple[str | None, ast.Call]]:
+    """(name, call) for every call of a function that imports by name; None for a name that is computed."""
+    importers = set(IMPORTERS)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom):
+            importers.update(alias.asname for alias in node.names if alias.asname and alias.name in IMPORTERS)
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Call):
+            continue
+        function = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+        if function not in importers:
+            continue
+        given = node.args[0] if node.args else next((each.value for each in node.keywords if each.arg == "name"), None)
+        known = isinstance(given, ast.Constant) and isinstance(given.value, str)
+        yield (given.value if known else None), node
+
+
+def is_own(name: str) -> bool:
+    """Whether this is the name of a module of ours, relative or absolute."""
+    return name.startswith(".") or name.split(".")[0] in (*LAYERS, "joinery")
+
+
+def below(target: str, prefixes: Iterable[str]) -> bool:
+    return any(target == prefix or target.startswith(prefix + ".") for prefix in prefixes)
 
 
 def type_checking_only(tree: ast.Module) -> set[ast.stmt]:
@@ -127,13 +188,24 @@ def violations(root: Path) -> list[str]:
             late = layer in ("interface", "__init__", "__main__") or name in LATE or is_package
             if not late and node not in top_level and node not in guarded:
                 found.append(f"{line} inside a function or block; imports stand at the top of the module")
-            if not any(target == prefix or target.startswith(prefix + ".") for prefix in ALLOWED[layer]):
+            if not below(target, ALLOWED[layer]):
                 found.append(f"{line}; {layer} may import only {', '.join(ALLOWED[layer])}")
             loaded = resolve(target, node, modules)
             edges[name].update(loaded)
             if node in guarded:
                 unlisted = sorted(each for each in loaded if (name, each) not in TYPES_ONLY)
                 found += [f"{line} for type checkers only, and TYPES_ONLY does not list {each}" for each in unlisted]
+        listed = BY_NAME.get(name)
+        for target, call in imports_by_name(tree):
+            if listed is None and (target is None or is_own(target)):
+                shown = "what it computes" if target is None else target
+                found.append(f"{where}:{call.lineno}: imports {shown} by name; use an import statement, or see BY_NAME")
+        if listed is not None:
+            allowed = LAYERS if name == "__init__" else ALLOWED[layer]
+            beyond = [target for target in listed.targets if not below(target, allowed)]
+            found += [f"{where}: imports {target} by name; {layer} may not" for target in beyond]
+            if not listed.closes:
+                edges[name].update(each for each in modules if below(each, listed.targets))
     found.extend(f"import cycle: {' → '.join(cycle)}" for cycle in import_cycles(edges))
     return found
 
@@ -190,6 +262,36 @@ def test_the_list_of_imports_for_types_has_none_that_is_gone() -> None:
     assert found == set(TYPES_ONLY)
 
 
+def test_the_list_of_imports_by_name_has_none_that_is_gone() -> None:
+    modules = package_modules(ROOT)
+    own = {
+        name
+        for name, path in modules.items()
+        if any(target is None or is_own(target) for target, _ in imports_by_name(parsed(path)[1]))
+    }
+    assert own == set(BY_NAME)
+    for name, (targets, _, closes) in BY_NAME.items():
+        reached = {each for each in modules if below(each, targets)} - {name}
+        assert all(any(below(each, [target]) for each in reached) for target in targets), f"{name}: a target is gone"
+        if closes:
+            assert import_cycles({**edges_of(modules), name: reached}), f"{name} closes no circle"
+
+
+def test_what_is_imported_by_name_stands_in_the_list() -> None:
+    assert {f"lowering.{room}" for room in ROOMS} == set(BY_NAME["lowering.tt.transforms.registry"].targets)
+    targets = BY_NAME["graph.functions.names.exports"].targets
+    assert [place for place in EXPORTS.values() if not below(place.partition(":")[0], targets)] == []
+
+
+def edges_of(modules: dict[str, Path]) -> dict[str, set[str]]:
+    """The import statements between modules."""
+    edges: dict[str, set[str]] = {}
+    for name, path in modules.items():
+        imports = own_imports(name, parsed(path)[1], path.name == "__init__.py")
+        edges[name] = {each for target, node in imports for each in resolve(target, node, modules)}
+    return edges
+
+
 def test_every_file_of_the_package_is_checked() -> None:
     done = subprocess.run(["git", "ls-files", "-z", "*.py"], cwd=ROOT, capture_output=True, text=True, check=False)
     if done.returncode:
@@ -244,6 +346,10 @@ def make_tree(root: Path, files: dict[str, str]) -> Path:
         ("__main__.py", "from .lowering import pipeline\n", "__main__ may import only interface"),
         ("__init__.py", "from .graph.graph import Graph\n", "__init__ may import only"),
         ("promotion/__init__.py", "def f():\n    from ..graph.a import b\n", "promotion may import only"),
+        ("graph/a.py", "importlib.import_module('...runtime.device', __name__)\n", "imports ...runtime.device by name"),
+        ("graph/a.py", "def f():\n    __import__('joinery.interface.kernel')\n", "imports joinery.interface.kernel by name"),
+        ("graph/a.py", "from importlib import import_module as load\nload(name='.b')\n", "imports .b by name"),
+        ("promotion/a.py", "importlib.import_module(__name__.rpartition('.')[0])\n", "imports what it computes by name"),
     ],
 )
 def test_a_breach_is_reported(tmp_path: Path, file: str, text: str, expected: str) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 import threading
 from pathlib import Path
 
@@ -312,3 +314,20 @@ def test_one_kernel_from_many_threads() -> None:
     for thread in threads:
         thread.join()
     assert not failures
+
+
+def test_a_kernel_is_copied_and_pickled(tmp_path: Path) -> None:
+    """The copy from a pickle is read anew from the text, with the options of the original."""
+    x = np.arange(100, dtype=np.float32)
+    path = tmp_path / "two.ttir"
+    path.write_text(ADD.replace("@add", "@other").rstrip().removesuffix("}") + ADD.strip().removeprefix("module {"))
+    kernel = jn.kernel.from_ttir(path, "add", numerics="fast", debug=True, cache=False)
+    assert copy.copy(kernel) is copy.deepcopy(kernel) is kernel
+    again = pickle.loads(pickle.dumps(kernel))
+    assert (again.name, again.numerics, again.debug, again.ttir) == ("add", "fast", True, kernel.ttir)
+    out = np.zeros_like(x)
+    kernel.launch((2,), x, x, out, 100)
+    np.testing.assert_array_equal(out, 2 * x)
+    out[:] = 0
+    pickle.loads(pickle.dumps(kernel)).launch((2,), x, x, out, 100)
+    np.testing.assert_array_equal(out, 2 * x)

@@ -79,7 +79,6 @@ def test_index_and_address_are_uint64_words(name):
     dtype = DType(name)
     assert (dtype.kind, dtype.bits, dtype.numpy) == ("uint", 64, np.dtype(np.uint64))
     assert dtype is not dtypes.uint64
-    assert (dtype.is_index, dtype.is_address) == (name == "index", name == "address")
 
 
 @pytest.mark.parametrize("dtype", DTYPES.values(), ids=str)

@@ -208,6 +208,14 @@ def test_explain():
     assert MAX.explain("float8_e5m2", "int8").startswith("no join")
 
 
+def test_what_may_be_cast():
+    assert MAX.can_cast("int8", DType("float16"))
+    assert MAX.can_cast("int8", "int8")
+    assert not MAX.can_cast("float16", "int8")
+    assert not MAX.can_cast("int8", "uint8")
+    assert not MAX.can_cast("float8_e5m2", "int8")
+
+
 def test_rule_sets_are_values():
     assert rules("max") is MAX is rules() is rules(MAX)
     assert pickle.loads(pickle.dumps(MAX)) == MAX

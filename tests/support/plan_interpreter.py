@@ -10,9 +10,10 @@ from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from joinery.lowering.linear_layouts.conversion import Equal, Plan, RenamedRegisters
+from joinery.lowering.linear_layouts.f2 import combine
 from joinery.lowering.linear_layouts.layout import LANE, REGISTER, WARP, LinearLayout
 from joinery.lowering.linear_layouts.plans.exchange import SharedExchange
-from joinery.lowering.linear_layouts.plans.gathering import SharedGather, WarpGather, source_coordinate
+from joinery.lowering.linear_layouts.plans.gathering import SharedGather, WarpGather
 from joinery.lowering.linear_layouts.plans.reduction import ReductionPlan
 from joinery.lowering.linear_layouts.plans.scanning import (
     LanePrefixStep,
@@ -241,7 +242,7 @@ def gather(plan: WarpGather | SharedGather, values: Values[T], indices: Values[i
         for lane, own in enumerate(lanes):
             kept: dict[int, T] = {}
             for register, index in enumerate(own):
-                wanted, read = source_coordinate(plan, register, lane, warp, index)
+                wanted, read = _source_coordinate(plan, register, lane, warp, index)
                 for candidate in plan.candidates:
                     offered = plan.registers[register] ^ candidate ^ plan.register_of.at(0, warp)
                     if offered == wanted:
@@ -251,6 +252,15 @@ def gather(plan: WarpGather | SharedGather, values: Values[T], indices: Values[i
             found.append([kept[register] for register in range(len(own))])
         result.append(found)
     return result
+
+
+def _source_coordinate(plan: WarpGather, register: int, lane: int, warp: int, index: int) -> tuple[int, int]:
+    """Returns (register, lane) of the value that the reader at (register, lane, warp) wants for this index."""
+    moved = combine(plan.index_registers, index), combine(plan.index_lanes, index)
+    return (
+        plan.registers[register] ^ plan.register_of.at(lane, warp) ^ moved[0],
+        plan.lanes[register] ^ plan.lane_of.at(lane, warp) ^ moved[1],
+    )
 
 
 def _shared_gather(plan: SharedGather, values: Values[T], indices: Values[int]) -> Values[T]:

@@ -7,6 +7,7 @@ import importlib
 from collections.abc import Callable
 from typing import Any
 
+from ...construction.recording import recorded
 from ...ops.table import OPS
 
 _MODULES: dict[str, str] = {
@@ -78,8 +79,7 @@ def public(name: str) -> Callable[..., Any]:
     """Return the public function of that name; its graph records calls, and `help` shows the public name."""
     module, _, function = EXPORTS[name].partition(":")
     package = __package__.partition(".")[0]
-    recorded = importlib.import_module("...construction.recording", __package__).recorded
-    plain = getattr(importlib.import_module(f"{package}.{module}"), function)
+    plain = getattr(importlib.import_module(f"{package}.{module}"), function)  # imports Symbol, whose methods need this file
     plain.__qualname__ = name  # Python's messages about missing arguments show it
     found: Callable[..., Any] = recorded(plain)
     found.__name__ = found.__qualname__ = name

@@ -1,4 +1,4 @@
-"""Tokens of the block IR, and places in its text."""
+"""Splits the text of block IR into tokens, and describes positions in it."""
 
 from __future__ import annotations
 
@@ -11,13 +11,14 @@ from ...tt.limits import MAX_LITERAL, MAX_SHAPE
 
 
 class BlockLexer(MLIRLexer):
-    """Numbers are bounded: Python converts long ones in quadratic time, and cannot print them. So are shapes (`x2x2xi32`),
-    which xDSL lexes anew for every extent. Strings are matched without xDSL's exponential backtracking."""
+    """xDSL's lexer with bounds. Long numbers are errors, since Python converts them in quadratic time and
+    cannot print them, and so are long shapes (`x2x2xi32`), which xDSL lexes anew for every extent. Strings
+    are matched without xDSL's exponential backtracking."""
 
     _unescaped_characters_regex = re.compile(r'"(?:[^"\\\n\v\f]++|\\(?:["nt\\]|[0-9A-Fa-f]{2}))*+"')
 
     def _lex_string_literal(self, start_pos: int) -> MLIRToken:
-        """A string is text where its bytes are UTF-8: names of files are printed as `m\\C3\\BCller.py`."""
+        """Lexes a string as text if its bytes are UTF-8: file names are printed as `m\\C3\\BCller.py`."""
         token = super()._lex_string_literal(start_pos)
         if token.kind == MLIRTokenKind.BYTES_LIT:
             try:
@@ -41,7 +42,7 @@ class BlockLexer(MLIRLexer):
 
 
 def place(text: str, start: int, source: str, message: str) -> str:
-    """`message` with line and column of a position in `text`, and what stands there."""
+    """Returns `message` with the line and column of a position in `text`, and an excerpt of the line."""
     start = min(start, len(text))
     begin, end = text.rfind("\n", 0, start) + 1, text.find("\n", start)
     first = max(begin, start - 60)
@@ -51,5 +52,5 @@ def place(text: str, start: int, source: str, message: str) -> str:
 
 
 def line_and_column(text: str, start: int) -> str:
-    """`7:12` for a position in a text."""
+    """Returns line and column of a position in a text, as in `7:12`."""
     return f"{text.count(chr(10), 0, start) + 1}:{start - text.rfind(chr(10), 0, start)}"

@@ -1,11 +1,11 @@
-"""Templates of lines that are written alike, made of one another.
+"""Derives templates of lines from templates of lines that are written alike.
 
     arith.addf \\0, \\0 : tensor<64xf32>        arith.mulf \\0, \\0 : f32
 
-A parser made from a declarative format follows it to the letter: which operation it makes does not matter to it, and types
-matter by being equal or not. So what was learned from one line serves operations with the same format, operands, results and
-properties, and other types: where the types at the line's end are all that operands and results have. What is made is verified
-like everything else.
+A parser generated from a declarative format depends on that format alone: not on the operation it makes, and
+on types only by whether they are equal. So what was learned from one line serves operations with the same
+format, operands, results and properties, and other types, provided that the types at the line's end are all
+that operands and results have. Operations made from derived templates are verified like all others.
 """
 
 from __future__ import annotations
@@ -29,13 +29,14 @@ _TYPE = re.compile(r"tensor<[1-9][0-9x]*x(?:!tt\.ptr<\w+>|\w+)>|!tt\.ptr<\w+>|\w
 _BETWEEN = re.compile(r"(, | -> | \* | to )")
 _WRITTEN = ("operands", "results", "properties", "attributes", "regions", "successors", "options", "assembly_format",
             "custom_directives")  # fmt: skip
-"""What a declarative parser is made from."""
+"""The parts of an operation's definition from which its declarative parser is generated."""
 
 Key = tuple[int, str, str, str]
 
 
 class _Line(NamedTuple):
-    """A template in parts: the operation, what is between its name and the types, how these are arranged, which they are."""
+    """A template in parts: the operation, the text between its name and the types, the pattern of the types,
+    and the distinct types."""
 
     operation: type[Operation]
     rest: str
@@ -44,7 +45,8 @@ class _Line(NamedTuple):
 
 
 class _Kin(NamedTuple):
-    """What lines of a family have in common. operands, results: which of the line's types each has."""
+    """The template of a family of lines. operands, results: for each, the index of its type among the line's
+    types."""
 
     template: Template
     operands: tuple[int, ...]
@@ -52,13 +54,14 @@ class _Kin(NamedTuple):
 
 
 class Families:
-    """What was learned, for lines that are written alike."""
+    """The templates that were learned, by families of lines that are written alike."""
 
     def __init__(self) -> None:
         self._known: dict[Key, _Kin] = {}
 
     def find(self, template: str, ending: str) -> Template | None:
-        """The template made from one of its family; None where there is none yet, or families do not hold."""
+        """Returns the template derived from one of its family; None if there is none yet, or it cannot be
+        derived."""
         line, key = _split(template, ending)
         kin = None if line is None or key is None else self._known.get(key)
         if line is None or kin is None:
@@ -75,7 +78,7 @@ class Families:
         )
 
     def remember(self, template: str, ending: str, found: Template) -> None:
-        """A template, learned from its text, may serve others from now on."""
+        """Records a template that was learned from its text, so that others can be derived from it."""
         line, key = _split(template, ending)
         if line is None or key is None or key in self._known:
             return
@@ -88,7 +91,7 @@ class Families:
 
 def _kin(found: Template, line: _Line) -> _Kin | None:
     types: list[Attribute] = [argument_type(text) for text in line.types]
-    if any(elem(type_) == I1 for type_ in types):  # what comparisons give and selects take is not written, and may be this
+    if any(elem(type_) == I1 for type_ in types):  # comparisons and selects have operands or results of it not written out
         return None
     if len(set(types)) < len(types) or not set(types) >= {*found.operand_types, *found.result_types}:
         return None
@@ -121,7 +124,8 @@ _likenesses: list[list[object]] = []
 
 @functools.cache
 def _likeness(operation: type[Operation]) -> int | None:
-    """The same number for operations whose declarative formats, operands, results and properties are the same."""
+    """Returns the same number for operations whose declarative formats, operands, results and properties are
+    the same; None for operations without such a format, or with regions or successors."""
     if not issubclass(operation, IRDLOperation):
         return None
     definition = operation.get_irdl_definition()

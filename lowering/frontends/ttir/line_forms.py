@@ -1,4 +1,4 @@
-"""Custom forms of operations with regions: the only operations that the line reader has to be told about."""
+"""Lists the custom forms of operations with regions, the only operations that the line reader has to know."""
 
 from __future__ import annotations
 
@@ -9,15 +9,16 @@ from xdsl.ir import Block, Operation, Region
 from xdsl.traits import SingleBlockImplicitTerminator, ensure_terminator
 
 BEHIND = frozenset('%"^}')
-"""What no form goes on with behind its last brace: attributes and `else` do not begin so. Nor does the end of a text."""
+"""First characters of a line that do not continue a form after its last brace, as attributes and `else`
+would. The end of a text does not either."""
 
 
 class Form:
     """A custom form with regions.
 
     Attributes:
-        rest: what completes the first line to a whole operation.
-        finish: what the strict parser does once the regions are read: `finish(op, number of regions that were written)`.
+        rest: the text that completes the first line to a whole operation.
+        finish: does what the strict parser does once the regions are read: `finish(op, number of regions that were written)`.
         gives_block: whether the form gives the first region a block with arguments; otherwise `finish` may add blocks.
     """
 

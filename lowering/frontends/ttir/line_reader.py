@@ -1,8 +1,10 @@
-"""A fast reader of the block IR as it is usually printed: one operation per line, regions opened at the ends of lines.
+"""Reads fast the block IR as it is usually printed: one operation per line, regions opened at the ends of
+lines.
 
-It reads only what it understands completely and gives up on everything else, errors included: the strict parser then reads
-the text again. Operations are not known here: `line_templates` learns from the strict parser what their lines mean. Here are
-scopes, regions, blocks, names and locations, which work the same for all operations.
+The reader reads only what it understands completely and gives up on everything else, errors included: the
+strict parser then reads the text again. It knows no operations: `line_templates` learns from the strict
+parser what their lines mean. It handles scopes, regions, blocks, names and locations, which work the same for
+all operations.
 """
 
 from __future__ import annotations
@@ -45,8 +47,8 @@ _MAX_LEARNED = 1 << 10  # learning costs more than reading strictly
 
 
 def read_lines(text: str, origins: dict[Operation, Template] | None = None) -> ModuleOp | None:
-    """The module of a text, equal to what the strict parser makes of it; None for texts that only the strict parser can
-    judge. made: gets what each of its operations was made of."""
+    """Read a module that equals what the strict parser makes of the text; return None for texts that only the
+    strict parser can judge. origins: receives the template of each operation."""
     if len(text) > MAX_TEXT or HOLE in text:
         return None
     try:
@@ -60,11 +62,11 @@ class _Frame:
 
     Attributes:
         results: the text before ` = `.
-        template, names: what has been read of the operation.
-        form, whole: of a custom form, and the template that was learned when it opened; None and "" for the generic one.
-        regions: the finished ones and the one being read.
-        blocks, defined: the blocks of this region by name, and which of them were more than branched to.
-        block: the one that operations go to; None before the first.
+        template, names: what has been read of the operation: its text without names of values, and these names.
+        form, whole: a custom form, and the template that was learned when it opened; None and "" for the generic form.
+        regions: the finished regions and the one being read.
+        blocks, defined: the blocks of this region by name, and the names of those that were defined, not only branched to.
+        block: the block that operations are added to; None before the first.
         visible: how many names were visible before this region.
         given: the arguments that the operation gives to the block of its first region.
     """
@@ -170,7 +172,7 @@ class _LineReader:
         return op
 
     def _add(self, op: Operation, results: str) -> None:
-        """Put an operation to the end of the current block, and name its results."""
+        """Append an operation to the current block, and name its results."""
         if results:
             if len(op.results) == 1 and NAME.fullmatch(results):
                 self._define(results, op.results[0])
@@ -212,7 +214,7 @@ class _LineReader:
     # Regions
 
     def _open(self, line: str) -> None:
-        """The first line of an operation with regions."""
+        """Read the first line of an operation with regions."""
         results = ""
         if line[0] == "%":
             results, _, line = line.partition(" = ")
@@ -266,7 +268,7 @@ class _LineReader:
             values.popitem()
 
     def _close(self, line: str, location: LocationAttr | None, ending: str) -> None:
-        """A line that ends a region, and begins the next one or ends the operation."""
+        """Read a line that ends a region, and begins the next one or ends the operation."""
         if not self._frames:
             raise FallBackToParser
         frame = self._frames[-1]
@@ -298,7 +300,7 @@ class _LineReader:
     # Blocks
 
     def _block(self, name: str) -> Block:
-        """The block of a name, which may come later."""
+        """Return the block of a name, which may be defined later."""
         if not self._frames:
             raise FallBackToParser
         blocks = self._frames[-1].blocks
@@ -348,7 +350,7 @@ class _LineReader:
         return BlockParser("", locations=self._locations)._read_location(text, start, end)
 
     def _take_location(self, text: str) -> tuple[str, LocationAttr | None]:
-        """`T loc(…)` → T and the location."""
+        """Split `T loc(…)` into T and the location."""
         at = text.find(" loc(")
         if at < 0:
             return text, None
@@ -357,7 +359,8 @@ class _LineReader:
         return text[:at], self._location(text[at + 5 : -1])
 
     def _take_parameter_locations(self, line: str) -> tuple[str, list[LocationAttr | None]]:
-        """Locations of a function's parameters stand inside its first line, which is a template without them."""
+        """Take the locations of a function's parameters out of its first line, which is a template without
+        them."""
         start = end = depth = 0
         for match in PIECE.finditer(line):
             if match[0] in ("(", ")"):

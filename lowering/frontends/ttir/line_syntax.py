@@ -1,4 +1,4 @@
-"""Parts of lines: names, lists, and the types of blocks' arguments."""
+"""Splits lines into their parts: names, lists, and the types of block arguments."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ HOLE = "\0"
 
 _ID = r"(?:[0-9]+|[a-zA-Z$._-][a-zA-Z0-9$._-]*)"
 VALUE = re.compile(rf"(%{_ID}(?:#[0-9]+)?)")
-# A string that does not end reaches to the end of the line.
+# An unterminated string extends to the end of the line.
 VALUE_OR_STRING = re.compile(rf'"(?:[^"\\]|\\.)*+(?:"|\Z)|(%{_ID}(?:#[0-9]+)?)')
 NAME = re.compile(rf"%{_ID}")
 RESULTS = re.compile(rf"(%{_ID}(?::[1-9][0-9]{{0,3}})?)(?:, (?=%)|\Z)")
@@ -29,7 +29,7 @@ _ATTRIBUTES: dict[str, Attribute] = {}
 
 
 def argument_type(text: str) -> Attribute:
-    """The type of a block's argument."""
+    """Returns the type of a block argument. Raises `FallBackToParser` if the text is not exactly one type."""
     found = _ATTRIBUTES.get(text)
     if found is None:
         found = plain_block(text) or _parsed(text)
@@ -61,7 +61,7 @@ def give_hint(name: str, value: SSAValue) -> None:
 
 
 def split_names(text: str) -> tuple[list[str], str]:
-    """Names of values, and the text without them."""
+    """Returns the names of values in the text, and the text with `HOLE` in place of each."""
     if '"' not in text:
         parts = VALUE.split(text)
         return parts[1::2], HOLE.join(parts[::2])
@@ -77,7 +77,7 @@ def split_names(text: str) -> tuple[list[str], str]:
 
 
 def split_commas(text: str) -> list[str]:
-    """The parts between commas that stand in no brackets."""
+    """Splits the text at commas outside brackets."""
     parts: list[str] = []
     depth = start = 0
     for match in PIECE.finditer(text):

@@ -1,17 +1,19 @@
-"""What lines of text mean, learned from the strict parser.
+"""Learns from the strict parser what lines of text mean.
 
-A template is the text of an operation with its values' names taken out: `arith.addi \\0, \\0 : i32`. The first time a
-template is met, the strict parser reads it, with new names in the places; what it made is kept, and every further line of
-the same template only makes the same operation with other operands. So nothing has to be written for a new operation, and
-the line reader cannot read an operation differently from the strict parser.
+A template is the text of an operation without the names of its values: `arith.addi \\0, \\0 : i32`. The first
+time a template occurs, the strict parser reads it, with new names in the holes; the result is kept, and every
+further line of the same template only makes the same operation with other operands. So nothing has to be
+written for a new operation, and the line reader cannot read an operation differently from the strict parser.
 
-An operation may end in optional parts, so what follows it belongs to what is learned: see `ENDINGS`.
+An operation may end in optional parts, so what is learned depends on what follows the operation: see
+`ENDINGS`.
 
-Kernels that differ in the sizes of blocks and in numbers only should not cost anything new. So a template is learned with
-marks in place of the shapes of its blocks (`tensor<7919xi32>`) and of its integers (`7907 : i32`), one mark for each, and where
-the marks turn up in the operation the shapes and numbers are put later. This relies on one property of the operations' parsers:
-shapes and numbers matter to them by being equal or not. Where a mark turns up in anything but the shape of a type or of a splat
-constant, or an integer attribute, the template is learned as it stands.
+Kernels that differ only in block sizes and numbers should not need templates of their own. So a template is
+learned with marks in place of the shapes of its blocks (`tensor<7919xi32>`) and of its integers
+(`7907 : i32`), one mark for each; the shapes and numbers later replace the marks in the operation. This relies on
+one property of the operations' parsers: they depend on shapes and numbers only by whether these are equal. If a
+mark turns up in anything but the shape of a type or of a splat constant, or an integer attribute, the
+template is learned without marks.
 """
 
 from __future__ import annotations
@@ -65,11 +67,12 @@ class Templates:
         self._bytes = 0
 
     def known(self, ending: str) -> dict[str, Template]:
-        """The templates that were met before this ending."""
+        """Return the templates that were learned with this ending, by their text."""
         return self._known[ending]
 
     def learn(self, template: str, ending: str) -> Template:
-        """Read a template by the strict parser. Raises `FallBackToParser` when it is not one whole operation for certain."""
+        """Read a template by the strict parser. Raises `FallBackToParser` unless it is certainly one whole
+        operation."""
         try:
             found = self._families.find(template, ending)
             if found is None:
@@ -90,12 +93,13 @@ class Templates:
         return found
 
     def _with_shapes(self, template: str, ending: str) -> Template | None:
-        """The template made from one that differs in shapes and numbers only; None where that cannot be."""
+        """Return the template made from one that differs only in shapes and numbers; None if there can be
+        none."""
         shapes: dict[str, int] = {}
         marked = _SHAPE.sub(lambda match: str(_MARKS[shapes.setdefault(match[0], len(shapes)) % len(_MARKS)]), template)
         if not 1 <= len(shapes) <= len(_MARKS) or len(template) > _LENGTH or _MARK.search(template):
             return None
-        if template.startswith("tt.func "):  # once only, and its numbers lie deep
+        if template.startswith("tt.func "):  # occurs only once, and its numbers are nested in other attributes
             return None
         known = self._shapeless[ending]
         if marked not in known:
@@ -103,7 +107,7 @@ class Templates:
                 known.clear()
             try:
                 found: Template | None = _read(marked, ending)
-            except Exception:  # an operation that minds the shape
+            except Exception:  # the operation restricts the shape
                 found = None
             known[marked] = found if found is not None and _is_general(found) else None
         general = known[marked]
@@ -117,7 +121,7 @@ TEMPLATES = Templates()
 
 
 class _Learner(BlockParser):
-    """Remembers where regions begin, and which names it defines."""
+    """A parser that records where regions begin, and which names it defines."""
 
     def __init__(self, text: str) -> None:
         self.region_starts: list[int] = []
@@ -141,7 +145,8 @@ class _Learner(BlockParser):
 
 
 def _read(template: str, ending: str) -> Template:
-    """Lines of a template that end in an opening brace open regions, which are empty here."""
+    """Read a template by the strict parser. Its lines that end in an opening brace open regions, which are
+    empty."""
     pieces = template.split(HOLE)
     text = "".join(f"{piece}%{place}" for place, piece in enumerate(pieces[:-1])) + pieces[-1]
     # A location stands on the operation's own line: a comment before it would hide it.
@@ -180,14 +185,15 @@ def _read(template: str, ending: str) -> Template:
 
 
 def _begins_with(regions: Sequence[Region], read: Sequence[Region]) -> bool:
-    """Whether the operation has the regions that were read, in this order, and beyond them only empty ones."""
+    """Return whether the operation has the regions that were read, in this order, and beyond them only empty
+    ones."""
     return len(read) <= len(regions) and all(
         region is read[index] if index < len(read) else not region.blocks for index, region in enumerate(regions)
     )
 
 
 def _line_ends(text: str) -> list[int]:
-    """Positions of the opening braces at the ends of lines."""
+    """Return the positions of the opening braces at the ends of lines."""
     ends = []
     position = 0
     for line in text.split("\n"):
@@ -198,7 +204,8 @@ def _line_ends(text: str) -> list[int]:
 
 
 def _arguments(region: Region, places: Mapping[SSAValue, int]) -> tuple[tuple[int, Attribute], ...] | None:
-    """What an operation gives to the first block of an (otherwise empty) region."""
+    """Return the arguments (place, type) that an operation gives to the only, empty block of a region; None
+    without one."""
     blocks = list(region.blocks)
     if not blocks:
         return None
@@ -208,7 +215,7 @@ def _arguments(region: Region, places: Mapping[SSAValue, int]) -> tuple[tuple[in
 
 
 def _is_general(template: Template) -> bool:
-    """Whether marks stand only where `_specialized` replaces them."""
+    """Return whether marks stand only where `_specialized` replaces them."""
     types = [*template.operand_types, *template.result_types]
     types += [type_ for given in template.arguments for _, type_ in given or ()]
     attributes = [*template.properties.values(), *template.attributes.values()]
@@ -237,7 +244,7 @@ _SCALARS = frozenset((t.I1, t.I8, t.I16, t.I32, t.I64, t.F16, t.BF16, t.F32, t.F
 
 
 def _specialized(template: Template, shapes: Mapping[int, tuple[int, ...]]) -> Template:
-    """The template with shapes in place of the marks."""
+    """Return the template with shapes in place of the marks."""
 
     def put(type_: Attribute) -> Attribute:
         shape = t.shape_of(type_)

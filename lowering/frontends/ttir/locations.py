@@ -1,6 +1,7 @@
-"""Location aliases: `#loc3 = loc("f.py":4:2)`, which Triton prints before and after the module, in any order.
+"""Resolves location aliases: `#loc3 = loc("f.py":4:2)`, which Triton prints before and after the module, in
+any order.
 
-They are taken out of a text before it is parsed, and resolved when they are first used.
+They are removed from a text before it is parsed, and resolved when they are first used.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ _NONE = NoneAttr()
 
 
 class Located(NamedTuple):
-    """A location with the number of its parts and how deep they are nested, aliases written out."""
+    """A location with the number of its parts and the depth of their nesting, aliases expanded."""
 
     location: LocationAttr
     size: int
@@ -71,8 +72,8 @@ class Locations:
         return name in self._spans
 
     def find(self, name: str) -> Located:
-        """The location that an alias stands for. Raises `ValueError` for an endless one, whatever `read` raises for a wrong
-        one."""
+        """Returns the location that an alias stands for. Raises `ValueError` if it is recursive or nested too
+        deeply, and whatever `read` raises if it is malformed."""
         found = self._found.get(name)
         if found is None:
             if name in self._open:
@@ -87,14 +88,14 @@ class Locations:
         return found
 
     def parse(self, text: str) -> Located:
-        """The location written in the parentheses of `loc(…)`."""
+        """Returns the location written in the parentheses of `loc(…)`."""
         found = self._texts.get(text)
         if found is None:
             found = self._texts[text] = self._simple(text) or self._read(text, 0, len(text))
         return found
 
     def _simple(self, text: str) -> Located | None:
-        """The usual forms; None for others."""
+        """Parses the usual forms of locations; returns None for others."""
         known = self._spans
         if (match := _USE.fullmatch(text)) is not None and match[1] in known:
             return self.find(match[1])

@@ -1,16 +1,16 @@
-"""xDSL's parser with what real texts of the tt dialect need and xDSL 0.74 lacks.
+"""Extends xDSL's parser by what real texts of the tt dialect need and xDSL 0.74 lacks.
 
-Every override of xDSL's private methods stands here, each with a test, so that an upgrade of xDSL fails
+Every override of xDSL's private methods is in this module, each with a test, so that an upgrade of xDSL fails
 loudly:
 
 * `dense<0xFF800000>` on float types is a bit pattern (xDSL reads an integer value);
 * `#loc5` may be used before its definition, as Triton prints it: `locations.Locations`;
 * `scf.while : () -> ()` without operands;
-* types are remembered by their text, and splat constants read directly (half of xDSL's time goes there);
-* texts are untrusted: what they ask for is bounded (`limits`), and whatever goes wrong is a `UserError` with
-  line and column.
+* types are cached by their text, and splat constants read directly (half of xDSL's time goes there);
+* texts are untrusted: sizes and nesting are bounded (`limits`), and every failure is a `UserError` with line
+  and column.
 
-`line_reader.read_lines` reads ordinary texts much faster; this parser is its authority.
+`line_reader.read_lines` reads ordinary texts much faster; this parser defines what its result must be.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def read_module(text: str, source: str = "<text>") -> ModuleOp:
     """Parse a module (or bare functions). The result is not verified.
 
     Raises:
-        UserError: the text is no block IR; the message shows the place.
+        UserError: the text is too long or no block IR; the message shows the position.
     """
     if len(text) > MAX_TEXT:
         raise UserError(f"{source}: the text has {len(text)} characters, the limit is {MAX_TEXT}")
@@ -78,7 +78,8 @@ def read_module(text: str, source: str = "<text>") -> ModuleOp:
 
 
 def read_strictly(text: str, source: str = "<text>") -> tuple[ModuleOp, BlockParser]:
-    """`read_module` without the limit on the length; also the parser, which knows where operations stand."""
+    """Parse like `read_module` but without the limit on the length, and return also the parser, which knows
+    the positions of operations."""
     parser: BlockParser | None = None
     try:
         parser = BlockParser(text, source)
@@ -99,7 +100,8 @@ def read_strictly(text: str, source: str = "<text>") -> tuple[ModuleOp, BlockPar
 
 
 def plain_block(text: str) -> TypeAttribute | None:
-    """The type of a block such as `tensor<4x8xi32>`, if its elements were met before: there is nothing to parse then."""
+    """Return the type of a block such as `tensor<4x8xi32>` without parsing, if its element type is cached;
+    else None."""
     match = _BLOCK.fullmatch(text)
     element = None if match is None else _TYPES.get(match[2])
     if match is None or element is None:
@@ -116,14 +118,14 @@ def plain_block(text: str) -> TypeAttribute | None:
 
 
 def drop_unprintable_name(value: SSAValue | Block) -> None:
-    """`%_` and `%_0` leave a hint that xDSL can neither print nor erase."""
+    """Drop a name hint such as that of `%_` and `%_0`, which xDSL can neither print nor erase."""
     name = value.name_hint
     if name is not None and name[:1] in ("", "_") and _UNPRINTABLE_NAME.fullmatch(name):
         value.name_hint = None
 
 
 def _explain(error: Exception, parser: BlockParser | None, text: str, source: str) -> str:
-    """What went wrong and where: line, column, an excerpt of the line."""
+    """Return what went wrong and where: line, column, an excerpt of the line."""
     message = error.msg if isinstance(error, ParseError) else str(error).strip() or type(error).__name__
     start = error.span.start if isinstance(error, ParseError) else parser.pos if parser is not None else 0
     if parser is not None and message.startswith("values used but not defined") and parser.forward_ssa_references:
@@ -132,8 +134,9 @@ def _explain(error: Exception, parser: BlockParser | None, text: str, source: st
 
 
 class _Values(dict[str, tuple[SSAValue, ...]]):
-    """The values that are visible. Names are never redefined, so an earlier state is a shorter dictionary: xDSL's copy for
-    every region, which would make reading quadratic, is the length alone."""
+    """The visible values. Names are never redefined, so an earlier state is a prefix of the dictionary:
+    `copy`, which xDSL calls for every region and which would make reading quadratic, returns only the
+    length."""
 
     def copy(self) -> int:  # type: ignore[override]
         return len(self)
@@ -145,7 +148,7 @@ class BlockParser(Parser):
     Attributes:
         constant_bytes: size of all block constants so far.
         first_uses: name → position of the first use before a definition.
-        starts: where every operation stands in the text.
+        starts: position of every operation in the text.
     """
 
     def __init__(self, text: str, source: str = "<text>", locations: Locations | None = None) -> None:
@@ -167,7 +170,8 @@ class BlockParser(Parser):
     # Limits
 
     def _enter(self, depth: int = 1, parts: int = 1) -> None:
-        """Something nested begins, `depth` levels deep and of `parts` parts."""
+        """Count a nested construct of `depth` levels and `parts` parts, and raise an error if it is nested
+        too deeply."""
         self._parts += parts
         self._deepest = max(self._deepest, self._depth + depth)
         if self._depth + depth > MAX_DEPTH:
@@ -307,7 +311,7 @@ class BlockParser(Parser):
         return super()._parse_optional_integer_or_float_type()
 
     def _known_type(self, type_: TypeAttribute, start: int) -> TypeAttribute:
-        """The interned object of an equal type, after its size has been checked."""
+        """Return the interned object of an equal type, after its size has been checked."""
         known: Attribute = type_
         if isinstance(type_, TensorType):
             if t.element_count(type_) > t.MAX_BLOCK_ELEMENTS:

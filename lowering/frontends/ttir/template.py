@@ -1,4 +1,4 @@
-"""What one line of text means: the operation to make of it, learned from the strict parser."""
+"""Defines templates: the operation that a line of text stands for, learned from the strict parser."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ....promotion.dataclass import dataclass
 from ...tt.dialect.functions import CalleeExists
 
 _CONTEXT_TRAITS = (IsTerminator, HasParent, CalleeExists)
-"""Traits whose verifiers look at more than the operation."""
+"""Traits whose verifiers depend on more than the operation."""
 
 
 @dataclass(slots=True)
@@ -22,13 +22,13 @@ class Template:
         op_class: the operation.
         operands: for each operand the place of its name in the text.
         operand_types: the types that the operands must have.
-        result_types, properties, attributes: of the operation.
+        result_types, properties, attributes: those of the operation.
         successors: names of the blocks that it branches to.
         arguments: for each region the (place, type) of the arguments that the operation gives to its first block; None if
             it gives no such block.
         constant_bytes: size of its block constants.
-        is_sound: an operation made of it has passed its verifier, which looks at nothing but what stands here: neither at
-            regions, nor at its place, nor for a symbol.
+        is_sound: whether an operation made from it has passed its verifier, and that verifier depends on nothing but these
+            fields: not on regions, the parent or symbols.
     """
 
     op_class: type[Operation]
@@ -43,7 +43,7 @@ class Template:
     is_sound: bool = False
 
     def passed(self) -> None:
-        """An operation made of it has passed its verifier."""
+        """Records that an operation made from the template has passed its verifier."""
         traits = self.op_class.traits.traits
         depends_on_context = self.arguments or self.successors or any(isinstance(each, _CONTEXT_TRAITS) for each in traits)
         self.is_sound = not depends_on_context

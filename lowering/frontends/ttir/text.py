@@ -1,4 +1,5 @@
-"""Reading of block IR from text: a fast reader first, xDSL's parser where that finds something else, then the verifier."""
+"""Reads block IR from text: by the fast line reader, or by xDSL's parser where that gives up, and then
+verifies it."""
 
 from __future__ import annotations
 
@@ -29,13 +30,14 @@ def parse(text: str, source: str = "<text>") -> ModuleOp:
 
 
 def _read_and_checked_strictly(text: str, source: str) -> ModuleOp:
-    """The module as the strict parser reads it, which knows the lines of operations, for a problem with one."""
+    """Read and verify a module by the strict parser, which knows the line of an operation that has a
+    problem."""
     module, parser = read_strictly(text, source)
     problem = first_problem(module)
     if problem is None:
         return module
     message, op = problem
     found: Operation | None = op
-    while found is not None and found not in parser.starts:  # terminators that are not written
+    while found is not None and found not in parser.starts:  # implicit terminators have no position
         found = found.parent_op()
     raise UserError(message if found is None else f"{message}\n  at: {source}:{line_and_column(text, parser.starts[found])}")

@@ -12,7 +12,7 @@ from math import prod
 
 from ....promotion.dataclass import dataclass
 from ..coordinates import flatten
-from ..f2 import Span, combine, extend, log2
+from ..f2 import Span, extend, log2
 from ..layout import LANE, OFFSET, REGISTER, WARP, LinearLayout
 from ..levels import check_pair
 from ..linear import ThreadMap, ThreadPredicate, expand_unique, table
@@ -152,13 +152,4 @@ def _shared_gather(source: LinearLayout, wanted: LinearLayout, axis: int, size: 
         ),
         table([each * size for each in target[REGISTER]]),
         size,
-    )
-
-
-def source_coordinate(plan: WarpGather, register: int, lane: int, warp: int, index: int) -> tuple[int, int]:
-    """Returns (register, lane) of the value that the reader at (register, lane, warp) wants for this index."""
-    moved = combine(plan.index_registers, index), combine(plan.index_lanes, index)
-    return (
-        plan.registers[register] ^ plan.register_of.at(lane, warp) ^ moved[0],
-        plan.lanes[register] ^ plan.lane_of.at(lane, warp) ^ moved[1],
     )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from xdsl.ir import Attribute, Operation
 
-from ....promotion.errors import UnsupportedError
+from ....promotion.errors import ResourceError, UnsupportedError
 from ...gc_paused import gc_paused
 from ...libdevice.signatures import SIGNATURES
 from ...tt.dialect.functions import FuncOp
@@ -65,9 +65,12 @@ def lower_to_threads(function: FuncOp, target: GpuTarget, warps: int = 4, debug:
             "it has come to halfway, or carry it through a loop"
         ) from None
     if kernel.shared.bytes > target.shared_bytes:
-        raise UnsupportedError(
+        raise ResourceError(
             f"@{kernel.name} needs {kernel.shared.bytes} bytes of shared memory, {target.name} has {target.shared_bytes}; fix: "
-            "smaller blocks"
+            "smaller blocks",
+            "shared memory",
+            kernel.shared.bytes,
+            target.shared_bytes,
         )
     types = tuple(v.type for v in kernel.f.params)
     maps = tensor_maps(function)

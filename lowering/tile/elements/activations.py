@@ -1,15 +1,15 @@
-"""Emitters of exponentials and activations whose relative error stays a few units in the last place over the whole range.
+"""Emits exponentials and activations whose relative error stays within a few ulp over the whole range.
 
-What is rounded before an exponential is worth its size in ulp after it: exp(-a²/2) of a rounded square is off by 60 ulp at
-a = 10, and so is exp(x - m) of a rounded difference. So what an exponential takes is kept as a sum of two numbers, or the
-argument is reduced from the operand itself. In float32, with e^h = 2^k 2^w, k an integer and |w| <= 1/2:
+An exponential turns the absolute error of its argument into a relative error: exp(-a²/2) of a rounded square
+is off by 60 ulp at a = 10, and so is exp(x - m) of a rounded difference. So the argument is kept as a sum of
+two numbers, or reduced from the operand itself. In float32, with e^h = 2^k 2^w, k an integer and |w| <= 1/2:
 
-* w is one fused step per part of the argument and of log2 e, each rounded below 2^-25;
+* w is one fused multiply-add per part of the argument and of log2 e, each rounded below 2^-25;
 * 2^w is `math.exp2` of a reduced argument, a polynomial (host) or one instruction (GPUs);
-* 2^k is carried as 2^(k + 64), a normal number down to results of 0, and the last product takes 2^-64 back, so that results
-  that are denormal are rounded once.
+* 2^k is carried as 2^(k + 64), a normal number down to results of 0, and the last product takes 2^-64 back, so
+  that denormal results are rounded once.
 
-Operands are float32 or float64 blocks, 16-bit ones are widened before.
+Operands are float32 or float64 blocks; 16-bit ones are widened before.
 """
 
 from __future__ import annotations
@@ -31,13 +31,14 @@ ROUNDER = 12582912.0
 """1.5 · 2^23: added to a float32 it leaves the nearest integer in the low bits of the sum."""
 _EXTRA = 64
 _LEAST = 189
-"""Weights below 2^-189 of the largest count as that: 0 in every quotient, and normal with the factor 2^64."""
+"""Weights below 2^-189 times the largest are raised to that: 0 in every quotient, and normal with the factor
+2^64."""
 NEAR = 2.0**20
-"""Maxima up to this are taken from the exponent alone; beyond, differences that count are exact."""
+"""Maxima up to this are subtracted in the exponent alone; beyond, the differences that matter are exact."""
 
 
 def _split(value: float, rest: float = 0.0) -> tuple[float, float]:
-    """A number as two float32."""
+    """Splits a number into the sum of two float32."""
     high = float(np.float32(value))
     return high, float(np.float32(value - high + rest))
 
@@ -122,7 +123,7 @@ class _Floats:
         return self.b.select(condition, self.c(then), self.c(otherwise))
 
     def at_most(self, x: Operand, limit: float) -> SSAValue:
-        """min(x, limit); NaN stays."""
+        """Emits min(x, limit); NaN stays."""
         return self.where("ogt", x, limit, limit, x)
 
     def at_least(self, x: Operand, limit: Operand) -> SSAValue:
@@ -135,18 +136,18 @@ class _Floats:
         return value
 
     def product(self, x: Operand, y: Operand) -> tuple[SSAValue, SSAValue]:
-        """x · y as a sum of two numbers."""
+        """Emits x · y as a sum of two numbers."""
         high = self.mul(x, y)
         return high, self.fma(x, y, self.neg(high))
 
     def sum(self, x: Operand, y: Operand) -> tuple[SSAValue, SSAValue]:
-        """x + y as a sum of two numbers (Knuth)."""
+        """Emits x + y as a sum of two numbers (Knuth)."""
         total = self.add(x, y)
         other = self.sub(total, x)
         return total, self.add(self.sub(x, self.sub(total, other)), self.sub(y, other))
 
     def in_range(self, x: Operand, y: Operand) -> SSAValue:
-        """x / y for 0 <= x <= 2 and 1 <= y <= 2^24, or x = 1 and 2^-40 <= y <= 2^120."""
+        """Emits x / y for 0 <= x <= 2 and 1 <= y <= 2^24, or x = 1 and 2^-40 <= y <= 2^120."""
         result = self.div(x, y)
         assert isinstance(result, OpResult)
         result.op.attributes[IN_RANGE] = UnitAttr()
@@ -155,7 +156,7 @@ class _Floats:
     # -- powers of two, float32 ---------------------------------------------------------------------------------------------
 
     def exp2(self, w: SSAValue) -> SSAValue:
-        """2^w for |w| <= 0.5005."""
+        """Emits 2^w for |w| <= 0.5005."""
         result = self.b.unary("math.exp2", w)
         assert isinstance(result, OpResult)
         result.op.attributes[REDUCED] = UnitAttr()
@@ -171,30 +172,32 @@ class _Floats:
         return self.b.binary(name, x, like(self.b, y, x) if isinstance(y, int) else y)
 
     def power(self, bits: SSAValue) -> SSAValue:
-        """2^(n - 127) from the low bits n of an integer."""
+        """Emits 2^(n - 127) from the low bits n of an integer."""
         return self.float_of(self.integer("arith.shli", bits, 23))
 
     def turned(self, x: SSAValue, *counts: SSAValue) -> SSAValue:
-        """x · 2^k for positive normal x and result: k is the sum of the low bits of the counts, as `rounded` leaves them. An
-        integer addition, where a product would wait for the multipliers. NaN becomes any number: multiply that by a NaN."""
+        """Emits x · 2^k for positive normal x and result, where k is the sum of the low bits of the counts,
+        as `rounded` leaves them. This is an integer addition, where a product would wait for the multipliers.
+        NaN becomes an arbitrary number, which the caller has to multiply by a NaN."""
         total = self.bits(counts[0])
         for count in counts[1:]:
             total = self.integer("arith.addi", total, self.bits(count))
         return self.float_of(self.integer("arith.addi", self.bits(x), self.integer("arith.shli", total, 23)))
 
     def rounded(self, x: Operand, factor: tuple[float, float], offset: Operand) -> tuple[SSAValue, SSAValue]:
-        """x · factor = k + w: (a float that has k + offset - ROUNDER in its low bits, w without the factor's second part)."""
+        """Emits x · factor = k + w, with an integer k: returns a float that has k + offset - ROUNDER in its
+        low bits, and w. The factor is a sum of two float32, of which the first decides k."""
         shifted = self.fma(x, factor[0], offset)
         k = self.sub(shifted, offset)
         return shifted, self.fma(x, factor[1], self.fma(x, factor[0], self.neg(k)))
 
 
 def exp_shifted(b: BlockBuilder, operands: Sequence[SSAValue], dtype: DType) -> SSAValue:
-    """e^(x - m) times a number that depends on m alone, for x <= m: what quotients of weights by their sum are made of.
+    """Emits e^(x - m) times a number that depends on m alone, for x <= m, of which softmax takes quotients.
 
-    float32: 2^64 e^x 2^-K with K = round(m log2 e), where |m| <= 2^20. Then nothing is subtracted before the exponential, and
-    the factor is within √2 of 2^64 e^-m. Where m is larger, x - m is exact for all x that count. Weights that are 0 beside
-    the largest stay above 0, but every quotient by the largest is 0.
+    float32: 2^64 e^x 2^-K with K = round(m log2 e), where |m| <= 2^20. Then nothing is subtracted before the
+    exponential, and the factor is within √2 of 2^64 e^-m. Where m is larger, x - m is exact for all x that
+    matter. Weights that are 0 beside the largest stay above 0, but their quotients by the largest are 0.
     """
     del dtype
     x, top = operands
@@ -206,7 +209,7 @@ def exp_shifted(b: BlockBuilder, operands: Sequence[SSAValue], dtype: DType) -> 
 
 
 def exp_shifted_unchecked(b: BlockBuilder, operands: Sequence[SSAValue], dtype: DType) -> SSAValue:
-    """`exp_shifted`, but any number where m is NaN."""
+    """Emits `exp_shifted`, but any number where m is NaN."""
     x, top = operands
     f = _Floats(b, x)
     if elem(x.type) == F64:
@@ -215,7 +218,7 @@ def exp_shifted_unchecked(b: BlockBuilder, operands: Sequence[SSAValue], dtype: 
 
 
 def where_below(b: BlockBuilder, operands: Sequence[SSAValue], dtype: DType) -> SSAValue:
-    """x where y < z, 0 where y = z; either where y - z is NaN."""
+    """Emits x where y < z, 0 where y = z, and either where y - z is NaN."""
     del dtype
     x, y, z = operands
     f = _Floats(b, x)
@@ -225,7 +228,7 @@ def where_below(b: BlockBuilder, operands: Sequence[SSAValue], dtype: DType) -> 
 
 
 def one_unless_below(b: BlockBuilder, operands: Sequence[SSAValue], dtype: DType) -> SSAValue:
-    """1 where x = y, 0 where x < y; either where x - y is NaN."""
+    """Emits 1 where x = y, 0 where x < y, and either where x - y is NaN."""
     del dtype
     x, y = operands
     f = _Floats(b, x)
@@ -236,20 +239,21 @@ def one_unless_below(b: BlockBuilder, operands: Sequence[SSAValue], dtype: DType
 
 
 def _below(f: _Floats, x: SSAValue, y: Operand) -> SSAValue:
-    """-1 where x < y, 0 where x = y, by the sign of x - y, which is 0 of equal float32 alone: vector units of hosts compare in
-    the pipes that multiply."""
+    """Emits -1 where x < y and 0 where x = y, from the sign of x - y, which is 0 only for equal float32. A
+    comparison would use the pipes of hosts' vector units that multiply."""
     return f.integer("arith.shrsi", f.bits(f.sub(x, y)), 31)
 
 
 def _exp_difference(f: _Floats, x: SSAValue, top: SSAValue) -> SSAValue:
-    """e^(x - m) in float64."""
+    """Emits e^(x - m) in float64."""
     difference, rest = f.sum(x, f.neg(top))
     weight = f.exp(difference)
     return f.where("oeq", rest, rest, f.fma(weight, rest, weight), weight)
 
 
 def _exp_shifted(f: _Floats, x: SSAValue, top: SSAValue, bias: float) -> tuple[SSAValue, SSAValue]:
-    """`exp_shifted` in float32 as a power of e near 1 and a float that has the exponent of 2, plus `bias`, in its low bits."""
+    """Emits `exp_shifted` in float32 as a factor 2^w near 1 and a float whose low bits are the exponent of 2
+    plus `bias`."""
     near = f.compare("ole", f.abs(top), NEAR)
     shift = f.select(near, 0.0, top)
     turns = f.select(near, f.sub(f.fma(top, LOG2E[0], ROUNDER), ROUNDER), 0.0)
@@ -260,7 +264,8 @@ def _exp_shifted(f: _Floats, x: SSAValue, top: SSAValue, bias: float) -> tuple[S
 
 
 def x_phi(b: BlockBuilder, operands: Sequence[SSAValue], dtype: DType) -> SSAValue:
-    """x Φ(x) = max(x, 0) - |x| Φ(-|x|): at least half of max(x, 0) is left above 0, and below there is nothing to cancel."""
+    """Emits x Φ(x) = max(x, 0) - |x| Φ(-|x|): above 0 at least half of max(x, 0) is left, and below 0 nothing
+    cancels."""
     del dtype
     (x,) = operands
     f = _Floats(b, x)
@@ -288,19 +293,19 @@ def x_phi(b: BlockBuilder, operands: Sequence[SSAValue], dtype: DType) -> SSAVal
 
 
 def x_sigmoid(b: BlockBuilder, operands: Sequence[SSAValue], dtype: DType) -> SSAValue:
-    """x / (1 + exp(-x))."""
+    """Emits x / (1 + exp(-x))."""
     del dtype
     return _sigmoid_product(b, operands[0], 1.0)
 
 
 def x_sigmoid_quick(b: BlockBuilder, operands: Sequence[SSAValue], dtype: DType) -> SSAValue:
-    """x / (1 + exp(-1.702 x))."""
+    """Emits x / (1 + exp(-1.702 x))."""
     del dtype
     return _sigmoid_product(b, operands[0], 1.702, 4.263256414560601e-17)
 
 
 def x_sigmoid_tanh(b: BlockBuilder, operands: Sequence[SSAValue], dtype: DType) -> SSAValue:
-    """x/2 · (1 + tanh h) with h = √(2/π) (x + 0.044715 x³), which is x / (1 + exp(-2h))."""
+    """Emits x/2 · (1 + tanh h) with h = √(2/π) (x + 0.044715 x³), which is x / (1 + exp(-2h))."""
     del dtype
     (x,) = operands
     f = _Floats(b, x)
@@ -321,7 +326,7 @@ def x_sigmoid_tanh(b: BlockBuilder, operands: Sequence[SSAValue], dtype: DType) 
 
 
 def _sigmoid_product(b: BlockBuilder, x: SSAValue, slope: float, rest: float = 0.0) -> SSAValue:
-    """x / (1 + exp(-(slope + rest) x))."""
+    """Emits x / (1 + exp(-(slope + rest) x))."""
     f = _Floats(b, x)
     if elem(x.type) == F64:
         end = 760.0 / slope
@@ -336,15 +341,15 @@ def _sigmoid_product(b: BlockBuilder, x: SSAValue, slope: float, rest: float = 0
 
 
 _LESS = 40
-"""exp(-h) is carried as 2^-40 of it, which is finite and normal wherever it counts."""
+"""exp(-h) is carried as 2^-40 exp(-h), which is finite and normal wherever it matters."""
 _END = 32.0
 _TANH_END = 8.0
-"""Where exp(-h) is nothing beside 1, so that the result is x. Powers of two."""
+"""Bounds of x, powers of two, from which on exp(-h) is negligible beside 1, so that the result is x."""
 
 
 def _finished(f: _Floats, x: SSAValue, a: SSAValue, end: float, z: SSAValue) -> SSAValue:
-    """x / (1 + 2^40 z), where a is x between limits, `end` the upper one. Results that are denormal are rounded once; x above
-    `end` is made of `end` and the rest, which is within an ulp."""
+    """Emits x / (1 + 2^40 z), where a is x clamped, to at most `end`. Denormal results are rounded once; x
+    above `end` is the sum of `end` and the rest, which is within an ulp."""
     rest = f.at_least(f.sub(x, end), -0.0)
     quotient = f.in_range(1.0, f.add(z, 2.0**-_LESS))
     return f.fma(f.mul(a, quotient), 2.0**-_LESS, rest)
@@ -354,7 +359,8 @@ _SHIFT = 64.0
 
 
 def _sigmoid_product_64(f: _Floats, x: SSAValue, size: tuple[SSAValue, SSAValue | None], end: float) -> SSAValue:
-    """The same in float64, where z = exp(-h) for the two parts of h >= 0; e^-64 is taken out where z might be denormal."""
+    """Emits x / (1 + exp(-h)) in float64, where `size` is |h| in two parts and h has the sign of x. With z =
+    exp(-|h|), e^-64 is factored out where z might be denormal."""
     high, low = size
     far = f.compare("ogt", high, _SHIFT)
     z = f.exp(f.sub(f.select(far, _SHIFT, 0.0), high))
@@ -371,7 +377,7 @@ _CUBIC_64 = (0.07135481627260025, -6.175149918155315e-19)
 
 
 def _cubic_64(f: _Floats, a: SSAValue) -> tuple[SSAValue, SSAValue]:
-    """2h of `x_sigmoid_tanh` in two parts."""
+    """Emits 2h of `x_sigmoid_tanh` in two parts."""
     square, rest = f.product(a, a)
     cube, lost = f.product(a, square)
     lost = f.fma(a, rest, lost)

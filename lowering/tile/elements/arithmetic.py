@@ -1,5 +1,5 @@
-"""Emitters of the operators that are more than one operation of the block IR: the numeric contract, spelled
-out.
+"""Emits the operators that take more than one operation of the block IR, and so spells out the numeric
+contract.
 
 An emitter gets the builder, its operands (scalars or blocks of one shape) and their dtype, and returns the
 result. Integers wrap; nothing traps: divisors of 0 and -1 and shifts past the width are replaced before they
@@ -28,7 +28,7 @@ MAX_UNROLLED_POWER = 64
 
 
 def _both_signs_differ(b: BlockBuilder, remainder: SSAValue, divisor: SSAValue) -> SSAValue:
-    """remainder != 0 and the signs of remainder and divisor differ."""
+    """Emits whether remainder != 0 and the signs of remainder and divisor differ."""
     zero = like(b, 0, remainder)
     differ = b.cmpi("slt", b.binary("arith.xori", remainder, divisor), zero)
     return b.binary("arith.andi", b.cmpi("ne", remainder, zero), differ)
@@ -93,7 +93,8 @@ def mod_integer(b: BlockBuilder, operands: Sequence[SSAValue], dtype: DType) -> 
 
 
 def mod_float(b: BlockBuilder, operands: Sequence[SSAValue], dtype: DType) -> SSAValue:
-    """Python's %: the sign of the divisor, also on zeros; NaN for a divisor of zero."""
+    """Emits Python's %: the result has the sign of the divisor, also if it is zero; NaN for a divisor of
+    zero."""
     a, divisor = operands
     return _float_mod(b, a, divisor)
 
@@ -110,7 +111,7 @@ def _float_mod(b: BlockBuilder, a: SSAValue, divisor: SSAValue) -> SSAValue:
 
 
 def floor_div_float(b: BlockBuilder, operands: Sequence[SSAValue], dtype: DType) -> SSAValue:
-    """Python's //: (a - a % b) / b to the nearest integer; a / b for a divisor of zero."""
+    """Emits Python's //: (a - a % b) / b to the nearest integer; a / b for a divisor of zero."""
     a, divisor = operands
     zero, one = like(b, 0.0, a), like(b, 1.0, a)
     true_quotient = b.binary("arith.divf", a, divisor)
@@ -129,7 +130,7 @@ def floor_div_float(b: BlockBuilder, operands: Sequence[SSAValue], dtype: DType)
 
 
 def trunc_div_float(b: BlockBuilder, operands: Sequence[SSAValue], dtype: DType) -> SSAValue:
-    """(a - fmod(a, b)) / b to the nearest integer; a / b where either has no finite quotient."""
+    """Emits (a - fmod(a, b)) / b to the nearest integer; a / b for an infinite a or a divisor of zero."""
     a, divisor = operands
     true_quotient = b.binary("arith.divf", a, divisor)
     exact = b.binary("arith.divf", b.binary("arith.subf", a, b.binary("arith.remf", a, divisor)), divisor)
@@ -140,7 +141,7 @@ def trunc_div_float(b: BlockBuilder, operands: Sequence[SSAValue], dtype: DType)
 
 
 def pow_integer(b: BlockBuilder, operands: Sequence[SSAValue], dtype: DType) -> SSAValue:
-    """Square and multiply. A negative exponent truncates 1 / x**n, with 1 / 0 = 0."""
+    """Emits a power by squaring and multiplying. A negative exponent truncates 1 / x**n, with 1 / 0 = 0."""
     base, exponent = operands
     zero, one = like(b, 0, base), like(b, 1, base)
     signed = dtype.kind == "int"
@@ -167,7 +168,7 @@ def pow_integer(b: BlockBuilder, operands: Sequence[SSAValue], dtype: DType) -> 
 
 
 def known_power(b: BlockBuilder, base: SSAValue, exponent: int) -> SSAValue:
-    """base ** exponent of integers for 0 <= exponent <= MAX_UNROLLED_POWER."""
+    """Emits base ** exponent of integers for 0 <= exponent <= MAX_UNROLLED_POWER."""
     result, square = None, base
     while exponent:
         if exponent & 1:
@@ -183,7 +184,8 @@ def pow_float(b: BlockBuilder, operands: Sequence[SSAValue], dtype: DType) -> SS
 
 
 def shift_left(b: BlockBuilder, operands: Sequence[SSAValue], dtype: DType) -> SSAValue:
-    """An amount outside [0, width) gives 0. As an unsigned number a negative amount is large."""
+    """Emits a left shift, which is 0 for an amount outside [0, width). As an unsigned number a negative
+    amount is large."""
     a, amount = operands
     outside = b.cmpi("uge", amount, like(b, dtype.bits, amount))
     zero = like(b, 0, a)
@@ -191,8 +193,8 @@ def shift_left(b: BlockBuilder, operands: Sequence[SSAValue], dtype: DType) -> S
 
 
 def shift_right(b: BlockBuilder, operands: Sequence[SSAValue], dtype: DType) -> SSAValue:
-    """Arithmetic for signed integers, where shifting by width - 1 leaves the sign, as every larger amount
-    does."""
+    """Emits a right shift, arithmetic for signed integers, where shifting by width - 1 leaves the sign, as
+    every larger amount does."""
     a, amount = operands
     outside = b.cmpi("uge", amount, like(b, dtype.bits, amount))
     if dtype.kind == "int":
@@ -212,7 +214,7 @@ def bitwise_not(b: BlockBuilder, operands: Sequence[SSAValue], dtype: DType) -> 
 
 
 def sign_float(b: BlockBuilder, operands: Sequence[SSAValue], dtype: DType) -> SSAValue:
-    """-1 or 1; zeros keep their sign and NaN stays."""
+    """Emits -1 or 1 by the sign; zeros keep their sign and NaN stays."""
     (a,) = operands
     zero = like(b, 0.0, a)
     up = b.select(b.cmpf("ogt", a, zero), like(b, 1.0, a), a)
@@ -240,8 +242,8 @@ def relu_signed(b: BlockBuilder, operands: Sequence[SSAValue], dtype: DType) -> 
 
 
 def sigmoid(b: BlockBuilder, operands: Sequence[SSAValue], dtype: DType) -> SSAValue:
-    """e / (1 + e) with e = exp(x) below 0, and 1 / (1 + exp(-x)) above: no overflow, and small results keep
-    their digits."""
+    """Emits e / (1 + e) with e = exp(x) below 0, and 1 / (1 + exp(-x)) above, so that nothing overflows and
+    small results keep their digits."""
     (a,) = operands
     one = like(b, 1.0, a)
     decay = b.unary("math.exp", b.unary("arith.negf", b.unary("math.absf", a)))
@@ -266,8 +268,8 @@ def identity(b: BlockBuilder, operands: Sequence[SSAValue], dtype: DType) -> SSA
 
 
 def exp_weight(b: BlockBuilder, x: SSAValue) -> SSAValue:
-    """exp of numbers up to 0, for the weights of a sum that is divided by theirs: relative error 2^-22 + |x| 2^-23 on GPUs,
-    less elsewhere; 0 below -88."""
+    """Emits exp of numbers up to 0, for weights that are divided by their sum: relative error 2^-22 + |x|
+    2^-23 on GPUs, less elsewhere; 0 below -88."""
     result = b.unary("math.exp", x)
     assert isinstance(result, OpResult)
     result.op.attributes |= {SHORT: UnitAttr(), WEIGHT: UnitAttr()}
@@ -275,7 +277,7 @@ def exp_weight(b: BlockBuilder, x: SSAValue) -> SSAValue:
 
 
 def div_approximate(b: BlockBuilder, operands: Sequence[SSAValue], dtype: DType) -> SSAValue:
-    """x · (1 / y): the reciprocal is computed where y varies, the product where x does."""
+    """Emits x · (1 / y): the reciprocal is computed where y varies, the product where x does."""
     del dtype
     x, y = operands
     one = b.const(1.0, elem(y.type), shape_of(y.type))

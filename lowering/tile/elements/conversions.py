@@ -1,5 +1,5 @@
-"""Casts and bit casts of block values, for every pair of dtypes that has one. One rounding per cast, whatever
-the pair.
+"""Emits casts and bit casts of block values for every pair of dtypes that has one, with one rounding per
+cast.
 
 float → integer truncates, saturates and maps NaN to 0; integers wrap; anything → bool is `x != 0`. Where a
 conversion would round twice (float64 → tensor_float32, int32 → bfloat16) the first step rounds to odd (Boldo
@@ -37,7 +37,7 @@ INTEGER_OF_WIDTH = {8: I8, 16: I16, 32: I32, 64: I64}
 
 
 def like(b: BlockBuilder, value: int | float | bool, x: SSAValue) -> SSAValue:
-    """The constant `value` of the type of `x`."""
+    """Emits the constant `value` with the type of `x`."""
     return b.const(value, elem(x.type), shape_of(x.type))
 
 
@@ -46,7 +46,7 @@ def is_eight_bits(dtype: DType) -> bool:
 
 
 def round_tensor_float32(b: BlockBuilder, x: SSAValue) -> SSAValue:
-    """float32 rounded to 10 mantissa bits, to nearest even; NaN, infinities and signs are kept."""
+    """Rounds float32 to 10 mantissa bits, to nearest even; NaN, infinities and signs are kept."""
     bits = b.cast("tt.bitcast", x, I32)
     odd = b.binary("arith.andi", b.binary("arith.shrui", bits, like(b, 13, bits)), like(b, 1, bits))
     biased = b.binary("arith.addi", bits, b.binary("arith.addi", odd, like(b, 0xFFF, bits)))
@@ -57,7 +57,7 @@ def round_tensor_float32(b: BlockBuilder, x: SSAValue) -> SSAValue:
 def cast(
     b: BlockBuilder, x: SSAValue, source: DType, target: DType, rounding: str = "nearest", saturate: bool = True
 ) -> SSAValue:
-    """`x` of dtype `source` as `target`.
+    """Converts `x` from dtype `source` to `target`.
 
     `rounding` is "nearest" or "toward_zero"; `saturate` makes 8-bit floats stop at their largest finite
     value. Raises `UnsupportedError` for storage-only dtypes, which have no conversions.
@@ -86,7 +86,7 @@ def cast(
 
 
 def _resize(b: BlockBuilder, x: SSAValue, source: DType, target: DType) -> SSAValue:
-    """Integer or bool → integer, modulo 2**bits."""
+    """Converts an integer or bool to an integer, modulo 2**bits."""
     to = register_type(target)
     if bit_width(to) > bit_width(x.type):
         x = b.cast("arith.extsi" if source.kind == "int" else "arith.extui", x, to)
@@ -96,7 +96,7 @@ def _resize(b: BlockBuilder, x: SSAValue, source: DType, target: DType) -> SSAVa
 
 
 def nibble(b: BlockBuilder, x: SSAValue, dtype: DType) -> SSAValue:
-    """The low four bits of an i8 as the value of an int4 or uint4."""
+    """Makes the value of an int4 or uint4 from the low four bits of an i8."""
     if dtype.kind == "uint":
         return b.binary("arith.andi", x, like(b, 15, x))
     four = like(b, 4, x)
@@ -104,8 +104,8 @@ def nibble(b: BlockBuilder, x: SSAValue, dtype: DType) -> SSAValue:
 
 
 def _float_to_integer(b: BlockBuilder, x: SSAValue, target: DType) -> SSAValue:
-    """fptosi saturates and maps NaN to 0 by the meaning of the block IR; what it has no type for is clamped
-    here."""
+    """Converts a float to an integer. In the block IR, fptosi saturates and maps NaN to 0; types that it does
+    not convert to are clamped here."""
     if elem(x.type) in (F16, BF16):
         x = b.cast("arith.extf", x, F32)
     if target.name == "int64":
@@ -142,8 +142,8 @@ def _integer_to_float(
 
 
 def _fold_low_bits(b: BlockBuilder, x: SSAValue, source: DType, sticky: bool) -> SSAValue:
-    """64-bit integers made exact in float64: rounded to odd at eleven bits (`sticky`), or truncated to 53
-    digits."""
+    """Makes 64-bit integers exact in float64: rounds them to odd at eleven bits (`sticky`), or truncates them
+    to 53 digits."""
     zero, low = like(b, 0, x), like(b, 0x7FF, x)
     magnitude, negative = x, None
     if source.kind == "int":
@@ -162,7 +162,7 @@ def _fold_low_bits(b: BlockBuilder, x: SSAValue, source: DType, sticky: bool) ->
 
 
 def _float_to_float(b: BlockBuilder, x: SSAValue, target: DType, toward_zero: bool, saturate: bool) -> SSAValue:
-    """`x` is f16, bf16, f32 or f64 of any shape."""
+    """Converts `x`, which is f16, bf16, f32 or f64 of any shape, to `target`."""
     have, want = elem(x.type), scalar_type(target)
     if is_eight_bits(target):
         if not target.is_signed:  # powers of two only: neither zero nor negative numbers
@@ -190,7 +190,7 @@ def _float_to_float(b: BlockBuilder, x: SSAValue, target: DType, toward_zero: bo
 
 
 def _step_back(b: BlockBuilder, x: SSAValue, near: SSAValue, back: SSAValue) -> SSAValue:
-    """The rounded value moved one step towards zero where rounding to nearest went away from it."""
+    """Moves the rounded value one step towards zero where rounding to nearest went away from zero."""
     away = b.cmpf("ogt", b.unary("math.absf", back), b.unary("math.absf", x))
     bits = b.cast("tt.bitcast", near, INTEGER_OF_WIDTH[bit_width(near.type)])
     return b.cast(
@@ -199,7 +199,8 @@ def _step_back(b: BlockBuilder, x: SSAValue, near: SSAValue, back: SSAValue) -> 
 
 
 def _to_single(b: BlockBuilder, x: SSAValue, toward_zero: bool) -> SSAValue:
-    """float32 from which rounding to fewer bits is as if done once: exact, rounded to odd, or truncated."""
+    """Converts to a float32 from which rounding to fewer bits is as if done once: exact, rounded to odd, or
+    truncated."""
     if elem(x.type) == F32:
         return x
     if elem(x.type) != F64:
@@ -250,8 +251,8 @@ def _largest_is_odd(dtype: DType) -> bool:
 
 
 def bitcast(b: BlockBuilder, x: SSAValue, source: DType, target: DType) -> SSAValue:
-    """The same bits as another dtype of the same width; bool's one byte counts as eight bits, 4-bit types
-    have four."""
+    """Reinterprets the bits as another dtype of the same width; bool's one byte counts as eight bits, 4-bit
+    types have four. Raises `UnsupportedError` for different widths."""
     if (
         1 not in (source.bits, target.bits) and source.bits != target.bits
     ) or source.itemsize != target.itemsize:
@@ -271,14 +272,15 @@ def bitcast(b: BlockBuilder, x: SSAValue, source: DType, target: DType) -> SSAVa
 
 
 def from_memory(b: BlockBuilder, x: SSAValue, dtype: DType) -> SSAValue:
-    """What a load of `memory_type` gives → the register form."""
+    """Converts a loaded value of `memory_type` to its register form."""
     if dtype.is_bool:
         return b.cmpi("ne", x, like(b, 0, x))
     return nibble(b, x, dtype) if dtype.name in ("int4", "uint4") else x
 
 
 def to_memory(b: BlockBuilder, x: SSAValue, dtype: DType) -> SSAValue:
-    """Register form → what is stored; 4-bit values fill the low half of their byte, as in ml_dtypes."""
+    """Converts a value in register form to what is stored; 4-bit values fill the low half of their byte, as
+    in ml_dtypes."""
     if dtype.is_bool:
         return b.cast("arith.extui", x, I8)
     return b.binary("arith.andi", x, like(b, 15, x)) if dtype.name == "int4" else x

@@ -1,7 +1,6 @@
-"""One value of a nest's body from its operands: finds how the op table realises an op for a kind of dtype,
-and emits it.
+"""Emits one value of a nest's body from its operands, as the op table realises the op for a kind of dtype.
 
-16-bit floats: single operations are emitted on the type itself (the back ends round each), emitters of
+On 16-bit floats, single operations are emitted on the type itself (the back ends round each), and emitters of
 several operations compute in float32 and round once. tensor_float32 is float32 that is rounded to 10 mantissa
 bits after every operation that can need it.
 """
@@ -68,7 +67,7 @@ EMITTERS: dict[str, dict[str, a.Emitter]] = {
     "@shift_left": dict.fromkeys(_INTEGERS, a.shift_left),
     "@shift_right": dict.fromkeys(_INTEGERS, a.shift_right),
 }
-"""Emitters by the name the op table gives them and the kind of the operands."""
+"""Emitters by the name that the op table gives them and the kind of the operands."""
 _CONVERSIONS = ("@cast", "@bitcast")
 """Emitters of `conversions.py`, which see the result's dtype as well."""
 
@@ -76,7 +75,7 @@ _WIDENED = frozenset((
     "@sigmoid", "@floor_div", "@mod", "@trunc_div",
     "@exp_shifted", "@exp_shifted_unchecked", "@x_phi", "@x_sigmoid", "@x_sigmoid_quick", "@x_sigmoid_tanh",
 ))  # fmt: skip
-"""Emitters of more than one rounding: 16-bit operands are computed in float32."""
+"""Emitters that round more than once: on 16-bit operands they compute in float32."""
 
 _EXACT = frozenset(
     ("where", "maximum", "minimum", "relu", "negate", "abs", "sign", "floor", "ceil", "round", "trunc", "rem")
@@ -85,7 +84,8 @@ _EXACT = frozenset(
 
 
 def emit(call: Call, operands: Sequence[SSAValue]) -> SSAValue:
-    """The op on operands of one shape; its value has that shape and the register type of the call's dtype.
+    """Emits the op on operands of one shape; its value has that shape and the register type of the call's
+    dtype.
 
     Raises `UnsupportedError` when the op table has no realisation for the operands' kind.
     """
@@ -155,7 +155,7 @@ def _emit_text(call: Call, text: str, operands: Sequence[SSAValue]) -> SSAValue:
 
 
 def _with_known_exponent(call: Call, operands: Sequence[SSAValue]) -> SSAValue | None:
-    """x ** n for a small constant n, as multiplications."""
+    """Emits x ** n for a small constant n as multiplications; returns None for others."""
     exponent, dtype = call.literals[1], call.sources[0]
     if exponent is None or dtype.is_bool:
         return None
@@ -167,11 +167,8 @@ def _with_known_exponent(call: Call, operands: Sequence[SSAValue]) -> SSAValue |
 
 
 def constant(value: object, dtype: DType) -> tuple[int | float | bool, bool]:
-    """The Python value of a constant, and whether it is its bits: 8-bit floats have no constants of their
-    own.
-
-    Raises `UnsupportedError` for complex128.
-    """
+    """Returns the Python value of a constant, and whether it stands for the bits of an 8-bit float, a type
+    that has no constants of its own. The value of a complex64 is its bits too."""
     scalar = np.asarray(value, dtype.numpy).reshape(())
     if dtype.is_bool:
         return bool(scalar), False

@@ -1,5 +1,5 @@
-"""The attention template: softmax(scale · q kᵀ + mask) v for a block of query rows, without storing the
-scores.
+"""Builds the attention template: softmax(scale · q kᵀ + mask) v for a block of query rows, without storing
+the scores.
 
 Where the keys fit in a block, the nest is evaluated as it stands, softmax included. Otherwise keys are walked
 in blocks with an online softmax (Milakov & Gimelshein, "Online normalizer calculation for softmax", 2018; Dao
@@ -80,7 +80,7 @@ def _static(nest: Nest, axis: int, what: str) -> int:
 def _whole(
     frame: Frame, scores: Product, values: Product, rows: Dimension, columns: Dimension, step: int
 ) -> None:
-    """All keys in one block: every value as the nest says."""
+    """Evaluates the nest as it stands, with all keys in one block."""
     kernel = frame.kernel
     keys = kernel.dimension(values.k, step, 0, KEY_RANK)
     inner = frame.child({values.k: keys})
@@ -155,7 +155,7 @@ def _online(
 
 
 def _as(b: BlockBuilder, x: SSAValue, float_type: Attribute) -> SSAValue:
-    """A float block in another float type."""
+    """Converts a float block to another float type."""
     have = elem(x.type)
     if have == float_type:
         return x

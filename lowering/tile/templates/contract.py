@@ -1,4 +1,4 @@
-"""The contract template: matrix products with elementwise work on operands and result.
+"""Builds the contract template: matrix products with elementwise work on operands and result.
 
 The grid is batch × column panels × row blocks, rows fastest, so that programs that run one after the other
 share a panel of the second operand. A program walks k in steps; operands are read in the order they lie in
@@ -72,7 +72,7 @@ def contraction(
     packed: int = 0,
     rank: int = INNER_RANK,
 ) -> Block:
-    """The product over (rows, columns), in steps of `step` along k unless the frame already has k in a
+    """Emits the product over (rows, columns), in steps of `step` along k unless the frame already has k in a
     block."""
     with frame.kernel.at(frame.kernel.nest.body[product.number]):
         return _contraction(frame, product, rows, columns, step, packed, rank)
@@ -103,14 +103,15 @@ def _contraction(
 
 
 def accumulator_type(dtype: DType) -> Attribute:
-    """Products are summed in the value's own type; 16-bit floats in float32, narrow integers in int32."""
+    """Returns the type in which products are summed: the value's own, but float32 for narrower floats and
+    int32 for narrower integers."""
     if dtype.is_float:
         return F64 if dtype.name == "float64" else F32
     return register_type(dtype) if dtype.bits >= 32 else register_type(DType("int32"))
 
 
 def finish(frame: Frame, total: SSAValue, dtype: DType) -> SSAValue:
-    """The accumulator as a value of `dtype`, rounded once."""
+    """Converts the accumulator to `dtype`, rounding once."""
     b, want = frame.builder, register_type(dtype)
     if dtype.name == "tensor_float32":
         return round_tensor_float32(b, total)
@@ -130,7 +131,7 @@ def _step(
     total: SSAValue,
     packed: int,
 ) -> SSAValue:
-    """total + a · b over one block of k."""
+    """Emits total + a · b over one block of k."""
     b = frame.builder
     value = frame.kernel.nest.body[product.number]
     left, right = value.operands
@@ -147,7 +148,7 @@ def _step(
 
 
 def operand(frame: Frame, number: int, outer: Dimension, last: Dimension, inner: Dimension) -> SSAValue:
-    """An operand over (outer, last); lanes outside the extent of k (`inner`) are zero."""
+    """Emits an operand over (outer, last); lanes outside the extent of k (`inner`) are zero."""
     b = frame.builder
     block = frame.block(number)
     dims = (outer, last)
@@ -162,8 +163,8 @@ def operand(frame: Frame, number: int, outer: Dimension, last: Dimension, inner:
 def matched(
     frame: Frame, a: SSAValue, other: SSAValue, a_dtype: DType, b_dtype: DType, accumulator: Attribute
 ) -> tuple[SSAValue, SSAValue]:
-    """The operands in types `tt.dot` multiplies: both of one 16-bit float type, both i8, or both of the
-    accumulator's type."""
+    """Converts the operands to types that `tt.dot` multiplies: both to one 16-bit float type, both to i8, or
+    both to the accumulator's type."""
     b = frame.builder
     a_elem, b_elem = elem(a.type), elem(other.type)
     if a_dtype.is_float:
@@ -186,8 +187,8 @@ def matched(
 
 
 def packable_operand(nest: Nest) -> tuple[Buffer, Extent, int] | None:
-    """(buffer, K, N) when the second operand of the nest's only product is a dense (…, K, N) matrix that
-    may be stored in panels; its last axes are k, and n in one or several factors."""
+    """Returns (buffer, K, N) if the second operand of the nest's only product is a dense (…, K, N) matrix
+    that may be stored in panels, else None. Its last axes are k, and n in one or several factors."""
     found = products(nest)
     if len(found) != 1:
         return None
@@ -213,7 +214,7 @@ def packable_operand(nest: Nest) -> tuple[Buffer, Extent, int] | None:
 
 
 def _covers(nest: Nest, value: Value, product: Product, height: int, width: int) -> bool:
-    """Whether the axes but k and n step over columns inside a row, or over whole matrices."""
+    """Returns whether the axes other than k and n step over columns inside a row, or over whole matrices."""
     columns = nest.axes[product.n].extent if product.n is not None else 1
     for axis, coefficient in value.attrs["at"].terms:
         if axis in (product.k, product.n):
@@ -230,7 +231,8 @@ def _covers(nest: Nest, value: Value, product: Product, height: int, width: int)
 
 
 def _packed_operand(frame: Frame, product: Product, inner: Dimension, columns: Dimension, width: int) -> SSAValue:
-    """B stored as panels: element (k, n) at `panel · K · width + k · width + n % width`, zero padded in n.
+    """Loads B stored as panels: element (k, n) at `panel · K · width + k · width + n % width`, zero padded in
+    n.
 
     The column block is one panel, so the address is affine, and no mask on n is needed.
     """

@@ -1,5 +1,5 @@
-"""The map template: elementwise work, broadcasts and re-indexing. A program computes one tile of one, two or
-three axes.
+"""Builds the map template: elementwise work, broadcasts and re-indexing. A program computes one tile of one,
+two or three axes.
 
 The axis that is contiguous in the stores is the last block dimension. A load that is contiguous along another
 blocked axis is read in its own order and transposed in registers (`tt.trans`), so both sides of a
@@ -14,8 +14,8 @@ from ..schedule import Schedule
 
 
 def open_frame(kernel: Kernel, schedule: Schedule, grid_axes: list[int]) -> Frame:
-    """The frame of one program: every grid axis at its block, or at one position. Block order is the
-    schedule's."""
+    """Opens the frame of one program, with every grid axis at its block or at one position. Block order is
+    the schedule's."""
     blocks = dict(schedule.blocks)
     starts = kernel.grid([(axis, blocks.get(axis, 1)) for axis in grid_axes])
     ranks = {axis: rank for rank, (axis, _) in enumerate(schedule.blocks)}

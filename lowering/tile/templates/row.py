@@ -1,5 +1,5 @@
-"""The row and scan templates: reductions and scans, with everything elementwise before, between and after
-them.
+"""Builds the row and scan templates: reductions and scans, with everything elementwise before, between and
+after them.
 
 Short rows of known length lie whole in a block: one pass over memory. Longer ones, and lengths known only at
 launch, are walked in chunks: one loop per level of dependent reductions (the maximum, then the sum of a
@@ -60,7 +60,7 @@ def _whole(kernel: Kernel, schedule: Schedule, outer: Frame, reduced: tuple[int,
 
 
 _SEGMENT = 64
-"""Chunks whose results are added one by one."""
+"""Number of chunks whose results are added one by one."""
 
 
 class _Chunks:
@@ -80,7 +80,8 @@ class _Chunks:
         }
 
     def _levels(self) -> None:
-        """Sorts the reductions by how many others they wait for; checks that chunks can serve them."""
+        """Groups the reductions by how many others they depend on, and checks that they can be computed in
+        chunks."""
         nest = self.nest
         level = [0] * len(nest.body)
         scanned = set(values_of(nest, "scan"))
@@ -119,14 +120,14 @@ class _Chunks:
             self._walk(stores, along)
 
     def _count(self, axes: tuple[int, ...]) -> Index:
-        """How many chunks there are along some of the reduced axes."""
+        """Returns the number of chunks along some of the reduced axes."""
         total: Index = 1
         for axis in axes:
             total = self.kernel.indices.mul(total, self.counts[axis])
         return total
 
     def _coordinates(self, chunk: Index, axes: tuple[int, ...]) -> dict[int, Coordinate]:
-        """Where chunk number `chunk` lies along `axes`; the last one varies fastest."""
+        """Returns the coordinates of chunk number `chunk` along `axes`; the last axis varies fastest."""
         indices, kernel = self.kernel.indices, self.kernel
         coordinates: dict[int, Coordinate] = {}
         rest = chunk
@@ -159,8 +160,8 @@ class _Chunks:
     def _accumulate_segments(
         self, reductions: list[Reduction], dims: list[tuple[Dimension, ...]], count: Index
     ) -> list[SSAValue]:
-        """Accumulates as `_accumulate` does, in segments whose results are combined: a sum is rounded as often as a segment has
-        chunks, and as there are segments, not as there are chunks."""
+        """Accumulates as `_accumulate` does, in segments whose results are combined: a sum is then rounded
+        once per chunk of a segment and once per segment, not once per chunk of the row."""
         kernel, indices = self.kernel, self.kernel.indices
         with kernel.loop(indices.ceil_div(count, _SEGMENT), self._initial(reductions, dims)) as loop:
             start = indices.mul(loop.index, _SEGMENT)
@@ -191,7 +192,8 @@ class _Chunks:
         count: Index,
         chunk: Callable[[SSAValue], Index],
     ) -> list[SSAValue]:
-        """One loop over `count` chunks; `chunk` tells which one a turn takes."""
+        """Accumulates in one loop over `count` chunks; `chunk` maps the loop index to the number of a
+        chunk."""
         frame, kernel = self.frame, self.kernel
         with kernel.loop(count, self._initial(reductions, dims)) as loop:
             inner = frame.child(self._coordinates(chunk(loop.index), self.reduced))
@@ -210,7 +212,7 @@ class _Chunks:
         return list(loop.results)
 
     def _walk(self, stores: list[Store], axes: tuple[int, ...]) -> None:
-        """The loop that writes along some of the reduced axes, and carries the scans."""
+        """Emits the loop that stores along some of the reduced axes, and carries the scans."""
         frame, kernel, indices = self.frame, self.kernel, self.kernel.indices
         frame.hoist([store.value for store in stores], axes)
         inits = [scan.initial(frame) for scan in self.scans]

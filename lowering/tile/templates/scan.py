@@ -1,9 +1,9 @@
-"""Running sums along one axis: `tt.scan` inside a chunk, a carry between chunks.
+"""Builds running sums along one axis: `tt.scan` inside a chunk, a carry between chunks.
 
 The carry enters the sum at the chunk's first position, so that a chunked scan adds in the same order as one
 that is not chunked. An exclusive scan is an inclusive scan of the operand one position earlier, which needs
-no subtraction and is therefore right for infinities too. What stands for no element is 0 there, with which an
-exclusive sum begins, and -0.0 elsewhere, which leaves the sign of a zero alone.
+no subtraction and is therefore right for infinities too. Its padding is 0, from which an exclusive sum
+starts; the padding of other scans is -0.0, which does not change the sign of a zero.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from ..structure import reach, values_of
 
 
 class Scan:
-    """One `scan` value of a nest. Raises `UnsupportedError` for what it cannot chunk."""
+    """One `scan` value of a nest. Raises `UnsupportedError` for scans other than sums, and exclusive scans of
+    scans."""
 
     def __init__(self, frame: Frame, number: int) -> None:
         nest = frame.kernel.nest
@@ -44,11 +45,11 @@ class Scan:
         return union(tuple([coordinate for coordinate in coordinates if isinstance(coordinate, Dimension)]))
 
     def initial(self, frame: Frame) -> SSAValue:
-        """The carry before the first chunk."""
+        """Emits the carry before the first chunk."""
         return frame.builder.const(self.neutral, self.elem, shape(self._kept(frame)))
 
     def _terms(self, frame: Frame, along: Dimension, dims: tuple[Dimension, ...]) -> SSAValue:
-        """What is summed up at each position of the chunk, neutral outside the axis."""
+        """Emits the summand of each position of the chunk, which is neutral outside the axis."""
         b = frame.builder
         if not self.exclusive:
             block, source = frame.block(self.operand), along
@@ -67,7 +68,7 @@ class Scan:
         return value if mask is None else b.select(mask, value, b.const(self.neutral, self.elem, shape(dims)))
 
     def _lane(self, frame: Frame, along: Dimension, dims: tuple[Dimension, ...], lane: int) -> SSAValue:
-        """The mask of one position of the chunk, as a block over `dims`."""
+        """Emits the mask of one position of the chunk, as a block over `dims`."""
         b = frame.builder
         positions = b.cast("arith.extsi", b.arange(along.size), I64)
         chosen = b.cmpi("eq", positions, b.const(lane, I64, (along.size,)))

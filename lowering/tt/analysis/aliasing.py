@@ -1,4 +1,5 @@
-"""Alias analysis: which parameters of a function a pointer, or a block of pointers, may be based on.
+"""Finds the parameters of a function on which a pointer, or a block of pointers, may be based (alias
+analysis).
 
 The analysis follows pointers through address arithmetic, shape operations, selects, loops and branches to a fixed point; and
 descriptors and block pointers through their bases. A pointer that was made from an integer or loaded from memory is `UNKNOWN`:
@@ -43,7 +44,7 @@ class AliasAnalysis:
         return self._sets.get(pointer, frozenset())
 
     def writes(self, op: Operation) -> AliasSet:
-        """The alias set that the operation itself, without its regions, may write."""
+        """Returns the alias set that the operation itself, without its regions, may write."""
         return self.of(op.operands[0]) if op.name in WRITES else frozenset()
 
     def _settle(self) -> None:
@@ -75,7 +76,7 @@ def _points(value: SSAValue) -> bool:
 
 
 def _flows(op: Operation) -> Iterator[tuple[SSAValue, SSAValue]]:
-    """(from, to): values that the operation forwards with the same base."""
+    """Yields pairs (from, to) of values that the operation forwards with the same base."""
     match op.name:
         case "scf.for":
             body = op.regions[0].block

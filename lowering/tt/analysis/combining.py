@@ -1,4 +1,5 @@
-"""What reductions and scans do with two values, and the order in which a scan in a fixed order takes them."""
+"""Finds how reductions and scans combine two values, and in which order a scan in a fixed order takes
+them."""
 
 from __future__ import annotations
 
@@ -8,13 +9,15 @@ from xdsl.ir import Operation, Region
 
 
 def prefix_moves(count: int, length: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """One level of a scan of `count` places, where runs of `length` have their prefixes: (sources, takers), place by place."""
+    """Returns one level of a scan of `count` places in which runs of `length` have their prefixes already:
+    the places that are combined into others, and these others."""
     takers = np.flatnonzero(np.arange(count) & length)
     return (takers & -length) - 1, takers
 
 
 def single_operation(region: Region) -> Operation | None:
-    """The operation that is all a region does: it takes both arguments, in either order, and what it gives is returned."""
+    """Returns the single operation of a region if it takes both arguments, in either order, and its result is
+    what the region returns; else None."""
     operations = [each for block in region.blocks for each in block.ops]
     if len(region.blocks) != 1 or len(operations) != 2 or len(region.block.args) != 2:
         return None

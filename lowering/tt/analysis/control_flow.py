@@ -1,4 +1,4 @@
-"""Where `cf.switch` leads."""
+"""Answers questions about control flow: terminators, parent blocks, and the edges of `cf.switch`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ....promotion.errors import InternalError
 
 
 def terminator(block: Block) -> Operation:
-    """The operation that ends a block. Every block of a verified function has one."""
+    """Returns the operation that ends a block. Every block of a verified function has one."""
     found = block.last_op
     if found is None:
         raise InternalError("a block without operations has no terminator")
@@ -17,7 +17,7 @@ def terminator(block: Block) -> Operation:
 
 
 def parent_block(op: Operation) -> Block:
-    """The block that an operation stands in."""
+    """Returns the block that contains an operation."""
     found = op.parent
     if found is None:
         raise InternalError(f"{op.name} stands in no block")
@@ -25,7 +25,7 @@ def parent_block(op: Operation) -> Block:
 
 
 def switch_edges(op: cf.SwitchOp) -> tuple[list[int], list[tuple[Block, list[SSAValue]]]]:
-    """The numbers of the cases; and where they lead, with which values. The default comes last."""
+    """Returns the numbers of the cases, and the edges as (block, passed values), the default last."""
     cases = op.case_values
     numbers = [int(value) for value in cases.get_values()] if cases is not None else []
     edges = [(block, list(values)) for block, values in zip(op.case_blocks, op.case_operand, strict=True)]

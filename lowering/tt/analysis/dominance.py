@@ -1,4 +1,4 @@
-"""Which blocks of a region are always passed on the way to others."""
+"""Computes which blocks of a region dominate others."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def _successors(block: Block) -> Iterable[Block]:
 
 
 def postorder(entry: Block) -> Iterator[Block]:
-    """The blocks that can be reached, every one after those behind it."""
+    """Yields the reachable blocks in the postorder of a depth-first search."""
     seen = {entry}
     path = [(entry, iter(_successors(entry)))]
     while path:
@@ -30,7 +30,8 @@ def postorder(entry: Block) -> Iterator[Block]:
 
 
 def dominated(entry: Block) -> dict[Block, list[Block]]:
-    """Block → the blocks that it dominates immediately, in reverse postorder; for those that can be reached from `entry`.
+    """Returns, for every block reachable from `entry`, the blocks that it dominates immediately, in reverse
+    postorder.
 
     Source: Cooper, Harvey, Kennedy, "A Simple, Fast Dominance Algorithm".
     """
@@ -43,7 +44,7 @@ def dominated(entry: Block) -> dict[Block, list[Block]]:
     dominator = {entry: entry}
 
     def common(one: Block, other: Block) -> Block:
-        """The nearest block that dominates both."""
+        """Returns the nearest block that dominates both."""
         while one is not other:
             if number[one] < number[other]:
                 one = dominator[one]

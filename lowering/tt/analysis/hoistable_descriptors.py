@@ -1,4 +1,4 @@
-"""Hoistable descriptors: those that a kernel creates and that its launch could create instead.
+"""Finds hoistable descriptors, which a kernel creates and its launch could create instead.
 
 A `tt.make_tensor_descriptor` is hoistable if it describes the memory of a pointer parameter, with extents and strides that are
 the same in all programs: constants, integer parameters, and arithmetic on these (`EXPRESSION_OPERATIONS`). Copies by tensor
@@ -35,12 +35,13 @@ _HANDED_ON = frozenset(
     {"tt.addptr", "tt.advance", "tt.bitcast", "tt.broadcast", "tt.expand_dims", "tt.make_tensor_descriptor",
      "tt.make_tensor_ptr", "tt.reshape", "tt.splat", "tt.trans", "arith.select"}
 )  # fmt: skip
-"""Besides control flow: what `AliasAnalysis` follows pointers through. Any other operation lets a pointer escape."""
+"""Operations, besides control flow, through which `AliasAnalysis` follows pointers. Any other lets a pointer
+escape."""
 
 
 @dataclass(frozen=True, slots=True)
 class HoistableDescriptor:
-    """A descriptor that a launch could create: its type, and what to create it from.
+    """A descriptor that a launch could create: its type, and the source to create it from.
 
     parameter: number of the pointer that it is based on, among the function's parameters; `source` counts launch arguments
     instead, of which a composite parameter has several (`part_types`).
@@ -52,12 +53,13 @@ class HoistableDescriptor:
 
 
 def makes_descriptors(function: FuncOp) -> bool:
-    """Whether a function, or another one of its module, creates descriptors."""
+    """Returns whether a function, or another one of its module, creates descriptors."""
     return any(isinstance(op, MakeTensorDescriptorOp) for op in (function.parent_op() or function).walk())
 
 
 def hoistable_descriptors(function: FuncOp) -> dict[HoistableDescriptor, list[MakeTensorDescriptorOp]]:
-    """The hoistable descriptors of a function without calls, in the order of the text, with the operations that create each."""
+    """Returns the hoistable descriptors of a function without calls, in the order of the text, with the
+    operations that create each."""
     offsets = argument_offsets(function.function_type.inputs.data)
     found: dict[HoistableDescriptor, list[MakeTensorDescriptorOp]] = {}
     for op in function.walk():
@@ -70,7 +72,7 @@ def hoistable_descriptors(function: FuncOp) -> dict[HoistableDescriptor, list[Ma
 
 
 def argument_offsets(types: Sequence[Attribute]) -> list[int]:
-    """The number of the first launch argument of each parameter, given the parameters' types."""
+    """Returns the number of the first launch argument of each parameter, given the parameters' types."""
     found, end = [], 0
     for type_ in types:
         found.append(end)
@@ -94,7 +96,8 @@ def _hoistable(op: MakeTensorDescriptorOp, function: FuncOp, offsets: list[int])
 
 
 def _expression(value: SSAValue, arguments: dict[BlockArgument, int]) -> ArgumentExpression | None:
-    """The integer as an expression of launch arguments; None if it is none. arguments: those of the function → numbers."""
+    """Returns the integer as an expression of launch arguments; None if it is none. arguments: the number of
+    the first launch argument of each of the function's arguments."""
     steps: list[tuple[str, int, int]] = []
     waiting: list[SSAValue | Operation] = [value]
     while waiting:
@@ -148,7 +151,7 @@ class _Accesses:
                     self._escaped |= alias_set(value)
 
     def allow(self, descriptor: HoistableDescriptor, makers: Sequence[MakeTensorDescriptorOp]) -> bool:
-        """Whether the descriptor's accesses may go through a tensor map."""
+        """Returns whether the descriptor's accesses may go through a tensor map."""
         uses = [use.operation for maker in makers for use in maker.result.uses]
         names = {op.name for op in uses}
         memory = frozenset({descriptor.parameter})
@@ -176,7 +179,7 @@ def source_attribute(source: TensorSource) -> DictionaryAttr:
 
 
 def source_of(attribute: Attribute) -> TensorSource:
-    """The inverse of `source_attribute`."""
+    """Inverts `source_attribute`."""
     assert isinstance(attribute, DictionaryAttr)
     parameter, nan = attribute.data["parameter"], attribute.data["pads_with_nan"]
     assert isinstance(parameter, IntegerAttr)

@@ -1,6 +1,7 @@
-"""Sign and trailing zeros of scalar integers of a block function.
+"""Finds the sign and the trailing zeros of scalar integers of a block function.
 
-Both answers hold under wrapping arithmetic. A question looks at a bounded number of operations; beyond them nothing is known.
+Both answers hold under wrapping arithmetic. A query visits a bounded number of operations; beyond them
+nothing is known.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ _BUDGET = 64
 @dataclass(slots=True)
 class _Question:
     left: int = _BUDGET
-    open: set[SSAValue] = field(default_factory=set)  # loop-carried values that are being asked about
+    open: set[SSAValue] = field(default_factory=set)  # loop-carried values that are being visited
 
     def spend(self) -> bool:
         self.left -= 1
@@ -30,22 +31,23 @@ class _Question:
 
 
 def trailing_zeros(value: SSAValue) -> int:
-    """Trailing zero bits that the integer has at least; MANY for zero."""
+    """Returns how many trailing zero bits the integer has at least; MANY for zero."""
     return _zeros(value, _Question())
 
 
 def never_negative(value: SSAValue) -> bool:
-    """Whether the integer, read as signed, is known to be non-negative."""
+    """Returns whether the integer, read as signed, is known to be non-negative."""
     return IntegerRanges(budget=_BUDGET).of(value)[0] >= 0
 
 
 def zeros_of(number: int) -> int:
-    """Trailing zero bits of a constant."""
+    """Returns how many trailing zero bits a constant has; MANY for zero."""
     return (number & -number).bit_length() - 1 if number else MANY
 
 
 def carried(value: SSAValue) -> tuple[SSAValue, SSAValue] | None:
-    """(initial, after an iteration) of a value that an `scf.for` carries: of its body's argument, or of its result."""
+    """Returns the initial value, and that after an iteration, of what an `scf.for` carries, given the
+    argument of its body or its result; None for other values."""
     if isinstance(value, BlockArgument):
         loop, index = value.block.parent_op(), value.index - 1
     else:
@@ -60,7 +62,7 @@ def carried(value: SSAValue) -> tuple[SSAValue, SSAValue] | None:
 
 
 def chosen(value: SSAValue) -> tuple[SSAValue, SSAValue] | None:
-    """The two values of which `arith.select` or `scf.if` gives one."""
+    """Returns the two values of which `arith.select` or `scf.if` gives one; None for other values."""
     if not isinstance(value, OpResult):
         return None
     if value.op.name == "arith.select":
@@ -74,7 +76,7 @@ def chosen(value: SSAValue) -> tuple[SSAValue, SSAValue] | None:
 
 def _zeros(value: SSAValue, question: _Question) -> int:
     if value in question.open:
-        return MANY  # what a loop adds to it decides
+        return MANY  # what the loop adds to it decides
     if not question.spend():
         return 0
     number = constant_of(value)
@@ -109,7 +111,7 @@ def _zeros(value: SSAValue, question: _Question) -> int:
 
 
 def _induction(value: SSAValue) -> tuple[SSAValue, SSAValue, SSAValue] | None:
-    """Bounds and step of the loop whose counter this is."""
+    """Returns the bounds and the step of the loop whose counter this is; None for other values."""
     if not isinstance(value, BlockArgument) or value.index != 0:
         return None
     loop = value.block.parent_op()

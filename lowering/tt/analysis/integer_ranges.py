@@ -1,8 +1,8 @@
-"""Between which numbers the integers of a function lie.
+"""Computes ranges of the integers of a function.
 
-Integers wrap, so a sum or product of two bounded numbers is bounded by theirs only where the exact result fits its type: beyond
-it, the number may be any. What is proven starts from constants, places of programs, widths of types, `overflow<nsw>`,
-assumptions at the start of the function, and what a launch is known to be (`LaunchRanges`).
+Integers wrap, so bounds of operands bound a sum or product only if the exact result fits its type; otherwise
+it may be any number. Proofs start from constants, program ids, widths of types, `overflow<nsw>`, assumptions
+at the start of the function, and what is known of the launch (`LaunchRanges`).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from ..dialect.arith import INTEGER_PREDICATES
 from ..dialect.attributes import property_number
 
 Range = tuple[int, int]
-"""(lowest, highest), both included, of numbers read with sign."""
+"""(lowest, highest), both included, of numbers read as signed."""
 
 MAX_PROGRAMS = (1 << 31) - 1
 """The most programs along an axis of a grid."""
@@ -39,7 +39,8 @@ _ANY_OF = frozenset({"tt.join", "tt.cat"})
 
 @dataclass(frozen=True, slots=True)
 class LaunchRanges:
-    """What is known of launches. grid: programs along each axis, at least and at most.  numbers: by parameter."""
+    """What is known of launches. grid: range of the number of programs along each axis.  numbers: ranges by
+    parameter."""
 
     grid: tuple[Range, Range, Range] = ((1, MAX_PROGRAMS),) * 3
     numbers: Mapping[int, Range] = field(default_factory=dict)
@@ -49,17 +50,17 @@ ANY_LAUNCH = LaunchRanges()
 
 
 class IntegerRanges:
-    """`of(value)` for the scalars and blocks of a function.
+    """The ranges of the scalars and blocks of a function, by `of(value)`.
 
     Attributes:
-        looked_at: the parameters, and the axes of the grid as -1, -2, -3, that an answer depends on.
+        looked_at: the parameters, and the axes of the grid as -1, -2, -3, on which an answer depends.
     """
 
     def __init__(self, launch: LaunchRanges = ANY_LAUNCH, budget: int = _BUDGET) -> None:
-        """budget: how many values are looked at; nothing is known of others."""
+        """Starts without known ranges. budget: how many values are visited; nothing is known of others."""
         self._launch = launch
         self._known: dict[SSAValue, Range] = {}
-        self._open: set[SSAValue] = set()  # that are being looked at, or that a loop carries
+        self._open: set[SSAValue] = set()  # values that are being visited, or that a visited loop carries
         self._left = budget
         self._depth = 0
         self._assumed: Mapping[SSAValue, Sequence[tuple[str, SSAValue]]] | None = None
@@ -76,7 +77,7 @@ class IntegerRanges:
         self._open.add(value)
         self._depth += 1
         found = self._known[value] = _within(self._of(value), everything)
-        for predicate, bound in self._assumptions(value):  # of which the other side may be found by this one
+        for predicate, bound in self._assumptions(value):  # the range of the bound may depend on this one
             found = _compared(found, predicate, self.of(bound))
         self._depth -= 1
         self._open.discard(value)
@@ -84,7 +85,7 @@ class IntegerRanges:
         return found
 
     def _of(self, value: SSAValue) -> Range | None:
-        """Bounds of the exact number; None where nothing is known."""
+        """Returns bounds of the exact number; None if nothing is known."""
         if isinstance(value, BlockArgument):
             return self._of_argument(value)
         assert isinstance(value, OpResult)
@@ -124,7 +125,8 @@ class IntegerRanges:
         return low, max(low, high)
 
     def _carried(self, loop: Operation, number: int) -> Range | None:
-        """What a loop carries: what it starts with, and what its iterations make of any such number."""
+        """Returns the range of a number that a loop carries, from its initial value and what an iteration
+        makes of it."""
         following = _yielded(loop.regions[0], number)
         if following is None or 3 + number >= len(loop.operands):
             return None
@@ -137,7 +139,7 @@ class IntegerRanges:
             return first[0] + iterations * min(low, 0), first[1] + iterations * max(high, 0)
         is_open = argument in self._open
         self._open.add(argument)
-        known, self._known = self._known, dict(self._known)  # what is found while it may be any number is no more than that
+        known, self._known = self._known, dict(self._known)  # ranges found while it may be any number are forgotten
         found = self.of(following)
         self._known = known
         if not is_open:
@@ -145,7 +147,7 @@ class IntegerRanges:
         return _union([first, found])
 
     def _iterations(self, loop: Operation) -> int:
-        """The most that there can be; any number where that is not known."""
+        """Returns the largest possible number of iterations; 2**64 if it is not known."""
         low, high, step = (self.of(bound) for bound in loop.operands[:3])
         if "unsignedCmp" in loop.properties or "unsignedCmp" in loop.attributes or step[0] < 1:
             return 1 << 64
@@ -170,7 +172,8 @@ def _everything(value: SSAValue) -> Range:
 
 
 def _within(found: Range | None, everything: Range) -> Range:
-    """Where exact numbers leave the type, they wrap."""
+    """Returns the range of an exact number if it fits the type, else everything, since the number may
+    wrap."""
     if found is None or found[0] < everything[0] or found[1] > everything[1]:
         return everything
     return found
@@ -181,13 +184,13 @@ def _union(ranges: Sequence[Range]) -> Range | None:
 
 
 def _yielded(region: Region, number: int) -> SSAValue | None:
-    """What a region ends with; None where that is not written yet."""
+    """Returns the value that a region yields; None if that is not written yet."""
     last = region.block.last_op if region.blocks else None
     return last.operands[number] if last is not None and number < len(last.operands) else None
 
 
 def _added(argument: SSAValue, following: SSAValue) -> SSAValue | None:
-    """The value that an iteration adds to a carried number; None if it does anything else."""
+    """Returns the value that an iteration adds to a carried number; None if it does anything else."""
     op = following.owner
     if not isinstance(op, Operation) or op.name != "arith.addi" or argument not in op.operands:
         return None
@@ -206,7 +209,7 @@ _NEGATED = {"slt": "sge", "sle": "sgt", "sgt": "sle", "sge": "slt", "eq": "ne", 
 
 
 def _assumptions(value: SSAValue) -> Mapping[SSAValue, Sequence[tuple[str, SSAValue]]]:
-    """What the first block of the function of a value assumes: it is run from start to end, whatever happens."""
+    """Returns what the function of a value assumes in its only block, which always runs from start to end."""
     found: dict[SSAValue, list[tuple[str, SSAValue]]] = {}
     parent = value.owner if isinstance(value.owner, Operation) else value.owner.parent_op()
     while parent is not None and parent.name != "tt.func":
@@ -221,7 +224,7 @@ def _assumptions(value: SSAValue) -> Mapping[SSAValue, Sequence[tuple[str, SSAVa
 
 
 def _facts(condition: SSAValue) -> Iterator[tuple[SSAValue, str, SSAValue]]:
-    """The comparisons that all hold where a condition does, each of them from both sides."""
+    """Yields the comparisons that all hold where a condition does, each of them from both sides."""
     for op in _joined(condition, "arith.andi"):
         if op.name == "arith.cmpi":
             predicate = _predicate(op)
@@ -232,7 +235,8 @@ def _facts(condition: SSAValue) -> Iterator[tuple[SSAValue, str, SSAValue]]:
 
 
 def _joined(condition: SSAValue, by: str) -> Iterator[Operation]:
-    """The operations that a condition is made of by `andi` or `ori`, each of them once, and not more than count."""
+    """Yields the operations that make up a condition joined by `andi` or `ori` (`by`), each once, up to a
+    limit."""
     pending, seen = [condition], {condition}
     while pending and len(seen) <= _MAX_CONDITIONS:
         op = pending.pop().owner
@@ -250,7 +254,7 @@ def _predicate(op: Operation) -> str:
 
 
 def _compared(own: Range, predicate: str, other: Range) -> Range:
-    """A range with what a comparison that holds says of it; as it was where that leaves nothing."""
+    """Narrows a range by a comparison that holds; returns it unchanged if that leaves nothing."""
     low, high = own
     match predicate:
         case "slt":
@@ -331,7 +335,7 @@ def _quotient(ranges: IntegerRanges, op: Operation) -> Range:
 
 
 def _remainder(ranges: IntegerRanges, op: Operation) -> Range:
-    """It has the sign of the dividend, and is x itself by a divisor of zero."""
+    """Bounds a remainder, which has the sign of the dividend, and is the dividend for a divisor of zero."""
     a, b = _pair(ranges, op)
     most = max(abs(b[0]), abs(b[1])) - 1 if b[0] > 0 or b[1] < 0 else 1 << 64
     return max(min(a[0], 0), -most), min(max(a[1], 0), most)
@@ -362,7 +366,7 @@ def _max(ranges: IntegerRanges, op: Operation) -> Range:
 
 
 def _unsigned_min(ranges: IntegerRanges, op: Operation) -> Range | None:
-    """Negative numbers are the highest ones without sign."""
+    """Bounds an unsigned minimum; read as unsigned, negative numbers are the highest ones."""
     counts = [each for each in _pair(ranges, op) if each[0] >= 0]
     return (0, min(high for _, high in counts)) if counts else None
 
@@ -377,7 +381,7 @@ def _and(ranges: IntegerRanges, op: Operation) -> Range | None:
 
 
 def _or(ranges: IntegerRanges, op: Operation) -> Range | None:
-    """Neither `or` nor `xor` has a bit that both lack."""
+    """Bounds `or` and `xor`, which have no bit that both operands lack."""
     a, b = _pair(ranges, op)
     return (0, (1 << max(a[1], b[1]).bit_length()) - 1) if a[0] >= 0 and b[0] >= 0 else None
 
@@ -406,7 +410,8 @@ def _shifted_right_unsigned(ranges: IntegerRanges, op: Operation) -> Range | Non
 
 
 def _select(ranges: IntegerRanges, op: Operation) -> Range | None:
-    """Each way with what the condition says of it, as of `select x < y, x, y`, and of divisors that are made harmless."""
+    """Joins the ranges of both values, each narrowed by the condition, as in `select x < y, x, y` and in
+    divisors that are replaced when they are 0 or -1."""
     condition, yes, no = op.operands
     first, second = ranges.of(yes), ranges.of(no)
     decided = _decided(ranges, condition)
@@ -422,7 +427,7 @@ def _select(ranges: IntegerRanges, op: Operation) -> Range | None:
 
 
 def _decided(ranges: IntegerRanges, condition: SSAValue) -> bool | None:
-    """What a condition always is; None where it may be either."""
+    """Returns what a condition always is; None if it may be either."""
     return _decision(ranges, condition, {})
 
 
@@ -458,8 +463,8 @@ def _decide(ranges: IntegerRanges, condition: SSAValue, known: dict[SSAValue, bo
 
 
 def _refuted(condition: SSAValue) -> Iterator[tuple[SSAValue, str, SSAValue]]:
-    """The comparisons that all hold where a condition does not. Of `x = 0 or x = -1` the one with the higher number comes
-    first: each takes an end of a range away."""
+    """Yields the comparisons that all hold where a condition does not, in both orders: of `x = 0 or x = -1`,
+    one removes the end of a range that the other then shortens further."""
     found = []
     for op in _joined(condition, "arith.ori"):
         if op.name == "arith.cmpi" and _predicate(op) in _NEGATED:

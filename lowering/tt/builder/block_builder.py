@@ -146,7 +146,7 @@ class BlockBuilder(OperationBuilder):
         return BlockBuilder(func)
 
     def parameter(self, hint: str, type_: Attribute) -> SSAValue:
-        """A further parameter, behind those there are."""
+        """Append a further parameter."""
         entry = self.func.body.block
         argument = entry.insert_arg(type_, len(entry.args))
         argument.name_hint = hint
@@ -159,7 +159,7 @@ class BlockBuilder(OperationBuilder):
         return argument
 
     def finish(self) -> FuncOp:
-        """Append `tt.return` and give the function."""
+        """Append `tt.return` and return the function."""
         if self._scopes:
             raise InternalError("finish() inside a loop, branch or combine region")
         self._block.add_op(ReturnOp.create(location=self.location))
@@ -195,7 +195,8 @@ class BlockBuilder(OperationBuilder):
     # Sources
 
     def const(self, value: Number, elem_type: Attribute | DType | str, shape: Sequence[int] = ()) -> SSAValue:
-        """`arith.constant`: a scalar, or a block filled with the value. One operation per value and block.
+        """Emit `arith.constant`: a scalar, or a block filled with the value. One operation per value and
+        block.
 
         The value is rounded to a float type and wrapped to an integer type; i1 takes truth.
         """
@@ -211,18 +212,18 @@ class BlockBuilder(OperationBuilder):
         return found
 
     def program_id(self, axis: int = 0) -> SSAValue:
-        """The index of this program along a grid axis, i32."""
+        """Emit the index of this program along a grid axis, i32."""
         return self._one(GetProgramIdOp, (), t.I32, {"axis": _grid_axis(axis)})
 
     def arange(self, n: int, start: int = 0) -> SSAValue:
-        """The block start … start + n - 1 of i32; `n` is a power of two."""
+        """Emit the block start … start + n - 1 of i32; `n` is a power of two."""
         properties = {"start": IntegerAttr(start, i32), "end": IntegerAttr(start + n, i32)}
         return self._one(MakeRangeOp, (), t.tensor(t.I32, (n,)), properties)
 
     # Shapes
 
     def splat(self, scalar: SSAValue, shape: Sequence[int]) -> SSAValue:
-        """A block filled with a scalar; the scalar itself for the empty shape."""
+        """Fill a block with a scalar; return the scalar itself for the empty shape."""
         if t.shape_of(scalar.type):
             raise InternalError(f"tt.splat of a block {scalar.type}; broadcast it instead")
         return self._one(SplatOp, (scalar,), t.tensor(scalar.type, shape)) if len(shape) else scalar
@@ -253,7 +254,7 @@ class BlockBuilder(OperationBuilder):
         return self._one(TransOp, (x,), result, {"order": DenseArrayBase.from_list(i32, list(order))})
 
     def reshape(self, x: SSAValue, shape: Sequence[int]) -> SSAValue:
-        """The same elements in row-major order under another shape."""
+        """Give the elements, in row-major order, another shape."""
         if prod(t.shape_of(x.type)) != prod(shape) or not len(shape):
             raise InternalError(f"tt.reshape of {x.type} to {list(shape)}")
         return self._one(ReshapeOp, (x,), t.with_shape(x.type, tuple(shape)))
@@ -264,7 +265,7 @@ class BlockBuilder(OperationBuilder):
         return self._one(JoinOp, (a, b), t.with_shape(type_, (*t.shape_of(type_), 2)))
 
     def split(self, x: SSAValue) -> tuple[SSAValue, SSAValue]:
-        """x[…, 0] and x[…, 1] of a block whose last axis has extent 2."""
+        """Emit x[…, 0] and x[…, 1] of a block whose last axis has extent 2."""
         shape = t.shape_of(x.type)
         if len(shape) < 2 or shape[-1] != 2:
             raise InternalError(f"tt.split of {x.type}")
@@ -316,7 +317,8 @@ class BlockBuilder(OperationBuilder):
         self._block.add_op(StoreOp.create(operands=operands, properties=properties, location=self.location))
 
     def descriptor_load(self, desc: SSAValue, indices: Sequence[SSAValue], sizes: tuple[int, ...]) -> SSAValue:
-        """The block that starts at the (i32) indices; `sizes` are its extents, from which leading ones may be missing."""
+        """Read the block that starts at the (i32) indices; `sizes` are its extents, of which leading ones may
+        be left out."""
         described = desc.type
         assert isinstance(described, TensorDescType)
         return self._one(_CLASSES["tt.descriptor_load"], (desc, *indices), t.tensor(described.elem, sizes))
@@ -329,32 +331,32 @@ class BlockBuilder(OperationBuilder):
     # Arithmetic
 
     def unary(self, name: str, x: SSAValue) -> SSAValue:
-        """An operation with one operand and a result of its type: `"math.exp"`, `"arith.negf"`,
+        """Emit an operation with one operand and a result of its type: `"math.exp"`, `"arith.negf"`,
         `"tt.precise_sqrt"`, …"""
         return self._one(_CLASSES[name], (x,), x.type, _PROPERTIES[name])
 
     def binary(self, name: str, a: SSAValue, b: SSAValue) -> SSAValue:
-        """An operation with two operands and a result of one type: `"arith.addf"`, `"math.powf"`,
+        """Emit an operation with two operands and a result of one type: `"arith.addf"`, `"math.powf"`,
         `"tt.mulhiui"`, …"""
         return self._one(_CLASSES[name], (a, b), _same_type(name, a, b), _PROPERTIES[name])
 
     def ternary(self, name: str, a: SSAValue, b: SSAValue, c: SSAValue) -> SSAValue:
-        """An operation with three operands and a result of one type: `"math.fma"`."""
+        """Emit an operation with three operands and a result of one type: `"math.fma"`."""
         _same_type(name, a, c)
         return self._one(_CLASSES[name], (a, b, c), _same_type(name, a, b), _PROPERTIES[name])
 
     def cmpi(self, predicate: str, a: SSAValue, b: SSAValue) -> SSAValue:
-        """Integer comparison: eq ne slt sle sgt sge ult ule ugt uge."""
+        """Compare integers: eq ne slt sle sgt sge ult ule ugt uge."""
         result = t.mask_type(_same_type("arith.cmpi", a, b))
         return self._one(CmpiOp, (a, b), result, {"predicate": _INTEGER[predicate]})
 
     def cmpf(self, predicate: str, a: SSAValue, b: SSAValue) -> SSAValue:
-        """Float comparison: oeq one olt ole ogt oge ord, ueq une ult ule ugt uge uno, true, false."""
+        """Compare floats: oeq one olt ole ogt oge ord, ueq une ult ule ugt uge uno, true, false."""
         result = t.mask_type(_same_type("arith.cmpf", a, b))
         return self._one(CmpfOp, (a, b), result, _FLOAT[predicate])
 
     def select(self, condition: SSAValue, a: SSAValue, b: SSAValue) -> SSAValue:
-        """a where the condition holds, else b. The condition has the values' shape or is a scalar."""
+        """Emit a where the condition holds, else b. The condition has the values' shape or is a scalar."""
         type_ = _same_type("arith.select", a, b)
         if t.shape_of(condition.type) not in ((), t.shape_of(type_)):
             raise InternalError(f"arith.select of {type_} by {condition.type}")
@@ -373,7 +375,7 @@ class BlockBuilder(OperationBuilder):
         return self._one(_CLASSES[name], (x,), result, properties)
 
     def dot(self, a: SSAValue, b: SSAValue, acc: SSAValue, precision: str = "ieee") -> SSAValue:
-        """a · b + acc over (M, K) and (K, N), or batches of them. `precision`: how f32 inputs may be
+        """Emit a · b + acc over (M, K) and (K, N), or batches of them. `precision`: how f32 inputs may be
         narrowed."""
         rows, columns = t.shape_of(a.type), t.shape_of(b.type)
         legal = len(rows) in (2, 3) and len(rows) == len(columns) and rows[-1] == columns[-2]
@@ -384,7 +386,7 @@ class BlockBuilder(OperationBuilder):
     # Regions
 
     def reduce(self, operands: Sequence[SSAValue], axis: int, combine: Combine) -> list[SSAValue]:
-        """`tt.reduce` along `axis`, which disappears. `combine` builds the region from scalars."""
+        """Emit `tt.reduce` along `axis`, which disappears. `combine` builds the region from scalars."""
         shape = t.shape_of(operands[0].type)
         left = (*shape[:axis], *shape[axis + 1 :])
         types = [t.with_shape(value.type, left) for value in operands]
@@ -393,7 +395,7 @@ class BlockBuilder(OperationBuilder):
     def scan(
         self, operands: Sequence[SSAValue], axis: int, combine: Combine, reverse: bool = False
     ) -> list[SSAValue]:
-        """`tt.scan`: inclusive prefixes along `axis`, from its end when `reverse`."""
+        """Emit `tt.scan`: inclusive prefixes along `axis`, from its end when `reverse`."""
         types = [value.type for value in operands]
         properties = {"axis": enum_attr(axis), "reverse": BoolAttr.from_bool(reverse)}
         return self._combined(ScanOp, ScanReturnOp, operands, types, properties, combine)
@@ -423,7 +425,7 @@ class BlockBuilder(OperationBuilder):
         return list(self.op(operation, operands, result_types, properties, (Region(block),)))
 
     def for_(self, low: SSAValue, high: SSAValue, step: SSAValue, inits: Sequence[SSAValue] = ()) -> Loop:
-        """`scf.for` over [low, high) by step (equal integer types, signed).
+        """Open an `scf.for` over [low, high) by step (equal integer types, signed).
 
         with b.for_(low, high, step, [zero]) as loop:
             index, (total,) = loop              # or loop.index, loop.args
@@ -434,7 +436,7 @@ class BlockBuilder(OperationBuilder):
         return Loop(self, [low, high, step, *inits], _same_type("scf.for", low, step))
 
     def if_(self, condition: SSAValue, result_types: Sequence[Attribute] = ()) -> Branch:
-        """`scf.if` on a scalar i1.
+        """Open an `scf.if` on a scalar i1.
 
         branch = b.if_(condition, [F32])
         with branch.then():
@@ -464,7 +466,7 @@ def _same_type(name: str, a: SSAValue, b: SSAValue) -> Attribute:
 
 
 def _memory_type(name: str, p: SSAValue, mask: SSAValue | None) -> Attribute:
-    """What lies behind the pointers; the mask is checked against it."""
+    """Return the type of what the pointers point to, and check the mask against it."""
     type_ = t.value_type(p.type)
     if mask is not None and mask.type != t.mask_type(type_):
         raise InternalError(f"{name} through {p.type} with mask {mask.type}")

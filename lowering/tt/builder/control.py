@@ -1,4 +1,4 @@
-"""Loops and branches under construction: what `BlockBuilder.for_` and `BlockBuilder.if_` return."""
+"""Defines loops and branches under construction, which `BlockBuilder.for_` and `BlockBuilder.if_` return."""
 
 from __future__ import annotations
 
@@ -59,8 +59,8 @@ class Loop:
 
 
 class Branch:
-    """An `scf.if` under construction. It is appended when its first block is closed, `otherwise` fills it
-    in."""
+    """An `scf.if` under construction. It is appended when its first block is closed; `otherwise` fills in the
+    second."""
 
     __slots__ = ("_builder", "_condition", "_current", "_else", "_types", "_yielded", "results")
 
@@ -75,7 +75,7 @@ class Branch:
 
     @contextmanager
     def then(self) -> Iterator[Branch]:
-        """The block that runs when the condition holds."""
+        """Build the block that runs when the condition holds."""
         block = Block()
         with self._filled(block):
             yield self
@@ -84,7 +84,7 @@ class Branch:
 
     @contextmanager
     def otherwise(self) -> Iterator[Branch]:
-        """The block that runs when it does not."""
+        """Build the block that runs when the condition does not hold."""
         block = Block()
         with self._filled(block):
             yield self

@@ -1,4 +1,4 @@
-"""Where operations are appended: the part of `BlockBuilder` that loops and branches under construction work with."""
+"""Appends operations: the part of `BlockBuilder` that loops and branches under construction use."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The operations of `arith` that xDSL defines for scalars only, defined for scalars and blocks, under the
+"""Defines for scalars and blocks those operations of `arith` that xDSL defines for scalars only, under the
 same names.
 
 `ARITH` is the whole dialect: xDSL's operations with these in place of its own. Code tells operations apart by
@@ -43,7 +43,8 @@ _PREDICATES: dict[int, IntegerAttr[IntegerType]] = {n: IntegerAttr(n, i64) for n
 
 
 def predicate_attr(number: int) -> IntegerAttr[IntegerType]:
-    """The i64 attribute that stores a predicate: its index in INTEGER_PREDICATES or FLOAT_PREDICATES."""
+    """Returns the i64 attribute that stores a predicate: its index in INTEGER_PREDICATES or
+    FLOAT_PREDICATES."""
     return _PREDICATES[number]
 
 
@@ -65,7 +66,7 @@ class _Predicate(CustomDirective):
 
 @irdl_custom_directive
 class IntegerPredicate(_Predicate):
-    """`slt` and so on."""
+    """The predicate of an integer comparison: `slt` and so on."""
 
     attribute: AttributeVariable
     NAMES = INTEGER_PREDICATES
@@ -73,7 +74,7 @@ class IntegerPredicate(_Predicate):
 
 @irdl_custom_directive
 class FloatPredicate(_Predicate):
-    """`olt` and so on."""
+    """The predicate of a float comparison: `olt` and so on."""
 
     attribute: AttributeVariable
     NAMES = FLOAT_PREDICATES

@@ -1,8 +1,8 @@
-"""Attributes of the tt dialect: its enumerations, the cache policy, and the assembly-format directives that
-print them.
+"""Defines the attributes of the tt dialect: its enumerations, the cache policy, and the assembly-format
+directives that print them.
 
-MLIR stores the dialect's enumerations as i32 integers; so do we, which keeps the generic form of every
-operation readable by other tools. The custom form writes the case as a keyword (`x`, `rtne`, …).
+MLIR stores the dialect's enumerations as i32 integers, and so does joinery, which keeps the generic form of
+every operation readable by other tools. The custom form writes the case as a keyword (`x`, `rtne`, …).
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _ENUM_ATTRS: dict[int, IntegerAttr] = {}
 
 
 def enum_attr(value: int) -> IntegerAttr:
-    """The i32 integer attribute of an enumeration case (interned)."""
+    """Returns the i32 integer attribute of an enumeration case (interned)."""
     found = _ENUM_ATTRS.get(value)
     if found is None:
         found = _ENUM_ATTRS[value] = IntegerAttr(value, i32)
@@ -46,7 +46,7 @@ def enum_attr(value: int) -> IntegerAttr:
 
 
 def enum_name(cases: Mapping[str, int], attr: Attribute | None) -> str | None:
-    """The keyword of an enumeration attribute; None when it is no case of the enumeration."""
+    """Returns the keyword of an enumeration attribute; None when it is no case of the enumeration."""
     if isinstance(attr, IntegerAttr):
         for name, value in cases.items():
             if value == attr.value.data:
@@ -55,7 +55,7 @@ def enum_name(cases: Mapping[str, int], attr: Attribute | None) -> str | None:
 
 
 def case_name(cases: Mapping[str, int], attr: Attribute | None) -> str:
-    """The keyword of an enumeration attribute of a verified operation."""
+    """Returns the keyword of an enumeration attribute of a verified operation."""
     found = enum_name(cases, attr)
     if found is None:
         raise InternalError(f"{attr} is none of {', '.join(cases)}")
@@ -63,19 +63,21 @@ def case_name(cases: Mapping[str, int], attr: Attribute | None) -> str:
 
 
 def is_older(printer: Printer) -> bool:
-    """Whether the printer writes the spelling of Triton 3.3 (`spelling="seed"` of `text.print_module`)."""
+    """Returns whether the printer writes the spelling of Triton 3.3 (`spelling="seed"` of
+    `printing.print_module`)."""
     return getattr(printer, "spelling", None) == "seed"
 
 
 def print_location(printer: Printer, location: Attribute) -> None:
-    """Prints where a parameter comes from behind its attributes, if the printer prints locations (`text.print_module`)."""
+    """Prints the location of a parameter after its attributes, if the printer prints locations
+    (`printing.print_module`)."""
     own = getattr(printer, "print_location", None)
     if own is not None:
         own(location)
 
 
 def property_number(op: Operation, name: str) -> int:
-    """The value of an integer, boolean or enumeration property."""
+    """Returns the value of an integer, boolean or enumeration property."""
     attr = op.properties[name]
     assert isinstance(attr, IntegerAttr)
     return int(attr.value.data)
@@ -112,7 +114,7 @@ _CACHE_POLICIES: dict[tuple[str, str], CachePolicyAttr] = {}
 
 
 def cache_policy(modifier: str = "none", eviction: str = "evict_normal") -> CachePolicyAttr:
-    """The (interned) cache policy; `modifier` is one of CACHE_MODIFIERS, `eviction` one of
+    """Returns the (interned) cache policy; `modifier` is one of CACHE_MODIFIERS, `eviction` one of
     EVICTION_POLICIES."""
     found = _CACHE_POLICIES.get((modifier, eviction))
     if found is None:
@@ -122,7 +124,7 @@ def cache_policy(modifier: str = "none", eviction: str = "evict_normal") -> Cach
 
 
 def parse_case(parser: AttrParser, what: str, cases: Sequence[str]) -> str:
-    """One keyword out of `cases`; a parse error that lists them otherwise."""
+    """Parses one keyword out of `cases`, or raises a parse error that lists them."""
     start = parser.pos
     word = parser.parse_optional_identifier()
     if word is None or word not in cases:

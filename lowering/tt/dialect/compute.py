@@ -1,5 +1,5 @@
-"""tt operations that compute: the matrix product, float casts, and arithmetic that `arith` and `math`
-lack."""
+"""Defines the tt operations that compute: the matrix product, float casts, and arithmetic that `arith` and
+`math` lack."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ class MulhiUIOp(_BinaryOp):
 
 @irdl_op_definition
 class ApproxDivFOp(_BinaryOp):
-    """A quotient within 2 ulp; the exact one is one of those."""
+    """A quotient with an error of at most 2 ulp; the correctly rounded one will do."""
 
     name = "tt.approx_divf"
 

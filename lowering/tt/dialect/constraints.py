@@ -1,7 +1,7 @@
-"""Operand types that follow from another type of the operation, for assembly formats.
+"""Derives operand types from another type of the operation, for assembly formats.
 
 `tt.addptr %p, %o : T, O` writes the type of the result and leaves the reader to know that the pointer operand
-has it too. `Derived` says so: reading the text, the type is computed from the written one. It never fails
+has it too. `Derived` says so: when a text is read, the type is computed from the written one. It never fails
 verification by itself: the operation's verifier compares the types and can name the operands.
 """
 
@@ -22,12 +22,13 @@ WRITTEN = "T"
 
 
 def written() -> VarConstraint[Attribute]:
-    """The type that the text states and that others derive from. At most one per operation."""
+    """Returns the constraint of the type that the text states and others derive from; at most one per
+    operation."""
     return VarConstraint(WRITTEN, AnyAttr())
 
 
 def identity(type_: Attribute) -> Attribute:
-    """The written type itself."""
+    """Returns the written type itself."""
     return type_
 
 
@@ -38,7 +39,7 @@ class Derived(AttrConstraint[Attribute]):
     rule: Callable[[Attribute], Attribute] = identity
 
     def verify(self, attr: Attribute, constraint_context: VerificationContext) -> None:
-        """Always holds; see the module's description."""
+        """Accepts every type; see the module's description."""
 
     def can_infer(self, var_constraint_names: Set[str]) -> bool:
         return WRITTEN in var_constraint_names

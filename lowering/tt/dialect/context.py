@@ -1,7 +1,8 @@
-"""The block IR as a whole: the tt dialect and the xDSL context with every dialect a block program may use.
+"""Assembles the block IR: the tt dialect, and the xDSL context with every dialect that a block program may
+use.
 
-Graphs are made of few operations, which are here from the start. The others, and all that reading a text takes, load when
-somebody asks for them: a definition takes xDSL a fifth of a millisecond.
+Block programs of graphs use few operations, which are loaded from the start. The others, and all that reading
+a text needs, are loaded on first use: xDSL takes a fifth of a millisecond per definition.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ _CORE: dict[str, type[Operation]] = {
 
 @cache
 def dialects() -> Sequence[Dialect]:
-    """Every dialect of the block IR: tt first, then the others that texts may hold."""
+    """Returns every dialect of the block IR: tt first, then the others that texts may hold."""
     from xdsl.dialects import builtin, cf, math, ub
 
     from ..types import PointerType
@@ -57,14 +58,15 @@ def dialects() -> Sequence[Dialect]:
         [PointerType, TensorDescType, CachePolicyAttr],
     )
     ttg = Dialect("ttg", [*hints.BARRIERS], [])
+    gpu = Dialect("gpu", [*hints.OLD_BARRIERS], [])
     ttng = Dialect("ttng", [*tensormaps.OPERATIONS], [])
     llvm = Dialect("llvm", [*hints.ASSUMPTIONS], [*loops.ATTRIBUTES])
-    return (tt, ttg, ttng, llvm, ARITH, math.Math, scf.Scf, builtin.Builtin, cf.Cf, ub.UB)
+    return (tt, ttg, gpu, ttng, llvm, ARITH, math.Math, scf.Scf, builtin.Builtin, cf.Cf, ub.UB)
 
 
 @cache
 def context() -> Context:
-    """The xDSL context of the block IR. It is shared: load nothing else into it."""
+    """Returns the xDSL context of the block IR. It is shared: load nothing else into it."""
     made = Context(allow_unregistered=False)
     for dialect in dialects():
         made.load_dialect(dialect)
@@ -73,7 +75,8 @@ def context() -> Context:
 
 @cache
 def operation_class(name: str) -> type[Operation] | None:
-    """The class of an operation that a builder may make: of tt, arith, math and scf."""
+    """Returns the class of an operation of tt, arith, math or scf, which a builder may make; None for other
+    names."""
     found = _CORE.get(name)
     if found is None and name.startswith("math."):
         from xdsl.dialects.math import Math

@@ -1,4 +1,4 @@
-"""tt.assert and tt.print: operations that tell the user something."""
+"""Defines tt.assert and tt.print, which report to the user."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""tt operations whose meaning stands outside the dialect: functions of a library, and inline assembly."""
+"""Defines the tt operations whose meaning is defined outside the dialect: library functions and inline
+assembly."""
 
 from __future__ import annotations
 
@@ -31,7 +32,7 @@ MAX_PACKED = 32
 
 
 def text_of(attr: Attribute) -> str:
-    """The characters of a string attribute; bytes that are no UTF-8 become U+FFFD."""
+    """Returns the characters of a string attribute; bytes that are not UTF-8 become U+FFFD."""
     data = attr.data if isinstance(attr, StringAttr | BytesAttr) else str(attr)
     return data.decode("utf-8", "replace") if isinstance(data, bytes) else str(data)
 
@@ -59,7 +60,8 @@ class ExternElementwiseOp(IRDLOperation):
 
     @property
     def names_libdevice(self) -> bool:
-        """Whether library and path say libdevice, or nothing. The path is another machine's, and is not looked at further."""
+        """Whether library and path say libdevice, or nothing. Only the file name of the path matters, since
+        the path is that of another machine."""
         file = PurePosixPath(self.libpath.data.replace("\\", "/")).name
         return self.libname.data in ("", "libdevice") and (not file or file.startswith("libdevice"))
 
@@ -122,7 +124,8 @@ class ElementwiseInlineAsmOp(IRDLOperation):
 
 
 def program_of(op: ElementwiseInlineAsmOp) -> AsmProgram:
-    """The parsed assembly of an operation, with its operands bound to registers. Raises `UserError`."""
+    """Returns the parsed assembly of an operation, with its operands bound to registers. Raises
+    `UserError`."""
     return read_asm(
         text_of(op.asm_string),
         op.constraints.data,

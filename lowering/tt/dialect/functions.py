@@ -1,4 +1,4 @@
-"""tt.func, tt.return, tt.call and the program's place in the grid."""
+"""Defines tt.func, tt.return, tt.call and the operations that read the program's position in the grid."""
 
 from __future__ import annotations
 
@@ -156,7 +156,7 @@ class FuncOp(IRDLOperation):
 
 
 def _parse_results(parser: Parser) -> tuple[list[Attribute], list[DictionaryAttr]]:
-    """`-> T`, `-> (T {attrs}, …)` or nothing."""
+    """Parses `-> T`, `-> (T {attrs}, …)` or nothing."""
     if parser.parse_optional_punctuation("->") is None:
         return [], []
 
@@ -235,7 +235,7 @@ class CallOp(IRDLOperation):
 
 
 class _GridOp(IRDLOperation):
-    """An operation that reads the program's place in the grid."""
+    """An operation that reads the program's position in the grid, or the grid's size."""
 
     axis = prop_def(IntegerAttr)
     result = result_def(t.I32)

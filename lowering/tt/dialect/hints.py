@@ -1,5 +1,5 @@
-"""Operations that compute nothing: a barrier between the threads of one program, an assumption about a scalar, and the order
-of one launch after another."""
+"""Defines the operations that compute nothing: a barrier between the threads of one program, an assumption
+about a scalar, and the order of one launch after another."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ADDRESS_SPACES = ("all", "local", "global_read", "global_write", "tensor_read", 
 
 @irdl_op_definition
 class BarrierOp(IRDLOperation):
-    """The threads of a program wait for one another. Where a program is one thread, nothing happens."""
+    """Makes the threads of a program wait for one another; does nothing if a program is one thread."""
 
     name = "ttg.barrier"
 
@@ -38,6 +38,17 @@ class BarrierOp(IRDLOperation):
 
     def print(self, printer: Printer) -> None:
         printer.print_string(f" {self.addrSpace.data}")
+
+
+@irdl_op_definition
+class GpuBarrierOp(IRDLOperation):
+    """The spelling of `ttg.barrier all` in Triton up to 3.6. Reading it gives that operation."""
+
+    name = "gpu.barrier"
+
+    @classmethod
+    def parse(cls, parser: Parser) -> BarrierOp:
+        return BarrierOp.create(properties={"addrSpace": StringAttr("all")})
 
 
 @irdl_op_definition
@@ -77,5 +88,6 @@ class GridDependencyLaunchDependentsOp(_GridDependencyOp):
 
 
 BARRIERS: Sequence[type[Operation]] = (BarrierOp,)
+OLD_BARRIERS: Sequence[type[Operation]] = (GpuBarrierOp,)
 ASSUMPTIONS: Sequence[type[Operation]] = (AssumeOp,)
 GRID_DEPENDENCIES: Sequence[type[Operation]] = (GridDependencyWaitOp, GridDependencyLaunchDependentsOp)

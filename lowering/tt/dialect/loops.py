@@ -1,8 +1,9 @@
-"""What Triton prints of a loop's LLVM hints: `#llvm.loop_annotation<licm = #llvm.loop_licm<disable = true>>` and its family.
+"""Defines the attributes in which Triton prints a loop's LLVM hints:
+`#llvm.loop_annotation<licm = #llvm.loop_licm<disable = true>>` and its family.
 
-They are read, kept and printed; nothing is made of them, nor of `tt.flatten`, `tt.warp_specialize`,
-`tt.disallow_acc_multi_buffer` and `tt.loop_unroll_factor`, which are plain
-attributes. `tt.num_stages` counts (`nvptx/control/pipelined_loads.py`).
+They are read, kept and printed, but have no effect. Nor have `tt.flatten`, `tt.warp_specialize`,
+`tt.disallow_acc_multi_buffer` and `tt.loop_unroll_factor`, which are plain attributes. `tt.num_stages` has
+one (`nvptx/control/pipelined_loads.py`).
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from xdsl.printer import Printer
 
 
 class _Hints(ParametrizedAttribute):
-    """`<key = value, …>`."""
+    """A dictionary of hints: `<key = value, …>`."""
 
     values: DictionaryAttr
 
@@ -115,7 +116,7 @@ class LoopAnnotationAttr(_Hints):
 
     @classmethod
     def value(cls, parser: AttrParser, key: str) -> Attribute:
-        """MLIR leaves the name of a part out: `licm = <disable = true>`."""
+        """Parses the value of a key. MLIR leaves the name of a part out: `licm = <disable = true>`."""
         part = _PARTS.get(key)
         if part is None or parser.parse_optional_punctuation("<") is None:
             return parser.parse_attribute()

@@ -1,5 +1,5 @@
-"""Operations whose region the program gives: tt.reduce and tt.scan combine the elements along one axis with it,
-tt.map_elementwise applies it to every element."""
+"""Defines the operations that run a region of scalars: tt.reduce and tt.scan combine the elements along one
+axis with it, tt.map_elementwise applies it to every element."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class _CombineOp(IRDLOperation):
         expect_types(self, "values returned by the region", last.operand_types, elements)
 
     def expected_results(self, axis: int) -> list[Attribute]:
-        """The result types that follow from the operands."""
+        """Returns the result types that follow from the operands."""
         raise NotImplementedError
 
 

@@ -1,4 +1,4 @@
-"""tt.dot_scaled: the matrix product of microscaled blocks.
+"""Defines tt.dot_scaled, the matrix product of microscaled blocks.
 
 Source: OCP Microscaling Formats (MX) specification 1.0.
 """
@@ -46,7 +46,7 @@ SCALE_TYPES = ("i8", "f8E4M3FN")
 
 
 def element_dtype(kind: str) -> DType:
-    """The dtype of elements of a kind, a key of SCALED_ELEMENTS."""
+    """Returns the dtype of elements of a kind, a key of SCALED_ELEMENTS."""
     return BY_PTX_NAME["f16" if kind == "fp16" else kind]
 
 
@@ -98,7 +98,7 @@ class DotScaledOp(IRDLOperation):
     traits = traits_def(Pure(), BlockSizes())
 
     def side(self, name: str) -> ScaledOperand:
-        """What is known about operand "a" or "b" of a verified operation."""
+        """Returns operand "a" or "b" of a verified operation with its scale, kind and shape."""
         left = name == "a"
         value, scale = (self.a, self.a_scale) if left else (self.b, self.b_scale)
         kind = case_name(SCALED_ELEMENTS, self.a_elem_type if left else self.b_elem_type)

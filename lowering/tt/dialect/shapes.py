@@ -1,4 +1,4 @@
-"""tt operations that make blocks and move their elements; none of them computes."""
+"""Defines the tt operations that make blocks and move their elements, and compute nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How the interpreter sees descriptors, block pointers and tensor maps: what accesses through them mean.
+"""Interprets descriptors, block pointers and tensor maps, and so defines what accesses through them mean.
 
 Offsets, extents and strides are 64-bit integers. A lane is inside the tensor when `0 <= index < extent` on every axis that is
 checked: all of a descriptor's, those that `boundaryCheck` names of a block pointer's.
@@ -46,7 +46,8 @@ Integer = np.int64 | Array
 
 @dataclass(frozen=True, slots=True)
 class Descriptor:
-    """A tensor in memory: address, extents, strides in elements, and whether outside reads as NaN."""
+    """A tensor in memory: address, extents, strides in elements, and whether elements outside it read as
+    NaN."""
 
     base: Integer
     extents: tuple[Integer, ...]
@@ -65,7 +66,7 @@ class BlockPointer:
 
 
 Lanes = tuple[Array, Array | None]
-"""Addresses of elements, and which of them are there (None: all)."""
+"""Addresses of elements, and which of them lie inside the tensor (None: all)."""
 
 
 def _words(values: Sequence[SupportsInt]) -> tuple[np.int64, ...]:
@@ -73,7 +74,8 @@ def _words(values: Sequence[SupportsInt]) -> tuple[np.int64, ...]:
 
 
 def bind_host_value(parameter: Parameter, arg: object, memory: Memory) -> Descriptor | np.int64:
-    """The value of a parameter that takes a `TensorDescriptor` or a `PointerTable`. Raises `UserError`."""
+    """Returns the value of a parameter that takes a `TensorDescriptor` or a `PointerTable`. Raises
+    `UserError` if `arg` does not fit the parameter."""
     if isinstance(parameter.type, TensorDescType):
         given = parameter.descriptor(arg)
         base = np.int64(memory.add(given.array, parameter.name))
@@ -93,13 +95,13 @@ def bind_host_value(parameter: Parameter, arg: object, memory: Memory) -> Descri
 
 
 def _axis(values: Array, axis: int, rank: int) -> Array:
-    """Values along one axis of a block of `rank` axes."""
+    """Reshapes values to lie along one axis of a block of `rank` axes."""
     return values.reshape([-1 if d == axis else 1 for d in range(rank)])
 
 
 def _reach(base: Integer, size: int, strides: Sequence[Integer], indices: Sequence[Array], extents: Sequence[Integer] | None,
            checked: Sequence[int]) -> Lanes:  # fmt: skip
-    """(addresses, mask) of the lanes with these indices, one broadcastable block per axis."""
+    """Returns (addresses, mask) of the lanes with these indices, one broadcastable block per axis."""
     shape = np.broadcast_shapes(*[index.shape for index in indices])
     addresses = np.broadcast_to(base, shape)
     for index, stride in zip(indices, strides, strict=True):
@@ -117,7 +119,7 @@ def _element_size(elem: Attribute) -> int:
 
 
 class _Blocks:
-    """Blocks of one shape and element type: where they lie, and how they are read and written."""
+    """Blocks of one shape and element type: computes their addresses, and reads and writes them."""
 
     def __init__(self, shape: tuple[int, ...], elem: Attribute, memory: Memory) -> None:
         self.shape, self.elem, self.memory = shape, elem, memory
@@ -201,7 +203,8 @@ _FLOATS: dict[str, Callable[[Array, Array], Array]] = {"add": np.add, "min": np.
 
 
 def _reduce(op: Operation, memory: Memory) -> Evaluator:
-    """Lanes are combined one after the other where several have one address (a stride may be 0)."""
+    """Makes the evaluator of tt.descriptor_reduce. Lanes are combined one after the other where several have
+    one address (a stride may be 0)."""
     blocks = _blocks_behind(op, memory)
     described = op.operands[0].type
     assert isinstance(described, TensorDescType)
@@ -248,7 +251,7 @@ def _advance(op: Operation, memory: Memory) -> Evaluator:
 
 
 def checked_axes(op: Operation) -> tuple[int, ...]:
-    """The axes that `boundaryCheck` names."""
+    """Returns the axes that `boundaryCheck` names."""
     checked = op.properties.get("boundaryCheck")
     return tuple(int(axis) for axis in checked.get_values()) if isinstance(checked, DenseArrayBase) else ()
 

@@ -1,4 +1,4 @@
-"""Interpretation of the operations that speak to the user (tt.assert, tt.print) or map a region.
+"""Interprets the operations that report to the user (tt.assert, tt.print) or map a region.
 
 Each function takes a translator and an operation and returns the step that runs it.
 """

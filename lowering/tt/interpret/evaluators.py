@@ -1,5 +1,5 @@
-"""One evaluator per operation without regions: (operation, memory) -> a function of the operands' NumPy
-values.
+"""Defines one evaluator per operation without regions: (operation, memory) -> a function of the operands'
+NumPy values.
 
 What can be decided once (element types, shapes, predicates) is decided when the evaluator is made, not when
 it runs.
@@ -84,8 +84,8 @@ def _float_function(name: str) -> Maker:
 
 
 def _in_float(function: Evaluator, dtype: NumpyDType, wider: NumpyDType | None = None) -> Evaluator:
-    """`function` in float32 for narrow types (in `wider` if given, rounded to float32 on the way), rounded to
-    `dtype`."""
+    """Makes `function` compute in float32 for narrow types (in `wider` if given, rounded to float32 on the
+    way) and round to `dtype`."""
     if is_wide(dtype) and (
         wider is None or wider == dtype
     ):  # a dtype equals None: never write `in (None, …)`
@@ -112,7 +112,8 @@ def _compare_floats(op: Operation, memory: Memory) -> Evaluator:
 
 
 def _wide_integers(function: Callable[[Array, Array], Array], view: Evaluator) -> Maker:
-    """The low half of what a function gives of unbounded integers, and what lies above."""
+    """Makes evaluators that return the low half of a function of unbounded integers, and the bits above
+    it."""
 
     def make(op: Operation, memory: Memory) -> Evaluator:
         dtype, high, width = numpy_dtype(_result(op)), numpy_dtype(op.results[1].type), t.bit_width(_result(op))
@@ -133,7 +134,8 @@ def _integer_power(op: Operation, memory: Memory) -> Evaluator:
 
 
 def _float_power(op: Operation, memory: Memory) -> Evaluator:
-    """The sign apart: whether an exponent is odd is lost when it becomes a float."""
+    """Makes the evaluator of math.fpowi. The sign is computed apart: whether an exponent is odd is lost when
+    it becomes a float."""
     dtype = numpy_dtype(_result(op))
 
     def power(x: Array, n: Array) -> Array:
@@ -230,7 +232,7 @@ def _poison(op: Operation, memory: Memory) -> Evaluator:
 
 
 def poison(dtype: NumpyDType) -> Scalar:
-    """What undefined values hold: NaN, or a conspicuous integer."""
+    """Returns the value that undefined values hold: NaN, or a conspicuous integer."""
     if dtype == np.bool_:
         return np.True_
     if dtype.kind == "i":
@@ -268,7 +270,7 @@ def _gather(op: Operation, memory: Memory) -> Evaluator:
 
 
 def pointee_size(pointer_type: Attribute) -> int:
-    """Distance in bytes between neighbouring elements behind a pointer."""
+    """Returns the distance in bytes between neighbouring elements behind a pointer."""
     pointee = t.elem(pointer_type).pointee  # type: ignore[attr-defined]
     return max(1, t.bit_width(pointee) // 8)
 
@@ -309,7 +311,8 @@ _COMBINE: dict[str, Callable[[Array, Array], Array]] = {
 
 
 def _atomic(update: Callable[[Operation], Callable[..., Array]], values: int) -> Callable[[Operation, Memory], Evaluator]:
-    """Lane by lane in row-major order; masked lanes give zero. After the values there may be a mask."""
+    """Makes evaluators that update lane by lane in row-major order; masked lanes give zero. After the values
+    there may be a mask."""
 
     def evaluator(op: Operation, memory: Memory) -> Evaluator:
         combine = update(op)

@@ -1,4 +1,4 @@
-"""Library functions and inline assembly in the interpreter: the operations run as they stand, not as they are expanded."""
+"""Interprets library functions and inline assembly as they stand, not as they are expanded."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ..types import numpy_dtype
 
 
 def extern_elementwise(op: Operation) -> Callable[..., Array]:
-    """Raises `UnsupportedError` for a symbol that is not known."""
+    """Returns the evaluator of a library function. Raises `UnsupportedError` for an unknown symbol."""
     assert isinstance(op, ExternElementwiseOp)
     signature = known_signature(op.symbol.data)
 
@@ -31,20 +31,21 @@ def extern_elementwise(op: Operation) -> Callable[..., Array]:
 
 
 def inline_asm(op: Operation) -> Callable[..., Array | tuple[Array, ...]]:
-    """Elements are taken in row-major order, `packed_element` at a time; a block with fewer is filled up with zeros.
+    """Returns the evaluator of inline assembly.
 
-    Raises `UnsupportedError` for instructions that are not known.
+    Elements are taken in row-major order, `packed_element` at a time; a block with fewer is filled up with
+    zeros. Raises `UnsupportedError` for unknown instructions.
     """
     assert isinstance(op, ElementwiseInlineAsmOp)
     program = program_of(op)
     instructions = program.instructions()
     packed = op.packed_element.value.data
     shape = t.shape_of(op.results[0].type)
-    members = min(packed, t.element_count(op.results[0].type))  # of a group; what is left of it is zero
+    members = min(packed, t.element_count(op.results[0].type))  # elements of a group; the rest of it is zero
     dtypes = [numpy_dtype(result.type) for result in op.results]
 
     def apply(*operands: Array) -> Array | tuple[Array, ...]:
-        # Regions run on whole arrays of what is a scalar there.
+        # Inside regions, scalars are arrays, since a region runs on all its elements at once.
         whole = np.broadcast_shapes(shape, *[np.shape(operand) for operand in operands])
         groups = math.prod(whole) // members
         inputs: dict[str, Array] = {}
@@ -67,7 +68,7 @@ def inline_asm(op: Operation) -> Callable[..., Array | tuple[Array, ...]]:
 
 
 def _spread(inputs: dict[str, Array], slots: tuple[Slot, ...], elements: Array) -> None:
-    """Elements (groups, packed) into registers."""
+    """Packs elements of shape (groups, packed) into registers."""
     index = 0
     for slot in slots:
         word = np.zeros(len(elements), np.uint64)

@@ -1,4 +1,4 @@
-"""What translated functions run on: the machine of one run, and the places of one function's values.
+"""Defines what translated functions run on: the machine of one run, and the slots of one function's values.
 
 `translation.py` translates operations; those that have a file of their own (`effects.py`) see a `Translator`.
 """
@@ -13,6 +13,7 @@ import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation, Region, SSAValue
 
+from ....promotion.arrays import PointerArgument
 from ....promotion.errors import UserError
 from ..arguments import parameters_of, supplied
 from ..dialect.functions import FuncOp
@@ -22,7 +23,8 @@ from .descriptors import bind_host_value
 from .memory import Memory
 
 Value = Any
-"""What an SSA value is, as its type says: an array (for shape () a NumPy scalar), a `Descriptor` or a `BlockPointer`."""
+"""A value at run time, by the type of its SSA value: an array (for shape () a NumPy scalar), a `Descriptor`
+or a `BlockPointer`."""
 Environment = list[Value]
 EnvironmentT = TypeVar("EnvironmentT", bound=Environment)
 Step = Callable[[EnvironmentT], None]
@@ -31,7 +33,8 @@ Function = Callable[[Sequence[Value]], list[Value]]
 
 
 def find_function(func: Operation, name: str | None = None) -> FuncOp:
-    """The function to run: `func` itself, or one of a module's functions."""
+    """Returns the function to run: `func` itself, or one of a module's functions. Raises `UserError` if there
+    is not exactly one."""
     if isinstance(func, FuncOp):
         return func
     if not isinstance(func, ModuleOp):
@@ -62,14 +65,16 @@ class Machine(ABC):
 
     @abstractmethod
     def translate(self, body: Region) -> Function:
-        """The translated body of one more function of the run."""
+        """Translates the body of one more function of the run."""
 
     def bind(self, function: FuncOp, args: Sequence[object]) -> list[Value]:
-        """Check the arguments and turn them into values."""
+        """Checks the arguments and turns them into values. Raises `UserError` for those that do not fit."""
         values: list[Value] = []
         for parameter, arg in supplied(function.sym_name.data, parameters_of(function), args):
             if isinstance(arg, DescriptorArgument | TableArgument) or isinstance(parameter.type, TensorDescType):
                 values.append(bind_host_value(parameter, arg, self.memory))
+            elif parameter.is_pointer and isinstance(arg, PointerArgument):
+                values.append(np.int64(self.memory.add(arg.memory, parameter.name) + arg.offset))
             elif parameter.is_pointer:
                 values.append(np.int64(self.memory.add(parameter.array(arg), parameter.name)))
             else:
@@ -77,7 +82,7 @@ class Machine(ABC):
         return values
 
     def function(self, function: FuncOp) -> Function:
-        """The translated function: values of the parameters -> values returned."""
+        """Returns the translated function: values of the parameters -> values returned."""
         found = self._functions.get(function)
         if found is None:
 
@@ -90,12 +95,12 @@ class Machine(ABC):
         return found
 
     def callee(self, module: ModuleOp, name: str) -> Function:
-        """The translated function `name` of a module."""
+        """Returns the translated function `name` of a module."""
         return self.function(find_function(module, name))
 
 
 class Translator(ABC, Generic[EnvironmentT]):
-    """Translates one function. Every SSA value of it gets one place in the environment of a call."""
+    """Translates one function. Each of its SSA values gets one slot in the environment of a call."""
 
     def __init__(self, machine: Machine) -> None:
         self.machine = machine
@@ -111,13 +116,13 @@ class Translator(ABC, Generic[EnvironmentT]):
 
     @abstractmethod
     def environment(self) -> EnvironmentT:
-        """Fresh values for one call of the function: a copy of `template`."""
+        """Returns fresh values for one call of the function: a copy of `template`."""
 
     @abstractmethod
     def body(self, region: Region) -> Function:
-        """A function body, which may branch between blocks."""
+        """Translates a function body, which may branch between blocks."""
 
     @abstractmethod
     def flow(self, region: Region) -> Callable[[EnvironmentT, Sequence[Value]], list[Value]]:
-        """A region whose blocks may branch: values of the first block's arguments -> values of the operands of the terminator
-        that leaves it."""
+        """Translates a region whose blocks may branch: values of the first block's arguments -> values of the
+        operands of the terminator that leaves it."""

@@ -1,4 +1,4 @@
-"""The definition of `tt.dot` in NumPy.
+"""Defines `tt.dot` in NumPy.
 
 `inputPrecision` says how much of float32 operands a product must keep at least, as in Triton. tf32 is computed as named:
 operands of 11 significant bits. tf32x3, bf16x3 and bf16x6 stand for sums of three or six products of operands split into
@@ -22,8 +22,8 @@ from .numerics import as_integer, fused_multiply_add, is_wide, round_to_tf32, si
 
 
 def product(op: Operation, memory: Memory) -> Callable[..., Array]:
-    """The evaluator of a `tt.dot`. Sums of floats are formed in float32, or float64 where the result is; of integers in the
-    type of the result, wrapping."""
+    """Returns the evaluator of a `tt.dot`. Sums of floats are formed in float32, or in float64 for a float64
+    result; sums of integers in the type of the result, wrapping."""
     source, target = numpy_dtype(op.operands[0].type), numpy_dtype(op.results[0].type)
     if source.kind in "ib":
         return _integer_product(source, target)
@@ -46,7 +46,7 @@ def product(op: Operation, memory: Memory) -> Callable[..., Array]:
 
 
 def _chain(a: Array, b: Array, c: Array) -> Array:
-    """Fused multiply-adds along the contraction, then + 0."""
+    """Computes a chain of fused multiply-adds along the contraction, and adds 0."""
     total = c
     for step in range(a.shape[-1]):
         total = fused_multiply_add(a[..., :, step : step + 1], b[..., step : step + 1, :], total)

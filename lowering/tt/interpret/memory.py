@@ -1,4 +1,5 @@
-"""The interpreter's memory: the argument arrays in one 64-bit address space, every access checked.
+"""Defines the interpreter's memory: the argument arrays in one 64-bit address space, with every access
+checked.
 
 Each array gets a segment of 2**41 bytes and starts in its middle, so that an address says which array it
 belongs to and how far outside it lies, and the distance between two arrays never hides a mistake. Addresses
@@ -17,7 +18,7 @@ from ....promotion.dataclass import dataclass
 from ....promotion.errors import UserError
 
 SEGMENT_BITS = 41
-"""An address shifted right by these gives the number of its array."""
+"""An address shifted right by so many bits is the number of its array."""
 _MIDDLE = 1 << (SEGMENT_BITS - 1)
 
 
@@ -39,7 +40,7 @@ class _Buffer:
     views: dict[NumpyDType, Array] = field(default_factory=dict)
 
     def view(self, dtype: NumpyDType) -> Array:
-        """The memory as elements of `dtype`; bytes left over at the end belong to no element."""
+        """Return the memory as elements of `dtype`; bytes left over at the end belong to no element."""
         found = self.views.get(dtype)
         if found is None:
             whole = len(self.raw) // dtype.itemsize * dtype.itemsize
@@ -48,7 +49,7 @@ class _Buffer:
 
 
 _Selected = tuple[_Buffer, Array | EllipsisType]
-"""A buffer, and which lanes lie in it."""
+"""A buffer, and the lanes that lie in it."""
 
 
 class Memory:
@@ -56,17 +57,21 @@ class Memory:
 
     def __init__(self) -> None:
         self._buffers: list[_Buffer] = []
+        self._bases: dict[tuple[int, int], int] = {}  # by address and size: two pointers to the same memory meet there
 
     def add(self, array: Array, name: str) -> int:
-        """Make a C-contiguous array reachable; returns its address (a multiple of 2**40)."""
-        base = (len(self._buffers) << SEGMENT_BITS) + _MIDDLE
-        raw = array.reshape(-1).view(np.uint8)
-        self._buffers.append(_Buffer(name, raw, base, array.flags.writeable))
+        """Makes a C-contiguous array reachable; returns its address, a multiple of 2**40. Adding it again gives the same."""
+        key = (int(array.__array_interface__["data"][0]), array.nbytes)
+        base = self._bases.get(key) if array.nbytes else None
+        if base is None:
+            base = self._bases[key] = (len(self._buffers) << SEGMENT_BITS) + _MIDDLE
+            raw = array.reshape(-1).view(np.uint8)
+            self._buffers.append(_Buffer(name, raw, base, array.flags.writeable))
         return base
 
     def load(self, addresses: Array, mask: Array | None, dtype: NumpyDType, fill: Scalar) -> Array:
-        """Elements at `addresses` where `mask` holds; `fill` (an array of that shape or a scalar)
-        elsewhere."""
+        """Return the elements at `addresses` where `mask` holds, and `fill` (an array of that shape or a
+        scalar) elsewhere."""
         addresses = np.asarray(addresses)
         if mask is None:
             result = np.empty(addresses.shape, dtype)
@@ -108,7 +113,7 @@ class Memory:
             buffer.view(dtype)[indices] = written[selected]
 
     def _single(self, lanes: Array) -> _Buffer | None:
-        """The buffer that all lanes lie nearest to, if it is one."""
+        """Return the buffer in whose segment all lanes lie, or None."""
         low, high = int(lanes.min()) >> SEGMENT_BITS, int(lanes.max()) >> SEGMENT_BITS
         return self._buffers[low] if low == high and 0 <= low < len(self._buffers) else None
 

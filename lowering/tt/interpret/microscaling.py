@@ -1,7 +1,7 @@
-"""The definition of `tt.dot_scaled` in NumPy: elements and scales of the microscaled formats as numbers.
+"""Defines `tt.dot_scaled` in NumPy, with elements and scales of the microscaled formats as numbers.
 
 Source: OCP Microscaling Formats (MX) specification 1.0, section 5. Elements are decoded with tables made from the formats'
-definition, independently of `expand_dot_scaled`, which computes with bits.
+definition, independently of `expand_scaled_products`, which computes with bits.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _SMALL = {kind: BY_PTX_NAME[kind] for kind in ("e2m1", "e2m3", "e3m2")}
 
 
 def _table(dtype: DType) -> Array:
-    """The value of every bit pattern of a format without infinities and NaN."""
+    """Returns the value of every bit pattern of a format without infinities and NaN."""
     exponent_bits, mantissa_bits, bias = dtype.exponent_bits, dtype.mantissa_bits, 1 - dtype.min_exponent
     values = []
     for bits in range(1 << (1 + exponent_bits + mantissa_bits)):
@@ -37,7 +37,8 @@ _TABLES = {kind: _table(dtype) for kind, dtype in _SMALL.items()}
 
 
 def decode_elements(stored: Array, kind: str, packed_axis: int | None = None) -> Array:
-    """The elements of one operand as float64. `packed_axis`: the axis along which bytes hold two e2m1 elements."""
+    """Returns the elements of one operand as float64. `packed_axis`: the axis along which bytes hold two e2m1
+    elements."""
     if kind in _TABLES:
         table = _TABLES[kind]
         bits = stored.view(np.uint8)
@@ -49,7 +50,7 @@ def decode_elements(stored: Array, kind: str, packed_axis: int | None = None) ->
 
 
 def decode_scales(stored: Array) -> Array:
-    """Scales as float64: signed bytes are e8m0 exponents, anything else floats."""
+    """Returns the scales as float64: signed bytes are e8m0 exponents, anything else is a float."""
     if stored.dtype != np.int8:
         return stored.astype(np.float64)
     bits = stored.view(np.uint8).astype(np.int64)
@@ -57,7 +58,7 @@ def decode_scales(stored: Array) -> Array:
 
 
 def _scaled(side: ScaledOperand, stored: Array, scales: Array | None, k_last: bool) -> Array:
-    """Elements times scales, rounded to float32."""
+    """Multiplies elements by their scales, rounding to float32."""
     elements = decode_elements(np.ascontiguousarray(stored), side.kind, side.packed_axis)
     if scales is not None:
         factors = np.repeat(decode_scales(np.ascontiguousarray(scales)), side.group, axis=-1)
@@ -66,7 +67,8 @@ def _scaled(side: ScaledOperand, stored: Array, scales: Array | None, k_last: bo
 
 
 def scaled_product(op: Operation, memory: Memory) -> Callable[..., Array]:
-    """The evaluator of a `tt.dot_scaled`: products and sums in float64, rounded to the type of the result."""
+    """Returns the evaluator of a `tt.dot_scaled`: products and sums in float64, rounded to the type of the
+    result."""
     assert isinstance(op, DotScaledOp)
     a_side, b_side = op.side("a"), op.side("b")
     target = numpy_dtype(op.d.type)

@@ -1,4 +1,4 @@
-"""How the interpreter computes: NumPy element types, rounding and one NumPy function per elementwise
+"""Defines how the interpreter computes: NumPy element types, rounding and one NumPy function per elementwise
 operation.
 
 Integers are stored signed and reinterpreted by the operations that read them unsigned; i1 is `bool`. 16-bit
@@ -26,7 +26,7 @@ Function = Callable[..., Array]
 
 
 def is_wide(dtype: NumpyDType) -> bool:
-    """Whether arithmetic runs in the float type itself (float32, float64)."""
+    """Returns whether arithmetic runs in the float type itself (float32, float64)."""
     return dtype == np.float32 or dtype == np.float64
 
 
@@ -34,7 +34,7 @@ def is_wide(dtype: NumpyDType) -> bool:
 
 
 def round_to_odd_float32(values: Array) -> Array:
-    """float64 → float32 rounded to odd, after which rounding to 22 bits or fewer is as if done once.
+    """Rounds float64 to odd in float32, after which rounding to 22 bits or fewer is as if done once.
 
     Source: S. Boldo, G. Melquiond, "Emulation of FMA and correctly rounded sums: proved algorithms using
     rounding to odd".
@@ -51,8 +51,8 @@ def round_to_odd_float32(values: Array) -> Array:
 
 
 def round_float(values: Array, dtype: NumpyDType) -> Array:
-    """float32 or float64 values → `dtype`, to nearest even, once. 8-bit floats without room saturate only by
-    `convert_float`."""
+    """Rounds float32 or float64 values to `dtype` once, to nearest even. Values beyond the range of 8-bit
+    floats saturate only in `convert_float`."""
     array = np.asarray(values)
     if array.dtype == dtype:
         return array
@@ -62,8 +62,8 @@ def round_float(values: Array, dtype: NumpyDType) -> Array:
 
 
 def convert_float(values: Array, dtype: NumpyDType, toward_zero: bool = False) -> Array:
-    """`tt.fp_to_fp`: 8-bit results saturate at the largest finite value (infinities too), as the hardware's
-    conversions do."""
+    """Converts floats as `tt.fp_to_fp` does: 8-bit results saturate at the largest finite value (infinities
+    too), as in the hardware's conversions."""
     array = np.asarray(values)
     wide = array if is_wide(array.dtype) else array.astype(np.float32)
     if dtype.itemsize == 1:
@@ -78,7 +78,7 @@ def convert_float(values: Array, dtype: NumpyDType, toward_zero: bool = False) -
 
 
 def round_to_tf32(values: Array) -> Array:
-    """float32 with 10 mantissa bits, to nearest even."""
+    """Rounds float32 to 10 mantissa bits, to nearest even."""
     bits = np.ascontiguousarray(values, np.float32).view(np.uint32)
     rounded = (bits + np.uint32(0xFFF) + ((bits >> np.uint32(13)) & np.uint32(1))) & np.uint32(0xFFFFE000)
     return np.where(np.isfinite(values), rounded.view(np.float32), values).astype(np.float32)
@@ -88,30 +88,30 @@ def round_to_tf32(values: Array) -> Array:
 
 
 def signed(x: Array) -> Array:
-    """i1 true is -1 as a signed number."""
+    """Returns the integers as signed numbers; i1 true is -1."""
     return -np.asarray(x).astype(np.int8) if x.dtype == np.bool_ else x
 
 
 def unsigned(x: Array) -> Array:
-    """The same bits as an unsigned number."""
+    """Returns the same bits as unsigned numbers."""
     x = np.asarray(x)
     return x.astype(np.uint8) if x.dtype == np.bool_ else x.view(np.dtype(f"u{x.dtype.itemsize}"))
 
 
 def as_integer(x: Array, dtype: NumpyDType) -> Array:
-    """Keep the low bits."""
+    """Converts integers to `dtype`, keeping the low bits."""
     x = np.asarray(x)
     return (x & 1).astype(np.bool_) if dtype == np.bool_ else x.astype(dtype, copy=False)
 
 
 def low_bits(x: Array, dtype: NumpyDType) -> Array:
-    """The low bits of unbounded integers (objects)."""
+    """Converts unbounded integers (objects) to `dtype`, keeping the low bits."""
     bits = 1 if dtype == np.bool_ else 8 * dtype.itemsize
     return as_integer(np.asarray(x & ((1 << bits) - 1)).astype(np.uint64), dtype)
 
 
 def integer_power(x: int, n: int) -> int:
-    """The low 64 bits of x to the n; for n < 0 truncated toward zero, and 0 where x is 0."""
+    """Returns the low 64 bits of x to the n; for n < 0 truncated toward zero, and 0 if x is 0."""
     if n >= 0:
         return pow(x, n, 1 << 64)
     return 0 if abs(x) != 1 else x if n % 2 else 1
@@ -144,7 +144,7 @@ def _floor_division(x: Array, y: Array) -> Array:
 
 
 def _shift(function: Function, x: Array, y: Array) -> Array:
-    """y is read unsigned; at the width and beyond every bit is shifted out."""
+    """Shifts x by y, which is read as unsigned; at the width and beyond every bit is shifted out."""
     width = x.dtype.itemsize * 8
     amount = unsigned(y)
     outside = amount >= width
@@ -167,7 +167,7 @@ def _high_product(x: Array, y: Array) -> Array:
 
 
 def _leading_zeros(x: Array) -> Array:
-    """Zeros above the highest set bit; the width for 0."""
+    """Counts the zeros above the highest set bit; the width for 0."""
     bits = x.astype(np.uint64)
     count = np.zeros(bits.shape, np.int64)
     for step in (32, 16, 8, 4, 2, 1):
@@ -222,7 +222,7 @@ UNSIGNED: dict[str, Function] = {
 
 
 def _maximum(x: Array, y: Array) -> Array:
-    """IEEE 754-2019 maximum: NaN wins, +0 is above -0."""
+    """Returns the IEEE 754-2019 maximum: NaN wins, +0 is above -0."""
     return np.where(x == y, np.where(np.signbit(x), y, x), np.maximum(x, y))
 
 
@@ -240,16 +240,16 @@ def _minnum(x: Array, y: Array) -> Array:
 
 
 def clamp(x: Array, low: Array, high: Array, propagate_nan: bool) -> Array:
-    """min(max(x, low), high); a NaN x stays NaN or becomes `low`."""
+    """Returns min(max(x, low), high); a NaN x stays NaN or becomes `low`."""
     return _minimum(_maximum(x, low), high) if propagate_nan else _minnum(_maxnum(x, low), high)
 
 
 def fused_multiply_add(x: Array, y: Array, z: Array) -> Array:
-    """x·y + z with one rounding, for float32 and float64.
+    """Returns x·y + z with one rounding, for float32 and float64.
 
-    Error-free transformations by Dekker (product) and Knuth (sum), of which the part below the result is rounded to odd
-    (S. Boldo, G. Melquiond). For float64 they are that where nothing overflows and no error term is denormal; elsewhere the
-    result is computed with fractions.
+    It uses the error-free transformations by Dekker (product) and Knuth (sum), and rounds the part below the
+    result to odd (S. Boldo, G. Melquiond). For float64 these are error-free if nothing overflows and no error
+    term is denormal; elsewhere the result is computed with fractions.
     """
     x, y, z = np.broadcast_arrays(x, y, z)
     if x.dtype != np.float64:
@@ -287,7 +287,7 @@ def _fma_of_fractions(x: float, y: float, z: float) -> float:
 
 
 def _to_odd(total: Array, error: Array) -> Array:
-    """A float64 sum, of which the rounding error is known, rounded to odd."""
+    """Rounds to odd a float64 sum of which the rounding error is known."""
     bits = np.asarray(total).view(np.int64)
     inexact = (error != 0) & np.isfinite(total)
     toward_zero = np.where(inexact & ((error < 0) != (total < 0)), bits - 1, bits)
@@ -338,7 +338,7 @@ FLOAT: dict[str, Function] = {
     "math.copysign": np.copysign,
 }
 ELEMENTARY: dict[str, Function] = {f"math.{name}": function for name, function in FUNCTIONS.items()}
-"""Computed in float64."""
+"""The elementary functions, which are computed in float64."""
 
 # Comparisons
 
@@ -372,7 +372,7 @@ FLOAT_RELATIONS: dict[str, Function] = {
 
 
 def integer_relation(predicate: str) -> Function:
-    """The comparison of `arith.cmpi`: eq, ne, or s/u followed by a relation."""
+    """Returns the comparison of `arith.cmpi`: eq, ne, or s/u followed by a relation."""
     view = unsigned if predicate[0] == "u" else signed
     function = _RELATIONS[predicate if predicate in ("eq", "ne") else predicate[1:]]
     return lambda x, y: function(view(x), view(y))
@@ -382,7 +382,8 @@ def integer_relation(predicate: str) -> Function:
 
 
 def float_to_integer(values: Array, dtype: NumpyDType, is_signed: bool) -> Array:
-    """Toward zero, saturating at the type's range; NaN becomes 0. i1 holds -1 … 0 signed, 0 … 1 unsigned."""
+    """Converts floats to integers, toward zero, saturating at the type's range; NaN becomes 0. i1 holds -1 …
+    0 signed, 0 … 1 unsigned."""
     array = np.asarray(values)
     wide = np.trunc(array.astype(np.float64))
     width = 1 if dtype == np.bool_ else dtype.itemsize * 8
@@ -396,13 +397,13 @@ def float_to_integer(values: Array, dtype: NumpyDType, is_signed: bool) -> Array
 
 
 def integer_to_float(values: Array, dtype: NumpyDType, is_signed: bool) -> Array:
-    """Rounded to nearest even, once."""
+    """Converts integers to floats, rounding once to nearest even."""
     number = signed(values) if is_signed else unsigned(values)
     number = np.asarray(number)
     if is_wide(dtype):
         return number.astype(dtype)
     if number.dtype.itemsize == 8:
-        # What float64 would round is shortened with a sticky bit: the rounding to a few bits then sees that it is there.
+        # Bits that float64 would round away become one sticky bit, which the rounding to a few bits then sees.
         low, kind = number.dtype.type(0xFFF), number.dtype.type
         large = (number >= kind(1 << 52)) | ((number < kind(0)) & (~number >= kind(1 << 52)))
         number = np.where(large, (number & ~low) | (((number & low) != 0).astype(number.dtype) << kind(12)), number)

@@ -1,4 +1,4 @@
-"""What `tt.print` writes: one line per element, as Triton's device_print writes them.
+"""Formats what `tt.print` writes: one line per element, as Triton's device_print writes them.
 
     pid (0, 0, 0) idx ( 3) x: 42              one operand
     pid (0, 0, 0) idx () x: (operand 1) 7     a scalar, the second of several operands
@@ -19,7 +19,7 @@ import numpy as np
 from ....promotion.arrays import Array
 
 MAX_LINES = 1 << 16
-"""Lines that one execution of a tt.print writes at most; one more line tells how many were left out."""
+"""Most lines that one execution of a tt.print writes; one more line tells how many elements were left out."""
 
 
 def print_lines(
@@ -30,13 +30,13 @@ def print_lines(
     values: Sequence[Array | np.generic],
     pointers: Sequence[bool] = (),
 ) -> list[str]:
-    """The lines of one `tt.print`, without line ends.
+    """Returns the lines of one `tt.print`, without line ends.
 
     Args:
-        prefix: written as it is between the place and the value; Triton's front end makes it " text: ".
+        prefix: written as it is between the position and the value; Triton's front end makes it " text: ".
         hexadecimal: bits instead of numbers.
         signed: for each value, whether its integers are signed.
-        program: the program's place along x, y, z.
+        program: the program's position along x, y, z.
         values: arrays (one line per element) and NumPy scalars; integers have a signed dtype, i1 is bool.
         pointers: for each value, whether its integers are addresses.
     """
@@ -58,7 +58,7 @@ def print_lines(
 
 
 def _elements(array: Array, count: int) -> list[float]:
-    """The first elements in row-major order as Python values."""
+    """Returns the first elements in row-major order as Python values."""
     flat = array.reshape(-1)[: max(0, count)]
     return list((flat if flat.dtype.kind in "bifu" else flat.astype(np.float64)).tolist())
 

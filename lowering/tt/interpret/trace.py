@@ -1,4 +1,4 @@
-"""Stepping: a callback sees every operation of an interpreted run, with the values it took and gave."""
+"""Traces interpreted runs: a callback sees every operation, with the values of its operands and results."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ class Step:
     """One operation that has just run.
 
     Attributes:
-        program: the program's place in the grid, (x, y, z).
+        program: the program's position in the grid, (x, y, z).
         name: the operation's name, `tt.load`.
         text: its first line, as in `Kernel.ttir`.
-        line: its source line, or the line of `Kernel.ttir` where the text names no source.
-        operands: NumPy values, read-only. Pointers are addresses of the interpreter's memory.
+        line: its source line, or the line of `Kernel.ttir` if the text names no source.
+        operands: NumPy values, read-only. Pointers are addresses in the interpreter's memory.
         results: the same; empty for stores and terminators.
 
     An operation with regions comes after the operations inside. Those of a reduction or a scan run on whole blocks of pairs.

@@ -43,7 +43,7 @@ STRUCTURED = frozenset(
 
 
 def chooses(region: Region) -> bool:
-    """Whether a region, or a function that it calls, has control flow."""
+    """Returns whether a region, or a function that it calls, has control flow."""
     stack, seen = [region], set[Operation]()
     while stack:
         here = stack.pop()
@@ -88,7 +88,8 @@ class Translation(Translator[EnvironmentT]):
         return run
 
     def end(self, block: Block) -> Callable[[EnvironmentT], Edge]:
-        """Where a block of a branching region continues (None: it leaves the region), and the places of what it hands on."""
+        """Translates the end of a block of a branching region: the closure returns the block that follows
+        (None: it leaves the region), and the slots of the values that are passed on."""
         last = block.last_op
         if last is None:
             raise UserError("a block of the function is empty")
@@ -116,7 +117,8 @@ class Translation(Translator[EnvironmentT]):
         raise UnsupportedError(f"the interpreter has no {last.name}")
 
     def region(self, region: Region) -> Callable[[EnvironmentT, Sequence[Value]], list[Value]]:
-        """A region of one block: values of its arguments -> values of its terminator's operands."""
+        """Translates a region of one block: values of its arguments -> values of its terminator's
+        operands."""
         block = region.block
         arguments = [self.slot(argument) for argument in block.args]
         steps = self.block(block)
@@ -132,7 +134,7 @@ class Translation(Translator[EnvironmentT]):
         return run
 
     def block(self, block: Block) -> list[Step[EnvironmentT]]:
-        """The steps of a block, its terminator left out."""
+        """Translates a block into steps, its terminator left out."""
         steps = []
         for op in block.ops:
             if op is block.last_op:
@@ -143,7 +145,8 @@ class Translation(Translator[EnvironmentT]):
         return steps
 
     def operation(self, op: Operation) -> Step[EnvironmentT] | None:
-        """What runs one operation; None for a constant, which stands in the environment from the start."""
+        """Translates one operation into a step; returns None for a constant, which is in the environment from
+        the start."""
         if op.name in STRUCTURED:
             structured: Step[EnvironmentT] = getattr(self, f"_{op.name.replace('.', '_')}")(op)
             return structured
@@ -302,8 +305,8 @@ class Translation(Translator[EnvironmentT]):
         return step
 
     def _combine(self, op: Operation) -> Callable[[EnvironmentT, list[Array], list[Array]], list[Array]]:
-        """The region over whole arrays of left and right values; element by element if it has control
-        flow."""
+        """Translates the region into a function of whole arrays of left and right values, which runs element
+        by element if the region has control flow."""
         body = self.region(op.regions[0])
 
         def whole(env: EnvironmentT, left: list[Array], right: list[Array]) -> list[Array]:
@@ -365,7 +368,7 @@ class Translation(Translator[EnvironmentT]):
 
 
 class PlainTranslation(Translation[Environment]):
-    """Closures over values alone."""
+    """Translates into closures over values alone."""
 
     def environment(self) -> Environment:
         return self.template.copy()

@@ -1,4 +1,4 @@
-"""Interpretation of tt.atomic_poll."""
+"""Interprets tt.atomic_poll."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from .memory import Memory
 
 
 def atomic_poll(op: Operation, memory: Memory) -> Callable[..., Array]:
-    """Programs run one after the other, so what a poll reads first is what it reads until its timeout."""
+    """Returns the evaluator of a poll. Programs run one after the other, so what it reads first is what it
+    reads until its timeout."""
     dtype = numpy_dtype(op.operands[1].type)
     has_timeout = len(op.operands) > 2
 

@@ -1,4 +1,4 @@
-"""What a sanitized run reports."""
+"""Defines what a sanitized run reports."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ....promotion.dataclass import dataclass
 from ....promotion.errors import UserError
 
 MAX_FINDINGS = 100
-"""Different findings that are kept; more are counted."""
+"""Most different findings that are kept; more are only counted."""
 _SHOWN = 10
 
 Program = tuple[int, int, int]
@@ -17,20 +17,21 @@ Program = tuple[int, int, int]
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One mistake; equal ones of one operation are one finding with a count.
+    """One mistake; equal mistakes of one operation are one finding with a count.
 
     Attributes:
         kind: "out-of-bounds", "misaligned", "divisibility", "uninitialised", "overflow", "race", "lane-race", "read-only",
             or "error" (the run could not go on).
-        message: the whole story in words.
+        message: the mistake in words.
         operation: the operation's text, its first line in `Kernel.ttir`.
-        line: its source line, or the line of `Kernel.ttir` (`ttir:17`) where the text names no source.
-        program: the first program that did it, (x, y, z); None before any program runs.
+        line: its source line, or the line of `Kernel.ttir` (`ttir:17`) if the text names no source.
+        program: the first program that made it, (x, y, z); None before any program runs.
         lane: the first of its lanes, an index of the block (`()` for a scalar).
-        address: the place in memory, `%x + 4 * 1030 (array of 1024 elements)`; "" where none is concerned.
-        origin: the line where an undefined value was born, an offset wrapped, or the other side of a race stands.
-        other_program: the other side of a race.
-        count: how many lanes of all programs.
+        address: the place in memory, `%x + 4 * 1030 (array of 1024 elements)`; "" if memory is not concerned.
+        origin: the line of the operation that left a value undefined, in which an offset wrapped, or on the other side of a
+            race.
+        other_program: the program on the other side of a race.
+        count: number of lanes of all programs.
     """
 
     kind: str
@@ -56,9 +57,9 @@ class Report:
     """The result of `Kernel.sanitize`.
 
     Attributes:
-        findings: mistakes, in the order in which they were met.
-        masked_out_of_bounds: no mistakes: accesses that only their mask keeps inside the arrays, one per operation.
-        dropped: lanes of further findings beyond the limit of `MAX_FINDINGS`.
+        findings: mistakes, in the order in which they were found.
+        masked_out_of_bounds: accesses that only their mask keeps inside the arrays, one per operation. They are no mistakes.
+        dropped: number of lanes of further findings, beyond the limit of `MAX_FINDINGS`.
     """
 
     findings: tuple[Finding, ...]
@@ -76,7 +77,8 @@ class Report:
 
 
 class SanitizerError(UserError):
-    """A launch with `sanitize=True` found mistakes. `findings` lists them; `report` is the whole report."""
+    """Raised when a launch with `sanitize=True` finds mistakes. `findings` lists them; `report` is the whole
+    report."""
 
     def __init__(self, name: str, report: Report) -> None:
         self.report = report
@@ -99,7 +101,7 @@ class Collector:
         self.dropped = 0
 
     def add(self, key: Hashable, count: int, make: Callable[[], Finding]) -> None:
-        """Count lanes of the finding `key`, made only when it is the first of its kind."""
+        """Count lanes of the finding `key`, which is made only when it is the first of its kind."""
         found = self._found.get(key)
         if found is not None:
             self._found[key] = replace(found, count=found.count + count)
@@ -109,7 +111,7 @@ class Collector:
             self.dropped += count
 
     def note(self, key: Hashable, count: int, make: Callable[[], Finding]) -> None:
-        """The same for what is no mistake."""
+        """Count lanes of something that is no mistake, as `add` does of findings."""
         found = self._notes.get(key)
         if found is not None:
             self._notes[key] = replace(found, count=found.count + count)

@@ -1,4 +1,5 @@
-"""The sanitizer's memory: every lane of every access is checked, and only those without fault are carried out."""
+"""Defines the sanitizer's memory: every lane of every access is checked, and only faultless ones are carried
+out."""
 
 from __future__ import annotations
 
@@ -24,11 +25,12 @@ _Known = Array | np.int64
 class Guard(Memory):
     """Memory that reports instead of raising.
 
-    Operations that the sanitizer knows ask `lanes` which of their lanes are sound. What reads and writes on its own is
-    checked in `load` and `store`, by the addresses alone, on behalf of the operation `watched`.
+    Operations that the sanitizer knows ask `lanes` which of their lanes are sound. Accesses of other
+    operations are checked in `load` and `store`, by the addresses alone, on behalf of the operation
+    `watched`.
 
     unwritten: which bytes of an array nothing has written yet, by the address of its memory; kept up to date. Reading one is
-    a finding. Arrays that are not there count as written.
+    a finding. Arrays without an entry count as written.
     """
 
     def __init__(
@@ -60,13 +62,13 @@ class Guard(Memory):
         base = super().add(array, name)
         self._starts = np.array([buffer.base for buffer in self._buffers], np.int64)
         self._lengths = np.array([len(buffer.raw) for buffer in self._buffers], np.int64)
-        # An array may itself begin at an odd place: its position in a line of memory counts for the alignment.
+        # An array may itself begin at an odd address: its position in a cache line matters for the alignment.
         self._phases = np.array([each.__array_interface__["data"][0] & 63 for each in self._arrays], np.int64)
         self._closed = np.array([not buffer.writeable for buffer in self._buffers], np.bool_)
         return base
 
     def enter(self, index: int, program: Program) -> None:
-        """Program number `index` begins."""
+        """Begin program number `index`."""
         if not self._placed:
             self._races.register(self._arrays)
             self._placed = True
@@ -74,7 +76,7 @@ class Guard(Memory):
         self._races.enter(index)
 
     def number(self, op: Operation) -> int:
-        """Stands for the operation in shadows: 1, 2, …"""
+        """Return the number that stands for the operation in shadows: 1, 2, …"""
         found = self._numbers.get(op)
         if found is None:
             self._operations.append(op)
@@ -106,7 +108,7 @@ class Guard(Memory):
         self.collector.add((kind, self.number(op), origin, key), count, make)
 
     def undefined(self, op: Operation, what: str, shadow: Shadow | None) -> bool:
-        """Report a scalar that decides something; whether it is undefined."""
+        """Report a scalar that decides something if it is undefined, and return whether it is."""
         poison = None if shadow is None or shadow.poison is None else np.asarray(shadow.poison)
         if poison is None or not poison.any():
             return False
@@ -133,7 +135,8 @@ class Guard(Memory):
         self, op: Operation, pointer: Value, shadow: Shadow | None, mask: Value, mask_shadow: Shadow | None, size: int,
         access: Access, uses: Sequence[Use] = (),
     ) -> tuple[Array, Array]:  # fmt: skip
-        """(lanes to carry out, lanes that a defined mask turns off), both of the pointer's shape.
+        """Check an access; return (lanes to carry out, lanes that a defined mask turns off), both of the
+        pointer's shape.
 
         Args:
             size: bytes of an element.
@@ -194,7 +197,7 @@ class Guard(Memory):
         shape: tuple[int, ...],
         where: Callable[[int], str] | None,
     ) -> Array:
-        """The active lanes that are defined; the others are reported."""
+        """Return the active lanes that are defined, and report the others."""
         if shadow is None or shadow.poison is None:
             return active
         poison = np.broadcast_to(shadow.poison, shape).reshape(-1)
@@ -204,7 +207,8 @@ class Guard(Memory):
         return np.asarray(active & (poison == 0))
 
     def _behind(self, addresses: Array, shadow: Shadow | None) -> tuple[Array, _Known, _Known, _Known]:
-        """Per lane (or once for all) the array that the pointer was made from: number, start, length, place in memory."""
+        """Return per lane (or once for all) the array that the pointer was made from: its number, start,
+        length, and offset in a cache line."""
         base = None if shadow is None else shadow.base
         nearest = addresses >> SEGMENT_BITS
         if base is None:
@@ -328,7 +332,7 @@ class Guard(Memory):
         self, op: Operation, unwritten: Array, offsets: Array, size: int, access: Access, lanes: Array,
         shape: tuple[int, ...], number: int,
     ) -> None:  # fmt: skip
-        """Report reads of bytes that nothing has written, and note what is written now."""
+        """Report reads of bytes that nothing has written, and record what is written now."""
         touched = offsets[:, np.newaxis] + np.arange(size)
         if access.reads:
             found = np.flatnonzero(unwritten[touched].any(axis=1))
@@ -369,7 +373,7 @@ class Guard(Memory):
         shape: tuple[int, ...],
         size: int,
     ) -> None:
-        """Lanes of one store with one address and different values: which one stays is undefined."""
+        """Report lanes of one store with one address and different values, of which any may stay."""
         if (np.diff(addresses) > 0).all():
             return
         order = np.argsort(addresses, kind="stable")

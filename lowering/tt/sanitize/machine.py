@@ -1,4 +1,4 @@
-"""The machine of a sanitized run."""
+"""Defines the machine of a sanitized run."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from .shadow import Shadow
 
 
 class SanitizedMachine(Machine):
-    """`passed` carries the shadows of arguments into a function, and of results out of it."""
+    """The machine of a sanitized run. `passed` carries the shadows of arguments into a function, and of
+    results out of it."""
 
     def __init__(self, grid: tuple[int, ...], guard: Guard) -> None:
         super().__init__(grid, guard)

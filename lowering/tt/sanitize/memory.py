@@ -1,4 +1,4 @@
-"""How the sanitizer runs the operations that load, store and update through pointers."""
+"""Runs the operations that load, store and update through pointers, with the checks of the sanitizer."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ def _size(dtype: NumpyDType) -> int:
 
 
 def _undefined(shadow: Shadow | None, off: Array, number: int) -> Shadow | None:
-    """The shadow of a result whose lanes in `off` read `other` with this shadow, or nothing (number > 0)."""
+    """Returns the shadow of a result whose lanes in `off` read `other` with this shadow, or nothing (number >
+    0)."""
     if number:
         return tidy(Shadow(np.where(off, number, 0).astype(np.int32)))
     if shadow is None or shadow.poison is None:
@@ -123,7 +124,8 @@ def _atomic_load(translation: SanitizedTranslator, op: Operation) -> Step[Frame]
 
 
 def _update(values: int) -> Callable[[SanitizedTranslator, Operation], Step[Frame]]:
-    """tt.atomic_rmw (one value) and tt.atomic_cas (two: what is expected, and what is written)."""
+    """Makes steps for tt.atomic_rmw (one value) and tt.atomic_cas (two: what is expected, and what is
+    written)."""
 
     def make(translation: SanitizedTranslator, op: Operation) -> Step[Frame]:
         guard, evaluate = translation.guard, EVALUATORS[op.name](op, translation.machine.memory)
@@ -176,6 +178,7 @@ ACCESSES: dict[str, Callable[[SanitizedTranslator, Operation], Step[Frame]]] = {
     "tt.atomic_load": _atomic_load,
     "tt.atomic_store": _store,
 }
-"""Operation → what runs it. The translation's type is not named: it imports this module."""
+"""Makers of steps by the name of the operation. They take a protocol, since the translation imports this
+module."""
 
 __all__ = ["ACCESSES"]

@@ -1,10 +1,12 @@
-"""Races between the programs of a launch: shadow memory, and happens-before by the orders of atomic operations.
+"""Detects races between the programs of a launch, by shadow memory and the happens-before order that atomics
+make.
 
-After C. Flanagan and S. N. Freund, "FastTrack: efficient and precise dynamic race detection", PLDI 2009: an access is an
-*epoch* (program, clock); the last plain write of an element is one epoch, its readers since then are a set. Programs take the
-place of threads, and run one after the other: two of them are ordered only where one acquired what the other released, so
-that a race is found whatever the order in which the programs happened to run. Sets of epochs are linked lists that elements
-share; most blocks of elements are read by the same programs.
+The method follows C. Flanagan and S. N. Freund, "FastTrack: efficient and precise dynamic race detection",
+PLDI 2009: an access is an *epoch* (program, clock); the last plain write of an element is one epoch, its
+readers since then are a set. Programs take the place of threads, and run one after the other: two of them are
+ordered only where one acquired what the other released, so that a race is found whatever the order in which
+the programs happened to run. Sets of epochs are linked lists that elements share, since most blocks of
+elements are read by the same programs.
 """
 
 from __future__ import annotations
@@ -29,7 +31,8 @@ class Node(NamedTuple):
 
 
 class Conflict(NamedTuple):
-    """Elements (positions in the access) that race with one operation's earlier accesses; `earlier` is the first's."""
+    """Elements (positions in the access) that race with earlier accesses of one operation; `earlier` is the
+    access that the first element races with."""
 
     positions: Array
     earlier: Node
@@ -37,7 +40,8 @@ class Conflict(NamedTuple):
 
 @dataclass(slots=True)
 class _Region:
-    """Memory that arrays share, in granules of `1 << shift` bytes. Numbers of nodes per granule."""
+    """Memory that arrays share, in granules of `1 << shift` bytes. The tables hold the number of a node per
+    granule."""
 
     size: int
     shift: int
@@ -47,7 +51,7 @@ class _Region:
     released: Array | None = None  # the vector clock that the last release left, an object per granule
 
     def refine(self, shift: int) -> None:
-        """Go on with smaller granules."""
+        """Split the granules into smaller ones."""
         times = 1 << (self.shift - shift)
         self.shift = shift
         for name in ("writer", "readers", "atomics", "released"):
@@ -120,7 +124,7 @@ class RaceDetector:
     # Programs
 
     def enter(self, program: int) -> None:
-        """The next program begins; it knows nothing of the others."""
+        """Begin the next program, which knows nothing of the others."""
         self._program, self._now, self._clock = program, 1, None
 
     def _own(self) -> Array:
@@ -129,7 +133,7 @@ class RaceDetector:
         return clock
 
     def _knows(self, node: Node) -> bool:
-        """Whether the access happened before what the program does now."""
+        """Return whether the access happened before what the program does now."""
         if node.program == self._program:
             return True
         clock = self._clock
@@ -153,7 +157,8 @@ class RaceDetector:
     # Accesses
 
     def access(self, array: int, offsets: Array, size: int, kind: Access, op: int) -> list[Conflict]:
-        """Elements of `size` bytes at byte `offsets` of an array are accessed; the earlier accesses they race with.
+        """Record an access to elements of `size` bytes at byte `offsets` of an array; return the earlier
+        accesses that it races with.
 
         Acquiring comes before, releasing after the access. Within one operation all lanes acquire before any releases, which
         can only hide races among lanes of atomics.
@@ -219,7 +224,8 @@ class RaceDetector:
         table[at] = np.array([self._extended(int(head), op, kind) for head in distinct], np.int32)[inverse]
 
     def _extended(self, head: int, op: int, kind: Access) -> int:
-        """The set with this access in it. Accesses leave it that can race with nothing this one does not race with."""
+        """Return the set with this access in it, and without accesses that race only with what this one races
+        with too."""
         rest, is_write = head, kind.writes
         while (
             rest and (node := self._nodes[rest]).program == self._program and (is_write or not node.is_write)
@@ -248,7 +254,8 @@ class RaceDetector:
             self._clock = mine
 
     def _release(self, region: _Region, at: Array, kind: Access) -> None:
-        """A write with release leaves the program's clock. One that also reads goes on with what others released there."""
+        """Store the program's clock at a write with release, joined with what others released there if it
+        also reads. A write without release drops what was released, unless it is an atomic update."""
         if kind.releases:
             if region.released is None:
                 region.released = np.full(len(region.writer), None, object)

@@ -1,4 +1,5 @@
-"""Reductions and scans over values with shadows: the order of the interpreter's own, the region run on both."""
+"""Runs reductions and scans over values with shadows, in the interpreter's order, with the region run on
+both."""
 
 from __future__ import annotations
 
@@ -22,7 +23,8 @@ Reduction = Callable[[Operation, Frame, Combine, list[Value], list["Shadow | Non
 
 
 def combined(body: Carried, has_control_flow: bool) -> Combine:
-    """The region over whole arrays of left and right values; element by element if it has control flow."""
+    """Returns the region as a function of whole arrays of left and right values, which runs element by
+    element if the region has control flow."""
 
     def whole(env: Frame, left: Shadowed, right: Shadowed) -> Shadowed:
         values, shadows = body(env, [*left[0], *right[0]], [*left[1], *right[1]])
@@ -78,7 +80,7 @@ def _picked(shadowed: Shadowed, function: Callable[[Value], Value]) -> Shadowed:
 def reduced(
     op: Operation, env: Frame, combine: Combine, values: list[Value], shadows: list[Shadow | None]
 ) -> Shadowed:
-    """`tt.reduce`: neighbours, as a balanced tree."""
+    """Runs `tt.reduce`: combines neighbours, as a balanced tree."""
     axis = property_number(op, "axis")
     now = _picked((values, shadows), lambda x: np.moveaxis(x, axis, 0))
     while len(now[0][0]) > 1:
@@ -90,7 +92,7 @@ def reduced(
 def scanned(
     op: Operation, env: Frame, combine: Combine, values: list[Value], shadows: list[Shadow | None]
 ) -> Shadowed:
-    """`tt.scan`: level by level, as `prefix_moves` says."""
+    """Runs `tt.scan` level by level, as `prefix_moves` says."""
     axis, reverse = property_number(op, "axis"), bool(property_number(op, "reverse"))
     now = _picked((values, shadows), lambda x: np.moveaxis(x, axis, 0))
     if reverse:

@@ -1,8 +1,9 @@
-"""Sanitized runs: the interpreter, with a shadow beside every value and a guard before every access.
+"""Runs block functions in the interpreter, with a shadow beside every value and a guard before every access.
 
-What is found: accesses outside the array that a pointer was made from, misaligned ones, broken promises of alignment,
-uses of undefined values, offsets that wrapped around, and races between programs. Faulty lanes are reported and left out;
-the run goes on. What is undefined is followed lane by lane (`shadow`), what is ordered by atomics (`races`).
+This finds accesses outside the array that a pointer was made from, misaligned ones, broken promises of
+alignment, uses of undefined values, offsets that wrapped around, and races between programs. Faulty lanes are
+reported and left out; the run goes on. Undefined lanes are followed in `shadow`, and the order that atomics
+make in `races`.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import numpy as np
 from xdsl.dialects.builtin import IntegerAttr
 from xdsl.ir import Operation, Region
 
-from ....promotion.arrays import Array
+from ....promotion.arrays import Array, PointerArgument
 from ....promotion.errors import UserError
 from ..arguments import grid_extents, parameters_of
 from ..dialect.functions import FuncOp
@@ -36,11 +37,12 @@ def sanitize(
 ) -> Report:
     """Run every program of the grid with all checks; arrays are written in place as far as the accesses are sound.
 
-    Takes what `interpret.interpret` takes and raises `UserError` for arguments that do not fit, `UnsupportedError` for
-    operations that the interpreter does not know. Mistakes of the programs are in the report.
+    The arguments are those of `interpret.interpret`. Raises `UserError` for arguments that do not fit,
+    `UnsupportedError` for operations that the interpreter does not know. Mistakes of the programs are in the
+    report.
 
-    unwritten: which bytes of an array (bool, by the address of its memory) nothing has written yet. What the programs write is
-    noted there; what they read of it is a mistake.
+    unwritten: which bytes of an array (bool, by the address of its memory) nothing has written yet. It is
+    updated when programs write; reading such a byte is a mistake.
     """
     function = find_function(func, name)
     extents = grid_extents(grid)
@@ -78,12 +80,15 @@ class _Sanitizer(SanitizedMachine):
 def _promises(
     function: FuncOp, args: Sequence[Value], values: Sequence[Value], guard: Guard
 ) -> list[Shadow | None]:
-    """The shadows of the parameters; attributes that promise what the arguments do not keep are reported."""
+    """Return the shadows of the parameters, and report attributes that promise what the arguments do not
+    keep."""
     attributes = function.arg_attrs.data if function.arg_attrs is not None else ()
     shadows: list[Shadow | None] = []
     for position, (parameter, arg, value) in enumerate(
         zip(parameters_of(function), args, values, strict=False)
     ):
+        if isinstance(arg, PointerArgument):
+            arg = arg.behind
         is_array = parameter.is_pointer and isinstance(arg, np.ndarray)
         shadows.append(Shadow(base=np.array((int(value) >> SEGMENT_BITS) + 1, np.int32)) if is_array else None)
         found = attributes[position].data.get("tt.divisibility") if position < len(attributes) else None

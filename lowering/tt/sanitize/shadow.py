@@ -1,7 +1,8 @@
-"""What the sanitizer knows about each lane of a value besides the value: undefined, wrapped, and belonging to which array.
+"""Defines shadows: what the sanitizer knows about each lane of a value, whether it is undefined or wrapped,
+and to which array it belongs.
 
-A value without anything to know has no shadow, which is the case for most; a rule per operation makes the shadow of the results
-from those of the operands. Operations without a rule give clean results: what is not known is not reported.
+Most values have nothing to know and no shadow. A rule per operation makes the shadow of the results from
+those of the operands. Operations without a rule give clean results: what is not known is not reported.
 """
 
 from __future__ import annotations
@@ -39,7 +40,8 @@ class Shadow:
     base: Array | None = None
 
     def mapped(self, function: Function) -> Shadow:
-        """The shadow of lanes picked and moved by `function`, which works on any array of the value's shape."""
+        """Returns the shadow of lanes picked and moved by `function`, which works on any array of the value's
+        shape."""
         poison, wrap, exact = (
             None if x is None else function(x) for x in (self.poison, self.wrap, self.exact)
         )
@@ -48,7 +50,7 @@ class Shadow:
 
 
 class Frame(list[Value]):
-    """The values of one call, and their shadows where they have any, by place."""
+    """The values of one call, and the shadows of those that have one, by slot."""
 
     def __init__(self, values: Sequence[Value], shadows: dict[int, Shadow]) -> None:
         super().__init__(values)
@@ -56,7 +58,7 @@ class Frame(list[Value]):
 
 
 def tidy(shadow: Shadow) -> Shadow | None:
-    """None where nothing is left to know."""
+    """Returns the shadow without empty parts; None if nothing is left to know."""
     poison = shadow.poison if shadow.poison is not None and np.any(shadow.poison) else None
     wrapped = shadow.wrap is not None and bool(np.any(shadow.wrap))
     if poison is None and not wrapped and shadow.base is None:
@@ -65,7 +67,7 @@ def tidy(shadow: Shadow) -> Shadow | None:
 
 
 def _first(parts: Sequence[Array | None], shape: tuple[int, ...]) -> Array | None:
-    """Lane by lane the first number that is not 0."""
+    """Returns lane by lane the first number that is not 0."""
     found: Array | None = None
     for part in parts:
         if part is not None:
@@ -77,7 +79,7 @@ def _first(parts: Sequence[Array | None], shape: tuple[int, ...]) -> Array | Non
 def restructured(
     function: Function, values: Sequence[Value], shadows: Sequence[Shadow | None]
 ) -> Shadow | None:
-    """The shadow of `function(*values)` for a function that only moves, repeats and chooses lanes."""
+    """Returns the shadow of `function(*values)` for a function that only moves, repeats and chooses lanes."""
     if not any(shadow is not None for shadow in shadows):
         return None
     known = [shadow if shadow is not None else Shadow() for shadow in shadows]
@@ -127,7 +129,8 @@ def _elementwise(values: Sequence[Value], shadows: Sequence[Shadow | None], resu
 
 
 def _absorbing(element: Callable[[NumpyDType], Value]) -> Rule:
-    """Elementwise, but a defined lane that decides the result alone makes it defined: false & anything is false."""
+    """Makes an elementwise rule in which a defined lane that decides the result alone makes it defined: false
+    & anything is false."""
 
     def rule(values: Sequence[Value], shadows: Sequence[Shadow | None], result: Value) -> Shadow | None:
         found = _elementwise(values, shadows, result)
@@ -149,10 +152,11 @@ def _all_ones(dtype: NumpyDType) -> Value:
 
 
 def _wrapping(function: Function, number: int, narrow: bool, plain: Rule) -> Rule:
-    """Integer arithmetic that is carried out in 64 bits beside, to see whether the result is the mathematical one.
+    """Makes the rule of integer arithmetic, which also computes in 64 bits, to see whether the result is the
+    mathematical one.
 
     Following the exact value instead of a mark lets wraps that cancel out, as in (a + b) - b, pass. Arithmetic on 64 bits
-    starts no mark of its own, it hands on those of narrower operands.
+    starts no mark of its own; it hands on those of narrower operands.
     """
 
     def rule(values: Sequence[Value], shadows: Sequence[Shadow | None], result: Value) -> Shadow | None:
@@ -173,7 +177,8 @@ def _wrapping(function: Function, number: int, narrow: bool, plain: Rule) -> Rul
 
 
 def _extended_unsigned(values: Sequence[Value], shadows: Sequence[Shadow | None], result: Value) -> Shadow | None:
-    """A value that only wrapped as a signed number is whole again as an unsigned one."""
+    """Applies the rule of arith.extui: a value that wrapped only as a signed number is right again as an
+    unsigned one."""
     found = _elementwise(values, shadows, result)
     shadow = shadows[0]
     if shadow is None or shadow.wrap is None or shadow.exact is None:
@@ -197,7 +202,8 @@ def _selected(values: Sequence[Value], shadows: Sequence[Shadow | None], result:
 
 
 def _moved_pointer(values: Sequence[Value], shadows: Sequence[Shadow | None], result: Value) -> Shadow | None:
-    """tt.addptr: the array is the pointer's, undefined and wrapped lanes come from both."""
+    """Applies the rule of tt.addptr: the array is the pointer's, undefined and wrapped lanes come from
+    both."""
     known = [shadow if shadow is not None else Shadow() for shadow in shadows]
     shape = np.shape(result)
     poison = _first([shadow.poison for shadow in known], shape)
@@ -214,7 +220,7 @@ def _wider_address(values: Sequence[Value], shadows: Sequence[Shadow | None], re
 
 
 def _product(values: Sequence[Value], shadows: Sequence[Shadow | None], result: Value) -> Shadow | None:
-    """tt.dot: an undefined lane spoils its whole row or column of the result."""
+    """Applies the rule of tt.dot: an undefined lane makes its whole row or column of the result undefined."""
     shape = np.shape(result)
     a, b, c = (None if shadow is None else shadow.poison for shadow in shadows)
     rows = None if a is None else np.max(a, axis=-1, keepdims=True)
@@ -224,7 +230,7 @@ def _product(values: Sequence[Value], shadows: Sequence[Shadow | None], result: 
 
 
 def _counted(values: Sequence[Value], shadows: Sequence[Shadow | None], result: Value) -> Shadow | None:
-    """tt.histogram: an undefined lane that is counted may have gone to any bin."""
+    """Applies the rule of tt.histogram: an undefined lane that is counted may have gone to any bin."""
     active = np.ones(np.shape(values[0]), np.bool_) if len(values) < 2 else values[1]
     parts = [None if shadow is None else shadow.poison for shadow in shadows]
     guilty = [
@@ -276,7 +282,7 @@ _ELEMENTWISE = frozenset(
 
 
 def rule_of(op: Operation, number: int, evaluate: Function) -> Rule | None:
-    """The rule of an operation with one result; None when results are clean whatever the operands.
+    """Returns the rule of an operation with one result; None when results are clean whatever the operands.
 
     Args:
         number: stands for the operation in shadows.
@@ -298,7 +304,7 @@ def rule_of(op: Operation, number: int, evaluate: Function) -> Rule | None:
 
 
 def starts_marks(name: str, type_: Attribute) -> bool:
-    """Whether the rule of such an operation has something to find on clean operands."""
+    """Returns whether the rule of such an operation has something to find on clean operands."""
     return (
         name in _EXACT
         and name not in ("arith.extsi", "arith.maxsi", "arith.minsi")

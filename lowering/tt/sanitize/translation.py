@@ -1,4 +1,4 @@
-"""Closures that run a block function with a shadow beside every value; `sanitize` sets them going."""
+"""Translates a block function into closures that keep a shadow beside every value; `sanitize` runs them."""
 
 from __future__ import annotations
 
@@ -26,11 +26,12 @@ _ASSERTS = frozenset({"tt.assert", "cf.assert"})
 
 
 class ProgramEnds(Exception):
-    """The program cannot go on; what stopped it has been reported."""
+    """Raised when a program cannot go on; what stopped it has been reported."""
 
 
 class SanitizedTranslation(Translation[Frame]):
-    """Closures that keep the shadows up to date and ask the guard before they touch memory."""
+    """Translates into closures that keep the shadows up to date and ask the guard before they access
+    memory."""
 
     machine: SanitizedMachine
 
@@ -85,7 +86,8 @@ class SanitizedTranslation(Translation[Frame]):
         return run
 
     def _unknown(self, op: Operation, step: Step[Frame]) -> Step[Frame]:
-        """An operation without a rule: its results count as defined, its accesses are checked by their addresses."""
+        """Translates an operation without a rule: its results count as defined, its accesses are checked by
+        their addresses."""
         results = [self.slot(value) for value in op.results]
         guard = self.guard
         condition = self.slot(op.operands[0]) if op.name in _ASSERTS else None
@@ -120,7 +122,8 @@ class SanitizedTranslation(Translation[Frame]):
         return run
 
     def _gather(self, op: Operation) -> Step[Frame]:
-        """Reports indices outside the axis, and goes on with the nearest ones."""
+        """Translates tt.gather so that it reports indices outside the axis, and goes on with the nearest
+        ones."""
         guard, evaluate = self.guard, EVALUATORS["tt.gather"](op, self.machine.memory)
         source, slot = [self.slot(value) for value in op.operands]
         result = self.slot(op.results[0])
@@ -146,7 +149,8 @@ class SanitizedTranslation(Translation[Frame]):
         return lambda env, args: run(env, args, [None] * len(args))[0]
 
     def carried(self, region: Region) -> Carried:
-        """A region of one block: values and shadows of its arguments -> those of its terminator's operands."""
+        """Translates a region of one block: values and shadows of its arguments -> those of its terminator's
+        operands."""
         block = region.block
         arguments = [self.slot(argument) for argument in block.args]
         steps = self.block(block)
@@ -170,7 +174,7 @@ class SanitizedTranslation(Translation[Frame]):
         return call
 
     def carried_flow(self, region: Region) -> Carried:
-        """A region whose blocks may branch."""
+        """Translates a region whose blocks may branch, as `carried` does one of one block."""
         blocks = {block: self.block(block) for block in region.blocks}
         ends = {block: self.end(block) for block in region.blocks}
         arguments = {block: [self.slot(argument) for argument in block.args] for block in region.blocks}
@@ -310,7 +314,8 @@ class SanitizedTranslation(Translation[Frame]):
 
 
 def _is_address(type_: Attribute) -> bool:
-    """Whether the value is a pointer, or a block of them, to single elements: no pointer to a block, no descriptor."""
+    """Returns whether the value is a pointer, or a block of them, to single elements: no pointer to a block,
+    no descriptor."""
     element = t.elem(type_)
     return isinstance(element, t.PointerType) and not t.is_tensor(element.pointee)
 

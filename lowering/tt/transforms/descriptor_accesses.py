@@ -1,4 +1,5 @@
-"""Operations on descriptors, block pointers and tensor maps as operations on scalars and plain pointers, one function each."""
+"""Rewrites operations on descriptors, block pointers and tensor maps into operations on scalars and plain
+pointers, one function each."""
 
 from __future__ import annotations
 
@@ -41,7 +42,7 @@ Access = Callable[[BlockBuilder, Operation, Sequence[Parts], Sequence[int]], Mad
 
 @contextmanager
 def build_before(b: BlockBuilder, op: Operation) -> Iterator[BlockBuilder]:
-    """What is built lands before the operation."""
+    """Inserts what is built inside before the operation, with its location."""
     made = Block()
     b.location = op.location
     with b.inside(made, visible=False):
@@ -57,7 +58,7 @@ def _wide(b: BlockBuilder, values: Sequence[SSAValue]) -> list[SSAValue]:
 
 
 def _split(parts: Parts, rank: int) -> tuple[SSAValue, Parts, Parts, Parts]:
-    """(base, extents, strides, what follows)"""
+    """Splits parts into (base, extents, strides, what follows)."""
     return parts[0], parts[1 : 1 + rank], parts[1 + rank : 1 + 2 * rank], parts[1 + 2 * rank :]
 
 
@@ -140,7 +141,7 @@ def _reduce_block(b: BlockBuilder, op: Operation, parts: Sequence[Parts], zeros:
 
 
 def _rows(b: BlockBuilder, op: Operation, parts: Parts) -> tuple[SSAValue, SSAValue | None, tuple[int, ...]]:
-    """Pointers and mask of rows by their numbers."""
+    """Emits pointers and mask of rows by their numbers; returns them with their shape."""
     block, _ = block_of(op.operands[0].type)
     numbers, column = op.operands[1:3]
     shape = (*t.shape_of(numbers.type), block[1])
@@ -239,7 +240,8 @@ def _fence(b: BlockBuilder, op: Operation, parts: Sequence[Parts], zeros: Sequen
 
 
 def _read_map(b: BlockBuilder, op: Operation, parts: Sequence[Parts], zeros: Sequence[int]) -> Made:
-    """What is no tensor map of this kind reads as an empty tensor: nothing is touched."""
+    """Emits the parts of the descriptor that a tensor map in memory stands for. Anything that is no tensor
+    map of this kind reads as an empty tensor, so that nothing is accessed."""
     block, elem = block_of(op.results[0].type)
     rank, size = len(block), _element_size(elem)
 

@@ -1,4 +1,4 @@
-"""What the expansion passes share: operations of a scratch function put in place of one operation."""
+"""Replaces one operation by the operations of a scratch function, for all expansion passes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ..builder.block_builder import BlockBuilder
 from .expression import Expr
 
 MAX_EXPANDED = 200_000
-"""Operations that expansions may add to one function."""
+"""Most operations that expansions may add to one function."""
 
 Build = Callable[[BlockBuilder, Sequence[Expr]], Sequence[Expr]]
 
@@ -24,7 +24,8 @@ class Expander:
         self.added = 0
 
     def replace(self, op: Operation, build: Build) -> None:
-        """Put what `build` makes of the operands in place of `op`: one value per result, of the result's type."""
+        """Replaces `op` by what `build` makes of its operands: one value per result, of the result's type.
+        Raises `UnsupportedError` if the function grows by more than MAX_EXPANDED operations."""
         b = BlockBuilder.function("expansion", [(f"x{i}", value.type) for i, value in enumerate(op.operands)])
         b.location = op.location
         values = [found.v for found in build(b, [Expr(b, argument) for argument in b.args])]
@@ -47,5 +48,6 @@ class Expander:
 
 
 def operations_named(func: Operation, name: str) -> Iterator[Operation]:
-    """The operations of a function with this name, in a list of their own: the function may be changed meanwhile."""
+    """Yields the operations of a function with this name, which were collected before: the function may be
+    changed meanwhile."""
     yield from [op for op in func.walk() if op.name == name]

@@ -1,4 +1,4 @@
-"""Formulas over values of the block IR: Python's operators append operations through a `BlockBuilder`.
+"""Writes formulas over values of the block IR: Python's operators append operations through a `BlockBuilder`.
 
     x = Expr(b, operand)
     y = where(x < 0.0, -x, x) * 0.5
@@ -19,7 +19,7 @@ from .. import types as t
 from ..builder.block_builder import BlockBuilder
 
 Operand: TypeAlias = "Expr | int | float"
-"""What stands beside an `Expr`: another one, or a number."""
+"""The other operand beside an `Expr`: another one, or a number."""
 
 _FLOATS = {16: t.F16, 32: t.F32, 64: t.F64}
 _INTEGERS = {1: t.I1, 8: t.I8, 16: t.I16, 32: t.I32, 64: t.I64}
@@ -49,7 +49,7 @@ class Expr:
         return t.is_float(self.v.type)
 
     def like(self, value: float | int | bool) -> Expr:
-        """A constant of this value's type."""
+        """Emits a constant of this value's type."""
         return Expr(self.b, self.b.const(value, t.elem(self.v.type), t.shape_of(self.v.type)))
 
     def _other(self, other: Operand) -> SSAValue:
@@ -61,7 +61,7 @@ class Expr:
         return Expr(self.b, self.b.binary(name, left, right))
 
     def named(self, name: str, *others: Operand) -> Expr:
-        """An operation by name: `x.named("math.exp")`, `a.named("arith.maxsi", b)`."""
+        """Emits an operation by name: `x.named("math.exp")`, `a.named("arith.maxsi", b)`."""
         if not others:
             return Expr(self.b, self.b.unary(name, self.v))
         values = [self._other(other) for other in others]
@@ -119,7 +119,7 @@ class Expr:
         return self ^ (True if self.width == 1 else -1)
 
     def shl(self, amount: Operand) -> Expr:
-        """The amount must be below the width."""
+        """Shifts left by an amount that must be below the width."""
         return self._binary("", "arith.shli", amount)
 
     def lshr(self, amount: Operand) -> Expr:
@@ -129,11 +129,11 @@ class Expr:
         return self._binary("", "arith.shrsi", amount)
 
     def bits(self) -> Expr:
-        """A float's bits as an integer."""
+        """Returns a float's bits as an integer."""
         return self.reinterpret(_INTEGERS[self.width]) if self.is_float else self
 
     def as_float(self) -> Expr:
-        """The float (f16, f32, f64) that has these bits."""
+        """Returns the float (f16, f32, f64) that has these bits."""
         return self.reinterpret(_FLOATS[self.width])
 
     def reinterpret(self, type_: Attribute) -> Expr:
@@ -166,14 +166,14 @@ class Expr:
         return self._compare("une", "ne", other)
 
     def test(self, predicate: str, other: Operand) -> Expr:
-        """Any predicate of arith.cmpi or arith.cmpf."""
+        """Compares by any predicate of arith.cmpi or arith.cmpf."""
         return self._compare(predicate, predicate, other)
 
     def is_nan(self) -> Expr:
         return self.test("uno", self)
 
     def is_negative(self) -> Expr:
-        """The sign bit of an integer or float."""
+        """Returns the sign bit of an integer or float."""
         return self.bits() < 0
 
     # -- conversions
@@ -182,7 +182,7 @@ class Expr:
         return Expr(self.b, self.b.cast(name, self.v, type_))
 
     def to_float(self, type_: Attribute) -> Expr:
-        """Another float type, rounded to nearest even."""
+        """Converts to another float type, rounding to nearest even."""
         if t.bit_width(type_) > self.width:
             return self.cast("arith.extf", type_)
         if t.bit_width(type_) == self.width and t.elem(self.type) != type_:
@@ -190,14 +190,14 @@ class Expr:
         return self.cast("arith.truncf", type_)
 
     def resized(self, type_: Attribute, signed: bool) -> Expr:
-        """Another integer type: extended or cut."""
+        """Converts to another integer type: extends or truncates."""
         if t.bit_width(type_) > self.width:
             return self.cast("arith.extsi" if signed else "arith.extui", type_)
         return self.cast("arith.trunci", type_)
 
 
 def where(condition: Expr, yes: Operand, no: Operand) -> Expr:
-    """Elementwise choice; one of the two must be an `Expr`."""
+    """Chooses elementwise; one of the two must be an `Expr`."""
     if isinstance(yes, Expr):
         chosen, other = yes, no if isinstance(no, Expr) else yes.like(no)
     elif isinstance(no, Expr):
@@ -212,7 +212,7 @@ def copysign(size: Expr, sign: Expr) -> Expr:
 
 
 def extreme(a: Expr, b: Expr, larger: bool) -> Expr:
-    """max (min) of floats: a number beats NaN, +0 is above -0."""
+    """Computes max (min) of floats: a number beats NaN, +0 is above -0."""
     x, y = a.bits(), b.bits()
     zeros = ((x & y) if larger else (x | y)).reinterpret(t.elem(a.type))
     picked = where((a > b) if larger else (a < b), a, b)
@@ -222,7 +222,8 @@ def extreme(a: Expr, b: Expr, larger: bool) -> Expr:
 
 
 def shift(x: Expr, amount: Expr, kind: str) -> Expr:
-    """`shl`, `lshr` or `ashr` by any unsigned amount of the same type: what leaves is gone, the sign stays."""
+    """Shifts (`shl`, `lshr` or `ashr`) by any unsigned amount of the same type: from the width on, the result
+    is 0, or the sign for `ashr`."""
     width = x.width
     over = amount.test("uge", width)
     if kind == "ashr":
@@ -232,7 +233,7 @@ def shift(x: Expr, amount: Expr, kind: str) -> Expr:
 
 
 def reverse_bits(x: Expr) -> Expr:
-    """Bit i of an i32 or i64 goes to the other end."""
+    """Reverses the order of the bits of an i32 or i64."""
     step = 1
     while step < x.width:
         pattern = sum(((1 << step) - 1) << place for place in range(0, x.width, 2 * step))
@@ -242,7 +243,7 @@ def reverse_bits(x: Expr) -> Expr:
 
 
 def high_product(a: Expr, b: Expr, signed: bool) -> Expr:
-    """The upper half of the product."""
+    """Computes the upper half of the product."""
     high = a.named("tt.mulhiui", b)
     if not signed:
         return high
@@ -251,7 +252,8 @@ def high_product(a: Expr, b: Expr, signed: bool) -> Expr:
 
 
 def divide(a: Expr, b: Expr, signed: bool, remainder: bool) -> Expr:
-    """Truncating division that never traps. By zero: quotient -1, remainder `a`; by -1 the quotient wraps."""
+    """Divides with truncation, and never traps. By zero: quotient -1, remainder `a`; by -1 the quotient
+    wraps."""
     name = "arith.divsi" if signed else "arith.divui"
     by_zero = b.eq(0)
     unsafe = by_zero | b.eq(-1) if signed else by_zero
@@ -266,11 +268,11 @@ def divide(a: Expr, b: Expr, signed: bool, remainder: bool) -> Expr:
 
 
 def to_integer(x: Expr, type_: Attribute, signed: bool, nan: int) -> Expr:
-    """A float that is integral, saturated; NaN gives `nan`."""
+    """Converts a float that is integral to an integer, saturating; NaN gives `nan`."""
     found = x.cast("arith.fptosi" if signed else "arith.fptoui", type_)
     return where(x.is_nan(), nan, found) if nan else found
 
 
 def saturated(x: Expr) -> Expr:
-    """Into [0, 1]; NaN becomes +0, and so does -0."""
+    """Clamps to [0, 1]; NaN becomes +0, and so does -0."""
     return where(x > 0.0, where(x < 1.0, x, 1.0), 0.0)

@@ -1,4 +1,4 @@
-"""Folding of float operations, where it changes no bit of any result.
+"""Folds float operations where that changes no bit of any result.
 
 x + -0.0, x - 0.0, x · 1.0 and x / 1.0 are x for every x, infinities, denormals and both zeros included (NaN stays
 NaN); x + 0.0 and x - -0.0 are not (-0.0 + 0.0 is 0.0), nor is x · 0.0. Constants are combined where the result is
@@ -24,7 +24,7 @@ _FORMATS: dict[Attribute, str] = {t.F16: "<e", t.F32: "<f", t.F64: "<d"}
 
 
 def float_constant_of(value: SSAValue) -> float | None:
-    """The number that a scalar or every element of a block is known to have."""
+    """Returns the number that a scalar or every element of a block is known to have, or None."""
     if not isinstance(value, OpResult) or value.op.name != "arith.constant" or not t.is_float(value.type):
         return None
     found = splat_value(value.op.properties["value"])
@@ -32,12 +32,13 @@ def float_constant_of(value: SSAValue) -> float | None:
 
 
 def _is(value: float | None, wanted: float) -> bool:
-    """Equality that tells the zeros apart."""
+    """Returns whether two numbers are equal, where 0.0 and -0.0 differ."""
     return value is not None and value == wanted and math.copysign(1.0, value) == math.copysign(1.0, wanted)
 
 
 def _constant(op: Operation, value: float) -> Attribute | None:
-    """The value rounded to the result's type; None where it has no finite result, or the type no exact rounding here."""
+    """Returns the value rounded to the result's type; None if the result is not finite, or the type has no
+    exact rounding here."""
     type_ = op.results[0].type
     form = _FORMATS.get(t.elem(type_))
     if form is None or not math.isfinite(value):
@@ -94,7 +95,7 @@ def _compare(op: Operation) -> Attribute | None:
 
 
 def _resize(op: Operation) -> Attribute | None:
-    """arith.extf and arith.truncf to nearest even; other rounding modes are left alone."""
+    """Folds arith.extf and arith.truncf to nearest even; other rounding modes are left alone."""
     x = float_constant_of(op.operands[0])
     return None if x is None or "roundingmode" in op.properties else _constant(op, x)
 

@@ -1,7 +1,7 @@
-"""Constant folding of single operations, and what passes ask of operations and values.
+"""Folds constants in single operations, and answers what passes ask of operations and values.
 
-Blocks filled with one value fold as that value does. Of float arithmetic only what leaves every bit of the result is folded
-(`float_folding`).
+Blocks filled with one value fold as that value does. Float arithmetic is folded only where that leaves every
+bit of the result (`float_folding`).
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from ..dialect.shapes import BroadcastOp, SplatOp
 from .float_folding import FLOAT_FOLDERS
 
 STRUCTURED = frozenset({"scf.for", "scf.if", "tt.reduce", "tt.scan"})
-"""Operations that do no more than their regions do."""
+"""Operations that have no effect besides those of their regions."""
 
 
 _PURE: dict[type[Operation], bool] = {}
 
 
 def is_pure(kind: type[Operation]) -> bool:
-    """Whether operations of this class only compute their results (and have no region)."""
+    """Returns whether operations of this class only compute their results (and have no region)."""
     found = _PURE.get(kind)
     if found is None:
         # xDSL forgot the trait on arith.remui; everything in arith and math is pure by definition.
@@ -40,7 +40,7 @@ def is_pure(kind: type[Operation]) -> bool:
 
 
 def replace_by(block: Block, op: Operation, value: SSAValue | Attribute) -> None:
-    """Put a value, or a constant, in the place of the result of an operation of the block."""
+    """Replaces the result of an operation of the block by a value or a constant, and erases the operation."""
     if isinstance(value, Attribute):
         made = arith.ConstantOp.create(
             result_types=(op.results[0].type,), properties={"value": value}, location=op.location
@@ -55,7 +55,8 @@ def replace_by(block: Block, op: Operation, value: SSAValue | Attribute) -> None
 
 
 def constant_of(value: SSAValue) -> int | None:
-    """The integer that a scalar or every element of a block is known to have (0 or 1 for i1)."""
+    """Returns the integer that a scalar or every element of a block is known to have (0 or 1 for i1), or
+    None."""
     if not isinstance(value, OpResult) or value.op.name != "arith.constant" or not t.is_integer(value.type):
         return None
     found = splat_value(value.op.properties["value"])
@@ -63,7 +64,7 @@ def constant_of(value: SSAValue) -> int | None:
 
 
 def fold(op: Operation) -> SSAValue | Attribute | None:
-    """What `op` always gives: another value, or a constant."""
+    """Returns what `op` always gives, another value or a constant; None if that is not known."""
     folder = _FOLDERS.get(op.name)
     return folder(op) if folder is not None else None
 
@@ -143,7 +144,7 @@ def _fold_select(op: Operation) -> SSAValue | None:
 
 
 def _fold_spread(op: Operation) -> SSAValue | Attribute | None:
-    """tt.splat, tt.broadcast, tt.expand_dims and tt.reshape of one value stay one value."""
+    """Folds tt.splat, tt.broadcast, tt.expand_dims and tt.reshape of one value into that value."""
     source = op.operands[0]
     if source.type == op.results[0].type:
         return source

@@ -34,7 +34,8 @@ class FunctionPass(ModulePass):
         """Change the function in place."""
 
     def is_needed(self, function: FuncOp) -> bool:
-        """Whether the pass could change the function. A function is not copied for a pass that could not."""
+        """Return whether the pass could change the function. A function is not copied for a pass that could
+        not."""
         return True
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
@@ -45,13 +46,13 @@ class FunctionPass(ModulePass):
 
     @classmethod
     def usage(cls) -> str:
-        """The name with its options and what they take, as in `cse` and `expand-library{library: texts}`."""
+        """Return the name with its options and what they take, as in `cse` and `expand-library{library: texts}`."""
         options = ", ".join(f"{name}: {values}" for name, values in cls._values().items())
         return f"{cls.name}{{{options}}}" if options else cls.name
 
     @classmethod
     def options(cls) -> dict[str, tuple[str, str]]:
-        """What each option takes, and what it means in one line, or ""."""
+        """Return what each option takes, and what it means in one line, or ""."""
         text = inspect.cleandoc(cls.__doc__ or "")
         told = re.findall(r"^(\w+): ((?:.|\n(?!\w+: ))*)", text, re.MULTILINE)
         meanings = {name: " ".join(meaning.split()) for name, meaning in told}
@@ -59,13 +60,13 @@ class FunctionPass(ModulePass):
 
     @classmethod
     def _values(cls) -> dict[str, str]:
-        """What each option takes."""
+        """Return what each option takes."""
         types = {each.name: each.type if isinstance(each.type, str) else type_repr(each.type) for each in fields(cls)}
         return {name: VALUES.get(type_, type_) for name, type_ in types.items()}
 
     @classmethod
     def summary(cls) -> str:
-        """What the pass does, in one line."""
+        """Return what the pass does, in one line."""
         return (cls.__doc__ or "").strip().partition("\n")[0]
 
 

@@ -1,4 +1,4 @@
-"""Inline assembly: the text and its constraints, bound to the registers of one group of elements.
+"""Parses inline assembly, and binds it by its constraints to the registers of one group of elements.
 
 `$0`, `$1`, … are the results in order and then the operands in order, each with one number per register. Constraints are
 LLVM's: `=r` a result, `=&r` likewise, `r` an operand, `0` an operand in the register of result 0, `~{…}` a clobber (ignored).
@@ -19,7 +19,8 @@ REGISTER_OF = {
     "b": "pred", "c": "b16", "h": "b16", "r": "b32", "f": "b32", "l": "b64", "N": "b64", "d": "b64", "q": "b128", "n": "b64",
     "i": "b64",
 }  # fmt: skip
-"""Constraint letter → type of the register. Immediates (`n`, `i`) take the width that their place has."""
+"""Constraint letter → type of the register. Immediates (`n`, `i`) take the width of the operand that they
+stand for."""
 
 BITS = {"pred": 1, "b8": 8, "b16": 16, "b32": 32, "b64": 64, "b128": 128}
 MAX_ASM = 1 << 16
@@ -49,7 +50,8 @@ class AsmProgram:
     registers: dict[str, str]
 
     def instructions(self) -> list[Decoded]:
-        """The instructions in order. Raises `UnsupportedError` naming what is not arithmetic, a label or a directive."""
+        """Return the instructions in order. Raises `UnsupportedError` for labels, directives, and
+        instructions other than arithmetic."""
         return [decode(instruction, self.registers) for instruction in _straight(self.statements)]
 
 
@@ -65,7 +67,7 @@ def read_asm(
         result_bits, operand_bits: width of the elements of each result and operand.
         packed: elements that one run handles.
 
-    Raises `UserError` for texts, constraints and operands that do not fit. Instructions that are not known pass.
+    Raises `UserError` for texts, constraints and operands that do not fit. Unknown instructions are accepted.
     """
     if len(text) > MAX_ASM:
         raise UserError(f"the assembly has {len(text)} characters; at most {MAX_ASM} are read")
@@ -91,19 +93,19 @@ def read_asm(
         if isinstance(instruction, Instruction):
             try:
                 decode(instruction, program.registers)
-            except UnsupportedError:  # refused where it is run: it can be read and printed
+            except UnsupportedError:  # refused only when it is run: it can be read and printed
                 continue
     return program
 
 
 def _split(bits: int, packed: int) -> tuple[int, int]:
-    """(registers, elements in each) of `packed` elements: below 32 bits they share a register."""
+    """Return (registers, elements in each) of `packed` elements: below 32 bits they share a register."""
     elements = min(32 // bits, packed) if bits < 32 else 1
     return -(-packed // elements), elements
 
 
 def _letters(constraints: str, outputs: int, inputs: int) -> list[str]:
-    """One entry per register: a letter, or the number of the result that it is tied to."""
+    """Return one entry per register: a letter, or the number of the result that it is tied to."""
     found: list[str] = []
     seen_inputs = False
     for part in constraints.split(",") if constraints.strip() else []:
@@ -152,7 +154,7 @@ def _slot(number: int, letters: list[str], elements: int, bits: int) -> Slot:
 
 
 def _spelled(number: int, letters: list[str]) -> str:
-    """The register behind `$number`; tied operands are spelled as their result."""
+    """Return the register behind `$number`; tied operands are spelled as their result."""
     constraint = letters[number]
     return f"%${constraint if constraint.isdecimal() else number}"
 

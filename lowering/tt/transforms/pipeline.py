@@ -39,7 +39,8 @@ class Pipeline:
     @staticmethod
     @functools.lru_cache(256)
     def parse(text: str) -> Pipeline:
-        """The pipeline of a text. Raises `UserError` for text that is none, and for names and options that there are not."""
+        """Parses the text of a pipeline. Raises `UserError` for malformed text, and for unknown names and
+        options."""
         try:
             specs = list(parse_pipeline(text))
         except ArgSpecParseError as error:
@@ -55,7 +56,7 @@ class Pipeline:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """A name of its own for each pass: a second `cse` is `cse#2`."""
+        """A unique name for each pass: a second `cse` is `cse#2`."""
         seen: Counter[str] = Counter()
         found = []
         for each in self.passes:
@@ -64,23 +65,23 @@ class Pipeline:
         return tuple(found)
 
     def through(self, name: str) -> Pipeline:
-        """The passes as far as the one of this name, which is one of `names`."""
+        """Returns the passes up to and including the one of this name, which is one of `names`."""
         return Pipeline(self.passes[: self._position(name) + 1])
 
     def split(self, name: str) -> tuple[Pipeline, Pipeline]:
-        """The passes before the one of this name, and the others."""
+        """Returns the passes before the one of this name, and the others."""
         position = self._position(name)
         return Pipeline(self.passes[:position]), Pipeline(self.passes[position:])
 
     def configured(self, *passes: FunctionPass) -> Pipeline:
-        """The pipeline with these passes, and their options, in the place of those of their names."""
+        """Returns the pipeline with these passes, and their options, in place of those of the same names."""
         changed = list(self.passes)
         for each in passes:
             changed[self._position(each.name)] = each
         return Pipeline(tuple(changed))
 
     def without(self, name: str) -> Pipeline:
-        """The pipeline without the pass of this name."""
+        """Returns the pipeline without the pass of this name."""
         position = self._position(name)
         return Pipeline((*self.passes[:position], *self.passes[position + 1 :]))
 
@@ -91,8 +92,8 @@ class Pipeline:
         return names.index(name)
 
     def run(self, function: FuncOp, watch: Callable[[str, FuncOp], object] | None = None) -> None:
-        """Change a function in place. `watch` is called with the name and the function after each pass. Raises what the passes
-        raise."""
+        """Changes a function in place. `watch` is called with the name and the function after each pass.
+        Raises what the passes raise."""
         with gc_paused():
             for name, each in zip(self.names if watch is not None else self.passes, self.passes, strict=True):
                 each.run(function)
@@ -100,7 +101,8 @@ class Pipeline:
                     watch(str(name), function)
 
     def run_on_copy(self, function: FuncOp) -> FuncOp:
-        """The function after the passes: a copy, or the function itself if no pass has anything to do."""
+        """Returns the function after the passes: a copy, or the function itself if no pass has anything to
+        do."""
         with gc_paused():
             copy: FuncOp | None = None
             for each in self.passes:
@@ -113,14 +115,14 @@ class Pipeline:
 
 
 def pipeline_of(target: str, numerics: str = "strict") -> Pipeline:
-    """The pipeline of a kernel for "host", or for a GPU such as "sm_80"."""
+    """Returns the pipeline of a kernel for "host", or for a GPU such as "sm_80"."""
     return Pipeline.parse(TEXTS[HOST if target == HOST else NVPTX, numerics])
 
 
 class FunctionStages:
-    """A function after each pipeline that is asked for. What pipelines have in common runs once.
+    """One function after any pipelines. What pipelines have in common at their beginning runs once.
 
-    Nobody changes the functions that it gives, nor the one that it is made of, `start`.
+    The functions that it returns, and the one that it starts from, `start`, must not be changed.
     """
 
     def __init__(self, function: FuncOp) -> None:
@@ -129,7 +131,7 @@ class FunctionStages:
         self._lock = threading.Lock()
 
     def after(self, pipeline: Pipeline) -> FuncOp:
-        """The function after the passes of a pipeline. Raises what the passes raise."""
+        """Returns the function after the passes of a pipeline. Raises what the passes raise."""
         passes = pipeline.passes
         with self._lock:
             known = len(passes)
@@ -141,7 +143,8 @@ class FunctionStages:
 
 
 def copy_function(function: FuncOp) -> FuncOp:
-    """A copy of a function, in a module of its own if it calls others of its module: that has copies of them as well."""
+    """Copies a function. If it calls others of its module, the copy is in a module of its own, with copies of
+    those."""
     module = function.parent_op()
     copy = _copy(function)
     if not isinstance(module, ModuleOp) or module.body.block.first_op is module.body.block.last_op:
@@ -161,14 +164,14 @@ def copy_function(function: FuncOp) -> FuncOp:
 
 
 def _copy(function: FuncOp) -> FuncOp:
-    """A copy of one function. xDSL's own takes half as long again, as blocks may branch back."""
+    """Copies one function. xDSL's `clone` takes half as long again, as blocks may branch back."""
     if any(len(region.blocks) > 1 for op in function.walk() for region in op.regions):
         return function.clone()
     return _copy_structured(function, {})
 
 
 def _copy_structured(op: Copied, values: dict[SSAValue, SSAValue]) -> Copied:
-    """A copy of an operation whose regions have one block each. values: what has been copied → its copy."""
+    """Copies an operation whose regions have one block each. values: what has been copied → its copy."""
     regions = []
     for region in op.regions:
         copy = Region()

@@ -1,4 +1,4 @@
-"""Finds passes by name, and loads one when it is asked for.
+"""Finds passes by name, and loads each on first use.
 
 A file in one of `ROOMS` defines the pass that has the file's name, with - for _. Passes of other packages are entry points of
 the group `joinery.passes`:
@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from ....promotion.errors import InternalError, UserError, close_names
 from .function_pass import FunctionPass
 
-if TYPE_CHECKING:  # it takes longer to load than all passes, for those that other packages have
+if TYPE_CHECKING:  # it takes longer to load than all passes, and only passes of other packages need it
     from importlib.metadata import EntryPoint
 
 ROOMS = (
@@ -41,7 +41,7 @@ _FOLDER = Path(__file__).resolve().parents[2]
 
 @functools.cache
 def own_passes() -> dict[str, str]:
-    """The passes of joinery: name → module."""
+    """Returns the passes of joinery: name → module."""
     found = {}
     for room in ROOMS:
         for module in pkgutil.iter_modules([str(_FOLDER.joinpath(*room.split(".")))]):
@@ -50,20 +50,20 @@ def own_passes() -> dict[str, str]:
 
 
 def _installed() -> dict[str, EntryPoint]:
-    """The passes of other packages. Names of joinery's own are joinery's."""
+    """Returns the passes of other packages, without those that have a name of joinery's own passes."""
     from importlib.metadata import entry_points
 
     return {each.name: each for each in entry_points(group=GROUP) if each.name not in own_passes()}
 
 
 def pass_names() -> tuple[str, ...]:
-    """The names of all passes, those of other packages last."""
+    """Returns the names of all passes, those of other packages last."""
     return (*own_passes(), *sorted(_installed()))
 
 
 @functools.cache
 def find_pass(name: str) -> type[FunctionPass]:
-    """The pass of this name. Raises `UserError` for other names, with those there are."""
+    """Returns the pass of this name. Raises `UserError`, which lists the passes, for unknown names."""
     module = own_passes().get(name)
     if module is not None:
         for each in _passes_in(module):

@@ -1,4 +1,4 @@
-"""Writing operations into an existing function, for passes that replace one operation by several."""
+"""Writes operations into an existing function, for passes that replace one operation by several."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ class _Before:
 
 
 class Rewriter(BlockBuilder):
-    """A builder whose operations come before `anchor`, at its place in the source; `args` are the anchor's operands."""
+    """A builder whose operations come before `anchor`, with its location; `args` are the anchor's
+    operands."""
 
     __slots__ = ("_anchor",)
 
@@ -38,7 +39,7 @@ class Rewriter(BlockBuilder):
         self.args = list(anchor.operands)
 
     def replace(self, results: Sequence[SSAValue]) -> None:
-        """Put these values in the place of the anchor's results, and remove the anchor."""
+        """Replaces the anchor's results by these values, and erases the anchor."""
         for old, new in zip(self._anchor.results, results, strict=True):
             if old.type != new.type:
                 raise InternalError(f"{self._anchor.name}: its replacement is {new.type}, expected {old.type}")

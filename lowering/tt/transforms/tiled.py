@@ -1,4 +1,4 @@
-"""Runs the pipeline of a graph's block programs. Passes load where there is one, and not before."""
+"""Runs the pipeline of a graph's block programs. Passes are loaded only if there is one."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from .pipelines import TILED
 
 
 def run_tiled_pipeline(functions: Iterable[FuncOp], numerics: str) -> None:
-    """Change block functions that have been tiled as numerics wants them; strict ones stay as they are."""
+    """Runs the pipeline of `numerics` on block functions that have been tiled, in place; strict ones stay as
+    they are."""
     if TILED[numerics]:
         from .pipeline import Pipeline
 

@@ -154,7 +154,6 @@ class Allocation:
     start: int
     size: int
     writable: bool
-    data: Array | None = None
 
 
 class GlobalMemory(Space):

@@ -155,6 +155,8 @@ CASES: list[tuple[str, Callable[[Any], Any], tuple[str, ...]]] = [
     ("gelu", lambda n: jn.gelu(n.a, "fast"), ("gelu: unknown approximation 'fast'", '"none", "tanh" or "quick"')),
     ("var", lambda n: jn.var(n.a, correction="1"), ("var: correction is '1'",)),
     ("mean dtype", lambda n: jn.mean(n.a, dtype=jn.int32), ("mean: dtype=int32 cannot hold a mean",)),
+    ("stdev", lambda n: jn.stdev(n.a, correction="1"), ("stdev: correction is '1'",)),
+    ("stdev dtype", lambda n: jn.stdev(n.a, dtype=jn.int32), ("stdev: dtype=int32 cannot hold a mean", "a float dtype")),
     ("norm", lambda n: jn.norm(n.a, ord="fro"), ("norm: ord is 'fro'",)),
     ("clip", lambda n: jn.clip(n.a), ("clip: both bounds are None",)),
     ("bit_shift", lambda n: jn.bit_shift(n.u, 1, "up"), ("bit_shift: unknown direction 'up'",)),

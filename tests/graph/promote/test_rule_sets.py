@@ -322,21 +322,18 @@ RESULTS = [
 
 @pytest.mark.parametrize(("question", "name", "answer"), RESULTS)
 def test_result_types(question: tuple[Any, ...], name: str, answer: str) -> None:
-    assert jn.promotion.result_type(*question, rules=name).name == answer
+    assert jn.result_type(*question, rules=name).name == answer
 
 
 def test_result_types_take_options_and_refuse_nonsense() -> None:
-    assert jn.promotion.result_type("argmax", "float32", axis=0) is jn.int64
-    assert jn.promotion.result_type("sum", "int8", dtype="int16") is jn.int16
-    assert jn.promotion.result_type("add", "int8", jn.promotion.ZeroDim(jn.int64), rules="torch") is jn.int8
-    assert jn.promotion.result_type is jn.result_type
+    assert jn.result_type("argmax", "float32", axis=0) is jn.int64
+    assert jn.result_type("sum", "int8", dtype="int16") is jn.int16
+    assert jn.result_type("add", "int8", jn.promotion.ZeroDim(jn.int64), rules="torch") is jn.int8
     with pytest.raises(jn.UserError, match="no operation 'summ'; did you mean sum"):
-        jn.promotion.result_type("summ", "int8")
+        jn.result_type("summ", "int8")
     with pytest.raises(jn.UserError, match="at least one operand"):
-        jn.promotion.result_type("add", 1, 2)
+        jn.result_type("add", 1, 2)
     with pytest.raises(jn.UserError, match="does not take these arguments"):
-        jn.promotion.result_type("add", "int8")
+        jn.result_type("add", "int8")
     with pytest.raises(jn.UserError, match="no join"):
-        jn.promotion.result_type("add", "int8", "float8_e5m2")
-    with pytest.raises(AttributeError, match="no attribute 'result_typ'"):
-        jn.promotion.result_typ  # noqa: B018
+        jn.result_type("add", "int8", "float8_e5m2")

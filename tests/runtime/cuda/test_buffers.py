@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import ctypes
 import gc
+import pickle
 from typing import Any
 
 import joinery as jn
@@ -143,6 +145,13 @@ def test_a_failed_upload_gives_the_memory_back(fake: Any) -> None:
         jn.Buffer(np.ones(4, np.float32))
     cuda_device().synchronize()
     assert fake.live() == []
+
+
+def test_python_does_not_copy_buffers(fake: Any) -> None:
+    buffer = jn.Buffer(np.arange(4, dtype=np.float32))
+    for how in (copy.copy, copy.deepcopy, pickle.dumps):
+        with pytest.raises(jn.UserError, match=r"cannot be copied or pickled by Python.*fix: joinery\.Buffer\(buffer\.numpy"):
+            how(buffer)
 
 
 def test_a_buffer_without_a_driver(install: Any) -> None:

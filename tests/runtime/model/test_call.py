@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import gc
 import pickle
 import sys
@@ -485,6 +486,13 @@ def test_resizing_and_pickling_an_output_works(add16, sixteen):
     result.resize((1000,), refcheck=False)
     np.testing.assert_array_equal(result[:16], x + y)
     assert not result[16:].any()
+
+
+def test_a_bound_call_is_not_copied(add16, sixteen):
+    bound = Model(add16, [], "").bind(*sixteen)
+    for how in (copy.copy, copy.deepcopy, pickle.dumps):
+        with pytest.raises(UserError, match=r"a bound call cannot be copied or pickled.*fix: model\.bind"):
+            how(bound)
 
 
 def test_without_the_native_entry_everything_still_works(symbolic, many, weight, monkeypatch):

@@ -27,7 +27,7 @@ from joinery.runtime.storage.serialize import decode_compiled, encode_compiled
 def graph() -> CompiledGraph:
     return CompiledGraph(
         "μ-model", "x86_64|znver5", "abc", b"\x7fELF\0\1", ("batch", "seq"),
-        (TensorSpec("x", "bfloat16", ("batch", 2)), TensorSpec("s", "int64", ())),
+        (TensorSpec("x", "bfloat16", ("batch", 2)), TensorSpec("s", "int64", ("seq", "2*batch"))),
         (TensorSpec("y", "bool", ("2*seq + 1",)),),
         (ConstantSpec("w", "float32", (3, 70), "panels:32"), ConstantSpec("b", "tensor_float32", (0,))),
         ("seq > 0",),
@@ -96,6 +96,10 @@ def test_changing_nothing_keeps_a_good_file_good(graph):
         (lambda h: h.update(name="\ud800"), "field 'name'"),
         (lambda h: h.update(dims="batch"), "field 'dims': expected a list, got str"),
         (lambda h: h.update(dims=[1]), "field 'dims': expected text, got int"),
+        (lambda h: h.update(dims=["batch", "seq", "n"]), "dim 'n' is none of its inputs'"),
+        (lambda h: h.update(dims=["batch", "batch"]), "dim 'batch' is listed twice"),
+        (lambda h: h["inputs"].pop(), "dim 'seq' is none of its inputs'"),
+        (lambda h: h["inputs"][0].__setitem__(2, ["batch +", 2]), "dim expression 'batch \\+': it ends early"),
         (lambda h: h.update(checks=["x"] * 100_001), "a list of 100001 items"),
         (lambda h: h.update(inputs=[["x", "float33", []]]), "unknown dtype 'float33'"),
         (lambda h: h.update(inputs=[["x", "float32"]]), "expected a list of 3"),

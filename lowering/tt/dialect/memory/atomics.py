@@ -1,4 +1,4 @@
-"""Atomic operations: reads and writes that no other program comes between."""
+"""Defines the atomic operations: reads and writes that no access of another program interrupts."""
 
 from __future__ import annotations
 
@@ -28,7 +28,8 @@ RMW_OPERATIONS = {
     "and": 1, "or": 2, "xor": 3, "add": 4, "fadd": 5, "max": 6, "min": 7, "umax": 8, "umin": 9, "exch": 10,
 }  # fmt: skip
 HOST_RMW_OPERATIONS = {**RMW_OPERATIONS, "inc": 11, "dec": 12, "fmax": 13, "fmin": 14}
-"""With what `tt.descriptor_reduce` can do beyond `tt.atomic_rmw`; made by `expand_descriptors`, never read or printed."""
+"""The operations of `tt.atomic_rmw`, and those that only `tt.descriptor_reduce` has, which
+`expand_descriptors` makes and which are never read or printed."""
 MEMORY_ORDERS = {"relaxed": 1, "acquire": 2, "release": 3, "acq_rel": 4}
 MEMORY_SCOPES = {"gpu": 1, "cta": 2, "sys": 3}
 
@@ -36,7 +37,7 @@ _Keywords = tuple[tuple[str, Mapping[str, int]], ...]
 
 
 class _AtomicOp(IRDLOperation):
-    """Keywords, operands, and a function type: what both operations write."""
+    """The assembly format that atomic operations share: keywords, operands, and a function type."""
 
     KEYWORDS: ClassVar[_Keywords] = ()
 
@@ -141,7 +142,8 @@ class AtomicCASOp(_AtomicOp):
 
 @irdl_op_definition
 class AtomicLoadOp(_AtomicOp):
-    """Reads with an order: relaxed or acquire. Lanes whose mask is false touch no memory, and read nothing defined."""
+    """Reads with an order: relaxed or acquire. Lanes whose mask is false touch no memory, and their results
+    are undefined."""
 
     name = "tt.atomic_load"
     KEYWORDS: ClassVar[_Keywords] = (("sem", MEMORY_ORDERS), ("scope", MEMORY_SCOPES))
@@ -212,9 +214,9 @@ def _expect_order(op: Operation, *allowed: str) -> None:
 
 @irdl_op_definition
 class AtomicPollOp(_AtomicOp):
-    """Reads again and again until every lane holds what is expected, or `timeout` nanoseconds have passed.
+    """Reads repeatedly until every lane holds the expected value, or `timeout` nanoseconds have passed.
 
-    The result says which lanes held it at last. Without a timeout the wait has no end of its own.
+    The result says which lanes held it at the last read. Without a timeout the wait may last forever.
     """
 
     name = "tt.atomic_poll"

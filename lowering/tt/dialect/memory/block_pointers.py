@@ -1,5 +1,6 @@
-"""Block pointers of texts up to Triton 3.3: `!tt.ptr<tensor<16x16xf32>>` points to a block of a tensor and is moved by offsets.
-`tt.load` and `tt.store` go through them too (`dialect_memory`)."""
+"""Defines the operations on block pointers, which texts up to Triton 3.3 have: `!tt.ptr<tensor<16x16xf32>>`
+points to a block of a tensor and is moved by offsets. `tt.load` and `tt.store` go through them too
+(`pointers.py`)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The type of tensor descriptors, and what descriptors and block pointers consist of."""
+"""Defines the type of tensor descriptors, and the parts of which descriptors and block pointers consist."""
 
 from __future__ import annotations
 
@@ -74,23 +74,24 @@ class TensorDescType(ParametrizedAttribute, TypeAttribute):
 
     @property
     def block(self) -> Attribute:
-        """What a load gives."""
+        """The type of the blocks that a load reads."""
         return t.tensor(self.elem, self.shape)
 
     @property
     def is_unsigned(self) -> bool:
-        """Whether minimum and maximum compare without sign; signless integers compare with it."""
+        """Whether minimum and maximum compare as unsigned; signless integers compare as signed."""
         elem = self.block_type.element_type
         return isinstance(elem, IntegerType) and elem.signedness.data == Signedness.UNSIGNED
 
 
 def is_composite(type_: Attribute) -> bool:
-    """Whether a value of this type consists of several scalars: a descriptor or a block pointer."""
+    """Returns whether a value of this type consists of several scalars: a descriptor or a block pointer."""
     return isinstance(type_, TensorDescType) or t.is_block_pointer(type_)
 
 
 def block_of(type_: Attribute) -> tuple[tuple[int, ...], Attribute]:
-    """Shape and (signless) element type of the blocks behind a descriptor or a block pointer."""
+    """Returns the shape and the (signless) element type of the blocks behind a descriptor or a block
+    pointer."""
     if isinstance(type_, TensorDescType):
         return type_.shape, type_.elem
     block = t.value_type(type_)
@@ -98,7 +99,8 @@ def block_of(type_: Attribute) -> tuple[tuple[int, ...], Attribute]:
 
 
 def part_types(type_: Attribute) -> list[Attribute]:
-    """The types of the parts of a descriptor or block pointer. Host code gets the parameters in this order."""
+    """Returns the types of the parts of a descriptor or block pointer. Host code gets the parameters in this
+    order."""
     shape, elem = block_of(type_)
     rank = len(shape)
     space = type_.address_space.data if isinstance(type_, t.PointerType) else t.GLOBAL_ADDRESS_SPACE
@@ -107,7 +109,7 @@ def part_types(type_: Attribute) -> list[Attribute]:
 
 
 def parse_short(parser: AttrParser, kind: type[ParametrizedAttribute]) -> Attribute:
-    """A type that the text may write without its name: `<f32>` for `!tt.ptr<f32>`."""
+    """Parses a type that the text may write without its name: `<f32>` for `!tt.ptr<f32>`."""
     found: Attribute = parser.parse_optional_type() or kind.new(kind.parse_parameters(parser))
     if isinstance(found, t.PointerType):
         return t.ptr(found.pointee, found.address_space.data)
@@ -115,7 +117,7 @@ def parse_short(parser: AttrParser, kind: type[ParametrizedAttribute]) -> Attrib
 
 
 def print_short(printer: Printer, type_: Attribute) -> None:
-    """The parameters of a type without its name; other types in full."""
+    """Prints the parameters of a pointer or descriptor type without its name; other types in full."""
     if isinstance(type_, t.PointerType | TensorDescType):
         type_.print_parameters(printer)
     else:

@@ -1,8 +1,9 @@
-"""Tensor descriptors: a tensor in memory, accessed in blocks at any offsets. What lies outside the tensor reads as padding and
-is not written.
+"""Defines the operations on tensor descriptors, which access a tensor in memory in blocks at any offsets.
+Elements outside the tensor read as padding and are not written.
 
-The names are those of Triton 3.9. Older texts call the accesses `tt.experimental_descriptor_…`; see `spelling`. Limits of
-the hardware (strides of 16 bytes, a last stride of 1, at least 8 gathered rows of 32 bytes) are no rules of the dialect.
+The names are those of Triton 3.9. Older texts call the accesses `tt.experimental_descriptor_…`; see
+`dialect_versions.py`. Limits of the hardware (strides of 16 bytes, a last stride of 1, at least 8 gathered
+rows of 32 bytes) are no rules of the dialect.
 """
 
 from __future__ import annotations
@@ -39,12 +40,12 @@ ZERO_PADDING = enum_attr(PADDING_OPTIONS["zero"])
 
 
 def parse_list(parser: Parser) -> list[UnresolvedOperand]:
-    """`[%a, %b, …]`"""
+    """Parses `[%a, %b, …]`."""
     return parser.parse_comma_separated_list(Parser.Delimiter.SQUARE, parser.parse_unresolved_operand)
 
 
 def print_lists(printer: Printer, *lists: Sequence[SSAValue]) -> None:
-    """`, [%a, %b], [%c]`"""
+    """Prints `, [%a, %b], [%c]`."""
     for values in lists:
         printer.print_string(", ")
         with printer.in_square_brackets():
@@ -125,7 +126,8 @@ class MakeTensorDescriptorOp(IRDLOperation):
 
 
 def _verify_access(op: Operation, desc: SSAValue, indices: Sequence[SSAValue], value: Attribute, what: str) -> TensorDescType:
-    """The value has the type of a block; leading axes of extent 1 may be missing from it."""
+    """Checks that the value has the type of a block, of which leading axes of extent 1 may be missing, and
+    returns the type of the descriptor."""
     described = expect_descriptor(op, "desc", desc.type)
     expect_types(op, "indices", [index.type for index in indices], [t.I32] * len(described.shape))
     shape = t.shape_of(value)
@@ -137,7 +139,7 @@ def _verify_access(op: Operation, desc: SSAValue, indices: Sequence[SSAValue], v
 
 
 def _parse_coordinates(parser: Parser) -> list[UnresolvedOperand]:
-    """`%desc[%i, %j]`"""
+    """Parses `%desc[%i, %j]`."""
     return [parser.parse_unresolved_operand(), *parse_list(parser)]
 
 
@@ -149,7 +151,7 @@ def _print_coordinates(printer: Printer, desc: SSAValue, indices: Sequence[SSAVa
 
 @irdl_op_definition
 class DescriptorLoadOp(IRDLOperation):
-    """The block that starts at the indices."""
+    """Reads the block that starts at the indices."""
 
     name = "tt.descriptor_load"
 
@@ -187,7 +189,8 @@ class DescriptorLoadOp(IRDLOperation):
 
 
 class _DescriptorWriteOp(IRDLOperation):
-    """Descriptor, indices and the block that is written there. The operands lie as in Triton: desc, src, indices."""
+    """An operation with a descriptor, indices and a block to write. The operands have Triton's order: desc,
+    src, indices."""
 
     desc = operand_def()
     src = operand_def()
@@ -199,7 +202,7 @@ class _DescriptorWriteOp(IRDLOperation):
         self._verify_kind(_verify_access(self, self.desc, self.indices, self.src.type, "src"))
 
     def _verify_kind(self, described: TensorDescType) -> None:
-        """Check what the operation does with the elements."""
+        """Checks that the operation is defined for the elements."""
 
     @classmethod
     def _parse_operands(cls, parser: Parser) -> tuple[list[SSAValue], dict[str, Attribute], dict[str, Attribute]]:
@@ -224,7 +227,7 @@ class _DescriptorWriteOp(IRDLOperation):
 
 @irdl_op_definition
 class DescriptorStoreOp(_DescriptorWriteOp):
-    """Writes the block to where the indices say."""
+    """Writes the block that starts at the indices."""
 
     name = "tt.descriptor_store"
 
@@ -240,7 +243,7 @@ class DescriptorStoreOp(_DescriptorWriteOp):
 
 @irdl_op_definition
 class DescriptorReduceOp(_DescriptorWriteOp):
-    """Combines the block atomically, element by element, with what lies where the indices say.
+    """Combines a block atomically, element by element, into the one that starts at the indices.
 
     `inc` and `dec` count modulo, without sign: `old >= src ? 0 : old + 1` and `old == 0 || old > src ? src : old - 1`.
     """
@@ -270,7 +273,8 @@ class DescriptorReduceOp(_DescriptorWriteOp):
 
 
 class _RowsOp(IRDLOperation):
-    """Rows of a matrix by their numbers. Both operations place: desc, row numbers, first column."""
+    """An access to rows of a matrix by their numbers. The first operands are desc, row numbers and first
+    column."""
 
     ROWS: ClassVar[str]
 
@@ -296,7 +300,7 @@ class _RowsOp(IRDLOperation):
 
 @irdl_op_definition
 class DescriptorGatherOp(_RowsOp):
-    """Rows by their numbers, from one column on."""
+    """Reads rows by their numbers, from one column on."""
 
     name = "tt.descriptor_gather"
     ROWS: ClassVar[str] = "result"
@@ -333,7 +337,8 @@ class DescriptorGatherOp(_RowsOp):
 
 @irdl_op_definition
 class DescriptorScatterOp(_RowsOp):
-    """Writes rows to where their numbers say, from one column on. Of equal numbers any may come last."""
+    """Writes rows by their numbers, from one column on. Of rows with the same number, any may be written
+    last."""
 
     name = "tt.descriptor_scatter"
     ROWS: ClassVar[str] = "src"

@@ -1,4 +1,4 @@
-"""tt.addptr, tt.load, tt.store and the casts between pointers and integers."""
+"""Defines tt.addptr, tt.load, tt.store and the casts between pointers and integers."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ SEGMENTS = "operandSegmentSizes"
 LOAD_SEGMENTS: tuple[Attribute, ...] = tuple(
     DenseArrayBase.from_list(i32, [1, mask, other]) for mask, other in ((0, 0), (1, 0), (1, 1))
 )
-"""The segment sizes of a load, by its number of operands less one: pointer; and mask; and other."""
+"""The segment sizes of a load, by its number of operands less one: of the pointer, the mask and `other`."""
 
 
 @irdl_op_definition
@@ -64,15 +64,16 @@ class AddPtrOp(IRDLOperation):
 
 
 def _pointee_block(op: Operation, pointer: SSAValue) -> Attribute:
-    """What `pointer` points to, as the type a load gives; the operand must be a pointer or a block of
-    pointers."""
+    """Returns what `pointer` points to, as the type that a load gives, and checks that it is a pointer or a
+    block of pointers."""
     if not t.is_block_pointer(pointer.type):
         expect_kind(op, "ptr", pointer.type, "pointer")
     return t.value_type(pointer.type)
 
 
 def _read_type(pointer_type: Attribute) -> Attribute:
-    """`value_type` for reading text: anything that is no pointer is left for the verifier to refuse."""
+    """Returns `value_type` while a text is read; a type that is no pointer is returned for the verifier to
+    refuse."""
     known = t.is_pointer(pointer_type) or t.is_block_pointer(pointer_type)
     return t.value_type(pointer_type) if known else pointer_type
 
@@ -80,7 +81,8 @@ def _read_type(pointer_type: Attribute) -> Attribute:
 def read_hints(
     op_class: type[IRDLOperation], parser: Parser
 ) -> tuple[dict[str, Attribute], dict[str, Attribute]]:
-    """The tail of a load or store: `cacheModifier = … evictionPolicy = …` of older texts, then a dictionary.
+    """Parses the tail of a load or store: `cacheModifier = … evictionPolicy = …` of older texts, then a
+    dictionary.
 
     Returns (properties, discardable attributes).
     """
@@ -104,8 +106,8 @@ def read_hints(
 
 
 def print_hints(printer: Printer, op: IRDLOperation, omit: Mapping[str, Attribute | None]) -> None:
-    """The dictionary of properties and attributes (leaving out `omit`: None whatever the value). The older spelling
-    writes the cache policy in front of it."""
+    """Prints the dictionary of properties and attributes, without those in `omit` (None: whatever the value).
+    The older spelling has the cache policy in front of it."""
     shown = {
         key: value
         for key, value in (*op.properties.items(), *op.attributes.items())
@@ -122,7 +124,7 @@ def print_hints(printer: Printer, op: IRDLOperation, omit: Mapping[str, Attribut
 
 
 def _print_tail(printer: Printer, op: IRDLOperation, omit: Mapping[str, Attribute | None]) -> None:
-    """The hints, then the pointer type."""
+    """Prints the hints, then the pointer type."""
     print_hints(printer, op, omit)
     printer.print_string(" : ")
     printer.print_attribute(op.operands[0].type)
@@ -138,7 +140,8 @@ def _verify_memory_operands(op: Operation, mask: SSAValue | None) -> Attribute:
 
 
 def verify_boundaries(op: Operation) -> None:
-    """What belongs to block pointers stands on accesses through block pointers only, and names axes of the block."""
+    """Checks that only accesses through block pointers have `boundaryCheck` and `padding`, which fit the
+    block."""
     checked, padding = op.properties.get("boundaryCheck"), op.properties.get("padding")
     if isinstance(checked, DenseArrayBase) and checked.elt_type != i32:
         fail(op, f"boundaryCheck is an array of {checked.elt_type}, expected i32")
@@ -159,7 +162,7 @@ def verify_boundaries(op: Operation) -> None:
 
 
 def verify_padding(op: Operation, padding: Attribute, block: Attribute) -> None:
-    """Padding is zero or NaN, and NaN is a float."""
+    """Checks that padding is zero or NaN, and NaN only for floats."""
     kind = enum_name(PADDING_OPTIONS, padding)
     if kind is None:
         fail(op, f"unknown padding {padding}; known: 1 (zero), 2 (nan)")
@@ -286,7 +289,7 @@ class _CastOp(IRDLOperation):
         self.verify_elements()
 
     def verify_elements(self) -> None:
-        """Check the element types."""
+        """Checks the element types."""
 
 
 def _expect_address(op: Operation, what: str, value: SSAValue) -> None:
@@ -296,7 +299,7 @@ def _expect_address(op: Operation, what: str, value: SSAValue) -> None:
 
 @irdl_op_definition
 class IntToPtrOp(_CastOp):
-    """A 64-bit address as a pointer."""
+    """Converts a 64-bit address to a pointer."""
 
     name = "tt.int_to_ptr"
 
@@ -307,7 +310,7 @@ class IntToPtrOp(_CastOp):
 
 @irdl_op_definition
 class PtrToIntOp(_CastOp):
-    """A pointer's 64-bit address."""
+    """Converts a pointer to its 64-bit address."""
 
     name = "tt.ptr_to_int"
 
@@ -318,7 +321,7 @@ class PtrToIntOp(_CastOp):
 
 @irdl_op_definition
 class BitcastOp(_CastOp):
-    """The same bits under another type of the same width; pointers turn into pointers only."""
+    """Reinterprets bits as another type of the same width; pointers can become only pointers."""
 
     name = "tt.bitcast"
 

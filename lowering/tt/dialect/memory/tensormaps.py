@@ -1,7 +1,7 @@
-"""Tensor maps: descriptors that lie in memory as 128 bytes.
+"""Defines the operations on tensor maps, descriptors that are stored in memory as 128 bytes.
 
 Triton 3.3 calls the operations `tt.experimental_tensormap_create`, `tt.experimental_tensormap_fenceproxy_acquire` and
-`tt.reinterpret_tensor_descriptor`; later they stand in the dialect `ttng`.
+`tt.reinterpret_tensor_descriptor`; later versions have them in the dialect `ttng`.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ class TensormapCreateOp(IRDLOperation):
 
 @irdl_op_definition
 class TensormapFenceproxyAcquireOp(IRDLOperation):
-    """Makes a tensor map that was written visible to what reads it."""
+    """Makes a tensor map that was written visible to its readers."""
 
     name = "ttng.tensormap_fenceproxy_acquire"
 

@@ -1,4 +1,4 @@
-"""Constant folding, and removal of operations with a neutral operand."""
+"""Folds constants, and removes operations with a neutral operand."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Common subexpressions: equal values of pure operations are computed once."""
+"""Eliminates common subexpressions: equal values of pure operations are computed once."""
 
 from __future__ import annotations
 
@@ -49,7 +49,8 @@ def _reuse(block: Block, scopes: list[dict[Hashable, Operation]], keys: _Keys) -
 
 
 class _Keys:
-    """Keys of operations. Attributes and types are compared once per object: to hash one is to hash all that it is made of."""
+    """Keys of operations. Attributes and types are compared once per object, since hashing one hashes all its
+    parts."""
 
     def __init__(self) -> None:
         self._of_object: dict[int, tuple[int, Attribute]] = {}  # the object itself, so that its id stays its own
@@ -63,7 +64,7 @@ class _Keys:
         return found[0]
 
     def of(self, op: Operation) -> Hashable:
-        """Equal for operations that compute the same values."""
+        """Returns a key that is equal for operations that compute the same values."""
         number = self._number
         return (
             op.name,

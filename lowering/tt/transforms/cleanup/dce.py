@@ -1,4 +1,5 @@
-"""Dead code: operations whose results nobody uses and that do nothing else, volatile loads aside."""
+"""Eliminates dead code: operations whose results nothing uses and that do nothing else. Volatile loads
+stay."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ from ..function_pass import FunctionPass
 
 @dataclass(frozen=True)
 class DeadCode(FunctionPass):
-    """Removes what nobody uses."""
+    """Removes operations whose results nothing uses and that have no other effect."""
 
     name = "dce"
 
@@ -46,7 +47,7 @@ def _is_dead(op: Operation) -> bool:
 
 
 def _does_nothing(op: Operation) -> bool:
-    """Whether running the regions has no effect besides the results."""
+    """Returns whether running the regions has no effect besides the results."""
     return all(
         is_pure(type(inner))
         or (isinstance(inner, LoadOp) and not inner.isVolatile.value.data)

@@ -1,4 +1,5 @@
-"""Calls replaced by the bodies of the functions they name; bodies that branch between blocks become `scf.execute_region`."""
+"""Replaces calls by the bodies of the functions they name; bodies that branch between blocks become
+`scf.execute_region`."""
 
 from __future__ import annotations
 
@@ -14,7 +15,8 @@ from ...dialect.functions import CallOp, FuncOp
 from ..function_pass import FunctionPass
 
 MAX_INLINED = 100_000
-"""Operations that inlining may add: calls that call twice what calls twice grow without bound."""
+"""Most operations that inlining may add: functions that call twice what calls twice, and so on, grow
+exponentially."""
 
 
 def inline_calls(function: FuncOp) -> None:

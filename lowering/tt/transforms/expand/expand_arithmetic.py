@@ -1,7 +1,7 @@
-"""Arithmetic on integers that back ends have no instruction for, in terms of what they have.
+"""Expands arithmetic on integers that back ends have no instruction for.
 
-Sums with a carry and products in two halves (`arith.addui_extended`, `arith.mului_extended`, `arith.mulsi_extended`); powers
-with integer exponents (`math.ipowi`, `math.fpowi`).
+These are sums with a carry and products in two halves (`arith.addui_extended`, `arith.mului_extended`,
+`arith.mulsi_extended`), and powers with integer exponents (`math.ipowi`, `math.fpowi`).
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def _integer_power(b: BlockBuilder, xs: Sequence[Expr]) -> list[Expr]:
 
 
 def _float_power(b: BlockBuilder, xs: Sequence[Expr]) -> list[Expr]:
-    """The sign apart: whether an exponent is odd is lost when it becomes a float."""
+    """Computes a float power, the sign apart: whether an exponent is odd is lost when it becomes a float."""
     x, n = xs
     wide = x.to_float(t.F64)
     found = abs(wide).named("math.powf", Expr(b, b.cast("arith.sitofp", n.v, t.F64)))
@@ -79,7 +79,7 @@ _EXPANSIONS: dict[str, Build] = {
 
 @dataclass(frozen=True)
 class ExpandArithmetic(FunctionPass):
-    """Writes sums with a carry, double products and integer powers as plain arithmetic."""
+    """Writes sums with a carry, products in two halves and integer powers as plain arithmetic."""
 
     name = "expand-arithmetic"
 

@@ -1,4 +1,4 @@
-"""Inline assembly replaced by block operations.
+"""Replaces inline assembly by block operations.
 
 Every register becomes a block with one element per group of `packed_element` elements; instructions become operations on such
 blocks (`lowering.ptx.expand_*`). Operands are packed into registers, and results unpacked, by splits and joins of axes of
@@ -34,7 +34,7 @@ _CARRY = "CC.CF"
 
 
 def expand_inline_asm(func: Operation) -> None:
-    """Replace the inline assembly of a function; changed in place.
+    """Replaces the inline assembly of a function in place.
 
     Raises `UnsupportedError` for instructions that are not known or reach beyond the registers.
     """
@@ -70,7 +70,7 @@ def _run(
 
 
 def _bits_of(x: Expr) -> Expr:
-    """Elements as integers, or as floats that a register of their width holds as they are."""
+    """Returns elements as integers, or as floats that a register of their width holds as they are."""
     if t.is_pointer(x.type):
         return x.cast("tt.ptr_to_int", t.I64)
     if t.is_float(x.type) and x.width == 8:
@@ -79,7 +79,7 @@ def _bits_of(x: Expr) -> Expr:
 
 
 def _columns(x: Expr, packed: int) -> list[Expr]:
-    """Element 0, 1, … of every group; what a group lacks is zero."""
+    """Returns element 0, 1, … of every group; elements that a group lacks are zero."""
     count = t.element_count(x.type)
     if packed == 1:
         return [x]
@@ -93,7 +93,8 @@ def _columns(x: Expr, packed: int) -> list[Expr]:
 
 
 def _split(x: Expr, levels: int) -> list[Expr]:
-    """The last axis is the lowest bit of the element's number."""
+    """Splits a block into its elements along the last axes, of which the last is the lowest bit of the
+    element's number."""
     if levels == 0:
         return [x]
     even, odd = (_split(Expr(x.b, half), levels - 1) for half in x.b.split(x.v))
@@ -274,7 +275,8 @@ class _Machine:
         return [where(combined[0], one, self.constant(0, INTEGERS[WIDTHS[target]]))]
 
     def relations(self, d: Decoded, type_: str, sources: list[Expr], name: str) -> list[Expr]:
-        """The comparison and its opposite; of packed types the low and the high one."""
+        """Returns the comparison, and for setp its opposite; for packed types the low and the high
+        comparison."""
         a, b = sources[:2]
         if type_.endswith("x2"):
             single = type_[:-2]
@@ -301,7 +303,7 @@ class _Machine:
 
 
 def _view(value: Expr, type_: str) -> Expr:
-    """The register as the type: an integer of its width, or a float."""
+    """Reads a register as the type: an integer of its width, or a float."""
     width = WIDTHS[type_]
     if type_ in FLOAT_TYPES and t.elem(value.type) == FLOAT_TYPES[type_]:
         return value

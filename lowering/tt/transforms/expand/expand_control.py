@@ -1,4 +1,4 @@
-"""Choices among many ways, and numbers of type `index`, in terms of what back ends know.
+"""Expands switches, and numbers of type `index`, into what back ends know.
 
 `scf.index_switch` becomes nested `scf.if`, `cf.switch` a chain of `cf.cond_br`, and an `index` is an i64.
 """
@@ -35,7 +35,7 @@ def expand_control(func: Operation) -> None:
 
 
 def _without_index(op: Operation) -> None:
-    """`index` becomes i64 in the results, block arguments and constants of an operation."""
+    """Replaces `index` by i64 in the results, block arguments and constants of an operation."""
     arguments = [argument for region in op.regions for block in region.blocks for argument in block.args]
     for value in (*op.results, *arguments):
         if isinstance(t.elem(value.type), IndexType):
@@ -47,7 +47,8 @@ def _without_index(op: Operation) -> None:
 
 
 def _cast(op: Operation) -> None:
-    """Signed: narrow numbers are extended, wide ones cut off."""
+    """Replaces a cast to or from `index`, which is signed: narrow numbers are extended, wide ones
+    truncated."""
     w = Rewriter(op)
     (x,), type_ = op.operands, op.results[0].type
     name = "arith.extsi" if t.bit_width(x.type) < t.bit_width(type_) else "arith.trunci"
@@ -55,7 +56,8 @@ def _cast(op: Operation) -> None:
 
 
 def _chain(op: cf.SwitchOp) -> None:
-    """One block per case branches to where the case leads, or on to the next."""
+    """Replaces a switch by a chain of blocks, one per case, that branch to where the case leads, or on to the
+    next."""
     numbers, edges = switch_edges(op)
     w = Rewriter(op)
     holds = [w.cmpi("eq", op.flag, w.const(number, op.flag.type)) for number in numbers]
@@ -81,7 +83,8 @@ def _end(block: Block, branch: Operation, location: LocationAttr) -> None:
 
 
 def _nest(op: scf.IndexSwitchOp) -> None:
-    """The last case and the default are the two sides of the innermost `scf.if`."""
+    """Replaces a switch by nested `scf.if`; the last case and the default are the two sides of the innermost
+    one."""
     w = Rewriter(op)
     holds = [w.cmpi("eq", op.arg, w.const(int(number), t.I64)) for number in op.cases.iter_values()]
     otherwise, *regions = [op.detach_region(region) for region in (op.default_region, *list(op.case_regions))]
@@ -101,7 +104,8 @@ def _nest(op: scf.IndexSwitchOp) -> None:
 
 
 def _inline(region: Region, block: Block, before: Operation) -> list[SSAValue]:
-    """Move what a region of one block holds in front of an operation. Returns what it yields."""
+    """Moves the operations of a region of one block in front of an operation, and returns what the region
+    yields."""
     body = region.block
     last = terminator(body)
     results = list(last.operands)
@@ -114,7 +118,7 @@ def _inline(region: Region, block: Block, before: Operation) -> list[SSAValue]:
 
 @dataclass(frozen=True)
 class ExpandControl(FunctionPass):
-    """Writes choices among more than two ways as choices between two, and numbers of type `index` as i64."""
+    """Turns switches into choices between two ways, and index numbers into i64."""
 
     name = "expand-control"
 

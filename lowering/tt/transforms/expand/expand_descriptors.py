@@ -1,4 +1,4 @@
-"""Descriptors and block pointers, rewritten into scalars and plain pointers.
+"""Rewrites descriptors and block pointers into scalars and plain pointers.
 
 A descriptor becomes (base, an i64 extent per axis, an i64 stride per axis, i1: pads with NaN), a block pointer (base, extents,
 strides, i64 offsets). Loops, branches and the function's parameters carry the parts in their place; what a loop does not change
@@ -38,14 +38,16 @@ _LONGEST_CHAIN = 64
 
 
 def expand_descriptors(function: FuncOp, keep: Collection[int] = (), along: Collection[int] = ()) -> None:
-    """Rewrites a function without calls in place; nothing happens where there are no descriptors and no block pointers.
+    """Rewrites a function without calls in place; does nothing if there are no descriptors and no block
+    pointers.
 
     keep: numbers of descriptors whose loads, or stores, stay as they are: parameters that have no other uses, then, numbered
         on, the `hoistable_descriptors`, in order. Each gets a parameter of the descriptor's type after the others; its
         attribute SOURCE says what it describes.
     along: numbers of parameters whose tensor has stride 1 along its last axis, and is padded with zeros.
 
-    Raises `UnsupportedError` for descriptors that go to operations other than accesses, selects and structured control flow.
+    Raises `UnsupportedError` for descriptors that reach operations other than accesses, selects and
+    structured control flow.
     """
     arguments = function.body.blocks[0].args
     kept = [each for number, each in enumerate(arguments) if number in keep and _is_plain(each)]
@@ -63,7 +65,7 @@ def _is_concerned(op: Operation) -> bool:
 
 
 def _is_plain(argument: BlockArgument) -> bool:
-    """Whether all that is done with a descriptor is loads, or stores."""
+    """Returns whether only loads, or only stores, use a descriptor."""
     names = {use.operation.name for use in argument.uses}
     return len(names) == 1 and names <= {"tt.descriptor_load", "tt.descriptor_store"}
 
@@ -140,7 +142,8 @@ class _Expansion:
     # Blocks of operations
 
     def _blocks(self, region: Region) -> None:
-        """Blocks that branches lead to take the parts; every block comes after those that it is reached through."""
+        """Rewrites the blocks of a region, each after those that it is reached through. Blocks that branches
+        lead to take the parts as arguments."""
         first, *others = region.blocks
         taken = {block: [argument for argument in block.args if is_composite(argument.type)] for block in others}
         for block, arguments in taken.items():
@@ -155,7 +158,7 @@ class _Expansion:
                 block.erase_arg(argument)
 
     def _branch(self, op: Operation) -> None:
-        """Passes the parts of what a branch passes, behind the others."""
+        """Makes a branch pass the parts of composite values, behind the other values."""
         flat = self._flat
         if isinstance(op, cf.ConditionalBranchOp):
             found = [[op.cond], flat(op.then_arguments), flat(op.else_arguments)]
@@ -173,11 +176,11 @@ class _Expansion:
         _erase(self._rewritten(block))
 
     def _rewritten(self, block: Block) -> list[Operation]:
-        """Rewrites the operations of a block; those that were replaced."""
+        """Rewrites the operations of a block, and returns those that were replaced."""
         return [op for op in list(block.ops) if self._operation(op)]
 
     def _operation(self, op: Operation) -> bool:
-        """Rewrites the operation; whether it was replaced."""
+        """Rewrites the operation, and returns whether it was replaced."""
         if op.operands and op.operands[0] in self._kept:
             return False
         access = ACCESSES.get(op.name)
@@ -221,13 +224,14 @@ class _Expansion:
         return tuple(map(self._current, found))
 
     def _current(self, value: SSAValue) -> SSAValue:
-        """What stands for a part by now."""
+        """Returns the value that stands for a part by now."""
         while value in self._replaced:
             value = self._replaced[value]
         return value
 
     def _flat(self, values: Sequence[SSAValue]) -> list[SSAValue]:
-        """The plain values, then the parts of the others: the order in which everything structured carries them."""
+        """Returns the plain values, then the parts of the others, which is the order in which structured
+        operations carry them."""
         found = [value for value in values if not is_composite(value.type)]
         for value in values:
             if is_composite(value.type):
@@ -243,7 +247,8 @@ class _Expansion:
     # What is known about the offsets of block pointers
 
     def _known_zeros(self, op: Operation) -> tuple[int, ...]:
-        """Returns how often two divides the offset, by axis of the block pointer that the operation accesses."""
+        """Returns the trailing zeros of the offset, by axis of the block pointer that the operation
+        accesses."""
         if op.name not in ("tt.load", "tt.store"):
             return ()
         pointer = op.operands[0]
@@ -270,7 +275,7 @@ class _Expansion:
         return 0
 
     def _remember(self, op: Operation) -> None:
-        """Keep what is known about results while the regions that say so are still in place."""
+        """Records what is known about results while the regions that show it are still in place."""
         for result in op.results:
             if t.is_block_pointer(result.type):
                 for axis in range(len(block_of(result.type)[0])):
@@ -289,7 +294,7 @@ class _Expansion:
         return made
 
     def _results(self, old: Operation, new: Operation) -> None:
-        """The results of the new operation stand for those of the old one."""
+        """Replaces the results of the old operation by those of the new one."""
         values = iter(new.results)
         for result in old.results:
             if not is_composite(result.type):
@@ -388,7 +393,7 @@ class _Expansion:
         return True
 
     def _hand_out(self, op: Operation, values: Sequence[SSAValue]) -> None:
-        """`values` stand for the results of a loop: the plain ones first, then the parts."""
+        """Replaces the results of a loop by `values`: the plain ones first, then the parts."""
         given = iter(values)
         for result in op.results:
             if not is_composite(result.type):

@@ -1,7 +1,8 @@
-"""Library functions replaced by block operations.
+"""Replaces library functions by block operations.
 
-Functions of libdevice, and operations of `math` that are no simpler, become compositions of `arith` and `math`; those of
-`signatures.CALLS` stay, for a back end to call the C library, and are left on float64: what surrounds them converts.
+Functions of libdevice, and operations of `math` that are no simpler, become compositions of `arith` and
+`math`; those of `signatures.CALLS` stay calls, for which a back end calls the C library, and become float64
+calls with conversions around them.
 """
 
 from __future__ import annotations
@@ -33,11 +34,11 @@ _EMPTY, _PURE = StringAttr(""), BoolAttr.from_bool(True)
 
 
 def expand_libdevice(func: Operation, kept: Collection[str] = ()) -> None:
-    """Replace the library functions of a function; changed in place.
+    """Replaces the library functions of a function in place.
 
-    kept: symbols of libdevice that the back end calls: the operations stay that mean them (`names_libdevice`).
+    kept: symbols of libdevice that the back end calls: operations that mean them (`names_libdevice`) stay.
 
-    Raises `UnsupportedError` for symbols that are not known, with those that look alike.
+    Raises `UnsupportedError`, which names similar symbols, for unknown symbols.
     """
     expander = Expander()
     for op in operations_named(func, "tt.extern_elementwise"):
@@ -57,7 +58,7 @@ def _expanded(signature: Signature, b: BlockBuilder, xs: Sequence[Expr]) -> list
 
 
 def _composed(name: str, b: BlockBuilder, xs: Sequence[Expr]) -> list[Expr]:
-    """16-bit floats pass through float32."""
+    """Expands an operation of `math`; 16-bit floats pass through float32."""
     elem = t.elem(xs[0].type)
     wide = elem if xs[0].width >= 32 else t.F32
     signature = Signature(f"math.{name}", name, (str(wide),) * len(xs), str(wide))
@@ -66,7 +67,7 @@ def _composed(name: str, b: BlockBuilder, xs: Sequence[Expr]) -> list[Expr]:
 
 
 def _call(signature: Signature, b: BlockBuilder, xs: Sequence[Expr]) -> list[Expr]:
-    """The float64 function of the C library."""
+    """Emits a call of the float64 function of the C library."""
     wide = [x.to_float(t.F64) if x.is_float else x for x in xs]
     symbol = signature.symbol.removesuffix("f") if signature.result == "f32" else signature.symbol
     found = _extern(symbol, b, _of_small_orders(wide) if signature.function in _OF_AN_ORDER else wide)
@@ -78,14 +79,14 @@ def _kept(signature: Signature, b: BlockBuilder, xs: Sequence[Expr]) -> list[Exp
 
 
 def _of_small_orders(xs: Sequence[Expr]) -> list[Expr]:
-    """Order and number, but NaN for orders that would take too long."""
+    """Returns order and number, but order 0 and NaN for orders that would take too long."""
     order, x = xs
     far = (order > MAX_ORDER) | (order < -MAX_ORDER)
     return [where(far, 0, order), where(far, math.nan, x)]
 
 
 def _extern(symbol: str, b: BlockBuilder, xs: Sequence[Expr]) -> Expr:
-    """Calls of these give what their last operand is."""
+    """Emits a call whose result has the type of the last operand."""
     properties = {"libname": _EMPTY, "libpath": _EMPTY, "pure": _PURE, "symbol": StringAttr(symbol)}
     (value,) = b.op(ExternElementwiseOp, [x.v for x in xs], [xs[-1].type], properties)
     return Expr(b, value)
@@ -93,7 +94,7 @@ def _extern(symbol: str, b: BlockBuilder, xs: Sequence[Expr]) -> Expr:
 
 @dataclass(frozen=True)
 class ExpandLibrary(FunctionPass):
-    """Writes library functions as arithmetic, as far as that goes.
+    """Writes library functions as arithmetic, as far as possible.
 
     library: symbols of libdevice that the back end calls; their operations stay.
     """

@@ -1,4 +1,4 @@
-"""tt.map_elementwise with a straight-line region as the operations of that region on blocks.
+"""Expands tt.map_elementwise with a straight-line region into the operations of that region on blocks.
 
 Values that depend on no element stay scalars and are splatted where they meet a block. Maps with `pack` above 1, with branches
 or loops, or with operations that are not elementwise stay as they are.
@@ -29,7 +29,7 @@ _UNIFORM = frozenset({"tt.get_program_id", "tt.get_num_programs", "ub.poison"})
 
 
 def expand_map_elementwise(function: Operation) -> None:
-    """Replaces the maps that it can in a function; changed in place."""
+    """Replaces the maps of a function that can be expanded, in place."""
     for op in list(function.walk()):
         if isinstance(op, MapElementwiseOp) and _is_straight(op):
             _expand(op)

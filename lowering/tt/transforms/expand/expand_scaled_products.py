@@ -1,8 +1,9 @@
-"""tt.dot_scaled in terms of other operations, for back ends without instructions for it.
+"""Expands tt.dot_scaled into other operations, for back ends without instructions for it.
 
-Operands become float32: bytes are unpacked with shifts, elements converted, and multiplied by their scales, whose bits are made
-into a float32 (e8m0: the exponent field; 0 is the denormal 2**-127, 255 NaN). A `tt.dot` in float32 follows, with a note of the
-narrower type that has room for all bits of such operands, for who multiplies those faster.
+Operands become float32: bytes are unpacked with shifts, elements converted, and multiplied by their scales,
+whose bits are made into a float32 (e8m0: the exponent field; 0 is the denormal 2**-127, 255 NaN). A `tt.dot`
+in float32 follows, which names the narrower type that has room for all bits of such operands, for back ends
+that multiply those faster.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ _FLOAT8 = ("e4m3", "e5m2")
 
 
 def expand_dot_scaled(function: Operation) -> None:
-    """Replaces every `tt.dot_scaled` in a function; changed in place."""
+    """Replaces every `tt.dot_scaled` of a function in place."""
     for op in list(function.walk()):
         if isinstance(op, DotScaledOp):
             rewriter = Rewriter(op)
@@ -57,7 +58,8 @@ def _expansion(b: BlockBuilder, op: DotScaledOp, operands: list[SSAValue]) -> SS
 
 
 def _bits(side: ScaledOperand) -> int:
-    """Significant bits of an element times its scale, which is a power of two or an e4m3 number."""
+    """Returns the significant bits of an element times its scale, which is a power of two or an e4m3
+    number."""
     dtypes = [element_dtype(side.kind)]
     if side.scale is not None and t.is_float(side.scale.type):
         dtypes.append(element_dtype("e4m3"))
@@ -65,7 +67,7 @@ def _bits(side: ScaledOperand) -> int:
 
 
 def _elements(b: BlockBuilder, side: ScaledOperand, value: SSAValue) -> SSAValue:
-    """The elements of one side as float32, (…, M, K) or (…, K, N)."""
+    """Returns the elements of one side as float32, (…, M, K) or (…, K, N)."""
     if side.kind in _SMALL:
         return _small(b, side, value)
     if side.kind in _FLOAT8:
@@ -76,8 +78,9 @@ def _elements(b: BlockBuilder, side: ScaledOperand, value: SSAValue) -> SSAValue
 
 
 def _small(b: BlockBuilder, side: ScaledOperand, value: SSAValue) -> SSAValue:
-    """Elements of four or six bits. Their bits, moved to where float32 has the low bits of its exponent and the high ones of
-    its mantissa, differ from their value by the difference of the biases only: a power of two, exact for denormals as well."""
+    """Converts elements of four or six bits to float32. Their bits, moved to where float32 has the low bits
+    of its exponent and the high ones of its mantissa, differ from their value only by the difference of the
+    biases: a power of two, which is exact for denormals as well."""
     bits = b.cast("arith.extui", value, t.I32)
     if side.packed_axis is not None:
         bits = _interleaved(b, bits, _shifted(b, "arith.shrui", bits, 4), side.packed_axis, side.shape)
@@ -95,7 +98,7 @@ def _small(b: BlockBuilder, side: ScaledOperand, value: SSAValue) -> SSAValue:
 
 
 def _interleaved(b: BlockBuilder, low: SSAValue, high: SSAValue, axis: int, shape: Sequence[int]) -> SSAValue:
-    """low[0], high[0], low[1], … along the axis of a block that is then of this shape."""
+    """Emits low[0], high[0], low[1], … along the axis of a block that then has this shape."""
     rank = len(shape)
     order = [*range(axis + 1), rank, *range(axis + 1, rank)]
     pairs = b.join(low, high)
@@ -103,7 +106,7 @@ def _interleaved(b: BlockBuilder, low: SSAValue, high: SSAValue, axis: int, shap
 
 
 def _factors(b: BlockBuilder, scale: SSAValue, group: int) -> SSAValue:
-    """Scales (…, K/group) as float32 (…, K)."""
+    """Converts scales (…, K/group) to float32 (…, K)."""
     shape = t.shape_of(scale.type)
     if t.is_float(scale.type):
         factors = b.cast("tt.fp_to_fp", scale, t.F32)

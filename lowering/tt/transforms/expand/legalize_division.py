@@ -1,4 +1,4 @@
-"""Legalization of integer divisions and shifts, which then never trap.
+"""Legalizes integer divisions and shifts, which then never trap.
 
 LLVM's divisions trap (or worse) on a divisor of zero and on the lowest number by -1, its shifts give anything from the width
 on. The block IR defines all of them: x / 0 is 0 and x mod 0 is x, the lowest number by -1 wraps, shifts past the width shift
@@ -34,7 +34,7 @@ class _Writer(Rewriter):
 
 
 def legalize_division(func: Operation) -> None:
-    """Rewrite every integer division and shift of a function that could trap or be undefined; changed in place."""
+    """Rewrites every integer division and shift of a function that could trap or be undefined, in place."""
     for op in list(func.walk()):
         rule = _RULES.get(op.name)
         if rule is None:
@@ -48,7 +48,7 @@ def legalize_division(func: Operation) -> None:
 
 
 def _quotient(w: _Writer, x: SSAValue, y: SSAValue, name: str) -> SSAValue:
-    """x / y toward zero."""
+    """Emits x / y, truncated toward zero."""
     signed = name.endswith("si")
     if _is_harmless(y, signed):
         return w.binary(name, x, y)
@@ -74,7 +74,7 @@ def _divide(w: _Writer, op: Operation) -> SSAValue | None:
 
 
 def _known(value: SSAValue) -> int | None:
-    """The number that a scalar or every element of a block is known to be."""
+    """Returns the number that a scalar or every element of a block is known to be, or None."""
     while isinstance(value, OpResult) and value.op.name in ("tt.splat", "tt.broadcast", "tt.expand_dims"):
         value = value.op.operands[0]
     return constant_of(value)
@@ -86,7 +86,7 @@ def _is_harmless(divisor: SSAValue, signed: bool) -> bool:
 
 
 def _remainder(w: _Writer, op: Operation) -> SSAValue | None:
-    """x - (x / y) · y, which is x where y is 0."""
+    """Emits x - (x / y) · y, which is x where y is 0."""
     x, y = op.operands
     if t.bit_width(x.type) == 1:
         return w.binary("arith.andi", x, w.binary("arith.xori", y, w.constant(1)))
@@ -101,7 +101,8 @@ def _remainder(w: _Writer, op: Operation) -> SSAValue | None:
 
 
 def _round_quotient(w: _Writer, op: Operation) -> SSAValue:
-    """ceildivsi, ceildivui and floordivsi: one step from the quotient toward zero where that is not exact."""
+    """Emits ceildivsi, ceildivui or floordivsi: one step from the truncated quotient where that is not
+    exact."""
     x, y = op.operands
     if t.bit_width(x.type) == 1:
         return w.binary("arith.andi", x, y)

@@ -1,4 +1,4 @@
-"""What a launch knows of its arguments becomes `tt.divisibility` of the parameters."""
+"""States what a launch knows of its arguments as `tt.divisibility` of the parameters."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ..function_pass import FunctionPass
 
 @dataclass(frozen=True)
 class AssumeDivisibility(FunctionPass):
-    """States by what addresses and numbers are divisible, beyond what is stated already.
+    """States divisors of the addresses and values of parameters, besides those that are stated already.
 
     parameters: positions of parameters, from 0.
     divisors: a power of two for each of them.

@@ -1,4 +1,4 @@
-"""What a text claims of itself and nobody checks counts for nothing."""
+"""Drops what a text claims of itself and nothing checks."""
 
 from __future__ import annotations
 

@@ -1,7 +1,9 @@
-"""Loop-invariant code motion: pure operations of a loop whose operands are known before it are computed before it.
+"""Moves loop-invariant code: pure operations of a loop whose operands are known before it are computed before
+it.
 
-Loads stay where they are: a loop may write what they read. Everything else that is pure may run once too often: nothing traps,
-once integer divisions have been made total (`legalize_division.py`).
+Loads stay where they are: a loop may write what they read. Everything else that is pure may also run for a
+loop without
+iterations: nothing traps, once `legalize_division.py` has guarded integer divisions.
 """
 
 from __future__ import annotations
@@ -52,7 +54,7 @@ def _is_inside(value: SSAValue, blocks: list[Block]) -> bool:
 
 @dataclass(frozen=True)
 class LoopInvariantCodeMotion(FunctionPass):
-    """Computes what does not change in a loop before it."""
+    """Moves computations that do not change in a loop to before the loop."""
 
     name = "licm"
 

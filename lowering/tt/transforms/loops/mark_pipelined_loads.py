@@ -1,10 +1,12 @@
-"""Software pipelining, the part that the text decides: which loads of a loop can be done iterations before their uses.
+"""Marks the loads of a loop that can be done iterations before their uses: the part of software pipelining
+that the text decides.
 
-A block that feeds nothing but matrix products may lie in memory where the products read it, and be copied there while earlier
-iterations are computed, as long as nothing that the loop writes can change it and its addresses and masks take only arithmetic
-to find. `mark_loads` gives such loads `joinery.ahead`; what a later iteration needs of the body is its `address_slice`. A back
-end that copies without waiting decides in how many stages, and by which instructions (Lam, "Software pipelining", PLDI 1988,
-for loops of which only loads run ahead). Hosts have nothing to do with the mark.
+A block that feeds nothing but matrix products may lie in memory where the products read it, and be copied
+there while earlier iterations are computed, as long as nothing that the loop writes can change it and its
+addresses and masks take only arithmetic to find. `mark_loads` gives such loads `joinery.ahead`; what a later
+iteration needs of the body is its `address_slice`. A back end that copies asynchronously decides in how many
+stages, and by which instructions (Lam, "Software pipelining", PLDI 1988, for loops of which only loads run
+ahead). Hosts ignore the mark.
 """
 
 from __future__ import annotations
@@ -33,7 +35,8 @@ _SWAPPED = (1, 0)
 
 
 def mark_loads(func: Operation) -> None:
-    """Mark, in place, exactly those loads of scf.for loops with `joinery.ahead` that can be software-pipelined."""
+    """Gives `joinery.ahead`, in place, to exactly those loads of scf.for loops that can be
+    software-pipelined."""
     for op in func.walk():
         op.attributes.pop(PIPELINED, None)  # from a text that went through this pass before, or claims to
     for loop in func.walk():
@@ -43,12 +46,13 @@ def mark_loads(func: Operation) -> None:
 
 
 def marked_loads(loop: Operation) -> list[Operation]:
-    """The loads of an scf.for, outside of loops in it, that have the mark, in order."""
+    """Returns the loads of an scf.for that have the mark, in order, without those of loops in it."""
     return [op for op in loop.regions[0].block.ops if PIPELINED in op.attributes]
 
 
 def address_slice(loop: Operation, loads: Sequence[Operation]) -> tuple[list[Operation], list[int]]:
-    """(operations, carried values by number) of the body that addresses and masks of marked loads come from, in order."""
+    """Returns the operations of the body, and the carried values by number, that addresses and masks of
+    marked loads come from, in order."""
     body = loop.regions[0].block
     found: set[Operation] = set()
     carried: set[int] = set()
@@ -60,8 +64,8 @@ def address_slice(loop: Operation, loads: Sequence[Operation]) -> tuple[list[Ope
 
 
 def uses_in_products(load: Operation) -> list[tuple[Operation, int, bool]]:
-    """(tt.dot, number of the operand, whether it is transposed) for each product that reads what a load gives; none if anything
-    else does."""
+    """Returns (tt.dot, number of the operand, whether it is transposed) for each product that reads the
+    result of a load; none if anything else does."""
     found: list[tuple[Operation, int, bool]] = []
     waiting: list[tuple[SSAValue, bool]] = [(load.results[0], False)]
     while waiting:
@@ -86,8 +90,8 @@ def _candidates(loop: Operation) -> list[Operation]:
 
 
 def _feeds_products(load: Operation, body: Block) -> bool:
-    """Whether products of the same iteration read the block and nothing else does, and masked elements are zeros, as copies
-    leave them."""
+    """Returns whether products of the same iteration read the block and nothing else does, and masked
+    elements are zeros, as copies leave them."""
     if len(t.shape_of(load.results[0].type)) != 2:
         return False
     if isinstance(load, LoadOp) and (load.isVolatile.value.data or not _fills_with_zeros(load)):
@@ -110,8 +114,8 @@ def _is_arithmetic(load: Operation, body: Block) -> bool:
 
 
 def _origins(load: Operation, body: Block) -> tuple[set[Operation], set[int]]:
-    """The operations of the body, and the carried values by number, that address and mask of a load come from. A value that the
-    loop carries comes from what the previous iteration yielded."""
+    """Returns the operations of the body, and the carried values by number, that address and mask of a load
+    come from. A value that the loop carries comes from what the previous iteration yielded."""
     operations: set[Operation] = set()
     carried: set[int] = set()
     waiting = [*load.indices] if isinstance(load, DescriptorLoadOp) else [*load.operands[:2]]

@@ -1,10 +1,11 @@
-"""Pointer induction (strength reduction): a block of pointers or integers that a loop advances uniformly becomes its initial
-value plus a scalar distance, and the loop carries the distance.
+"""Performs pointer induction (strength reduction): a block of pointers or integers that a loop advances
+uniformly becomes its initial value plus a scalar distance, and the loop carries the distance.
 
     for (p = start; …) { … p …; p += splat(s) }     →     for (d = 0; …) { … start + splat(d) …; d += s }
 
-A thread of a GPU then has two registers for the distance, where it had two for every access, or finds rows of a matrix again
-with a multiplication instead of remembering them. Hosts know such blocks by themselves.
+A thread of a GPU then has two registers for the distance, where it had two for every access, or recomputes
+rows of a matrix with a multiplication instead of keeping them. The host back end recognizes such blocks by
+itself.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ class _Move:
     by: SSAValue | int
 
     def distance(self, b: Rewriter, type_: Attribute) -> SSAValue:
-        """The distance of one iteration; i64 for pointers."""
+        """Emits the distance of one iteration; i64 for pointers."""
         if isinstance(self.by, int):
             return b.const(self.by, type_)
         return self.by if self.by.type == type_ else b.cast("arith.extsi", self.by, type_)
@@ -64,18 +65,19 @@ class PointerInduction(FunctionPass):
 
 
 def _kept(op: scf.ForOp) -> frozenset[int]:
-    """The numbers of carried values that stay what they are."""
+    """Returns the numbers of the carried values that are left as they are."""
     found = op.attributes.get(FEW_POINTERS)
     return frozenset(found.get_values()) if isinstance(found, DenseArrayBase) else frozenset()
 
 
 def _loops(function: FuncOp) -> list[scf.ForOp]:
-    """Those inside others first: what they leave may be a distance of the outer one's."""
+    """Returns the loops of a function, those inside others first: what they leave may be a distance for the
+    outer one."""
     return [op for op in reversed(list(function.walk())) if isinstance(op, scf.ForOp)]
 
 
 def uniform_moves(op: scf.ForOp) -> dict[int, _Move]:
-    """Returns the carried values that are such blocks, by number."""
+    """Returns the carried blocks that the loop advances uniformly, by number, with their steps."""
     body = op.body.blocks[0]
     moves = {n: _move(argument, terminator(body).operands[n]) for n, argument in enumerate(body.args[1:])}
     return {number: move for number, move in moves.items() if move is not None}

@@ -1,4 +1,4 @@
-"""Products and the sums they feed become fused multiply-adds, where both say `contract`."""
+"""Fuses products and the sums they feed into multiply-adds, where both have the flag `contract`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ _PASSED_ON = frozenset(
     {"arith.mulf", "arith.divf", "arith.negf", "arith.extf", "arith.truncf", "arith.select", "tt.fp_to_fp", "tt.splat",
      "tt.expand_dims", "tt.broadcast", "tt.reshape", "tt.trans"}
 )  # fmt: skip
-"""Operations behind which an error of a difference is as large as before, relative to the exponent it becomes."""
+"""Operations that hand on the error of a difference, relative to the argument of an exponential that it
+becomes."""
 
 
 def _has(op: Operation, flag: FastMathFlag) -> bool:
@@ -35,14 +36,15 @@ def _without(op: Operation, flag: FastMathFlag) -> None:
 
 
 def contract_products(func: Operation) -> None:
-    """Fuse products with the sums and differences they feed, where both have `contract`; `func` is changed in place.
+    """Fuses products with the sums and differences they feed, where both have `contract`; `func` is changed
+    in place.
 
-    It is decided here, once: a back end that evaluates a value twice must get the same bits twice. So a product is fused if it
-    is used by nothing else, and the other sums lose the flag. Reductions that only add keep it: the back end may fuse the
-    product that is added up, since a sum is not evaluated again.
+    This is decided here, once: a back end that evaluates a value twice must get the same bits twice. So a
+    product is fused if it is used by nothing else, and the other sums lose the flag. Reductions that only add
+    keep it: the back end may fuse the product that is added up, since a sum is not evaluated again.
 
-    What an exponential takes (softmax: x - max x) keeps its rounding: x·s - x·s is 0, and fused it would be the rounding error
-    of the product, which for large x has no bound.
+    The argument of an exponential (softmax: x - max x) keeps its rounding: x·s - x·s is 0, and fused it would
+    be the rounding error of the product, which for large x has no bound.
     """
     sums = [op for op in func.walk() if op.name in _SUMS and _has(op, CONTRACT) and not _is_reduction(op)]
     fusable = {op for op in sums if not _feeds_exponential(op)}
@@ -56,7 +58,7 @@ def contract_products(func: Operation) -> None:
 
 
 def _is_reduction(op: Operation) -> bool:
-    """Whether the operation is all that a reduction does with two values."""
+    """Returns whether the operation is all that a reduction does with two values."""
     parent, block = op.parent_op(), op.parent
     return parent is not None and parent.name == "tt.reduce" and block is not None and block.first_op is op and (
         op.next_op is block.last_op
@@ -64,7 +66,7 @@ def _is_reduction(op: Operation) -> bool:
 
 
 def _feeds_exponential(op: Operation) -> bool:
-    """Whether an exponential takes the result, perhaps scaled or spread."""
+    """Returns whether an exponential takes the result, perhaps scaled or spread."""
     waiting, seen = list(op.results), set(op.results)
     while waiting:
         for use in waiting.pop().uses:
@@ -79,7 +81,8 @@ def _feeds_exponential(op: Operation) -> bool:
 
 
 def _product(op: Operation, fusable: set[Operation]) -> OpResult | None:
-    """The operand that is a product and is used by nothing but sums that it can be fused with."""
+    """Returns the operand that is a product and is used by nothing but sums that it can be fused with; None
+    without one."""
     left, right = op.operands
     if left is right:
         return None
@@ -119,7 +122,7 @@ def _negative(b: BlockBuilder, value: SSAValue) -> SSAValue:
 
 @dataclass(frozen=True)
 class Contract(FunctionPass):
-    """Fuses products and sums that have the flag into multiply-adds."""
+    """Fuses products and sums that have the flag `contract` into multiply-adds."""
 
     name = "contract"
 

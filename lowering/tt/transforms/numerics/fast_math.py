@@ -1,6 +1,7 @@
-"""What `numerics="fast"` means: `fastmath<arcp,contract,afn>` on the float arithmetic and functions that a kernel itself has.
+"""Applies `numerics="fast"`: `fastmath<arcp,contract,afn>` on the float arithmetic and functions that a
+kernel itself has.
 
-Flags that a text brings along mean the same. `reassoc`, `nnan`, `ninf` and `nsz` are read and not made use of. See
+Flags that a text has mean the same. `reassoc`, `nnan`, `ninf` and `nsz` are read but not used. See
 docs/design/011-numerics.md.
 """
 
@@ -22,8 +23,9 @@ FAST = FastMathFlagsAttr([RECIPROCAL, CONTRACT, APPROXIMATE])
 _ARITHMETIC = frozenset({"arith.addf", "arith.subf", "arith.mulf", "arith.divf"})
 
 def allow_fast_math(func: Operation) -> None:
-    """Let approximations, reciprocals and fused multiply-adds take the place of all float arithmetic and functions; `func` is
-    changed in place. Flags that are there stay. What later passes add (expansions that need every rounding) has no flags.
+    """Allows approximations, reciprocals and fused multiply-adds for all float arithmetic and functions;
+    `func` is changed in place. Flags that are there stay. What later passes add (expansions that need every
+    rounding) has no flags.
     """
     for op in func.walk():
         if op.name in _ARITHMETIC or (op.name.startswith("math.") and _takes_flags(type(op))):

@@ -1,8 +1,8 @@
-"""What `numerics="reproducible"` means for the operations of a kernel: results do not depend on what runs it.
+"""Applies `numerics="reproducible"` to the operations of a kernel: results do not depend on what runs it.
 
-IEEE arithmetic, comparisons and casts give the same bits everywhere. What does not by itself is the order of sums, the
-instructions that functions are made of, and the order in which programs meet at an atomic. `fix_order` marks the first,
-asks for a portable form of the second and refuses the third. The orders are those of the interpreter:
+IEEE arithmetic, comparisons and casts give the same bits everywhere. The order of sums, the instructions of
+which functions consist, and the order in which programs meet at an atomic may differ: `fix_order` marks the
+first, asks for a portable form of the second and refuses the third. The orders are those of the interpreter:
 
 * `tt.reduce`: a balanced tree over neighbours, (x0 x1) (x2 x3) …, level by level;
 * `tt.scan`: for each bit of the position, lowest first, the last prefix of the lower half goes to all of the upper half
@@ -40,11 +40,13 @@ _NO_FLAGS = FastMathFlagsAttr("none")
 _ANY_ORDER = frozenset(
     f"arith.{name}" for name in ("addi", "muli", "andi", "ori", "xori", "maxsi", "minsi", "maxui", "minui")
 )
-"""Not the largest and smallest float: quick forms leave open which of two zeros they are."""
+"""Operations that give the same bits in any order. Float maxima and minima do not: quick forms leave open
+which of two zeros they return."""
 
 
 def fix_order(func: Operation) -> None:
-    """Mark what depends on order or instructions; `func` is changed in place, and loses all flags that allow anything.
+    """Marks what depends on order or instructions; `func` is changed in place, and loses all flags that
+    permit inexact forms.
 
     Raises `UnsupportedError` for float atomics, whose order is that in which programs run.
     """
@@ -62,7 +64,7 @@ def fix_order(func: Operation) -> None:
 
 
 def _is_exact(op: Operation) -> bool:
-    """Whether the region gives the same bits in any order."""
+    """Returns whether the region gives the same bits in any order."""
     single = single_operation(op.regions[0])
     return single is not None and single.name in _ANY_ORDER
 

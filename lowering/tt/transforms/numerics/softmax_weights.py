@@ -1,24 +1,27 @@
-"""Exponentials that are the weights of a softmax whose sums are kept relative to the greatest score of each row.
+"""Marks exponentials that are the weights of a softmax whose sums are kept relative to the greatest score of
+each row.
 
     m' = max(m, rowmax(s))    p = exp(s - m')    c = exp(m - m')    l' = c l + rowsum(p)    acc' = c acc + p V
 
-is an iteration of the online softmax (Milakov and Gimelshein, arXiv:1805.02867), as attention has it; without a loop there are
-only m' = rowmax(s) and p. What it makes of p and c is divided by l in the end, or may be. Two facts hold for every row:
+is an iteration of the online softmax (Milakov and Gimelshein, arXiv:1805.02867), as attention has it; without
+a loop there are only m' = rowmax(s) and p. What is computed from p and c is divided by l in the end, or may
+be. Two facts hold for every row:
 
 * In each iteration either p has an element exp(0), or m' is m and c is exp(0).
-* l is about 1 at least, from the first finite score on, if it starts as a constant that is not negative and m as one that no
-  score is below (-inf, or so large that every float below it is further away than any exponent, also when scaled, by
-  constants), or if l starts at 1 or more.
+* l is at least about 1, from the first finite score on, if it starts as a constant that is not negative and m as
+  one that no score is below (-inf, or so large that every float below it is further away than any exponent, also
+  when scaled, by constants), or if l starts at 1 or more.
 
-So an error that a weight makes counts by its size beside 1, not beside the weight: weights below 2^-126 may be 0 (l has the
-same bits but for ties, acc is off by less than 2^-126 Σ|V|), and 2^(x log2 e) serves for e^x (its error is largest, 2^-24.4,
-where x = -1). `mark_weights` finds such exponentials and gives them `joinery.weight`. Anything else that uses p or c keeps the
-mark away: who stores weights, or multiplies them by anything but V, gets them with full relative accuracy. So does who hands
-exp to a product of float32 operands, where many weights of one size that add up show the error of the cheaper exp, and who
-scales what exp takes by a number whose sign is not known: weights may be far above 1 then.
+So the error of a weight matters relative to 1, not to the weight: weights below 2^-126 may be 0 (l has the
+same bits but for ties, acc is off by less than 2^-126 Σ|V|), and 2^(x log2 e) serves for e^x (its error is
+largest, 2^-24.4, at x = -1). `mark_weights` finds such exponentials and gives them `joinery.weight`. Any
+other use of p or c prevents the mark: weights that are stored, or multiplied by anything but V, have full
+relative accuracy. So have those of exp that feed a product of float32 operands, where many weights of one
+size that add up show the error of the cheaper exp, and those of exp whose argument is scaled by a number of
+unknown sign, since they may be far above 1.
 
-Without a loop the quotients p / rowsum(p) are those of numbers up to 1 by a number from 1 on, which get `joinery.tame`; here,
-too, a scale has to be positive.
+Without a loop the quotients p / rowsum(p) are of numbers up to 1 by a number of at least 1, and get
+`joinery.tame`; here, too, a scale has to be positive.
 """
 
 from __future__ import annotations
@@ -44,17 +47,19 @@ _CASTS = frozenset({"arith.truncf", "arith.extf", "tt.fp_to_fp"})
 _MOVES = frozenset({"tt.trans", "tt.reshape", "tt.expand_dims", "tt.broadcast"})
 _REPEATS = frozenset({"tt.splat", "tt.broadcast", "tt.expand_dims"})
 _LOW = -(2.0**32)
-"""Distances between floats below it are 256 and more: exp2 of them is 0. So it is of distances of numbers whose multiples are
-below it, as many times as large."""
+"""Floats below this are at least 256 apart, so that exp2 of minus their distance is 0. The same holds for the
+scaled distance of numbers whose scaled values are below it."""
 _HIGH = 2.0**24
 
 
 @dataclass(frozen=True, slots=True)
 class _Top:
-    """The greatest scores of rows: of this iteration's alone, or with those of the iterations before, which `before` carries.
+    """The greatest scores of rows: of this iteration alone, or with those of the iterations before, which
+    `before` carries.
 
-    is_above: whether no score is greater, as far as it is scaled: by nothing, or by a number that is known to be positive.
-    scale: what distances from it are multiplied by; None where that is not a constant.
+    is_above: whether no score is greater, because scores are not scaled, or by a number that is known to be
+    positive.
+    scale: what distances from it are multiplied by; None if that is not a constant.
     """
 
     value: SSAValue
@@ -74,7 +79,8 @@ class _Iteration:
 
 
 def mark_weights(func: Operation) -> None:
-    """Give `joinery.weight` to the exponentials (float32) that are weights as described above; `func` is changed in place."""
+    """Gives `joinery.weight` to the exponentials (float32) that are weights as described above; `func` is
+    changed in place."""
     exponentials = [op for op in func.walk() if op.name in _EXPONENTIALS and t.elem(op.results[0].type) == t.F32]
     iterations: set[_Iteration] = set()
     marked: set[tuple[Operation, int]] = set()
@@ -99,7 +105,8 @@ def mark_weights(func: Operation) -> None:
 
 
 def _mark_quotients(weights: SSAValue, axis: int) -> None:
-    """Give `joinery.tame` to what divides weights by the sum of their row: they are 1 at most, and one of them is."""
+    """Gives `joinery.tame` to divisions of weights by the sum of their row: weights are at most 1, and one of
+    them is 1."""
     length = t.shape_of(weights.type)[axis]
     for use in weights.uses:
         if use.operation.name != "arith.divf" or use.index != 0 or length > _HIGH:
@@ -114,7 +121,8 @@ def _mark_quotients(weights: SSAValue, axis: int) -> None:
 
 
 def _weighs(op: Operation) -> _Top | None:
-    """What the exponential is relative to, if that is the greatest of the scores that it takes."""
+    """Returns what the exponential is relative to, if that is the greatest of the scores that it takes; else
+    None."""
     for scores, low, axes, scale in _differences(op.operands[0]):
         found = _greatest(_guarded(low), scores, axes, scale is not None and _is_positive(scale))
         if found is not None:
@@ -123,7 +131,8 @@ def _weighs(op: Operation) -> _Top | None:
 
 
 def _differences(x: SSAValue) -> Iterator[tuple[SSAValue, SSAValue, tuple[int, ...], float | None]]:
-    """(a, b, axes, scale): x is a - b, scaled or not, with b spread along these axes; None where the scale is no constant."""
+    """Yields (a, b, axes, scale) such that x is a - b, scaled or not, with b spread along these axes; the
+    scale is None if it is no constant."""
     outer: float | None = 1.0
     for difference, factor in _products(x):
         x, outer = difference, factor if isinstance(factor, float) else None
@@ -141,7 +150,8 @@ def _differences(x: SSAValue) -> Iterator[tuple[SSAValue, SSAValue, tuple[int, .
 
 
 def _greatest(value: SSAValue, scores: SSAValue, axes: tuple[int, ...], keeps_order: bool) -> _Top | None:
-    """Whether the value, spread along `axes`, is the greatest of each row of scores, or that and what a loop carries."""
+    """Returns the value, spread along `axes`, as the greatest of each row of scores, alone or with what a
+    loop carries; None if it is not that."""
     found = _row_maximum(value, scores, axes)
     if found is not None:
         return _Top(value, found[0], None, keeps_order and found[1])
@@ -158,8 +168,8 @@ def _greatest(value: SSAValue, scores: SSAValue, axes: tuple[int, ...], keeps_or
 
 
 def _row_maximum(value: SSAValue, scores: SSAValue, axes: tuple[int, ...]) -> tuple[int, bool] | None:
-    """The axis of the rows, if the value is their maximum; a common factor may be multiplied before or after. And whether that
-    is known to be positive, if there is one."""
+    """Returns the axis of the rows if the value is their maximum, and whether a common factor, which may be
+    multiplied before or after, is absent or known to be positive; None if it is no maximum."""
     ways = [(value, scores, True)]
     ways += [
         (inner, x, _is_positive(factor))
@@ -178,12 +188,13 @@ def _row_maximum(value: SSAValue, scores: SSAValue, axes: tuple[int, ...]) -> tu
 
 
 def _lies_along(reduction: Operation, result: SSAValue, axes: tuple[int, ...], axis: int) -> bool:
-    """Whether a reduction along an axis has its result spread along that axis again."""
+    """Returns whether a reduction along an axis has its result spread along that axis again."""
     return property_number(reduction, "axis") == axis and (axes == (axis,) or (not axes and t.shape_of(result.type) == ()))
 
 
 def _guarded(value: SSAValue) -> SSAValue:
-    """m of select(m == -inf, constant, m), which keeps rows without any score from being NaN."""
+    """Returns m of select(m == -inf, constant, m), which keeps rows without any score from being NaN; else
+    the value itself."""
     op = _made_by(value, "arith.select")
     if op is None or _constant(op.operands[1]) is None:
         return value
@@ -209,7 +220,8 @@ class _Uses:
 
 
 def _uses(weights: SSAValue, axis: int) -> _Uses | None:
-    """What uses weights, if that is sums of rows and products of matrices and there are both."""
+    """Returns the uses of weights if these are sums of rows and products of matrices, and there are both;
+    else None."""
     sums: list[Operation] = []
     widths: list[int] = []
     waiting = [(weights, True)]
@@ -229,7 +241,8 @@ def _uses(weights: SSAValue, axis: int) -> _Uses | None:
 
 
 def _iteration(sums: Sequence[Operation], top: _Top, known: Collection[_Iteration]) -> _Iteration | None:
-    """The iteration of the online softmax that sums of weights belong to, if l is updated as it should be."""
+    """Returns the iteration of the online softmax that sums of weights belong to, if l is updated as it
+    should be; else None."""
     loop = top.before.owner.parent_op() if top.before is not None else None
     if top.before is None or loop is None:
         return None
@@ -242,14 +255,15 @@ def _iteration(sums: Sequence[Operation], top: _Top, known: Collection[_Iteratio
 
 
 def _through_moves(op: Operation) -> Operation:
-    """The one user of what an operation only spreads."""
+    """Follows operations that only spread their operand to the one user of their result."""
     while op.name in ("tt.expand_dims", "tt.broadcast") and op.results[0].has_one_use():
         op = next(iter(op.results[0].uses)).operation
     return op
 
 
 def _kept(op: Operation, loop: Operation, before: BlockArgument) -> int | None:
-    """The number of l among what the loop carries, if `op` is its sum l exp(m - m') + rowsum(p)."""
+    """Returns the number of l among what the loop carries, if `op` is its sum l exp(m - m') + rowsum(p); else
+    None."""
     if op.name != "arith.addf":
         return None
     for operand in op.operands:
@@ -263,7 +277,8 @@ def _kept(op: Operation, loop: Operation, before: BlockArgument) -> int | None:
 
 
 def _decays(op: Operation) -> tuple[Operation, int] | None:
-    """(loop, number of m) if the operation is an exponential of m - max(m, …), which the loop carries on."""
+    """Returns (loop, number of m) if the operation is an exponential of m - max(m, …), and the loop carries
+    that maximum on; else None."""
     if op.name not in _EXPONENTIALS:
         return None
     for before, value, axes, _ in _differences(op.operands[0]):
@@ -278,7 +293,8 @@ def _decays(op: Operation) -> tuple[Operation, int] | None:
 
 
 def _only_rescales(op: Operation, loop: Operation) -> bool:
-    """Whether all that the exponential does is to scale what the loop carries, before something is added to that."""
+    """Returns whether the exponential only scales what the loop carries, before something is added to
+    that."""
     waiting = list(op.results)
     while waiting:
         for use in waiting.pop().uses:
@@ -303,7 +319,7 @@ def _goes_on(old: SSAValue, scaled: Operation, loop: Operation) -> bool:
 
 
 def _starts_well(iteration: _Iteration, known: Collection[_Iteration], scale: float | None) -> bool:
-    """Whether l is about 1 at least when the first finite score was seen, as distances are scaled."""
+    """Returns whether l is at least about 1 once the first finite score was seen, as distances are scaled."""
     tops, totals = (iteration.loop.operands[3 + number] for number in (iteration.top, iteration.total))
     top, total = _constant(tops), _constant(totals)
     if top is not None and total is not None:
@@ -323,7 +339,7 @@ def _made_by(value: SSAValue, name: str) -> Operation | None:
 
 
 def _next(carried: BlockArgument) -> SSAValue | None:
-    """What an scf.for yields for this argument."""
+    """Returns what an scf.for yields for this argument; None for arguments of anything else."""
     block = carried.owner
     loop = block.parent_op()
     if loop is None or loop.name != "scf.for" or carried.index == 0 or block.last_op is None:
@@ -332,7 +348,8 @@ def _next(carried: BlockArgument) -> SSAValue | None:
 
 
 def _spread(value: SSAValue) -> tuple[SSAValue, tuple[int, ...]]:
-    """What a block repeats, and along which new axes. A scalar in a block of one axis counts as spread along none."""
+    """Returns what a block repeats, and along which new axes. A scalar in a block of one axis counts as
+    spread along none."""
     axes: tuple[int, ...] = ()
     while isinstance(value.owner, Operation):
         if value.owner.name == "tt.expand_dims":
@@ -344,7 +361,8 @@ def _spread(value: SSAValue) -> tuple[SSAValue, tuple[int, ...]]:
 
 
 def _uniform(value: SSAValue) -> SSAValue | float | None:
-    """The one number that a block holds everywhere: as a constant, or the scalar it comes from."""
+    """Returns the one number that a block holds everywhere, as a constant, or the scalar it comes from; None
+    if there is none."""
     constant, origin = _constant(value), _origin(value)
     if constant is not None:
         return constant
@@ -359,7 +377,7 @@ def _factors(value: SSAValue) -> Iterator[tuple[SSAValue, SSAValue]]:
 
 
 def _products(value: SSAValue) -> Iterator[tuple[SSAValue, SSAValue | float]]:
-    """(x, factor) of a product with one number."""
+    """Yields (x, factor) of a product with one number."""
     for x, factor in _factors(value):
         number = _uniform(factor)
         if number is not None:
@@ -371,7 +389,7 @@ def _is_positive(factor: SSAValue | float) -> bool:
 
 
 def _origin(value: SSAValue) -> SSAValue:
-    """What a block repeats, whatever the axes."""
+    """Returns what a block repeats, along whatever axes."""
     while isinstance(value.owner, Operation) and value.owner.name in _REPEATS:
         value = value.owner.operands[0]
     return value
@@ -384,7 +402,8 @@ def _constant(value: SSAValue) -> float | None:
 
 
 def _combines(op: Operation, names: frozenset[str]) -> bool:
-    """Whether a reduction of one block does one of these, and nothing else, with two values."""
+    """Returns whether a reduction of one block combines two values by one of these operations, and nothing
+    else."""
     block: Block = op.regions[0].block
     first, last = block.first_op, block.last_op
     return (

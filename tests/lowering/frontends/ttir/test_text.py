@@ -435,3 +435,11 @@ def test_pointers_to_constant_memory_as_triton_3_9_prints_them() -> None:
 def test_unknown_address_spaces_are_named() -> None:
     with pytest.raises(UserError, match=r'2:41: unknown address space "moon"; there are "global", "constant"'):
         jn.kernel.from_ttir(CONSTANT.replace('"constant"', '"moon"'))
+
+
+def test_the_barrier_of_older_texts_is_read_as_the_barrier() -> None:
+    """Triton up to 3.6 prints `tl.debug_barrier` as an operation of the gpu dialect."""
+    text = "tt.func public @k(%x: !tt.ptr<i32>) {\n  BARRIER\n  tt.return\n}"
+    old, new = (print_module(parse(text.replace("BARRIER", barrier))) for barrier in ("gpu.barrier", "ttg.barrier all"))
+    assert old == new
+    assert "ttg.barrier all" in old

@@ -1,0 +1,147 @@
+"""A pytest plugin: a test-suite that was written for a GPU runs without one, its kernels by joinery.
+
+    pytest -p joinery.triton.pytest --joinery             natively
+    pytest -p joinery.triton.pytest --joinery=sanitize    each launch under the sanitizer; what it finds fails the test
+
+Options: --joinery[=native|interpret|sanitize|ptxsim], --joinery-target (the GPU of ptxsim and of `asm["ptx"]`),
+--joinery-device=cuda|cpu (whether torch's CUDA surface is stood in for), --joinery-autotune=N (configurations that autotuning
+may try), --joinery-report PATH (a page of HTML).
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Generator
+from typing import Any
+
+import pytest
+
+from ...promotion.errors import UserError
+from .settings import MODES, VARIABLE
+
+_PROPERTY = "joinery"
+
+
+def pytest_addoption(parser: Any) -> None:
+    group = parser.getgroup("joinery", "kernels of Triton without a GPU")
+    modes = f"run kernels: {', '.join(MODES)}"
+    group.addoption("--joinery", nargs="?", const="native", default=None, metavar="MODE", help=modes)
+    group.addoption("--joinery-target", default="sm_90a", help="the GPU whose PTX is simulated and shown (sm_90a)")
+    group.addoption("--joinery-device", default="cuda", choices=["cuda", "cpu"], help="what the device is called: cuda, cpu")
+    group.addoption("--joinery-autotune", type=int, default=1, metavar="N", help="configurations that autotuning tries (1)")
+    group.addoption("--joinery-threads", type=int, default=None, metavar="N", help="threads of native kernels")
+    group.addoption("--joinery-report", default=None, metavar="PATH", help="write a page of HTML with every kernel and finding")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_load_initial_conftests(early_config: Any, parser: Any, args: list[str]) -> None:
+    """Stand in for the GPU before the project's own files ask for one."""
+    options = early_config.known_args_namespace
+    mode = options.joinery
+    if mode is None:
+        return
+    if mode not in MODES and "--joinery" in args:  # `--joinery tests`: what follows is no mode
+        args[args.index("--joinery")] = "--joinery=native"
+        mode = "native"
+    _install(mode, options)
+
+
+def pytest_configure(config: Any) -> None:
+    mode = config.getoption("--joinery")
+    if mode is None:
+        return
+    _install(mode, config.option)
+    config.pluginmanager.register(_Plugin(config, mode), "joinery-launches")
+
+
+def _install(mode: str, options: Any) -> None:
+    from .activation import activate, is_active
+
+    if is_active():
+        return
+    try:
+        if options.joinery_device == "cuda":
+            from .testing.stand_in import install
+
+            install()
+            from .testing.suites import become_cuda
+
+            activate(mode, options.joinery_threads, options.joinery_target, "strict")
+            become_cuda()
+        else:
+            activate(mode, options.joinery_threads, options.joinery_target, "strict")
+        from .testing.suites import cut_autotuning
+
+        cut_autotuning(options.joinery_autotune)
+    except UserError as error:
+        raise pytest.UsageError(f"--joinery: {error}") from None
+    except ImportError as error:
+        raise pytest.UsageError(f"--joinery needs {error.name} to be installed: {error}") from None
+
+
+class _Plugin:
+    """Counts the launches of every test, fails those whose launches found something, and says it all at the end."""
+
+    def __init__(self, config: Any, mode: str) -> None:
+        self.config = config
+        self.mode = mode
+        self.tests: Counter[str] = Counter()
+        self.launches: Counter[str] = Counter()
+        self.findings: list[tuple[str, str, str]] = []
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_protocol(self, item: Any, nextitem: Any) -> Generator[None, Any, Any]:
+        from .testing import record
+
+        item.joinery_record = record.start()
+        return (yield)
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_makereport(self, item: Any, call: Any) -> Generator[None, Any, Any]:
+        report: Any = yield
+        record = getattr(item, "joinery_record", None)
+        if record is None:
+            return report
+        if report.when == "call" and record.findings and report.outcome == "passed":
+            report.outcome = "failed"
+            report.longrepr = "\n\n".join(f"joinery, kernel {kernel}: {text}" for kernel, text in record.findings)
+        if report.when == "teardown":
+            content = {"launches": dict(record.launches), "findings": record.findings}
+            report.user_properties.append((_PROPERTY, json.dumps(content)))
+        return report
+
+    def pytest_runtest_logreport(self, report: Any) -> None:
+        if report.when == "call":
+            self._outcome = report.outcome
+        elif report.when == "setup":
+            self._outcome = report.outcome if report.outcome != "passed" else ""
+        elif report.when == "teardown":
+            for name, content in report.user_properties:
+                if name == _PROPERTY:
+                    self._note(report.nodeid, json.loads(content))
+
+    def _note(self, test: str, content: dict[str, Any]) -> None:
+        launched = "launched" if content["launches"] else "not launched"
+        self.tests[f"{self._outcome}, {launched}"] += 1
+        self.launches.update(content["launches"])
+        self.findings += [(test, kernel, text) for kernel, text in content["findings"]]
+
+    def pytest_report_header(self, config: Any) -> str:
+        return f"joinery: kernels of Triton run on the CPU, mode {self.mode} ({VARIABLE})"
+
+    def pytest_terminal_summary(self, terminalreporter: Any) -> None:
+        write = terminalreporter.write_line
+        terminalreporter.section("joinery")
+        for outcome, count in sorted(self.tests.items()):
+            write(f"{count:6d} tests {outcome}")
+        total = sum(self.launches.values())
+        write(f"{len(self.launches):6d} kernels, {total} launches, {len(self.findings)} findings")
+        for test, kernel, text in self.findings[:20]:
+            write(f"  {test}: {kernel}: {text.splitlines()[0]}")
+        path = self.config.getoption("--joinery-report")
+        if path:
+            from .testing.report import write_report
+
+            write_report(path, self.mode, self.tests, self.launches, self.findings)
+            write(f"  {path}")

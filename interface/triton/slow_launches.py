@@ -1,0 +1,128 @@
+"""Launches that are looked at: interpreted, sanitized, or run as simulated PTX."""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import sys
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from ...lowering.tt.interpret.memory import AccessError
+from ...lowering.tt.sanitize.findings import SanitizerError
+from ...promotion.arrays import Array, PointerArgument
+from ...promotion.errors import ResourceError, UserError
+from ...runtime.ptxsim.checks.findings import PtxCheckError
+from ..tensor_arguments import PointerTable, TensorDescriptor
+from .memory import EVERYWHERE, Span, flattened, storage_of
+from .settings import Settings
+from .testing import record
+
+_SMALLEST_ADDRESS = 1 << 16
+MAX_TABLE = 1 << 16
+"""Elements up to which a tensor of 64-bit integers is looked through for addresses."""
+_WIDTHS: dict[int, Any] = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
+_FLOATS: dict[int, Any] = {2: np.float16, 4: np.float32, 8: np.float64}
+
+
+def run(
+    loaded: Any,
+    extents: tuple[int, int, int],
+    names: Sequence[str],
+    types: Sequence[Any],
+    args: Sequence[Any],
+    settings: Settings,
+    warps: int,
+) -> None:
+    """Run a launch as `settings.mode` says.
+
+    Raises `SanitizerError` for what the sanitizer finds, `PtxCheckError` for what the simulator does, `AccessError` for
+    accesses outside of the tensors, and Triton's `OutOfResources` for a kernel that no GPU has the shared memory for.
+    """
+    kernel = loaded.kernel
+    arguments = [_argument(what, type_, arg) for what, type_, arg in flattened(names, types, args)]
+    try:
+        if settings.mode == "interpret":
+            kernel.interpret(extents, *arguments)
+        elif settings.mode == "sanitize":
+            kernel.launch(extents, *arguments, sanitize=True)
+        else:
+            kernel.launch(extents, *arguments, device="ptxsim", target=settings.target, warps=min(warps, 32))
+    except ResourceError as error:
+        from triton.runtime.errors import OutOfResources
+
+        raise OutOfResources(error.required, error.limit, error.what) from error
+    except (SanitizerError, PtxCheckError, AccessError) as error:
+        record.found(loaded.name, error)
+        raise
+
+
+def _argument(what: str, type_: str, arg: Any) -> Any:
+    """An argument as joinery's kernels take it."""
+    if type_.startswith("tensordesc"):
+        address, span = storage_of(arg.base, what)
+        size = int(arg.base.element_size())
+        memory = _bytes(what, span)[address - span[0] :]
+        is_nan = getattr(arg, "padding", "zero") == "nan"
+        dtype = (_FLOATS if is_nan else _WIDTHS)[size]
+        whole = memory[: len(memory) // size * size].view(dtype)
+        shape, strides = [int(each) for each in arg.shape], [int(each) for each in arg.strides]
+        return TensorDescriptor(whole, shape, strides, None, "nan" if is_nan else "zero")
+    if not type_.startswith("*"):
+        return arg
+    address, span = storage_of(arg, what)
+    if span == EVERYWHERE:
+        span = _storage_around(address, what)
+    memory = _bytes(what, span)
+    if type_ in ("*i64", "*u64") and (table := _table(address, memory, address - span[0])) is not None:
+        return table
+    return PointerArgument(memory, address - span[0])
+
+
+def _bytes(what: str, span: Span) -> Array:
+    """The memory of a span, as bytes."""
+    first, end = span
+    if first == end:
+        return np.empty(0, np.uint8)
+    return np.frombuffer(memoryview((ctypes.c_uint8 * (end - first)).from_address(first)), np.uint8)
+
+
+def _live_storages() -> Iterator[Span]:
+    """The memory of every tensor of torch that is alive."""
+    torch = sys.modules.get("torch")
+    if torch is None:
+        return
+    for each in gc.get_objects():
+        if issubclass(type(each), torch.Tensor) and each.device.type == "cpu" and each.layout == torch.strided:
+            try:
+                storage = each.untyped_storage()
+                yield storage.data_ptr(), storage.data_ptr() + storage.nbytes()
+            except (RuntimeError, NotImplementedError):  # a tensor without memory
+                continue
+
+
+def _storage_around(address: int, what: str) -> Span:
+    """The memory of the live tensor that holds an address. Raises `UserError` if none does."""
+    for first, end in _live_storages():
+        if first <= address < end:
+            return first, end
+    raise UserError(f"{what}: the address {address:#x} lies in no tensor; to interpret a kernel, its memory has to be known")
+
+
+def _table(address: int, memory: Array, offset: int) -> PointerTable | None:
+    """The tensors behind a tensor of addresses; None if its integers are none."""
+    words = memory[offset : len(memory) - (len(memory) - offset) % 8].view(np.int64)
+    if not 0 < len(words) <= MAX_TABLE or not (words >= _SMALLEST_ADDRESS).all():
+        return None
+    storages = sorted(set(_live_storages()))
+    if not storages:
+        return None
+    starts = np.array([first for first, _ in storages], np.int64)
+    ends = np.array([end for _, end in storages], np.int64)
+    places = np.searchsorted(starts, words, side="right") - 1
+    if (places < 0).any() or (words >= ends[places]).any():
+        return None
+    return PointerTable([_bytes("", (int(word), int(ends[at]))) for word, at in zip(words, places, strict=True)])
+

@@ -1,0 +1,191 @@
+"""Programs of Triton through joinery. Needs triton and torch (`make test-doors`); skipped without them."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("triton")
+pytest.importorskip("torch")
+
+ROOT = Path(__file__).resolve().parents[3]
+PROGRAMS = sorted((ROOT / "tests" / "data" / "triton_programs").glob("*.py"))
+GUIDE = ROOT / "docs" / "guides" / "triton.md"
+BLOCKS = re.compile(r"^```py\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+def run(file: Path, cache: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run a program in a process of its own, with caches of its own."""
+    surroundings = {**os.environ, "TRITON_CACHE_DIR": str(cache / "triton"), "HOME": str(cache), **environment}
+    return subprocess.run([sys.executable, str(file)], capture_output=True, text=True, check=False, env=surroundings, cwd=cache)
+
+
+@pytest.mark.parametrize("mode", ["native", "interpret", "sanitize", "ptxsim"])
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda path: path.stem)
+def test_a_program_computes_what_torch_does(program: Path, mode: str, tmp_path: Path) -> None:
+    done = run(program, tmp_path, JOINERY_TRITON=mode, TRITON_DEFAULT_BACKEND="cpu")
+    assert done.returncode == 0, done.stderr
+    assert "launches checked" in done.stdout
+    if mode == "native":  # once more, from the cache
+        again = run(program, tmp_path, JOINERY_TRITON=mode, TRITON_DEFAULT_BACKEND="cpu")
+        assert again.returncode == 0, again.stderr
+
+
+def test_the_guide(tmp_path: Path) -> None:
+    blocks = BLOCKS.findall(GUIDE.read_text(encoding="utf-8"))
+    assert len(blocks) > 1
+    for number, block in enumerate(blocks):
+        file = tmp_path / f"block{number}.py"
+        file.write_text(block)
+        done = run(file, tmp_path)
+        assert done.returncode == 0, done.stderr
+
+
+def test_triton_without_joinery_asked_for_is_as_it_was(tmp_path: Path) -> None:
+    file = tmp_path / "program.py"
+    file.write_text(
+        textwrap.dedent("""
+        import sys
+        import triton
+        layers = ("joinery.lowering", "joinery.runtime", "joinery.graph")
+        assert not [name for name in sys.modules if name.startswith(layers)]
+        assert not {"llvmlite", "xdsl"} & set(sys.modules)
+        try:
+            triton.runtime.driver.active
+        except RuntimeError as error:
+            assert "0 active drivers" in str(error)
+        else:
+            raise AssertionError("a driver without a GPU")
+        """)
+    )
+    done = run(file, tmp_path, JOINERY_TRITON="", TRITON_DEFAULT_BACKEND="")
+    assert done.returncode == 0, done.stderr
+
+
+def test_enable_and_disable(tmp_path: Path) -> None:
+    file = tmp_path / "program.py"
+    file.write_text(
+        textwrap.dedent("""
+        import numpy as np
+        import triton
+        import triton.language as tl
+        import joinery
+        import joinery.triton
+
+        @triton.jit
+        def fill(x, value, BLOCK: tl.constexpr):
+            tl.store(x + tl.arange(0, BLOCK), value)
+
+        assert not joinery.triton.is_enabled()
+        joinery.triton.enable()
+        assert joinery.triton.is_enabled()
+        x = np.zeros(16, np.float32)
+        fill[(1,)](x, 3.0, BLOCK=16)
+        assert (x == 3).all()
+        joinery.triton.enable("sanitize")
+        try:
+            fill[(1,)](x[:8].copy(), 3.0, BLOCK=16)
+        except joinery.SanitizerError:
+            pass
+        else:
+            raise AssertionError("nothing found")
+        for arguments in (dict(mode="fast"), dict(threads=0), dict(target="sm_1"), dict(numerics="no")):
+            try:
+                joinery.triton.enable(**arguments)
+            except joinery.UserError:
+                pass
+            else:
+                raise AssertionError(arguments)
+        joinery.triton.disable()
+        assert not joinery.triton.is_enabled()
+        """)
+    )
+    done = run(file, tmp_path, JOINERY_TRITON="", TRITON_DEFAULT_BACKEND="")
+    assert done.returncode == 0, done.stderr
+
+
+SUITE = '''
+import pytest
+import torch
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def add(x, y, out, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    inside = i < n
+    tl.store(out + i, tl.load(x + i, mask=inside) + tl.load(y + i, mask=inside), mask=inside)
+
+
+@triton.jit
+def unmasked(x, out, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(out + i, tl.load(x + i), mask=i < n)
+
+
+def test_add():
+    assert torch.cuda.is_available() and torch.cuda.get_device_capability() == (9, 0)
+    x, y = torch.randn(100, device="cuda"), torch.randn(100).cuda()
+    assert x.is_cuda and x.device.type == "cuda" and y.to("cuda:0").device == x.device
+    out = torch.empty_like(x)
+    torch.cuda.synchronize()
+    add[(1,)](x, y, out, 100, BLOCK=128)
+    torch.testing.assert_close(out, x + y)
+
+
+def test_that_catches_everything():
+    x = torch.randn(100, device="cuda")
+    try:
+        unmasked[(1,)](x, torch.empty_like(x), 100, BLOCK=128)
+    except Exception:
+        pass
+
+
+def test_without_a_kernel():
+    generator = torch.Generator(device="cuda").manual_seed(1)
+    assert torch.rand(3, device="cuda", generator=generator).shape == (3,)
+'''
+
+
+@pytest.mark.parametrize(
+    ("mode", "failed", "summary"),
+    [
+        (
+            "--joinery=sanitize",
+            1,
+            ["1 tests failed, launched", "1 tests passed, launched", "1 tests passed, not launched", "1 findings"],
+        ),
+        ("--joinery=interpret", 1, ["1 tests failed, launched", "AccessError"]),
+        ("--joinery=ptxsim", 1, ["1 tests failed, launched", "PtxCheckError"]),
+    ],
+)
+def test_a_suite_for_a_gpu(mode: str, failed: int, summary: list[str], tmp_path: Path) -> None:
+    (tmp_path / "test_suite.py").write_text(SUITE)
+    plugin = ["-p", "joinery.triton.pytest", mode, "--joinery-report=page.html"]
+    command = [sys.executable, "-m", "pytest", "-q", *plugin, "test_suite.py"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert f"{failed} failed, {3 - failed} passed" in done.stdout, done.stdout + done.stderr
+    for line in summary:
+        assert line in done.stdout
+    page = (tmp_path / "page.html").read_text()
+    assert "unmasked" in page
+    assert "test_that_catches_everything" in page
+
+
+def test_the_plugin_by_default_and_with_nonsense(tmp_path: Path) -> None:
+    (tmp_path / "test_suite.py").write_text("def test_nothing():\n    pass\n")
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "joinery.triton.pytest"]
+    for options, text in [
+        (["--joinery", "test_suite.py"], "1 tests passed, not launched"),
+        (["--joinery=fast", "test_suite.py"], "unknown mode 'fast'"),
+        (["test_suite.py"], "1 passed"),
+    ]:
+        done = subprocess.run([*command, *options], capture_output=True, text=True, check=False, cwd=tmp_path)
+        assert text in done.stdout + done.stderr
