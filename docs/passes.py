@@ -30,17 +30,21 @@ inline,canonicalize,expand-descriptors{keep=2,3},cse
 | run passes you choose | `k.ttir_through("inline,cse")` | `joinery compile k.ttir --passes inline,cse` |
 | compile what they leave | `k.ptx("sm_80", passes="…")` | `joinery compile k.ttir --passes … --emit ptx` |
 
-A pass that stands in a pipeline twice is called `cse` the first time and `cse#2` the second."""
+A pass that stands in a pipeline twice is called `cse` the first time and `cse#2` the second. What is printed is a module
+that reads back: a function comes with those that it still calls, which stay as they are."""
 
-OPTIONS = """Options say what a pass is to take for granted. Nobody checks that it is true: what you compile with options of
+OPTIONS = """An option that no function could have, such as `mark-few-pointers{warps=3}`, is refused when the pipeline is read,
+and one that does not fit the function, such as the position of a descriptor that it lacks, when the pass is to run. Beyond
+that, options say what a pass is to take for granted, and nobody checks that it is true: what you compile with options of
 your own is for you to read or to launch. Launches by joinery use no such code. They go through the pipeline of their
 target, with options that follow from their arguments."""
 
 PIPELINES = """## The pipelines of kernels
 
 Nothing changes a kernel on its way to code but these. A kernel is parsed once; what the pipelines of two targets have
-in common runs once, on a copy. The options that name library functions, descriptors, divisors, divisions and warps
-are filled in when a kernel is compiled; `pipeline` prints them. Block programs of graphs for GPUs leave out
+in common runs once, on a copy. The options that name library functions, descriptors, divisors and warps are filled in
+for a GPU; `pipeline` prints them, as `ptx` makes code, and does not compile the kernel. Launches fill in the divisions
+and divisors that they have proven, and the warps that they were given. Block programs of graphs for GPUs leave out
 `drop-claims`, as the tiler can be trusted."""
 
 GRAPHS = "Block programs of graphs go through another one when they are tiled, before all others:"
@@ -56,7 +60,7 @@ from dataclasses import dataclass
 
 from joinery.lowering.tt.dialect.debug import PrintOp
 from joinery.lowering.tt.dialect.functions import FuncOp
-from joinery.lowering.tt.transforms.function_pass import FunctionPass
+from joinery.lowering.tt.transforms.function_pass import Allowed, FunctionPass
 
 
 @dataclass(frozen=True)
@@ -64,14 +68,20 @@ class RemovePrints(FunctionPass):
     \"\"\"Removes what a kernel prints.
 
     only: prints whose text has this in it.
+    most: this many of them.
     \"\"\"
 
     name = "remove-prints"
     only: str = ""
+    most: int = 1000
+
+    def allowed(self) -> dict[str, Allowed]:
+        return {"most": Allowed("a number of prints, 0 or more", lambda number: number >= 0)}
 
     def run(self, function: FuncOp) -> None:
-        for op in list(function.walk()):
-            if isinstance(op, PrintOp) and op.parent is not None and self.only in op.prefix.data:
+        prints = [op for op in function.walk() if isinstance(op, PrintOp) and self.only in op.prefix.data]
+        for op in prints[: self.most]:
+            if op.parent is not None:
                 op.parent.erase_op(op)
 ```
 
@@ -83,6 +93,9 @@ remove-prints = "my_package.remove_prints:RemovePrints"
 ```
 joinery compile kernel.ttir --passes 'inline,remove-prints{only="debug"},canonicalize'
 ```
+
+`allowed` says what options may be, and `allowed_in(function)` what they may be on one function; the types of the fields
+are checked without. A refusal names the pass, the option, its value and what was expected.
 
 A pass of joinery itself is the file alone, and [an example of it](extending.md#a-pass) stands with the others. Passes
 load when a pipeline has them."""

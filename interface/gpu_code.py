@@ -19,7 +19,7 @@ from ..lowering.llvm.nvptx.gpu_kernel import GpuKernel
 from ..lowering.llvm.nvptx.kernel import lower_to_threads
 from ..lowering.llvm.nvptx.passes.mark_few_pointers import MarkFewPointers
 from ..lowering.llvm.nvptx.passes.non_negative_dividends import NonNegativeDividends
-from ..lowering.llvm.nvptx.targets import DEFAULT_WARPS, gpu_target
+from ..lowering.llvm.nvptx.targets import DEFAULT_WARPS, WARPS, GpuTarget, gpu_target
 from ..lowering.tt.analysis.alias_sets import AliasSet
 from ..lowering.tt.analysis.hoistable_descriptors import hoistable_descriptors, makes_descriptors
 from ..lowering.tt.arguments import Parameter
@@ -29,6 +29,7 @@ from ..lowering.tt.host_values import DescriptorArgument, TableArgument
 from ..lowering.tt.transforms.expand.expand_descriptors import ExpandDescriptors
 from ..lowering.tt.transforms.expand.expand_library import ExpandLibrary
 from ..lowering.tt.transforms.facts.assume_divisibility import AssumeDivisibility
+from ..lowering.tt.transforms.function_pass import FunctionPass
 from ..lowering.tt.transforms.pipeline import FunctionStages, Pipeline, pipeline_of
 from ..lowering.tt.transforms.pipelines import FIRST_FOR_THREADS, NVPTX
 from ..promotion.arrays import PointerArgument
@@ -43,8 +44,6 @@ from ..runtime.storage.cache import CompileCache
 from .argument_packing import ArgumentPacker
 from .device_library import check_calls, current_libdevice, linked_functions
 from .gpu_descriptors import Descriptors, MappedTensor, width_of
-
-WARPS = (1, 2, 4, 8, 16, 32)
 
 _Passes = tuple[tuple[int, ...], tuple[int, ...], str, str]
 _Key = tuple[str, int, tuple[tuple[int, int], ...], tuple[int, ...], str, tuple[int, ...], bool]
@@ -75,7 +74,6 @@ class GpuCode:
         return kernel_code(self.lowered, self.ptx)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
 class _Prepared:
     """A function after the passes that do not depend on numbers of threads and arguments.
 
@@ -84,11 +82,15 @@ class _Prepared:
         pipeline, rest: the passes that it went through, and those that follow.
     """
 
-    function: FuncOp
-    linked: dict[str, str]
-    dividends: Dividends
-    pipeline: Pipeline
-    rest: Pipeline
+    def __init__(self, function: FuncOp, linked: dict[str, str], pipeline: Pipeline, rest: Pipeline) -> None:
+        self.function = function
+        self.linked = linked
+        self.pipeline = pipeline
+        self.rest = rest
+
+    @functools.cached_property
+    def dividends(self) -> Dividends:
+        return Dividends(self.function)
 
 
 class GpuKernelCompiler:
@@ -189,13 +191,7 @@ class GpuKernelCompiler:
         resolved = gpu_target(target)
         if warps not in WARPS:
             raise UserError(f"{warps} warps for a program; fix: one of {', '.join(map(str, WARPS))}")
-        fitting: list[int] = []
-        along: dict[int, Mapping[int, int]] = {}
-        if mapped != ():
-            fitting = [number for number in self.descriptors.mappable if mapped is None or number in mapped]
-        if not resolved.has_tensor_copies:  # they are pointers there, whose strides are known to be regular
-            along = {number: self.descriptors.regular(number) for number in fitting}
-            fitting = []
+        fitting, along = self._described(resolved, mapped)
         library = current_libdevice() if self._symbols else None
         digest = "" if library is None else library.digest
         with self._lock:
@@ -206,22 +202,50 @@ class GpuKernelCompiler:
                 check_calls(self._prepared[passes].function, linked, library)
             prepared = self._prepared[passes]
             if isinstance(launch, str):
-                non_negative = prepared.dividends.always if launch == "any" else prepared.dividends.possible
+                non_negative = () if launch == "any" else prepared.dividends.possible
             else:
                 non_negative = prepared.dividends.at(*launch)
             is_launched = not isinstance(launch, str)
             key = (target, warps, multiples, (*fitting, *along), digest, non_negative, is_launched)
             if key not in self._codes:
-                divisors = dict(multiples)
-                for word, least in [fact for each in along.values() for fact in each.items()]:
-                    divisors[word] = max(least, divisors.get(word, 1))  # powers of two
-                passed = AssumeDivisibility((*divisors,), (*divisors.values(),), only=is_launched)
-                own = prepared.rest.configured(passed, NonNegativeDividends(non_negative), MarkFewPointers(warps))
+                passed = (_divisors(multiples, along, is_launched), NonNegativeDividends(non_negative), MarkFewPointers(warps))
+                own = prepared.rest.configured(*passed)
                 lowered = lower_to_threads(own.run_on_copy(prepared.function), resolved, warps, self._debug)
                 numbers = tuple([self.descriptors.number_of(each.source, fitting) for each in lowered.tensor_maps])
                 ptx = compile_ptx(lowered.llvm_ir, resolved, {name: prepared.linked[name] for name in lowered.functions})
                 self._codes[key] = GpuCode(lowered, ptx, prepared.pipeline + own, numbers)
             return self._codes[key]
+
+    def pipeline(self, target: str, through: str | None = None) -> Pipeline:
+        """Return the passes of `code(target)`, with their options; as far as the one of the name `through`.
+
+        The kernel is not lowered. Only to number the descriptors that it makes does it go through passes, those before
+        `expand-descriptors`: where one of them raises, what comes before is still to be had.
+        """
+        resolved = gpu_target(target)
+        found = self._pipeline if through is None else self._pipeline.through(through)
+        options: list[FunctionPass] = []
+        if ExpandLibrary.name in found.names:
+            library = current_libdevice() if self._symbols else None
+            options.append(ExpandLibrary((*linked_functions(self._symbols, library, resolved, self._store),)))
+        if ExpandDescriptors.name in found.names:
+            fitting, along = self._described(resolved, None)
+            options += [ExpandDescriptors((*fitting,), (*along,)), _divisors((), along, False)]
+        return found.configured(*[each for each in options if each.name in found.names])
+
+    def _described(
+        self, target: GpuTarget, mapped: tuple[int, ...] | None
+    ) -> tuple[list[int], dict[int, Mapping[int, int]]]:
+        """Return the descriptors that become tensor maps, and those whose strides are known to be regular.
+
+        The latter have the numbers of parameters → what divides these (`Descriptors.regular`).
+        """
+        fitting: list[int] = []
+        if mapped != ():
+            fitting = [number for number in self.descriptors.mappable if mapped is None or number in mapped]
+        if target.has_tensor_copies:
+            return fitting, {}
+        return [], {number: self.descriptors.regular(number) for number in fitting}  # they are pointers there
 
     def code_through(self, pipeline: Pipeline, target: str, warps: int = DEFAULT_WARPS) -> GpuCode:
         """Return PTX of the function after another pipeline than the target's own.
@@ -241,7 +265,7 @@ class GpuKernelCompiler:
         pipeline = self._pipeline.configured(ExpandLibrary((*linked,)), ExpandDescriptors((*keep,), (*along,)))
         shared, rest = pipeline.split(FIRST_FOR_THREADS)
         function = self._stages.after(shared)
-        return _Prepared(function, linked, Dividends(function), shared, rest)
+        return _Prepared(function, linked, shared, rest)
 
     def simulate(
         self,
@@ -281,6 +305,16 @@ class GpuKernelCompiler:
             raise failed from error
         sys.stdout.write(result.printed)
         return result
+
+
+def _divisors(
+    multiples: tuple[tuple[int, int], ...], along: Mapping[int, Mapping[int, int]], only: bool
+) -> AssumeDivisibility:
+    """Return the pass that states what divides parameters, and what regular strides of descriptors are multiples of."""
+    divisors = dict(multiples)
+    for word, least in [fact for each in along.values() for fact in each.items()]:
+        divisors[word] = max(least, divisors.get(word, 1))  # powers of two
+    return AssumeDivisibility((*divisors,), (*divisors.values(),), only)
 
 
 def _failed_assertion(finding: PtxFinding, lowered: GpuKernel) -> KernelAssertionError | None:

@@ -268,25 +268,35 @@ class Kernel:
         return pipeline_of(HOST, self.numerics).names
 
     def pipeline(self, target: str = HOST) -> str:
-        """Return the passes for a target, with their options, as text.
+        """Return the passes for a target, with their options, as text; the kernel is not compiled.
 
         The target is "host", or a GPU such as "sm_80" (as `ptx` makes code).
         """
-        return str(pipeline_of(HOST, self.numerics) if target == HOST else self._gpu.code(target).pipeline)
+        return str(self._pipeline(target))
+
+    def _pipeline(self, target: str, through: str | None = None) -> Pipeline:
+        """Return the passes for a target, as far as the one of the name `through`."""
+        if not _is_host(target):
+            with default_modes():
+                return self._gpu.pipeline(target, through)
+        found = pipeline_of(HOST, self.numerics)
+        return found if through is None else found.through(through)
 
     def ttir_after(self, name: str, target: str = HOST) -> str:
         """Return the function as text after the pass of this name on the way to a target.
 
-        Raises `UserError` for other names, listing those there are.
+        What comes after that pass is not run, and may refuse the kernel. Raises `UserError` for other names, listing those
+        there are.
         """
-        return self.ttir_through(str(Pipeline.parse(self.pipeline(target)).through(name)))
+        return print_module(self._after(self._pipeline(target, name)))
 
     def ttir_through(self, passes: str) -> str:
         """Return the function as text after the passes of a pipeline, such as "inline,canonicalize,cse".
 
-        See docs/passes.md. Raises `UserError` for an invalid pipeline, listing the passes there are.
+        Functions that it still calls stand behind it, as they were. See docs/passes.md. Raises `UserError` for an invalid
+        pipeline, listing the passes there are.
         """
-        return print_module(self._through(passes))
+        return print_module(self._after(Pipeline.parse(passes)))
 
     def stages(self, target: str = HOST) -> dict[str, str]:
         """Return pass → the function as text after it, in order, on the way to a target."""
@@ -296,12 +306,12 @@ class Kernel:
             found[name] = print_module(function, locations=True)
 
         with default_modes():
-            Pipeline.parse(self.pipeline(target)).run(copy_function(self._function), keep)
+            self._pipeline(target).run(copy_function(self._function), keep)
         return found
 
-    def _through(self, passes: str) -> FuncOp:
+    def _after(self, pipeline: Pipeline) -> FuncOp:
         with default_modes():
-            return self._stages.after(Pipeline.parse(passes))
+            return self._stages.after(pipeline)
 
     def llvm_ir(self, target: str = HOST, *, passes: str | None = None) -> str:
         """Return the LLVM IR for a target: "host", the CPU of this process, or a GPU such as "sm_80".
@@ -309,7 +319,7 @@ class Kernel:
         passes: a pipeline in place of the target's own (`pipeline`), which launches use. Operations that it
             leaves and the back end has no code for raise `UnsupportedError`.
         """
-        if target != HOST:
+        if not _is_host(target):
             return self._gpu_code(target, passes).lowered.llvm_ir
         return self._lowered(passes).llvm_ir
 
@@ -375,7 +385,7 @@ class Kernel:
 
         passes: as for `llvm_ir`. Raises `UnsupportedError` for GPUs, `UserError` for unknown targets.
         """
-        if target != HOST:
+        if not _is_host(target):
             known = gpu_target(target).name  # UserError for a name that is none
             raise UnsupportedError(f"asm: target {known!r}; fix: target='host', or ptx({known!r}) for a GPU")
         return self._lowered(passes).assembly()
@@ -383,7 +393,7 @@ class Kernel:
     def _lowered(self, passes: str | None) -> HostKernel:
         if passes is None:
             return self._lowered_for(GENERIC)
-        function = self._through(passes)
+        function = self._after(Pipeline.parse(passes))
         with default_modes():
             return lower_for_launch(function, host_target())
 
@@ -489,6 +499,13 @@ def from_ttir(
     numerics = checked_numerics(numerics, "from_ttir")
     text, source = _source(text_or_path)
     return Kernel(text, source, name, cache_of(cache), numerics, debug)
+
+
+def _is_host(target: object) -> bool:
+    """Return whether a target is the CPU, not a GPU. Raises `UserError` for what can be neither."""
+    if not isinstance(target, str):
+        raise UserError(f"target {target!r}: expected 'host', or a GPU such as {DEFAULT_TARGET!r}, got {type(target).__name__}")
+    return target == HOST
 
 
 def _source(text_or_path: str | os.PathLike[str]) -> tuple[str, str]:

@@ -108,7 +108,8 @@ def add_run_options(parser: argparse.ArgumentParser) -> None:
 def add_numerics(parser: argparse.ArgumentParser, more: str = "") -> None:
     parser.add_argument(
         "--numerics", choices=NUMERICS, default=None,
-        help=f"{more}strict, or fast: approximations and fused multiply-adds are allowed (default: strict)",
+        help=f"{more}strict; fast: approximations and fused multiply-adds are allowed; or reproducible: the same bits on every "
+        "device (default: strict)",
     )  # fmt: skip
 
 

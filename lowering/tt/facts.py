@@ -33,6 +33,8 @@ NOALIAS = "joinery.noalias"
 """Unit attribute of a pointer parameter: memory behind it that a launch writes is reached through no other parameter."""
 DIVISIBILITY = "tt.divisibility"
 """Attribute of a parameter: a power of two that divides its address (in bytes) or its value."""
+MAX_DIVISIBILITY = 1 << 30
+"""The largest divisor that is told apart: nothing is made of larger ones."""
 FACTS = (PROGRAM_ORDER, INDEX_BITS, STOPPABLE, NOALIAS)
 """Attributes that must be true, and that nothing checks."""
 
@@ -128,10 +130,11 @@ def set_parameter_attributes(function: FuncOp, attributes: list[dict[str, Attrib
 
 
 def divisibility(function: FuncOp, number: int) -> int:
-    """Return a number of which the address (in bytes) or the value of a parameter is known to be a
-    multiple."""
+    """Returns a power of two, at most MAX_DIVISIBILITY, of which the address (in bytes) or the value of a
+    parameter is a multiple, as the text states."""
     found = parameter_attributes(function, number).get(DIVISIBILITY)
-    return max(1, int(found.value.data)) if isinstance(found, IntegerAttr) else 1
+    stated = int(found.value.data) if isinstance(found, IntegerAttr) else 1
+    return min(stated & -stated, MAX_DIVISIBILITY) if stated > 0 else 1
 
 
 def _is_true(attribute: Attribute | None) -> bool:

@@ -15,7 +15,7 @@ from xdsl.printer import Printer
 
 from ...promotion.errors import UserError
 from .dialect.attributes import is_older
-from .dialect.functions import FuncOp
+from .dialect.functions import FuncOp, called_functions
 from .dialect_versions import DIALECT_VERSIONS, OLD_NAMES
 
 _DECIMAL = re.compile(r"-?\d+\.\d*(?:e[+-]?\d+)?")
@@ -69,7 +69,7 @@ class BlockPrinter(Printer):
 def print_module(
     op: Operation, locations: bool = False, spelling: str = "3.9", files: Mapping[str, str] = MappingProxyType({})
 ) -> str:
-    """Returns the text of a module; a function is printed as the only one of a module.
+    """Returns the text of a module; a function is printed with those that it calls, in a module of their own.
 
     `locations`: with the lines that operations come from, `loc("model.py":12:0)`; `files`: names to print in
     place of file names. `spelling`: "3.9", or "seed" for what Triton 3.3 reads:
@@ -79,7 +79,7 @@ def print_module(
     if spelling not in DIALECT_VERSIONS:
         raise UserError(f"spelling {spelling!r}; expected {' or '.join(map(repr, DIALECT_VERSIONS))}")
     if isinstance(op, FuncOp):
-        op = ModuleOp([op.clone()])
+        op = ModuleOp([op.clone(), *[each.clone() for each in called_functions(op)]])
     stream = io.StringIO()
     printer = BlockPrinter(stream)
     printer.spelling, printer.locations, printer.files = spelling, locations, files

@@ -36,7 +36,7 @@ from .memory.atomics import ATOMICS
 from .memory.gathers import GATHERS
 from .memory.joins import JOINS
 from .memory.shared_memory import ALIGNMENT
-from .memory.tma import DESCRIPTORS, MAP_TYPE, tensor_maps
+from .memory.tma import DESCRIPTORS, MAP_TYPE, check_descriptors, tensor_maps
 from .nodes import Splat
 from .reduce.reductions import REDUCTIONS
 from .reduce.scans import SCANS
@@ -51,8 +51,10 @@ def lower_to_threads(function: FuncOp, target: GpuTarget, warps: int = 4, debug:
     debug: whether instructions have the source lines that they come from.
 
     The function has gone through the pipeline for GPUs (`tt/transforms/pipelines.py`). Raises `UnsupportedError` for operations
-    that have no code yet, and for kernels that need more shared memory than the target has.
+    that have no code yet, for descriptors that are no tensor maps, and for kernels that need more shared memory than the target
+    has.
     """
+    check_descriptors(function, target)
     try:
         with gc_paused():
             has_producer = target.has_wgmma and warps < MAX_WARPS and may_have_a_producer(function)

@@ -16,6 +16,8 @@ MAX_WARPS = 32
 """The most warps of a thread block."""
 REGISTERS = 1 << 16
 """The 32-bit registers of a multiprocessor."""
+WARPS = (1, 2, 4, 8, 16, MAX_WARPS)
+"""The numbers of warps that programs run on."""
 DEFAULT_TARGET = "sm_80"
 DEFAULT_WARPS = 4
 """The defaults for kernels from texts: the GPU that PTX is compiled for, and the warps per program."""
@@ -91,7 +93,7 @@ TARGETS: dict[str, GpuTarget] = {
 
 def gpu_target(name: str) -> GpuTarget:
     """Returns the target of that name. Raises `UserError` with the existing names."""
-    found = TARGETS.get(name)
+    found = TARGETS.get(name) if isinstance(name, str) else None
     if found is None:
         raise UserError(f"no GPU target {name!r}{_hint(str(name))} Targets: {', '.join(TARGETS)}")
     return found

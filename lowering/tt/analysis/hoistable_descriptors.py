@@ -8,7 +8,8 @@ and nothing in the kernel writes the parameter's memory; or all are stores, and 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Sequence
 
 from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, IntegerAttr, StringAttr
 from xdsl.ir import Attribute, BlockArgument, Operation, OpResult, SSAValue
@@ -25,6 +26,8 @@ from .aliasing import AliasAnalysis
 
 SOURCE = "tt.tensor_source"
 """Attribute of a tensor map parameter: what a launch creates it from (`source_attribute`)."""
+_STEP = re.compile(r"(\w{1,32}):(\d{1,4}):(-?\d{1,20})")
+"""A step of an `ArgumentExpression`, written."""
 
 _READS = frozenset({"tt.load", "tt.atomic_load", "tt.atomic_poll", "tt.descriptor_load", "tt.descriptor_gather"})
 _WRITES = frozenset(
@@ -178,25 +181,30 @@ def source_attribute(source: TensorSource) -> DictionaryAttr:
     )
 
 
-def source_of(attribute: Attribute) -> TensorSource:
-    """Inverts `source_attribute`."""
-    assert isinstance(attribute, DictionaryAttr)
-    parameter, nan = attribute.data["parameter"], attribute.data["pads_with_nan"]
-    assert isinstance(parameter, IntegerAttr)
-    extents, strides = (tuple(_all_read(attribute.data[name])) for name in ("extents", "strides"))
-    return TensorSource(parameter.value.data, extents, strides, _read(nan))
+def source_of(attribute: Attribute) -> TensorSource | None:
+    """Inverts `source_attribute`. Returns None for an attribute that it does not make, as a text may hold any."""
+    if not isinstance(attribute, DictionaryAttr):
+        return None
+    parameter, nan = attribute.data.get("parameter"), _read(attribute.data.get("pads_with_nan"))
+    extents, strides = (_read_all(attribute.data.get(name)) for name in ("extents", "strides"))
+    if not isinstance(parameter, IntegerAttr) or nan is None or extents is None or strides is None:
+        return None
+    return TensorSource(parameter.value.data, extents, strides, nan)
 
 
 def _written(expression: ArgumentExpression) -> StringAttr:
     return StringAttr(" ".join(f"{operation}:{width}:{number}" for operation, width, number in expression.steps))
 
 
-def _all_read(attribute: Attribute) -> Iterator[ArgumentExpression]:
-    assert isinstance(attribute, ArrayAttr)
-    yield from map(_read, attribute.data)
+def _read_all(attribute: Attribute | None) -> tuple[ArgumentExpression, ...] | None:
+    found = [_read(each) for each in attribute.data] if isinstance(attribute, ArrayAttr) else [None]
+    known = tuple([each for each in found if each is not None])
+    return known if len(known) == len(found) else None
 
 
-def _read(attribute: Attribute) -> ArgumentExpression:
-    assert isinstance(attribute, StringAttr)
-    steps = [step.split(":") for step in attribute.data.split()]
-    return ArgumentExpression(tuple([(operation, int(width), int(number)) for operation, width, number in steps]))
+def _read(attribute: Attribute | None) -> ArgumentExpression | None:
+    if not isinstance(attribute, StringAttr):
+        return None
+    steps = [_STEP.fullmatch(step) for step in attribute.data.split()]
+    known = tuple([(step[1], int(step[2]), int(step[3])) for step in steps if step is not None])
+    return ArgumentExpression(known) if known and len(known) == len(steps) else None

@@ -10,6 +10,7 @@ from xdsl.dialects.builtin import (
     DictionaryAttr,
     FunctionType,
     IntegerAttr,
+    ModuleOp,
     StringAttr,
     SymbolRefAttr,
 )
@@ -232,6 +233,23 @@ class CallOp(IRDLOperation):
         for what, attrs, values in (("argument", self.arg_attrs, self.operands), ("result", self.res_attrs, self.results)):
             if attrs is not None and len(attrs.data) != len(values):
                 fail(self, f"{len(attrs.data)} {what} attributes for {len(values)} {what}s")
+
+
+def called_functions(function: FuncOp) -> list[FuncOp]:
+    """Returns the other functions of its module that a function calls, and those that these call, in the order of the calls."""
+    module = function.parent_op()
+    if not isinstance(module, ModuleOp) or module.body.block.first_op is module.body.block.last_op:
+        return []
+    functions = {op.sym_name.data: op for op in module.body.block.ops if isinstance(op, FuncOp)}
+    found = {function.sym_name.data: function}
+    waiting = [function]
+    while waiting:
+        for op in waiting.pop(0).walk():
+            name = op.callee.root_reference.data if isinstance(op, CallOp) else None
+            if name is not None and name not in found and name in functions:
+                found[name] = functions[name]
+                waiting.append(functions[name])
+    return list(found.values())[1:]
 
 
 class _GridOp(IRDLOperation):

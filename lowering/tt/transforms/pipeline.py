@@ -7,7 +7,6 @@ A pass that stands in a pipeline twice is called `cse` the first time, `cse#2` t
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import threading
 from collections import Counter
@@ -16,13 +15,13 @@ from typing import TypeVar
 
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Block, Operation, Region, SSAValue
-from xdsl.utils.arg_spec import ArgSpec, parse_pipeline
+from xdsl.utils.arg_spec import PipelineLexer, SpecTokenKind, parse_pipeline
 from xdsl.utils.exceptions import ArgSpecParseError
 
 from ....promotion.dataclass import dataclass
 from ....promotion.errors import UserError
 from ...gc_paused import gc_paused
-from ..dialect.functions import CallOp, FuncOp
+from ..dialect.functions import FuncOp, called_functions
 from .function_pass import FunctionPass
 from .pipelines import HOST, NVPTX, TEXTS
 from .registry import find_pass
@@ -37,16 +36,11 @@ class Pipeline:
     passes: tuple[FunctionPass, ...]
 
     @staticmethod
-    @functools.lru_cache(256)
     def parse(text: str) -> Pipeline:
-        """Parses the text of a pipeline. Raises `UserError` for malformed text, and for unknown names and
-        options."""
-        try:
-            specs = list(parse_pipeline(text))
-        except ArgSpecParseError as error:
-            *_, complaint = str(error).splitlines()
-            raise UserError(f"pipeline {text!r}: {complaint.strip()}; expected a text as a,b{{option=1,2}},c") from error
-        return Pipeline(tuple([_made(spec) for spec in specs]))
+        """Parses the text of a pipeline. Raises `UserError` for malformed text, and for unknown names and options."""
+        if not isinstance(text, str):
+            raise UserError(f"pipeline {text!r}: expected a text such as 'inline,cse', got {type(text).__name__}")
+        return _parsed(text)
 
     def __str__(self) -> str:
         return ",".join([str(each) for each in self.passes])
@@ -96,6 +90,7 @@ class Pipeline:
         Raises what the passes raise."""
         with gc_paused():
             for name, each in zip(self.names if watch is not None else self.passes, self.passes, strict=True):
+                each.check(function)
                 each.run(function)
                 if watch is not None:
                     watch(str(name), function)
@@ -106,6 +101,7 @@ class Pipeline:
         with gc_paused():
             copy: FuncOp | None = None
             for each in self.passes:
+                each.check(function if copy is None else copy)
                 if copy is None:
                     if not each.is_needed(function):
                         continue
@@ -145,21 +141,10 @@ class FunctionStages:
 def copy_function(function: FuncOp) -> FuncOp:
     """Copies a function. If it calls others of its module, the copy is in a module of its own, with copies of
     those."""
-    module = function.parent_op()
     copy = _copy(function)
-    if not isinstance(module, ModuleOp) or module.body.block.first_op is module.body.block.last_op:
-        return copy
-    others = {op.sym_name.data: op for op in module.body.block.ops if isinstance(op, FuncOp)}
-    copies = {function.sym_name.data: copy}
-    waiting = [copy]
-    while waiting:
-        for op in waiting.pop().walk():
-            name = op.callee.root_reference.data if isinstance(op, CallOp) else None
-            if name is not None and name not in copies and name in others:
-                copies[name] = _copy(others[name])
-                waiting.append(copies[name])
-    if len(copies) > 1:
-        ModuleOp(list(copies.values()))
+    others = [_copy(each) for each in called_functions(function)]
+    if others:
+        ModuleOp([copy, *others])
     return copy
 
 
@@ -197,17 +182,35 @@ def _copy_structured(op: Copied, values: dict[SSAValue, SSAValue]) -> Copied:
     return made
 
 
-def _made(spec: ArgSpec) -> FunctionPass:
-    kind = find_pass(spec.name)
-    options = [field.name for field in dataclasses.fields(kind)]
-    for name in spec.normalize_parameter_names().parameters:
-        if name not in options:
-            known = f"its options are {', '.join(options)}" if options else "it has none"
-            raise UserError(f"pass {spec.name!r} has no option {name!r}; {known}")
+@functools.lru_cache(256)
+def _parsed(text: str) -> Pipeline:
     try:
-        return kind.from_spec(spec)
-    except ValueError as error:
-        raise UserError(f"{spec}: {error}; expected {kind.usage()}") from error
+        specs = list(parse_pipeline(text))
+        _check_repetitions(text)
+    except (ArgSpecParseError, ValueError) as error:  # ValueError: a number with too many digits for Python
+        if isinstance(error, UserError):
+            raise
+        *_, complaint = str(error).splitlines()
+        raise UserError(f"pipeline {text!r}: {complaint.strip()}; expected a text as a,b{{option=1,2}},c") from error
+    return Pipeline(tuple([find_pass(spec.name).from_spec(spec) for spec in specs]))
+
+
+def _check_repetitions(text: str) -> None:
+    """Raises `UserError` for a pass that has an option twice. xDSL, which parses the text, keeps the last one."""
+    lexer, name, before = PipelineLexer(text), "", SpecTokenKind.EOF
+    options: set[str] = set()
+    is_inside = False
+    while (token := lexer.lex()).kind is not SpecTokenKind.EOF:
+        if token.kind in (SpecTokenKind.L_BRACE, SpecTokenKind.R_BRACE):
+            options, is_inside = set(), token.kind is SpecTokenKind.L_BRACE
+        elif token.kind is SpecTokenKind.IDENT and not is_inside:
+            name = token.span.text
+        elif token.kind is SpecTokenKind.IDENT and before in (SpecTokenKind.L_BRACE, SpecTokenKind.SPACE):
+            option = token.span.text.replace("-", "_")
+            if option in options:
+                raise UserError(f"pass {name!r}: option {option} is given twice; fix: give it once, lists as in {option}=1,2")
+            options.add(option)
+        before = token.kind
 
 
 __all__ = ["FunctionStages", "Pipeline", "copy_function", "pipeline_of"]

@@ -9,6 +9,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 from joinery.__main__ import main
+from joinery.lowering.numerics import NUMERICS
 
 Capture = pytest.CaptureFixture[str]
 
@@ -134,6 +135,16 @@ BASE = ("run", "k.ttir", "--name", "scale", "--grid", "3", "x.npy")
 
 
 ON_GPU = ("--device", "ptxsim", "--target", "sm_90a")
+
+
+@pytest.mark.parametrize("command", ["compile", "run"])
+def test_the_help_explains_each_choice_of_numerics(capsys: Capture, command: str) -> None:
+    with pytest.raises(SystemExit):
+        main([command, "--help"])
+    text = " ".join(capsys.readouterr().out.split())
+    _, _, after = text.rpartition(f"--numerics {{{','.join(NUMERICS)}}}")
+    explained, _, _ = after.partition("(default: strict)")
+    assert all(each in explained for each in NUMERICS)
 
 
 @pytest.mark.parametrize(

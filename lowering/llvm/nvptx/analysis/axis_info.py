@@ -21,14 +21,11 @@ from xdsl.ir import Operation, Region, SSAValue
 from .....promotion.dataclass import dataclass
 from ....tt.analysis.control_flow import terminator
 from ....tt.dialect.functions import FuncOp
-from ....tt.facts import divisibility
+from ....tt.facts import MAX_DIVISIBILITY, divisibility
 from ....tt.transforms.folding import constant_of
 from ...elementwise import memory_size
 from ...syntax import attribute, attributes, constant_value, element_name, is_tensor, pointee_name, shape_of
 from .known_non_negative import is_known_non_negative
-
-MAX_DIVISIBILITY = 1 << 30
-"""The largest divisibility, and that of 0, which every power of two divides."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +43,7 @@ class AxisInfo:
 
 
 def _power(value: int) -> int:
-    """Returns the largest power of two that divides a number."""
+    """Returns the largest power of two, up to MAX_DIVISIBILITY, that divides a number: every one divides 0."""
     return MAX_DIVISIBILITY if value == 0 else min(MAX_DIVISIBILITY, value & -value)
 
 

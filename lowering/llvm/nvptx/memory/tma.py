@@ -15,19 +15,23 @@ from typing import Any
 from xdsl.ir import SSAValue
 
 from .....promotion.dataclass import dataclass
-from .....promotion.errors import InternalError
+from .....promotion.errors import InternalError, UnsupportedError
 from ....artifact import TensorMap
 from ....linear_layouts.layout import LinearLayout
 from ....linear_layouts.matching import match_matrix, offsets
 from ....linear_layouts.shared import matrix_swizzled, plain
 from ....tt.analysis.hoistable_descriptors import SOURCE, source_of
+from ....tt.arguments import parameters_of
 from ....tt.dialect.functions import FuncOp
 from ....tt.dialect.memory.descriptor_types import TensorDescType
-from ...syntax import attribute, element_name, shape_of
+from ....tt.facts import parameter_attributes
+from ....tt.source_locations import name_line
+from ...syntax import element_name, shape_of
 from ...values import FALSE, V, const, i32, i64
 from ..context import Handler, KernelContext
 from ..matmul.matrix_loads import read_block, store_block
 from ..nodes import Distributed
+from ..targets import GpuTarget
 from ..threads import bits_of
 from .mbarriers import BARRIER_BYTES, expect, make_barriers, remove_barriers, wait_for_phase
 
@@ -97,13 +101,43 @@ def kept_block(type_: TensorDescType) -> MappedBlock:
     return block
 
 
+def check_descriptors(function: FuncOp, target: GpuTarget) -> None:
+    """Checks that every parameter that is a descriptor is one that a launch passes as a tensor map.
+
+    The passes of the target leave no others, but a pipeline that a user wrote may. Raises `UnsupportedError`.
+    """
+    for number, parameter in enumerate(parameters_of(function)):
+        if not isinstance(parameter.type, TensorDescType):
+            continue
+        source = parameter_attributes(function, number).get(SOURCE)
+        if source is None:
+            what = "nothing says what a launch makes its tensor map of"
+            fix = "expand-descriptors in the pipeline, which says so of those that it keeps"
+        elif source_of(source) is None:
+            what = f"{SOURCE} = {source} is not what expand-descriptors writes"
+            fix = "compile the text that expand-descriptors was not run on"
+        elif not target.has_tensor_copies:
+            what = f"{target.name} has no copies by tensor maps"
+            fix = "expand-descriptors without keep, or a target such as sm_90a"
+        elif mapped_block(parameter.type) is None:
+            what = "no tensor map copies blocks of this shape"
+            fix = "expand-descriptors that does not keep it"
+        else:
+            continue
+        error = UnsupportedError(f"nvptx lowering: {parameter.what}: a descriptor that is left, and {what}; fix: {fix}")
+        name_line(error, function)
+        raise error
+
+
 def tensor_maps(function: FuncOp) -> tuple[TensorMap, ...]:
     """Returns what a launch needs to make the tensor maps that the last parameters are."""
     found = []
     for number, argument in enumerate(function.body.blocks[0].args):
         if isinstance(argument.type, TensorDescType):
             block = kept_block(argument.type)
-            source = source_of(attribute(function, "arg_attrs").data[number].data[SOURCE])
+            source = source_of(parameter_attributes(function, number)[SOURCE])
+            if source is None:
+                raise InternalError(f"@{function.sym_name.data}: {SOURCE} of parameter {number} has not been checked")
             found.append(TensorMap(source, block.elem, block.box, block.swizzle))
     return tuple(found)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from xdsl.dialects import scf
@@ -9,10 +10,10 @@ from xdsl.dialects.builtin import DenseArrayBase, i32
 
 from ....tt.dialect.functions import FuncOp
 from ....tt.facts import FEW_POINTERS
-from ....tt.transforms.function_pass import FunctionPass
+from ....tt.transforms.function_pass import Allowed, FunctionPass
 from ....tt.transforms.loops.pointer_induction import uniform_moves
 from ..control.loop_carried import CarriedPointers
-from ..targets import DEFAULT_WARPS, WARP_SIZE
+from ..targets import DEFAULT_WARPS, WARP_SIZE, WARPS
 
 
 @dataclass(frozen=True)
@@ -24,6 +25,9 @@ class MarkFewPointers(FunctionPass):
 
     name = "mark-few-pointers"
     warps: int = DEFAULT_WARPS
+
+    def allowed(self) -> Mapping[str, Allowed]:
+        return {"warps": Allowed(f"one of {', '.join(map(str, WARPS))}", WARPS.__contains__)}
 
     def run(self, function: FuncOp) -> None:
         pointers = CarriedPointers(function, self.warps * WARP_SIZE)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from xdsl.dialects.builtin import UnitAttr
 
 from ....tt.dialect.functions import FuncOp
 from ....tt.facts import NON_NEGATIVE
-from ....tt.transforms.function_pass import FunctionPass
+from ....tt.transforms.function_pass import Allowed, FunctionPass
 from ..analysis.known_non_negative import Dividends, divisions
 
 
@@ -22,6 +23,12 @@ class NonNegativeDividends(FunctionPass):
 
     name = "non-negative-dividends"
     divisions: tuple[int, ...] = ()
+
+    def allowed_in(self, function: FuncOp) -> Mapping[str, Allowed]:
+        if not self.divisions:
+            return {}
+        known = range(sum(1 for _ in divisions(function)))
+        return {"divisions": Allowed.numbers(f"signed divisions of blocks in @{function.sym_name.data}", known)}
 
     def run(self, function: FuncOp) -> None:
         numbers = self.divisions or Dividends(function).always

@@ -7,7 +7,7 @@ is not carried. Accesses become masked `tt.load`, `tt.store` and `tt.atomic_rmw`
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from xdsl.dialects import arith, cf, scf
@@ -29,10 +29,10 @@ from ...analysis.integer_facts import MANY, carried, chosen, trailing_zeros
 from ...builder.block_builder import BlockBuilder
 from ...dialect.functions import FuncOp
 from ...dialect.memory.block_pointers import MakeTensorPtrOp
-from ...dialect.memory.descriptor_types import block_of, is_composite, part_types
+from ...dialect.memory.descriptor_types import TensorDescType, block_of, is_composite, part_types
 from ...dialect.memory.descriptors import MakeTensorDescriptorOp
 from ..descriptor_accesses import ACCESSES, Parts, build_before
-from ..function_pass import FunctionPass
+from ..function_pass import Allowed, FunctionPass
 
 _LONGEST_CHAIN = 64
 
@@ -444,6 +444,16 @@ class ExpandDescriptors(FunctionPass):
     name = "expand-descriptors"
     keep: tuple[int, ...] = ()
     along: tuple[int, ...] = ()
+
+    def allowed_in(self, function: FuncOp) -> Mapping[str, Allowed]:
+        if not self.keep and not self.along:
+            return {}
+        arguments = function.body.blocks[0].args
+        known = [number for number, each in enumerate(arguments) if isinstance(each.type, TensorDescType)]
+        if any(number >= len(arguments) for number in (*self.keep, *self.along)):
+            known += range(len(arguments), len(arguments) + len(hoistable_descriptors(function)))
+        numbers = Allowed.numbers(f"descriptors of @{function.sym_name.data} that a launch has or could make", known)
+        return {"keep": numbers, "along": numbers}
 
     def run(self, function: FuncOp) -> None:
         expand_descriptors(function, self.keep, self.along)

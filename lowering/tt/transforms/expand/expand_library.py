@@ -8,7 +8,7 @@ calls with conversions around them.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -17,14 +17,14 @@ from xdsl.ir import Operation
 
 from .....graph.reference.elementary import FUNCTIONS
 from ....libdevice.expand import EXPANSIONS, NATIVE
-from ....libdevice.signatures import CALLS, MAX_ORDER, Signature, known_signature
+from ....libdevice.signatures import CALLS, MAX_ORDER, SIGNATURES, Signature, known_signature
 from ... import types as t
 from ...builder.block_builder import BlockBuilder
 from ...dialect.external import ExternElementwiseOp
 from ...dialect.functions import FuncOp
 from ..expander import Expander, operations_named
 from ..expression import Expr, where
-from ..function_pass import FunctionPass
+from ..function_pass import Allowed, FunctionPass
 
 _COMPOSED = {f"math.{name}" for name in FUNCTIONS if name in EXPANSIONS and name not in NATIVE} | {"math.round"}
 """Operations of `math` that have the same expansions as the functions of the library."""
@@ -101,6 +101,14 @@ class ExpandLibrary(FunctionPass):
 
     name = "expand-library"
     library: tuple[str, ...] = ()
+
+    def allowed(self) -> Mapping[str, Allowed]:
+        return {
+            "library": Allowed(
+                "symbols of libdevice, each once, such as __nv_expf (docs/libdevice.md has them all)",
+                lambda given: len({*given}) == len(given) and {*given} <= SIGNATURES.keys(),
+            )
+        }
 
     def run(self, function: FuncOp) -> None:
         expand_libdevice(function, self.library)

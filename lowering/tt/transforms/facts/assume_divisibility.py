@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from xdsl.dialects.builtin import IntegerAttr, i32
 from xdsl.ir import Attribute
 
-from .....promotion.errors import UserError
 from ...dialect.functions import FuncOp
-from ...facts import DIVISIBILITY, divisibility, parameter_attributes, set_parameter_attributes
-from ..function_pass import FunctionPass
+from ...facts import (
+    DIVISIBILITY,
+    MAX_DIVISIBILITY,
+    divisibility,
+    parameter_attributes,
+    set_parameter_attributes,
+)
+from ...types import is_integer, is_pointer, is_tensor
+from ..function_pass import Allowed, FunctionPass
 
 
 @dataclass(frozen=True)
@@ -27,12 +34,26 @@ class AssumeDivisibility(FunctionPass):
     divisors: tuple[int, ...] = ()
     only: bool = False
 
+    def allowed(self) -> Mapping[str, Allowed]:
+        count = len(self.parameters)
+        return {
+            "divisors": Allowed(
+                f"a power of two from 1 to {MAX_DIVISIBILITY} for each of {count} parameters",
+                lambda given: len(given) == count and all(map(_is_divisor, given)),
+            )
+        }
+
+    def allowed_in(self, function: FuncOp) -> Mapping[str, Allowed]:
+        divided = [
+            number
+            for number, argument in enumerate(function.body.blocks[0].args)
+            if (is_pointer(argument.type) or is_integer(argument.type)) and not is_tensor(argument.type)
+        ]
+        what = f"parameters of @{function.sym_name.data} that are pointers or integers"
+        return {"parameters": Allowed.numbers(what, divided)}
+
     def run(self, function: FuncOp) -> None:
         count = len(function.body.blocks[0].args)
-        if len(self.parameters) != len(self.divisors) or any(not 0 <= each < count for each in self.parameters):
-            raise UserError(f"{self}: expected one divisor for each, of the {count} parameters of @{function.sym_name.data}")
-        if any(each <= 0 or each & (each - 1) for each in self.divisors):
-            raise UserError(f"{self}: divisors are powers of two")
         own: list[dict[str, Attribute]] = [dict(parameter_attributes(function, number)) for number in range(count)]
         if self.only:
             for each in own:
@@ -47,6 +68,10 @@ class AssumeDivisibility(FunctionPass):
             return True
         count = len(function.body.blocks[0].args)
         return self.only and any(DIVISIBILITY in parameter_attributes(function, number) for number in range(count))
+
+
+def _is_divisor(number: int) -> bool:
+    return 0 < number <= MAX_DIVISIBILITY and not number & (number - 1)
 
 
 __all__ = ["AssumeDivisibility"]
