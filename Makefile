@@ -2,7 +2,7 @@
 #   make demo       sentence embeddings with all-MiniLM-L6-v2, end to end
 #   make test       the tests without the slow ones, ruff and mypy beside them
 #   make test-slow  the slow ones alone
-#   make test-all   both, with ruff and mypy; random tests try cases of their own
+#   make test-all   both, with ruff, mypy and the site; random tests try cases of their own
 #   make mutants    PTX with one synchronising instruction deleted, moved or made wrong: does the simulator notice? MUTANTS="product sm_80"
 #   make test-triton  does Triton's own parser accept what joinery prints?
 #   make test-doors  programs of Triton through joinery, in an environment with Triton and torch
@@ -68,8 +68,9 @@ $(DOCS_VENV)/.ready: pyproject.toml Makefile
 	$(RUN_DOCS) $(PIP_INSTALL) --editable '.[docs]'
 	touch $@
 
+# Every page anew: pages that an earlier build has read do not warn again.
 docs-site: $(DOCS_VENV)/.ready
-	$(RUN_DOCS) -m sphinx --fail-on-warning --quiet docs out/site
+	$(RUN_DOCS) -m sphinx --fresh-env --fail-on-warning --quiet docs out/site
 	@echo out/site/index.html
 
 # A sample first: other dtypes, the simulator and the evaluator. Records of more operands stay.
@@ -98,7 +99,7 @@ test: venv
 	@$(MAKE) --no-print-directory --jobs=3 lint types test-fast
 
 test-all: venv
-	@$(MAKE) --no-print-directory --jobs=3 lint types every-test
+	@$(MAKE) --no-print-directory --jobs=3 lint types docs-site every-test
 
 test-fast: venv
 	$(PYTEST) -m "not slow"

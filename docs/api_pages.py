@@ -37,6 +37,9 @@ TITLES: Mapping[str, tuple[str, str, tuple[str, ...]]] = MappingProxyType({
         ("interface.kernel", "interface.tensor_arguments", "lowering.tt.sanitize"),
     ),
     "promotion": ("Promotion", "Rule sets, their tables and laws, and the dtypes that they are about.", ("promotion",)),
+    "triton": (
+        "Triton's launches", "`import joinery.triton`: kernels under `@triton.jit`, run by joinery.", ("interface.triton",),
+    ),
     "errors": ("Errors", "Every exception that joinery raises on purpose is a `JoineryError`.", ("promotion.errors",)),
 })  # fmt: skip
 """Page → title, first sentence, and the modules whose public names it shows; the longest match decides."""
@@ -140,7 +143,7 @@ def pages() -> dict[str, str]:
     data = "\n".join(f".. py:data:: joinery.{name}\n   :type: DType\n   :no-index-entry:\n" for name in DTYPES)
     texts["promotion.rst"] += f"\n{section('Dtypes')}\nTheir sizes and ranges stand in :doc:`a table </dtypes>`.\n\n{data}"
     texts["functions.rst"] = functions_page()
-    order = ["graphs", "functions", "models", "kernels", "promotion", "errors"]
+    order = ["graphs", "functions", "models", "kernels", "triton", "promotion", "errors"]
     texts["index.rst"] = titled(
         "API",
         "The public names, written from their docstrings. `import joinery as jn` is what examples begin with.\n\n"
@@ -228,6 +231,13 @@ def without_repetition(text: str) -> str:
     """Removes from the docstring of an element-wise function the paragraph that all of them have: their page
     says it once."""
     return "\n\n".join(part for part in text.split("\n\n") if " ".join(part.split()) != REPEATED)
+
+
+def joint_names(line: str) -> str:
+    """Removes the spaces between the names of an entry for several of them (`file, line: where …`): Sphinx takes
+    all but the last word before the colon for a type."""
+    entry = re.match(r"( +)(\*{0,2}\w+(?:, \*{0,2}\w+)+)(?=: )", line)
+    return line if entry is None else entry[1] + entry[2].replace(", ", ",") + line[entry.end() :]
 
 
 NAME = re.compile(r"(?:jn\.|joinery\.)?([A-Za-z_][\w.]*)(?:\(\))?")

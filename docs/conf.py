@@ -15,6 +15,8 @@ from typing import Any
 from docutils import nodes
 from sphinx import addnodes
 from sphinx.application import Sphinx
+from sphinx.ext.napoleon import Config, GoogleDocstring
+from sphinx.util import logging
 
 DOCS = Path(__file__).resolve().parent
 sys.path.insert(0, str(DOCS))
@@ -24,11 +26,11 @@ import joinery  # noqa: E402
 
 project = "joinery"
 release = version = joinery.__version__
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
+extensions = ["myst_parser", "sphinx.ext.autodoc"]
 exclude_patterns = ["*.py"]
 source_suffix = {".md": "markdown", ".rst": "restructuredtext"}
 default_role = "py:obj"
-highlight_language = "text"
+highlight_language = "none"
 pygments_dark_style = "github-dark"
 nitpicky = False
 toc_object_entries_show_parents = "hide"
@@ -37,7 +39,6 @@ myst_heading_anchors = 4
 myst_enable_extensions = ["attrs_block"]
 suppress_warnings = ["myst.header"]
 
-napoleon_use_ivar = True
 autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
 autodoc_class_signature = "mixed"
@@ -66,6 +67,8 @@ LINK = re.compile(r"\]\((?!https?:)([\w./-]+\.\w+(?:#[\w.-]*)?)\)")
 """Matches a link or picture that names a file."""
 
 STUBS = api_pages.stub_annotations()
+SECTIONS = Config(napoleon_use_ivar=True)
+WARNINGS = logging.getLogger(__name__)
 
 
 def mend_links(app: Sphinx, docname: str, source: list[str]) -> None:
@@ -105,8 +108,30 @@ def link_names(app: Sphinx, doctree: nodes.document) -> None:
             link += literal
 
 
-def docstring(_app: Sphinx, _what: str, name: str, _value: Any, _options: Any, lines: list[str]) -> None:
-    lines[:] = map(api_pages.restructured, api_pages.without_repetition("\n".join(lines)).splitlines())
+def docstring(app: Sphinx, what: str, name: str, value: Any, _options: Any, lines: list[str]) -> None:
+    """Converts a docstring to reStructuredText, and its sections to fields.
+
+    Napoleon is called here, not loaded as an extension: of a property it would take what stands before the first
+    colon for a type. It is told that properties are methods.
+    """
+    text = api_pages.without_repetition("\n".join(lines))
+    restructured = [api_pages.restructured(api_pages.joint_names(line)) for line in text.splitlines()]
+    kind = "method" if what in ("property", "attribute", "data") else what
+    lines[:] = GoogleDocstring(restructured, SECTIONS, app, kind, name, value).lines()
+
+
+def space_joint_names(app: Sphinx, doctree: nodes.document) -> None:
+    """Puts back the spaces that `api_pages.joint_names` took out, and warns of a field whose name or type is a
+    torn sentence."""
+    for field in doctree.findall(nodes.field):
+        shown = [field[0].astext()]
+        for name in field.findall(lambda node: isinstance(node, (addnodes.literal_strong, addnodes.literal_emphasis))):
+            shown.append(name.astext())
+            if isinstance(name, addnodes.literal_strong) and "," in name.astext():
+                name.children = [nodes.Text(", ".join(name.astext().split(",")))]
+        torn = [text for text in shown if text == "Type" or re.fullmatch(r"\w+,", text)]
+        if torn:
+            WARNINGS.warning("%r is read as a type, in: %s", torn[-1], field.astext()[:80], location=field)
 
 
 def signature(
@@ -122,5 +147,6 @@ def setup(app: Sphinx) -> None:
     api_pages.write(DOCS / "api")
     app.connect("source-read", mend_links)
     app.connect("doctree-read", link_names)
-    app.connect("autodoc-process-docstring", docstring, priority=400)  # before napoleon reads the sections
+    app.connect("doctree-read", space_joint_names)
+    app.connect("autodoc-process-docstring", docstring)
     app.connect("autodoc-process-signature", signature)

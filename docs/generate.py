@@ -81,6 +81,7 @@ NUMPY_OTHERWISE = {
 }  # fmt: skip
 NUMPY_FALSE_FRIENDS = frozenset(("split",))
 
+# What the functions of `graph/ops/shape.py` that several rows share, or that need words, give.
 SHAPES = {
     "elementwise": "broadcast",
     "same": "as x",
@@ -152,6 +153,11 @@ def public_name(row: OpDef) -> str:
 def function_of(name: str) -> Any:
     value: Any = jn
     for part in name.split("."):
+        if not hasattr(value, part):
+            raise SystemExit(
+                f"docs/generate.py: there is no joinery.{name}; fix: call row and function alike, name the function in "
+                "exports.py, or say in BUILT_BY which function builds the row"
+            )
         value = getattr(value, part)
     return value
 
@@ -182,7 +188,7 @@ def facts(row: OpDef) -> list[str]:
     operator = OPERATORS[row.dunder] if row.dunder else ""
     onnx = f"{row.onnx[0]} ({row.onnx[1]})" if row.onnx else "–"
     like = numpy_name(row.name)
-    shape = "as x" if row.arity == 1 and row.shape.__name__ == "elementwise" else SHAPES[row.shape.__name__]
+    shape = "as x" if row.arity == 1 and row.shape.__name__ == "elementwise" else SHAPES.get(row.shape.__name__, "see below")
     return [
         f"`{row.name}`",
         f"`{operator}`" if operator else "",
@@ -229,7 +235,7 @@ Every operation of a graph is a row of the op table (`graph/ops/table.py`). The 
   integers, complex.
 - **result**: the rule that decides operand casts and the result dtype; see [promotion](promotion.md#result-rules).
 - **shape**: "broadcast" is NumPy's rule; a symbolic size is never taken for 1, and sizes that cannot be proven equal are
-  an error or a check at launch, never a guess.
+  an error or a check at launch, never a guess. "see below": this operation alone has such a shape, and its text says which.
 - **NumPy**: the function of the same meaning. Dtypes follow joinery's promotion, not NumPy's.
 - **ONNX**: the operator of the same meaning and its first such version. **error**: of compiled code, [see below](#errors).
 

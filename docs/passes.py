@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from itertools import pairwise
 
 from joinery.lowering.tt import facts
+from joinery.lowering.tt.transforms.function_pass import FunctionPass
 from joinery.lowering.tt.transforms.pipelines import TEXTS, TILED
 from joinery.lowering.tt.transforms.registry import find_pass, own_passes
 
@@ -30,12 +31,13 @@ inline,canonicalize,expand-descriptors{keep=2,3},cse
 | compile what they leave | `k.ptx("sm_80", passes="…")` | `joinery compile k.ttir --passes … --emit ptx` |
 
 A pass that stands in a pipeline twice is called `cse` the first time and `cse#2` the second. What is printed is a module
-that reads back: a function comes with those that it still calls, which stay as they are.
+that reads back: a function comes with those that it still calls, which stay as they are."""
 
-An option that no function could have, such as `mark-few-pointers{warps=3}`, is refused when the pipeline is read, and
-one that does not fit the function, such as the number of a descriptor that it lacks, when the pass is to run. Beyond
-that options say what a pass is to take for granted: whether a divisor divides an address is not checked. Launches go
-through the pipeline of their target alone, with what they found out of their arguments."""
+OPTIONS = """An option that no function could have, such as `mark-few-pointers{warps=3}`, is refused when the pipeline is read,
+and one that does not fit the function, such as the position of a descriptor that it lacks, when the pass is to run. Beyond
+that, options say what a pass is to take for granted, and nobody checks that it is true: what you compile with options of
+your own is for you to read or to launch. Launches by joinery use no such code. They go through the pipeline of their
+target, with options that follow from their arguments."""
 
 PIPELINES = """## The pipelines of kernels
 
@@ -56,6 +58,7 @@ well.
 # my_package/remove_prints.py
 from dataclasses import dataclass
 
+from joinery.lowering.tt.dialect.debug import PrintOp
 from joinery.lowering.tt.dialect.functions import FuncOp
 from joinery.lowering.tt.transforms.function_pass import Allowed, FunctionPass
 
@@ -76,9 +79,10 @@ class RemovePrints(FunctionPass):
         return {"most": Allowed("a number of prints, 0 or more", lambda number: number >= 0)}
 
     def run(self, function: FuncOp) -> None:
-        prints = [op for op in function.walk() if op.name == "tt.print" and self.only in op.properties["prefix"].data]
+        prints = [op for op in function.walk() if isinstance(op, PrintOp) and self.only in op.prefix.data]
         for op in prints[: self.most]:
-            op.parent.erase_op(op)
+            if op.parent is not None:
+                op.parent.erase_op(op)
 ```
 
 ```toml
@@ -96,8 +100,7 @@ are checked without. A refusal names the pass, the option, its value and what wa
 What a pass refuses it raises inside `with naming_line(op):` (`lowering/tt/source_locations.py`): the message then ends
 with the operation's line in the source, as those of back ends do; otherwise it ends with the function's.
 
-A pass of joinery itself is the file alone: it goes to one of the folders that `registry.ROOMS` lists and has the name
-of the pass, with _ for -. `lowering/tt/transforms/pipelines.py` names it if every kernel is to go through it. Passes
+A pass of joinery itself is the file alone, and [an example of it](extending.md#a-pass) stands with the others. Passes
 load when a pipeline has them."""
 
 ATTRIBUTES = """## Attributes of functions and operations
@@ -130,6 +133,15 @@ def rows(header: str, cells: Iterable[tuple[str, str]]) -> str:
     return "\n".join([f"| {header} | |", "| --- | --- |", *lines])
 
 
+def options_table(passes: Iterable[type[FunctionPass]]) -> str:
+    lines = [
+        f"| `{each.name}` | `{option}` | {values} | {escaped(meaning)} |"
+        for each in passes
+        for option, (values, meaning) in each.options().items()
+    ]
+    return "\n".join(["| pass | option | takes | meaning |", "| --- | --- | --- | --- |", *lines])
+
+
 def constants() -> dict[str, str]:
     """Returns the text below each constant of `facts`, by the constant's value."""
     body = ast.parse(inspect.getsource(facts)).body
@@ -145,13 +157,15 @@ def constants() -> dict[str, str]:
 def passes_page(note: str) -> str:
     meaning = constants()
     passes = [find_pass(name) for name in own_passes()]
-    pipelines = [f"**{target}, {numerics}**\n\n```\n{text}\n```" for (target, numerics), text in TEXTS.items()]
+    pipelines = [f"**{target}, {numerics}**\n\n```text\n{text}\n```" for (target, numerics), text in TEXTS.items()]
     tiled = [(text, numerics) for numerics, text in TILED.items() if text]
     parts = [
         note,
         INTRO,
         "## Passes",
-        rows("pass", [(each.usage(), each.summary()) for each in passes]),
+        rows("pass", [(each.name, each.summary()) for each in passes]),
+        OPTIONS,
+        options_table(passes),
         PIPELINES,
         *pipelines,
         GRAPHS,

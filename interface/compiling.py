@@ -71,7 +71,7 @@ def compile(  # noqa: A001 - the public name
             Infinities, NaN and signed zeros stay what they are, and nothing is reassociated. "reproducible": as "strict", and
             sums, matrix products and functions have the same bits on every device, with any number of threads; slower.
         debug: whether the code says which of your lines its instructions come from, for debuggers and profilers: line tables
-            (DWARF) on the CPU, `.loc` in PTX. The instructions are the same; compiling takes about a tenth longer, and the code
+            (DWARF) on the CPU, `.loc` in PTX. The instructions are the same; compiling takes up to a tenth longer, and the code
             is kept for these lines only. Files of saved models have the lines too, with the full paths of your sources.
             `Kernel.ttir` of the model's kernels names lines always.
         cache: True keeps compiled code in the user's cache directory; False neither reads nor writes it; "must-hit" raises

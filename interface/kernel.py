@@ -21,7 +21,7 @@ from ..lowering.libdevice.signatures import CALLS, SIGNATURES
 from ..lowering.llvm.compile import host_target
 from ..lowering.llvm.host.launch_specialization import GENERIC, LaunchSpecialization
 from ..lowering.llvm.host.launcher import HostKernel, lower_for_launch
-from ..lowering.llvm.nvptx.targets import DEFAULT_TARGET, DEFAULT_WARPS
+from ..lowering.llvm.nvptx.targets import DEFAULT_TARGET, DEFAULT_WARPS, gpu_target
 from ..lowering.numerics import checked_numerics
 from ..lowering.tt.analysis.alias_sets import AliasSet
 from ..lowering.tt.analysis.aliasing import ATOMICS, AliasAnalysis
@@ -383,10 +383,11 @@ class Kernel:
     def asm(self, target: str = HOST, *, passes: str | None = None) -> str:
         """Return the assembly for the CPU; for a GPU, that is the work of its own assembler, see `ptx`.
 
-        passes: as for `llvm_ir`. Raises `UnsupportedError` for other targets.
+        passes: as for `llvm_ir`. Raises `UnsupportedError` for GPUs, `UserError` for unknown targets.
         """
         if not _is_host(target):
-            raise UnsupportedError(f"asm: target {target!r}; fix: target='host', or ptx({target!r}) for a GPU")
+            known = gpu_target(target).name  # UserError for a name that is none
+            raise UnsupportedError(f"asm: target {known!r}; fix: target='host', or ptx({known!r}) for a GPU")
         return self._lowered(passes).assembly()
 
     def _lowered(self, passes: str | None) -> HostKernel:

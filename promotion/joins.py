@@ -58,6 +58,7 @@ class Joins:
         for (a, b), element in raw.items():
             if a not in hidden and b not in hidden and (element is not _WIDE or a is b):
                 joins[a, b] = hidden.get(element, element)
+        decided = sorted([a.name, b.name, result.name] for (a, b), result in joins.items())
         for dtype in DTYPES.values():
             joins.setdefault((dtype, dtype), dtype)
         _check_results(definition, joins)
@@ -67,7 +68,7 @@ class Joins:
                 f"rule set {definition.name!r}: {names_of(missing)} without a dtype; fix: give one under 'weak'"
             )
         content = {key: value for key, value in definition.to_dict().items() if key in _DECIDING}
-        content["joins"] = sorted([a.name, b.name, result.name] for (a, b), result in joins.items())
+        content["joins"] = decided  # dtypes outside the table change nothing, nor do those that are added later
         if hidden:
             content["raw"] = sorted([a.name, b.name, element.name] for (a, b), element in raw.items())
         for key, value in {

@@ -10,6 +10,7 @@ from typing import Any, TypedDict, TypeGuard, cast
 import numpy as np
 
 from ...promotion.dtype import DType
+from ...promotion.errors import InternalError
 from ...promotion.literals import is_scalar
 from ..checks import ShapeError
 from ..dims.dim import Dim, Extent
@@ -116,6 +117,10 @@ def require_attributes(names: tuple[str, ...], attrs: Mapping[str, object]) -> N
     if attrs.keys() != set(names):
         raise ShapeError(f"attributes {sorted(attrs)}, the op has {sorted(names)}")
     for name in names:
+        if name not in KINDS:
+            raise InternalError(
+                f"no kind of values for the attribute {name!r}; fix: name it in KINDS and Attributes of graph/ops/attributes.py"
+            )
         holds, expected = KINDS[name]
         if not holds(attrs[name]):
             raise ShapeError(f"{name} must be {expected}, not {attrs[name]!r:.80}", expected)

@@ -45,6 +45,21 @@ def is_number(text: str) -> bool:
     return True
 
 
+def gpu_name(text: str) -> str:
+    """Return the name of a GPU target, as argparse converts an option."""
+    from ...lowering.llvm.nvptx.targets import gpu_target
+
+    try:
+        return gpu_target(text).name
+    except UserError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def target_name(text: str) -> str:
+    """Return the name of a target of kernels, as argparse converts an option."""
+    return text if text == "host" else gpu_name(text)
+
+
 def add_compile(add: Add) -> None:
     """Add the command `compile`."""
     parser = add("compile", _compile, "show what becomes of a block kernel")
@@ -57,7 +72,7 @@ def add_compile(add: Add) -> None:
     parser.add_argument(
         "--name", dest="function", metavar="F", help="which function, when there are several public ones"
     )
-    parser.add_argument("--target", default="host", help="host, or a GPU such as sm_90a (default: host; for ptx sm_80)")
+    parser.add_argument("--target", type=target_name, help="host, or a GPU such as sm_90a (default: host; for ptx sm_80)")
     how = parser.add_mutually_exclusive_group()
     how.add_argument("--after", metavar="PASS", help="the text after this pass of the target's pipeline")
     how.add_argument(
@@ -116,9 +131,13 @@ def _compile(options: argparse.Namespace) -> int:
         raise UserError(f"--after goes with --emit ttir, not with --emit {options.emit}")
     if options.passes is not None and options.numerics is not None:
         raise UserError("--numerics chooses among the pipelines of a target, and --passes replaces it; fix: one of the two")
-    kernel = _kernel(options.kernel, options.function, options.numerics, options.debug)
-    target = "sm_80" if options.emit == "ptx" and options.target == "host" else options.target
     emit = options.emit or ("ttir" if options.passes is not None or options.after is not None else "asm")
+    target = options.target or ("sm_80" if emit == "ptx" else "host")
+    if emit == "ptx" and target == "host":
+        raise UserError("PTX is code for GPUs, and not for the host; fix: --target sm_80 or another GPU, or --emit asm")
+    if emit == "asm" and target != "host" and not options.print_pipeline:
+        raise UserError(f"the assembly of a GPU is made by its own assembler; fix: --emit ptx --target {target}")
+    kernel = _kernel(options.kernel, options.function, options.numerics, options.debug)
     if options.print_pipeline:
         text = kernel.pipeline(target)
     elif emit == "ttir":
@@ -143,7 +162,9 @@ def _passes() -> str:
     lines = []
     for name in pass_names():
         found = find_pass(name)
-        lines.append(wrapped(f"{found.usage()}: {found.summary()}"))
+        lines.append(wrapped(f"{name}: {found.summary()}"))
+        for option, (values, meaning) in found.options().items():
+            lines.append(wrapped(f"{option} ({values}): {meaning}", indent="  "))
     return "\n".join(lines)
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from ...promotion import DType, UserError
 from .doctor import bytes_text, section
-from .kernel import SUFFIXES, add_run_options, is_kernel, run_kernel
+from .kernel import SUFFIXES, add_run_options, gpu_name, is_kernel, run_kernel
 from .text import WIDTH
 
 # Each command loads the layers it needs and no others: a promotion query stays a matter of milliseconds.
@@ -48,10 +48,18 @@ def add_models(add: Add) -> None:
         "--threads", type=int, default=None, metavar="N", help="threads to use (default: all cores)"
     )
     run.add_argument(
-        "--device", default=None, help="auto, cpu, or ptxsim: the PTX of a GPU, interpreted and checked (default: auto)"
-    )
-    run.add_argument("--target", default=None, help="with ptxsim: the GPU the code is made for, such as sm_90a")
+        "--device", default=None, type=_device,
+        help="auto, cpu, or ptxsim: the PTX of a GPU, interpreted and checked (default: auto)",
+    )  # fmt: skip
+    run.add_argument("--target", default=None, type=gpu_name, help="with ptxsim: the GPU the code is made for, such as sm_90a")
     add_run_options(run)
+
+
+def _device(text: str) -> str:
+    kind, colon, number = text.partition(":")
+    if text not in ("auto", "cpu", "ptxsim") and not (kind == "cuda" and number.isdigit() == bool(colon)):
+        raise argparse.ArgumentTypeError(f"expected auto, cpu, cuda, cuda:1 and so on, or ptxsim, got {text!r}")
+    return text
 
 
 def _assignment(text: str) -> tuple[str, str]:
@@ -90,11 +98,12 @@ def _inspect(options: argparse.Namespace) -> int:
     section("inputs", map(_tensor, compiled.inputs))
     section("outputs", map(_tensor, compiled.outputs))
     section("dims", compiled.dims)
-    section("checks", compiled.checks)
+    # without dims only the check of sizes is there, and it was made when the model was compiled
+    section("checks (what a call says that fails one)", compiled.checks if compiled.dims else ())
     weights = {spec.name: spec for spec in compiled.constants}.values()
     total = sum(DType(spec.dtype).itemsize * math.prod(spec.shape) for spec in weights)
     section(
-        f"weights and constants ({len(weights)}, {bytes_text(total)})",
+        f"weights and constants ({len(weights)}, {bytes_text(total)})" if weights else "weights and constants",
         (f"{spec.name}: {spec.dtype}{list(spec.shape)}, stored {spec.layout}" for spec in weights),
     )
     listed = kernels_of(compiled)

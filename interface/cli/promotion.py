@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import cmath
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -86,9 +87,12 @@ def _operand(text: str, rule_set: RuleSet) -> Operand:
         return text == "True"
     for convert in (int, float, complex):
         try:
-            return convert(text)
+            number = convert(text)
         except ValueError:
             continue
+        if not isinstance(number, int) and cmath.isinf(number) and any(map(str.isdigit, text)):
+            raise UserError(f"{text} is beyond what a Python float holds; fix: write inf, or a smaller number")
+        return number
     try:
         found = DType(text)
         if found.name in DTYPES or found in ABSTRACT:
@@ -226,6 +230,11 @@ def _table(options: argparse.Namespace) -> int:
         kind = "a lattice" if rule_set.lattice is not None else "no lattice"
         print(wrapped(f"rule set {rule_set.name}: {kind}\n{rule_set.laws()}"))
         return 0
+    if options.format in ("svg", "dot") and rule_set.lattice is None:
+        raise UserError(
+            f"rule set {rule_set.name} is no lattice, so there is no diagram of it; fix: --format md, csv, html or text, "
+            "its table; --laws says why"
+        )
     print(_FORMATS[options.format](rule_set))
     return 0
 

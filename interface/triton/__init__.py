@@ -13,6 +13,8 @@ from __future__ import annotations
 
 from typing import Any
 
+__all__ = ["disable", "enable", "is_enabled"]
+
 
 def enable(
     mode: str = "native",

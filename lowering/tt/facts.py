@@ -1,10 +1,7 @@
 """Defines the attributes by which front ends and passes tell back ends what a function's text alone does not
 say.
 
-Facts are what a front end knows of a function; wrong ones make wrong code, so `drop-claims` removes them from
-texts. Results are what passes find out; those in a text are not trusted either. Permissions are part of what
-an operation means, as fast-math flags are: whoever writes the operation may set them. docs/passes.md has a
-table of all of them.
+docs/passes.md says what facts, results and permissions are; its tables are made from the texts below.
 """
 
 from __future__ import annotations

@@ -37,8 +37,10 @@ class Buffer:
         device: "cuda", or "cuda:1" and so on.
 
     Attributes:
-        shape, dtype (NumPy's), size, nbytes, address.
-        device: the device's name.  is_read_only: whether the library that shares the memory forbids writes.
+        shape, dtype, size, nbytes: as those of a NumPy array.
+        address: of the first element.
+        device: the device's name.
+        is_read_only: whether the library that shares the memory forbids writes.
 
     Raises `UserError` for an invalid shape, dtype or device; `DeviceError` without a driver or device;
     `DeviceMemoryError` if there is too little memory.

@@ -79,8 +79,11 @@ class Imported:
     """The content of a capsule: a tensor in memory that another library owns, valid until `release`.
 
     Attributes:
-        address: the first element's.  shape, strides (in elements; None for row-major), dtype.
-        device_type, device_id: as DLPack numbers them.  is_read_only: whether the exporter forbids writes.
+        address: of the first element.
+        shape, dtype: as those of a NumPy array.
+        strides: in elements; None for row-major.
+        device_type, device_id: as DLPack numbers them.
+        is_read_only: whether the exporter forbids writes.
 
     Raises `UserError` for consumed or invalid capsules and for tensors that are not supported.
     """

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 class Kernel:
     """One kernel of a model, with the work of its launch.
 
+    It cannot be launched alone; `jn.kernel.from_ttir(kernel.ttir)` makes one that can.
+
     Attributes:
         name: the name of the kernel function.
         template: the tile template that made it.

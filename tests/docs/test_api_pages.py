@@ -23,9 +23,9 @@ def test_every_public_name_stands_on_one_page() -> None:
         for name in re.findall(r"^\.\. (?:py:data|auto\w+):: joinery\.([\w.]+)", text, re.MULTILINE)
     )
     assert [name for name, count in shown.items() if count > 1] == []
-    modules = {f"{module}.{name}" for module in ("kernel", "promotion") for name in getattr(jn, module).__all__}
+    modules = {f"{module}.{name}" for module in jn._MODULES for name in getattr(jn, module).__all__}
     elsewhere = {name for name in modules if name.partition(".")[2] in jn._LOCATIONS}
-    assert set(shown) == (set(dir(jn)) | modules) - elsewhere - {"kernel", "promotion", "dim", "__version__"}
+    assert set(shown) == (set(dir(jn)) | modules) - elsewhere - {*jn._MODULES, "dim", "__version__"}
 
 
 def test_names_of_a_new_module_are_refused() -> None:
@@ -53,6 +53,19 @@ def test_signatures_have_the_types_of_the_stub_and_the_defaults_of_the_code() ->
 )
 def test_docstrings_become_restructured_text(line: str, expected: str) -> None:
     assert API["restructured"](line) == expected
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("        file, line: where it stands", "        file,line: where it stands"),
+        ("    *args, **options: what is given", "    *args,**options: what is given"),
+        ("    device: a, b: c", "    device: a, b: c"),
+        ("First, second: a sentence", "First, second: a sentence"),
+    ],
+)
+def test_names_of_one_entry_stay_together(line: str, expected: str) -> None:
+    assert API["joint_names"](line) == expected
 
 
 def test_functions_do_not_repeat_what_their_page_says() -> None:

@@ -1,105 +1,96 @@
-"""docs/extending.md: each example, applied to a copy of the package, works in as many files as the page says."""
+"""docs/extending.md: each example, applied to a copy of the repository, works in as many files as the page says, and all
+together pass the checks of the project."""
 
 from __future__ import annotations
 
-import os
 import re
-import shutil
-import subprocess
-import sys
-from dataclasses import dataclass, field
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
-PAGE = (ROOT / "docs" / "extending.md").read_text(encoding="utf-8")
-BLOCK = re.compile(r"^```(diff|py)\n(.*?)^```$", re.M | re.S)
-
-
-@dataclass
-class Example:
-    """What a section says: changes by file, and the program that then runs."""
-
-    changes: list[tuple[str, list[str]]] = field(default_factory=list)
-    programs: list[str] = field(default_factory=list)
-
-    @property
-    def files(self) -> int:
-        return len({name for name, _ in self.changes})
-
-
-def examples() -> dict[str, Example]:
-    found = {}
-    for section in PAGE.split("\n## ")[1:]:
-        title = section.split("\n", 1)[0]
-        example = Example()
-        for kind, text in BLOCK.findall(section):
-            if kind == "py":
-                example.programs.append(text)
-            else:
-                name, *lines = text.splitlines()
-                example.changes.append((name, lines))
-        if example.changes:
-            found[title] = example
-    return found
-
-
-def applied(source: str, lines: list[str]) -> str:
-    """The text with the added lines below the context line, instead of the removed one, or at the end."""
-    added = "".join(f"{line[1:]}\n" for line in lines if line[:1] == "+")
-    anchors = [line for line in lines if line[:1] in (" ", "-")]
-    if not anchors:
-        return source + added
-    (anchor,) = anchors
-    kept = f"{anchor[1:]}\n"
-    assert source.count(kept) == 1, f"{anchor!r} is not one line of the file"
-    return source.replace(kept, (kept if anchor[0] == " " else "") + added)
-
+from ..support.examples import PAGE, ROOT, Copy, applied, examples
 
 EXAMPLES = examples()
+FOLDERS = ("house", "docs", "graph", "promotion", "interface/cli", "lowering/tt/transforms", "lowering/tile")
+"""Tests that go through rows, public functions, rule sets, passes or dtypes."""
+PAGES = ("generate", "stubs", "tables", "libdevice", "tt_ops")
+"""The scripts of `make docs`."""
 
 
 def test_the_table_says_how_many_files_each_example_has() -> None:
-    rows = dict(re.findall(r"^\| \[(.+?)\]\(#.+?\) \| (\d+) \|$", PAGE, re.M))
+    rows = dict(re.findall(r"^\| \[(.+?)\]\(#.+?\) \| (\d+) \|", PAGE, re.M))
     counted = {title[0].lower() + title[1:]: str(example.files) for title, example in EXAMPLES.items()}
-    assert {title: rows[title] for title in counted} == counted
+    assert rows == counted
+
+
+def test_the_scripts_are_those_of_make_docs() -> None:
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    recipe = makefile[makefile.index("\ndocs: ") :].split("\n\n")[0]
+    assert re.findall(r"docs/(\w+)\.py", recipe) == list(PAGES)
+
+
+def test_an_example_fits_a_file_that_others_have_added_to() -> None:
+    lines = [" A = (", '+    "mine",']
+    assert applied('A = (\n    "theirs",\n)\n', lines) == 'A = (\n    "mine",\n    "theirs",\n)\n'
+    followed = 'A = (\n    "theirs",\n    "mine",\n)\n'
+    assert applied(followed, lines) == followed
+    with pytest.raises(AssertionError, match="stands 0 times"):
+        applied("B = ()\n", lines)
 
 
 @pytest.fixture(scope="module")
-def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A copy of the package that an example may change."""
-    copy = tmp_path_factory.mktemp("extended") / "joinery"
-    copy.mkdir()
-    for layer in ("promotion", "graph", "lowering", "runtime", "interface"):
-        shutil.copytree(ROOT / layer, copy / layer, ignore=shutil.ignore_patterns("__pycache__"))
-    for file in ROOT.glob("*.py*"):
-        if file.is_file():
-            shutil.copy(file, copy)
-    return copy
+def copy(tmp_path_factory: pytest.TempPathFactory) -> Copy:
+    return Copy.made_in(tmp_path_factory.mktemp("extended"))
 
 
 @pytest.mark.parametrize("title", EXAMPLES)
-def test_an_example_works_in_a_copy_of_the_package(title: str, package: Path) -> None:
+def test_an_example_works_in_a_copy_of_the_package(title: str, copy: Copy) -> None:
     example = EXAMPLES[title]
-    before: dict[Path, str | None] = {}
     try:
-        for name, lines in example.changes:
-            path = package / name
-            text = path.read_text(encoding="utf-8") if path.exists() else None
-            before.setdefault(path, text)
-            path.write_text(applied(text or "", lines), encoding="utf-8")
+        copy.apply(example)
         assert example.programs
         for program in example.programs:
-            environment = {**os.environ, "PYTHONPATH": str(package.parent), "PYTHONDONTWRITEBYTECODE": "1"}
-            whole = f"import joinery\nassert joinery.__path__[0] == {str(package)!r}, joinery.__path__\n{program}"
-            done = subprocess.run(
-                [sys.executable, "-c", whole], env=environment, cwd=package.parent, capture_output=True, text=True, timeout=120
-            )
+            done = copy.run_program(program)
             assert done.returncode == 0, done.stderr
     finally:
-        for path, text in before.items():
-            if text is None:
-                path.unlink()
-            else:
-                path.write_text(text, encoding="utf-8")
+        copy.restore(example)
+
+
+@pytest.fixture(scope="module")
+def extended(tmp_path_factory: pytest.TempPathFactory) -> Copy:
+    """A copy with all examples, and the pages and types that are made from them."""
+    copy = Copy.made_in(tmp_path_factory.mktemp("all"))
+    for example in EXAMPLES.values():
+        copy.apply(example)
+    for script in PAGES[:3]:  # the others are not about what examples add
+        done = copy.run(f"docs/{script}.py")
+        assert done.returncode == 0, done.stdout + done.stderr
+    return copy
+
+
+CHANGED = sorted({name for example in EXAMPLES.values() for name, _ in example.changes if name.endswith(".py")})
+
+
+def test_the_linter_accepts_the_examples(extended: Copy) -> None:
+    done = extended.run("-m", "ruff", "check", "--no-cache", *CHANGED, "__init__.pyi")
+    assert done.returncode == 0, done.stdout
+
+
+@pytest.mark.slow
+def test_the_type_checker_accepts_the_examples(extended: Copy) -> None:
+    """As `make types`, of which only what it says of changed files counts."""
+    names = [f"joinery/{name}" for name in CHANGED if not name.startswith("tests/")]
+    cache = ROOT / ".mypy_cache" / "extended"
+    settings = ("--config-file", str(ROOT / "pyproject.toml"), "--cache-dir", str(cache), "--no-error-summary")
+    skipped = ("--exclude", "(^|/)joinery/(tests|benchmarks|examples|docs|out|build)/")
+    done = Copy(extended.root.parent).run("-m", "mypy", *settings, *skipped, "-p", "joinery", timeout=600)
+    assert done.returncode in (0, 1), done.stderr
+    assert [line for line in done.stdout.splitlines() if line.startswith(tuple(names))] == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_no_other_test_has_to_change(extended: Copy, folder: str) -> None:
+    command = ("-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", "not slow", f"tests/{folder}")
+    left_out = ("--deselect", "tests/docs/test_extending.py") if folder == "docs" else ()
+    done = extended.run(*command, *left_out, timeout=1800)
+    assert done.returncode == 0, done.stdout[-6000:]

@@ -119,3 +119,16 @@ def test_a_strict_checker_accepts_programs_and_rejects_mistakes(tmp_path: Path) 
     errors = dict(re.findall(r"^bad\.py:(\d+): error: .*\[([\w-]+)\]$", done.stdout, re.MULTILINE)[::-1])
     first = PRELUDE.count("\n") + 1
     assert {line: errors.get(str(first + place)) for place, line in enumerate(BAD)} == BAD, done.stdout + done.stderr
+
+
+@pytest.mark.slow
+def test_a_strict_checker_accepts_the_pass_that_a_page_shows(tmp_path: Path) -> None:
+    page = (ROOT / "docs" / "passes.md").read_text(encoding="utf-8")
+    (tmp_path / "joinery").symlink_to(ROOT)
+    (tmp_path / "remove_prints.py").write_text(page[page.index("# my_package/") :].partition("```")[0], encoding="utf-8")
+    command = [sys.executable, "-m", "mypy", "--strict", "--follow-imports=silent", "--no-error-summary"]
+    command += ["--cache-dir", str(ROOT / ".mypy_cache" / "stubs"), "remove_prints.py"]
+    done = subprocess.run(
+        command, cwd=tmp_path, env={"MYPYPATH": str(tmp_path), "PATH": ""}, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr

@@ -197,6 +197,8 @@ def test_what_this_version_lacks_says_so() -> None:
             kernel.launch((1,), x, x, x, 64, **options)
     with pytest.raises(jn.UnsupportedError, match=r"asm: target 'sm_90a'; fix: target='host', or ptx\('sm_90a'\)"):
         kernel.asm("sm_90a")
+    with pytest.raises(jn.UserError, match="no GPU target 'foo'"):
+        kernel.asm("foo")
 
 
 def test_the_code_can_be_read() -> None:

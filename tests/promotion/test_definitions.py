@@ -132,7 +132,7 @@ def test_with_edges(untouched):
         untouched("max").with_edges(("float64", "int8"))
     with pytest.raises(UserError, match=r"'max \(edited\)'.* no least upper bound: .* are all minimal"):
         untouched("max").with_edges(("uint64", "float8_e5m2"), ("int64", "float8_e5m2"))
-    with pytest.raises(UserError, match="unknown dtype 'int61'; did you mean int64"):
+    with pytest.raises(UserError, match=r"unknown dtype 'int61'; did you mean .*int64"):
         untouched("max").with_edges(("int61", "int8"))
     for name in ("numpy", "triton", "exact"):
         with pytest.raises(UserError, match=f"{name}: with_edges edits the edges of a lattice.*fix: use with_cells"):

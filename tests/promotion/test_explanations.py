@@ -151,9 +151,28 @@ complex64 in exact
 ]  # fmt: skip
 
 
+NAMED = (
+    "max", "max-published", "jax", "numpy", "torch", "triton", "triton-3.9", "triton-3.9-division", "triton-3.9-scalar",
+    "exact",
+)  # fmt: skip
+"""The rule sets that the texts above name."""
+
+
+def about_named(text):
+    """The text without what it says of other presets, which may be added."""
+    body, mark, elsewhere = text.rpartition("  elsewhere: ")
+    answers = {}
+    for part in elsewhere.split("; "):
+        result, who = part.split(" in ")
+        if named := [name for name in who.split(", ") if name in NAMED]:
+            answers[result] = named
+    first_named = sorted(answers, key=lambda result: NAMED.index(answers[result][0]))
+    return body + mark + "; ".join(f"{result} in {', '.join(answers[result])}" for result in first_named)
+
+
 @pytest.mark.parametrize(("name", "a", "b", "text"), GOLDEN, ids=[f"{name} {a} {b}" for name, a, b, _ in GOLDEN])
 def test_golden(name, a, b, text):
-    assert rules(name).explain(a, b) == text.strip("\n")
+    assert about_named(rules(name).explain(a, b)) == text.strip("\n")
 
 
 def join_or_none(rule_set, a, b):
@@ -254,5 +273,5 @@ def test_rule_sets_of_users_explain_themselves_too():
 
 @pytest.mark.parametrize("pair", [("int61", "int8"), ("int8", "int61")])
 def test_unknown_names(pair):
-    with pytest.raises(UserError, match="unknown dtype 'int61'; did you mean int64"):
+    with pytest.raises(UserError, match=r"unknown dtype 'int61'; did you mean .*int64"):
         rules("max").explain(*pair)

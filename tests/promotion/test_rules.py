@@ -233,7 +233,7 @@ def test_hash_depends_on_the_table_and_literals_only():
     assert one.hash == same.hash
     assert one.hash != wider.hash
     assert one != same
-    assert MAX.hash == "bc14e714810f612aecf2d041174d73799c407a605e0957a9a81b891fd86603ee"
+    assert MAX.hash == "0f60ec7a64635ebba10f2dcffb2b78dc7655938ddc9c98e6ef817ba82b8aadc7"
 
 
 def test_user_rule_sets():

@@ -15,28 +15,49 @@ _MODULES: dict[str, str] = {
         "square reciprocal fmod divmod clip logaddexp isclose bit_shift masked_fill is_inf is_finite "
         "tan sinh cosh asinh acosh atanh log10 cbrt"
     ),
-    "special": "erfc",
-    "pairs": "atan2 hypot copysign",
-    "conversion": "cast bitcast cast_like promote implicit_cast",
+    "special": (
+        "erfc"
+    ),
+    "pairs": (
+        "atan2 hypot copysign"
+    ),
+    "conversion": (
+        "cast bitcast cast_like promote implicit_cast"
+    ),
     "activations": (
         "softmax logsoftmax gelu silu prelu leaky_relu elu selu celu softplus mish softsign hard_sigmoid hard_swish "
         "swiglu shrink thresholded_relu hardmax"
     ),
-    "normalization": "layer_norm rms_norm",
+    "normalization": (
+        "layer_norm rms_norm"
+    ),
     "reductions": (
         "sum prod max min argmax argmin any all count_nonzero mean var stdev logsumexp cumsum reduce_l1 reduce_l2 sum_square "
         "log_sum norm"
     ),
-    "linalg": "matmul dot outer linear gemm tensordot",
-    "einsum": "einsum",
+    "linalg": (
+        "matmul dot outer linear gemm tensordot"
+    ),
+    "einsum": (
+        "einsum"
+    ),
     "shaping": (
         "reshape permute transpose broadcast_to expand squeeze unsqueeze flatten flip slice_tensor rebind size shape_to_tensor"
     ),
-    "joining": "concat stack split chunk tile repeat_interleave roll pad",
-    "indexing": "gather take_along_axis",
-    "creation": "full zeros ones zeros_like ones_like",
-    "triangles": "arange eye tril triu one_hot",
-}
+    "joining": (
+        "concat stack split chunk tile repeat_interleave roll pad"
+    ),
+    "indexing": (
+        "gather take_along_axis"
+    ),
+    "creation": (
+        "full zeros ones zeros_like ones_like"
+    ),
+    "triangles": (
+        "arange eye tril triu one_hot"
+    ),
+}  # fmt: skip
+"""Module → the names of its public functions. A new name is a line of its own below the module's."""
 
 _BUILTINS = ("sum", "max", "min", "any", "all", "divmod")
 """Public names whose functions carry a trailing underscore, so that modules keep Python's own."""

@@ -8,6 +8,7 @@ bits after every operation that can need it.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cache
 
 import numpy as np
 from xdsl.ir import SSAValue
@@ -17,6 +18,7 @@ from ....promotion.dataclass import dataclass
 from ....promotion.dtype import DType
 from ....promotion.errors import InternalError, UnsupportedError
 from ...tt.builder.block_builder import BlockBuilder
+from ...tt.dialect.context import operation_class
 from ...tt.types import F32
 from ..blocks import register_type
 from . import activations
@@ -65,13 +67,14 @@ EMITTERS: dict[str, dict[str, a.Emitter]] = {
     "@shift_left": dict.fromkeys(_INTEGERS, a.shift_left),
     "@shift_right": dict.fromkeys(_INTEGERS, a.shift_right),
 }
-"""Emitters by the name that the op table gives them and the kind of the operands. @cast and @bitcast are in
-`conversions.py`."""
+"""Emitters by the name that the op table gives them and the kind of the operands."""
+_CONVERSIONS = ("@cast", "@bitcast")
+"""Emitters of `conversions.py`, which see the result's dtype as well."""
 
-_WIDENED = frozenset(
-    {"@sigmoid", "@floor_div", "@mod", "@trunc_div"}
-    | {"@exp_shifted", "@exp_shifted_unchecked", "@x_phi", "@x_sigmoid", "@x_sigmoid_quick", "@x_sigmoid_tanh"}
-)
+_WIDENED = frozenset((
+    "@sigmoid", "@floor_div", "@mod", "@trunc_div",
+    "@exp_shifted", "@exp_shifted_unchecked", "@x_phi", "@x_sigmoid", "@x_sigmoid_quick", "@x_sigmoid_tanh",
+))  # fmt: skip
 """Emitters that round more than once: on 16-bit operands they compute in float32."""
 
 _EXACT = frozenset(
@@ -113,8 +116,25 @@ def _realisation(call: Call) -> str:
     return text
 
 
+@cache
+def require_realisation(op: str, text: str) -> None:
+    """Refuse a text of the op table that names neither an operation of the block IR nor an emitter."""
+    where, name = f"the row {op} of graph/ops/elementwise.py", text.partition(" ")[0]
+    if text.startswith("@"):
+        if text not in EMITTERS and text not in _CONVERSIONS:
+            raise InternalError(
+                f"tile: {where} names {text}, which is no emitter; fix: name it in EMITTERS of lowering/tile/elements/scalar.py"
+            )
+    elif operation_class(name) is None:
+        raise InternalError(
+            f"tile: {where} names {name}, which the block IR does not have; fix: name an emitter, such as "
+            f'"@{op}", and write it in lowering/tile/elements/ (docs/extending.md)'
+        )
+
+
 def _emit_text(call: Call, text: str, operands: Sequence[SSAValue]) -> SSAValue:
     b, dtype = call.builder, call.sources[0]
+    require_realisation(call.op, text)
     if text.startswith("@"):
         emitter = EMITTERS.get(text, {}).get(dtype.kind)
         if emitter is None:

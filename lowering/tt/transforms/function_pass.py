@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+import inspect
+import re
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields
@@ -17,6 +19,10 @@ from xdsl.utils.hints import isa, type_repr
 from ....promotion.errors import UserError
 from ..dialect.functions import FuncOp
 
+VALUES = {
+    "bool": "true or false", "int": "an integer", "str": "a text", "tuple[int, ...]": "integers", "tuple[str, ...]": "texts",
+}  # fmt: skip
+"""Types of options, by what users write."""
 _LONGEST_LIST = 32
 """Most numbers that a message lists."""
 
@@ -49,15 +55,15 @@ class FunctionPass(ModulePass):
     """A named change of one `tt.func` at a time.
 
     The first line of a subclass's docstring is the summary that users read. Its fields are options: bool, int, str, or tuples
-    of these, each with a default, so that the name alone is a pass; `allowed` and `allowed_in` say which values they take. A
-    pass leaves the function valid.
+    of these, each with a default, so that the name alone is a pass; `allowed` and `allowed_in` say which values they take. The
+    docstring has a paragraph `option: meaning` for each, below the summary. A pass leaves the function valid.
     """
 
     def __post_init__(self) -> None:
         """Check the options. Raises `UserError` for those of another type, and those that are not `allowed`."""
         for name, hint in _types(type(self)).items():
             if not _is_of_type(getattr(self, name), hint):
-                raise self._refused(name, f"{type_repr(hint)}")
+                raise self._refused(name, _type_text(hint))
         self._check(self.allowed())
 
     @classmethod
@@ -120,11 +126,17 @@ class FunctionPass(ModulePass):
 
     @classmethod
     def usage(cls) -> str:
-        """Return the name with its options and their types, as in `cse` and
-        `expand-library{library: tuple[str, ...]}`."""
-        types = {each.name: each.type if isinstance(each.type, str) else type_repr(each.type) for each in fields(cls)}
-        options = ", ".join(f"{name}: {type_}" for name, type_ in types.items())
+        """Return the name with its options and what they take, as in `cse` and `expand-library{library: texts}`."""
+        options = ", ".join(f"{name}: {_type_text(hint)}" for name, hint in _types(cls).items())
         return f"{cls.name}{{{options}}}" if options else cls.name
+
+    @classmethod
+    def options(cls) -> dict[str, tuple[str, str]]:
+        """Return what each option takes, and what it means in one line, or ""."""
+        text = inspect.cleandoc(cls.__doc__ or "")
+        told = re.findall(r"^(\w+): ((?:.|\n(?!\w+: ))*)", text, re.MULTILINE)
+        meanings = {name: " ".join(meaning.split()) for name, meaning in told}
+        return {name: (_type_text(hint), meanings.get(name, "")) for name, hint in _types(cls).items()}
 
     @classmethod
     def summary(cls) -> str:
@@ -137,6 +149,11 @@ def _types(kind: type[FunctionPass]) -> dict[str, Any]:
     """Returns option → type of a pass."""
     hints = get_type_hints(kind)
     return {each.name: hints[each.name] for each in fields(kind)}
+
+
+def _type_text(hint: Any) -> str:
+    """Returns what an option of a type takes, as users write it."""
+    return VALUES.get(type_repr(hint), type_repr(hint))
 
 
 def _is_of_type(value: object, hint: Any) -> bool:

@@ -123,7 +123,11 @@ module {
         (("compile", "model.joinery"), 2, "model.joinery: expected the text of a kernel, a file that ends in .ttir or .mlir"),
         (("compile", "k.ttir", "--name", "scale", "--emit", "cubin"), 2, "invalid choice: 'cubin'"),
         (("compile", "k.ttir", "--name", "scale", "--emit", "ptx", "--target", "sm_1"), 2, "no GPU target 'sm_1'"),
-        (("compile", "k.ttir", "--name", "scale", "--target", "sm_90a"), 1, "fix: target='host', or ptx('sm_90a')"),
+        (("compile", "k.ttir", "--name", "scale", "--target", "sm_90a"), 2, "fix: --emit ptx --target sm_90a"),
+        (("compile", "k.ttir", "--name", "scale", "--target", "foo"), 2, "--target: no GPU target 'foo'. Targets: sm_80"),
+        (("compile", "k.ttir", "--emit", "ptx", "--target", "host"), 2, "PTX is code for GPUs, and not for the host; fix: -"),
+        (("run", "k.ttir", "--device", "cpux"), 2, "argument --device: expected auto, cpu, cuda, cuda:1 and so on, or ptxsim"),
+        (("run", "k.ttir", "--device", "cuda:"), 2, "argument --device: expected auto"),
         (
             ("compile", "k.ttir", "--name", "scale", "--emit", "asm", "--after", "cse"),
             2,

@@ -110,6 +110,14 @@ def test_inspect(capsys: Capture, model: Path) -> None:
     assert max(map(len, lines)) <= 80
 
 
+def test_inspect_tells_nothing_of_checks_and_weights_that_are_not_there(capsys: Capture, tmp_path: Path) -> None:
+    graph = jn.Graph("plain", [jn.TensorType(jn.float32, (3,), name="x")])
+    graph.output(graph.inputs[0] + graph.inputs[0])
+    jn.compile(graph, device="cpu", cache=False).save(tmp_path / "plain.joinery")
+    lines = run(capsys, "inspect", tmp_path / "plain.joinery")[1].splitlines()
+    assert {"dims none", "checks (what a call says that fails one) none", "weights and constants none"} <= set(lines)
+
+
 def test_inspect_links_and_compiles_nothing(model: Path) -> None:
     code = f"""
 import sys

@@ -83,7 +83,7 @@ def test_promote_explains_a_missing_join_with_what_others_say(capsys: Capture) -
     assert (status, out) == (2, "")
     assert "no join for int8 and uint64 in rule set torch; fix:" in flat(err)
     assert "elsewhere: float16 in max, max-published; weak_float in jax; float64 in numpy; uint64 in" in flat(err)
-    assert "no join in triton-3.9-division, exact" in flat(err)
+    assert re.search(r"no join in [^;]*triton-3\.9-division, exact", flat(err))
     assert max(map(len, err.splitlines())) <= 80
     assert "elsewhere" not in run(capsys, "promote", "int8", "uint64", "--rules", "torch")[2]
 
@@ -231,8 +231,10 @@ def test_negative_numbers_follow_two_dashes(capsys: Capture) -> None:
         ),
         (("promote", "int8", "int8", "--rules", "missing.toml"), ["rule set file missing.toml: No such file"]),
         (("table", "--rules", "missing.json"), ["rule set file missing.json: No such file"]),
-        (("table", "--rules", "numpy", "--format", "svg"), ["to_svg: rule set numpy is no lattice", "fix: show its table"]),
-        (("table", "--rules", "torch", "--format", "dot"), ["to_dot: rule set torch is no lattice", "to_html"]),
+        (("table", "--rules", "numpy", "--format", "svg"), ["rule set numpy is no lattice", "fix: --format md, csv, html or"]),
+        (("table", "--rules", "torch", "--format", "dot"), ["rule set torch is no lattice", "--laws says why"]),
+        (("promote", "1e400", "float16"), ["1e400 is beyond what a Python float holds; fix: write inf"]),
+        (("promote", "float32", "1e400j"), ["1e400j is beyond what a Python float holds"]),
         (("table", "--laws", "--format", "csv"), ["argument --format: not allowed with argument --laws"]),
         (("diff", "max", "jaks"), ["unknown rule set 'jaks'; did you mean 'jax'", "known: max, max-published, jax"]),
         (("diff", "max"), ["the following arguments are required: B"]),
@@ -327,9 +329,11 @@ def test_diff_tells_every_difference(capsys: Capture, names: tuple[str, str]) ->
         (d.lhs.name, d.rhs.name, *(e.name if e is not None else "no join" for e in (d.ours, d.theirs)))
         for d in ours.diff(theirs)
     }
-    assert expected, "presets differ"
-    assert pairs_in(out) == expected
     shared = set(ours.dtypes) & set(theirs.dtypes)
+    if not expected:  # tables of few dtypes may agree about them
+        assert "none of the" in flat(out) or "no dtype in common" in flat(out)
+        return
+    assert pairs_in(out) == expected
     unordered = {frozenset(pair[:2]) for pair in expected}
     count = f"{len(unordered)} of the {len(shared) * (len(shared) + 1) // 2} pairs of the {len(shared)} dtypes"
     assert flat(out).startswith(f"{names[0]} and {names[1]}: {count} that both have differ")

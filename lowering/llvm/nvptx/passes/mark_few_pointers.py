@@ -20,7 +20,7 @@ from ..targets import DEFAULT_WARPS, WARP_SIZE, WARPS
 class MarkFewPointers(FunctionPass):
     """Marks blocks of pointers that `pointer-induction` leaves to a loop: a thread has few of them, and wide accesses.
 
-    warps: of 32 threads, that run a program.
+    warps: how many warps of 32 threads run a program.
     """
 
     name = "mark-few-pointers"

@@ -17,7 +17,8 @@ from ..analysis.known_non_negative import Dividends, divisions
 class NonNegativeDividends(FunctionPass):
     """Marks divisions of blocks whose dividends are never negative.
 
-    divisions: the numbers of the divisions for which a launch has proven it; without any, those for which it always holds.
+    divisions: positions, among all divisions of blocks, of those for which a launch has proven it; without any, those for which
+        it always holds.
     """
 
     name = "non-negative-dividends"

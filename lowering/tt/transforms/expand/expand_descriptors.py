@@ -441,8 +441,9 @@ _STRUCTURED: dict[str, Callable[[_Expansion, Operation], bool]] = {
 class ExpandDescriptors(FunctionPass):
     """Writes descriptors and block pointers as pointers, sizes and masks.
 
-    keep: numbers of descriptors that are kept as they are, see `expand_descriptors`.
-    along: numbers of descriptors of tensors whose last stride is 1, padded with zeros.
+    keep: descriptors that stay what they are: positions of parameters, from 0, and on from there those of the descriptors that
+        the function makes and a launch could make.
+    along: positions of parameters that are descriptors of tensors whose last stride is 1, padded with zeros.
     """
 
     name = "expand-descriptors"

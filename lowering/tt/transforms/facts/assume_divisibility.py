@@ -24,8 +24,9 @@ from ..function_pass import Allowed, FunctionPass
 class AssumeDivisibility(FunctionPass):
     """States divisors of the addresses and values of parameters, besides those that are stated already.
 
-    parameters: numbers of parameters.  divisors: a power of two for each.
-    only: drop what is stated already.
+    parameters: positions of parameters, from 0.
+    divisors: a power of two for each of them.
+    only: whether what the function states already is to count for nothing.
     """
 
     name = "assume-divisibility"

@@ -27,17 +27,17 @@ WARPS = "expected one of 1, 2, 4, 8, 16, 32"
     [
         *[(f"mark-few-pointers{{warps={each}}}", f"pass 'mark-few-pointers': option warps={each}: {WARPS}")
           for each in ("0", "-4", "3", "64", "1000000000000000")],
-        ("mark-few-pointers{warps=true}", "option warps=true: expected int"),
-        ("mark-few-pointers{warps=1,2}", "option warps=1,2: expected int"),
-        ("mark-few-pointers{warps=x}", "option warps=x: expected int"),
-        ("mark-few-pointers{warps}", "option warps=: expected int"),
-        ("mark-few-pointers{warps=2.0}", "option warps=2.0: expected int"),
+        ("mark-few-pointers{warps=true}", "option warps=true: expected an integer"),
+        ("mark-few-pointers{warps=1,2}", "option warps=1,2: expected an integer"),
+        ("mark-few-pointers{warps=x}", "option warps=x: expected an integer"),
+        ("mark-few-pointers{warps}", "option warps=: expected an integer"),
+        ("mark-few-pointers{warps=2.0}", "option warps=2.0: expected an integer"),
         (f"mark-few-pointers{{warps={MANY}}}", "expected a text as a,b{option=1,2},c"),
         ("cse,mark-few-pointers{warps=1 warps=2},dce", "pass 'mark-few-pointers': option warps is given twice"),
         ("expand-library{library=a,b,a library=b}", "pass 'expand-library': option library is given twice"),
-        ("expand-descriptors{keep=true}", "option keep=true: expected tuple[int, ...]"),
-        ("non-negative-dividends{divisions=0,false}", "option divisions=0,false: expected tuple[int, ...]"),
-        ("assume-divisibility{only=1}", "option only=1: expected bool"),
+        ("expand-descriptors{keep=true}", "option keep=true: expected integers"),
+        ("non-negative-dividends{divisions=0,false}", "option divisions=0,false: expected integers"),
+        ("assume-divisibility{only=1}", "option only=1: expected true or false"),
         ("assume-divisibility{parameters=0 divisors=4294967296}",
          "option divisors=4294967296: expected a power of two from 1 to 1073741824 for each of 1 parameters"),
         ("assume-divisibility{parameters=0 divisors=3}", "option divisors=3: expected a power of two"),
@@ -132,10 +132,10 @@ class Stepped(FunctionPass):
 def test_a_pass_says_what_its_options_may_be(monkeypatch: pytest.MonkeyPatch) -> None:
     for make, expected in (
         (lambda: Stepped(0), "pass 'stepped': option step=0: expected a positive number"),
-        (lambda: Stepped(True), "option step=true: expected int"),
-        (lambda: Stepped("1"), "option step=1: expected int"),  # type: ignore[arg-type]
-        (lambda: Stepped(names=("a", 1)), "option names=a,1: expected tuple"),  # type: ignore[arg-type]
-        (lambda: Stepped(exact=1), "option exact=1: expected bool"),  # type: ignore[arg-type]
+        (lambda: Stepped(True), "option step=true: expected an integer"),
+        (lambda: Stepped("1"), "option step=1: expected an integer"),  # type: ignore[arg-type]
+        (lambda: Stepped(names=("a", 1)), "option names=a,1: expected texts"),  # type: ignore[arg-type]
+        (lambda: Stepped(exact=1), "option exact=1: expected true or false"),  # type: ignore[arg-type]
     ):
         with pytest.raises(jn.UserError) as error:
             make()

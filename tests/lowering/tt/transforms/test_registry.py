@@ -40,14 +40,15 @@ def test_a_pass_is_a_frozen_dataclass_with_a_summary(name: str) -> None:
         one.keep = (1,)  # type: ignore[attr-defined]
     assert found.summary().endswith(".")
     assert found.summary()[0].isupper()
+    for option, (values, meaning) in found.options().items():
+        assert values in ("true or false", "an integer", "a text", "integers", "texts"), option
+        assert meaning.endswith("."), option
 
 
-def test_every_pass_is_in_a_pipeline_and_every_pipeline_is_its_text() -> None:
-    used = set()
+def test_every_pipeline_is_its_text_and_of_joinerys_own_passes() -> None:
     for text in (*TEXTS.values(), *TILED.values()):
         assert str(Pipeline.parse(text)) == text
-        used |= {each.name for each in Pipeline.parse(text).passes}
-    assert used == set(NAMES)
+        assert {each.name for each in Pipeline.parse(text).passes} <= set(NAMES)
 
 
 def test_options_survive_the_text() -> None:
@@ -64,7 +65,7 @@ def test_options_survive_the_text() -> None:
         ("inline,canonicalise", "no pass 'canonicalise'; fix: 'canonicalize'; the passes are canonicalize, cse, dce"),
         ("cse{fast=true}", "pass 'cse' has no option 'fast'; it has none"),
         ("expand-descriptors{kept=1}", "pass 'expand-descriptors' has no option 'kept'; its options are keep, along"),
-        ("expand-descriptors{keep=x}", "pass 'expand-descriptors': option keep=x: expected tuple[int, ...]"),
+        ("expand-descriptors{keep=x}", "pass 'expand-descriptors': option keep=x: expected integers"),
         ("inline cse", "pipeline 'inline cse': Expected a comma or pass arguments here"),
         ("inline{", "pipeline 'inline{': Expected argument name here; expected a text as a,b{option=1,2},c"),
     ],
@@ -102,7 +103,8 @@ def test_commands_about_passes(capsys: pytest.CaptureFixture[str]) -> None:
     kernel = jn.kernel.from_ttir(Path(path))
     assert main(["compile", "--list-passes"]) == 0
     listed = capsys.readouterr().out
-    assert all(f"\n{name}" in f"\n{listed}" for name in NAMES)
+    assert all(f"\n{name}: " in f"\n{listed}" for name in NAMES)
+    assert "\n  divisors (integers): a power of two for each of them.\n" in listed
     assert main(["compile", path, "--print-pipeline", "--target", "sm_90a"]) == 0
     printed = capsys.readouterr().out.strip()
     assert printed == kernel.pipeline("sm_90a")
@@ -188,22 +190,9 @@ def test_a_text_is_parsed_once(case: str, monkeypatch: pytest.MonkeyPatch) -> No
 
 # Other packages, and what loads when
 
-PASS = '''
-from dataclasses import dataclass
-from joinery.lowering.tt.transforms.function_pass import FunctionPass
-
-@dataclass(frozen=True)
-class RemovePrints(FunctionPass):
-    """Removes what a kernel prints."""
-
-    name = "remove-prints"
-    only: str = ""
-
-    def run(self, function):
-        for op in [op for op in function.walk() if op.name == "tt.print"]:
-            if self.only in op.properties["prefix"].data:
-                op.parent.erase_op(op)
-'''
+PAGE = (Path(__file__).resolve().parents[4] / "docs" / "passes.md").read_text(encoding="utf-8")
+PASS = PAGE[PAGE.index("# my_package/remove_prints.py") :].partition("```")[0]
+"""The example of the page of passes."""
 PRINTING = """
 tt.func public @f(%n: i32) {
   tt.print " one: " {hex = false, isSigned = array<i32: 1>} : %n : i32
