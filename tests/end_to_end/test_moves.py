@@ -27,7 +27,7 @@ MOVES: dict[str, Move] = {
     "broadcast_to": (lambda x, i, m: jn.tile(x, (2, 2)), lambda x, i, m: np.tile(x, (2, 2))),
     "concat": (lambda x, i, m: jn.concat([x, jn.flip(x, (1,))]), lambda x, i, m: np.concatenate([x, x[:, ::-1]])),
     "stack": (lambda x, i, m: jn.stack([x, x[:, ::-1]], 1), lambda x, i, m: np.stack([x, x[:, ::-1]], 1)),
-    "pad": (lambda x, i, m: jn.pad(x, [(1, 2), (0, 1)], value=_filling(x.dtype)), lambda x, i, m: _padded(x)),
+    "pad": (lambda x, i, m: jn.pad(x, [(1, 2), (0, 1)], value=1), lambda x, i, m: _padded(x)),
     "edge": (lambda x, i, m: jn.pad(x, [(0, 0), (2, 1)], mode="edge"), lambda x, i, m: x[:, [0, 0, *range(7), 6]]),
     "gather": (lambda x, i, m: jn.gather(x, i, 1), lambda x, i, m: np.take(x, i, 1)),
     "take_along_axis": (
@@ -35,21 +35,12 @@ MOVES: dict[str, Move] = {
         lambda x, i, m: np.take_along_axis(x, np.broadcast_to(i, (len(x), 3)), 1),
     ),
     "where": (lambda x, i, m: jn.where(m, x, x[:, ::-1]), lambda x, i, m: np.where(m, x, x[:, ::-1])),
-    "masked_fill": (
-        lambda x, i, m: jn.masked_fill(x, m, True if _filling(x.dtype) == 1 else -1),
-        lambda x, i, m: np.where(m, np.array(_filling(jn.DType.from_numpy(x.dtype))).astype(x.dtype), x),
-    ),
+    "masked_fill": (lambda x, i, m: jn.masked_fill(x, m, True), lambda x, i, m: np.where(m, np.ones((), x.dtype), x)),
 }  # fmt: skip
 
 
-def _filling(dtype: jn.DType) -> int:
-    """One, or minus one where there is no one: a number whose bits are not those of zero."""
-    return -1 if dtype.kind == "int" and dtype.max_value < 1 else 1
-
-
 def _padded(x: Array) -> Array:
-    one = _filling(jn.DType.from_numpy(x.dtype))
-    result = np.full((len(x) + 3, COLUMNS + 1), np.array(one).astype(x.dtype))
+    result = np.ones((len(x) + 3, COLUMNS + 1), x.dtype)
     result[1 : len(x) + 1, :COLUMNS] = x
     return result
 
