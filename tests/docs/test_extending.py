@@ -10,7 +10,10 @@ import pytest
 from ..support.examples import PAGE, ROOT, Copy, applied, examples
 
 EXAMPLES = examples()
-FOLDERS = ("house", "docs", "graph", "promotion", "interface/cli", "lowering/tt/transforms", "lowering/tile")
+FOLDERS = (
+    "house", "docs", "graph", "promotion", "interface/cli", "lowering/tt/transforms", "lowering/tile", "lowering/llvm/math",
+    "end_to_end/test_ops_maps.py", "end_to_end/test_ops_reductions.py",
+)
 """Tests that go through rows, public functions, rule sets, passes or dtypes."""
 PAGES = ("generate", "stubs", "tables", "libdevice", "tt_ops")
 """The scripts of `make docs`."""

@@ -97,4 +97,4 @@ def test_a_new_function_is_emitted_by_name(table):
 
 def test_every_meaning_is_native_or_composed():
     """What the interpreter has a meaning for reaches every back end."""
-    assert {name for name in ELEMENTARY if name not in MATH} == _COMPOSED - {"math.round"}
+    assert {name for name in ELEMENTARY if name not in MATH} <= _COMPOSED - {"math.round"}
