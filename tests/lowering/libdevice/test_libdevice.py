@@ -11,7 +11,7 @@ import joinery as jn
 import mpmath
 import numpy as np
 import pytest
-from joinery.interface import launching
+from joinery.interface import host_program
 from joinery.lowering.libdevice.expand import EXPANSIONS
 from joinery.lowering.libdevice.reference import REFERENCE
 from joinery.lowering.libdevice.signatures import CALLS, SIGNATURES, Signature
@@ -260,8 +260,8 @@ def test_unknown_symbols_are_read_and_refused_by_name(symbol: str, near: str) ->
 
 def test_a_machine_whose_c_library_lacks_the_function(monkeypatch: pytest.MonkeyPatch) -> None:
     k = jn.kernel.from_ttir(text("__nv_tgamma", "f64", "f64"))
-    found = {name: at for name, at in launching.library_symbols().items() if name != "tgamma"}
-    monkeypatch.setattr(launching, "library_symbols", lambda: found)
+    found = {name: at for name, at in host_program.library_symbols().items() if name != "tgamma"}
+    monkeypatch.setattr(host_program, "library_symbols", lambda: found)
     with pytest.raises(jn.UnsupportedError, match="C library of this machine has no tgamma"):
         k.launch((1,), 1.0, np.zeros(1))
 
