@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ..lowering.llvm.host.control.sites import Printed, PrintSite, Site
 from ..lowering.llvm.host.launch_specialization import GENERIC, LaunchSpecialization
 from ..promotion.errors import UserError
+from ..runtime.storage.cache import CompileCache
 from ..runtime.storage.serialize import parse_json
 from .host_program import HostObject, shared_text
 from .native_kernel import LaunchFacts, NativeKernel
@@ -36,8 +37,11 @@ def encode_native(facts: LaunchFacts, compiled: HostObject) -> bytes:
     return _MAGIC + hashlib.sha256(body).digest() + body
 
 
-def decode_native(data: bytes, kernel: Callable[[], Kernel]) -> NativeKernel:
-    """The inverse of `encode_native`. kernel: makes the kernel, for specializations whose code is not in the bytes.
+def decode_native(data: bytes, kernel: Callable[[], Kernel], store: CompileCache | None = None) -> NativeKernel:
+    """Inverts `encode_native`.
+
+    kernel: makes the kernel, for specializations whose code is not in the bytes. store: where functions that kernels share, and
+    the runtime's own, are kept.
 
     Raises `UserError` for bytes that are not as they were written. The code in them will run: they come from a store that is
     the user's own.
@@ -54,7 +58,7 @@ def decode_native(data: bytes, kernel: Callable[[], Kernel]) -> NativeKernel:
     def compiled(specialization: LaunchSpecialization) -> HostObject:
         return generic if specialization == GENERIC else kernel().host_object(specialization)
 
-    return NativeKernel(facts, compiled, None)
+    return NativeKernel(facts, compiled, store)
 
 
 def _site_fields(site: Site | PrintSite) -> list[Any]:

@@ -7,6 +7,7 @@ import threading
 from typing import TYPE_CHECKING
 
 from ...promotion.errors import UserError
+from ...runtime.storage.cache import CompileCache
 from ..native_code import decode_native, encode_native
 from ..native_kernel import NativeKernel
 
@@ -67,4 +68,4 @@ class LoadedKernel:
         with self._lock:
             if not self._code:
                 return self.kernel.native
-            return decode_native(self._code, lambda: self.kernel)
+            return decode_native(self._code, lambda: self.kernel, CompileCache())
