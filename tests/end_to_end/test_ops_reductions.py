@@ -68,7 +68,7 @@ def values_for(agreement: Any, dtype: str, shape: tuple[int, ...], special: bool
 @both_tiers
 def test_reductions(agreement: Any, dtype: str, symbolic: bool, in_full: bool) -> None:
     cases = SHAPES if dtype in ("float32", "int8", "int64", "bool") or not in_full else SHAPES[2::3]
-    for shape in share(cases, 2 * ALL.index(dtype) + symbolic, 6, in_full):
+    for shape in share(cases, 2 * ALL.index(dtype) + symbolic, 8, in_full):
         graph = inputs(shape, dtype, symbolic=symbolic)
         outputs = reductions(graph, shape)
         graph.output(*outputs.values(), names=list(outputs))

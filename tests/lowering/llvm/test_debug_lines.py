@@ -17,7 +17,7 @@ from ...support.corpus import ROOT
 from ...support.lines import assemble, line_rows, lines_of, sections, without_lines
 
 CORPUS = sorted(ROOT.glob("*/kernel.ttir"))
-FILES = CORPUS[::12]
+FILES = CORPUS[::24]
 BOTH_TIERS = [pytest.param(path, marks=() if path in FILES else pytest.mark.slow) for path in CORPUS]
 KERNEL = """
 #loc = loc("kernel.py":10:0)

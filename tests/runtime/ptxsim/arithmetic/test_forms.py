@@ -12,6 +12,8 @@ from joinery.lowering.ptx.instructions import FORMS, WIDTHS, Form, decode
 from joinery.lowering.ptx.module_parser import parse_module
 from joinery.runtime.ptxsim import Module
 
+from ....support.tiers import both_tiers, share
+
 THREADS = 128
 FLOATS = {"f16": np.float16, "bf16": ml_dtypes.bfloat16, "f32": np.float32, "f64": np.float64}
 CHAINED = {"addc", "subc", "madc"}
@@ -133,12 +135,13 @@ def same(got: np.ndarray, want: np.ndarray, type_: str) -> np.ndarray:
 
 @pytest.mark.parametrize("guarded", [False, True], ids=["all", "odd"])
 @pytest.mark.parametrize("name", sorted(set(FORMS) - CHAINED))
-def test_array_code_is_the_evaluator(name: str, guarded: bool) -> None:
+@both_tiers
+def test_array_code_is_the_evaluator(name: str, guarded: bool, in_full: bool) -> None:
     rng = np.random.default_rng(len(name) + 7 * ord(name[0]) + guarded)
     for form in FORMS[name]:
         if "f32x2" in sum(form.types, ()):
             continue
-        for types, flags in spellings(form)[guarded :: 1 + guarded]:
+        for types, flags in share(spellings(form), int(guarded), 2, in_full):
             if "cc" in flags:
                 continue
             results, sources = operand_types(form, types)
