@@ -44,7 +44,7 @@ def product_graph(dtype: str, left: tuple[int, ...], right: tuple[int, ...], sym
 def test_products(agreement: Any, dtype: str, symbolic: bool, in_full: bool) -> None:
     kind = jn.DType(dtype)
     some = SHAPES if dtype in ("float32", "int8") or not in_full else SHAPES[int(symbolic) :: 3]
-    for left, right in share(some, 2 * ALL.index(dtype) + symbolic, 10, in_full):
+    for left, right in share(some, 2 * ALL.index(dtype) + symbolic, 14, in_full):
         graph = product_graph(dtype, left, right, symbolic)
         model = agreement.compile(graph)
         a, b = agreement.random(kind, left, 1, tame=kind.is_float), agreement.random(kind, right, 2, tame=kind.is_float)

@@ -47,6 +47,14 @@ def plain_groups() -> list[Any]:
     return [pytest.param(members, id=name) for name, members in found if members]
 
 
+def every_other_group() -> list[Any]:
+    """The groups of functions; every other one is slow. Hosts and the interpreter try all functions in the fast tier."""
+    return [
+        pytest.param(*group.values, id=group.id, marks=pytest.mark.slow if number % 2 else ())
+        for number, group in enumerate(plain_groups())
+    ]
+
+
 def columns_of(signatures: list[Signature], seed: int) -> list[np.ndarray]:
     """Special values, all pairs of them, or random ones of them; and numbers of all sizes to a multiple of the lanes."""
     rng = np.random.default_rng(seed)
@@ -114,7 +122,7 @@ def left_out(signature: Signature, columns: list[np.ndarray], found: np.ndarray,
     return np.zeros(x.shape, np.bool_)
 
 
-@pytest.mark.parametrize("signatures", plain_groups())
+@pytest.mark.parametrize("signatures", every_other_group())
 def test_all_functions(signatures: list[Signature]) -> None:
     check(signatures, columns_of(signatures, 1), "sm_80")
 
