@@ -19,7 +19,7 @@ def activate(mode: str, threads: int | None, target: str, numerics: str) -> None
         resolve_threads(threads)
     gpu_target(target)
     settings = Settings(checked_mode(mode, "enable"), threads, target, checked_numerics(numerics, "enable"))
-    import triton  # before the modules of the back end, which triton imports itself
+    import triton  # noqa: F401 - before the modules of the back end, which it imports itself
 
     _register()
     from triton.runtime.driver import driver
@@ -29,7 +29,7 @@ def activate(mode: str, threads: int | None, target: str, numerics: str) -> None
     if not isinstance(driver._active, JoineryDriver):
         _before.append((driver._active, current()))
         driver.set_active(JoineryDriver())
-        _forget_compiled(triton)
+        _forget_compiled()
     set_current(settings)
 
 
@@ -37,16 +37,17 @@ def deactivate() -> None:
     """See `disable`."""
     if not _before:
         return
-    import triton
     from triton.runtime.driver import driver
 
+    from .arrays import refuse_arrays
     from .precision import forget_preference
 
+    refuse_arrays()
     forget_preference()
     previous, settings = _before.pop()
     driver._active = previous
     set_current(settings)
-    _forget_compiled(triton)
+    _forget_compiled()
 
 
 def is_active() -> bool:
@@ -74,7 +75,7 @@ def _register() -> None:
         backends[NAME] = Backend(compiler=JoineryBackend, driver=JoineryDriver)
 
 
-def _forget_compiled(triton: Any) -> None:
+def _forget_compiled() -> None:
     """Forget what kernels were compiled for by the driver before: Triton keeps it by the number of the device."""
     from triton.runtime import jit
 

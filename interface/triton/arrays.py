@@ -49,7 +49,7 @@ class _Storage:
 def as_argument(value: np.ndarray[Any, Any]) -> ArrayArgument:
     """The array as an argument. Raises `UserError` for one that a kernel must not write to, or could not read."""
     if value.dtype.hasobject or value.dtype.names:
-        raise UserError(f"an argument is an array of {value.dtype}, which holds no numbers")
+        raise UserError(f"an argument is an array of {value.dtype}, which holds no numbers; fix: .astype(…) of it")
     if not value.dtype.isnative:
         raise UserError(f"an argument is an array of {value.dtype} in the other byte order; fix: .astype(…) of it")
     if not value.flags.writeable:
@@ -57,13 +57,18 @@ def as_argument(value: np.ndarray[Any, Any]) -> ArrayArgument:
     return value.view(ArrayArgument)
 
 
+_plain_run: list[Any] = []
+"""`JITFunction.run` as Triton has it, while `kernel[grid](…)` takes arrays."""
+
+
 def accept_arrays() -> None:
-    """Let `kernel[grid](…)` take NumPy arrays from now on."""
+    """Let `kernel[grid](…)` take NumPy arrays, until `refuse_arrays`."""
     from triton.runtime.jit import JITFunction
 
-    run = JITFunction.run
-    if getattr(run, "takes_arrays", False):
+    if _plain_run:
         return
+    run = JITFunction.run
+    _plain_run.append(run)
 
     def run_with_arrays(self: Any, *args: Any, **keywords: Any) -> Any:
         for arg in args:
@@ -75,5 +80,12 @@ def accept_arrays() -> None:
                 keywords[name] = as_argument(value)
         return run(self, *args, **keywords)
 
-    run_with_arrays.takes_arrays = True  # type: ignore[attr-defined]
     JITFunction.run = run_with_arrays
+
+
+def refuse_arrays() -> None:
+    """Leave NumPy arrays to Triton, which refuses them: a GPU could not read their memory."""
+    from triton.runtime.jit import JITFunction
+
+    if _plain_run:
+        JITFunction.run = _plain_run.pop()

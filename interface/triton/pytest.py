@@ -89,6 +89,7 @@ class _Plugin:
         self.tests: Counter[str] = Counter()
         self.launches: Counter[str] = Counter()
         self.findings: list[tuple[str, str, str]] = []
+        self._outcomes: dict[str, str] = {}  # by test: reports of several workers come mixed
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self, item: Any, nextitem: Any) -> Generator[None, Any, Any]:
@@ -112,18 +113,16 @@ class _Plugin:
         return report
 
     def pytest_runtest_logreport(self, report: Any) -> None:
-        if report.when == "call":
-            self._outcome = report.outcome
-        elif report.when == "setup":
-            self._outcome = report.outcome if report.outcome != "passed" else ""
-        elif report.when == "teardown":
+        if report.when != "teardown":
+            self._outcomes[report.nodeid] = report.outcome
+        else:
             for name, content in report.user_properties:
                 if name == _PROPERTY:
                     self._note(report.nodeid, json.loads(content))
 
     def _note(self, test: str, content: dict[str, Any]) -> None:
         launched = "launched" if content["launches"] else "not launched"
-        self.tests[f"{self._outcome}, {launched}"] += 1
+        self.tests[f"{self._outcomes.pop(test, 'not run')}, {launched}"] += 1
         self.launches.update(content["launches"])
         self.findings += [(test, kernel, text) for kernel, text in content["findings"]]
 

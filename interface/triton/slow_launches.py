@@ -108,7 +108,7 @@ def _storage_around(address: int, what: str) -> Span:
     for first, end in _live_storages():
         if first <= address < end:
             return first, end
-    raise UserError(f"{what}: the address {address:#x} lies in no tensor; to interpret a kernel, its memory has to be known")
+    raise UserError(f"{what}: the address {address:#x} lies in no tensor that is alive; fix: pass the tensor, or keep it")
 
 
 def _table(memory: Array, offset: int) -> PointerTable | None:

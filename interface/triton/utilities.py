@@ -37,9 +37,6 @@ class Utilities:
     def set_printf_fifo_size(self, size: int) -> None:
         """Prints are written as they come."""
 
-    def cu_occupancy(self, *arguments: Any) -> int:
-        return 1
-
 
 @functools.cache
 def _unpacks_four() -> bool:

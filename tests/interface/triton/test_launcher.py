@@ -144,7 +144,7 @@ def test_what_is_no_argument() -> None:
     elsewhere = SimpleNamespace(is_cpu=False, device="cuda:0", data_ptr=lambda: 64)
     with pytest.raises(jn.UserError, match=r"x is a tensor on cuda:0.*fix: x\.cpu\(\)"):
         Launch()((1, 1, 1), elsewhere, x, 1, 1.0, 16)
-    with pytest.raises(jn.UserError, match="x: a str has no memory"):
+    with pytest.raises(jn.UserError, match="x: a str has no memory to reach"):
         Launch()((1, 1, 1), "memory", x, 1, 1.0, 16)
     with pytest.raises(jn.UserError, match="n: expected a number"):
         Launch()((1, 1, 1), Bare(np.zeros(1, np.float32)), x, "1", 1.0, 16)

@@ -104,6 +104,16 @@ def test_enable_and_disable(tmp_path: Path) -> None:
                 raise AssertionError(arguments)
         joinery.triton.disable()
         assert not joinery.triton.is_enabled()
+        joinery.triton.enable()
+        fill[(1,)](x, 4.0, BLOCK=16)
+        assert (x == 4).all()
+        joinery.triton.disable()
+        try:
+            fill[(1,)](x, 3.0, BLOCK=16)
+        except Exception as error:
+            assert "drivers" in str(error), error
+        else:
+            raise AssertionError("a launch without a driver")
         """)
     )
     done = run(file, tmp_path, JOINERY_TRITON="", TRITON_DEFAULT_BACKEND="")
