@@ -25,7 +25,8 @@ def storage_of(tensor: Any, what: str) -> tuple[int, Span]:
     try:
         address = int(tensor.data_ptr())
     except (AttributeError, RuntimeError, NotImplementedError) as error:
-        raise UserError(f"{what}: a {type(tensor).__name__} has no memory to reach: {error}; fix: pass a tensor on the CPU, or an array") from None
+        fix = "pass a tensor on the CPU, or an array"
+        raise UserError(f"{what}: a {type(tensor).__name__} has no memory to reach: {error}; fix: {fix}") from None
     base = tensor
     while not hasattr(base, "untyped_storage"):
         base = getattr(base, "base", None)  # Triton's own wrapper, which gives a tensor another type
