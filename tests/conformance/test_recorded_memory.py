@@ -69,12 +69,12 @@ HAS_BOTH = ("tt.dot", "tensordesc", "tt.atomic", "cp.async", "tt.descriptor")
 
 
 def on_one_or_both() -> list[Any]:
-    """Every case with both targets; fast are those with both that differ between them, and the others with one, in turns."""
+    """Every case with both targets. Fast are those with both that differ between them, and half of the rest with one."""
     found = []
     for i, name in enumerate(WITH_DATA):
         is_both = any(what in Case(name).text for what in HAS_BOTH)
         for j, target in enumerate(("sm_80", "sm_90a")):
-            found.append(pytest.param(name, target, marks=() if is_both or i % 2 == j else pytest.mark.slow))
+            found.append(pytest.param(name, target, marks=() if is_both or i % 4 == 2 * j else pytest.mark.slow))
     return found
 
 

@@ -10,6 +10,8 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from ..support.tiers import each
+
 DEVICES = ("cpu", "ptxsim")
 NUMPY = {"float32": np.float32, "bfloat16": ml_dtypes.bfloat16, "float16": np.float16, "float64": np.float64}
 ROWS = {
@@ -120,10 +122,13 @@ def sums(x: Any) -> dict[str, Any]:
     }  # fmt: skip
 
 
-@pytest.mark.parametrize(("device", "target"), [("cpu", None), ("ptxsim", "sm_80"), ("ptxsim", "sm_90a")])
-@pytest.mark.parametrize("numerics", ["strict", "fast", "reproducible"])
-def test_signs_of_sums_of_zeros(device: str, target: str | None, numerics: str) -> None:
+@pytest.mark.parametrize(
+    ("where", "numerics"),
+    each([("cpu", None), ("ptxsim", "sm_80"), ("ptxsim", "sm_90a")], ["strict", "fast", "reproducible"]),
+)
+def test_signs_of_sums_of_zeros(where: tuple[str, str | None], numerics: str) -> None:
     """As in NumPy: sums and products begin with 0 and are never -0.0; running sums begin with their first element."""
+    device, target = where
     shapes = [(1, 1), (2, 3), (3, 8), (40, 20), *([(3, 5000)] if device == "cpu" else [])]
     graph = jn.Graph("g", [jn.TensorType("float32", shape) for shape in shapes])
     outputs = {(name, x.shape): y for x in graph.inputs for name, y in sums(x).items()}

@@ -60,7 +60,7 @@ def test_elementwise_ops_on_values_that_hurt(agreement: Any, dtype: str, in_full
     graph = graph_of((dtype, (x.size,)), (dtype, (x.size,)))
     results = applied(graph.inputs) + applied(graph.inputs[:1])
     assert len(results) >= 12
-    graph.output(*share(results, DTYPES.index(dtype), 2, in_full))
+    graph.output(*share(results, DTYPES.index(dtype), 3, in_full))
     agreement.bounded(graph, x, y, model=once(on_gpu(graph)))
 
 

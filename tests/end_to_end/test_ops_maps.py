@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import joinery as jn
@@ -160,11 +161,11 @@ def test_dtypes_meet_in_one_kernel(agreement: Any, left: str) -> None:
 # -- casts ----------------------------------------------------------------------------------------------------------------
 
 
-def cast_graph(source: str) -> jn.Graph:
+def cast_graph(source: str, targets: Sequence[str] = CONVERTIBLE) -> jn.Graph:
     graph = jn.Graph("casts", [jn.TensorType(source, ("n",), "x")])
     (x,) = graph.inputs
     outputs = {}
-    for name in CONVERTIBLE:
+    for name in targets:
         target = jn.DType(name)
         if name == source:
             continue
@@ -221,8 +222,9 @@ def cast_values(agreement: Any, source: jn.DType) -> np.ndarray:
 
 
 @pytest.mark.parametrize("source", CONVERTIBLE)
-def test_casts(agreement: Any, source: str) -> None:
-    graph = cast_graph(source)
+@both_tiers
+def test_casts(agreement: Any, source: str, in_full: bool) -> None:
+    graph = cast_graph(source, share(CONVERTIBLE, CONVERTIBLE.index(source), 2, in_full))
     values = cast_values(agreement, jn.DType(source))
     for name, (ours, theirs, _) in agreement.both(graph, values).items():
         agreement.same(ours, theirs, what=name, x=values)

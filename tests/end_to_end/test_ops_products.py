@@ -8,7 +8,7 @@ import joinery as jn
 import numpy as np
 import pytest
 
-from ..support.tiers import both_tiers, share
+from ..support.tiers import both_tiers, each, share
 
 INTEGERS = ("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "index")
 FLOATS = ("float16", "bfloat16", "float32", "tensor_float32", "float64")
@@ -38,8 +38,7 @@ def product_graph(dtype: str, left: tuple[int, ...], right: tuple[int, ...], sym
     return graph
 
 
-@pytest.mark.parametrize("symbolic", [False, True])
-@pytest.mark.parametrize("dtype", ALL)
+@pytest.mark.parametrize(("dtype", "symbolic"), each(ALL, [False, True]))
 @both_tiers
 def test_products(agreement: Any, dtype: str, symbolic: bool, in_full: bool) -> None:
     kind = jn.DType(dtype)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from joinery.graph.ops.table import OPS
 
-from ..support.tiers import both_tiers, share
+from ..support.tiers import both_tiers, each, share
 
 INTEGERS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "index")
 FLOATS = ("float16", "bfloat16", "float32", "tensor_float32", "float64")
@@ -63,8 +63,7 @@ def values_for(agreement: Any, dtype: str, shape: tuple[int, ...], special: bool
     return values
 
 
-@pytest.mark.parametrize("symbolic", [False, True])
-@pytest.mark.parametrize("dtype", ALL)
+@pytest.mark.parametrize(("dtype", "symbolic"), each(ALL, [False, True]))
 @both_tiers
 def test_reductions(agreement: Any, dtype: str, symbolic: bool, in_full: bool) -> None:
     cases = SHAPES if dtype in ("float32", "int8", "int64", "bool") or not in_full else SHAPES[2::3]
@@ -253,8 +252,7 @@ def test_every_composite_is_here() -> None:
     assert {row.name for row in OPS.values() if row.kind == "composite"} <= used
 
 
-@pytest.mark.parametrize("symbolic", [False, True])
-@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize(("dtype", "symbolic"), each(FLOATS, [False, True]))
 @both_tiers
 def test_composites(agreement: Any, dtype: str, symbolic: bool, in_full: bool) -> None:
     shapes = [(1,), (33,), (1025,), (3, 5), (33, 64), (65, 33), (2, 17, 33), (5, 1), (3, 0), (0, 3)]

@@ -13,7 +13,7 @@ from joinery.interface import compiling, kernel
 from joinery.lowering.llvm.compile import host_target
 from joinery.lowering.target import HostTarget
 
-from ..support.tiers import each
+from ..support.tiers import both_tiers, each, share
 
 Array = np.ndarray[Any, Any]
 RNG = np.random.default_rng(77)
@@ -99,11 +99,12 @@ DEVICES: tuple[dict[str, Any], ...] = (
 
 @pytest.mark.parametrize("symbolic", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["static", "symbolic"])
 @pytest.mark.parametrize("name", CASES)
-def test_graphs(name: str, symbolic: bool, narrow_host: Callable[[], bool]) -> None:
+@both_tiers
+def test_graphs(name: str, symbolic: bool, in_full: bool, narrow_host: Callable[[], bool]) -> None:
     build, arrays = CASES[name]
     g = graph(build, arrays, symbolic)
     first = bits(jn.compile(g, numerics="reproducible", cache=False, **DEVICES[0])(*arrays))
-    for options in DEVICES[1:]:
+    for options in share(DEVICES[1:], list(CASES).index(name), 2, in_full):
         assert bits(jn.compile(g, numerics="reproducible", cache=False, **options)(*arrays)) == first, options
     if narrow_host():
         assert bits(jn.compile(g, "cpu", numerics="reproducible", cache=False)(*arrays)) == first

@@ -22,7 +22,7 @@ def test_mixed_dtypes(agreement: Any, name: str, in_full: bool) -> None:
     assert len(dtypes) >= 10
     arrays = {d: agreement.random(d, SIZE, number, tame=d.is_float) for number, d in enumerate(dtypes)}
     outputs_seen = 0
-    lefts = share(dtypes, list(PRESETS).index(name), 5, in_full)
+    lefts = share(dtypes, list(PRESETS).index(name), 8, in_full)
     for a in lefts:
         graph = jn.Graph("mixed", [jn.TensorType(d, (SIZE,), f"x_{d}") for d in dtypes], semantics=name)
         by_dtype = dict(zip(dtypes, graph.inputs, strict=True))

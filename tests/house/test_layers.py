@@ -100,7 +100,7 @@ def own_imports(name: str, tree: ast.Module, is_package: bool) -> Iterator[tuple
     package = name.split(".") if is_package else name.split(".")[:-1]
     if name == "__init__":
         package = []
-    for node in ast.walk(tree):
+    for node in walked(tree):
         if isinstance(node, ast.ImportFrom):
             if node.level == 0:
                 if node.module and node.module.split(".")[0] in (*LAYERS, "joinery"):
@@ -123,10 +123,10 @@ def own_imports(name: str, tree: ast.Module, is_package: bool) -> Iterator[tuple
 def imports_by_name(tree: ast.Module) -> Iterator[tuple[str | None, ast.Call]]:
     """(name, call) for every call of a function that imports by name; None for a name that is computed."""
     importers = set(IMPORTERS)
-    for node in ast.walk(tree):
+    for node in walked(tree):
         if isinstance(node, ast.ImportFrom):
             importers.update(alias.asname for alias in node.names if alias.asname and alias.name in IMPORTERS)
-    for node in ast.walk(tree):
+    for node in walked(tree):
         if not isinstance(node, ast.Call):
             continue
         function = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
@@ -149,7 +149,7 @@ def below(target: str, prefixes: Iterable[str]) -> bool:
 def type_checking_only(tree: ast.Module) -> set[ast.stmt]:
     """Statements under `if TYPE_CHECKING:`. They never run, so they may stand anywhere at module level."""
     guarded: set[ast.stmt] = set()
-    for node in ast.walk(tree):
+    for node in walked(tree):
         if isinstance(node, ast.If) and ast.unparse(node.test) in ("TYPE_CHECKING", "typing.TYPE_CHECKING"):
             guarded.update(child for child in ast.walk(node) if isinstance(child, ast.stmt))
     return guarded
@@ -160,6 +160,12 @@ def parsed(path: Path) -> tuple[str, ast.Module]:
     """A module's text and its tree, for all tests that look at it."""
     text = path.read_text(encoding="utf-8")
     return text, ast.parse(text, filename=str(path))
+
+
+@functools.cache
+def walked(tree: ast.Module) -> list[ast.AST]:
+    """What the checks look at in a module, for all of them."""
+    return [node for node in ast.walk(tree) if isinstance(node, (ast.Import, ast.ImportFrom, ast.If, ast.Call))]
 
 
 def violations(root: Path) -> list[str]:
@@ -228,7 +234,10 @@ def resolve(target: str, node: ast.stmt, modules: dict[str, Path]) -> set[str]:
 def import_cycles(edges: dict[str, set[str]]) -> list[list[str]]:
     """For every file on a circle the shortest one through it, each circle once; that of `TOGETHER` is none."""
     found: dict[frozenset[str], list[str]] = {}
-    for start in sorted(edges):
+    left = edges
+    while left != (inner := {name: targets & left.keys() for name, targets in left.items() if targets & left.keys()}):
+        left = inner
+    for start in sorted(left):
         before: dict[str, str] = {}
         waiting = deque([start])
         while waiting and start not in before:

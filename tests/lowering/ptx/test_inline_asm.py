@@ -13,6 +13,8 @@ import numpy as np
 import pytest
 from joinery.lowering.ptx.instructions import FORMS, WIDTHS, Form
 
+from ...support.tiers import both_tiers, share
+
 LANES = 128
 LETTER = {16: "h", 32: "r", 64: "l"}
 
@@ -172,7 +174,8 @@ def opcode_groups() -> list[Any]:
 
 
 @pytest.mark.parametrize("opcodes", opcode_groups())
-def test_every_form_on_host_and_interpreter(opcodes: list[str]) -> None:
+@both_tiers
+def test_every_form_on_host_and_interpreter(opcodes: list[str], in_full: bool) -> None:
     """The interpreter evaluates the syntax tree with NumPy, the host runs the translation: neither knows the other."""
     rng = np.random.default_rng(len(opcodes[0]) + ord(opcodes[0][0]))
     pool: dict[tuple[str, int], int] = {}
@@ -180,7 +183,7 @@ def test_every_form_on_host_and_interpreter(opcodes: list[str]) -> None:
     operations, meant = [], []
     for opcode in opcodes:
         for form in FORMS[opcode]:
-            for spelling, types, flags in spellings(rng, form, opcode):
+            for spelling, types, flags in share(list(spellings(rng, form, opcode)), len(operations), 2, in_full):
                 asm, constraints, sources, results, target = statement(form, spelling, types, flags)
                 places = []
                 for position, type_ in enumerate(sources):

@@ -141,7 +141,7 @@ def test_array_code_is_the_evaluator(name: str, guarded: bool, in_full: bool) ->
     for form in FORMS[name]:
         if "f32x2" in sum(form.types, ()):
             continue
-        for types, flags in share(spellings(form), int(guarded), 2, in_full):
+        for types, flags in share(spellings(form), int(guarded), 4, in_full):
             if "cc" in flags:
                 continue
             results, sources = operand_types(form, types)

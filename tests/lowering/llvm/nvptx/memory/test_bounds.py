@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from .....support.kernels.products import DTYPES, Product
-from .....support.tiers import each, pairs
+from .....support.tiers import each
 
 KERNELS = Path(__file__).parents[5] / "benchmarks" / "kernels"
 DESCRIBED = (KERNELS / "gpu_matmul_described_f16.ttir").read_text()
@@ -45,7 +45,7 @@ OPERANDS = [("f16", "f32", ""), ("f32", "f32", ""), ("f32", "f32", ", inputPreci
 TRANSPOSED = [(False, False), (False, True), (True, False), (True, True)]
 
 
-@pytest.mark.parametrize(("operands", "transposed", "target"), pairs(OPERANDS, TRANSPOSED, ["sm_80", "sm_90a"]))
+@pytest.mark.parametrize(("operands", "transposed", "target"), each(OPERANDS, TRANSPOSED, ["sm_80", "sm_90a"], times=2))
 def test_sums_of_any_length(operands: tuple[str, str, str], transposed: tuple[bool, bool], target: str) -> None:
     elem, total, facts = operands
     case = Product(64, 64, 32, elem, total, *transposed, facts)
