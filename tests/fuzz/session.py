@@ -18,6 +18,7 @@ from .graph_cases import warm_up
 from .kinds import KINDS, kind_named
 from .shrinking import Budget, shorter, shrunk
 
+SHRINK_TRIES = 2000
 SHRINK_SECONDS = 120.0
 KEPT_PER_SIGNATURE = 3
 CASE_SECONDS = 90.0
@@ -110,9 +111,10 @@ class Session:
     def __init__(
         self, settings: Settings, kinds: Sequence[Kind] = KINDS, folder: Path | None = None,
         say: Callable[[str], Any] = print, shrink_seconds: float = SHRINK_SECONDS, case_seconds: float = CASE_SECONDS,
+        shrink_tries: int = SHRINK_TRIES,
     ) -> None:  # fmt: skip
         self.settings, self.kinds, self.folder, self.say = settings, kinds, folder, say
-        self.shrink_seconds, self.case_seconds = shrink_seconds, case_seconds
+        self.shrink_seconds, self.case_seconds, self.shrink_tries = shrink_seconds, case_seconds, shrink_tries
         self.totals = Totals()
         self.found: list[Found] = []
 
@@ -182,7 +184,7 @@ class Session:
     def _shrunk(
         self, kind: Kind, record: Record, data: Data | None, fault: Fault
     ) -> tuple[Record, Data | None, Fault]:
-        budget = Budget(self.shrink_seconds)
+        budget = Budget(self.shrink_seconds, self.shrink_tries)
         best = [record, data, fault]
 
         settings = replace(self.settings, only=fault.where)
@@ -197,7 +199,7 @@ class Session:
         if record:
             shrunk(record, fails, budget)
         if best[1] is not None and kind.text and isinstance(best[1].get(kind.text), str):
-            self._fewer_lines(kind, best, Budget(self.shrink_seconds / 2))
+            self._fewer_lines(kind, best, Budget(self.shrink_seconds / 2, self.shrink_tries))
         return best[0], best[1], best[2]
 
     def _fewer_lines(self, kind: Kind, best: list[Any], budget: Budget) -> None:

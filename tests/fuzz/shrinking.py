@@ -13,7 +13,7 @@ T = TypeVar("T")
 class Budget:
     """The time and the number of tries for shrinking."""
 
-    def __init__(self, seconds: float, tries: int = 2000) -> None:
+    def __init__(self, seconds: float, tries: int) -> None:
         self.end = time.monotonic() + seconds
         self.tries = tries
 
