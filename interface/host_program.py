@@ -30,6 +30,7 @@ from ..runtime.native.codegen import LinkedCode, link
 from ..runtime.native.library import cached_object, library_symbols, native_library
 from ..runtime.storage.cache import CompileCache
 from .interrupts import watcher_for_launches
+from .reach import Reach
 
 if TYPE_CHECKING:
     from ..lowering.llvm.module import SharedFunction
@@ -72,8 +73,17 @@ class HostProgram:
         self._prints = any(isinstance(site, PrintSite) for site in compiled.sites)
         self._blocks: dict[int, type[ctypes.Array[ctypes.c_int64]]] = {}
 
-    def run(self, name: str, arguments: Sequence[int], extents: tuple[int, int, int], threads: int) -> None:
+    def run(
+        self,
+        name: str,
+        arguments: Sequence[int],
+        extents: tuple[int, int, int],
+        threads: int,
+        reach: Reach | None = None,
+    ) -> None:
         """Run all programs of the grid and wait for them. `arguments` are the 64-bit values that the code reads.
+
+        reach: the memory that accesses are compared with; given to code that compares them.
 
         Raises `KeyboardInterrupt` if that cancelled the launch, and what a program that stopped the launch found: programs that
         had not started by then have not run.
@@ -85,8 +95,12 @@ class HostProgram:
         count = len(arguments)
         block = self._blocks.get(count)
         if block is None:
-            block = self._blocks[count] = ctypes.c_int64 * (count + 4 + STATUS_WORDS)
+            more = 0 if reach is None else 2 * count + 2
+            block = self._blocks[count] = ctypes.c_int64 * (count + 4 + STATUS_WORDS + more)
         slots = block(*arguments, x, y, z)
+        if reach is not None:
+            for position, value in enumerate(reach.slots(count), count + 4 + STATUS_WORDS):
+                slots[position] = value
         first_slot = ctypes.addressof(slots)
         status = first_slot + 8 * (count + 4)
         slots[count + 3] = status
@@ -109,12 +123,17 @@ class HostProgram:
             if launch is not None:
                 del _launches[status]
         if slots[count + 4] != RUNNING or launch is not None:
-            self._raise_for(name, slots[count + 4 :], extents, launch)
+            self._raise_for(name, slots[count + 4 : count + 4 + STATUS_WORDS], extents, launch, reach)
 
     def _raise_for(
-        self, name: str, status: Sequence[int], extents: tuple[int, int, int], launch: _Launch | None
+        self,
+        name: str,
+        status: Sequence[int],
+        extents: tuple[int, int, int],
+        launch: _Launch | None,
+        reach: Reach | None,
     ) -> None:
-        state, site, program, lane = status
+        state, site, program, lane, address = status
         if launch is not None and launch.failure:
             raise launch.failure[0]
         if state == CANCELLED:
@@ -122,7 +141,7 @@ class HostProgram:
         if state == STOPPED:
             found = self.sites[site]
             assert isinstance(found, Site)
-            raise _mistake(name, found, _coordinates(program, extents), lane)
+            raise _mistake(name, found, _coordinates(program, extents), lane, address, reach)
         if state != RUNNING:
             raise InternalError(f"@{name}: the launch ended in state {state}")
 
@@ -135,7 +154,9 @@ def _check_library(code: bytes, imports: Mapping[str, int]) -> None:
         raise UnsupportedError(f"launch: the C library of this machine has no {', '.join(missing)}")
 
 
-def _mistake(name: str, site: Site, program: tuple[int, int, int], lane: int) -> Exception:
+def _mistake(
+    name: str, site: Site, program: tuple[int, int, int], lane: int, address: int, reach: Reach | None
+) -> Exception:
     if site.kind == "assert":
         import numpy as np
 
@@ -144,7 +165,10 @@ def _mistake(name: str, site: Site, program: tuple[int, int, int], lane: int) ->
     from ..lowering.tt.interpret.memory import AccessError
 
     line = f"{site.location[0]}:{site.location[1]}: " if site.location is not None else ""
-    text = f"{line}@{name}, program {program}: {site.message}"
+    message = site.message
+    if site.access is not None and reach is not None:
+        message = reach.left_by(site, site.access, lane, address)
+    text = f"{line}@{name}, program {program}: {message}"
     if site.kind == "memory":
         return MemoryError(text)
     error = AccessError(text)

@@ -21,6 +21,7 @@ from ..lowering.libdevice.signatures import CALLS, SIGNATURES
 from ..lowering.llvm.compile import host_target
 from ..lowering.llvm.host.launch_specialization import GENERIC, LaunchSpecialization
 from ..lowering.llvm.host.launcher import HostKernel, lower_for_launch
+from ..lowering.llvm.host.memory.bounds import follows_addresses
 from ..lowering.llvm.nvptx.targets import DEFAULT_TARGET, DEFAULT_WARPS, gpu_target
 from ..lowering.numerics import checked_numerics
 from ..lowering.tt.analysis.alias_sets import AliasSet
@@ -176,6 +177,7 @@ class Kernel:
         sanitize: bool = False,
         threads: int | None = None,
         warps: int = DEFAULT_WARPS,
+        check_bounds: bool = False,
     ) -> None:
         """Run all programs of the grid, natively; the kernel is compiled at the first launch.
 
@@ -188,6 +190,8 @@ class Kernel:
             sanitize: run under the sanitizer instead (see `sanitize`), and raise `SanitizerError` if it finds something.
             threads: threads of the CPU to use; None for the default.
             warps: on a GPU, how many warps of 32 threads run one program, a power of two up to 32; 4 by default.
+            check_bounds: run code for the CPU that compares every access with the array that it may reach. One outside of it
+                stops the launch, before memory is touched, with an `AccessError`: line, program, array and element.
 
         On a GPU, arrays are copied there and back; a `joinery.Buffer`, or an array of another library in the GPU's memory
         (`__dlpack__`, `__cuda_array_interface__`), is used in place. With nothing but buffers made here the launch returns
@@ -195,12 +199,14 @@ class Kernel:
 
         What the kernel prints (`tt.print`) goes to `sys.stdout`; on a GPU, to the standard output of the process.
 
-        Without `sanitize` nothing checks that masks keep accesses inside the arrays. Raises `UserError` for arguments that do
+        Without `sanitize` and `check_bounds` nothing checks that masks keep accesses inside the arrays.
+
+        Raises `AccessError` for accesses that `check_bounds` finds, `UserError` for arguments that do
         not fit, `KernelAssertionError` for assertions of the kernel that fail, `UnsupportedError` for operations, devices and
         options this version does not have, `DeviceError` for a GPU that is not there or fails.
         """
         with default_modes():  # this thread rounds constants to their types, and computes for simulated GPUs
-            self._launch(grid_extents(grid), args, device, target, sanitize, threads, warps)
+            self._launch(grid_extents(grid), args, device, target, sanitize, threads, warps, check_bounds)
 
     def _launch(
         self,
@@ -211,11 +217,15 @@ class Kernel:
         sanitize: bool,
         threads: int | None,
         warps: int,
+        check_bounds: bool,
     ) -> None:
         if device == "auto":
             from ..runtime.cuda.current import why_unavailable
 
-            device = "cpu" if sanitize or why_unavailable() is not None else "cuda"
+            device = "cpu" if sanitize or check_bounds or why_unavailable() is not None else "cuda"
+        if check_bounds and device != "cpu":
+            fix = "device='cpu', or leave out; device='ptxsim' checks all memory anyway"
+            raise UnsupportedError(f"launch: check_bounds=True with device={device!r}; fix: {fix}")
         if isinstance(device, str) and device.split(":")[0] == "cuda":
             from ..runtime.cuda.device import cuda_device
 
@@ -238,8 +248,10 @@ class Kernel:
         if prod(extents) > (1 << 62):
             raise UserError(f"grid {extents}: more than 2**62 programs")
         arguments = self._kernel_arguments(args)
-        program = self.native.program(arguments.spans, arguments.values)
-        program.run(self.name, arguments.values, extents, launch_threads(threads))
+        native = self.checked_native if check_bounds else self.native
+        program = native.program(arguments.spans, arguments.values)
+        reach = arguments.reach() if check_bounds else None
+        program.run(self.name, arguments.values, extents, launch_threads(threads), reach)
 
     def _launch_on_cuda(
         self,
@@ -432,15 +444,21 @@ class Kernel:
     @functools.cached_property
     def native(self) -> NativeKernel:
         """The native code for launches on the CPU."""
-        return NativeKernel(self._launch_facts, self.host_object, self._store)
-
-    def native_code(self) -> tuple[LaunchFacts, HostObject]:
-        """What launches on the CPU need to know, and the code of those whose arguments do not overlap and fit the caches."""
-        return self._launch_facts, self.host_object(GENERIC)
+        return NativeKernel(self._launch_facts(False), self.host_object, self._store)
 
     @functools.cached_property
-    def _launch_facts(self) -> LaunchFacts:
-        return LaunchFacts(self.name, self._written, self._may_stream, host_target().l3_bytes)
+    def checked_native(self) -> NativeKernel:
+        """The native code for launches on the CPU whose accesses are compared with the memory that they may reach."""
+        return NativeKernel(self._launch_facts(True), self.host_object, self._store)
+
+    def native_code(self, check_bounds: bool = False) -> tuple[LaunchFacts, HostObject]:
+        """What launches on the CPU need to know, and the code of those whose arguments do not overlap and fit the caches."""
+        facts = self._launch_facts(check_bounds)
+        return facts, self.host_object(facts.simplest)
+
+    def _launch_facts(self, checked: bool) -> LaunchFacts:
+        follows = checked and follows_addresses(self._prepared())
+        return LaunchFacts(self.name, self._written, self._may_stream, host_target().l3_bytes, checked, follows)
 
     def host_object(self, specialization: LaunchSpecialization) -> HostObject:
         """The object code for launches of a specialization."""

@@ -9,6 +9,7 @@ from ..lowering.tt.arguments import Parameter
 from ..lowering.tt.host_values import DescriptorArgument, TableArgument, address_of
 from ..promotion.arrays import Array
 from .argument_packing import ArgumentPacker, check_writeable
+from .reach import Reach, known_memory
 
 
 def encode_argument(value: np.generic) -> int:
@@ -27,13 +28,15 @@ class HostArguments(ArgumentPacker):
 
     Attributes:
         spans: (position of the address, first byte, end) of every array.
+        listed: (first byte, end) of the arrays that the kernel finds the addresses of in others.
     """
 
-    __slots__ = ("_written", "spans", "values")
+    __slots__ = ("_written", "listed", "spans", "values")
 
     def __init__(self, written: AliasSet) -> None:
         self.values: list[int] = []
         self.spans: list[tuple[int, int, int]] = []
+        self.listed: list[tuple[int, int]] = []
         self._written = written
 
     def add_plain_memory(self, size: int, arg: object) -> bool:
@@ -54,11 +57,13 @@ class HostArguments(ArgumentPacker):
 
     def add_map(self, parameter: Parameter, descriptor: DescriptorArgument) -> None:
         check_writeable(parameter, descriptor.array.flags.writeable, UNKNOWN, self._written)
+        self.listed.append(_span(descriptor.array))
         self._checked(parameter, descriptor.native_map(parameter.what))
 
     def add_table(self, parameter: Parameter, table: TableArgument) -> None:
         for array in table.arrays:
             check_writeable(parameter, array.flags.writeable, UNKNOWN, self._written)
+            self.listed.append(_span(array))
         self._checked(parameter, table.native())
 
     def add_integer(self, number: int) -> None:
@@ -75,3 +80,12 @@ class HostArguments(ArgumentPacker):
         address = address_of(array)
         self.spans.append((len(self.values), address, address + array.nbytes))
         self.values.append(address)
+
+    def reach(self) -> Reach:
+        """The memory that the kernel may reach."""
+        return Reach(self.spans, known_memory([*self.listed, *[(first, end) for _, first, end in self.spans]]))
+
+
+def _span(array: Array) -> tuple[int, int]:
+    address = address_of(array)
+    return address, address + array.nbytes

@@ -7,8 +7,8 @@ import json
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from ..lowering.llvm.host.control.sites import Printed, PrintSite, Site
-from ..lowering.llvm.host.launch_specialization import GENERIC, LaunchSpecialization
+from ..lowering.llvm.host.control.sites import Access, Printed, PrintSite, Site
+from ..lowering.llvm.host.launch_specialization import LaunchSpecialization
 from ..promotion.errors import UserError
 from ..runtime.storage.cache import CompileCache
 from ..runtime.storage.serialize import parse_json
@@ -23,12 +23,14 @@ _DIGEST = 32
 
 
 def encode_native(facts: LaunchFacts, compiled: HostObject) -> bytes:
-    """What launches of a kernel need to know, with its code for launches of the generic specialization."""
+    """What launches of a kernel need to know, with its code for launches of the simplest specialization."""
     header = {
         "name": facts.name,
         "written": sorted(facts.written),
         "may_stream": facts.may_stream,
         "large": facts.large,
+        "checked": facts.checked,
+        "follows": facts.follows,
         "sites": [_site_fields(site) for site in compiled.sites],
         "shared": {name: shared_text(function) for name, function in compiled.shared.items()},
     }
@@ -51,27 +53,34 @@ def decode_native(data: bytes, kernel: Callable[[], Kernel], store: CompileCache
         raise UserError("the native code of a kernel is damaged; fix: clear the cache that holds it")
     length = int.from_bytes(body[:8], "little")
     header: Any = parse_json(bytes(body[8 : 8 + length]), "kernel")
-    facts = LaunchFacts(header["name"], frozenset(header["written"]), header["may_stream"], header["large"])
+    written = frozenset(header["written"])
+    facts = LaunchFacts(
+        header["name"], written, header["may_stream"], header["large"], header["checked"], header["follows"]
+    )
     sites = tuple([_site(fields) for fields in header["sites"]])
-    generic = HostObject(bytes(body[8 + length :]), sites, header["shared"])
+    simplest = HostObject(bytes(body[8 + length :]), sites, header["shared"])
 
     def compiled(specialization: LaunchSpecialization) -> HostObject:
-        return generic if specialization == GENERIC else kernel().host_object(specialization)
+        return simplest if specialization == facts.simplest else kernel().host_object(specialization)
 
     return NativeKernel(facts, compiled, store)
 
 
 def _site_fields(site: Site | PrintSite) -> list[Any]:
     if isinstance(site, Site):
-        return ["site", site.kind, site.message, site.location, site.shape]
+        access = None if site.access is None else [site.access.verb, site.access.size, site.access.parameters]
+        return ["site", site.kind, site.message, site.location, site.shape, access]
     operands = [[operand.elem, operand.shape, operand.strides] for operand in site.operands]
     return ["print", site.prefix, site.hexadecimal, site.signed, operands]
 
 
 def _site(fields: list[Any]) -> Site | PrintSite:
     if fields[0] == "site":
-        _, kind, message, location, shape = fields
-        return Site(kind, message, None if location is None else (location[0], location[1]), tuple(shape))
+        _, kind, message, location, shape, given = fields
+        access = None
+        if given is not None:
+            access = Access(given[0], given[1], tuple((position, name) for position, name in given[2]))
+        return Site(kind, message, None if location is None else (location[0], location[1]), tuple(shape), access)
     _, prefix, hexadecimal, signed, operands = fields
     printed = [Printed(elem, tuple(shape), tuple(strides)) for elem, shape, strides in operands]
     return PrintSite(prefix, hexadecimal, tuple(signed), tuple(printed))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 
-from ..lowering.llvm.host.launch_specialization import MULTIPLE, LaunchSpecialization
+from ..lowering.llvm.host.launch_specialization import CHECKED, GENERIC, MULTIPLE, LaunchSpecialization
 from ..lowering.tt.analysis.alias_sets import AliasSet, shared_memory
 from ..promotion.dataclass import dataclass
 from ..runtime.storage.cache import CompileCache
@@ -27,12 +27,21 @@ class LaunchFacts:
     written: the parameters behind which the kernel may write, -1 for memory that is not known.
     may_stream: whether stores may go past the caches: those of a kernel with atomics may not.
     large: bytes from which on a launch moves more than the caches hold.
+    checked: whether launches compare every access with the memory that it may reach.
+    follows: whether the kernel accesses memory at addresses that it loads or makes.
     """
 
     name: str
     written: AliasSet
     may_stream: bool
     large: int
+    checked: bool = False
+    follows: bool = False
+
+    @property
+    def simplest(self) -> LaunchSpecialization:
+        """The specialization of launches whose arguments do not overlap and fit the caches."""
+        return CHECKED if self.checked else GENERIC
 
 
 class NativeKernel:
@@ -58,14 +67,14 @@ class NativeKernel:
         64-bit values that the code reads.
         """
         facts = self.facts
-        specialization = LaunchSpecialization(shared_memory(spans, facts.written))
+        specialization = LaunchSpecialization(shared_memory(spans, facts.written), checked=facts.checked)
         if (
             facts.may_stream
             and len(self._programs) < MAX_SPECIALIZATIONS
             and sum([end - first for _, first, end in spans]) >= facts.large
         ):
             multiples = tuple([i for i, value in enumerate(values) if value % MULTIPLE == 0])
-            specialization = LaunchSpecialization(specialization.groups, True, multiples)
+            specialization = LaunchSpecialization(specialization.groups, True, multiples, facts.checked)
         return self.specialized(specialization)
 
     def specialized(self, specialization: LaunchSpecialization) -> HostProgram:

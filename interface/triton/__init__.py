@@ -22,6 +22,7 @@ def enable(
     threads: int | None = None,
     target: str = "sm_90a",
     numerics: str = "strict",
+    check_bounds: bool = False,
 ) -> None:
     """Make joinery the device of Triton's launches in this process, in place of a GPU's driver.
 
@@ -32,13 +33,15 @@ def enable(
         threads: threads of the CPU for native code; None for the default.
         target: the GPU that PTX is made for.
         numerics: "strict", "fast" or "reproducible", as `joinery.kernel.from_ttir` takes it.
+        check_bounds: whether native code compares every access with the memory of its tensor. One outside of it raises
+            `AccessError`, a `joinery.UserError`, and touches nothing.
 
     Kernels that were launched on another device before are compiled again. Raises `UserError` for values that say nothing, and
     `ImportError` without Triton.
     """
     from .activation import activate
 
-    activate(mode, threads, target, numerics)
+    activate(mode, threads, target, numerics, check_bounds)
 
 
 def disable() -> None:

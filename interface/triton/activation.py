@@ -6,19 +6,22 @@ from typing import Any
 
 from ...lowering.llvm.nvptx.targets import gpu_target
 from ...lowering.numerics import checked_numerics
+from ...promotion.errors import UserError
 from .settings import Settings, checked_mode, current, set_current
 
 _before: list[tuple[Any, Settings]] = []
 
 
-def activate(mode: str, threads: int | None, target: str, numerics: str) -> None:
+def activate(mode: str, threads: int | None, target: str, numerics: str, check_bounds: bool) -> None:
     """See `enable`."""
     from ...runtime.host.threads import resolve_threads
 
     if threads is not None:
         resolve_threads(threads)
     gpu_target(target)
-    settings = Settings(checked_mode(mode, "enable"), threads, target, checked_numerics(numerics, "enable"))
+    if not isinstance(check_bounds, bool):
+        raise UserError(f"enable: check_bounds={check_bounds!r}; expected True or False")
+    settings = Settings(checked_mode(mode, "enable"), threads, target, checked_numerics(numerics, "enable"), check_bounds)
     import triton  # noqa: F401 - before the modules of the back end, which it imports itself
 
     _register()
@@ -30,6 +33,8 @@ def activate(mode: str, threads: int | None, target: str, numerics: str) -> None
         _before.append((driver._active, current()))
         driver.set_active(JoineryDriver())
         _forget_compiled()
+    elif settings != current():
+        _forget_compiled()  # native code depends on them
     set_current(settings)
 
 

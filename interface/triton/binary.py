@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 _MAGIC = b"JNTRITON1\n"
 
 
-def encode(text: str, name: str, numerics: str, native: bool) -> bytes:
-    """The bytes of a kernel. native: whether with native code."""
-    code = encode_native(*_kernel(text, name, numerics).native_code()) if native else b""
+def encode(text: str, name: str, numerics: str, native: bool, check_bounds: bool = False) -> bytes:
+    """The bytes of a kernel. native: whether with native code, which compares accesses with their memory if `check_bounds`."""
+    code = encode_native(*_kernel(text, name, numerics).native_code(check_bounds)) if native else b""
     body = text.encode()
     head = f"{numerics} {name.encode().hex()} {len(body)} {len(code)}\n".encode()
     return b"".join([_MAGIC, head, body, code])
@@ -65,7 +65,20 @@ class LoadedKernel:
     @functools.cached_property
     def native(self) -> NativeKernel:
         """Its native code."""
+        return self._native(False)
+
+    @functools.cached_property
+    def checked_native(self) -> NativeKernel:
+        """Its native code that compares accesses with the memory that they may reach."""
+        return self._native(True)
+
+    def _native(self, checked: bool) -> NativeKernel:
         with self._lock:
-            if not self._code:
-                return self.kernel.native
-            return decode_native(self._code, lambda: self.kernel, CompileCache())
+            if self._code and self._kept.facts.checked == checked:
+                return self._kept
+        return self.kernel.checked_native if checked else self.kernel.native
+
+    @functools.cached_property
+    def _kept(self) -> NativeKernel:
+        """The code among the bytes."""
+        return decode_native(self._code, lambda: self.kernel, CompileCache())

@@ -28,9 +28,12 @@ class JoineryBackend(BaseBackend):  # type: ignore[misc]
 
     def hash(self) -> str:
         from .precision import default_precision
+        from .settings import current
         from .stages import identity
 
-        return f"{self.target.backend}-{self.target.arch}-{default_precision()}-{identity()}"
+        ambient = current()
+        code = f"{ambient.numerics}-{ambient.check_bounds}"
+        return f"{self.target.backend}-{self.target.arch}-{default_precision()}-{code}-{identity()}"
 
     def parse_options(self, options: dict[str, Any]) -> object:
         from .options import parse_options

@@ -10,7 +10,7 @@ from typing import Any
 
 from ...promotion.errors import UserError
 from ...runtime.host.threads import launch_threads
-from .memory import EVERYWHERE, flattened, storage_of
+from .memory import EVERYWHERE, flattened, live_storages, storage_of
 from .options import settings_of
 from .settings import Settings, current
 from .testing import record
@@ -61,8 +61,37 @@ class Launcher:
             values, spans = self._take(*args)
         except (AttributeError, OverflowError, TypeError, RuntimeError):
             values, spans = take_any(self._names, self._types, args)
+        if settings.check_bounds:
+            self._run_checked(loaded, extents, spans, values, settings)
+            return
         program = loaded.native.program(spans, values)
         program.run(loaded.function, values, extents, launch_threads(settings.threads))
+
+    def _run_checked(
+        self,
+        loaded: Any,
+        extents: tuple[int, int, int],
+        spans: list[tuple[int, int, int]],
+        values: list[int],
+        settings: Settings,
+    ) -> None:
+        """Run code that compares accesses with the memory of their tensors.
+
+        Raises `AccessError` for one outside of it, which it notes for the test-suite that runs.
+        """
+        from ...lowering.tt.interpret.memory import AccessError
+        from ..reach import Reach, known_memory
+
+        native = loaded.checked_native
+        known = [(first, end) for _, first, end in spans]
+        if native.facts.follows:
+            known += live_storages()
+        program = native.program(spans, values)
+        try:
+            program.run(loaded.function, values, extents, launch_threads(settings.threads), Reach(spans, known_memory(known)))
+        except AccessError as error:
+            record.found(loaded.name, error)
+            raise
 
     def _completed(self, args: Sequence[Any]) -> tuple[Any, ...]:
         """The arguments with nothing for the constexprs, which some callers leave out.

@@ -47,3 +47,20 @@ def flattened(names: Sequence[str], types: Sequence[Any], args: Sequence[Any]) -
             yield from flattened([f"{name}[{i}]" for i in range(len(type_))], type_, tuple(arg))
         elif type_ != "constexpr":
             yield name, type_, arg
+
+
+def live_storages() -> Iterator[Span]:
+    """The memory of every tensor of torch that is alive."""
+    import gc
+    import sys
+
+    torch = sys.modules.get("torch")
+    if torch is None:
+        return
+    for each in gc.get_objects():
+        if issubclass(type(each), torch.Tensor) and each.device.type == "cpu" and each.layout == torch.strided:
+            try:
+                storage = each.untyped_storage()
+                yield storage.data_ptr(), storage.data_ptr() + storage.nbytes()
+            except (RuntimeError, NotImplementedError):  # a tensor without memory
+                continue

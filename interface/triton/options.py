@@ -50,13 +50,15 @@ DEFAULTS: Mapping[str, Any] = {
     "threads": None,
     "numerics": None,
     "gpu": None,
+    "check_bounds": None,
 }
 
 
 class Options:
     """The options of a compilation. Attributes: `DEFAULTS`, and those of `IGNORED` that were given.
 
-    sanitize, interpret, device, threads, numerics: as `joinery.triton.enable` takes them; gpu: its `target`.
+    sanitize, interpret, device: the mode.  threads, numerics, check_bounds: as `joinery.triton.enable` takes them.
+    gpu: its `target`.
 
     Raises `UserError` for values that say nothing, `AssertionError`, as CUDA's do, for `num_warps` that are no power of two.
     """
@@ -123,4 +125,7 @@ def settings_of(options: Any) -> Settings:
     ambient = current()
     mode = mode_of(options.sanitize, options.interpret, options.device)
     threads = options.threads if options.threads is not None else ambient.threads
-    return Settings(mode or ambient.mode, threads, options.gpu or ambient.target, options.numerics or ambient.numerics)
+    checks = ambient.check_bounds if options.check_bounds is None else bool(options.check_bounds)
+    return Settings(
+        mode or ambient.mode, threads, options.gpu or ambient.target, options.numerics or ambient.numerics, checks
+    )

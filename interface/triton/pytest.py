@@ -1,11 +1,11 @@
 """A pytest plugin: a test-suite that was written for a GPU runs without one, its kernels by joinery.
 
-    pytest -p joinery.triton.pytest --joinery             natively
+    pytest -p joinery.triton.pytest --joinery             natively, with every access compared with its tensor
     pytest -p joinery.triton.pytest --joinery=sanitize    each launch under the sanitizer; what it finds fails the test
 
 Options: --joinery[=native|interpret|sanitize|ptxsim], --joinery-target (the GPU of ptxsim and of `asm["ptx"]`),
 --joinery-device=cuda|cpu (whether torch's CUDA surface is stood in for), --joinery-autotune=N (configurations that autotuning
-may try), --joinery-report PATH (a page of HTML).
+may try), --joinery-no-bounds (native kernels compare nothing), --joinery-report PATH (a page of HTML).
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ def pytest_addoption(parser: Any) -> None:
     group.addoption("--joinery-device", default="cuda", choices=["cuda", "cpu"], help="what the device is called: cuda, cpu")
     group.addoption("--joinery-autotune", type=int, default=1, metavar="N", help="configurations that autotuning tries (1)")
     group.addoption("--joinery-threads", type=int, default=None, metavar="N", help="threads of native kernels")
+    group.addoption("--joinery-no-bounds", action="store_true", help="native kernels check no bounds")
     group.addoption("--joinery-report", default=None, metavar="PATH", help="write a page of HTML with every kernel and finding")
 
 
@@ -67,10 +68,10 @@ def _install(mode: str, options: Any) -> None:
             install()
             from .testing.suites import become_cuda
 
-            activate(mode, options.joinery_threads, options.joinery_target, "strict")
+            activate(mode, options.joinery_threads, options.joinery_target, "strict", not options.joinery_no_bounds)
             become_cuda()
         else:
-            activate(mode, options.joinery_threads, options.joinery_target, "strict")
+            activate(mode, options.joinery_threads, options.joinery_target, "strict", not options.joinery_no_bounds)
         from .testing.suites import cut_autotuning
 
         cut_autotuning(options.joinery_autotune)

@@ -26,12 +26,14 @@ class Settings:
     threads: threads of the CPU for native code; None for the default.
     target: the GPU that PTX is made for.
     numerics: "strict", "fast" or "reproducible", as `joinery.kernel.from_ttir` takes it.
+    check_bounds: whether native code compares accesses with the memory of their tensors.
     """
 
     mode: str = "native"
     threads: int | None = None
     target: str = "sm_90a"
     numerics: str = "strict"
+    check_bounds: bool = False
 
 
 def checked_mode(mode: str, where: str) -> str:
@@ -51,7 +53,9 @@ def is_asked_for(environment: Mapping[str, str] | None = None) -> bool:
 
 
 def from_environment(environment: Mapping[str, str] | None = None) -> Settings:
-    """The settings that the environment asks for: `JOINERY_TRITON` (a mode), `JOINERY_TRITON_THREADS`, `JOINERY_TRITON_TARGET`.
+    """The settings that the environment asks for.
+
+    Variables: `JOINERY_TRITON` (a mode), `JOINERY_TRITON_THREADS`, `JOINERY_TRITON_TARGET`, `JOINERY_TRITON_CHECK_BOUNDS`.
 
     Raises `UserError` for values that say nothing.
     """
@@ -66,7 +70,12 @@ def from_environment(environment: Mapping[str, str] | None = None) -> Settings:
             raise UserError(f"the environment variable JOINERY_TRITON_THREADS is {threads!r}, expected a number from 1 to 1024")
         found = replace(found, threads=int(threads))
     target = environment.get("JOINERY_TRITON_TARGET", "")
-    return replace(found, target=target) if target else found
+    if target:
+        found = replace(found, target=target)
+    checks = environment.get("JOINERY_TRITON_CHECK_BOUNDS", "").lower()
+    if checks not in (*_ON, *_OFF):
+        raise UserError(f"the environment variable JOINERY_TRITON_CHECK_BOUNDS is {checks!r}, expected 1 or 0")
+    return replace(found, check_bounds=checks in _ON)
 
 
 _current: list[Settings] = []

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-import gc
-import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -16,7 +14,7 @@ from ...promotion.arrays import Array, PointerArgument
 from ...promotion.errors import ResourceError, UserError
 from ...runtime.ptxsim.checks.findings import PtxCheckError
 from ..tensor_arguments import PointerTable, TensorDescriptor
-from .memory import EVERYWHERE, Span, flattened, storage_of
+from .memory import EVERYWHERE, Span, flattened, live_storages, storage_of
 from .settings import Settings
 from .testing import record
 
@@ -89,23 +87,9 @@ def _bytes(what: str, span: Span) -> Array:
     return np.frombuffer(memoryview((ctypes.c_uint8 * (end - first)).from_address(first)), np.uint8)
 
 
-def _live_storages() -> Iterator[Span]:
-    """The memory of every tensor of torch that is alive."""
-    torch = sys.modules.get("torch")
-    if torch is None:
-        return
-    for each in gc.get_objects():
-        if issubclass(type(each), torch.Tensor) and each.device.type == "cpu" and each.layout == torch.strided:
-            try:
-                storage = each.untyped_storage()
-                yield storage.data_ptr(), storage.data_ptr() + storage.nbytes()
-            except (RuntimeError, NotImplementedError):  # a tensor without memory
-                continue
-
-
 def _storage_around(address: int, what: str) -> Span:
     """The memory of the live tensor that holds an address. Raises `UserError` if none does."""
-    for first, end in _live_storages():
+    for first, end in live_storages():
         if first <= address < end:
             return first, end
     raise UserError(f"{what}: the address {address:#x} lies in no tensor that is alive; fix: pass the tensor, or keep it")
@@ -116,7 +100,7 @@ def _table(memory: Array, offset: int) -> PointerTable | None:
     addresses = memory[offset : len(memory) - (len(memory) - offset) % 8].view(np.int64)
     if not 0 < len(addresses) <= MAX_TABLE or not (addresses >= _SMALLEST_ADDRESS).all():
         return None
-    storages = sorted(set(_live_storages()))
+    storages = sorted(set(live_storages()))
     if not storages:
         return None
     starts = np.array([first for first, _ in storages], np.int64)

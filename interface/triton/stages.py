@@ -65,4 +65,4 @@ def compile_module(module: Any, metadata: dict[str, Any], options: Options) -> b
     name = (found.group(1) or found.group(2)) if found else metadata.get("name", "kernel")
     metadata["name"], metadata["shared"] = name, SHARED_BYTES
     settings = settings_of(options)
-    return encode(text, name, settings.numerics, native=settings.mode == "native")
+    return encode(text, name, settings.numerics, native=settings.mode == "native", check_bounds=settings.check_bounds)

@@ -115,7 +115,7 @@ def test_a_mask_that_lets_one_lane_too_many_pass_runs_into_the_fence(monkeypatch
 @pytest.mark.slow
 def test_a_wrong_operation_of_blocks_is_found_and_shrunk(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(elementwise.INSTRUCTION, "arith.xori", "or")
-    run, kind = session("block"), kind_named("block")
+    run, kind = session("block", tries=6), kind_named("block")
     for number in range(100):
         if "arith.xori" in kind.generate(Choices(f"plant/{number}"), HOST)["text"]:
             run.attempt(kind, f"plant/{number}")

@@ -22,6 +22,7 @@ from .evaluate import Evaluator
 from .launch_specialization import LaunchSpecialization
 from .matmul.dot import Dots
 from .memory.address_uses import AddressUses
+from .memory.bounds import Bounds
 from .memory.ordering import Ordering
 from .values import Values
 
@@ -36,6 +37,7 @@ class KernelContext(Values):
     launch: the specialization for launches; None where the function's own facts are all that is known.
     index_bits: bits of the narrowest integers that may be addresses or bounds.
     status: the launch's status words; None outside of launches.
+    bounds: the memory that accesses are compared with; None in launches that do not ask for it.
     ordering: keeps loads and stores of arrays that may alias in order; None where none do.
     address_uses: tells which values move pointers.
     program: the number of the program; grid: the extents of the grid, where the function asks for them.
@@ -52,6 +54,7 @@ class KernelContext(Values):
         self.index_bits = index_bits(function)
         self.dots = Dots(ev, self.nests)
         self.status: Status | None = None
+        self.bounds: Bounds | None = None
         self.ordering: Ordering | None = None
         self.address_uses = AddressUses()
         self.program = i64(0)

@@ -19,12 +19,13 @@ from ..ir import Function
 from ..module import Module
 from ..op_lines import begin_lines
 from ..syntax import constant_value, element_name, is_tensor, program_axis, shape_of
+from ..values import V
 from .context import Handler, KernelContext
 from .control.branches import lower_blocks, lower_execute_region
 from .control.effects import lower_assert, lower_poison, lower_poll, lower_print
 from .control.loops import lower_for, lower_if, lower_while
 from .control.regions import lower_map_elementwise
-from .control.sites import PrintSite, Site
+from .control.sites import STATUS_WORDS, PrintSite, Site
 from .control.status import Status
 from .elements import lower_gather, lower_histogram
 from .elementwise import lower_elementwise
@@ -33,6 +34,8 @@ from .launch_specialization import MULTIPLE, LaunchSpecialization
 from .loops.liveness import NEST_OPERATIONS
 from .memory.accesses import lower_addptr, lower_bitcast, lower_load, lower_store
 from .memory.atomics import lower_atomic
+from .memory.bounds import ACCESSES, Bounds
+from .memory.checked_accesses import checked
 from .memory.ordering import Ordering
 from .nodes import Splat
 from .reduce.handlers import lower_dot, lower_reduce, lower_scan
@@ -68,7 +71,8 @@ def _lowered(
     module.features = target.features
     f = Function(module, name, [("ptr noalias", "args"), ("i64", "lo"), ("i64", "hi")], numbering=True)
     begin_lines(f, function)
-    k = KernelContext(f, Evaluator(f, target), function, launch, HANDLERS, lower_elementwise)
+    handlers = CHECKED_HANDLERS if launch is not None and launch.checked else HANDLERS
+    k = KernelContext(f, Evaluator(f, target), function, launch, handlers, lower_elementwise)
     if is_in_program_order(function):
         groups = alias_groups(function) if launch is None else launch.groups
         k.ordering = Ordering(k, AliasAnalysis(function, dict(groups)))
@@ -116,7 +120,25 @@ def _load_arguments(k: KernelContext, function: FuncOp) -> None:
         k.grid = [f.load("i64", f.gep(f.params[0], 8 * (first + i)), 8) for i in range(3)]
     if is_stoppable(function):
         k.status = Status(f, f.load("ptr", f.gep(f.params[0], 8 * (len(parameters) + 3)), 8))
+        if k.launch is not None and k.launch.checked:
+            k.bounds = _load_bounds(k, function)
         k.ev.memory.begin(k.status)
+
+
+def _load_bounds(k: KernelContext, function: FuncOp) -> Bounds:
+    """Loads the memory behind the parameters, which checked launches pass after the status words."""
+    f, parameters = k.f, k.blocks[0].args
+    first = len(parameters) + 4 + STATUS_WORDS
+
+    def slot(position: int) -> V:
+        return f.load("i64", f.gep(f.params[0], 8 * (first + position)), 8)
+
+    memory: list[tuple[V, V] | None] = [None] * len(parameters)
+    for i, argument in enumerate(parameters):
+        if element_name(argument.type) == "ptr":
+            memory[i] = slot(2 * i), slot(2 * i + 1)
+    table = f.load("ptr", f.gep(f.params[0], 8 * (first + 2 * len(parameters))), 8)
+    return Bounds(function, memory, (table, slot(2 * len(parameters) + 1)))
 
 
 def _constant(k: KernelContext, op: Operation) -> None:
@@ -207,3 +229,5 @@ HANDLERS: dict[str, Handler] = {
     "cf.br": _nothing,
     "cf.cond_br": _nothing,
 }
+CHECKED_HANDLERS = HANDLERS | {name: checked(HANDLERS[name]) for name in ACCESSES}
+"""Handlers of launches that compare accesses with the memory that they may reach."""

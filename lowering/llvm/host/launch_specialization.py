@@ -16,11 +16,14 @@ class LaunchSpecialization:
     groups: parameters that may alias.
     streaming: the launch moves more than the caches hold, so stores are nontemporal and loads are prefetched.
     multiples: parameters whose address or number is a multiple of 16; tested for streaming only, where it pays.
+    checked: every access is compared with the memory behind its parameter, which such launches pass along (`memory/bounds.py`).
     """
 
     groups: Groups = ()
     streaming: bool = False
     multiples: tuple[int, ...] = ()
+    checked: bool = False
 
 
 GENERIC = LaunchSpecialization()
+CHECKED = LaunchSpecialization(checked=True)

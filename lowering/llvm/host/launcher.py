@@ -22,8 +22,9 @@ class HostKernel:
     """The LLVM IR of a block function: `jn_kernel(slots, low, high)` runs the programs from low to high.
 
     `slots` holds eight bytes per parameter (addresses, or the low bytes of scalars), then the extents of the grid, then the
-    address of the status words (`control/status.py`). `sites`: the site that each number in the status words stands for.
-    `shared`: functions that the code calls, by name.
+    address of the status words (`control/status.py`), and those. In checked launches, (first byte, size) of the memory behind
+    every parameter and (address, length) of a table of known memory follow (`memory/bounds.py`).
+    `sites`: the site that each number in the status words stands for. `shared`: functions that the code calls, by name.
     """
 
     llvm_ir: str

@@ -205,3 +205,21 @@ def test_kernels_in_a_cache_that_are_damaged() -> None:
     for damaged in (b"", data[:-1], data + b"x", b"X" + data[1:]):
         with pytest.raises(jn.UserError, match="damaged"):
             LoadedKernel("scale", damaged)
+
+
+@pytest.mark.parametrize("kept", [False, True], ids=["compiled anew", "kept"])
+def test_native_code_that_checks_bounds(kept: bool) -> None:
+    """An access outside of a tensor's storage is an error of the launch and of the test that makes it, with nothing written."""
+    launch = Launch(UNMASKED, check_bounds=True)
+    if kept:
+        launch.loaded = LoadedKernel("scale", encode(UNMASKED, "scale", "strict", native=True, check_bounds=True))
+        assert launch.loaded.checked_native.facts.checked
+        assert not launch.loaded.native.facts.checked
+    x, y = tensor(np.arange(32)), tensor(np.zeros(20))
+    launch((2, 1, 1), x, y, 20, 0.5, 16)
+    np.testing.assert_array_equal(y, np.arange(20) * 0.5)
+    found = record.start()
+    message = r"program \(1, 0, 0\): tt.load: element 20 of array 'x' is read, by element \(4,\) of the block"
+    with pytest.raises(jn.UserError, match=message):
+        launch((2, 1, 1), tensor(np.arange(20)), y, 20, 0.5, 16)
+    assert [kernel for kernel, _ in found.findings] == ["scale"]

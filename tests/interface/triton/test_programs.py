@@ -172,6 +172,7 @@ def test_without_a_kernel():
             1,
             ["1 tests failed, launched", "1 tests passed, launched", "1 tests passed, not launched", "1 findings"],
         ),
+        ("--joinery=native", 1, ["1 tests failed, launched", "1 tests passed, launched", "AccessError", "test_suite.py:18"]),
         ("--joinery=interpret", 1, ["1 tests failed, launched", "AccessError"]),
         ("--joinery=ptxsim", 1, ["1 tests failed, launched", "PtxCheckError"]),
     ],

@@ -31,6 +31,10 @@ def test_the_environment_decides(environment: dict[str, str], asked: bool, mode:
 def test_more_of_the_environment() -> None:
     found = from_environment({"JOINERY_TRITON": "1", "JOINERY_TRITON_THREADS": "3", "JOINERY_TRITON_TARGET": "sm_80"})
     assert (found.threads, found.target) == (3, "sm_80")
+    assert not found.check_bounds
+    assert from_environment({"JOINERY_TRITON_CHECK_BOUNDS": "1"}).check_bounds
+    with pytest.raises(jn.UserError, match="JOINERY_TRITON_CHECK_BOUNDS is 'maybe'"):
+        from_environment({"JOINERY_TRITON_CHECK_BOUNDS": "maybe"})
     with pytest.raises(jn.UserError, match=r"JOINERY_TRITON.*did you mean 'sanitize'"):
         from_environment({"JOINERY_TRITON": "sanitise"})
     for wrong in ("0", "-1", "many", "1025"):

@@ -12,6 +12,7 @@ from joinery.lowering.frontends.ttir.parser import read_module
 from joinery.lowering.frontends.ttir.text import parse
 from joinery.lowering.tt.interpret.interpreter import interpret
 from joinery.lowering.tt.interpret.machine import find_function
+from joinery.lowering.tt.interpret.memory import AccessError
 from joinery.lowering.tt.printing import print_module
 from joinery.lowering.tt.transforms.pipeline import Pipeline, pipeline_of
 from joinery.lowering.tt.verify import first_problem
@@ -65,6 +66,32 @@ class Checked:
         """Launches the program natively, on one and two threads."""
         for threads in (1, 2):
             self._same(f"{threads} threads", lambda *args, n=threads: self.kernel.launch(self.program.grid, *args, threads=n))
+
+    def bounds_are_checked(self, choice: int) -> None:
+        """Checks that code which checks bounds computes the same, and stops for a shorter array where the interpreter does.
+
+        The interpreter runs the text after the passes, which leave out loads that nobody reads.
+        """
+        self._same("checked", lambda *args: self.kernel.launch(self.program.grid, *args, check_bounds=True))
+        arrays = [position for position, arg in enumerate(self.start) if isinstance(arg, np.ndarray) and arg.size > 1]
+        if not arrays:
+            return
+        position = arrays[choice % len(arrays)]
+        short = 1 + choice // len(arrays) % (self.start[position].size - 1)
+
+        def leaves(run: Callable[..., object], **options: bool) -> bool:
+            own = [arg.copy() if isinstance(arg, np.ndarray) else arg for arg in self.start]
+            own[position] = own[position][: own[position].size - short].copy()
+            try:
+                with np.errstate(all="ignore"):
+                    run(self.program.grid, *own, **options)
+            except AccessError:
+                return True
+            return False
+
+        prepared = jn.kernel.from_ttir(self.kernel.ttir_after(self.kernel.passes[-1]))
+        expected = leaves(prepared.interpret)
+        assert leaves(self.kernel.launch, check_bounds=True) == expected, f"argument {position}, {short} short\n{self.text}"
 
     def passes(self) -> None:
         """Checks that every pass leaves valid text with the same meaning."""

@@ -107,7 +107,7 @@ def lower_for(k: KernelContext, op: Any) -> None:
         k.carried[yielded[i]] = memory
     passes = _may_pass_the_end(op)
     iterations = _trip_count(k, low, high, stride, passes) if inductions or passes else ZERO
-    loop = product_loop(k, op, inductions) if inductions else None
+    loop = product_loop(k, op, inductions) if inductions and k.bounds is None else None  # it passes no access's own handler
     if loop is not None and lower_product_loop(k, loop, inductions, iterations, low, stride):
         _carry_out(k, loop, inductions, iterations)
         return

@@ -11,21 +11,37 @@ KERNEL, PRINT = "jn_kernel", "jn_print"
 """The function that object code defines, and the one that it calls to print."""
 
 RUNNING, CANCELLED, STOPPED = 0, 1, 2
-STATUS_WORDS = 4
+STATUS_WORDS = 5
+"""The state, and the site, program, lane and address of the first error."""
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """An access whose bounds are checked.
+
+    verb: "read" or "written".  size: bytes of an element.  parameters: (position, name) of those behind which it may reach;
+    none where the address was loaded from memory.
+    """
+
+    verb: str
+    size: int
+    parameters: tuple[tuple[int, str], ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Site:
     """An operation of a kernel that can stop the launch.
 
-    kind: "assert", "overflow" of 32-bit address arithmetic, or "memory" that could not be had.  location: (file, line) in the
-    source that the text was made from, if it says.  shape: of the block that the lane is a row-major position in.
+    kind: "assert", "overflow" of 32-bit address arithmetic, "memory" that could not be had, or "bounds" that an access leaves.
+    location: (file, line) in the source that the text was made from, if it says.  shape: of the block that the lane is a
+    row-major position in.  access: of "bounds", what was accessed.
     """
 
     kind: str
     message: str
     location: tuple[str, int] | None = None
     shape: tuple[int, ...] = ()
+    access: Access | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,8 @@
 """Stops a launch early: when it is cancelled from outside, or when a program finds an error.
 
-All programs of a launch share four words: the state, and the site, program and lane of the first error. Programs read the
-state before they start, and loops that may wait for others in every iteration.
+All programs of a launch share five words: the state, and the site, program, lane and address of the first error (the address
+of an access out of bounds, else 0). Programs read the state before they start, and loops that may wait for others in every
+iteration.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ _HARMLESS = frozenset(
 )
 """The instructions that may be executed although the check before them fails. Calls are of these functions:"""
 _HARMLESS_CALLS = ("@llvm.smin.", "@llvm.smax.", "@llvm.umin.", "@llvm.umax.")
+_NO_ADDRESS = i64(0)
 
 
 class _Checks(NamedTuple):
@@ -31,13 +33,14 @@ class _Checks(NamedTuple):
     checks: tuple[tuple[V, int], ...]
     program: V
     lane: V
+    address: V
     first: int
     behind: int
     fine: str
 
-    def goes_with(self, f: Function, program: V, lane: V) -> bool:
+    def goes_with(self, f: Function, program: V, lane: V, address: V) -> bool:
         """Whether a check that follows now can share the branch: what was printed since may be executed anyway."""
-        if f.block != self.fine or (program, lane) != (self.program, self.lane):
+        if f.block != self.fine or (program, lane, address) != (self.program, self.lane, self.address):
             return False
         return all(map(_is_harmless, f.lines[self.behind :]))
 
@@ -66,11 +69,11 @@ class Status:
         f.cond_branch(f.icmp("ne", state, i64(0)), self._leave, going_on)
         f.start(going_on, dominated=True)
 
-    def stop_unless(self, holds: V, site: Site, program: V, lane: V) -> None:
+    def stop_unless(self, holds: V, site: Site, program: V, lane: V, address: V = _NO_ADDRESS) -> None:
         """Stops the launch if the i1 is false; the first site to do so is the one that is reported."""
         f, last = self._f, self._last
         checks: tuple[tuple[V, int], ...] = ((holds, self.add(site)),)
-        if last is not None and last.goes_with(f, program, lane):
+        if last is not None and last.goes_with(f, program, lane, address):
             # One branch for both: only arithmetic stands between.
             del f.lines[last.first : last.behind]
             checks = last.checks + checks
@@ -84,10 +87,10 @@ class Status:
             which = i64(number)
             for each, number in reversed(others):
                 which = f.select(each, which, i64(number))
-            for line in self._report(which, program, lane):
+            for line in self._report(which, program, lane, address):
                 f.emit(line)
         f.start(fine, dominated=True)
-        self._last = _Checks(holds, checks, program, lane, first, len(f.lines), fine)
+        self._last = _Checks(holds, checks, program, lane, address, first, len(f.lines), fine)
 
     def add(self, site: Site | PrintSite) -> int:
         self.sites.append(site)
@@ -95,11 +98,11 @@ class Status:
 
     def report(self, site: int, program: V, lane: V) -> list[str]:
         """Returns the instructions that stop the launch and leave the function."""
-        return self._report(i64(site), program, lane)
+        return self._report(i64(site), program, lane, _NO_ADDRESS)
 
-    def _report(self, site: V, program: V, lane: V) -> list[str]:
+    def _report(self, site: V, *facts: V) -> list[str]:
         self._f.module.provide(_Stop())
-        arguments = f"ptr {self.address.operand()}, i64 {site.operand()}, i64 {program.operand()}, i64 {lane.operand()}"
+        arguments = ", ".join([f"ptr {self.address.operand()}", *(f"i64 {each.operand()}" for each in (site, *facts))])
         return [f"call void @{_Stop.name}({arguments}) cold", f"br label %{self._leave}"]
 
     def start_leaving(self) -> None:
@@ -112,7 +115,9 @@ class _Stop:
     """The function that records an error, if it is the first one. Implements `SharedFunction`."""
 
     name: ClassVar[str] = "jn_stop"
-    parameters: ClassVar = (("ptr", "status"), ("i64", "site"), ("i64", "program"), ("i64", "lane"))
+    parameters: ClassVar = (
+        ("ptr", "status"), ("i64", "site"), ("i64", "program"), ("i64", "lane"), ("i64", "address"),
+    )  # fmt: skip
 
     def add(self, module: Module, linkage: str = "internal") -> None:
         f = Function(module, self.name, self.parameters, attributes="nounwind noinline cold", linkage=linkage)

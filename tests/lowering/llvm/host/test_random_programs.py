@@ -57,6 +57,19 @@ def test_blocks_of_a_million(seeds: list[int], memory: int) -> None:
     Checked(program(seeds, 2), memory).launched()
 
 
+@limited(4)
+@given(programs(1, 8), SEED, st.integers(0, 1 << 20))
+def test_bounds_of_small_blocks(seeds: list[int], memory: int, choice: int) -> None:
+    Checked(program(seeds, 0), memory).bounds_are_checked(choice)
+
+
+@pytest.mark.slow
+@limited(200)
+@given(programs(1, 15), st.sampled_from([0, 0, 0, 1]), SEED, st.integers(0, 1 << 20))
+def test_bounds_of_many(seeds: list[int], size: int, memory: int, choice: int) -> None:
+    Checked(program(seeds, size), memory).bounds_are_checked(choice)
+
+
 @pytest.mark.slow
 @limited(400)
 @given(programs(1, 25), st.sampled_from([0, 0, 0, 1]), SEED)
