@@ -12,6 +12,7 @@ from functools import lru_cache
 
 from ...promotion.dataclass import dataclass
 from ...promotion.errors import UnsupportedError, UserError, close_names
+from .effects import check_readable
 from .syntax import Float, Instruction, Integer, Name, Operand, Pair, Register, Sink, Special, Vector
 
 WIDTHS: dict[str, int] = {
@@ -205,13 +206,14 @@ MIXED: dict[str, tuple[Form, ...]] = {
 """Forms that only kernels may hold: float32 arithmetic that widens 16-bit operands (PTX ISA 8.6, sm_100)."""
 
 REFUSED: dict[str, str] = {
-    **dict.fromkeys(["ld", "st", "ldu", "prefetch", "prefetchu", "cvta", "isspacep", "cp", "ldmatrix", "stmatrix"], "memory"),
-    **dict.fromkeys(["atom", "red", "membar", "fence", "mbarrier", "tensormap"], "memory"),
+    **dict.fromkeys(["ldu", "prefetch", "prefetchu", "cvta", "isspacep", "cp", "ldmatrix", "stmatrix"], "memory"),
+    **dict.fromkeys(["membar", "fence", "mbarrier", "tensormap"], "memory"),
     **dict.fromkeys(["bar", "barrier", "vote", "match", "activemask", "shfl", "redux", "elect", "mma", "wgmma", "wmma"],
                     "other threads"),
     **dict.fromkeys(["bra", "brx", "call", "ret", "exit", "trap", "brkpt", "nanosleep", "setmaxnreg"], "control"),
 }  # fmt: skip
-"""Instructions with effects or inputs beyond the registers of one thread, and what they access."""
+"""Instructions with effects or inputs beyond the registers of one thread that inline assembly may not have, and what they
+access."""
 
 
 def decode(
@@ -221,7 +223,8 @@ def decode(
 
     Args:
         registers: the type of every register.
-        specials: in a kernel, the type of every special register; mov may then take the address of a symbol, too.
+        specials: in a kernel, the type of every special register; mov may then take the address of a symbol, too. None in
+            inline assembly, which may read those of `effects.READABLE`.
 
     Raises:
         UnsupportedError: an instruction or a form that the table lacks, or that is not arithmetic.
@@ -232,7 +235,9 @@ def decode(
     if forms is None:
         kind = REFUSED.get(instruction.opcode)
         if kind is not None:
-            raise UnsupportedError(f"{where}: reaches for {kind}; inline assembly computes with registers only")
+            raise UnsupportedError(
+                f"{where}: reaches for {kind}; inline assembly computes with registers and accesses global memory only"
+            )
         near = close_names(instruction.opcode, FORMS, 3)
         hint = f"; near: {', '.join(near)}" if near else ""
         raise UnsupportedError(f"{where}: no such instruction is known{hint}")
@@ -359,7 +364,7 @@ def _check_source(
         case Vector(elements) if vector:
             _check_vector(elements, type_, registers, where)
         case Special(name):
-            raise UnsupportedError(f"{where}: the special register {name}; inline assembly sees its operands only")
+            check_readable(name, WIDTHS[type_], where)
         case _:
             raise UserError(f"{where}: {describe(operand)} is no register of this text and no literal")
 
