@@ -1,7 +1,7 @@
 """Decodes the instructions that reach beyond the registers of inline assembly: accesses to global memory, the order of
 launches, and the special registers that it may read.
 
-Everything else with effects stands in `instructions.REFUSED`.
+What else has effects is refused (`instructions.REFUSED`).
 Source: NVIDIA, "PTX ISA", "Data Movement and Conversion Instructions: ld, st", "Parallel Synchronization and Communication
 Instructions: atom, red, griddepcontrol", "Special Registers".
 """

@@ -206,14 +206,14 @@ MIXED: dict[str, tuple[Form, ...]] = {
 """Forms that only kernels may hold: float32 arithmetic that widens 16-bit operands (PTX ISA 8.6, sm_100)."""
 
 REFUSED: dict[str, str] = {
-    **dict.fromkeys(["ldu", "prefetch", "prefetchu", "cvta", "isspacep", "cp", "ldmatrix", "stmatrix"], "memory"),
-    **dict.fromkeys(["membar", "fence", "mbarrier", "tensormap"], "memory"),
+    **dict.fromkeys(["ld", "st", "ldu", "prefetch", "prefetchu", "cvta", "isspacep", "cp", "ldmatrix", "stmatrix"], "memory"),
+    **dict.fromkeys(["atom", "red", "membar", "fence", "mbarrier", "tensormap"], "memory"),
     **dict.fromkeys(["bar", "barrier", "vote", "match", "activemask", "shfl", "redux", "elect", "mma", "wgmma", "wmma"],
                     "other threads"),
     **dict.fromkeys(["bra", "brx", "call", "ret", "exit", "trap", "brkpt", "nanosleep", "setmaxnreg"], "control"),
 }  # fmt: skip
-"""Instructions with effects or inputs beyond the registers of one thread that inline assembly may not have, and what they
-access."""
+"""Instructions with effects or inputs beyond the registers of one thread, and what they access. Those that inline assembly may
+have are decoded by `effects.py`."""
 
 
 def decode(
