@@ -129,6 +129,52 @@ def test_accesses(part: int, in_full: bool) -> None:
         np.testing.assert_array_equal(b, np.asarray(stored).astype(np.int32), text)
 
 
+FREE = {8: ("u", "$0", "h"), 16: ("h", "u"), 32: ("u", "$0", "v"), 64: ("w",)}
+LOADED = ("b8", "u8", "s8", "b16", "u16", "s16", "b32", "u32", "s32", "f32", "b64", "u64", "s64")
+LOADS = ("", ".global", ".cg", ".relaxed.gpu.global", ".acquire.sys.global", ".volatile.global", ".global.cv", ".nc.global")
+STORES = ("", ".global", ".global.wt", ".relaxed.gpu.global", ".release.sys.global", ".volatile.global", ".global.cs")
+UPDATES = ("add.u32", "min.s32", "max.u32", "and.b32", "or.b32", "xor.b32", "exch.b32", "add.u64", "min.s64", "exch.b64")
+
+
+def random_access(rng: Any) -> str:
+    """One access to the 16 bytes behind x or y, perhaps under a guard."""
+
+    def pick(choices: Sequence[str]) -> str:
+        return choices[rng.integers(len(choices))]
+
+    def address(width: int) -> str:
+        return f"[{pick('xy')}+{width // 8 * rng.integers(128 // width)}]"
+
+    guard, kind, type_ = pick(("", "", "@p ", "@!q ")), rng.random(), pick(LOADED)
+    width = int(type_[1:])
+    free = [name for name in FREE[width] if type_ != "f32" or name != "h"]
+    if kind < 0.35:
+        return f"{guard}ld{pick(LOADS)}.{type_} {pick(free)}, {address(width)};"
+    if kind < 0.45:
+        return f"{guard}ld.global.v4.u8 {{u, $0, h, v}}, {address(32)};"
+    if kind < 0.75:
+        return f"{guard}st{pick(STORES)}.{type_} {address(width)}, {pick(free)};"
+    update = pick(UPDATES)
+    width = int(update[-2:])
+    source = pick(("u", "v", "7", "$3")) if width == 32 else "w"
+    order = pick(("", ".acquire.gpu", ".acq_rel.sys"))
+    return f"{guard}atom{order}.global.{update} {pick(FREE[width])}, {address(width)}, {source};"
+
+
+@pytest.mark.parametrize("part", range(3))
+@both_tiers
+def test_random_accesses(part: int, in_full: bool) -> None:
+    """Every lane has 16 bytes of each array to itself; all devices must agree on memory and registers."""
+    begin = (AT % 12).replace("u<4>", "u, v").replace("h<4>", "h").replace(".b64 x", ".b64 w, x") + ".reg .pred p, q; "
+    begin += "mov.b32 $0, 0; mov.b32 v, $3; mov.b32 u, 3; mov.b16 h, 5; mov.b64 w, 77; "
+    end = "add.s32 $0, $0, u; xor.b32 $0, $0, v; cvt.u32.u16 v, h; xor.b32 $0, $0, v; cvt.u32.u64 v, w; add.u32 $0, $0, v; }"
+    for number in range(20 if in_full else 2):
+        rng = np.random.default_rng(100 * part + number)
+        bounds = f"setp.lt.s32 p, $3, {rng.integers(N)}; setp.gt.s32 q, $3, {rng.integers(N)}; "
+        text = begin + bounds + " ".join(random_access(rng) for _ in range(rng.integers(1, 6))) + end
+        everywhere(kernel(text), 1, WORDS, WORDS[::-1], np.zeros(N, np.int32))
+
+
 def test_sixty_four_bits_and_floats() -> None:
     long = np.random.default_rng(6).integers(-(1 << 63), 1 << 63, N, np.int64)
     text = "ld.global.b64 $0, [$1]; st.global.u64 [$2], $0; atom.add.u64 $0, [$2], 1;"
