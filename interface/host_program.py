@@ -18,6 +18,8 @@ from ..lowering.llvm.host.control.sites import (
     RUNNING,
     STATUS_WORDS,
     STOPPED,
+    WORKER,
+    WORKERS,
     Printed,
     PrintSite,
     Site,
@@ -66,6 +68,8 @@ class HostProgram:
         imports = {name: _shared(name, function, store) for name, function in compiled.shared.items()}
         imports[PRINT] = _PRINT_ADDRESS
         imports |= {name: at for name, at in library_symbols().items() if f"{name}\0".encode() in code}
+        pool = native_library(store).code
+        imports |= {name: pool[name] for name in (WORKER, WORKERS) if f"{name}\0".encode() in code}
         _check_library(code, imports)
         self._code = link([code], (KERNEL,), imports)
         self._kernel = self._code[KERNEL]

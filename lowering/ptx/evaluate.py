@@ -7,19 +7,34 @@ were never written hold a conspicuous pattern. This module has the driver and th
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
 
 import numpy as np
 
 from ...promotion.arrays import Array
 from ...promotion.errors import UnsupportedError
+from .effects import Access, GridControl
 from .evaluate_floats import FLOAT_HANDLERS, compare_floats, convert
 from .instructions import FLOATS, WIDTHS, Decoded
-from .syntax import Float, Integer, Operand, Pair, Register, Sink, Vector
+from .syntax import Float, Integer, Operand, Pair, Register, Sink, Special, Vector
 
 State = dict[str, Array]
 
 _POISON = 0x5A5A5A5A5A5A5A5A
 _CARRY = "CC.CF"
+
+
+class Surroundings(Protocol):
+    """What inline assembly reaches beyond its registers."""
+
+    def special(self, name: str) -> int:
+        """Returns what a special register holds now."""
+
+    def access(self, d: Access, addresses: Array, values: Sequence[Array], where: Array | None) -> Sequence[Array]:
+        """Carries out an access, for the runs in `where`; returns the bits that each result gets.
+
+        addresses: int64. values: bits of the sources.
+        """
 
 
 def mask(width: int) -> np.uint64:
@@ -43,7 +58,10 @@ def bits(x: Array, width: int) -> Array:
     return np.asarray(x & ((1 << width) - 1)).astype(np.uint64) if x.dtype == object else x.astype(np.uint64) & mask(width)
 
 
-def run(instructions: Sequence[Decoded], registers: Mapping[str, str], inputs: Mapping[str, Array], count: int) -> State:
+def run(
+    instructions: Sequence[Decoded | Access | GridControl], registers: Mapping[str, str], inputs: Mapping[str, Array],
+    count: int, surroundings: Surroundings,
+) -> State:  # fmt: skip
     """Runs the instructions for `count` elements and returns every register that was written or given.
 
     Args:
@@ -52,7 +70,7 @@ def run(instructions: Sequence[Decoded], registers: Mapping[str, str], inputs: M
         inputs: bits of the registers that hold something at the start.
     """
     state: State = dict(inputs)
-    machine = _Machine(state, registers, count)
+    machine = _Machine(state, registers, count, surroundings)
     with np.errstate(all="ignore"):
         for instruction in instructions:
             machine.step(instruction)
@@ -60,10 +78,11 @@ def run(instructions: Sequence[Decoded], registers: Mapping[str, str], inputs: M
 
 
 class _Machine:
-    def __init__(self, state: State, registers: Mapping[str, str], count: int) -> None:
+    def __init__(self, state: State, registers: Mapping[str, str], count: int, surroundings: Surroundings) -> None:
         self.state = state
         self.registers = registers
         self.count = count
+        self.surroundings = surroundings
 
     def read(self, name: str) -> Array:
         found = self.state.get(name)
@@ -96,6 +115,8 @@ class _Machine:
                 for index, element in enumerate(elements):
                     total |= self.source(element, f"b{width}") << np.uint64(width * index)
                 return total
+            case Special(name):
+                return np.full(self.count, self.surroundings.special(name) & ((1 << WIDTHS[type_]) - 1), np.uint64)
         raise UnsupportedError(f"PTX operand {operand}")
 
     def write(self, operand: Operand, value: Array, type_: str, where: Array | None) -> None:
@@ -114,11 +135,16 @@ class _Machine:
             case Sink():
                 pass
 
-    def step(self, d: Decoded) -> None:
+    def step(self, d: Decoded | Access | GridControl) -> None:
+        if isinstance(d, GridControl):  # launches run one after the other
+            return
         where = None
         if d.guard is not None:
             where = self.read(d.guard.name)
             where = ~where if d.guard.negated else where
+        if isinstance(d, Access):
+            self.access(d, where)
+            return
         sources = [self.source(o, type_) for o, type_ in zip(d.sources, d.source_types, strict=True)]
         results = self.compute(d, sources)
         for operand, value, type_ in zip(d.results, results, d.result_types, strict=False):
@@ -130,6 +156,13 @@ class _Machine:
         if len(results) == 3:
             carry = results[2]
             self.state[_CARRY] = carry if where is None else np.where(where, carry, self.carry())
+
+    def access(self, d: Access, where: Array | None) -> None:
+        addresses = (self.source(d.address, "b64") + np.uint64(d.offset & ((1 << 64) - 1))).view(np.int64)
+        values = [self.source(operand, d.type) for operand in d.sources]
+        results = self.surroundings.access(d, addresses, values, where)
+        for operand, value in zip(d.results, results, strict=False):
+            self.write(operand, value, d.type, where)
 
     def carry(self) -> Array:
         return self.state.setdefault(_CARRY, np.zeros(self.count, np.bool_))

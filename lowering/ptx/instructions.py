@@ -12,6 +12,7 @@ from functools import lru_cache
 
 from ...promotion.dataclass import dataclass
 from ...promotion.errors import UnsupportedError, UserError, close_names
+from .effects import check_readable
 from .syntax import Float, Instruction, Integer, Name, Operand, Pair, Register, Sink, Special, Vector
 
 WIDTHS: dict[str, int] = {
@@ -211,7 +212,8 @@ REFUSED: dict[str, str] = {
                     "other threads"),
     **dict.fromkeys(["bra", "brx", "call", "ret", "exit", "trap", "brkpt", "nanosleep", "setmaxnreg"], "control"),
 }  # fmt: skip
-"""Instructions with effects or inputs beyond the registers of one thread, and what they access."""
+"""Instructions with effects or inputs beyond the registers of one thread, and what they access. Those that inline assembly may
+have are decoded by `effects.py`."""
 
 
 def decode(
@@ -221,7 +223,8 @@ def decode(
 
     Args:
         registers: the type of every register.
-        specials: in a kernel, the type of every special register; mov may then take the address of a symbol, too.
+        specials: in a kernel, the type of every special register; mov may then take the address of a symbol, too. None in
+            inline assembly, which may read those of `effects.READABLE`.
 
     Raises:
         UnsupportedError: an instruction or a form that the table lacks, or that is not arithmetic.
@@ -232,7 +235,9 @@ def decode(
     if forms is None:
         kind = REFUSED.get(instruction.opcode)
         if kind is not None:
-            raise UnsupportedError(f"{where}: reaches for {kind}; inline assembly computes with registers only")
+            raise UnsupportedError(
+                f"{where}: reaches for {kind}; inline assembly computes with registers and accesses global memory only"
+            )
         near = close_names(instruction.opcode, FORMS, 3)
         hint = f"; near: {', '.join(near)}" if near else ""
         raise UnsupportedError(f"{where}: no such instruction is known{hint}")
@@ -359,7 +364,7 @@ def _check_source(
         case Vector(elements) if vector:
             _check_vector(elements, type_, registers, where)
         case Special(name):
-            raise UnsupportedError(f"{where}: the special register {name}; inline assembly sees its operands only")
+            check_readable(name, WIDTHS[type_], where)
         case _:
             raise UserError(f"{where}: {describe(operand)} is no register of this text and no literal")
 

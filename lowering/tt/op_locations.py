@@ -65,8 +65,14 @@ class OpLocations:
     def __init__(self, root: Operation) -> None:
         self._root = root
         self._lines: dict[Operation, tuple[int, str]] | None = None
+        self._whole: dict[Operation, Operation] = {}
+
+    def stands_for(self, part: Operation, whole: Operation) -> None:
+        """Gives an operation that is not in the text the line and the text of one that is, of which it does a part."""
+        self._whole[part] = whole
 
     def _line(self, op: Operation) -> tuple[int, str]:
+        op = self._whole.get(op, op)
         if self._lines is None:
             stream = io.StringIO()
             printer = _Numbering(stream)

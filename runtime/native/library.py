@@ -36,15 +36,17 @@ _PAUSE = {
     "aarch64": ("declare void @llvm.aarch64.hint(i32)", "call void @llvm.aarch64.hint(i32 1)"),
 }
 _C_SYMBOLS = ("posix_memalign", "free", "mmap", "munmap", "madvise", "memcpy", "memset", "memmove")
+_POOL_THREADS = (
+    "pthread_create", "pthread_detach", "pthread_sigmask", "pthread_key_create", "pthread_setspecific", "pthread_getspecific",
+)  # fmt: skip
+_POOL_EXPORTS = ("jn_parallel", "jn_launch", "jn_pool_reset", "jn_worker", "jn_workers")
 _POOL_SYMBOLS = {
     "linux": (
-        "pthread_create", "pthread_detach", "pthread_sigmask", "memcpy", "memset", "syscall", "sched_getcpu",
-        "sched_setaffinity",
+        *_POOL_THREADS, "memcpy", "memset", "syscall", "sched_getcpu", "sched_setaffinity",
     ),
     "posix": (
-        "pthread_create", "pthread_detach", "pthread_sigmask", "memcpy", "memset", "pthread_mutex_init",
-        "pthread_mutex_lock", "pthread_mutex_unlock", "pthread_cond_init", "pthread_cond_wait",
-        "pthread_cond_broadcast",
+        *_POOL_THREADS, "memcpy", "memset", "pthread_mutex_init", "pthread_mutex_lock", "pthread_mutex_unlock",
+        "pthread_cond_init", "pthread_cond_wait", "pthread_cond_broadcast",
     ),
     "serial": (),
 }  # fmt: skip
@@ -133,8 +135,8 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class NativeLibrary:
-    """The addresses of `jn_parallel`, `jn_launch` and `jn_pool_reset`, whether there are threads, and the
-    entry, None where it cannot run."""
+    """The addresses of the pool's functions, of which `jn_parallel`, `jn_launch` and `jn_pool_reset` have names here, whether
+    there are threads, and the entry, None where it cannot run."""
 
     code: LinkedCode
     parallel: int
@@ -277,11 +279,11 @@ def entry_text(system: str) -> str:
 
 
 def load_pool(platform_name: str, store: ObjectStore | None = None) -> LinkedCode:
-    """Links `jn_parallel`, `jn_launch` and `jn_pool_reset` for a platform. The code is never unmapped: worker
+    """Links the functions of the pool for a platform. The code is never unmapped: worker
     threads run in it."""
     text = pool_text(platform_name, _machine(), sys.platform)
     imports = _addresses(c_library(), _POOL_SYMBOLS[platform_name])
-    code = link([cached_object("pool", text, store)], ("jn_parallel", "jn_launch", "jn_pool_reset"), imports)
+    code = link([cached_object("pool", text, store)], _POOL_EXPORTS, imports)
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(code))
     ctypes.CFUNCTYPE(None)(code["jn_pool_reset"])()
     return code

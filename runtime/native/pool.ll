@@ -24,9 +24,95 @@
 declare i32 @pthread_create(ptr, ptr, ptr, ptr)
 declare i32 @pthread_detach(i64)
 declare i32 @pthread_sigmask(i32, ptr, ptr)
+; pthread_key_t has 32 bits on Linux and 64 on macOS; a register with 64 passes both
+declare i32 @pthread_key_create(ptr, ptr)
+declare i32 @pthread_setspecific(i64, ptr)
+declare ptr @pthread_getspecific(i64)
 declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)
 declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
 {{PAUSE_DECLARATION}}
+
+; A thread's own value is the worker that it is while it works on a job.
+@worker.key = internal global i64 0, align 8
+@worker.key.made = internal global i32 0, align 4
+
+define internal void @make_worker_key() nounwind {
+entry:
+  %made = load i32, ptr @worker.key.made, align 4
+  %fresh = icmp eq i32 %made, 0
+  br i1 %fresh, label %make, label %out
+make:
+  %failed = call i32 @pthread_key_create(ptr @worker.key, ptr null)
+  %ok = icmp eq i32 %failed, 0
+  %known = zext i1 %ok to i32
+  store i32 %known, ptr @worker.key.made, align 4
+  br label %out
+out:
+  ret void
+}
+
+; Makes the thread this worker (null: none); returns the one it was.
+define internal ptr @become(ptr %worker) nounwind {
+entry:
+  %made = load i32, ptr @worker.key.made, align 4
+  %known = icmp ne i32 %made, 0
+  br i1 %known, label %set, label %out
+set:
+  %key = load i64, ptr @worker.key, align 8
+  %was = call ptr @pthread_getspecific(i64 %key)
+  %s = call i32 @pthread_setspecific(i64 %key, ptr %worker)
+  ret ptr %was
+out:
+  ret ptr null
+}
+
+define internal ptr @this_worker() nounwind {
+entry:
+  %made = load i32, ptr @worker.key.made, align 4
+  %known = icmp ne i32 %made, 0
+  br i1 %known, label %get, label %out
+get:
+  %key = load i64, ptr @worker.key, align 8
+  %worker = call ptr @pthread_getspecific(i64 %key)
+  ret ptr %worker
+out:
+  ret ptr null
+}
+
+; The number of the worker that the thread is; 0, that of callers, outside of jobs.
+define i32 @jn_worker() nounwind {
+entry:
+  %worker = call ptr @this_worker()
+  %none = icmp eq ptr %worker, null
+  br i1 %none, label %out, label %found
+found:
+  %pool.p = getelementptr i8, ptr %worker, i64 16
+  %pool = load ptr, ptr %pool.p, align 8
+  %at = ptrtoint ptr %worker to i64
+  %start = ptrtoint ptr %pool to i64
+  %distance = sub i64 %at, %start
+  %offset = sub i64 %distance, 256
+  %index = lshr i64 %offset, 6
+  %number = trunc i64 %index to i32
+  ret i32 %number
+out:
+  ret i32 0
+}
+
+; The workers of the job's pool, the caller included.
+define i32 @jn_workers() nounwind {
+entry:
+  %worker = call ptr @this_worker()
+  %none = icmp eq ptr %worker, null
+  br i1 %none, label %out, label %found
+found:
+  %pool.p = getelementptr i8, ptr %worker, i64 16
+  %pool = load ptr, ptr %pool.p, align 8
+  %threads = load i32, ptr %pool, align 4
+  ret i32 %threads
+out:
+  ret i32 1
+}
 
 ; Takes chunks of the current job until the counter has passed n.
 define internal void @run_chunks(ptr %pool) nounwind {
@@ -73,6 +159,7 @@ entry:
   call void @set_cpus(i32 0, i64 %bytes, ptr %allowed)
   ; and the creator's floating-point modes, which may round otherwise or flush denormal numbers
   %modes = call i64 @default_modes()
+  %nobody = call ptr @become(ptr %me)
   %thread = call i32 @thread_id()
   store atomic i32 %thread, ptr %thread.p release, align 4
   br label %idle
@@ -274,7 +361,10 @@ posted:
   %i.next = add i64 %i, 1
   br label %post
 work:
+  %caller = getelementptr i8, ptr %pool, i64 256
+  %outer = call ptr @become(ptr %caller)
   call void @run_chunks(ptr %pool)
+  %again = call ptr @become(ptr %outer)
   %joiner.p = getelementptr i8, ptr %pool, i64 68
   br label %join
 join:

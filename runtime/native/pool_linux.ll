@@ -35,7 +35,8 @@ define internal void @set_cpus(i32 %thread, i64 %bytes, ptr %mask) nounwind {
   ret void
 }
 
-; The mutex and condition of the portable variant; nothing to prepare here.
+; Called once before the first use, and in a child after fork.
 define void @jn_pool_reset() nounwind {
+  call void @make_worker_key()
   ret void
 }

@@ -51,6 +51,7 @@ define internal void @set_cpus(i32 %thread, i64 %bytes, ptr %mask) nounwind {
 
 ; Called once before the first use, and in a child after fork, where a thread that no longer exists may have held the mutex.
 define void @jn_pool_reset() nounwind {
+  call void @make_worker_key()
   %m = call i32 @pthread_mutex_init(ptr @mutex, ptr null)
   %c = call i32 @pthread_cond_init(ptr @condition, ptr null)
   ret void

@@ -22,7 +22,7 @@ from ..syntax import constant_value, element_name, is_tensor, program_axis, shap
 from ..values import V
 from .context import Handler, KernelContext
 from .control.branches import lower_blocks, lower_execute_region
-from .control.effects import lower_assert, lower_poison, lower_poll, lower_print
+from .control.effects import lower_assert, lower_poison, lower_poll, lower_print, lower_register_read
 from .control.loops import lower_for, lower_if, lower_while
 from .control.regions import lower_map_elementwise
 from .control.sites import STATUS_WORDS, PrintSite, Site
@@ -31,7 +31,7 @@ from .elements import lower_gather, lower_histogram
 from .elementwise import lower_elementwise
 from .evaluate import Evaluator
 from .launch_specialization import MULTIPLE, LaunchSpecialization
-from .loops.liveness import NEST_OPERATIONS
+from .loops.liveness import emits_nest
 from .memory.accesses import lower_addptr, lower_bitcast, lower_load, lower_store
 from .memory.atomics import lower_atomic
 from .memory.bounds import ACCESSES, Bounds
@@ -77,7 +77,7 @@ def _lowered(
         groups = alias_groups(function) if launch is None else launch.groups
         k.ordering = Ordering(k, AliasAnalysis(function, dict(groups)))
     k.nests.streaming = any(op.name == "tt.store" and k.goes_past_caches(op) for op in k.operations())
-    k.nests.rows_apart = sum(op.name in NEST_OPERATIONS and op.name != "tt.return" for op in k.operations()) > 1
+    k.nests.rows_apart = sum(emits_nest(op) and op.name != "tt.return" for op in k.operations()) > 1
     _load_arguments(k, function)
     with f.loop(f.params[1], f.params[2]) as state, k.ev.scope():
         k.program = state.index
@@ -202,6 +202,7 @@ HANDLERS: dict[str, Handler] = {
     "tt.atomic_load": lower_atomic,
     "tt.atomic_store": lower_atomic,
     "tt.atomic_poll": lower_poll,
+    "tt.elementwise_inline_asm": lower_register_read,
     "tt.assert": lower_assert,
     "cf.assert": lower_assert,
     "tt.print": lower_print,

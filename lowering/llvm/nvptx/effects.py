@@ -1,4 +1,5 @@
-"""Lowers assertions and prints to calls of the device's run-time system, by one thread for each element.
+"""Lowers assertions and prints to calls of the device's run-time system, by one thread for each element, reads of special
+registers, and the order of launches.
 
 Elements are spread over threads in row-major order, lane after lane: a print of a block comes out in order where threads run in
 order, and the register and thread that fail identify the element. Lines are those of `tt.print_format`, as far as vprintf
@@ -19,17 +20,22 @@ from ....promotion.errors import UnsupportedError
 from ...linear_layouts.distributed import default_blocked
 from ...linear_layouts.layout import LANE, REGISTER, WARP, LinearLayout
 from ...linear_layouts.linear import ThreadPredicate
+from ...ptx.effects import CLOCKS, READABLE
+from ...tt.dialect.external import register_read
 from ...tt.source_locations import source_location
 from ..elementwise import emit_map
 from ..syntax import attributes, element_name, is_tensor, shape_of
 from ..values import TRUE, V, i32, i64
 from .context import Handler, KernelContext
+from .memory.atomics import spread
 from .messages import Assertion
 from .nodes import Shape
 from .targets import WARP_SIZE
 
 ASSERT, PRINT = "__assertfail", "vprintf"
 UNKNOWN = ("unknown", 0)
+OVERLAPPING = 90
+"""The capability from which on a launch may begin before the one in front of it has ended."""
 
 
 # -- assertions ------------------------------------------------------------------------------
@@ -124,6 +130,29 @@ def _vprintf(k: KernelContext, form: str, values: Sequence[V], buffer: V) -> Non
     f.call(PRINT, "i32", [k.messages.text(form), buffer])
 
 
+# -- special registers, and the order of launches --------------------------------------------
+
+
+def _register_read(k: KernelContext, op: Operation) -> None:
+    """Lowers a read of a special register, where it stands. A clock is read by the first thread for all of them: a program has
+    one scalar, on which its threads may not disagree."""
+    name = register_read(op)
+    if name is None:
+        raise k.unsupported(op, "assembly that has not been expanded")
+    type_, letter = ("i64", "l") if READABLE[name] == "u64" else ("i32", "r")
+    found = k.f.op(f'call {type_} asm sideeffect "mov.{READABLE[name]} $0, {name};", "={letter},~{{memory}}"()', type_)
+    if name in CLOCKS and not k.is_alone:
+        (found,) = spread(k, [found], default_blocked((), k.warps))
+    k.scalars[op.results[0]] = found
+
+
+def _grid_dependency(k: KernelContext, op: Operation) -> None:
+    """Lowers the order of launches to griddepcontrol (sm_90 and later). Before that launches do not overlap."""
+    if k.target.capability >= OVERLAPPING:
+        what = "wait" if op.name == "tt.grid_dependency_wait" else "launch_dependents"
+        k.f.emit(f'call void asm sideeffect "griddepcontrol.{what};", "~{{memory}}"()')
+
+
 # -- helpers of both -------------------------------------------------------------------------
 
 
@@ -149,4 +178,7 @@ def _checked(op: Operation, value: str) -> str:
     return value
 
 
-EFFECTS: dict[str, Handler] = {"tt.assert": _assert, "cf.assert": _assert, "tt.print": _print}
+EFFECTS: dict[str, Handler] = {
+    "tt.assert": _assert, "cf.assert": _assert, "tt.print": _print, "tt.elementwise_inline_asm": _register_read,
+    "tt.grid_dependency_wait": _grid_dependency, "tt.grid_dependency_launch_dependents": _grid_dependency,
+}  # fmt: skip

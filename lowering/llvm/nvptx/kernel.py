@@ -164,7 +164,7 @@ def _program_id(k: KernelContext, op: Operation) -> None:
 
 
 def _nothing(k: KernelContext, op: Operation) -> None:
-    """Emits nothing: for hints, and orderings that a single launch has anyway."""
+    """Emits nothing: for hints."""
 
 
 def _poison(k: KernelContext, op: Operation) -> None:
@@ -183,8 +183,7 @@ def _barrier(k: KernelContext, op: Operation) -> None:
 
 HANDLERS: dict[str, Handler] = {
     "arith.constant": _constant, "tt.get_program_id": _program_id, "tt.get_num_programs": _program_id,
-    "llvm.intr.assume": _nothing, "tt.grid_dependency_wait": _nothing, "tt.grid_dependency_launch_dependents": _nothing,
-    "ttg.barrier": _barrier, "ub.poison": _poison,
+    "llvm.intr.assume": _nothing, "ttg.barrier": _barrier, "ub.poison": _poison,
     **SHAPES, **ACCESSES, **DESCRIPTORS, **CONTROL, **DOTS, **JOINS, **REDUCTIONS, **ATOMICS, **SCANS, **GATHERS, **MAPS,
     **EFFECTS,
 }  # fmt: skip

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import PurePosixPath
 
-from xdsl.dialects.builtin import BoolAttr, BytesAttr, IntegerAttr, StringAttr
+from xdsl.dialects.builtin import BoolAttr, BytesAttr, IntegerAttr, StringAttr, i32
 from xdsl.ir import Attribute, Operation
 from xdsl.irdl import (
     AnyAttr,
@@ -23,6 +23,8 @@ from xdsl.traits import Pure
 
 from ....promotion.errors import UserError
 from ...libdevice.signatures import SIGNATURES
+from ...ptx.effects import READABLE
+from ...ptx.syntax import Instruction, Register, Special
 from .. import types as t
 from ..checks import BlockSizes, expect_kind, expect_shape, fail
 from ..transforms.inline_asm_text import AsmProgram, read_asm
@@ -121,6 +123,33 @@ class ElementwiseInlineAsmOp(IRDLOperation):
             program_of(self)
         except UserError as error:
             fail(self, str(error))
+
+
+def register_read(op: Operation) -> str | None:
+    """Returns the special register that an operation reads and does nothing else; None for any other assembly.
+
+    Back ends lower such operations; what else assembly does is written as other operations before.
+    """
+    if op.name != ElementwiseInlineAsmOp.name or op.operands or len(op.results) != 1 or t.shape_of(op.results[0].type):
+        return None
+    assert isinstance(op, ElementwiseInlineAsmOp)
+    statements = program_of(op).statements
+    match statements:
+        case (Instruction("mov", (type_,), (Register("%$0"), Special(name)), None),):
+            return name if READABLE.get(name) == type_ and t.bit_width(op.results[0].type) == int(type_[1:]) else None
+    return None
+
+
+def read_register(name: str) -> tuple[dict[str, Attribute], Attribute]:
+    """Returns the properties and the result type of the operation that reads a special register."""
+    type_ = READABLE[name]
+    properties: dict[str, Attribute] = {
+        "asm_string": StringAttr(f"mov.{type_} $0, {name};"),
+        "constraints": StringAttr("=l" if type_ == "u64" else "=r"),
+        "packed_element": IntegerAttr(1, i32),
+        "pure": BoolAttr.from_bool(False),
+    }
+    return properties, t.I64 if type_ == "u64" else t.I32
 
 
 def program_of(op: ElementwiseInlineAsmOp) -> AsmProgram:

@@ -1,4 +1,5 @@
-"""Interprets the operations that report to the user (tt.assert, tt.print) or map a region.
+"""Interprets the operations that need more than their operands: those that report to the user (tt.assert, tt.print),
+inline assembly, and those that map a region.
 
 Each function takes a translator and an operation and returns the step that runs it.
 """
@@ -18,6 +19,7 @@ from ..dialect.attributes import property_number
 from ..source_locations import source_location
 from ..transforms.folding import is_pure
 from ..types import numpy_dtype
+from .assembly import inline_asm
 from .machine import EnvironmentT, Step, Translator
 from .print_format import print_lines
 
@@ -104,5 +106,6 @@ STEPS: dict[str, StepMaker] = {
     "tt.assert": _tt_assert,
     "cf.assert": _cf_assert,
     "tt.print": _tt_print,
+    "tt.elementwise_inline_asm": inline_asm,
     "tt.map_elementwise": _tt_map_elementwise,
 }

@@ -22,7 +22,7 @@ from ..dialect.arith import FLOAT_PREDICATES, INTEGER_PREDICATES
 from ..dialect.attributes import ROUNDING_MODES, case_name, property_number
 from ..dialect.memory.atomics import RMW_OPERATIONS
 from ..types import numpy_dtype
-from .external import extern_elementwise, inline_asm
+from .external import extern_elementwise
 from .matrix_product import product
 from .memory import Memory, Scalar
 from .microscaling import scaled_product
@@ -411,7 +411,6 @@ EVALUATORS: dict[str, Maker] = {
     "tt.atomic_poll": atomic_poll,
     "tt.histogram": _histogram,
     "tt.extern_elementwise": lambda op, memory: extern_elementwise(op),
-    "tt.elementwise_inline_asm": lambda op, memory: inline_asm(op),
     "llvm.intr.assume": lambda op, memory: lambda condition: None,
     **dict.fromkeys(_NOTHING, lambda op, memory: lambda: None),
     "tt.bitcast": _bitcast,

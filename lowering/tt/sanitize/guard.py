@@ -83,6 +83,10 @@ class Guard(Memory):
             found = self._numbers[op] = len(self._operations)
         return found
 
+    def stands_for(self, part: Operation, whole: Operation) -> None:
+        """Report what an operation does that is not in the text as done by one that is."""
+        self._locations.stands_for(part, whole)
+
     # Reports
 
     def report(

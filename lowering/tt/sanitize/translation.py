@@ -11,10 +11,12 @@ from xdsl.ir import Attribute, Block, Operation, Region
 from ....promotion.errors import JoineryError, UserError
 from ...tt.analysis.control_flow import terminator
 from .. import types as t
+from ..dialect.external import ElementwiseInlineAsmOp, program_of
 from ..interpret.evaluators import EVALUATORS
 from ..interpret.machine import Function, Step, Value
 from ..interpret.memory import AccessError
 from ..interpret.translation import STRUCTURED, Edge, Translation, chooses
+from ..transforms.expand.expand_assembly import expanded
 from ..types import numpy_dtype
 from .guard import Guard
 from .machine import SanitizedMachine
@@ -48,6 +50,8 @@ class SanitizedTranslation(Translation[Frame]):
     def operation(self, op: Operation) -> Step[Frame] | None:
         if op.name in ACCESSES and _is_address(op.operands[0].type):
             return ACCESSES[op.name](self, op)
+        if isinstance(op, ElementwiseInlineAsmOp) and program_of(op).accesses_memory:
+            return self._expanded(op)
         step = super().operation(op)
         if step is None:
             if op.name == "ub.poison":
@@ -69,6 +73,23 @@ class SanitizedTranslation(Translation[Frame]):
                 always = starts_marks(op.name, op.results[0].type) and t.is_integer(op.operands[0].type)
                 return self._ruled(op, step, rule, always)
         return self._unknown(op, step)
+
+    def _expanded(self, op: ElementwiseInlineAsmOp) -> Step[Frame]:
+        """Translates inline assembly that accesses memory as the operations that it is made of, so that each access is
+        checked and undefined values are followed through registers."""
+        block, values = expanded(op)
+        for part in block.ops:
+            self.guard.stands_for(part, op)
+        arguments, operands = [self.slot(each) for each in block.args], [self.slot(each) for each in op.operands]
+        found, results = [self.slot(each) for each in values], [self.slot(each) for each in op.results]
+        inside = self.block(block)
+
+        def run(env: Frame) -> None:
+            _put_all(env, arguments, [env[slot] for slot in operands], [env.shadow.get(slot) for slot in operands])
+            inside(env)
+            _put_all(env, results, [env[slot] for slot in found], [env.shadow.get(slot) for slot in found])
+
+        return run
 
     def _ruled(self, op: Operation, step: Step[Frame], rule: Rule, always: bool) -> Step[Frame]:
         slots = [self.slot(value) for value in op.operands]

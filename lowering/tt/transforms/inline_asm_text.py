@@ -11,6 +11,7 @@ from functools import lru_cache
 
 from ....promotion.dataclass import dataclass
 from ....promotion.errors import UnsupportedError, UserError
+from ...ptx.effects import Access, GridControl, decode_effect
 from ...ptx.instructions import Decoded, decode
 from ...ptx.parser import parse_body
 from ...ptx.syntax import Directive, Instruction, Label, Scope, Statement
@@ -24,6 +25,9 @@ stand for."""
 
 BITS = {"pred": 1, "b8": 8, "b16": 16, "b32": 32, "b64": 64, "b128": 128}
 MAX_ASM = 1 << 16
+
+Step = Decoded | Access | GridControl
+"""An instruction that inline assembly may have."""
 _REFERENCE = re.compile(r"\$\$|%%|\$(\d{1,4})(?!\d)|\$\{(\d{1,4})\}|\$")
 
 
@@ -49,10 +53,17 @@ class AsmProgram:
     statements: tuple[Statement, ...]
     registers: dict[str, str]
 
-    def instructions(self) -> list[Decoded]:
+    def instructions(self) -> list[Step]:
         """Return the instructions in order. Raises `UnsupportedError` for labels, directives, and
-        instructions other than arithmetic."""
-        return [decode(instruction, self.registers) for instruction in _straight(self.statements)]
+        instructions other than arithmetic, accesses to global memory and the order of launches."""
+        return [_decoded(instruction, self.registers) for instruction in _straight(self.statements)]
+
+    @property
+    def accesses_memory(self) -> bool:
+        """Whether an instruction loads, stores or updates memory."""
+        return any(
+            isinstance(each, Instruction) and each.opcode in ("ld", "st", "atom", "red") for each in _flat(self.statements)
+        )
 
 
 @lru_cache(maxsize=256)
@@ -92,10 +103,14 @@ def read_asm(
     for instruction in _flat(program.statements):
         if isinstance(instruction, Instruction):
             try:
-                decode(instruction, program.registers)
+                _decoded(instruction, program.registers)
             except UnsupportedError:  # refused only when it is run: it can be read and printed
                 continue
     return program
+
+
+def _decoded(instruction: Instruction, registers: dict[str, str]) -> Step:
+    return decode_effect(instruction, registers) or decode(instruction, registers)
 
 
 def _split(bits: int, packed: int) -> tuple[int, int]:

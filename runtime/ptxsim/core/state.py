@@ -258,6 +258,8 @@ class MachineState(Program):
             self._specials[name][...] = now
         for name in ("%clock", "%globaltimer_lo"):
             self._specials[name][...] = now & 0xFFFFFFFF
+        for name in ("%clock_hi", "%globaltimer_hi"):
+            self._specials[name][...] = now >> 32
 
     def arrays_of_block(self) -> list[Array]:
         """Returns the arrays that belong to the current block and are saved while another one runs."""

@@ -469,7 +469,7 @@ def test_hostile_assembly_is_refused_when_read(asm: str, keywords: dict[str, Any
 @pytest.mark.parametrize(
     ("asm", "message"),
     [
-        ("ld.global.b32 $0, [$1];", "ld.global.b32: reaches for memory"),
+        ("ld.shared.b32 $0, [$1];", "ld.shared.b32: reaches for .shared memory"),
         ("bar.sync 0; mov.b32 $0, $1;", "bar.sync"),
         ("mov.u32 $0, %tid.x;", "%tid.x"),
         ("here: mov.b32 $0, $1; bra here;", "label here"),

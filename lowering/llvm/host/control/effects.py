@@ -1,4 +1,5 @@
-"""Lowers operations with effects outside of a program: assert, print, and polls that wait for other programs."""
+"""Lowers operations with effects outside of a program: assert, print, polls that wait for other programs, and reads of
+special registers."""
 
 from __future__ import annotations
 
@@ -7,7 +8,9 @@ import time
 from xdsl.ir import Operation
 
 from .....promotion.errors import UnsupportedError
+from ....ptx.effects import CLOCKS
 from ....tt.dialect.attributes import enum_name
+from ....tt.dialect.external import register_read
 from ....tt.dialect.memory.atomics import MEMORY_ORDERS, AtomicPollOp
 from ....tt.source_locations import source_location
 from ...elementwise import constant, memory_element, memory_size, to_memory
@@ -20,7 +23,7 @@ from ..memory.atomics import ORDERS, address_of
 from ..nodes import Affine, Map, Node, Splat, dense
 from ..reduce.combine import Combine
 from ..reduce.loops import reduce
-from .sites import PRINT, Printed, PrintSite, Site
+from .sites import PRINT, WORKER, WORKERS, Printed, PrintSite, Site
 
 CLOCK, YIELD = "clock_gettime", "sched_yield"
 _FINE = (1 << 31) - 1
@@ -117,11 +120,27 @@ def _wait(k: KernelContext, op: Operation, pointer: V, expected: V, elem: str, d
     return holds
 
 
+def lower_register_read(k: KernelContext, op: Operation) -> None:
+    """Lowers a read of a special register. Every clock counts nanoseconds, whose halves are those of 64 bits."""
+    name = register_read(op)
+    if name is None:
+        raise UnsupportedError("host lowering: inline assembly that has not been expanded")
+    if name in CLOCKS:
+        found = _nanoseconds(k)
+        if name.endswith("_hi"):
+            found = k.f.binary("lshr", found, i64(32))
+        k.scalars[op.results[0]] = found if CLOCKS[name] == "u64" else k.f.cast("trunc", found, "i32")
+    else:
+        function = {"%smid": WORKER, "%nsmid": WORKERS}[name]
+        k.f.module.declare(function, "i32", [])
+        k.scalars[op.results[0]] = k.f.call(function, "i32", [])
+
+
 def _nanoseconds(k: KernelContext) -> V:
     """Emits the time of the monotonic clock in nanoseconds, i64."""
     f = k.f
     if not hasattr(time, "CLOCK_MONOTONIC"):
-        raise UnsupportedError("host lowering: tt.atomic_poll with a timeout on a platform without a POSIX clock")
+        raise UnsupportedError("host lowering: a read of the time on a platform without a POSIX clock")
     slot = f.alloca("i64", 2, 8)
     f.module.declare(CLOCK, "i32", ["i32", "ptr"])
     f.call(CLOCK, "i32", [i32(int(time.CLOCK_MONOTONIC)), slot])

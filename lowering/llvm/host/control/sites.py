@@ -9,6 +9,8 @@ from .....promotion.dataclass import dataclass
 
 KERNEL, PRINT = "jn_kernel", "jn_print"
 """The function that object code defines, and the one that it calls to print."""
+WORKER, WORKERS = "jn_worker", "jn_workers"
+"""The functions that tell the number of the worker that runs a program, and how many workers there are."""
 
 RUNNING, CANCELLED, STOPPED = 0, 1, 2
 STATUS_WORDS = 5

@@ -122,7 +122,7 @@ class DemandedElements:
                 for operand in (op.ptr, op.mask):
                     if operand is not None:
                         self._need(operand, (ALL,) * rank)
-            case "tt.load" if is_tensor(op.ptr.type):
+            case "tt.load" if is_tensor(op.ptr.type) and not attributes(op).get("isVolatile"):
                 self._need(op.ptr, (ALL,) * len(shape_of(op.ptr.type)))
                 for operand in (op.mask, op.other):
                     if operand is not None:

@@ -8,7 +8,7 @@ from typing import Any
 from xdsl.ir import Block, Operation, Region
 
 from ....tt.analysis.control_flow import terminator
-from ...syntax import is_tensor
+from ...syntax import attributes, is_tensor
 
 NEST_OPERATIONS = frozenset(
     [
@@ -24,6 +24,12 @@ SCALAR_REGIONS = frozenset({"tt.reduce", "tt.scan", "tt.map_elementwise"})
 """The operations whose regions work on scalars only."""
 
 NEVER = 1 << 60
+
+
+def emits_nest(op: Operation) -> bool:
+    """Whether the operation evaluates lazy block values in a loop nest of its own. A volatile load does: it happens once, in
+    its place."""
+    return op.name in NEST_OPERATIONS or (op.name == "tt.load" and bool(attributes(op).get("isVolatile")))
 
 
 def all_operations(block: Block) -> Iterator[Any]:
@@ -59,7 +65,7 @@ class Liveness:
     """
 
     def __init__(self, blocks: Sequence[Block]) -> None:
-        operations = [op for block in blocks for op in all_operations(block) if op.name in NEST_OPERATIONS]
+        operations = [op for block in blocks for op in all_operations(block) if emits_nest(op)]
         self.index: dict[Any, int] = {op: i for i, op in enumerate(operations)}
         self.last: dict[Any, int] = {}
         self.elsewhere: set[Any] = set()
@@ -77,7 +83,7 @@ class Liveness:
                 continue
             self.last[value] = self.index[op]
             producer = getattr(value, "op", None)
-            if producer is not None and producer.name not in NEST_OPERATIONS:
+            if producer is not None and not emits_nest(producer):
                 stack.extend(v for v in producer.operands if is_tensor(v.type))
 
     def _crossings(self, op: Any) -> None:
@@ -94,7 +100,7 @@ class Liveness:
                 self.elsewhere.add(value)
                 self.last[value] = NEVER
             producer = getattr(value, "op", None)
-            if producer is not None and producer.name not in NEST_OPERATIONS:
+            if producer is not None and not emits_nest(producer):
                 stack.extend(v for v in producer.operands if is_tensor(v.type))
 
 

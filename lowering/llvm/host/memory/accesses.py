@@ -16,6 +16,7 @@ from ..elementwise import folded, lower_elementwise
 from ..loops.coordinates import memory_size_of
 from ..nodes import Affine, Load, Map, Node, Pointers, Splat
 from .affine import fold
+from .atomics import lower_atomic
 
 
 def lower_addptr(k: KernelContext, op: Operation) -> None:
@@ -93,6 +94,9 @@ def lower_bitcast(k: KernelContext, op: Operation) -> None:
 
 def lower_load(k: KernelContext, op: LoadOp) -> None:
     result = op.results[0]
+    if op.isVolatile.value.data:
+        lower_atomic(k, op)
+        return
     pointer, mask, other = op.ptr, op.mask, op.other
     elem = element_name(result.type)
     if is_tensor(result.type):

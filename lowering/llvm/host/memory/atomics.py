@@ -1,4 +1,6 @@
-"""Lowers atomic operations lane by lane, with the memory order that the text asks for. Every scope is the whole process."""
+"""Lowers atomic operations lane by lane, with the memory order that the text asks for. Every scope is the whole process.
+
+Volatile loads are lowered likewise: they read memory once, where they stand, whatever else the code reads there."""
 
 from __future__ import annotations
 
@@ -24,7 +26,7 @@ _INSTRUCTIONS = {"exch": "xchg", "inc": "uinc_wrap", "dec": "udec_wrap"}
 
 
 def lower_atomic(k: KernelContext, op: Operation) -> None:
-    """Lowers every atomic operation, on scalars and blocks. Results are kept: the operation happens once."""
+    """Lowers an atomic operation or a volatile load, on scalars and blocks. Results are kept: it happens once."""
     elem = pointee_name(op.operands[0].type)
     bits = _bits_type(elem)
     slot = k.f.alloca(bits, 1, 8)
@@ -32,7 +34,8 @@ def lower_atomic(k: KernelContext, op: Operation) -> None:
         pointer = k.scalar(op.operands[0])
         values = [k.scalar(value) for value in _values(op)]
         mask = None if _mask(op) is None else k.scalar(_mask(op))
-        k.f.store(zero(bits), slot, 1)
+        other = _other(op)
+        k.f.store(zero(bits) if other is None else _to_bits(k.f, k.scalar(other), elem), slot, 1)
         _guarded(k, op, pointer, values, mask, slot, elem)
         if op.results:
             old = _from_bits(k.f, k.f.load(bits, slot, 1), elem)
@@ -42,12 +45,13 @@ def lower_atomic(k: KernelContext, op: Operation) -> None:
     pointers = k.pointers(op.operands[0])
     values_ = [k.node(value) for value in _values(op)]
     mask_ = None if _mask(op) is None else k.node(_mask(op))
+    fill = None if _other(op) is None else k.node(_other(op))
     memory = k.ev.scratch(shape, elem) if op.results else None
     with each_element(k, shape) as at:
         guard = None if mask_ is None else k.ev.at(mask_, at)
         items = [k.ev.at(node, at) for node in values_]
         address = address_of(k, pointers, at)
-        k.f.store(zero(bits), slot, 1)
+        k.f.store(zero(bits) if fill is None else _to_bits(k.f, k.ev.at(fill, at), elem), slot, 1)
         _guarded(k, op, address, items, guard, slot, elem)
         if memory is not None:
             k.ev.write_scratch(memory, at, _from_bits(k.f, k.f.load(bits, slot, 1), elem))
@@ -71,12 +75,17 @@ def _from_bits(f: Function, value: V, elem: str) -> V:
 
 
 def _values(op: Operation) -> Any:
-    count = {"tt.atomic_cas": 2, "tt.atomic_load": 0}.get(op.name, 1)
+    count = {"tt.atomic_cas": 2, "tt.atomic_load": 0, "tt.load": 0}.get(op.name, 1)
     return op.operands[1 : 1 + count]
 
 
 def _mask(op: Any) -> Any:
     return None if op.name == "tt.atomic_cas" else op.mask
+
+
+def _other(op: Any) -> Any:
+    """Returns what the lanes of a volatile load read that a mask turns off; None for zero."""
+    return op.other if op.name == "tt.load" else None
 
 
 def address_of(k: KernelContext, pointers: Pointers, at: Coordinates) -> V:
@@ -96,8 +105,10 @@ def _guarded(
 def _emit(k: KernelContext, op: Operation, pointer: V, values: Sequence[V], elem: str) -> V:
     """Emits the operation on one element; returns the bits that it held before."""
     f = k.f
-    order = ORDERS[str(enum_name(MEMORY_ORDERS, attribute(op, "sem")))]
     bits, size = _bits_type(elem), memory_size(elem)
+    if op.name == "tt.load":
+        return f.op(f"load volatile {bits}, ptr {pointer.operand()}, align {size}", bits)
+    order = ORDERS[str(enum_name(MEMORY_ORDERS, attribute(op, "sem")))]
     stored = [_to_bits(f, value, elem) for value in values]
     match op.name:
         case "tt.atomic_load":

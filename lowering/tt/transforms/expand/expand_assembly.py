@@ -2,7 +2,8 @@
 
 Every register becomes a block with one element per group of `packed_element` elements; instructions become operations on such
 blocks (`lowering.ptx.expand_*`). Operands are packed into registers, and results unpacked, by splits and joins of axes of
-extent 2.
+extent 2. Accesses to memory become the dialect's own (`tt.load`, `tt.atomic_rmw`, …), so what holds for these holds for them. A
+special register is read once per instruction, by assembly that does nothing else (`dialect.external.register_read`).
 """
 
 from __future__ import annotations
@@ -13,35 +14,70 @@ from dataclasses import dataclass
 from functools import partial, reduce
 from operator import or_
 
-from xdsl.ir import Attribute, Operation
+from xdsl.ir import Attribute, Block, Operation, SSAValue
 
 from .....promotion.errors import UnsupportedError
-from ....ptx import expand_floats, expand_integers
+from ....ptx import expand_accesses, expand_floats, expand_integers
+from ....ptx.effects import READABLE, Access, GridControl
 from ....ptx.expand_floats import FLOAT_TYPES
 from ....ptx.expand_integers import INTEGERS
 from ....ptx.instructions import COMPARISONS, FLOATS, WIDTHS, Decoded
-from ....ptx.syntax import Float, Integer, Operand, Pair, Register, Sink, Vector
+from ....ptx.syntax import Float, Integer, Operand, Pair, Register, Sink, Special, Vector
 from ... import types as t
 from ...builder.block_builder import BlockBuilder
-from ...dialect.external import ElementwiseInlineAsmOp, program_of
+from ...dialect.attributes import PROGRAM_AXES, enum_attr
+from ...dialect.external import ElementwiseInlineAsmOp, program_of, read_register, register_read
 from ...dialect.functions import FuncOp
+from ...source_locations import naming_line
 from ..expander import Expander, operations_named
 from ..expression import Expr, where
 from ..function_pass import FunctionPass
-from ..inline_asm_text import Slot
+from ..inline_asm_text import Slot, Step
 
 _CARRY = "CC.CF"
+_GRID = {"%ctaid": "tt.get_program_id", "%nctaid": "tt.get_num_programs"}
+_LEFT = frozenset(name for name in READABLE if name.partition(".")[0] not in _GRID)
+"""The special registers that only back ends know."""
 
 
 def expand_inline_asm(func: Operation) -> None:
     """Replaces the inline assembly of a function in place.
 
-    Raises `UnsupportedError` for instructions that are not known or reach beyond the registers.
+    Raises `UnsupportedError` for instructions that are not known, or that reach beyond the registers and global memory.
     """
     expander = Expander()
     for op in operations_named(func, "tt.elementwise_inline_asm"):
         assert isinstance(op, ElementwiseInlineAsmOp)
-        expander.replace(op, partial(_run, op))
+        if _combines(op):
+            with naming_line(op):
+                _expect_arithmetic(op)
+        if register_read(op) not in _LEFT:
+            expander.replace(op, partial(_run, op))
+
+
+def _combines(op: Operation) -> bool:
+    """Whether the operation is a part of what a reduction or a scan combines two elements by."""
+    outer = op.parent_op()
+    while outer is not None and outer.name not in ("tt.reduce", "tt.scan"):
+        outer = outer.parent_op()
+    return outer is not None
+
+
+def _expect_arithmetic(op: ElementwiseInlineAsmOp) -> None:
+    for step in program_of(op).instructions():
+        if not isinstance(step, Decoded) or any(isinstance(source, Special) for source in step.sources):
+            raise UnsupportedError(
+                f"PTX line {step.line}: {step.spelling}: in the region of a reduction or a scan, which may only compute; "
+                "fix: load, store and read special registers outside, and pass the values in"
+            )
+
+
+def expanded(op: ElementwiseInlineAsmOp) -> tuple[Block, list[SSAValue]]:
+    """Returns a block that does what an operation does, its arguments the operands, and its values for the results."""
+    b = BlockBuilder.function("expansion", [(f"x{i}", value.type) for i, value in enumerate(op.operands)])
+    b.location = op.location
+    values = [found.v for found in _run(op, b, [Expr(b, argument) for argument in b.args])]
+    return b.finish().body.block, values
 
 
 def _run(op: ElementwiseInlineAsmOp, b: BlockBuilder, xs: Sequence[Expr]) -> list[Expr]:
@@ -54,7 +90,7 @@ def _run(op: ElementwiseInlineAsmOp, b: BlockBuilder, xs: Sequence[Expr]) -> lis
         for slot in slots:
             registers[slot.name] = _packed(columns[: slot.count], slot)
             columns = columns[slot.count :]
-    machine = _Machine(registers, program.registers, b, groups)
+    machine = _Machine(registers, program.registers, b, groups, not op.pure.value.data)
     for instruction in program.instructions():
         machine.step(instruction)
     results = []
@@ -156,12 +192,13 @@ class _Machine:
     """The registers, as integers or as floats of their width, whichever was written."""
 
     def __init__(
-        self, registers: dict[str, Expr], declared: Mapping[str, str], b: BlockBuilder, shape: tuple[int, ...]
+        self, registers: dict[str, Expr], declared: Mapping[str, str], b: BlockBuilder, shape: tuple[int, ...], volatile: bool
     ) -> None:
         self.registers = registers
         self.declared = declared
         self.b = b
         self.shape = shape
+        self.volatile = volatile
 
     def constant(self, value: float | int | bool, type_: Attribute) -> Expr:
         return Expr(self.b, self.b.const(value, type_, self.shape))
@@ -200,7 +237,18 @@ class _Machine:
                         return part
                     total = total | part.cast("arith.extui", INTEGERS[WIDTHS[type_]]).shl(width * index)
                 return total
+            case Special(name):
+                return _view(self.special(name), type_)
         raise UnsupportedError(f"tt.elementwise_inline_asm: operand {operand}")
+
+    def special(self, name: str) -> Expr:
+        what, _, axis = name.partition(".")
+        if what in _GRID:
+            (found,) = self.b.op(_GRID[what], (), (t.I32,), {"axis": enum_attr(PROGRAM_AXES[axis])})
+        else:
+            properties, type_ = read_register(name)
+            (found,) = self.b.op("tt.elementwise_inline_asm", (), (type_,), properties)
+        return Expr(self.b, self.b.splat(found, self.shape))
 
     def write(self, operand: Operand, value: Expr, type_: str, guard: Expr | None) -> None:
         match operand:
@@ -224,11 +272,19 @@ class _Machine:
             case Sink():
                 pass
 
-    def step(self, d: Decoded) -> None:
+    def step(self, d: Step) -> None:
+        if isinstance(d, GridControl):  # a guard makes no difference: launches run one after the other
+            self.b.op(f"tt.grid_dependency_{d.kind}", (), ())
+            return
         guard = None
         if d.guard is not None:
             guard = self.read(d.guard.name)
             guard = ~guard if d.guard.negated else guard
+        if isinstance(d, Access):
+            values = expand_accesses.access(d, self.source(d.address, "b64"), self.values(d), guard, self.volatile)
+            for operand, value in zip(d.results, values, strict=False):
+                self.write(operand, value, d.type, guard)
+            return
         sources = [self.source(operand, type_) for operand, type_ in zip(d.sources, d.source_types, strict=True)]
         results = self.compute(d, sources, guard)
         for operand, type_ in zip(d.results, d.result_types, strict=True):
@@ -237,6 +293,11 @@ class _Machine:
                 self.write(operand.second, results[1], type_, guard)
             else:
                 self.write(operand, results[0], type_, guard)
+
+    def values(self, d: Access) -> list[Expr]:
+        """Returns what an access writes, as integers or as the floats that it adds."""
+        found = [self.source(operand, d.type) for operand in d.sources]
+        return found if d.operation == "add" and d.type in FLOAT_TYPES else [value.bits() for value in found]
 
     def compute(self, d: Decoded, sources: list[Expr], guard: Expr | None) -> list[Expr]:
         if d.opcode in ("addc", "subc", "madc") or "cc" in d.flags:
