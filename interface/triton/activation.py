@@ -44,8 +44,8 @@ def deactivate() -> None:
         return
     from triton.runtime.driver import driver
 
-    from .arrays import refuse_arrays
-    from .precision import forget_preference
+    from .patches.arrays import refuse_arrays
+    from .patches.precision import forget_preference
 
     refuse_arrays()
     forget_preference()

@@ -18,7 +18,7 @@ class JoineryBackend(BaseBackend):  # type: ignore[misc]
 
     def __init__(self, target: GPUTarget) -> None:
         super().__init__(target)
-        from .assembly import provide_texts
+        from .patches.assembly import provide_texts
 
         provide_texts()
 
@@ -27,7 +27,7 @@ class JoineryBackend(BaseBackend):  # type: ignore[misc]
         return is_ours(target)
 
     def hash(self) -> str:
-        from .precision import default_precision
+        from .patches.precision import default_precision
         from .settings import current
         from .stages import identity
 

@@ -15,12 +15,14 @@ class JoineryDriver(DriverBase):  # type: ignore[misc]
     """The device that joinery's kernels run on, number 0: the processors of this machine."""
 
     def __init__(self) -> None:
-        from .arrays import accept_arrays
         from .launcher import Launcher
-        from .precision import prefer_float32
+        from .patches.arrays import accept_arrays
+        from .patches.compiler_key import keep_key
+        from .patches.precision import prefer_float32
         from .utilities import Utilities
 
         accept_arrays()
+        keep_key()
         prefer_float32()
         self.utils = Utilities()
         self.launcher_cls = Launcher

@@ -8,10 +8,10 @@ from typing import Any
 import joinery as jn
 import numpy as np
 import pytest
-from joinery.interface.triton.arrays import as_argument
 from joinery.interface.triton.binary import LoadedKernel, encode
 from joinery.interface.triton.launcher import Launcher, take_any
 from joinery.interface.triton.options import Options
+from joinery.interface.triton.patches.arrays import as_argument
 from joinery.interface.triton.testing import record
 
 SCALE = """

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ...promotion.errors import UserError
+from ....promotion.errors import UserError
 
 
 class ArrayArgument(np.ndarray):

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from .targets import BINARY
+from ..targets import BINARY
 
 TEXTS = ("llir", "asm", "ptx")
 
 
 def text_of(data: bytes, kind: str) -> str:
     """A text of a compiled kernel: "llir" and "asm" for the host, "ptx" for the GPU that is set."""
-    from .binary import LoadedKernel
-    from .settings import current
+    from ..binary import LoadedKernel
+    from ..settings import current
 
     kernel = LoadedKernel("asm", data).kernel
     if kind == "ptx":
