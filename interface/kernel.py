@@ -43,8 +43,9 @@ from ..runtime.host.threads import launch_threads
 from ..runtime.storage.cache import CacheOption, CompileCache, cache_of
 from .argument_packing import plain_sizes
 from .host_program import HostObject
-from .launching import HostArguments
+from .launching import HostArguments, plain_arguments
 from .native_kernel import LaunchFacts, NativeKernel
+from .reach import Reach
 
 if TYPE_CHECKING:  # the modules for GPUs take as long to load as all others, and load on first use
     from ..runtime.cuda.device import CudaDevice
@@ -205,6 +206,11 @@ class Kernel:
         not fit, `KernelAssertionError` for assertions of the kernel that fail, `UnsupportedError` for operations, devices and
         options this version does not have, `DeviceError` for a GPU that is not there or fails.
         """
+        if device == "cpu" and not (sanitize or check_bounds or target is not None):
+            plain = plain_arguments(self.parameters, self._sizes, args)
+            if plain is not None:
+                self._run(self.native, grid_extents(grid), *plain, threads)
+                return
         with default_modes():  # this thread rounds constants to their types, and computes for simulated GPUs
             self._launch(grid_extents(grid), args, device, target, sanitize, threads, warps, check_bounds)
 
@@ -245,13 +251,24 @@ class Kernel:
             if report.findings:
                 raise SanitizerError(self.name, report)
             return
-        if prod(extents) > (1 << 62):
-            raise UserError(f"grid {extents}: more than 2**62 programs")
         arguments = self._kernel_arguments(args)
         native = self.checked_native if check_bounds else self.native
-        program = native.program(arguments.spans, arguments.values)
         reach = arguments.reach() if check_bounds else None
-        program.run(self.name, arguments.values, extents, launch_threads(threads), reach)
+        self._run(native, extents, arguments.values, arguments.spans, threads, reach)
+
+    def _run(
+        self,
+        native: NativeKernel,
+        extents: tuple[int, int, int],
+        values: Sequence[int],
+        spans: Sequence[tuple[int, int, int]],
+        threads: int | None,
+        reach: Reach | None = None,
+    ) -> None:
+        """Run native code. Raises what `HostProgram.run` does, and `UserError` for too many programs."""
+        if prod(extents) > (1 << 62):
+            raise UserError(f"grid {extents}: more than 2**62 programs")
+        native.program(spans, values).run(self.name, values, extents, launch_threads(threads), reach)
 
     def _launch_on_cuda(
         self,
@@ -463,7 +480,8 @@ class Kernel:
     def host_object(self, specialization: LaunchSpecialization) -> HostObject:
         """The object code for launches of a specialization."""
         lowered = self._lowered_for(specialization)
-        return HostObject(lowered.object_code(), lowered.sites, lowered.shared)
+        with default_modes():
+            return HostObject(lowered.object_code(), lowered.sites, lowered.shared)
 
     @functools.cached_property
     def _may_stream(self) -> bool:

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import ctypes
+import functools
+from collections.abc import Sequence
+
 import numpy as np
 
 from ..lowering.tt.analysis.alias_sets import UNKNOWN, AliasSet
 from ..lowering.tt.arguments import Parameter
 from ..lowering.tt.host_values import DescriptorArgument, TableArgument, address_of
 from ..promotion.arrays import Array
+from ..promotion.float_modes import default_modes
+from ..runtime.native.library import has_known_layout
 from .argument_packing import ArgumentPacker, check_writeable
 from .reach import Reach, known_memory
 
@@ -23,6 +29,51 @@ def encode_argument(value: np.generic) -> int:
     return int.from_bytes(array.tobytes().ljust(8, b"\0"), "little", signed=True)
 
 
+Spans = list[tuple[int, int, int]]
+"""(position of the address, first byte, end) of every array."""
+_DATA = 16
+"""Where an array has its address, in bytes from the object: behind the head of every object (`native/entry.ll`)."""
+_from_address = ctypes.c_int64.from_address
+
+
+@functools.cache
+def _reads_objects() -> bool:
+    return has_known_layout()
+
+
+def plain_arguments(
+    parameters: Sequence[Parameter], sizes: Sequence[int], args: Sequence[object]
+) -> tuple[list[int], Spans] | None:
+    """The values that native code reads, and the spans of the arrays; None unless all arguments are plain.
+
+    Plain are arrays that are contiguous, aligned and writeable, integers that fit, and floats. sizes: of the parameters, as
+    `plain_sizes` says. Asking an array for its address by NumPy's protocol takes as long as the rest of a launch.
+
+    Raises `UserError` for floats that do not go to their parameters.
+    """
+    if len(args) != len(sizes) or not _reads_objects():
+        return None
+    values: list[int] = []
+    spans: Spans = []
+    for parameter, size, arg in zip(parameters, sizes, args, strict=True):
+        if size > 0:
+            if type(arg) is not np.ndarray or arg.itemsize != size or not arg.flags.carray:
+                return None
+            if size == 8 and arg.dtype.hasobject:
+                return None
+            address = _from_address(id(arg) + _DATA).value
+            spans.append((len(values), address, address + arg.nbytes))
+            values.append(address)
+        elif size < -1 and type(arg) is int and -(1 << (-size - 1)) <= arg < 1 << (-size - 1):
+            values.append(arg)
+        elif size == 0 and type(arg) is float:
+            with default_modes():
+                values.append(encode_argument(parameter.scalar(arg)))
+        else:
+            return None
+    return values, spans
+
+
 class HostArguments(ArgumentPacker):
     """Packs the arguments of a launch as the 64-bit values that native code reads.
 
@@ -35,19 +86,9 @@ class HostArguments(ArgumentPacker):
 
     def __init__(self, written: AliasSet) -> None:
         self.values: list[int] = []
-        self.spans: list[tuple[int, int, int]] = []
+        self.spans: Spans = []
         self.listed: list[tuple[int, int]] = []
         self._written = written
-
-    def add_plain_memory(self, size: int, arg: object) -> bool:
-        """Add a contiguous, writeable array."""
-        if type(arg) is not np.ndarray or arg.itemsize != size or arg.dtype.hasobject:
-            return False
-        flags = arg.flags
-        if not (flags.c_contiguous and flags.writeable):
-            return False
-        self._array(arg)
-        return True
 
     def add_memory(self, parameter: Parameter, arg: object) -> None:
         self._checked(parameter, parameter.array(arg))

@@ -58,6 +58,7 @@ class NativeKernel:
         self._compiled = compiled
         self._store = store
         self._programs: dict[LaunchSpecialization, HostProgram] = {}
+        self._simplest: HostProgram | None = None  # found without a look-up, as launches take as long as a few of them
         self._lock = threading.Lock()  # code is linked once: replacing it would unmap what another thread runs
 
     def program(self, spans: Sequence[tuple[int, int, int]], values: Sequence[int]) -> HostProgram:
@@ -67,15 +68,21 @@ class NativeKernel:
         64-bit values that the code reads.
         """
         facts = self.facts
-        specialization = LaunchSpecialization(shared_memory(spans, facts.written), checked=facts.checked)
+        groups = shared_memory(spans, facts.written)
         if (
             facts.may_stream
             and len(self._programs) < MAX_SPECIALIZATIONS
             and sum([end - first for _, first, end in spans]) >= facts.large
         ):
             multiples = tuple([i for i, value in enumerate(values) if value % MULTIPLE == 0])
-            specialization = LaunchSpecialization(specialization.groups, True, multiples, facts.checked)
-        return self.specialized(specialization)
+            return self.specialized(LaunchSpecialization(groups, True, multiples, facts.checked))
+        if groups:
+            return self.specialized(LaunchSpecialization(groups, checked=facts.checked))
+        return self._simplest or self._specialized_simply()
+
+    def _specialized_simply(self) -> HostProgram:
+        self._simplest = self.specialized(self.facts.simplest)
+        return self._simplest
 
     def specialized(self, specialization: LaunchSpecialization) -> HostProgram:
         """The code for a specialization, compiled and linked if it is the first time."""

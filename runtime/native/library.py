@@ -170,7 +170,7 @@ def cached_object(name: str, text: str, store: ObjectStore | None) -> bytes:
     return code
 
 
-def _has_known_layout() -> bool:
+def has_known_layout() -> bool:
     """Returns whether the interpreter and NumPy lay out objects as `entry.ll` reads them, as far as a live
     array can tell."""
     if sys.implementation.name != "cpython" or struct.calcsize("P") != 8 or sys.byteorder != "little":
@@ -292,7 +292,7 @@ def load_pool(platform_name: str, store: ObjectStore | None = None) -> LinkedCod
 def _load(store: ObjectStore | None) -> NativeLibrary:
     name = pool_platform()
     code = load_pool(name, store)
-    entry = _load_entry(store) if _has_known_layout() else None
+    entry = _load_entry(store) if has_known_layout() else None
     return NativeLibrary(code, code["jn_parallel"], code["jn_launch"], code["jn_pool_reset"], name != "serial", entry)
 
 

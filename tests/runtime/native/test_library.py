@@ -41,14 +41,14 @@ def test_templates_compile_for_every_platform(triple, machine, system, pool):
 
 
 def test_the_layout_check_recognises_this_interpreter(monkeypatch):
-    assert library._has_known_layout()
+    assert library.has_known_layout()
     monkeypatch.setattr(sys.implementation, "name", "pypy")
-    assert not library._has_known_layout()
+    assert not library.has_known_layout()
 
 
 def test_the_layout_check_recognises_a_free_threaded_build(monkeypatch):
     monkeypatch.setattr(sys, "abiflags", "t", raising=False)
-    assert not library._has_known_layout()
+    assert not library.has_known_layout()
 
 
 def test_the_layout_check_looks_at_a_live_array(monkeypatch):
@@ -59,7 +59,7 @@ def test_the_layout_check_looks_at_a_live_array(monkeypatch):
 
     monkeypatch.setattr(library.np, "empty", lambda *_: Other())
     monkeypatch.setattr(library.ctypes.c_int64, "from_address", _zero)
-    assert not library._has_known_layout()
+    assert not library.has_known_layout()
 
 
 def _zero(_: int):
