@@ -13,6 +13,8 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Generator
+from pathlib import Path
+from types import TracebackType
 from typing import Any
 
 import pytest
@@ -21,6 +23,7 @@ from ...promotion.errors import UserError
 from .settings import MODES, VARIABLE
 
 _PROPERTY = "joinery"
+_PACKAGE = Path(__file__).resolve().parents[2]
 
 
 def pytest_addoption(parser: Any) -> None:
@@ -81,6 +84,27 @@ def _install(mode: str, options: Any) -> None:
         raise pytest.UsageError(f"--joinery needs {error.name} to be installed: {error}") from None
 
 
+def _hide_own_frames(call: Any) -> None:
+    """Let the traceback of an error that a launch raised end at the launch: what lies below is of no use to the project."""
+    raised = call.excinfo
+    if raised is None or not _is_below(raised.traceback[-1].path, _PACKAGE):
+        return
+    import triton
+
+    own = (_PACKAGE, Path(triton.__file__).parent)
+    kept: TracebackType | None = None
+    for entry in reversed(raised.traceback):
+        if not any(_is_below(entry.path, folder) for folder in own):
+            raw = entry._rawentry
+            kept = TracebackType(kept, raw.tb_frame, raw.tb_lasti, raw.tb_lineno)
+    if kept is not None:
+        call.excinfo = pytest.ExceptionInfo.from_exception(raised.value.with_traceback(kept))
+
+
+def _is_below(path: object, folder: Path) -> bool:
+    return isinstance(path, Path) and path.is_relative_to(folder)
+
+
 class _Plugin:
     """Counts the launches of every test, fails those whose launches found something, and says it all at the end."""
 
@@ -101,6 +125,7 @@ class _Plugin:
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(self, item: Any, call: Any) -> Generator[None, Any, Any]:
+        _hide_own_frames(call)
         report: Any = yield
         record = getattr(item, "joinery_record", None)
         if record is None:

@@ -17,6 +17,7 @@ pytest.importorskip("torch")
 ROOT = Path(__file__).resolve().parents[3]
 PROGRAMS = sorted((ROOT / "tests" / "data" / "triton_programs").glob("*.py"))
 GUIDE = ROOT / "docs" / "guides" / "triton.md"
+TUTORIAL = ROOT / "docs" / "tutorials" / "05-kernel-tests-without-a-gpu.md"
 BLOCKS = re.compile(r"^```py\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
@@ -188,6 +189,41 @@ def test_a_suite_for_a_gpu(mode: str, failed: int, summary: list[str], tmp_path:
     page = (tmp_path / "page.html").read_text()
     assert "unmasked" in page
     assert "test_that_catches_everything" in page
+
+
+MENDS = (
+    ("tl.load(weight + i), mask", "tl.load(weight + i, mask=i < columns), mask"),
+    (
+        "    total = tl.load(out + i, mask=inside) + tl.load(x + row * columns + i, mask=inside)\n"
+        "    tl.store(out + i, total, mask=inside)\n",
+        "    tl.atomic_add(out + i, tl.load(x + row * columns + i, mask=inside), mask=inside)\n",
+    ),
+)
+
+
+def test_the_tutorial(tmp_path: Path) -> None:
+    """Its project fails as it says, and is right when it is mended as it says."""
+    program, suite = BLOCKS.findall(TUTORIAL.read_text(encoding="utf-8"))
+    (tmp_path / "test_rms_norm.py").write_text(suite)
+
+    def output(mode: str) -> str:
+        command = [sys.executable, "-m", "pytest", "-q", "-p", "joinery.triton.pytest", f"--joinery={mode}"]
+        return subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path).stdout
+
+    (tmp_path / "rms_norm.py").write_text(program)
+    native = output("native")
+    assert "rms_norm.py:12: @rms_norm_rows, program (0, 0, 0): tt.load: element 100 of array 'weight' is read" in native
+    assert "2 kernels, 3 launches, 1 findings" in native
+    assert "host_program.py" not in native, "frames below the launch"
+    sanitized = output("sanitize")
+    assert "write-read race on %out + 4 * 0 (array of 64 elements)" in sanitized
+    assert "rms_norm.py:21:5, and nothing orders the two (320 lanes)" in sanitized
+    for old, new in MENDS:
+        assert old in program
+        program = program.replace(old, new)
+    (tmp_path / "rms_norm.py").write_text(program)
+    for mode in ("native", "sanitize", "ptxsim"):
+        assert "3 passed" in output(mode)
 
 
 def test_the_plugin_by_default_and_with_nonsense(tmp_path: Path) -> None:
