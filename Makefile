@@ -12,6 +12,7 @@
 #   make tt-ops     the corpus of block kernels on the interpreter and the host: operation, cases passed
 #   make fuzz       random programs against the evaluator and the interpreter; FUZZ_ARGS="--minutes 30 --seed 4"
 #   make bench      benchmarks side by side with the peers, as ratios
+#   make bench-triton  Triton programs through joinery, beside joinery's graphs, torch, and Triton's interpreter
 #   make bench-gpu  the same on this machine's CUDA device, and whether its results are right; PYTHON= one with torch and triton
 
 PYTHON ?= python3
@@ -37,7 +38,7 @@ FUZZ_ARGS ?= --minutes 10
 MUTANTS ?=
 
 .PHONY: help venv demo docs docs-site accuracy tt-ops mutants test test-fast test-slow test-all every-test test-triton test-doors fuzz lint types \
-    bench bench-peers bench-gpu clean
+    bench bench-peers bench-triton bench-gpu clean
 .DEFAULT_GOAL := help
 
 help:
@@ -137,6 +138,9 @@ bench: $(BENCH_VENV)/.ready
 # The peers and the machine alone: a baseline without joinery.
 bench-peers: $(BENCH_VENV)/.ready
 	$(RUN_BENCH) benchmarks/run.py --peers-only $(BENCH_ARGS)
+
+bench-triton: $(DOORS_VENV)/.ready
+	$(RUN_DOORS) benchmarks/triton_programs.py $(BENCH_ARGS)
 
 # Nothing is installed: torch and triton for the device's driver are the machine's own.
 bench-gpu:
