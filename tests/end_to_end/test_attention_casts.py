@@ -13,6 +13,8 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from ..support.tiers import each
+
 ROWS, WIDTH = 3, 4
 EDGES = {  # name: (narrow dtype, largest score, spread of the scores)
     "scores": ("bfloat16", 10, 6),
@@ -61,8 +63,7 @@ def arrays(rng: np.random.Generator, keys: int, largest: float, spread: float) -
     return [q, k, rng.random((keys, WIDTH)).astype(np.float32)]
 
 
-@pytest.mark.parametrize("keys", [100, 300])
-@pytest.mark.parametrize("edge", EDGES)
+@pytest.mark.parametrize(("edge", "keys"), each(list(EDGES), [100, 300]))
 def test_a_cast_is_performed_whatever_the_number_of_keys(rng: np.random.Generator, edge: str, keys: int) -> None:
     narrow, largest, spread = EDGES[edge]
     given = arrays(rng, keys, largest, spread)

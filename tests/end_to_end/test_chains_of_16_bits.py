@@ -8,15 +8,14 @@ import numpy as np
 import pytest
 from joinery.graph.ops.table import OPS
 
-from ..support.tiers import both_tiers, share
+from ..support.tiers import both_tiers, each, share
 
 UNARY = [row.name for row in OPS.values()
          if row.kind == "map" and row.arity == 1 and not row.attrs and "internal" not in row.traits]  # fmt: skip
 FIRST = ("rem", "mod", "pow", "atan", "sin", "tanh", "log")
 
 
-@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
-@pytest.mark.parametrize("first", FIRST)
+@pytest.mark.parametrize(("first", "dtype"), each(FIRST, ["float16", "bfloat16"]))
 @both_tiers
 def test_pairs_of_operations(first: str, dtype: str, in_full: bool) -> None:
     shapes = ((), (33,))

@@ -127,7 +127,7 @@ def test_products(agreement: Any, dtype: str, target: str) -> None:
     a, b, c, d = graph.inputs
     graph.output(a @ b, jn.relu(c @ d) if dtype != "int64" else c @ d, b.T @ a.T)
     model = once(on_gpu(graph, target))
-    for rows in (1, 65, 0):
+    for rows in (65, 0):
         shapes = ((rows, 70), (70, 33), (2, 3, 5), (2, 5, 9))
         arrays = [agreement.random(jn.DType(dtype), shape, n, tame=True) for n, shape in enumerate(shapes)]
         agreement.bounded(graph, *arrays, model=model)

@@ -56,13 +56,14 @@ def test_every_dtype_has_its_rows() -> None:
 
 
 @pytest.mark.parametrize("dtype", ALL)
-def test_special_values_and_all_sizes(agreement: Any, dtype: str) -> None:
+@both_tiers
+def test_special_values_and_all_sizes(agreement: Any, dtype: str, in_full: bool) -> None:
     graph = every_row(dtype, "n")
     model = agreement.compile(graph)
     kind = jn.DType(dtype)
     x, y = agreement.pairs(kind)
     close(agreement, agreement.both(graph, x, y, agreement.random(jn.bool, len(x)), model=model), x=x, y=y)
-    for size in SIZES:
+    for size in share(SIZES, ALL.index(dtype), 3, in_full):
         x, y, c = (
             agreement.random(t, size, seed) for t, seed in ((kind, size), (kind, size + 1), (jn.bool, size))
         )

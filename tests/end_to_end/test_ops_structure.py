@@ -9,7 +9,7 @@ import joinery as jn
 import numpy as np
 import pytest
 
-from ..support.tiers import both_tiers, share
+from ..support.tiers import both_tiers, each, share
 
 SHAPES = [(), (1,), (5,), (0,), (65,), (3, 4), (1, 7), (0, 3), (33, 64), (65, 33), (3, 1, 5), (4, 5, 33), (2, 0, 3),
           (2, 3, 4, 5)]  # fmt: skip
@@ -76,8 +76,7 @@ def views(graph: jn.Graph) -> dict[str, jn.Symbol]:
     return outputs
 
 
-@pytest.mark.parametrize("symbolic", [False, True])
-@pytest.mark.parametrize("dtype", MOVED)
+@pytest.mark.parametrize(("dtype", "symbolic"), each(MOVED, [False, True]))
 @both_tiers
 def test_views(agreement: Any, dtype: str, symbolic: bool, in_full: bool) -> None:
     shapes = SHAPES if dtype == "float32" or not in_full else SHAPES[5:]
@@ -169,7 +168,7 @@ def test_gather(agreement: Any, dtype: str, in_full: bool) -> None:
             if values.size > 2:
                 values.reshape(-1)[:2] = kind.min_value, kind.max_value
             positions.append(values)
-        for symbolic in (False, True):
+        for symbolic in share((False, True), POSITIONS.index(dtype), 2, in_full):
             graph = inputs((data, shape), *[(dtype, entry) for entry in shapes], symbolic=symbolic)
             x, *indices = graph.inputs
             outputs = {}

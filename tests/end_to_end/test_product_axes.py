@@ -13,6 +13,8 @@ import joinery as jn
 import numpy as np
 import pytest
 
+from ..support.tiers import both_tiers
+
 PATTERNS = (
     "bhd,hd->bh", "bhd,hd->hb", "bhd,bd->hb", "ij,ij->i", "ij,ij->j", "ij,ij->", "ij,ji->i", "bi,ij,bj->b", "bij,bj->bi",
     "bij,ij->bi", "bij,ij->j", "bij,bij->bi", "bij,bij->j", "ij,j->i", "i,ij->j", "ij,kj->ik", "ji,jk->ki", "bij,bjk->bik",
@@ -57,9 +59,10 @@ def operands(pattern: str, sizes: dict[str, int], seed: int) -> list[np.ndarray]
 
 
 @pytest.mark.parametrize("pattern", PATTERNS)
-def test_constants_arguments_and_sizes_known_at_the_call(pattern: str) -> None:
+@both_tiers
+def test_constants_arguments_and_sizes_known_at_the_call(pattern: str, in_full: bool) -> None:
     left = pattern.split("->")[0].split(",")
-    for number, sizes in enumerate(draws(pattern, PATTERNS.index(pattern), 2)):
+    for number, sizes in enumerate(draws(pattern, PATTERNS.index(pattern), 2 if in_full else 1)):
         arrays = operands(pattern, sizes, number)
         first = sorted(sizes)[number % len(sizes)]
         named: dict[str, Any] = {**sizes, first: "n"}

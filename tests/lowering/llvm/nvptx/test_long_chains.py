@@ -6,6 +6,8 @@ import joinery as jn
 import numpy as np
 import pytest
 
+from ....support.tiers import each
+
 BLOCK, HALVES = "tensor<128xi32>", "tensor<128xf16>"
 
 
@@ -64,8 +66,7 @@ tt.return
     )
 
 
-@pytest.mark.parametrize("start", ["%r", "%v"])
-@pytest.mark.parametrize("kind", ["hash", "sum", "choice", "views", "halves", "pointers"])
+@pytest.mark.parametrize(("kind", "start"), each(["hash", "sum", "choice", "views", "halves", "pointers"], ["%r", "%v"]))
 def test_long_chains_are_cut(kind: str, start: str) -> None:
     kernel = chain(kind, start, 400)
     expected = np.arange(128, dtype=np.int32) * 8191

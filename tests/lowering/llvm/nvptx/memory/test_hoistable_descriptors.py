@@ -27,6 +27,7 @@ from .....support.kernels.descriptors import (
     store,
     text_of,
 )
+from .....support.tiers import each
 
 TEXTS = Path(__file__).parents[4] / "data" / "ttir_descriptors"
 """As Triton 3.9 printed them, locations left out."""
@@ -58,10 +59,12 @@ def test_a_product(m: int, n: int, k: int, warps: int) -> None:
     assert not re.search(r"\bld\.global|\bst\.global", code.ptx)
 
 
-@pytest.mark.parametrize("name", ["persistent", "persistent_halves"])
-@pytest.mark.parametrize(("programs", "m", "n", "k"), [(1, 200, 264, 136), (2, 300, 136, 264), (3, 520, 8, 72)])
-def test_a_persistent_product(name: str, programs: int, m: int, n: int, k: int) -> None:
+@pytest.mark.parametrize(
+    ("name", "size"), each(["persistent", "persistent_halves"], [(1, 200, 264, 136), (2, 300, 136, 264), (3, 520, 8, 72)])
+)
+def test_a_persistent_product(name: str, size: tuple[int, int, int, int]) -> None:
     """B is stored transposed; the second text stores each tile in two halves."""
+    programs, m, n, k = size
     kernel = kernel_of(name)
     a, b, c = whole((m, k)), whole((n, k), 1), np.full((m, n), 77, np.float16)
     kernel.launch((programs,), a, b, c, m, n, k, device="ptxsim", target="sm_90a", sanitize=True, warps=8)
