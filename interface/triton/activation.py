@@ -39,6 +39,8 @@ def activate(mode: str, threads: int | None, target: str, numerics: str, check_b
     set_current(settings)
     if mode == "sanitize":
         unwritten.follow()
+    else:
+        unwritten.forget()
 
 
 def deactivate() -> None:

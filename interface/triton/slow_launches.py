@@ -15,7 +15,7 @@ from ...promotion.errors import ResourceError, UserError
 from ...runtime.ptxsim.checks.findings import PtxCheckError
 from ..tensor_arguments import PointerTable, TensorDescriptor
 from .memory import EVERYWHERE, Span, flattened, live_storages, storage_of
-from .settings import Settings
+from .settings import Settings, current
 from .testing import record, unwritten
 
 _SMALLEST_ADDRESS = 1 << 16
@@ -84,7 +84,8 @@ def _argument(what: str, type_: str, arg: Any, may_be_stale: bool) -> Any:
 
 def _unwritten(given: Sequence[tuple[str, str, Any]]) -> dict[int, Array]:
     """Which bytes nothing has written, by the addresses at which the memory of arguments begins for the kernel."""
-    unwritten.follow()  # torch may have been imported after all else
+    if current().mode == "sanitize":
+        unwritten.follow()  # torch may have been imported after all else
     blank: dict[Span, Array | None] = {}
     found: dict[int, Array] = {}
     for what, type_, arg in given:

@@ -38,8 +38,11 @@ def follow() -> None:
         return
     for owner, names in ((torch, _FUNCTIONS), (torch.Tensor, _METHODS)):  # type: ignore[union-attr]
         for name in names:
+            function = getattr(owner, name)
+            replacement = _noting(torch, function)
             _plain.append((owner, name, vars(owner).get(name)))
-            setattr(owner, name, _noting(torch, getattr(owner, name)))
+            setattr(owner, name, replacement)
+            _let_scripts_call(replacement, function)
 
 
 def forget() -> None:
@@ -72,6 +75,15 @@ def unwritten_bytes(span: Span) -> Array | None:
 
 def _memory(address: int, size: int) -> Array:
     return np.frombuffer(memoryview((ctypes.c_uint32 * (size // 4)).from_address(address)), np.uint32)
+
+
+def _let_scripts_call(replacement: Any, function: Any) -> None:
+    """Make scripts of torch, which know functions by identity, take one function for the other."""
+    from torch.jit import _builtins
+
+    name = _builtins._find_builtin(function)
+    if name is not None:
+        _builtins._register_builtin(replacement, name)
 
 
 def _noting(torch: Any, function: Callable[..., Any]) -> Callable[..., Any]:

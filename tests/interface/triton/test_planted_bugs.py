@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import weakref
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import joinery.triton
@@ -103,6 +107,24 @@ def test_what_has_no_note() -> None:
         assert blank(torch.empty(64, dtype=dtype).fill_(0)) == 0
 
 
+def copied(x: torch.Tensor) -> torch.Tensor:
+    y = torch.empty_like(x)
+    z = torch.empty(3).fill_(1)
+    return y.copy_(x) + z.new_empty(3).fill_(2)
+
+
+def test_whoever_else_calls_these_functions() -> None:
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    ones = torch.ones(3)
+    compiled = torch.compile(copied, backend="eager", fullgraph=True)
+    for function in (torch.jit.script(copied), torch.jit.trace(copied, ones), compiled):
+        assert (function(ones) == 3).all()
+    assert (torch.func.vmap(copied)(torch.ones(2, 3)) == 3).all()
+    with FakeTensorMode():
+        assert torch.empty(3).shape == (3,)
+
+
 def test_a_note_ends_with_the_memory() -> None:
     x = torch.empty(1000)
     first = x.untyped_storage().data_ptr()
@@ -114,14 +136,45 @@ def test_a_note_ends_with_the_memory() -> None:
     assert unwritten.unwritten_bytes((first, first + 4000)) is None
 
 
-def test_torch_gets_its_functions_back() -> None:
-    from joinery.interface.triton.testing import unwritten
+PROGRAM = """
+import torch
+import triton
+import triton.language as tl
+import joinery
 
-    unwritten.forget()
+@triton.jit
+def double(x, BLOCK: tl.constexpr):
+    i = tl.arange(0, BLOCK)
+    tl.store(x + i, tl.load(x + i) * 2)
+
+x = torch.empty(32)  # before anything is launched
+try:
+    double[(1,)](x, BLOCK=32)
+except joinery.SanitizerError as error:
+    assert "nothing has written" in str(error), error
+else:
+    raise AssertionError("nothing found")
+x.fill_(1)
+double[(1,)](x, BLOCK=32)
+assert (x == 2).all()
+"""
+
+
+def test_the_environment_asks_for_it(tmp_path: Path) -> None:
+    (tmp_path / "program.py").write_text(PROGRAM)
+    surroundings = {**os.environ, "JOINERY_TRITON": "sanitize", "TRITON_CACHE_DIR": str(tmp_path / "triton")}
+    command = [sys.executable, "program.py"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=surroundings, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+
+
+def test_torch_gets_its_functions_back() -> None:
+    joinery.triton.enable("native")
     try:
+        launch(BUGS["missing_mask_of_a_load"], False, sanitize=True)  # one launch is no mode of the process
         assert not hasattr(torch.empty, "__wrapped__")
         assert "new_empty" not in vars(torch.Tensor)
         assert blank(torch.empty(100)) == 0
     finally:
-        unwritten.follow()
+        joinery.triton.enable("sanitize")
     assert blank(torch.empty(100)) == 400

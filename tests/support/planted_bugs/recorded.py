@@ -19,7 +19,7 @@ GUIDE = ROOT / "docs" / "guides" / "triton.md"
 BEGIN, END = "<!-- planted bugs -->\n", "<!-- end of planted bugs -->\n"
 
 MODES: Mapping[str, Mapping[str, Any]] = {"interpret": {"interpret": True}, "ptxsim": {"device": "ptxsim"}}
-"""The modes beside the sanitizer that the table of the guide has a column for: what a launch says."""
+"""The modes beside the sanitizer that the guide has a column for: what a launch says. Another one is a column more."""
 ENDLESS = {"interpret": ("lock_never_given_back",)}
 """By mode: bugs that are not run, since the run would not end."""
 
