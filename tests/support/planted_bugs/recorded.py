@@ -18,9 +18,13 @@ FOLDER = ROOT / "tests" / "data" / "planted_bugs"
 GUIDE = ROOT / "docs" / "guides" / "triton.md"
 BEGIN, END = "<!-- planted bugs -->\n", "<!-- end of planted bugs -->\n"
 
-MODES: Mapping[str, Mapping[str, Any]] = {"interpret": {"interpret": True}, "ptxsim": {"device": "ptxsim"}}
+MODES: Mapping[str, Mapping[str, Any]] = {
+    "interpret": {"interpret": True},
+    "ptxsim": {"device": "ptxsim"},
+    "native, checked": {"device": "cpu", "check_bounds": True, "threads": 1},
+}
 """The modes beside the sanitizer that the guide has a column for: what a launch says. Another one is a column more."""
-ENDLESS = {"interpret": ("lock_never_given_back",)}
+ENDLESS = {mode: ("lock_never_given_back",) for mode in ("interpret", "native, checked")}
 """By mode: bugs that are not run, since the run would not end."""
 
 FACTS: dict[str, Any] = json.loads((FOLDER / "cases.json").read_text()) if (FOLDER / "cases.json").exists() else {}
