@@ -11,7 +11,7 @@ from __future__ import annotations
 import functools
 import os
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -37,6 +37,7 @@ from ..lowering.tt.sanitize.findings import Finding, Report, SanitizerError
 from ..lowering.tt.sanitize.sanitizer import sanitize
 from ..lowering.tt.transforms.pipeline import FunctionStages, Pipeline, copy_function, pipeline_of
 from ..lowering.tt.transforms.pipelines import HOST, TILED
+from ..promotion.arrays import Array
 from ..promotion.errors import UnsupportedError, UserError
 from ..promotion.float_modes import default_modes
 from ..runtime.host.threads import launch_threads
@@ -158,16 +159,28 @@ class Kernel:
         with default_modes():
             interpret(self._defining_module, grid, args, self.name, trace)
 
-    def sanitize(self, grid: int | Sequence[int], *args: Any) -> Report:
+    def sanitize(
+        self,
+        grid: int | Sequence[int],
+        *args: Any,
+        unwritten: Mapping[int, Array] | None = None,
+        needs_barriers: bool = False,
+    ) -> Report:
         """Run all programs under the sanitizer, with the arguments of `interpret`.
 
         Every lane of every access is checked, undefined values and wrapped offsets are followed, and races
         between programs are found. Faulty lanes are reported and left out, the others are carried out. Raises
         `UserError` for arguments that do not fit, `UnsupportedError` for operations the interpreter does not
         know; what the programs do wrong is in the report.
+
+        Args:
+            unwritten: which bytes of an array nothing has written yet (bool), by the address of its memory. What programs load
+                from there is undefined; what they write is marked as written. Arrays without an entry count as written.
+            needs_barriers: whether a lane that loads what another lane of its program stored needs a barrier between, as in
+                Triton's own code for GPUs. joinery's keeps the operations of a program in order by itself.
         """
         with default_modes():
-            return sanitize(self._defining_module, grid, args, self.name)
+            return sanitize(self._defining_module, grid, args, self.name, unwritten, needs_barriers)
 
     def launch(
         self,

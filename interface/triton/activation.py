@@ -8,6 +8,7 @@ from ...lowering.llvm.nvptx.targets import gpu_target
 from ...lowering.numerics import checked_numerics
 from ...promotion.errors import UserError
 from .settings import Settings, checked_mode, current, set_current
+from .testing import unwritten
 
 _before: list[tuple[Any, Settings]] = []
 
@@ -36,6 +37,10 @@ def activate(mode: str, threads: int | None, target: str, numerics: str, check_b
     elif settings != current():
         _forget_compiled()  # native code depends on them
     set_current(settings)
+    if mode == "sanitize":
+        unwritten.follow()
+    else:
+        unwritten.forget()
 
 
 def deactivate() -> None:
@@ -49,10 +54,11 @@ def deactivate() -> None:
 
     refuse_arrays()
     forget_preference()
+    _forget_compiled()  # kernels ask the driver that is active to unload them
     previous, settings = _before.pop()
     driver._active = previous
     set_current(settings)
-    _forget_compiled()
+    unwritten.forget()
 
 
 def is_active() -> bool:

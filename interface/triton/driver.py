@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -9,6 +10,11 @@ from triton.backends.compiler import GPUTarget
 from triton.backends.driver import DriverBase
 
 from .targets import current_target
+
+if os.environ.get("JOINERY_TRITON", "").lower() == "sanitize":  # before the program makes its tensors
+    from .testing.unwritten import follow
+
+    follow()
 
 
 class JoineryDriver(DriverBase):  # type: ignore[misc]
@@ -19,11 +25,15 @@ class JoineryDriver(DriverBase):  # type: ignore[misc]
         from .patches.arrays import accept_arrays
         from .patches.compiler_key import keep_key
         from .patches.precision import prefer_float32
+        from .settings import current
+        from .testing.unwritten import follow
         from .utilities import Utilities
 
         accept_arrays()
         keep_key()
         prefer_float32()
+        if current().mode == "sanitize":
+            follow()
         self.utils = Utilities()
         self.launcher_cls = Launcher
 

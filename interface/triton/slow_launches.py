@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,8 +15,8 @@ from ...promotion.errors import ResourceError, UserError
 from ...runtime.ptxsim.checks.findings import PtxCheckError
 from ..tensor_arguments import PointerTable, TensorDescriptor
 from .memory import EVERYWHERE, Span, flattened, live_storages, storage_of
-from .settings import Settings
-from .testing import record
+from .settings import Settings, current
+from .testing import record, unwritten
 
 _SMALLEST_ADDRESS = 1 << 16
 MAX_TABLE = 1 << 16
@@ -40,12 +40,15 @@ def run(
     accesses outside of the tensors, and Triton's `OutOfResources` for a kernel that no GPU has the shared memory for.
     """
     kernel = loaded.kernel
-    arguments = [_argument(what, type_, arg) for what, type_, arg in flattened(names, types, args)]
+    given = list(flattened(names, types, args))
+    arguments = [_argument(what, type_, arg, settings.mode != "ptxsim") for what, type_, arg in given]
     try:
         if settings.mode == "interpret":
             kernel.interpret(extents, *arguments)
         elif settings.mode == "sanitize":
-            kernel.launch(extents, *arguments, sanitize=True)
+            report = kernel.sanitize(extents, *arguments, unwritten=_unwritten(given), needs_barriers=True)
+            if report.findings:
+                raise SanitizerError(kernel.name, report)
         else:
             kernel.launch(extents, *arguments, device="ptxsim", target=settings.target, warps=min(warps, 32))
     except ResourceError as error:
@@ -57,8 +60,8 @@ def run(
         raise
 
 
-def _argument(what: str, type_: str, arg: Any) -> Any:
-    """An argument as joinery's kernels take it."""
+def _argument(what: str, type_: str, arg: Any, may_be_stale: bool) -> Any:
+    """An argument as joinery's kernels take it. may_be_stale: whether a table may hold addresses of no tensor that is alive."""
     if type_.startswith("tensordesc"):
         address, span = storage_of(arg.base, what)
         size = int(arg.base.element_size())
@@ -74,9 +77,28 @@ def _argument(what: str, type_: str, arg: Any) -> Any:
     if span == EVERYWHERE:
         span = _storage_around(address, what)
     memory = _bytes(what, span)
-    if type_ in ("*i64", "*u64") and (table := _table(memory, address - span[0])) is not None:
+    if type_ in ("*i64", "*u64") and (table := _table(memory, address - span[0], may_be_stale)) is not None:
         return table
     return PointerArgument(memory, address - span[0])
+
+
+def _unwritten(given: Sequence[tuple[str, str, Any]]) -> dict[int, Array]:
+    """Which bytes nothing has written, by the addresses at which the memory of arguments begins for the kernel."""
+    if current().mode == "sanitize":
+        unwritten.follow()  # torch may have been imported after all else
+    blank: dict[Span, Array | None] = {}
+    found: dict[int, Array] = {}
+    for what, type_, arg in given:
+        is_descriptor = type_.startswith("tensordesc")
+        if not is_descriptor and not type_.startswith("*"):
+            continue
+        address, span = storage_of(arg.base if is_descriptor else arg, what)
+        if span not in blank:
+            blank[span] = unwritten.unwritten_bytes(span)
+        known = blank[span]
+        if known is not None:  # a descriptor begins at its tensor, a pointer may reach the whole storage
+            found[address if is_descriptor else span[0]] = known[address - span[0] :] if is_descriptor else known
+    return found
 
 
 def _bytes(what: str, span: Span) -> Array:
@@ -95,10 +117,23 @@ def _storage_around(address: int, what: str) -> Span:
     raise UserError(f"{what}: the address {address:#x} lies in no tensor that is alive; fix: pass the tensor, or keep it")
 
 
-def _table(memory: Array, offset: int) -> PointerTable | None:
-    """The tensors behind a tensor of addresses; None if its integers are none."""
+class _Table(PointerTable):
+    """A table some of whose addresses lie in no tensor that is alive: they stay as they are, so that a use of one is seen."""
+
+    def __init__(self, arrays: Sequence[Array], addresses: Array, positions: Array) -> None:
+        super().__init__(arrays)
+        self._all, self._positions = addresses, positions
+
+    def addresses(self, address_in: Callable[[Array], int]) -> Array:
+        found = self._all.copy()
+        found[self._positions] = super().addresses(address_in)
+        return found
+
+
+def _table(memory: Array, offset: int, may_be_stale: bool) -> PointerTable | None:
+    """The tensors behind a tensor of addresses; None if its integers are none: not one of them lies in a tensor."""
     addresses = memory[offset : len(memory) - (len(memory) - offset) % 8].view(np.int64)
-    if not 0 < len(addresses) <= MAX_TABLE or not (addresses >= _SMALLEST_ADDRESS).all():
+    if not 0 < len(addresses) <= MAX_TABLE or not (addresses >= _SMALLEST_ADDRESS).any():
         return None
     storages = sorted(set(live_storages()))
     if not storages:
@@ -106,7 +141,9 @@ def _table(memory: Array, offset: int) -> PointerTable | None:
     starts = np.array([first for first, _ in storages], np.int64)
     ends = np.array([end for _, end in storages], np.int64)
     numbers = np.searchsorted(starts, addresses, side="right") - 1
-    if (numbers < 0).any() or (addresses >= ends[numbers]).any():
+    positions = np.flatnonzero((numbers >= 0) & (addresses < ends[numbers]))
+    if not len(positions) or (len(positions) < len(addresses) and not may_be_stale):
         return None
-    return PointerTable([_bytes("", (int(each), int(ends[at]))) for each, at in zip(addresses, numbers, strict=True)])
+    arrays = [_bytes("", (int(addresses[at]), int(ends[numbers[at]]))) for at in positions]
+    return _Table(arrays, addresses, positions)
 

@@ -112,8 +112,9 @@ def _load_arguments(k: KernelContext, function: FuncOp) -> None:
             k.scalars[argument] = f.load(register_element(element_name(argument.type)), slot, 8)
         if k.launch is not None and i in k.launch.multiples:
             s.assume_multiple(k.scalars[argument], MULTIPLE)
+    is_launched = is_stoppable(function)  # and not called by a model's driver, whose grids have one axis
     if any(
-        op.name == "tt.get_num_programs" or (op.name == "tt.get_program_id" and program_axis(op) != "x")
+        op.name == "tt.get_num_programs" or (op.name == "tt.get_program_id" and (is_launched or program_axis(op) != "x"))
         for op in k.operations()
     ):  # the launcher passes the extents of the grid after the arguments
         first = len(parameters)

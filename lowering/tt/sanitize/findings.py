@@ -20,8 +20,8 @@ class Finding:
     """One mistake; equal mistakes of one operation are one finding with a count.
 
     Attributes:
-        kind: "out-of-bounds", "misaligned", "divisibility", "uninitialised", "overflow", "race", "lane-race", "read-only",
-            or "error" (the run could not go on).
+        kind: "out-of-bounds", "misaligned", "divisibility", "uninitialised", "overflow", "race", "lane-race", "deadlock",
+            "read-only", or "error" (the run could not go on).
         message: the mistake in words.
         operation: the operation's text, its first line in `Kernel.ttir`.
         line: its source line, or the line of `Kernel.ttir` (`ttir:17`) if the text names no source.
@@ -29,7 +29,7 @@ class Finding:
         lane: the first of its lanes, an index of the block (`()` for a scalar).
         address: the place in memory, `%x + 4 * 1030 (array of 1024 elements)`; "" if memory is not concerned.
         origin: the line of the operation that left a value undefined, in which an offset wrapped, or on the other side of a
-            race.
+            race or of a missing barrier.
         other_program: the program on the other side of a race.
         count: number of lanes of all programs.
     """

@@ -13,6 +13,7 @@ from ..interpret.machine import Value
 from ..interpret.memory import SEGMENT_BITS, Memory, Scalar
 from ..op_locations import OpLocations
 from .findings import Collector, Finding, Program
+from .pending import PendingStores
 from .races import PLAIN_READ, PLAIN_WRITE, Access, Conflict, RaceDetector
 from .shadow import Shadow
 
@@ -27,14 +28,19 @@ class Guard(Memory):
 
     Operations that the sanitizer knows ask `lanes` which of their lanes are sound. Accesses of other
     operations are checked in `load` and `store`, by the addresses alone, on behalf of the operation
-    `watched`.
+    `watched`, which leaves in `blank` what `touch` returns. `changes` counts writes that may have changed something.
 
-    unwritten: which bytes of an array nothing has written yet, by the address of its memory; kept up to date. Reading one is
-    a finding. Arrays without an entry count as written.
+    unwritten: which bytes of an array nothing has written yet, by the address of its memory; kept up to date. Lanes that load
+    one are undefined; an atomic that reads one is a finding. Arrays without an entry count as written.
+    needs_barriers: whether a lane that loads what another lane of its program stored needs a barrier between.
     """
 
     def __init__(
-        self, locations: OpLocations, extents: tuple[int, int, int], unwritten: Mapping[int, Array] | None = None
+        self,
+        locations: OpLocations,
+        extents: tuple[int, int, int],
+        unwritten: Mapping[int, Array] | None = None,
+        needs_barriers: bool = False,
     ) -> None:
         super().__init__()
         self._unwritten_of = unwritten or {}
@@ -45,21 +51,30 @@ class Guard(Memory):
         self._extents = extents
         self._program: Program | None = None
         self._races = RaceDetector()
+        self._pending = PendingStores()
+        self._needs_barriers = needs_barriers
+        self.changes = 0
+        self.blank: Array | None = None
         self._arrays: list[Array] = []
         self._has_addresses = False
         self._operations: list[Operation] = []
         self._numbers: dict[Operation, int] = {}
+        self._unwritten_reads: dict[Operation, int] = {}
+        self._sources: dict[int, str] = {}  # by such a number: what it stands for, in memory
         self._starts = self._lengths = self._phases = np.zeros(0, np.int64)
         self._closed = np.zeros(0, np.bool_)
 
     # Set-up
 
     def add(self, array: Array, name: str) -> int:
+        known = len(self._buffers)
+        base = super().add(array, name)
+        if len(self._buffers) == known:
+            return base  # a second pointer to the same memory
         self._arrays.append(array)
         self._unwritten.append(self._unwritten_of.get(array.__array_interface__["data"][0]) if array.size else None)
         if self._has_addresses:
             self._races.register([array], len(self._arrays) - 1)
-        base = super().add(array, name)
         self._starts = np.array([buffer.base for buffer in self._buffers], np.int64)
         self._lengths = np.array([len(buffer.raw) for buffer in self._buffers], np.int64)
         # An array may itself begin at an odd address: its position in a cache line matters for the alignment.
@@ -74,6 +89,7 @@ class Guard(Memory):
             self._has_addresses = True
         self._program = program
         self._races.enter(index)
+        self._pending.clear()
 
     def number(self, op: Operation) -> int:
         """Return the number that stands for the operation in shadows: 1, 2, …"""
@@ -86,6 +102,10 @@ class Guard(Memory):
     def stands_for(self, part: Operation, whole: Operation) -> None:
         """Report what an operation does that is not in the text as done by one that is."""
         self._locations.stands_for(part, whole)
+
+    def barrier(self) -> None:
+        """Take note that the threads of the program have waited for each other."""
+        self._pending.clear()
 
     # Reports
 
@@ -125,10 +145,12 @@ class Guard(Memory):
     ) -> None:
         lane, origin = int(found[0]), int(poison[found[0]])
         born = self._operations[origin - 1]
-        message = (
-            f"{what} is undefined: it comes from a lane that {self._locations.text(born)!r} at {self._locations.line(born)} "
-            f"left undefined"
-        )
+        text, line = self._locations.text(born), self._locations.line(born)
+        source = self._sources.get(origin)
+        if source is None:
+            message = f"{what} is undefined: it comes from a lane that {text!r} at {line} left undefined"
+        else:
+            message = f"{what} is undefined: it comes from {source}, which {text!r} at {line} reads and nothing has written"
         if address:
             message += f"; {address}"
         self.report("uninitialised", op, len(found), message, what, _index(lane, shape), address, origin)
@@ -303,13 +325,17 @@ class Guard(Memory):
         size: int,
         access: Access,
         value: Value = None,
-    ) -> None:
-        """Tell the race detector about the lanes in `live`; `value` is what a plain store is about to write."""
+    ) -> Array | None:
+        """Tell the detectors about the lanes in `live`; `value` is what a plain store is about to write.
+
+        Returns, for a plain load, an array of the pointer's shape that is not 0 in lanes that nothing has written: `poison`.
+        """
         shape = np.shape(pointer)
         addresses = np.asarray(pointer).reshape(-1)
         performed = np.flatnonzero(live)
+        poison: Array | None = None
         if not len(performed):
-            return
+            return None
         numbers = np.broadcast_to(self._behind(addresses, shadow)[0], addresses.shape)[performed]
         addresses = addresses[performed]
         values = None if value is None else np.broadcast_to(value, shape).reshape(-1)[performed]
@@ -321,7 +347,13 @@ class Guard(Memory):
             offsets = addresses[chosen] - self._buffers[number].base
             unwritten = self._unwritten[number]
             if unwritten is not None:
-                self._follow_writes(op, unwritten, offsets, size, access, performed[chosen], shape, number)
+                lanes = self._follow_writes(op, unwritten, offsets, size, access, performed[chosen], shape, number)
+                if len(lanes):
+                    poison = np.zeros(np.size(pointer), np.int32) if poison is None else poison
+                    where = int(addresses[np.searchsorted(performed, lanes[0])])
+                    poison[lanes] = self._unwritten_number(op, number, where, size)
+            if self._needs_barriers and not access.is_atomic:
+                self._between_operations(op, number, offsets, performed[chosen], shape, size, access)
             for conflict in self._races.access(number, offsets, size, access, self.number(op)):
                 at = chosen[conflict.positions]
                 old = None
@@ -331,21 +363,54 @@ class Guard(Memory):
                 lane = int(performed[at[0]])
                 address = self._address(int(addresses[at[0]]), number, size)
                 self._race(op, conflict, access, same, len(np.unique(at)), _index(lane, shape), address)
+        return None if poison is None else poison.reshape(shape)
 
     def _follow_writes(
         self, op: Operation, unwritten: Array, offsets: Array, size: int, access: Access, lanes: Array,
         shape: tuple[int, ...], number: int,
-    ) -> None:  # fmt: skip
-        """Report reads of bytes that nothing has written, and record what is written now."""
+    ) -> Array:  # fmt: skip
+        """Return the lanes of a load that read bytes that nothing has written, and record what is written now.
+
+        An update of such bytes is reported at once.
+        """
         touched = offsets[:, np.newaxis] + np.arange(size)
+        found = lanes[:0]
         if access.reads:
-            found = np.flatnonzero(unwritten[touched].any(axis=1))
-            if len(found):
-                address = self._address(self._buffers[number].base + int(offsets[found[0]]), number, size)
-                message = f"reads what nothing has written: {address}"
-                self.report("uninitialised", op, len(found), message, number, _index(int(lanes[found[0]]), shape), address)
+            blank = np.flatnonzero(unwritten[touched].any(axis=1))
+            found = lanes[blank]
+            if len(blank) and (access.writes or access.is_atomic):
+                address = self._address(self._buffers[number].base + int(offsets[blank[0]]), number, size)
+                message = f"{_VERBS[access.reads, access.writes]} what nothing has written: {address}"
+                self.report("uninitialised", op, len(blank), message, number, _index(int(found[0]), shape), address)
+                found = lanes[:0]
         if access.writes:
             unwritten[touched] = False
+        return found
+
+    def _unwritten_number(self, op: Operation, array: int, address: int, size: int) -> int:
+        """Return the number that stands in shadows for what an operation reads and nothing has written."""
+        found = self._unwritten_reads.get(op)
+        if found is None:
+            self._operations.append(op)
+            found = self._unwritten_reads[op] = len(self._operations)
+            self._sources[found] = self._address(address, array, size)
+        return found
+
+    def _between_operations(
+        self, op: Operation, array: int, offsets: Array, lanes: Array, shape: tuple[int, ...], size: int, access: Access
+    ) -> None:
+        """Report lanes that read what other lanes of an earlier store wrote, with no barrier between."""
+        if access.writes:
+            self._pending.store(self.number(op), array, offsets, lanes, shape, size)
+            return
+        for early in self._pending.load(array, offsets, lanes, shape, size):
+            first = early.positions[0]
+            address = self._address(self._buffers[array].base + int(offsets[first]), array, size)
+            writer = f"lane {list(_index(early.lane, early.shape))}" if early.shape else "one thread"
+            line = self._locations.line(self._operations[early.op - 1])
+            message = f"reads {address}, which {writer} wrote at {line}, with no barrier between; fix: tl.debug_barrier()"
+            lane = _index(int(lanes[first]), shape)
+            self.report("lane-race", op, len(early.positions), message, early.op, lane, address, early.op)
 
     def _race(
         self,
@@ -398,6 +463,12 @@ class Guard(Memory):
         columns, rows, _ = self._extents
         return index % columns, index // columns % rows, index // (columns * rows)
 
+    def take_changes(self, pointer: Value, live: Array, old: Value) -> None:
+        """Count an atomic update as a change if it left something else than `old`."""
+        before = np.asarray(old)
+        after = super().load(np.asarray(pointer), live, before.dtype, 0)
+        self.changes += after[live].tobytes() != before[live].tobytes()
+
     # Operations without a rule of their own
 
     def load(self, addresses: Array, mask: Array | None, dtype: NumpyDType, fill: Scalar) -> Array:
@@ -405,7 +476,7 @@ class Guard(Memory):
             return super().load(addresses, mask, dtype, fill)
         access = _ATOMIC.get(self.watched.name, PLAIN_READ)
         live, _ = self.lanes(self.watched, addresses, None, mask, None, dtype.itemsize, access)
-        self.touch(self.watched, addresses, None, live, dtype.itemsize, access)
+        self.blank = self.touch(self.watched, addresses, None, live, dtype.itemsize, access)
         return super().load(addresses, live, dtype, fill)
 
     def store(self, addresses: Array, values: Array, mask: Array | None) -> None:
@@ -416,6 +487,7 @@ class Guard(Memory):
         access = _ATOMIC.get(self.watched.name, PLAIN_WRITE)
         live, _ = self.lanes(self.watched, addresses, None, mask, None, values.dtype.itemsize, access)
         self.touch(self.watched, addresses, None, live, values.dtype.itemsize, access, values)
+        self.changes += 1
         super().store(addresses, values, live)
 
 

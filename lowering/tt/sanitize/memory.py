@@ -48,19 +48,18 @@ def _load(translation: SanitizedTranslator, op: Operation) -> Step[Frame]:
         live, off = guard.lanes(
             op, where, shadow, chosen, None if mask is None else table.get(mask), size, PLAIN_READ
         )
-        guard.touch(op, where, shadow, live, size, PLAIN_READ)
+        blank = guard.touch(op, where, shadow, live, size, PLAIN_READ)
         if mask is None and live.all():
             env[result] = evaluate(where)
-            table.pop(result, None)
+            _set(table, result, None if blank is None else Shadow(blank))
             return
         # Lanes that were refused read zero and count as defined: one mistake, one finding.
         fill = np.where(off, nothing if other is None else env[other], zero).astype(dtype)
         env[result] = evaluate(where, live, fill)
-        table.pop(result, None)
-        if off.any():
-            found = _undefined(None if other is None else table.get(other), off, number)
-            if found is not None:
-                table[result] = found
+        found = _undefined(None if other is None else table.get(other), off, number) if off.any() else None
+        if blank is not None:
+            found = Shadow(blank if found is None or found.poison is None else np.where(blank, blank, found.poison))
+        _set(table, result, found)
 
     return step
 
@@ -84,6 +83,7 @@ def _store(translation: SanitizedTranslator, op: Operation) -> Step[Frame]:
         guard.touch(
             op, where, shadow, live, size, access, what.astype(np.uint8) if what.dtype == np.bool_ else what
         )
+        guard.changes += 1
         evaluate(where, what, live)
 
     return step
@@ -150,6 +150,7 @@ def _update(values: int) -> Callable[[SanitizedTranslator, Operation], Step[Fram
                 guard.touch(op, where, shadow, hit, size, access)
             else:
                 guard.touch(op, where, shadow, live, size, access)
+            guard.take_changes(where, live, old)
             env[result] = old
             _set(table, result, _undefined(None, off, number))
 

@@ -34,6 +34,7 @@ def sanitize(
     args: Sequence[Value],
     name: str | None = None,
     unwritten: Mapping[int, Array] | None = None,
+    needs_barriers: bool = False,
 ) -> Report:
     """Run every program of the grid with all checks; arrays are written in place as far as the accesses are sound.
 
@@ -42,14 +43,16 @@ def sanitize(
     report.
 
     unwritten: which bytes of an array (bool, by the address of its memory) nothing has written yet. It is
-    updated when programs write; reading such a byte is a mistake.
+    updated when programs write; what is loaded from such bytes is undefined.
+    needs_barriers: whether a lane that loads what another lane of its program stored needs a barrier between, as
+    in Triton's own code for GPUs. Code of joinery keeps the operations of a program in order by itself.
     """
     function = find_function(func, name)
     extents = grid_extents(grid)
     root: Operation = function
     while (parent := root.parent_op()) is not None:
         root = parent
-    guard = Guard(OpLocations(root), extents, unwritten)
+    guard = Guard(OpLocations(root), extents, unwritten, needs_barriers)
     machine = _Sanitizer(extents, guard)
     values = machine.bind(function, args)
     shadows = _promises(function, args, values, guard)

@@ -21,6 +21,7 @@ from ..types import numpy_dtype
 from .guard import Guard
 from .machine import SanitizedMachine
 from .memory import ACCESSES
+from .pending import SYNCHRONISING
 from .regions import Carried, Reduction, Shadowed, combined, reduced, scanned
 from .shadow import Frame, Rule, Shadow, rule_of, starts_marks
 
@@ -48,6 +49,18 @@ class SanitizedTranslation(Translation[Frame]):
     # Single operations
 
     def operation(self, op: Operation) -> Step[Frame] | None:
+        step, guard = self._operation(op), self.guard
+        if op.name not in SYNCHRONISING:
+            return step
+
+        def run(env: Frame) -> None:
+            if step is not None:
+                step(env)
+            guard.barrier()
+
+        return run
+
+    def _operation(self, op: Operation) -> Step[Frame] | None:
         if op.name in ACCESSES and _is_address(op.operands[0].type):
             return ACCESSES[op.name](self, op)
         if isinstance(op, ElementwiseInlineAsmOp) and program_of(op).accesses_memory:
@@ -121,8 +134,11 @@ class SanitizedTranslation(Translation[Frame]):
             ):
                 return
             guard.watched = None if op.regions else op  # operations inside regions speak for themselves
+            guard.blank = None
             try:
                 step(env)
+                if guard.blank is not None and len(results) == 1 and np.size(env[results[0]]) == guard.blank.size:
+                    env.shadow[results[0]] = Shadow(guard.blank.reshape(np.shape(env[results[0]])))
             except AccessError as error:
                 guard.report("out-of-bounds", op, 1, str(error))
                 raise ProgramEnds from None
@@ -306,15 +322,19 @@ class SanitizedTranslation(Translation[Frame]):
             [self.slot(value) for value in op.results],
         )
         before, after = (self.carried(region) for region in op.regions)
-        guard = self.guard
+        guard, only_waits = self.guard, _repeats_itself(op)
 
         def step(env: Frame) -> None:
             values, shadows = [env[slot] for slot in inits], [env.shadow.get(slot) for slot in inits]
             while True:
+                started, changes = values, guard.changes
                 (going_on, *values), (known, *shadows) = before(env, values, shadows)
                 if guard.undefined(op, "the condition of the loop", known) or not going_on:
                     break
                 values, shadows = after(env, values, shadows)
+                if only_waits and guard.changes == changes and _are_equal(started, values):
+                    guard.report("deadlock", op, 1, _NEVER_ENDS)
+                    raise ProgramEnds
             _put_all(env, results, values, shadows)
 
         return step
@@ -337,6 +357,30 @@ class SanitizedTranslation(Translation[Frame]):
             _put_all(env, results, *run(op, env, combine, values, shadows))
 
         return step
+
+
+_NEVER_ENDS = (
+    "the loop never ends: it waits for what no earlier program left in memory, as for a lock that nobody gave back; "
+    "programs run one after the other here, and none can wait for a later one"
+)
+
+
+def _repeats_itself(loop: Operation) -> bool:
+    """Returns whether an iteration does what the one before did if it starts from the same values and memory.
+
+    Inline assembly may read a clock, and prints would be lost.
+    """
+    return not any(op.name in ("tt.elementwise_inline_asm", "tt.print", "tt.call") for op in loop.walk())
+
+
+def _are_equal(first: Sequence[Value], second: Sequence[Value]) -> bool:
+    """Returns whether two lists of values are the same, bit by bit."""
+    pairs = zip(first, second, strict=True)
+    return all(one is two or (_is_plain(one) and np.asarray(one).tobytes() == np.asarray(two).tobytes()) for one, two in pairs)
+
+
+def _is_plain(value: Value) -> bool:
+    return isinstance(value, np.ndarray | np.generic)
 
 
 def _is_address(type_: Attribute) -> bool:

@@ -72,6 +72,28 @@ def test_a_failed_assertion_ends_the_launch(threads: int) -> None:
     kernel(lines).launch(64, x, 1000, threads=threads)  # the next launch starts afresh
 
 
+@pytest.mark.parametrize("axis", ["x", "y", "z"])
+@pytest.mark.parametrize("options", [{}, {"check_bounds": True}], ids=["", "checked"])
+def test_one_axis_of_a_grid_of_three(axis: str, options: dict[str, bool]) -> None:
+    """A program that asks for its place along one axis shares it with those along the others."""
+    kernel = jn.kernel.from_ttir(f"""
+module {{
+  tt.func public @f(%o: !tt.ptr<i32>) {{
+    %place = tt.get_program_id {axis} : i32
+    %one = arith.constant 1 : i32
+    %true = arith.constant true
+    %at = tt.addptr %o, %place : !tt.ptr<i32>, i32
+    %old = tt.atomic_rmw add, relaxed, gpu, %at, %one, %true : (!tt.ptr<i32>, i32, i1) -> i32
+    tt.return
+  }}
+}}""")
+    grid = (2, 3, 5)
+    extent = grid["xyz".index(axis)]
+    counts = np.zeros(30, np.int32)
+    kernel.launch(grid, counts, **options)
+    assert counts.tolist() == [30 // extent] * extent + [0] * (30 - extent)
+
+
 def test_places_in_a_grid_of_three_axes() -> None:
     lines = """
     %z = tt.get_program_id z : i32
