@@ -10,6 +10,7 @@ from typing import Any
 
 from ...promotion.errors import UserError
 from ...runtime.host.threads import launch_threads
+from . import benchmarking
 from .memory import EVERYWHERE, flattened, live_storages, storage_of
 from .options import settings_of
 from .settings import Settings, current
@@ -61,6 +62,8 @@ class Launcher:
             values, spans = self._take(*args)
         except (AttributeError, OverflowError, TypeError, RuntimeError):
             values, spans = take_any(self._names, self._types, args)
+        if benchmarking.is_timed():
+            benchmarking.launched((loaded.text, loaded.numerics, extents, tuple(values)))
         if settings.check_bounds:
             self._run_checked(loaded, extents, spans, values, settings)
             return

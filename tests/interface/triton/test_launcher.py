@@ -8,6 +8,7 @@ from typing import Any
 import joinery as jn
 import numpy as np
 import pytest
+from joinery.interface.triton.benchmarking import benchmarker, is_timed
 from joinery.interface.triton.binary import LoadedKernel, encode
 from joinery.interface.triton.launcher import Launcher, take_any
 from joinery.interface.triton.options import Options
@@ -223,3 +224,34 @@ def test_native_code_that_checks_bounds(kept: bool) -> None:
     with pytest.raises(jn.UserError, match=message):
         launch((2, 1, 1), tensor(np.arange(20)), y, 20, 0.5, 16)
     assert [kernel for kernel, _ in found.findings] == ["scale"]
+
+
+def test_configurations_with_the_same_code_are_timed_once() -> None:
+    timed: list[int] = []
+
+    def do_bench(kernel_call: Any, quantiles: Any = None) -> list[float]:
+        kernel_call()
+        timed.append(1)
+        return [float(len(timed))] * 3
+
+    bench = benchmarker(do_bench)
+    x, y, launch = tensor(np.arange(20)), tensor(np.zeros(20)), Launch()
+    other = Launch(SCALE.replace("mulf", "addf"))
+
+    def call(launch: Launch, factor: float = 0.5, programs: int = 2) -> list[float]:
+        found: list[float] = bench(lambda: launch((programs, 1, 1), x, y, 20, factor, 16), quantiles=(0.5, 0.2, 0.8))
+        return found
+
+    assert [call(launch)[0], call(Launch())[0], call(launch)[0]] == [1, 1, 1]
+    assert call(other)[0] == 2, "another text"
+    assert call(launch, factor=0.25)[0] == 3, "other arguments"
+    assert call(launch, programs=1)[0] == 4, "another grid"
+    interpreted = Launch(interpret=True)
+    assert call(interpreted)[0] != call(interpreted)[0], "launches that are not native are timed each time"
+
+    def fail() -> None:
+        raise ValueError("of the kernel")
+
+    with pytest.raises(ValueError, match="of the kernel"):
+        bench(fail)
+    assert not is_timed()
