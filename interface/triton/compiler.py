@@ -18,8 +18,10 @@ class JoineryBackend(BaseBackend):  # type: ignore[misc]
 
     def __init__(self, target: GPUTarget) -> None:
         super().__init__(target)
+        from .arrays import accept_arrays
         from .assembly import provide_texts
 
+        accept_arrays()
         provide_texts()
 
     @staticmethod
@@ -27,15 +29,18 @@ class JoineryBackend(BaseBackend):  # type: ignore[misc]
         return is_ours(target)
 
     def hash(self) -> str:
-        from .precision import default_precision
+        from .settings import default_precision
         from .stages import identity
 
         return f"{self.target.backend}-{self.target.arch}-{default_precision()}-{identity()}"
 
     def parse_options(self, options: dict[str, Any]) -> object:
         from .options import parse_options
+        from .versions import dot_precisions
 
-        return parse_options(options)
+        found: Any = parse_options(options)
+        found.allowed_dot_input_precisions = tuple(filter(dot_precisions().__contains__, found.allowed_dot_input_precisions))
+        return found
 
     def add_stages(self, stages: dict[str, Any], options: Any, language: Any = None) -> None:
         from .stages import add_stages

@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from triton.backends.compiler import GPUTarget
 from triton.backends.driver import DriverBase
 
-from .targets import current_target
+from .targets import NAME, current_target
+
+if os.environ.get("JOINERY_TRITON"):
+    from .settings import is_asked_for
+
+    if is_asked_for():  # since 3.7 this settles the choice, also where a GPU's driver is active
+        os.environ.setdefault("TRITON_DEFAULT_BACKEND", NAME)
 
 
 class JoineryDriver(DriverBase):  # type: ignore[misc]
     """The device that joinery's kernels run on, number 0: the processors of this machine."""
 
     def __init__(self) -> None:
-        from .arrays import accept_arrays
         from .launcher import Launcher
-        from .precision import prefer_float32
+        from .settings import prefer_float32
         from .utilities import Utilities
 
-        accept_arrays()
         prefer_float32()
         self.utils = Utilities()
         self.launcher_cls = Launcher

@@ -82,3 +82,28 @@ def current() -> Settings:
 def set_current(settings: Settings) -> None:
     """Make these the settings of launches that say nothing themselves."""
     _current[:] = [settings]
+
+
+_PRECISION_VARIABLE = "TRITON_F32_DEFAULT"
+_preferred: list[str] = []
+
+
+def prefer_float32() -> None:
+    """Let `tl.dot` of float32 compute in float32 unless the program or the user asks for something else.
+
+    Triton takes tf32, which GPUs are fast at; processors have nothing to gain from it, and references are in float32.
+    """
+    if _PRECISION_VARIABLE not in os.environ:
+        os.environ[_PRECISION_VARIABLE] = "ieee"
+        _preferred.append("ieee")
+
+
+def forget_preference() -> None:
+    """Undo `prefer_float32`."""
+    if _preferred and os.environ.get(_PRECISION_VARIABLE) == _preferred.pop():
+        del os.environ[_PRECISION_VARIABLE]
+
+
+def default_precision() -> str:
+    """What products of float32 that say nothing are computed in."""
+    return os.environ.get(_PRECISION_VARIABLE, "")
