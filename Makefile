@@ -7,7 +7,7 @@
 #   make test-triton  does Triton's own parser accept what joinery prints?
 #   make test-doors  programs of Triton through joinery, in an environment with Triton and torch
 #   make triton-versions  what joinery uses of Triton, tried with every version, into docs/triton_versions.md; 5 GB of environments
-#   make docs       the pages of docs/ that are written from the code: ops, promotion, dtypes, commands, passes, libdevice, tt_ops
+#   make docs       the pages of docs/ that are written from the code: ops, promotion, dtypes, commands, passes, libdevice, tt_ops, triton_versions
 #   make docs-site  all pages as a site in out/site, with a search and the API reference; broken links are errors
 #   make accuracy   errors of all float32 values of elementary functions on the host, into docs/accuracy.json: an hour
 #   make tt-ops     the corpus of block kernels on the interpreter and the host: operation, cases passed

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -82,16 +83,25 @@ def _accepting(bind: Callable[..., Any]) -> Callable[..., Any]:
     """A function that binds arguments of which some are arrays."""
 
     def bind_arrays(*args: Any, **keywords: Any) -> Any:
-        for arg in args:
-            if type(arg) is np.ndarray or isinstance(arg, tuple):
-                args = tuple([_wrapped(each) for each in args])
-                break
-        for name, value in keywords.items():
-            if type(value) is np.ndarray or isinstance(value, tuple):
-                keywords[name] = _wrapped(value)
+        if not _HOLD_ARRAYS.isdisjoint(map(type, args)) or not _HOLD_ARRAYS.isdisjoint(map(type, keywords.values())):
+            args, keywords = _all_wrapped(args, keywords)
+        try:
+            return bind(*args, **keywords)
+        except (AttributeError, TypeError):  # up to 3.3 and later, of an array in a named tuple perhaps
+            given = (*args, *keywords.values())
+            args, keywords = _all_wrapped(args, keywords)
+            if all(map(operator.is_, given, (*args, *keywords.values()))):
+                raise
         return bind(*args, **keywords)
 
     return bind_arrays
+
+
+_HOLD_ARRAYS = frozenset({np.ndarray, tuple})
+
+
+def _all_wrapped(args: tuple[Any, ...], keywords: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    return tuple(map(_wrapped, args)), {name: _wrapped(value) for name, value in keywords.items()}
 
 
 def _wrapped(value: Any) -> Any:
