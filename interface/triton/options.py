@@ -13,9 +13,8 @@ from .settings import Settings, current
 IGNORED = frozenset({
     # of CUDA's back end
     "maxnreg", "ptx_version", "ptx_options", "sched4reg", "enable_reflect_ftz", "launch_pdl", "clc", "min_shared_mem",
-    "cluster_dims",
     # of Triton 3.3
-    "num_buffers_warp_spec", "num_consumer_groups", "reg_dec_producer", "reg_inc_producer",
+    "num_buffers_warp_spec", "num_consumer_groups", "reg_dec_producer", "reg_inc_consumer",
     # of HIP's
     "waves_per_eu", "matrix_instr_nonkdim", "kpack", "schedule_hint", "allow_flush_denorm",
 })  # fmt: skip
@@ -26,12 +25,14 @@ DEFAULTS: Mapping[str, Any] = {
     # what Triton's front end, its hooks and its launcher read
     "num_warps": 4,
     "num_ctas": 1,
+    "cluster_dims": (1, 1, 1),
     "num_stages": 3,
     "warp_size": 32,
     "enable_fp_fusion": False,
     "launch_cooperative_grid": False,
     "supported_fp8_dtypes": ("fp8e4b15", "fp8e4b8", "fp8e4nv", "fp8e5", "fp8e5b16"),
     "deprecated_fp8_dot_operand_dtypes": (),
+    "deprecated_fp8_dtypes": (),
     "default_dot_input_precision": "ieee",
     "allowed_dot_input_precisions": ("ieee", "tf32", "tf32x3", "bf16x3", "bf16x6"),
     "max_num_imprecise_acc_default": 0,

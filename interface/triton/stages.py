@@ -7,6 +7,7 @@ import re
 from typing import Any
 
 from ...promotion.errors import UnsupportedError
+from . import versions
 from .options import Options, settings_of
 from .targets import BINARY
 from .utilities import SHARED_BYTES
@@ -46,10 +47,7 @@ def run_passes(module: Any) -> Any:
     passes.common.add_cse(manager)
     passes.common.add_symbol_dce(manager)
     passes.ttir.add_loop_unroll(manager)
-    try:
-        manager.run(module, "make_ttir")
-    except TypeError:  # up to Triton 3.5
-        manager.run(module)
+    versions.run_passes(manager, module, "make_ttir")
     return module
 
 

@@ -7,6 +7,7 @@ import time
 from typing import Any
 
 from .binary import LoadedKernel
+from .versions import as_loaded
 
 REGISTERS, SPILLS, MAX_THREADS = 32, 0, 1 << 20
 """Reported of every kernel: programs divide by the first to size their grids."""
@@ -23,10 +24,8 @@ class Utilities:
     """Loads compiled kernels, and tells the properties of the device."""
 
     def load_binary(self, name: str, code: bytes, shared: int, device: int) -> tuple[Any, ...]:
-        """(module, function, registers, spills, threads at most); Triton 3.3 takes no last one."""
-        loaded = LoadedKernel(name, code)
-        found = (loaded, loaded, REGISTERS, SPILLS, MAX_THREADS)
-        return found[:4] if _unpacks_four() else found
+        """(module, function, registers, spills, threads at most), as this version of Triton takes them."""
+        return as_loaded(LoadedKernel(name, code), REGISTERS, SPILLS, MAX_THREADS)
 
     def unload_module(self, module: LoadedKernel) -> None:
         """Code is unmapped when nobody holds it."""
@@ -36,13 +35,6 @@ class Utilities:
 
     def set_printf_fifo_size(self, size: int) -> None:
         """Prints are written as they come."""
-
-
-@functools.cache
-def _unpacks_four() -> bool:
-    import triton
-
-    return [int(part) for part in triton.__version__.split(".")[:2]] < [3, 4]
 
 
 @functools.cache

@@ -15,7 +15,7 @@ FOLDERS = (
     "end_to_end/test_ops_maps.py", "end_to_end/test_ops_reductions.py",
 )
 """Tests that go through rows, public functions, rule sets, passes or dtypes."""
-PAGES = ("generate", "stubs", "tables", "libdevice", "tt_ops")
+PAGES = ("generate", "stubs", "tables", "libdevice", "tt_ops", "triton_versions")
 """The scripts of `make docs`."""
 
 

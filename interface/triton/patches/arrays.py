@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import operator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from ....promotion.errors import UserError
+from ..targets import BINARY
 
 
 class ArrayArgument(np.ndarray):
@@ -57,35 +60,57 @@ def as_argument(value: np.ndarray[Any, Any]) -> ArrayArgument:
     return value.view(ArrayArgument)
 
 
-_plain_run: list[Any] = []
-"""`JITFunction.run` as Triton has it, while `kernel[grid](…)` takes arrays."""
-
-
 def accept_arrays() -> None:
-    """Let `kernel[grid](…)` take NumPy arrays, until `refuse_arrays`."""
-    from triton.runtime.jit import JITFunction
+    """Let Triton's functions that bind arguments take NumPy arrays, in kernels that joinery compiles.
 
-    if _plain_run:
+    Triton makes such a function at a kernel's first launch, after its back end: a process's first launch takes arrays as well.
+    """
+    from triton.runtime import jit
+
+    create = jit.create_function_from_signature
+    if getattr(create, "accepts_arrays", False):
         return
-    run = JITFunction.run
-    _plain_run.append(run)
 
-    def run_with_arrays(self: Any, *args: Any, **keywords: Any) -> Any:
-        for arg in args:
-            if type(arg) is np.ndarray:
-                args = tuple([as_argument(each) if type(each) is np.ndarray else each for each in args])
-                break
-        for name, value in keywords.items():
-            if type(value) is np.ndarray:
-                keywords[name] = as_argument(value)
-        return run(self, *args, **keywords)
+    def create_accepting(signature: Any, parameters: Any, backend: Any) -> Any:
+        bind = create(signature, parameters, backend)
+        return _accepting(bind) if getattr(backend, "binary_ext", None) == BINARY else bind
 
-    JITFunction.run = run_with_arrays
+    create_accepting.accepts_arrays = True  # type: ignore[attr-defined]
+    jit.create_function_from_signature = create_accepting
 
 
-def refuse_arrays() -> None:
-    """Leave NumPy arrays to Triton, which refuses them: a GPU could not read their memory."""
-    from triton.runtime.jit import JITFunction
+def _accepting(bind: Callable[..., Any]) -> Callable[..., Any]:
+    """A function that binds arguments of which some are arrays."""
 
-    if _plain_run:
-        JITFunction.run = _plain_run.pop()
+    def bind_arrays(*args: Any, **keywords: Any) -> Any:
+        if not _HOLD_ARRAYS.isdisjoint(map(type, args)) or not _HOLD_ARRAYS.isdisjoint(map(type, keywords.values())):
+            args, keywords = _all_wrapped(args, keywords)
+        try:
+            return bind(*args, **keywords)
+        except (AttributeError, TypeError):  # up to 3.3 and later, of an array in a named tuple perhaps
+            given = (*args, *keywords.values())
+            args, keywords = _all_wrapped(args, keywords)
+            if all(map(operator.is_, given, (*args, *keywords.values()))):
+                raise
+        return bind(*args, **keywords)
+
+    return bind_arrays
+
+
+_HOLD_ARRAYS = frozenset({np.ndarray, tuple})
+
+
+def _all_wrapped(args: tuple[Any, ...], keywords: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    return tuple(map(_wrapped, args)), {name: _wrapped(value) for name, value in keywords.items()}
+
+
+def _wrapped(value: Any) -> Any:
+    """The value with arguments for arrays: itself, or in tuples."""
+    if type(value) is np.ndarray:
+        return as_argument(value)
+    if not isinstance(value, tuple):
+        return value
+    found = [_wrapped(each) for each in value]
+    if all(new is old for new, old in zip(found, value, strict=True)):
+        return value
+    return type(value)(*found) if hasattr(value, "_fields") else type(value)(found)
