@@ -258,9 +258,9 @@ def test_configurations_with_the_same_code_are_timed_once() -> None:
 
 
 def test_unsigned_numbers_beyond_the_signed_ones() -> None:
-    text = "module { tt.func public @k(%y: !tt.ptr<i64>, %a: i64) { tt.store %y, %a : !tt.ptr<i64>\n tt.return } }"
+    text = "module { tt.func public @scale(%y: !tt.ptr<i64>, %a: i64) { tt.store %y, %a : !tt.ptr<i64>\n tt.return } }"
     launch, y = Launch(text, {"y": "*u64", "a": "u64"}), tensor(np.zeros(1), np.uint64)
-    launch.loaded = LoadedKernel("k", encode(text, "k", "strict", native=True))
+    launch.loaded = LoadedKernel("scale", encode(text, "scale", "strict", native=True))
     for number in ((1 << 64) - 5, 1 << 63, 7):
         launch((1, 1, 1), y, number)
         assert y[0] == number
