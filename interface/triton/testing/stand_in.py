@@ -7,11 +7,14 @@ What cannot be stood in for raises: graphs of CUDA, for example.
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
 from ..utilities import Event, device_properties
+from .dispatch import enter_in_backward, lead_registrations
+from .missing import with_result_type
 
 CAPABILITY = (9, 0)
 NAME = "NVIDIA H100 (joinery on the CPU)"
@@ -19,7 +22,11 @@ _MEMORY = 80 << 30
 
 
 def install() -> None:
-    """Lead CUDA's devices of torch to the CPU from now on, in this process."""
+    """Lead CUDA's devices of torch to the CPU from now on, in this process.
+
+    `torch.compile` returns functions as they are, unless `TORCHDYNAMO_DISABLE=0` is set: it would compile them for a GPU.
+    """
+    os.environ.setdefault("TORCHDYNAMO_DISABLE", "1")
     import torch
 
     if getattr(torch.cuda, "joinery_stands_in", False):
@@ -30,6 +37,8 @@ def install() -> None:
     _replace_accelerator(torch)
     _replace_classes(torch)
     mode = _mode(torch)
+    lead_registrations(torch, mode)
+    enter_in_backward(torch, mode)
     mode.__enter__()
     _modes.append(mode)
 
@@ -81,7 +90,8 @@ def _mode(torch: Any) -> Any:
                 kwargs = {**kwargs, "device": cpu}
             if kwargs.get("pin_memory"):
                 kwargs = {**kwargs, "pin_memory": False}
-            return func(*args, **kwargs)
+            found = with_result_type(func, args, kwargs, torch)
+            return func(*args, **kwargs) if found is NotImplemented else found
 
     return LedToCpu()
 
