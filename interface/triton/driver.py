@@ -8,7 +8,7 @@ from typing import Any
 from triton.backends.compiler import GPUTarget
 from triton.backends.driver import DriverBase
 
-from .targets import current_target
+from .targets import current_target, stands_for_cuda
 
 
 class JoineryDriver(DriverBase):  # type: ignore[misc]
@@ -37,7 +37,7 @@ class JoineryDriver(DriverBase):  # type: ignore[misc]
     def get_active_torch_device(self) -> Any:
         import torch
 
-        return torch.device("cpu")
+        return torch.device("cuda", 0) if stands_for_cuda() else torch.device("cpu")
 
     def get_current_device(self) -> int:
         return 0
