@@ -55,11 +55,14 @@ class Guard(Memory):
     # Set-up
 
     def add(self, array: Array, name: str) -> int:
+        known = len(self._buffers)
+        base = super().add(array, name)
+        if len(self._buffers) == known:  # the same memory once more
+            return base
         self._arrays.append(array)
         self._unwritten.append(self._unwritten_of.get(array.__array_interface__["data"][0]) if array.size else None)
         if self._has_addresses:
             self._races.register([array], len(self._arrays) - 1)
-        base = super().add(array, name)
         self._starts = np.array([buffer.base for buffer in self._buffers], np.int64)
         self._lengths = np.array([len(buffer.raw) for buffer in self._buffers], np.int64)
         # An array may itself begin at an odd address: its position in a cache line matters for the alignment.
