@@ -32,7 +32,8 @@ def clone(project: Project, cache: Path, local: Path | None) -> Path:
     git = ["git", "-C", str(target)]
     _call([*git, "init", "--quiet"])
     if project.folders:
-        _call([*git, "sparse-checkout", "set", *project.folders])
+        # As patterns: with cones, files of the folders above would come along, and packages begin there.
+        _call([*git, "sparse-checkout", "set", "--no-cone", *(f"/{folder}/" for folder in project.folders)])
     if local is None:
         partial = ["--filter=blob:none"] if project.folders else []
         _call([*git, "remote", "add", "origin", project.git])

@@ -1,7 +1,8 @@
-"""Functions that torch has for CUDA and not for the CPU, computed by those that the CPU has."""
+"""Functions that torch has for CUDA and not for the CPU, computed by those that the CPU has; and one that no mode sees."""
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -22,3 +23,16 @@ def with_result_type(func: Callable[..., Any], args: Sequence[Any], keywords: Ma
         return NotImplemented
     operands = [arg.to(result) if isinstance(arg, torch.Tensor) else arg for arg in args if not isinstance(arg, torch.dtype)]
     return func(*operands, **{name: value for name, value in keywords.items() if name != "out_dtype"})
+
+
+def lead_range(torch: Any) -> None:
+    """Let `torch.range` take CUDA's devices: torch shows it to no mode."""
+    plain = torch.range
+
+    @functools.wraps(plain)
+    def led(*args: Any, **keywords: Any) -> Any:
+        if str(keywords.get("device")).startswith("cuda"):
+            keywords["device"] = "cpu"
+        return plain(*args, **keywords)
+
+    torch.range = led

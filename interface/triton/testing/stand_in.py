@@ -14,7 +14,8 @@ from typing import Any
 
 from ..utilities import Event, device_properties
 from .dispatch import enter_in_backward, lead_registrations
-from .missing import with_result_type
+from .generators import default_generator, generator_class
+from .missing import lead_range, with_result_type
 
 CAPABILITY = (9, 0)
 NAME = "NVIDIA H100 (joinery on the CPU)"
@@ -32,10 +33,14 @@ def install() -> None:
     if getattr(torch.cuda, "joinery_stands_in", False):
         return
     torch.cuda.joinery_stands_in = True
-    for name, value in _replacements(torch).items():
+    torch.Generator = generator_class(torch)
+    generator = default_generator(torch)
+    torch.cuda.default_generators = (generator,)
+    for name, value in _replacements(torch, generator).items():
         setattr(torch.cuda, name, value)
     _replace_accelerator(torch)
     _replace_classes(torch)
+    lead_range(torch)
     mode = _mode(torch)
     lead_registrations(torch, mode)
     enter_in_backward(torch, mode)
@@ -86,7 +91,9 @@ def _mode(torch: Any) -> Any:
             if any(map(is_cuda, args)):
                 strings = name in names_devices
                 args = tuple([led(arg, strings) for arg in args])
-            if is_cuda(kwargs.get("device")):
+            if name == "to" and len(args) > 1 and type(args[1]) is int:
+                args = (args[0], cpu, *args[2:])
+            if is_cuda(device := kwargs.get("device")) or type(device) is int:  # a number is one of the accelerator's devices
                 kwargs = {**kwargs, "device": cpu}
             if kwargs.get("pin_memory"):
                 kwargs = {**kwargs, "pin_memory": False}
@@ -96,7 +103,7 @@ def _mode(torch: Any) -> Any:
     return LedToCpu()
 
 
-def _replacements(torch: Any) -> dict[str, Any]:
+def _replacements(torch: Any, generator: Any) -> dict[str, Any]:
     properties = SimpleNamespace(
         name=NAME, major=CAPABILITY[0], minor=CAPABILITY[1], total_memory=_MEMORY, warp_size=32, gcnArchName="",
         multi_processor_count=device_properties()["multiprocessor_count"], max_threads_per_multi_processor=2048,
@@ -129,21 +136,21 @@ def _replacements(torch: Any) -> dict[str, Any]:
         "reset_peak_memory_stats": None,
         "reset_max_memory_allocated": None,
         "mem_get_info": (_MEMORY, _MEMORY),
-        "set_rng_state": None,
-        "set_rng_state_all": None,
         "set_stream": None,
     }
     # torch's own tables go by identity: no two names share a function
     functions = {
         "get_arch_list": lambda: ["sm_90"],
         "memory_stats": lambda device=None: {},
-        "manual_seed": lambda seed: torch.default_generator.manual_seed(seed),
-        "manual_seed_all": lambda seed: torch.default_generator.manual_seed(seed),
-        "seed": lambda: torch.default_generator.seed(),
-        "seed_all": lambda: torch.default_generator.seed(),
-        "initial_seed": lambda: torch.default_generator.initial_seed(),
-        "get_rng_state": lambda device=None: _seed_and_offset(torch),
-        "get_rng_state_all": lambda: [_seed_and_offset(torch)],
+        "manual_seed": lambda seed: generator.manual_seed(seed),
+        "manual_seed_all": lambda seed: generator.manual_seed(seed),
+        "seed": lambda: generator.seed(),
+        "seed_all": lambda: generator.seed(),
+        "initial_seed": lambda: generator.initial_seed(),
+        "get_rng_state": lambda device=None: generator.get_state(),
+        "get_rng_state_all": lambda: [generator.get_state()],
+        "set_rng_state": lambda state, device=None: generator.set_state(state),
+        "set_rng_state_all": lambda states: generator.set_state(states[0]),
         "Event": Event,
         "Stream": Stream,
         "ExternalStream": type("ExternalStream", (Stream,), {}),
@@ -167,11 +174,6 @@ def _ignoring(result: Any) -> Callable[..., Any]:
         return result
 
     return answer
-
-
-def _seed_and_offset(torch: Any) -> Any:
-    """A generator's state as CUDA's has it: 16 bytes, the seed of Philox and an offset."""
-    return torch.tensor([torch.default_generator.initial_seed() & ((1 << 63) - 1), 0], dtype=torch.int64).view(torch.uint8)
 
 
 class Stream:
@@ -249,15 +251,10 @@ def _replace_accelerator(torch: Any) -> None:
 
 def _replace_classes(torch: Any) -> None:
     """Classes that take a device and that no mode sees."""
-    plain_generator, plain_autocast = torch.Generator, torch.autocast
-
-    class Generator(plain_generator):  # type: ignore[misc,valid-type]
-        def __new__(cls, device: Any = "cpu") -> Any:
-            return super().__new__(cls, "cpu" if is_cuda(device) else device)
+    plain_autocast = torch.autocast
 
     class autocast(plain_autocast):  # type: ignore[misc,valid-type]
         def __init__(self, device_type: str = "cuda", *args: Any, **keywords: Any) -> None:
             super().__init__("cpu" if is_cuda(device_type) else device_type, *args, **keywords)
 
-    torch.Generator = Generator
     torch.autocast = torch.amp.autocast = autocast

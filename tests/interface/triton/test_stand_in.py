@@ -107,3 +107,76 @@ def test_functions_are_not_compiled_for_a_gpu(tmp_path: Path) -> None:
         """,
         tmp_path,
     )
+
+
+def test_generators_have_a_seed_and_an_offset(tmp_path: Path) -> None:
+    run(
+        """
+        def state(generator):
+            return tuple(generator.get_state().view(torch.int64).tolist())
+
+        own = torch.Generator(device="cuda").manual_seed(7)
+        assert isinstance(own, torch.Generator) and own.device.type == "cuda" and state(own) == (7, 0)
+        first = own.get_state()
+        drawn = torch.rand(5, device="cuda", generator=own)
+        assert state(own)[0] == 7 and state(own)[1] > 0 and state(own) == state(own)
+        more = torch.rand(5, device="cuda", generator=own)
+        own.set_state(first)
+        assert torch.equal(torch.rand(5, generator=own), drawn) and torch.equal(torch.rand(5, generator=own), more)
+
+        default = torch.cuda.default_generators[torch.cuda.current_device()]
+        torch.manual_seed(3)
+        seed, offset = state(default)
+        moved = torch.tensor([seed, offset + 40]).view(torch.uint8)
+        default.set_state(moved)
+        assert (seed, offset) == (3, 0) and state(default) == (3, 40) and default.get_offset() == 40
+        torch.manual_seed(3)
+        kept = torch.cuda.get_rng_state()
+        drawn = torch.randn(4, device="cuda")
+        torch.cuda.set_rng_state(kept)
+        assert kept.numel() == 16 and torch.equal(torch.randn(4, device="cuda"), drawn)
+        assert torch.Generator().get_state().numel() > 16 and torch.cuda.initial_seed() == 3
+        """,
+        tmp_path,
+    )
+
+
+def test_autotuning_is_cut_after_pruning_and_goes_on_after_what_does_not_compile(tmp_path: Path) -> None:
+    run(
+        """
+        import triton
+        import triton.language as tl
+        from joinery.interface.triton.activation import activate
+        from joinery.interface.triton.testing.suites import become_cuda, cut_autotuning
+
+        activate("native", None, "sm_90a", "strict")
+        become_cuda()
+        cut_autotuning(1)
+
+        def kernel(x, n, BLOCK: tl.constexpr):
+            tl.static_assert(BLOCK <= 64)
+            i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+            tl.store(x + i, BLOCK, mask=i < n)
+
+        def tuned(sizes, kept):
+            configs = [triton.Config({"BLOCK": size}) for size in sizes]
+            pruning = {"early_config_prune": lambda every, named, **rest: [c for c in every if c.kwargs["BLOCK"] in kept]}
+            return triton.autotune(configs, key=["n"], prune_configs_by=pruning)(triton.jit(kernel))
+
+        x = torch.zeros(100, dtype=torch.int32, device="cuda")
+        grid = lambda named: (triton.cdiv(100, named["BLOCK"]),)
+        for sizes, kept, chosen in [((16, 32, 64), (32, 64), 32), ((256, 128, 64, 32), (256, 128, 64, 32), 64)]:
+            program = tuned(sizes, kept)
+            for _ in range(2):
+                x.zero_()
+                program[grid](x, 100)
+                assert x.tolist() == [chosen] * 100, x
+        try:
+            tuned((128, 256), (128, 256))[grid](x, 100)
+        except triton.compiler.errors.CompileTimeAssertionFailure:
+            pass
+        else:
+            raise AssertionError
+        """,
+        tmp_path,
+    )

@@ -26,6 +26,14 @@ def test_tutorial(script: str, monkeypatch: pytest.MonkeyPatch) -> None:
     runpy.run_path(str(FOLDER / script), run_name="__main__")
 
 
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize(("mode", "provider"), [("bwd", "triton-fp16"), ("fwd", "triton-fp8")])
+@pytest.mark.parametrize(("length", "width"), [(128, 64), (256, 128)])
+def test_fused_attention(length: int, width: int, mode: str, provider: str, causal: bool) -> None:
+    test_op = runpy.run_path(str(FOLDER / "06-fused-attention.py"))["test_op"]
+    test_op(1, 2, length, width, causal, False, mode, provider)
+
+
 class _NoReport:
     """What the tutorials call to measure themselves."""
 
