@@ -28,6 +28,7 @@ def lead_registrations(torch: Any, mode: Any) -> None:
 
     library.__init__, library.impl = make_led, register_led
     _lead_custom_operators(torch)
+    _lead_redispatch(torch)
 
 
 def enter_in_backward(torch: Any, mode: Any) -> None:
@@ -68,3 +69,18 @@ def _lead_custom_operators(torch: Any) -> None:
         return register(self, device_types, fn)
 
     definition.register_kernel = register_led
+
+
+def _lead_redispatch(torch: Any) -> None:
+    """Let implementations call the next one with CUDA's devices: torch shows these calls to no mode."""
+    operator = torch._ops.OpOverload
+    plain = operator.redispatch
+    cpu = torch.device("cpu")
+
+    def led(value: Any) -> Any:
+        return cpu if isinstance(value, torch.device) and value.type == "cuda" else value
+
+    def redispatch(self: Any, /, keyset: Any, *args: Any, **keywords: Any) -> Any:
+        return plain(self, keyset, *map(led, args), **{name: led(value) for name, value in keywords.items()})
+
+    operator.redispatch = redispatch

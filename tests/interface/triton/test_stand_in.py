@@ -38,6 +38,12 @@ def test_implementations_for_cuda_are_called_and_see_cuda(tmp_path: Path) -> Non
         library.impl("neg", negate, "CUDA")
         x = torch.arange(4.0, device="cuda")
         assert (-x).tolist() == [0, -1, -2, -3] and seen == [("cuda", True)], seen
+        def copy(x, **options):
+            keys = torch._C.DispatchKeySet(torch._C.DispatchKey.CompositeExplicitAutograd)
+            options["device"] = torch.device("cuda")
+            return torch.ops.aten._to_copy.default.redispatch(keys, x, **options)
+        library.impl("_to_copy", copy, "CUDA")
+        assert x.to(torch.float64).tolist() == [0, 1, 2, 3]
         del library
 
         @torch.library.custom_op("suite::double", mutates_args=(), device_types="cuda")
