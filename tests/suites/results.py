@@ -115,7 +115,8 @@ def page(data: dict[str, dict[str, Any]]) -> str:
 
 def _section(project: Project, result: dict[str, Any]) -> str:
     versions = ", ".join(f"{name} {version}" for name, version in result["versions"].items())
-    sample = f"{result['sample']} parameter sets per test function" if result["sample"] else "all parameter sets"
+    number = result["sample"]
+    sample = f"{number} parameter set{'s' * (number > 1)} of each test function" if number else "all parameter sets"
     where = f"[Repository]({project.git}) at `{result['commit'][:12]}`" if project.git else "Tests of joinery's own"
     parts = [
         f"## {project.name}",
@@ -162,4 +163,5 @@ The test-suites of projects that write kernels for GPUs, run on a machine withou
   a launch has shown nothing, and counts as **no launch**.
 - **failed**: each stands below, with the first line that it says, and who causes it.
 
-`SUITES_ARGS="liger --sample 0"` runs one of them, with all parameter sets; `python -m tests.suites --help` tells the rest."""
+`make triton-suites SUITES_ARGS="liger --sample 0"` runs one of them, with all parameter sets. `--clone liger=PATH` takes its
+files from a clone on the machine; `python -m tests.suites --help` tells the rest."""
