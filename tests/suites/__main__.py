@@ -9,7 +9,7 @@
     --memory N               GiB that a process may use (default: 12)
     --mode MODE              native, interpret, sanitize or ptxsim
     --tests PATH             paths of the suite, instead of the table's; may be repeated
-    --failed                 run again what failed in the last run, and keep its other results
+    --failed[=PATTERN]       run again what failed in the last run (and has the pattern), and keep its other results
     --last                   show the results of the last run, and run nothing
     --record                 keep the results in docs/triton_suites.json, and write the page that shows them
     --page                   write that page only
@@ -98,7 +98,7 @@ def _options(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--memory", type=float, default=12.0)
     parser.add_argument("--mode", default="native", choices=["native", "interpret", "sanitize", "ptxsim"])
     parser.add_argument("--tests", action="append", default=[], metavar="PATH")
-    parser.add_argument("--failed", action="store_true")
+    parser.add_argument("--failed", nargs="?", const="", metavar="PATTERN")
     parser.add_argument("--last", action="store_true")
     parser.add_argument("--record", action="store_true")
     parser.add_argument("--page", action="store_true")

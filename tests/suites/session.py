@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import resource
 import signal
 import subprocess
@@ -37,8 +38,8 @@ def run(project: Project, source: Path, python: Path, folder: Path, settings: Se
     events, log, done = folder / "events.jsonl", folder / "log.txt", folder / "done.txt"
     log.unlink(missing_ok=True)
     outcome = Outcome()
-    if settings.failed and events.exists():
-        keep_what_did_not_fail(events)
+    if settings.failed is not None and events.exists():
+        forget_failures(events, settings.failed)
         _read(events, outcome)
     else:
         events.unlink(missing_ok=True)
@@ -72,15 +73,20 @@ class Settings:
     memory: float = 12.0
     mode: str = "native"
     tests: tuple[str, ...] = ()
-    failed: bool = False
-    """Whether to run again what failed in the last run, and to keep its other results."""
+    failed: str | None = None
+    """A pattern of what failed in the last run and is run again, while other results are kept; None: everything is run."""
 
 
-def keep_what_did_not_fail(events: Path) -> None:
-    """Take the tests that failed, or did not end, out of a file of events."""
-    lines = [json.loads(line) for line in events.read_text(encoding="utf-8").splitlines()]
-    kept = [each for each in lines if each["event"] == "collected" or each.get("outcome") in ("passed", "skipped")]
-    events.write_text("".join(json.dumps(each) + "\n" for each in kept), encoding="utf-8")
+def forget_failures(events: Path, pattern: str) -> None:
+    """Take the tests that failed, or did not end, out of a file of events, where their name or message has the pattern."""
+    kept = []
+    for line in events.read_text(encoding="utf-8").splitlines():
+        event = json.loads(line)
+        said = f"{event.get('test')} {event.get('message')}"
+        fails = event["event"] == "uncollected" or event.get("outcome") == "failed"
+        if event["event"] != "started" and not (fails and re.search(pattern, said)):
+            kept.append(line + "\n")
+    events.write_text("".join(kept), encoding="utf-8")
 
 
 def _command(project: Project, python: Path, events: Path, done: Path, settings: Settings) -> list[str]:

@@ -16,7 +16,7 @@ import pytest
 from .checkouts import SetupError, clone
 from .projects import CAUSES, TABLE, Project, Reason, TableError, read_projects, reason_of
 from .results import DATA, PAGE, page, results_of
-from .session import Outcome, Settings, keep_what_did_not_fail, run
+from .session import Outcome, Settings, forget_failures, run
 
 PLUGIN = Path(__file__).resolve().parent / "plugin"
 
@@ -158,7 +158,7 @@ def test_a_run_goes_on_after_a_test_that_ended_the_process(tmp_path: Path) -> No
     assert said["test_that_ends_the_process"] == "ended the process: SIGSEGV"
     assert said["test_with_a_fixture"] == "OSError: no such thing"
     (tmp_path / "source" / "test_suite.py").write_text(SUITE.replace("[2]", "[1]"))
-    again = run(project, tmp_path / "source", Path(sys.executable), tmp_path / "run", Settings(failed=True))
+    again = run(project, tmp_path / "source", Path(sys.executable), tmp_path / "run", Settings(failed=""))
     assert {name.partition("::")[2]: each["outcome"] for name, each in again.tests.items()}["test_that_fails"] == "passed"
     assert len(again.tests) == 8
 
@@ -172,7 +172,10 @@ def test_only_tests_that_failed_are_forgotten(tmp_path: Path) -> None:
     ]
     path = tmp_path / "events"
     path.write_text("".join(json.dumps(each) + "\n" for each in events))
-    keep_what_did_not_fail(path)
+    forget_failures(path, "an error")
+    kept = [json.loads(line) for line in path.read_text().splitlines()]
+    assert kept == events[:5]
+    forget_failures(path, "")
     kept = [json.loads(line) for line in path.read_text().splitlines()]
     assert kept == [events[0], events[2], events[4]]
 
