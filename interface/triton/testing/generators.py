@@ -19,7 +19,7 @@ def generator_class(torch: Any) -> Any:
     """`torch.Generator` that can be made for CUDA. It is a class: annotations name it."""
     plain = torch.Generator
 
-    class Generator(plain):  # type: ignore[misc]
+    class Generator(plain):  # type: ignore[misc,valid-type]
         """A generator of the CPU, or one that has CUDA's kind of state."""
 
         def __new__(cls, device: Any = "cpu") -> Any:
