@@ -5,6 +5,7 @@
     --clone PROJECT=PATH     take the project's files from a clone on this machine; may be repeated
     --python PROJECT=PATH    an interpreter that has the requirements, instead of an environment of its own
     --sample N               parameter sets per test function; 0 for all (default: the table's)
+    --every N                one in so many test functions, chosen by digests of their names
     --seconds N              time that a test may take (default: the table's)
     --memory N               GiB that a process may use (default: 12)
     --mode MODE              native, interpret, sanitize or ptxsim
@@ -58,7 +59,8 @@ def main(arguments: list[str]) -> int:
     from .checkouts import clone, environment
     from .session import Settings, last, run
 
-    settings = Settings(options.sample, options.seconds, options.memory, options.mode, tuple(options.tests), options.failed)
+    given = (options.sample, options.every, options.seconds, options.memory, options.mode)
+    settings = Settings(*given, tuple(options.tests), options.failed)
     found = []
     for name in options.projects or projects:
         project = projects[name]
@@ -94,6 +96,7 @@ def _options(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--clone", action="append", default=[], metavar="PROJECT=PATH")
     parser.add_argument("--python", action="append", default=[], metavar="PROJECT=PATH")
     parser.add_argument("--sample", type=int)
+    parser.add_argument("--every", type=int)
     parser.add_argument("--seconds", type=float)
     parser.add_argument("--memory", type=float, default=12.0)
     parser.add_argument("--mode", default="native", choices=["native", "interpret", "sanitize", "ptxsim"])
@@ -106,6 +109,8 @@ def _options(arguments: list[str]) -> argparse.Namespace:
     options = parser.parse_args(arguments)
     if options.sample is not None and options.sample < 0:
         parser.error("--sample must be 0 or more")
+    if options.every is not None and options.every < 1:
+        parser.error("--every must be 1 or more")
     if options.seconds is not None and options.seconds <= 0:
         parser.error("--seconds must be above 0")
     return options

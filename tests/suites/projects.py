@@ -52,6 +52,8 @@ class Project:
     stubs: tuple[str, ...] = ()
     sample: int = 2
     """Parameter sets per test function; 0: all."""
+    every: int = 1
+    """One in so many test functions is run."""
     seconds: float = 60.0
     """Time that a test may take."""
     reasons: tuple[Reason, ...] = ()

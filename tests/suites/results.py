@@ -50,6 +50,7 @@ def results_of(project: Project, outcome: Outcome, python: Path, settings: Setti
         "machine": f"{os.cpu_count()} processors, {platform.machine()}",
         "mode": settings.mode,
         "sample": project.sample if settings.sample is None else settings.sample,
+        "every": settings.every or project.every,
         "seconds per test": settings.seconds or project.seconds,
         "tests": list(settings.tests or project.tests),
         "collected": outcome.collected,
@@ -117,6 +118,8 @@ def _section(project: Project, result: dict[str, Any]) -> str:
     versions = ", ".join(f"{name} {version}" for name, version in result["versions"].items())
     number = result["sample"]
     sample = f"{number} parameter set{'s' * (number > 1)} of each test function" if number else "all parameter sets"
+    if (every := result.get("every", 1)) > 1:
+        sample += f", of one in {every} functions"
     where = f"[Repository]({project.git}) at `{result['commit'][:12]}`" if project.git else "Tests of joinery's own"
     parts = [
         f"## {project.name}",

@@ -49,7 +49,9 @@ def run(project: Project, source: Path, python: Path, folder: Path, settings: Se
         status = _watch(command, project, source, events, log, settings)
         known = len(outcome.tests) + len(outcome.uncollected)
         if running := _read(events, outcome):
-            outcome.tests[running] = _ended(status, settings.seconds or project.seconds)
+            outcome.tests[running] = ended = _ended(status, settings.seconds or project.seconds)
+            with events.open("a", encoding="utf-8") as file:
+                file.write(json.dumps({"event": "ended", "test": running, **ended}) + "\n")
             continue
         if status in (0, 1, 2, 5) or known == len(outcome.tests) + len(outcome.uncollected):
             break
@@ -66,9 +68,10 @@ def last(folder: Path) -> Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What a caller may set for a run. sample, seconds: None for the project's own. memory: GiB that a process may use."""
+    """What a caller may set. sample, every, seconds: None for the project's own. memory: GiB that a process may use."""
 
     sample: int | None = None
+    every: int | None = None
     seconds: float | None = None
     memory: float = 12.0
     mode: str = "native"
@@ -96,6 +99,7 @@ def _command(project: Project, python: Path, events: Path, done: Path, settings:
     paths = [str(HERE / test) if test.startswith("cases/") else test for test in tests]
     command = [str(python), "-m", "pytest", "-p", "joinery.triton.pytest", f"--joinery={settings.mode}", "-p", "joinery_suites"]
     command += ["--suites-events", str(events), "--suites-done", str(done), "--suites-sample", str(sample)]
+    command += ["--suites-every", str(settings.every or project.every)]
     command += [f"--suites-stub={name}" for name in project.stubs]
     command += [f"--suites-seconds={seconds:g}", "-q", "--tb=short", "-p", "no:cacheprovider"]
     command += ["-o", "addopts=", "-o", "log_cli=false", "--continue-on-collection-errors", "--disable-warnings"]

@@ -16,7 +16,7 @@ import pytest
 from .checkouts import SetupError, clone
 from .projects import CAUSES, TABLE, Project, Reason, TableError, read_projects, reason_of
 from .results import DATA, PAGE, page, results_of
-from .session import Outcome, Settings, forget_failures, run
+from .session import Outcome, Settings, forget_failures, last, run
 
 PLUGIN = Path(__file__).resolve().parent / "plugin"
 
@@ -79,6 +79,9 @@ def test_samples_have_some_sets_of_each_function_and_are_the_same_in_any_order()
     }
     assert sampled(nodes, 1) < found
     assert sampled(nodes, 0) == set(nodes)
+    many = [f"test_a.py::test_{name}[{i}]" for name in range(90) for i in range(3)]
+    assert 15 < len(sampled(many, 1, 3)) < 45
+    assert sampled(many, 1, 3) < sampled(many, 1)
 
 
 SUITE = """
@@ -157,6 +160,7 @@ def test_a_run_goes_on_after_a_test_that_ended_the_process(tmp_path: Path) -> No
     said = {failure["test"].partition("::")[2]: failure["message"] for failure in found["failures"]}
     assert said["test_that_ends_the_process"] == "ended the process: SIGSEGV"
     assert said["test_with_a_fixture"] == "OSError: no such thing"
+    assert last(tmp_path / "run").tests == outcome.tests
     (tmp_path / "source" / "test_suite.py").write_text(SUITE.replace("[2]", "[1]"))
     again = run(project, tmp_path / "source", Path(sys.executable), tmp_path / "run", Settings(failed=""))
     assert {name.partition("::")[2]: each["outcome"] for name, each in again.tests.items()}["test_that_fails"] == "passed"

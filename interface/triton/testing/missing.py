@@ -9,13 +9,18 @@ from typing import Any
 _PRODUCTS = ("mm", "bmm", "addmm", "baddbmm")
 
 
-def with_result_type(func: Callable[..., Any], args: Sequence[Any], keywords: Mapping[str, Any], torch: Any) -> Any:
-    """A product that says the dtype of its result: GPUs add up in it, so its operands are converted first.
+def computed_otherwise(func: Callable[..., Any], args: Sequence[Any], keywords: Mapping[str, Any], torch: Any) -> Any:
+    """What the CPU computes in place of a call that it lacks. Returns `NotImplemented` for calls that it has."""
+    name = getattr(func, "__name__", "")
+    if name in _PRODUCTS:
+        return _product(func, args, keywords, torch)
+    if name == "histc" and isinstance(args[0], torch.Tensor) and not args[0].dtype.is_floating_point:
+        return func(args[0].double(), *args[1:], **keywords).to(args[0].dtype)
+    return NotImplemented
 
-    Returns `NotImplemented` for every other call.
-    """
-    if getattr(func, "__name__", "") not in _PRODUCTS:
-        return NotImplemented
+
+def _product(func: Callable[..., Any], args: Sequence[Any], keywords: Mapping[str, Any], torch: Any) -> Any:
+    """A product that says the dtype of its result: GPUs add up in it, so its operands are converted first."""
     result = keywords.get("out_dtype")
     if result is None:
         result = next((arg for arg in args if isinstance(arg, torch.dtype)), None)

@@ -15,7 +15,7 @@ from typing import Any
 from ..utilities import Event, device_properties
 from .dispatch import enter_in_backward, lead_registrations
 from .generators import default_generator, generator_class
-from .missing import lead_range, with_result_type
+from .missing import computed_otherwise, lead_range
 
 CAPABILITY = (9, 0)
 NAME = "NVIDIA H100 (joinery on the CPU)"
@@ -97,7 +97,7 @@ def _mode(torch: Any) -> Any:
                 kwargs = {**kwargs, "device": cpu}
             if kwargs.get("pin_memory"):
                 kwargs = {**kwargs, "pin_memory": False}
-            found = with_result_type(func, args, kwargs, torch)
+            found = computed_otherwise(func, args, kwargs, torch)
             return func(*args, **kwargs) if found is NotImplemented else found
 
     return LedToCpu()

@@ -83,7 +83,7 @@ def test_backward_passes_see_cuda(tmp_path: Path) -> None:
     )
 
 
-def test_products_that_say_the_dtype_of_their_result(tmp_path: Path) -> None:
+def test_what_the_cpu_lacks(tmp_path: Path) -> None:
     run(
         """
         a, b = torch.randn(5, 300, device="cuda").bfloat16(), torch.randn(300, 7, device="cuda").bfloat16()
@@ -94,6 +94,8 @@ def test_products_that_say_the_dtype_of_their_result(tmp_path: Path) -> None:
         found = torch.addmm(c, a, b, beta=2, out_dtype=torch.float32)
         torch.testing.assert_close(found.double(), 2 * c.double() + exact, rtol=1e-5, atol=1e-4)
         assert torch.mm(a, b).dtype == torch.bfloat16
+        counted = torch.histc(torch.tensor([0, 2, 2, 3], device="cuda"), bins=4, min=0, max=3)
+        assert counted.tolist() == [1, 0, 2, 1] and counted.dtype == torch.int64
         try:
             torch.mm(a, a, out_dtype=torch.float32)
         except RuntimeError as error:

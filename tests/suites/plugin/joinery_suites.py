@@ -29,6 +29,7 @@ def pytest_addoption(parser: Any) -> None:
     group = parser.getgroup("suites")
     group.addoption("--suites-events", metavar="PATH", help="append events to this file")
     group.addoption("--suites-sample", type=int, default=0, metavar="N", help="parameter sets per test function; 0: all")
+    group.addoption("--suites-every", type=int, default=1, metavar="N", help="every Nth test function, by digests; 1: all")
     group.addoption("--suites-seconds", type=float, default=0.0, metavar="N", help="time that a test may take; 0: any")
     group.addoption("--suites-done", metavar="PATH", help="a file of node ids that are not run again")
     group.addoption("--suites-stub", action="append", default=[], metavar="NAME", help="a module to make up; may be repeated")
@@ -45,14 +46,18 @@ def pytest_configure(config: Any) -> None:
         config.pluginmanager.register(_Events(config), "joinery-suites-events")
 
 
-def sampled(nodes: Iterable[str], number: int) -> set[str]:
-    """The node ids of a sample: up to `number` parameter sets of every test function, the same ones wherever it is taken.
+def sampled(nodes: Iterable[str], number: int, every: int = 1) -> set[str]:
+    """The node ids of a sample: up to `number` parameter sets of test functions, the same ones wherever it is taken.
+
+    every: about one in so many functions is taken.
 
     Which ones is decided by the digests of the node ids: neither the order of collection nor other tests change it.
     """
     functions: defaultdict[str, list[str]] = defaultdict(list)
     for node in nodes:
-        functions[node.partition("[")[0]].append(node)
+        function = node.partition("[")[0]
+        if int.from_bytes(_digest(function)[:8], "big") % every == 0:
+            functions[function].append(node)
     if not number:
         return {node for sets in functions.values() for node in sets}
     return {node for sets in functions.values() for node in sorted(sets, key=_digest)[:number]}
@@ -73,6 +78,7 @@ class _Events:
     def __init__(self, config: Any) -> None:
         self._path = Path(config.getoption("--suites-events"))
         self._number = config.getoption("--suites-sample")
+        self._every = config.getoption("--suites-every")
         done = config.getoption("--suites-done")
         self._done = set(Path(done).read_text(encoding="utf-8").splitlines()) if done else set()
         self._test: dict[str, Any] = {}
@@ -110,7 +116,7 @@ class _Events:
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, config: Any, items: list[Any]) -> None:
-        chosen = sampled((item.nodeid for item in items), self._number)
+        chosen = sampled((item.nodeid for item in items), self._number, self._every)
         self._write(event="collected", collected=len(items), sampled=len(chosen))
         kept = [item for item in items if item.nodeid in chosen and item.nodeid not in self._done]
         dropped = [item for item in items if item.nodeid not in chosen or item.nodeid in self._done]
