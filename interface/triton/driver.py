@@ -27,9 +27,10 @@ class JoineryDriver(DriverBase):  # type: ignore[misc]
 
     @classmethod
     def is_active(cls) -> bool:
+        from .activation import is_active
         from .settings import is_asked_for
 
-        return is_asked_for()
+        return is_asked_for() or is_active()
 
     def get_current_target(self) -> GPUTarget:
         return current_target()

@@ -258,3 +258,11 @@ def _replace_classes(torch: Any) -> None:
             super().__init__("cpu" if is_cuda(device_type) else device_type, *args, **keywords)
 
     torch.autocast = torch.amp.autocast = autocast
+    from torch.utils._device import DeviceContext  # of `torch.set_default_device`, and `with torch.device(…)`
+
+    make_context = DeviceContext.__init__
+
+    def make_led(self: Any, device: Any) -> None:
+        make_context(self, "cpu" if is_cuda(device) else device)
+
+    DeviceContext.__init__ = make_led

@@ -145,6 +145,7 @@ def test_add():
     x, y = torch.randn(100, device="cuda"), torch.randn(100).cuda()
     assert x.is_cuda and x.device.type == "cuda" and y.to("cuda:0").device == x.device
     assert triton.runtime.driver.active.get_active_torch_device() == x.device
+    assert [each.driver for each in triton.backends.backends.values() if each.driver.is_active()]
     assert torch.range(1, 3, device="cuda").tolist() == [1, 2, 3]
     assert torch.empty(3, device=torch.cuda.current_device()).to(0).device == x.device
     out = torch.empty_like(x)

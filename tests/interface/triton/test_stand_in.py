@@ -107,6 +107,20 @@ def test_what_the_cpu_lacks(tmp_path: Path) -> None:
     )
 
 
+def test_default_devices(tmp_path: Path) -> None:
+    run(
+        """
+        import torch.utils._device
+        with torch.device("cuda"):
+            assert torch.zeros(3).is_cuda and torch.arange(3, device="cuda:0").tolist() == [0, 1, 2]
+        torch.set_default_device("cuda:0")
+        assert torch.empty(2).device.type == "cuda" and torch.randn(2).new_zeros(2).tolist() == [0, 0]
+        torch.set_default_device(None)
+        """,
+        tmp_path,
+    )
+
+
 def test_functions_are_not_compiled_for_a_gpu(tmp_path: Path) -> None:
     run(
         """
