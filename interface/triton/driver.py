@@ -27,10 +27,11 @@ class JoineryDriver(DriverBase):  # type: ignore[misc]
 
     @classmethod
     def is_active(cls) -> bool:
-        from .activation import is_active
+        from triton.runtime.driver import driver
+
         from .settings import is_asked_for
 
-        return is_asked_for() or is_active()
+        return is_asked_for() or isinstance(driver._active, cls)
 
     def get_current_target(self) -> GPUTarget:
         return current_target()
