@@ -164,7 +164,8 @@ The test-suites of projects that write kernels for GPUs, run on a machine withou
   function, which are chosen by digests of their names, so that every run takes the same ones.
 - **launched**: the tests that launched a kernel, whatever came of it. **passed** counts those alone; a test that passed without
   a launch has shown nothing, and counts as **no launch**.
-- **failed**: each stands below, with the first line that it says, and who causes it.
+- **failed**: each stands below, with the first line that it says, and who causes it. Tests that take longer than the time given
+  fail as well; the machine was busy with other work.
 
 `make triton-suites SUITES_ARGS="liger --sample 0"` runs one of them, with all parameter sets. `--clone liger=PATH` takes its
 files from a clone on the machine; `python -m tests.suites --help` tells the rest."""
