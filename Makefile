@@ -7,6 +7,7 @@
 #   make test-triton  does Triton's own parser accept what joinery prints?
 #   make test-doors  programs of Triton through joinery, in an environment with Triton and torch
 #   make triton-versions  what joinery uses of Triton, tried with every version, into docs/triton_versions.md; 5 GB of environments
+#   make triton-suites  suites of other projects, written for a GPU, without one; SUITES_ARGS="liger --sample 1"
 #   make docs       the pages of docs/ that are written from the code: ops, promotion, dtypes, commands, passes, libdevice, tt_ops, triton_versions
 #   make docs-site  all pages as a site in out/site, with a search and the API reference; broken links are errors
 #   make accuracy   errors of all float32 values of elementary functions on the host, into docs/accuracy.json: an hour
@@ -38,8 +39,9 @@ PYTEST := $(RUN) -m pytest -n $(WORKERS) --dist worksteal
 BENCH_ARGS ?=
 FUZZ_ARGS ?= --minutes 10
 MUTANTS ?=
+SUITES_ARGS ?=
 
-.PHONY: help venv demo docs docs-site accuracy tt-ops mutants test test-fast test-slow test-all every-test test-triton test-doors triton-versions fuzz lint types \
+.PHONY: help venv demo docs docs-site accuracy tt-ops mutants test test-fast test-slow test-all every-test test-triton test-doors triton-versions triton-suites fuzz lint types \
     bench bench-peers bench-triton bench-gpu clean
 .DEFAULT_GOAL := help
 
@@ -127,7 +129,11 @@ $(DOORS_VENV)/.ready: pyproject.toml Makefile
 	touch $@
 
 test-doors: $(DOORS_VENV)/.ready
-	$(RUN_DOORS) -m pytest -n $(WORKERS) --dist worksteal tests/interface/triton
+	$(RUN_DOORS) -m pytest -n $(WORKERS) --dist worksteal tests/interface/triton tests/suites
+
+# Clones and environments, one for each project, are kept in out/suites.
+triton-suites: venv
+	$(RUN) -m tests.suites $(SUITES_ARGS)
 
 # A version of Triton in front of what the environment of the doors has: torch alone would fill a gigabyte each time.
 .venv-triton-%/.ready: $(DOORS_VENV)/.ready

@@ -9,7 +9,7 @@ from typing import Any
 from triton.backends.compiler import GPUTarget
 from triton.backends.driver import DriverBase
 
-from .targets import NAME, current_target
+from .targets import NAME, current_target, stands_for_cuda
 
 if os.environ.get("JOINERY_TRITON"):
     from .settings import is_asked_for
@@ -44,8 +44,9 @@ class JoineryDriver(DriverBase):  # type: ignore[misc]
     @classmethod
     def is_active(cls) -> bool:
         from .settings import is_asked_for
+        from .versions import current_driver
 
-        return is_asked_for()
+        return is_asked_for() or isinstance(current_driver(), cls)
 
     def get_current_target(self) -> GPUTarget:
         return current_target()
@@ -53,7 +54,7 @@ class JoineryDriver(DriverBase):  # type: ignore[misc]
     def get_active_torch_device(self) -> Any:
         import torch
 
-        return torch.device("cpu")
+        return torch.device("cuda", 0) if stands_for_cuda() else torch.device("cpu")
 
     def get_current_device(self) -> int:
         return 0

@@ -33,6 +33,8 @@ def storage_of(tensor: Any, what: str) -> tuple[int, Span]:
         if base is None:
             return address, EVERYWHERE
     storage = base.untyped_storage()
+    if not hasattr(storage, "nbytes"):  # an address that programs wrap themselves
+        return address, EVERYWHERE
     first = int(storage.data_ptr())
     size = int(storage.nbytes())
     if size and not first:

@@ -22,9 +22,14 @@ def set_masquerade(arch: int | None) -> None:
     _masquerade[:] = [] if arch is None else [_target("cuda", arch)]
 
 
+def stands_for_cuda() -> bool:
+    """Whether suites find joinery under CUDA's name, and its tensors on CUDA's device."""
+    return bool(_masquerade)
+
+
 def is_ours(target: Any) -> bool:
     """Whether kernels for this target are compiled by joinery."""
-    return bool(target.backend == NAME) or (bool(_masquerade) and target.backend == "cuda")
+    return bool(target.backend == NAME) or (stands_for_cuda() and target.backend == "cuda")
 
 
 def _target(backend: str, arch: int) -> Any:

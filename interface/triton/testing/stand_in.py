@@ -7,11 +7,15 @@ What cannot be stood in for raises: graphs of CUDA, for example.
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
 from ..utilities import Event, device_properties
+from .dispatch import enter_in_backward, lead_registrations
+from .generators import default_generator, generator_class
+from .missing import computed_otherwise, lead_range
 
 CAPABILITY = (9, 0)
 NAME = "NVIDIA H100 (joinery on the CPU)"
@@ -19,17 +23,27 @@ _MEMORY = 80 << 30
 
 
 def install() -> None:
-    """Lead CUDA's devices of torch to the CPU from now on, in this process."""
+    """Lead CUDA's devices of torch to the CPU from now on, in this process.
+
+    `torch.compile` returns functions as they are, unless `TORCHDYNAMO_DISABLE=0` is set: it would compile them for a GPU.
+    """
+    os.environ.setdefault("TORCHDYNAMO_DISABLE", "1")
     import torch
 
     if getattr(torch.cuda, "joinery_stands_in", False):
         return
     torch.cuda.joinery_stands_in = True
-    for name, value in _replacements(torch).items():
+    torch.Generator = generator_class(torch)
+    generator = default_generator(torch)
+    torch.cuda.default_generators = (generator,)
+    for name, value in _replacements(torch, generator).items():
         setattr(torch.cuda, name, value)
     _replace_accelerator(torch)
     _replace_classes(torch)
+    lead_range(torch)
     mode = _mode(torch)
+    lead_registrations(torch, mode)
+    enter_in_backward(torch, mode)
     mode.__enter__()
     _modes.append(mode)
 
@@ -77,16 +91,19 @@ def _mode(torch: Any) -> Any:
             if any(map(is_cuda, args)):
                 strings = name in names_devices
                 args = tuple([led(arg, strings) for arg in args])
-            if is_cuda(kwargs.get("device")):
+            if name == "to" and len(args) > 1 and type(args[1]) is int:
+                args = (args[0], cpu, *args[2:])
+            if is_cuda(device := kwargs.get("device")) or type(device) is int:  # a number is one of the accelerator's devices
                 kwargs = {**kwargs, "device": cpu}
             if kwargs.get("pin_memory"):
                 kwargs = {**kwargs, "pin_memory": False}
-            return func(*args, **kwargs)
+            found = computed_otherwise(func, args, kwargs, torch)
+            return func(*args, **kwargs) if found is NotImplemented else found
 
     return LedToCpu()
 
 
-def _replacements(torch: Any) -> dict[str, Any]:
+def _replacements(torch: Any, generator: Any) -> dict[str, Any]:
     properties = SimpleNamespace(
         name=NAME, major=CAPABILITY[0], minor=CAPABILITY[1], total_memory=_MEMORY, warp_size=32, gcnArchName="",
         multi_processor_count=device_properties()["multiprocessor_count"], max_threads_per_multi_processor=2048,
@@ -119,21 +136,21 @@ def _replacements(torch: Any) -> dict[str, Any]:
         "reset_peak_memory_stats": None,
         "reset_max_memory_allocated": None,
         "mem_get_info": (_MEMORY, _MEMORY),
-        "set_rng_state": None,
-        "set_rng_state_all": None,
         "set_stream": None,
     }
     # torch's own tables go by identity: no two names share a function
     functions = {
         "get_arch_list": lambda: ["sm_90"],
         "memory_stats": lambda device=None: {},
-        "manual_seed": lambda seed: torch.default_generator.manual_seed(seed),
-        "manual_seed_all": lambda seed: torch.default_generator.manual_seed(seed),
-        "seed": lambda: torch.default_generator.seed(),
-        "seed_all": lambda: torch.default_generator.seed(),
-        "initial_seed": lambda: torch.default_generator.initial_seed(),
-        "get_rng_state": lambda device=None: _seed_and_offset(torch),
-        "get_rng_state_all": lambda: [_seed_and_offset(torch)],
+        "manual_seed": lambda seed: generator.manual_seed(seed),
+        "manual_seed_all": lambda seed: generator.manual_seed(seed),
+        "seed": lambda: generator.seed(),
+        "seed_all": lambda: generator.seed(),
+        "initial_seed": lambda: generator.initial_seed(),
+        "get_rng_state": lambda device=None: generator.get_state(),
+        "get_rng_state_all": lambda: [generator.get_state()],
+        "set_rng_state": lambda state, device=None: generator.set_state(state),
+        "set_rng_state_all": lambda states: generator.set_state(states[0]),
         "Event": Event,
         "Stream": Stream,
         "ExternalStream": type("ExternalStream", (Stream,), {}),
@@ -157,11 +174,6 @@ def _ignoring(result: Any) -> Callable[..., Any]:
         return result
 
     return answer
-
-
-def _seed_and_offset(torch: Any) -> Any:
-    """A generator's state as CUDA's has it: 16 bytes, the seed of Philox and an offset."""
-    return torch.tensor([torch.default_generator.initial_seed() & ((1 << 63) - 1), 0], dtype=torch.int64).view(torch.uint8)
 
 
 class Stream:
@@ -239,15 +251,18 @@ def _replace_accelerator(torch: Any) -> None:
 
 def _replace_classes(torch: Any) -> None:
     """Classes that take a device and that no mode sees."""
-    plain_generator, plain_autocast = torch.Generator, torch.autocast
-
-    class Generator(plain_generator):  # type: ignore[misc,valid-type]
-        def __new__(cls, device: Any = "cpu") -> Any:
-            return super().__new__(cls, "cpu" if is_cuda(device) else device)
+    plain_autocast = torch.autocast
 
     class autocast(plain_autocast):  # type: ignore[misc,valid-type]
         def __init__(self, device_type: str = "cuda", *args: Any, **keywords: Any) -> None:
             super().__init__("cpu" if is_cuda(device_type) else device_type, *args, **keywords)
 
-    torch.Generator = Generator
     torch.autocast = torch.amp.autocast = autocast
+    from torch.utils._device import DeviceContext  # of `torch.set_default_device`, and `with torch.device(…)`
+
+    make_context = DeviceContext.__init__
+
+    def make_led(self: Any, device: Any) -> None:
+        make_context(self, "cpu" if is_cuda(device) else device)
+
+    DeviceContext.__init__ = make_led

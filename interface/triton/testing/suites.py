@@ -18,7 +18,10 @@ def become_cuda() -> None:
 
 
 def cut_autotuning(configurations: int) -> None:
-    """Let autotuned kernels try this many of their configurations: trying all takes as long as the suite."""
+    """Let autotuned kernels try this many of their configurations: trying all takes as long as the suite.
+
+    They are the first of those that the kernel's own pruning leaves, without those that do not compile.
+    """
     from triton.runtime.autotuner import Autotuner
 
     if getattr(Autotuner, "joinery_cuts", False):
@@ -28,6 +31,34 @@ def cut_autotuning(configurations: int) -> None:
 
     def make_cut(self: Any, *args: Any, **keywords: Any) -> None:
         make(self, *args, **keywords)
-        self.configs = self.configs[:configurations]
+        if len(self.configs) > configurations:
+            self.run = _CutRun(self, configurations)  # on the tuner itself: classes derived of it have a `run` of their own
 
     Autotuner.__init__ = make_cut
+
+
+class _CutRun:
+    """`run` of an autotuner with few of its configurations."""
+
+    def __init__(self, tuner: Any, number: int) -> None:
+        self._tuner, self._number = tuner, number
+        self._every = list(tuner.configs)
+        self._refused: list[Any] = []
+
+    def __call__(self, *args: Any, **keywords: Any) -> Any:
+        from triton.compiler.errors import CompileTimeAssertionFailure
+        from triton.runtime.errors import OutOfResources
+
+        tuner = self._tuner
+        tuner.configs = self._every
+        tuner.nargs = dict(zip(tuner.arg_names, args, strict=False))
+        left = [each for each in tuner.prune_configs(keywords) if each not in self._refused]
+        while True:
+            tuner.configs = left[: self._number]
+            try:
+                return type(tuner).run(tuner, *args, **keywords)
+            except (CompileTimeAssertionFailure, OutOfResources):  # what autotuning goes on after
+                self._refused += left[: self._number]
+                del left[: self._number]
+                if not left:
+                    raise

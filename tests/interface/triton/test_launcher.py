@@ -140,6 +140,16 @@ def test_addresses_without_a_storage_may_lie_anywhere() -> None:
     assert values[:3] == [x.ctypes.data, y.ctypes.data, 20]
 
 
+def test_addresses_that_programs_wrap_themselves() -> None:
+    class Wrapped(Bare):
+        def untyped_storage(self) -> Any:
+            return self
+
+    x, y = np.arange(20, dtype=np.float32), np.zeros(20, np.float32)
+    Launch()((2, 1, 1), Wrapped(x), as_argument(y), 20, 0.5, 16)
+    np.testing.assert_array_equal(y, x * 0.5)
+
+
 def test_what_is_no_argument() -> None:
     x = tensor([1.0])
     elsewhere = SimpleNamespace(is_cpu=False, device="cuda:0", data_ptr=lambda: 64)

@@ -152,6 +152,10 @@ def test_add():
     assert torch.cuda.is_available() and torch.cuda.get_device_capability() == (9, 0)
     x, y = torch.randn(100, device="cuda"), torch.randn(100).cuda()
     assert x.is_cuda and x.device.type == "cuda" and y.to("cuda:0").device == x.device
+    assert triton.runtime.driver.active.get_active_torch_device() == x.device
+    assert [each.driver for each in triton.backends.backends.values() if each.driver.is_active()]
+    assert torch.range(1, 3, device="cuda").tolist() == [1, 2, 3]
+    assert torch.empty(3, device=torch.cuda.current_device()).to(0).device == x.device
     out = torch.empty_like(x)
     torch.cuda.synchronize()
     add[(1,)](x, y, out, 100, BLOCK=128)

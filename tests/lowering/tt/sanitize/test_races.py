@@ -128,6 +128,21 @@ def test_arrays_that_share_memory() -> None:
     assert shared.sanitize((4,), memory[:8], np.zeros(8, np.int32)).findings == ()
 
 
+def test_one_array_for_two_parameters_leaves_the_others_what_they_are() -> None:
+    same, shared, own = np.zeros(4, np.int32), np.arange(4, dtype=np.int32), np.full(4, 9, np.int32)
+    body = """
+    %first = tt.load %b : !tt.ptr<i32>
+    %at = tt.addptr %a, %pid : !tt.ptr<i32>, i32
+    tt.store %at, %first : !tt.ptr<i32>
+    tt.store %own, %first : !tt.ptr<i32>"""
+    program = kernel(body, "%x: !tt.ptr<i32>, %a: !tt.ptr<i32>, %b: !tt.ptr<i32>, %o: !tt.ptr<i32>")
+    assert program.sanitize((4,), same, same, shared, own).findings == ()
+    last = body.replace("%first = tt.load %b", "%first = tt.load %x")
+    program = kernel(last, "%x: !tt.ptr<i32>, %a: !tt.ptr<i32>, %b: !tt.ptr<i32>, %o: !tt.ptr<i32>")
+    (found,) = program.sanitize((4,), same, same, shared, own).findings
+    assert found.message.startswith("write-read race on %x + 4 * 0 (array of 4 elements)")
+
+
 def test_neighbouring_bytes_do_not_race() -> None:
     body = """
     %bytes = tt.bitcast %o : !tt.ptr<i32> -> !tt.ptr<i8>

@@ -1,0 +1,171 @@
+"""Results of suites: as JSON, as a table on the terminal, and as a page of the documentation."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import os
+import platform
+import subprocess
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from .projects import HERE, TABLE, Project, read_projects, reason_of
+from .session import Outcome, Settings
+
+DOCS = HERE.parents[1] / "docs"
+DATA = DOCS / "triton_suites.json"
+PAGE = DOCS / "guides" / "triton_suites.md"
+NOTE = "<!-- Written by `python -m tests.suites --page` from docs/triton_suites.json. Do not edit. -->"
+COLUMNS = ("project", "collected", "run", "launched", "passed", "failed", "skipped", "no launch", "kernels", "minutes")
+
+
+def results_of(project: Project, outcome: Outcome, python: Path, settings: Settings) -> dict[str, Any]:
+    """The results of a run. A test counts as passed if it launched a kernel, and as "no launch" if it passed without."""
+    counts: Counter[str] = Counter()
+    kernels: set[str] = set()
+    failures: list[dict[str, Any]] = []
+    skipped: Counter[str] = Counter()
+    for test, result in outcome.tests.items():
+        kernels.update(result["launches"])
+        counts["launched"] += bool(result["launches"])
+        if result["outcome"] == "skipped":
+            counts["skipped"] += 1
+            skipped[result["message"].removeprefix("Skipped: ")] += 1
+        elif result["outcome"] == "failed":
+            counts["failed"] += 1
+            failures.append(_failure(project, test, result["message"], bool(result["launches"])))
+        else:
+            counts["passed" if result["launches"] else "no launch"] += 1
+    for test, message in outcome.uncollected.items():
+        counts["failed"] += 1
+        failures.append(_failure(project, test, message, False))
+    return {
+        "project": project.name,
+        "commit": project.commit,
+        "date": datetime.date.today().isoformat(),
+        "versions": _versions(python),
+        "machine": f"{os.cpu_count()} processors, {platform.machine()}",
+        "mode": settings.mode,
+        "sample": project.sample if settings.sample is None else settings.sample,
+        "every": settings.every or project.every,
+        "seconds per test": settings.seconds or project.seconds,
+        "tests": list(settings.tests or project.tests),
+        "collected": outcome.collected,
+        "run": len(outcome.tests),
+        **{name: counts[name] for name in ("launched", "passed", "failed", "skipped", "no launch")},
+        "kernels": len(kernels),
+        "minutes": round(sum(result["seconds"] for result in outcome.tests.values()) / 60, 1),
+        "failures": sorted(failures, key=lambda each: each["test"]),
+        "skips": dict(sorted(skipped.items(), key=lambda each: (-each[1], each[0]))),
+    }
+
+
+def _failure(project: Project, test: str, message: str, launched: bool) -> dict[str, Any]:
+    reason = reason_of(project, test, message)
+    return {"test": test, "message": message, "launched": launched, "cause": reason.cause, "why": reason.why}
+
+
+def _versions(python: Path) -> dict[str, str]:
+    code = (
+        "import importlib.metadata as m, json, platform; "
+        "print(json.dumps({'Python': platform.python_version()} | "
+        "{n: m.version(n) for n in ('triton', 'torch', 'transformers') if any(d.name == n for d in m.distributions())}))"
+    )
+    found: dict[str, str] = json.loads(subprocess.run([python, "-c", code], capture_output=True, text=True, check=True).stdout)
+    return found
+
+
+def print_table(results: Sequence[dict[str, Any]]) -> None:
+    """Print the results, each failure with the first line that it says."""
+    rows = [COLUMNS, *(tuple(str(result[name]) for name in COLUMNS) for result in results)]
+    widths = [max(len(row[i]) for row in rows) for i in range(len(COLUMNS))]
+    for first, *rest in rows:
+        print("  ".join([first.ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(rest, widths[1:], strict=True))]))
+    if len(results) == 1:
+        for failure in results[0]["failures"]:
+            print(f"{failure['cause']}: {failure['test']}\n    {failure['message']}")
+
+
+def record(results: dict[str, Any]) -> None:
+    """Keep the results of a project, in place of those that it had."""
+    data = json.loads(DATA.read_text(encoding="utf-8")) if DATA.exists() else {}
+    data[results["project"]] = results
+    order = list(read_projects(TABLE.read_text(encoding="utf-8")))
+    data = {name: data[name] for name in order if name in data}
+    DATA.write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
+
+
+def write_page() -> None:
+    """Write the page from what was kept."""
+    PAGE.write_text(page(json.loads(DATA.read_text(encoding="utf-8"))), encoding="utf-8")
+
+
+def page(data: dict[str, dict[str, Any]]) -> str:
+    """The text of the page."""
+    projects = read_projects(TABLE.read_text(encoding="utf-8"))
+    parts = [NOTE, INTRO, _table(COLUMNS, ([result[name] for name in COLUMNS] for result in data.values()))]
+    causes = Counter(failure["cause"] for result in data.values() for failure in result["failures"])
+    parts += ["Failures by cause:", _table(("cause", "tests"), causes.most_common())]
+    for name, result in data.items():
+        parts.append(_section(projects[name], result))
+    return "\n\n".join(parts) + "\n"
+
+
+def _section(project: Project, result: dict[str, Any]) -> str:
+    versions = ", ".join(f"{name} {version}" for name, version in result["versions"].items())
+    number = result["sample"]
+    sample = f"{number} parameter set{'s' * (number > 1)} of each test function" if number else "all parameter sets"
+    if (every := result.get("every", 1)) > 1:
+        sample += f", of one in {every} functions"
+    where = f"[Repository]({project.git}) at `{result['commit'][:12]}`" if project.git else "Tests of joinery's own"
+    parts = [
+        f"## {project.name}",
+        f"{project.about} {where}; {result['date']}, {versions}, {result['machine']}; {sample}, "
+        f"{result['seconds per test']:g} s a test.",
+    ]
+    if project.leave:
+        parts.append("Left out:\n\n" + "\n".join(f"- `{each.path.removeprefix('-k ')}`: {each.why}" for each in project.leave))
+    grouped: defaultdict[tuple[str, str, str], list[str]] = defaultdict(list)
+    for failure in result["failures"]:
+        grouped[failure["cause"], failure["why"], failure["message"]].append(failure["test"])
+    rows: list[tuple[object, ...]] = []
+    for (cause, why, message), tests in sorted(grouped.items()):
+        names = sorted({_short(test) for test in tests})
+        said = f"{cause}: {_cell(why)}" if why else cause
+        rows.append((len(tests), ", ".join(f"`{each}`" for each in names), f"`{_cell(message)[:160]}`", said))
+    parts.append(_table(("tests", "of", "says", "cause"), rows) if rows else "No test failed.")
+    return "\n\n".join(parts)
+
+
+def _short(test: str) -> str:
+    """`test_file.py::test_name` of a node id."""
+    path, _, rest = test.partition("::")
+    return _cell(f"{path.rpartition('/')[2]}::{rest.partition('[')[0]}" if rest else path)
+
+
+def _cell(text: object) -> str:
+    return str(text).replace("|", "\\|").replace("`", "'").replace("\n", " ")
+
+
+def _table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    lines = [f"| {' | '.join(header)} |", f"|{' --- |' * len(header)}"]
+    return "\n".join([*lines, *(f"| {' | '.join(str(cell) for cell in row)} |" for row in rows)])
+
+
+INTRO = """# Suites of other projects
+
+The test-suites of projects that write kernels for GPUs, run on a machine without one: `make triton-suites`, natively, with
+[the pytest plugin](triton.md). They are pinned, and cloned when they are run; nothing of them stands in joinery's repository.
+
+- **collected**: the tests that pytest finds. **run**: the sample of them. It has a number of parameter sets of every test
+  function, which are chosen by digests of their names, so that every run takes the same ones.
+- **launched**: the tests that launched a kernel, whatever came of it. **passed** counts those alone; a test that passed without
+  a launch has shown nothing, and counts as **no launch**.
+- **failed**: each stands below, with the first line that it says, and who causes it. Tests that take longer than the time given
+  fail as well; the machine was busy with other work.
+
+`make triton-suites SUITES_ARGS="liger --sample 0"` runs one of them, with all parameter sets. `--clone liger=PATH` takes its
+files from a clone on the machine; `python -m tests.suites --help` tells the rest."""
