@@ -171,7 +171,7 @@ def test_autotuning_is_cut_after_pruning_and_goes_on_after_what_does_not_compile
         from joinery.interface.triton.activation import activate
         from joinery.interface.triton.testing.suites import become_cuda, cut_autotuning
 
-        activate("native", None, "sm_90a", "strict")
+        activate("native", None, "sm_90a", "strict", False)
         become_cuda()
         cut_autotuning(1)
 
