@@ -182,6 +182,7 @@ def bench(tmp_path: Path, broken: str, *arguments: str) -> tuple[int, str, dict[
     return done.returncode, done.stdout + done.stderr, json.loads(output.read_text()) if output.exists() else {}
 
 
+@pytest.mark.slow
 def test_a_configuration_that_takes_the_device_along(tmp_path: Path) -> None:
     status, text, result = bench(tmp_path, "kills:matmul", "matmul-4096")
     assert status == 1

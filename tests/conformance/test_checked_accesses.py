@@ -20,7 +20,7 @@ def some(number: int, of: int) -> list[Any]:
     return [pytest.param(name, marks=() if i % of == number else pytest.mark.slow) for i, name in enumerate(CASES)]
 
 
-@pytest.mark.parametrize("name", some(0, 3))
+@pytest.mark.parametrize("name", some(0, 6))
 def test_what_is_right_is_let_through(name: str) -> None:
     run(name, lambda kernel, grid, arguments: kernel.launch(grid, *arguments, check_bounds=True))
 
@@ -50,6 +50,6 @@ def leaves(run: Any, case: Case, position: int, short: int, **options: Any) -> b
 @both_tiers
 def test_arrays_that_are_too_short_are_noticed(name: str, in_full: bool) -> None:
     case, kernel = Case(name), read(name)
-    for position, short in share(shortened(name), WITH_DATA.index(name), 6, in_full):
+    for position, short in share(shortened(name), WITH_DATA.index(name), 12, in_full):
         found = leaves(kernel.launch, case, position, short, check_bounds=True)
         assert found == leaves(kernel.interpret, case, position, short), f"argument {position}, {short} short"

@@ -14,7 +14,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 TOLERANCE = 1e-5
-SHAPES = [(1, 1), (1, 16), (3, 17), (5, 64), (8, 128)]
+SHAPES = [(1, 1), (1, 16), (3, 17), (5, 64), pytest.param(8, 128, marks=pytest.mark.slow)]
 
 
 def load(path: Path) -> ModuleType:

@@ -199,6 +199,7 @@ def test_attention_is_one_kernel(agreement: Any, dtype: str, target: str) -> Non
         agreement.bounded(graph, *arrays, model=once(model))
 
 
+@pytest.mark.slow
 def test_attention_of_two_warpgroups(agreement: Any) -> None:
     """128 rows, where every multiprocessor has a block of as many; keys in blocks of 64, the last one in part."""
     graph = graph_of(("bfloat16", (132, 100, 32)), *[("bfloat16", (132, 72, 32))] * 2)

@@ -225,7 +225,7 @@ def cast_values(agreement: Any, source: jn.DType) -> np.ndarray:
 @pytest.mark.parametrize("source", CONVERTIBLE)
 @both_tiers
 def test_casts(agreement: Any, source: str, in_full: bool) -> None:
-    graph = cast_graph(source, share(CONVERTIBLE, CONVERTIBLE.index(source), 2, in_full))
+    graph = cast_graph(source, share(CONVERTIBLE, CONVERTIBLE.index(source), 3, in_full))
     values = cast_values(agreement, jn.DType(source))
     for name, (ours, theirs, _) in agreement.both(graph, values).items():
         agreement.same(ours, theirs, what=name, x=values)

@@ -58,13 +58,13 @@ SETTINGS: dict[str, Any] = {
 }
 
 
-@settings(max_examples=35, **SETTINGS)
+@settings(max_examples=25, **SETTINGS)
 @given(data=st.data())
 def test_static_shapes(agreement: Any, data: Any) -> None:
     check(agreement, *drawn(Source(data.draw), symbolic=False))
 
 
-@settings(max_examples=20, **SETTINGS)
+@settings(max_examples=14, **SETTINGS)
 @given(data=st.data())
 def test_symbolic_shapes(agreement: Any, data: Any) -> None:
     check(agreement, *drawn(Source(data.draw), symbolic=True))

@@ -47,7 +47,7 @@ def session(
 
 # -- a short run ----------------------------------------------------------------------------------------------------------
 
-CASES = {"graph": 4, "block": 2, "graph-text": 8, "block-text": 4, "rules": 4, "artifact": 2, "plan": 2}
+CASES = {"graph": 2, "block": 2, "graph-text": 4, "block-text": 2, "rules": 4, "artifact": 2, "plan": 2}
 
 
 @pytest.mark.parametrize("kind", CASES)

@@ -36,6 +36,15 @@ def each(*axes: Sequence[Any], times: int = 1) -> list[Any]:
     return _marked(axes, chosen)
 
 
+def halved(parameters: Sequence[Any]) -> list[Any]:
+    """Returns the parameters, every other one of them slow."""
+    found = []
+    for number, each_one in enumerate(parameters):
+        values, name = (each_one.values, each_one.id) if hasattr(each_one, "values") else ((each_one,), None)
+        found.append(pytest.param(*values, id=name, marks=pytest.mark.slow if number % 2 else ()))
+    return found
+
+
 def pairs(*axes: Sequence[Any]) -> list[Any]:
     """Returns the product of the axes as parameters. The fast ones cover every two values of two axes
     together, with about as few cases as possible; the rest is slow."""

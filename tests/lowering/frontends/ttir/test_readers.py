@@ -37,7 +37,7 @@ def readable() -> dict[str, str]:
 READABLE = readable()
 
 
-@pytest.mark.parametrize("part", range(2))
+@pytest.mark.parametrize("part", [0, pytest.param(1, marks=pytest.mark.slow)])
 def test_both_readers_agree_on_the_corpus(part: int) -> None:
     """Operations, attributes, names, locations; as Triton printed the texts, and as we print them."""
     assert len(READABLE) >= 122

@@ -33,19 +33,19 @@ def check(seeds: list[int], size: int, memory: int) -> None:
     checked.passes()
 
 
-@limited(4)
+@limited(3)
 @given(programs(1, 8), SEED)
 def test_small_blocks(seeds: list[int], memory: int) -> None:
     check(seeds, 0, memory)
 
 
-@limited(4)
+@limited(3)
 @given(programs(1, 6), SEED)
 def test_blocks_of_thousands(seeds: list[int], memory: int) -> None:
     check(seeds, 1, memory)
 
 
-@limited(25)
+@limited(15)
 @given(programs(2, 10), SEED)
 def test_small_blocks_launched(seeds: list[int], memory: int) -> None:
     Checked(program(seeds, 0), memory).launched()
