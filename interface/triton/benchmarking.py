@@ -37,7 +37,7 @@ def benchmarker(do_bench: Callable[..., Any]) -> Callable[..., Any]:
         try:
             kernel_call()  # it compiles the kernel, and says what it launches
         finally:
-            _listening.remove(launches)
+            _listening[:] = [each for each in _listening if each is not launches]  # equal lists may nest
         key = tuple(launches)
         if not key:
             return do_bench(kernel_call, quantiles=quantiles, **options)
