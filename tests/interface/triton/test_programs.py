@@ -247,3 +247,13 @@ def test_the_plugin_by_default_and_with_nonsense(tmp_path: Path) -> None:
     ]:
         done = subprocess.run([*command, *options], capture_output=True, text=True, check=False, cwd=tmp_path)
         assert text in done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("imported", ["joinery", "joinery.triton", "joinery.triton.settings"])
+def test_the_plugin_in_a_process_that_has_joinery_already(imported: str, tmp_path: Path) -> None:
+    (tmp_path / "test_suite.py").write_text(SUITE)
+    program = f"import {imported}, pytest; pytest.main(['-q', '-p', 'joinery.triton.pytest', '--joinery', 'test_suite.py'])"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert "1 tests failed, launched" in done.stdout, done.stdout + done.stderr
+    assert "AccessError" in done.stdout
+    assert "host_program.py" not in done.stdout
