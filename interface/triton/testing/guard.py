@@ -27,7 +27,7 @@ _HOOKS = "_ZN2at6detail12getCUDAHooksEv"
 _CPU, _CUDA = 0, 1
 """Numbers of devices in torch."""
 _DEVICE = 1
-"""A `c10::Device` as a word: its kind in the first byte, its number, 0, in the second."""
+"""A `c10::Device` as a slot: its kind in the first byte, its number, 0, in the second."""
 _STREAM = "stream"
 _HOOK_HEADERS = ("ATen/detail/AcceleratorHooksInterface.h", "ATen/detail/CUDAHooksInterface.h")
 _HOOK_ANSWERS = {
@@ -113,13 +113,13 @@ def _functions(folder: Path, headers: tuple[str, ...]) -> list[str]:
 
 def _table(plain: int, names: list[str], answers: Mapping[str, int | str], compiled: Mapping[int | str, int]) -> int:
     """The address of a copy of a table in which functions have these answers."""
-    word = ctypes.sizeof(ctypes.c_void_p)
-    words = len(names) + 2  # two in front, by which C++ knows the class
-    copy = (ctypes.c_void_p * words).from_buffer_copy(ctypes.string_at(plain - 2 * word, words * word))
+    slot = ctypes.sizeof(ctypes.c_void_p)
+    slots = len(names) + 2  # two in front, by which C++ knows the class
+    copy = (ctypes.c_void_p * slots).from_buffer_copy(ctypes.string_at(plain - 2 * slot, slots * slot))
     for name, answer in answers.items():
         copy[names.index(name) + 2] = compiled[answer]
     _kept.append(copy)
-    return ctypes.addressof(copy) + 2 * word
+    return ctypes.addressof(copy) + 2 * slot
 
 
 def _compiled(answers: set[int | str]) -> dict[int | str, int]:

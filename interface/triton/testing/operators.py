@@ -139,15 +139,15 @@ class _Operators:
             "record_stream": lambda *args: None,
             **{name: lambda *args, **keywords: False for name in _NEVER},
             "set_.source_Storage": self.set_storage,
-            "set_.source_Storage_storage_offset": self._place,
+            "set_.source_Storage_storage_offset": self._put,
             "set_.source_Tensor": self.set_tensor,
         }
 
     def set_storage(self, tensor: Any, storage: Any) -> Any:
-        return self._place(tensor, storage, 0, [storage.nbytes() // tensor.element_size()], [1])
+        return self._put(tensor, storage, 0, [storage.nbytes() // tensor.element_size()], [1])
 
     def set_tensor(self, tensor: Any, source: Any) -> Any:
-        return self._place(tensor, source.untyped_storage(), source.storage_offset(), source.shape, source.stride())
+        return self._put(tensor, source.untyped_storage(), source.storage_offset(), source.shape, source.stride())
 
     def run(self, operator: Any, *args: Any, **keywords: Any) -> Any:
         """Compute what an operator does, by the CPU's implementation.
@@ -186,8 +186,8 @@ class _Operators:
                 fresh = {name: self._torch.empty(0, dtype=led_keywords[name].dtype) for name in plan.outs}
                 led_keywords |= fresh
                 result = operator(*led_args, **led_keywords)
-        for (place, name), tensor in zip(plan.writes, written, strict=True):
-            alias = led_args[place] if place is not None and place < len(led_args) else led_keywords.get(name)
+        for (position, name), tensor in zip(plan.writes, written, strict=True):
+            alias = led_args[position] if position is not None and position < len(led_args) else led_keywords.get(name)
             self._adopt(tensor, alias)
         return self._returned(plan, result, written, led.aliases)
 
@@ -230,11 +230,11 @@ class _Operators:
         elif isinstance(tensor, self._tensor) and tensor.is_cuda and not tensor.is_sparse:
             if tensor.data_ptr() != alias.data_ptr():
                 moved = self._aliases.on_cuda(alias)
-                self._place(tensor, moved.untyped_storage(), moved.storage_offset(), moved.shape, moved.stride())
+                self._put(tensor, moved.untyped_storage(), moved.storage_offset(), moved.shape, moved.stride())
             elif tensor.shape != alias.shape:
-                self._place(tensor, tensor.untyped_storage(), tensor.storage_offset(), alias.shape, alias.stride())
+                self._put(tensor, tensor.untyped_storage(), tensor.storage_offset(), alias.shape, alias.stride())
 
-    def _place(self, tensor: Any, storage: Any, offset: int, shape: Sequence[int], strides: Sequence[int] = ()) -> Any:
+    def _put(self, tensor: Any, storage: Any, offset: int, shape: Sequence[int], strides: Sequence[int] = ()) -> Any:
         """Let a tensor lie in a storage, or in a larger copy of it: the storages of aliases do not grow."""
         size = tensor.element_size()
         strides = list(strides) or _contiguous(shape)
@@ -258,7 +258,7 @@ class _Operators:
 
     def resize(self, tensor: Any, size: Any, *, memory_format: Any = None) -> Any:
         strides = self._empty(size, dtype=tensor.dtype, device=self._cpu, memory_format=memory_format).stride()
-        return self._place(tensor, tensor.untyped_storage(), tensor.storage_offset(), size, strides)
+        return self._put(tensor, tensor.untyped_storage(), tensor.storage_offset(), size, strides)
 
     def _check(self, device: Any) -> None:
         if device is not None and device.index:

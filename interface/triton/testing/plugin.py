@@ -93,6 +93,12 @@ def _hide_own_frames(call: Any) -> None:
         call.excinfo = pytest.ExceptionInfo.from_exception(raised.value.with_traceback(kept))
 
 
+def _gist(text: str) -> str:
+    """What a finding is, in one line: the sanitizer's reports begin with how many there are."""
+    first, *rest = text.splitlines()
+    return rest[0] if "the sanitizer has" in first and rest else first
+
+
 def _is_below(path: object, folder: Path) -> bool:
     return isinstance(path, Path) and path.is_relative_to(folder)
 
@@ -155,7 +161,7 @@ class _Plugin:
         total = sum(self.launches.values())
         write(f"{len(self.launches):6d} kernels, {total} launches, {len(self.findings)} findings")
         for test, kernel, text in self.findings[:20]:
-            write(f"  {test}: {kernel}: {text.splitlines()[0]}")
+            write(f"  {test}: {kernel}: {_gist(text)}")
         path = self.config.getoption("--joinery-report")
         if path:
             from .report import write_report

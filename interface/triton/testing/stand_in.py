@@ -6,7 +6,9 @@ own where torch can be told of it (`guard`, `operators`), else by a mode that ha
 
 from __future__ import annotations
 
+import functools
 import os
+from typing import Any
 
 from .. import memory
 from . import guard, one_device, operators
@@ -18,9 +20,9 @@ from .surface import replace_accelerator, replacements
 def install() -> None:
     """Make torch have a GPU from now on, in this process.
 
-    `torch.compile` returns functions as they are, unless `TORCHDYNAMO_DISABLE=0` is set: it would compile them for a GPU.
+    `torch.compile` returns functions as they are, unless `TORCHDYNAMO_DISABLE=0` is set: it would compile them for a GPU. What
+    asks it for another back end than torch's own is compiled by that, where torch has the device.
     """
-    os.environ.setdefault("TORCHDYNAMO_DISABLE", "1")
     import torch
 
     if getattr(torch.cuda, "joinery_stands_in", False):
@@ -37,5 +39,20 @@ def install() -> None:
         follow_pinned(torch)
         let_storages_copy(torch)
         memory.use_cuda()
+        _leave_uncompiled(torch)
     else:
+        os.environ.setdefault("TORCHDYNAMO_DISABLE", "1")
         one_device.install(torch)
+
+
+def _leave_uncompiled(torch: Any) -> None:
+    """Let `torch.compile` return functions as they are, unless another back end than torch's own compiles them."""
+    plain = torch.compile
+
+    @functools.wraps(plain)
+    def compile_(model: Any = None, *, backend: Any = "inductor", **keywords: Any) -> Any:
+        if backend != "inductor" or os.environ.get("TORCHDYNAMO_DISABLE") == "0":
+            return plain(model, backend=backend, **keywords)
+        return model if model is not None else lambda function: function
+
+    torch.compile = compile_

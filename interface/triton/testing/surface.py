@@ -5,7 +5,6 @@ What cannot be stood in for raises: graphs of CUDA, for example.
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
@@ -71,8 +70,8 @@ def replacements(generator: Any) -> dict[str, Any]:
         "ExternalStream": type("ExternalStream", (Stream,), {}),
         "current_stream": lambda device=None: Stream(),
         "default_stream": lambda device=None: Stream(),
-        "stream": lambda stream=None: contextlib.nullcontext(),
-        "StreamContext": lambda stream=None: contextlib.nullcontext(),
+        "stream": lambda stream=None: StreamContext(stream),
+        "StreamContext": StreamContext,
         "device": _DeviceContext,
         "device_of": type("device_of", (_DeviceContext,), {}),
         "_DeviceGuard": type("_DeviceGuard", (_DeviceContext,), {}),
@@ -124,6 +123,19 @@ class Stream:
 
     def __exit__(self, *error: object) -> None:
         """Nothing was entered."""
+
+
+class StreamContext:
+    """`torch.cuda.stream(…)`: there is one stream."""
+
+    def __init__(self, stream: Any = None) -> None:
+        self.stream = stream
+
+    def __enter__(self) -> None:
+        """Nothing changes."""
+
+    def __exit__(self, *error: object) -> None:
+        """Nothing was changed."""
 
 
 class _DeviceContext:

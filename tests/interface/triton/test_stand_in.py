@@ -10,9 +10,16 @@ from pathlib import Path
 import pytest
 
 pytest.importorskip("triton")
-pytest.importorskip("torch")
+torch = pytest.importorskip("torch")
 
 DEVICES = {"a device of torch's": "", "one device": "guard.register = lambda torch: False"}
+
+
+def one_can_tell_torch() -> bool:
+    """Whether torch is built without GPUs, so that "cuda:0" is a device of its own."""
+    return torch.version.cuda is None and torch.version.hip is None
+
+
 START = """
 import torch
 from joinery.interface.triton.testing import guard
@@ -134,11 +141,34 @@ def test_default_devices(tmp_path: Path, devices: str) -> None:
     )
 
 
-def test_functions_are_not_compiled_for_a_gpu(tmp_path: Path) -> None:
+def test_functions_are_not_compiled_for_a_gpu(tmp_path: Path, devices: str) -> None:
     run(
         """
         add = torch.compile(lambda x: x + 1)
         assert add(torch.zeros(3, device="cuda")).tolist() == [1, 1, 1]
+
+        @torch.compile(dynamic=True)
+        def double(x):
+            return x * 2
+        assert double(torch.ones(2, device="cuda")).tolist() == [2, 2]
+        """,
+        tmp_path,
+        devices,
+    )
+
+
+@pytest.mark.skipif(not one_can_tell_torch(), reason="this torch cannot be told of a device")
+def test_another_back_end_compiles_functions(tmp_path: Path) -> None:
+    run(
+        """
+        graphs = []
+        def noted(graph, inputs):
+            graphs.append(inputs[-1].device.type)
+            return graph.forward
+        add = torch.compile(lambda x: x + torch.ones(x.shape, device=x.device), backend=noted, dynamic=True)
+        for n in (3, 5, 8):
+            assert add(torch.ones(n, device="cuda")).tolist() == [2] * n
+        assert graphs == ["cuda"], graphs
         """,
         tmp_path,
     )
