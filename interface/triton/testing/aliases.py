@@ -30,7 +30,13 @@ class Aliases:
     def __init__(self, torch: Any) -> None:
         self._pack, self._unpack = torch._C._to_dlpack, torch._C._from_dlpack
         self._view, self._strided = torch.ops.aten.view.dtype, torch.ops.aten.as_strided.default
-        self._sparse = torch.ops.aten._sparse_coo_tensor_unsafe.default
+        self._dense = torch.strided
+        self._of_parts = torch.ops.aten._sparse_coo_tensor_unsafe.default
+        self._of_compressed = torch.ops.aten._sparse_compressed_tensor_unsafe.default
+        rows, columns = ("crow_indices", "col_indices"), ("ccol_indices", "row_indices")
+        self._compressed = {
+            torch.sparse_csr: rows, torch.sparse_bsr: rows, torch.sparse_csc: columns, torch.sparse_bsc: columns
+        }  # fmt: skip
         self._keys = torch._C.DispatchKeySet(torch._C.DispatchKey.CPU)
         self._integers = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
         self._foreign: set[Any] = set()
@@ -38,9 +44,8 @@ class Aliases:
 
     def on_cpu(self, tensor: Any) -> Any:
         """The memory of a tensor on "cuda:0", as a tensor on the CPU."""
-        if tensor.is_sparse:
-            parts = self.on_cpu(tensor._indices()), self.on_cpu(tensor._values())
-            return self._sparse(*parts, tensor.shape, is_coalesced=tensor.is_coalesced())
+        if tensor.layout != self._dense:
+            return self.sparse_moved(tensor, self.on_cpu)
         found = self._moved(tensor, _CPU)
         if tensor.is_conj():
             found = found.conj()
@@ -58,10 +63,16 @@ class Aliases:
             return self._in_storage(tensor, lambda whole: self._moved(whole, _CUDA))
         return self._moved(tensor, _CUDA)
 
-    def sparse_on_cuda(self, tensor: Any) -> Any:
-        """The parts of a sparse tensor on the CPU, as such a tensor on "cuda:0"."""
-        parts = self.on_cuda(tensor._indices()), self.on_cuda(tensor._values())
-        return self._sparse(*parts, tensor.shape, is_coalesced=tensor.is_coalesced())
+    def sparse_moved(self, tensor: Any, move: Callable[[Any], Any]) -> Any:
+        """A sparse tensor of the same parts on the other device. Raises `NotImplementedError` for other kinds of tensors."""
+        if tensor.is_sparse:
+            parts = move(tensor._indices()), move(tensor._values())
+            return self._of_parts(*parts, tensor.shape, is_coalesced=tensor.is_coalesced())
+        for layout, names in self._compressed.items():
+            if tensor.layout == layout:
+                values, *indices = [move(getattr(tensor, name)()) for name in ("values", *names)]
+                return self._of_compressed(*indices, values, tensor.shape, layout=layout, device=values.device)
+        raise NotImplementedError(f"tensors of {tensor.layout} are not there for the CPU that stands for a GPU")
 
     def viewed(self, tensor: Any, shape: Any, strides: Any) -> Any:
         """A view of a tensor from its first element on."""

@@ -25,11 +25,17 @@ _NEVER = (
     "_use_cudnn_rnn_flatten_weight",
 )  # fmt: skip
 """Operators that ask for libraries of GPUs."""
-_OF_SPARSE = (
-    "_sparse_coo_tensor_with_dims", "_sparse_coo_tensor_with_dims_and_tensors", "_indices", "_values", "indices", "values",
-    "sparse_dim", "dense_dim", "_nnz", "is_coalesced", "_coalesced_",
-)  # fmt: skip
-"""Operators on the parts of sparse tensors."""
+_OF_SPARSE = {
+    "Sparse": (
+        "_sparse_coo_tensor_with_dims", "_sparse_coo_tensor_with_dims_and_tensors", "_indices", "_values", "indices", "values",
+        "sparse_dim", "dense_dim", "_nnz", "is_coalesced", "_coalesced_",
+    ),
+    "SparseCsr": (
+        "_sparse_compressed_tensor_with_dims", "crow_indices", "col_indices", "ccol_indices", "row_indices", "values",
+        "sparse_dim", "dense_dim", "_nnz",
+    ),
+}  # fmt: skip
+"""Operators on the parts of sparse tensors, by their kind."""
 _kept: list[Any] = []
 
 
@@ -38,9 +44,11 @@ def install(torch: Any) -> None:
     operators = _Operators(torch)
     every, own = torch.library.Library("_", "IMPL"), torch.library.Library("aten", "IMPL")
     every.fallback(operators.run, "CUDA")
-    every.fallback(operators.run, "SparseCUDA")
-    for name in _OF_SPARSE:
-        own.impl(name, functools.partial(operators.run_sparse, _operator(torch, f"aten::{name}")), "SparseCUDA")
+    for kind, names in _OF_SPARSE.items():
+        every.fallback(operators.run, f"{kind}CUDA")
+        keys = torch._C.DispatchKeySet(getattr(torch._C.DispatchKey, f"{kind}CPU"))
+        for name in names:
+            own.impl(name, functools.partial(operators.run_sparse, keys, _operator(torch, f"aten::{name}")), f"{kind}CUDA")
     for name in operators.composed():
         operator = _operator(torch, name)
         if operator is not None and torch.Tag.inplace_view not in operator.tags:
@@ -116,7 +124,6 @@ class _Operators:
         self._aliases = Aliases(torch)
         self._plans: dict[Any, _Plan] = {}
         self._keys = torch._C.DispatchKeySet(torch._C.DispatchKey.CPU)
-        self._sparse_keys = torch._C.DispatchKeySet(torch._C.DispatchKey.SparseCPU)
         self._cpu = torch.device("cpu")
         self._empty, self._empty_strided = torch.ops.aten.empty.memory_format, torch.ops.aten.empty_strided.default
         self._set = torch.ops.aten.set_.source_Storage_storage_offset
@@ -157,7 +164,8 @@ class _Operators:
         plan = self._plans.get(operator) or self._plan(operator)
         if plan.is_view:
             return operator.redispatch(self._keys, *args, **keywords)
-        led = _Led(self._tensor, self._aliases.whole_on_cpu if plan.is_strided else self._aliases.on_cpu, self._cpu)
+        on_cpu = self._aliases.whole_on_cpu if plan.is_strided else self._aliases.on_cpu
+        led = _Led(self._tensor, on_cpu, self._cpu, self._torch.strided)
         led_args, led_keywords = [led(arg) for arg in args], {name: led(value) for name, value in keywords.items()}
         for i in plan.tensors:
             if i < len(args) and isinstance(args[i], self._numbers):  # which torch made of a tensor
@@ -191,9 +199,9 @@ class _Operators:
             self._adopt(tensor, alias)
         return self._returned(plan, result, written, led.aliases)
 
-    def run_sparse(self, operator: Any, *args: Any, **keywords: Any) -> Any:
+    def run_sparse(self, keys: Any, operator: Any, *args: Any, **keywords: Any) -> Any:
         """Do what an operator does with the parts of a sparse tensor, by the CPU's code: it looks at no elements."""
-        return operator.redispatch(self._sparse_keys, *args, **keywords)
+        return operator.redispatch(keys, *args, **keywords)
 
     def _plan(self, operator: Any) -> _Plan:
         plan = self._plans[operator] = _Plan(operator)
@@ -210,10 +218,10 @@ class _Operators:
 
     def _on_cuda(self, value: Any, aliases: Mapping[int, Any]) -> Any:
         if isinstance(value, self._tensor):
-            if not value.is_cpu or value.layout not in (self._torch.strided, self._torch.sparse_coo):
+            if not value.is_cpu:
                 return value
-            if value.layout == self._torch.sparse_coo:
-                return self._aliases.sparse_on_cuda(value)
+            if value.layout != self._torch.strided:
+                return self._aliases.sparse_moved(value, self._aliases.on_cuda)
             same = aliases.get(value.data_ptr())
             if same is not None and same.dtype == value.dtype and value.numel():  # an argument is returned: it keeps its memory
                 return self._aliases.viewed(same, value.shape, value.stride())
@@ -227,7 +235,7 @@ class _Operators:
         if isinstance(tensor, list | tuple):
             for each, other in zip(tensor, alias, strict=True):
                 self._adopt(each, other)
-        elif isinstance(tensor, self._tensor) and tensor.is_cuda and not tensor.is_sparse:
+        elif isinstance(tensor, self._tensor) and tensor.is_cuda and tensor.layout == self._torch.strided:
             if tensor.data_ptr() != alias.data_ptr():
                 moved = self._aliases.on_cuda(alias)
                 self._put(tensor, moved.untyped_storage(), moved.storage_offset(), moved.shape, moved.stride())
@@ -271,16 +279,16 @@ class _Led:
     aliases: those on "cuda:0", by their addresses.
     """
 
-    def __init__(self, tensor: Any, on_cpu: Callable[[Any], Any], cpu: Any) -> None:
+    def __init__(self, tensor: Any, on_cpu: Callable[[Any], Any], cpu: Any, strided: Any) -> None:
         self.devices = 0
         self.aliases: dict[int, Any] = {}
-        self._tensor, self._on_cpu, self._cpu = tensor, on_cpu, cpu
+        self._tensor, self._on_cpu, self._cpu, self._strided = tensor, on_cpu, cpu, strided
 
     def __call__(self, value: Any) -> Any:
         if isinstance(value, self._tensor):
             if value.is_cuda:
                 self.devices |= 1
-                if not value.is_sparse:
+                if value.layout == self._strided:
                     self.aliases[value.data_ptr()] = value
                 return self._on_cpu(value)
             if value.dim():

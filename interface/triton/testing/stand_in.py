@@ -14,7 +14,7 @@ from .. import memory
 from . import guard, one_device, operators
 from .generators import default_generator, generator_class
 from .storages import follow_pinned, let_storages_copy
-from .surface import replace_accelerator, replacements
+from .surface import VERSION, replace_accelerator, replacements
 
 
 def install() -> None:
@@ -34,7 +34,9 @@ def install() -> None:
     for name, value in replacements(generator).items():
         setattr(torch.cuda, name, value)
     replace_accelerator(torch)
-    if guard.register(torch):
+    is_device = guard.register(torch)
+    torch.version.cuda = torch.version.cuda or VERSION
+    if is_device:
         operators.install(torch)
         follow_pinned(torch)
         let_storages_copy(torch)

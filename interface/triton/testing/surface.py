@@ -13,6 +13,8 @@ from ..utilities import Event, device_properties
 
 CAPABILITY = (9, 0)
 NAME = "NVIDIA H100 (joinery on the CPU)"
+VERSION = "12.8"
+"""What `torch.version.cuda` says: projects look there for whether torch is built for GPUs."""
 _MEMORY = 80 << 30
 
 
