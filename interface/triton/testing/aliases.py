@@ -71,7 +71,8 @@ class Aliases:
         for layout, names in self._compressed.items():
             if tensor.layout == layout:
                 values, *indices = [move(getattr(tensor, name)()) for name in ("values", *names)]
-                return self._of_compressed(*indices, values, tensor.shape, layout=layout, device=values.device)
+                options = {"layout": layout, "dtype": values.dtype, "device": values.device}
+                return self._of_compressed(*indices, values, tensor.shape, **options)
         raise NotImplementedError(f"tensors of {tensor.layout} are not there for the CPU that stands for a GPU")
 
     def viewed(self, tensor: Any, shape: Any, strides: Any) -> Any:

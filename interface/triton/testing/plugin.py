@@ -151,7 +151,12 @@ class _Plugin:
         self.findings += [(test, kernel, text) for kernel, text in content["findings"]]
 
     def pytest_report_header(self, config: Any) -> str:
-        return f"joinery: kernels of Triton run on the CPU, mode {self.mode} ({VARIABLE})"
+        from ..memory import device
+
+        devices = ""
+        if self.config.getoption("--joinery-device") == "cuda":
+            devices = '; "cuda:0" is a device beside "cpu"' if device() == "cuda" else '; "cuda:0" is the CPU, the only device'
+        return f"joinery: kernels of Triton run on the CPU, mode {self.mode} ({VARIABLE}){devices}"
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
         write = terminalreporter.write_line

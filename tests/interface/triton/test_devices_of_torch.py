@@ -143,8 +143,9 @@ def test_memory_is_shared_and_grows(tmp_path: Path) -> None:
         sparse = torch.sparse_coo_tensor([[0, 1, 1], [1, 0, 0]], [1.0, 2.0, 3.0], (2, 2), device="cuda")
         assert sparse.is_cuda and (sparse * 2).coalesce().values().is_cuda
         assert sparse.to_dense().tolist() == [[0, 1], [5, 0]] and sparse.cpu().to_dense().is_cpu
-        rows = torch.eye(2, device="cuda").to_sparse_csr()
-        assert rows.is_cuda and rows.values().is_cuda and rows.to_dense().tolist() == [[1, 0], [0, 1]] and rows.cpu().is_cpu
+        rows = torch.eye(2, device="cuda", dtype=torch.float64).to_sparse_csr()
+        assert rows.is_cuda and rows.values().is_cuda and rows.to_dense().tolist() == [[1, 0], [0, 1]]
+        assert rows.cpu().is_cpu and rows.dtype == rows.cpu().dtype == torch.float64
         # a copy is one
         copied = x.clone()
         copied.zero_()

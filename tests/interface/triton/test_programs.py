@@ -242,6 +242,8 @@ def test_the_plugin_by_default_and_with_nonsense(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "pytest", "-q", "-p", "joinery.triton.pytest"]
     for options, text in [
         (["--joinery", "test_suite.py"], "1 tests passed, not launched"),
+        (["--joinery", "-v", "test_suite.py"], "mode native (JOINERY_TRITON); \"cuda:0\" is"),
+        (["--joinery", "-v", "--joinery-device=cpu", "test_suite.py"], "mode native (JOINERY_TRITON)\n"),
         (["--joinery=fast", "test_suite.py"], "unknown mode 'fast'"),
         (["test_suite.py"], "1 passed"),
     ]:
