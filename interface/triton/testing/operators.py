@@ -46,6 +46,8 @@ def install(torch: Any) -> None:
     every.fallback(operators.run, "CUDA")
     for kind, names in _OF_SPARSE.items():
         every.fallback(operators.run, f"{kind}CUDA")
+        for operator in (torch.ops.aten.copy_.default, torch.ops.aten.clone.default):
+            own.impl(operator._opname, functools.partial(operators.run, operator), f"{kind}CUDA")
         keys = torch._C.DispatchKeySet(getattr(torch._C.DispatchKey, f"{kind}CPU"))
         for name in names:
             own.impl(name, functools.partial(operators.run_sparse, keys, _operator(torch, f"aten::{name}")), f"{kind}CUDA")

@@ -146,6 +146,7 @@ def test_memory_is_shared_and_grows(tmp_path: Path) -> None:
         rows = torch.eye(2, device="cuda", dtype=torch.float64).to_sparse_csr()
         assert rows.is_cuda and rows.values().is_cuda and rows.to_dense().tolist() == [[1, 0], [0, 1]]
         assert rows.cpu().is_cpu and rows.dtype == rows.cpu().dtype == torch.float64
+        assert rows.clone().copy_(rows).to_dense().tolist() == [[1, 0], [0, 1]]
         # a copy is one
         copied = x.clone()
         copied.zero_()
