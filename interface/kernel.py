@@ -29,6 +29,7 @@ from ..lowering.tt.analysis.aliasing import ATOMICS, AliasAnalysis
 from ..lowering.tt.arguments import Parameter, grid_extents, parameters_of, supplied
 from ..lowering.tt.dialect.external import ExternElementwiseOp
 from ..lowering.tt.dialect.functions import FuncOp
+from ..lowering.tt.instrument.bounds import check_bounds
 from ..lowering.tt.interpret.interpreter import interpret
 from ..lowering.tt.interpret.machine import find_function
 from ..lowering.tt.interpret.trace import Step
@@ -468,7 +469,11 @@ class Kernel:
     def _lowered_for(self, specialization: LaunchSpecialization) -> HostKernel:
         with self._lock, default_modes():
             if specialization not in self._host:
-                self._host[specialization] = self._lower(self._prepared(), specialization)
+                function = self._prepared()
+                if specialization.checked:
+                    function = copy_function(function)
+                    check_bounds(function)
+                self._host[specialization] = self._lower(function, specialization)
             return self._host[specialization]
 
     @functools.cached_property
