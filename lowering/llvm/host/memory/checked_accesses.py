@@ -7,7 +7,7 @@ not inside, each element is looked at, with its mask. What an access does is unc
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ....tt.dialect.memory.check_access import CheckAccessOp
 from ....tt.source_locations import source_location

@@ -1,7 +1,7 @@
 """Defines tt.check_access, which stands before an access whose bounds are checked.
 
-Only the instrumentation of launches writes it (`lowering/tt/instrument`): no text has it, and the interpreter, which checks every
-access anyway, does not know it.
+Only the instrumentation of launches writes it (`lowering/tt/instrument`): no text has it, and the interpreter, which checks
+every access anyway, does not know it.
 """
 
 from __future__ import annotations
