@@ -13,7 +13,6 @@ import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from math import prod
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..lowering.frontends.ttir.text import parse
@@ -44,19 +43,17 @@ from ..promotion.float_modes import default_modes
 from ..runtime.host.threads import launch_threads
 from ..runtime.storage.cache import CacheOption, CompileCache, cache_of
 from .argument_packing import plain_sizes
-from .host_program import HostObject
-from .launching import HostArguments, plain_arguments
-from .native_kernel import LaunchFacts, NativeKernel
-from .reach import Reach
+from .native.arguments import HostArguments, plain_arguments
+from .native.host_program import HostObject
+from .native.kernel import LaunchFacts, NativeKernel
+from .native.reach import Reach
+from .texts import read_text
 
 if TYPE_CHECKING:  # the modules for GPUs take as long to load as all others, and load on first use
     from ..runtime.cuda.device import CudaDevice
     from .gpu_code import GpuCode, GpuKernelCompiler
-    from .native_sanitizer import NativeSanitizer
+    from .native.sanitizer import NativeSanitizer
 
-
-MAX_TEXT = 1 << 26
-"""Most bytes of text that are read."""
 
 class Kernel:
     """One block function of a module. Make one with `from_ttir`.
@@ -197,7 +194,7 @@ class Kernel:
 
     @functools.cached_property
     def _native_sanitizer(self) -> NativeSanitizer:
-        from .native_sanitizer import PREPARATION, NativeSanitizer
+        from .native.sanitizer import PREPARATION, NativeSanitizer
 
         def lowered(function: FuncOp, specialization: LaunchSpecialization) -> HostKernel:
             pipeline_of(HOST, self.numerics).run(function)
@@ -589,7 +586,7 @@ def from_ttir(
     and for unknown `numerics`.
     """
     numerics = checked_numerics(numerics, "from_ttir")
-    text, source = _source(text_or_path)
+    text, source = read_text(text_or_path)
     return Kernel(text, source, name, cache_of(cache), numerics, debug)
 
 
@@ -598,29 +595,6 @@ def _is_host(target: object) -> bool:
     if not isinstance(target, str):
         raise UserError(f"target {target!r}: expected 'host', or a GPU such as {DEFAULT_TARGET!r}, got {type(target).__name__}")
     return target == HOST
-
-
-def _source(text_or_path: str | os.PathLike[str]) -> tuple[str, str]:
-    if not isinstance(text_or_path, str | os.PathLike):
-        raise UserError(f"from_ttir: expected text or a path, got {type(text_or_path).__name__}")
-    is_text = isinstance(text_or_path, str) and ("\n" in text_or_path or not text_or_path.endswith((".ttir", ".mlir")))
-    if is_text:
-        text = str(text_or_path)
-        if len(text) > MAX_TEXT:
-            raise UserError(f"from_ttir: {len(text)} characters; at most {MAX_TEXT} are read")
-        return text, "<text>"
-    path = Path(text_or_path)
-    try:
-        with path.open("rb") as stream:
-            content = stream.read(MAX_TEXT + 1)
-    except OSError as error:
-        raise UserError(f"from_ttir: {path} cannot be read: {error.strerror or error}") from None
-    if len(content) > MAX_TEXT:
-        raise UserError(f"from_ttir: {path} is larger than {MAX_TEXT} bytes")
-    try:
-        return content.decode("utf-8"), path.name
-    except UnicodeDecodeError as error:
-        raise UserError(f"from_ttir: {path} is no UTF-8 text: {error}") from None
 
 
 __all__ = ["Finding", "Kernel", "Report", "SanitizerError", "Step", "from_ttir"]

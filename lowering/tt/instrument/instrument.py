@@ -1,7 +1,7 @@
 """Adds to a function what the sanitizer would look at, so that native code stops where a finding is possible.
 
-The code is stricter than the sanitizer: where it runs to its end, the sanitizer finds nothing in the launch; where it stops, the
-sanitizer has to look. `docs/design/016-native-sanitizer.md` says what is checked, and why that is enough.
+The code is stricter than the sanitizer: where it runs to its end, the sanitizer finds nothing in the launch; where it stops,
+the sanitizer has to look. `docs/design/016-native-sanitizer.md` says what is checked, and why that is enough.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from xdsl.dialects import scf
-from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, FunctionType, StringAttr
 from xdsl.dialects.arith import IntegerOverflowAttr
+from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, FunctionType, StringAttr
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 
 from .. import types as t
@@ -26,11 +26,13 @@ from ..source_locations import naming_line
 from ..transforms.folding import constant_of
 from ..transforms.rewriting import Rewriter
 from .bounds import ACCESSES
-from .plan import EPOCH_BITS, LANE_BITS, NOT_WRITTEN, NUMBER_SHIFT, SHAPE_BITS, Instrumented, Plan
+from .plan import EPOCH_BITS, LANE_BITS, NOT_WRITTEN, NUMBER_SHIFT, Instrumented, Plan
 from .undefined import follows, negated, possibly_undefined, undefined_lanes
 from .watches import Kind, Watch, has_distinct_lanes, watches
 from .wraps import emit_checks
 
+MAX_ITERATIONS = 1 << 20
+"""Iterations of a loop whose end is not known, after which the sanitizer looks whether it ever ends."""
 _ASSERTS = frozenset({"tt.assert", "cf.assert"})
 _STAMPS = t.ptr(t.I64)
 _EPOCH_SHIFT = NUMBER_SHIFT - EPOCH_BITS
@@ -201,7 +203,7 @@ class _Instrumentation:
                 table[argument] = body.insert_arg(found.type, len(body.args))
         self._block(body)
         last = terminator(body)
-        with_more = self._with_more(last, [argument for _, argument in carried])
+        with_more = self._with_more(last, last.operands, [argument for _, argument in carried])
         if not inits:
             return
         last.operands = with_more
@@ -215,6 +217,43 @@ class _Instrumentation:
         )
         self._replace(op, new)
 
+    def _while(self, op: Operation) -> None:
+        """Instruments a loop that may never end: it is left for the sanitizer after `MAX_ITERATIONS`."""
+        before, after = (region.block for region in op.regions)
+        condition, yielded = terminator(before), terminator(after)
+        roles, inits = list(before.args), [*op.operands]
+        b = Rewriter(op)
+        for init, argument in zip(op.operands, roles, strict=True):
+            for table, found in self._beside(b, init, argument):
+                inits.append(found)
+                table[argument] = before.insert_arg(found.type, len(before.args))
+        inits.append(b.const(0, t.I32))
+        count = before.insert_arg(t.I32, len(before.args))
+        passed = list(after.args)
+        for argument in passed:
+            for table, type_ in self._types_beside(argument):
+                table[argument] = after.insert_arg(type_, len(after.args))
+        last_count = after.insert_arg(t.I32, len(after.args))
+        first = Rewriter(before.ops.first or condition)
+        inner = list(before.ops)
+        self._need(first, first.cmpi("slt", count, first.const(MAX_ITERATIONS, t.I32)), "a loop may never end")
+        self._operations(inner)
+        self._need_defined(Rewriter(condition), condition.operands[0])
+        self._block(after)
+        going_on, *values = condition.operands
+        condition.operands = [going_on, *self._with_more(condition, values, op.results), count]
+        end = Rewriter(yielded)
+        count_after = end.binary("arith.addi", last_count, end.const(1, t.I32))
+        yielded.operands = [*self._with_more(yielded, yielded.operands, roles), count_after]
+        new = scf.WhileOp.create(
+            operands=inits,
+            result_types=[value.type for value in condition.operands[1:]],
+            regions=[op.detach_region(region) for region in list(op.regions)],
+            attributes=op.attributes,
+            location=op.location,
+        )
+        self._replace(op, new)
+
     def _if(self, op: Operation) -> None:
         b = Rewriter(op)
         self._need_defined(b, op.operands[0])
@@ -224,7 +263,8 @@ class _Instrumentation:
         more: list[list[SSAValue]] = []
         for region in op.regions:
             if region.blocks:
-                more.append(self._with_more(terminator(region.block), op.results))
+                last = terminator(region.block)
+                more.append(self._with_more(last, last.operands, op.results))
         if not op.results or len(more[0]) == len(op.results):
             return
         for region, operands in zip(op.regions, more, strict=True):
@@ -238,23 +278,30 @@ class _Instrumentation:
         )
         self._replace(op, new)
 
+    def _types_beside(self, role: SSAValue) -> list[tuple[dict[SSAValue, SSAValue], Attribute]]:
+        """Returns the types of what goes beside a value of a loop or branch, and the tables that it belongs to."""
+        found: list[tuple[dict[SSAValue, SSAValue], Attribute]] = []
+        if self._watch(role) is not None:
+            found.append((self._stamps, t.with_elem(role.type, _STAMPS)))
+        if role in self._possibly_undefined:
+            found.append((self._undefined, t.mask_type(role.type)))
+        return found
+
     def _beside(
         self, b: BlockBuilder, value: SSAValue, role: SSAValue
     ) -> list[tuple[dict[SSAValue, SSAValue], SSAValue]]:
         """Returns what goes beside a value that becomes a result or argument, `role`, and the table that it belongs to."""
         found = []
-        if self._watch(role) is not None:
-            found.append((self._stamps, self._stamps[value]))
-        if role in self._possibly_undefined:
-            lanes = self._undefined.get(value)
-            found.append((self._undefined, b.const(0, t.I1, t.shape_of(value.type)) if lanes is None else lanes))
+        for table, type_ in self._types_beside(role):
+            beside = table.get(value)
+            found.append((table, b.const(0, t.I1, t.shape_of(type_)) if beside is None else beside))
         return found
 
-    def _with_more(self, last: Operation, roles: Sequence[SSAValue]) -> list[SSAValue]:
-        """Returns the operands of a terminator, and behind them what goes beside each."""
+    def _with_more(self, last: Operation, values: Sequence[SSAValue], roles: Sequence[SSAValue]) -> list[SSAValue]:
+        """Returns operands of a terminator, and behind them what goes beside each."""
         b = Rewriter(last)
-        more = [found for value, role in zip(last.operands, roles, strict=True) for _, found in self._beside(b, value, role)]
-        return [*last.operands, *more]
+        more = [found for value, role in zip(values, roles, strict=True) for _, found in self._beside(b, value, role)]
+        return [*values, *more]
 
     def _replace(self, op: Operation, new: Operation) -> None:
         parent_block(op).insert_op_before(new, op)
@@ -262,13 +309,11 @@ class _Instrumentation:
         own = [next(results) for _ in op.results]
         for old, result in zip(op.results, own, strict=True):
             result.name_hint = old.name_hint
-            watch, may_be = self._watch(old), old in self._possibly_undefined
-            if watch is not None:
-                self._stamps[result] = next(results)
-            if may_be:
-                self._undefined[result] = next(results)
-                self._possibly_undefined.add(result)
             self._originals[result] = old
+            for table, _ in self._types_beside(old):
+                table[result] = next(results)
+            if old in self._possibly_undefined:
+                self._possibly_undefined.add(result)
             old.replace_all_uses_with(result)
         parent_block(op).erase_op(op)
 
@@ -437,6 +482,7 @@ def _is_own(b: BlockBuilder, stamp: SSAValue, own: SSAValue) -> SSAValue:
 _STRUCTURED: dict[str, Callable[[_Instrumentation, Operation], None]] = {
     "scf.for": _Instrumentation._for,
     "scf.if": _Instrumentation._if,
+    "scf.while": _Instrumentation._while,
 }
 
 __all__ = ["instrument"]

@@ -15,7 +15,6 @@ from .wraps import Offsets
 _REFUSED = {
     "tt.print": "prints, which would come twice",
     "tt.atomic_poll": "waits for other programs",
-    "scf.while": "loops until a condition holds, which may be never",
     "scf.execute_region": "branches inside of loops",
     "tt.call": "calls a function that calls itself",
 }

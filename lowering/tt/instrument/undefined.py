@@ -56,6 +56,13 @@ def _derived(op: Operation, found: set[SSAValue]) -> Iterator[SSAValue]:
             for init, following, argument, result in carried:
                 if init in found or following in found:
                     yield from (argument, result)
+        case "scf.while":
+            before, after = (region.block for region in op.regions)
+            passed = terminator(before).operands[1:]
+            yield from [role for value, role in zip(op.operands, before.args, strict=True) if value in found]
+            yield from [role for value, role in zip(terminator(after).operands, before.args, strict=True) if value in found]
+            for roles in (after.args, op.results):
+                yield from [role for value, role in zip(passed, roles, strict=True) if value in found]
         case "scf.if":
             for region in op.regions:
                 if region.blocks:

@@ -15,6 +15,8 @@ from ..sanitize.shadow import MOVES
 from .bounds import ACCESSES
 from .plan import Plan
 
+_KEEP_SAME = (MOVES - {"tt.join", "tt.cat"}) | {"arith.addi", "arith.muli", "arith.extsi", "tt.addptr"}
+"""Operations whose results are the same in all lanes if their operands are."""
 _ATOMIC_LOADS = frozenset({"tt.atomic_load", "tt.atomic_poll"})
 
 
@@ -117,8 +119,7 @@ def _is_same_in_all_lanes(value: SSAValue) -> bool:
         return True
     if op.name == "arith.constant":
         return splat_value(op.properties["value"]) is not None
-    is_followed = op.name in ("arith.addi", "arith.muli", "arith.extsi", "tt.addptr") or op.name in MOVES - {"tt.join", "tt.cat"}
-    return is_followed and all(map(_is_same_in_all_lanes, op.operands))
+    return op.name in _KEEP_SAME and all(map(_is_same_in_all_lanes, op.operands))
 
 
 __all__ = ["Kind", "Watch", "has_distinct_lanes", "watches"]

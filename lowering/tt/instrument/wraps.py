@@ -83,12 +83,20 @@ def _sources(value: SSAValue) -> Iterator[SSAValue]:
         loop = value.block.parent_op()
         if loop is not None and loop.name == "scf.for" and value.index:
             yield from (loop.operands[2 + value.index], terminator(value.block).operands[value.index - 1])
+        elif loop is not None and loop.name == "scf.while":
+            before, after = (region.block for region in loop.regions)
+            if value.block is before:
+                yield from (loop.operands[value.index], terminator(after).operands[value.index])
+            else:
+                yield terminator(before).operands[1 + value.index]
         return
     assert isinstance(value, OpResult)
     op = value.op
     match op.name:
         case "scf.for":
             yield from (op.operands[3 + value.index], terminator(op.regions[0].block).operands[value.index])
+        case "scf.while":
+            yield terminator(op.regions[0].block).operands[1 + value.index]
         case "scf.if":
             yield from [terminator(region.block).operands[value.index] for region in op.regions if region.blocks]
         case "arith.select":

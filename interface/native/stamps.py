@@ -11,8 +11,8 @@ from contextlib import contextmanager
 
 import numpy as np
 
-from ..lowering.tt.instrument.plan import FIRST_NUMBER, MAX_NUMBER, NUMBER_SHIFT
-from ..promotion.arrays import Array
+from ...lowering.tt.instrument.plan import FIRST_NUMBER, MAX_NUMBER, NUMBER_SHIFT
+from ...promotion.arrays import Array
 
 MAX_KEPT = 1 << 28
 """Bytes of stamps that are kept between launches."""

@@ -8,13 +8,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ..lowering.tt.analysis.alias_sets import UNKNOWN, AliasSet
-from ..lowering.tt.arguments import Parameter
-from ..lowering.tt.host_values import DescriptorArgument, TableArgument, address_of
-from ..promotion.arrays import Array, PointerArgument
-from ..promotion.float_modes import default_modes
-from ..runtime.native.library import has_known_layout
-from .argument_packing import ArgumentPacker, check_writeable
+from ...lowering.tt.analysis.alias_sets import UNKNOWN, AliasSet
+from ...lowering.tt.arguments import Parameter
+from ...lowering.tt.host_values import DescriptorArgument, TableArgument, address_of
+from ...promotion.arrays import Array, PointerArgument
+from ...promotion.float_modes import default_modes
+from ...runtime.native.library import has_known_layout
+from ..argument_packing import ArgumentPacker, check_writeable
 from .reach import Reach, known_memory
 
 
