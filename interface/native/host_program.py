@@ -40,6 +40,9 @@ if TYPE_CHECKING:
 
 
 CHUNKS_PER_THREAD = 16
+BRIEF = 1 << 30
+"""The operations on single elements up to which a launch ends soon, within a second at the slowest, whatever its arguments.
+Ctrl-C then waits for the end: to watch for it takes system calls, and 8 µs where a kernel's data has filled the caches."""
 _LAUNCH = ctypes.CFUNCTYPE(
     None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64
 )
@@ -63,8 +66,10 @@ class HostObject:
 class HostProgram:
     """The native code of one block function. Kept as long as it may run: dropping it unmaps the code."""
 
-    def __init__(self, compiled: HostObject, store: CompileCache | None) -> None:
+    def __init__(self, compiled: HostObject, store: CompileCache | None, work: int | None = None) -> None:
+        """Link the code. work: the operations on single elements that a program does; None if their time is not known."""
         code = compiled.code
+        self._unwatched = 0 if work is None else BRIEF // max(work, 1)
         self.sites = compiled.sites
         imports = {name: _shared(name, function, store) for name, function in compiled.shared.items()}
         imports[PRINT] = _PRINT_ADDRESS
@@ -116,7 +121,7 @@ class HostProgram:
         slots[count + 3] = status
         grain = programs // (threads * CHUNKS_PER_THREAD) or 1
         pool = pool_address(threads)
-        watcher = watcher_for_launches()
+        watcher = None if programs <= self._unwatched else watcher_for_launches()
         launch = _Launch(self.sites, extents, []) if self._prints else None
         if launch is not None:
             _launches[status] = launch

@@ -29,6 +29,7 @@ class LaunchFacts:
     large: bytes from which on a launch moves more than the caches hold.
     checked: whether launches compare every access with the memory that it may reach.
     follows: whether the kernel accesses memory at addresses that it loads or makes.
+    work: the operations on single elements that a program does; None if nothing is known of their time.
     """
 
     name: str
@@ -37,6 +38,7 @@ class LaunchFacts:
     large: int
     checked: bool = False
     follows: bool = False
+    work: int | None = None
 
     @property
     def simplest(self) -> LaunchSpecialization:
@@ -92,5 +94,5 @@ class NativeKernel:
             with self._lock:
                 program = self._programs.get(specialization)
                 if program is None:
-                    program = self._programs[specialization] = HostProgram(compiled, self._store)
+                    program = self._programs[specialization] = HostProgram(compiled, self._store, self.facts.work)
         return program

@@ -39,7 +39,7 @@ _C_SYMBOLS = ("posix_memalign", "free", "mmap", "munmap", "madvise", "memcpy", "
 _POOL_THREADS = (
     "pthread_create", "pthread_detach", "pthread_sigmask", "pthread_key_create", "pthread_setspecific", "pthread_getspecific",
 )  # fmt: skip
-_POOL_EXPORTS = ("jn_parallel", "jn_launch", "jn_pool_reset", "jn_worker", "jn_workers")
+_POOL_EXPORTS = ("jn_parallel", "jn_launch", "jn_pool_reset", "jn_worker", "jn_workers", "jn_pause")
 _POOL_SYMBOLS = {
     "linux": (
         *_POOL_THREADS, "memcpy", "memset", "syscall", "sched_getcpu", "sched_setaffinity",
