@@ -106,19 +106,18 @@ class HostProgram:
         layout = self._layouts.get(count)
         if layout is None:
             more = 0 if reach is None else 2 * count + 2
-            block, write = ctypes.c_int64 * (count + 4 + STATUS_WORDS + more), struct.Struct(f"{count + 3}q").pack_into
+            block, write = ctypes.c_int64 * (count + 4 + STATUS_WORDS + more), struct.Struct(f"{count + 4}q").pack_into
             layout = self._layouts[count] = block, write
         slots = layout[0]()
+        first_slot = ctypes.addressof(slots)
+        status = first_slot + 8 * (count + 4)
         try:
-            layout[1](slots, 0, *arguments, x, y, z)  # half the time of the constructor's
+            layout[1](slots, 0, *arguments, x, y, z, status)  # half the time of the constructor's
         except struct.error:  # an unsigned number
-            slots[: count + 3] = [*arguments, x, y, z]
+            slots[: count + 4] = [*arguments, x, y, z, status]
         if reach is not None:
             for position, value in enumerate(reach.slots(count), count + 4 + STATUS_WORDS):
                 slots[position] = value
-        first_slot = ctypes.addressof(slots)
-        status = first_slot + 8 * (count + 4)
-        slots[count + 3] = status
         grain = programs // (threads * CHUNKS_PER_THREAD) or 1
         pool = pool_address(threads)
         watcher = None if programs <= self._unwatched else watcher_for_launches()
