@@ -80,6 +80,8 @@ class HostProgram:
         self._code = link([code], (KERNEL,), imports)
         self._kernel = self._code[KERNEL]
         self._launch = _LAUNCH(native_library(store).launch)
+        entry = native_library(store).entry
+        self._start = None if entry is None else entry.start_function()
         self._prints = any(isinstance(site, PrintSite) for site in compiled.sites)
         self._layouts: dict[int, tuple[type[ctypes.Array[ctypes.c_int64]], Callable[..., None]]] = {}
 
@@ -102,6 +104,12 @@ class HostProgram:
         programs = x * y * z
         if not programs:
             return
+        grain = programs // (threads * CHUNKS_PER_THREAD) or 1
+        if programs <= self._unwatched and self._start is not None and reach is None and not self._prints:
+            stopped = self._start(pool_address(threads), self._kernel, programs, grain, *arguments, x, y, z)
+            if stopped is not None:
+                self._raise_for(name, struct.unpack(f"{STATUS_WORDS}q", stopped), extents, None, None)
+            return
         count = len(arguments)
         layout = self._layouts.get(count)
         if layout is None:
@@ -118,7 +126,6 @@ class HostProgram:
         if reach is not None:
             for position, value in enumerate(reach.slots(count), count + 4 + STATUS_WORDS):
                 slots[position] = value
-        grain = programs // (threads * CHUNKS_PER_THREAD) or 1
         pool = pool_address(threads)
         watcher = None if programs <= self._unwatched else watcher_for_launches()
         launch = _Launch(self.sites, extents, []) if self._prints else None
