@@ -13,7 +13,6 @@ import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from math import prod
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..lowering.frontends.ttir.text import parse
@@ -21,14 +20,14 @@ from ..lowering.libdevice.signatures import CALLS, SIGNATURES
 from ..lowering.llvm.compile import host_target
 from ..lowering.llvm.host.launch_specialization import GENERIC, LaunchSpecialization
 from ..lowering.llvm.host.launcher import HostKernel, lower_for_launch
-from ..lowering.llvm.host.memory.bounds import follows_addresses
 from ..lowering.llvm.nvptx.targets import DEFAULT_TARGET, DEFAULT_WARPS, gpu_target
 from ..lowering.numerics import checked_numerics
 from ..lowering.tt.analysis.alias_sets import AliasSet
-from ..lowering.tt.analysis.aliasing import ATOMICS, AliasAnalysis
+from ..lowering.tt.analysis.aliasing import AliasAnalysis
 from ..lowering.tt.arguments import Parameter, grid_extents, parameters_of, supplied
 from ..lowering.tt.dialect.external import ExternElementwiseOp
 from ..lowering.tt.dialect.functions import FuncOp
+from ..lowering.tt.instrument.bounds import check_bounds
 from ..lowering.tt.interpret.interpreter import interpret
 from ..lowering.tt.interpret.machine import find_function
 from ..lowering.tt.interpret.trace import Step
@@ -43,18 +42,18 @@ from ..promotion.float_modes import default_modes
 from ..runtime.host.threads import launch_threads
 from ..runtime.storage.cache import CacheOption, CompileCache, cache_of
 from .argument_packing import plain_sizes
-from .host_program import HostObject
-from .launching import HostArguments, plain_arguments
-from .native_kernel import LaunchFacts, NativeKernel
-from .reach import Reach
+from .native.arguments import HostArguments, plain_arguments
+from .native.facts import launch_facts
+from .native.host_program import HostObject
+from .native.kernel import LaunchFacts, NativeKernel
+from .native.reach import Reach
+from .texts import read_text
 
 if TYPE_CHECKING:  # the modules for GPUs take as long to load as all others, and load on first use
     from ..runtime.cuda.device import CudaDevice
     from .gpu_code import GpuCode, GpuKernelCompiler
+    from .native.sanitizer import NativeSanitizer
 
-
-MAX_TEXT = 1 << 26
-"""Most bytes of text that are read."""
 
 class Kernel:
     """One block function of a module. Make one with `from_ttir`.
@@ -165,6 +164,7 @@ class Kernel:
         *args: Any,
         unwritten: Mapping[int, Array] | None = None,
         needs_barriers: bool = False,
+        notes: bool = True,
     ) -> Report:
         """Run all programs under the sanitizer, with the arguments of `interpret`.
 
@@ -178,9 +178,44 @@ class Kernel:
                 from there is undefined; what they write is marked as written. Arrays without an entry count as written.
             needs_barriers: whether a lane that loads what another lane of its program stored needs a barrier between, as in
                 Triton's own code for GPUs. joinery's keeps the operations of a program in order by itself.
+            notes: whether the report says which accesses only their mask keeps inside the arrays. Without it, the launch is
+                run natively first, by code that stops where a finding is possible; only then is it undone and looked at. That
+                takes a small part of the time of a launch that has no findings. `sanitizer_obstacle` says why it is not done.
         """
+        if not notes and self._is_clean(grid, args, unwritten or {}, needs_barriers):
+            return Report(())
         with default_modes():
             return sanitize(self._defining_module, grid, args, self.name, unwritten, needs_barriers)
+
+    @property
+    def sanitizer_obstacle(self) -> str | None:
+        """What keeps sanitized launches of this kernel from being run natively first, with its line; None if they are."""
+        return self._native_sanitizer.obstacle
+
+    @functools.cached_property
+    def _native_sanitizer(self) -> NativeSanitizer:
+        from .native.sanitizer import PREPARATION, NativeSanitizer
+
+        def lowered(function: FuncOp, specialization: LaunchSpecialization) -> HostKernel:
+            pipeline_of(HOST, self.numerics).run(function)
+            return self._lower(function, specialization)
+
+        return NativeSanitizer(
+            self.name, lambda: self._stages.after(Pipeline.parse(PREPARATION)), lowered, self._store
+        )
+
+    def _is_clean(
+        self, grid: int | Sequence[int], args: Sequence[Any], unwritten: Mapping[int, Array], needs_barriers: bool
+    ) -> bool:
+        """Run a launch natively, and return whether the sanitizer would find nothing; if it might, undo it."""
+        extents = grid_extents(grid)
+        if self._native_sanitizer.obstacle is not None:
+            return False
+        try:
+            arguments = self._kernel_arguments(args)
+        except UserError:
+            return False  # the sanitizer says what is wrong with them
+        return self._native_sanitizer.is_clean(extents, arguments, unwritten, needs_barriers)
 
     def launch(
         self,
@@ -260,7 +295,7 @@ class Kernel:
                 "target, and on device='ptxsim'"
             )
         if sanitize:
-            report = self.sanitize(extents, *args)
+            report = self.sanitize(extents, *args, notes=False)
             if report.findings:
                 raise SanitizerError(self.name, report)
             return
@@ -468,7 +503,11 @@ class Kernel:
     def _lowered_for(self, specialization: LaunchSpecialization) -> HostKernel:
         with self._lock, default_modes():
             if specialization not in self._host:
-                self._host[specialization] = self._lower(self._prepared(), specialization)
+                function = self._prepared()
+                if specialization.checked:
+                    function = copy_function(function)
+                    check_bounds(function)
+                self._host[specialization] = self._lower(function, specialization)
             return self._host[specialization]
 
     @functools.cached_property
@@ -487,19 +526,13 @@ class Kernel:
         return facts, self.host_object(facts.simplest)
 
     def _launch_facts(self, checked: bool) -> LaunchFacts:
-        follows = checked and follows_addresses(self._prepared())
-        return LaunchFacts(self.name, self._written, self._may_stream, host_target().l3_bytes, checked, follows)
+        return launch_facts(self.name, self._prepared(), self._written, checked)
 
     def host_object(self, specialization: LaunchSpecialization) -> HostObject:
         """The object code for launches of a specialization."""
         lowered = self._lowered_for(specialization)
         with default_modes():
             return HostObject(lowered.object_code(), lowered.sites, lowered.shared)
-
-    @functools.cached_property
-    def _may_stream(self) -> bool:
-        """Whether stores may bypass the caches: the end of a launch orders them, but atomics do not."""
-        return not any(op.name in ATOMICS for op in self._prepared().walk())
 
     def _kernel_arguments(self, args: Sequence[Any]) -> HostArguments:
         """Pack the arguments. The caller keeps the arrays alive."""
@@ -547,7 +580,7 @@ def from_ttir(
     and for unknown `numerics`.
     """
     numerics = checked_numerics(numerics, "from_ttir")
-    text, source = _source(text_or_path)
+    text, source = read_text(text_or_path)
     return Kernel(text, source, name, cache_of(cache), numerics, debug)
 
 
@@ -556,29 +589,6 @@ def _is_host(target: object) -> bool:
     if not isinstance(target, str):
         raise UserError(f"target {target!r}: expected 'host', or a GPU such as {DEFAULT_TARGET!r}, got {type(target).__name__}")
     return target == HOST
-
-
-def _source(text_or_path: str | os.PathLike[str]) -> tuple[str, str]:
-    if not isinstance(text_or_path, str | os.PathLike):
-        raise UserError(f"from_ttir: expected text or a path, got {type(text_or_path).__name__}")
-    is_text = isinstance(text_or_path, str) and ("\n" in text_or_path or not text_or_path.endswith((".ttir", ".mlir")))
-    if is_text:
-        text = str(text_or_path)
-        if len(text) > MAX_TEXT:
-            raise UserError(f"from_ttir: {len(text)} characters; at most {MAX_TEXT} are read")
-        return text, "<text>"
-    path = Path(text_or_path)
-    try:
-        with path.open("rb") as stream:
-            content = stream.read(MAX_TEXT + 1)
-    except OSError as error:
-        raise UserError(f"from_ttir: {path} cannot be read: {error.strerror or error}") from None
-    if len(content) > MAX_TEXT:
-        raise UserError(f"from_ttir: {path} is larger than {MAX_TEXT} bytes")
-    try:
-        return content.decode("utf-8"), path.name
-    except UnicodeDecodeError as error:
-        raise UserError(f"from_ttir: {path} is no UTF-8 text: {error}") from None
 
 
 __all__ = ["Finding", "Kernel", "Report", "SanitizerError", "Step", "from_ttir"]

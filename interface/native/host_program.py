@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from ..lowering.llvm.host.control.sites import (
+from ...lowering.llvm.host.control.sites import (
     CANCELLED,
     KERNEL,
     PRINT,
@@ -25,21 +25,24 @@ from ..lowering.llvm.host.control.sites import (
     PrintSite,
     Site,
 )
-from ..promotion.arrays import Array
-from ..promotion.dataclass import dataclass
-from ..promotion.errors import InternalError, KernelAssertionError, UnsupportedError
-from ..runtime.host.threads import pool_address
-from ..runtime.native.codegen import LinkedCode, link
-from ..runtime.native.library import cached_object, library_symbols, native_library
-from ..runtime.storage.cache import CompileCache
-from .interrupts import watcher_for_launches
+from ...promotion.arrays import Array
+from ...promotion.dataclass import dataclass
+from ...promotion.errors import InternalError, KernelAssertionError, UnsupportedError
+from ...runtime.host.threads import pool_address
+from ...runtime.native.codegen import LinkedCode, link
+from ...runtime.native.library import cached_object, library_symbols, native_library
+from ...runtime.storage.cache import CompileCache
+from ..interrupts import watcher_for_launches
 from .reach import Reach
 
 if TYPE_CHECKING:
-    from ..lowering.llvm.module import SharedFunction
+    from ...lowering.llvm.module import SharedFunction
 
 
 CHUNKS_PER_THREAD = 16
+BRIEF = 1 << 30
+"""The operations on single elements up to which a launch ends soon, within a second at the slowest, whatever its arguments.
+Ctrl-C then waits for the end: to watch for it takes system calls, and 8 µs where a kernel's data has filled the caches."""
 _LAUNCH = ctypes.CFUNCTYPE(
     None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64
 )
@@ -63,8 +66,10 @@ class HostObject:
 class HostProgram:
     """The native code of one block function. Kept as long as it may run: dropping it unmaps the code."""
 
-    def __init__(self, compiled: HostObject, store: CompileCache | None) -> None:
+    def __init__(self, compiled: HostObject, store: CompileCache | None, work: int | None = None) -> None:
+        """Link the code. work: the operations on single elements that a program does; None if their time is not known."""
         code = compiled.code
+        self._unwatched = 0 if work is None else BRIEF // max(work, 1)
         self.sites = compiled.sites
         imports = {name: _shared(name, function, store) for name, function in compiled.shared.items()}
         imports[PRINT] = _PRINT_ADDRESS
@@ -75,6 +80,8 @@ class HostProgram:
         self._code = link([code], (KERNEL,), imports)
         self._kernel = self._code[KERNEL]
         self._launch = _LAUNCH(native_library(store).launch)
+        entry = native_library(store).entry
+        self._start = None if entry is None else entry.start_function()
         self._prints = any(isinstance(site, PrintSite) for site in compiled.sites)
         self._layouts: dict[int, tuple[type[ctypes.Array[ctypes.c_int64]], Callable[..., None]]] = {}
 
@@ -97,26 +104,30 @@ class HostProgram:
         programs = x * y * z
         if not programs:
             return
+        grain = programs // (threads * CHUNKS_PER_THREAD) or 1
+        if programs <= self._unwatched and self._start is not None and reach is None and not self._prints:
+            stopped = self._start(pool_address(threads), self._kernel, programs, grain, *arguments, x, y, z)
+            if stopped is not None:
+                self._raise_for(name, struct.unpack(f"{STATUS_WORDS}q", stopped), extents, None, None)
+            return
         count = len(arguments)
         layout = self._layouts.get(count)
         if layout is None:
             more = 0 if reach is None else 2 * count + 2
-            block, write = ctypes.c_int64 * (count + 4 + STATUS_WORDS + more), struct.Struct(f"{count + 3}q").pack_into
+            block, write = ctypes.c_int64 * (count + 4 + STATUS_WORDS + more), struct.Struct(f"{count + 4}q").pack_into
             layout = self._layouts[count] = block, write
         slots = layout[0]()
+        first_slot = ctypes.addressof(slots)
+        status = first_slot + 8 * (count + 4)
         try:
-            layout[1](slots, 0, *arguments, x, y, z)  # half the time of the constructor's
+            layout[1](slots, 0, *arguments, x, y, z, status)  # half the time of the constructor's
         except struct.error:  # an unsigned number
-            slots[: count + 3] = [*arguments, x, y, z]
+            slots[: count + 4] = [*arguments, x, y, z, status]
         if reach is not None:
             for position, value in enumerate(reach.slots(count), count + 4 + STATUS_WORDS):
                 slots[position] = value
-        first_slot = ctypes.addressof(slots)
-        status = first_slot + 8 * (count + 4)
-        slots[count + 3] = status
-        grain = programs // (threads * CHUNKS_PER_THREAD) or 1
         pool = pool_address(threads)
-        watcher = watcher_for_launches()
+        watcher = None if programs <= self._unwatched else watcher_for_launches()
         launch = _Launch(self.sites, extents, []) if self._prints else None
         if launch is not None:
             _launches[status] = launch
@@ -157,7 +168,7 @@ class HostProgram:
 
 
 def _check_library(code: bytes, imports: Mapping[str, int]) -> None:
-    from ..lowering.libdevice.signatures import CALLS
+    from ...lowering.libdevice.signatures import CALLS
 
     missing = [name for name in sorted(CALLS) if name not in imports and f"\0{name}\0".encode() in code]
     if missing:
@@ -172,7 +183,7 @@ def _mistake(
 
         element = () if not site.shape else tuple(int(index) for index in np.unravel_index(lane, site.shape))
         return KernelAssertionError.of(site.message, site.location, program, element)
-    from ..lowering.tt.interpret.memory import AccessError
+    from ...lowering.tt.interpret.memory import AccessError
 
     line = f"{site.location[0]}:{site.location[1]}: " if site.location is not None else ""
     message = site.message
@@ -203,7 +214,7 @@ def shared_text(function: SharedFunction | str) -> str:
     """The LLVM IR of a module with a function that kernels share."""
     if isinstance(function, str):
         return function
-    from ..lowering.llvm.module import module_of
+    from ...lowering.llvm.module import module_of
 
     return module_of(function)
 
@@ -230,7 +241,7 @@ _launches: dict[int, _Launch] = {}
 
 
 def _print(status: int, site: int, program: int, addresses: int) -> None:
-    from ..lowering.tt.interpret.print_format import print_lines
+    from ...lowering.tt.interpret.print_format import print_lines
 
     launch = _launches[status]
     try:
@@ -257,8 +268,8 @@ def _operand(operand: Printed, address: int) -> Array:
     """The printed values, read from scratch."""
     import numpy as np
 
-    from ..lowering.llvm.elementwise import stored_dtype
-    from ..lowering.tt.types import numpy_dtype, scalar_type
+    from ...lowering.llvm.elementwise import stored_dtype
+    from ...lowering.tt.types import numpy_dtype, scalar_type
 
     in_memory = stored_dtype(operand.elem)
     size = in_memory.itemsize + sum(s * (n - 1) for s, n in zip(operand.strides, operand.shape, strict=True))
