@@ -200,8 +200,9 @@ class Kernel:
             pipeline_of(HOST, self.numerics).run(function)
             return self._lower(function, specialization)
 
+        identity = f"{self.name} {self.numerics} {self.debug}\n{self._text}"
         return NativeSanitizer(
-            self.name, lambda: self._stages.after(Pipeline.parse(PREPARATION)), lowered, self._store
+            self.name, lambda: self._stages.after(Pipeline.parse(PREPARATION)), lowered, identity, self._store
         )
 
     def _is_clean(

@@ -7,12 +7,16 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import hashlib
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 
 import numpy as np
 from xdsl.dialects.builtin import IntegerAttr
 
+from ...lowering.keys import source_fingerprint
+from ...lowering.llvm.compile import host_target, llvm_version
 from ...lowering.llvm.host.launch_specialization import LaunchSpecialization
 from ...lowering.llvm.host.launcher import HostKernel
 from ...lowering.tt import types as t
@@ -32,6 +36,7 @@ from ...promotion.errors import UnsupportedError, UserError
 from ...promotion.float_modes import default_modes
 from ...runtime.storage.cache import CompileCache
 from .arguments import HostArguments
+from .code import decode_object, encode_object
 from .host_program import HostObject
 from .kernel import LaunchFacts, NativeKernel
 from .stamps import STAMPS
@@ -85,10 +90,17 @@ class NativeSanitizer:
         name: str,
         prepared: Callable[[], FuncOp],
         lowered: Callable[[FuncOp, LaunchSpecialization], HostKernel],
+        identity: str,
         store: CompileCache | None,
     ) -> None:
-        """prepared: makes the function after `PREPARATION`. lowered: makes native code of an instrumented function."""
+        """prepared: makes the function after `PREPARATION`. lowered: makes native code of an instrumented function.
+
+        identity: all that `lowered` depends on, besides joinery and the processor: a part of the keys by which code is kept in
+        `store`.
+        """
         self._name = name
+        parts = (source_fingerprint(), llvm_version(), host_target(), identity)
+        self._identity = hashlib.sha256("\n".join(map(str, parts)).encode()).hexdigest()
         self._prepare = prepared
         self._lowered = lowered
         self._store = store
@@ -267,9 +279,18 @@ class NativeSanitizer:
         facts = LaunchFacts(self._name, written, False, 0, checked=True)
 
         def compiled(specialization: LaunchSpecialization) -> HostObject:
+            details = f"{plan.groups} {sorted(plan.unwritten)} {plan.wraps} {plan.needs_barriers} {specialization}"
+            key = f"sanitizer {self._identity} {details}"
+            kept = None if self._store is None else self._store.get_bytes(key)
+            if kept is not None:
+                with suppress(UserError):  # a damaged entry is made anew
+                    return decode_object(kept)
             with default_modes():
                 lowered = self._lowered(function, specialization)
-                return HostObject(lowered.object_code(), lowered.sites, lowered.shared)
+                found = HostObject(lowered.object_code(), lowered.sites, lowered.shared)
+            if self._store is not None:
+                self._store.put_bytes(key, encode_object(found))
+            return found
 
         return _Variant(instrumented, NativeKernel(facts, compiled, self._store))
 

@@ -6,6 +6,7 @@ The witness is the sanitizer itself, which interprets every lane.
 from __future__ import annotations
 
 import random
+from pathlib import Path
 from typing import Any
 
 import joinery as jn
@@ -160,6 +161,20 @@ def test_memory_that_is_written_counts_as_written() -> None:
     assert blank[512:].all()
     assert natively(kernel, 2, [o, x, 128], unwritten)
     assert not natively(kernel, 3, [o, x, 129], unwritten), "reads an element that nothing has written"
+
+
+def test_instrumented_code_is_kept_between_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cache = jn.CompileCache(tmp_path / "cache")
+    x, o = np.arange(100, dtype=np.float32), np.zeros(100, np.float32)
+    assert natively(jn.kernel.from_ttir(ADD_ONE, cache=cache), 2, [x, o, 100])
+    again = jn.kernel.from_ttir(ADD_ONE, cache=cache)
+    monkeypatch.setattr(jn.kernel.Kernel, "_lower", None)
+    o[:] = 0
+    assert natively(again, 2, [x, o, 100])
+    np.testing.assert_array_equal(o, x + 1)
+    assert not natively(again, 2, [x, o[:99].copy(), 100])
+    with pytest.raises(TypeError):  # other code
+        natively(jn.kernel.from_ttir(ADD_ONE.replace("1.0", "2.0"), cache=cache), 2, [x, o, 100])
 
 
 def test_stamps_of_earlier_launches_mean_nothing() -> None:

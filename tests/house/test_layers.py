@@ -41,7 +41,6 @@ TYPES_ONLY = {
     ("interface.kernel", "interface.native.sanitizer"): "sanitized launches load it",
     ("runtime.model.kernels", "runtime.toolchain.ptxas"): "GPUs load late",
     ("interface.native.host_program", "lowering.llvm.module"): "launches do without the code generator",
-    ("interface.native.code", "interface.kernel"): "it loads xDSL: code from a cache does without",
     ("interface.triton.binary", "interface.kernel"): "it loads xDSL: kernels from Triton's cache do without",
     ("interface.cli.kernel", "interface.kernel"): "each command loads what it needs",
     ("interface.cli.kernel", "promotion.arrays"): "each command loads what it needs: NumPy, here",
