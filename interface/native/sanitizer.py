@@ -16,7 +16,6 @@ import numpy as np
 from xdsl.dialects.builtin import IntegerAttr
 
 from ...lowering.keys import source_fingerprint
-from ...lowering.llvm.compile import host_target, llvm_version
 from ...lowering.llvm.host.launch_specialization import LaunchSpecialization
 from ...lowering.llvm.host.launcher import HostKernel
 from ...lowering.tt import types as t
@@ -34,6 +33,7 @@ from ...promotion.arrays import Array
 from ...promotion.dataclass import dataclass
 from ...promotion.errors import UnsupportedError, UserError
 from ...promotion.float_modes import default_modes
+from ...runtime.native.codegen import target_key
 from ...runtime.storage.cache import CompileCache
 from .arguments import HostArguments
 from .code import decode_object, encode_object
@@ -99,7 +99,7 @@ class NativeSanitizer:
         `store`.
         """
         self._name = name
-        parts = (source_fingerprint(), llvm_version(), host_target(), identity)
+        parts = (source_fingerprint(), target_key(), identity)
         self._identity = hashlib.sha256("\n".join(map(str, parts)).encode()).hexdigest()
         self._prepare = prepared
         self._lowered = lowered
