@@ -51,5 +51,6 @@ class Instrumented:
 
 
 __all__ = [
-    "EPOCH_BITS", "FIRST_NUMBER", "LANE_BITS", "MAX_NUMBER", "NOT_WRITTEN", "NUMBER_SHIFT", "SHAPE_BITS", "Instrumented", "Plan",
+    "EPOCH_BITS", "FIRST_NUMBER", "LANE_BITS", "MAX_NUMBER", "NOT_WRITTEN", "NUMBER_SHIFT", "SHAPE_BITS", "Instrumented",
+    "Plan",
 ]  # fmt: skip
