@@ -13,10 +13,8 @@ import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from math import prod
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..lowering.frontends.ttir.text import parse
 from ..lowering.libdevice.signatures import CALLS, SIGNATURES
 from ..lowering.llvm.compile import host_target
 from ..lowering.llvm.host.launch_specialization import GENERIC, LaunchSpecialization
@@ -44,6 +42,7 @@ from ..runtime.host.threads import launch_threads
 from ..runtime.storage.cache import CacheOption, CompileCache, cache_of
 from .argument_packing import plain_sizes
 from .host_program import HostObject
+from .kernel_texts import TTIR_SUFFIXES, KernelText, TtirText, read_text, triton_c_text
 from .launching import HostArguments, plain_arguments
 from .native_kernel import LaunchFacts, NativeKernel
 from .reach import Reach
@@ -53,11 +52,8 @@ if TYPE_CHECKING:  # the modules for GPUs take as long to load as all others, an
     from .gpu_code import GpuCode, GpuKernelCompiler
 
 
-MAX_TEXT = 1 << 26
-"""Most bytes of text that are read."""
-
 class Kernel:
-    """One block function of a module. Make one with `from_ttir`.
+    """One block function of a module. Make one with `from_ttir` or `from_triton_c`.
 
     Attributes:
         name: the function's name.
@@ -67,24 +63,19 @@ class Kernel:
 
     def __init__(
         self,
-        text: str,
-        source: str,
+        source: KernelText,
         name: str | None,
         store: CompileCache | None = None,
         numerics: str = "strict",
         debug: bool = False,
     ) -> None:
-        """Parse a module and find the function.
-
-        `source` names the text in messages; the others are those of `from_ttir`.
-        """
-        self._text = text
+        """Read a module and find the function. `source`: what it is made of; the others are those of `from_ttir`."""
         self._source = source
         self._store = store
         self.numerics: str = numerics
         self.debug = debug
         with default_modes():
-            module = parse(text, source)
+            module = source.module()
         function = find_function(module, name)
         self.name: str = function.sym_name.data
         if function.body.blocks:
@@ -105,7 +96,7 @@ class Kernel:
         return self
 
     def __reduce__(self) -> tuple[type[Kernel], tuple[object, ...]]:
-        return Kernel, (self._text, self._source, self.name, self._store, self.numerics, self.debug)  # its code is made anew
+        return Kernel, (self._source, self.name, self._store, self.numerics, self.debug)  # its code is made anew
 
     @functools.cached_property
     def _written(self) -> AliasSet:
@@ -156,6 +147,7 @@ class Kernel:
         arrays, `KernelAssertionError` for assertions of the kernel that fail, `UnsupportedError` for operations the interpreter
         does not know.
         """
+        self._source.check_launch(args)
         with default_modes():
             interpret(self._defining_module, grid, args, self.name, trace)
 
@@ -179,6 +171,7 @@ class Kernel:
             needs_barriers: whether a lane that loads what another lane of its program stored needs a barrier between, as in
                 Triton's own code for GPUs. joinery's keeps the operations of a program in order by itself.
         """
+        self._source.check_launch(args)
         with default_modes():
             return sanitize(self._defining_module, grid, args, self.name, unwritten, needs_barriers)
 
@@ -219,6 +212,7 @@ class Kernel:
         not fit, `KernelAssertionError` for assertions of the kernel that fail, `UnsupportedError` for operations, devices and
         options this version does not have, `DeviceError` for a GPU that is not there or fails.
         """
+        self._source.check_launch(args)
         if device == "cpu" and not (sanitize or check_bounds or target is not None):
             plain = plain_arguments(self.parameters, self._sizes, args)
             if plain is not None:
@@ -452,7 +446,7 @@ class Kernel:
 
         They are those that the text means, and those that expansions call in place of others.
         """
-        if "extern_elementwise" not in self._text or self.numerics == "reproducible":
+        if "extern_elementwise" not in self._source.text or self.numerics == "reproducible":
             return ()  # expansions of our own are the same on every device
         found = set()
         for op in self._module.walk():
@@ -547,8 +541,37 @@ def from_ttir(
     and for unknown `numerics`.
     """
     numerics = checked_numerics(numerics, "from_ttir")
-    text, source = _source(text_or_path)
-    return Kernel(text, source, name, cache_of(cache), numerics, debug)
+    text, source = read_text(text_or_path, TTIR_SUFFIXES, "from_ttir")
+    return Kernel(TtirText(text, source), name, cache_of(cache), numerics, debug)
+
+
+def from_triton_c(
+    text_or_path: str | os.PathLike[str],
+    defines: Mapping[str, object] | None = None,
+    name: str | None = None,
+    *,
+    include: Mapping[str, str | os.PathLike[str]] | Sequence[str | os.PathLike[str]] = (),
+    single_precision_constants: bool = False,
+    numerics: str = "strict",
+    debug: bool = False,
+    cache: CacheOption = True,
+) -> Kernel:
+    """Read a block kernel written in Triton-C (docs/triton_c.md).
+
+    Args:
+        text_or_path: the text, or the path of a file that holds it: a `Path`, or one line ending in .tc or .c.
+        defines: macro → what it stands for: text (any list of tokens), a number, a bool, a `DType`; None: not defined.
+        name: which `__global__` function, when there are several.
+        include: the files that `#include` finds: name → text or `Path`; or paths, found by the last part of theirs.
+        single_precision_constants: whether floating constants without a suffix are float, not double.
+        numerics, debug, cache: as for `from_ttir`.
+
+    Raises `UserError` with all errors of the text, each with line, column and the macros that it came by; its `diagnostics` has
+    them as values. What is legal and perhaps not meant is warned about.
+    """
+    numerics = checked_numerics(numerics, "from_triton_c")
+    text = triton_c_text(text_or_path, defines, name, include, single_precision_constants)
+    return Kernel(text, name, cache_of(cache), numerics, debug)
 
 
 def _is_host(target: object) -> bool:
@@ -558,27 +581,4 @@ def _is_host(target: object) -> bool:
     return target == HOST
 
 
-def _source(text_or_path: str | os.PathLike[str]) -> tuple[str, str]:
-    if not isinstance(text_or_path, str | os.PathLike):
-        raise UserError(f"from_ttir: expected text or a path, got {type(text_or_path).__name__}")
-    is_text = isinstance(text_or_path, str) and ("\n" in text_or_path or not text_or_path.endswith((".ttir", ".mlir")))
-    if is_text:
-        text = str(text_or_path)
-        if len(text) > MAX_TEXT:
-            raise UserError(f"from_ttir: {len(text)} characters; at most {MAX_TEXT} are read")
-        return text, "<text>"
-    path = Path(text_or_path)
-    try:
-        with path.open("rb") as stream:
-            content = stream.read(MAX_TEXT + 1)
-    except OSError as error:
-        raise UserError(f"from_ttir: {path} cannot be read: {error.strerror or error}") from None
-    if len(content) > MAX_TEXT:
-        raise UserError(f"from_ttir: {path} is larger than {MAX_TEXT} bytes")
-    try:
-        return content.decode("utf-8"), path.name
-    except UnicodeDecodeError as error:
-        raise UserError(f"from_ttir: {path} is no UTF-8 text: {error}") from None
-
-
-__all__ = ["Finding", "Kernel", "Report", "SanitizerError", "Step", "from_ttir"]
+__all__ = ["Finding", "Kernel", "Report", "SanitizerError", "Step", "from_triton_c", "from_ttir"]
