@@ -20,12 +20,13 @@ _Summary = tuple[frozenset[Symbol], frozenset[Symbol], frozenset[Symbol]]
 def find_liveness(function: Structured, diagnostics: Diagnostics) -> None:
     """Fill in what lives where. Variables that may be read before they are assigned are warned about: they are 0."""
     result = frozenset() if function.result is None else frozenset([function.result])
-    _Liveness(diagnostics).live(function.nodes, result)
+    _Liveness(diagnostics, function.result).live(function.nodes, result)
 
 
 class _Liveness:
-    def __init__(self, diagnostics: Diagnostics) -> None:
+    def __init__(self, diagnostics: Diagnostics, result: Symbol | None) -> None:
         self._diagnostics = diagnostics
+        self._result = result
         self._summaries: dict[int, _Summary] = {}
 
     def _summary(self, nodes: Sequence[Node]) -> _Summary:
@@ -68,13 +69,9 @@ class _Liveness:
         """Return what lives before these nodes, if `out` lives behind them."""
         for node in reversed(nodes):
             gen, kill, _ = self._of_node(node)
-            if isinstance(node, typed.Declare) and node.symbol in out:
-                if node.symbol.name == "the result":
-                    message = "the function may end without returning a value: it is 0"
-                    self._diagnostics.warning(node.token, message, "return e;")
-                else:
-                    message = f"{node.symbol.name} may be read before something is assigned to it: it is 0"
-                    self._diagnostics.warning(node.token, message, "an initial value")
+            if isinstance(node, typed.Declare) and node.symbol in out and node.symbol is not self._result:
+                message = f"{node.symbol.name} may be read before something is assigned to it: it is 0"
+                self._diagnostics.warning(node.token, message, "an initial value")
             elif isinstance(node, Branch):
                 node.live = out
                 self.live(node.first, out)

@@ -135,6 +135,9 @@ class _Structure:
         nodes: list[Node] = []
         if self._result is not None:
             nodes.append(typed.Declare(self._function.token, self._result))
+            if not self._always_ends(self._function.body):
+                message = "the function may end without returning a value: it is 0"
+                self._diagnostics.warning(self._function.token, message, "return e;")
         body, flags = self._list(self._function.body, None)
         if flags:
             nodes.append(_set(self._returned, 0, self._function.token))
@@ -266,6 +269,9 @@ class _Structure:
     def _ends_with(self, node: typed.Statement) -> bool:
         if isinstance(node, typed.Break | typed.Continue | typed.Return):
             return True
+        if isinstance(node, typed.Loop):
+            is_endless = node.condition is None or (isinstance(node.condition, typed.Constant) and bool(node.condition.value))
+            return is_endless and not _leaves(node.body)
         if not isinstance(node, typed.If):
             return False
         return self._always_ends(node.first) and self._always_ends(node.second)
@@ -282,6 +288,14 @@ def _chained(node: typed.Switch, subject: Symbol) -> list[typed.Statement]:
             condition = _is_one_of(subject, each.values, node.token)
             found = (typed.If(node.token, condition, ((subject, "read"),), _without_break(each.body), found),)
     return list(found)
+
+
+def _leaves(statements: Sequence[typed.Statement]) -> bool:
+    """Return whether a loop with this body may be left by `break`; those of inner loops and switches are their own."""
+    for each in statements:
+        if isinstance(each, typed.Break) or (isinstance(each, typed.If) and (_leaves(each.first) or _leaves(each.second))):
+            return True
+    return False
 
 
 def _without_break(body: tuple[typed.Statement, ...]) -> tuple[typed.Statement, ...]:
