@@ -470,6 +470,7 @@ STRANGE = (
 def mutated(text: str, chosen: random.Random) -> str:
     tokens = TOKEN.findall(text)
     for _ in range(chosen.randrange(1, 4)):
+        tokens = tokens or [" "]
         at = chosen.randrange(len(tokens))
         kind = chosen.randrange(5)
         if kind == 0:
