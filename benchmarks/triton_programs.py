@@ -3,7 +3,8 @@
     make bench-triton                                   # in the environment of the doors' tests
     python benchmarks/triton_programs.py softmax        # needs triton and torch
 
-One process, two threads, contenders in turns (`harness.py`). "checked" compares every access with its tensor. The interpreter
+One process, two threads, contenders in turns (`harness.py`). "checked" compares every access with its tensor; "sanitized"
+is a launch without findings, on one thread. The interpreter
 (`TRITON_INTERPRET=1`) runs once, in a process of its own: its launches take seconds.
 """
 
@@ -21,6 +22,7 @@ from typing import Any, NamedTuple
 from peers import Peers, call, limit_threads, versions
 
 HERE = Path(__file__).resolve().parent
+OURS = ("triton program", "triton program, checked", "triton program, sanitized")
 THREADS = 2
 SIZE = 1024
 """Rows and columns of every case; of attention the keys."""
@@ -100,10 +102,11 @@ def measured(name: str, program: Program, seconds: float, peers: Peers) -> Any:
     contenders = [
         call("triton program", launches(), (), ours=True),
         call("triton program, checked", launches(check_bounds=True), (), ours=True),
+        call("triton program, sanitized", launches(sanitize=True), (), ours=True),
         *peers.joinery(program.graph, *[tensor.numpy() for tensor in program.inputs]),
         *peers.torch(program.torch, *[tensor.numpy() for tensor in program.inputs]),
     ]
-    return Measurement(f"{name} {SIZE}", "", sample(contenders, seconds), ("triton program", "triton program, checked"))
+    return Measurement(f"{name} {SIZE}", "", sample(contenders, seconds), OURS)
 
 
 def interpreted(name: str) -> float:

@@ -15,7 +15,6 @@ from collections.abc import Callable, Mapping, Sequence
 from math import prod
 from typing import TYPE_CHECKING, Any
 
-from ..lowering.libdevice.signatures import CALLS, SIGNATURES
 from ..lowering.llvm.compile import host_target
 from ..lowering.llvm.host.launch_specialization import GENERIC, LaunchSpecialization
 from ..lowering.llvm.host.launcher import HostKernel, lower_for_launch
@@ -25,8 +24,8 @@ from ..lowering.numerics import checked_numerics
 from ..lowering.tt.analysis.alias_sets import AliasSet
 from ..lowering.tt.analysis.aliasing import ATOMICS, AliasAnalysis
 from ..lowering.tt.arguments import Parameter, grid_extents, parameters_of, supplied
-from ..lowering.tt.dialect.external import ExternElementwiseOp
 from ..lowering.tt.dialect.functions import FuncOp
+from ..lowering.tt.instrument.bounds import check_bounds
 from ..lowering.tt.interpret.interpreter import interpret
 from ..lowering.tt.interpret.machine import find_function
 from ..lowering.tt.interpret.trace import Step
@@ -41,15 +40,16 @@ from ..promotion.float_modes import default_modes
 from ..runtime.host.threads import launch_threads
 from ..runtime.storage.cache import CacheOption, CompileCache, cache_of
 from .argument_packing import plain_sizes
-from .host_program import HostObject
-from .kernel_texts import TTIR_SUFFIXES, KernelText, TtirText, read_text, triton_c_text
-from .launching import HostArguments, plain_arguments
-from .native_kernel import LaunchFacts, NativeKernel
-from .reach import Reach
+from .native.arguments import HostArguments, plain_arguments
+from .native.host_program import HostObject
+from .native.kernel import LaunchFacts, NativeKernel
+from .native.reach import Reach
+from .texts import KernelText, triton_c_text, ttir_text
 
 if TYPE_CHECKING:  # the modules for GPUs take as long to load as all others, and load on first use
     from ..runtime.cuda.device import CudaDevice
     from .gpu_code import GpuCode, GpuKernelCompiler
+    from .native.sanitizer import NativeSanitizer
 
 
 class Kernel:
@@ -62,11 +62,7 @@ class Kernel:
     """
 
     def __init__(
-        self,
-        source: KernelText,
-        name: str | None,
-        store: CompileCache | None = None,
-        numerics: str = "strict",
+        self, source: KernelText, name: str | None, store: CompileCache | None = None, numerics: str = "strict",
         debug: bool = False,
     ) -> None:
         """Read a module and find the function. `source`: what it is made of; the others are those of `from_ttir`."""
@@ -157,6 +153,7 @@ class Kernel:
         *args: Any,
         unwritten: Mapping[int, Array] | None = None,
         needs_barriers: bool = False,
+        notes: bool = True,
     ) -> Report:
         """Run all programs under the sanitizer, with the arguments of `interpret`.
 
@@ -170,10 +167,45 @@ class Kernel:
                 from there is undefined; what they write is marked as written. Arrays without an entry count as written.
             needs_barriers: whether a lane that loads what another lane of its program stored needs a barrier between, as in
                 Triton's own code for GPUs. joinery's keeps the operations of a program in order by itself.
+            notes: whether the report says which accesses only their mask keeps inside the arrays. Without it, the launch is
+                run natively first, by code that stops where a finding is possible; only then is it undone and looked at. That
+                takes a small part of the time of a launch that has no findings. `sanitizer_obstacle` says why it is not done.
         """
         self._source.check_launch(args)
+        if not notes and self._is_clean(grid, args, unwritten or {}, needs_barriers):
+            return Report(())
         with default_modes():
             return sanitize(self._defining_module, grid, args, self.name, unwritten, needs_barriers)
+
+    @property
+    def sanitizer_obstacle(self) -> str | None:
+        """What keeps sanitized launches of this kernel from being run natively first, with its line; None if they are."""
+        return self._native_sanitizer.obstacle
+
+    @functools.cached_property
+    def _native_sanitizer(self) -> NativeSanitizer:
+        from .native.sanitizer import PREPARATION, NativeSanitizer
+
+        def lowered(function: FuncOp, specialization: LaunchSpecialization) -> HostKernel:
+            pipeline_of(HOST, self.numerics).run(function)
+            return self._lower(function, specialization)
+
+        return NativeSanitizer(
+            self.name, lambda: self._stages.after(Pipeline.parse(PREPARATION)), lowered, self._store
+        )
+
+    def _is_clean(
+        self, grid: int | Sequence[int], args: Sequence[Any], unwritten: Mapping[int, Array], needs_barriers: bool
+    ) -> bool:
+        """Run a launch natively, and return whether the sanitizer would find nothing; if it might, undo it."""
+        extents = grid_extents(grid)
+        if self._native_sanitizer.obstacle is not None:
+            return False
+        try:
+            arguments = self._kernel_arguments(args)
+        except UserError:
+            return False  # the sanitizer says what is wrong with them
+        return self._native_sanitizer.is_clean(extents, arguments, unwritten, needs_barriers)
 
     def launch(
         self,
@@ -254,7 +286,7 @@ class Kernel:
                 "target, and on device='ptxsim'"
             )
         if sanitize:
-            report = self.sanitize(extents, *args)
+            report = self.sanitize(extents, *args, notes=False)
             if report.findings:
                 raise SanitizerError(self.name, report)
             return
@@ -278,12 +310,7 @@ class Kernel:
         native.program(spans, values).run(self.name, values, extents, launch_threads(threads), reach)
 
     def _launch_on_cuda(
-        self,
-        device: CudaDevice,
-        extents: tuple[int, int, int],
-        args: Sequence[Any],
-        target: str | None,
-        sanitize: bool,
+        self, device: CudaDevice, extents: tuple[int, int, int], args: Sequence[Any], target: str | None, sanitize: bool,
         warps: int,
     ) -> None:
         if sanitize:
@@ -409,11 +436,16 @@ class Kernel:
 
     @functools.cached_property
     def _gpu(self) -> GpuKernelCompiler:
+        from .device_library import called_symbols
         from .gpu_code import GpuKernelCompiler
+
+        def symbols() -> tuple[str, ...]:
+            is_ours = self.numerics == "reproducible"  # expansions of our own are the same on every device
+            return () if is_ours or "extern_elementwise" not in self._source.text else called_symbols(self._module)
 
         with self._lock:
             return GpuKernelCompiler(
-                self._stages, self.numerics, self.parameters, lambda: self._written, self._symbols, self._store, self.debug
+                self._stages, self.numerics, self.parameters, lambda: self._written, symbols, self._store, self.debug
             )
 
     def asm(self, target: str = HOST, *, passes: str | None = None) -> str:
@@ -441,28 +473,14 @@ class Kernel:
         with default_modes():
             return self._stages.after(pipeline_of(HOST, self.numerics))
 
-    def _symbols(self) -> tuple[str, ...]:
-        """Return the functions that code for GPUs calls where there is a libdevice.
-
-        They are those that the text means, and those that expansions call in place of others.
-        """
-        if "extern_elementwise" not in self._source.text or self.numerics == "reproducible":
-            return ()  # expansions of our own are the same on every device
-        found = set()
-        for op in self._module.walk():
-            if not isinstance(op, ExternElementwiseOp):
-                continue
-            signature = SIGNATURES.get(op.symbol.data)
-            if signature is not None and op.names_libdevice:
-                found.add(signature.symbol)
-            elif signature is not None and signature.function in CALLS:
-                found.add(signature.symbol.removesuffix("f"))
-        return tuple(sorted(found))
-
     def _lowered_for(self, specialization: LaunchSpecialization) -> HostKernel:
         with self._lock, default_modes():
             if specialization not in self._host:
-                self._host[specialization] = self._lower(self._prepared(), specialization)
+                function = self._prepared()
+                if specialization.checked:
+                    function = copy_function(function)
+                    check_bounds(function)
+                self._host[specialization] = self._lower(function, specialization)
             return self._host[specialization]
 
     @functools.cached_property
@@ -541,8 +559,7 @@ def from_ttir(
     and for unknown `numerics`.
     """
     numerics = checked_numerics(numerics, "from_ttir")
-    text, source = read_text(text_or_path, TTIR_SUFFIXES, "from_ttir")
-    return Kernel(TtirText(text, source), name, cache_of(cache), numerics, debug)
+    return Kernel(ttir_text(text_or_path), name, cache_of(cache), numerics, debug)
 
 
 def from_triton_c(
@@ -556,18 +573,16 @@ def from_triton_c(
     debug: bool = False,
     cache: CacheOption = True,
 ) -> Kernel:
-    """Read a block kernel written in Triton-C (docs/triton_c.md).
+    """Read a block kernel in Triton-C (docs/triton_c.md), from text or a file: a `Path`, or one line ending in .tc or .c.
 
     Args:
-        text_or_path: the text, or the path of a file that holds it: a `Path`, or one line ending in .tc or .c.
         defines: macro → what it stands for: text (any list of tokens), a number, a bool, a `DType`; None: not defined.
         name: which `__global__` function, when there are several.
         include: the files that `#include` finds: name → text or `Path`; or paths, found by the last part of theirs.
         single_precision_constants: whether floating constants without a suffix are float, not double.
         numerics, debug, cache: as for `from_ttir`.
 
-    Raises `UserError` with all errors of the text, each with line, column and the macros that it came by; its `diagnostics` has
-    them as values. What is legal and perhaps not meant is warned about.
+    Raises `UserError` with all errors of the text, as values in its `diagnostics`; warns with `TritonCWarning`.
     """
     numerics = checked_numerics(numerics, "from_triton_c")
     text = triton_c_text(text_or_path, defines, name, include, single_precision_constants)

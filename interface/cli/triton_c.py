@@ -15,7 +15,7 @@ from .text import printable
 
 if TYPE_CHECKING:
     from ..kernel import Kernel
-    from ..kernel_texts import TritonCText
+    from ..texts import TritonCText
 
 SUFFIXES = (".tc", ".c")
 STAGES = ("tokens", "ast", "typed")
@@ -101,7 +101,7 @@ def diagnostics_json(options: argparse.Namespace, path: str) -> tuple[str, int]:
 
 
 def _text(options: argparse.Namespace, path: str) -> TritonCText:
-    from ..kernel_texts import triton_c_text
+    from ..texts import triton_c_text
 
     return triton_c_text(
         Path(path), defines_of(options), options.function, options.include, options.single_precision_constants

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from ...promotion.errors import UserError
 from ...runtime.storage.cache import CompileCache
-from ..native_code import decode_native, encode_native
-from ..native_kernel import NativeKernel
+from ..native.code import decode_native, encode_native
+from ..native.kernel import NativeKernel
 
 if TYPE_CHECKING:
     from ..kernel import Kernel

@@ -83,7 +83,7 @@ class Launcher:
         Raises `AccessError` for one outside of it, which it notes for the test-suite that runs.
         """
         from ...lowering.tt.interpret.memory import AccessError
-        from ..reach import Reach, known_memory
+        from ..native.reach import Reach, known_memory
 
         native = loaded.checked_native
         known = [(first, end) for _, first, end in spans]

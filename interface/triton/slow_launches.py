@@ -46,7 +46,7 @@ def run(
         if settings.mode == "interpret":
             kernel.interpret(extents, *arguments)
         elif settings.mode == "sanitize":
-            report = kernel.sanitize(extents, *arguments, unwritten=_unwritten(given), needs_barriers=True)
+            report = kernel.sanitize(extents, *arguments, unwritten=_unwritten(given), needs_barriers=True, notes=False)
             if report.findings:
                 raise SanitizerError(kernel.name, report)
         else:

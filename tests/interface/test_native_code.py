@@ -10,7 +10,7 @@ from typing import Any
 import joinery as jn
 import numpy as np
 import pytest
-from joinery.interface.native_code import decode_native, encode_native
+from joinery.interface.native.code import decode_native, encode_native
 from joinery.lowering.llvm.host.launch_specialization import GENERIC
 
 DATA = Path(__file__).resolve().parents[1] / "data" / "ttir"
@@ -106,7 +106,7 @@ SCRIPT = """
 import sys
 from pathlib import Path
 import numpy as np
-from joinery.interface.native_code import decode_native
+from joinery.interface.native.code import decode_native
 native = decode_native(Path(sys.argv[1]).read_bytes(), None)
 x, y = np.arange(3, dtype=np.float32), np.zeros(3, np.float32)
 words = [x.ctypes.data, y.ctypes.data, 3]

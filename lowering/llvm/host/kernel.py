@@ -34,8 +34,8 @@ from .launch_specialization import MULTIPLE, LaunchSpecialization
 from .loops.liveness import emits_nest
 from .memory.accesses import lower_addptr, lower_bitcast, lower_load, lower_store
 from .memory.atomics import lower_atomic
-from .memory.bounds import ACCESSES, Bounds
-from .memory.checked_accesses import checked
+from .memory.bounds import Bounds
+from .memory.checked_accesses import lower_check
 from .memory.ordering import Ordering
 from .nodes import Splat
 from .reduce.handlers import lower_dot, lower_reduce, lower_scan
@@ -71,8 +71,7 @@ def _lowered(
     module.features = target.features
     f = Function(module, name, [("ptr noalias", "args"), ("i64", "lo"), ("i64", "hi")], numbering=True)
     begin_lines(f, function)
-    handlers = CHECKED_HANDLERS if launch is not None and launch.checked else HANDLERS
-    k = KernelContext(f, Evaluator(f, target), function, launch, handlers, lower_elementwise)
+    k = KernelContext(f, Evaluator(f, target), function, launch, HANDLERS, lower_elementwise)
     if is_in_program_order(function):
         groups = alias_groups(function) if launch is None else launch.groups
         k.ordering = Ordering(k, AliasAnalysis(function, dict(groups)))
@@ -196,6 +195,7 @@ HANDLERS: dict[str, Handler] = {
     "tt.unsplat": lower_unsplat,
     "tt.addptr": lower_addptr,
     "tt.bitcast": lower_bitcast,
+    "tt.check_access": lower_check,
     "tt.load": lower_load,
     "tt.store": lower_store,
     "tt.atomic_rmw": lower_atomic,
@@ -231,5 +231,3 @@ HANDLERS: dict[str, Handler] = {
     "cf.br": _nothing,
     "cf.cond_br": _nothing,
 }
-CHECKED_HANDLERS = HANDLERS | {name: checked(HANDLERS[name]) for name in ACCESSES}
-"""Handlers of launches that compare accesses with the memory that they may reach."""

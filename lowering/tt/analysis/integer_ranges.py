@@ -56,9 +56,14 @@ class IntegerRanges:
         looked_at: the parameters, and the axes of the grid as -1, -2, -3, on which an answer depends.
     """
 
-    def __init__(self, launch: LaunchRanges = ANY_LAUNCH, budget: int = _BUDGET) -> None:
-        """Starts without known ranges. budget: how many values are visited; nothing is known of others."""
+    def __init__(self, launch: LaunchRanges = ANY_LAUNCH, budget: int = _BUDGET, trusting: bool = True) -> None:
+        """Starts without known ranges.
+
+        budget: how many values are visited; nothing is known of others. trusting: whether what the text claims, by
+        `overflow<nsw>` and assumptions, is true.
+        """
         self._launch = launch
+        self._trusting = trusting
         self._known: dict[SSAValue, Range] = {}
         self._open: set[SSAValue] = set()  # values that are being visited, or that a visited loop carries
         self._left = budget
@@ -84,6 +89,14 @@ class IntegerRanges:
         self._known[value] = found
         return found
 
+    def may_wrap(self, op: Operation) -> bool:
+        """Returns whether the exact result of an integer operation may not fit its type."""
+        result = op.results[0]
+        rule = _RULES.get(op.name)
+        found = self.of(op.operands[0]) if op.name == "arith.trunci" else None if rule is None else rule(self, op)
+        low, high = _everything(result)
+        return found is None or found[0] < low or found[1] > high
+
     def _of(self, value: SSAValue) -> Range | None:
         """Returns bounds of the exact number; None if nothing is known."""
         if isinstance(value, BlockArgument):
@@ -103,7 +116,7 @@ class IntegerRanges:
         if rule is None:
             return None
         found = rule(self, op)
-        if found is not None and _never_wraps(op):
+        if found is not None and self._trusting and _never_wraps(op):
             low, high = _everything(value)
             return (max(found[0], low), min(found[1], high)) if found[0] <= high and found[1] >= low else None
         return found
@@ -134,7 +147,7 @@ class IntegerRanges:
         first = self.of(loop.operands[3 + number])
         step = _added(argument, following)
         if step is not None:
-            iterations = self._iterations(loop)
+            iterations = self.iterations(loop)
             low, high = self.of(step)
             return first[0] + iterations * min(low, 0), first[1] + iterations * max(high, 0)
         is_open = argument in self._open
@@ -146,7 +159,7 @@ class IntegerRanges:
             self._open.discard(argument)
         return _union([first, found])
 
-    def _iterations(self, loop: Operation) -> int:
+    def iterations(self, loop: Operation) -> int:
         """Returns the largest possible number of iterations; 2**64 if it is not known."""
         low, high, step = (self.of(bound) for bound in loop.operands[:3])
         if "unsignedCmp" in loop.properties or "unsignedCmp" in loop.attributes or step[0] < 1:
@@ -155,7 +168,7 @@ class IntegerRanges:
 
     def _assumptions(self, value: SSAValue) -> Sequence[tuple[str, SSAValue]]:
         if self._assumed is None:
-            self._assumed = _assumptions(value)
+            self._assumed = _assumptions(value) if self._trusting else {}
         return self._assumed.get(value, ())
 
     def programs(self, op: Operation) -> Range:

@@ -42,7 +42,7 @@ from ..dialect.arith import FLOAT_PREDICATES, INTEGER_PREDICATES, CmpfOp, CmpiOp
 from ..dialect.attributes import INPUT_PRECISIONS, PROGRAM_AXES, ROUNDING_MODES, cache_policy, enum_attr
 from ..dialect.compute import NO_IMPRECISE_ACCUMULATION, DotOp
 from ..dialect.context import operation_class
-from ..dialect.functions import FuncOp, GetProgramIdOp, ReturnOp
+from ..dialect.functions import FuncOp, GetNumProgramsOp, GetProgramIdOp, ReturnOp
 from ..dialect.memory.descriptor_types import TensorDescType
 from ..dialect.memory.pointers import LOAD_SEGMENTS, NOT_VOLATILE, SEGMENTS, AddPtrOp, LoadOp, StoreOp
 from ..dialect.regions import ReduceOp, ReduceReturnOp, ScanOp, ScanReturnOp
@@ -214,6 +214,10 @@ class BlockBuilder(OperationBuilder):
     def program_id(self, axis: int = 0) -> SSAValue:
         """Emit the index of this program along a grid axis, i32."""
         return self._one(GetProgramIdOp, (), t.I32, {"axis": _grid_axis(axis)})
+
+    def num_programs(self, axis: int = 0) -> SSAValue:
+        """Emit the number of programs along a grid axis, i32."""
+        return self._one(GetNumProgramsOp, (), t.I32, {"axis": _grid_axis(axis)})
 
     def arange(self, n: int, start: int = 0) -> SSAValue:
         """Emit the block start … start + n - 1 of i32; `n` is a power of two."""

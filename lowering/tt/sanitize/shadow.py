@@ -242,7 +242,7 @@ def _counted(values: Sequence[Value], shadows: Sequence[Shadow | None], result: 
     return Shadow(np.full(np.shape(result), worst, np.int32)) if worst else None
 
 
-_ABSORBING: dict[str, Rule] = {
+ABSORBING: dict[str, Rule] = {
     "arith.andi": _absorbing(lambda dtype: dtype.type(0)),
     "arith.muli": _absorbing(lambda dtype: dtype.type(0)),
     "arith.ori": _absorbing(_all_ones),
@@ -253,11 +253,11 @@ def _shifted(x: Array, y: Array) -> Array:
     return np.asarray(np.left_shift(x, np.clip(y, 0, 63)))
 
 
-_EXACT: dict[str, Function] = {
+EXACT: dict[str, Function] = {
     "arith.addi": np.add, "arith.subi": np.subtract, "arith.muli": np.multiply, "arith.shli": _shifted,
     "arith.maxsi": np.maximum, "arith.minsi": np.minimum, "arith.trunci": lambda x: x, "arith.extsi": lambda x: x,
 }  # fmt: skip
-_MOVES = frozenset(
+MOVES = frozenset(
     {
         "tt.splat",
         "tt.broadcast",
@@ -273,7 +273,7 @@ _BLOCKS: dict[str, Rule] = {
     "arith.select": _selected, "arith.extui": _extended_unsigned, "tt.addptr": _moved_pointer, "tt.dot": _product,
     "tt.histogram": _counted, "tt.ptr_to_int": _wider_address, "tt.int_to_ptr": _wider_address,
 }  # fmt: skip
-_ELEMENTWISE = frozenset(
+ELEMENTWISE = frozenset(
     {
         "tt.bitcast", "tt.fp_to_fp", "tt.clampf", "tt.mulhiui", "tt.precise_divf", "tt.precise_sqrt", "tt.approx_divf",
         "tt.extern_elementwise",
@@ -289,16 +289,16 @@ def rule_of(op: Operation, number: int, evaluate: Function) -> Rule | None:
         evaluate: the operation's evaluator.
     """
     name = op.name
-    if name in _MOVES:
+    if name in MOVES:
         return lambda values, shadows, result: restructured(evaluate, values, shadows)
     if name == "tt.gather":
         return _gathered(evaluate)
     if name in _BLOCKS:
         return _BLOCKS[name]
-    plain = _ABSORBING.get(name, _elementwise)
-    if name in _EXACT and _is_number(op.results[0].type) and _is_number(op.operands[0].type):
-        return _wrapping(_EXACT[name], number, t.bit_width(op.results[0].type) < 64, plain)
-    if name.startswith(("arith.", "math.")) or name in _ELEMENTWISE:
+    plain = ABSORBING.get(name, _elementwise)
+    if name in EXACT and _is_number(op.results[0].type) and _is_number(op.operands[0].type):
+        return _wrapping(EXACT[name], number, t.bit_width(op.results[0].type) < 64, plain)
+    if name.startswith(("arith.", "math.")) or name in ELEMENTWISE:
         return plain
     return None
 
@@ -306,7 +306,7 @@ def rule_of(op: Operation, number: int, evaluate: Function) -> Rule | None:
 def starts_marks(name: str, type_: Attribute) -> bool:
     """Returns whether the rule of such an operation has something to find on clean operands."""
     return (
-        name in _EXACT
+        name in EXACT
         and name not in ("arith.extsi", "arith.maxsi", "arith.minsi")
         and t.bit_width(type_) < 64
     )
@@ -329,4 +329,6 @@ def _gathered(evaluate: Function) -> Rule:
     return rule
 
 
-__all__ = ["Frame", "Rule", "Shadow", "restructured", "rule_of", "starts_marks", "tidy"]
+__all__ = [
+    "ABSORBING", "ELEMENTWISE", "EXACT", "MOVES", "Frame", "Rule", "Shadow", "restructured", "rule_of", "starts_marks", "tidy",
+]  # fmt: skip

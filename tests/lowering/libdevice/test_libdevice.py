@@ -11,7 +11,7 @@ import joinery as jn
 import mpmath
 import numpy as np
 import pytest
-from joinery.interface import host_program
+from joinery.interface.native import host_program
 from joinery.lowering.libdevice.expand import EXPANSIONS
 from joinery.lowering.libdevice.reference import REFERENCE
 from joinery.lowering.libdevice.signatures import CALLS, SIGNATURES, Signature

@@ -14,6 +14,8 @@ from xdsl.ir import Operation
 from .....promotion.dataclass import dataclass
 from ....tt.analysis.alias_sets import UNKNOWN
 from ....tt.analysis.aliasing import WRITES, AliasAnalysis
+from ....tt.dialect.memory.check_access import CheckAccessOp
+from ....tt.instrument.bounds import ACCESSES
 from ...elementwise import memory_size
 from ...ir import Function
 from ...module import Module
@@ -22,10 +24,6 @@ from ...values import V, i64
 from ..control.sites import Access
 from ..nodes import Node
 from ..scalars import ZERO
-
-ACCESSES = frozenset({
-    "tt.load", "tt.store", "tt.atomic_rmw", "tt.atomic_cas", "tt.atomic_load", "tt.atomic_store", "tt.atomic_poll",
-})  # fmt: skip
 
 
 class Bounds:
@@ -42,12 +40,12 @@ class Bounds:
         self._arguments = function.regions[0].blocks[0].args
         self.alive: list[Node] = []
 
-    def reach(self, op: Operation) -> Access:
-        """What an operation may reach."""
-        bases = self._aliases.of(op.operands[0])
+    def reach(self, op: CheckAccessOp) -> Access:
+        """What the checked access may reach."""
+        bases = self._aliases.of(op.ptr)
         names = [(base, self._arguments[base].name_hint or f"argument {base}") for base in sorted(bases - {UNKNOWN})]
-        verb = "written" if op.name in WRITES else "read"
-        return Access(verb, memory_size(pointee_name(op.operands[0].type)), () if UNKNOWN in bases else tuple(names))
+        verb = "written" if op.access.data in WRITES else "read"
+        return Access(verb, memory_size(pointee_name(op.ptr.type)), () if UNKNOWN in bases else tuple(names))
 
 
 def follows_addresses(function: Operation) -> bool:

@@ -7,15 +7,14 @@ not inside, each element is looked at, with its mask. What an access does is unc
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from xdsl.ir import Operation
-
+from ....tt.dialect.memory.check_access import CheckAccessOp
 from ....tt.source_locations import source_location
 from ...ir import Function
 from ...syntax import is_tensor, shape_of
 from ...values import FALSE, TRUE, V, i64
-from ..context import Handler, KernelContext
+from ..context import KernelContext
 from ..control.sites import Access, Site
 from ..elements import each_element
 from ..loops.coordinates import along, decompose_mask, memory_size_of
@@ -31,23 +30,14 @@ MAX_REST = 1 << 48
 """Parts of offsets (in units) up to which their sums are computed."""
 
 
-def checked(handler: Handler) -> Handler:
-    """The handler of an access, with the check before it."""
-
-    def lower(k: KernelContext, op: Any) -> None:
-        _check(k, op)
-        handler(k, op)
-
-    return lower
-
-
-def _check(k: KernelContext, op: Operation) -> None:
-    bounds, pointer, mask = k.bounds, op.operands[0], getattr(op, "mask", None)
+def lower_check(k: KernelContext, op: CheckAccessOp) -> None:
+    """Lowers `tt.check_access`: stops the launch before an element outside of the memory is touched."""
+    bounds, pointer, mask = k.bounds, op.ptr, op.mask
     assert bounds is not None
     assert k.status is not None
     access = bounds.reach(op)
     shape = shape_of(pointer.type)
-    site = Site("bounds", op.name, source_location(op), shape, access)
+    site = Site("bounds", op.access.data, source_location(op), shape, access)
     f, s = k.f, k.ev.s
     if not is_tensor(pointer.type):
         address = s.address(k.scalar(pointer))

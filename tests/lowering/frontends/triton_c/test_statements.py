@@ -225,7 +225,7 @@ def test_without_global_every_void_function_that_nobody_calls_is_a_kernel() -> N
      (jn.uint8, "uint8"), ("a, b", "a, b"), (-2, "-2")],
 )  # fmt: skip
 def test_values_of_macros(value: object, text: str) -> None:
-    from joinery.interface.kernel_texts import triton_c_text
+    from joinery.interface.texts import triton_c_text
 
     assert triton_c_text("x\n", {"A": value}, None, (), False).defines == (("A", text),)
     assert triton_c_text("x\n", {"A": None}, None, (), False).defines == ()

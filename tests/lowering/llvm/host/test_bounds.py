@@ -7,7 +7,7 @@ from typing import Any
 import joinery as jn
 import numpy as np
 import pytest
-from joinery.interface.native_code import decode_native, encode_native
+from joinery.interface.native.code import decode_native, encode_native
 from joinery.lowering.tt.interpret.memory import AccessError
 
 HEAD = "module { tt.func public @k(%x: !tt.ptr<f32>, %y: !tt.ptr<f32>, %n: i32, %s: i64) {\n"

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import joinery as jn
-import joinery.interface.host_program as host_program
+import joinery.interface.native.host_program as host_program
 import numpy as np
 import pytest
 

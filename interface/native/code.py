@@ -7,16 +7,16 @@ import json
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from ..lowering.llvm.host.control.sites import Access, Printed, PrintSite, Site
-from ..lowering.llvm.host.launch_specialization import LaunchSpecialization
-from ..promotion.errors import UserError
-from ..runtime.storage.cache import CompileCache
-from ..runtime.storage.serialize import parse_json
+from ...lowering.llvm.host.control.sites import Access, Printed, PrintSite, Site
+from ...lowering.llvm.host.launch_specialization import LaunchSpecialization
+from ...promotion.errors import UserError
+from ...runtime.storage.cache import CompileCache
+from ...runtime.storage.serialize import parse_json
 from .host_program import HostObject, shared_text
-from .native_kernel import LaunchFacts, NativeKernel
+from .kernel import LaunchFacts, NativeKernel
 
 if TYPE_CHECKING:
-    from .kernel import Kernel
+    from ..kernel import Kernel
 
 _MAGIC = b"JNNATIVE"
 _DIGEST = 32

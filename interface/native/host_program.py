@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from ..lowering.llvm.host.control.sites import (
+from ...lowering.llvm.host.control.sites import (
     CANCELLED,
     KERNEL,
     PRINT,
@@ -25,18 +25,18 @@ from ..lowering.llvm.host.control.sites import (
     PrintSite,
     Site,
 )
-from ..promotion.arrays import Array
-from ..promotion.dataclass import dataclass
-from ..promotion.errors import InternalError, KernelAssertionError, UnsupportedError
-from ..runtime.host.threads import pool_address
-from ..runtime.native.codegen import LinkedCode, link
-from ..runtime.native.library import cached_object, library_symbols, native_library
-from ..runtime.storage.cache import CompileCache
-from .interrupts import watcher_for_launches
+from ...promotion.arrays import Array
+from ...promotion.dataclass import dataclass
+from ...promotion.errors import InternalError, KernelAssertionError, UnsupportedError
+from ...runtime.host.threads import pool_address
+from ...runtime.native.codegen import LinkedCode, link
+from ...runtime.native.library import cached_object, library_symbols, native_library
+from ...runtime.storage.cache import CompileCache
+from ..interrupts import watcher_for_launches
 from .reach import Reach
 
 if TYPE_CHECKING:
-    from ..lowering.llvm.module import SharedFunction
+    from ...lowering.llvm.module import SharedFunction
 
 
 CHUNKS_PER_THREAD = 16
@@ -157,7 +157,7 @@ class HostProgram:
 
 
 def _check_library(code: bytes, imports: Mapping[str, int]) -> None:
-    from ..lowering.libdevice.signatures import CALLS
+    from ...lowering.libdevice.signatures import CALLS
 
     missing = [name for name in sorted(CALLS) if name not in imports and f"\0{name}\0".encode() in code]
     if missing:
@@ -172,7 +172,7 @@ def _mistake(
 
         element = () if not site.shape else tuple(int(index) for index in np.unravel_index(lane, site.shape))
         return KernelAssertionError.of(site.message, site.location, program, element)
-    from ..lowering.tt.interpret.memory import AccessError
+    from ...lowering.tt.interpret.memory import AccessError
 
     line = f"{site.location[0]}:{site.location[1]}: " if site.location is not None else ""
     message = site.message
@@ -203,7 +203,7 @@ def shared_text(function: SharedFunction | str) -> str:
     """The LLVM IR of a module with a function that kernels share."""
     if isinstance(function, str):
         return function
-    from ..lowering.llvm.module import module_of
+    from ...lowering.llvm.module import module_of
 
     return module_of(function)
 
@@ -230,7 +230,7 @@ _launches: dict[int, _Launch] = {}
 
 
 def _print(status: int, site: int, program: int, addresses: int) -> None:
-    from ..lowering.tt.interpret.print_format import print_lines
+    from ...lowering.tt.interpret.print_format import print_lines
 
     launch = _launches[status]
     try:
@@ -257,8 +257,8 @@ def _operand(operand: Printed, address: int) -> Array:
     """The printed values, read from scratch."""
     import numpy as np
 
-    from ..lowering.llvm.elementwise import stored_dtype
-    from ..lowering.tt.types import numpy_dtype, scalar_type
+    from ...lowering.llvm.elementwise import stored_dtype
+    from ...lowering.tt.types import numpy_dtype, scalar_type
 
     in_memory = stored_dtype(operand.elem)
     size = in_memory.itemsize + sum(s * (n - 1) for s, n in zip(operand.strides, operand.shape, strict=True))

@@ -8,13 +8,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ..lowering.tt.analysis.alias_sets import UNKNOWN, AliasSet
-from ..lowering.tt.arguments import Parameter
-from ..lowering.tt.host_values import DescriptorArgument, TableArgument, address_of
-from ..promotion.arrays import Array
-from ..promotion.float_modes import default_modes
-from ..runtime.native.library import has_known_layout
-from .argument_packing import ArgumentPacker, check_writeable
+from ...lowering.tt.analysis.alias_sets import UNKNOWN, AliasSet
+from ...lowering.tt.arguments import Parameter
+from ...lowering.tt.host_values import DescriptorArgument, TableArgument, address_of
+from ...promotion.arrays import Array, PointerArgument
+from ...promotion.float_modes import default_modes
+from ...runtime.native.library import has_known_layout
+from ..argument_packing import ArgumentPacker, check_writeable
 from .reach import Reach, known_memory
 
 
@@ -91,7 +91,11 @@ class HostArguments(ArgumentPacker):
         self._written = written
 
     def add_memory(self, parameter: Parameter, arg: object) -> None:
-        self._checked(parameter, parameter.array(arg))
+        if isinstance(arg, PointerArgument):
+            check_writeable(parameter, arg.memory.flags.writeable, len(self.values), self._written)
+            self._array(arg.memory, arg.offset)
+        else:
+            self._checked(parameter, parameter.array(arg))
 
     def add_descriptor_address(self, parameter: Parameter, descriptor: DescriptorArgument) -> None:
         self._checked(parameter, descriptor.array)
@@ -117,10 +121,10 @@ class HostArguments(ArgumentPacker):
         check_writeable(parameter, array.flags.writeable, len(self.values), self._written)
         self._array(array)
 
-    def _array(self, array: Array) -> None:
+    def _array(self, array: Array, offset: int = 0) -> None:
         address = address_of(array)
         self.spans.append((len(self.values), address, address + array.nbytes))
-        self.values.append(address)
+        self.values.append(address + offset)
 
     def reach(self) -> Reach:
         """The memory that the kernel may reach."""

@@ -9,10 +9,10 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 
-from ..lowering.llvm.host.launch_specialization import CHECKED, GENERIC, MULTIPLE, LaunchSpecialization
-from ..lowering.tt.analysis.alias_sets import AliasSet, shared_memory
-from ..promotion.dataclass import dataclass
-from ..runtime.storage.cache import CompileCache
+from ...lowering.llvm.host.launch_specialization import CHECKED, GENERIC, MULTIPLE, LaunchSpecialization
+from ...lowering.tt.analysis.alias_sets import AliasSet, shared_memory
+from ...promotion.dataclass import dataclass
+from ...runtime.storage.cache import CompileCache
 from .host_program import HostObject, HostProgram
 
 MAX_SPECIALIZATIONS = 16

@@ -211,6 +211,11 @@ def read_text(text_or_path: str | os.PathLike[str], suffixes: tuple[str, ...], w
         raise UserError(f"{what}: {path} is no UTF-8 text: {error}") from None
 
 
+def ttir_text(text_or_path: str | os.PathLike[str]) -> TtirText:
+    """Return the value that a kernel in the tt dialect is made of."""
+    return TtirText(*read_text(text_or_path, TTIR_SUFFIXES, "from_ttir"))
+
+
 def triton_c_text(
     text_or_path: str | os.PathLike[str],
     defines: Mapping[str, object] | None,
@@ -259,4 +264,4 @@ def _macro_body(name: object, value: object) -> str | None:
     raise UserError(f"from_triton_c: defines[{name!r}] is a {type(value).__name__}, expected text, a number, a DType or None")
 
 
-__all__ = ["TRITON_C_SUFFIXES", "TTIR_SUFFIXES", "KernelText", "TritonCText", "TtirText", "read_text", "triton_c_text"]
+__all__ = ["MAX_TEXT", "KernelText", "TritonCText", "TtirText", "read_text", "triton_c_text", "ttir_text"]

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from ..lowering.llvm.host.control.sites import Access, Site
-from ..promotion.arrays import Array
-from ..promotion.dataclass import dataclass
+from ...lowering.llvm.host.control.sites import Access, Site
+from ...promotion.arrays import Array
+from ...promotion.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

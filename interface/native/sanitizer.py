@@ -1,0 +1,319 @@
+"""Runs sanitized launches natively first: most have no findings, and instrumented code shows that in little time.
+
+Where it stops, what the programs had written is undone, and the sanitizer itself looks (`lowering/tt/sanitize`).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import threading
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+from xdsl.dialects.builtin import IntegerAttr
+
+from ...lowering.llvm.host.launch_specialization import LaunchSpecialization
+from ...lowering.llvm.host.launcher import HostKernel
+from ...lowering.tt import types as t
+from ...lowering.tt.analysis.alias_sets import Groups, shared_memory
+from ...lowering.tt.analysis.aliasing import AliasAnalysis
+from ...lowering.tt.analysis.integer_ranges import LaunchRanges
+from ...lowering.tt.dialect.functions import FuncOp
+from ...lowering.tt.facts import DIVISIBILITY, parameter_attributes
+from ...lowering.tt.instrument.instrument import instrument
+from ...lowering.tt.instrument.obstacles import obstacle
+from ...lowering.tt.instrument.plan import NOT_WRITTEN, Instrumented, Plan
+from ...lowering.tt.instrument.wraps import Offsets, offsets_of
+from ...lowering.tt.sanitize.cost import interpretation_seconds
+from ...lowering.tt.transforms.pipeline import copy_function
+from ...promotion.arrays import Array
+from ...promotion.dataclass import dataclass
+from ...promotion.errors import UnsupportedError, UserError
+from ...promotion.float_modes import default_modes
+from ...runtime.storage.cache import CompileCache
+from .arguments import HostArguments
+from .host_program import HostObject
+from .kernel import LaunchFacts, NativeKernel
+from .stamps import STAMPS
+
+PREPARATION = "inline,drop-claims,expand-control,expand-assembly,expand-descriptors"
+"""The passes before instrumentation. They compute nothing in another way, so that undefined values and wraps are the text's."""
+MAX_PROGRAMS = 1 << 32
+"""Programs of launches that are run natively first."""
+COMPILATION = 0.1
+"""Seconds that compiling instrumented code takes. Launches are interpreted until that has taken as long, as estimated."""
+_MAX_RANGES = 256
+"""Launches whose ranges are remembered, by their numbers."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Variant:
+    """Code for a plan: `instrumented` says what its launches pass."""
+
+    instrumented: Instrumented
+    native: NativeKernel
+
+
+@dataclass(frozen=True, slots=True)
+class _Region:
+    """Memory that parameters share, from its first byte to its end, and the size of its elements."""
+
+    parameters: tuple[int, ...]
+    first: int
+    end: int
+    size: int
+
+    @property
+    def elements(self) -> int:
+        return -(-(self.end - self.first) // self.size)
+
+    @property
+    def memory(self) -> Array:
+        return _memory(self.first, self.end)
+
+
+def _memory(first: int, end: int) -> Array:
+    if first == end:
+        return np.empty(0, np.uint8)
+    found: Array = np.frombuffer(memoryview((ctypes.c_uint8 * (end - first)).from_address(first)), np.uint8)
+    return found
+
+
+class NativeSanitizer:
+    """The instrumented code of one block function."""
+
+    def __init__(
+        self,
+        name: str,
+        prepared: Callable[[], FuncOp],
+        lowered: Callable[[FuncOp, LaunchSpecialization], HostKernel],
+        store: CompileCache | None,
+    ) -> None:
+        """prepared: makes the function after `PREPARATION`. lowered: makes native code of an instrumented function."""
+        self._name = name
+        self._prepare = prepared
+        self._lowered = lowered
+        self._store = store
+        self._variants: dict[Plan, _Variant] = {}
+        self._interpreted: dict[Plan, float] = {}
+        self._known: dict[tuple[object, ...], tuple[tuple[int, ...], float]] = {}
+        self._broken: str | None = None
+        self._lock = threading.Lock()
+
+    @functools.cached_property
+    def _function(self) -> FuncOp:
+        with default_modes():
+            return self._prepare()
+
+    @functools.cached_property
+    def _aliases(self) -> AliasAnalysis:
+        return AliasAnalysis(self._function)
+
+    @functools.cached_property
+    def _offsets(self) -> Offsets:
+        return offsets_of(self._function)
+
+    @functools.cached_property
+    def _static_obstacle(self) -> str | None:
+        return obstacle(self._function, self._aliases, self._offsets)
+
+    @property
+    def obstacle(self) -> str | None:
+        """Why launches of the kernel are interpreted at once; None if they are run natively first."""
+        try:
+            return self._static_obstacle or self._broken
+        except UnsupportedError as error:
+            return str(error)
+
+    def is_clean(
+        self,
+        extents: tuple[int, int, int],
+        arguments: HostArguments,
+        unwritten: Mapping[int, Array],
+        needs_barriers: bool,
+    ) -> bool:
+        """Run a launch natively, and return whether the sanitizer would find nothing in it.
+
+        If it might, memory is as it was before. `unwritten` is updated if it does not. Arguments are as for `Kernel.sanitize`.
+        Launches whose interpretation takes less time than compiling is worth are not run.
+        """
+        if self.obstacle is not None or arguments.listed or not 0 < _programs(extents) <= MAX_PROGRAMS:
+            return False
+        if not self._keeps_promises(arguments.values):
+            return False
+        groups = shared_memory(arguments.spans, self._aliases.written)
+        regions = self._regions(arguments, groups)
+        if regions is None:
+            return False
+        looked_at = {group: _blank(region, arguments, unwritten) for group, region in regions.items()}
+        blank = {group: found for group, found in looked_at.items() if found is not None}
+        wraps, seconds = self._expected(extents, arguments.values)
+        plan = Plan(groups, frozenset(blank), wraps, needs_barriers)
+        if plan not in self._variants:
+            self._interpreted[plan] = spent = self._interpreted.get(plan, 0.0) + seconds
+            if spent < COMPILATION:
+                return False
+        variant = self._variant(plan)
+        if variant is None:
+            return False
+        return self._run(variant, extents, arguments, regions, groups, blank, unwritten)
+
+    def _run(
+        self,
+        variant: _Variant,
+        extents: tuple[int, int, int],
+        arguments: HostArguments,
+        regions: Mapping[int, _Region],
+        groups: Groups,
+        blank: Mapping[int, Array],
+        unwritten: Mapping[int, Array],
+    ) -> bool:
+        instrumented, programs = variant.instrumented, _programs(extents)
+        group_of = dict(groups)
+        kept = {number: region.memory.copy() for number, region in regions.items() if number in self._written_groups(groups)}
+        with STAMPS.launch(programs) as stamps:
+            values, spans = [*arguments.values, stamps.floor], list(arguments.spans)
+            if instrumented.epochs:
+                epochs = np.zeros(programs, np.int32)
+                _append(values, spans, epochs.ctypes.data, epochs.nbytes)
+            given: dict[int, Array] = {}
+            for parameter in instrumented.stamps:
+                group = group_of.get(parameter, parameter)
+                region = regions[group]
+                if group not in given:
+                    given[group] = stamps.take(2 * region.elements)
+                    if group in blank:
+                        given[group][: len(blank[group])] = np.where(blank[group], NOT_WRITTEN, 0)
+                array = given[group]
+                behind = (arguments.values[parameter] - region.first) // region.size * 8
+                first = array.ctypes.data
+                spans.append((len(values), first, first + array.nbytes))
+                values.append(first + behind)
+                if parameter in instrumented.readers:
+                    values.append(region.elements)
+            try:
+                variant.native.program(spans, values).run(self._name, values, extents, 1, arguments.reach())
+            except BaseException as error:
+                for number, before in kept.items():
+                    regions[number].memory[:] = before
+                if isinstance(error, UserError | MemoryError):
+                    return False
+                raise
+            for group, was in blank.items():
+                _mark_written(regions[group], arguments, unwritten, was & (given[group][: len(was)] != NOT_WRITTEN))
+        return True
+
+    def _written_groups(self, groups: Groups) -> frozenset[int]:
+        group_of = dict(groups)
+        return frozenset(group_of.get(parameter, parameter) for parameter in self._aliases.written)
+
+    def _keeps_promises(self, values: Sequence[int]) -> bool:
+        """Whether arguments are multiples of what the text says."""
+        for number, value in enumerate(values):
+            stated = parameter_attributes(self._function, number).get(DIVISIBILITY)
+            if isinstance(stated, IntegerAttr) and stated.value.data > 1 and value % stated.value.data:
+                return False
+        return True
+
+    def _regions(self, arguments: HostArguments, groups: Groups) -> dict[int, _Region] | None:
+        """Group → its memory; None where elements of several sizes share memory, or lie at no multiple of their size."""
+        group_of, sizes = dict(groups), self._sizes
+        found: dict[int, _Region] = {}
+        for number, first, end in arguments.spans:
+            group, size = group_of.get(number, number), sizes[number]
+            region = found.get(group)
+            if region is None:
+                region = _Region((number,), first, end, size)
+            elif region.size != size:
+                return None
+            else:
+                region = _Region((*region.parameters, number), min(region.first, first), max(region.end, end), size)
+            found[group] = region
+        for region in found.values():
+            addresses = [region.first, *[arguments.values[number] for number in region.parameters]]
+            if any(address % region.size for address in addresses):
+                return None
+        return found
+
+    @functools.cached_property
+    def _sizes(self) -> dict[int, int]:
+        """Bytes of an element, by the position of the pointer."""
+        parameters = enumerate(self._function.body.blocks[0].args)
+        types = {number: t.value_type(each.type) for number, each in parameters if t.is_pointer(each.type)}
+        return {number: max(1, t.bit_width(type_) // 8) for number, type_ in types.items()}
+
+    def _expected(self, extents: tuple[int, int, int], values: Sequence[int]) -> tuple[tuple[int, ...], float]:
+        """The operations that may wrap around in a launch, and the seconds that interpreting it takes."""
+        numbers = {
+            number: values[number]
+            for number, each in enumerate(self._function.body.blocks[0].args)
+            if t.is_integer(each.type) and t.bit_width(each.type) > 1
+        }
+        key = (extents, *numbers.items())
+        found = self._known.get(key)
+        if found is None:
+            if len(self._known) >= _MAX_RANGES:
+                self._known.clear()
+            x, y, z = [(each, each) for each in extents]
+            launch = LaunchRanges((x, y, z), {number: (value, value) for number, value in numbers.items()})
+            seconds = interpretation_seconds(self._function, launch) * _programs(extents)
+            found = self._known[key] = self._offsets.may_wrap(launch), seconds
+        return found
+
+    def _variant(self, plan: Plan) -> _Variant | None:
+        with self._lock, default_modes():
+            found = self._variants.get(plan)
+            if found is None:
+                try:
+                    found = self._variants[plan] = self._made(plan)
+                except UnsupportedError as error:
+                    self._broken = str(error)
+        return found
+
+    def _made(self, plan: Plan) -> _Variant:
+        instrumented = instrument(copy_function(self._function), plan)
+        function = instrumented.function
+        written = AliasAnalysis(function).written
+        facts = LaunchFacts(self._name, written, False, 0, checked=True)
+
+        def compiled(specialization: LaunchSpecialization) -> HostObject:
+            with default_modes():
+                lowered = self._lowered(function, specialization)
+                return HostObject(lowered.object_code(), lowered.sites, lowered.shared)
+
+        return _Variant(instrumented, NativeKernel(facts, compiled, self._store))
+
+
+def _programs(extents: tuple[int, int, int]) -> int:
+    x, y, z = extents
+    return x * y * z
+
+
+def _append(values: list[int], spans: list[tuple[int, int, int]], address: int, size: int) -> None:
+    spans.append((len(values), address, address + size))
+    values.append(address)
+
+
+def _blank(region: _Region, arguments: HostArguments, unwritten: Mapping[int, Array]) -> Array | None:
+    """Which elements of a region nothing has written, in part at least; None if there are none."""
+    found: Array | None = None
+    for number, first, end in arguments.spans:
+        known = unwritten.get(first) if number in region.parameters and end > first else None
+        if known is None or not known.any():
+            continue
+        if found is None:
+            found = np.zeros(region.elements * region.size, np.bool_)
+        found[first - region.first : end - region.first] |= known
+    return None if found is None else np.asarray(found.reshape(-1, region.size).any(axis=1))
+
+
+def _mark_written(region: _Region, arguments: HostArguments, unwritten: Mapping[int, Array], written: Array) -> None:
+    bytes_ = np.repeat(written, region.size)
+    for number, first, end in arguments.spans:
+        known = unwritten.get(first) if number in region.parameters and end > first else None
+        if known is not None:
+            known &= ~bytes_[first - region.first : end - region.first]
+
+
+__all__ = ["NativeSanitizer"]
