@@ -177,11 +177,13 @@ def _promises(text: TritonCText) -> tuple[PromiseCheck, ...]:
 
 
 def _memory(arg: object) -> tuple[int, int] | None:
-    """Return address and bytes of an argument that is memory; None for others."""
+    """Return address and bytes of an argument that is memory, and says where; None for others."""
     if isinstance(arg, np.ndarray):
         return arg.ctypes.data, arg.nbytes
-    address, size = getattr(arg, "address", None), getattr(arg, "nbytes", None)
-    return (address, size) if isinstance(address, int) and isinstance(size, int) else None
+    interface = getattr(arg, "__cuda_array_interface__", None)
+    if not isinstance(interface, dict):
+        return None
+    return int(interface["data"][0] or 0), math.prod(interface["shape"]) * np.dtype(interface["typestr"]).itemsize
 
 
 def read_text(text_or_path: str | os.PathLike[str], suffixes: tuple[str, ...], what: str) -> tuple[str, str]:

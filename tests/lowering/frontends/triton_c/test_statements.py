@@ -290,6 +290,19 @@ def test_promises_are_checked_at_launch() -> None:
         copy.launch(1, x, y, z, 6, 3)
 
 
+def test_promises_of_memory_of_gpus_are_checked_by_its_address() -> None:
+    class OnDevice:
+        def __init__(self, address: int) -> None:
+            self.__cuda_array_interface__ = {"data": (address, False), "shape": (4,), "typestr": "<f4", "version": 3}
+
+    kernel = jn.kernel.from_triton_c(PROMISES)
+    x, y, z = OnDevice(4096), OnDevice(8192), OnDevice(8200)
+    with pytest.raises(jn.UserError, match="parameter y: __noalias is promised, and its memory overlaps that of argument 2"):
+        kernel.launch(1, x, y, z, 8, 3, device="cuda")
+    with pytest.raises(jn.UserError, match=r"parameter x: __aligned\(16\) is promised, and the address is a multiple of 8"):
+        kernel.launch(1, OnDevice(4104), y, x, 8, 3, device="cuda")
+
+
 def test_what_nobody_writes_may_overlap_a_noalias_pointer() -> None:
     text = "__global__ void f(float *y, float *a __noalias, float *b) { *y = *a + *b; }\n"
     x, y = np.array([2], F32), np.zeros(1, F32)
