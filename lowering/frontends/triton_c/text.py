@@ -6,6 +6,7 @@ Each stage is kept, so that it can be looked at.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import NoReturn
 
 from xdsl.dialects.builtin import ModuleOp
 
@@ -17,7 +18,7 @@ from .building.elements import Locations
 from .building.functions import build_function
 from .building.like_ones import like_ones
 from .building.liveness import find_liveness
-from .building.structure import structured
+from .building.structure import Structured, structured
 from .checking import typed
 from .checking.statements import check_text
 from .reading.diagnostics import Diagnostics
@@ -68,7 +69,10 @@ def read(
     tokens = preprocess(Source(source, text), defines or {}, include or {}, diagnostics)
     syntax = parse(tokens, diagnostics)
     diagnostics.check()
-    module = check_text(syntax, name, diagnostics, single_precision_constants, tokens[-1])
+    try:
+        module = check_text(syntax, name, diagnostics, single_precision_constants, tokens[-1])
+    except RecursionError:
+        _fail_nested(diagnostics, tokens[-1])
     diagnostics.check()
     if module is None:
         raise InternalError("a text of Triton-C without errors has no typed tree")
@@ -86,14 +90,27 @@ def build(reading: Reading) -> ModuleOp:
     for each in reading.typed.functions:
         functions[each.name] = structured(each, diagnostics)
         find_liveness(functions[each.name], diagnostics)
-    locations = Locations()
     kernel = reading.typed.kernel.name
-    made = {name: build_function(each, name == kernel, functions, diagnostics, locations) for name, each in functions.items()}
-    module = ModuleOp([made.pop(kernel), *made.values()])
+    try:
+        module = _module(functions, kernel, diagnostics)
+    except RecursionError:
+        _fail_nested(diagnostics, reading.typed.kernel.token)
     problem = first_problem(module, like_ones(module))
     if problem is not None:
         raise InternalError(f"{kernel}: the front end of Triton-C made an operation that is wrong: {problem[0]}")
     return module
+
+
+def _module(functions: Mapping[str, Structured], kernel: str, diagnostics: Diagnostics) -> ModuleOp:
+    locations = Locations()
+    made = {name: build_function(each, name == kernel, functions, diagnostics, locations) for name, each in functions.items()}
+    return ModuleOp([made.pop(kernel), *made.values()])
+
+
+def _fail_nested(diagnostics: Diagnostics, token: Token) -> NoReturn:
+    """Refuse what each limit allows and all of them together do not: calls within brackets within calls and so on."""
+    message = "functions, brackets and conditional expressions are nested too deeply"
+    diagnostics.fatal(token, message, "variables, or fewer calls")
 
 
 __all__ = ["Reading", "build", "read"]

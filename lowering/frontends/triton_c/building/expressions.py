@@ -16,6 +16,7 @@ from ....tt.dialect.attributes import enum_attr
 from ....tt.dialect.functions import CallOp
 from ....tt.dialect.hints import BarrierOp
 from ....tt.dialect.memory.atomics import MEMORY_ORDERS, MEMORY_SCOPES, RMW_OPERATIONS
+from ....tt.limits import MAX_NESTED_REGIONS
 from ..checking import typed
 from ..checking.typed import Symbol
 from ..reading.diagnostics import Diagnostics
@@ -51,6 +52,7 @@ class ExpressionBuilder:
         self.values: dict[Symbol, SSAValue] = {}
         self.mask: SSAValue | None = None
         self._made: dict[tuple[object, ...], SSAValue] = {}
+        self._depth = 0
 
     def at(self, token: Token) -> BlockBuilder:
         """Return the builder, whose next operations come from a token."""
@@ -66,13 +68,18 @@ class ExpressionBuilder:
         raise NotImplementedError
 
     @contextmanager
-    def region(self) -> Iterator[None]:
+    def region(self, token: Token) -> Iterator[None]:
         """Build inside of a region, whose values nobody sees behind it."""
         outer, self._made = self._made, dict(self._made)
+        self._depth += 1
+        if self._depth >= MAX_NESTED_REGIONS:
+            message = f"more than {MAX_NESTED_REGIONS - 1} branches and loops in one another, of conditional expressions too"
+            self.diagnostics.fatal(token, message, "variables for the inner ones")
         try:
             yield
         finally:
             self._made = outer
+            self._depth -= 1
 
     def _once(self, token: Token, key: tuple[object, ...], make: Callable[[BlockBuilder], SSAValue]) -> SSAValue:
         """Return the value that was made for a key, or make it."""
@@ -183,7 +190,7 @@ class ExpressionBuilder:
         before = dict(self.values)
         for context, arm in ((branch.then, first), (branch.otherwise, second)):
             self.values = dict(before)
-            with context(), self.region():
+            with context(), self.region(token):
                 value = self.build(arm)
                 self.at(token)
                 branch.yield_([*([] if is_void else [value]), *(self.values[symbol] for symbol in changed)])

@@ -121,13 +121,13 @@ class FunctionBuilder(ExpressionBuilder):
         changed = [symbol for symbol in self.values if symbol in node.writes and symbol in node.live]
         branch = self.at(node.token).if_(condition, mlir_types(changed))
         before = dict(self.values)
-        with branch.then(), self.region():
+        with branch.then(), self.region(node.token):
             self.body(node.first)
             self.at(node.token)
             branch.yield_([self.values[symbol] for symbol in changed])
         self.values = dict(before)
         if node.second or changed:
-            with branch.otherwise(), self.region():
+            with branch.otherwise(), self.region(node.token):
                 self.body(node.second)
                 self.at(node.token)
                 branch.yield_([self.values[symbol] for symbol in changed])
@@ -151,7 +151,7 @@ class FunctionBuilder(ExpressionBuilder):
         before, after = Block(arg_types=types), Block(arg_types=types)
         outer = dict(self.values)
         token = node.token
-        with self.builder.inside(before), self.region():
+        with self.builder.inside(before), self.region(token):
             self._leave(carried, before.args)
             if node.is_post:
                 self.body(node.body)
@@ -159,7 +159,7 @@ class FunctionBuilder(ExpressionBuilder):
             passed = [self.values[symbol] for symbol in carried]
             self.at(token).op(scf.ConditionOp, [condition, *passed], ())
         self.values = dict(outer)
-        with self.builder.inside(after), self.region():
+        with self.builder.inside(after), self.region(token):
             self._leave(carried, after.args)
             if not node.is_post:
                 self.body(node.body)
@@ -202,7 +202,7 @@ class FunctionBuilder(ExpressionBuilder):
             if high.type == t.I32:
                 low, step = b.const(0, t.I32), b.const(1, t.I32)
         outer = dict(self.values)
-        with b.for_(low, high, step, inits) as loop, self.region():
+        with b.for_(low, high, step, inits) as loop, self.region(token):
             self._leave(carried, loop.args)
             self.values[symbol] = loop.index if is_plain else self._moved(start, loop.index, counter, element)
             self.body(node.body)

@@ -160,20 +160,22 @@ class _Structure:
         self, statements: Sequence[typed.Statement], target: _Target | None, found: list[Node], flags: set[Symbol]
     ) -> tuple[list[Node], set[Symbol]]:
         for number, each in enumerate(statements):
-            rest = statements[number + 1 :]
-            if isinstance(each, typed.If) and rest and self._jumps(each):
+            if isinstance(each, typed.If) and number + 1 < len(statements):
                 ends, others = self._always_ends(each.first), self._always_ends(each.second)
                 if ends or others:  # the rest is part of the arm that goes on
+                    rest = statements[number + 1 :]
                     first = each.first if ends else (*each.first, *rest)
                     second = each.second if others else (*each.second, *rest)
-                    each, rest = typed.If(each.token, each.condition, each.events, first, second), ()
+                    merged = typed.If(each.token, each.condition, each.events, first, second)
+                    nodes, more = self._statement(merged, target)
+                    return found + nodes, flags | more
             nodes, more = self._statement(each, target)
             found += nodes
             flags |= more
-            if not rest or self._always_ends((each,)):
+            if self._always_ends((each,)):
                 return found, flags
-            if more:
-                guarded, further = self._list(rest, target)
+            if more and number + 1 < len(statements):
+                guarded, further = self._list(statements[number + 1 :], target)
                 condition = _not(_any(sorted(more, key=lambda flag: flag.name), each.token))
                 found.append(Branch(each.token, condition, tuple((flag, "read") for flag in more), guarded, []))
                 return found, flags | further
@@ -257,10 +259,6 @@ class _Structure:
             found.append(typed.Evaluate(node.token, typed.Assign(_BOOL, node.token, met, now), events))
             found.append(typed.If(node.token, typed.Variable(_BOOL, node.token, met), ((met, "read"),), each.body, ()))
         return found
-
-    def _jumps(self, node: typed.Statement) -> bool:
-        """Return whether one arm of a branch always jumps away."""
-        return isinstance(node, typed.If) and (self._always_ends(node.first) or self._always_ends(node.second))
 
     def _always_ends(self, statements: Sequence[typed.Statement]) -> bool:
         """Return whether what is behind these statements is never reached from them."""

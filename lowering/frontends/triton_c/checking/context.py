@@ -24,6 +24,7 @@ class Context(Conversions):
     Attributes:
         scopes: from the outermost on, name → what it stands for; None for a variable whose declaration has an error.
         single: whether floating constants without a suffix are float, not double.
+        work: expressions that are checked in the function at hand, with those of the functions that it calls.
         arms: how many arms of conditionals with blocks of conditions the checker is in.
     """
 
@@ -35,6 +36,7 @@ class Context(Conversions):
         self._events: list[tuple[typed.Symbol, str]] = []
         self._uncertain = 0
         self._temporaries = 0
+        self.work = 0
 
     @abstractmethod
     def check(self, expression: tree.Expression) -> typed.Expression:

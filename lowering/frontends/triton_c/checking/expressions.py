@@ -33,6 +33,7 @@ from .calls import CallChecker
 from .conversions import COMPARISONS, folded_binary, rounded
 
 _FLOATING = re.compile(r"((?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)([fFlL]?)")
+_ESCAPED = {"n": "\n", "t": "\t"}
 _NAMED = {
     "INFINITY": (FLOAT, math.inf), "F32_INFINITY": (FLOAT, math.inf), "F16_INFINITY": (HALF, math.inf),
     "NAN": (FLOAT, math.nan),
@@ -45,6 +46,7 @@ class ExpressionChecker(CallChecker):
 
     def check(self, expression: tree.Expression) -> typed.Expression:
         """Return the typed tree of an expression. Raises `CheckAbort` behind an error."""
+        self.work += 1
         return _CHECKS[type(expression)](self, expression)
 
     def _literal(self, node: tree.Literal) -> typed.Expression:
@@ -53,7 +55,8 @@ class ExpressionChecker(CallChecker):
         if text in ("true", "false"):
             return typed.Constant(type_of(BOOL), token, int(text == "true"))
         if token.kind is STRING:
-            return typed.Text(type_of(CHAR), token, text[1:-1])
+            unescaped = re.sub(r"\\(.)", lambda found: _ESCAPED.get(found[1], found[1]), text[1:-1])
+            return typed.Text(type_of(CHAR), token, unescaped)
         if token.kind is CHARACTER:
             code = character_value(text)
             if code is None:

@@ -15,6 +15,8 @@ from .conversions import CheckAbort
 from .expressions import ExpressionChecker
 from .promises import kept_promises
 
+MAX_WORK = 1 << 17
+"""Expressions of a kernel with those of all calls, which are inlined: functions that call one another twice double them."""
 _ON_POINTERS = ("noalias", "readonly", "writeonly", "aligned")
 _ON_INTEGERS = ("multipleof", "retune")
 
@@ -77,6 +79,7 @@ class _Checker(ExpressionChecker):
         self._kernels: list[tree.Function] = []
         self._open: list[str] = []
         self._failed: set[str] = set()
+        self._weights: dict[str, int] = {}
         self._result = type_of(VOID)
         self._loops = 0
         self._switches = 0
@@ -129,16 +132,17 @@ class _Checker(ExpressionChecker):
             return self.done[node.name]
         if node.name in self._failed or node.body is None:
             return None
-        outer = self.scopes, self._events, self._uncertain, self.arms, self._result, self._loops, self._switches
+        outer = self.scopes, self._events, self._uncertain, self.arms, self._result, self._loops, self._switches, self.work
         self.scopes, self._events, self._uncertain, self.arms = [self.scopes[0], {}], [], 0, 0
-        self._loops = self._switches = 0
+        self._loops = self._switches = self.work = 0
         self._open.append(node.name)
         try:
             found = self._function(node)
         except CheckAbort:
             found = None
         self._open.pop()
-        self.scopes, self._events, self._uncertain, self.arms, self._result, self._loops, self._switches = outer
+        self._weights[node.name] = self.work
+        self.scopes, self._events, self._uncertain, self.arms, self._result, self._loops, self._switches, self.work = outer
         if found is None:
             self._failed.add(node.name)
         else:
@@ -196,6 +200,10 @@ class _Checker(ExpressionChecker):
         found = self.function(callee)
         if found is None:
             self.abort()
+        self.work += self._weights[token.text]
+        if self.work > MAX_WORK:
+            message = f"with what it calls, the function has more than {MAX_WORK} expressions, and calls are inlined"
+            self.diagnostics.fatal(token, message, "fewer calls of functions that call others")
         if len(arguments) != len(found.parameters):
             self.fail(token, f"{token.text} takes {len(found.parameters)} arguments, got {len(arguments)}")
         values = tuple(

@@ -9,7 +9,7 @@ from .diagnostics import Diagnostics
 from .source import CHARACTER, NAME, NUMBER, OTHER, PUNCTUATOR, STRING, Source, Token
 
 _TOKENS = re.compile(
-    r"""(?P<space>[ \t\r\f\v]+|//[^\n]*|/\*(?:[^*]|\*(?!/))*+\*/)
+    r"""(?P<space>[ \t\r\f\v\ufeff]+|//[^\n]*|/\*(?:[^*]|\*(?!/))*+\*/)
     |(?P<newline>\n)
     |(?P<name>[A-Za-z_][A-Za-z0-9_]*)
     |(?P<number>0[xX][0-9a-zA-Z]*|(?:[0-9]+(?:\.(?!\.)[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?[0-9a-zA-Z_]*)

@@ -49,13 +49,17 @@ class Expander:
         self._produced = 0
         self._depth = 0
 
-    def expand(self, tokens: Sequence[Token]) -> list[Token]:
-        """Return the tokens with all macros expanded."""
+    def expand(self, tokens: Sequence[Token], in_condition: bool = False) -> list[Token]:
+        """Return the tokens with all macros expanded; in a condition, but for the names behind `defined`."""
         macros = self._macros
         found: list[Token] = []
         work = list(reversed(tokens))
         while work:
             token = work.pop()
+            if in_condition and token.text == "defined":
+                found.append(token)
+                found += [work.pop() for _ in range(2 if work and work[-1].text == "(" else 1) if work]
+                continue
             if token.kind is not NAME or token.text not in macros or token.text in token.hidden:
                 found.append(token if token.text not in ("__LINE__", "__FILE__") else self._position(token))
                 continue

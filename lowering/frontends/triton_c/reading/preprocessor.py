@@ -11,6 +11,8 @@ from .lexer import lex
 from .macros import Expander, Macro
 from .source import END, NAME, NUMBER, PUNCTUATOR, STRING, Source, Token
 
+MAX_TOKENS = 1 << 16
+"""Tokens of one text, behind the preprocessor."""
 MAX_INCLUDES = 200
 """Files that are included into one text, each counted as often as it is."""
 _MAX_NESTED = 16
@@ -40,6 +42,8 @@ def preprocess(
     for name, body in defines.items():
         run.define_from_outside(name, body)
     run.read(source)
+    if len(run.tokens) > MAX_TOKENS:
+        diagnostics.fatal(run.tokens[MAX_TOKENS], f"more than {MAX_TOKENS} tokens; kernels have a few thousand")
     end = Token(END, "the end of the text", source, max(0, len(source.spliced.rstrip()) - 1))
     return [*run.tokens, end]
 
@@ -161,7 +165,8 @@ class _Preprocessor:
             self._diagnostics.error(name, f"#{name.text} without a condition")
             return False
         try:
-            return evaluate(self._expander.expand(self._with_defined(name, rest))) != 0
+            expanded = self._expander.expand(rest, in_condition=True)
+            return evaluate(self._with_defined(name, expanded)) != 0
         except ConditionError as error:
             fix = "integers, macros of integers, defined(NAME)"
             self._diagnostics.error(error.token or rest[-1], f"#{name.text}: {error}", fix)
@@ -252,4 +257,4 @@ def _written(line: Sequence[Token]) -> str:
     return "".join(f" {each.text}" if each.is_spaced and number else each.text for number, each in enumerate(line))
 
 
-__all__ = ["MAX_INCLUDES", "PRELUDE", "preprocess"]
+__all__ = ["preprocess"]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import joinery as jn
+import numpy as np
 import pytest
 from joinery.lowering.frontends.triton_c.reading.diagnostics import Diagnostics, TritonCError
 from joinery.lowering.frontends.triton_c.reading.preprocessor import preprocess
@@ -230,3 +232,33 @@ def test_nesting_is_limited(text: str) -> None:
 def test_long_chains_are_read(operator: str) -> None:
     (function,) = parsed("void f() { x = " + f"1 {operator} " * 3000 + "1; }")
     assert isinstance(function, tree.Function)
+
+
+def calls(count: int, body: str) -> str:
+    functions = [f"int g{number}(int a) {{ return {body.format(number - 1)}; }}" for number in range(1, count)]
+    head = "\n".join(["int g0(int a) { return a + 1; }", *functions])
+    return f"{head}\n__global__ void f(int *x) {{ *x = g{count - 1}(3); }}"
+
+
+def test_calls_that_double_one_another_are_stopped() -> None:
+    assert "with what it calls, the function has more than 131072 expressions" in problems(calls(60, "g{0}(a) + g{0}(a)"))
+
+
+def test_calls_are_nested_no_deeper_than_some_limit() -> None:
+    assert "nested too deeply" in problems(calls(400, "g{0}(a)"))
+    x = np.zeros(1, np.int32)
+    jn.kernel.from_triton_c(calls(40, "g{0}(a)") + "\n").launch(1, x)
+    assert x[0] == 4
+
+
+def test_the_tokens_of_a_text_are_limited() -> None:
+    assert "more than 65536 tokens" in problems("__global__ void f(int *x) { " + "*x = 3; " * 20000 + "}")
+
+
+def test_conditional_expressions_are_nested_no_deeper_than_the_block_ir_allows() -> None:
+    inner = "*x ? *x : " * 18 + "*x"
+    text = "__global__ void f(int *x) {" + "if (*x) " * 20 + f"*x = {inner}; }}"
+    assert "more than 31 branches and loops in one another, of conditional expressions too" in problems(text)
+    text = "__global__ void f(int *x) {" + "if (*x) " * 12 + f"*x = {inner}; }}\n"
+    kernel = jn.kernel.from_triton_c(text, cache=False)
+    assert jn.kernel.from_ttir(kernel.ttir, cache=False).ttir == kernel.ttir

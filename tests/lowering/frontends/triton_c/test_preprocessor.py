@@ -91,11 +91,12 @@ def test_macros_of_the_caller_may_have_parameters() -> None:
         ("A * 2 + 1 == 7", True), ("1 ? 0 : 1", False), ("0 && 1 / 0", False), ("1 || 1 % 0", True), ("-1 < 0u", True),
         ("~0 == -1", True), ("(1 << 4) > 15", True), ("'a' == 97", True), ("0x10 == 16 && 010 == 8", True),
         ("-7 / 2 == -3", True),
-        ("-7 % 2 == -1", True), ("defined(bool) && defined(F32_INFINITY)", True), ("true", True), ("A == 3 ? A : 0", True),
+        ("-7 % 2 == -1", True), ("defined(bool) && defined(F32_INFINITY)", True), ("true", True),
+        ("A == 3 ? A : 0", True), ("HAS", True), ("defined A && HAS", True), ("defined HAS && !defined(HASNT)", True),
     ],
 )  # fmt: skip
 def test_conditions(condition: str, holds: bool) -> None:
-    assert texts(f"#if {condition}\nyes\n#else\nno\n#endif", {"A": "3"}) == ("yes" if holds else "no")
+    assert texts(f"#if {condition}\nyes\n#else\nno\n#endif", {"A": "3", "HAS": "defined(A)"}) == ("yes" if holds else "no")
 
 
 def test_branches() -> None:
