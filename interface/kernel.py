@@ -18,11 +18,10 @@ from typing import TYPE_CHECKING, Any
 from ..lowering.llvm.compile import host_target
 from ..lowering.llvm.host.launch_specialization import GENERIC, LaunchSpecialization
 from ..lowering.llvm.host.launcher import HostKernel, lower_for_launch
-from ..lowering.llvm.host.memory.bounds import follows_addresses
 from ..lowering.llvm.nvptx.targets import DEFAULT_TARGET, DEFAULT_WARPS, gpu_target
 from ..lowering.numerics import checked_numerics
 from ..lowering.tt.analysis.alias_sets import AliasSet
-from ..lowering.tt.analysis.aliasing import ATOMICS, AliasAnalysis
+from ..lowering.tt.analysis.aliasing import AliasAnalysis
 from ..lowering.tt.arguments import Parameter, grid_extents, parameters_of, supplied
 from ..lowering.tt.dialect.functions import FuncOp
 from ..lowering.tt.instrument.bounds import check_bounds
@@ -41,6 +40,7 @@ from ..runtime.host.threads import launch_threads
 from ..runtime.storage.cache import CacheOption, CompileCache, cache_of
 from .argument_packing import plain_sizes
 from .native.arguments import HostArguments, plain_arguments
+from .native.facts import launch_facts
 from .native.host_program import HostObject
 from .native.kernel import LaunchFacts, NativeKernel
 from .native.reach import Reach
@@ -499,19 +499,13 @@ class Kernel:
         return facts, self.host_object(facts.simplest)
 
     def _launch_facts(self, checked: bool) -> LaunchFacts:
-        follows = checked and follows_addresses(self._prepared())
-        return LaunchFacts(self.name, self._written, self._may_stream, host_target().l3_bytes, checked, follows)
+        return launch_facts(self.name, self._prepared(), self._written, checked)
 
     def host_object(self, specialization: LaunchSpecialization) -> HostObject:
         """The object code for launches of a specialization."""
         lowered = self._lowered_for(specialization)
         with default_modes():
             return HostObject(lowered.object_code(), lowered.sites, lowered.shared)
-
-    @functools.cached_property
-    def _may_stream(self) -> bool:
-        """Whether stores may bypass the caches: the end of a launch orders them, but atomics do not."""
-        return not any(op.name in ATOMICS for op in self._prepared().walk())
 
     def _kernel_arguments(self, args: Sequence[Any]) -> HostArguments:
         """Pack the arguments. The caller keeps the arrays alive."""

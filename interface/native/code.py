@@ -31,6 +31,7 @@ def encode_native(facts: LaunchFacts, compiled: HostObject) -> bytes:
         "large": facts.large,
         "checked": facts.checked,
         "follows": facts.follows,
+        "work": facts.work,
         "sites": [_site_fields(site) for site in compiled.sites],
         "shared": {name: shared_text(function) for name, function in compiled.shared.items()},
     }
@@ -54,9 +55,8 @@ def decode_native(data: bytes, kernel: Callable[[], Kernel], store: CompileCache
     length = int.from_bytes(body[:8], "little")
     header: Any = parse_json(bytes(body[8 : 8 + length]), "kernel")
     written = frozenset(header["written"])
-    facts = LaunchFacts(
-        header["name"], written, header["may_stream"], header["large"], header["checked"], header["follows"]
-    )
+    named = ("may_stream", "large", "checked", "follows", "work")
+    facts = LaunchFacts(header["name"], written, *[header[name] for name in named])
     sites = tuple([_site(fields) for fields in header["sites"]])
     simplest = HostObject(bytes(body[8 + length :]), sites, header["shared"])
 
