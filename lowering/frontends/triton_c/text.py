@@ -16,8 +16,8 @@ from ...gc_paused import gc_paused
 from ...tt.verify import first_problem
 from .building.elements import Locations
 from .building.functions import build_function
-from .building.like_ones import like_ones
 from .building.liveness import find_liveness
+from .building.operation_kinds import operation_kinds
 from .building.structure import Structured, structured
 from .checking import typed
 from .checking.statements import check_text
@@ -95,7 +95,7 @@ def build(reading: Reading) -> ModuleOp:
         module = _module(functions, kernel, diagnostics)
     except RecursionError:
         _fail_nested(diagnostics, reading.typed.kernel.token)
-    problem = first_problem(module, like_ones(module))
+    problem = first_problem(module, operation_kinds(module))
     if problem is not None:
         raise InternalError(f"{kernel}: the front end of Triton-C made an operation that is wrong: {problem[0]}")
     return module

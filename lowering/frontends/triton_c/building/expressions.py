@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -34,7 +35,7 @@ _ORDERED: dict[str, Attribute] = {
 }  # fmt: skip
 
 
-class ExpressionBuilder:
+class ExpressionBuilder(ABC):
     """Builds expressions of one function.
 
     Attributes:
@@ -63,9 +64,9 @@ class ExpressionBuilder:
         """Return the value of an expression."""
         return _BUILD[type(node)](self, node)
 
+    @abstractmethod
     def inlined(self, node: typed.Call, arguments: list[SSAValue]) -> SSAValue | None:
         """Build the body of a function in place of a call."""
-        raise NotImplementedError
 
     @contextmanager
     def region(self, token: Token) -> Iterator[None]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from abc import abstractmethod
 from collections.abc import Callable
 
 from ..reading.source import Token
@@ -53,13 +54,13 @@ class CallChecker(SubscriptChecker):
         return self.check_own_call(node, token)
 
     @property
+    @abstractmethod
     def own_functions(self) -> dict[str, tree.Function]:
         """Functions of the text, by name."""
-        raise NotImplementedError
 
+    @abstractmethod
     def check_own_call(self, node: tree.Call, token: Token) -> typed.Expression:
         """Check the call of a function of the text."""
-        raise NotImplementedError
 
     def arguments(self, node: tree.Call, least: int, most: int | None = None) -> list[typed.Expression]:
         """Return the arguments of a call, which are from `least` to `most`."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
@@ -18,7 +18,7 @@ Entry = typed.Symbol | typed.Constant | Type
 """What a name stands for: a variable, a constant of an enum, a typedef's type."""
 
 
-class Context(Conversions):
+class Context(Conversions, ABC):
     """The state of the checker, and what names and types mean in it.
 
     Attributes:

@@ -65,7 +65,7 @@ class Expander:
                 continue
             macro = macros[token.text]
             if macro.parameters is None:
-                body = self._substituted(macro, token, {}, {}, token.hidden | {macro.name})
+                body = self._substituted(macro, token, {}, token.hidden | {macro.name})
             else:
                 if not work or work[-1].text != "(":
                     found.append(token)
@@ -75,7 +75,7 @@ class Expander:
                 if arguments is None:
                     continue
                 raw = dict(zip(macro.parameters, arguments, strict=True))
-                body = self._substituted(macro, token, raw, {}, hidden)
+                body = self._substituted(macro, token, raw, hidden)
             self._produced += len(body) + 1
             if self._produced > MAX_EXPANDED:
                 fix = "smaller bodies, or fewer macros that use one another"
@@ -117,15 +117,11 @@ class Expander:
         return arguments, token
 
     def _substituted(
-        self,
-        macro: Macro,
-        use: Token,
-        raw: Mapping[str, list[Token]],
-        expanded: dict[str, list[Token]],
-        hidden: frozenset[str],
+        self, macro: Macro, use: Token, raw: Mapping[str, list[Token]], hidden: frozenset[str]
     ) -> list[Token]:
         """Return the body with arguments in place of parameters: expanded ones, except beside # and ##."""
         by = MacroUse(use)
+        expanded: dict[str, list[Token]] = {}
         found: list[Token] = []
         body = macro.body
         at = 0

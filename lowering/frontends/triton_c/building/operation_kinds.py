@@ -32,7 +32,7 @@ class Kind:
 _KINDS: dict[tuple[object, ...], Kind] = {}
 
 
-def like_ones(module: ModuleOp) -> dict[Operation, Kind]:
+def operation_kinds(module: ModuleOp) -> dict[Operation, Kind]:
     """Return the kind of each operation without regions, as `first_problem` takes them.
 
     The builder interns types and properties, so that the same ones are mostly the same objects, in all texts; equal ones that
@@ -54,4 +54,4 @@ def like_ones(module: ModuleOp) -> dict[Operation, Kind]:
     return found
 
 
-__all__ = ["like_ones"]
+__all__ = ["operation_kinds"]
