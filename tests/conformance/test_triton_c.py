@@ -11,7 +11,7 @@ import joinery as jn
 import numpy as np
 import pytest
 
-from ..support.tiers import each
+from ..support.tiers import each, halved
 from .triton_c_cases import CASES
 
 ROOT = Path(__file__).resolve().parents[1] / "data" / "triton_c"
@@ -64,7 +64,7 @@ def test_the_programs_run_in_any_order(name: str, threads: int) -> None:
         check(name, lambda grid, arguments: kernel.launch(grid, *arguments, threads=threads))
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", halved(list(CASES)))
 def test_the_sanitizer_finds_nothing(name: str) -> None:
     def run(grid: Any, arguments: list[Any]) -> None:
         report = kernel_of(name).sanitize(grid, *arguments)
@@ -87,7 +87,7 @@ def test_simulated(name: str, target: str) -> None:
     check(name, lambda grid, arguments: kernel_of(name).launch(grid, *arguments, device="ptxsim", target=target))
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", halved(list(CASES)))
 def test_the_text_of_the_block_ir_is_the_same_kernel(name: str) -> None:
     again = jn.kernel.from_ttir(kernel_of(name).ttir)
     assert again.ttir == kernel_of(name).ttir
