@@ -32,7 +32,7 @@ def add_models(add: Add) -> None:
     inspect.add_argument("model", metavar="MODEL", help="a file written by Model.save")
 
     run = add("run", _run, "run a saved model or a block kernel on .npy files")
-    run.add_argument("model", metavar="FILE", help="a file written by Model.save, or a kernel's text (.ttir, .mlir)")
+    run.add_argument("model", metavar="FILE", help="a file written by Model.save, or a kernel's text (.ttir, .mlir, .tc, .c)")
     run.add_argument(
         "--input", action="append", default=[], type=_assignment, metavar="NAME=FILE", dest="inputs",
         help="the .npy file of an input; once per input",
