@@ -45,6 +45,7 @@ from .native.host_program import HostObject
 from .native.kernel import LaunchFacts, NativeKernel
 from .native.reach import Reach
 from .texts import KernelText, triton_c_text, ttir_text
+from .tuning.tuned import TunedKernel, Tuner
 
 if TYPE_CHECKING:  # the modules for GPUs take as long to load as all others, and load on first use
     from ..runtime.cuda.device import CudaDevice
@@ -584,6 +585,9 @@ def from_triton_c(
     return Kernel(text, name, cache_of(cache), numerics, debug)
 
 
+tune = Tuner(Kernel).tune
+
+
 def _is_host(target: object) -> bool:
     """Return whether a target is the CPU, not a GPU. Raises `UserError` for what can be neither."""
     if not isinstance(target, str):
@@ -591,4 +595,4 @@ def _is_host(target: object) -> bool:
     return target == HOST
 
 
-__all__ = ["Finding", "Kernel", "Report", "SanitizerError", "Step", "from_triton_c", "from_ttir"]
+__all__ = ["Finding", "Kernel", "Report", "SanitizerError", "Step", "TunedKernel", "from_triton_c", "from_ttir", "tune"]

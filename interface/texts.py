@@ -176,6 +176,13 @@ def _promises(text: TritonCText) -> tuple[PromiseCheck, ...]:
     return tuple(PromiseCheck(e.kernel, e.parameter, e.position, e.name, e.number, positions) for e in found)
 
 
+def marked_parameters(reading: Reading, attribute: str) -> frozenset[str]:
+    """Return the names of the parameters of a kernel that have an attribute, such as "retune"."""
+    kernel = reading.typed.kernel
+    pairs = zip(kernel.parameters, kernel.promises, strict=True)
+    return frozenset(symbol.name for symbol, promises in pairs if any(each.name == attribute for each in promises))
+
+
 def _memory(arg: object) -> tuple[int, int] | None:
     """Return address and bytes of an argument that is memory, and says where; None for others."""
     if isinstance(arg, np.ndarray):
@@ -227,7 +234,8 @@ def triton_c_text(
 ) -> TritonCText:
     """Return the value that a kernel is made of. The arguments are those of `kernel.from_triton_c`."""
     text, source = read_text(text_or_path, TRITON_C_SUFFIXES, "from_triton_c")
-    bodies = [(key, body) for key, value in (defines or {}).items() if (body := _macro_body(key, value)) is not None]
+    found = {key: macro_body(key, value, "from_triton_c") for key, value in (defines or {}).items()}
+    bodies = [(key, body) for key, body in found.items() if body is not None]
     if isinstance(include, Mapping):
         files = [(key, value if isinstance(value, str) else _file(value)) for key, value in include.items()]
     else:
@@ -239,10 +247,10 @@ def _file(path: str | os.PathLike[str]) -> str:
     return read_text(Path(path), (), "from_triton_c: include")[0]
 
 
-def _macro_body(name: object, value: object) -> str | None:
-    """Return the tokens that a macro of the caller stands for; None for one that is not defined."""
+def macro_body(name: object, value: object, what: str) -> str | None:
+    """Return the tokens that a macro of the caller stands for; None for one that is not defined. what: names the caller."""
     if not isinstance(name, str) or not name.partition("(")[0].strip().isidentifier():
-        raise UserError(f"from_triton_c: defines has {name!r}, expected the name of a macro, or a name with parameters, F(x)")
+        raise UserError(f"{what}: defines has {name!r}, expected the name of a macro, or a name with parameters, F(x)")
     if value is None:
         return None
     if isinstance(value, str):
@@ -259,11 +267,14 @@ def _macro_body(name: object, value: object) -> str | None:
     if isinstance(value, DType):
         if value.name not in _TYPES:
             known = ", ".join(_TYPES)
-            raise UserError(f"from_triton_c: defines[{name!r}] is {value}, which Triton-C does not have; it has {known}")
+            raise UserError(f"{what}: defines[{name!r}] is {value}, which Triton-C does not have; it has {known}")
         return _TYPES[value.name]
     if isinstance(value, list | tuple | np.ndarray):
-        raise UserError(f"from_triton_c: defines[{name!r}] is a list, and a kernel has one value; fix: one kernel for each")
-    raise UserError(f"from_triton_c: defines[{name!r}] is a {type(value).__name__}, expected text, a number, a DType or None")
+        raise UserError(f"{what}: defines[{name!r}] is a list, and a kernel has one value; fix: jn.kernel.tune")
+    raise UserError(f"{what}: defines[{name!r}] is a {type(value).__name__}, expected text, a number, a DType or None")
 
 
-__all__ = ["MAX_TEXT", "KernelText", "TritonCText", "TtirText", "read_text", "triton_c_text", "ttir_text"]
+__all__ = [
+    "MAX_TEXT", "KernelText", "TritonCText", "TtirText", "macro_body", "marked_parameters", "read_text",
+    "triton_c_text", "ttir_text",
+]  # fmt: skip

@@ -1,0 +1,130 @@
+"""Keeps the choices of tuned kernels in a file that can be committed: JSON, in the same order whoever writes it.
+
+    {"format": 1, "kernels": {"gemm": {"text": "5f0c…", "choices": [
+      {"device": "cpu znver4", "key": {"M": 512, "N": 512}, "defines": {"TM": "64"}, "warps": 4}]}}}
+
+`text` is the digest of what is compiled, without the macros that are chosen: choices of another text do not count.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ...promotion.dataclass import dataclass
+from ...promotion.errors import UserError
+from ..texts import TritonCText
+
+FORMAT = 1
+MAX_BYTES = 1 << 24
+"""Most bytes that are read."""
+
+Key = tuple[tuple[str, int], ...]
+"""(parameter, value) of the integer arguments that a choice holds for."""
+Choice = tuple[tuple[tuple[str, str], ...], int]
+"""The macros that were chosen with their tokens, and the number of warps."""
+
+
+def digest_of(text: TritonCText, numerics: str) -> str:
+    """Return what identifies a text with everything that its configurations have in common."""
+    parts = [text.text, text.defines, text.name, sorted(text.include), text.single_precision_constants, numerics]
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32]
+
+
+@dataclass(frozen=True, slots=True)
+class LockFile:
+    """The choices of one kernel in a file that several kernels may share.
+
+    Attributes:
+        kernel: the kernel's name.
+        digest: of its text, see `digest_of`.
+    """
+
+    path: Path
+    kernel: str
+    digest: str
+
+    def choice(self, device: str, key: Key) -> Choice | None:
+        """Return what was chosen on a device for a key; None if nothing was. Raises `UserError` for a file that is none."""
+        for each in self._choices(self._read()):
+            if each["device"] == device and each["key"] == dict(key):
+                return tuple(each["defines"].items()), each["warps"]
+        return None
+
+    def keep(self, device: str, key: Key, choice: Choice) -> None:
+        """Add a choice, or replace the one for the same device and key. Raises `UserError` if that cannot be written."""
+        content = self._read()
+        others = [each for each in self._choices(content) if (each["device"], each["key"]) != (device, dict(key))]
+        new = {"device": device, "key": dict(key), "defines": dict(choice[0]), "warps": choice[1]}
+        choices = sorted([*others, new], key=lambda each: (each["device"], list(each["key"].items())))
+        kernels = {**content["kernels"], self.kernel: {"text": self.digest, "choices": choices}}
+        self._write({"format": FORMAT, "kernels": dict(sorted(kernels.items()))})
+
+    def _choices(self, content: Mapping[str, Any]) -> list[dict[str, Any]]:
+        entry = content["kernels"].get(self.kernel)
+        return [] if entry is None or entry["text"] != self.digest else entry["choices"]
+
+    def _read(self) -> dict[str, Any]:
+        try:
+            with self.path.open("rb") as stream:
+                data = stream.read(MAX_BYTES + 1)
+        except FileNotFoundError:
+            return {"format": FORMAT, "kernels": {}}
+        except OSError as error:
+            raise UserError(f"tune: lock file {self.path} cannot be read: {error.strerror or error}") from None
+        try:
+            if len(data) > MAX_BYTES:
+                raise ValueError(f"it has more than {MAX_BYTES} bytes")
+            content = json.loads(data)
+            _check(content)
+        except (ValueError, RecursionError) as error:
+            raise UserError(f"tune: lock file {self.path} is not valid: {error}; fix: delete it, and tune again") from None
+        found: dict[str, Any] = content
+        return found
+
+    def _write(self, content: Mapping[str, Any]) -> None:
+        text = json.dumps(content, indent=2, ensure_ascii=False) + "\n"
+        temporary = None
+        try:
+            with tempfile.NamedTemporaryFile(
+                "w", encoding="utf-8", dir=self.path.parent, prefix=f".{self.path.name}.", delete=False
+            ) as stream:
+                temporary = stream.name
+                stream.write(text)
+            os.chmod(temporary, 0o644)  # a file to commit, not a private one
+            os.replace(temporary, self.path)  # readers see the old content or the new one
+        except OSError as error:
+            if temporary is not None:
+                with contextlib.suppress(OSError):
+                    os.unlink(temporary)
+            raise UserError(f"tune: lock file {self.path} cannot be written: {error.strerror or error}") from None
+
+
+def _check(content: object) -> None:
+    """Raise `ValueError` unless the content is what `LockFile` writes."""
+    if not isinstance(content, dict) or content.get("format") != FORMAT or not isinstance(content.get("kernels"), dict):
+        raise ValueError(f"expected format {FORMAT} and kernels")
+    for name, entry in content["kernels"].items():
+        if not isinstance(entry, dict) or not isinstance(entry.get("text"), str) or not isinstance(entry.get("choices"), list):
+            raise ValueError(f"kernel {name}: expected text and choices")
+        for each in entry["choices"]:
+            if not isinstance(each, dict) or not (
+                isinstance(each.get("device"), str)
+                and type(each.get("warps")) is int
+                and _maps_to(each.get("key"), int)
+                and _maps_to(each.get("defines"), str)
+            ):
+                raise ValueError(f"kernel {name}: a choice has a device, a key of integers, defines of texts, and warps")
+
+
+def _maps_to(value: object, kind: type) -> bool:
+    return isinstance(value, dict) and all(type(each) is kind for each in value.values())
+
+
+__all__ = ["Choice", "Key", "LockFile", "digest_of"]

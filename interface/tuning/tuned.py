@@ -1,0 +1,339 @@
+"""Chooses the fastest configuration of a kernel for each set of integer arguments, and launches it."""
+
+from __future__ import annotations
+
+import math
+import os
+import threading
+import warnings
+from collections.abc import Callable, Collection, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Generic, Protocol, TypeVar
+
+from ...lowering.numerics import checked_numerics
+from ...lowering.tt import types as t
+from ...lowering.tt.arguments import Parameter, supplied
+from ...promotion.dataclass import dataclass
+from ...promotion.errors import DeviceError, InternalError, JoineryError, TritonCWarning, UserError
+from ...runtime.storage.cache import CacheOption, CompileCache, cache_of
+from ..texts import TritonCText, marked_parameters, triton_c_text
+from .configurations import Configuration, configurations_of, is_list
+from .lock_file import Choice, Key, LockFile, digest_of
+from .measuring import CudaTimer, HostTimer, device_name, timer_of
+from .progress import Progress
+
+ROUNDS = 4
+"""How often the configurations are timed by turns, so that what else the machine does hits all of them."""
+MARGIN = 1.2
+"""Configurations that took longer than the fastest by this factor are not timed again."""
+Grid = int | Sequence[int] | Callable[[dict[str, object]], int | Sequence[int]]
+
+
+class LaunchableKernel(Protocol):
+    """What tuning needs of a kernel."""
+
+    name: str
+
+    @property
+    def parameters(self) -> tuple[Parameter, ...]:
+        """The parameters of a launch, in order."""
+
+    def launch(
+        self, grid: int | Sequence[int], *args: Any, device: str = ..., threads: int | None = ..., warps: int = ...
+    ) -> None:
+        """Run all programs of the grid."""
+
+
+K = TypeVar("K", bound=LaunchableKernel)
+MakeKernel = Callable[[TritonCText, str | None, CompileCache | None, str, bool], K]
+
+
+@dataclass(frozen=True, slots=True)
+class Best(Generic[K]):
+    """What was chosen for one set of integer arguments.
+
+    Attributes:
+        kernel: compiled with the macros that were chosen.
+        defines: all macros, with one value each.
+        warps: how many warps run a program on a GPU.
+        grid: the grid of the launch that asked.
+    """
+
+    kernel: K
+    defines: dict[str, object]
+    warps: int
+    grid: int | Sequence[int]
+
+
+class TunedKernel(Generic[K]):
+    """A kernel in several configurations, of which launches run the fastest. Made by `jn.kernel.tune`.
+
+    Attributes:
+        name: of the kernel.
+        configurations: all that are tried.
+        key: the names of the parameters whose values a choice holds for.
+        dropped: configuration → why it cannot be compiled, as far as this is known, or could not be launched when the
+            configurations were timed last.
+    """
+
+    def __init__(
+        self,
+        make: Callable[[TritonCText], K],
+        base: TritonCText,
+        configurations: tuple[Configuration, ...],
+        key: Sequence[str] | None,
+        lock: tuple[str | os.PathLike[str] | None, str],
+        progress: bool | None,
+    ) -> None:
+        """Find the first configuration that can be read. `lock`: the path, and what identifies the text."""
+        self.configurations = configurations
+        self.dropped: dict[Configuration, str] = {}
+        self._unreadable: dict[Configuration, str] = {}
+        self._make = make
+        self._base = base
+        self._progress = progress
+        self._kernels: dict[Configuration, K] = {}
+        self._chosen: dict[tuple[str, Key], Configuration] = {}
+        self._mutex = threading.RLock()
+        first, kernel = self._first()
+        self.name: str = kernel.name
+        self.parameters: tuple[Parameter, ...] = kernel.parameters
+        reading = first.text(base).reading()
+        for each in reading.diagnostics.warnings:
+            warnings.warn(each.text, TritonCWarning, stacklevel=3)
+        self.key = self._checked_key(key, marked_parameters(reading, "retune"))
+        path, digest = lock
+        self._lock_file = None if path is None else LockFile(Path(path), self.name, digest)
+
+    def __repr__(self) -> str:
+        return f"<TunedKernel {self.name!r}: {len(self.configurations)} configurations, key {', '.join(self.key) or 'none'}>"
+
+    def launch(self, grid: Grid, *args: Any, device: str = "cpu", threads: int | None = None) -> None:
+        """Run all programs of the grid in the fastest configuration; without a choice for these arguments, time all first.
+
+        Args:
+            grid: as for `Kernel.launch`, or a function of the macros: `lambda macros: (n // macros["TM"],)`.
+            args: one per parameter. Timing writes to arrays and leaves them as they were.
+            device: "cpu", "cuda" and so on; "auto": "cuda" if there is one, else "cpu".
+            threads: of the CPU.
+
+        Raises what `Kernel.launch` raises, and `UserError` if no configuration runs.
+        """
+        device = _device(device)
+        best = self.best(grid, *args, device=device, threads=threads)
+        best.kernel.launch(best.grid, *args, device=device, threads=threads, warps=best.warps)
+
+    def best(self, grid: Grid, *args: Any, device: str = "cpu", threads: int | None = None) -> Best[K]:
+        """Return what `launch` would run: the kernel, its macros and the number of warps."""
+        device = _device(device)
+        key = self._key_of(args)
+        name = device_name(device)
+        with self._mutex:
+            configuration = self._known(name, key)
+            if configuration is None:
+                configuration = self._tuned(timer_of(device, args), grid, device, threads, key)
+            self._chosen[name, key] = configuration
+            defines = configuration.defines
+            return Best(self._kernels[configuration], defines, configuration.warps, _extents(grid, defines))
+
+    # Kernels
+
+    def _kernel(self, configuration: Configuration) -> K | None:
+        """Return the kernel of a configuration; None for one that is dropped."""
+        if configuration in self._unreadable:
+            return None
+        if configuration not in self._kernels:
+            text = configuration.text(self._base)
+            twin = next((each for each in self._kernels if each.bodies == configuration.bodies), None)
+            try:
+                kernel = self._make(text) if twin is None else self._kernels[twin]
+            except JoineryError as error:
+                self._drop(configuration, error, self._unreadable)
+                return None
+            names = [each.name for each in kernel.parameters]
+            if self._kernels and names != [each.name for each in self.parameters]:
+                reason = f"its parameters are {', '.join(names)}, and others have other ones"
+                self._drop(configuration, reason, self._unreadable)
+                return None
+            self._kernels[configuration] = kernel
+        return self._kernels[configuration]
+
+    def _drop(self, configuration: Configuration, reason: object, *tables: dict[Configuration, str]) -> None:
+        if isinstance(reason, InternalError | DeviceError):
+            raise reason  # a fault of ours, or a device that is gone
+        for table in (self.dropped, *tables):
+            table[configuration] = str(reason)
+
+    def _first(self) -> tuple[Configuration, K]:
+        for each in self.configurations:
+            kernel = self._kernel(each)
+            if kernel is not None:
+                return each, kernel
+        raise self._nothing_left()
+
+    def _nothing_left(self) -> UserError:
+        reasons: dict[str, Configuration] = {}
+        for each in self.configurations:
+            reasons.setdefault(self.dropped.get(each, "it was not tried"), each)
+        shown = "\n".join(f"{each}: {reason}" for reason, each in list(reasons.items())[:4])
+        more = f"\nand {len(reasons) - 4} other reasons" if len(reasons) > 4 else ""
+        return UserError(f"tune: none of {len(self.configurations)} configurations can be run\n{shown}{more}")
+
+    # Keys
+
+    def _checked_key(self, key: Sequence[str] | None, marked: Collection[str]) -> tuple[str, ...]:
+        integers = [each.name for each in self.parameters if t.is_integer(each.type)]
+        if key is None:
+            return tuple(name for name in integers if not marked or name in marked)
+        names = [key] if isinstance(key, str) else list(key)
+        for name in names:
+            if name not in integers:
+                known = ", ".join(integers) or "none"
+                raise UserError(f"tune: key has {name!r}, which is no integer parameter of {self.name}; it has {known}")
+        return tuple(name for name in integers if name in names)
+
+    def _key_of(self, args: Sequence[Any]) -> Key:
+        given = supplied(self.name, self.parameters, args)
+        return tuple((each.name, int(each.scalar(arg))) for each, arg in given if each.name in self.key)
+
+    def _known(self, device: str, key: Key) -> Configuration | None:
+        """Return what was chosen before, here or in the lock file, if it can still be run."""
+        if (device, key) in self._chosen:
+            return self._chosen[device, key]
+        found = None if self._lock_file is None else self._lock_file.choice(device, key)
+        if found is None:
+            return None
+        for each in self.configurations:
+            if _choice(each) == (tuple(sorted(found[0])), found[1]):
+                return each if self._kernel(each) is not None else None
+        return None
+
+    # Timing
+
+    def _tuned(
+        self, timer: HostTimer | CudaTimer, grid: Grid, device: str, threads: int | None, key: Key
+    ) -> Configuration:
+        """Time all configurations, and return the fastest."""
+        tried = self._distinct(timer)
+        launches: dict[Configuration, Callable[[], object]] = {}
+        best: dict[Configuration, float] = {}
+        failures: list[JoineryError] = []
+        self.dropped = dict(self._unreadable)
+        with timer, Progress(f"tuning {self.name} on {device}", len(tried), self._progress) as progress:
+            for each in tried:
+                kernel = self._kernel(each)
+                if kernel is not None:
+                    launch = _launch(kernel, _extents(grid, each.defines), timer.args, device, threads, each.warps)
+                    try:
+                        timer.once(launch)
+                        best[each] = timer.seconds(launch)
+                        launches[each] = launch
+                    except JoineryError as error:
+                        self._drop(each, error)
+                        failures.append(error)
+                progress.step(f"{each}: {_shown(best.get(each))}")
+            if not best:
+                if len({str(error) for error in failures}) == 1:
+                    raise failures[0]  # it is the launch that is wrong, not the configurations
+                raise self._nothing_left()
+            for _ in range(ROUNDS - 1):
+                limit = min(best.values()) * MARGIN
+                close = [each for each, seconds in best.items() if seconds <= limit]
+                for each in close if len(close) > 1 else ():
+                    best[each] = min(best[each], timer.seconds(launches[each]))
+        configuration = min(best, key=best.__getitem__)
+        if self._lock_file is not None:
+            self._lock_file.keep(timer.name, key, _choice(configuration))
+        return configuration
+
+    def _distinct(self, timer: HostTimer | CudaTimer) -> list[Configuration]:
+        """Return the configurations without those that are the same code on a device."""
+        if timer.has_warps:
+            return list(self.configurations)
+        return list({each.bodies: each for each in reversed(self.configurations)}.values())[::-1]
+
+
+class Tuner(Generic[K]):
+    """Makes tuned kernels of a class of kernels."""
+
+    def __init__(self, make: MakeKernel[K]) -> None:
+        self._make = make
+
+    def tune(
+        self,
+        text_or_path: str | os.PathLike[str],
+        defines: Mapping[str, object] | None = None,
+        name: str | None = None,
+        *,
+        warps: int | Sequence[int] = (4,),
+        key: Sequence[str] | None = None,
+        configurations: Sequence[tuple[Mapping[str, object], int]] | None = None,
+        lock: str | os.PathLike[str] | None = None,
+        progress: bool | None = None,
+        include: Mapping[str, str | os.PathLike[str]] | Sequence[str | os.PathLike[str]] = (),
+        single_precision_constants: bool = False,
+        numerics: str = "strict",
+        debug: bool = False,
+        cache: CacheOption = True,
+    ) -> TunedKernel[K]:
+        """Read a kernel in Triton-C in several configurations, which the first launch with new sizes times to keep the fastest.
+
+        Args:
+            defines: as for `from_triton_c`; a macro may have a list of values. All combinations are tried.
+            warps: numbers of warps to try on GPUs. On the CPU they make no difference, and none is tried twice.
+            key: names of integer parameters. A choice holds for their values; other values are timed anew. By default those
+                that the text marks `__retune`, and if it marks none all integer parameters.
+            configurations: pairs of macros and a number of warps to try, in place of lists and `warps`.
+            lock: a file that keeps choices between processes, by the model of the device, the text and the key. It can be
+                committed, and several kernels can share it.
+            progress: whether to show on standard error how far tuning is; None: if that is a terminal.
+            name, include, single_precision_constants, numerics, debug, cache: as for `from_triton_c`.
+
+        What cannot be compiled or launched is left out; `TunedKernel.dropped` has the reasons. Raises `UserError` if nothing
+        is left.
+        """
+        numerics = checked_numerics(numerics, "tune")
+        defines = defines or {}
+        chosen = {macro for pair in configurations or () if isinstance(pair, tuple | list) and pair for macro in pair[0]}
+        fixed = {macro: value for macro, value in defines.items() if not is_list(value) and macro not in chosen}
+        base = triton_c_text(text_or_path, fixed, name, include, single_precision_constants)
+        store = cache_of(cache)
+        return TunedKernel(
+            lambda text: self._make(text, name, store, numerics, debug),
+            base,
+            configurations_of(defines, warps, configurations),
+            key,
+            (lock, digest_of(base, numerics)),
+            progress,
+        )
+
+
+def _device(device: str) -> str:
+    if device != "auto":
+        return device
+    from ...runtime.cuda.current import why_unavailable
+
+    return "cpu" if why_unavailable() is not None else "cuda"
+
+
+def _choice(configuration: Configuration) -> Choice:
+    return tuple(sorted(configuration.bodies)), configuration.warps
+
+
+def _extents(grid: Grid, defines: dict[str, object]) -> int | Sequence[int]:
+    return grid(defines) if callable(grid) else grid
+
+
+def _launch(
+    kernel: LaunchableKernel, grid: int | Sequence[int], args: Sequence[Any], device: str, threads: int | None, warps: int
+) -> Callable[[], object]:
+    return lambda: kernel.launch(grid, *args, device=device, threads=threads, warps=warps)
+
+
+def _shown(seconds: float | None) -> str:
+    if seconds is None or math.isinf(seconds):
+        return "dropped"
+    return f"{seconds * 1e3:.3g} ms" if seconds >= 1e-3 else f"{seconds * 1e6:.3g} us"
+
+
+__all__ = ["Best", "TunedKernel", "Tuner"]

@@ -1,0 +1,5 @@
+"""Fixtures of the fake CUDA driver."""
+
+from ...support.cuda.fixtures import install
+
+__all__ = ["install"]
