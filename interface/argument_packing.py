@@ -35,6 +35,8 @@ class ArgumentPacker(ABC):
             self.add_map(parameter, arg)
         elif isinstance(arg, TableArgument) and parameter.is_table:
             self.add_table(parameter, arg)
+        elif parameter.is_null(arg):
+            self.add_null()
         elif parameter.is_pointer:
             self.add_memory(parameter, arg)
         else:
@@ -58,6 +60,10 @@ class ArgumentPacker(ABC):
         Return False, and add nothing, for anything else.
         """
         return False
+
+    def add_null(self) -> None:
+        """Add the address 0."""
+        self.add_integer(0)
 
     @abstractmethod
     def add_memory(self, parameter: Parameter, arg: object) -> None:

@@ -133,7 +133,7 @@ class Kernel:
 
         Args:
             grid: number of programs, or one number per axis x, y, z.
-            args: one per parameter: C-contiguous arrays for pointers, written in place; numbers for scalars; a
+            args: one per parameter: C-contiguous arrays for pointers, written in place, or None: a null pointer; numbers; a
                 `TensorDescriptor` for a descriptor and the sizes behind it; a `PointerTable` for a pointer to addresses.
             trace: called after every operation with a `Step`: where it is, its operands and results. An exception
                 ends the run.

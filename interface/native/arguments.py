@@ -97,6 +97,10 @@ class HostArguments(ArgumentPacker):
         else:
             self._checked(parameter, parameter.array(arg))
 
+    def add_null(self) -> None:
+        self.spans.append((len(self.values), 0, 0))  # no byte lies behind it
+        self.values.append(0)
+
     def add_descriptor_address(self, parameter: Parameter, descriptor: DescriptorArgument) -> None:
         self._checked(parameter, descriptor.array)
 

@@ -41,6 +41,8 @@ class Reach:
         position, name = min(access.parameters, key=lambda parameter: abs(address - spans[parameter[0]][0]))
         first, end = spans[position]
         size = access.size
+        if not end:
+            return f"{site.message}: address {address & (1 << 64) - 1:#x} is {access.verb}{where}; {name!r} is a null pointer"
         return (
             f"{site.message}: element {(address - first) // size} of array {name!r} is {access.verb}{where}, "
             f"which has elements 0 … {(end - first) // size - 1} ({end - first} bytes)"

@@ -36,6 +36,10 @@ class Parameter:
     def is_pointer(self) -> bool:
         return isinstance(self.type, t.PointerType)
 
+    def is_null(self, arg: object) -> bool:
+        """Returns whether the argument is None, a null pointer: address 0, behind which no program may look."""
+        return arg is None and isinstance(self.type, t.PointerType) and not t.is_tensor(self.type.pointee)
+
     def array(self, arg: object) -> Array:
         """Returns the argument if it is a C-contiguous array whose elements have the pointee's width. Raises
         `UserError` otherwise."""

@@ -75,6 +75,8 @@ class Machine(ABC):
                 values.append(bind_host_value(parameter, arg, self.memory))
             elif parameter.is_pointer and isinstance(arg, PointerArgument):
                 values.append(np.int64(self.memory.add(arg.memory, parameter.name) + arg.offset))
+            elif parameter.is_null(arg):
+                values.append(np.int64(0))
             elif parameter.is_pointer:
                 values.append(np.int64(self.memory.add(parameter.array(arg), parameter.name)))
             else:

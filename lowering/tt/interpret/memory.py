@@ -21,9 +21,16 @@ SEGMENT_BITS = 41
 """An address shifted right by so many bits is the number of its array."""
 _MIDDLE = 1 << (SEGMENT_BITS - 1)
 
+NEAR_NULL = 1 << (SEGMENT_BITS - 2)
+"""Addresses below belong to no array, but to arithmetic with a null pointer."""
 
 Scalar = Array | np.generic | float
 """One value: of a block, of a NumPy type, or Python's own."""
+
+
+def is_near_null(address: int) -> bool:
+    """Return whether an address is one that arithmetic with a null pointer gives."""
+    return -NEAR_NULL < address < NEAR_NULL
 
 
 class AccessError(UserError):
@@ -124,7 +131,8 @@ class Memory:
             selected = segments == segment
             if not 0 <= segment < len(self._buffers):
                 address = int(lanes[selected].reshape(-1)[0])
-                raise AccessError(f"address {address:#x} is {verb}, which lies in no array")
+                why = "is reached from a null pointer" if is_near_null(address) else "lies in no array"
+                raise AccessError(f"address {address:#x} is {verb}, which {why}")
             groups.append((self._buffers[segment], selected))
         return groups
 
@@ -134,6 +142,8 @@ class Memory:
         low, high = int(offsets.min()), int(offsets.max())
         if low < 0 or high + size > len(buffer.raw):
             worst = low if low < 0 else high
+            if is_near_null(worst + buffer.base):
+                raise AccessError(f"address {worst + buffer.base:#x} is {verb}, which is reached from a null pointer")
             raise AccessError(
                 f"element {worst // size} of array {buffer.name!r} is {verb}, "
                 f"which has elements 0 … {len(buffer.raw) // size - 1} ({len(buffer.raw)} bytes)"

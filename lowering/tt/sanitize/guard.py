@@ -10,7 +10,7 @@ from xdsl.ir import Operation
 
 from ....promotion.arrays import Array, NumpyDType
 from ..interpret.machine import Value
-from ..interpret.memory import SEGMENT_BITS, Memory, Scalar
+from ..interpret.memory import SEGMENT_BITS, Memory, Scalar, is_near_null
 from ..op_locations import OpLocations
 from .findings import Collector, Finding, Program
 from .pending import PendingStores
@@ -252,6 +252,8 @@ class Guard(Memory):
         return numbers, np.where(known, self._starts[safe], 0), length, self._phases[safe]
 
     def _address(self, address: int, number: int, size: int) -> str:
+        if is_near_null(address):
+            return f"address {address:#x} (reached from a null pointer)"
         if not 0 <= number < len(self._buffers):
             return f"address {address:#x} (in no array)"
         buffer = self._buffers[number]

@@ -151,7 +151,7 @@ def test_a_lock_file_is_the_same_whoever_writes_it_and_has_room_for_several_kern
     [
         "", "[]", "{}", '{"format": 2, "kernels": {}}', '{"format": 1, "kernels": {"add": 1}}', "[" * 100000,
         '{"format": 1, "kernels": {"add": {"text": "", "choices": [{"device": "cpu"}]}}}',
-        '{"format": 1, "kernels": {"f": {"text": "", "choices": [{"device": "", "key": {"": ""}, "defines": {}, "warps": 1}]}}}',
+        '{"format": 1, "kernels": {"f": {"text": "", "choices": [{"device": "", "key": {"": ""}, "warps": 1}]}}}',
     ],
 )  # fmt: skip
 def test_a_file_that_is_no_lock_file(tmp_path: Path, content: str) -> None:

@@ -11,7 +11,7 @@ from typing import ClassVar
 
 import joinery as jn
 import pytest
-from joinery.interface import texts
+from joinery.interface import texts as texts_module
 from joinery.interface.cli.main import main
 from joinery.lowering.frontends.ttir.text import parse
 from joinery.lowering.tt.interpret.interpreter import find_function
@@ -179,7 +179,7 @@ def test_a_text_is_parsed_once(case: str, monkeypatch: pytest.MonkeyPatch) -> No
         texts.append(args)
         return parse(*args)
 
-    monkeypatch.setattr(texts, "parse", counted)
+    monkeypatch.setattr(texts_module, "parse", counted)
     kernel = jn.kernel.from_ttir(CORPUS / case / "kernel.ttir", numerics="reproducible" if case == "vec_add" else "strict")
     printed = kernel.ttir
     for made in (kernel.ptx("sm_90a"), kernel.ptx("sm_80"), kernel.asm(), kernel.stages(), kernel.ttir_after("licm")):
