@@ -49,6 +49,7 @@ from ..dialect.regions import ReduceOp, ReduceReturnOp, ScanOp, ScanReturnOp
 from ..dialect.shapes import (
     BroadcastOp,
     ExpandDimsOp,
+    GatherOp,
     JoinOp,
     MakeRangeOp,
     ReshapeOp,
@@ -256,6 +257,11 @@ class BlockBuilder(OperationBuilder):
             raise InternalError(f"tt.trans of {x.type} with order {list(order)}")
         result = t.with_shape(x.type, tuple(shape[axis] for axis in order))
         return self._one(TransOp, (x,), result, {"order": DenseArrayBase.from_list(i32, list(order))})
+
+    def gather(self, x: SSAValue, indices: SSAValue, axis: int) -> SSAValue:
+        """Take the elements of x at indices along an axis; the other axes are the same."""
+        result = t.with_shape(x.type, t.shape_of(indices.type))
+        return self._one(GatherOp, (x, indices), result, {"axis": IntegerAttr(axis, i32)})
 
     def reshape(self, x: SSAValue, shape: Sequence[int]) -> SSAValue:
         """Give the elements, in row-major order, another shape."""

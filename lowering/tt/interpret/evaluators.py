@@ -24,7 +24,7 @@ from ..dialect.memory.atomics import RMW_OPERATIONS
 from ..types import numpy_dtype
 from .external import extern_elementwise
 from .matrix_product import product
-from .memory import Memory, Scalar
+from .memory import AccessError, Memory, Scalar
 from .microscaling import scaled_product
 from .numerics import (
     ELEMENTARY,
@@ -263,7 +263,15 @@ def _transpose(op: Operation, memory: Memory) -> Evaluator:
 
 def _gather(op: Operation, memory: Memory) -> Evaluator:
     axis = property_number(op, "axis")
-    return lambda x, indices: np.take_along_axis(x, indices.astype(np.int64), axis)
+    extent = t.shape_of(op.operands[0].type)[axis]
+
+    def evaluate(x: Array, indices: Array) -> Array:
+        outside = (indices < 0) | (indices >= extent)
+        if outside.any():
+            raise AccessError(f"index {int(indices[outside][0])} lies outside axis {axis}, which has {extent} elements")
+        return np.take_along_axis(x, indices.astype(np.int64), axis)
+
+    return evaluate
 
 
 # Memory

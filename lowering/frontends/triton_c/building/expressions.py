@@ -27,8 +27,9 @@ from .elements import Elements, Locations, mlir_types
 from .masks import Masks
 
 _EFFECTS = (typed.Load, typed.Store, typed.Assign, typed.Call, typed.Atomic, typed.Effect)
-_ACCESSES = (typed.Load, typed.Store, typed.Call, typed.Atomic, typed.Effect)
-_COSTLY = (*_EFFECTS, typed.Dot, typed.Reduce, typed.ArgReduce, typed.Math)
+_ACCESSES = (typed.Load, typed.Store, typed.Call, typed.Atomic, typed.Effect, typed.Gather)
+"""What the mask of an arm is for: memory, and indices, which may lie outside where lanes are inactive."""
+_COSTLY = (*_EFFECTS, typed.Dot, typed.Gather, typed.Reduce, typed.ArgReduce, typed.Math)
 """What a branch is made for, so that only the chosen arm is evaluated; other arms are evaluated both."""
 _ORDERED: dict[str, Attribute] = {
     "sem": enum_attr(MEMORY_ORDERS["acq_rel"]), "scope": enum_attr(MEMORY_SCOPES["gpu"]),
@@ -288,6 +289,36 @@ class ExpressionBuilder(ABC):
         value = self._operand(node.operand, back)
         return self.at(node.token).trans(value, order)
 
+    def _gather(self, node: typed.Gather) -> SSAValue:
+        """Take elements. In inactive lanes the index may be anything, and the element at 0 is taken."""
+        operand, axis, extent = node.operand.type.shape, node.axis, node.index.type.shape
+        others = [each for each in range(len(node.type.shape)) if not extent or each != axis]
+
+        def of_index(mask: SSAValue) -> SSAValue:
+            mask = self.masks.shaped(self.masks.fitting(mask, node.type.shape), node.type.shape)
+            for other in reversed(others):
+                mask = self.masks.any_along(mask, other)
+            return mask
+
+        def of_operand(mask: SSAValue) -> SSAValue:
+            mask = self.masks.shaped(self.masks.fitting(mask, node.type.shape), node.type.shape)
+            mask = self.masks.any_along(mask, axis) if extent else mask
+            return self.builder.expand_dims(mask, axis) if t.shape_of(mask.type) else mask
+
+        value = self._operand(node.operand, of_operand)
+        index = self._operand(node.index, of_index)
+        b = self.at(node.token)
+        if self.mask is not None:
+            mask = of_index(self.mask)
+            index = b.select(mask, index, b.const(0, node.index.type.element.mlir, extent))
+        one = (1,) * axis + (extent or (1,)) + (1,) * (len(operand) - axis - 1)
+        index = b.splat(index, one) if not extent else index
+        for new in range(len(operand)):
+            index = b.expand_dims(index, new) if extent and new != axis else index
+        index = b.broadcast(index, (*operand[:axis], *(extent or (1,)), *operand[axis + 1 :]))
+        found = b.gather(value, index, axis)
+        return found if extent else b.reduce([found], axis, lambda inner, left, right: [left[0]])[0]
+
     def _dot(self, node: typed.Dot) -> SSAValue:
         """Build a product. The language has the axis of batches last, the block IR has it first."""
 
@@ -449,7 +480,7 @@ _BUILD: dict[type[typed.Expression], Callable[[ExpressionBuilder, Any], SSAValue
     typed.Conditional: ExpressionBuilder._conditional, typed.Range: ExpressionBuilder._range,
     typed.View: ExpressionBuilder._view, typed.Reduce: ExpressionBuilder._reduce,
     typed.ArgReduce: ExpressionBuilder._arg_reduce, typed.Transpose: ExpressionBuilder._transpose,
-    typed.Dot: ExpressionBuilder._dot, typed.MovePointer: ExpressionBuilder._move,
+    typed.Dot: ExpressionBuilder._dot, typed.Gather: ExpressionBuilder._gather, typed.MovePointer: ExpressionBuilder._move,
     typed.PointerDifference: ExpressionBuilder._difference, typed.Load: ExpressionBuilder._load,
     typed.Store: ExpressionBuilder._store, typed.Atomic: ExpressionBuilder._atomic, typed.Assign: ExpressionBuilder._assign,
     typed.Sequence: ExpressionBuilder._sequence, typed.Call: ExpressionBuilder._call, typed.Math: ExpressionBuilder._math,

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from ..reading.source import Token
 from ..syntax import tree
-from ..types import BFLOAT16, BOOL, FLOAT, HALF, INT, LONG, Scalar, Type, type_of, wrapped
+from ..types import BFLOAT16, BOOL, FLOAT, HALF, INT, LONG, Scalar, Type, promoted, type_of, wrapped
 from . import typed
 from .context import Context, first_token, macro_values
 
 _REDUCTIONS = frozenset(["+", "max", "min", "*", "&", "|"])
-_HELP = "subscripts reshape (`:`, newaxis), reduce (`+`, max, min) or transpose (`^axis`); they do not index"
+_HELP = "subscripts reshape (`:`, newaxis), reduce (`+`, max, min), transpose (`^axis`) or take elements at integers"
 
 
 class SubscriptChecker(Context):
@@ -22,9 +22,6 @@ class SubscriptChecker(Context):
         if not rank:
             self.fail(node.token, f"a subscript of a value of type {operand.type}, which is no block", _HELP)
         for entry in node.entries:
-            if entry.kind == "index":
-                fix = "(r == k ? x : 0)[+] for the element at k of a range r"
-                self.fail(entry.token, f"an index in a subscript of {operand.type}; {_HELP}", fix)
             if entry.kind == "slice":
                 self.fail(entry.token, f"an interval in a subscript of {operand.type}; {_HELP}", "a mask")
             if entry.kind == "-":
@@ -37,8 +34,9 @@ class SubscriptChecker(Context):
         return self._viewed(node, operand)
 
     def _viewed(self, node: tree.Subscript, operand: typed.Expression) -> typed.Expression:
-        """Reduce axes from left to right, then insert new ones."""
+        """Reduce axes and take elements from left to right, then insert new axes."""
         value, axis = operand, 0
+        indices: list[Token] = []
         positions: list[int] = []
         kept = 0
         for entry in node.entries:
@@ -48,6 +46,16 @@ class SubscriptChecker(Context):
             elif entry.kind == ":":
                 axis += 1
                 kept += 1
+            elif entry.kind == "index" and entry.value is not None:
+                rank = len(value.type.shape)
+                value = self._gathered(entry.token, value, self.check(entry.value), axis)
+                if len(value.type.shape) == rank:
+                    indices.append(entry.token)
+                    axis += 1
+                    kept += 1
+                if len(indices) > 1:
+                    message = "two blocks of indices in one subscript, which may mean their pairs or all combinations"
+                    self.fail(entry.token, message, "one subscript behind the other, for all combinations")
             else:
                 value = self._reduced(entry.token, value, entry.kind, axis)
         if not positions:
@@ -69,6 +77,21 @@ class SubscriptChecker(Context):
             value, element = self.convert(value, INT), INT
         shape = value.type.shape
         return typed.Reduce(type_of(element, (*shape[:axis], *shape[axis + 1 :])), token, operator, value, axis)
+
+    def _gathered(self, token: Token, value: typed.Expression, index: typed.Expression, axis: int) -> typed.Expression:
+        """Take the elements at an index along an axis."""
+        element, shape, extent = index.type.element, value.type.shape, value.type.shape[axis]
+        if not isinstance(element, Scalar) or not element.is_integer:
+            self.fail(token, f"an index of type {index.type} in a subscript of {value.type}", "an integer, or a cast")
+        if len(index.type.shape) > 1:
+            fix = "a block of one axis: its rows one after the other"
+            self.fail(token, f"an index of type {index.type} in a subscript of {value.type}, which has several axes", fix)
+        if isinstance(index, typed.Constant) and isinstance(index.value, int) and not 0 <= index.value < extent:
+            message = f"the index {index.value} lies outside axis {axis} of {value.type}, which has {extent} elements"
+            self.fail(token, message, f"0 to {extent - 1}")
+        index = self.convert(index, promoted(element))
+        shape = (*shape[:axis], *index.type.shape, *shape[axis + 1 :])
+        return typed.Gather(type_of(value.type.element, shape), token, value, index, axis)
 
     def _permuted(self, node: tree.Subscript, operand: typed.Expression) -> typed.Expression:
         rank = len(operand.type.shape)

@@ -182,6 +182,15 @@ class Transpose(Expression):
 
 
 @dataclass(frozen=True, slots=True)
+class Gather(Expression):
+    """Elements of a block, at an index along an axis. A scalar removes the axis, a block of one axis takes its place."""
+
+    operand: Expression
+    index: Expression
+    axis: int
+
+
+@dataclass(frozen=True, slots=True)
 class Dot(Expression):
     """A product of matrices. accumulator: what it is added to, of the result's type."""
 
