@@ -27,10 +27,11 @@ from ....tt.dialect.functions import FuncOp, ReturnOp
 from ..checking import typed
 from ..checking.typed import Symbol
 from ..reading.diagnostics import Diagnostics
-from ..types import VOID, Scalar
+from ..types import VOID
+from .counting import Counter
 from .elements import Locations, mlir_types
 from .expressions import ExpressionBuilder
-from .structure import Branch, Counter, Node, Repeat, Structured
+from .structure import Branch, Node, Repeat, Structured
 
 _NOINLINE: dict[str, Attribute] = {"noinline": BoolAttr.from_bool(False)}
 _FLAGS = {"noalias": "llvm.noalias", "readonly": "llvm.readonly", "writeonly": "llvm.writeonly"}
@@ -186,25 +187,27 @@ class FunctionBuilder(ExpressionBuilder):
         """Build `scf.for`. Upwards the counter itself is the index, else it is made of the number of the iteration."""
         token = node.token
         symbol = counter.symbol
-        element = symbol.type.element
-        assert isinstance(element, Scalar)
+        element = counter.element
         start = self.values[symbol]
         bound = self.build(counter.bound)
+        variable_step = None if isinstance(counter.step, int) else self.build(counter.step)
         b = self.at(token)
+        size = b.const(counter.step, element.mlir) if isinstance(counter.step, int) else variable_step
+        assert size is not None
         is_plain = counter.operator == "<" and element.is_signed
         carried = [each for each in self.values if each in node.carried and each is not symbol]
         inits = [self.values[each] for each in carried]
         if is_plain:
-            low, high, step = start, bound, b.const(counter.step, element.mlir)
+            low, high, step = start, bound, size
         else:
             low, step = b.const(0, t.I64), b.const(1, t.I64)
-            high = self._iterations(counter, element, start, bound)
+            high = self._iterations(counter, start, bound, size)
             if high.type == t.I32:
                 low, step = b.const(0, t.I32), b.const(1, t.I32)
         outer = dict(self.values)
         with b.for_(low, high, step, inits) as loop, self.region(token):
             self._leave(carried, loop.args)
-            self.values[symbol] = loop.index if is_plain else self._moved(start, loop.index, counter, element)
+            self.values[symbol] = loop.index if is_plain else self._moved(start, loop.index, counter, size)
             self.body(node.body)
             self.at(token)
             loop.yield_([self.values[each] for each in carried])
@@ -213,36 +216,35 @@ class FunctionBuilder(ExpressionBuilder):
         if symbol in node.live:
             self.at(token)
             if is_plain:
-                high = self._iterations(counter, element, start, bound)
-            self.values[symbol] = self._moved(start, high, counter, element)
+                high = self._iterations(counter, start, bound, size)
+            self.values[symbol] = self._moved(start, high, counter, size)
 
-    def _iterations(self, counter: Counter, element: Scalar, start: SSAValue, bound: SSAValue) -> SSAValue:
+    def _iterations(self, counter: Counter, start: SSAValue, bound: SSAValue, size: SSAValue) -> SSAValue:
         """Return how many iterations a loop has: an int where the counter is a signed one of 32 bits, else a long.
 
         The distance is divided as an unsigned number, since it may be larger than the largest signed one.
         """
         b = self.builder
-        is_up = counter.step > 0
+        element, is_up = counter.element, counter.is_up
         goes_on = self.elements.compared(counter.operator, element, start, bound)
         distance = b.binary("arith.subi", bound, start) if is_up else b.binary("arith.subi", start, bound)
         one = b.const(1, element.mlir)
         if counter.operator in ("<", ">"):
             distance = b.binary("arith.subi", distance, one)
-        size = abs(counter.step)
-        is_int = element.bits == 32 and element.is_signed and size > 1
+        is_int = element.bits == 32 and element.is_signed and isinstance(counter.step, int) and counter.step > 1
         if not is_int:
             distance, one = b.cast("arith.extui", distance, t.I64), b.const(1, t.I64)
-        type_ = distance.type
-        count = b.binary("arith.addi", b.binary("arith.divui", distance, b.const(size, type_)), one)
-        return b.select(goes_on, count, b.const(0, type_))
+            size = b.const(counter.step, t.I64) if isinstance(counter.step, int) else b.cast("arith.extui", size, t.I64)
+        count = b.binary("arith.addi", b.binary("arith.divui", distance, size), one)
+        return b.select(goes_on, count, b.const(0, distance.type))
 
-    def _moved(self, start: SSAValue, iterations: SSAValue, counter: Counter, element: Scalar) -> SSAValue:
+    def _moved(self, start: SSAValue, iterations: SSAValue, counter: Counter, size: SSAValue) -> SSAValue:
         """Return the counter after a number of iterations."""
         b = self.builder
-        if element.bits < t.bit_width(iterations.type):
-            iterations = b.cast("arith.trunci", iterations, element.mlir)
-        distance = b.binary("arith.muli", iterations, b.const(abs(counter.step), element.mlir))
-        return b.binary("arith.addi" if counter.step > 0 else "arith.subi", start, distance)
+        if t.bit_width(start.type) < t.bit_width(iterations.type):
+            iterations = b.cast("arith.trunci", iterations, start.type)
+        distance = b.binary("arith.muli", iterations, size)
+        return b.binary("arith.addi" if counter.is_up else "arith.subi", start, distance)
 
     # Calls
 

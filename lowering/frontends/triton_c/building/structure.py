@@ -15,11 +15,11 @@ from ..checking.typed import Events, Symbol
 from ..reading.diagnostics import Diagnostics
 from ..reading.source import Token
 from ..types import BOOL, Scalar, type_of
+from .counting import Counter, counter_of, initial_values
 
 _BOOL = type_of(BOOL)
 MAX_REGIONS = MAX_NESTED_REGIONS - 4
 """Branches and loops in one another; conditionals in their conditions and the function itself need the rest."""
-_FLIPPED = {"<": ">", ">": "<", "<=": ">=", ">=": "<="}
 
 
 class Branch:
@@ -37,18 +37,6 @@ class Branch:
         self.second = second
         self.writes: frozenset[Symbol] = frozenset()
         self.live: frozenset[Symbol] = frozenset()
-
-
-class Counter:
-    """How a loop counts: `symbol` goes from its value towards `bound` by `step`, as long as `symbol operator bound`."""
-
-    __slots__ = ("bound", "operator", "step", "symbol")
-
-    def __init__(self, symbol: Symbol, operator: str, bound: typed.Expression, step: int) -> None:
-        self.symbol = symbol
-        self.operator = operator
-        self.bound = bound
-        self.step = step
 
 
 class Repeat:
@@ -127,6 +115,7 @@ class _Structure:
         self._function = function
         self._diagnostics = diagnostics
         self._depth = 0
+        self._initial_values = initial_values(function)
         self._returned = Symbol("returned", _BOOL, function.token)
         is_void = isinstance(function.result.element, Scalar) and function.result.element.kind == "void"
         self._result = None if is_void else Symbol("the result", function.result, function.token)
@@ -217,14 +206,14 @@ class _Structure:
         if own.skipped is not None:
             body = [_set(own.skipped, 0, node.token), *body]
         leaving = sorted(flags - {own.skipped}, key=lambda flag: flag.name)
-        counter = None if leaving or node.is_post else _counter(node)
+        counter = None if leaving or node.is_post else counter_of(node, self._initial_values)
         if counter is None and node.step:
             step: list[Node] = [each for each in node.step if isinstance(each, typed.Evaluate)]
             if leaving:
                 events = tuple((flag, "read") for flag in leaving)
                 step = [Branch(node.token, _not(_any(leaving, node.token)), events, step, [])]
             body = [*body, *step]
-        events = tuple((flag, "read") for flag in leaving) + node.events
+        events = tuple((flag, "read") for flag in leaving) + node.events + (() if counter is None else counter.events)
         loop = Repeat(node.token, node.condition, events, tuple(leaving), body, node.is_post, counter)
         before: list[Node] = [_set(own.broke, 0, node.token)] if own.broke is not None else []
         return [*before, loop], set(leaving) - {own.broke}
@@ -327,88 +316,4 @@ def _not(value: typed.Expression) -> typed.Expression:
 
 # Loops that count
 
-_INVARIANT = (
-    typed.Constant, typed.Variable, typed.Convert, typed.Unary, typed.Binary, typed.Math, typed.Program, typed.Conditional,
-)  # fmt: skip
-
-
-def _counter(node: typed.Loop) -> Counter | None:
-    """Return how a loop counts; None for one that does not, or by what changes in it."""
-    condition = node.condition
-    if not isinstance(condition, typed.Compare) or len(node.step) != 1:
-        return None
-    operator, variable, bound = condition.operator, condition.left, condition.right
-    symbol = _stepped(node.step[0])
-    if symbol is None or operator not in _FLIPPED:
-        return None
-    if not (isinstance(variable, typed.Variable) and variable.symbol is symbol):
-        operator, variable, bound = _FLIPPED[operator], bound, variable
-    if not (isinstance(variable, typed.Variable) and variable.symbol is symbol):
-        return None
-    element = symbol.type.element
-    if symbol.type.shape or not isinstance(element, Scalar) or element.kind != "int" or element.bits < 32:
-        return None
-    step = _step(node.step[0], symbol)
-    if step is None or (step > 0) != (operator in ("<", "<=")):
-        return None
-    written = {each for each, what in _events(node.body) if what != "read"}
-    if symbol in written or any(what != "read" for _, what in node.events):
-        return None
-    waiting = [bound]
-    while waiting:
-        each = waiting.pop()
-        if not isinstance(each, _INVARIANT) or (isinstance(each, typed.Variable) and each.symbol in (written | {symbol})):
-            return None
-        waiting.extend(typed.parts_of(each))
-    return Counter(symbol, operator, bound, step)
-
-
-def _stepped(node: typed.Statement) -> Symbol | None:
-    """Return the variable that a step assigns last; None if it assigns none."""
-    written = [symbol for symbol, what in _events([node]) if what == "write"]
-    return written[-1] if written else None
-
-
-def _step(node: typed.Statement, symbol: Symbol) -> int | None:
-    """Return by how much a step moves a variable; None if that is not constant."""
-    if not isinstance(node, typed.Evaluate):
-        return None
-    assignment = node.expression
-    if isinstance(assignment, typed.Sequence):  # i++
-        assignments = [each for each in assignment.parts if isinstance(each, typed.Assign) and each.symbol is symbol]
-        if len(assignments) != 1 or len(assignment.parts) != 3:
-            return None
-        assignment = assignments[0]
-    if not isinstance(assignment, typed.Assign) or assignment.symbol is not symbol:
-        return None
-    value = assignment.value
-    if not isinstance(value, typed.Binary) or value.operator not in ("+", "-"):
-        return None
-    left, right = value.left, value.right
-    if value.operator == "+" and isinstance(left, typed.Constant):
-        left, right = right, left
-    is_own = isinstance(left, typed.Variable) and left.symbol is symbol
-    if not is_own or not isinstance(right, typed.Constant) or not isinstance(right.value, int) or not right.value:
-        return None
-    return right.value if value.operator == "+" else -right.value
-
-
-def _events(statements: Sequence[typed.Statement]) -> list[tuple[Symbol, str]]:
-    """Return everything that statements do with variables, in any order."""
-    found: list[tuple[Symbol, str]] = []
-    waiting = list(statements)
-    while waiting:
-        each = waiting.pop()
-        found.extend(getattr(each, "events", ()))
-        if isinstance(each, typed.Declare):
-            found.append((each.symbol, "write"))
-        elif isinstance(each, typed.If):
-            waiting += [*each.first, *each.second]
-        elif isinstance(each, typed.Loop):
-            waiting += [*each.body, *each.step]
-        elif isinstance(each, typed.Switch):
-            waiting += [inner for section in each.sections for inner in section.body]
-    return found
-
-
-__all__ = ["Branch", "Counter", "Node", "Repeat", "Structured", "structured"]
+__all__ = ["Branch", "Node", "Repeat", "Structured", "structured"]

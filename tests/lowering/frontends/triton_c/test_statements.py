@@ -69,6 +69,44 @@ def test_loops_count(header: str, python: tuple[int | None, str, int] | None, is
         assert found == count(n if start is None else start, lambda i: eval(condition, {"i": i, "n": n}), step)  # noqa: B023
 
 
+@pytest.mark.parametrize(
+    ("loop", "step", "is_counted"),
+    [
+        ("int s = max(n, 3); for (i = 0; i < 40; i += s)", lambda n: max(n, 3), True),
+        ("int s = n > 2 ? 5 : 2; for (i = 0; i < 40; i = s + i)", lambda n: 5 if n > 2 else 2, True),
+        ("int s = get_num_programs(0); for (i = 0; i < 40; i += s)", lambda n: 1, True),
+        ("long s = get_num_programs(0); s = s; for (i = 0; i < 40; i += 2)", lambda n: 2, True),
+        ("int s = min(max(n, 2), 6); for (i = 0; i <= 40; i += s * 2 - 1)", lambda n: 2 * min(max(n, 2), 6) - 1, True),
+        ("int s = max(n, 0); for (i = 0; i < 40; i += s + (s == 0))", lambda n: max(n, 1), False),
+        ("int s = max(n, 1); s += 1; for (i = 0; i < 40; i += s)", lambda n: max(n, 1) + 1, False),
+        ("int s = max(n, 1); for (i = 0; i < 40; i += s * 1000000)", lambda n: max(n, 1) * 1000000, False),
+        ("int s = max(n, 1) + n - n; for (i = 0; i < 40; i += s)", lambda n: max(n, 1), False),
+        ("unsigned u = 40; for (i = 0; i < u; i += 3)", lambda n: 3, True),
+        ("unsigned u = n + 40; for (i = n; u > i; i++)", lambda n: 1, True),
+    ],
+)
+@pytest.mark.parametrize("n", [1, 2, 7])
+def test_steps_that_are_known_to_be_positive_and_unsigned_bounds(
+    loop: str, step: Callable[[int], int], is_counted: bool, n: int
+) -> None:
+    declared, header = loop[: loop.index("for (")], loop[loop.index("for (") :]
+    body = f"int c = 0, t = 0, i; {declared} {header} {{ c++; t += i; }} *y = c; *(y + 1) = t; *(y + 2) = i;"
+    ttir = jn.kernel.from_triton_c(f"__global__ void f(int *y, int n) {{ {body} }}\n").ttir
+    assert ("scf.for" in ttir, "scf.while" in ttir) == (is_counted, not is_counted)
+    start, end = (n, n + 40) if "i = n" in loop else (0, 41 if "<=" in loop else 40)
+    wanted = list(range(start, end, step(n)))
+    assert ints(body)(n)[:3] == [len(wanted), sum(wanted), wanted[-1] + step(n)]
+
+
+def test_a_signed_counter_with_an_unsigned_bound_counts_in_unsigned_numbers() -> None:
+    body = "unsigned u = 0x80000002u; int c = 0, i; for (i = 0x7ffffffe; i < u; i++) c++; *y = c; *(y + 1) = i;"
+    assert ints(body)(0)[:2] == [4, -(1 << 31) + 2]
+    negative = "unsigned u = 5; int c = 0, i; for (i = -1; i < u; i++) c++; *y = c; *(y + 1) = i;"
+    assert ints(negative)(0)[:2] == [0, -1]
+    down = "unsigned u = 3; int c = 0, i; for (i = n; i > u; i -= 2) c++; *y = c; *(y + 1) = i;"
+    assert ints(down)(8)[:2] == [3, 2]
+
+
 def test_unsigned_and_long_counters() -> None:
     text = """__global__ void f(long *y, unsigned int u, long l) {
       long c = 0; unsigned int i; for (i = u; i < u + 10; i += 3) c += i; *y = c; *(y + 1) = i;
