@@ -36,6 +36,8 @@ _LOCATIONS: dict[str, str] = {
     "what_if": "graph.promote.what_if",
     "to_text": "graph.text.printing",
     "from_text": "graph.text.parsing",
+    "from_onnx": "graph.onnx.importer",
+    "OnnxLimits": "graph.onnx.limits",
     "result_type": "graph.promote.result_types",
     "compile": "interface.compiling",
     "load": "interface.compiling",
