@@ -93,6 +93,10 @@ def definition_of(
         return None
     function = onnx.FunctionProto()
     function.ParseFromString(data)
+    for name, attribute in schema.attributes.items():  # a body refers to attributes that the node leaves out, too
+        if attribute.default_value.type and name in function.attribute:
+            function.attribute.remove(name)
+            function.attribute_proto.append(attribute.default_value)
     return read_function(function, file, limits, opsets)
 
 

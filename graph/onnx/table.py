@@ -9,6 +9,7 @@ from .handlers import (
     creation,
     elementwise,
     indexing,
+    ml,
     normalization,
     products,
     quantisation,
@@ -17,14 +18,16 @@ from .handlers import (
     sequences,
     shaping,
     signal,
+    training,
 )
+from .handlers.microsoft import fused
 from .handlers.spatial import convolution, pooling, resize, sampling
 from .registry import STRUCTURAL, handler_for
 
 __all__ = ["MODULES", "STRUCTURAL", "handler_for"]
 
 MODULES = (
-    activations, control, conversion, convolution, creation, elementwise, indexing, normalization, pooling, products,
-    quantisation, recurrent, reductions, resize, sampling, sequences, shaping, signal,
+    activations, control, conversion, convolution, creation, elementwise, fused, indexing, ml, normalization, pooling,
+    products, quantisation, recurrent, reductions, resize, sampling, sequences, shaping, signal, training,
 )  # fmt: skip
 """The modules whose import fills the table."""

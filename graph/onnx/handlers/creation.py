@@ -147,7 +147,7 @@ def mel_weight_matrix(node: Node) -> Result:
         left, middle, right = points[number : number + 3].tolist()
         if left == middle:
             result[middle, number] = 1
-        for row in range(left, middle):
+        for row in range(left, middle + 1 if left < middle else left):
             result[row, number] = (row - left) / (middle - left)
         for row in range(middle, right):
             result[row, number] = (right - row) / (right - middle)

@@ -172,6 +172,26 @@ def scatter_nd(node: Node) -> Result:
     return scattered(node, x, shape, targets, updates, node.attr("reduction", "none"))
 
 
+@handles("TensorScatter")
+def tensor_scatter(node: Node) -> Result:
+    """Write a part of a cache, at a position of its own in each batch: each element of the result is an old or a new one."""
+    cache, update = node[0], node[1]
+    rank, mode = len(cache.shape), node.attr("mode")
+    axis = node.axis(node.attr("axis"), rank)
+    node.require(axis > 0 and len(update.shape) == rank, f"axis {axis} of {rank} axes, the first of which is the batch")
+    node.require(mode in ("linear", "circular"), f"mode {mode!r}")
+    length, size = cache.shape[axis], update.shape[axis]
+    steps = counting(node.graph, length).reshape((1, length))
+    if node.has(2):
+        steps = apply("sub", steps, node[2].cast(int64).reshape((-1, 1)))
+    if mode == "circular":
+        steps = apply("mod", steps, node.graph.dim_value(length))
+    steps = steps.reshape((steps.shape[0], *[length if a == axis else 1 for a in range(1, rank)]))
+    inside = apply("logical_and", apply("greater_equal", steps, 0), apply("less", steps, node.graph.dim_value(size)))
+    source = apply("maximum", apply("minimum", steps, node.graph.dim_value(size - 1)), 0)
+    return apply("where", inside, apply("take_along_axis", update, source, axis=axis), cache)
+
+
 @handles("Compress")
 def compress(node: Node) -> Result:
     """Keep the slices of an axis, or elements of all, for which a constant condition holds."""

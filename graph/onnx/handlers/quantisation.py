@@ -11,7 +11,6 @@ from ...symbol import Symbol
 from ..node import Node, Result
 from ..registry import handles
 from ..tensors import dtype_of_code
-from ..values import Known
 
 
 def rounded_into(value: Symbol, zero: Symbol | None, target: DType) -> Symbol:
@@ -75,10 +74,9 @@ def quantize_linear(node: Node) -> Result:
 
 
 def _require_zero(node: Node) -> None:
-    if node.has(2):
-        value = node.value(2)
-        if not isinstance(value, Known) or bool((value.array.astype("float32") != 0).any()):
-            node.unsupported("a zero point of 8-bit floats that is not the constant 0", "leave it out")
+    """Raise `UnsupportedError` for a zero point of 8-bit floats that is another number: ONNX allows none."""
+    if node.has(2) and bool((node.known(2, "the zero point of 8-bit floats").astype("float32") != 0).any()):
+        node.unsupported("a zero point of 8-bit floats that is not 0", "leave it out")
 
 
 @handles("DequantizeLinear")

@@ -17,11 +17,13 @@ class Prepared(BackendRep):
 
     Attributes:
         specialised: the inputs that were made constants in the last run.
+        computes: whether its graph had inputs.
     """
 
     def __init__(self, model: Any, native: bool) -> None:
         self.model, self.native = model, native
         self.specialised: tuple[str, ...] = ()
+        self.computes = False
 
     def run(self, inputs: Sequence[Any], **_: Any) -> tuple[Any, ...]:
         constants = {tensor.name for tensor in self.model.graph.initializer}
@@ -37,7 +39,7 @@ class Prepared(BackendRep):
                 if not wanted:
                     raise
                 fixed.update(wanted)
-        self.specialised = tuple(fixed)
+        self.specialised, self.computes = tuple(fixed), bool(imported.input_names)
         assert imported.graph.casts() == ()
         arrays = [given[name] for name in imported.input_names]
         return tuple(joined(structure, self.results(imported, arrays)) for _, structure in imported.outputs)

@@ -293,7 +293,7 @@ def survives(data: bytes) -> None:
         pass
 
 
-@settings(max_examples=150)
+@settings(max_examples=100)
 @given(st.lists(st.tuples(st.integers(0, len(SEED) - 1), st.integers(0, 255)), min_size=1, max_size=4))
 def test_changed_bytes(changes: list[tuple[int, int]]) -> None:
     data = bytearray(SEED)
