@@ -26,7 +26,7 @@ from .shape_arithmetic import on_sizes
 from .table import STRUCTURAL, handler_for
 from .values import Known, Optional, Sequence, Sizes, Value
 
-_TRIES = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
+_TRIES = (ArithmeticError, AssertionError, AttributeError, LookupError, TypeError, ValueError)
 """What a fault of a handler raises: it is reported with its node, as ours."""
 
 
@@ -106,6 +106,8 @@ class Importer:
                     scope.names[name] = self.checked(results[position])
         except JoineryError as error:
             raise located(error, f"{where}{_operands(values)}") from None
+        except MemoryError:
+            raise located(UserError("too little memory; fix: smaller sizes"), f"{where}{_operands(values)}") from None
         except _TRIES as error:
             raise located(InternalError(f"{type(error).__name__}: {error}"), f"{where}{_operands(values)}") from error
 

@@ -34,6 +34,8 @@ _MAX_SPECIALISED = 1024
 """Most elements of an input that is worth making a constant."""
 _MAX_READ = 64 << 20
 """Most bytes of a constant that handlers look at: what is broadcast takes no memory before somebody does."""
+_MAX_MADE = 1 << 24
+"""Most elements of constants that handlers make of attributes and sizes."""
 _REQUIRED = object()
 
 
@@ -151,12 +153,28 @@ class Node:
         value = self.value(position)
         if isinstance(value, Sizes) and not any(isinstance(item, Ratio) for item in value.items.reshape(-1)):
             return tuple(value.items.reshape(-1).tolist())
-        return tuple([int(item) for item in self.known(position, what).reshape(-1).tolist()])
+        return self.ints(position, what)
 
     def ints(self, position: int, what: str) -> tuple[int, ...]:
         """Return the elements of an input that must be integers known now."""
         array = self.known(position, what)
-        return tuple([int(item) for item in array.reshape(-1).tolist()])
+        whole = array.dtype.kind in "iub" or (
+            array.dtype.kind == "f" and bool((np.isfinite(array) & (array == np.rint(array))).all())
+        )
+        self.require(whole, f"{what}: {array.dtype} numbers; integers are expected")
+        return tuple([int(number) for number in array.reshape(-1).tolist()])
+
+    def integer(self, position: int, what: str) -> int:
+        """Return an input that must be one integer known now."""
+        found = self.ints(position, what)
+        self.require(len(found) == 1, f"{what}: {len(found)} numbers; one is expected")
+        return found[0]
+
+    def number(self, position: int, what: str) -> float:
+        """Return an input that must be one number known now."""
+        array = self.known(position, what)
+        self.require(array.size == 1, f"{what}: {array.size} numbers; one is expected")
+        return float(array.reshape(-1)[0])
 
     # -- attributes and outputs ----------------------------------------------------------------------------------------
 
@@ -210,6 +228,12 @@ class Node:
         """Raise `UserError` unless a condition of the operator holds."""
         if not holds:
             raise UserError(f"{problem}; fix: {fix}")
+
+    def require_few(self, count: float, what: str) -> None:
+        """Raise `UserError` for more elements than a handler makes constants of."""
+        self.require(
+            count <= _MAX_MADE, f"{what}: {count} elements, of which {_MAX_MADE} at most become constants", "a smaller size"
+        )
 
     def unsupported(self, problem: str, fix: str) -> None:
         """Raise `UnsupportedError`."""

@@ -84,7 +84,10 @@ def _each(function: Callable[..., object]) -> _Rule:
     """Return the rule of an elementwise operator; the function returns None for what is not known now."""
 
     def rule(node: Node, arrays: list[Array]) -> Array | None:
-        shaped = np.broadcast_arrays(*arrays)
+        try:
+            shaped = np.broadcast_arrays(*arrays)
+        except ValueError:  # the operator itself says so, with its operands
+            return None
         rows = zip(*[array.reshape(-1).tolist() for array in shaped], strict=True)
         results = [function(*row) for row in rows]
         return None if any(result is None for result in results) else objects(results, shaped[0].shape)

@@ -106,8 +106,8 @@ def dropout(node: Node) -> Result:
     training = node.version < 7 and not node.attr("is_test", 0)
     ratio = float(node.attr("ratio", 0.5))
     if node.version >= 12:
-        ratio = float(node.known(1, "the ratio of Dropout").reshape(-1)[0]) if node.has(1) else 0.5
-        training = node.has(2) and bool(node.known(2, "the training_mode of Dropout").reshape(-1)[0])
+        ratio = node.number(1, "the ratio of Dropout") if node.has(1) else 0.5
+        training = node.has(2) and bool(node.number(2, "the training_mode of Dropout"))
     if training and ratio:
         node.unsupported("Dropout in training, which needs random numbers", "export the model for inference")
     return x, _mask(node, x) if node.wants(1) else None

@@ -90,7 +90,7 @@ def loop(node: Node) -> Result:
     A condition that is data ends such a loop early by selection: what later iterations compute is dropped.
     """
     body: Body = node.attr("body")
-    trips = node.ints(0, "the trip count of Loop")[0] if node.has(0) else None
+    trips = node.integer(0, "the trip count of Loop") if node.has(0) else None
     going: Value = node.value(1) if node.has(1) else Known(np.array(True))
     state = [node.value(position) for position in range(2, len(node))]
     scans: list[list[Value]] = [[] for _ in range(len(body.outputs) - 1 - len(state))]

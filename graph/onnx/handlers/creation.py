@@ -49,6 +49,9 @@ def constant_of_shape(node: Node) -> Result:
     scalar: Array = np.zeros(1, np.float32) if given is None else given.array
     node.require(scalar.size == 1, f"the value has {scalar.size} elements; one is expected")
     node.require(not any(isinstance(extent, int) and extent < 0 for extent in shape), "a size is negative")
+    known = [extent for extent in shape if isinstance(extent, int)]
+    node.require(math.prod(known) <= node.limits.elements, f"a tensor of shape {known}", "limits=OnnxLimits(elements=…)")
+    node.require(max(known, default=0) <= node.limits.elements, f"a tensor of shape {known}", "smaller sizes")
     if not any(isinstance(extent, Dim) for extent in shape):
         return Known(np.broadcast_to(scalar.reshape(()), tuple([int(extent) for extent in shape])))  # type: ignore[arg-type]
     return full(node.graph, shape, node.graph.constant(scalar.reshape(())))
@@ -62,8 +65,8 @@ def range_(node: Node) -> Result:
         start, stop, step = (node.sizes(position, "an end of Range")[0] for position in range(3))
         node.require(isinstance(step, int) and step != 0, "the step of Range is 0 or symbolic", "give it a fixed size")
         return arange(node.graph, start, stop, step, dtype)  # type: ignore[arg-type]
-    ends = [node.known(position, "an end of Range").reshape(-1)[0] for position in range(3)]
-    first, last, by = (float(end) if dtype.is_float else int(end) for end in ends)
+    read = node.number if dtype.is_float else node.integer
+    first, last, by = (read(position, "an end of Range") for position in range(3))
     node.require(by != 0 and all(map(math.isfinite, (first, last, by))), "a Range has finite ends and a step that is not 0")
     count = max(math.ceil((last - first) / by), 0) if dtype.is_float else max(-int((first - last) // by), 0)
     if count > 1 << 16:
@@ -88,7 +91,7 @@ def eye_like(node: Node) -> Result:
 @handles("Trilu")
 def trilu(node: Node) -> Result:
     """Keep the upper or the lower triangle."""
-    (k,) = node.ints(1, "the diagonal of Trilu") if node.has(1) else (0,)
+    k = node.integer(1, "the diagonal of Trilu") if node.has(1) else 0
     return (triu if node.attr("upper") else tril)(node[0], k)
 
 
@@ -107,7 +110,7 @@ def one_hot(node: Node) -> Result:
 
 
 def _window(node: Node, formula: object) -> Result:
-    (size,) = node.ints(0, "the size of a window")
+    size = node.integer(0, "the size of a window")
     dtype = dtype_of_code(node.attr("output_datatype"), node.op)
     over = size if node.attr("periodic") else size - 1
     node.require(0 <= size <= 1 << 24, f"a window of {size} elements")
@@ -132,8 +135,8 @@ def window(node: Node) -> Result:
 @handles("MelWeightMatrix", structural=True)
 def mel_weight_matrix(node: Node) -> Result:
     """Return triangles between points that are equally far from each other on the mel scale."""
-    bins, length, rate = (node.ints(position, "MelWeightMatrix")[0] for position in range(3))
-    lower, upper = (float(node.known(position, "MelWeightMatrix").reshape(-1)[0]) for position in (3, 4))
+    bins, length, rate = (node.integer(position, "MelWeightMatrix") for position in range(3))
+    lower, upper = (node.number(position, "MelWeightMatrix") for position in (3, 4))
     node.require(
         0 < bins <= 1 << 16 and 0 < length <= 1 << 24 and rate > 0, "the numbers of bins, samples and the rate are positive"
     )

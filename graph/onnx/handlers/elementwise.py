@@ -93,6 +93,7 @@ def pow_(node: Node) -> Result:
 def variadic(node: Node) -> Result:
     """Combine any number of tensors."""
     node.ignore("consumed_inputs")
+    node.require(len(node) > 0, "no tensors")
     values = node.all()
     result = values[0]
     for value in values[1:]:
@@ -104,6 +105,7 @@ def variadic(node: Node) -> Result:
 def mean(node: Node) -> Result:
     """Compute the mean of any number of tensors."""
     node.ignore("consumed_inputs")
+    node.require(len(node) > 0, "no tensors")
     values = node.all()
     total = values[0]
     for value in values[1:]:

@@ -97,6 +97,7 @@ def scattered(node: Node, x: Symbol, shape: tuple[int, ...], targets: Array, upd
     """
     flat, source = x.reshape((-1,)), updates.reshape((-1,))
     count = math.prod(shape)
+    node.require_few(count, "the elements of a scatter")
     node.require(not targets.size or (targets.min() >= 0 and targets.max() < count), "a position is out of range")
     if reduction == "none":
         chosen = np.full(count, -1, np.int64)
@@ -139,6 +140,7 @@ def scatter_elements(node: Node) -> Result:
     node.require(
         positions.ndim == len(shape) and tuple(positions.shape) == tuple(updates.shape), "positions and updates differ in shape"
     )
+    node.require_few(math.prod(shape), "the elements of a scatter")
     outside = [extent > size for a, (extent, size) in enumerate(zip(positions.shape, shape, strict=True)) if a != axis]
     node.require(not any(outside), "positions have more elements than the data beside the axis")
     wrapped = np.where(positions < 0, positions + shape[axis], positions)
@@ -157,6 +159,7 @@ def scatter_nd(node: Node) -> Result:
     positions = node.known(1, "the positions of ScatterND").astype(np.int64)
     depth = positions.shape[-1] if positions.ndim else 0
     node.require(positions.ndim > 0 and depth <= len(shape), "positions need a last axis, of at most the data's rank")
+    node.require_few(math.prod(shape), "the elements of ScatterND")
     indexed, rest = shape[:depth], shape[depth:]
     wrapped = np.where(positions < 0, positions + np.array(indexed, np.int64), positions)
     node.require(bool((wrapped >= 0).all() and (wrapped < np.array(indexed, np.int64)).all()), "a position is out of range")

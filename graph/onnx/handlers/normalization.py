@@ -134,7 +134,7 @@ def lrn(node: Node) -> Result:
     """Divide by a power of the squares of neighbouring channels."""
     x = node[0]
     size = node.attr("size")
-    node.require(size > 0 and len(x.shape) >= 2, f"size {size} on {len(x.shape)} axes")
+    node.require(0 < size <= node.limits.unrolled_nodes and len(x.shape) >= 2, f"size {size} on {len(x.shape)} axes")
     value = _wide(x)
     below, above = (size - 1) // 2, size - 1 - (size - 1) // 2
     widths = [(0, 0)] * len(x.shape)

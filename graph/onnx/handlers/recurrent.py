@@ -131,6 +131,8 @@ def _lstm_step(node: Node, cell: Cell, inputs: Symbol, state: list[Symbol]) -> l
 def _unrolled(node: Node, step: _Step, gates: int, states: int, defaults: tuple[str, ...]) -> Result:
     node.ignore("output_sequence")  # of opset 1: whether all steps are wanted, which the outputs say
     x, batch_first = node[0], bool(node.attr("layout", 0))
+    ranks = [len(node.shape(position)) for position in range(3)]
+    node.require(ranks == [3, 3, 3], f"X, W and R have {ranks} axes; 3 each are expected")
     if batch_first:
         x = x.permute((1, 0, 2))
     direction = node.attr("direction")
@@ -146,6 +148,11 @@ def _unrolled(node: Node, step: _Step, gates: int, states: int, defaults: tuple[
     node.require(node[1].shape[0] == len(backwards), f"weights of {node[1].shape[0]} directions for {direction!r}")
     node.require(trips * 20 <= node.limits.unrolled_nodes, f"{trips} steps to unroll", "limits=OnnxLimits(unrolled_nodes=…)")
     lengths = node[4].cast(int64).reshape((batch, 1)) if node.has(4) else None
+    wide = gates * size
+    for position, expected in ((1, wide), (2, wide), (3, 2 * wide), (7, 3 * size if states == 2 else 0)):
+        if node.has(position):
+            found = node.shape(position)[1:2]
+            node.require(found == (expected,), f"input {position} has shape {node.shape(position)}, not (…, {expected}, …)")
     functions = _activations(node, defaults, len(backwards))
     clip = node.attr("clip", None)
     limit: _Function = (

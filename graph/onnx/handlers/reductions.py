@@ -117,7 +117,7 @@ def position(node: Node) -> Result:
 def cum_sum(node: Node) -> Result:
     """Compute running sums in the operand's dtype."""
     x = node[0]
-    (number,) = node.ints(1, "the axis of CumSum") or (0,)
+    number = node.integer(1, "the axis of CumSum")
     axis = node.axis(number, len(x.shape))
     return cumsum(x, axis, bool(node.attr("exclusive")), bool(node.attr("reverse")), x.dtype)
 
@@ -126,7 +126,7 @@ def cum_sum(node: Node) -> Result:
 def cum_prod(node: Node) -> Result:
     """Compute running products by doubling: after step k each element is the product of 2^k elements that end with it."""
     x = node[0]
-    (number,) = node.ints(1, "the axis of CumProd") or (0,)
+    number = node.integer(1, "the axis of CumProd")
     axis = node.axis(number, len(x.shape))
     reverse, exclusive = node.attr("reverse"), node.attr("exclusive")
     extent = node.static_shape(0)[axis]
@@ -173,7 +173,7 @@ def top_k(node: Node) -> Result:
     """
     x = node[0]
     axis = node.axis(node.attr("axis"), len(x.shape))
-    (k,) = node.ints(1, "the k of TopK") if node.version >= 10 else (node.attr("k"),)
+    k = node.integer(1, "the k of TopK") if node.version >= 10 else node.attr("k")
     largest = node.attr("largest", 1)
     node.ignore("sorted")  # in order is one of the orders that sorted=0 allows
     extent = x.shape[axis]

@@ -43,7 +43,7 @@ def sequence_length(node: Node) -> Result:
 
 
 def _position(node: Node, position: int, length: int) -> int:
-    (number,) = node.ints(position, "a position in a sequence")
+    number = node.integer(position, "a position in a sequence")
     node.require(-length <= number < length, f"position {number} of a sequence of {length}")
     return number % length
 
@@ -68,7 +68,7 @@ def sequence_erase(node: Node) -> Result:
 def sequence_insert(node: Node) -> Result:
     """Insert an element, by default at the end."""
     items = sequence_of(node, 0)
-    (number,) = node.ints(2, "a position in a sequence") if node.has(2) else (len(items),)
+    number = node.integer(2, "a position in a sequence") if node.has(2) else len(items)
     node.require(-len(items) <= number <= len(items), f"position {number} of a sequence of {len(items)}")
     position = number + len(items) if number < 0 else number
     return Sequence((*items[:position], node.value(1), *items[position:]))
@@ -83,10 +83,11 @@ def split_to_sequence(node: Node) -> Result:
     if node.has(1):
         sizes = node.ints(1, "the sizes of SplitToSequence")
         if not node.shape(1):
-            node.require(sizes[0] > 0, f"parts of {sizes[0]} elements")
             extent = node.static_shape(0)[axis]
+            node.require(sizes[0] > 0 and extent <= sizes[0] * node.limits.unrolled_nodes, f"parts of {sizes[0]} of {extent}")
             sizes = tuple([min(sizes[0], extent - start) for start in range(0, extent, sizes[0])])
         return Sequence(split(x, list(sizes), axis))
+    node.require(node.static_shape(0)[axis] <= node.limits.unrolled_nodes, f"{node.static_shape(0)[axis]} slices")
     parts = split(x, [1] * node.static_shape(0)[axis], axis)
     return Sequence(parts if keepdims else tuple([_without(part, axis) for part in parts]))
 

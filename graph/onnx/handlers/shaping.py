@@ -113,6 +113,7 @@ def split(node: Node) -> Result:
         sizes = node.attr("split")
     else:
         count = node.attr("num_outputs", count)
+        node.require(0 < count <= node.limits.unrolled_nodes, f"{count} parts")
         each = ceil_div(extent, count)
         sizes = [*[each] * (count - 1), extent - each * (count - 1)]
         node.require(not isinstance(sizes[-1], int) or sizes[-1] >= 0, f"{extent} elements do not make {count} parts")
@@ -179,7 +180,7 @@ def tile(node: Node) -> Result:
     x = node[0]
     if node.version < 6:
         repeats: list[Extent] = [1] * len(x.shape)
-        (axis,) = node.ints(2, "the axis of Tile")
+        axis = node.integer(2, "the axis of Tile")
         (repeats[node.axis(axis, len(x.shape))],) = node.sizes(1, "the tiles of Tile")
         return tiled(x, tuple(repeats))
     counts = node.sizes(1, "the repeats of Tile")
@@ -220,6 +221,7 @@ def pad(node: Node) -> Result:
         return padded(cropped, pairs, value=bool(value) if x.dtype.is_bool else value)
     given = node.value(2)
     if isinstance(given, Known):
+        node.require(given.array.size == 1, f"a value of {given.array.size} elements; one is expected")
         number = given.array.reshape(-1)[0]
         return padded(cropped, pairs, value=number.item() if hasattr(number, "item") else float(number))
     inside = padded(full(x, cropped.shape, True), pairs, value=False)
@@ -287,6 +289,7 @@ def reverse_sequence(node: Node) -> Result:
     """Reverse the first elements of each row, as many as `sequence_lens` says."""
     x = node[0]
     time, batch = node.attr("time_axis"), node.attr("batch_axis")
+    node.require(len(x.shape) >= 2, "a vector; time and batch axes are expected")
     node.require({time, batch} == {0, 1}, f"time_axis {time} and batch_axis {batch}; 0 and 1 are expected")
     aside = (1, x.shape[batch]) if batch == 1 else (x.shape[batch], 1)
     lengths = node[1].cast(int64).reshape(aside)

@@ -70,12 +70,12 @@ def _fitted(x: Symbol, length: int) -> Symbol:
 def dft(node: Node) -> Result:
     """Transform along an axis, which is an input since opset 20."""
     x = node[0]
-    number = node.attr("axis") if node.version < 20 else node.ints(2, "the axis of DFT")[0] if node.has(2) else -2
+    number = node.attr("axis") if node.version < 20 else node.integer(2, "the axis of DFT") if node.has(2) else -2
     axis = node.axis(number, len(x.shape))
     node.require(axis < len(x.shape) - 1, f"axis {number} holds the parts of the numbers")
     inverse, onesided = bool(node.attr("inverse")), bool(node.attr("onesided"))
     if node.has(1):
-        (length,) = node.ints(1, "the length of DFT")
+        length = node.integer(1, "the length of DFT")
     else:
         extent = node.static_shape(0)[axis]
         length = 2 * (extent - 1) if inverse and onesided else extent
@@ -87,10 +87,10 @@ def stft(node: Node) -> Result:
     """Transform windows of a signal."""
     x = node[0]
     node.require(len(x.shape) == 3, f"a signal of {len(x.shape)} axes; (batch, length, 1 or 2) is expected")
-    (step,) = node.ints(1, "the frame_step of STFT")
+    step = node.integer(1, "the frame_step of STFT")
     window = node.get(2)
     extent = node.static_shape(0)[1]
-    length = node.ints(3, "the frame_length of STFT")[0] if node.has(3) else window.shape[0] if window is not None else extent
+    length = node.integer(3, "the frame_length of STFT") if node.has(3) else window.shape[0] if window is not None else extent
     node.require(isinstance(length, int) and 0 < length <= extent and step > 0, f"frames of {length} each {step} of {extent}")
     length = int(length)  # type: ignore[arg-type]
     node.require(window is None or window.shape == (length,), "a window as long as the frames")

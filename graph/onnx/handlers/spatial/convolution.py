@@ -27,6 +27,7 @@ def _kernel(node: Node, weights: Symbol) -> tuple[int, ...]:
     if not all(isinstance(extent, int) for extent in shape):
         node.unsupported("a kernel of symbolic size", "give the weights fixed sizes")
     kernel = tuple([int(extent) for extent in shape])  # type: ignore[arg-type]
+    node.require(math.prod(kernel) <= node.limits.unrolled_nodes, f"a kernel of {math.prod(kernel)} taps", "a smaller kernel")
     stated = node.attr("kernel_shape", None)
     node.require(stated is None or tuple(stated) == kernel, f"kernel_shape {stated} and weights of {list(kernel)}")
     return kernel
@@ -121,6 +122,7 @@ def conv_transpose(node: Node) -> Result:
     x, weights = node[0], node[1]
     rank = len(x.shape) - 2
     kernel, group = _kernel(node, weights), node.attr("group")
+    node.require(all(size > 0 for size in kernel), f"a kernel {list(kernel)}")
     node.require(
         group > 0 and rank > 0 and len(kernel) == rank, f"group {group}, a kernel {list(kernel)} for {rank} spatial axes"
     )
@@ -152,6 +154,8 @@ def _transposed(
     mode, shape = node.attr("auto_pad"), node.attr("output_shape", None)
     node.require(mode in ("NOTSET", "VALID", "SAME_UPPER", "SAME_LOWER"), f"auto_pad {mode!r}")
     extra = tuple(node.attr("output_padding", None) or (0,) * rank)
+    node.require(not shape or len(shape) >= rank, f"output_shape {shape} for {rank} spatial axes")
+    node.require(len(extra) == rank, f"output_padding {list(extra)} for {rank} spatial axes")
     before, after = padding(node, rank)
     begins: list[Extent] = []
     sizes: list[Extent] = []
@@ -182,6 +186,7 @@ def col2im(node: Node) -> Result:
     sizes = [(n + b + a - span) // s + 1 for n, b, a, span, s in zip(image, before, after, spans, strides, strict=True)]
     node.require(all(size > 0 for size in sizes), f"blocks {list(block)} in an image {list(image)}")
     taps = math.prod(block)
+    node.require(taps <= node.limits.unrolled_nodes, f"blocks of {taps} elements", "smaller blocks")
     batch, depth = x.shape[0], x.shape[1] // taps
     apart = x.reshape((batch, depth, *block, *sizes))
     over = Windows(tuple(block), strides, dilations, before, after, tuple(sizes))

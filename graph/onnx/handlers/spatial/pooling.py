@@ -48,6 +48,8 @@ def max_pool(node: Node) -> Result:
     if not node.wants(1):
         return _separably("maximum", wide, over)
     shape = node.static_shape(0)
+    node.require_few(math.prod([size for size in over.sizes if isinstance(size, int)]), "the positions of MaxPool")
+    node.require_few(shape[0] * shape[1], "the positions of MaxPool")
     best: Symbol | None = None
     where: Symbol | None = None
     for position in over.taps:
@@ -112,7 +114,9 @@ def average_pool(node: Node) -> Result:
     return apply("div", total, counts).cast(x.dtype)
 
 
-def _power(order: float) -> tuple[Callable[[Symbol], Symbol], Callable[[Symbol], Symbol]]:
+def _power(node: Node) -> tuple[Callable[[Symbol], Symbol], Callable[[Symbol], Symbol]]:
+    order = float(node.attr("p"))
+    node.require(0 < order < math.inf, f"p is {order}")
     if order == 1:
         return (lambda x: apply("abs", x)), (lambda x: x)
     if order == 2:
@@ -125,7 +129,7 @@ def lp_pool(node: Node) -> Result:
     """Take the p-norm of each window; the padding counts as zeros."""
     x = node[0]
     over = _over(node, x)
-    power, root = _power(float(node.attr("p")))
+    power, root = _power(node)
     value = x.cast(float32) if x.dtype.bits < 32 else x
     return root(_separably("add", padded(power(value), over, 0.0), over)).cast(x.dtype)
 
@@ -134,7 +138,7 @@ def lp_pool(node: Node) -> Result:
 def global_lp_pool(node: Node) -> Result:
     """Take the p-norm over all of space."""
     x = node[0]
-    power, root = _power(float(node.attr("p")))
+    power, root = _power(node)
     value = x.cast(float32) if x.dtype.bits < 32 else x
     axes = tuple(range(2, len(x.shape)))
     return root(apply("reduce_sum", power(value), axes=axes, keepdims=True)).cast(x.dtype)
@@ -150,6 +154,7 @@ def max_unpool(node: Node) -> Result:
     shape = node.static_shape(0)
     rank = len(shape) - 2
     kernel = node.attr("kernel_shape")
+    node.require(rank > 0 and len(kernel) == rank, f"a kernel {kernel} for {rank} spatial axes")
     strides = per_axis(node, "strides", rank)
     before, after = padding(node, rank)
     sizes = [(n - 1) * s + k - b - a for n, s, k, b, a in zip(shape[2:], strides, kernel, before, after, strict=True)]

@@ -119,9 +119,7 @@ def resampled(node: Node, x: Symbol, options: Options, along: Axis) -> Symbol:
         return apply("gather", x, node.constant(positions[:, 0], int64), axis=axis)
     if positions.shape[1] <= _FEW_TAPS:
         total: Symbol | None = None
-        for column in range(positions.shape[1]):
-            if not weights[:, column].any():
-                continue
+        for column in [column for column in range(positions.shape[1]) if weights[:, column].any()] or [0]:
             part = apply("gather", x, node.constant(positions[:, column], int64), axis=axis)
             factor = node.constant(weights[:, column].reshape(-1, *(1,) * (rank - 1 - axis)), x.dtype)
             term = apply("mul", part, factor)
@@ -143,6 +141,9 @@ def _resized(node: Node, x: Symbol, options: Options, axes: list[Axis]) -> Symbo
         node.unsupported(f"mode {options.mode!r} of {x.dtype}", "cast to float32 before, and round after")
     value = x.cast(float32) if options.mode != "nearest" and x.dtype.bits < 32 else x
     for along in axes:
+        node.require(along.scale > 0, f"a scale {along.scale} of axis {along.axis}")
+        reach = 4 / min(along.scale, 1.0) if options.antialias else 4.0
+        node.require_few((along.count + 1) * reach, f"axis {along.axis} from {along.size} to {along.count}")
         node.require(
             along.count >= 0 and (along.size > 0 or along.count == 0), f"axis {along.axis} from {along.size} to {along.count}"
         )
@@ -178,6 +179,10 @@ def resize(node: Node) -> Result:
     alongs: list[Axis] = []
     for axis, scale, size, (start, stop) in zip(axes, *scales, regions, strict=True):
         extent = shape[axis]
+        node.require(
+            math.isfinite(scale) and math.isfinite(start) and math.isfinite(stop),
+            f"a scale {scale}, a region {start} to {stop}",
+        )
         if not isinstance(extent, int):
             node.require(scale == 1 and not crops, f"axis {axis} of size {extent} is resized", "give it a fixed size")
             continue
@@ -232,7 +237,9 @@ def upsample(node: Node) -> Result:
         scales = node.known(1, f"the scales of {node.op}").reshape(-1).astype(np.float64).tolist()
     mode = node.attr("mode")
     mode = "linear" if mode == "bilinear" else mode
-    node.require(len(scales) == len(shape) and all(scale > 0 for scale in scales), f"scales {scales} for {len(shape)} axes")
+    node.require(
+        len(scales) == len(shape) and all(0 < scale < math.inf for scale in scales), f"scales {scales} for {len(shape)} axes"
+    )
     options = Options(mode, "asymmetric", "floor", -0.75, False, False)
     alongs = []
     for axis, (extent, scale) in enumerate(zip(shape, scales, strict=True)):

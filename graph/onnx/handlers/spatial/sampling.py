@@ -175,6 +175,8 @@ def deform_conv(node: Node) -> Result:
     node.require(all(count > 0 for count in counts), f"a kernel of {kernel} over {sizes}")
     batch, channels = x.shape[0], x.shape[1]
     taps, length = math.prod(kernel), math.prod(counts)
+    node.require(taps <= node.limits.unrolled_nodes, f"a kernel of {taps} taps", "a smaller kernel")
+    node.require_few(length, "the windows of DeformConv")
     over = Windows(tuple(kernel), strides, dilations, before, after, tuple(counts))
     images = x.reshape((batch * groups, channels // groups, math.prod(sizes)))
     moves = offset.reshape((batch * groups, taps, 2, length))
@@ -215,6 +217,10 @@ def roi_align(node: Node) -> Result:
     node.require(mode in ("avg", "max") and height > 0 and width > 0, f"mode {mode!r}, bins {height} x {width}")
     if ratio <= 0:
         node.unsupported("sampling_ratio 0, which takes as many samples as the region is large", "set sampling_ratio")
+    node.require(
+        len(x.shape) == 4 and len(rois.shape) == 2, f"{len(x.shape)} axes of images, {len(rois.shape)} of regions; 4 and 2"
+    )
+    node.require_few(max(height, width) * ratio, "the samples of RoiAlign")
     sizes = _static(node, x.shape[2:], "images")
     batch, channels, count = x.shape[0], x.shape[1], rois.shape[0]
     work = rois.cast(float64)
