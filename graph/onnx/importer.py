@@ -92,7 +92,7 @@ def import_model(
             scope.names[parameter.name] = baked(parameter, given.pop(parameter.name), file)
         elif parameter.name not in body.constants:
             with graph.located(Location(file, index, f"input {parameter.name!r}")):
-                scope.names[parameter.name] = graph.input(input_type(parameter, dims, file))
+                scope.names[parameter.name] = importer.checked(graph.input(input_type(parameter, dims, file)))
     if given:
         known = ", ".join(parameter.name for parameter in body.inputs)
         raise UserError(f"{file}: constants has {sorted(given)}; the inputs are {known}; fix: use their names")

@@ -98,7 +98,9 @@ def trilu(node: Node) -> Result:
 @handles("OneHot")
 def one_hot(node: Node) -> Result:
     """Return one of two values for each position along a new axis; positions out of range give the first everywhere."""
-    (depth,) = node.sizes(1, "the depth of OneHot")
+    depths = node.sizes(1, "the depth of OneHot")
+    node.require(len(depths) == 1, f"{len(depths)} depths; one is expected")
+    depth = depths[0]
     positions, values = node[0].cast(int64), node[2]
     rank = len(positions.shape) + 1
     axis = node.axis(node.attr("axis"), rank)

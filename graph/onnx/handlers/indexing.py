@@ -20,6 +20,7 @@ from ..values import Known
 def _require_inside(node: Node, position: int, extent: Extent) -> None:
     """Raise `UserError` where constant positions are out of range; others are clamped by a run."""
     value = node.value(position)
+    node.require(node.dtype(position).is_integer, f"positions of {node.dtype(position)}; integers are expected")
     if isinstance(value, Known) and isinstance(extent, int) and value.array.size:
         low, high = int(value.array.min()), int(value.array.max())
         node.require(-extent <= low and high < extent, f"positions {low} to {high} on an axis of size {extent}")

@@ -89,6 +89,7 @@ def stft(node: Node) -> Result:
     node.require(len(x.shape) == 3, f"a signal of {len(x.shape)} axes; (batch, length, 1 or 2) is expected")
     step = node.integer(1, "the frame_step of STFT")
     window = node.get(2)
+    node.require(window is None or len(window.shape) == 1, "a window that is no vector")
     extent = node.static_shape(0)[1]
     length = node.integer(3, "the frame_length of STFT") if node.has(3) else window.shape[0] if window is not None else extent
     node.require(isinstance(length, int) and 0 < length <= extent and step > 0, f"frames of {length} each {step} of {extent}")

@@ -224,6 +224,9 @@ def sized(nodes: list[Any], **constants: Any) -> Any:
         sized([node("ConstantOfShape", "s")], s=np.array([np.nan], F)),
         sized([node("Split", "x", "y", num_outputs=2**40)]),
         sized([node("Min", "_")]),
+        sized([node("GatherElements", "x i")], i=np.full((2, 3), np.nan, F)),
+        sized([node("STFT", "w s v")], w=np.ones((1, 9, 1), F), s=np.array(1, INT), v=np.ones((), F)),
+        sized([node("OneHot", "i d v")], i=np.array([0], INT), d=np.array([1, 2], INT), v=np.array([0, 1], F)),
         sized([node("LSTM", "w a b", "y")], w=np.ones((1, 1, 2), F), a=np.ones((1, 7, 2), F), b=np.ones((1, 8, 2), F)),
         sized([node("RoiAlign", "w r i")], w=np.ones((1, 1), F), r=np.ones((1, 4), F), i=np.zeros(1, INT)),
         sized([node("ReverseSequence", "w i")], w=np.ones(3, F), i=np.ones(3, INT)),
@@ -260,6 +263,10 @@ def test_windows_out_of_range(name: str) -> None:
     constants = {"k": np.ones((4, 4, 3, 3), F)}
     made = model([IMAGES[name]], {"w": (F, [1, 4, 6, 6])}, constants=constants)
     refused(made, r"graph: node 0 \(")
+
+
+def test_inputs_of_more_elements_than_the_limit() -> None:
+    refused(model([node("Dropout", "x", "y m")], {"x": (F, [3, 1 << 62])}, "y m"), "a tensor of shape")
 
 
 def test_integers_never_trap() -> None:
