@@ -32,6 +32,7 @@ _LOCATIONS: dict[str, str] = {
     "DeviceError": "promotion.errors",
     "DeviceMemoryError": "promotion.errors",
     "PromotionWarning": "promotion.errors",
+    "TritonCWarning": "promotion.errors",
     "SanitizerError": "lowering.tt.sanitize.findings",
     "what_if": "graph.promote.what_if",
     "to_text": "graph.text.printing",

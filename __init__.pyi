@@ -42,6 +42,7 @@ from .promotion.errors import InternalError as InternalError
 from .promotion.errors import JoineryError as JoineryError
 from .promotion.errors import KernelAssertionError as KernelAssertionError
 from .promotion.errors import PromotionWarning as PromotionWarning
+from .promotion.errors import TritonCWarning as TritonCWarning
 from .promotion.errors import UnsupportedError as UnsupportedError
 from .promotion.errors import UserError as UserError
 from .runtime.cuda.buffers import Buffer as Buffer

@@ -7,7 +7,9 @@ import os
 from collections.abc import Collection, Sequence
 from pathlib import Path
 
-from ..lowering.libdevice.signatures import known_signature
+from xdsl.dialects.builtin import ModuleOp
+
+from ..lowering.libdevice.signatures import CALLS, SIGNATURES, known_signature
 from ..lowering.llvm.nvptx.libdevice import Libdevice, TextStore
 from ..lowering.llvm.nvptx.targets import GpuTarget
 from ..lowering.tt.dialect.external import ExternElementwiseOp
@@ -18,6 +20,23 @@ from ..runtime.toolchain.libdevice import NONE, VARIABLE, find_libdevice
 
 MAX_BYTES = 1 << 26
 """Most bytes of a library file that is read; libdevice has half a megabyte."""
+
+
+def called_symbols(module: ModuleOp) -> tuple[str, ...]:
+    """Return the functions that code for GPUs calls where there is a libdevice.
+
+    They are those that the text means, and those that expansions call in place of others.
+    """
+    found = set()
+    for op in module.walk():
+        if not isinstance(op, ExternElementwiseOp):
+            continue
+        signature = SIGNATURES.get(op.symbol.data)
+        if signature is not None and op.names_libdevice:
+            found.add(signature.symbol)
+        elif signature is not None and signature.function in CALLS:
+            found.add(signature.symbol.removesuffix("f"))
+    return tuple(sorted(found))
 
 
 def current_libdevice() -> Libdevice | None:

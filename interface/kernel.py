@@ -15,18 +15,14 @@ from collections.abc import Callable, Mapping, Sequence
 from math import prod
 from typing import TYPE_CHECKING, Any
 
-from ..lowering.frontends.ttir.text import parse
-from ..lowering.libdevice.signatures import CALLS, SIGNATURES
 from ..lowering.llvm.compile import host_target
 from ..lowering.llvm.host.launch_specialization import GENERIC, LaunchSpecialization
 from ..lowering.llvm.host.launcher import HostKernel, lower_for_launch
-from ..lowering.llvm.host.memory.bounds import follows_addresses
 from ..lowering.llvm.nvptx.targets import DEFAULT_TARGET, DEFAULT_WARPS, gpu_target
 from ..lowering.numerics import checked_numerics
 from ..lowering.tt.analysis.alias_sets import AliasSet
-from ..lowering.tt.analysis.aliasing import ATOMICS, AliasAnalysis
+from ..lowering.tt.analysis.aliasing import AliasAnalysis
 from ..lowering.tt.arguments import Parameter, grid_extents, parameters_of, supplied
-from ..lowering.tt.dialect.external import ExternElementwiseOp
 from ..lowering.tt.dialect.functions import FuncOp
 from ..lowering.tt.instrument.bounds import check_bounds
 from ..lowering.tt.interpret.interpreter import interpret
@@ -44,10 +40,11 @@ from ..runtime.host.threads import launch_threads
 from ..runtime.storage.cache import CacheOption, CompileCache, cache_of
 from .argument_packing import plain_sizes
 from .native.arguments import HostArguments, plain_arguments
+from .native.facts import launch_facts
 from .native.host_program import HostObject
 from .native.kernel import LaunchFacts, NativeKernel
 from .native.reach import Reach
-from .texts import read_text
+from .texts import KernelText, triton_c_text, ttir_text
 
 if TYPE_CHECKING:  # the modules for GPUs take as long to load as all others, and load on first use
     from ..runtime.cuda.device import CudaDevice
@@ -56,7 +53,7 @@ if TYPE_CHECKING:  # the modules for GPUs take as long to load as all others, an
 
 
 class Kernel:
-    """One block function of a module. Make one with `from_ttir`.
+    """One block function of a module. Make one with `from_ttir` or `from_triton_c`.
 
     Attributes:
         name: the function's name.
@@ -65,25 +62,16 @@ class Kernel:
     """
 
     def __init__(
-        self,
-        text: str,
-        source: str,
-        name: str | None,
-        store: CompileCache | None = None,
-        numerics: str = "strict",
+        self, source: KernelText, name: str | None, store: CompileCache | None = None, numerics: str = "strict",
         debug: bool = False,
     ) -> None:
-        """Parse a module and find the function.
-
-        `source` names the text in messages; the others are those of `from_ttir`.
-        """
-        self._text = text
+        """Read a module and find the function. `source`: what it is made of; the others are those of `from_ttir`."""
         self._source = source
         self._store = store
         self.numerics: str = numerics
         self.debug = debug
         with default_modes():
-            module = parse(text, source)
+            module = source.module()
         function = find_function(module, name)
         self.name: str = function.sym_name.data
         if function.body.blocks:
@@ -104,7 +92,7 @@ class Kernel:
         return self
 
     def __reduce__(self) -> tuple[type[Kernel], tuple[object, ...]]:
-        return Kernel, (self._text, self._source, self.name, self._store, self.numerics, self.debug)  # its code is made anew
+        return Kernel, (self._source, self.name, self._store, self.numerics, self.debug)  # its code is made anew
 
     @functools.cached_property
     def _written(self) -> AliasSet:
@@ -155,6 +143,7 @@ class Kernel:
         arrays, `KernelAssertionError` for assertions of the kernel that fail, `UnsupportedError` for operations the interpreter
         does not know.
         """
+        self._source.check_launch(args)
         with default_modes():
             interpret(self._defining_module, grid, args, self.name, trace)
 
@@ -182,6 +171,7 @@ class Kernel:
                 run natively first, by code that stops where a finding is possible; only then is it undone and looked at. That
                 takes a small part of the time of a launch that has no findings. `sanitizer_obstacle` says why it is not done.
         """
+        self._source.check_launch(args)
         if not notes and self._is_clean(grid, args, unwritten or {}, needs_barriers):
             return Report(())
         with default_modes():
@@ -200,8 +190,9 @@ class Kernel:
             pipeline_of(HOST, self.numerics).run(function)
             return self._lower(function, specialization)
 
+        identity = f"{self.name} {self.numerics} {self.debug} {self._source!r}"
         return NativeSanitizer(
-            self.name, lambda: self._stages.after(Pipeline.parse(PREPARATION)), lowered, self._store
+            self.name, lambda: self._stages.after(Pipeline.parse(PREPARATION)), lowered, identity, self._store
         )
 
     def _is_clean(
@@ -254,6 +245,7 @@ class Kernel:
         not fit, `KernelAssertionError` for assertions of the kernel that fail, `UnsupportedError` for operations, devices and
         options this version does not have, `DeviceError` for a GPU that is not there or fails.
         """
+        self._source.check_launch(args)
         if device == "cpu" and not (sanitize or check_bounds or target is not None):
             plain = plain_arguments(self.parameters, self._sizes, args)
             if plain is not None:
@@ -319,12 +311,7 @@ class Kernel:
         native.program(spans, values).run(self.name, values, extents, launch_threads(threads), reach)
 
     def _launch_on_cuda(
-        self,
-        device: CudaDevice,
-        extents: tuple[int, int, int],
-        args: Sequence[Any],
-        target: str | None,
-        sanitize: bool,
+        self, device: CudaDevice, extents: tuple[int, int, int], args: Sequence[Any], target: str | None, sanitize: bool,
         warps: int,
     ) -> None:
         if sanitize:
@@ -450,11 +437,16 @@ class Kernel:
 
     @functools.cached_property
     def _gpu(self) -> GpuKernelCompiler:
+        from .device_library import called_symbols
         from .gpu_code import GpuKernelCompiler
+
+        def symbols() -> tuple[str, ...]:
+            is_ours = self.numerics == "reproducible"  # expansions of our own are the same on every device
+            return () if is_ours or "extern_elementwise" not in self._source.text else called_symbols(self._module)
 
         with self._lock:
             return GpuKernelCompiler(
-                self._stages, self.numerics, self.parameters, lambda: self._written, self._symbols, self._store, self.debug
+                self._stages, self.numerics, self.parameters, lambda: self._written, symbols, self._store, self.debug
             )
 
     def asm(self, target: str = HOST, *, passes: str | None = None) -> str:
@@ -482,24 +474,6 @@ class Kernel:
         with default_modes():
             return self._stages.after(pipeline_of(HOST, self.numerics))
 
-    def _symbols(self) -> tuple[str, ...]:
-        """Return the functions that code for GPUs calls where there is a libdevice.
-
-        They are those that the text means, and those that expansions call in place of others.
-        """
-        if "extern_elementwise" not in self._text or self.numerics == "reproducible":
-            return ()  # expansions of our own are the same on every device
-        found = set()
-        for op in self._module.walk():
-            if not isinstance(op, ExternElementwiseOp):
-                continue
-            signature = SIGNATURES.get(op.symbol.data)
-            if signature is not None and op.names_libdevice:
-                found.add(signature.symbol)
-            elif signature is not None and signature.function in CALLS:
-                found.add(signature.symbol.removesuffix("f"))
-        return tuple(sorted(found))
-
     def _lowered_for(self, specialization: LaunchSpecialization) -> HostKernel:
         with self._lock, default_modes():
             if specialization not in self._host:
@@ -526,19 +500,13 @@ class Kernel:
         return facts, self.host_object(facts.simplest)
 
     def _launch_facts(self, checked: bool) -> LaunchFacts:
-        follows = checked and follows_addresses(self._prepared())
-        return LaunchFacts(self.name, self._written, self._may_stream, host_target().l3_bytes, checked, follows)
+        return launch_facts(self.name, self._prepared(), self._written, checked)
 
     def host_object(self, specialization: LaunchSpecialization) -> HostObject:
         """The object code for launches of a specialization."""
         lowered = self._lowered_for(specialization)
         with default_modes():
             return HostObject(lowered.object_code(), lowered.sites, lowered.shared)
-
-    @functools.cached_property
-    def _may_stream(self) -> bool:
-        """Whether stores may bypass the caches: the end of a launch orders them, but atomics do not."""
-        return not any(op.name in ATOMICS for op in self._prepared().walk())
 
     def _kernel_arguments(self, args: Sequence[Any]) -> HostArguments:
         """Pack the arguments. The caller keeps the arrays alive."""
@@ -586,8 +554,34 @@ def from_ttir(
     and for unknown `numerics`.
     """
     numerics = checked_numerics(numerics, "from_ttir")
-    text, source = read_text(text_or_path)
-    return Kernel(text, source, name, cache_of(cache), numerics, debug)
+    return Kernel(ttir_text(text_or_path), name, cache_of(cache), numerics, debug)
+
+
+def from_triton_c(
+    text_or_path: str | os.PathLike[str],
+    defines: Mapping[str, object] | None = None,
+    name: str | None = None,
+    *,
+    include: Mapping[str, str | os.PathLike[str]] | Sequence[str | os.PathLike[str]] = (),
+    single_precision_constants: bool = False,
+    numerics: str = "strict",
+    debug: bool = False,
+    cache: CacheOption = True,
+) -> Kernel:
+    """Read a block kernel in Triton-C (docs/triton_c.md), from text or a file: a `Path`, or one line ending in .tc or .c.
+
+    Args:
+        defines: macro → what it stands for: text (any list of tokens), a number, a bool, a `DType`; None: not defined.
+        name: which `__global__` function, when there are several.
+        include: the files that `#include` finds: name → text or `Path`; or paths, found by the last part of theirs.
+        single_precision_constants: whether floating constants without a suffix are float, not double.
+        numerics, debug, cache: as for `from_ttir`.
+
+    Raises `UserError` with all errors of the text, as values in its `diagnostics`; warns with `TritonCWarning`.
+    """
+    numerics = checked_numerics(numerics, "from_triton_c")
+    text = triton_c_text(text_or_path, defines, name, include, single_precision_constants)
+    return Kernel(text, name, cache_of(cache), numerics, debug)
 
 
 def _is_host(target: object) -> bool:
@@ -597,4 +591,4 @@ def _is_host(target: object) -> bool:
     return target == HOST
 
 
-__all__ = ["Finding", "Kernel", "Report", "SanitizerError", "Step", "from_ttir"]
+__all__ = ["Finding", "Kernel", "Report", "SanitizerError", "Step", "from_triton_c", "from_ttir"]

@@ -1,41 +1,269 @@
-"""Reads the texts of block kernels, from strings and files."""
+"""Reads the texts that kernels are made of, each into a module of the block IR: TTIR and Triton-C."""
 
 from __future__ import annotations
 
+import functools
+import math
 import os
+import warnings
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
 
-from ..promotion.errors import UserError
+import numpy as np
+
+from ..lowering.frontends.ttir.text import parse
+from ..promotion.dataclass import dataclass
+from ..promotion.dtype import DType
+from ..promotion.errors import TritonCWarning, UserError
+
+if TYPE_CHECKING:  # the front end of Triton-C loads when it is used
+    from xdsl.dialects.builtin import ModuleOp
+
+    from ..lowering.frontends.triton_c.text import Reading
 
 MAX_TEXT = 1 << 26
 """Most bytes of text that are read."""
+TTIR_SUFFIXES = (".ttir", ".mlir")
+TRITON_C_SUFFIXES = (".tc", ".c")
+_TYPES = {
+    "bool": "bool", "float16": "half", "bfloat16": "bfloat16", "float32": "float", "float64": "double",
+    **{f"{u}int{bits}": f"{u}int{bits}" for u in ("", "u") for bits in (8, 16, 32, 64)},
+}  # fmt: skip
+"""dtype → its name in Triton-C."""
 
 
-def read_text(text_or_path: str | os.PathLike[str]) -> tuple[str, str]:
-    """Return a text, and what names it in messages; given itself, or as a path: a `Path`, or one line ending in .ttir or .mlir.
+class KernelText(Protocol):
+    """What a kernel is made of: a value that can be pickled."""
 
-    Raises `UserError` for other types, files that cannot be read, and texts longer than `MAX_TEXT` or not in UTF-8.
+    @property
+    def text(self) -> str:
+        """The text itself."""
+
+    def module(self) -> ModuleOp:
+        """Return the block IR. Raises `UserError` for a text with errors."""
+
+    def check_launch(self, args: Sequence[Any]) -> None:
+        """Raise `UserError` for arguments that break what the text promises of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class TtirText:
+    """A text in the tt dialect. source: its name in messages."""
+
+    text: str
+    source: str
+
+    def module(self) -> ModuleOp:
+        return parse(self.text, self.source)
+
+    def check_launch(self, args: Sequence[Any]) -> None:
+        """Do nothing: launches find out by themselves what holds for arguments."""
+
+
+@dataclass(frozen=True, slots=True)
+class TritonCText:
+    """A text in Triton-C with what it is compiled for.
+
+    The fields are the arguments of `frontends.triton_c.text.read`; `is_known`: its warnings were given before.
+    """
+
+    text: str
+    source: str
+    defines: tuple[tuple[str, str], ...]
+    name: str | None
+    include: tuple[tuple[str, str], ...]
+    single_precision_constants: bool
+    is_known: bool = False
+
+    def __reduce__(self) -> tuple[type[TritonCText], tuple[object, ...]]:
+        values = self.text, self.source, self.defines, self.name, self.include, self.single_precision_constants
+        return TritonCText, (*values, True)
+
+    def reading(self) -> Reading:
+        """Return the text as far as the typed tree."""
+        from ..lowering.frontends.triton_c.text import read
+
+        include = dict(self.include)
+        return read(self.text, self.source, dict(self.defines), self.name, include, self.single_precision_constants)
+
+    def module(self) -> ModuleOp:
+        """Return the block IR, and warn of what is legal and perhaps not meant."""
+        from ..lowering.frontends.triton_c.text import build
+
+        reading = self.reading()
+        module = build(reading)
+        for each in () if self.is_known else reading.diagnostics.warnings:
+            warnings.warn(each.text, TritonCWarning, stacklevel=4)
+        return module
+
+    def check_launch(self, args: Sequence[Any]) -> None:
+        """Compare promises of parameters with the arguments: multiples, alignments, arrays that do not overlap."""
+        for check in _promises(self):
+            check.check(args)
+
+
+@dataclass(frozen=True, slots=True)
+class PromiseCheck:
+    """One promise of a parameter, which stands at a position of the launch's arguments.
+
+    Attributes:
+        written: for noalias, the positions of pointers that the kernel may write through.
+    """
+
+    kernel: str
+    parameter: str
+    position: int
+    name: str
+    number: int
+    written: frozenset[int]
+
+    def check(self, args: Sequence[Any]) -> None:
+        """Raise `UserError` for arguments that break the promise."""
+        if self.position >= len(args):
+            return  # the launch tells how many there should be
+        arg = args[self.position]
+        what = f"@{self.kernel}, parameter {self.parameter}"
+        if self.name == "multipleof" and isinstance(arg, int | np.integer) and int(arg) % self.number:
+            raise UserError(f"{what}: __multipleof({self.number}) is promised, and the argument is {arg}; fix: a multiple")
+        memory = _memory(arg)
+        if memory is None:
+            return
+        start, size = memory
+        if self.name == "aligned" and start % self.number:
+            aligned = start & -start
+            raise UserError(
+                f"{what}: __aligned({self.number}) is promised, and the address is a multiple of {aligned} bytes; "
+                f"fix: an array whose address is a multiple of {self.number}"
+            )
+        if self.name != "noalias" or not size:
+            return
+        for position, other in enumerate(args):
+            found = None if position == self.position else _memory(other)
+            if found is None or not (self.position in self.written or position in self.written):
+                continue
+            if start < found[0] + found[1] and found[0] < start + size:
+                raise UserError(
+                    f"{what}: __noalias is promised, and its memory overlaps that of argument {position}, and one of both is "
+                    "written; fix: arrays of their own, or no promise"
+                )
+
+
+@functools.lru_cache(maxsize=256)
+def _promises(text: TritonCText) -> tuple[PromiseCheck, ...]:
+    """Return what the launch of a kernel has to check."""
+    from ..lowering.tt.analysis.alias_sets import may_alias
+    from ..lowering.tt.analysis.aliasing import AliasAnalysis
+    from ..lowering.tt.interpret.machine import find_function
+
+    reading = text.reading()
+    kernel = reading.typed.kernel
+    found = [
+        PromiseCheck(kernel.name, symbol.name, position, each.name, each.number, frozenset())
+        for position, (symbol, promises) in enumerate(zip(kernel.parameters, kernel.promises, strict=True))
+        for each in promises
+        if each.name in ("multipleof", "aligned", "noalias")
+    ]
+    if not any(each.name == "noalias" for each in found):
+        return tuple(found)
+    from ..lowering.frontends.triton_c.text import build
+    from ..lowering.tt.transforms.pipeline import Pipeline
+
+    function = find_function(build(reading), kernel.name)
+    Pipeline.parse("inline").run(function)
+    written = AliasAnalysis(function).written
+    positions = frozenset(number for number in range(len(kernel.parameters)) if may_alias(frozenset({number}), written))
+    return tuple(PromiseCheck(e.kernel, e.parameter, e.position, e.name, e.number, positions) for e in found)
+
+
+def _memory(arg: object) -> tuple[int, int] | None:
+    """Return address and bytes of an argument that is memory, and says where; None for others."""
+    if isinstance(arg, np.ndarray):
+        return arg.ctypes.data, arg.nbytes
+    interface = getattr(arg, "__cuda_array_interface__", None)
+    if not isinstance(interface, dict):
+        return None
+    return int(interface["data"][0] or 0), math.prod(interface["shape"]) * np.dtype(interface["typestr"]).itemsize
+
+
+def read_text(text_or_path: str | os.PathLike[str], suffixes: tuple[str, ...], what: str) -> tuple[str, str]:
+    """Return a text and its name in messages. `what` reads it, from text or the path of a file that ends in a suffix.
+
+    Raises `UserError` for what can be neither, and for files that cannot be read.
     """
     if not isinstance(text_or_path, str | os.PathLike):
-        raise UserError(f"from_ttir: expected text or a path, got {type(text_or_path).__name__}")
-    is_text = isinstance(text_or_path, str) and ("\n" in text_or_path or not text_or_path.endswith((".ttir", ".mlir")))
+        raise UserError(f"{what}: expected text or a path, got {type(text_or_path).__name__}")
+    is_text = isinstance(text_or_path, str) and ("\n" in text_or_path or not text_or_path.endswith(suffixes))
     if is_text:
         text = str(text_or_path)
         if len(text) > MAX_TEXT:
-            raise UserError(f"from_ttir: {len(text)} characters; at most {MAX_TEXT} are read")
+            raise UserError(f"{what}: {len(text)} characters; at most {MAX_TEXT} are read")
         return text, "<text>"
     path = Path(text_or_path)
     try:
         with path.open("rb") as stream:
             content = stream.read(MAX_TEXT + 1)
     except OSError as error:
-        raise UserError(f"from_ttir: {path} cannot be read: {error.strerror or error}") from None
+        raise UserError(f"{what}: {path} cannot be read: {error.strerror or error}") from None
     if len(content) > MAX_TEXT:
-        raise UserError(f"from_ttir: {path} is larger than {MAX_TEXT} bytes")
+        raise UserError(f"{what}: {path} is larger than {MAX_TEXT} bytes")
     try:
         return content.decode("utf-8"), path.name
     except UnicodeDecodeError as error:
-        raise UserError(f"from_ttir: {path} is no UTF-8 text: {error}") from None
+        raise UserError(f"{what}: {path} is no UTF-8 text: {error}") from None
 
 
-__all__ = ["MAX_TEXT", "read_text"]
+def ttir_text(text_or_path: str | os.PathLike[str]) -> TtirText:
+    """Return the value that a kernel in the tt dialect is made of."""
+    return TtirText(*read_text(text_or_path, TTIR_SUFFIXES, "from_ttir"))
+
+
+def triton_c_text(
+    text_or_path: str | os.PathLike[str],
+    defines: Mapping[str, object] | None,
+    name: str | None,
+    include: Mapping[str, str | os.PathLike[str]] | Sequence[str | os.PathLike[str]],
+    single_precision_constants: bool,
+) -> TritonCText:
+    """Return the value that a kernel is made of. The arguments are those of `kernel.from_triton_c`."""
+    text, source = read_text(text_or_path, TRITON_C_SUFFIXES, "from_triton_c")
+    bodies = [(key, body) for key, value in (defines or {}).items() if (body := _macro_body(key, value)) is not None]
+    if isinstance(include, Mapping):
+        files = [(key, value if isinstance(value, str) else _file(value)) for key, value in include.items()]
+    else:
+        files = [(Path(path).name, _file(path)) for path in include]
+    return TritonCText(text, source, tuple(bodies), name, tuple(files), single_precision_constants)
+
+
+def _file(path: str | os.PathLike[str]) -> str:
+    return read_text(Path(path), (), "from_triton_c: include")[0]
+
+
+def _macro_body(name: object, value: object) -> str | None:
+    """Return the tokens that a macro of the caller stands for; None for one that is not defined."""
+    if not isinstance(name, str) or not name.partition("(")[0].strip().isidentifier():
+        raise UserError(f"from_triton_c: defines has {name!r}, expected the name of a macro, or a name with parameters, F(x)")
+    if value is None:
+        return None
+    if isinstance(value, str):
+        return value
+    if isinstance(value, bool | np.bool_):
+        return str(int(value))
+    if isinstance(value, int | np.integer):
+        return str(int(value))
+    if isinstance(value, float | np.floating):
+        number = float(value)
+        if math.isfinite(number):
+            return repr(number)
+        return "NAN" if math.isnan(number) else "INFINITY" if number > 0 else "-INFINITY"
+    if isinstance(value, DType):
+        if value.name not in _TYPES:
+            known = ", ".join(_TYPES)
+            raise UserError(f"from_triton_c: defines[{name!r}] is {value}, which Triton-C does not have; it has {known}")
+        return _TYPES[value.name]
+    if isinstance(value, list | tuple | np.ndarray):
+        raise UserError(f"from_triton_c: defines[{name!r}] is a list, and a kernel has one value; fix: one kernel for each")
+    raise UserError(f"from_triton_c: defines[{name!r}] is a {type(value).__name__}, expected text, a number, a DType or None")
+
+
+__all__ = ["MAX_TEXT", "KernelText", "TritonCText", "TtirText", "read_text", "triton_c_text", "ttir_text"]

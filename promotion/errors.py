@@ -14,9 +14,11 @@ class JoineryError(Exception):
 
     Attributes:
         origin: `file:line` of the operation that cannot be lowered or run, which the message names; else None.
+        is_formatted: whether the message has lines with carets below them, which nobody may wrap.
     """
 
     origin: str | None = None
+    is_formatted: bool = False
 
     def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]:
         # Exceptions are made again by calling the class with `args`, the finished message, which many classes compose of
@@ -90,6 +92,10 @@ class ResourceError(UnsupportedError):
 
 class PromotionWarning(UserWarning):
     """An implicit cast that may lose values, in a graph whose `on_loss` asks for warnings about it."""
+
+
+class TritonCWarning(UserWarning):
+    """Something in a text in Triton-C is legal, and perhaps not meant."""
 
 
 class InternalError(JoineryError, RuntimeError):

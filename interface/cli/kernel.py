@@ -1,6 +1,6 @@
 """Implements the commands for block kernels.
 
-They are `joinery compile FILE.ttir` and `joinery run FILE.ttir --grid X,Y,Z ARGUMENT …`.
+They are `joinery compile FILE` and `joinery run FILE --grid X,Y,Z ARGUMENT …`, on texts in the tt dialect and in Triton-C.
 """
 
 from __future__ import annotations
@@ -15,12 +15,23 @@ from typing import TYPE_CHECKING, Any
 from ...lowering.numerics import NUMERICS
 from ...promotion import DType, UserError
 from .text import WIDTH, wrapped
+from .triton_c import (
+    STAGES,
+    add_triton_c_options,
+    diagnostics_json,
+    is_triton_c,
+    refuse_triton_c_options,
+    stage_text,
+    triton_c_kernel,
+)
+from .triton_c import SUFFIXES as TRITON_C_SUFFIXES
 
 if TYPE_CHECKING:
     from ...promotion.arrays import Array
     from ..kernel import Kernel
 
-SUFFIXES = (".ttir", ".mlir")
+TTIR_SUFFIXES = (".ttir", ".mlir")
+SUFFIXES = (*TTIR_SUFFIXES, *TRITON_C_SUFFIXES)
 _FILLS = ("zeros", "ones", "arange")
 _MAX_BYTES = 1 << 34
 _ARGUMENT = (
@@ -63,11 +74,11 @@ def target_name(text: str) -> str:
 def add_compile(add: Add) -> None:
     """Add the command `compile`."""
     parser = add("compile", _compile, "show what becomes of a block kernel")
-    parser.add_argument("kernel", metavar="FILE", nargs="?", help="text in the tt dialect, .ttir or .mlir")
+    parser.add_argument("kernel", metavar="FILE", nargs="?", help="tt dialect (.ttir, .mlir) or Triton-C (.tc, .c)")
     parser.add_argument(
         "--emit",
-        choices=("ttir", "llvm", "asm", "ptx"),
-        help="what to show (default: asm; with --passes and --after: ttir)",
+        choices=(*STAGES, "ttir", "llvm", "asm", "ptx"),
+        help="what to show (default: asm; with --passes and --after: ttir); the first three of Triton-C alone",
     )
     parser.add_argument(
         "--name", dest="function", metavar="F", help="which function, when there are several public ones"
@@ -84,6 +95,11 @@ def add_compile(add: Add) -> None:
         "--debug", action="store_true", help="put the source lines that the text names into the code"
     )
     add_numerics(parser)
+    add_triton_c_options(parser)
+    parser.add_argument(
+        "--format", choices=("text", "json"), default="text",
+        help="of Triton-C: json shows the errors and warnings alone, for editors; the exit status is 2 if there are errors",
+    )  # fmt: skip
     parser.add_argument("--output", metavar="FILE", help="write there instead of to the terminal")
 
 
@@ -98,6 +114,7 @@ def add_run_options(parser: argparse.ArgumentParser) -> None:
         "--in-place", action="store_true", help="of a kernel: write changed arrays back to their files"
     )
     add_numerics(parser, "of a kernel: ")
+    add_triton_c_options(parser)
     how = parser.add_mutually_exclusive_group()
     how.add_argument(
         "--sanitize", action="store_true", help="check every access, undefined values, races on the CPU"
@@ -113,12 +130,16 @@ def add_numerics(parser: argparse.ArgumentParser, more: str = "") -> None:
     )  # fmt: skip
 
 
-def _kernel(path: str, function: str | None, numerics: str | None, debug: bool) -> Kernel:
+def _kernel(path: str, options: argparse.Namespace, debug: bool) -> Kernel:
     from ..kernel import from_ttir
 
     if not is_kernel(path):
         raise UserError(f"{path}: expected the text of a kernel, a file that ends in {' or '.join(SUFFIXES)}")
-    return from_ttir(Path(path), function, numerics=numerics or NUMERICS[0], debug=debug)
+    numerics = options.numerics or NUMERICS[0]
+    if is_triton_c(path):
+        return triton_c_kernel(options, path, numerics, debug)
+    refuse_triton_c_options(options, path)
+    return from_ttir(Path(path), options.function, numerics=numerics, debug=debug)
 
 
 def _compile(options: argparse.Namespace) -> int:
@@ -137,7 +158,9 @@ def _compile(options: argparse.Namespace) -> int:
         raise UserError("PTX is code for GPUs, and not for the host; fix: --target sm_80 or another GPU, or --emit asm")
     if emit == "asm" and target != "host" and not options.print_pipeline:
         raise UserError(f"the assembly of a GPU is made by its own assembler; fix: --emit ptx --target {target}")
-    kernel = _kernel(options.kernel, options.function, options.numerics, options.debug)
+    if options.emit in STAGES or options.format == "json":
+        return _show_triton_c(options)
+    kernel = _kernel(options.kernel, options, options.debug)
     if options.print_pipeline:
         text = kernel.pipeline(target)
     elif emit == "ttir":
@@ -148,6 +171,19 @@ def _compile(options: argparse.Namespace) -> int:
         text = (kernel.llvm_ir if emit == "llvm" else kernel.asm)(target, passes=options.passes)
     _write(text, options.output)
     return 0
+
+
+def _show_triton_c(options: argparse.Namespace) -> int:
+    """Show a stage of a text in Triton-C, or what is wrong with it."""
+    if not is_triton_c(options.kernel):
+        what = "--format json" if options.format == "json" else f"--emit {options.emit}"
+        raise UserError(f"{what} is for texts in Triton-C; {options.kernel} is none")
+    if options.format == "json":
+        text, status = diagnostics_json(options, options.kernel)
+    else:
+        text, status = stage_text(options, options.kernel, options.emit), 0
+    _write(text, options.output)
+    return status
 
 
 def _text_after(kernel: Kernel, after: str | None, passes: str | None, target: str) -> str:
@@ -187,7 +223,7 @@ def run_kernel(options: argparse.Namespace, read: Callable[[str], Array]) -> int
         raise UserError(
             "--input and --trusted are for saved models; a kernel's arguments follow its file, in their order"
         )
-    kernel = _kernel(options.model, options.function, options.numerics, debug=False)
+    kernel = _kernel(options.model, options, debug=False)
     if options.grid is None:
         raise UserError(f"{options.model}: fix: say how many programs to run with --grid X,Y,Z")
     grid = _grid(options.grid)

@@ -19,7 +19,7 @@ from .doctor import add_doctor
 from .kernel import add_compile, is_number
 from .models import add_models
 from .promotion import add_commands
-from .text import WIDTH, wrapped
+from .text import WIDTH, printable, wrapped
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -35,7 +35,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except JoineryError as error:
-        print(wrapped(f"joinery {options.name}: {error}"), file=sys.stderr)
+        text = f"joinery {options.name}: {error}"
+        print(printable(str(error)) if error.is_formatted else wrapped(text), file=sys.stderr)
         return 2 if isinstance(error, UserError) else 1
 
 

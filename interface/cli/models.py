@@ -34,8 +34,9 @@ def add_models(add: Add) -> None:
 
     run = add("run", _run, "run a saved model, a model in ONNX or a block kernel on .npy files")
     run.add_argument(
-        "model", metavar="FILE", help="a file written by Model.save, a model in ONNX (.onnx), or a kernel's text (.ttir, .mlir)"
-    )
+        "model", metavar="FILE",
+        help="a file written by Model.save, a model in ONNX (.onnx), or a kernel's text (.ttir, .mlir, .tc, .c)",
+    )  # fmt: skip
     run.add_argument(
         "--input", action="append", default=[], type=_assignment, metavar="NAME=FILE", dest="inputs",
         help="the .npy file of an input; once per input",

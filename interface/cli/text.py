@@ -10,6 +10,11 @@ _CONTROLS = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160)) i
 """Escapes that replace control characters: text from a file must not move the cursor or set colours."""
 
 
+def printable(text: str) -> str:
+    """Show control characters as escapes, and leave the lines as they are."""
+    return text.translate(_CONTROLS)
+
+
 def wrapped(text: str, indent: str = "", hanging: str = "  ") -> str:
     """Wrap every line of the text to 80 columns, as far as its words allow.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...lowering.llvm.host.control.sites import Access, Printed, PrintSite, Site
 from ...lowering.llvm.host.launch_specialization import LaunchSpecialization
@@ -15,11 +15,23 @@ from ...runtime.storage.serialize import parse_json
 from .host_program import HostObject, shared_text
 from .kernel import LaunchFacts, NativeKernel
 
-if TYPE_CHECKING:
-    from ..kernel import Kernel
-
 _MAGIC = b"JNNATIVE"
 _DIGEST = 32
+
+
+def encode_object(compiled: HostObject) -> bytes:
+    """The code for one specialization, with what its launches need."""
+    header = {
+        "sites": [_site_fields(site) for site in compiled.sites],
+        "shared": {name: shared_text(function) for name, function in compiled.shared.items()},
+    }
+    return _packed(header, compiled.code)
+
+
+def decode_object(data: bytes) -> HostObject:
+    """Inverts `encode_object`. Raises `UserError` for bytes that are not as they were written."""
+    header, code = _unpacked(data)
+    return HostObject(code, tuple([_site(fields) for fields in header["sites"]]), header["shared"])
 
 
 def encode_native(facts: LaunchFacts, compiled: HostObject) -> bytes:
@@ -31,39 +43,41 @@ def encode_native(facts: LaunchFacts, compiled: HostObject) -> bytes:
         "large": facts.large,
         "checked": facts.checked,
         "follows": facts.follows,
-        "sites": [_site_fields(site) for site in compiled.sites],
-        "shared": {name: shared_text(function) for name, function in compiled.shared.items()},
+        "work": facts.work,
     }
-    text = json.dumps(header, separators=(",", ":")).encode()
-    body = len(text).to_bytes(8, "little") + text + compiled.code
-    return _MAGIC + hashlib.sha256(body).digest() + body
+    return _packed(header, encode_object(compiled))
 
 
-def decode_native(data: bytes, kernel: Callable[[], Kernel], store: CompileCache | None = None) -> NativeKernel:
+def decode_native(
+    data: bytes, compiled: Callable[[LaunchSpecialization], HostObject], store: CompileCache | None = None
+) -> NativeKernel:
     """Inverts `encode_native`.
 
-    kernel: makes the kernel, for specializations whose code is not in the bytes. store: where functions that kernels share, and
-    the runtime's own, are kept.
+    compiled: makes code for specializations that are not in the bytes. store: where functions that kernels share, and the
+    runtime's own, are kept.
 
     Raises `UserError` for bytes that are not as they were written. The code in them will run: they come from a store that is
     the user's own.
     """
+    header, rest = _unpacked(data)
+    named = ("may_stream", "large", "checked", "follows", "work")
+    facts = LaunchFacts(header["name"], frozenset(header["written"]), *[header[name] for name in named])
+    simplest = decode_object(rest)
+    return NativeKernel(facts, lambda each: simplest if each == facts.simplest else compiled(each), store)
+
+
+def _packed(header: object, rest: bytes) -> bytes:
+    text = json.dumps(header, separators=(",", ":")).encode()
+    body = len(text).to_bytes(8, "little") + text + rest
+    return _MAGIC + hashlib.sha256(body).digest() + body
+
+
+def _unpacked(data: bytes) -> tuple[Any, bytes]:
     body = memoryview(data)[len(_MAGIC) + _DIGEST :]
     if data[: len(_MAGIC)] != _MAGIC or hashlib.sha256(body).digest() != data[len(_MAGIC) : len(_MAGIC) + _DIGEST]:
         raise UserError("the native code of a kernel is damaged; fix: clear the cache that holds it")
     length = int.from_bytes(body[:8], "little")
-    header: Any = parse_json(bytes(body[8 : 8 + length]), "kernel")
-    written = frozenset(header["written"])
-    facts = LaunchFacts(
-        header["name"], written, header["may_stream"], header["large"], header["checked"], header["follows"]
-    )
-    sites = tuple([_site(fields) for fields in header["sites"]])
-    simplest = HostObject(bytes(body[8 + length :]), sites, header["shared"])
-
-    def compiled(specialization: LaunchSpecialization) -> HostObject:
-        return simplest if specialization == facts.simplest else kernel().host_object(specialization)
-
-    return NativeKernel(facts, compiled, store)
+    return parse_json(bytes(body[8 : 8 + length]), "kernel"), bytes(body[8 + length :])
 
 
 def _site_fields(site: Site | PrintSite) -> list[Any]:

@@ -40,6 +40,9 @@ if TYPE_CHECKING:
 
 
 CHUNKS_PER_THREAD = 16
+BRIEF = 1 << 30
+"""The operations on single elements up to which a launch ends soon, within a second at the slowest, whatever its arguments.
+Ctrl-C then waits for the end: to watch for it takes system calls, and 8 µs where a kernel's data has filled the caches."""
 _LAUNCH = ctypes.CFUNCTYPE(
     None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64
 )
@@ -63,8 +66,10 @@ class HostObject:
 class HostProgram:
     """The native code of one block function. Kept as long as it may run: dropping it unmaps the code."""
 
-    def __init__(self, compiled: HostObject, store: CompileCache | None) -> None:
+    def __init__(self, compiled: HostObject, store: CompileCache | None, work: int | None = None) -> None:
+        """Link the code. work: the operations on single elements that a program does; None if their time is not known."""
         code = compiled.code
+        self._unwatched = 0 if work is None else BRIEF // max(work, 1)
         self.sites = compiled.sites
         imports = {name: _shared(name, function, store) for name, function in compiled.shared.items()}
         imports[PRINT] = _PRINT_ADDRESS
@@ -75,6 +80,8 @@ class HostProgram:
         self._code = link([code], (KERNEL,), imports)
         self._kernel = self._code[KERNEL]
         self._launch = _LAUNCH(native_library(store).launch)
+        entry = native_library(store).entry
+        self._start = None if entry is None else entry.start_function()
         self._prints = any(isinstance(site, PrintSite) for site in compiled.sites)
         self._layouts: dict[int, tuple[type[ctypes.Array[ctypes.c_int64]], Callable[..., None]]] = {}
 
@@ -97,26 +104,30 @@ class HostProgram:
         programs = x * y * z
         if not programs:
             return
+        grain = programs // (threads * CHUNKS_PER_THREAD) or 1
+        if programs <= self._unwatched and self._start is not None and reach is None and not self._prints:
+            stopped = self._start(pool_address(threads), self._kernel, programs, grain, *arguments, x, y, z)
+            if stopped is not None:
+                self._raise_for(name, struct.unpack(f"{STATUS_WORDS}q", stopped), extents, None, None)
+            return
         count = len(arguments)
         layout = self._layouts.get(count)
         if layout is None:
             more = 0 if reach is None else 2 * count + 2
-            block, write = ctypes.c_int64 * (count + 4 + STATUS_WORDS + more), struct.Struct(f"{count + 3}q").pack_into
+            block, write = ctypes.c_int64 * (count + 4 + STATUS_WORDS + more), struct.Struct(f"{count + 4}q").pack_into
             layout = self._layouts[count] = block, write
         slots = layout[0]()
+        first_slot = ctypes.addressof(slots)
+        status = first_slot + 8 * (count + 4)
         try:
-            layout[1](slots, 0, *arguments, x, y, z)  # half the time of the constructor's
+            layout[1](slots, 0, *arguments, x, y, z, status)  # half the time of the constructor's
         except struct.error:  # an unsigned number
-            slots[: count + 3] = [*arguments, x, y, z]
+            slots[: count + 4] = [*arguments, x, y, z, status]
         if reach is not None:
             for position, value in enumerate(reach.slots(count), count + 4 + STATUS_WORDS):
                 slots[position] = value
-        first_slot = ctypes.addressof(slots)
-        status = first_slot + 8 * (count + 4)
-        slots[count + 3] = status
-        grain = programs // (threads * CHUNKS_PER_THREAD) or 1
         pool = pool_address(threads)
-        watcher = watcher_for_launches()
+        watcher = None if programs <= self._unwatched else watcher_for_launches()
         launch = _Launch(self.sites, extents, []) if self._prints else None
         if launch is not None:
             _launches[status] = launch

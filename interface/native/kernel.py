@@ -6,15 +6,17 @@ process that finds both there parses no text and loads no code generator.
 
 from __future__ import annotations
 
+import operator
 import threading
 from collections.abc import Callable, Sequence
 
 from ...lowering.llvm.host.launch_specialization import CHECKED, GENERIC, MULTIPLE, LaunchSpecialization
-from ...lowering.tt.analysis.alias_sets import AliasSet, shared_memory
+from ...lowering.tt.analysis.alias_sets import AliasSet, Groups, shared_memory
 from ...promotion.dataclass import dataclass
 from ...runtime.storage.cache import CompileCache
 from .host_program import HostObject, HostProgram
 
+_first_byte = operator.itemgetter(1)
 MAX_SPECIALIZATIONS = 16
 """Launch specializations that a kernel is compiled for; beyond that, large launches run the code of small ones."""
 
@@ -29,6 +31,7 @@ class LaunchFacts:
     large: bytes from which on a launch moves more than the caches hold.
     checked: whether launches compare every access with the memory that it may reach.
     follows: whether the kernel accesses memory at addresses that it loads or makes.
+    work: the operations on single elements that a program does; None if nothing is known of their time.
     """
 
     name: str
@@ -37,6 +40,7 @@ class LaunchFacts:
     large: int
     checked: bool = False
     follows: bool = False
+    work: int | None = None
 
     @property
     def simplest(self) -> LaunchSpecialization:
@@ -68,12 +72,16 @@ class NativeKernel:
         64-bit values that the code reads.
         """
         facts = self.facts
-        groups = shared_memory(spans, facts.written)
-        if (
-            facts.may_stream
-            and len(self._programs) < MAX_SPECIALIZATIONS
-            and sum([end - first for _, first, end in spans]) >= facts.large
-        ):
+        groups: Groups = ()
+        last = size = 0
+        for _, first, end in sorted(spans, key=_first_byte):
+            if first < last:
+                groups = shared_memory(spans, facts.written)
+                size = sum([end - first for _, first, end in spans])
+                break
+            size += end - first
+            last = end
+        if size >= facts.large and facts.may_stream and len(self._programs) < MAX_SPECIALIZATIONS:
             multiples = tuple([i for i, value in enumerate(values) if value % MULTIPLE == 0])
             return self.specialized(LaunchSpecialization(groups, True, multiples, facts.checked))
         if groups:
@@ -92,5 +100,5 @@ class NativeKernel:
             with self._lock:
                 program = self._programs.get(specialization)
                 if program is None:
-                    program = self._programs[specialization] = HostProgram(compiled, self._store)
+                    program = self._programs[specialization] = HostProgram(compiled, self._store, self.facts.work)
         return program

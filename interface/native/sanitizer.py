@@ -7,12 +7,15 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import hashlib
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 
 import numpy as np
 from xdsl.dialects.builtin import IntegerAttr
 
+from ...lowering.keys import source_fingerprint
 from ...lowering.llvm.host.launch_specialization import LaunchSpecialization
 from ...lowering.llvm.host.launcher import HostKernel
 from ...lowering.tt import types as t
@@ -25,14 +28,15 @@ from ...lowering.tt.instrument.instrument import instrument
 from ...lowering.tt.instrument.obstacles import obstacle
 from ...lowering.tt.instrument.plan import NOT_WRITTEN, Instrumented, Plan
 from ...lowering.tt.instrument.wraps import Offsets, offsets_of
-from ...lowering.tt.sanitize.cost import interpretation_seconds
 from ...lowering.tt.transforms.pipeline import copy_function
 from ...promotion.arrays import Array
 from ...promotion.dataclass import dataclass
 from ...promotion.errors import UnsupportedError, UserError
 from ...promotion.float_modes import default_modes
+from ...runtime.native.codegen import target_key
 from ...runtime.storage.cache import CompileCache
 from .arguments import HostArguments
+from .code import decode_object, encode_object
 from .host_program import HostObject
 from .kernel import LaunchFacts, NativeKernel
 from .stamps import STAMPS
@@ -41,8 +45,6 @@ PREPARATION = "inline,drop-claims,expand-control,expand-assembly,expand-descript
 """The passes before instrumentation. They compute nothing in another way, so that undefined values and wraps are the text's."""
 MAX_PROGRAMS = 1 << 32
 """Programs of launches that are run natively first."""
-COMPILATION = 0.1
-"""Seconds that compiling instrumented code takes. Launches are interpreted until that has taken as long, as estimated."""
 _MAX_RANGES = 256
 """Launches whose ranges are remembered, by their numbers."""
 
@@ -88,16 +90,22 @@ class NativeSanitizer:
         name: str,
         prepared: Callable[[], FuncOp],
         lowered: Callable[[FuncOp, LaunchSpecialization], HostKernel],
+        identity: str,
         store: CompileCache | None,
     ) -> None:
-        """prepared: makes the function after `PREPARATION`. lowered: makes native code of an instrumented function."""
+        """prepared: makes the function after `PREPARATION`. lowered: makes native code of an instrumented function.
+
+        identity: all that `lowered` depends on, besides joinery and the processor: a part of the keys by which code is kept in
+        `store`.
+        """
         self._name = name
+        parts = (source_fingerprint(), target_key(), identity)
+        self._identity = hashlib.sha256("\n".join(map(str, parts)).encode()).hexdigest()
         self._prepare = prepared
         self._lowered = lowered
         self._store = store
         self._variants: dict[Plan, _Variant] = {}
-        self._interpreted: dict[Plan, float] = {}
-        self._known: dict[tuple[object, ...], tuple[tuple[int, ...], float]] = {}
+        self._wraps: dict[tuple[object, ...], tuple[int, ...]] = {}
         self._broken: str | None = None
         self._lock = threading.Lock()
 
@@ -136,7 +144,6 @@ class NativeSanitizer:
         """Run a launch natively, and return whether the sanitizer would find nothing in it.
 
         If it might, memory is as it was before. `unwritten` is updated if it does not. Arguments are as for `Kernel.sanitize`.
-        Launches whose interpretation takes less time than compiling is worth are not run.
         """
         if self.obstacle is not None or arguments.listed or not 0 < _programs(extents) <= MAX_PROGRAMS:
             return False
@@ -148,13 +155,8 @@ class NativeSanitizer:
             return False
         looked_at = {group: _blank(region, arguments, unwritten) for group, region in regions.items()}
         blank = {group: found for group, found in looked_at.items() if found is not None}
-        wraps, seconds = self._expected(extents, arguments.values)
-        plan = Plan(groups, frozenset(blank), wraps, needs_barriers)
-        if plan not in self._variants:
-            self._interpreted[plan] = spent = self._interpreted.get(plan, 0.0) + seconds
-            if spent < COMPILATION:
-                return False
-        variant = self._variant(plan)
+        wraps = self._may_wrap(extents, arguments.values)
+        variant = self._variant(Plan(groups, frozenset(blank), wraps, needs_barriers))
         if variant is None:
             return False
         return self._run(variant, extents, arguments, regions, groups, blank, unwritten)
@@ -243,22 +245,21 @@ class NativeSanitizer:
         types = {number: t.value_type(each.type) for number, each in parameters if t.is_pointer(each.type)}
         return {number: max(1, t.bit_width(type_) // 8) for number, type_ in types.items()}
 
-    def _expected(self, extents: tuple[int, int, int], values: Sequence[int]) -> tuple[tuple[int, ...], float]:
-        """The operations that may wrap around in a launch, and the seconds that interpreting it takes."""
+    def _may_wrap(self, extents: tuple[int, int, int], values: Sequence[int]) -> tuple[int, ...]:
+        """The operations that may wrap around in a launch (`Offsets`)."""
         numbers = {
             number: values[number]
             for number, each in enumerate(self._function.body.blocks[0].args)
             if t.is_integer(each.type) and t.bit_width(each.type) > 1
         }
         key = (extents, *numbers.items())
-        found = self._known.get(key)
+        found = self._wraps.get(key)
         if found is None:
-            if len(self._known) >= _MAX_RANGES:
-                self._known.clear()
+            if len(self._wraps) >= _MAX_RANGES:
+                self._wraps.clear()
             x, y, z = [(each, each) for each in extents]
-            launch = LaunchRanges((x, y, z), {number: (value, value) for number, value in numbers.items()})
-            seconds = interpretation_seconds(self._function, launch) * _programs(extents)
-            found = self._known[key] = self._offsets.may_wrap(launch), seconds
+            known = {number: (value, value) for number, value in numbers.items()}
+            found = self._wraps[key] = self._offsets.may_wrap(LaunchRanges((x, y, z), known))
         return found
 
     def _variant(self, plan: Plan) -> _Variant | None:
@@ -278,9 +279,18 @@ class NativeSanitizer:
         facts = LaunchFacts(self._name, written, False, 0, checked=True)
 
         def compiled(specialization: LaunchSpecialization) -> HostObject:
+            details = f"{plan.groups} {sorted(plan.unwritten)} {plan.wraps} {plan.needs_barriers} {specialization}"
+            key = f"sanitizer {self._identity} {details}"
+            kept = None if self._store is None else self._store.get_bytes(key)
+            if kept is not None:
+                with suppress(UserError):  # a damaged entry is made anew
+                    return decode_object(kept)
             with default_modes():
                 lowered = self._lowered(function, specialization)
-                return HostObject(lowered.object_code(), lowered.sites, lowered.shared)
+                found = HostObject(lowered.object_code(), lowered.sites, lowered.shared)
+            if self._store is not None:
+                self._store.put_bytes(key, encode_object(found))
+            return found
 
         return _Variant(instrumented, NativeKernel(facts, compiled, self._store))
 

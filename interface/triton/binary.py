@@ -81,4 +81,4 @@ class LoadedKernel:
     @functools.cached_property
     def _kept(self) -> NativeKernel:
         """The code among the bytes."""
-        return decode_native(self._code, lambda: self.kernel, CompileCache())
+        return decode_native(self._code, lambda specialization: self.kernel.host_object(specialization), CompileCache())

@@ -11,7 +11,7 @@ from typing import Any
 from ...promotion.errors import UserError
 from ...runtime.host.threads import launch_threads
 from . import benchmarking
-from .memory import EVERYWHERE, flattened, live_storages, storage_of
+from .memory import EVERYWHERE, device, flattened, live_storages, storage_of
 from .options import settings_of
 from .settings import Settings, current
 from .testing import record
@@ -142,7 +142,8 @@ def _taker(types: Sequence[Any]) -> Callable[..., _Taken]:
         if type_ == "constexpr":
             continue
         if type_.startswith("*"):
-            lines += [f"  if not a{i}.is_cpu: raise TypeError", f"  s{i} = a{i}.untyped_storage()", f"  b{i} = s{i}.data_ptr()"]
+            lines.append(f"  if not a{i}.is_{device()}: raise TypeError")
+            lines += [f"  s{i} = a{i}.untyped_storage()", f"  b{i} = s{i}.data_ptr()"]
             spans.append(f"({len(values)}, b{i}, b{i} + s{i}.nbytes())")
             values.append(f"a{i}.data_ptr()")
         elif type_ in ("fp32", "f32"):

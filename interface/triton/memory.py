@@ -11,6 +11,18 @@ Span = tuple[int, int]
 """First byte and end of memory."""
 EVERYWHERE: Span = (0, 1 << 62)
 """The span of an address that nobody knows the memory of."""
+_device = "cpu"
+
+
+def use_cuda() -> None:
+    """Take tensors on CUDA for arguments from now on, as a GPU does: those that stand in for them lie in this memory."""
+    global _device
+    _device = "cuda"
+
+
+def device() -> str:
+    """The kind of device that tensors of launches are on."""
+    return _device
 
 
 def storage_of(tensor: Any, what: str) -> tuple[int, Span]:
@@ -20,7 +32,11 @@ def storage_of(tensor: Any, what: str) -> tuple[int, Span]:
     """
     if type(tensor) is int:
         return tensor, EVERYWHERE
-    if not getattr(tensor, "is_cpu", True):
+    if _device == "cuda":
+        if not getattr(tensor, "is_cuda", True) and not getattr(tensor, "is_pinned", bool)():
+            # As Triton says it for a GPU: suites ask for these words.
+            raise ValueError(f"Pointer argument {what} cannot be accessed from Triton (cpu tensor?)")
+    elif not getattr(tensor, "is_cpu", True):
         raise UserError(f"{what} is a tensor on {tensor.device}; joinery runs kernels on the CPU; fix: {what}.cpu()")
     try:
         address = int(tensor.data_ptr())
@@ -60,7 +76,7 @@ def live_storages() -> Iterator[Span]:
     if torch is None:
         return
     for each in gc.get_objects():
-        if issubclass(type(each), torch.Tensor) and each.device.type == "cpu" and each.layout == torch.strided:
+        if issubclass(type(each), torch.Tensor) and each.device.type in ("cpu", _device) and each.layout == torch.strided:
             try:
                 storage = each.untyped_storage()
                 yield storage.data_ptr(), storage.data_ptr() + storage.nbytes()

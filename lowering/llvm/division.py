@@ -1,9 +1,10 @@
 """Divides vectors by one number: the IEEE quotient without the division instruction.
 
 A division of 16 floats takes 16 cycles, a multiply-add half of one. With y = 1/b rounded to nearest and q = a·y rounded, the
-correction q + (a - q·b)·y by two fused multiply-adds gives the correctly rounded quotient (P. Markstein, IBM J. Res. Dev. 34,
+correction q - (q·b - a)·y by two fused multiply-adds gives the correctly rounded quotient (P. Markstein, IBM J. Res. Dev. 34,
 1990), as long as nothing overflows or becomes denormal on the way. Every vector is tested for that; where it does not hold,
-the vector is divided.
+the vector is divided. Taken from q·b - a instead of a - q·b, the correction of an exact quotient is -0 for a positive divisor,
+so that a quotient of -0 keeps its sign.
 
 That one correction is enough: q is off by less than 1.5 units in the last place (ulp), so the sum before its rounding by less
 than 1.5·2^-24 ulp, and for 24-bit integers A, B the quotient can be that close to the middle M of two floats only if
@@ -18,9 +19,9 @@ from .ir import Function
 from .values import V, const, lanes, vector, with_element
 
 DIVIDE, RECIPROCAL = "joinery.divide", "joinery.reciprocal"
-# |b| in [2^-20, 2^40] and |a| in [2^-80, 2^80]: quotient and remainder are normal floats
+# |b| in [2^-20, 2^40] and |a| from 2^-80 on: quotient and remainder are normal floats, or overflow
 _SMALLEST_DIVISOR, _LARGEST_DIVISOR = 2.0**-20, 2.0**40
-_SMALLEST, _LARGEST = (127 - 80) << 24, (127 + 80) << 24  # without the sign, as bits shifted left by one
+_SMALLEST = (127 - 80) << 24  # without the sign, as bits shifted left by one
 
 
 def reciprocal(f: Function, b: V) -> V:
@@ -31,31 +32,54 @@ def reciprocal(f: Function, b: V) -> V:
     return f.select(usable, f.binary("fdiv", const(1.0, b.type), b), const(float("nan"), b.type))
 
 
-def divide(f: Function, a: V, b: V, y: V) -> V:
-    """Divides float32 a by b, where y is `reciprocal(b)`; only vectors divided by one number avoid the fdiv instruction."""
+def invariants(f: Function, b: V, y: V, n: int) -> tuple[V, V, V, V]:
+    """Returns what all divisions of `n` lanes by b share: b, y, -y, and what is added to the sizes of dividends, in every lane.
+
+    Zeros become the largest size by that, and so are divided quickly, unless b is negative: then the correction would lose
+    the sign of their quotients.
+    """
+    least = f.binary("xor", f.binary("ashr", f.bitcast(y, "i32"), const(31, "i32")), const(-1, "i32"))
+    return f.splat(b, n), f.splat(y, n), f.splat(f.fneg(y), n), f.splat(least, n)
+
+
+def divide(f: Function, a: V, b: V, y: V, not_negative: bool = False) -> V:
+    """Divides float32 a by b, where y is `reciprocal(b)`; only vectors divided by one number avoid the fdiv instruction.
+
+    The quotients are computed before they are looked at. Dividends that are too large, infinite or NaN make NaN of them, so
+    that what is tested beforehand are small dividends. All registers of a vector share the branch. not_negative: neither is a.
+    """
     n = lanes(a.type)
     if n == 1 or lanes(b.type) > 1:
         return f.binary("fdiv", a, f.splat(b, n))
-    divisor, factor = f.splat(b, n), f.splat(y, n)
+    divisor, factor, opposite, least = invariants(f, b, y, n)
     whole = with_element(a.type, "i32")
     bits = f.bitcast(a, whole)
-    size = f.binary("add", bits, bits)
-    not_small = f.icmp("uge", f.binary("add", size, const(-1, whole)), const(_SMALLEST - 1, whole))  # zeros pass
-    inside = f.binary("and", not_small, f.icmp("ule", size, const(_LARGEST, whole)))
-    usable = f.binary("and", f.intrinsic("vector.reduce.and", [inside], "i1"), f.fcmp("ord", y, y))
-    quick, real, done = f.label("quick"), f.label("divide"), f.label("quotient")
-    f.cond_branch(usable, quick, real)
-    f.start(quick)
+    size = f.binary("add", bits, const(-1, whole)) if not_negative else f.binary("add", f.binary("add", bits, bits), least)
     start = f.binary("fmul", a, factor)
-    quotient = f.fma(f.fma(f.fneg(start), divisor, a), factor, start)
-    sign = f.binary("and", f.bitcast(start, whole), const(-(1 << 31), whole))  # the correction loses the sign of a zero
-    quotient = f.bitcast(f.binary("or", f.bitcast(quotient, whole), sign), a.type)
-    f.branch(done)
+    quotient = f.fma(f.fma(start, divisor, f.fneg(a)), opposite, start)
+    each = min(n, 16 if "avx512f" in f.module.features else 8 if "avx2" in f.module.features else 4)
+    parts = [range(first, first + each) for first in range(0, n, each)]
+    sizes, found = ([v if len(parts) == 1 else f.shuffle(v, v, part) for part in parts] for v in (size, quotient))
+    usable = None
+    for one, other in zip(found[::2], found[1::2] or found, strict=False):
+        usable = _and(f, usable, f.fcmp("ord", one, other))
+    smallest = const((_SMALLEST >> not_negative) - 1, vector("i32", each))
+    for part in sizes:
+        usable = _and(f, usable, f.icmp("uge", part, smallest))
+    assert usable is not None
+    quick, real, done = f.label("quick"), f.label("divide"), f.label("quotient")
+    f.branch(quick)
+    f.start(quick)
+    f.cond_branch(f.intrinsic("vector.reduce.and", [usable], "i1"), done, real)
     f.start(real)
     divided = f.binary("fdiv", a, divisor)
     f.branch(done)
     f.start(done)
     return f.phi(vector("float", n), [(quotient, quick), (divided, real)])
+
+
+def _and(f: Function, so_far: V | None, condition: V) -> V:
+    return condition if so_far is None else f.binary("and", so_far, condition)
 
 
 def divide_in_range(f: Function, a: V, b: V) -> V:

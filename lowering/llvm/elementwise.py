@@ -16,7 +16,7 @@ from ...promotion.arrays import NumpyDType
 from ...promotion.dataclass import dataclass
 from ...promotion.dtype import BY_MLIR_NAME
 from ...promotion.errors import UnsupportedError
-from ..tt.facts import APPROXIMATE, CONTRACT, IN_RANGE, PORTABLE, REDUCED, SHORT, WEIGHT, allows
+from ..tt.facts import APPROXIMATE, CONTRACT, IN_RANGE, NOT_POSITIVE, PORTABLE, REDUCED, SHORT, WEIGHT, allows
 from ..tt.types import numpy_dtype, scalar_type
 from . import conversions, division
 from .calls import emit_call
@@ -338,7 +338,7 @@ def emit_map(
     if op in INTEGER_CHOICE:
         return f.intrinsic(INTEGER_CHOICE[op], xs)
     if op in MATH:
-        return round_register(f, emit_math(f, MATH[op], *xs, form=math_form(attrs)), elem)
+        return round_register(f, emit_math(f, MATH[op], *xs, form=math_form(attrs), not_positive=NOT_POSITIVE in attrs), elem)
     if op in CASTS:
         return _cast(f, op, xs[0], elems[0], elem, attrs)
     match op:
@@ -372,7 +372,7 @@ def emit_map(
         case division.RECIPROCAL:
             return division.reciprocal(f, xs[0])
         case division.DIVIDE:
-            return division.divide(f, xs[0], *operands[1:])
+            return division.divide(f, xs[0], operands[1], operands[2], IN_RANGE in attrs)
         case "tt.extern_elementwise":
             return emit_call(f, str(attrs["symbol"]), xs, register_element(elem))
         case "tt.mulhiui":

@@ -62,6 +62,8 @@ sum: only their absolute error matters."""
 IN_RANGE = "joinery.in_range"
 """Unit attribute of quotients of numbers from 0 to 2 by numbers from 1 to 2^24, and of 1 by numbers from
 2^-40 to 2^120; either operand may be NaN."""
+NOT_POSITIVE = "joinery.not_positive"
+"""Unit attribute of exponentials of numbers that are at most 0, but for rounding, or NaN."""
 REDUCED = "joinery.reduced"
 """Unit attribute of `math.exp2` of float32 numbers in [-0.55, 0.55] (or NaN): the remainder of an exponent
 after rounding."""
@@ -72,7 +74,7 @@ PORTABLE = "joinery.portable"
 EXACT = "joinery.exact"
 """Attribute of a `tt.dot` of float32: a type, "bf16" or "tf32", that represents its operands exactly,
 denormals aside."""
-PERMISSIONS = (SHORT, WEIGHT, IN_RANGE, REDUCED, ORDERED, PORTABLE, EXACT)
+PERMISSIONS = (SHORT, WEIGHT, IN_RANGE, NOT_POSITIVE, REDUCED, ORDERED, PORTABLE, EXACT)
 """Attributes that are part of what an operation means."""
 
 

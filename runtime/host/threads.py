@@ -11,14 +11,17 @@ import functools
 import math
 import os
 import threading
+import time
 from pathlib import Path
 
 from ...promotion.errors import UserError
 from ..native.library import c_library, native_library
 
 MAX_THREADS = 1024
-# 20 to 50 microseconds: enough for the gap between two kernels, too short to be noticed as load
-_SPIN_PAUSES = 1000
+_SPIN_NS = 100_000
+"""How long an idle worker looks for work before it sleeps: longer than the gap between two kernels, or launches from Python,
+40 to 70 µs where a kernel's data has filled the caches; too short to be noticed as load."""
+_MEASURED_PAUSES = 200
 _HEADER_BYTES = 256
 _WORKER_BYTES = 64
 
@@ -95,12 +98,28 @@ def resolve_threads(threads: int | None) -> int:
 def pool_address(threads: int) -> int:
     """Returns the address of the process-wide pool of this many threads, the caller included; 0 (run inline)
     for one thread."""
+    found = _pools.get(threads)
+    if found is not None:
+        return found
     if threads <= 1 or not native_library().threaded:
         return 0
     with _lock:
         if threads not in _pools:
             _pools[threads] = create_pool(threads)
         return _pools[threads]
+
+
+@functools.cache
+def _spin_pauses() -> int:
+    """Returns how many pauses take `_SPIN_NS`. A pause takes 10 to 140 cycles, as the processor has it; the best of a few
+    measurements is one that no other thread interrupted."""
+    pause = ctypes.CFUNCTYPE(None, ctypes.c_int64)(native_library().code["jn_pause"])
+    times = []
+    for _ in range(5):
+        start = time.perf_counter_ns()
+        pause(_MEASURED_PAUSES)
+        times.append(time.perf_counter_ns() - start)
+    return max(_MEASURED_PAUSES, _MEASURED_PAUSES * _SPIN_NS // max(min(times), 1))
 
 
 def create_pool(threads: int) -> int:
@@ -121,7 +140,7 @@ def create_pool(threads: int) -> int:
     for cpu in cpus:
         ctypes.c_uint8.from_address(allowed + cpu // 8).value |= 1 << cpu % 8
     ctypes.c_int32.from_address(pool).value = threads
-    ctypes.c_int32.from_address(pool + 4).value = _SPIN_PAUSES
+    ctypes.c_int32.from_address(pool + 4).value = _spin_pauses()
     for offset, value in ((8, mask_bytes), (16, allowed), (24, scratch)):
         ctypes.c_int64.from_address(pool + offset).value = value
     for worker in range(threads):

@@ -34,6 +34,10 @@ declare ptr @PyArray_NewCopy(ptr, i32)
 declare ptr @PyErr_Occurred()
 declare void @Py_IncRef(ptr)
 declare void @Py_DecRef(ptr)
+declare i64 @PyLong_AsUnsignedLongLongMask(ptr)
+declare ptr @PyBytes_FromStringAndSize(ptr, i64)
+@_Py_NoneStruct = external global i8
+declare void @jn_launch(ptr, ptr, ptr, i64, i64)
 ; compiled in one module with memory.ll, which defines jn_alloc and jn_free
 
 ; A C-contiguous array in a block of our own.  Null without an exception: bad extents or no memory.
@@ -521,4 +525,62 @@ busy:
   %busy.callable = load ptr, ptr %busy.callable.p, align 8
   %answer = call ptr @PyObject_Vectorcall(ptr %busy.callable, ptr null, i64 0, ptr null)
   ret ptr %answer
+}
+
+; A launch of a single kernel, a METH_FASTCALL function of integers: pool, kernel, programs, programs that a thread takes at a time,
+; and what the kernel reads first, its arguments and the extents of the grid.  The address of the status words and those, five
+; zeros, are put behind.  Returns None, or the status words as bytes if the launch was stopped.
+define ptr @jn_start(ptr %self, ptr %args, i64 %count) nounwind {
+entry:
+  ; whole cache lines, which no other data of this thread shares
+  %more = add i64 %count, 13
+  %words = and i64 %more, -8
+  %block = alloca i64, i64 %words, align 64
+  br label %next
+next:
+  %i = phi i64 [ 0, %entry ], [ %i.next, %put ]
+  %left = icmp slt i64 %i, %count
+  br i1 %left, label %take, label %launch
+take:
+  %object.p = getelementptr ptr, ptr %args, i64 %i
+  %object = load ptr, ptr %object.p, align 8
+  %value = call i64 @PyLong_AsUnsignedLongLongMask(ptr %object)
+  %suspect = icmp eq i64 %value, -1
+  br i1 %suspect, label %doubt, label %put
+doubt:
+  %error = call ptr @PyErr_Occurred()
+  %failed = icmp ne ptr %error, null
+  br i1 %failed, label %refuse, label %put
+refuse:
+  ret ptr null
+put:
+  %value.p = getelementptr i64, ptr %block, i64 %i
+  store i64 %value, ptr %value.p, align 8
+  %i.next = add i64 %i, 1
+  br label %next
+launch:
+  %address.p = getelementptr i64, ptr %block, i64 %count
+  %status = getelementptr i64, ptr %address.p, i64 1
+  store ptr %status, ptr %address.p, align 8
+  call void @llvm.memset.p0.i64(ptr %status, i8 0, i64 40, i1 false)
+  %pool = load ptr, ptr %block, align 8
+  %kernel.p = getelementptr i64, ptr %block, i64 1
+  %kernel = load ptr, ptr %kernel.p, align 8
+  %programs.p = getelementptr i64, ptr %block, i64 2
+  %programs = load i64, ptr %programs.p, align 8
+  %grain.p = getelementptr i64, ptr %block, i64 3
+  %grain = load i64, ptr %grain.p, align 8
+  %slots = getelementptr i64, ptr %block, i64 4
+  %thread = call ptr @PyEval_SaveThread()
+  call void @jn_launch(ptr %pool, ptr %kernel, ptr %slots, i64 %programs, i64 %grain)
+  call void @PyEval_RestoreThread(ptr %thread)
+  %state = load i64, ptr %status, align 8
+  %ran = icmp eq i64 %state, 0
+  br i1 %ran, label %none, label %stopped
+none:
+  call void @Py_IncRef(ptr @_Py_NoneStruct)
+  ret ptr @_Py_NoneStruct
+stopped:
+  %words.read = call ptr @PyBytes_FromStringAndSize(ptr %status, i64 40)
+  ret ptr %words.read
 }

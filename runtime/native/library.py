@@ -39,7 +39,7 @@ _C_SYMBOLS = ("posix_memalign", "free", "mmap", "munmap", "madvise", "memcpy", "
 _POOL_THREADS = (
     "pthread_create", "pthread_detach", "pthread_sigmask", "pthread_key_create", "pthread_setspecific", "pthread_getspecific",
 )  # fmt: skip
-_POOL_EXPORTS = ("jn_parallel", "jn_launch", "jn_pool_reset", "jn_worker", "jn_workers")
+_POOL_EXPORTS = ("jn_parallel", "jn_launch", "jn_pool_reset", "jn_worker", "jn_workers", "jn_pause")
 _POOL_SYMBOLS = {
     "linux": (
         *_POOL_THREADS, "memcpy", "memset", "syscall", "sched_getcpu", "sched_setaffinity",
@@ -52,12 +52,14 @@ _POOL_SYMBOLS = {
 }  # fmt: skip
 _PYTHON_SYMBOLS = (
     "PyObject_Vectorcall", "PyEval_SaveThread", "PyEval_RestoreThread", "PyTuple_New", "PyTuple_SetItem",
-    "PyTuple_Size", "PyTuple_GetItem", "PyErr_Occurred", "Py_IncRef", "Py_DecRef",
+    "PyTuple_Size", "PyTuple_GetItem", "PyErr_Occurred", "Py_IncRef", "Py_DecRef", "PyLong_AsUnsignedLongLongMask",
+    "PyBytes_FromStringAndSize",
 )  # fmt: skip
 _NEW_COPY = 85  # index of PyArray_NewCopy in NumPy's C-API table; the table is append-only
 _NEW_FROM_DESCR = 94  # index of PyArray_NewFromDescr
 _GET_HANDLER = 305  # index of PyDataMem_GetHandler
 _FASTCALL_KEYWORDS = 0x82
+_FASTCALL = 0x80
 _NOARGS = 0x04
 
 
@@ -106,9 +108,15 @@ class Entry:
         self.cached_limit = ctypes.c_int64.from_address(code["jn_cached_limit"])
         self._call = _MethodDef(b"model", code["jn_entry"], _FASTCALL_KEYWORDS, b"Runs the compiled model.")
         self._bound = _MethodDef(b"bound_call", code["jn_bound"], _NOARGS, b"Runs the prepared call.")
+        self._start = _MethodDef(b"start", code["jn_start"], _FASTCALL, b"Runs all programs of a kernel.")
         self._new_function = ctypes.pythonapi.PyCFunction_NewEx
         self._new_function.restype = ctypes.py_object
         self._new_function.argtypes = [ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p]
+
+    def start_function(self) -> Callable[..., bytes | None]:
+        """Returns the Python callable that launches a single kernel (see `jn_start` in `entry.ll`)."""
+        function: Callable[..., bytes | None] = self._new_function(ctypes.addressof(self._start), None, None)
+        return function
 
     def new_array(self, shape: tuple[int, ...], dtype: NumpyDType) -> Array | None:
         """Allocates an uninitialised array in a block of its own; returns None when the size overflows or
@@ -220,7 +228,7 @@ def _cache_limit() -> int:
         return 1 << 30
 
 
-def _load_entry(store: ObjectStore | None) -> Entry:
+def _load_entry(launch: int, store: ObjectStore | None) -> Entry:
     text = entry_text(sys.platform)
     handler = _MemoryHandler(name=b"joinery", version=1)
     new_capsule = ctypes.pythonapi.PyCapsule_New
@@ -233,9 +241,11 @@ def _load_entry(store: ObjectStore | None) -> Entry:
     imports["PyArray_NewFromDescr"] = _numpy_function(_NEW_FROM_DESCR)
     imports["PyArray_Type"] = id(np.ndarray)
     imports["jn_handler_capsule"] = id(capsule)
+    imports["_Py_NoneStruct"] = id(None)
+    imports["jn_launch"] = launch
     exports = (
         "jn_trim", "jn_new_array", "jn_entry", "jn_bound", "jn_cached_bytes", "jn_cached_limit", "jn_free",
-        "jn_handler_malloc", "jn_handler_calloc", "jn_handler_realloc",
+        "jn_handler_malloc", "jn_handler_calloc", "jn_handler_realloc", "jn_start",
     )  # fmt: skip
     code = link([cached_object("entry", text, store)], exports, imports)
     handler.malloc = code["jn_handler_malloc"]
@@ -292,7 +302,7 @@ def load_pool(platform_name: str, store: ObjectStore | None = None) -> LinkedCod
 def _load(store: ObjectStore | None) -> NativeLibrary:
     name = pool_platform()
     code = load_pool(name, store)
-    entry = _load_entry(store) if has_known_layout() else None
+    entry = _load_entry(code["jn_launch"], store) if has_known_layout() else None
     return NativeLibrary(code, code["jn_parallel"], code["jn_launch"], code["jn_pool_reset"], name != "serial", entry)
 
 

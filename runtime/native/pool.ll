@@ -79,6 +79,22 @@ out:
   ret ptr null
 }
 
+; Pauses n times, as a worker that waits does: how long that takes is measured, since it differs tenfold between processors.
+define void @jn_pause(i64 %n) nounwind {
+entry:
+  br label %look
+look:
+  %round = phi i64 [ 0, %entry ], [ %round.next, %pause ]
+  %some = icmp slt i64 %round, %n
+  br i1 %some, label %pause, label %done
+pause:
+  {{PAUSE}}
+  %round.next = add i64 %round, 1
+  br label %look
+done:
+  ret void
+}
+
 ; The number of the worker that the thread is; 0, that of callers, outside of jobs.
 define i32 @jn_worker() nounwind {
 entry:

@@ -6,12 +6,12 @@ The witness is the sanitizer itself, which interprets every lane.
 from __future__ import annotations
 
 import random
+from pathlib import Path
 from typing import Any
 
 import joinery as jn
 import numpy as np
 import pytest
-from joinery.interface.native import sanitizer
 from joinery.promotion.errors import JoineryError
 
 from ..support.changed_texts import NAMES, changed, changed_arguments
@@ -33,11 +33,6 @@ ORDERED = frozenset(
     }
 )  # fmt: skip
 """Planted bugs whose right kernels are ordered by atomics."""
-
-
-@pytest.fixture(autouse=True)
-def compile_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sanitizer, "COMPILATION", 0.0)
 
 
 def natively(kernel: jn.kernel.Kernel, grid: Any, arguments: Any, unwritten: Any = None, needs_barriers: bool = True) -> bool:
@@ -168,14 +163,18 @@ def test_memory_that_is_written_counts_as_written() -> None:
     assert not natively(kernel, 3, [o, x, 129], unwritten), "reads an element that nothing has written"
 
 
-def test_small_launches_are_interpreted_until_compiling_pays(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sanitizer, "COMPILATION", 0.01)
-    kernel = jn.kernel.from_ttir(ADD_ONE)
-    x, o = np.ones(64, np.float32), np.zeros(64, np.float32)
-    tried = [natively(kernel, 1, [x, o, 64]) for _ in range(40)]
-    assert tried == sorted(tried)
-    assert {*tried} == {False, True}
-    assert natively(jn.kernel.from_ttir(ADD_ONE), 1000, [x, o, 64]), "a large launch at once"
+def test_instrumented_code_is_kept_between_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cache = jn.CompileCache(tmp_path / "cache")
+    x, o = np.arange(100, dtype=np.float32), np.zeros(100, np.float32)
+    assert natively(jn.kernel.from_ttir(ADD_ONE, cache=cache), 2, [x, o, 100])
+    again = jn.kernel.from_ttir(ADD_ONE, cache=cache)
+    monkeypatch.setattr(jn.kernel.Kernel, "_lower", None)
+    o[:] = 0
+    assert natively(again, 2, [x, o, 100])
+    np.testing.assert_array_equal(o, x + 1)
+    assert not natively(again, 2, [x, o[:99].copy(), 100])
+    with pytest.raises(TypeError):  # other code
+        natively(jn.kernel.from_ttir(ADD_ONE.replace("1.0", "2.0"), cache=cache), 2, [x, o, 100])
 
 
 def test_stamps_of_earlier_launches_mean_nothing() -> None:

@@ -15,7 +15,6 @@ FOLDERS = ("promotion", "graph", "lowering", "runtime", "interface", "tests", "d
 PATH = re.compile(rf"`((?:{'|'.join(map(re.escape, FOLDERS))})/[\w./-]*)`")
 PLANNED = frozenset({
     "interface/torch", "interface/distributed/", "interface/explorer/",
-    "lowering/frontends/triton_c",
 })  # fmt: skip
 """Folders that CONTRIBUTING keeps for what is to come."""
 

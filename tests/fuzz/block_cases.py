@@ -72,6 +72,7 @@ def launches(
     except REFUSALS:
         outcome.refused = True
         return
+    _sanitize_natively(kernel, grid, arguments, report.findings, outcome)
     # hashes wrap on purpose; where a mutation makes addresses wrap, hosts stop the launch
     mistakes = [finding for finding in report.findings if finding.kind != "overflow" or mutated]
     if mistakes:  # natively it may do anything
@@ -89,6 +90,21 @@ def launches(
         runs.expect_fast(kernel.name, expected)
     for numerics in NUMERICS:
         runs.everywhere(numerics)
+
+
+def _sanitize_natively(
+    kernel: jn.kernel.Kernel, grid: Sequence[int], arguments: list[Any], findings: Sequence[jn.Finding], outcome: Outcome
+) -> None:
+    """Adds a fault if code that stops where a finding is possible ends although there are some."""
+    try:
+        with np.errstate(all="ignore"):
+            is_clean = kernel._is_clean(grid, _copies(arguments), {}, needs_barriers=False)
+    except Exception as error:
+        outcome.faults.append(fault_of("native sanitizer", error))
+        return
+    outcome.runs += 1
+    if is_clean and findings:
+        outcome.faults.append(Fault("native sanitizer", f"{findings[0].kind} missed", str(findings[0])))
 
 
 class _Launches:

@@ -14,6 +14,7 @@ from pathlib import Path
 import joinery as jn
 import pytest
 from joinery.graph.checks import ShapeError
+from joinery.lowering.frontends.triton_c.reading.diagnostics import Diagnostic, TritonCError
 from joinery.lowering.tt.sanitize.findings import Finding, Report, SanitizerError
 from joinery.promotion.errors import (
     DeviceError,
@@ -36,6 +37,7 @@ COMPOSED: dict[type, Callable[[], Exception]] = {
     DeviceMemoryError: lambda: DeviceMemoryError("too little memory", 3, 2, 1),
     CudaFailure: lambda: CudaFailure("cuMemFree", 700, "CUDA_ERROR_ILLEGAL_ADDRESS", "an address", "a log"),
     ShapeError: lambda: ShapeError("sizes differ", "equal sizes", "reshape"),
+    TritonCError: lambda: TritonCError("k.tc:1:1: error: x", (Diagnostic("error", "x", "y", ()),)),
     SanitizerError: lambda: SanitizerError("kernel", REPORT),
     ptxsim.PtxCheckError: lambda: ptxsim.PtxCheckError([ptxsim.Finding("race", "a race", 3, "st.shared")] * 2),
 }
@@ -88,6 +90,7 @@ def test_copies_are_equal(cls: type[BaseException]) -> None:
 
 
 RAISES = """
+from joinery.lowering.frontends.triton_c.reading.diagnostics import Diagnostic, TritonCError
 from joinery.lowering.tt.sanitize.findings import Finding, Report, SanitizerError
 raise SanitizerError("kernel", Report((Finding("race", "two programs", "tt.store", "k.py:3", (1, 0, 0)),)))
 """

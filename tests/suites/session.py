@@ -45,7 +45,7 @@ def run(project: Project, source: Path, python: Path, folder: Path, settings: Se
         events.unlink(missing_ok=True)
     for _ in range(MAX_STARTS):
         done.write_text("".join(f"{test}\n" for test in outcome.tests), encoding="utf-8")
-        command = _command(project, python, events, done, settings)
+        command = _command(project, python, source, events, done, settings)
         status = _watch(command, project, source, events, log, settings)
         known = len(outcome.tests) + len(outcome.uncollected)
         if running := _read(events, outcome):
@@ -92,7 +92,7 @@ def forget_failures(events: Path, pattern: str) -> None:
     events.write_text("".join(kept), encoding="utf-8")
 
 
-def _command(project: Project, python: Path, events: Path, done: Path, settings: Settings) -> list[str]:
+def _command(project: Project, python: Path, source: Path, events: Path, done: Path, settings: Settings) -> list[str]:
     sample = project.sample if settings.sample is None else settings.sample
     seconds = settings.seconds or project.seconds
     tests = settings.tests or project.tests
@@ -110,6 +110,8 @@ def _command(project: Project, python: Path, events: Path, done: Path, settings:
             command += ["--ignore-glob=" + left.path] if "*" in left.path else ["--ignore=" + left.path]
     if any(test.startswith("cases/") for test in tests):  # without the options and fixtures of joinery's own tests
         command += ["-c", os.devnull, "--rootdir", str(HERE), "--noconftest", "--import-mode=importlib"]
+    else:  # node ids, by which samples are taken, are the same wherever the clone lies
+        command += ["--rootdir", str(source)]
     return [*command, *project.arguments, *paths]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..targets import set_masquerade
-from .stand_in import CAPABILITY
+from .surface import CAPABILITY
 
 
 def become_cuda() -> None:

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from ....promotion.arrays import Array
-from ..memory import Span
+from ..memory import Span, device
 
 _PATTERN = np.uint32(0xFF8DFFB5)
 _MAX_BYTES = 1 << 28
@@ -107,7 +107,7 @@ def _note(torch: Any, tensor: Any) -> None:
             return
         storage = tensor.untyped_storage()
         address, size = storage.data_ptr(), storage.nbytes()
-        if storage.device.type != "cpu" or not address or not 4 <= size <= _MAX_BYTES:
+        if storage.device.type not in ("cpu", device()) or not address or not 4 <= size <= _MAX_BYTES:
             return
     except (AttributeError, NotImplementedError, RuntimeError):  # a tensor without memory of its own
         return

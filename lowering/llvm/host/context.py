@@ -40,7 +40,8 @@ class KernelContext(Values):
     bounds: the memory that accesses are compared with; None in launches that do not ask for it.
     ordering: keeps loads and stores of arrays that may alias in order; None where none do.
     address_uses: tells which values move pointers.
-    program: the number of the program; grid: the extents of the grid, where the function asks for them.
+    program: the number of the program; grid: the extents of the grid, where the function asks for them; position: where the
+    program stands in it.
     """
 
     def __init__(
@@ -59,6 +60,7 @@ class KernelContext(Values):
         self.address_uses = AddressUses()
         self.program = i64(0)
         self.grid: list[V] = []
+        self.position: list[V] = []
         self._handlers = handlers
         self._otherwise = otherwise
 

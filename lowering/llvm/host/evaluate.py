@@ -308,8 +308,9 @@ class Evaluator:
                 )
             if guard is None:
                 if dim is not None and run == 1 and id(node) in self.prefetching:
+                    following = self.f.gep(pointer, self._row_length(node, dim), el)
                     for line in range(0, n, max(1, CACHE_LINE // size)):
-                        self.f.prefetch(self.f.gep(pointer, self._row_length(node, dim) + line, el), locality=2)
+                        self.f.prefetch(self.f.gep(following, line, el), locality=2)
                 raw = self.f.load(type_, pointer, size)
             else:
                 raw = self.f.masked_load(type_, pointer, self.f.splat(guard, n), zero(type_), size)
@@ -320,12 +321,10 @@ class Evaluator:
             raw = self._gather(pointers, coordinates, guard, n, tail)
         return self._fill(from_memory(self.f, raw, node.elem), guard, node, coordinates, tail)
 
-    @staticmethod
-    def _row_length(node: Load, dim: int) -> int:
+    def _row_length(self, node: Load, dim: int) -> V:
         """Returns the elements from a row to the next when rows are contiguous: the masked extent, or the block's."""
         bounds, _ = decompose_mask(node.mask)
-        limits = [b.limit.number for b in bounds if b.dim == dim and is_constant(b.limit)]
-        return min([node.shape[dim], *limits])
+        return self.extent(node.shape[dim], bounds, dim)[0]
 
     def _fill(self, value: V, guard: V | None, node: Load, coordinates: Coordinates, tail: V | None) -> V:
         """Selects `other` where the mask is false. Without `other` those lanes are zero, as the load leaves them."""

@@ -78,8 +78,10 @@ def _lowered(
     k.nests.streaming = any(op.name == "tt.store" and k.goes_past_caches(op) for op in k.operations())
     k.nests.rows_apart = sum(emits_nest(op) and op.name != "tt.return" for op in k.operations()) > 1
     _load_arguments(k, function)
-    with f.loop(f.params[1], f.params[2]) as state, k.ev.scope():
+    with f.loop(f.params[1], f.params[2], 1, _first_position(k)) as state, k.ev.scope():
         k.program = state.index
+        k.position = list(state.values)
+        state.next = _next_position(k)
         k.leave_if_stopped()
         done = f.label("program")
         lower_blocks(k, function.body, lambda last: f.branch(done))
@@ -125,6 +127,35 @@ def _load_arguments(k: KernelContext, function: FuncOp) -> None:
         k.ev.memory.begin(k.status)
 
 
+def _first_position(k: KernelContext) -> list[V]:
+    """Returns where the first program stands in the grid, up to the last axis that the function asks for.
+
+    Programs are numbered along x first, then y, then z.
+    """
+    axes = {"xyz".index(str(program_axis(op))) for op in k.operations() if op.name == "tt.get_program_id"}
+    found: list[V] = []
+    if k.grid and axes:
+        rest = k.f.params[1]
+        for extent in k.grid[: max(axes) + 1]:
+            extent = k.ev.s.max(extent, k.ev.s.constant(1))
+            found.append(k.f.binary("urem", rest, extent))
+            rest = k.f.binary("udiv", rest, extent)
+    return found
+
+
+def _next_position(k: KernelContext) -> list[V]:
+    """Returns where the next program stands. To divide its number again takes as long as a tenth of a short program."""
+    f, s = k.f, k.ev.s
+    following: list[V] = []
+    carry: V = s.constant(1)
+    for position, extent in zip(k.position, k.grid, strict=False):
+        moved = s.add(position, carry)
+        wraps = f.icmp("uge", moved, extent)
+        following.append(f.select(wraps, s.constant(0), moved))
+        carry = f.cast("zext", wraps, "i64")
+    return following
+
+
 def _load_bounds(k: KernelContext, function: FuncOp) -> Bounds:
     """Loads the memory behind the parameters, which checked launches pass after the status words."""
     f, parameters = k.f, k.blocks[0].args
@@ -152,17 +183,7 @@ def _constant(k: KernelContext, op: Operation) -> None:
 
 
 def _program_id(k: KernelContext, op: Operation) -> None:
-    position = k.program
-    if k.grid:  # programs are numbered along x first, then y, then z
-        x, y, _ = k.grid
-        rest = k.f.binary("udiv", position, x)
-        match program_axis(op):
-            case "x":
-                position = k.f.binary("urem", position, x)
-            case "y":
-                position = k.f.binary("urem", rest, y)
-            case _:
-                position = k.f.binary("udiv", rest, y)
+    position = k.position["xyz".index(str(program_axis(op)))] if k.position else k.program
     result = op.results[0]
     k.wide[result] = position
     k.ev.s.narrow.add(position.operand())  # an axis of a grid has fewer than 2^31 programs

@@ -36,12 +36,19 @@ def _scale(lane: Lanes, p: V, biased: V) -> V:
 
     It multiplies by two exact powers, so that denormals round once.
     """
-    if lane.scales:
-        return lane.scalef(p, lane.sub(lane.float_of(biased), ROUNDER + 254.0))
     half = lane.iop("lshr", biased, 1)
     rest = lane.iop("sub", biased, half)
     p = lane.mul(p, lane.float_of(lane.iop("shl", half, 23)))
     return lane.mul(p, lane.float_of(lane.iop("shl", rest, 23)))
+
+
+def _power(lane: Lanes, x: V, lowest: float, parts: Callable[[V], tuple[V, V]]) -> V:
+    """Computes p * 2^k, 0 for x below the limit; `parts` takes x to (p, bits whose low part is k + 254)."""
+    if lane.scales:
+        p, biased = parts(x)
+        exponent = lane.sub(lane.float_of(biased), ROUNDER + 254.0)
+        return lane.scalef(p, exponent, lane.cmp("uge", x, lowest))
+    return lane.from_limit(x, lowest, lambda x: _scale(lane, *parts(x)))
 
 
 _MIN_EXPONENT, _MAX_EXPONENT = -126, 127
@@ -76,9 +83,17 @@ def exp(lane: Lanes, x: V) -> V:
 
 def exp_with(lane: Lanes, x: V, coefficients: tuple[float, ...]) -> V:
     """Computes exp over the whole range, as accurately as the polynomial."""
-    x = lane.at_least(lane.at_most(x, 88.8), -104.0)
-    biased, r = _exp_reduce(lane, x, 254.0)
-    return _scale(lane, lane.poly(r, coefficients), biased)
+    return _exp_downwards(lane, lane.capped(x, 88.8), coefficients)
+
+
+def _exp_downwards(lane: Lanes, x: V, coefficients: tuple[float, ...]) -> V:
+    """Computes exp where it is finite."""
+
+    def parts(x: V) -> tuple[V, V]:
+        biased, r = _exp_reduce(lane, x, 254.0)
+        return lane.poly(r, coefficients), biased
+
+    return _power(lane, x, -104.0, parts)
 
 
 @recipe("exp", "float", form="short")
@@ -89,7 +104,7 @@ def exp_fast(lane: Lanes, x: V) -> V:
     """
     if lane.is_ptx:
         return _exp_ptx(lane, x)
-    y = _exp_normal(lane, lane.at_most(x, 88.0), table.EXP_32_SHORT)
+    y = _exp_normal(lane, lane.capped(x, 88.0), table.EXP_32_SHORT)
     return lane.select(lane.cmp("olt", x, -87.33), 0.0, y)
 
 
@@ -103,10 +118,13 @@ def _exp_normal(lane: Lanes, x: V, coefficients: tuple[float, ...]) -> V:
 def exp2(lane: Lanes, x: V) -> V:
     if lane.is_ptx:  # within 2 ulp over the full range, denormals included (PTX ISA, "ex2")
         return lane.fn.target_intrinsic("llvm.nvvm.ex2.approx.f", [x], lane.type)
-    x = lane.at_least(lane.at_most(x, 129.0), -151.0)
-    shifted = lane.add(x, ROUNDER + 254.0)
-    r = lane.sub(x, lane.sub(shifted, ROUNDER + 254.0))
-    return _scale(lane, lane.poly(r, table.EXP2_32), lane.bits(shifted))
+
+    def parts(x: V) -> tuple[V, V]:
+        shifted = lane.add(x, ROUNDER + 254.0)
+        r = lane.sub(x, lane.sub(shifted, ROUNDER + 254.0))
+        return lane.poly(r, table.EXP2_32), lane.bits(shifted)
+
+    return _power(lane, lane.capped(x, 129.0), -150.0, parts)
 
 
 @recipe("exp2", "float", form="reduced")
@@ -193,9 +211,7 @@ def sigmoid(lane: Lanes, x: V) -> V:
 
     The quotient is corrected for both of its roundings, which together with exp's would exceed 2 ulp.
     """
-    z = lane.at_least(lane.neg(lane.abs(x)), -104.0)
-    biased, r = _exp_reduce(lane, z, 254.0)
-    z = _scale(lane, lane.poly(r, table.EXP_32), biased)
+    z = _exp_downwards(lane, lane.neg(lane.abs(x)), table.EXP_32)
     numerator = lane.select(lane.cmp("olt", x, 0.0), z, 1.0)
     denominator, lost = lane.fast_two_sum(1.0, z)
     quotient = lane.div(numerator, denominator)

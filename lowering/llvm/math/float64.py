@@ -38,9 +38,17 @@ def _scale(lane: Lanes, p: V, biased: V) -> V:
 
 @recipe("exp", "double")
 def exp(lane: Lanes, x: V) -> V:
-    x = lane.at_least(lane.at_most(x, 710.0), -746.0)
-    biased, r = _exp_reduce(lane, x, 2046.0)
-    return _scale(lane, lane.poly(r, table.EXP_64), biased)
+    return _exp_downwards(lane, lane.capped(x, 710.0))
+
+
+def _exp_downwards(lane: Lanes, x: V) -> V:
+    """Computes exp where it is finite."""
+
+    def power(x: V) -> V:
+        biased, r = _exp_reduce(lane, x, 2046.0)
+        return _scale(lane, lane.poly(r, table.EXP_64), biased)
+
+    return lane.from_limit(x, -746.0, power)
 
 
 def _exp_normal(lane: Lanes, x: V) -> V:
@@ -51,10 +59,12 @@ def _exp_normal(lane: Lanes, x: V) -> V:
 
 @recipe("exp2", "double")
 def exp2(lane: Lanes, x: V) -> V:
-    x = lane.at_least(lane.at_most(x, 1025.0), -1080.0)
-    shifted = lane.add(x, ROUNDER + 2046.0)
-    r = lane.sub(x, lane.sub(shifted, ROUNDER + 2046.0))
-    return _scale(lane, lane.poly(r, table.EXP2_64), lane.bits(shifted))
+    def power(x: V) -> V:
+        shifted = lane.add(x, ROUNDER + 2046.0)
+        r = lane.sub(x, lane.sub(shifted, ROUNDER + 2046.0))
+        return _scale(lane, lane.poly(r, table.EXP2_64), lane.bits(shifted))
+
+    return lane.from_limit(lane.capped(x, 1025.0), -1075.0, power)
 
 
 @recipe("expm1", "double")
@@ -192,9 +202,7 @@ def sigmoid(lane: Lanes, x: V) -> V:
 
     The quotient is corrected for both of its roundings, which together with exp's would exceed 2 ulp.
     """
-    z = lane.at_least(lane.neg(lane.abs(x)), -746.0)
-    biased, r = _exp_reduce(lane, z, 2046.0)
-    z = _scale(lane, lane.poly(r, table.EXP_64), biased)
+    z = _exp_downwards(lane, lane.neg(lane.abs(x)))
     numerator = lane.select(lane.cmp("olt", x, 0.0), z, 1.0)
     denominator, lost = lane.fast_two_sum(1.0, z)
     quotient = lane.div(numerator, denominator)

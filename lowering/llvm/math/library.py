@@ -65,7 +65,7 @@ def check_target(target: HostTarget) -> None:
         raise UnsupportedError(f"host code for {target.cpu}: inline math needs {', '.join(missing)}")
 
 
-def emit_math(fn: Function, name: str, x: V, *more: V, form: Form = "accurate") -> V:
+def emit_math(fn: Function, name: str, x: V, *more: V, form: Form = "accurate", not_positive: bool = False) -> V:
     """Emits `name(x, *more)`; the result has x's type.
 
     Names: `MATH_NAMES` (pow(x, y), fmod(x, y), copysign(magnitude, sign) and fma(a, b, c) take more operands, all of
@@ -79,6 +79,8 @@ def emit_math(fn: Function, name: str, x: V, *more: V, form: Form = "accurate") 
     - "reduced" is exp2 on [-0.5005, 0.5005]: a polynomial or the instruction alone, within 2 ulp.
     - "portable" is "accurate" without the instructions that only some targets have: the same bits on all of them.
 
+    not_positive: the operand of an exponential is at most 0, but for rounding, or NaN.
+
     Raises InternalError for operands of other types or another number, UnsupportedError for an unknown name.
     """
     kind = element(x.type)
@@ -91,4 +93,4 @@ def emit_math(fn: Function, name: str, x: V, *more: V, form: Form = "accurate") 
     if len(more) != operands - 1 or any(v.type != x.type for v in more):
         types = ", ".join(v.type for v in (x, *more))
         raise InternalError(f"emit_math({name!r}) takes {operands} operands of one type, got ({types})")
-    return recipe_of(name, kind, form)(Lanes(fn, x.type, portable=form == "portable"), x, *more)
+    return recipe_of(name, kind, form)(Lanes(fn, x.type, form == "portable", not_positive), x, *more)

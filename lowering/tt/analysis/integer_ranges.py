@@ -147,7 +147,7 @@ class IntegerRanges:
         first = self.of(loop.operands[3 + number])
         step = _added(argument, following)
         if step is not None:
-            iterations = self.iterations(loop)
+            iterations = self._iterations(loop)
             low, high = self.of(step)
             return first[0] + iterations * min(low, 0), first[1] + iterations * max(high, 0)
         is_open = argument in self._open
@@ -159,7 +159,7 @@ class IntegerRanges:
             self._open.discard(argument)
         return _union([first, found])
 
-    def iterations(self, loop: Operation) -> int:
+    def _iterations(self, loop: Operation) -> int:
         """Returns the largest possible number of iterations; 2**64 if it is not known."""
         low, high, step = (self.of(bound) for bound in loop.operands[:3])
         if "unsignedCmp" in loop.properties or "unsignedCmp" in loop.attributes or step[0] < 1:

@@ -6,7 +6,6 @@ from dataclasses import field
 
 from ....promotion.dataclass import dataclass
 from ..analysis.alias_sets import Groups
-from ..analysis.integer_ranges import LaunchRanges
 from ..dialect.functions import FuncOp
 
 NUMBER_SHIFT, LANE_BITS, SHAPE_BITS, EPOCH_BITS = 27, 20, 3, 4
@@ -53,5 +52,5 @@ class Instrumented:
 
 __all__ = [
     "EPOCH_BITS", "FIRST_NUMBER", "LANE_BITS", "MAX_NUMBER", "NOT_WRITTEN", "NUMBER_SHIFT", "SHAPE_BITS", "Instrumented",
-    "LaunchRanges", "Plan",
+    "Plan",
 ]  # fmt: skip

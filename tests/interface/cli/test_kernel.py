@@ -283,7 +283,7 @@ def test_arrays_of_small_floats_keep_their_bits(capsys: Capture, files: Path) ->
         (
             ("run", "m.joinery", "--grid", "3"),
             2,
-            "--grid is for kernels (.ttir, .mlir); m.joinery is read as a saved model",
+            "--grid is for kernels (.ttir, .mlir, .tc, .c); m.joinery is read as a saved model",
         ),
         (("run", "m.joinery", "x.npy"), 2, "ARGUMENT is for kernels"),
         (

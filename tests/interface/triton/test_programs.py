@@ -242,8 +242,73 @@ def test_the_plugin_by_default_and_with_nonsense(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "pytest", "-q", "-p", "joinery.triton.pytest"]
     for options, text in [
         (["--joinery", "test_suite.py"], "1 tests passed, not launched"),
+        (["--joinery", "-v", "test_suite.py"], "mode native (JOINERY_TRITON); \"cuda:0\" is"),
+        (["--joinery", "-v", "--joinery-device=cpu", "test_suite.py"], "mode native (JOINERY_TRITON)\n"),
         (["--joinery=fast", "test_suite.py"], "unknown mode 'fast'"),
         (["test_suite.py"], "1 passed"),
     ]:
         done = subprocess.run([*command, *options], capture_output=True, text=True, check=False, cwd=tmp_path)
         assert text in done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("imported", ["joinery", "joinery.triton", "joinery.triton.settings"])
+def test_the_plugin_in_a_process_that_has_joinery_already(imported: str, tmp_path: Path) -> None:
+    (tmp_path / "test_suite.py").write_text(SUITE)
+    program = f"import {imported}, pytest; pytest.main(['-q', '-p', 'joinery.triton.pytest', '--joinery', 'test_suite.py'])"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert "1 tests failed, launched" in done.stdout, done.stdout + done.stderr
+    assert "AccessError" in done.stdout
+    assert "host_program.py" not in done.stdout
+
+
+UNDEFINED = '''
+import torch
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def doubled(x, y, n, OTHER: tl.constexpr, INSIDE: tl.constexpr, BLOCK: tl.constexpr):
+    i = tl.arange(0, BLOCK)
+    value = tl.load(x + i, mask=i < n, other=0.0) if OTHER else tl.load(x + i, mask=i < n)
+    if INSIDE:
+        tl.store(y + i, value * 2, mask=i < n)
+    else:
+        tl.store(y + i, value * 2)
+
+
+def launch(x, other, inside):
+    doubled[(1,)](x, torch.zeros(16, device="cuda"), 10, OTHER=other, INSIDE=inside, BLOCK=16)
+
+
+def test_lanes_without_a_value_are_stored():
+    launch(torch.ones(16, device="cuda"), False, False)
+
+
+def test_lanes_without_a_value_go_nowhere():
+    launch(torch.ones(16, device="cuda"), False, True)
+
+
+def test_lanes_have_a_value():
+    launch(torch.ones(16, device="cuda"), True, False)
+
+
+def test_memory_that_nobody_wrote():
+    launch(torch.empty(16, device="cuda"), True, False)
+'''
+
+
+def test_findings_say_where_an_undefined_value_comes_from(tmp_path: Path) -> None:
+    """What a masked load without `other` leaves undefined is a finding where it is stored, and there alone."""
+    (tmp_path / "test_suite.py").write_text(UNDEFINED)
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "joinery.triton.pytest", "--joinery=sanitize", "test_suite.py"]
+    said = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path).stdout
+    assert "2 failed, 2 passed" in said, said
+    _, _, summary = said.partition("= joinery =")
+    findings = [line for line in summary.splitlines() if ": doubled: " in line]
+    assert len(findings) == 2
+    assert "test_lanes_without_a_value_are_stored: doubled: uninitialised: the stored value is undefined" in findings[0]
+    assert "it comes from a lane that" in findings[0], findings[0]
+    assert "test_suite.py:10" in findings[0]
+    assert "test_memory_that_nobody_wrote: doubled: uninitialised: the stored value is undefined" in findings[1]
+    assert "reads and nothing has written" in findings[1]

@@ -10,24 +10,40 @@ from pathlib import Path
 import pytest
 
 pytest.importorskip("triton")
-pytest.importorskip("torch")
+torch = pytest.importorskip("torch")
+
+DEVICES = {"a device of torch's": "", "one device": "guard.register = lambda torch: False"}
+
+
+def one_can_tell_torch() -> bool:
+    """Whether torch is built without GPUs, so that "cuda:0" is a device of its own."""
+    return torch.version.cuda is None and torch.version.hip is None
+
 
 START = """
 import torch
+from joinery.interface.triton.testing import guard
+{devices}
 from joinery.interface.triton.testing.stand_in import install
 install()
 """
 
 
-def run(text: str, folder: Path) -> None:
+@pytest.fixture(params=DEVICES.values(), ids=DEVICES)
+def devices(request: pytest.FixtureRequest) -> str:
+    """The way in which torch gets its device: a statement for the start of programs."""
+    return str(request.param)
+
+
+def run(text: str, folder: Path, devices: str = "") -> None:
     """Run statements under the stand-in."""
     file = folder / "program.py"
-    file.write_text(START + textwrap.dedent(text))
+    file.write_text(START.format(devices=devices) + textwrap.dedent(text))
     done = subprocess.run([sys.executable, str(file)], capture_output=True, text=True, check=False, cwd=folder)
     assert done.returncode == 0, done.stderr
 
 
-def test_implementations_for_cuda_are_called_and_see_cuda(tmp_path: Path) -> None:
+def test_implementations_for_cuda_are_called_and_see_cuda(tmp_path: Path, devices: str) -> None:
     run(
         """
         seen = []
@@ -58,10 +74,11 @@ def test_implementations_for_cuda_are_called_and_see_cuda(tmp_path: Path) -> Non
         assert torch.ops.suite.triple(x).tolist() == [0, 3, 6, 9]
         """,
         tmp_path,
+        devices,
     )
 
 
-def test_backward_passes_see_cuda(tmp_path: Path) -> None:
+def test_backward_passes_see_cuda(tmp_path: Path, devices: str) -> None:
     run(
         """
         class Square(torch.autograd.Function):
@@ -80,10 +97,11 @@ def test_backward_passes_see_cuda(tmp_path: Path) -> None:
         assert torch.autograd.grad(Square.apply(x).sum(), x)[0].tolist() == [0, 2, 4]
         """,
         tmp_path,
+        devices,
     )
 
 
-def test_what_the_cpu_lacks(tmp_path: Path) -> None:
+def test_what_the_cpu_lacks(tmp_path: Path, devices: str) -> None:
     run(
         """
         a, b = torch.randn(5, 300, device="cuda").bfloat16(), torch.randn(300, 7, device="cuda").bfloat16()
@@ -104,10 +122,11 @@ def test_what_the_cpu_lacks(tmp_path: Path) -> None:
             raise AssertionError
         """,
         tmp_path,
+        devices,
     )
 
 
-def test_default_devices(tmp_path: Path) -> None:
+def test_default_devices(tmp_path: Path, devices: str) -> None:
     run(
         """
         import torch.utils._device
@@ -118,20 +137,44 @@ def test_default_devices(tmp_path: Path) -> None:
         torch.set_default_device(None)
         """,
         tmp_path,
+        devices,
     )
 
 
-def test_functions_are_not_compiled_for_a_gpu(tmp_path: Path) -> None:
+def test_functions_are_not_compiled_for_a_gpu(tmp_path: Path, devices: str) -> None:
     run(
         """
         add = torch.compile(lambda x: x + 1)
         assert add(torch.zeros(3, device="cuda")).tolist() == [1, 1, 1]
+
+        @torch.compile(dynamic=True)
+        def double(x):
+            return x * 2
+        assert double(torch.ones(2, device="cuda")).tolist() == [2, 2]
+        """,
+        tmp_path,
+        devices,
+    )
+
+
+@pytest.mark.skipif(not one_can_tell_torch(), reason="this torch cannot be told of a device")
+def test_another_back_end_compiles_functions(tmp_path: Path) -> None:
+    run(
+        """
+        graphs = []
+        def noted(graph, inputs):
+            graphs.append(inputs[-1].device.type)
+            return graph.forward
+        add = torch.compile(lambda x: x + torch.ones(x.shape, device=x.device), backend=noted, dynamic=True)
+        for n in (3, 5, 8):
+            assert add(torch.ones(n, device="cuda")).tolist() == [2] * n
+        assert graphs == ["cuda"], graphs
         """,
         tmp_path,
     )
 
 
-def test_generators_have_a_seed_and_an_offset(tmp_path: Path) -> None:
+def test_generators_have_a_seed_and_an_offset(tmp_path: Path, devices: str) -> None:
     run(
         """
         def state(generator):
@@ -144,7 +187,8 @@ def test_generators_have_a_seed_and_an_offset(tmp_path: Path) -> None:
         assert state(own)[0] == 7 and state(own)[1] > 0 and state(own) == state(own)
         more = torch.rand(5, device="cuda", generator=own)
         own.set_state(first)
-        assert torch.equal(torch.rand(5, generator=own), drawn) and torch.equal(torch.rand(5, generator=own), more)
+        assert torch.equal(torch.rand(5, device="cuda", generator=own), drawn)
+        assert torch.equal(torch.rand(5, device="cuda", generator=own), more)
 
         default = torch.cuda.default_generators[torch.cuda.current_device()]
         torch.manual_seed(3)
@@ -160,6 +204,7 @@ def test_generators_have_a_seed_and_an_offset(tmp_path: Path) -> None:
         assert torch.Generator().get_state().numel() > 16 and torch.cuda.initial_seed() == 3
         """,
         tmp_path,
+        devices,
     )
 
 

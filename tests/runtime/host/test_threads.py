@@ -140,6 +140,16 @@ def test_every_index_runs_once(kernels, count):
             time.sleep(0.003)  # let the workers fall asleep: waking them is another path
 
 
+def test_how_long_idle_workers_look_for_work():
+    """At least about as long as it says, on processors with pauses of any length."""
+    pause = ctypes.CFUNCTYPE(None, ctypes.c_int64)(native_library().code["jn_pause"])
+    number = threads._spin_pauses()
+    start = time.perf_counter_ns()
+    pause(number)
+    assert time.perf_counter_ns() - start > threads._SPIN_NS / 3
+    pause(0)
+
+
 @pytest.fixture(scope="module")
 def portable():
     """The pool other POSIX systems get, and a pool of it: the memory is the same."""

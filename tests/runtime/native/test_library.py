@@ -87,6 +87,50 @@ def test_templates_are_compiled_once_and_kept(tmp_path):
     assert run() == ["2", "0"]
 
 
+WORDS = """
+define void @kernel(ptr %args, i64 %low, i64 %high) {
+  %second.p = getelementptr i64, ptr %args, i64 1
+  %second = load i64, ptr %second.p
+  %to = load ptr, ptr %args
+  store i64 %second, ptr %to
+  %status.p = getelementptr i64, ptr %args, i64 5
+  %status = load ptr, ptr %status.p
+  %expected.p = getelementptr i64, ptr %args, i64 6
+  %stops = icmp eq i64 %second, 77
+  br i1 %stops, label %stop, label %done
+stop:
+  store i64 2, ptr %status
+  %last.p = getelementptr i64, ptr %status, i64 4
+  store i64 %second, ptr %last.p
+  br label %done
+done:
+  %place.p = getelementptr i64, ptr %to, i64 1
+  %same = icmp eq ptr %status, %expected.p
+  %place = zext i1 %same to i64
+  store i64 %place, ptr %place.p
+  ret void
+}
+"""
+
+
+def test_a_launch_of_one_kernel():
+    """It gets its words, whatever their sign, and the status words behind them; what it writes there is the result."""
+    entry = library.native_library().entry
+    assert entry is not None
+    start, code = entry.start_function(), link([emit_object(WORDS)], ["kernel"], {})
+    found = np.zeros(2, np.int64)
+    for word in (5, -1, 2**63 - 1, -(2**63), 2**64 - 1, 2**63):
+        assert start(0, code["kernel"], 1, 1, found.ctypes.data, word, 1, 1, 1) is None
+        assert found.tolist() == [word - (2**64 if word >= 2**63 else 0), 1]
+    stopped = start(0, code["kernel"], 1, 1, found.ctypes.data, 77, 1, 1, 1)
+    assert np.frombuffer(stopped, np.int64).tolist() == [2, 0, 0, 0, 77]
+    with pytest.raises(TypeError):
+        start(0, code["kernel"], 1, 1, found.ctypes.data, "5", 1, 1, 1)
+    found[:] = 3
+    assert start(0, code["kernel"], 0, 1, found.ctypes.data, 5, 0, 1, 1) is None  # no program
+    assert found.tolist() == [3, 3]
+
+
 def test_code_generation_is_deterministic():
     text = library.entry_text(sys.platform)
     assert emit_object(text) == emit_object(text)

@@ -14,6 +14,7 @@ from functools import partial
 
 from .....promotion.errors import UnsupportedError
 from ....target import CACHE_LINE
+from ...division import DIVIDE
 from ...elementwise import (
     memory_size,
     to_memory,
@@ -34,6 +35,7 @@ from .coordinates import (
     stride_of,
 )
 from .flat import Flattener, flat_memory, is_deep
+from .invariants import spread
 from .nontemporal_stores import lies_along, to_line
 from .vector_loop import vector_loop
 
@@ -205,8 +207,25 @@ class LoopNests:
         With two, the instructions of both alternate, which hides latencies that reach beyond a core's out-of-order window.
         """
         lanes = self.ev.lanes_for(*self.elements(nodes))
-        alternate = self._is_long(nodes) and self.ev.target.registers >= 32 and self._constants(nodes) <= _REGISTERS
-        return 2 * lanes if alternate else lanes
+        return 2 * lanes if self._is_long(nodes) and self._may_alternate(nodes) else lanes
+
+    def _may_alternate(self, nodes: Sequence[Node]) -> bool:
+        return self.ev.target.registers >= 32 and self._constants(nodes) <= _REGISTERS
+
+    def _divides(self, nodes: Sequence[Node]) -> bool:
+        """Whether values that are not in scratch yet are divided by one number."""
+        stack, seen = list(nodes), set[int]()
+        while stack:
+            node = stack.pop()
+            if id(node) not in seen and id(node) not in self.ev.replacement:
+                seen.add(id(node))
+                if isinstance(node, Map):
+                    if node.op == DIVIDE:
+                        return True
+                    stack.extend(node.operands)
+                elif isinstance(node, View):
+                    stack.append(node.source)
+        return False
 
     @staticmethod
     def _constants(nodes: Sequence[Node]) -> int:
@@ -273,7 +292,10 @@ class LoopNests:
         inner = self.inner_dim(shape)
         with ExitStack() as stack:
             coordinates = self.outer(stack, shape, inner, bounds, nodes)
-            n = min(self.lanes(nodes), shape[inner])
+            n = rest = min(self.lanes(nodes), shape[inner])
+            if 2 * n <= shape[inner] and self._divides(nodes) and not self._is_long(nodes) and self._may_alternate(nodes):
+                n = 2 * n  # divisions of two vectors share a test; what fills up the last vector might fail it
+            spread(ev, nodes, tuple(coordinates), n)
 
             def body(coordinate: Coordinate, mask: V | None, _: list[V]) -> list[V]:
                 here = tuple(coordinate if d == inner else c for d, c in enumerate(coordinates))
@@ -290,7 +312,7 @@ class LoopNests:
                 first = ZERO if start is None else start(tuple(coordinates))
                 unroll = self.unroll(nodes, shape[inner] // n)
                 once = unroll == 1 and not whole and self._is_long(nodes) and ev.target.has("avx512f")  # masks are free
-                vector_loop(ev, shape[inner], bounds, inner, n, unroll, body, start=first, beyond=beyond, once=once)
+                vector_loop(ev, shape[inner], bounds, inner, n, unroll, body, (), first, beyond, once, rest)
         for node, memory in spilled:
             self.spill(node, memory, bounds)
 

@@ -25,15 +25,18 @@ def vector_loop(
     start: V = ZERO,
     beyond: bool = False,
     once: bool = False,
+    rest: int = 0,
 ) -> list[list[V]]:
     """Visits one dimension in vectors of `n` lanes, `unroll` at a time, each with its own copy of the carried values.
 
     Positions before `start`, which is at most their number, and the rest are visited vector by vector under a lane mask.
     beyond: positions beyond the bounds may be visited as well, as far as the dimension goes, so that no rest is left.
     once: the body is long: if the bounds are not known there is one loop under lane masks, and none for the rest.
+    rest: the lanes under a mask, if fewer; nothing is carried then.
     Returns the final copies.
     """
     f, s = ev.f, ev.s
+    rest = rest or n
     count, implied = ev.extent(size, bounds, dim)
     unroll = min(unroll, max(1, size // n))  # an iteration over more vectors than there are would never run
     step = n * unroll
@@ -44,9 +47,9 @@ def vector_loop(
     copies = [list(carry) for _ in range(unroll)]
 
     def masked(low: V, high: V) -> None:
-        with f.loop(low, high, n, copies[0]) as state, ev.scope():
-            mask = None if n == 1 else ev.lane_mask(state.index, high, n)
-            state.next = body(Coordinate(state.index, 0, n, loop), mask, list(state.values))
+        with f.loop(low, high, rest, copies[0]) as state, ev.scope():
+            mask = None if rest == 1 else ev.lane_mask(state.index, high, rest)
+            state.next = body(Coordinate(state.index, 0, rest, loop), mask, list(state.values))
         copies[0] = list(state.results)
 
     if not is_integer(start, 0):
@@ -80,9 +83,9 @@ def vector_loop(
     if static is None:
         masked(main, count)
         return copies
-    for first in range(integer(main), static, n):
+    for first in range(integer(main), static, rest):
         with ev.scope():
-            here = Coordinate(s.constant(first), 0, n, loop)
-            mask = None if static - first >= n else ev.lane_mask(here.at, s.constant(static), n)
+            here = Coordinate(s.constant(first), 0, rest, loop)
+            mask = None if static - first >= rest else ev.lane_mask(here.at, s.constant(static), rest)
             copies[0] = body(here, mask, copies[0])
     return copies

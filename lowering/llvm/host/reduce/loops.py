@@ -8,8 +8,9 @@ from contextlib import ExitStack
 from .....promotion.dataclass import dataclass
 from ...elementwise import constant, identity, larger
 from ...ir import Function
-from ...values import FALSE, V, is_float, is_integer, lanes, vector, zero
+from ...values import V, const, is_float, is_integer, lanes, vector
 from ..loops.coordinates import ORIGIN, Bound, Coordinate, Coordinates, decompose_mask
+from ..loops.invariants import spread
 from ..loops.loop_nests import LoopNests
 from ..loops.padding_values import limits_along, padding_value
 from ..loops.vector_loop import vector_loop
@@ -177,14 +178,17 @@ def _reduce_inner(nests: LoopNests, sources: Sequence[Node], axis: int, combine:
         def at(coordinate: Coordinate) -> Coordinates:
             return tuple(coordinate if d == axis else c for d, c in enumerate(coordinates))
 
+        spread(ev, sources, tuple(coordinates), n)
+        if rest is not None and not rest.is_neutral and not rest.is_zero:
+            ev.at(rest.value, at(ORIGIN))  # a core computes it beside the loop, not after it
         kind = combine.kind
         extreme = kind in _EXTREMES
 
         def merge(left: list[V], right: list[V]) -> list[V]:
             if not extreme:
                 return combine.emit(ev, left, right)
-            # One instruction that ignores NaN, and a flag: that a NaN occurred for maximumf, a number for maxnumf.
-            return [larger(f, right[0], left[0], _EXTREMES[str(kind)] < 0), f.binary("or", left[1], right[1])]
+            # One instruction that ignores NaN, and a flag: that there were only numbers for maximumf, only NaN for maxnumf.
+            return [larger(f, right[0], left[0], _EXTREMES[str(kind)] < 0), f.binary("and", left[1], right[1])]
 
         def body(coordinate: Coordinate, mask: V | None, acc: list[V]) -> list[V]:
             here = at(coordinate)
@@ -192,7 +196,7 @@ def _reduce_inner(nests: LoopNests, sources: Sequence[Node], axis: int, combine:
                 ev.write_scratch(memory, here, ev.at(node, here, mask))
             items = [f.splat(ev.at(source, here, mask), n) for source in sources]
             if extreme:
-                items.append(f.fcmp("uno" if _propagates(kind) else "ord", items[0], items[0]))
+                items.append(f.fcmp("ord" if _propagates(kind) else "uno", items[0], items[0]))
             new = merge(acc, items)
             return new if mask is None else [f.select(mask, a, b) for a, b in zip(new, acc, strict=True)]
 
@@ -200,7 +204,7 @@ def _reduce_inner(nests: LoopNests, sources: Sequence[Node], axis: int, combine:
             first = [f.splat(v, n) for v in starts]
             if extreme:
                 first = [constant(_EXTREMES[str(kind)], sources[0].elem, n)]
-                first.append(zero(vector("i1", n)) if n > 1 else FALSE)
+                first.append(const(True, vector("i1", n)))
             copies = vector_loop(ev, shape[axis], bounds, axis, n, nests.unroll(sources, shape[axis] // n), body, first)
         else:  # no neutral element known: start from the first vector of the (unmasked) block
             here = at(Coordinate(ZERO, 0, n))
@@ -229,16 +233,16 @@ def _reduce_inner(nests: LoopNests, sources: Sequence[Node], axis: int, combine:
 def _extreme(nests: LoopNests, accumulators: Sequence[V], kind: str) -> list[V]:
     """Returns the extreme of all lanes, given their extreme numbers, none of them NaN, and flags.
 
-    A flag is set in lanes that met a NaN, or a number (`maxnumf`).
+    A flag is set in lanes that met only numbers, or only NaN (`maxnumf`).
     """
     f = nests.ev.f
     best, flags = accumulators
     while (n := lanes(best.type)) > 1:
         low, high = _halves(f, best, n // 2)
         best = larger(f, low, high, _EXTREMES[kind] < 0)
-    met = f.intrinsic("vector.reduce.or", [flags], "i1") if lanes(flags.type) > 1 else flags
+    only = f.intrinsic("vector.reduce.and", [flags], "i1") if lanes(flags.type) > 1 else flags
     not_a_number = constant(float("nan"), best.type)
-    return [f.select(met, not_a_number, best) if _propagates(kind) else f.select(met, best, not_a_number)]
+    return [f.select(only, best, not_a_number) if _propagates(kind) else f.select(only, not_a_number, best)]
 
 
 def _halves(f: Function, value: V, half: int) -> tuple[V, V]:

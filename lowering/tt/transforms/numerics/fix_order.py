@@ -28,7 +28,7 @@ from ...analysis.combining import single_operation
 from ...dialect.attributes import enum_name
 from ...dialect.functions import FuncOp
 from ...dialect.memory.atomics import RMW_OPERATIONS
-from ...facts import IN_RANGE, ORDERED, PORTABLE, REDUCED, SHORT, WEIGHT
+from ...facts import IN_RANGE, NOT_POSITIVE, ORDERED, PORTABLE, REDUCED, SHORT, WEIGHT
 from ...source_locations import naming_line
 from ..function_pass import FunctionPass
 
@@ -53,7 +53,7 @@ def fix_order(func: Operation) -> None:
     for op in func.walk():
         if "fastmath" in op.properties:
             op.properties["fastmath"] = _NO_FLAGS
-        for mark in (REDUCED, SHORT, WEIGHT, IN_RANGE):
+        for mark in (REDUCED, SHORT, WEIGHT, IN_RANGE, NOT_POSITIVE):
             op.attributes.pop(mark, None)
         if op.name.startswith("math.") and op.name not in _SINGLE_ROUNDING:
             op.attributes[PORTABLE] = UnitAttr()

@@ -20,8 +20,9 @@ relative accuracy. So have those of exp that feed a product of float32 operands,
 size that add up show the error of the cheaper exp, and those of exp whose argument is scaled by a number of
 unknown sign, since they may be far above 1.
 
-Without a loop the quotients p / rowsum(p) are of numbers up to 1 by a number of at least 1, and get
-`joinery.in_range`; here, too, a scale has to be positive.
+Exponentials of differences that are not scaled, or by a positive number, get `joinery.not_positive`. Without
+a loop their quotients p / rowsum(p) are of numbers up to 1 by a number of at least 1, and get
+`joinery.in_range`.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ from ... import types as t
 from ...constants import splat_value
 from ...dialect.attributes import property_number
 from ...dialect.functions import FuncOp
-from ...facts import IN_RANGE, WEIGHT
+from ...facts import IN_RANGE, NOT_POSITIVE, WEIGHT
 from ..function_pass import FunctionPass
 
 _EXPONENTIALS = frozenset({"math.exp", "math.exp2"})
@@ -86,8 +87,10 @@ def mark_weights(func: Operation) -> None:
     marked: set[tuple[Operation, int]] = set()
     for op in exponentials:
         top = _weighs(op)
-        if top is not None and top.before is None and top.is_above:
-            _mark_quotients(op.results[0], top.axis)
+        if top is not None and top.is_above:
+            op.attributes[NOT_POSITIVE] = UnitAttr()
+            if top.before is None:
+                _mark_quotients(op.results[0], top.axis)
         uses = _uses(op.results[0], top.axis) if top is not None else None
         if top is None or uses is None:
             continue

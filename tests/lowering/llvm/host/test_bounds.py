@@ -168,7 +168,7 @@ def test_code_that_checks_survives_as_bytes() -> None:
     kernel = jn.kernel.from_ttir(HEAD + RANGE + STRIDED + WIDE + LOADED + END)
     facts, compiled = kernel.native_code(check_bounds=True)
     assert facts.checked
-    again = decode_native(encode_native(facts, compiled), lambda: kernel)
+    again = decode_native(encode_native(facts, compiled), kernel.host_object)
     assert again.facts == facts
     assert again.program([], []).sites == compiled.sites
 

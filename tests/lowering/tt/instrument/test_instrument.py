@@ -5,7 +5,6 @@ from __future__ import annotations
 import joinery as jn
 import numpy as np
 import pytest
-from joinery.interface.native import sanitizer
 from joinery.lowering.frontends.ttir.text import parse
 from joinery.lowering.tt.analysis.aliasing import AliasAnalysis
 from joinery.lowering.tt.analysis.integer_ranges import LaunchRanges
@@ -95,8 +94,7 @@ def test_lanes_that_are_known_to_be_distinct(name: str) -> None:
     assert has_distinct_lanes(store.operands[0]) == is_distinct
 
 
-def test_equal_lanes_of_a_store_are_for_the_sanitizer(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sanitizer, "COMPILATION", 0.0)
+def test_equal_lanes_of_a_store_are_for_the_sanitizer() -> None:
     body, _ = DISTINCT["a remainder"]
     kernel = jn.kernel.from_ttir(text(f"{body}\n    tt.store %p, %r : tensor<16x!tt.ptr<i32>>"))
     x = np.zeros(16, np.int32)

@@ -346,6 +346,25 @@ def test_quotients_of_weights_are_in_range(old: str, new: str, in_range: bool) -
     assert ("joinery.in_range" in jn.kernel.from_ttir(source).ttir_after("licm")) == in_range
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "marked"),
+    [
+        ("", "", True), ("math.exp", "math.exp2", True), ("arith.divf %p", "arith.mulf %p", True),
+        ("(%s) <", "(%below0) <", False), ("subf %s, %high_w", "subf %high_w, %s", False), ("subf %s", "addf %s", False),
+        ("arith.maxnumf", "arith.minnumf", False), (SUB, f"{SUB}\n  %k = arith.constant dense<2.0> : {WIDE}\n{TIMES}", True),
+        (SUB, f"{SUB}\n  %k = arith.constant dense<-2.0> : {WIDE}\n{TIMES}", False),
+        (SUB, f"{SUB}\n  %k = tt.splat %z : f32 -> {WIDE}\n{TIMES}", False),
+    ],
+)  # fmt: skip
+def test_what_exponentials_of_weights_take_is_not_positive(old: str, new: str, marked: bool) -> None:
+    source = ROWS.replace(old, new) if old else ROWS
+    assert source != ROWS or not old
+    source = source.replace('%high = "tt.reduce"(%below0)', f'%below0 = arith.negf %s : {WIDE}\n  %high = "tt.reduce"(%below0)')
+    if "%below_k" in source:
+        source = source.replace("math.exp %below :", "math.exp %below_k :").replace("%o: !tt", "%z: f32, %o: !tt")
+    assert ("joinery.not_positive" in jn.kernel.from_ttir(source).ttir_after("licm")) == marked
+
+
 def test_tame_quotients_of_softmax(monkeypatch: pytest.MonkeyPatch) -> None:
     """Bit for bit those of the IEEE division, but for very small ones, which may be off by one."""
     rng = np.random.default_rng(3)

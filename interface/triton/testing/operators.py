@@ -1,0 +1,301 @@
+"""What torch computes for tensors on "cuda:0", by the CPU's functions on the same memory.
+
+torch asks for an implementation for CUDA wherever it has none that serves every device. Views are made by the CPU's own code,
+which looks at shapes alone. Everything else runs on aliases of the tensors on the CPU; results are on "cuda:0" again.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from .aliases import Aliases
+from .missing import LACKING, computed_otherwise
+
+_INDEXING = frozenset({"index", "index_put", "index_put_", "_index_put_impl_", "_unsafe_index", "_unsafe_index_put"})
+_MIXES = _INDEXING | {"copy_", "_foreach_copy_", "_ctc_loss", "_pack_padded_sequence"}
+"""Operators that take tensors of two devices."""
+_NAMESPACES = ("aten", "prims", "prim", "torchvision", "quantized")
+"""Where operators are torch's own. Those of other libraries have the implementations that these register."""
+_EXPLICIT = ("convolution", "convolution_backward", "copy_")
+"""Operators of which torch has an implementation for every device, which chooses functions that only GPUs have."""
+_NEVER = (
+    "_use_cudnn_ctc_loss", "_use_cudnn_ctc_loss.Tensor", "_use_miopen_ctc_loss", "_use_miopen_ctc_loss.Tensor",
+    "_use_cudnn_rnn_flatten_weight",
+)  # fmt: skip
+"""Operators that ask for libraries of GPUs."""
+_OF_SPARSE = {
+    "Sparse": (
+        "_sparse_coo_tensor_with_dims", "_sparse_coo_tensor_with_dims_and_tensors", "_indices", "_values", "indices", "values",
+        "sparse_dim", "dense_dim", "_nnz", "is_coalesced", "_coalesced_",
+    ),
+    "SparseCsr": (
+        "_sparse_compressed_tensor_with_dims", "crow_indices", "col_indices", "ccol_indices", "row_indices", "values",
+        "sparse_dim", "dense_dim", "_nnz",
+    ),
+}  # fmt: skip
+"""Operators on the parts of sparse tensors, by their kind."""
+_kept: list[Any] = []
+
+
+def install(torch: Any) -> None:
+    """Implement torch's operators for CUDA. What libraries register for CUDA later comes before this."""
+    operators = _Operators(torch)
+    every, own = torch.library.Library("_", "IMPL"), torch.library.Library("aten", "IMPL")
+    every.fallback(operators.run, "CUDA")
+    for kind, names in _OF_SPARSE.items():
+        every.fallback(operators.run, f"{kind}CUDA")
+        for operator in (torch.ops.aten.copy_.default, torch.ops.aten.clone.default):
+            own.impl(operator._opname, functools.partial(operators.run, operator), f"{kind}CUDA")
+        keys = torch._C.DispatchKeySet(getattr(torch._C.DispatchKey, f"{kind}CPU"))
+        for name in names:
+            own.impl(name, functools.partial(operators.run_sparse, keys, _operator(torch, f"aten::{name}")), f"{kind}CUDA")
+    for name in operators.composed():
+        operator = _operator(torch, name)
+        if operator is not None and torch.Tag.inplace_view not in operator.tags:
+            own.impl(name.removeprefix("aten::"), functools.partial(operators.run, operator), "CUDA")
+    for name in _EXPLICIT:
+        own.impl(name, functools.partial(operators.run, _operator(torch, f"aten::{name}")), "CUDA")
+    for name, implementation in operators.special().items():
+        own.impl(name, implementation, "CUDA")
+    _lead_redispatch(torch, operators)
+    _kept.extend([every, own])
+
+
+def _lead_redispatch(torch: Any, operators: _Operators) -> None:
+    """Let libraries call torch's implementations for every device, which have functions of their own for GPUs."""
+    explicit = {_operator(torch, f"aten::{name}") for name in _EXPLICIT}
+    overload = torch._ops.OpOverload
+    plain = overload.redispatch
+
+    @functools.wraps(plain)
+    def redispatch(self: Any, /, keys: Any, *args: Any, **keywords: Any) -> Any:
+        if self in explicit and any(isinstance(arg, torch.Tensor) and arg.is_cuda for arg in args):
+            return operators.run(self, *args, **keywords)
+        return plain(self, keys, *args, **keywords)
+
+    overload.redispatch = redispatch
+
+
+def _operator(torch: Any, name: str) -> Any:
+    packet, _, overload = name.removeprefix("aten::").partition(".")
+    found = getattr(torch.ops.aten, packet, None)
+    return getattr(found, overload or "default", None)
+
+
+class _Plan:
+    """What is known of an operator: whether it makes views, what it writes, and which of its arguments it returns."""
+
+    def __init__(self, operator: Any) -> None:
+        schema = operator._schema
+        writes = [argument.name for argument in schema.arguments if argument.alias_info and argument.alias_info.is_write]
+        positional = [argument.name for argument in schema.arguments if not argument.kwarg_only]
+        self.writes = [(positional.index(name) if name in positional else None, name) for name in writes]
+        self.outs = {argument.name for argument in schema.arguments if argument.is_out}
+        self.is_view = not writes and any(each.alias_info for each in schema.returns)
+        self.mixes = operator._opname in _MIXES
+        self.indexes = operator._opname in _INDEXING
+        self.tensors = [i for i, each in enumerate(schema.arguments) if not each.kwarg_only and str(each.type) == "Tensor"]
+        self.is_strided = "as_strided" in operator._opname  # which reaches beyond the tensor
+        self.is_lacking = operator._opname in LACKING
+        self.is_own = operator.namespace in _NAMESPACES
+        self.returned: list[int | None] = []
+        for each in schema.returns:
+            names = each.alias_info.before_set if each.alias_info and each.alias_info.is_write else set()
+            of = [i for i, name in enumerate(writes) if names and _aliases(schema, name) & names]
+            self.returned.append(of[0] if of else None)
+
+
+def _contiguous(shape: Sequence[int]) -> list[int]:
+    strides = [1]
+    for extent in reversed(shape[1:]):
+        strides.append(strides[-1] * max(extent, 1))
+    return strides[::-1] if shape else []
+
+
+def _aliases(schema: Any, name: str) -> set[str]:
+    argument = next(each for each in schema.arguments if each.name == name)
+    return set(argument.alias_info.before_set)
+
+
+class _Operators:
+    def __init__(self, torch: Any) -> None:
+        self._torch = torch
+        self._tensor = torch.Tensor
+        self._aliases = Aliases(torch)
+        self._plans: dict[Any, _Plan] = {}
+        self._keys = torch._C.DispatchKeySet(torch._C.DispatchKey.CPU)
+        self._cpu = torch.device("cpu")
+        self._empty, self._empty_strided = torch.ops.aten.empty.memory_format, torch.ops.aten.empty_strided.default
+        self._set = torch.ops.aten.set_.source_Storage_storage_offset
+        self._numbers = (bool, int, float, complex)
+
+    def composed(self) -> list[str]:
+        """Operators that torch composes of others for devices that lack them; the CPU has its own, as GPUs have."""
+        has = self._torch._C._dispatch_has_kernel_for_dispatch_key
+        names = [name for name in self._torch._C._dispatch_get_all_op_names() if name.startswith("aten::")]
+        composed, whole = "CompositeExplicitAutogradNonFunctional", "CompositeExplicitAutograd"
+        return [name for name in names if has(name, composed) or (has(name, whole) and has(name, "CPU"))]
+
+    def special(self) -> dict[str, Callable[..., Any]]:
+        """Operators that are no computation, by name."""
+        return {
+            "empty.memory_format": self.empty,
+            "empty_strided": self.empty_strided,
+            "resize_": self.resize,
+            "_fused_sdp_choice": lambda *args, **keywords: 0,  # in single operations: the others are a GPU's
+            "record_stream": lambda *args: None,
+            **{name: lambda *args, **keywords: False for name in _NEVER},
+            "set_.source_Storage": self.set_storage,
+            "set_.source_Storage_storage_offset": self._put,
+            "set_.source_Tensor": self.set_tensor,
+        }
+
+    def set_storage(self, tensor: Any, storage: Any) -> Any:
+        return self._put(tensor, storage, 0, [storage.nbytes() // tensor.element_size()], [1])
+
+    def set_tensor(self, tensor: Any, source: Any) -> Any:
+        return self._put(tensor, source.untyped_storage(), source.storage_offset(), source.shape, source.stride())
+
+    def run(self, operator: Any, *args: Any, **keywords: Any) -> Any:
+        """Compute what an operator does, by the CPU's implementation.
+
+        Raises `RuntimeError` for tensors of two devices, and `NotImplementedError` for what other libraries have for no GPU.
+        """
+        plan = self._plans.get(operator) or self._plan(operator)
+        if plan.is_view:
+            return operator.redispatch(self._keys, *args, **keywords)
+        on_cpu = self._aliases.whole_on_cpu if plan.is_strided else self._aliases.on_cpu
+        led = _Led(self._tensor, on_cpu, self._cpu, self._torch.strided)
+        led_args, led_keywords = [led(arg) for arg in args], {name: led(value) for name, value in keywords.items()}
+        for i in plan.tensors:
+            if i < len(args) and isinstance(args[i], self._numbers):  # which torch made of a tensor
+                led_args[i] = self._torch.tensor(args[i])
+        if not plan.is_own:
+            raise NotImplementedError(f"Could not run '{operator}' with arguments from the 'CUDA' backend.")
+        if led.devices == 3 and plan.indexes and not args[0].is_cuda:
+            raise RuntimeError("indices should be either on cpu or on the same device as the indexed tensor (cpu)")
+        if led.devices == 3 and not plan.mixes:
+            raise RuntimeError(
+                f"Expected all tensors to be on the same device, but found at least two devices, cuda:0 and cpu! ({operator})"
+            )
+        written = [args[i] if i is not None and i < len(args) else keywords.get(name) for i, name in plan.writes]
+        for name in plan.outs:
+            if isinstance(out := keywords.get(name), self._tensor) and out.is_cuda and out.numel() == 0:
+                led_keywords[name] = self._torch.empty(0, dtype=out.dtype)  # memory that may grow
+        result = NotImplemented
+        if plan.is_lacking:
+            result = computed_otherwise(operator.overloadpacket, led_args, led_keywords, self._torch)
+        if result is NotImplemented:
+            try:
+                result = operator(*led_args, **led_keywords)
+            except RuntimeError as error:
+                if not plan.outs or "not resizable" not in str(error):
+                    raise
+                fresh = {name: self._torch.empty(0, dtype=led_keywords[name].dtype) for name in plan.outs}
+                led_keywords |= fresh
+                result = operator(*led_args, **led_keywords)
+        for (position, name), tensor in zip(plan.writes, written, strict=True):
+            alias = led_args[position] if position is not None and position < len(led_args) else led_keywords.get(name)
+            self._adopt(tensor, alias)
+        return self._returned(plan, result, written, led.aliases)
+
+    def run_sparse(self, keys: Any, operator: Any, *args: Any, **keywords: Any) -> Any:
+        """Do what an operator does with the parts of a sparse tensor, by the CPU's code: it looks at no elements."""
+        return operator.redispatch(keys, *args, **keywords)
+
+    def _plan(self, operator: Any) -> _Plan:
+        plan = self._plans[operator] = _Plan(operator)
+        return plan
+
+    def _returned(self, plan: _Plan, result: Any, written: Sequence[Any], aliases: Mapping[int, Any]) -> Any:
+        if len(plan.returned) == 1:
+            first = plan.returned[0]
+            return written[first] if first is not None else self._on_cuda(result, aliases)
+        if not isinstance(result, tuple):
+            return self._on_cuda(result, aliases)
+        each = zip(plan.returned, result, strict=True)
+        return tuple([written[i] if i is not None else self._on_cuda(value, aliases) for i, value in each])
+
+    def _on_cuda(self, value: Any, aliases: Mapping[int, Any]) -> Any:
+        if isinstance(value, self._tensor):
+            if not value.is_cpu:
+                return value
+            if value.layout != self._torch.strided:
+                return self._aliases.sparse_moved(value, self._aliases.on_cuda)
+            same = aliases.get(value.data_ptr())
+            if same is not None and same.dtype == value.dtype and value.numel():  # an argument is returned: it keeps its memory
+                return self._aliases.viewed(same, value.shape, value.stride())
+            return self._aliases.on_cuda(value)
+        if isinstance(value, list | tuple):
+            return type(value)([self._on_cuda(each, aliases) for each in value])
+        return value
+
+    def _adopt(self, tensor: Any, alias: Any) -> None:
+        """Let a tensor that was written have the shape and the memory that the CPU gave its alias."""
+        if isinstance(tensor, list | tuple):
+            for each, other in zip(tensor, alias, strict=True):
+                self._adopt(each, other)
+        elif isinstance(tensor, self._tensor) and tensor.is_cuda and tensor.layout == self._torch.strided:
+            if tensor.data_ptr() != alias.data_ptr():
+                moved = self._aliases.on_cuda(alias)
+                self._put(tensor, moved.untyped_storage(), moved.storage_offset(), moved.shape, moved.stride())
+            elif tensor.shape != alias.shape:
+                self._put(tensor, tensor.untyped_storage(), tensor.storage_offset(), alias.shape, alias.stride())
+
+    def _put(self, tensor: Any, storage: Any, offset: int, shape: Sequence[int], strides: Sequence[int] = ()) -> Any:
+        """Let a tensor lie in a storage, or in a larger copy of it: the storages of aliases do not grow."""
+        size = tensor.element_size()
+        strides = list(strides) or _contiguous(shape)
+        last = offset + sum((extent - 1) * stride for extent, stride in zip(shape, strides, strict=True))
+        if 0 not in shape and (last + 1) * size > storage.nbytes():
+            grown = self._empty([(last + 1) * size], dtype=self._torch.uint8, device=self._cpu)
+            if storage.nbytes():
+                old = self._empty([0], dtype=self._torch.uint8, device=storage.device)
+                self._set.redispatch(self._keys, old, storage, 0, [storage.nbytes()], [1])
+                grown[: storage.nbytes()] = self._aliases.on_cpu(old)
+            storage = self._aliases.on_cuda(grown).untyped_storage()
+        return self._set.redispatch(self._keys, tensor, storage, offset, list(shape), list(strides))
+
+    def empty(self, size: Any, *, device: Any = None, pin_memory: Any = None, layout: Any = None, **keywords: Any) -> Any:
+        self._check(device)
+        return self._aliases.on_cuda(self._empty(size, device=self._cpu, layout=layout, **keywords))
+
+    def empty_strided(self, size: Any, stride: Any, *, device: Any = None, pin_memory: Any = None, **keywords: Any) -> Any:
+        self._check(device)
+        return self._aliases.on_cuda(self._empty_strided(size, stride, device=self._cpu, **keywords))
+
+    def resize(self, tensor: Any, size: Any, *, memory_format: Any = None) -> Any:
+        strides = self._empty(size, dtype=tensor.dtype, device=self._cpu, memory_format=memory_format).stride()
+        return self._put(tensor, tensor.untyped_storage(), tensor.storage_offset(), size, strides)
+
+    def _check(self, device: Any) -> None:
+        if device is not None and device.index:
+            raise RuntimeError(f"CUDA error: invalid device ordinal: {device}; there is one device")
+
+
+class _Led:
+    """Arguments as the CPU is given them, and what devices they are on: 1 for "cuda:0", 2 for the CPU, 3 for both.
+
+    aliases: those on "cuda:0", by their addresses.
+    """
+
+    def __init__(self, tensor: Any, on_cpu: Callable[[Any], Any], cpu: Any, strided: Any) -> None:
+        self.devices = 0
+        self.aliases: dict[int, Any] = {}
+        self._tensor, self._on_cpu, self._cpu, self._strided = tensor, on_cpu, cpu, strided
+
+    def __call__(self, value: Any) -> Any:
+        if isinstance(value, self._tensor):
+            if value.is_cuda:
+                self.devices |= 1
+                if value.layout == self._strided:
+                    self.aliases[value.data_ptr()] = value
+                return self._on_cpu(value)
+            if value.dim():
+                self.devices |= 2
+            return value
+        if isinstance(value, list | tuple):
+            return type(value)([self(each) for each in value])
+        return self._cpu if getattr(value, "type", None) == "cuda" else value

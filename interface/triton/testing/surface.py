@@ -1,0 +1,179 @@
+"""Functions and classes of `torch.cuda` and `torch.accelerator`, which answer as for one GPU.
+
+What cannot be stood in for raises: graphs of CUDA, for example.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+from ..utilities import Event, device_properties
+
+CAPABILITY = (9, 0)
+NAME = "NVIDIA H100 (joinery on the CPU)"
+VERSION = "12.8"
+"""What `torch.version.cuda` says: projects look there for whether torch is built for GPUs."""
+_MEMORY = 80 << 30
+
+
+def replacements(generator: Any) -> dict[str, Any]:
+    """What stands in `torch.cuda`, by name."""
+    properties = SimpleNamespace(
+        name=NAME, major=CAPABILITY[0], minor=CAPABILITY[1], total_memory=_MEMORY, warp_size=32, gcnArchName="",
+        multi_processor_count=device_properties()["multiprocessor_count"], max_threads_per_multi_processor=2048,
+        regs_per_multiprocessor=65536, shared_memory_per_block=49152, shared_memory_per_block_optin=232448,
+        shared_memory_per_multiprocessor=233472, L2_cache_size=50 << 20, is_integrated=False, is_multi_gpu_board=False,
+        clock_rate=1_000_000, memory_clock_rate=1_000_000, memory_bus_width=512, uuid="joinery", pci_bus_id=0,
+    )  # fmt: skip
+    answers = {
+        "is_available": True,
+        "is_initialized": True,
+        "init": None,
+        "_lazy_init": None,
+        "_lazy_call": None,
+        "device_count": 1,
+        "current_device": 0,
+        "set_device": None,
+        "get_device_name": NAME,
+        "get_device_capability": CAPABILITY,
+        "get_device_properties": properties,
+        "is_bf16_supported": True,
+        "is_current_stream_capturing": False,
+        "can_device_access_peer": False,
+        "synchronize": None,
+        "empty_cache": None,
+        "ipc_collect": None,
+        "memory_allocated": 0,
+        "max_memory_allocated": 0,
+        "memory_reserved": 0,
+        "max_memory_reserved": 0,
+        "reset_peak_memory_stats": None,
+        "reset_max_memory_allocated": None,
+        "mem_get_info": (_MEMORY, _MEMORY),
+        "set_stream": None,
+    }
+    # torch's own tables go by identity: no two names share a function
+    functions = {
+        "get_arch_list": lambda: ["sm_90"],
+        "memory_stats": lambda device=None: {},
+        "manual_seed": lambda seed: generator.manual_seed(seed),
+        "manual_seed_all": lambda seed: generator.manual_seed(seed),
+        "seed": lambda: generator.seed(),
+        "seed_all": lambda: generator.seed(),
+        "initial_seed": lambda: generator.initial_seed(),
+        "get_rng_state": lambda device=None: generator.get_state(),
+        "get_rng_state_all": lambda: [generator.get_state()],
+        "set_rng_state": lambda state, device=None: generator.set_state(state),
+        "set_rng_state_all": lambda states: generator.set_state(states[0]),
+        "Event": Event,
+        "Stream": Stream,
+        "ExternalStream": type("ExternalStream", (Stream,), {}),
+        "current_stream": lambda device=None: Stream(),
+        "default_stream": lambda device=None: Stream(),
+        "stream": lambda stream=None: StreamContext(stream),
+        "StreamContext": StreamContext,
+        "device": _DeviceContext,
+        "device_of": type("device_of", (_DeviceContext,), {}),
+        "_DeviceGuard": type("_DeviceGuard", (_DeviceContext,), {}),
+        "CUDAGraph": _NoGraph,
+        "graph": type("graph", (_NoGraph,), {}),
+    }
+    return {name: _ignoring(answer) for name, answer in answers.items()} | functions
+
+
+def _ignoring(result: Any) -> Callable[..., Any]:
+    """A function of any arguments with this result."""
+
+    def answer(*args: Any, **keywords: Any) -> Any:
+        return result
+
+    return answer
+
+
+class Stream:
+    """The one stream there is: launches end before the call returns."""
+
+    cuda_stream = 0
+    stream_id = 0
+    device_index = 0
+    priority = 0
+
+    def __init__(self, *args: Any, **keywords: Any) -> None:
+        """It takes what `torch.cuda.Stream` takes."""
+
+    def synchronize(self) -> None:
+        """Launches have ended."""
+
+    def wait_stream(self, stream: Any) -> None:
+        """Launches have ended."""
+
+    def wait_event(self, event: Any) -> None:
+        """Launches have ended."""
+
+    def record_event(self, event: Event | None = None) -> Event:
+        event = event or Event()
+        event.record()
+        return event
+
+    def query(self) -> bool:
+        return True
+
+    def __enter__(self) -> Stream:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        """Nothing was entered."""
+
+
+class StreamContext:
+    """`torch.cuda.stream(…)`: there is one stream."""
+
+    def __init__(self, stream: Any = None) -> None:
+        self.stream = stream
+
+    def __enter__(self) -> None:
+        """Nothing changes."""
+
+    def __exit__(self, *error: object) -> None:
+        """Nothing was changed."""
+
+
+class _DeviceContext:
+    """`torch.cuda.device(…)`: there is one device."""
+
+    def __init__(self, device: Any = None) -> None:
+        self.idx = 0
+
+    def __enter__(self) -> None:
+        """Nothing changes."""
+
+    def __exit__(self, *error: object) -> None:
+        """Nothing was changed."""
+
+
+class _NoGraph:
+    """`torch.cuda.CUDAGraph` is a class in annotations; it cannot be made."""
+
+    def __init__(self, *args: Any, **keywords: Any) -> None:
+        raise NotImplementedError("graphs of CUDA record launches of a GPU; joinery on the CPU has none")
+
+
+def replace_accelerator(torch: Any) -> None:
+    """Let `torch.accelerator` answer as for one GPU."""
+    accelerator = getattr(torch, "accelerator", None)
+    if accelerator is None:
+        return
+    answers = {
+        "is_available": True,
+        "current_accelerator": torch.device("cuda"),
+        "device_count": 1,
+        "current_device_index": 0,
+        "current_device_idx": 0,
+        "set_device_index": None,
+        "synchronize": None,
+        "empty_cache": None,
+    }
+    for name, answer in answers.items():
+        setattr(accelerator, name, _ignoring(answer))

@@ -1,0 +1,460 @@
+"""Builds the operations of expressions. Values of variables are SSA values from the start: assignments emit nothing."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
+
+from xdsl.dialects.builtin import BoolAttr, DenseArrayBase, StringAttr, SymbolRefAttr, i32
+from xdsl.ir import Attribute, SSAValue
+
+from ....tt import types as t
+from ....tt.builder.block_builder import BlockBuilder
+from ....tt.dialect.attributes import enum_attr
+from ....tt.dialect.functions import CallOp
+from ....tt.dialect.hints import BarrierOp
+from ....tt.dialect.memory.atomics import MEMORY_ORDERS, MEMORY_SCOPES, RMW_OPERATIONS
+from ....tt.limits import MAX_NESTED_REGIONS
+from ..checking import typed
+from ..checking.typed import Symbol
+from ..reading.diagnostics import Diagnostics
+from ..reading.source import Token
+from ..types import VOID, Scalar
+from .elements import Elements, Locations, mlir_types
+from .masks import Masks
+
+_EFFECTS = (typed.Load, typed.Store, typed.Assign, typed.Call, typed.Atomic, typed.Effect)
+_ACCESSES = (typed.Load, typed.Store, typed.Call, typed.Atomic, typed.Effect)
+_COSTLY = (*_EFFECTS, typed.Dot, typed.Reduce, typed.ArgReduce, typed.Math)
+"""What a branch is made for, so that only the chosen arm is evaluated; other arms are evaluated both."""
+_ORDERED: dict[str, Attribute] = {
+    "sem": enum_attr(MEMORY_ORDERS["acq_rel"]), "scope": enum_attr(MEMORY_SCOPES["gpu"]),
+}  # fmt: skip
+
+
+class ExpressionBuilder(ABC):
+    """Builds expressions of one function.
+
+    Attributes:
+        values: the value of each variable at this point.
+        _made: what is visible here of ranges, views, broadcasts and program ids: texts write them again in every expression.
+        mask: the active lanes, in arms of conditionals with blocks of conditions; None: all.
+    """
+
+    def __init__(self, builder: BlockBuilder, diagnostics: Diagnostics, locations: Locations) -> None:
+        self.builder = builder
+        self.diagnostics = diagnostics
+        self.locations = locations
+        self.elements = Elements(builder)
+        self.masks = Masks(builder)
+        self.values: dict[Symbol, SSAValue] = {}
+        self.mask: SSAValue | None = None
+        self._made: dict[tuple[object, ...], SSAValue] = {}
+        self._depth = 0
+
+    def at(self, token: Token) -> BlockBuilder:
+        """Return the builder, whose next operations come from a token."""
+        self.builder.location = self.locations.of(token)
+        return self.builder
+
+    def build(self, node: typed.Expression) -> SSAValue:
+        """Return the value of an expression."""
+        return _BUILD[type(node)](self, node)
+
+    @abstractmethod
+    def inlined(self, node: typed.Call, arguments: list[SSAValue]) -> SSAValue | None:
+        """Build the body of a function in place of a call."""
+
+    @contextmanager
+    def region(self, token: Token) -> Iterator[None]:
+        """Build inside of a region, whose values nobody sees behind it."""
+        outer, self._made = self._made, dict(self._made)
+        self._depth += 1
+        if self._depth >= MAX_NESTED_REGIONS:
+            message = f"more than {MAX_NESTED_REGIONS - 1} branches and loops in one another, of conditional expressions too"
+            self.diagnostics.fatal(token, message, "variables for the inner ones")
+        try:
+            yield
+        finally:
+            self._made = outer
+            self._depth -= 1
+
+    def _once(self, token: Token, key: tuple[object, ...], make: Callable[[BlockBuilder], SSAValue]) -> SSAValue:
+        """Return the value that was made for a key, or make it."""
+        found = self._made.get(key)
+        if found is None:
+            found = self._made[key] = make(self.at(token))
+        return found
+
+    @contextmanager
+    def under(self, mask: SSAValue | None) -> Iterator[None]:
+        """Build with other active lanes."""
+        outer, self.mask = self.mask, mask
+        try:
+            yield
+        finally:
+            self.mask = outer
+
+    def _operand(self, node: typed.Expression, change: Callable[[SSAValue], SSAValue]) -> SSAValue:
+        """Return the value of an operand in another shape, whose lanes the mask is brought to if it touches memory."""
+        if self.mask is None or not t.shape_of(self.mask.type) or not typed.contains(node, _ACCESSES):
+            return self.build(node)
+        with self.under(change(self.mask)):
+            return self.build(node)
+
+    # Values
+
+    def _constant(self, node: typed.Constant) -> SSAValue:
+        return self.at(node.token).const(node.value, node.type.element.mlir)
+
+    def _text(self, node: typed.Text) -> SSAValue:
+        self.diagnostics.fatal(node.token, "a string, which is for print and assert alone")
+
+    def _variable(self, node: typed.Variable) -> SSAValue:
+        return self.values[node.symbol]
+
+    def _convert(self, node: typed.Convert) -> SSAValue:
+        value = self.build(node.operand)
+        self.at(node.token)
+        return self.elements.converted(value, node.operand.type.element, node.type.element)
+
+    def _broadcast(self, node: typed.Broadcast) -> SSAValue:
+        operand = node.operand
+        if isinstance(operand, typed.Constant):
+            self.at(node.token)
+            return self.elements.constant(operand, node.type.shape)
+        value = self._operand(operand, lambda mask: self.masks.before_broadcast(mask, operand.type.shape))
+        shape = node.type.shape
+        return self._once(node.token, ("stretch", value, shape), lambda b: self.elements.stretched(value, shape))
+
+    def _to_scalar(self, node: typed.ToScalar) -> SSAValue:
+        value = self._operand(node.operand, self.masks.any_at_all)
+        self.at(node.token)
+        return self.elements.only_element(value)
+
+    def _bitcast(self, node: typed.Bitcast) -> SSAValue:
+        value = self.build(node.operand)
+        return self.at(node.token).cast("tt.bitcast", value, node.type.element.mlir)
+
+    def _unary(self, node: typed.Unary) -> SSAValue:
+        value = self.build(node.operand)
+        self.at(node.token)
+        assert isinstance(node.type.element, Scalar)
+        return self.elements.negated(node.operator, node.type.element, value)
+
+    def _binary(self, node: typed.Binary) -> SSAValue:
+        """Build long sums from the left, without recursion."""
+        chain = [node]
+        while isinstance(left := chain[-1].left, typed.Binary):
+            chain.append(left)
+        value = self.build(chain[-1].left)
+        for each in reversed(chain):
+            right = self.build(each.right)
+            self.at(each.token)
+            value = self.elements.arithmetic(each.operator, each.type.element, value, right)
+        return value
+
+    def _compare(self, node: typed.Compare) -> SSAValue:
+        left, right = self.build(node.left), self.build(node.right)
+        self.at(node.token)
+        return self.elements.compared(node.operator, node.left.type.element, left, right)
+
+    def _logical(self, node: typed.Logical) -> SSAValue:
+        chain = [node]
+        while isinstance(left := chain[-1].left, typed.Logical):
+            chain.append(left)
+        value = self.build(chain[-1].left)
+        for each in reversed(chain):
+            value = self._joined_logically(each, value)
+        return value
+
+    def _joined_logically(self, node: typed.Logical, left: SSAValue) -> SSAValue:
+        """Return `left && right` or `left || right`; of scalars, the right one is evaluated if it matters."""
+        if node.type.shape or not typed.contains(node.right, _COSTLY):
+            right = self.build(node.right)
+            return self.at(node.token).binary("arith.andi" if node.operator == "&&" else "arith.ori", left, right)
+        known = typed.Constant(node.type, node.token, int(node.operator == "||"))
+        arms = (node.right, known) if node.operator == "&&" else (known, node.right)
+        return self.chosen(node.token, left, arms[0], arms[1], node.writes)
+
+    def chosen(
+        self, token: Token, condition: SSAValue, first: typed.Expression, second: typed.Expression, writes: frozenset[Symbol]
+    ) -> SSAValue:
+        """Return the value of one of two arms, of which one is evaluated, with what it does to variables."""
+        is_void = first.type.element == VOID
+        changed = [symbol for symbol in self.values if symbol in writes]
+        types = [*([] if is_void else [first.type.mlir]), *mlir_types(changed)]
+        branch = self.at(token).if_(condition, types)
+        before = dict(self.values)
+        for context, arm in ((branch.then, first), (branch.otherwise, second)):
+            self.values = dict(before)
+            with context(), self.region(token):
+                value = self.build(arm)
+                self.at(token)
+                branch.yield_([*([] if is_void else [value]), *(self.values[symbol] for symbol in changed)])
+        self.values = before
+        results = list(branch.results)
+        if not is_void:
+            value = results.pop(0)
+        self.values.update(zip(changed, results, strict=True))
+        return value
+
+    def _conditional(self, node: typed.Conditional) -> SSAValue:
+        condition = self.build(node.condition)
+        is_block = bool(t.shape_of(condition.type))
+        if not is_block and not node.is_eager and any(typed.contains(each, _COSTLY) for each in (node.first, node.second)):
+            return self.chosen(node.token, condition, node.first, node.second, node.writes)
+        if not is_block or node.is_eager:
+            first, second = self.build(node.first), self.build(node.second)
+            return self.at(node.token).select(condition, first, second)
+        if isinstance(node.first, typed.Load) and node.first.mask is None and node.first.type == node.type:
+            second = self._arm(node, condition, node.second, is_second=True)
+            return self._loaded(node.first, condition, second)
+        if isinstance(node.second, typed.Load) and node.second.mask is None and node.second.type == node.type:
+            first = self._arm(node, condition, node.first, is_second=False)
+            return self._loaded(node.second, self._inverted(node.token, condition), first)
+        first = self._arm(node, condition, node.first, is_second=False)
+        second = self._arm(node, condition, node.second, is_second=True)
+        return self.at(node.token).select(condition, first, second)
+
+    def _arm(self, node: typed.Conditional, condition: SSAValue, arm: typed.Expression, is_second: bool) -> SSAValue:
+        """Return the value of an arm, whose accesses are masked by the condition or its negation."""
+        if not typed.contains(arm, _ACCESSES):
+            return self.build(arm)
+        lanes = self._inverted(node.token, condition) if is_second else condition
+        with self.under(self.masks.both(self.mask, lanes)):
+            return self.build(arm)
+
+    def _inverted(self, token: Token, condition: SSAValue) -> SSAValue:
+        b = self.at(token)
+        return b.binary("arith.xori", condition, b.const(1, t.I1, t.shape_of(condition.type)))
+
+    # Shapes
+
+    def _range(self, node: typed.Range) -> SSAValue:
+        shape, start = node.type.shape, node.start
+        found = self._once(node.token, ("range", shape), lambda b: b.arange(shape[0]))
+        return found if not start else self.at(node.token).binary("arith.addi", found, self.builder.const(start, t.I32, shape))
+
+    def _view(self, node: typed.View) -> SSAValue:
+        def without_axes(mask: SSAValue) -> SSAValue:
+            mask = self.masks.shaped(mask, (1,) * (len(node.type.shape) - len(t.shape_of(mask.type))) + t.shape_of(mask.type))
+            for axis in reversed(node.axes):
+                mask = self.masks.any_along(mask, axis)
+            return mask
+
+        def viewed(b: BlockBuilder) -> SSAValue:
+            found = value
+            for axis in node.axes:
+                found = b.expand_dims(found, axis)
+            return found
+
+        value = self._operand(node.operand, without_axes)
+        return self._once(node.token, ("view", value, node.axes), viewed)
+
+    def _reduce(self, node: typed.Reduce) -> SSAValue:
+        value = self._operand(node.operand, self._with_axis(node))
+        self.at(node.token)
+        element = node.type.element
+        assert isinstance(element, Scalar)
+        return self.elements.reduced(node.operator, element, value, node.axis)
+
+    def _arg_reduce(self, node: typed.ArgReduce) -> SSAValue:
+        value = self._operand(node.operand, self._with_axis(node))
+        self.at(node.token)
+        element = node.operand.type.element
+        assert isinstance(element, Scalar)
+        return self.elements.index_of_extremum(node.operator, element, value, node.axis)
+
+    def _with_axis(self, node: typed.Reduce | typed.ArgReduce) -> Callable[[SSAValue], SSAValue]:
+        """Return what brings a mask of the result to the operand: the axis is added again."""
+
+        def changed(mask: SSAValue) -> SSAValue:
+            mask = self.masks.shaped(mask, (1,) * (len(node.type.shape) - len(t.shape_of(mask.type))) + t.shape_of(mask.type))
+            return self.builder.expand_dims(mask, node.axis)
+
+        return changed
+
+    def _transpose(self, node: typed.Transpose) -> SSAValue:
+        order = node.order
+
+        def back(mask: SSAValue) -> SSAValue:
+            mask = self.masks.shaped(mask, (1,) * (len(order) - len(t.shape_of(mask.type))) + t.shape_of(mask.type))
+            return self.builder.trans(mask, [order.index(axis) for axis in range(len(order))])
+
+        value = self._operand(node.operand, back)
+        return self.at(node.token).trans(value, order)
+
+    def _dot(self, node: typed.Dot) -> SSAValue:
+        """Build a product. The language has the axis of batches last, the block IR has it first."""
+
+        def rows(mask: SSAValue) -> SSAValue:
+            mask = self.masks.shaped(mask, node.type.shape)
+            return self.builder.expand_dims(self.masks.any_along(mask, 1), 1)
+
+        def columns(mask: SSAValue) -> SSAValue:
+            mask = self.masks.shaped(mask, node.type.shape)
+            return self.builder.expand_dims(self.masks.any_along(mask, 0), 0)
+
+        accumulator = None if node.accumulator is None else self.build(node.accumulator)
+        left, right = self._operand(node.left, rows), self._operand(node.right, columns)
+        b = self.at(node.token)
+        if accumulator is None:
+            accumulator = self.elements.zero(node.type.element, node.type.shape)
+        if len(node.type.shape) == 2:
+            return b.dot(left, right, accumulator)
+        left, right, accumulator = (b.trans(each, (2, 0, 1)) for each in (left, right, accumulator))
+        return b.trans(b.dot(left, right, accumulator), (1, 2, 0))
+
+    # Memory
+
+    def _move(self, node: typed.MovePointer) -> SSAValue:
+        pointer, offset = self.build(node.pointer), self.build(node.offset)
+        b = self.at(node.token)
+        element = node.offset.type.element
+        if isinstance(element, Scalar) and not element.is_signed and element.bits == 32:
+            offset = b.cast("arith.extui", offset, t.I64)  # the block IR's offsets are signed
+        return b.addptr(pointer, offset)
+
+    def _difference(self, node: typed.PointerDifference) -> SSAValue:
+        left, right = self.build(node.left), self.build(node.right)
+        b = self.at(node.token)
+        bytes_ = b.binary("arith.subi", b.cast("tt.ptr_to_int", left, t.I64), b.cast("tt.ptr_to_int", right, t.I64))
+        size = max(8, t.bit_width(t.value_type(left.type))) // 8
+        return b.binary("arith.shrsi", bytes_, b.const(size.bit_length() - 1, t.I64, node.type.shape))
+
+    def _access_mask(self, mask: typed.Expression | None, shape: tuple[int, ...]) -> SSAValue | None:
+        """Return the mask of an access: its own, and the lanes that are active; in the shape of its pointers."""
+        own = None if mask is None else self.build(mask)
+        found = self.masks.both(own, None if self.mask is None else self.masks.fitting(self.mask, shape))
+        return None if found is None else self.masks.shaped(found, shape)
+
+    def _load(self, node: typed.Load) -> SSAValue:
+        return self._loaded(node, None, None)
+
+    def _loaded(self, node: typed.Load, lanes: SSAValue | None, other: SSAValue | None) -> SSAValue:
+        """Load where `lanes` holds, and `other` elsewhere: 0 unless it is given."""
+        shape = node.type.shape
+        pointer = self.build(node.pointer)
+        self.at(node.token)
+        mask = self._access_mask(node.mask, shape)
+        element = node.type.element
+        b = self.at(node.token)
+        if lanes is not None:
+            mask = self.masks.both(mask, lanes)
+        if mask is None:
+            return self.elements.from_memory(b.load(pointer), element)
+        if other is None:
+            if t.is_pointer(t.value_type(pointer.type)):
+                other = self.elements.zero(element, shape)
+            else:
+                other = self.elements.zero(element, shape, in_memory=True)
+        else:
+            other = self.elements.to_memory(other, element)
+        return self.elements.from_memory(b.load(pointer, mask, other), element)
+
+    def _store(self, node: typed.Store) -> SSAValue:
+        value = self.build(node.value)
+        pointer = self.build(node.pointer)
+        self.at(node.token)
+        mask = self._access_mask(node.mask, node.type.shape)
+        self.at(node.token).store(pointer, self.elements.to_memory(value, node.type.element), mask)
+        return value
+
+    def _atomic(self, node: typed.Atomic) -> SSAValue:
+        pointer = self.build(node.pointer)
+        comparand = None if node.comparand is None else self.build(node.comparand)
+        value = self.build(node.value)
+        self.at(node.token)
+        mask = self._access_mask(node.mask, node.type.shape)
+        b = self.at(node.token)
+        if comparand is not None:
+            if mask is not None:
+                self.diagnostics.fatal(node.token, "atomic_cas in an arm of ?: on a block of conditions", "if, or a loop")
+            return b.op("tt.atomic_cas", [pointer, comparand, value], [value.type], _ORDERED)[0]
+        operands = [pointer, value, *([mask] if mask is not None else [])]
+        properties = {"atomic_rmw_op": enum_attr(RMW_OPERATIONS[node.operator]), **_ORDERED}
+        return b.op("tt.atomic_rmw", operands, [value.type], properties)[0]
+
+    # Variables, calls
+
+    def _assign(self, node: typed.Assign) -> SSAValue:
+        value = self.build(node.value)
+        self.values[node.symbol] = value
+        if value.name_hint is None and node.symbol.name.isidentifier():
+            value.name_hint = node.symbol.name
+        return value
+
+    def _sequence(self, node: typed.Sequence) -> SSAValue:
+        return [self.build(each) for each in node.parts][node.result]
+
+    def _call(self, node: typed.Call) -> SSAValue:
+        arguments = [self._operand(each, partial(self._fitting, each.type.shape)) for each in node.arguments]
+        if self.mask is not None:
+            value = self.inlined(node, arguments)
+        else:
+            results = [] if node.type.element == VOID else [node.type.mlir]
+            found = self.at(node.token).op(CallOp, arguments, results, {"callee": SymbolRefAttr(node.function)})
+            value = found[0] if found else None
+        return value if value is not None else self.builder.const(0, t.I1)
+
+    def _fitting(self, shape: tuple[int, ...], mask: SSAValue) -> SSAValue:
+        return self.masks.fitting(mask, shape)
+
+    def _math(self, node: typed.Math) -> SSAValue:
+        operands = [self.build(each) for each in node.operands]
+        b = self.at(node.token)
+        if len(operands) == 1:
+            return b.unary(node.operation, operands[0])
+        if len(operands) == 2:
+            return b.binary(node.operation, operands[0], operands[1])
+        return b.ternary(node.operation, *operands)
+
+    def _program(self, node: typed.Program) -> SSAValue:
+        operation, axis = node.operation, node.axis
+        return self._once(
+            node.token, (operation, axis), lambda b: b.op(operation, (), [t.I32], {"axis": enum_attr(axis)})[0]
+        )
+
+    def _effect(self, node: typed.Effect) -> SSAValue:
+        operands = [self.build(each) for each in node.operands]
+        b = self.at(node.token)
+        if node.operation == "barrier":
+            b.op(BarrierOp, (), (), {"addrSpace": StringAttr("all")})
+        elif node.operation == "assert":
+            condition = operands[0]
+            if self.mask is not None:
+                inactive = self._inverted(node.token, self.masks.fitting(self.mask, t.shape_of(condition.type)))
+                condition = b.binary("arith.ori", condition, self.masks.shaped(inactive, t.shape_of(condition.type)))
+            b.op("tt.assert", [condition], (), {"message": StringAttr(node.message)})
+        else:
+            signs = [int(isinstance(e := each.type.element, Scalar) and e.is_signed) for each in node.operands]
+            properties: dict[str, Attribute] = {
+                "prefix": StringAttr(node.message), "hex": BoolAttr.from_bool(False),
+                "isSigned": DenseArrayBase.from_list(i32, signs),
+            }  # fmt: skip
+            b.op("tt.print", operands, (), properties)
+        return b.const(0, t.I1)
+
+
+_BUILD: dict[type[typed.Expression], Callable[[ExpressionBuilder, Any], SSAValue]] = {
+    typed.Constant: ExpressionBuilder._constant, typed.Text: ExpressionBuilder._text,
+    typed.Variable: ExpressionBuilder._variable, typed.Convert: ExpressionBuilder._convert,
+    typed.Broadcast: ExpressionBuilder._broadcast, typed.ToScalar: ExpressionBuilder._to_scalar,
+    typed.Bitcast: ExpressionBuilder._bitcast, typed.Unary: ExpressionBuilder._unary, typed.Binary: ExpressionBuilder._binary,
+    typed.Compare: ExpressionBuilder._compare, typed.Logical: ExpressionBuilder._logical,
+    typed.Conditional: ExpressionBuilder._conditional, typed.Range: ExpressionBuilder._range,
+    typed.View: ExpressionBuilder._view, typed.Reduce: ExpressionBuilder._reduce,
+    typed.ArgReduce: ExpressionBuilder._arg_reduce, typed.Transpose: ExpressionBuilder._transpose,
+    typed.Dot: ExpressionBuilder._dot, typed.MovePointer: ExpressionBuilder._move,
+    typed.PointerDifference: ExpressionBuilder._difference, typed.Load: ExpressionBuilder._load,
+    typed.Store: ExpressionBuilder._store, typed.Atomic: ExpressionBuilder._atomic, typed.Assign: ExpressionBuilder._assign,
+    typed.Sequence: ExpressionBuilder._sequence, typed.Call: ExpressionBuilder._call, typed.Math: ExpressionBuilder._math,
+    typed.Program: ExpressionBuilder._program, typed.Effect: ExpressionBuilder._effect,
+}  # fmt: skip
+
+
+__all__ = ["ExpressionBuilder"]

@@ -1,0 +1,260 @@
+"""Builds functions of the block IR: statements, and what leaves their regions.
+
+Branches and loops are operations of `scf`. Loops that count are `scf.for`, as in texts of Triton, so that what recognizes
+those recognizes these; all others are `scf.while`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from xdsl.dialects import scf
+from xdsl.dialects.builtin import (
+    ArrayAttr,
+    BoolAttr,
+    DictionaryAttr,
+    FunctionType,
+    IntegerAttr,
+    StringAttr,
+    UnitAttr,
+    i32,
+)
+from xdsl.ir import Attribute, Block, Region, SSAValue
+
+from ....tt import types as t
+from ....tt.builder.block_builder import BlockBuilder
+from ....tt.dialect.functions import FuncOp, ReturnOp
+from ..checking import typed
+from ..checking.typed import Symbol
+from ..reading.diagnostics import Diagnostics
+from ..types import VOID, Scalar
+from .elements import Locations, mlir_types
+from .expressions import ExpressionBuilder
+from .structure import Branch, Counter, Node, Repeat, Structured
+
+_NOINLINE: dict[str, Attribute] = {"noinline": BoolAttr.from_bool(False)}
+_FLAGS = {"noalias": "llvm.noalias", "readonly": "llvm.readonly", "writeonly": "llvm.writeonly"}
+
+
+def build_function(
+    function: Structured,
+    is_kernel: bool,
+    callees: Mapping[str, Structured],
+    diagnostics: Diagnostics,
+    locations: Locations,
+) -> FuncOp:
+    """Return a function of the block IR. Kernels are public; `callees` are the functions that it may call."""
+    source = function.function
+    types = mlir_types(list(source.parameters))
+    results = [] if source.result.element == VOID else [source.result.mlir]
+    block = Block(arg_types=types)
+    location = locations.of(source.token)
+    properties: dict[str, Attribute] = {
+        "sym_name": StringAttr(source.name),
+        "function_type": FunctionType.from_lists(types, results),
+        "sym_visibility": StringAttr("public" if is_kernel else "private"),
+    }
+    attributes = [_attributes(promises) for promises in source.promises]
+    if is_kernel and any(each.data for each in attributes):
+        properties["arg_attrs"] = ArrayAttr(attributes)
+    func = FuncOp.create(properties=properties, attributes=_NOINLINE, regions=[Region(block)], location=location)
+    builder = FunctionBuilder(BlockBuilder(func), callees, diagnostics, locations)
+    for symbol, argument in zip(source.parameters, block.args, strict=True):
+        argument.name_hint = symbol.name
+        builder.values[symbol] = argument
+    builder.body(function.nodes)
+    returned = [] if function.result is None else [builder.values[function.result]]
+    builder.at(source.token).op(ReturnOp, returned, ())
+    return func
+
+
+def _attributes(promises: Sequence[typed.Promise]) -> DictionaryAttr:
+    """Return the attributes of a parameter: those promises that the launch checks."""
+    found: dict[str, Attribute] = {}
+    for each in promises:
+        if each.name in ("multipleof", "aligned"):
+            found["tt.divisibility"] = IntegerAttr(each.number & -each.number, i32)
+        elif each.name in _FLAGS:
+            found[_FLAGS[each.name]] = UnitAttr()
+    return DictionaryAttr(found)
+
+
+class FunctionBuilder(ExpressionBuilder):
+    """Builds the statements of one function."""
+
+    def __init__(
+        self, builder: BlockBuilder, callees: Mapping[str, Structured], diagnostics: Diagnostics, locations: Locations
+    ) -> None:
+        super().__init__(builder, diagnostics, locations)
+        self._callees = callees
+
+    def body(self, nodes: Sequence[Node]) -> None:
+        """Build statements one after the other."""
+        for node in nodes:
+            if isinstance(node, typed.Evaluate):
+                self._evaluate(node)
+            elif isinstance(node, typed.Declare):
+                self.at(node.token)
+                type_ = node.symbol.type
+                self.values[node.symbol] = self.elements.zero(type_.element, type_.shape)
+            elif isinstance(node, Branch):
+                self._branch(node)
+            elif node.counter is not None:
+                self._count(node, node.counter)
+            else:
+                self._repeat(node)
+
+    def _evaluate(self, node: typed.Evaluate) -> None:
+        """Build an expression for what it does. Under a mask, the lanes are brought to its value."""
+        if self.mask is None:
+            self.build(node.expression)
+            return
+        self.at(node.token)
+        with self.under(self.masks.fitting(self.mask, node.expression.type.shape)):
+            self.build(node.expression)
+
+    def _branch(self, node: Branch) -> None:
+        condition = self.build(node.condition)
+        if isinstance(node.condition, typed.Constant):
+            self.body(node.first if node.condition.value else node.second)
+            return
+        changed = [symbol for symbol in self.values if symbol in node.writes and symbol in node.live]
+        branch = self.at(node.token).if_(condition, mlir_types(changed))
+        before = dict(self.values)
+        with branch.then(), self.region(node.token):
+            self.body(node.first)
+            self.at(node.token)
+            branch.yield_([self.values[symbol] for symbol in changed])
+        self.values = dict(before)
+        if node.second or changed:
+            with branch.otherwise(), self.region(node.token):
+                self.body(node.second)
+                self.at(node.token)
+                branch.yield_([self.values[symbol] for symbol in changed])
+        self.values = before
+        self._leave(changed, branch.results)
+
+    def _leave(self, symbols: Sequence[Symbol], values: Sequence[SSAValue]) -> None:
+        """Take the results of a region for the values of variables."""
+        for symbol, value in zip(symbols, values, strict=True):
+            self.values[symbol] = value
+            if symbol.name.isidentifier():
+                value.name_hint = symbol.name
+
+    # Loops
+
+    def _repeat(self, node: Repeat) -> None:
+        """Build `scf.while`: the condition in its first region, with the body before it for `do`."""
+        carried = [symbol for symbol in self.values if symbol in node.carried]
+        types = mlir_types(carried)
+        inits = [self.values[symbol] for symbol in carried]
+        before, after = Block(arg_types=types), Block(arg_types=types)
+        outer = dict(self.values)
+        token = node.token
+        with self.builder.inside(before), self.region(token):
+            self._leave(carried, before.args)
+            if node.is_post:
+                self.body(node.body)
+            condition = self._goes_on(node)
+            passed = [self.values[symbol] for symbol in carried]
+            self.at(token).op(scf.ConditionOp, [condition, *passed], ())
+        self.values = dict(outer)
+        with self.builder.inside(after), self.region(token):
+            self._leave(carried, after.args)
+            if not node.is_post:
+                self.body(node.body)
+            self.at(token).op(scf.YieldOp, [self.values[symbol] for symbol in carried], ())
+        self.values = outer
+        results = self.at(token).op(scf.WhileOp, inits, types, regions=(Region(before), Region(after)))
+        self._leave(carried, results)
+
+    def _goes_on(self, node: Repeat) -> SSAValue:
+        """Return whether there is another iteration: no flag is set, and the condition holds."""
+        condition: typed.Expression | None = node.condition
+        for flag in reversed(node.flags):
+            clear = typed.Unary(flag.type, node.token, "!", typed.Variable(flag.type, node.token, flag))
+            if condition is None:
+                condition = clear
+            else:
+                writes = frozenset(symbol for symbol, what in node.events if what != "read")
+                condition = typed.Logical(flag.type, node.token, "&&", clear, condition, writes)
+        if condition is None:
+            return self.at(node.token).const(1, t.I1)
+        return self.build(condition)
+
+    def _count(self, node: Repeat, counter: Counter) -> None:
+        """Build `scf.for`. Upwards the counter itself is the index, else it is made of the number of the iteration."""
+        token = node.token
+        symbol = counter.symbol
+        element = symbol.type.element
+        assert isinstance(element, Scalar)
+        start = self.values[symbol]
+        bound = self.build(counter.bound)
+        b = self.at(token)
+        is_plain = counter.operator == "<" and element.is_signed
+        carried = [each for each in self.values if each in node.carried and each is not symbol]
+        inits = [self.values[each] for each in carried]
+        if is_plain:
+            low, high, step = start, bound, b.const(counter.step, element.mlir)
+        else:
+            low, step = b.const(0, t.I64), b.const(1, t.I64)
+            high = self._iterations(counter, element, start, bound)
+            if high.type == t.I32:
+                low, step = b.const(0, t.I32), b.const(1, t.I32)
+        outer = dict(self.values)
+        with b.for_(low, high, step, inits) as loop, self.region(token):
+            self._leave(carried, loop.args)
+            self.values[symbol] = loop.index if is_plain else self._moved(start, loop.index, counter, element)
+            self.body(node.body)
+            self.at(token)
+            loop.yield_([self.values[each] for each in carried])
+        self.values = outer
+        self._leave(carried, loop.results)
+        if symbol in node.live:
+            self.at(token)
+            if is_plain:
+                high = self._iterations(counter, element, start, bound)
+            self.values[symbol] = self._moved(start, high, counter, element)
+
+    def _iterations(self, counter: Counter, element: Scalar, start: SSAValue, bound: SSAValue) -> SSAValue:
+        """Return how many iterations a loop has: an int where the counter is a signed one of 32 bits, else a long.
+
+        The distance is divided as an unsigned number, since it may be larger than the largest signed one.
+        """
+        b = self.builder
+        is_up = counter.step > 0
+        goes_on = self.elements.compared(counter.operator, element, start, bound)
+        distance = b.binary("arith.subi", bound, start) if is_up else b.binary("arith.subi", start, bound)
+        one = b.const(1, element.mlir)
+        if counter.operator in ("<", ">"):
+            distance = b.binary("arith.subi", distance, one)
+        size = abs(counter.step)
+        is_int = element.bits == 32 and element.is_signed and size > 1
+        if not is_int:
+            distance, one = b.cast("arith.extui", distance, t.I64), b.const(1, t.I64)
+        type_ = distance.type
+        count = b.binary("arith.addi", b.binary("arith.divui", distance, b.const(size, type_)), one)
+        return b.select(goes_on, count, b.const(0, type_))
+
+    def _moved(self, start: SSAValue, iterations: SSAValue, counter: Counter, element: Scalar) -> SSAValue:
+        """Return the counter after a number of iterations."""
+        b = self.builder
+        if element.bits < t.bit_width(iterations.type):
+            iterations = b.cast("arith.trunci", iterations, element.mlir)
+        distance = b.binary("arith.muli", iterations, b.const(abs(counter.step), element.mlir))
+        return b.binary("arith.addi" if counter.step > 0 else "arith.subi", start, distance)
+
+    # Calls
+
+    def inlined(self, node: typed.Call, arguments: list[SSAValue]) -> SSAValue | None:
+        """Build the body of a function in place of a call, whose accesses are masked by the active lanes."""
+        callee = self._callees[node.function]
+        outer = self.values
+        self.values = dict(zip(callee.function.parameters, arguments, strict=True))
+        self.body(callee.nodes)
+        result = None if callee.result is None else self.values[callee.result]
+        self.values = outer
+        return result
+
+
+__all__ = ["build_function"]

@@ -1,0 +1,414 @@
+"""Brings a function into a form without jumps: branches and loops alone, and flags where a jump leaves something.
+
+`break`, `continue` and `return` set a flag, and what they jump over runs only while it is not set. Where one arm of an `if`
+always jumps, the statements behind it become part of the other arm, so that most texts need no flag. `switch` becomes a chain
+of `if`. Loops that count are found.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ....tt.limits import MAX_NESTED_REGIONS
+from ..checking import typed
+from ..checking.typed import Events, Symbol
+from ..reading.diagnostics import Diagnostics
+from ..reading.source import Token
+from ..types import BOOL, Scalar, type_of
+
+_BOOL = type_of(BOOL)
+MAX_REGIONS = MAX_NESTED_REGIONS - 4
+"""Branches and loops in one another; conditionals in their conditions and the function itself need the rest."""
+_FLIPPED = {"<": ">", ">": "<", "<=": ">=", ">=": "<="}
+
+
+class Branch:
+    """An `if`. Liveness fills in `writes`, the variables that it assigns, and `live`, those that are read behind it."""
+
+    __slots__ = ("condition", "events", "first", "live", "second", "token", "writes")
+
+    def __init__(
+        self, token: Token, condition: typed.Expression, events: Events, first: list[Node], second: list[Node]
+    ) -> None:
+        self.token = token
+        self.condition = condition
+        self.events = events
+        self.first = first
+        self.second = second
+        self.writes: frozenset[Symbol] = frozenset()
+        self.live: frozenset[Symbol] = frozenset()
+
+
+class Counter:
+    """How a loop counts: `symbol` goes from its value towards `bound` by `step`, as long as `symbol operator bound`."""
+
+    __slots__ = ("bound", "operator", "step", "symbol")
+
+    def __init__(self, symbol: Symbol, operator: str, bound: typed.Expression, step: int) -> None:
+        self.symbol = symbol
+        self.operator = operator
+        self.bound = bound
+        self.step = step
+
+
+class Repeat:
+    """A loop.
+
+    Attributes:
+        condition, events: what is evaluated before each iteration, behind it if `is_post`; None: nothing.
+        flags: the loop ends when one of them is set.
+        body: what runs, with the step of a `for`.
+        counter: for a loop that counts; its step is not in the body.
+        gen: variables that it may read as they were before; writes: those that it assigns; live: those that are read behind
+            it; carried: those whose values go from one iteration to the next or out of it. Liveness fills them in.
+    """
+
+    __slots__ = (
+        "body", "carried", "condition", "counter", "events", "flags", "gen", "is_post", "live", "token", "writes",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        token: Token,
+        condition: typed.Expression | None,
+        events: Events,
+        flags: tuple[Symbol, ...],
+        body: list[Node],
+        is_post: bool,
+        counter: Counter | None,
+    ) -> None:
+        self.token = token
+        self.condition = condition
+        self.events = events
+        self.flags = flags
+        self.body = body
+        self.is_post = is_post
+        self.counter = counter
+        self.gen: frozenset[Symbol] = frozenset()
+        self.writes: frozenset[Symbol] = frozenset()
+        self.live: frozenset[Symbol] = frozenset()
+        self.carried: frozenset[Symbol] = frozenset()
+
+
+Node = typed.Evaluate | typed.Declare | Branch | Repeat
+
+
+class Structured:
+    """A function without jumps. result: the variable that holds what it returns; None for void."""
+
+    __slots__ = ("function", "nodes", "result")
+
+    def __init__(self, function: typed.Function, nodes: list[Node], result: Symbol | None) -> None:
+        self.function = function
+        self.nodes = nodes
+        self.result = result
+
+
+def structured(function: typed.Function, diagnostics: Diagnostics) -> Structured:
+    """Return a function in the form without jumps. Raises `TritonCError` for one that is nested too deeply."""
+    return _Structure(function, diagnostics).run()
+
+
+class _Target:
+    """What `break` and `continue` leave. Flags are made when something sets them."""
+
+    __slots__ = ("broke", "is_loop", "outer", "skipped", "token")
+
+    def __init__(self, token: Token, is_loop: bool, outer: _Target | None) -> None:
+        self.token = token
+        self.is_loop = is_loop
+        self.outer = outer
+        self.broke: Symbol | None = None
+        self.skipped: Symbol | None = None
+
+
+class _Structure:
+    def __init__(self, function: typed.Function, diagnostics: Diagnostics) -> None:
+        self._function = function
+        self._diagnostics = diagnostics
+        self._depth = 0
+        self._returned = Symbol("returned", _BOOL, function.token)
+        is_void = isinstance(function.result.element, Scalar) and function.result.element.kind == "void"
+        self._result = None if is_void else Symbol("the result", function.result, function.token)
+
+    def run(self) -> Structured:
+        nodes: list[Node] = []
+        if self._result is not None:
+            nodes.append(typed.Declare(self._function.token, self._result))
+            if not self._always_ends(self._function.body):
+                message = "the function may end without returning a value: it is 0"
+                self._diagnostics.warning(self._function.token, message, "return e;")
+        body, flags = self._list(self._function.body, None)
+        if flags:
+            nodes.append(_set(self._returned, 0, self._function.token))
+        return Structured(self._function, nodes + body, self._result)
+
+    def _list(self, statements: Sequence[typed.Statement], target: _Target | None) -> tuple[list[Node], set[Symbol]]:
+        """Return statements without jumps, and the flags that they may set."""
+        found: list[Node] = []
+        flags: set[Symbol] = set()
+        self._depth += 1
+        if self._depth > MAX_REGIONS and statements:
+            message = f"more than {MAX_REGIONS} branches and loops in one another; an early exit nests what is behind it"
+            self._diagnostics.fatal(statements[0].token, message, "device functions")
+        try:
+            return self._in_list(statements, target, found, flags)
+        finally:
+            self._depth -= 1
+
+    def _in_list(
+        self, statements: Sequence[typed.Statement], target: _Target | None, found: list[Node], flags: set[Symbol]
+    ) -> tuple[list[Node], set[Symbol]]:
+        for number, each in enumerate(statements):
+            if isinstance(each, typed.If) and number + 1 < len(statements):
+                ends, others = self._always_ends(each.first), self._always_ends(each.second)
+                if ends or others:  # the rest is part of the arm that goes on
+                    rest = statements[number + 1 :]
+                    first = each.first if ends else (*each.first, *rest)
+                    second = each.second if others else (*each.second, *rest)
+                    merged = typed.If(each.token, each.condition, each.events, first, second)
+                    nodes, more = self._statement(merged, target)
+                    return found + nodes, flags | more
+            nodes, more = self._statement(each, target)
+            found += nodes
+            flags |= more
+            if self._always_ends((each,)):
+                return found, flags
+            if more and number + 1 < len(statements):
+                guarded, further = self._list(statements[number + 1 :], target)
+                condition = _not(_any(sorted(more, key=lambda flag: flag.name), each.token))
+                found.append(Branch(each.token, condition, tuple((flag, "read") for flag in more), guarded, []))
+                return found, flags | further
+        return found, flags
+
+    def _statement(self, node: typed.Statement, target: _Target | None) -> tuple[list[Node], set[Symbol]]:
+        match node:
+            case typed.Evaluate() | typed.Declare():
+                return [node], set()
+            case typed.If():
+                first, flags = self._list(node.first, target)
+                second, others = self._list(node.second, target)
+                return [Branch(node.token, node.condition, node.events, first, second)], flags | others
+            case typed.Loop():
+                return self._loop(node, target)
+            case typed.Switch():
+                return self._switch(node, target)
+            case typed.Break():
+                assert target is not None
+                target.broke = target.broke or Symbol("broke", _BOOL, target.token)
+                return [_set(target.broke, 1, node.token)], {target.broke}
+            case typed.Continue():
+                while target is not None and not target.is_loop:
+                    target = target.outer
+                assert target is not None
+                target.skipped = target.skipped or Symbol("skipped", _BOOL, target.token)
+                return [_set(target.skipped, 1, node.token)], {target.skipped}
+            case typed.Return():
+                nodes: list[Node] = []
+                if node.value is not None and self._result is not None:
+                    assignment = typed.Assign(self._result.type, node.token, self._result, node.value)
+                    nodes.append(typed.Evaluate(node.token, assignment, (*node.events, (self._result, "write"))))
+                return [*nodes, _set(self._returned, 1, node.token)], {self._returned}
+        raise AssertionError(type(node))
+
+    def _loop(self, node: typed.Loop, target: _Target | None) -> tuple[list[Node], set[Symbol]]:
+        own = _Target(node.token, True, target)
+        body, flags = self._list(node.body, own)
+        if own.skipped is not None:
+            body = [_set(own.skipped, 0, node.token), *body]
+        leaving = sorted(flags - {own.skipped}, key=lambda flag: flag.name)
+        counter = None if leaving or node.is_post else _counter(node)
+        if counter is None and node.step:
+            step: list[Node] = [each for each in node.step if isinstance(each, typed.Evaluate)]
+            if leaving:
+                events = tuple((flag, "read") for flag in leaving)
+                step = [Branch(node.token, _not(_any(leaving, node.token)), events, step, [])]
+            body = [*body, *step]
+        events = tuple((flag, "read") for flag in leaving) + node.events
+        loop = Repeat(node.token, node.condition, events, tuple(leaving), body, node.is_post, counter)
+        before: list[Node] = [_set(own.broke, 0, node.token)] if own.broke is not None else []
+        return [*before, loop], set(leaving) - {own.broke}
+
+    def _switch(self, node: typed.Switch, target: _Target | None) -> tuple[list[Node], set[Symbol]]:
+        own = _Target(node.token, False, target)
+        token = node.token
+        subject = Symbol("the subject of switch", node.subject.type, token)
+        assignment = typed.Assign(subject.type, token, subject, node.subject)
+        first = typed.Evaluate(token, assignment, (*node.events, (subject, "write")))
+        falls = any(not self._always_ends(each.body) for each in node.sections[:-1])
+        chain = self._falling(node, subject) if falls else _chained(node, subject)
+        nodes, flags = self._list(chain, own)
+        before: list[Node] = [first]
+        if own.broke is not None:
+            before.append(_set(own.broke, 0, token))
+        return [*before, *nodes], flags - {own.broke}
+
+    @staticmethod
+    def _falling(node: typed.Switch, subject: Symbol) -> list[typed.Statement]:
+        """Return a switch with sections that fall through: a variable says whether the label was met."""
+        met = Symbol("met", _BOOL, node.token)
+        found: list[typed.Statement] = [_set(met, 0, node.token)]
+        values = [value for each in node.sections for value in each.values]
+        for each in node.sections:
+            is_here = _is_one_of(subject, each.values, node.token)
+            if each.is_default:
+                other = _not(_is_one_of(subject, values, node.token))
+                is_here = typed.Binary(_BOOL, node.token, "|", is_here, other)
+            now = typed.Binary(_BOOL, node.token, "|", typed.Variable(_BOOL, node.token, met), is_here)
+            events: Events = ((met, "read"), (subject, "read"), (met, "write"))
+            found.append(typed.Evaluate(node.token, typed.Assign(_BOOL, node.token, met, now), events))
+            found.append(typed.If(node.token, typed.Variable(_BOOL, node.token, met), ((met, "read"),), each.body, ()))
+        return found
+
+    def _always_ends(self, statements: Sequence[typed.Statement]) -> bool:
+        """Return whether what is behind these statements is never reached from them."""
+        return any(self._ends_with(each) for each in statements)
+
+    def _ends_with(self, node: typed.Statement) -> bool:
+        if isinstance(node, typed.Break | typed.Continue | typed.Return):
+            return True
+        if isinstance(node, typed.Loop):
+            is_endless = node.condition is None or (isinstance(node.condition, typed.Constant) and bool(node.condition.value))
+            return is_endless and not _leaves(node.body)
+        if not isinstance(node, typed.If):
+            return False
+        return self._always_ends(node.first) and self._always_ends(node.second)
+
+
+def _chained(node: typed.Switch, subject: Symbol) -> list[typed.Statement]:
+    """Return a switch whose sections all end in a jump as a chain of `if`."""
+    found: tuple[typed.Statement, ...] = ()
+    default = next((each for each in node.sections if each.is_default), None)
+    if default is not None:
+        found = _without_break(default.body)
+    for each in reversed(node.sections):
+        if each is not default and each.values:
+            condition = _is_one_of(subject, each.values, node.token)
+            found = (typed.If(node.token, condition, ((subject, "read"),), _without_break(each.body), found),)
+    return list(found)
+
+
+def _leaves(statements: Sequence[typed.Statement]) -> bool:
+    """Return whether a loop with this body may be left by `break`; those of inner loops and switches are their own."""
+    for each in statements:
+        if isinstance(each, typed.Break) or (isinstance(each, typed.If) and (_leaves(each.first) or _leaves(each.second))):
+            return True
+    return False
+
+
+def _without_break(body: tuple[typed.Statement, ...]) -> tuple[typed.Statement, ...]:
+    return body[:-1] if body and isinstance(body[-1], typed.Break) else body
+
+
+def _is_one_of(subject: Symbol, values: Sequence[int], token: Token) -> typed.Expression:
+    found: typed.Expression | None = None
+    for value in values:
+        constant = typed.Constant(subject.type, token, value)
+        equal = typed.Compare(_BOOL, token, "==", typed.Variable(subject.type, token, subject), constant)
+        found = equal if found is None else typed.Binary(_BOOL, token, "|", found, equal)
+    return found if found is not None else typed.Constant(_BOOL, token, 0)
+
+
+def _set(flag: Symbol, value: int, token: Token) -> typed.Evaluate:
+    assignment = typed.Assign(_BOOL, token, flag, typed.Constant(_BOOL, token, value))
+    return typed.Evaluate(token, assignment, ((flag, "write"),))
+
+
+def _any(flags: Sequence[Symbol], token: Token) -> typed.Expression:
+    found: typed.Expression = typed.Variable(_BOOL, token, flags[0])
+    for flag in flags[1:]:
+        found = typed.Binary(_BOOL, token, "|", found, typed.Variable(_BOOL, token, flag))
+    return found
+
+
+def _not(value: typed.Expression) -> typed.Expression:
+    return typed.Unary(_BOOL, value.token, "!", value)
+
+
+# Loops that count
+
+_INVARIANT = (
+    typed.Constant, typed.Variable, typed.Convert, typed.Unary, typed.Binary, typed.Math, typed.Program, typed.Conditional,
+)  # fmt: skip
+
+
+def _counter(node: typed.Loop) -> Counter | None:
+    """Return how a loop counts; None for one that does not, or by what changes in it."""
+    condition = node.condition
+    if not isinstance(condition, typed.Compare) or len(node.step) != 1:
+        return None
+    operator, variable, bound = condition.operator, condition.left, condition.right
+    symbol = _stepped(node.step[0])
+    if symbol is None or operator not in _FLIPPED:
+        return None
+    if not (isinstance(variable, typed.Variable) and variable.symbol is symbol):
+        operator, variable, bound = _FLIPPED[operator], bound, variable
+    if not (isinstance(variable, typed.Variable) and variable.symbol is symbol):
+        return None
+    element = symbol.type.element
+    if symbol.type.shape or not isinstance(element, Scalar) or element.kind != "int" or element.bits < 32:
+        return None
+    step = _step(node.step[0], symbol)
+    if step is None or (step > 0) != (operator in ("<", "<=")):
+        return None
+    written = {each for each, what in _events(node.body) if what != "read"}
+    if symbol in written or any(what != "read" for _, what in node.events):
+        return None
+    waiting = [bound]
+    while waiting:
+        each = waiting.pop()
+        if not isinstance(each, _INVARIANT) or (isinstance(each, typed.Variable) and each.symbol in (written | {symbol})):
+            return None
+        waiting.extend(typed.parts_of(each))
+    return Counter(symbol, operator, bound, step)
+
+
+def _stepped(node: typed.Statement) -> Symbol | None:
+    """Return the variable that a step assigns last; None if it assigns none."""
+    written = [symbol for symbol, what in _events([node]) if what == "write"]
+    return written[-1] if written else None
+
+
+def _step(node: typed.Statement, symbol: Symbol) -> int | None:
+    """Return by how much a step moves a variable; None if that is not constant."""
+    if not isinstance(node, typed.Evaluate):
+        return None
+    assignment = node.expression
+    if isinstance(assignment, typed.Sequence):  # i++
+        assignments = [each for each in assignment.parts if isinstance(each, typed.Assign) and each.symbol is symbol]
+        if len(assignments) != 1 or len(assignment.parts) != 3:
+            return None
+        assignment = assignments[0]
+    if not isinstance(assignment, typed.Assign) or assignment.symbol is not symbol:
+        return None
+    value = assignment.value
+    if not isinstance(value, typed.Binary) or value.operator not in ("+", "-"):
+        return None
+    left, right = value.left, value.right
+    if value.operator == "+" and isinstance(left, typed.Constant):
+        left, right = right, left
+    is_own = isinstance(left, typed.Variable) and left.symbol is symbol
+    if not is_own or not isinstance(right, typed.Constant) or not isinstance(right.value, int) or not right.value:
+        return None
+    return right.value if value.operator == "+" else -right.value
+
+
+def _events(statements: Sequence[typed.Statement]) -> list[tuple[Symbol, str]]:
+    """Return everything that statements do with variables, in any order."""
+    found: list[tuple[Symbol, str]] = []
+    waiting = list(statements)
+    while waiting:
+        each = waiting.pop()
+        found.extend(getattr(each, "events", ()))
+        if isinstance(each, typed.Declare):
+            found.append((each.symbol, "write"))
+        elif isinstance(each, typed.If):
+            waiting += [*each.first, *each.second]
+        elif isinstance(each, typed.Loop):
+            waiting += [*each.body, *each.step]
+        elif isinstance(each, typed.Switch):
+            waiting += [inner for section in each.sections for inner in section.body]
+    return found
+
+
+__all__ = ["Branch", "Counter", "Node", "Repeat", "Structured", "structured"]

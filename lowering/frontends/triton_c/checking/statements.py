@@ -1,0 +1,405 @@
+"""Checks functions and statements, and gives the typed tree of a kernel with the functions that it calls."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from ..reading.diagnostics import Diagnostics
+from ..reading.source import Token
+from ..syntax import tree
+from ..types import INT, VOID, Pointer, Scalar, Type, type_of
+from . import typed
+from .calls import BUILTIN_NAMES
+from .conversions import CheckAbort
+from .expressions import ExpressionChecker
+from .promises import kept_promises
+
+MAX_WORK = 1 << 17
+"""Expressions of a kernel with those of all calls, which are inlined: functions that call one another twice double them."""
+_ON_POINTERS = ("noalias", "readonly", "writeonly", "aligned")
+_ON_INTEGERS = ("multipleof", "retune")
+
+
+def check_text(
+    items: Sequence[tree.Statement], name: str | None, diagnostics: Diagnostics, single: bool, end: Token
+) -> typed.Module | None:
+    """Return the typed tree of a kernel, and of what it calls; None, after an error, if there is no such kernel.
+
+    Args:
+        name: which kernel; None for the only one.
+        single: whether floating constants without a suffix are float, not double.
+        end: the token that errors without one of their own are reported at.
+    """
+    checker = _Checker(diagnostics, single)
+    checker.collect(items)
+    kernel = checker.kernel(name, end)
+    if kernel is None:
+        return None
+    found = checker.function(kernel)
+    if found is None:
+        return None
+    kept = kept_promises(found, checker.done, diagnostics)
+    found = typed.Function(found.name, found.token, found.parameters, kept, found.result, found.body)
+    checker.done[found.name] = found
+    return typed.Module(found, tuple(checker.done.values()))
+
+
+def kernels_of(items: Sequence[tree.Statement]) -> list[tree.Function]:
+    """Return the kernels of a text: functions marked `__global__`; if there are none, void functions that nobody calls."""
+    functions = [each for each in items if isinstance(each, tree.Function) and each.body is not None]
+    marked = [each for each in functions if each.is_global]
+    if marked:
+        return marked
+    called: set[str] = set()
+    waiting: list[object] = [each.body for each in functions]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, tuple | list):
+            waiting.extend(node)
+        elif isinstance(node, tree.Node):
+            if isinstance(node, tree.Call) and isinstance(node.callee, tree.Name):
+                called.add(node.callee.token.text)
+            waiting.extend(getattr(node, slot) for kind in type(node).__mro__ for slot in getattr(kind, "__slots__", ()))
+    void = [each for each in functions if each.result.base == "void" and len(each.result.constant) == 1]
+    return [each for each in void if each.name not in called]
+
+
+class _Checker(ExpressionChecker):
+    """Checks whole functions.
+
+    Attributes:
+        done: the functions that are checked, by name, each behind those that it calls.
+    """
+
+    def __init__(self, diagnostics: Diagnostics, single: bool) -> None:
+        super().__init__(diagnostics, single)
+        self.done: dict[str, typed.Function] = {}
+        self._functions: dict[str, tree.Function] = {}
+        self._kernels: list[tree.Function] = []
+        self._open: list[str] = []
+        self._failed: set[str] = set()
+        self._weights: dict[str, int] = {}
+        self._result = type_of(VOID)
+        self._loops = 0
+        self._switches = 0
+
+    @property
+    def own_functions(self) -> dict[str, tree.Function]:
+        return self._functions
+
+    @property
+    def known_functions(self) -> Mapping[str, object]:
+        return {**dict.fromkeys(BUILTIN_NAMES), **self._functions}
+
+    def collect(self, items: Sequence[tree.Statement]) -> None:
+        """Take in what stands outside of functions."""
+        for item in items:
+            if isinstance(item, tree.Function):
+                if item.body is None:
+                    continue
+                if item.name in self._functions:
+                    self.diagnostics.error(item.token, f"function {item.name} is defined twice", "another name, or #if")
+                self._functions[item.name] = item
+            elif isinstance(item, tree.Declaration) and not item.is_typedef:
+                for each in item.declarators:
+                    self.diagnostics.error(each.token, f"{each.name} is a variable outside of functions", "#define or enum")
+            else:
+                self.statement(item, [])
+        self._kernels = kernels_of(items)
+
+    def kernel(self, name: str | None, end: Token) -> tree.Function | None:
+        """Return the kernel of this name."""
+        names = [each.name for each in self._kernels]
+        if name is None and len(names) == 1:
+            return self._kernels[0]
+        if name in names:
+            return self._kernels[names.index(name)]
+        listed = ", ".join(names) or "none"
+        if name in self._functions:
+            token = self._functions[name].token
+            self.diagnostics.error(token, f"{name} is no kernel; kernels: {listed}", "__global__ before it")
+        elif name is None and names:
+            self.diagnostics.error(end, f"the text has several kernels: {listed}", f"name={names[0]!r}")
+        else:
+            what = "the text has no kernel" if name is None else f"the text has no kernel {name}; kernels: {listed}"
+            self.diagnostics.error(end, what, "__global__ void name(…) { … }" if not names else f"name={names[0]!r}")
+        return None
+
+    def function(self, node: tree.Function) -> typed.Function | None:
+        """Return a function's typed tree; None if it has errors, which are reported."""
+        if node.name in self.done:
+            return self.done[node.name]
+        if node.name in self._failed or node.body is None:
+            return None
+        outer = self.scopes, self._events, self._uncertain, self.arms, self._result, self._loops, self._switches, self.work
+        self.scopes, self._events, self._uncertain, self.arms = [self.scopes[0], {}], [], 0, 0
+        self._loops = self._switches = self.work = 0
+        self._open.append(node.name)
+        try:
+            found = self._function(node)
+        except CheckAbort:
+            found = None
+        self._open.pop()
+        self._weights[node.name] = self.work
+        self.scopes, self._events, self._uncertain, self.arms, self._result, self._loops, self._switches, self.work = outer
+        if found is None:
+            self._failed.add(node.name)
+        else:
+            self.done[node.name] = found
+        return found
+
+    def _function(self, node: tree.Function) -> typed.Function | None:
+        is_kernel = node in self._kernels
+        self._result = self.resolve(node.result, is_value=False)
+        if is_kernel and self._result.element != VOID:
+            self.fail(node.token, f"kernel {node.name} returns {self._result}", "void, and a pointer parameter")
+        if self._result.shape and self._result.element == VOID:
+            self.fail(node.token, f"function {node.name} returns a block of void")
+        parameters, promises = [], []
+        for each in node.parameters:
+            type_ = self.resolve(each.type)
+            if is_kernel and type_.shape:
+                self.fail(each.token, f"parameter {each.name} of a kernel is a block", "a pointer")
+            symbol = typed.Symbol(each.name, type_, each.token, each.type.constant[-1])
+            self.declare(each.token, symbol)
+            parameters.append(symbol)
+            promises.append(self._promises(each, type_))
+        body: list[typed.Statement] = []
+        for statement in node.body.statements if node.body is not None else ():
+            self.statement(statement, body)
+        return typed.Function(node.name, node.token, tuple(parameters), tuple(promises), self._result, tuple(body))
+
+    def _promises(self, node: tree.Declarator, type_: Type) -> tuple[typed.Promise, ...]:
+        found = []
+        for each in node.attributes:
+            wanted = "a pointer" if each.name in _ON_POINTERS else "an integer" if each.name in _ON_INTEGERS else ""
+            is_integer = isinstance(type_.element, Scalar) and type_.element.is_integer
+            if not wanted or not (type_.is_pointer if wanted == "a pointer" else is_integer):
+                what = wanted or "a function"
+                self.fail(each.token, f"{each.token.text} on {node.name} of type {type_}; it goes with {what}")
+            number = self.constant(each.arguments[0], f"the argument of {each.token.text}") if each.arguments else 0
+            if each.arguments and (number < 1 or (each.name == "aligned" and number & (number - 1))):
+                expected = "a power of two" if each.name == "aligned" else "a positive number"
+                self.fail(each.token, f"{each.token.text}({number}), expected {expected}")
+            found.append(typed.Promise(each.name, number, each.token))
+        return tuple(found)
+
+    def check_own_call(self, node: tree.Call, token: Token) -> typed.Expression:
+        """Check the call of a function of the text."""
+        callee = self._functions.get(token.text)
+        if callee is None:
+            self.look_up(token)
+            self.fail(token, f"{token.text} is no function")
+        if token.text in self._open:
+            chain = " → ".join([*self._open[self._open.index(token.text) :], token.text])
+            self.fail(token, f"recursion is not supported: {chain}", "a loop")
+        if callee in self._kernels:
+            self.fail(token, f"{token.text} is a kernel, and is called", "a function without __global__")
+        arguments = [self.check(each) for each in node.arguments]
+        found = self.function(callee)
+        if found is None:
+            self.abort()
+        self.work += self._weights[token.text]
+        if self.work > MAX_WORK:
+            message = f"with what it calls, the function has more than {MAX_WORK} expressions, and calls are inlined"
+            self.diagnostics.fatal(token, message, "fewer calls of functions that call others")
+        if len(arguments) != len(found.parameters):
+            self.fail(token, f"{token.text} takes {len(found.parameters)} arguments, got {len(arguments)}")
+        values = tuple(
+            self.assigned(argument.token, argument, symbol.type, f"parameter {symbol.name} of {token.text}")
+            for argument, symbol in zip(arguments, found.parameters, strict=True)
+        )
+        return typed.Call(found.result, token, token.text, values)
+
+    # Statements
+
+    def statement(self, node: tree.Statement, into: list[typed.Statement]) -> None:
+        """Append the typed trees of a statement, and go on behind its errors."""
+        try:
+            _STATEMENTS[type(node)](self, node, into)
+        except CheckAbort:
+            self.take_events()
+
+    def _block(self, node: tree.Statement) -> tuple[typed.Statement, ...]:
+        found: list[typed.Statement] = []
+        with self.scope():
+            for each in node.statements if isinstance(node, tree.Compound) else (node,):
+                self.statement(each, found)
+        return tuple(found)
+
+    def _compound(self, node: tree.Compound, into: list[typed.Statement]) -> None:
+        into.extend(self._block(node))
+
+    def _evaluation(self, node: tree.Evaluation, into: list[typed.Statement]) -> None:
+        if node.expression is not None:
+            value = self.check(node.expression)
+            into.append(typed.Evaluate(node.token, value, self.take_events()))
+
+    def _declaration(self, node: tree.Declaration, into: list[typed.Statement]) -> None:
+        for each in node.declarators:
+            type_, value = None, None
+            try:
+                type_ = self.resolve(each.type)
+                for attribute in each.attributes:
+                    self._local_attribute(attribute, each, type_)
+                if each.value is not None and not node.is_typedef:
+                    value = self.assigned(each.token, self.check(each.value), type_, each.name)
+            except CheckAbort:
+                self.take_events()
+            if type_ is None:
+                self.declare(each.token, None)
+                continue
+            if node.is_typedef:
+                self.declare(each.token, type_)
+                continue
+            symbol = typed.Symbol(each.name, type_, each.token, each.type.constant[-1])
+            self.declare(each.token, symbol)
+            if value is not None:
+                self.written(symbol)
+                assignment = typed.Assign(type_, each.token, symbol, value)
+                into.append(typed.Evaluate(each.token, assignment, self.take_events()))
+            elif each.value is None:
+                into.append(typed.Declare(each.token, symbol))
+
+    def _local_attribute(self, attribute: tree.Attribute, node: tree.Declarator, type_: Type) -> None:
+        """Check an attribute of a local variable. It promises what nobody checks, and so has no effect."""
+        if attribute.name not in ("multipleof", "aligned"):
+            self.fail(attribute.token, f"{attribute.token.text} on the local variable {node.name}; it is for parameters")
+        if (attribute.name == "multipleof") == isinstance(type_.element, Pointer):
+            self.fail(attribute.token, f"{attribute.token.text} on {node.name} of type {type_}")
+        if self.constant(attribute.arguments[0], f"the argument of {attribute.token.text}") < 1:
+            self.fail(attribute.token, f"the argument of {attribute.token.text} is not positive")
+
+    def _enumeration(self, node: tree.Enumeration, into: list[typed.Statement]) -> None:
+        number = 0
+        for token, expression in node.members:
+            if expression is not None:
+                number = self.constant(expression, f"the value of {token.text}")
+            self.declare(token, typed.Constant(type_of(INT), token, number))
+            number += 1
+
+    def _static_assert(self, node: tree.StaticAssert, into: list[typed.Statement]) -> None:
+        if not self.constant(node.condition, "the condition of _Static_assert"):
+            self.fail(node.token, f"_Static_assert fails: {node.message}" if node.message else "_Static_assert fails")
+
+    def _condition(self, expression: tree.Expression) -> typed.Expression:
+        """Return the condition of a statement, a scalar bool."""
+        value = self.check(expression)
+        if value.type.shape:
+            message = f"the condition is a block of shape {list(value.type.shape)}"
+            fix = "use ?: or a mask, or reduce it: (c)[max] = any, (c)[min] = all"
+            if any(extent > 1 for extent in value.type.shape):
+                self.fail(value.token, message, fix)
+        return self.to_shape(value.token, self.truth(value), (), "the condition")
+
+    def _if(self, node: tree.If, into: list[typed.Statement]) -> None:
+        try:
+            condition = self._condition(node.condition)
+        except CheckAbort:  # what it controls is checked as well
+            self.take_events()
+            self._block(node.first)
+            if node.second is not None:
+                self._block(node.second)
+            raise
+        events = self.take_events()
+        first = self._block(node.first)
+        second = self._block(node.second) if node.second is not None else ()
+        into.append(typed.If(node.token, condition, events, first, second))
+
+    def _loop_body(self, node: tree.Statement) -> tuple[typed.Statement, ...]:
+        self._loops += 1
+        found = self._block(node)
+        self._loops -= 1
+        return found
+
+    def _for(self, node: tree.For, into: list[typed.Statement]) -> None:
+        with self.scope():
+            self.statement(node.start, into)
+            condition = None if node.condition is None else self._condition(node.condition)
+            events = self.take_events()
+            step: list[typed.Statement] = []
+            if node.step is not None:
+                self.statement(tree.Evaluation(node.step.token, node.step), step)
+            body = self._loop_body(node.body)
+        into.append(typed.Loop(node.token, condition, events, body, tuple(step), is_post=False))
+
+    def _while(self, node: tree.While, into: list[typed.Statement]) -> None:
+        condition = self._condition(node.condition)
+        events = self.take_events()
+        into.append(typed.Loop(node.token, condition, events, self._loop_body(node.body), (), is_post=False))
+
+    def _do(self, node: tree.DoWhile, into: list[typed.Statement]) -> None:
+        body = self._loop_body(node.body)
+        condition = self._condition(node.condition)
+        into.append(typed.Loop(node.token, condition, self.take_events(), body, (), is_post=True))
+
+    def _switch(self, node: tree.Switch, into: list[typed.Statement]) -> None:
+        subject = self.check(node.subject)
+        element = subject.type.element
+        if subject.type.shape or not isinstance(element, Scalar) or not element.is_integer:
+            self.fail(node.token, f"a switch over a value of type {subject.type}, expected a scalar integer")
+        subject = self.convert(subject, INT if element.bits < INT.bits else element)
+        events = self.take_events()
+        sections: list[typed.Section] = []
+        seen: dict[int | None, Token] = {}
+        values: list[int] = []
+        body: list[typed.Statement] = []
+        is_default = False
+        self._switches += 1
+        with self.scope():
+            for each in node.body.statements:
+                if not isinstance(each, tree.Case):
+                    if not (values or is_default or sections):
+                        self.fail(each.token, "a statement before the first case of a switch", "case N: before it")
+                    self.statement(each, body)
+                    continue
+                if body:
+                    sections.append(typed.Section(tuple(values), is_default, tuple(body)))
+                    values, is_default, body = [], False, []
+                value = None if each.value is None else self.constant(each.value, "the value of a case")
+                if value in seen:
+                    self.fail(each.token, f"{'default' if value is None else f'case {value}'} is there twice in this switch")
+                seen[value] = each.token
+                is_default = is_default or value is None
+                if value is not None:
+                    values.append(value)
+        self._switches -= 1
+        sections.append(typed.Section(tuple(values), is_default, tuple(body)))
+        into.append(typed.Switch(node.token, subject, events, tuple(sections)))
+
+    def _case(self, node: tree.Case, into: list[typed.Statement]) -> None:
+        self.fail(node.token, f"{node.token.text} is not directly in the braces of a switch")
+
+    def _break(self, node: tree.Break, into: list[typed.Statement]) -> None:
+        if not (self._loops or self._switches):
+            self.fail(node.token, "break outside of loops and switches")
+        into.append(typed.Break(node.token))
+
+    def _continue(self, node: tree.Continue, into: list[typed.Statement]) -> None:
+        if not self._loops:
+            self.fail(node.token, "continue outside of loops")
+        into.append(typed.Continue(node.token))
+
+    def _return(self, node: tree.Return, into: list[typed.Statement]) -> None:
+        is_void = self._result.element == VOID
+        if node.value is None:
+            if not is_void:
+                self.fail(node.token, f"return without a value in a function of type {self._result}")
+            into.append(typed.Return(node.token, None, ()))
+            return
+        value = self.check(node.value)
+        if is_void:
+            self.fail(node.token, f"a value of type {value.type} is returned from a void function", "return;")
+        value = self.assigned(node.token, value, self._result, "the result")
+        into.append(typed.Return(node.token, value, self.take_events()))
+
+
+_STATEMENTS: dict[type[tree.Statement], Callable[[_Checker, Any, list[typed.Statement]], None]] = {
+    tree.Compound: _Checker._compound, tree.Evaluation: _Checker._evaluation, tree.Declaration: _Checker._declaration,
+    tree.Enumeration: _Checker._enumeration, tree.StaticAssert: _Checker._static_assert, tree.If: _Checker._if,
+    tree.For: _Checker._for, tree.While: _Checker._while, tree.DoWhile: _Checker._do, tree.Switch: _Checker._switch,
+    tree.Case: _Checker._case, tree.Break: _Checker._break, tree.Continue: _Checker._continue, tree.Return: _Checker._return,
+}  # fmt: skip
+
+__all__ = ["check_text"]

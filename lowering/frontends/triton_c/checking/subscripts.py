@@ -1,0 +1,159 @@
+"""Checks what reshapes blocks: views, reductions and permutations in subscripts, the prefix `^`, ranges and `@`."""
+
+from __future__ import annotations
+
+from ..reading.source import Token
+from ..syntax import tree
+from ..types import BFLOAT16, BOOL, FLOAT, HALF, INT, LONG, Scalar, Type, type_of, wrapped
+from . import typed
+from .context import Context, first_token, macro_values
+
+_REDUCTIONS = frozenset(["+", "max", "min", "*", "&", "|"])
+_HELP = "subscripts reshape (`:`, newaxis), reduce (`+`, max, min) or transpose (`^axis`); they do not index"
+
+
+class SubscriptChecker(Context):
+    """The part of the checker that knows of shapes."""
+
+    def check_subscript(self, node: tree.Subscript) -> typed.Expression:
+        """Check `x[…]`."""
+        operand = self.check(node.operand)
+        rank = len(operand.type.shape)
+        if not rank:
+            self.fail(node.token, f"a subscript of a value of type {operand.type}, which is no block", _HELP)
+        for entry in node.entries:
+            if entry.kind == "index":
+                fix = "(r == k ? x : 0)[+] for the element at k of a range r"
+                self.fail(entry.token, f"an index in a subscript of {operand.type}; {_HELP}", fix)
+            if entry.kind == "slice":
+                self.fail(entry.token, f"an interval in a subscript of {operand.type}; {_HELP}", "a mask")
+            if entry.kind == "-":
+                self.fail(entry.token, "there is no reduction by -", "[+] of the negated block")
+        if any(entry.kind == "^" for entry in node.entries):
+            return self._permuted(node, operand)
+        named = sum(entry.kind != "newaxis" for entry in node.entries)
+        if named != rank:
+            self.fail(node.token, f"the subscript names {named} axes of {operand.type}, which has {rank}", _HELP)
+        return self._viewed(node, operand)
+
+    def _viewed(self, node: tree.Subscript, operand: typed.Expression) -> typed.Expression:
+        """Reduce axes from left to right, then insert new ones."""
+        value, axis = operand, 0
+        positions: list[int] = []
+        kept = 0
+        for entry in node.entries:
+            if entry.kind == "newaxis":
+                positions.append(kept)
+                kept += 1
+            elif entry.kind == ":":
+                axis += 1
+                kept += 1
+            else:
+                value = self._reduced(entry.token, value, entry.kind, axis)
+        if not positions:
+            return value
+        if not value.type.shape:  # every axis is reduced: a block of one element for each new axis
+            return self.broadcast(value, (1,) * len(positions))
+        shape = list(value.type.shape)
+        for position in positions:
+            shape.insert(position, 1)
+        return typed.View(type_of(value.type.element, tuple(shape)), node.token, value, tuple(positions))
+
+    def _reduced(self, token: Token, value: typed.Expression, operator: str, axis: int) -> typed.Expression:
+        element = value.type.element
+        if operator not in _REDUCTIONS or not isinstance(element, Scalar):
+            self.fail(token, f"a reduction of {value.type} by {operator}", "numbers, and one of + max min * & |")
+        if operator in ("&", "|") and element.is_float:
+            self.fail(token, f"a reduction of {value.type} by {operator}, which needs integers")
+        if element == BOOL and operator in ("+", "*"):
+            value, element = self.convert(value, INT), INT
+        shape = value.type.shape
+        return typed.Reduce(type_of(element, (*shape[:axis], *shape[axis + 1 :])), token, operator, value, axis)
+
+    def _permuted(self, node: tree.Subscript, operand: typed.Expression) -> typed.Expression:
+        rank = len(operand.type.shape)
+        order = []
+        for entry in node.entries:
+            if entry.kind != "^" or entry.value is None:
+                self.fail(entry.token, f"{entry.kind} beside ^ in one subscript", "x[^1, ^0] first, then another subscript")
+            order.append(self.constant(entry.value, "the axis of a permutation"))
+        if sorted(order) != list(range(rank)):
+            shown = ", ".join(f"^{axis}" for axis in order)
+            self.fail(node.token, f"[{shown}] is no permutation of the {rank} axes of {operand.type}", "each axis once")
+        return self.transposed(node.token, operand, tuple(order))
+
+    def transposed(self, token: Token, operand: typed.Expression, order: tuple[int, ...]) -> typed.Expression:
+        """Return the operand with its axes permuted."""
+        if order == tuple(range(len(order))):
+            return operand
+        shape = tuple(operand.type.shape[axis] for axis in order)
+        return typed.Transpose(type_of(operand.type.element, shape), token, operand, order)
+
+    def check_transpose(self, token: Token, operand: typed.Expression) -> typed.Expression:
+        """Check the prefix `^`, which rotates the axes left by one."""
+        rank = len(operand.type.shape)
+        if not rank:
+            self.fail(token, f"^ of a value of type {operand.type}, which is no block")
+        return self.transposed(token, operand, (*range(1, rank), 0))
+
+    def check_range(self, node: tree.Binary) -> typed.Expression:
+        """Check `a ... b`, the integers from a to b - 1."""
+        bounds = []
+        for side, expression in (("start", node.left), ("end", node.right)):
+            value = self.check(expression)
+            if not (isinstance(value, typed.Constant) and isinstance(value.value, int)):
+                fix = "start + 0 ... N" if side == "start" else "a constant end, and a mask"
+                self.fail(first_token(expression), f"the {side} of a range is no constant integer", fix)
+            bounds.append(value.value)
+        start, end = bounds
+        values = "".join(dict.fromkeys(macro_values(each) for each in (node.left, node.right)))
+        length = end - start
+        if length <= 0:
+            self.fail(node.token, f"the range {start} ... {end} is empty{values}")
+        if length & (length - 1):
+            fix = f"{start} ... {start + (1 << length.bit_length())}, and a mask"
+            self.fail(node.token, f"the range {start} ... {end} has {length} elements{values}, which is no power of two", fix)
+        if wrapped(start, INT) != start or wrapped(end - 1, INT) != end - 1:
+            self.fail(node.token, f"the range {start} ... {end} does not fit into int{values}", "start + 0 ... N")
+        if length > 1 << 20:
+            self.fail(node.token, f"the range {start} ... {end} has {length} elements{values}; at most {1 << 20} are possible")
+        return typed.Range(type_of(INT, (length,)), node.token, start)
+
+    def check_product(
+        self, token: Token, a: typed.Expression, b: typed.Expression, accumulator: typed.Expression | None = None
+    ) -> typed.Expression:
+        """Check `a @ b`: products of matrices, whose batch axis comes last."""
+        left, right = a.type, b.type
+        rank = len(left.shape)
+        if rank < 2 or len(right.shape) != rank or rank > 3:
+            self.fail(token, f"{left} @ {right}: both are blocks of two axes, or of three with a batch axis that is the last")
+        if left.element != right.element or not isinstance(left.element, Scalar):
+            self.fail(token, f"{left} @ {right}: the elements differ, or are no numbers", "a cast of one of them")
+        if left.shape[1] != right.shape[0]:
+            message = f"{left} @ {right}: axis 1 of the first and axis 0 of the second must agree"
+            fix = "^ before one of them" if self._would_agree(left, right) else ""
+            self.fail(token, f"{message}, and are {left.shape[1]} and {right.shape[0]}", fix)
+        if left.shape[2:] != right.shape[2:]:
+            self.fail(token, f"{left} @ {right}: the batches, axis 2, are {left.shape[2]} and {right.shape[2]}")
+        element = left.element
+        if element == BOOL:
+            self.fail(token, f"{left} @ {right}: a product of bools", "a cast to int8, or & and [|]")
+        if element in (HALF, BFLOAT16):
+            element = FLOAT
+        elif element.kind == "int" and element.bits == 8:
+            if not element.is_signed:
+                self.fail(token, f"{left} @ {right}: products of unsigned char are not supported", "a cast to int")
+            element = INT
+        if element not in (FLOAT, INT, LONG) and element.kind == "int":
+            self.fail(token, f"{left} @ {right}: products of {element} are not supported", "a cast to int8, int or float")
+        type_ = type_of(element, (left.shape[0], right.shape[1], *left.shape[2:]))
+        if accumulator is not None:
+            accumulator = self.assigned(token, accumulator, type_, "the product")
+        return typed.Dot(type_, token, a, b, accumulator)
+
+    @staticmethod
+    def _would_agree(left: Type, right: Type) -> bool:
+        return left.shape[1] == right.shape[1] or left.shape[0] == right.shape[0]
+
+
+__all__ = ["SubscriptChecker"]

@@ -1,0 +1,201 @@
+"""Expands macros in lists of tokens, by the algorithm of C: no macro is expanded in its own expansion.
+
+A macro's body may be any list of tokens, whose commas and brackets mean nothing until the parser reads them. Every token
+that comes of a body knows the use that it came by.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from .....promotion.dataclass import dataclass
+from .diagnostics import Diagnostics
+from .lexer import lex
+from .source import NAME, NUMBER, OTHER, PUNCTUATOR, STRING, MacroUse, Source, Token
+
+MAX_EXPANDED = 1 << 17
+"""Tokens into which all macros of one text may expand."""
+_MAX_NESTED = 100
+"""Uses of macros in the arguments of others, nested in one another."""
+
+
+@dataclass(frozen=True, slots=True)
+class Macro:
+    """A macro: what its name stands for.
+
+    Attributes:
+        parameters: None for one without parentheses.
+        is_variadic: whether the last parameter takes all further arguments.
+        body: the tokens that it stands for.
+    """
+
+    name: str
+    parameters: tuple[str, ...] | None
+    is_variadic: bool
+    body: tuple[Token, ...]
+
+    def equals(self, other: Macro) -> bool:
+        """Return whether both are written alike, so that one may be defined again."""
+        same = (self.parameters, self.is_variadic) == (other.parameters, other.is_variadic)
+        return same and [each.text for each in self.body] == [each.text for each in other.body]
+
+
+class Expander:
+    """Expands the macros of one text, within one budget."""
+
+    def __init__(self, macros: Mapping[str, Macro], diagnostics: Diagnostics) -> None:
+        self._macros = macros
+        self._diagnostics = diagnostics
+        self._produced = 0
+        self._depth = 0
+
+    def expand(self, tokens: Sequence[Token], in_condition: bool = False) -> list[Token]:
+        """Return the tokens with all macros expanded; in a condition, but for the names behind `defined`."""
+        macros = self._macros
+        found: list[Token] = []
+        work = list(reversed(tokens))
+        while work:
+            token = work.pop()
+            if in_condition and token.text == "defined":
+                found.append(token)
+                found += [work.pop() for _ in range(2 if work and work[-1].text == "(" else 1) if work]
+                continue
+            if token.kind is not NAME or token.text not in macros or token.text in token.hidden:
+                found.append(token if token.text not in ("__LINE__", "__FILE__") else self._position(token))
+                continue
+            macro = macros[token.text]
+            if macro.parameters is None:
+                body = self._substituted(macro, token, {}, token.hidden | {macro.name})
+            else:
+                if not work or work[-1].text != "(":
+                    found.append(token)
+                    continue
+                arguments, end = self._arguments(macro, token, work)
+                hidden = (token.hidden & end.hidden) | {macro.name}
+                if arguments is None:
+                    continue
+                raw = dict(zip(macro.parameters, arguments, strict=True))
+                body = self._substituted(macro, token, raw, hidden)
+            self._produced += len(body) + 1
+            if self._produced > MAX_EXPANDED:
+                fix = "smaller bodies, or fewer macros that use one another"
+                self._diagnostics.fatal(token, f"macros expand to more than {MAX_EXPANDED} tokens", fix)
+            work.extend(reversed(body))
+        return found
+
+    def _position(self, token: Token) -> Token:
+        first = (token.uses or [token])[0]
+        file, line, _ = first.position
+        kind, text = (NUMBER, str(line)) if token.text == "__LINE__" else (STRING, f'"{file}"')
+        return Token(kind, text, token.source, token.start, token.is_spaced, token.is_first, token.macro, token.hidden)
+
+    def _arguments(self, macro: Macro, name: Token, work: list[Token]) -> tuple[list[list[Token]] | None, Token]:
+        """Take the arguments of a use off `work`, with its parentheses; None, after an error, if their number is wrong."""
+        names = macro.parameters or ()
+        work.pop()
+        arguments: list[list[Token]] = [[]]
+        depth = 0
+        while True:
+            if not work:
+                self._diagnostics.fatal(name, f"the arguments of macro {name.text} do not end", "a closing parenthesis")
+            token = work.pop()
+            text = token.text if token.kind is PUNCTUATOR else ""
+            if text == ")" and not depth:
+                break
+            if text == "," and not depth and not (macro.is_variadic and len(arguments) == len(names)):
+                arguments.append([])
+                continue
+            depth += (text == "(") - (text == ")")
+            arguments[-1].append(token)
+        if not names and arguments == [[]]:
+            arguments = []
+        if macro.is_variadic and len(arguments) == len(names) - 1:
+            arguments.append([])
+        if len(arguments) != len(names):
+            self._diagnostics.error(name, f"macro {name.text} takes {len(names)} arguments, got {len(arguments)}")
+            return None, token
+        return arguments, token
+
+    def _substituted(
+        self, macro: Macro, use: Token, raw: Mapping[str, list[Token]], hidden: frozenset[str]
+    ) -> list[Token]:
+        """Return the body with arguments in place of parameters: expanded ones, except beside # and ##."""
+        by = MacroUse(use)
+        expanded: dict[str, list[Token]] = {}
+        found: list[Token] = []
+        body = macro.body
+        at = 0
+        is_pasted = False
+        while at < len(body):
+            token = body[at]
+            at += 1
+            follows = body[at].text if at < len(body) else ""
+            if token.text == "##" and token.kind is PUNCTUATOR and found and at < len(body):
+                is_pasted = True
+                continue
+            if token.text == "#" and macro.parameters is not None and follows in raw:
+                made = [self._string(token, raw[follows], by)]
+                at += 1
+            elif token.kind is NAME and token.text in raw:
+                if is_pasted or follows == "##":
+                    made = list(raw[token.text])
+                else:
+                    if token.text not in expanded:
+                        expanded[token.text] = self._expanded_argument(raw[token.text], use)
+                    made = [_copied(each, hidden) for each in expanded[token.text]]
+                    self._produced += len(made)
+                if not made and (is_pasted or follows == "##"):  # something to paste with, which vanishes in the end
+                    made = [Token(OTHER, "", token.source, token.start, token.is_spaced, False, by, hidden)]
+            else:
+                made = [Token(token.kind, token.text, token.source, token.start, token.is_spaced, False, by, hidden)]
+            if is_pasted and made and found:
+                found[-1:] = self._pasted(found[-1], made[0], by, hidden)
+                made = made[1:]
+            is_pasted = False
+            found.extend(made)
+        found = [each for each in found if each.text]
+        if found:
+            first = found[0]
+            found[0] = Token(
+                first.kind, first.text, first.source, first.start, use.is_spaced, use.is_first, first.macro, first.hidden
+            )
+        return found
+
+    def _expanded_argument(self, argument: list[Token], use: Token) -> list[Token]:
+        self._depth += 1
+        if self._depth > _MAX_NESTED:
+            self._diagnostics.fatal(use, f"more than {_MAX_NESTED} uses of macros in the arguments of others")
+        found = self.expand(argument)
+        self._depth -= 1
+        return found
+
+    def _string(self, token: Token, argument: list[Token], by: MacroUse) -> Token:
+        parts = []
+        for number, each in enumerate(argument):
+            text = each.text
+            if each.kind is STRING:
+                text = text.replace("\\", "\\\\").replace('"', '\\"')
+            parts.append(f" {text}" if each.is_spaced and number else text)
+        return Token(STRING, f'"{"".join(parts)}"', token.source, token.start, token.is_spaced, False, by)
+
+    def _pasted(self, left: Token, right: Token, by: MacroUse, hidden: frozenset[str]) -> list[Token]:
+        if left.text == ",":
+            return [left, right] if right.text else [right]  # GNU: `, ## __VA_ARGS__` takes the comma away
+        text = left.text + right.text
+        if not text:
+            return [right]
+        made = lex(Source("<pasted>", text), self._diagnostics)
+        if len(made) != 1:
+            self._diagnostics.error(right, f"{left.text} ## {right.text} is no token")
+            return [left, right]
+        return [Token(made[0].kind, text, right.source, right.start, left.is_spaced, False, right.macro or by, hidden)]
+
+
+def _copied(token: Token, hidden: frozenset[str]) -> Token:
+    """Return a token of an argument, which its own macro is not expanded in again."""
+    return Token(
+        token.kind, token.text, token.source, token.start, token.is_spaced, token.is_first, token.macro, token.hidden | hidden
+    )
+
+
+__all__ = ["Expander", "Macro"]

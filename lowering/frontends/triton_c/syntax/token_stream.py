@@ -1,0 +1,131 @@
+"""Reads tokens one after the other, with errors where an expected one is not there."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NoReturn
+
+from ..reading.diagnostics import Diagnostics
+from ..reading.source import END, NAME, OTHER, STRING, Token
+
+MAX_NESTED = 48
+"""Brackets, operators and statements that are nested in one another."""
+BASIC_TYPES = frozenset([
+    "void", "bool", "_Bool", "char", "short", "int", "long", "signed", "unsigned", "half", "bfloat16", "float", "double",
+    *(f"{u}int{bits}" for u in ("", "u") for bits in (8, 16, 32, 64)),
+])  # fmt: skip
+QUALIFIERS = frozenset(["const", "volatile", "restrict", "__restrict__", "__restrict", "__constant__"])
+STORAGE = frozenset(["static", "inline", "extern", "register", "typedef", "auto", "__global__"])
+KEYWORDS = BASIC_TYPES | QUALIFIERS | STORAGE | frozenset([
+    "if", "else", "for", "while", "do", "switch", "case", "default", "break", "continue", "return", "goto", "sizeof",
+    "struct", "union", "enum", "newaxis", "_Static_assert", "true", "false",
+])  # fmt: skip
+UNSUPPORTED = {
+    "struct": "struct types are not supported; use separate variables",
+    "union": "union types are not supported; use separate variables, and bitcast<T>(e) for another view of bits",
+    "goto": "goto is not supported; use break, continue, return, or a loop",
+}
+
+
+class SyntaxAbort(Exception):
+    """Raised behind an error, where the parser cannot go on in the statement at hand."""
+
+
+class TokenStream:
+    """The tokens of a text, and where the parser is in them."""
+
+    def __init__(self, tokens: Sequence[Token], diagnostics: Diagnostics) -> None:
+        self.tokens = tokens
+        self.at = 0
+        self.token = tokens[0]
+        self.text = tokens[0].text
+        self.diagnostics = diagnostics
+        self.depth = 0
+        self.types: list[set[str]] = [set()]
+        """Names of typedefs, by scope; a variable of the same name takes one away in its scope."""
+        self.hidden: list[set[str]] = [set()]
+
+    def advance(self) -> Token:
+        """Step behind the current token and return it."""
+        token = self.token
+        if self.at < len(self.tokens) - 1:
+            self.at += 1
+        self.token = self.tokens[self.at]
+        self.text = self.token.text if self.token.kind is not STRING else ""
+        return token
+
+    def peek(self, distance: int = 1) -> Token:
+        return self.tokens[min(self.at + distance, len(self.tokens) - 1)]
+
+    def accept(self, text: str) -> bool:
+        """Step behind the current token if it is `text`."""
+        if self.text == text:
+            self.advance()
+            return True
+        return False
+
+    def expect(self, text: str, what: str = "") -> Token:
+        """Step behind `text`, or fail."""
+        if self.text != text:
+            self.fail(f"expected {text}{what and f' {what}'}, got {self.shown()}")
+        return self.advance()
+
+    def identifier(self, what: str) -> Token:
+        """Step behind a name that is no keyword, or fail."""
+        if self.token.kind is not NAME or self.text in KEYWORDS:
+            self.fail(f"expected {what}, got {self.shown()}", UNSUPPORTED.get(self.text, ""))
+        return self.advance()
+
+    def shown(self) -> str:
+        """Return the current token as messages name it."""
+        token = self.token
+        if token.kind is END:
+            return token.text
+        if token.kind is OTHER:
+            return f"the character {token.text!r}"
+        return f"the keyword {token.text}" if token.text in KEYWORDS else repr(token.text)
+
+    def fail(self, message: str, fix: str = "") -> NoReturn:
+        """Add an error at the current token, and leave the statement."""
+        self.fail_at(self.token, message, fix)
+
+    def fail_at(self, token: Token, message: str, fix: str = "") -> NoReturn:
+        """Add an error at a token, and leave the statement."""
+        self.diagnostics.error(token, message, fix)
+        raise SyntaxAbort
+
+    def deeper(self) -> None:
+        """Count one level of nesting; callers count it down again."""
+        self.depth += 1
+        if self.depth > MAX_NESTED:
+            self.diagnostics.fatal(self.token, f"more than {MAX_NESTED} levels are nested in one another")
+
+    def is_type(self, token: Token) -> bool:
+        """Return whether a type name begins at a token."""
+        if token.kind is not NAME:
+            return False
+        text = token.text
+        if text in BASIC_TYPES or text in QUALIFIERS or text in ("struct", "union", "enum"):
+            return True
+        for types, hidden in zip(reversed(self.types), reversed(self.hidden), strict=True):
+            if text in types:
+                return True
+            if text in hidden:
+                return False
+        return False
+
+    def open_scope(self) -> None:
+        self.types.append(set())
+        self.hidden.append(set())
+
+    def close_scope(self) -> None:
+        self.types.pop()
+        self.hidden.pop()
+
+    def declare(self, name: str, is_type: bool) -> None:
+        """Note what a name is in the current scope, as far as the grammar must know."""
+        (self.types if is_type else self.hidden)[-1].add(name)
+        (self.hidden if is_type else self.types)[-1].discard(name)
+
+
+__all__ = ["BASIC_TYPES", "KEYWORDS", "MAX_NESTED", "QUALIFIERS", "STORAGE", "UNSUPPORTED", "SyntaxAbort", "TokenStream"]

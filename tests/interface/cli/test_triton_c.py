@@ -1,0 +1,127 @@
+"""`joinery compile` and `joinery run` on texts in Triton-C."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import joinery as jn
+import numpy as np
+import pytest
+from joinery.__main__ import main
+
+Capture = pytest.CaptureFixture[str]
+SCALE = """#include "half.h"
+__global__ void scale(float *x, float by, int n __multipleof(4)) {
+  int i[BS] = get_program_id(0) * BS + 0 ... BS;
+  *?(i < n)(x + i) = HALF(*?(i < n)(x + i)) * by;
+}
+__global__ void other(float *x) { *x = 1; }
+"""
+
+
+@pytest.fixture(autouse=True)
+def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "k.tc").write_text(SCALE)
+    (tmp_path / "half.h").write_text("#define HALF(v) ((v) * 0.5f)\n")
+    (tmp_path / "bad.c").write_text("#define M(v) v @ 3\n__global__ void f(int *x) {\n  *x = M(2);\n  y = 3;\n}\n")
+    (tmp_path / "warn.tc").write_text("__global__ void f(int *x) {\n  int a;\n  *x = a;\n}\n")
+    return tmp_path
+
+
+def run(capsys: Capture, *argv: object) -> tuple[int, str, str]:
+    capsys.readouterr()
+    try:
+        status = main([str(argument) for argument in argv])
+    except SystemExit as leaving:
+        status = leaving.code if isinstance(leaving.code, int) else -1
+    captured = capsys.readouterr()
+    assert "Traceback" not in captured.err
+    return status, captured.out, captured.err
+
+
+ASK = ("compile", "k.tc", "--include", "half.h", "--define", "BS=16", "--name", "scale")
+
+
+@pytest.mark.parametrize("emit", ["ttir", "llvm", "asm"])
+def test_compile_shows_what_the_library_shows(capsys: Capture, files: Path, emit: str) -> None:
+    kernel = jn.kernel.from_triton_c(files / "k.tc", {"BS": 16}, "scale", include=["half.h"])
+    shown = {"ttir": kernel.ttir, "llvm": kernel.llvm_ir(), "asm": kernel.asm()}[emit]
+    assert run(capsys, *ASK, "--emit", emit) == (0, shown, "")
+    assert ".visible .entry scale" in run(capsys, *ASK, "--emit", "ptx")[1]
+
+
+def test_compile_shows_tokens_and_trees(capsys: Capture) -> None:
+    tokens = run(capsys, *ASK, "--emit", "tokens")[1].split("\n")
+    assert "half.h:1:22: punctuator * from HALF at k.tc:4:22" in tokens
+    assert "<define BS>:1:4: number 16 from BS at k.tc:3:9" in tokens
+    tree = run(capsys, *ASK, "--emit", "ast")[1]
+    assert "    statements: Declaration int @k.tc:3:3\n      declarators: Declarator i @k.tc:3:7\n" in tree
+    assert "          right: Binary ... @k.tc:3:42\n            left: Literal 0 @k.tc:3:40\n" in tree
+    assert "attributes: Attribute __multipleof @k.tc:2:49 name=multipleof" in tree
+    typed = run(capsys, *ASK, "--emit", "typed")[1]
+    assert "      mask: Compare: bool[16] @k.tc:4:8 operator=<\n" in typed
+    assert "        right: Broadcast: int[16] n @k.tc:4:10\n" in typed
+    assert "Function @k.tc:2:17 name=scale parameters=(x: float*, by: float, n: int)" in typed
+
+
+def test_errors_are_shown_with_their_lines(capsys: Capture) -> None:
+    assert run(capsys, "compile", "bad.c") == (
+        2, "",
+        "bad.c:3:8: error: int @ int: both are blocks of two axes, or of three with a batch axis that is the last\n"
+        "    *x = M(2);\n         ^\nbad.c:1:16: from macro M\n  #define M(v) v @ 3\n                 ^\n"
+        "bad.c:4:3: error: y is not declared\n    y = 3;\n    ^\n",
+    )  # fmt: skip
+
+
+def test_errors_are_shown_as_json(capsys: Capture, files: Path) -> None:
+    status, out, err = run(capsys, "compile", "bad.c", "--format", "json")
+    assert (status, err) == (2, "")
+    assert json.loads(out) == [
+        {"file": "bad.c", "line": 3, "column": 8, "severity": "error", "fix": "",
+         "message": "int @ int: both are blocks of two axes, or of three with a batch axis that is the last",
+         "macros": [{"file": "bad.c", "line": 1, "column": 16, "note": "from macro M"}]},
+        {"file": "bad.c", "line": 4, "column": 3, "severity": "error", "fix": "", "message": "y is not declared", "macros": []},
+    ]  # fmt: skip
+    status, out, err = run(capsys, "compile", "warn.tc", "--format", "json", "--output", "out.json")
+    assert (status, out, err) == (0, "", "")
+    (warning,) = json.loads((files / "out.json").read_text())
+    assert (warning["severity"], warning["line"], warning["column"]) == ("warning", 2, 7)
+
+
+def test_warnings_go_to_standard_error(capsys: Capture) -> None:
+    status, out, err = run(capsys, "compile", "warn.tc", "--emit", "ttir")
+    assert status == 0
+    assert out.startswith("module {")
+    assert err.startswith("warn.tc:2:7: warning: a may be read before something is assigned to it")
+
+
+def test_run(capsys: Capture, files: Path) -> None:
+    np.save(files / "x.npy", np.arange(40, dtype=np.float32))
+    options = ("--name", "scale", "--define", "BS=16", "--include", "half.h", "--grid", "3")
+    for how in ((), ("--interpret",), ("--sanitize",), ("--device", "ptxsim", "--target", "sm_80")):
+        status, _, err = run(capsys, "run", "k.tc", *options, *how, "--output", "x=y.npy", "x.npy", "3", "40")
+        assert (status, err) == (0, "")
+        np.testing.assert_array_equal(np.load(files / "y.npy"), np.arange(40, dtype=np.float32) * 1.5)
+    status, _, err = run(capsys, "run", "k.tc", *options, "x.npy", "3", "39")
+    assert status == 2
+    assert "__multipleof(4) is promised, and the argument is 39" in " ".join(err.split())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("compile", "k.ttir", "--emit", "ast"), "--emit ast is for texts in Triton-C; k.ttir is none"),
+        (("compile", "k.ttir", "--format", "json"), "--format json is for texts in Triton-C"),
+        (("compile", "k.ttir", "--define", "A"), "--define is for texts in Triton-C (.tc, .c); k.ttir is none"),
+        (("compile", "k.tc", "--define", "A=1", "--define", "A=2"), "--define A is given twice"),
+        (("compile", "none.tc"), "none.tc cannot be read"), (("compile", "k.tc", "--include", "x.h"), "x.h cannot be read"),
+        (("compile", "k.x"), "a file that ends in .ttir or .mlir or .tc or .c"),
+    ],
+)  # fmt: skip
+def test_mistakes(capsys: Capture, files: Path, arguments: tuple[str, ...], message: str) -> None:
+    (files / "k.ttir").write_text("module {}\n")
+    status, _, err = run(capsys, *arguments)
+    assert status == 2
+    assert message in " ".join(err.split())

@@ -1,0 +1,254 @@
+"""What is wrong with a program: each message with its line and column, the types at fault and a fix."""
+
+from __future__ import annotations
+
+import re
+
+import joinery as jn
+import pytest
+
+from ....support.triton_c import problems
+
+HEAD = "__global__ void f(float *p, const float *c, void *v, int n, half *h) {"
+BLOCKS = "int i[16] = 0 ... 16; float a[16] = 0, m[16, 32] = 0, b[32] = 0; bool k[16] = i < n;"
+
+CASES = [
+    # shapes that do not broadcast
+    ("a + b;",
+     "3:3: error: shapes [16] and [32] do not broadcast: axis 0 is 16 and 32; fix: did you mean v[:, newaxis] of one of them?"),
+    ("m + a;", "3:3: error: shapes [16, 32] and [16] do not broadcast: axis 1 is 32 and 16; fix: did you mean v[:, newaxis]"
+     " of the one of shape [16]?"),
+    ("*(p + m) = 0; *(p + i) = b;", "the target has shape [16], and the value has shape [32]"),
+    ("*?(k)(p + 0 ... 32) = 0;", "3:1: error: shapes [32] and [16] do not broadcast"),
+    ("k ? a : b;", "3:3: error: shapes [16] and [32] do not broadcast"), ("max(a, b);", "do not broadcast"),
+    # assignments that shrink
+    ("float x[16] = m;",
+     "3:7: error: x has shape [16], and the value has shape [16, 32]; fix: a reduction, as in v[+] or v[:, max]"),
+    ("float x = a;", "3:7: error: x is a scalar, and the value has shape [16]; fix: a reduction, as in v[+] or v[:, max]"),
+    ("m = a;", "m has shape [16, 32], and the value has shape [16]; fix: did you mean v[:, newaxis]?"), ("*p = a;",
+     "the target is a scalar"),
+    ("(float[1, 16])m;", "the type of the cast has shape [1, 16], and the value has shape [16, 32]"),
+    ("(float[8])a;", "the type of the cast has shape [8], and the value has shape [16]; fix: a reduction"),
+    # lengths
+    ("int x[24];", "3:7: error: the extent 24 of a block is no power of two; fix: 32, and a mask"), ("int x[n];",
+     "the extent of a block is no constant"),
+    ("int x[0];", "the extent 0 of a block is no power of two; fix: 1, 2, 4, 8"), ("int x[1024, 2048];",
+     "a block of 2097152 elements; at most"),
+    ("0 ... 24;", "3:3: error: the range 0 ... 24 has 24 elements, which is no power of two; fix: 0 ... 32, and a mask"),
+    ("0 ... n;", "3:7: error: the end of a range is no constant integer; fix: a constant end, and a mask"),
+    ("n ... 16;", "3:1: error: the start of a range is no constant integer; fix: start + 0 ... N"), ("8 ... 8;",
+     "the range 8 ... 8 is empty"),
+    ("8 ... 0;", "is empty"), ("2147483640 ... 2147483656;", "does not fit into int"), ("0 ... 2097152;",
+     "at most 1048576 are possible"),
+    ("0 ... 1.5;", "the end of a range is no constant integer"),
+    # products
+    ("m @ m;", "3:3: error: float[16, 32] @ float[16, 32]: axis 1 of the first and axis 0 of the second must agree, "
+     "and are 32 and 16; fix: ^ before one of them"),
+    ("m @ n;", "float[16, 32] @ int: both are blocks of two axes, or of three"), ("a @ b;",
+     "float[16] @ float[32]: both are blocks of two axes"),
+    ("m @ (half[32, 16])0;", "float[16, 32] @ half[32, 16]: the elements differ"), ("(bool[16, 16])1 @ (bool[16, 16])1;",
+     "a product of bools"),
+    ("(float[4, 8, 2])0 @ (float[8, 4, 4])0;", "the batches, axis 2, are 2 and 4"), ("(short[4, 4])1 @ (short[4, 4])1;",
+     "products of short are not"),
+    ("(unsigned char[4, 4])1 @ (unsigned char[4, 4])1;", "products of unsigned char are not supported"), ("dot(m, m);",
+     "must agree"),
+    # conditions
+    ("if (k) n = 1;",
+     "3:5: error: the condition is a block of shape [16]; fix: use ?: or a mask, or reduce it: (c)[max] = any, (c)[min] = all"),
+    ("while (i < 3) ;", "3:10: error: the condition is a block of shape [16]"), ("for (; k; ) ;",
+     "the condition is a block of shape [16]"),
+    ("do ; while (k);", "the condition is a block of shape [16]"), ("switch (i) { case 1: ; }",
+     "a switch over a value of type int[16]"),
+    # subscripts
+    ("a[3];",
+     "3:3: error: an index in a subscript of float[16]; subscripts reshape (`:`, newaxis), reduce (`+`, max, min)"),
+    ("a[n];", "they do not index; fix: (r == k ? x : 0)[+] for the element at k of a range r"), ("a[0:3];",
+     "an interval in a subscript of float[16]"),
+    ("m[:];", "3:2: error: the subscript names 1 axes of float[16, 32], which has 2"), ("a[:, :];",
+     "names 2 axes of float[16], which has 1"),
+    ("n[:];", "3:2: error: a subscript of a value of type int, which is no block"), ("^n;",
+     "3:1: error: ^ of a value of type int, which is no block"),
+    ("m[^0, ^0];", "[^0, ^0] is no permutation of the 2 axes of float[16, 32]"), ("m[^0, :];", ": beside ^ in one subscript"),
+    ("m[^n, ^0];", "the axis of a permutation is no constant integer"), ("a[-];",
+     "there is no reduction by -; fix: [+] of the negated block"),
+    ("a[&];", "a reduction of float[16] by &, which needs integers"), ("(p + i)[+];", "a reduction of float*[16] by +"),
+    # dereferences
+    ("*n;", "3:1: error: a value of type int is dereferenced, which is no pointer"), ("*v;",
+     "3:1: error: void* is dereferenced; fix: a cast, as in (float*)p"),
+    ("*?(k)*p = 1;", "3:6: error: *?(m) already dereferences; fix: write *?(m)p"), ("v + 1;", "void* is dereferenced"),
+    ("n = p;",
+     "a value of type float* where int is expected"),
+    # operands
+    ("a % 2;", "3:3: error: float[16] % int: % needs integers"), ("n << 1.5f;", "3:3: error: int << float: << needs integers"),
+    ("a & i;", "float[16] & int[16]: & needs integers"), ("~a;",
+     "3:1: error: ~ of a value of type float[16], which needs integers"), ("p * 2;",
+     "* of a value of type float*, expected a number"),
+    ("p + 1.5f;", "float* + float: pointers move by integers; fix: a cast, (int)…"), ("p + p;",
+     "float* + float*: pointers of one type can be subtracted, and no more"),
+    ("1 - p;", "int - float*: a pointer is subtracted from a number"), ("p - h;",
+     "float* - half*: pointers of one type can be subtracted"),
+    ("p < 3;", "float* < int: pointers are compared with pointers of their type, or 0"), ("-p;",
+     "- of a value of type float*, expected a number"),
+    # left sides
+    ("n + 1 = 3;", "3:3: error: this is not assigned to; what is assigned to is a name, *p or *?(m)p"), ("a[+] = 3;",
+     "this is not assigned to"),
+    ("3 = n;", "this is not assigned to"), ("*c = 3;",
+     "3:1: error: a store through const float*, which is const; fix: a pointer without const"),
+    ("const int q = 3; q = 4;", "3:18: error: q is const, and is assigned to"), ("f = 3;", "f is not declared"), ("n++ += 1;",
+     "this is not assigned to"),
+    ("atomic_add(c, 1.0f);", "atomic_add through const float*, which is const"), ("float *q = c;",
+     "const float* is converted to float*, which could be stored through"),
+    ("(*p)++;", "++ behind something that is no name; fix: *p += 1"), ("enum { A }; A = 3;", "A is a constant or a type"),
+    ("k ? n = 3 : 4;", "an arm of ?: on a block of conditions assigns n; fix: n = c ? … : n"), ("k && n++;",
+     "on blocks assigns variables"),
+    # axes
+    ("get_program_id(3);", "3:16: error: axis 3 of get_program_id, expected 0 to 2"), ("get_program_id(n);",
+     "the axis of get_program_id is no constant integer"),
+    ("get_num_programs(-1);", "axis -1 of get_num_programs, expected 0 to 2"), ("argmax(a, 1);",
+     "axis 1 of argmax, expected 0 to 0"), ("argmax(n, 0);", "which is no block"),
+    # names
+    ("x = 3;", "3:1: error: x is not declared"), ("n = nn;", "3:5: error: nn is not declared"), ("n = gt_program_id(0);",
+     "did you mean get_program_id or get_num_programs?"),
+    ("n = TM;", "3:5: error: TM is not declared; fix: missing define? defines={'TM': …}"), ("int n; int n;",
+     "3:12: error: n is declared twice in this scope"),
+    ("{ int q; } q = 3;", "q is not declared"), ("T x;", "expected ; behind an expression, got 'x'"), ("n = n(3);",
+     "n is no function"), ("n = (1)(3);", "only functions can be called"),
+    # calls
+    ("exp(1, 2);", "3:1: error: exp takes 1 arguments, got 2"), ("min(1);", "min takes 2 arguments, got 1"), ("exp(p);",
+     "exp of a value of type float*, expected a number"),
+    ("g(1);", "g takes 2 arguments, got 1"), ("g(a, 1);",
+     "parameter x of g is a scalar, and the value has shape [16]"), ("f(p, c, v, n, h);", "recursion is not supported: f → f"),
+    ("r(1);", "recursion is not supported: r → s → r; fix: a loop"), ("atomic_add(n, 1);",
+     "a value of type int is dereferenced"), ("e(p);", "e is a kernel, and is called"),
+    ("atomic_cas(p, 1, 2);", "it compares integers"), ("atomic_max(p, 1);",
+     "it is for integers"), ("atomic_add((char*)v, 1);", "atomics are on half, float"),
+    ("atomic_add(p);", "atomic_add takes (p, value) or (p, value, mask), got 1 arguments"),  ("exp(1)(3);",
+     "the result of exp is no function"),
+    ("int q = w(1);", "a value of type void where int is expected"), ("exp(float);", "a type, expected a value"),
+    # casts
+    ("bitcast<int>(h);", "bitcast of a value of type half*"), ("bitcast<long>(n);",
+     "bitcast of int to long: the widths of the elements differ"),
+    ("(int)p;", "a value of type float* where int is expected"), ("(float*)n;",
+     "a value of type int where float* is expected"), ("p = h;", "a value of type half* where float* is expected; fix: a cast"),
+    ("sizeof(void);", "void is no type of values"), ("void q;", "void is no type of values"), ("99999999999999999999;",
+     "does not fit into 64 bits"), ("0189;", "0189 is no number"),
+    ("'ab';", "'ab' is no single character"), ("1.5x;", "1.5x is no number"),
+    # statements
+    ("break;", "3:1: error: break outside of loops and switches"), ("continue;",
+     "continue outside of loops"), ("switch (n) { case 1: continue; }", "continue outside of loops"),
+    ("switch (n) { n = 3; case 1: ; }", "a statement before the first case"), ("switch (n) { case 1: ; case 1: ; }",
+     "case 1 is there twice in this switch"),
+    ("switch (n) { default: ; default: ; }", "default is there twice"), ("switch (n) { case n: ; }",
+     "the value of a case is no constant integer"), ("case 1: ;", "case is not directly in the braces"),
+    ("return 3;", "3:1: error: a value of type int is returned from a void function; fix: return;"), ("n = q();",
+     "return without a value in a function of type int"),
+    ("_Static_assert(sizeof(int) == 8, \"size\");", "3:1: error: _Static_assert fails: size"), ("_Static_assert(n, \"\");",
+     "the condition of _Static_assert is no constant"),
+    ("int x __noalias;", "__noalias on the local variable x; it is for parameters"), ("int x __aligned(4);",
+     "__aligned on x of type int"), ("assert(n, 3);", "the message of assert is no string"),
+    ("n = assert(1);", "a value of type void where int is expected"), ("n = \"a\";", "a string, which is for print"),
+]  # fmt: skip
+OTHERS = """
+int g(int x, float y) { return x; }
+int r(int x) { return s(x); }
+int s(int x) { return r(x); }
+int q() { return; }
+void w(int x) { }
+__global__ void e(float *x) { }
+"""
+
+
+@pytest.mark.parametrize(("body", "message"), CASES, ids=lambda each: str(each)[:40])
+def test_a_mistake_is_told(body: str, message: str) -> None:
+    found = problems(f"{HEAD}\n{BLOCKS}\n{body}\n}}\n{OTHERS}", name="f")
+    assert (f"<text>:{message}" if re.match(r"\d+:\d+: ", message) else message) in found
+    first, excerpt, caret = found.split("\n")[:3]
+    column = int(first.split(":")[2])
+    assert excerpt.strip()
+    assert len(caret) - 2 == column
+
+
+@pytest.mark.parametrize(
+    ("parameter", "message"),
+    [
+        ("float x __multipleof(4)",
+         "1:27: error: __multipleof on x of type float; it goes with an integer"), ("int n __aligned(4)",
+         "it goes with a pointer"),
+        ("int n __noalias", "it goes with a pointer"), ("float *x __aligned(3)",
+         "__aligned(3), expected a power of two"), ("int n __multipleof(0)", "expected a positive number"),
+        ("float x[16]", "parameter x of a kernel is a block; fix: a pointer"), ("int n, int n",
+         "n is declared twice in this scope"), ("float *x __global__", "it goes with a function"),
+        ("int n __multipleof(m)", "m is not declared"), ("void x", "void is no type of values"),
+    ],
+)  # fmt: skip
+def test_a_mistake_in_a_parameter_is_told(parameter: str, message: str) -> None:
+    assert message in problems(f"__global__ void f({parameter}) {{ }}")
+
+
+def test_a_kernel_returns_nothing() -> None:
+    assert "kernel f returns int; fix: void, and a pointer parameter" in problems("__global__ int f() { return 3; }")
+    assert "function f is defined twice" in problems("__global__ void f() {}\n__global__ void f() {}")
+    assert "g is no kernel; kernels: f" in problems("void g() {}\n__global__ void f() {}", name="g")
+
+
+def test_the_values_of_macros_are_told() -> None:
+    text = "#define T (N * 3)\n__global__ void f() {\n  int x[T] = 0 ... T;\n}"
+    found = problems(text, {"N": 8})
+    assert found.startswith("<text>:3:9: error: the extent 24 of a block is no power of two (N = 8, T = 3)")
+
+
+def test_the_macros_that_a_mistake_came_by_are_shown() -> None:
+    text = "#define INNER(v) v @ 3\n#define OUTER(v) (INNER(v) + 1)\n__global__ void f(int *x) {\n  *x = OUTER(*x);\n}"
+    assert problems(text) == (
+        "<text>:4:8: error: int @ int: both are blocks of two axes, or of three with a batch axis that is the last\n"
+        "    *x = OUTER(*x);\n         ^\n"
+        "<text>:2:19: from macro OUTER\n  #define OUTER(v) (INNER(v) + 1)\n                    ^\n"
+        "<text>:1:20: from macro INNER\n  #define INNER(v) v @ 3\n                     ^"
+    )
+
+
+def test_several_mistakes_are_told_once_each() -> None:
+    text = """__global__ void f(int *x) {
+      int a = b, c = d;
+      if (e) { *x = 3.5f % 2; } else { *x = g(); }
+      for (int i = h; i < 3; i++) *x = i @ 2;
+      *x = a + c;
+    }"""
+    found = [line for line in problems(text).split("\n") if "error:" in line]
+    assert [line.split(":")[1] + line.partition("error:")[2] for line in found] == [
+        "2 b is not declared", "2 d is not declared", "3 e is not declared", "3 float % int: % needs integers",
+        "3 g is not declared",
+        "4 h is not declared",
+        "4 int @ int: both are blocks of two axes, or of three with a batch axis that is the last",
+    ]  # fmt: skip
+
+
+def test_diagnostics_are_values_too() -> None:
+    text = "#define M(v) v @ 3\n__global__ void f(float *x) {\n  float a[4] = *(x + 0 ... 4) * 0.5; M(2);\n}\n"
+    with pytest.raises(jn.UserError) as caught:
+        jn.kernel.from_triton_c(text)
+    warning, error = caught.value.diagnostics
+    assert [warning.severity, error.severity] == ["warning", "error"]
+    assert error.json["macros"] == [{"file": "<text>", "line": 1, "column": 16, "note": "from macro M"}]
+
+
+def test_too_many_nested_branches_are_told() -> None:
+    body = "if (*x) { *x = 1; return; }\n" * 60 + "*x = 2;"
+    assert "more than 28 branches and loops in one another; an early exit nests what is behind it" in problems(
+        f"__global__ void f(int *x) {{\n{body}\n}}"
+    )
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        ((1,), "@f takes 2 arguments, got 1"), ((1, 2), "parameter x of type !tt.ptr<f32>: expected a NumPy array, got int"),
+        (("x", 2.5), "parameter x of type !tt.ptr<f32>: expected a NumPy array, got str"),
+    ],
+)  # fmt: skip
+def test_arguments_of_a_launch_are_checked(args: tuple[object, ...], message: str) -> None:
+    kernel = jn.kernel.from_triton_c("__global__ void f(float *x, int n) { *x = n; }\n")
+    with pytest.raises(jn.UserError, match=message.replace("!", "\\!").replace("(", "\\(")):
+        kernel.launch(1, *args)
+    with pytest.raises(jn.UserError, match="expected one to three numbers of programs"):
+        kernel.launch((1, 2, 3, 4), *args)

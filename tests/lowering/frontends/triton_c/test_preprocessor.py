@@ -1,0 +1,203 @@
+"""The preprocessor: directives and macros as C has them, tokens that know where they come from, and budgets."""
+
+from __future__ import annotations
+
+import pytest
+from joinery.lowering.frontends.triton_c.reading.diagnostics import Diagnostics, TritonCError
+from joinery.lowering.frontends.triton_c.reading.macros import MAX_EXPANDED
+from joinery.lowering.frontends.triton_c.reading.preprocessor import preprocess
+from joinery.lowering.frontends.triton_c.reading.source import Source, Token
+
+
+def tokens(text: str, defines: dict[str, str] | None = None, include: dict[str, str] | None = None) -> list[Token]:
+    diagnostics = Diagnostics()
+    found = preprocess(Source("k.tc", text), defines or {}, include or {}, diagnostics)
+    diagnostics.check()
+    return found[:-1]
+
+
+def texts(text: str, defines: dict[str, str] | None = None, include: dict[str, str] | None = None) -> str:
+    return " ".join(each.text for each in tokens(text, defines, include))
+
+
+def errors(text: str, include: dict[str, str] | None = None) -> str:
+    with pytest.raises(TritonCError) as caught:
+        tokens(text, {}, include)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("a/* x\n y */b // c\nd", "a b d"),
+        ("0...16 0 ... 16 1. .5e-3f 0x1Fu 1...x", "0 ... 16 0 ... 16 1. .5e-3f 0x1Fu 1 ... x"),
+        ("* ?(m)p *?(m)p a<<=b", "* ? ( m ) p * ? ( m ) p a <<= b"),
+        ("a\\\nb c\\\r\nd", "ab cd"),
+        ('"a // b" \'x\' "\\""', '"a // b" \'x\' "\\""'),
+    ],
+)  # fmt: skip
+def test_tokens(text: str, expected: str) -> None:
+    assert texts(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("#define A 1\nA B A", "1 B 1"),
+        ("#define F(x) x + x\nF(a, ) F (1) F", None),
+        ("#define F(x) [x]\nF((a, b)) F () F", "[ ( a , b ) ] [ ] F"),
+        ("#define F(x, y) x##y #x #y\nF(a, b c) F(1,)", 'ab c "a" "b c" 1 "1" ""'),
+        ("#define V(f, ...) f(__VA_ARGS__)\nV(g) V(g, 1, 2)", "g ( ) g ( 1 , 2 )"),
+        ("#define V(...) g(0, ## __VA_ARGS__)\nV() V(1, 2)", "g ( 0 ) g ( 0 , 1 , 2 )"),
+        ("#define f(a) a*g\n#define g(a) f(a)\nf(2)(9)", "2 * 9 * g"),
+        ("#define x 3\n#define f(a) f(x * (a))\n#undef x\n#define x 2\nf(x+1)", "f ( 2 * ( 2 + 1 ) )"),
+        ("#define hash(a) # a\nhash(\"a\\n\" 'b')", '"\\"a\\\\n\\" \'b\'"'),
+        ("#define A B\n#define B A\nA B", "A B"),
+        ("#define L(a) \\\n  a \\\n  + 1\nL(2)", "2 + 1"),
+        ("#define A 1\n#undef A\nA", "A"),
+        ("#define F() 7\nF() F(\n)", "7 7"),
+        ("__LINE__\n#line 40 \"other\"\n__LINE__ __FILE__", '1 40 "other"'),
+        ("#pragma once\n#\nx", "x"),
+        ("#define P(a, b) a ## b\nP(,x) P(x,) P(,) P(<,<=)", "x x <<="),
+    ],
+)  # fmt: skip
+def test_macros(text: str, expected: str | None) -> None:
+    if expected is None:
+        assert "macro F takes 1 arguments, got 2" in errors(text)
+    else:
+        assert texts(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("body", "use", "expected"),
+    [
+        ("^a", "B", "^ a"), ("TM, TK", "x[B]", "x [ TM , TK ]"), ("newaxis, :", "v[B]", "v [ newaxis , : ]"),
+        ("a[^1, ^0, ^2]", "B @ c", "a [ ^ 1 , ^ 0 , ^ 2 ] @ c"), ("max, :", "v[B]", "v [ max , : ]"),
+        ("S0 * S1", "p * B", "p * S0 * S1"), ("", "a B b", "a b"), ("unsigned long", "(B)x", "( unsigned long ) x"),
+    ],
+)  # fmt: skip
+def test_macros_of_the_caller_are_any_tokens(body: str, use: str, expected: str) -> None:
+    assert texts(use, {"B": body}) == expected
+
+
+def test_macros_of_the_caller_may_have_parameters() -> None:
+    assert texts("F(a, 1)", {"F(x, y)": "(x) + y"}) == "( a ) + 1"
+
+
+@pytest.mark.parametrize(
+    ("condition", "holds"),
+    [
+        ("1", True), ("0", False), ("X", False), ("defined A", True), ("defined(B)", False), ("!defined(B) && A == 3", True),
+        ("A * 2 + 1 == 7", True), ("1 ? 0 : 1", False), ("0 && 1 / 0", False), ("1 || 1 % 0", True), ("-1 < 0u", True),
+        ("~0 == -1", True), ("(1 << 4) > 15", True), ("'a' == 97", True), ("0x10 == 16 && 010 == 8", True),
+        ("-7 / 2 == -3", True),
+        ("-7 % 2 == -1", True), ("defined(bool) && defined(F32_INFINITY)", True), ("true", True),
+        ("A == 3 ? A : 0", True), ("HAS", True), ("defined A && HAS", True), ("defined HAS && !defined(HASNT)", True),
+    ],
+)  # fmt: skip
+def test_conditions(condition: str, holds: bool) -> None:
+    assert texts(f"#if {condition}\nyes\n#else\nno\n#endif", {"A": "3", "HAS": "defined(A)"}) == ("yes" if holds else "no")
+
+
+def test_branches() -> None:
+    text = "#if A\na\n#elif B\nb\n#elif C\nc\n#else\nd\n#endif\n#ifdef A\ne\n#endif\n#ifndef A\nf\n#endif"
+    assert texts(text) == "d f"
+    assert texts(text, {"A": "1"}) == "a e"
+    assert texts(text, {"B": "1", "C": "1"}) == "b f"
+    assert texts("#if 0\n#if 1\na\n#else\nb\n#endif\n#error c\n#include \"x\"\n#foo\n'\n#endif\nd") == "d"
+
+
+def test_files_are_included_from_those_given() -> None:
+    files = {"a.h": "#pragma once\n#define A 3\n", "b/c.h": '#include "a.h"\nA'}
+    assert texts('#include "a.h"\n#include <b/c.h>\nA', {}, files) == "3 3"
+    assert "#include x.h: no such file was given; fix: include={'x.h': text}; files that were given: a.h, b/c.h" in errors(
+        '#include "x.h"\n', files
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("#if 1\n", "1:2: error: this condition has no #endif"), ("#endif\n", "1:2: error: #endif without #if"),
+        ("#else\n", "#else without #if"), ("#if 1\n#else\n#else\n#endif", "3:2: error: #else behind #else"),
+        ("#if 1 +\n#endif", "the condition is not complete"), ("#if 1 / 0\n#endif", "1:7: error: #if: a division by zero"),
+        ("#if (1\n#endif", "expected )"), ("#if\n#endif", "#if without a condition"), ("#if 1.5\n#endif", "1.5 is no integer"),
+        ("#if 1 2\n#endif", "2 behind the condition"), ("#if defined\n#endif", "defined takes one name"),
+        ("#define\n", "#define takes a name"), ("#define F(x\n", "the parameters of macro F do not end"),
+        ("#define F(x, x) x\n", "no list of different names"), ("#define A ##\n", "begins or ends with ##"),
+        ("#undef A B\n", "#undef takes one name"), ("#ifdef\n#endif", "#ifdef takes one name"),
+        ("#define F(x) x\nF(1", "2:1: error: the arguments of macro F do not end"), ("#deifne A\n", "fix: #define"),
+        ("#error not today\n", "1:2: error: #error not today"), ("#include x\n", '#include takes "file" or <file>'),
+        ("#line x\n", "#line takes a number"), ("/* a\n", "1:1: error: a comment begins here and does not end"),
+        ("#define P(a, b) a ## b\nP(+, x)\n", "+ ## x is no token"), ("1" * 600, "a number of 600 characters"),
+    ],
+)  # fmt: skip
+def test_mistakes(text: str, message: str) -> None:
+    assert message in errors(text)
+
+
+def test_several_mistakes_are_told_at_once() -> None:
+    found = errors("#foo\n#if 1 +\n#endif\n#undef\n")
+    assert [line for line in found.split("\n") if ": error:" in line] == [
+        "k.tc:1:2: error: #foo is no directive; fix: one of define, undef, if, ifdef, ifndef, elif, else, endif, include, "
+        "error, warning, line, pragma",
+        "k.tc:2:7: error: #if: the condition is not complete; fix: integers, macros of integers, defined(NAME)",
+        "k.tc:4:2: error: #undef takes one name",
+    ]
+
+
+def test_a_token_knows_where_it_is_written_and_by_which_macros_it_came() -> None:
+    text = "#define ADD(a) (a + \\\n   ONE)\n#define ONE 1\nint x = ADD(y);\n"
+    found = {each.text: each for each in tokens(text)}
+    assert found["x"].position == ("k.tc", 4, 5)
+    assert found["x"].uses == []
+    assert found["y"].position == ("k.tc", 4, 13)
+    assert found["+"].position == ("k.tc", 1, 19)
+    assert [(each.text, *each.position) for each in found["+"].uses] == [("ADD", "k.tc", 4, 9)]
+    assert found["1"].position == ("k.tc", 3, 13)
+    assert [(each.text, *each.position) for each in found["1"].uses] == [("ADD", "k.tc", 4, 9), ("ONE", "k.tc", 2, 4)]
+
+
+def test_a_macro_defined_again_as_something_else_is_warned_about() -> None:
+    diagnostics = Diagnostics()
+    preprocess(Source("k.tc", "#define A 1\n#define A 1\n#define A 2\n#warning so so\n"), {}, {}, diagnostics)
+    assert [(each.severity, each.message) for each in diagnostics.found] == [
+        ("warning", "macro A is defined again, as something else"), ("warning", "#warning so so"),
+    ]  # fmt: skip
+
+
+# Budgets
+
+
+def test_a_macro_that_doubles_itself_is_stopped() -> None:
+    lines = ["#define M0 x x", *(f"#define M{n} M{n - 1} M{n - 1}" for n in range(1, 60)), "M59"]
+    found = errors("\n".join(lines))
+    assert found.startswith(f"k.tc:61:1: error: macros expand to more than {MAX_EXPANDED} tokens")
+    assert "k.tc:60:13: from macro M59" in found
+    assert found.count("\n") < 40
+
+
+def test_arguments_that_double_themselves_are_stopped() -> None:
+    text = "#define D(x) x x\n" + "D(" * 40 + "1" + ")" * 40
+    assert "macros expand to more than" in errors(text)
+
+
+def test_uses_in_arguments_are_nested_no_deeper_than_some_limit() -> None:
+    text = "#define I(x) x\n" + "I(" * 2000 + "1" + ")" * 2000
+    assert "more than 100 uses of macros in the arguments of others" in errors(text)
+
+
+@pytest.mark.parametrize("files", [{"a": '#include "a"\n'}, {"a": '#include "b"\n', "b": '#include "a"\n#include "a"\n'}])
+def test_files_that_include_themselves_are_stopped(files: dict[str, str]) -> None:
+    assert "files include one another without end: k.tc → a → " in errors('#include "a"\n', files)
+
+
+def test_a_file_that_is_included_too_often_is_stopped() -> None:
+    files = {"a": '#include "b"\n' * 16, "b": '#include "c"\n' * 16, "c": "x\n"}
+    assert "files include one another" in errors('#include "a"\n', files)
+
+
+def test_a_condition_is_nested_no_deeper_than_some_limit() -> None:
+    assert "nested too deeply" in errors("#if " + "(" * 5000 + "1" + ")" * 5000 + "\n#endif\n")
+    assert texts("#if " + "1 + " * 5000 + "1\nx\n#endif") == "x"
+    assert texts("#if " + "!" * 5000 + "1\nx\n#endif") == "x"
