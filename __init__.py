@@ -33,6 +33,7 @@ _LOCATIONS: dict[str, str] = {
     "DeviceMemoryError": "promotion.errors",
     "PromotionWarning": "promotion.errors",
     "TritonCWarning": "promotion.errors",
+    "AccessError": "lowering.tt.interpret.memory",
     "SanitizerError": "lowering.tt.sanitize.findings",
     "what_if": "graph.promote.what_if",
     "to_text": "graph.text.printing",

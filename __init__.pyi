@@ -34,6 +34,7 @@ from .interface.model import Model as Model
 from .interface.tensor_arguments import PointerTable as PointerTable
 from .interface.tensor_arguments import TensorDescriptor as TensorDescriptor
 from .lowering.sanitize import ModelReport as ModelReport
+from .lowering.tt.interpret.memory import AccessError as AccessError
 from .lowering.tt.sanitize.findings import SanitizerError as SanitizerError
 from .promotion.dtype import DType as DType
 from .promotion.errors import DeviceError as DeviceError

@@ -21,8 +21,8 @@ TYPES = [
     "TensorDescriptor", "TensorType",
 ]  # fmt: skip
 ERRORS = [
-    "JoineryError", "UserError", "UnsupportedError", "KernelAssertionError", "InternalError", "SanitizerError", "DeviceError",
-    "DeviceMemoryError",
+    "JoineryError", "UserError", "UnsupportedError", "KernelAssertionError", "InternalError", "AccessError", "SanitizerError",
+    "DeviceError", "DeviceMemoryError",
 ]  # fmt: skip
 
 NOT_YET = ["to_onnx", "jit", "cond", "while_loop", "scan", "call_kernel", "sort", "top_k", "scatter", "Conv"]
