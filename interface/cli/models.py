@@ -1,6 +1,6 @@
 """Implements `joinery inspect` and `joinery run`.
 
-They show what a saved model holds, and call models and block kernels on .npy files.
+They show what a saved model holds, and call models, those in ONNX too, and block kernels on .npy files.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import argparse
 import math
 import os
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from ...promotion import DType, UserError
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from ...lowering.artifact import TensorSpec
     from ...promotion.arrays import Array
     from ...runtime.model.kernels import Kernel
+    from ..model import Model
 
 Add = Callable[[str, Callable[[argparse.Namespace], int], str], argparse.ArgumentParser]
 
@@ -31,8 +32,11 @@ def add_models(add: Add) -> None:
     inspect = add("inspect", _inspect, "show what is in a saved model, without running its code")
     inspect.add_argument("model", metavar="MODEL", help="a file written by Model.save")
 
-    run = add("run", _run, "run a saved model or a block kernel on .npy files")
-    run.add_argument("model", metavar="FILE", help="a file written by Model.save, or a kernel's text (.ttir, .mlir, .tc, .c)")
+    run = add("run", _run, "run a saved model, a model in ONNX or a block kernel on .npy files")
+    run.add_argument(
+        "model", metavar="FILE",
+        help="a file written by Model.save, a model in ONNX (.onnx), or a kernel's text (.ttir, .mlir, .tc, .c)",
+    )  # fmt: skip
     run.add_argument(
         "--input", action="append", default=[], type=_assignment, metavar="NAME=FILE", dest="inputs",
         help="the .npy file of an input; once per input",
@@ -128,17 +132,13 @@ def _run(options: argparse.Namespace) -> int:
     for what, given in of_kernels.items():
         if given:
             raise UserError(f"{what} is for kernels ({', '.join(SUFFIXES)}); {options.model} is read as a saved model")
-    from ..compiling import load
-
-    device = options.device or "auto"
-    model = load(
-        options.model, device, target=options.target, trusted=options.trusted, threads=options.threads
-    )
     inputs, outputs = dict(options.inputs), dict(options.outputs)
     for what, pairs, chosen in (("input", options.inputs, inputs), ("output", options.outputs, outputs)):
         if len(pairs) != len(chosen):
             raise UserError(f"an {what} is given twice; fix: one --{what} NAME=FILE for each")
+    model, constants = _opened(options, inputs)
     specs = {spec.name: spec for spec in model.inputs}
+    inputs = {name: path for name, path in inputs.items() if name not in constants}
     _known("input", inputs, list(specs), model.name)
     _known("output", outputs, [spec.name for spec in model.outputs], model.name)
     arrays = {name: _read(path, DType(specs[name].dtype)) for name, path in inputs.items()}
@@ -161,6 +161,34 @@ def _run(options: argparse.Namespace) -> int:
             print(f"{name}: {array.dtype}{list(array.shape)}")
             print(np.array2string(array, max_line_width=WIDTH, threshold=64))
     return 2 if found else 0
+
+
+def _opened(options: argparse.Namespace, inputs: Mapping[str, str]) -> tuple[Model, Mapping[str, Array]]:
+    """Return the model of a file, and the inputs that are constants of it.
+
+    In a model in ONNX these are the inputs that sizes, axes or trip counts depend on: the model is made for their values.
+    """
+    from .. import compiling
+
+    device = options.device or "auto"
+    if not options.model.endswith(".onnx"):
+        saved = compiling.load(options.model, device, target=options.target, trusted=options.trusted, threads=options.threads)
+        return saved, {}
+    if options.trusted:
+        raise UserError("--trusted is for files written by Model.save; fix: leave it out")
+    from ...graph.onnx.importer import from_onnx
+    from ...graph.onnx.messages import ValueNeededError
+
+    constants: dict[str, Array] = {}
+    while True:
+        try:
+            graph = from_onnx(options.model, constants=constants)
+            return compiling.compile(graph, device, target=options.target, threads=options.threads), constants
+        except ValueNeededError as error:
+            needed = {name: _read(inputs[name]) for name in error.inputs if name in inputs and name not in constants}
+            if not needed:
+                raise
+            constants |= needed
 
 
 def _read(path: str, dtype: DType | None = None) -> Array:

@@ -32,7 +32,7 @@ from ...runtime.host.threads import pool_address
 from ...runtime.native.codegen import LinkedCode, link
 from ...runtime.native.library import cached_object, library_symbols, native_library
 from ...runtime.storage.cache import CompileCache
-from ..interrupts import watcher_for_launches
+from ..interrupts import has_handlers, launch_aside, watcher_for_launches
 from .reach import Reach
 
 if TYPE_CHECKING:
@@ -127,12 +127,15 @@ class HostProgram:
             for position, value in enumerate(reach.slots(count), count + 4 + STATUS_WORDS):
                 slots[position] = value
         pool = pool_address(threads)
-        watcher = None if programs <= self._unwatched else watcher_for_launches()
+        is_brief = programs <= self._unwatched
+        watcher = None if is_brief else watcher_for_launches()
         launch = _Launch(self.sites, extents, []) if self._prints else None
         if launch is not None:
             _launches[status] = launch
         try:
-            if watcher is None:
+            if not is_brief and has_handlers():
+                launch_aside(lambda: self._launch(pool, self._kernel, first_slot, programs, grain), status)
+            elif watcher is None:
                 self._launch(pool, self._kernel, first_slot, programs, grain)
             else:
                 watcher.start(status)

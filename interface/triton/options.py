@@ -80,8 +80,14 @@ class Options:
             raise UserError(f"threads={threads!r}; expected a number from 1 to 1024")
         if named["numerics"] is not None:
             checked_numerics(named["numerics"], "numerics")
+        for name in ("sanitize", "interpret", "check_bounds"):
+            if named[name] not in (None, True, False):
+                raise UserError(f"{name}={named[name]!r}; expected True or False")
         if named["sanitize"] and named["interpret"]:
-            raise UserError("a launch with sanitize=True and interpret=True; fix: give one (the sanitizer interprets)")
+            raise UserError("a launch with sanitize=True and interpret=True; fix: give one, sanitize=True checks more")
+        if named["device"] == "ptxsim" and (named["sanitize"] or named["interpret"]):
+            which = "sanitize" if named["sanitize"] else "interpret"
+            raise UserError(f"a launch with {which}=True and device='ptxsim'; fix: give one; the simulator checks memory")
         mode_of(named["sanitize"], named["interpret"], named["device"])
 
     def hash(self) -> str:

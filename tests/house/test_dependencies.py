@@ -14,8 +14,8 @@ import joinery
 ROOT = Path(joinery.__file__).parent
 LAYERS = ("promotion", "graph", "lowering", "runtime", "interface")
 IMPORTED_AS = {"cuda-python": "cuda"}
-EXTRAS = {"interface/triton": {"triton", "torch", "pytest"}}
-"""Libraries that the way into one of them imports, when it is used."""
+EXTRAS = {"interface/triton": {"triton", "torch", "pytest"}, "graph/onnx": {"onnx"}}
+"""Libraries that the way into one of them, or into a format, imports when it is used."""
 
 
 def required() -> set[str]:

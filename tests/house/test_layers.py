@@ -50,6 +50,7 @@ TYPES_ONLY = {
     ("interface.cli.models", "promotion.arrays"): "each command loads what it needs: NumPy, here",
     ("interface.cli.models", "lowering.artifact"): "each command loads what it needs",
     ("interface.cli.models", "runtime.model.kernels"): "each command loads what it needs",
+    ("interface.cli.models", "interface.model"): "each command loads what it needs",
 }
 """(file, what it imports for type checkers only): why it is no ordinary import."""
 TOGETHER = frozenset({"graph.graph", "graph.symbol"})

@@ -17,15 +17,15 @@ import numpy as np
 import pytest
 
 TYPES = [
-    "Budget", "Buffer", "CompileCache", "DType", "Dim", "Graph", "Model", "ModelReport", "PointerTable", "Symbol",
+    "Budget", "Buffer", "CompileCache", "DType", "Dim", "Graph", "Model", "ModelReport", "OnnxLimits", "PointerTable", "Symbol",
     "TensorDescriptor", "TensorType",
 ]  # fmt: skip
 ERRORS = [
-    "JoineryError", "UserError", "UnsupportedError", "KernelAssertionError", "InternalError", "SanitizerError", "DeviceError",
-    "DeviceMemoryError",
+    "JoineryError", "UserError", "UnsupportedError", "KernelAssertionError", "InternalError", "AccessError", "SanitizerError",
+    "DeviceError", "DeviceMemoryError",
 ]  # fmt: skip
 
-NOT_YET = ["from_onnx", "to_onnx", "jit", "cond", "while_loop", "scan", "call_kernel", "sort", "top_k", "scatter", "Conv"]
+NOT_YET = ["to_onnx", "jit", "cond", "while_loop", "scan", "call_kernel", "sort", "top_k", "scatter", "Conv"]
 """Names of the contract that this version does not offer."""
 RULE_SETS = ["max", "max-published", "jax", "numpy", "torch", "triton", "exact"]
 COMPILE_OPTIONS_NOT_YET = ["schedule"]
@@ -138,6 +138,7 @@ SIGNATURES: dict[str, str] = {
     "roll": "x, shift, axis=None",
     "to_text": "graph, locations=False",
     "from_text": "text, arrays=None, budget=Budget(bytes=68719476736, work=281474976710656)",
+    "from_onnx": "model, *, constants=None, external_data_dir=None, limits=None",
     "ones_like": "x, dtype=None",
     "dim": "name",
     "evaluate": "graph, /, *arrays, **named",

@@ -67,6 +67,9 @@ def test_options_are_parsed_once_and_for_all() -> None:
         ({"device": "cuda"}, "device='cuda'"),
         ({"numerics": "loose"}, "numerics"),
         ({"sanitize": True, "interpret": True}, "give one"),
+        ({"sanitize": True, "device": "ptxsim"}, "sanitize=True and device='ptxsim'; fix: give one"),
+        ({"interpret": True, "device": "ptxsim"}, "interpret=True and device='ptxsim'; fix: give one"),
+        ({"sanitize": "no"}, "sanitize='no'; expected True or False"),
     ],
 )
 def test_options_that_say_nothing(given: dict[str, Any], message: str) -> None:

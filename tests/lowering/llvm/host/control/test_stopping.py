@@ -59,6 +59,36 @@ def test_control_c_cancels_a_launch(threads: int) -> None:
         process.kill()
 
 
+class TooLate(Exception):
+    """What the handler of a time limit raises."""
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGALRM"), reason="has no alarms")
+@pytest.mark.parametrize("threads", [1, 2])
+def test_what_a_handler_of_a_signal_raises_cancels_a_launch(threads: int) -> None:
+    kernel = jn.kernel.from_ttir(FOREVER)
+    kernel.launch(0, np.zeros(1, np.int32))  # compiled
+
+    def expire(number: int, frame: object) -> None:
+        raise TooLate
+
+    before = signal.signal(signal.SIGALRM, expire)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.1)
+        with pytest.raises(TooLate):
+            kernel.launch(4, np.zeros(1, np.int32), threads=threads)
+        seen: list[int] = []
+        signal.signal(signal.SIGALRM, lambda number, frame: seen.append(number))
+        signal.setitimer(signal.ITIMER_REAL, 0.01, 0.01)
+        until = time.monotonic() + 5
+        while not seen and time.monotonic() < until:  # a handler that raises nothing disturbs no launch
+            kernel.launch(4, np.ones(1, np.int32), threads=threads)
+        assert seen
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
 def offsets(lines: str) -> str:
     return f"""
 module {{

@@ -1,0 +1,192 @@
+"""Handles operators with subgraphs, as far as they can be resolved while importing: branches are chosen, loops unrolled."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence as Ordered
+
+import numpy as np
+
+from ....promotion.dtype import DType
+from ...functions.building import apply
+from ...functions.joining import stack
+from ...symbol import Symbol
+from ..model import Body
+from ..node import Node, Result
+from ..registry import handles
+from ..tensors import dtype_of_code
+from ..values import Known, Optional, Sequence, Sizes, Value, from_items
+
+
+def truth_of(node: Node, value: Value) -> bool | None:
+    """Return a condition if it is known, else None."""
+    if isinstance(value, Known):
+        node.require(value.array.size == 1, f"a condition of {value.array.size} elements; one is expected")
+        return bool(value.array.reshape(-1)[0])
+    return None
+
+
+@handles("If", structural=True)
+def if_(node: Node) -> Result:
+    """Import the branch of a known condition; of another one both, and select between their results."""
+    condition = node.value(0)
+    then, otherwise = node.attr("then_branch"), node.attr("else_branch")
+    known = truth_of(node, condition)
+    if known is not None:
+        return tuple(node.run(then if known else otherwise, ()))
+    flag = node[0].reshape(())
+    pairs = zip(node.run(then, ()), node.run(otherwise, ()), strict=True)
+    return tuple([_selected(node, flag, yes, no, condition) for yes, no in pairs])
+
+
+def _selected(node: Node, flag: Symbol, yes: Value, no: Value, condition: Value) -> Value:
+    if yes is no:
+        return yes
+    tensors = not isinstance(yes, (Sequence, Optional)) and not isinstance(no, (Sequence, Optional))
+    if not tensors or yes.shape != no.shape or yes.dtype is not no.dtype:  # type: ignore[union-attr]
+        raise node.needed(condition, "the type of what an If returns")
+    return apply("where", flag, node.symbol_of(yes), node.symbol_of(no))
+
+
+def element(node: Node, value: Value, position: int, axis: int = 0) -> Value:
+    """Return one slice of a tensor along an axis, without the axis."""
+    if isinstance(value, Known):
+        return Known(np.take(value.array, position, axis=axis))
+    if isinstance(value, Sizes):
+        found = from_items(value.items[position : position + 1].reshape(()), value.dtype)
+        if found is not None:
+            return found
+    return node.symbol_of(value)[(*(slice(None),) * axis, position)]
+
+
+def stacked(node: Node, values: Ordered[Value], axis: int, body: Body, output: int) -> Value:
+    """Return slices as one tensor along a new axis; of none, with the element that the body declares."""
+    if values and all(isinstance(value, Known) for value in values):
+        return Known(np.stack([value.array for value in values if isinstance(value, Known)], axis))
+    if values:
+        return stack([node.symbol_of(value) for value in values], axis)
+    declared = body.outputs[output]
+    sizes = declared.sizes
+    if sizes is None or not all(isinstance(size, int) and size >= 0 for size in sizes):
+        node.unsupported("the result of no iterations, whose shape is not declared", "declare the type of the body's output")
+    shape = [size for size in sizes or () if isinstance(size, int)]
+    shape.insert(axis, 0)
+    dtype: DType = dtype_of_code(declared.element, "the body's output")
+    return Known(np.zeros(shape, dtype.numpy))
+
+
+def require_unrollable(node: Node, trips: int, body: Body) -> None:
+    """Raise `UserError` for more nodes than the limit of unrolling."""
+    limit = node.limits.unrolled_nodes
+    node.require(
+        trips * max(body.size, 1) <= limit, f"{trips} iterations of {body.size} nodes would be unrolled to more than {limit}",
+        "limits=OnnxLimits(unrolled_nodes=…)",
+    )  # fmt: skip
+
+
+@handles("Loop", structural=True)
+def loop(node: Node) -> Result:
+    """Unroll a loop of known trip count.
+
+    A condition that is data ends such a loop early by selection: what later iterations compute is dropped.
+    """
+    body: Body = node.attr("body")
+    trips = node.integer(0, "the trip count of Loop") if node.has(0) else None
+    going: Value = node.value(1) if node.has(1) else Known(np.array(True))
+    state = [node.value(position) for position in range(2, len(node))]
+    scans: list[list[Value]] = [[] for _ in range(len(body.outputs) - 1 - len(state))]
+    active: Symbol | None = None
+    count = 0
+    while trips is None or count < trips:
+        known = truth_of(node, going)
+        if known is False:
+            break
+        if known is None:
+            if trips is None or scans:
+                raise node.needed(going, "the number of iterations of Loop")
+            flag = node.symbol_of(going).reshape(())
+            active = flag if active is None else apply("logical_and", active, flag)
+        require_unrollable(node, count + 1, body)
+        results = node.run(body, (Known(np.array(count, np.int64)), going, *state))
+        going, new = results[0], results[1 : 1 + len(state)]
+        if active is not None:
+            flag = active
+            new = [_selected(node, flag, after, before, going) for after, before in zip(new, state, strict=True)]
+        state = new
+        for scan, value in zip(scans, results[1 + len(state) :], strict=True):
+            scan.append(value)
+        count += 1
+    finished = [stacked(node, scan, 0, body, 1 + len(state) + number) for number, scan in enumerate(scans)]
+    return tuple([*state, *finished])
+
+
+@handles("Scan", since=9, structural=True)
+def scan(node: Node) -> Result:
+    """Unroll a scan over the slices of tensors."""
+    body: Body = node.attr("body")
+    count = node.attr("num_scan_inputs")
+    node.require(0 < count <= len(node), f"num_scan_inputs is {count} of {len(node)} inputs")
+    states = len(node) - count
+    results = len(body.outputs) - states
+    in_axes = node.attr("scan_input_axes", None) or [0] * count
+    out_axes = node.attr("scan_output_axes", None) or [0] * results
+    backwards = node.attr("scan_input_directions", None) or [0] * count
+    prepends = node.attr("scan_output_directions", None) or [0] * results
+    sources = [node.value(states + number) for number in range(count)]
+    axes = [node.axis(axis, len(node.shape(states + number))) for number, axis in enumerate(in_axes)]
+    lengths = {node.shape(states + number)[axis] for number, axis in enumerate(axes)}
+    (trips,) = lengths if len(lengths) == 1 else (-1,)
+    node.require(trips != -1, f"the scanned axes have sizes {lengths}; equal ones are expected")
+    if not isinstance(trips, int):
+        node.unsupported(f"a Scan of {trips} iterations", "give the axis a fixed size")
+    trips = int(trips)  # type: ignore[arg-type]
+    require_unrollable(node, trips, body)
+    state = [node.value(position) for position in range(states)]
+    scans: list[list[Value]] = [[] for _ in range(results)]
+    for step in range(trips):
+        slices = [
+            element(node, source, trips - 1 - step if back else step, axis)
+            for source, axis, back in zip(sources, axes, backwards, strict=True)
+        ]
+        made = node.run(body, (*state, *slices))
+        state = made[:states]
+        for each, value in zip(scans, made[states:], strict=True):
+            each.append(value)
+    finished = []
+    for number, (each, axis, prepend) in enumerate(zip(scans, out_axes, prepends, strict=True)):
+        rank = len(body.outputs[states + number].sizes or ()) if not each else _rank(each[0])
+        ordered = each[::-1] if prepend else each
+        finished.append(stacked(node, ordered, node.axis(axis, rank + 1), body, states + number))
+    return tuple([*state, *finished])
+
+
+def _rank(value: Value) -> int:
+    return 0 if isinstance(value, (Sequence, Optional)) else len(value.shape)
+
+
+@handles("Scan", since=8, structural=True)
+def scan_with_batch(node: Node) -> Result:
+    """Unroll a scan of opset 8, whose tensors begin with a batch axis."""
+    body: Body = node.attr("body")
+    count = node.attr("num_scan_inputs")
+    node.require(not node.has(0), "sequence_lens of Scan", "export the model for opset 9 or newer")
+    backwards = node.attr("directions", None) or [0] * count
+    states = len(node) - 1 - count
+    batch, trips = node.static_shape(1 + states)[:2]
+    require_unrollable(node, batch * trips, body)
+    rows: list[list[Value]] = [[] for _ in body.outputs]
+    for row in range(batch):
+        values = [element(node, node.value(position), row) for position in range(1, len(node))]
+        state, sources = values[:states], values[states:]
+        scans: list[list[Value]] = [[] for _ in range(len(body.outputs) - states)]
+        for step in range(trips):
+            slices = [
+                element(node, each, trips - 1 - step if back else step) for each, back in zip(sources, backwards, strict=True)
+            ]
+            made = node.run(body, (*state, *slices))
+            state = made[:states]
+            for each, value in zip(scans, made[states:], strict=True):
+                each.append(value)
+        finished = [stacked(node, each, 0, body, states + number) for number, each in enumerate(scans)]
+        for total, value in zip(rows, [*state, *finished], strict=True):
+            total.append(value)
+    return tuple([stacked(node, each, 0, body, number) for number, each in enumerate(rows)])

@@ -1,0 +1,180 @@
+"""Handles operators that make tensors: constants, sizes, ranges, triangular matrices, one-hot vectors, window functions."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from ....promotion.arrays import Array
+from ....promotion.dtype import int64
+from ...dims.dim import Dim, product
+from ...functions.building import apply
+from ...functions.creation import full
+from ...functions.positions import counting
+from ...functions.triangles import arange, eye, tril, triu
+from ...types import Shape
+from ..node import Node, Result
+from ..registry import handles
+from ..tensors import dtype_of_code
+from ..values import Known, Sizes, from_items, objects
+
+
+@handles("Constant", structural=True)
+def constant(node: Node) -> Result:
+    """Return the value of an attribute."""
+    names = ("value", "value_float", "value_floats", "value_int", "value_ints")
+    given = [name for name in names if node.attr(name, None) is not None]
+    node.require(len(given) == 1, f"{len(given)} values; numbers are expected, and one")
+    value = node.attr(given[0])
+    if isinstance(value, Known):
+        return value
+    array = np.array(value, np.float32 if "float" in given[0] else np.int64)
+    array.flags.writeable = False
+    return Known(array)
+
+
+@handles("Identity", structural=True)
+def identity(node: Node) -> Result:
+    """Return the operand, whatever it is."""
+    node.ignore("consumed_inputs")
+    return node.value(0)
+
+
+@handles("ConstantOfShape", structural=True)
+def constant_of_shape(node: Node) -> Result:
+    """Return one value everywhere: a view that takes no memory."""
+    shape = node.sizes(0, "the shape of ConstantOfShape")
+    given = node.attr("value", None)
+    scalar: Array = np.zeros(1, np.float32) if given is None else given.array
+    node.require(scalar.size == 1, f"the value has {scalar.size} elements; one is expected")
+    node.require(not any(isinstance(extent, int) and extent < 0 for extent in shape), "a size is negative")
+    known = [extent for extent in shape if isinstance(extent, int)]
+    node.require(math.prod(known) <= node.limits.elements, f"a tensor of shape {known}", "limits=OnnxLimits(elements=…)")
+    node.require(max(known, default=0) <= node.limits.elements, f"a tensor of shape {known}", "smaller sizes")
+    if not any(isinstance(extent, Dim) for extent in shape):
+        return Known(np.broadcast_to(scalar.reshape(()), tuple([int(extent) for extent in shape])))  # type: ignore[arg-type]
+    return full(node.graph, shape, node.graph.constant(scalar.reshape(())))
+
+
+@handles("Range", structural=True)
+def range_(node: Node) -> Result:
+    """Count from a start to a limit by a step."""
+    dtype = node.dtype(0)
+    if any(isinstance(node.value(position), Sizes) for position in range(3)):
+        start, stop, step = (node.sizes(position, "an end of Range")[0] for position in range(3))
+        node.require(isinstance(step, int) and step != 0, "the step of Range is 0 or symbolic", "give it a fixed size")
+        return arange(node.graph, start, stop, step, dtype)  # type: ignore[arg-type]
+    read = node.number if dtype.is_float else node.integer
+    first, last, by = (read(position, "an end of Range") for position in range(3))
+    node.require(by != 0 and all(map(math.isfinite, (first, last, by))), "a Range has finite ends and a step that is not 0")
+    count = max(math.ceil((last - first) / by), 0) if dtype.is_float else max(-int((first - last) // by), 0)
+    if count > 1 << 16:
+        return arange(node.graph, first, last, by, dtype)
+    if dtype.is_float:
+        wide: Array = np.float64(first) + np.arange(count, dtype=np.float64) * by
+        return Known(wide.astype(dtype.numpy))
+    return Known(np.array([first + index * by for index in range(count)], np.int64).astype(dtype.numpy))
+
+
+@handles("EyeLike")
+def eye_like(node: Node) -> Result:
+    """Return ones on a diagonal, in the shape of a matrix."""
+    shape = node.shape(0)
+    node.require(len(shape) == 2, f"{len(shape)} axes; a matrix is expected")
+    code = node.attr("dtype", None)
+    return eye(
+        node.graph, shape[0], shape[1], int(node.attr("k")), node.dtype(0) if code is None else dtype_of_code(code, "EyeLike")
+    )
+
+
+@handles("Trilu")
+def trilu(node: Node) -> Result:
+    """Keep the upper or the lower triangle."""
+    k = node.integer(1, "the diagonal of Trilu") if node.has(1) else 0
+    return (triu if node.attr("upper") else tril)(node[0], k)
+
+
+@handles("OneHot")
+def one_hot(node: Node) -> Result:
+    """Return one of two values for each position along a new axis; positions out of range give the first everywhere."""
+    depths = node.sizes(1, "the depth of OneHot")
+    node.require(len(depths) == 1, f"{len(depths)} depths; one is expected")
+    depth = depths[0]
+    positions, values = node[0].cast(int64), node[2]
+    rank = len(positions.shape) + 1
+    axis = node.axis(node.attr("axis"), rank)
+    size = node.graph.dim_value(depth)
+    wrapped = apply("where", apply("less", positions, 0), apply("add", positions, size), positions)
+    apart = wrapped.reshape((*positions.shape[:axis], 1, *positions.shape[axis:]))
+    counted = counting(node.graph, depth).reshape((depth, *(1,) * (rank - 1 - axis)))
+    return apply("where", apply("equal", apart, counted), values[1], values[0])
+
+
+def _window(node: Node, formula: object) -> Result:
+    size = node.integer(0, "the size of a window")
+    dtype = dtype_of_code(node.attr("output_datatype"), node.op)
+    over = size if node.attr("periodic") else size - 1
+    node.require(0 <= size <= 1 << 24, f"a window of {size} elements")
+    angles = 2 * np.pi * np.arange(size, dtype=np.float64) / max(over, 1)
+    values: Array = formula(angles)  # type: ignore[operator]
+    return Known(values.astype(dtype.numpy))
+
+
+_WINDOWS = {
+    "HannWindow": lambda a: 0.5 - 0.5 * np.cos(a),
+    "HammingWindow": lambda a: 25 / 46 - 21 / 46 * np.cos(a),
+    "BlackmanWindow": lambda a: 0.42 - 0.5 * np.cos(a) + 0.08 * np.cos(2 * a),
+}
+
+
+@handles(*_WINDOWS, structural=True)
+def window(node: Node) -> Result:
+    """Return a window function, computed in float64."""
+    return _window(node, _WINDOWS[node.op])
+
+
+@handles("MelWeightMatrix", structural=True)
+def mel_weight_matrix(node: Node) -> Result:
+    """Return triangles between points that are equally far from each other on the mel scale."""
+    bins, length, rate = (node.integer(position, "MelWeightMatrix") for position in range(3))
+    lower, upper = (node.number(position, "MelWeightMatrix") for position in (3, 4))
+    node.require(
+        0 < bins <= 1 << 16 and 0 < length <= 1 << 24 and rate > 0, "the numbers of bins, samples and the rate are positive"
+    )
+    low, high = (2595.0 * math.log10(1.0 + edge / 700.0) for edge in (lower, upper))
+    mels = low + np.arange(bins + 2) * ((high - low) / (bins + 2))
+    hertz = 700.0 * (10.0 ** (mels / 2595.0) - 1.0)
+    points = np.floor((length + 1) * hertz / rate).astype(np.int64)
+    result = np.zeros((length // 2 + 1, bins), np.float64)
+    node.require(bool(points.min() >= 0 and points.max() < len(result)), "the edges lie outside the spectrum")
+    for number in range(bins):
+        left, middle, right = points[number : number + 3].tolist()
+        if left == middle:
+            result[middle, number] = 1
+        for row in range(left, middle + 1 if left < middle else left):
+            result[row, number] = (row - left) / (middle - left)
+        for row in range(middle, right):
+            result[row, number] = (right - row) / (right - middle)
+    return Known(result.astype(dtype_of_code(node.attr("output_datatype", 1), "MelWeightMatrix").numpy))
+
+
+@handles("Shape", structural=True)
+def shape(node: Node) -> Result:
+    """Return sizes, which stay expressions of dims."""
+    extents = node.shape(0)
+    start, end = int(node.attr("start", 0)), node.attr("end", None)
+    wanted = extents[slice(start, None if end is None else int(end))]
+    return _sizes(node, wanted, (len(wanted),))
+
+
+@handles("Size", structural=True)
+def size(node: Node) -> Result:
+    """Return the number of elements."""
+    return _sizes(node, (product(node.shape(0)),), ())
+
+
+def _sizes(node: Node, items: Shape, shape: tuple[int, ...]) -> Known | Sizes:
+    found = from_items(objects(items, shape), int64)
+    node.require(found is not None, "a size does not fit 64 bits")
+    return found  # type: ignore[return-value]

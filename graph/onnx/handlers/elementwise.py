@@ -1,0 +1,166 @@
+"""Handles elementwise operators: arithmetic, comparisons, logic and bits."""
+
+from __future__ import annotations
+
+from ....promotion.dtype import DType, float64, int64, uint64
+from ...functions.building import apply
+from ...functions.elementwise import FUNCTIONS, acosh, asinh, atanh, cosh, reciprocal, sinh, tan
+from ...symbol import Symbol
+from ..node import Node, Result
+from ..registry import handles
+
+_UNARY = {
+    "Abs": "abs", "Acos": "acos", "Asin": "asin", "Atan": "atan", "Ceil": "ceil", "Cos": "cos", "Erf": "erf", "Exp": "exp",
+    "Floor": "floor", "IsNaN": "is_nan", "Log": "log", "Neg": "negate", "Not": "logical_not", "Round": "round", "Sign": "sign",
+    "Sin": "sin", "Sqrt": "sqrt", "Tanh": "tanh", "BitwiseNot": "bitwise_not", "Sigmoid": "sigmoid", "Relu": "relu",
+}  # fmt: skip
+"""Operators with one input → rows that mean the same."""
+_COMPOSED = {
+    "Acosh": acosh, "Asinh": asinh, "Atanh": atanh, "Cosh": cosh, "Sinh": sinh, "Tan": tan, "Reciprocal": reciprocal,
+}  # fmt: skip
+_BINARY = {
+    "Add": "add", "Sub": "sub", "Mul": "mul", "And": "logical_and", "Or": "logical_or", "Xor": "logical_xor",
+    "Equal": "equal", "Greater": "greater", "Less": "less", "GreaterOrEqual": "greater_equal", "LessOrEqual": "less_equal",
+    "BitwiseAnd": "bitwise_and", "BitwiseOr": "bitwise_or", "BitwiseXor": "bitwise_xor",
+}  # fmt: skip
+_VARIADIC = {"Max": "maximum", "Min": "minimum", "Sum": "add"}
+
+
+@handles(*_UNARY)
+def unary(node: Node) -> Result:
+    """Apply the row of an operator with one input."""
+    node.ignore("consumed_inputs")  # a hint for memory of opset 1
+    return FUNCTIONS[_UNARY[node.op]](node[0])
+
+
+@handles(*_COMPOSED)
+def composed(node: Node) -> Result:
+    """Apply a function that is made of several rows."""
+    node.ignore("consumed_inputs")
+    return _COMPOSED[node.op](node[0])
+
+
+def legacy_pair(node: Node) -> tuple[Symbol, Symbol]:
+    """Return the operands of an operator with two inputs; before opset 7 the second is aligned at `axis`, not at the end."""
+    x, y = node[0], node[1]
+    node.ignore("consumed_inputs")
+    if node.version < 7:
+        broadcast, axis = node.attr("broadcast", 0), node.attr("axis", None)
+        if broadcast and axis is not None:
+            start = node.axis(axis, len(x.shape) + 1)
+            missing = len(x.shape) - start - len(y.shape)
+            node.require(missing >= 0, f"axis {axis} leaves too few axes for the second operand")
+            y = apply("reshape", y, shape=(*y.shape, *(1,) * missing))
+        elif not broadcast:
+            node.require(x.shape == y.shape, "the shapes differ without broadcast=1")
+    return x, y
+
+
+@handles(*_BINARY)
+def binary(node: Node) -> Result:
+    """Apply the row of an operator with two inputs."""
+    return apply(_BINARY[node.op], *legacy_pair(node))
+
+
+@handles("Div")
+def div(node: Node) -> Result:
+    """Divide; integers truncate."""
+    x, y = legacy_pair(node)
+    return apply("trunc_div" if x.dtype.is_integer else "div", x, y)
+
+
+@handles("Mod")
+def mod(node: Node) -> Result:
+    """Compute the remainder, with the sign of the divisor, or with fmod=1 that of the dividend."""
+    return apply("rem" if node.attr("fmod") else "mod", node[0], node[1])
+
+
+@handles("Pow")
+def pow_(node: Node) -> Result:
+    """Raise to a power; the result has the dtype of the base, whatever that of the exponent is."""
+    x, y = legacy_pair(node)
+    result = x.dtype
+    if x.dtype is y.dtype and x.dtype.is_float:
+        return apply("pow", x, y)
+    if x.dtype.is_float:
+        wide: DType = x.dtype if (y.dtype.is_float and y.dtype.bits <= x.dtype.bits) or y.dtype.is_integer else float64
+    else:
+        wide = float64 if y.dtype.is_float else uint64 if x.dtype is uint64 else int64
+    return apply("pow", x.cast(wide), y.cast(wide)).cast(result)
+
+
+@handles(*_VARIADIC)
+def variadic(node: Node) -> Result:
+    """Combine any number of tensors."""
+    node.ignore("consumed_inputs")
+    node.require(len(node) > 0, "no tensors")
+    values = node.all()
+    result = values[0]
+    for value in values[1:]:
+        result = apply(_VARIADIC[node.op], result, value)
+    return result
+
+
+@handles("Mean")
+def mean(node: Node) -> Result:
+    """Compute the mean of any number of tensors."""
+    node.ignore("consumed_inputs")
+    node.require(len(node) > 0, "no tensors")
+    values = node.all()
+    total = values[0]
+    for value in values[1:]:
+        total = apply("add", total, value)
+    return apply("div", total, float(len(values)))
+
+
+@handles("Clip")
+def clip_by_attributes(node: Node) -> Result:
+    """Limit to bounds given as attributes; those beyond the dtype's range, which is the default, do nothing."""
+    node.ignore("consumed_inputs")
+    result = node[0]
+    low, high = node.attr("min", None), node.attr("max", None)
+    largest = float(result.dtype.max_value)
+    if low is not None and low > -largest:
+        result = apply("maximum", result, float(low))
+    if high is not None and high < largest:
+        result = apply("minimum", result, float(high))
+    return result
+
+
+@handles("Clip", since=11)
+def clip(node: Node) -> Result:
+    """Limit to bounds given as inputs, each of which may be left out."""
+    result = node[0]
+    if (low := node.get(1)) is not None:
+        result = apply("maximum", result, low)
+    if (high := node.get(2)) is not None:
+        result = apply("minimum", result, high)
+    return result
+
+
+@handles("Where")
+def where(node: Node) -> Result:
+    """Select between two tensors."""
+    return apply("where", node[0], node[1], node[2])
+
+
+@handles("IsInf")
+def is_inf(node: Node) -> Result:
+    """Tell infinities, of both signs or of one."""
+    x = node[0]
+    found = []
+    if node.attr("detect_positive"):
+        found.append(apply("equal", x, float("inf")))
+    if node.attr("detect_negative"):
+        found.append(apply("equal", x, float("-inf")))
+    if not found:
+        return apply("not_equal", x, x) if not x.dtype.is_float else apply("less", x, float("-inf"))  # false everywhere
+    return found[0] if len(found) == 1 else apply("logical_or", *found)
+
+
+@handles("BitShift")
+def bit_shift(node: Node) -> Result:
+    """Shift bits to the left or right."""
+    direction = node.attr("direction").lower()
+    node.require(direction in ("left", "right"), f"direction {direction!r} is neither LEFT nor RIGHT")
+    return apply(f"shift_{direction}", node[0], node[1])

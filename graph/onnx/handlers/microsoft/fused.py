@@ -1,0 +1,105 @@
+"""Handles operators of com.microsoft that optimisers put in the place of several others."""
+
+from __future__ import annotations
+
+from .....promotion.dtype import float32, uint8
+from ....functions.activations import gelu
+from ....functions.building import apply
+from ....functions.joining import stack
+from ....functions.linalg import matmul
+from ....functions.normalization import layer_norm, rms_norm
+from ....symbol import Symbol
+from ...node import Node, Result
+from ...registry import handles
+
+_DOMAIN = "com.microsoft"
+
+
+@handles("Gelu", "BiasGelu", "FastGelu", domain=_DOMAIN)
+def biased_gelu(node: Node) -> Result:
+    """Apply gelu, after adding a bias; FastGelu approximates it by tanh."""
+    x, bias = node[0], node.get(1)
+    value = x if bias is None else apply("add", x, bias)
+    return gelu(value, "tanh" if node.op == "FastGelu" else "none")
+
+
+@handles("QuickGelu", domain=_DOMAIN)
+def quick_gelu(node: Node) -> Result:
+    """Compute x · sigmoid(alpha x)."""
+    x = node[0]
+    return apply("mul", x, apply("sigmoid", apply("mul", x, float(node.attr("alpha", 1.702)))))
+
+
+@handles("FusedMatMul", domain=_DOMAIN)
+def fused_matmul(node: Node) -> Result:
+    """Multiply, with operands transposed on request, times a number."""
+    a, b = node[0], node[1]
+    if node.attr("transBatchA", 0) or node.attr("transBatchB", 0):
+        node.unsupported("transBatchA or transBatchB", "run the optimiser without this fusion")
+    a = a.transpose() if node.attr("transA", 0) else a
+    b = b.transpose() if node.attr("transB", 0) else b
+    alpha = float(node.attr("alpha", 1.0))
+    result = matmul(a, b).cast(a.dtype)
+    return result if alpha == 1 else apply("mul", result, alpha)
+
+
+@handles("SkipLayerNormalization", domain=_DOMAIN)
+def skip_layer_normalization(node: Node) -> Result:
+    """Normalise a sum over the last axis, and return the sum, too."""
+    total = _skipped(node, 4)
+    return layer_norm(total, node[2], node.get(3), float(node.attr("epsilon", 1e-12))), None, None, total
+
+
+@handles("SkipSimplifiedLayerNormalization", domain=_DOMAIN)
+def skip_simplified_layer_normalization(node: Node) -> Result:
+    """Divide a sum by the root of its mean square over the last axis, and return the sum, too."""
+    total = _skipped(node, 3)
+    return rms_norm(total, node[2], float(node.attr("epsilon", 1e-12))), None, None, total
+
+
+def _skipped(node: Node, bias: int) -> Symbol:
+    total = apply("add", node[0], node[1])
+    return apply("add", total, node[bias]) if node.has(bias) else total
+
+
+@handles("SimplifiedLayerNormalization")
+@handles("SimplifiedLayerNormalization", domain=_DOMAIN)
+def simplified_layer_normalization(node: Node) -> Result:
+    """Divide by the root of the mean square over the last axis: optimisers write it in ONNX's own domain, which has none."""
+    x = node[0]
+    axis = node.axis(node.attr("axis", -1), len(x.shape))
+    node.require(node.attr("stash_type", 1) == 1, "stash_type is not float32", "leave it out")
+    if axis != len(x.shape) - 1:
+        node.unsupported(f"axis {axis} of {len(x.shape)}", "normalise over the last axis")
+    return rms_norm(x, node[1], float(node.attr("epsilon", 1e-5)))
+
+
+@handles("MatMulNBits", domain=_DOMAIN)
+def matmul_n_bits(node: Node) -> Result:
+    """Multiply by weights of 4 or 8 bits, in blocks along K that have a scale and a zero point each."""
+    x, bits, block = node[0], node.attr("bits", 4), node.attr("block_size")
+    rows, columns = node.attr("K"), node.attr("N")
+    node.ignore("accuracy_level")  # how much less precise than this it may be
+    node.require(bits in (4, 8) and block > 0 and rows > 0 and columns > 0, f"bits {bits}, block_size {block}", "4 or 8 bits")
+    if node.has(4):
+        node.unsupported("g_idx, an order of rows", "export the weights without it")
+    blocks = -(-rows // block)
+    node.require(node.dtype(1) is uint8, f"weights of {node.dtype(1)}; packed uint8 are expected")
+    codes = _unpacked(node[1].reshape((columns, -1)), bits, blocks * block).reshape((columns, blocks, block)).cast(float32)
+    zero: Symbol | float = float(1 << (bits - 1))
+    if node.has(3):
+        given = node[3].reshape((columns, -1))
+        packed = _unpacked(given, bits, blocks) if given.dtype is uint8 else given
+        zero = packed.cast(float32).reshape((columns, blocks, 1))
+    scales = node[2].cast(float32).reshape((columns, blocks, 1))
+    weights = apply("mul", apply("sub", codes, zero), scales).reshape((columns, blocks * block))[:, :rows]
+    result = matmul(x, weights.cast(x.dtype).transpose()).cast(x.dtype)
+    return apply("add", result, node[5]) if node.has(5) else result
+
+
+def _unpacked(packed: Symbol, bits: int, count: int) -> Symbol:
+    """Return the first elements of each row of bytes, which hold the lower bits first."""
+    if bits == 8:
+        return packed[:, :count]
+    halves = stack([apply("bitwise_and", packed, 15), apply("shift_right", packed, 4)], 2)
+    return halves.reshape((packed.shape[0], -1))[:, :count]

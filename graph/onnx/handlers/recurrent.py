@@ -1,0 +1,221 @@
+"""Handles recurrent networks, whose steps are unrolled; products with the inputs are made for all steps at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ....promotion.dataclass import dataclass
+from ....promotion.dtype import int64
+from ...functions import activations
+from ...functions.building import apply
+from ...functions.creation import full
+from ...functions.joining import stack
+from ...functions.linalg import matmul
+from ...symbol import Symbol
+from ..node import Node, Result
+from ..registry import handles
+
+_Function = Callable[[Symbol], Symbol]
+_PLAIN: dict[str, _Function] = {
+    "sigmoid": lambda x: apply("sigmoid", x), "tanh": lambda x: apply("tanh", x), "relu": lambda x: apply("relu", x),
+    "softplus": activations.softplus, "softsign": activations.softsign,
+}  # fmt: skip
+_DEFAULTS = {"affine": (1.0, 0.0), "leakyrelu": (0.01, 0.0), "thresholdedrelu": (1.0, 0.0), "scaledtanh": (1.0, 1.0),
+             "hardsigmoid": (0.2, 0.5), "elu": (1.0, 0.0)}  # fmt: skip
+_WITH_ALPHA, _WITH_BETA = frozenset(_DEFAULTS), frozenset(("affine", "scaledtanh", "hardsigmoid"))
+
+
+def _with(name: str, alpha: float, beta: float) -> _Function:
+    match name:
+        case "affine":
+            return lambda x: apply("add", apply("mul", x, alpha), beta)
+        case "leakyrelu":
+            return lambda x: activations.leaky_relu(x, alpha)
+        case "thresholdedrelu":
+            return lambda x: activations.thresholded_relu(x, alpha)
+        case "scaledtanh":
+            return lambda x: apply("mul", apply("tanh", apply("mul", x, beta)), alpha)
+        case "hardsigmoid":
+            return lambda x: activations.hard_sigmoid(x, alpha, beta)
+        case _:
+            return lambda x: activations.elu(x, alpha)
+
+
+def _activations(node: Node, defaults: tuple[str, ...], directions: int) -> list[list[_Function]]:
+    """Return the functions of each direction; alphas and betas belong to those that have one, in order."""
+    names = [str(name).lower() for name in node.attr("activations", None) or defaults * directions]
+    count = len(defaults)
+    node.require(len(names) >= count * directions, f"activations {names} for {directions} directions")
+    alphas, betas = (list(node.attr(name, None) or []) for name in ("activation_alpha", "activation_beta"))
+    found: list[_Function] = []
+    for name in names[: count * directions]:
+        if name in _PLAIN:
+            found.append(_PLAIN[name])
+            continue
+        node.require(name in _DEFAULTS, f"activation {name!r}")
+        alpha = float(alphas.pop(0)) if alphas and name in _WITH_ALPHA else _DEFAULTS[name][0]
+        beta = float(betas.pop(0)) if betas and name in _WITH_BETA else _DEFAULTS[name][1]
+        found.append(_with(name, alpha, beta))
+    return [found[start : start + count] for start in range(0, len(found), count)]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Cell:
+    """One direction of a network, with its weights.
+
+    Attributes:
+        recurrent: R, transposed.
+        bias, recurrent_bias: Wb and Rb, zeros where none are given.
+        peepholes: P, or None.
+        limit: clips what comes before an activation.
+    """
+
+    functions: list[_Function]
+    weights: Symbol
+    recurrent: Symbol
+    bias: Symbol
+    recurrent_bias: Symbol
+    peepholes: Symbol | None
+    hidden: int
+    limit: Callable[[Symbol], Symbol]
+
+
+_Step = Callable[[Node, Cell, Symbol, "list[Symbol]"], "list[Symbol]"]
+
+
+def _gates(x: Symbol, hidden: int) -> list[Symbol]:
+    return [x[..., start : start + hidden] for start in range(0, int(x.shape[-1]), hidden)]  # type: ignore[arg-type]
+
+
+def _rnn_step(node: Node, cell: Cell, inputs: Symbol, state: list[Symbol]) -> list[Symbol]:
+    total = apply("add", apply("add", inputs, matmul(state[0], cell.recurrent)), apply("add", cell.bias, cell.recurrent_bias))
+    return [cell.functions[0](cell.limit(total))]
+
+
+def _gru_step(node: Node, cell: Cell, inputs: Symbol, state: list[Symbol]) -> list[Symbol]:
+    (h,) = state
+    f, g = cell.functions
+    n = cell.hidden
+    from_inputs = _gates(apply("add", inputs, cell.bias), n)
+    both = matmul(h, cell.recurrent[:, : 2 * n])
+    z, r = (
+        f(cell.limit(apply("add", apply("add", one, two), three)))
+        for one, two, three in zip(from_inputs[:2], _gates(both, n), _gates(cell.recurrent_bias, n)[:2], strict=True)
+    )
+    rest, shift = cell.recurrent[:, 2 * n :], cell.recurrent_bias[2 * n :]
+    if node.attr("linear_before_reset", 0):
+        change = apply("mul", r, apply("add", matmul(h, rest), shift))
+    else:
+        change = apply("add", matmul(apply("mul", r, h), rest), shift)
+    candidate = g(cell.limit(apply("add", from_inputs[2], change)))
+    return [apply("add", apply("mul", apply("sub", 1.0, z), candidate), apply("mul", z, h))]
+
+
+def _lstm_step(node: Node, cell: Cell, inputs: Symbol, state: list[Symbol]) -> list[Symbol]:
+    h, c = state
+    f, g, last = cell.functions
+    total = apply("add", apply("add", inputs, matmul(h, cell.recurrent)), apply("add", cell.bias, cell.recurrent_bias))
+    i, o, forget, new = _gates(total, cell.hidden)
+    peeps = _gates(cell.peepholes, cell.hidden) if cell.peepholes is not None else None
+    if peeps is not None:
+        i, forget = apply("add", i, apply("mul", peeps[0], c)), apply("add", forget, apply("mul", peeps[2], c))
+    i = f(cell.limit(i))
+    forget = apply("sub", 1.0, i) if node.attr("input_forget") else f(cell.limit(forget))
+    c = apply("add", apply("mul", forget, c), apply("mul", i, g(cell.limit(new))))
+    if peeps is not None:
+        o = apply("add", o, apply("mul", peeps[1], c))
+    return [apply("mul", f(cell.limit(o)), last(c)), c]
+
+
+def _unrolled(node: Node, step: _Step, gates: int, states: int, defaults: tuple[str, ...]) -> Result:
+    node.ignore("output_sequence")  # of opset 1: whether all steps are wanted, which the outputs say
+    x, batch_first = node[0], bool(node.attr("layout", 0))
+    ranks = [len(node.shape(position)) for position in range(3)]
+    node.require(ranks == [3, 3, 3], f"X, W and R have {ranks} axes; 3 each are expected")
+    if batch_first:
+        x = x.permute((1, 0, 2))
+    direction = node.attr("direction")
+    direction = "forward" if direction == "foward" else direction  # as the schema of GRU-1 spells its default
+    node.require(direction in ("forward", "reverse", "bidirectional"), f"direction {direction!r}")
+    backwards = {"forward": [False], "reverse": [True], "bidirectional": [False, True]}[direction]
+    length, batch = x.shape[0], x.shape[1]
+    hidden = node[2].shape[-1]
+    if not isinstance(length, int) or not isinstance(hidden, int):
+        node.unsupported(f"a sequence of {length} steps with a state of {hidden}", "give both a fixed size")
+    node.require(node.attr("hidden_size", hidden) == hidden, f"hidden_size is not {hidden}, which R has")
+    trips, size = int(length), int(hidden)  # type: ignore[arg-type]
+    node.require(node[1].shape[0] == len(backwards), f"weights of {node[1].shape[0]} directions for {direction!r}")
+    node.require(trips * 20 <= node.limits.unrolled_nodes, f"{trips} steps to unroll", "limits=OnnxLimits(unrolled_nodes=…)")
+    lengths = node[4].cast(int64).reshape((batch, 1)) if node.has(4) else None
+    wide = gates * size
+    for position, expected in ((1, wide), (2, wide), (3, 2 * wide), (7, 3 * size if states == 2 else 0)):
+        if node.has(position):
+            found = node.shape(position)[1:2]
+            node.require(found == (expected,), f"input {position} has shape {node.shape(position)}, not (…, {expected}, …)")
+    functions = _activations(node, defaults, len(backwards))
+    clip = node.attr("clip", None)
+    limit: _Function = (
+        (lambda v: v) if clip is None else (lambda v: apply("minimum", apply("maximum", v, -float(clip)), float(clip)))
+    )
+    outputs: list[list[Symbol]] = []
+    finals: list[list[Symbol]] = []
+    for number, reverse in enumerate(backwards):
+        biases = node[3][number] if node.has(3) else full(node.graph, (2 * gates * size,), 0.0, x.dtype)
+        cell = Cell(
+            functions[number], node[1][number].transpose(), node[2][number].transpose(), biases[: gates * size],
+            biases[gates * size :], node[7][number] if states == 2 and node.has(7) else None, size, limit,
+        )  # fmt: skip
+        state = []
+        for position in range(states):
+            given = node.get(5 + position)
+            if given is None:
+                state.append(full(node.graph, (batch, size), 0.0, x.dtype))
+            else:
+                state.append(given[:, number] if batch_first else given[number])
+        steps, state = _direction(node, step, cell, matmul(x, cell.weights), state, lengths, trips, reverse)
+        outputs.append(steps)
+        finals.append(state)
+    axis = 1 if batch_first else 0
+    results: list[Any] = [None]
+    if node.wants(0):
+        node.require(trips > 0, "a sequence without steps")
+        each = [stack(directions, 1 if batch_first else 0) for directions in zip(*outputs, strict=True)]
+        results[0] = stack(each, 1 if batch_first else 0)
+    results += [stack(list(each), axis) for each in zip(*finals, strict=True)]
+    return tuple(results)
+
+
+def _direction(
+    node: Node, step: _Step, cell: Cell, inputs: Symbol, state: list[Symbol], lengths: Symbol | None, trips: int, reverse: bool
+) -> tuple[list[Symbol], list[Symbol]]:
+    """Run all steps; beyond its length the output of a row is 0 and its state stays: backwards it begins where it is valid."""
+    found: list[Symbol] = []
+    for time in range(trips - 1, -1, -1) if reverse else range(trips):
+        new = step(node, cell, inputs[time], state)
+        if lengths is None:
+            state = new
+            found.append(new[0])
+            continue
+        valid = apply("less", node.graph.dim_value(time), lengths)
+        state = [apply("where", valid, after, before) for after, before in zip(new, state, strict=True)]
+        found.append(apply("where", valid, new[0], 0.0))
+    return (found[::-1] if reverse else found), state
+
+
+@handles("RNN")
+def rnn(node: Node) -> Result:
+    """Unroll a simple recurrent network."""
+    return _unrolled(node, _rnn_step, 1, 1, ("tanh",))
+
+
+@handles("GRU")
+def gru(node: Node) -> Result:
+    """Unroll gated recurrent units."""
+    return _unrolled(node, _gru_step, 3, 1, ("sigmoid", "tanh"))
+
+
+@handles("LSTM")
+def lstm(node: Node) -> Result:
+    """Unroll long short-term memory."""
+    return _unrolled(node, _lstm_step, 4, 2, ("sigmoid", "tanh", "tanh"))

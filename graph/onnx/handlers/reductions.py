@@ -1,0 +1,195 @@
+"""Handles reductions over axes, positions of extremes, and running sums and products."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+from ....promotion.dtype import float32, float64, int32, int64
+from ...dims.dim import Extent
+from ...functions.building import apply
+from ...functions.creation import full
+from ...functions.positions import counting
+from ...functions.reductions import (
+    argmax,
+    argmin,
+    cumsum,
+    log_sum,
+    logsumexp,
+    max_,
+    mean,
+    min_,
+    prod,
+    reduce_l1,
+    reduce_l2,
+    sum_,
+    sum_square,
+)
+from ...symbol import Symbol
+from ..node import Node, Result
+from ..registry import handles
+
+Axes = tuple[int, ...]
+
+
+def _axes(node: Node, rank: int) -> Axes | None:
+    """Return the axes to reduce; all where none are given, None where that means that nothing is reduced."""
+    noop = node.attr("noop_with_empty_axes", 0)
+    given = node.ints(1, "the axes of a reduction") if node.has(1) else tuple(node.attr("axes", ()) or ())
+    if not given:
+        return None if noop else tuple(range(rank))
+    return node.axes(given, rank)
+
+
+def _mean(x: Symbol, axes: Axes, keepdims: bool) -> Symbol:
+    if x.dtype.is_float:
+        return mean(x, axes, keepdims)
+    count: Extent = 1
+    for axis in axes:
+        count = count * x.shape[axis]
+    total = sum_(x, axes, keepdims, int64)
+    return apply("trunc_div", total, x.graph.dim_value(count))
+
+
+def _in_float(function: Callable[..., Symbol]) -> Callable[..., Symbol]:
+    """Return a reduction that computes integers in float64."""
+    return lambda x, axes, keepdims: function(x if x.dtype.is_float else x.cast(float64), axes, keepdims)
+
+
+def _extreme(function: Callable[..., Symbol], largest: bool) -> Callable[..., Symbol]:
+    """Return a reduction that gives the end of the dtype's range for no elements."""
+
+    def reduce(x: Symbol, axes: Axes, keepdims: bool) -> Symbol:
+        if not axes or all(x.shape[axis] != 0 for axis in axes):
+            return function(x, axis=axes, keepdims=keepdims)
+        shape = [1 if axis in axes else extent for axis, extent in enumerate(x.shape)]
+        kept = shape if keepdims else [extent for axis, extent in enumerate(shape) if axis not in axes]
+        if x.dtype.is_bool:
+            return full(x, kept, not largest)
+        if x.dtype.is_float:
+            return full(x, kept, float("-inf") if largest else float("inf"), x.dtype)
+        return full(x, kept, int(x.dtype.min_value if largest else x.dtype.max_value), x.dtype)
+
+    return reduce
+
+
+_REDUCTIONS: dict[str, tuple[Callable[..., Symbol], Callable[[Symbol], Symbol] | None]] = {
+    "ReduceSum": (sum_, None),
+    "ReduceProd": (prod, None),
+    "ReduceMean": (_mean, None),
+    "ReduceMax": (_extreme(max_, True), None),
+    "ReduceMin": (_extreme(min_, False), None),
+    "ReduceL1": (reduce_l1, lambda x: apply("abs", x)),
+    "ReduceL2": (_in_float(reduce_l2), lambda x: apply("abs", x)),
+    "ReduceLogSum": (_in_float(log_sum), lambda x: apply("log", x)),
+    "ReduceLogSumExp": (_in_float(logsumexp), None),
+    "ReduceSumSquare": (sum_square, lambda x: apply("mul", x, x)),
+}
+"""Operator → the reduction, and what remains of it where no axis is reduced, None for the identity."""
+
+
+@handles(*_REDUCTIONS)
+def reduction(node: Node) -> Result:
+    """Reduce over axes given as an attribute or, in later versions, an input. The result has the operand's dtype."""
+    x = node[0]
+    function, pointwise = _REDUCTIONS[node.op]
+    keepdims = bool(node.attr("keepdims"))
+    axes = _axes(node, len(x.shape))
+    if axes is None or not x.shape:
+        return x if pointwise is None else pointwise(x)
+    return function(x, axes, keepdims).cast(x.dtype)
+
+
+@handles("ArgMax", "ArgMin")
+def position(node: Node) -> Result:
+    """Find the first position of an extreme, or with select_last_index the last one."""
+    x = node[0]
+    function = argmax if node.op == "ArgMax" else argmin
+    axis = node.axis(node.attr("axis"), len(x.shape))
+    keepdims = bool(node.attr("keepdims"))
+    if not node.attr("select_last_index", 0):
+        return function(x, axis, keepdims)
+    backwards = function(apply("flip", x, axes=(axis,)), axis, keepdims)
+    return apply("sub", x.graph.dim_value(x.shape[axis] - 1), backwards)
+
+
+@handles("CumSum")
+def cum_sum(node: Node) -> Result:
+    """Compute running sums in the operand's dtype."""
+    x = node[0]
+    number = node.integer(1, "the axis of CumSum")
+    axis = node.axis(number, len(x.shape))
+    return cumsum(x, axis, bool(node.attr("exclusive")), bool(node.attr("reverse")), x.dtype)
+
+
+@handles("CumProd")
+def cum_prod(node: Node) -> Result:
+    """Compute running products by doubling: after step k each element is the product of 2^k elements that end with it."""
+    x = node[0]
+    number = node.integer(1, "the axis of CumProd")
+    axis = node.axis(number, len(x.shape))
+    reverse, exclusive = node.attr("reverse"), node.attr("exclusive")
+    extent = node.static_shape(0)[axis]
+    value = apply("flip", x, axes=(axis,)) if reverse else x
+    distance = 1
+    while distance < extent:
+        value = apply("mul", value, shifted(value, axis, distance, 1))
+        distance *= 2
+    if exclusive and extent:
+        value = shifted(value, axis, 1, 1)
+    return apply("flip", value, axes=(axis,)) if reverse else value
+
+
+def shifted(x: Symbol, axis: int, distance: int, fill: int) -> Symbol:
+    """Move the elements of an axis towards its end, with `fill` in front."""
+    shape = x.shape
+    stops = tuple([extent - distance if a == axis else extent for a, extent in enumerate(shape)])
+    kept = apply("slice", x, starts=(0,) * len(shape), stops=stops, steps=(1,) * len(shape))
+    low = tuple([distance if a == axis else 0 for a in range(len(shape))])
+    value: float | int = float(fill) if x.dtype.is_float else fill
+    return apply("pad", kept, low=low, high=(0,) * len(shape), mode="constant", value=value)
+
+
+_MAX_SORTED = 4096
+"""Most elements that TopK orders: it compares each with each."""
+
+
+def _order_keys(x: Symbol) -> Symbol:
+    """Return integers that are in the order of floats, in which both zeros are equal and NaN is beyond infinity."""
+    if not x.dtype.is_float:
+        return x
+    wide = x.cast(float32) if x.dtype.bits < 32 else x
+    whole, top = (int64, 2**63 - 1) if wide.dtype.bits == 64 else (int32, 2**31 - 1)
+    positive = apply("where", apply("is_nan", wide), math.nan, apply("add", wide, 0.0))
+    bits = positive.bitcast(whole)
+    return apply("where", apply("less", bits, 0), apply("bitwise_xor", bits, top), bits)
+
+
+@handles("TopK")
+def top_k(node: Node) -> Result:
+    """Find the largest or smallest elements, in order; of equal ones the first.
+
+    Each element is compared with each: its rank is the number of those before it, and a position is found by its rank.
+    """
+    x = node[0]
+    axis = node.axis(node.attr("axis"), len(x.shape))
+    k = node.integer(1, "the k of TopK") if node.version >= 10 else node.attr("k")
+    largest = node.attr("largest", 1)
+    node.ignore("sorted")  # in order is one of the orders that sorted=0 allows
+    extent = x.shape[axis]
+    if not isinstance(extent, int) or extent > _MAX_SORTED:
+        node.unsupported(f"TopK over {extent} elements", f"a fixed size of at most {_MAX_SORTED}")
+    node.require(0 <= k <= int(extent), f"{k} of {extent} elements")  # type: ignore[arg-type]
+    order = (*[a for a in range(len(x.shape)) if a != axis], axis)
+    back = tuple([order.index(a) for a in range(len(order))])
+    keys = _order_keys(x.permute(order))
+    lead = keys.shape[:-1]
+    one, other = keys.reshape((*lead, extent, 1)), keys.reshape((*lead, 1, extent))
+    numbers = counting(node.graph, extent)
+    earlier = apply("less", numbers.reshape((1, extent)), numbers.reshape((extent, 1)))
+    before = apply("greater" if largest else "less", other, one)
+    first = apply("logical_or", before, apply("logical_and", apply("equal", other, one), earlier))
+    rank = sum_(first, -1, True, int64)
+    here = apply("equal", rank, counting(node.graph, k))
+    positions = sum_(apply("where", here, numbers.reshape((extent, 1)), 0), -2, False, int64).permute(back)
+    return apply("take_along_axis", x, positions, axis=axis), positions

@@ -1,0 +1,153 @@
+"""Handles sequences and optional values, whose lengths and presence are known while importing."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ...functions.joining import concat, split, stack
+from ...symbol import Symbol
+from ..model import Body
+from ..node import Node, Result
+from ..registry import handles
+from ..values import Known, Optional, Sequence, Value
+
+
+def sequence_of(node: Node, position: int) -> tuple[Value, ...]:
+    """Return the elements of an input that is a sequence, also an optional one."""
+    value = node.value(position)
+    if isinstance(value, Optional) and value.value is not None:
+        value = value.value
+    if not isinstance(value, Sequence):
+        node.require(False, f"input {position} is no sequence")
+        return ()
+    return value.items
+
+
+@handles("SequenceConstruct", structural=True)
+def sequence_construct(node: Node) -> Result:
+    """Make a sequence of tensors."""
+    return Sequence(tuple([node.value(position) for position in range(len(node))]))
+
+
+@handles("SequenceEmpty", structural=True)
+def sequence_empty(node: Node) -> Result:
+    """Make a sequence of nothing."""
+    node.ignore("dtype")
+    return Sequence(())
+
+
+@handles("SequenceLength", structural=True)
+def sequence_length(node: Node) -> Result:
+    """Count the elements."""
+    return Known(np.array(len(sequence_of(node, 0)), np.int64))
+
+
+def _position(node: Node, position: int, length: int) -> int:
+    number = node.integer(position, "a position in a sequence")
+    node.require(-length <= number < length, f"position {number} of a sequence of {length}")
+    return number % length
+
+
+@handles("SequenceAt", structural=True)
+def sequence_at(node: Node) -> Result:
+    """Return one element."""
+    items = sequence_of(node, 0)
+    return items[_position(node, 1, len(items))]
+
+
+@handles("SequenceErase", structural=True)
+def sequence_erase(node: Node) -> Result:
+    """Leave one element out, by default the last one."""
+    items = sequence_of(node, 0)
+    position = _position(node, 1, len(items)) if node.has(1) else len(items) - 1
+    node.require(bool(items), "nothing to erase in an empty sequence")
+    return Sequence((*items[:position], *items[position + 1 :]))
+
+
+@handles("SequenceInsert", structural=True)
+def sequence_insert(node: Node) -> Result:
+    """Insert an element, by default at the end."""
+    items = sequence_of(node, 0)
+    number = node.integer(2, "a position in a sequence") if node.has(2) else len(items)
+    node.require(-len(items) <= number <= len(items), f"position {number} of a sequence of {len(items)}")
+    position = number + len(items) if number < 0 else number
+    return Sequence((*items[:position], node.value(1), *items[position:]))
+
+
+@handles("SplitToSequence", structural=True)
+def split_to_sequence(node: Node) -> Result:
+    """Split a tensor along an axis into parts of given sizes, of one size, or single slices."""
+    x = node[0]
+    axis = node.axis(node.attr("axis"), len(x.shape))
+    keepdims = node.attr("keepdims")
+    if node.has(1):
+        sizes = node.ints(1, "the sizes of SplitToSequence")
+        if not node.shape(1):
+            extent = node.static_shape(0)[axis]
+            node.require(sizes[0] > 0 and extent <= sizes[0] * node.limits.unrolled_nodes, f"parts of {sizes[0]} of {extent}")
+            sizes = tuple([min(sizes[0], extent - start) for start in range(0, extent, sizes[0])])
+        return Sequence(split(x, list(sizes), axis))
+    node.require(node.static_shape(0)[axis] <= node.limits.unrolled_nodes, f"{node.static_shape(0)[axis]} slices")
+    parts = split(x, [1] * node.static_shape(0)[axis], axis)
+    return Sequence(parts if keepdims else tuple([_without(part, axis) for part in parts]))
+
+
+def _without(x: Symbol, axis: int) -> Symbol:
+    return x.reshape((*x.shape[:axis], *x.shape[axis + 1 :]))
+
+
+@handles("ConcatFromSequence", structural=True)
+def concat_from_sequence(node: Node) -> Result:
+    """Join the elements along an axis, or with new_axis=1 along a new one."""
+    symbols = [node.symbol_of(item) for item in sequence_of(node, 0)]
+    node.require(bool(symbols), "an empty sequence to concatenate")
+    rank = len(symbols[0].shape)
+    if node.attr("new_axis"):
+        return stack(symbols, node.axis(node.attr("axis"), rank + 1))
+    return concat(symbols, node.axis(node.attr("axis"), rank))
+
+
+@handles("SequenceMap", structural=True)
+def sequence_map(node: Node) -> Result:
+    """Run a subgraph for each element; other sequences are taken element by element, tensors whole."""
+    body: Body = node.attr("body")
+    first = sequence_of(node, 0)
+    results: list[list[Value]] = [[] for _ in body.outputs]
+    for number in range(len(first)):
+        values = [first[number]]
+        for position in range(1, len(node)):
+            other = node.value(position)
+            if isinstance(other, Sequence):
+                node.require(len(other.items) == len(first), "sequences of different lengths")
+            values.append(other.items[number] if isinstance(other, Sequence) else other)
+        for each, value in zip(results, node.run(body, values), strict=True):
+            each.append(value)
+    if not first:
+        for position in range(1, len(node)):
+            node.value(position)
+    return tuple([Sequence(tuple(each)) for each in results])
+
+
+@handles("Optional", structural=True)
+def optional(node: Node) -> Result:
+    """Make an optional value, absent without an operand."""
+    node.ignore("type")
+    return Optional(node.value(0) if node.has(0) else None)
+
+
+@handles("OptionalGetElement", structural=True)
+def optional_get_element(node: Node) -> Result:
+    """Return the value of an optional that has one."""
+    value = node.value(0)
+    if not isinstance(value, Optional):
+        return value
+    if value.value is None:
+        node.require(False, "the optional is absent")
+    return value.value  # type: ignore[return-value]
+
+
+@handles("OptionalHasElement", structural=True)
+def optional_has_element(node: Node) -> Result:
+    """Tell whether an optional has a value; an operand that is left out has none."""
+    value = node.value(0) if node.has(0) else None
+    return Known(np.array(value is not None and not (isinstance(value, Optional) and value.value is None)))

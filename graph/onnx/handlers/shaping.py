@@ -1,0 +1,299 @@
+"""Handles operators that move elements without computing: views, joins and pads."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence as Ordered
+
+import numpy as np
+
+from ....promotion.dtype import int64
+from ...dims.dim import Extent, at_most, ceil_div, lower_bound, maximum, minimum, product
+from ...functions.building import apply
+from ...functions.creation import full
+from ...functions.joining import concat as joined
+from ...functions.joining import pad as padded
+from ...functions.joining import split as pieces
+from ...functions.joining import tile as tiled
+from ...functions.positions import counting
+from ...functions.shaping import expand as expanded
+from ...functions.shaping import squeeze as squeezed
+from ...functions.shaping import unsqueeze as unsqueezed
+from ...symbol import Symbol
+from ..node import Node, Result
+from ..registry import handles
+from ..values import Known
+
+
+@handles("Reshape")
+def reshape(node: Node) -> Result:
+    """Reshape; 0 copies a size unless allowzero=1, and one size may be -1."""
+    node.ignore("consumed_inputs")
+    x = node[0]
+    wanted = list(node.sizes(1, "the shape of Reshape")) if node.version >= 5 else list(node.attr("shape"))
+    if not node.attr("allowzero", 0):
+        for axis, extent in enumerate(wanted):
+            if isinstance(extent, int) and extent == 0:
+                node.require(axis < len(x.shape), f"size {axis} is 0, which copies axis {axis} of {len(x.shape)}")
+                wanted[axis] = x.shape[axis]
+    unknown = [axis for axis, extent in enumerate(wanted) if isinstance(extent, int) and extent == -1]
+    node.require(len(unknown) < 2, "-1 stands for more than one size")
+    if unknown and 0 in wanted:
+        wanted[unknown[0]] = 0
+    return x.reshape(tuple(wanted))
+
+
+@handles("Transpose")
+def transpose(node: Node) -> Result:
+    """Permute axes; by default they are reversed."""
+    x = node[0]
+    return x.permute(tuple(node.attr("perm", tuple(range(len(x.shape)))[::-1])))
+
+
+@handles("Flatten")
+def flatten(node: Node) -> Result:
+    """Make a matrix of the axes before `axis` and those from it on."""
+    x = node[0]
+    axis = node.attr("axis")
+    rank = len(x.shape)
+    node.require(-rank <= axis <= rank, f"axis {axis} of {rank} axes")
+    axis = axis + rank if axis < 0 else axis
+    return x.reshape((product(x.shape[:axis]), product(x.shape[axis:])))
+
+
+def _axes(node: Node, what: str) -> tuple[int, ...] | None:
+    """Return axes given as an attribute or, since opset 13, an input; None where they are left out."""
+    if node.version < 13:
+        given = node.attr("axes", None)
+        return None if given is None else tuple(given)
+    return node.ints(1, what) if node.has(1) else None
+
+
+@handles("Squeeze")
+def squeeze(node: Node) -> Result:
+    """Remove axes of size 1, the named ones or all."""
+    x = node[0]
+    axes = _axes(node, "the axes of Squeeze")
+    if axes is None:
+        node.static_shape(0)
+        return squeezed(x)
+    return squeezed(x, node.axes(axes, len(x.shape)))
+
+
+@handles("Unsqueeze")
+def unsqueeze(node: Node) -> Result:
+    """Insert axes of size 1."""
+    x = node[0]
+    axes = _axes(node, "the axes of Unsqueeze") or ()
+    return unsqueezed(x, node.axes(axes, len(x.shape) + len(axes))) if axes else x
+
+
+@handles("Expand")
+def expand(node: Node) -> Result:
+    """Broadcast to a shape; sizes of 1 in it keep those of the operand."""
+    return expanded(node[0], node.sizes(1, "the shape of Expand"))
+
+
+@handles("Concat")
+def concat(node: Node) -> Result:
+    """Concatenate along an axis."""
+    values = node.all()
+    return joined(values, node.axis(node.attr("axis"), len(values[0].shape)))
+
+
+@handles("Split")
+def split(node: Node) -> Result:
+    """Split into parts of given sizes, or into equal ones of which the last may be smaller."""
+    x = node[0]
+    axis = node.axis(node.attr("axis"), len(x.shape))
+    extent, count = x.shape[axis], len(node.definition.outputs)
+    sizes: Ordered[Extent]
+    if node.has(1):
+        sizes = node.sizes(1, "the sizes of Split")
+    elif node.attr("split", None) is not None:
+        sizes = node.attr("split")
+    else:
+        count = node.attr("num_outputs", count)
+        node.require(0 < count <= node.limits.unrolled_nodes, f"{count} parts")
+        each = ceil_div(extent, count)
+        sizes = [*[each] * (count - 1), extent - each * (count - 1)]
+        node.require(not isinstance(sizes[-1], int) or sizes[-1] >= 0, f"{extent} elements do not make {count} parts")
+    node.ignore("num_outputs", "split")
+    node.require(len(sizes) == len(node.definition.outputs), f"{len(sizes)} parts for {len(node.definition.outputs)} outputs")
+    return pieces(x, list(sizes), axis)
+
+
+@handles("Slice")
+def slice_(node: Node) -> Result:
+    """Take a slice of each named axis; bounds count from the end if negative, and are clamped."""
+    x = node[0]
+    rank = len(x.shape)
+    starts: Ordered[Extent]
+    stops: Ordered[Extent]
+    if node.version < 10:
+        starts, stops = node.attr("starts"), node.attr("ends")
+        axes = node.attr("axes", tuple(range(len(starts))))
+        steps: Ordered[int] = (1,) * len(starts)
+    else:
+        starts, stops = node.sizes(1, "the starts of Slice"), node.sizes(2, "the ends of Slice")
+        axes = node.ints(3, "the axes of Slice") if node.has(3) else tuple(range(len(starts)))
+        steps = node.ints(4, "the steps of Slice") if node.has(4) else (1,) * len(starts)
+    node.require(len(starts) == len(stops) == len(axes) == len(steps), "starts, ends, axes and steps differ in length")
+    bounds: list[tuple[Extent, Extent, int]] = [(0, extent, 1) for extent in x.shape]
+    for axis, start, stop, step in zip(node.axes(axes, rank), starts, stops, steps, strict=True):
+        node.require(step != 0, "a step of Slice is 0")
+        bounds[axis] = _bounds(node, start, stop, step, x.shape[axis])
+    if all(bound == (0, extent, 1) for bound, extent in zip(bounds, x.shape, strict=True)):
+        return x
+    first, last, strides = zip(*bounds, strict=True)
+    return apply("slice", x, starts=first, stops=last, steps=strides)
+
+
+def _bounds(node: Node, start: Extent, stop: Extent, step: int, extent: Extent) -> tuple[Extent, Extent, int]:
+    if isinstance(start, int) and isinstance(stop, int) and isinstance(extent, int):
+        first, last, _ = slice(start, stop if step > 0 or stop >= -extent else None, step).indices(extent)
+        return (first, max(first, last), step) if step > 0 else (first, min(first, last), step)
+    low: Extent = 0 if step > 0 else -1
+    high: Extent = extent if step > 0 else extent - 1
+    first_, last_ = (_clamped(_from_start(node, bound, extent), low, high) for bound in (start, stop))
+    return (first_, maximum(first_, last_), step) if step > 0 else (first_, minimum(first_, last_), step)
+
+
+def _from_start(node: Node, bound: Extent, extent: Extent) -> Extent:
+    """Return a bound counted from the start of the axis."""
+    if (below := lower_bound(bound)) is not None and below >= 0:
+        return bound
+    if (below := lower_bound(-bound)) is not None and below > 0:
+        return extent + bound
+    node.unsupported(f"a bound {bound} of a slice may be of either sign", "give this size a fixed value")
+    return bound
+
+
+def _clamped(value: Extent, low: Extent, high: Extent) -> Extent:
+    if not at_most(value, high):
+        value = minimum(value, high)
+    return value if at_most(low, value) else maximum(value, low)
+
+
+@handles("Tile")
+def tile(node: Node) -> Result:
+    """Repeat the whole tensor along axes."""
+    x = node[0]
+    if node.version < 6:
+        repeats: list[Extent] = [1] * len(x.shape)
+        axis = node.integer(2, "the axis of Tile")
+        (repeats[node.axis(axis, len(x.shape))],) = node.sizes(1, "the tiles of Tile")
+        return tiled(x, tuple(repeats))
+    counts = node.sizes(1, "the repeats of Tile")
+    node.require(len(counts) == len(x.shape), f"{len(counts)} repeats for {len(x.shape)} axes")
+    return tiled(x, counts) if counts else x
+
+
+@handles("Pad")
+def pad(node: Node) -> Result:
+    """Add elements around a tensor; negative numbers remove some."""
+    x = node[0]
+    rank = len(x.shape)
+    widths: Ordered[Extent]
+    if node.version < 11:
+        widths = node.attr("pads", None) or node.attr("paddings")
+        axes = tuple(range(rank))
+    else:
+        widths = node.sizes(1, "the pads of Pad")
+        axes = node.axes(node.ints(3, "the axes of Pad"), rank) if node.has(3) else tuple(range(rank))
+    node.require(len(widths) == 2 * len(axes), f"{len(widths)} pads for {len(axes)} axes")
+    low: list[Extent] = [0] * rank
+    high: list[Extent] = [0] * rank
+    for position, axis in enumerate(axes):
+        low[axis], high[axis] = widths[position], widths[len(axes) + position]
+    mode = node.attr("mode")
+    node.require(mode in ("constant", "reflect", "edge", "wrap"), f"mode {mode!r}")
+    cropped = _cropped(x, low, high)
+    pairs = [(maximum(before, 0), maximum(after, 0)) for before, after in zip(low, high, strict=True)]
+    if mode == "wrap":
+        return _wrapped(node, cropped, pairs)
+    if mode != "constant":
+        node.ignore("value")
+        if node.has(2):
+            node.value(2)  # fills constant padding only
+        return padded(cropped, pairs, mode)
+    if not node.has(2):
+        value = node.attr("value", 0)
+        return padded(cropped, pairs, value=bool(value) if x.dtype.is_bool else value)
+    given = node.value(2)
+    if isinstance(given, Known):
+        node.require(given.array.size == 1, f"a value of {given.array.size} elements; one is expected")
+        number = given.array.reshape(-1)[0]
+        return padded(cropped, pairs, value=number.item() if hasattr(number, "item") else float(number))
+    inside = padded(full(x, cropped.shape, True), pairs, value=False)
+    return apply("where", inside, padded(cropped, pairs, value=False if x.dtype.is_bool else 0), node[2].reshape(()))
+
+
+def _cropped(x: Symbol, low: list[Extent], high: list[Extent]) -> Symbol:
+    """Remove what negative pads remove."""
+    starts = [minimum(before, 0) * -1 for before in low]
+    stops = [extent + minimum(after, 0) for extent, after in zip(x.shape, high, strict=True)]
+    if all(start == 0 for start in starts) and tuple(stops) == x.shape:
+        return x
+    return apply("slice", x, starts=tuple(starts), stops=tuple(stops), steps=(1,) * len(starts))
+
+
+def _wrapped(node: Node, x: Symbol, pairs: list[tuple[Extent, Extent]]) -> Symbol:
+    for axis, (before, after) in enumerate(pairs):
+        extent = x.shape[axis]
+        if before == 0 and after == 0:
+            continue
+        if not (isinstance(before, int) and isinstance(after, int) and isinstance(extent, int) and extent):
+            node.unsupported("wrapped padding of symbolic or empty sizes", "give the axis a fixed size")
+        positions = np.arange(-int(before), int(extent) + int(after)) % int(extent)  # type: ignore[arg-type]
+        x = apply("gather", x, node.constant(positions, int64), axis=axis)
+    return x
+
+
+@handles("DepthToSpace")
+def depth_to_space(node: Node) -> Result:
+    """Move blocks of channels into space."""
+    x = node[0]
+    block = _block(node)
+    mode = node.attr("mode", "DCR")
+    node.require(mode in ("DCR", "CRD"), f"mode {mode!r}")
+    batch, channels, height, width = x.shape
+    depth = channels // (block * block)
+    if mode == "DCR":
+        apart = x.reshape((batch, block, block, depth, height, width)).permute((0, 3, 4, 1, 5, 2))
+    else:
+        apart = x.reshape((batch, depth, block, block, height, width)).permute((0, 1, 4, 2, 5, 3))
+    return apart.reshape((batch, depth, height * block, width * block))
+
+
+@handles("SpaceToDepth")
+def space_to_depth(node: Node) -> Result:
+    """Move blocks of space into channels."""
+    x = node[0]
+    block = _block(node)
+    mode = node.attr("mode", "DCR")
+    node.require(mode in ("DCR", "CRD"), f"mode {mode!r}")
+    batch, channels, height, width = x.shape
+    apart = x.reshape((batch, channels, height // block, block, width // block, block))
+    order = (0, 3, 5, 1, 2, 4) if mode == "DCR" else (0, 1, 3, 5, 2, 4)
+    return apart.permute(order).reshape((batch, channels * block * block, height // block, width // block))
+
+
+def _block(node: Node) -> int:
+    block: int = node.attr("blocksize")
+    node.require(block > 0 and len(node.shape(0)) == 4, f"blocksize {block} and {len(node.shape(0))} axes; 4 axes are expected")
+    return block
+
+
+@handles("ReverseSequence")
+def reverse_sequence(node: Node) -> Result:
+    """Reverse the first elements of each row, as many as `sequence_lens` says."""
+    x = node[0]
+    time, batch = node.attr("time_axis"), node.attr("batch_axis")
+    node.require(len(x.shape) >= 2, "a vector; time and batch axes are expected")
+    node.require({time, batch} == {0, 1}, f"time_axis {time} and batch_axis {batch}; 0 and 1 are expected")
+    aside = (1, x.shape[batch]) if batch == 1 else (x.shape[batch], 1)
+    lengths = node[1].cast(int64).reshape(aside)
+    steps = counting(node.graph, x.shape[time]).reshape((-1, 1) if time == 0 else (1, -1))
+    source = apply("where", apply("less", steps, lengths), apply("sub", apply("sub", lengths, 1), steps), steps)
+    wide = source.reshape((*source.shape, *(1,) * (len(x.shape) - 2)))
+    return apply("take_along_axis", x, apply("broadcast_to", wide, shape=x.shape), axis=time)

@@ -1,0 +1,104 @@
+"""Handles Fourier transforms as products with matrices, computed in float64 so that what cancels is 0."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ....promotion.dtype import float64, int64
+from ...functions.building import apply
+from ...functions.joining import stack
+from ...functions.linalg import matmul
+from ...symbol import Symbol
+from ..node import Node, Result
+from ..registry import handles
+
+_MAX_LENGTH = 2048
+"""Longest transform: its matrices are constants of the graph."""
+
+
+def transformed(node: Node, x: Symbol, axis: int, length: int, inverse: bool, onesided: bool) -> Symbol:
+    """Return the transform along an axis of a tensor whose last axis holds real, or real and imaginary parts."""
+    if not 0 < length <= _MAX_LENGTH:
+        node.unsupported(f"a Fourier transform of length {length}", f"at most {_MAX_LENGTH}")
+    parts = x.shape[-1]
+    node.require(parts in (1, 2), f"the last axis has {parts} elements; 1 or 2 are expected")
+    back = inverse and onesided
+    node.require(not onesided or inverse or parts == 1, "onesided=1 of complex numbers")
+    rank = len(x.shape) - 1
+    order = (*[a for a in range(rank) if a != axis], axis)
+    used = length // 2 + 1 if back else length
+    real, imaginary = (
+        _fitted(x[..., part].permute(order).cast(float64), used) if part < parts else None  # type: ignore[operator]
+        for part in (0, 1)
+    )
+    assert real is not None
+    count = length // 2 + 1 if onesided and not inverse else length
+    angles = np.outer(np.arange(used), np.arange(count)) % length
+    sign = 1.0 if inverse else -1.0
+    cosines, sines = np.cos(2 * np.pi * angles / length), sign * np.sin(2 * np.pi * angles / length)
+    if inverse:
+        cosines, sines = cosines / length, sines / length
+    if back:  # the other half is the conjugate of this one
+        weights = np.full((used, 1), 2.0)
+        weights[0] = 1.0
+        if length % 2 == 0:
+            weights[-1] = 1.0
+        cosines, sines = cosines * weights, sines * weights
+    cos, sin = (node.constant(np.where(np.abs(matrix) < 1e-15, 0.0, matrix), float64) for matrix in (cosines, sines))
+    real_result, imaginary_result = matmul(real, cos), matmul(real, sin)
+    if imaginary is not None:
+        real_result = apply("sub", real_result, matmul(imaginary, sin))
+        imaginary_result = apply("add", imaginary_result, matmul(imaginary, cos))
+    inverse_order = tuple([order.index(a) for a in range(rank)])
+    results = [real_result] if back else [real_result, imaginary_result]
+    return stack([result.permute(inverse_order) for result in results], rank).cast(x.dtype)
+
+
+def _fitted(x: Symbol, length: int) -> Symbol:
+    """Cut the last axis, or add zeros, to a length."""
+    extent = x.shape[-1]
+    if extent == length:
+        return x
+    if isinstance(extent, int) and extent > length:
+        return x[..., :length]
+    missing = length - extent
+    lead = (0,) * (len(x.shape) - 1)
+    return apply("pad", x, low=(*lead, 0), high=(*lead, missing), mode="constant", value=0.0)
+
+
+@handles("DFT")
+def dft(node: Node) -> Result:
+    """Transform along an axis, which is an input since opset 20."""
+    x = node[0]
+    number = node.attr("axis") if node.version < 20 else node.integer(2, "the axis of DFT") if node.has(2) else -2
+    axis = node.axis(number, len(x.shape))
+    node.require(axis < len(x.shape) - 1, f"axis {number} holds the parts of the numbers")
+    inverse, onesided = bool(node.attr("inverse")), bool(node.attr("onesided"))
+    if node.has(1):
+        length = node.integer(1, "the length of DFT")
+    else:
+        extent = node.static_shape(0)[axis]
+        length = 2 * (extent - 1) if inverse and onesided else extent
+    return transformed(node, x, axis, length, inverse, onesided)
+
+
+@handles("STFT")
+def stft(node: Node) -> Result:
+    """Transform windows of a signal."""
+    x = node[0]
+    node.require(len(x.shape) == 3, f"a signal of {len(x.shape)} axes; (batch, length, 1 or 2) is expected")
+    step = node.integer(1, "the frame_step of STFT")
+    window = node.get(2)
+    node.require(window is None or len(window.shape) == 1, "a window that is no vector")
+    extent = node.static_shape(0)[1]
+    length = node.integer(3, "the frame_length of STFT") if node.has(3) else window.shape[0] if window is not None else extent
+    node.require(isinstance(length, int) and 0 < length <= extent and step > 0, f"frames of {length} each {step} of {extent}")
+    length = int(length)  # type: ignore[arg-type]
+    node.require(window is None or window.shape == (length,), "a window as long as the frames")
+    count = (extent - length) // step + 1
+    node.require(count * length <= 1 << 24, f"{count} frames of {length}")
+    positions = np.arange(count)[:, None] * step + np.arange(length)
+    frames = apply("gather", x, node.constant(positions, int64), axis=1)
+    if window is not None:
+        frames = apply("mul", frames, window.reshape((1, 1, length, 1)))
+    return transformed(node, frames, 2, length, False, bool(node.attr("onesided")))

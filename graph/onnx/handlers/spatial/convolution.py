@@ -1,0 +1,201 @@
+"""Handles convolutions by composition: the taps of all windows side by side, times the weights as a matrix."""
+
+from __future__ import annotations
+
+import math
+
+from .....promotion.dtype import float32, int32
+from ....dims.dim import Extent, maximum, product
+from ....functions.building import apply
+from ....functions.joining import concat
+from ....functions.linalg import matmul
+from ....symbol import Symbol
+from ...node import Node, Result
+from ...registry import handles
+from ..normalization import per_channel
+from ..quantisation import requantised
+from .windows import Windows, around, kernel_span, padded, padding, per_axis, spread, tap, windows
+
+_FEW_TAPS = 64
+"""Up to this many taps, a convolution of single channels is a sum of products, with no matrix."""
+
+
+def _kernel(node: Node, weights: Symbol) -> tuple[int, ...]:
+    """Return the kernel, which the weights have and an attribute may repeat."""
+    shape = weights.shape[2:]
+    node.require(len(weights.shape) >= 3, f"weights of {len(weights.shape)} axes; 3 at least are expected")
+    if not all(isinstance(extent, int) for extent in shape):
+        node.unsupported("a kernel of symbolic size", "give the weights fixed sizes")
+    kernel = tuple([int(extent) for extent in shape])  # type: ignore[arg-type]
+    node.require(math.prod(kernel) <= node.limits.unrolled_nodes, f"a kernel of {math.prod(kernel)} taps", "a smaller kernel")
+    stated = node.attr("kernel_shape", None)
+    node.require(stated is None or tuple(stated) == kernel, f"kernel_shape {stated} and weights of {list(kernel)}")
+    return kernel
+
+
+def _group(node: Node, x: Symbol, channels: Extent) -> int:
+    group: int = node.attr("group")
+    node.require(group > 0, f"group is {group}")
+    node.require(len(x.shape) >= 3, f"a tensor of {len(x.shape)} axes; batch, channels and space are expected")
+    node.require(
+        not isinstance(channels, int) or not isinstance(x.shape[1], int) or x.shape[1] == channels * group,
+        f"{x.shape[1]} channels, the weights take {channels} for each of {group} groups",
+    )
+    return group
+
+
+def convolved(x: Symbol, weights: Symbol, over: Windows, group: int) -> Symbol:
+    """Convolve a padded tensor (N, C, …) with weights (M, C / group, …)."""
+    batch, channels = x.shape[:2]
+    filters, taps = weights.shape[0], math.prod(over.kernel)
+    if group == channels == filters and group > 1 and taps <= _FEW_TAPS and x.dtype.bits >= 32:
+        return _depthwise(x, weights, over)
+    depth = weights.shape[1] * taps
+    parts = [tap(x, over, position) for position in over.taps]
+    wide = [part.reshape((batch, channels, 1, *over.sizes)) for part in parts]
+    columns = concat(wide, 2) if len(wide) > 1 else wide[0]
+    length = product(over.sizes)
+    if group == 1:
+        result = matmul(weights.reshape((filters, depth)), columns.reshape((batch, depth, length)))
+    else:
+        matrix = weights.reshape((group, filters // group, depth))
+        result = matmul(matrix, columns.reshape((batch, group, depth, length)))
+    return result.reshape((batch, filters, *over.sizes))
+
+
+def _depthwise(x: Symbol, weights: Symbol, over: Windows) -> Symbol:
+    total: Symbol | None = None
+    for position in over.taps:
+        factor = weights[(slice(None), 0, *position)]
+        term = apply("mul", tap(x, over, position), per_channel(factor, len(x.shape)))
+        total = term if total is None else apply("add", total, term)
+    assert total is not None
+    return total
+
+
+@handles("Conv")
+def conv(node: Node) -> Result:
+    """Convolve, with padding, strides, dilations and groups."""
+    x, weights = node[0], node[1]
+    kernel, group = _kernel(node, weights), _group(node, x, weights.shape[1])
+    over = windows(node, x.shape[2:], kernel)
+    result = convolved(padded(x, over, 0.0), weights, over, group).cast(x.dtype)
+    bias = node.get(2)
+    return result if bias is None else apply("add", result, per_channel(bias, len(x.shape)))
+
+
+@handles("ConvInteger")
+def conv_integer(node: Node) -> Result:
+    """Convolve integers of 8 bits in int32, without their zero points."""
+    return _integer_conv(node, node[0], node[1], 2, 3)
+
+
+def _integer_conv(node: Node, x: Symbol, weights: Symbol, x_zero: int, w_zero: int) -> Symbol:
+    kernel, group = _kernel(node, weights), _group(node, x, weights.shape[1])
+    over = windows(node, x.shape[2:], kernel)
+    wide, factors = x.cast(int32), weights.cast(int32)
+    if node.has(x_zero):
+        wide = apply("sub", wide, node[x_zero].cast(int32).reshape(()))
+    if node.has(w_zero):
+        zero = node[w_zero].cast(int32)
+        zero = zero.reshape(()) if zero.shape in ((), (1,)) else zero.reshape((*zero.shape, *(1,) * (len(weights.shape) - 1)))
+        factors = apply("sub", factors, zero)
+    return convolved(padded(wide, over, 0), factors, over, group).cast(int32)
+
+
+@handles("QLinearConv")
+def qlinear_conv(node: Node) -> Result:
+    """Convolve quantised tensors and quantise the result."""
+    total = _integer_conv(node, node[0], node[3], 2, 5)
+    rank = len(total.shape)
+    if node.has(8):
+        total = apply("add", total, per_channel(node[8].cast(int32), rank))
+    w_scale = node[4].cast(float32)
+    w_scale = w_scale.reshape(()) if w_scale.shape in ((), (1,)) else per_channel(w_scale, rank)
+    product_of_scales = apply("mul", node[1].cast(float32).reshape(()), w_scale)
+    return requantised(total, apply("div", product_of_scales, node[6].cast(float32).reshape(())), node[7])
+
+
+@handles("ConvTranspose")
+def conv_transpose(node: Node) -> Result:
+    """Convolve backwards: zeros between the elements, and the kernel flipped."""
+    x, weights = node[0], node[1]
+    rank = len(x.shape) - 2
+    kernel, group = _kernel(node, weights), node.attr("group")
+    node.require(all(size > 0 for size in kernel), f"a kernel {list(kernel)}")
+    node.require(
+        group > 0 and rank > 0 and len(kernel) == rank, f"group {group}, a kernel {list(kernel)} for {rank} spatial axes"
+    )
+    strides, dilations = per_axis(node, "strides", rank), per_axis(node, "dilations", rank)
+    begins, sizes = _transposed(node, x.shape[2:], kernel, strides, dilations)
+    spans = kernel_span(kernel, dilations)
+    wide = spread(x, strides)
+    low = [span - 1 - begin for span, begin in zip(spans, begins, strict=True)]
+    high = [
+        size + span - 1 - extent - first for size, span, extent, first in zip(sizes, spans, wide.shape[2:], low, strict=True)
+    ]
+    channels, filters = weights.shape[0], weights.shape[1]
+    node.require(not isinstance(channels, int) or channels % group == 0, f"{channels} channels in {group} groups")
+    apart = weights.reshape((group, channels // group, filters, *kernel))
+    order = (0, 2, 1, *range(3, 3 + rank))
+    turned_over = apply("flip", apart.permute(order), axes=tuple(range(3, 3 + rank)))
+    matrix = turned_over.reshape((filters * group, channels // group, *kernel))
+    over = Windows(kernel, (1,) * rank, dilations, tuple(low), tuple(high), tuple(sizes))
+    result = convolved(around(wide, low, high, 0.0), matrix, over, group).cast(x.dtype)
+    bias = node.get(2)
+    return result if bias is None else apply("add", result, per_channel(bias, len(x.shape)))
+
+
+def _transposed(
+    node: Node, spatial: tuple[Extent, ...], kernel: tuple[int, ...], strides: tuple[int, ...], dilations: tuple[int, ...]
+) -> tuple[list[Extent], list[Extent]]:
+    """Return how much of the full result is cut at the beginning of each axis, and the size of what is left."""
+    rank = len(spatial)
+    mode, shape = node.attr("auto_pad"), node.attr("output_shape", None)
+    node.require(mode in ("NOTSET", "VALID", "SAME_UPPER", "SAME_LOWER"), f"auto_pad {mode!r}")
+    extra = tuple(node.attr("output_padding", None) or (0,) * rank)
+    node.require(not shape or len(shape) >= rank, f"output_shape {shape} for {rank} spatial axes")
+    node.require(len(extra) == rank, f"output_padding {list(extra)} for {rank} spatial axes")
+    before, after = padding(node, rank)
+    begins: list[Extent] = []
+    sizes: list[Extent] = []
+    for axis, (extent, span) in enumerate(zip(spatial, kernel_span(kernel, dilations), strict=True)):
+        full = strides[axis] * (extent - 1) + span + extra[axis]
+        if shape or mode.startswith("SAME"):
+            size: Extent = shape[axis - rank] if shape else extent * strides[axis]
+            total = maximum(full - size, 0)
+            begins.append(total // 2 if mode == "SAME_UPPER" else total - total // 2)
+            sizes.append(size)
+        else:
+            begins.append(before[axis] if mode == "NOTSET" else 0)
+            sizes.append(full - (before[axis] + after[axis] if mode == "NOTSET" else 0))
+        node.require(not isinstance(sizes[-1], int) or sizes[-1] > 0, f"a result of size {sizes[-1]}")
+    return begins, sizes
+
+
+@handles("Col2Im")
+def col2im(node: Node) -> Result:
+    """Add the columns of windows back into an image."""
+    x = node[0]
+    image, block = node.ints(1, "the shape of the image"), node.ints(2, "the shape of the blocks")
+    rank = len(image)
+    node.require(len(block) == rank and all(size > 0 for size in block) and len(x.shape) == 3, "a (N, C, L) tensor and blocks")
+    strides, dilations = per_axis(node, "strides", rank), per_axis(node, "dilations", rank)
+    before, after = padding(node, rank)
+    spans = kernel_span(block, dilations)
+    sizes = [(n + b + a - span) // s + 1 for n, b, a, span, s in zip(image, before, after, spans, strides, strict=True)]
+    node.require(all(size > 0 for size in sizes), f"blocks {list(block)} in an image {list(image)}")
+    taps = math.prod(block)
+    node.require(taps <= node.limits.unrolled_nodes, f"blocks of {taps} elements", "smaller blocks")
+    batch, depth = x.shape[0], x.shape[1] // taps
+    apart = x.reshape((batch, depth, *block, *sizes))
+    over = Windows(tuple(block), strides, dilations, before, after, tuple(sizes))
+    total: Symbol | None = None
+    for position in over.taps:
+        part = spread(apart[(slice(None), slice(None), *position)], strides)
+        low = [offset * dilation - first for offset, dilation, first in zip(position, dilations, before, strict=True)]
+        high = [n - extent - first for n, extent, first in zip(image, part.shape[2:], low, strict=True)]
+        term = around(part, low, high, 0.0)
+        total = term if total is None else apply("add", total, term)
+    assert total is not None
+    return total

@@ -1,0 +1,125 @@
+"""Defines `from_onnx`, the way from a model in ONNX to a graph."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from typing import Any, TypeAlias
+
+from ...promotion.dataclass import dataclass
+from ...promotion.errors import UserError
+from ..checks import Checks
+from ..graph import Graph
+from ..location import Location
+from ..symbol import Symbol
+from .external import ExternalData
+from .importing import Importer, Scope
+from .inputs import DimNames, baked, input_type
+from .limits import OnnxLimits
+from .reading import checked_model, read_message
+from .values import Optional, Sequence, Value
+
+Structure: TypeAlias = "int | list[Any] | None"
+"""Of one output of the model: the number of the graph's output, a list of such for a sequence, None for an absent optional."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ImportedModel:
+    """A graph, and how its outputs make up those of the model, of which some are sequences.
+
+    Attributes:
+        input_names: the arguments of the graph; constants and initialisers are none.
+        outputs: the name and structure of each output of the model.
+    """
+
+    graph: Graph
+    input_names: tuple[str, ...]
+    outputs: tuple[tuple[str, Structure], ...]
+
+
+def from_onnx(
+    model: Any,
+    *,
+    constants: Mapping[str, Any] | None = None,
+    external_data_dir: str | os.PathLike[str] | None = None,
+    limits: OnnxLimits | None = None,
+) -> Graph:
+    """Return the graph of a model in ONNX (opsets 1 to 28).
+
+    Args:
+        model: a path, the bytes of a file, or a `ModelProto`.
+        constants: values for inputs, by name, which are then no inputs of the graph. An input that sizes, axes or trip counts
+            are computed from has to be one; lists stand for sequences, None for an absent optional.
+        external_data_dir: the folder of the tensors that are kept outside the model's file; by default the one the file lies
+            in. The data is read only from files inside it, and links are not followed.
+        limits: budgets for models from strangers.
+
+    Functions are inlined, constants folded, and sizes with names stay symbolic. No implicit cast is made: `casts()` of the
+    graph is empty. An output that is a sequence becomes one output for each element. Raises `UserError` for a model that is
+    not well formed, `UnsupportedError` for operators that joinery has no form of; both name the file and the node. Needs the
+    package `onnx`, an extra: `pip install 'joinery-graph[onnx]'`.
+    """
+    imported = import_model(model, constants=constants, external_data_dir=external_data_dir, limits=limits)
+    if not imported.graph.finished:
+        raise UserError("from_onnx: no output of the model is a tensor; fix: make a tensor its output")
+    return imported.graph
+
+
+def import_model(
+    model: Any,
+    *,
+    constants: Mapping[str, Any] | None = None,
+    external_data_dir: str | os.PathLike[str] | None = None,
+    limits: OnnxLimits | None = None,
+) -> ImportedModel:
+    """Return what `from_onnx` does, with the structure of the outputs."""
+    budget = limits or OnnxLimits()
+    message, file, folder = read_message(model, budget)
+    named = external_data_dir is not None
+    external = ExternalData(os.fspath(external_data_dir) if external_data_dir is not None else folder, named)
+    checked = checked_model(message, file, external, budget)
+    body = checked.graph
+    graph = Graph(_graph_name(body.name), policy="strict")
+    graph.journal.busy = True  # no user builds it, call by call
+    graph.shape_checks = Checks(names=False)  # exporters give one size several names, or none: launches check that they agree
+    importer = Importer(checked, graph, budget)
+    scope = Scope(checked.opsets, {})
+    given = dict(constants or {})
+    dims = DimNames()
+    for index, parameter in enumerate(body.inputs):
+        if parameter.name in given:
+            scope.names[parameter.name] = baked(parameter, given.pop(parameter.name), file)
+        elif parameter.name not in body.constants:
+            with graph.located(Location(file, index, f"input {parameter.name!r}")):
+                scope.names[parameter.name] = importer.checked(graph.input(input_type(parameter, dims, file)))
+    if given:
+        known = ", ".join(parameter.name for parameter in body.inputs)
+        raise UserError(f"{file}: constants has {sorted(given)}; the inputs are {known}; fix: use their names")
+    values = importer.run_body(body, scope)
+    symbols: list[Symbol] = []
+    names: list[str] = []
+    structures: list[tuple[str, Structure]] = []
+    with graph.located(Location(file, 0, "outputs")):
+        for parameter, value in zip(body.outputs, values, strict=True):
+            structures.append((parameter.name, _flattened(importer, parameter.name, value, symbols, names)))
+        if symbols:
+            graph.output(*symbols, names=names)
+    return ImportedModel(graph, tuple([str(symbol.name) for symbol in graph.inputs]), tuple(structures))
+
+
+def _graph_name(name: str) -> str:
+    return re.sub(r"[^\w.\- ]", "_", name)[:80].strip() or "model"
+
+
+def _flattened(importer: Importer, name: str, value: Value | None, symbols: list[Symbol], names: list[str]) -> Structure:
+    """Add the tensors of an output to the outputs of the graph, and return how they make it up."""
+    if isinstance(value, Optional):
+        value = value.value
+    if value is None:
+        return None
+    if isinstance(value, Sequence):
+        return [_flattened(importer, f"{name}.{position}", each, symbols, names) for position, each in enumerate(value.items)]
+    symbols.append(importer.symbol_of(value, f"output {name!r}"))
+    names.append(name)
+    return len(symbols) - 1

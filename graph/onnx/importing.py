@@ -1,0 +1,302 @@
+"""Imports a checked model: runs its nodes in order on values, of which some are computed now and the others become symbols.
+
+Functions are inlined by running their bodies in a scope of their own, subgraphs in a scope inside the one they stand in.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from collections.abc import Sequence as Ordered
+from typing import Any
+
+from ...promotion.dtype import DType
+from ...promotion.errors import InternalError, JoineryError, UnsupportedError, UserError
+from ..graph import Graph
+from ..location import Location
+from ..reference.evaluate import evaluate
+from ..symbol import Symbol
+from ..types import shape_text
+from .limits import MAX_OPSET, OnnxLimits
+from .messages import located
+from .model import Attribute, Body, CheckedModel, FunctionDef, NodeDef, Reference
+from .node import Handler, Node, Result, as_symbol
+from .opsets import Operator, definition_of, operator
+from .shape_arithmetic import on_sizes
+from .table import STRUCTURAL, handler_for
+from .values import Known, Optional, Sequence, Sizes, Value
+
+_TRIES = (ArithmeticError, AssertionError, AttributeError, LookupError, TypeError, ValueError)
+"""What a fault of a handler raises: it is reported with its node, as ours."""
+
+
+class Scope:
+    """The names that the nodes of a graph see.
+
+    Attributes:
+        opsets: versions of domains.
+        attributes: of the call whose body this is; references to them are replaced.
+        trail: the nodes that this is inside of, for messages.
+        line: the position of the outermost of them in the model's graph.
+    """
+
+    def __init__(
+        self,
+        opsets: Mapping[str, int],
+        attributes: Mapping[str, Attribute],
+        parent: Scope | None = None,
+        trail: str = "",
+        line: int | None = None,
+    ) -> None:
+        self.opsets, self.attributes, self.parent, self.trail, self.line = opsets, attributes, parent, trail, line
+        self.names: dict[str, Value | None] = {}
+
+    def find(self, name: str) -> Value | None:
+        """Return the value of a name, of the innermost scope that has it."""
+        scope: Scope | None = self
+        while scope is not None:
+            if name in scope.names:
+                return scope.names[name]
+            scope = scope.parent
+        raise UserError(f"{name!r:.80} has no value here; fix: export the model again")
+
+
+class Importer:
+    """Adds the nodes of a model to a graph."""
+
+    def __init__(self, model: CheckedModel, graph: Graph, limits: OnnxLimits) -> None:
+        self.model, self.graph, self.limits = model, graph, limits
+        self.nodes = self.folded_bytes = self.depth = 0
+        self.symbols: dict[int, tuple[Known, Symbol]] = {}
+
+    def run_body(self, body: Body, scope: Scope) -> list[Value]:
+        """Run the nodes of a graph whose inputs have values, and return those of its outputs."""
+        for name, constant in body.constants.items():
+            scope.names.setdefault(name, constant)
+        read = {name for node in body.nodes for name in (*node.inputs, *node.captured)}
+        kept = {output.name for output in body.outputs}
+        for node in body.nodes:
+            self.run_node(node, scope, {*kept, *(name for name in node.outputs if name in read)})
+        found = [scope.find(output.name) for output in body.outputs]
+        for output, value in zip(body.outputs, found, strict=True):
+            if value is None:
+                raise UserError(f"{self.model.file}: output {output.name!r} has no value; fix: export the model again")
+        return [value for value in found if value is not None]
+
+    def run_node(self, node: NodeDef, scope: Scope, used: set[str]) -> None:
+        """Run one node and give its outputs their names."""
+        line = node.index if scope.line is None else scope.line
+        where = f"{self.model.file}: node {line} ({scope.trail}{node.label})"
+        self.count(1)
+        values = [scope.find(name) if name else None for name in node.inputs]
+        while values and values[-1] is None:
+            values.pop()
+        try:
+            with self.graph.located(Location(self.model.file, line, f"{scope.trail}{node.label}")):
+                results = self.results_of(node, values, scope, used)
+                for position, name in enumerate(node.outputs):
+                    if not name:
+                        continue
+                    if position >= len(results) or (results[position] is None and name in used):
+                        if name in used:
+                            raise UnsupportedError(
+                                f"output {position} ({name!r}) is not supported; fix: export the model without it"
+                            )
+                        continue
+                    scope.names[name] = self.checked(results[position])
+        except JoineryError as error:
+            raise located(error, f"{where}{_operands(values)}") from None
+        except MemoryError:
+            raise located(UserError("too little memory; fix: smaller sizes"), f"{where}{_operands(values)}") from None
+        except _TRIES as error:
+            raise located(InternalError(f"{type(error).__name__}: {error}"), f"{where}{_operands(values)}") from error
+
+    def results_of(self, node: NodeDef, values: list[Value | None], scope: Scope, used: set[str]) -> tuple[Value | None, ...]:
+        """Return the outputs of a node: of the function it calls, of a handler, or of the operator's definition."""
+        attributes = _substituted(node, scope)
+        function = self.model.functions.get((node.domain, node.op, node.overload))
+        if function is not None:
+            return self.call(function, node, values, attributes, scope)
+        if node.domain not in scope.opsets:
+            raise UserError(f"the model imports no opset of domain {node.domain or 'ai.onnx'!r}; fix: export the model again")
+        opset = scope.opsets[node.domain]
+        if node.domain == "" and not 1 <= opset <= MAX_OPSET:
+            raise UnsupportedError(f"opset {opset} of ai.onnx; 1 to {MAX_OPSET} are known; fix: export the model for those")
+        found = operator(node.domain, node.op, opset)
+        if found is not None:
+            _require_signature(found, len(node.inputs), attributes)
+        version = found.since if found is not None else opset
+        handler = handler_for(node.domain, node.op, version)
+        if handler is None:
+            definition = None
+            if found is not None:
+                definition = definition_of(found, node, values, attributes, scope.opsets, self.model.file, self.limits)
+            if definition is None:
+                raise UnsupportedError(
+                    f"operator {node.op} of domain {node.domain or 'ai.onnx'}, opset {opset}, is not supported; "
+                    "fix: export the model with other operators, or compute this part outside"
+                )
+            return self.call(definition, node, values, attributes, scope)
+        plain = {name: attribute.value for name, attribute in attributes.items()}
+        defaults = dict(found.defaults) if found is not None else {}
+        outputs = tuple([name if name in used else "" for name in node.outputs])
+        definition_ = NodeDef(
+            node.index, node.op, node.domain, node.overload, node.name, node.inputs, outputs, node.attributes, node.captured
+        )
+
+        def made(graph: Graph, symbols: dict[int, tuple[Known, Symbol]]) -> Node:
+            run = lambda body, inputs: self.run_subgraph(body, inputs, scope, node)  # noqa: E731
+            return Node(definition_, version, values, plain, defaults, graph, symbols, run, self.limits)
+
+        if node.domain == "":
+            on = on_sizes(made(self.graph, self.symbols))
+            if on is not None:
+                return (on,)
+        if (node.domain, node.op) not in STRUCTURAL and all(value is None or isinstance(value, Known) for value in values):
+            folded = self.folded(handler, made)
+            if folded is not None:
+                return folded
+        return _handled(handler, made(self.graph, self.symbols))
+
+    def checked(self, value: Value | None) -> Value | None:
+        """Return a value whose size is known to be within the limit, or depends on the launch, which checks it."""
+        if isinstance(value, (Known, Symbol)):
+            elements = math.prod([extent for extent in value.shape if isinstance(extent, int)])
+            if elements > self.limits.elements and 0 not in value.shape:
+                raise UserError(
+                    f"a tensor of shape {shape_text(value.shape)}; fix: limits=OnnxLimits(elements=…) if you trust it"
+                )
+        return value
+
+    def folded(self, handler: Handler, made: Any) -> tuple[Value | None, ...] | None:
+        """Return the outputs of a node all of whose inputs are constants, as constants; None if they are too large for that."""
+        scratch = Graph("constants", policy="strict")
+        scratch.journal.busy = True
+        with scratch.located(self.graph.current_location or Location(self.model.file, 0, "")):
+            results = _handled(handler, made(scratch, {}))
+            symbols = [value for value in results if isinstance(value, Symbol)]
+            if not symbols:
+                return results
+            nbytes = sum(size for symbol in scratch.symbols if isinstance(size := symbol.nbytes, int))
+            if nbytes > self.limits.folded_bytes or self.folded_bytes + nbytes > self.limits.all_folded_bytes:
+                return None
+            self.folded_bytes += sum(size for symbol in symbols if isinstance(size := symbol.nbytes, int))
+            scratch.output(*symbols, names=[f"output{position}" for position in range(len(symbols))])
+        arrays = evaluate(scratch)
+        computed = iter(arrays if isinstance(arrays, tuple) else (arrays,))
+        found: list[Value | None] = []
+        for value in results:
+            if isinstance(value, Symbol):
+                array = next(computed)
+                array.flags.writeable = False
+                value = Known(array)
+            found.append(value)
+        return tuple(found)
+
+    def call(
+        self,
+        function: FunctionDef,
+        node: NodeDef,
+        values: Ordered[Value | None],
+        attributes: Mapping[str, Attribute],
+        scope: Scope,
+    ) -> tuple[Value | None, ...]:
+        """Inline a function."""
+        if self.depth >= self.limits.depth:
+            raise UserError(f"functions are nested more than {self.limits.depth} deep; fix: limits=OnnxLimits(depth=…)")
+        body = function.body
+        if len(values) > len(body.inputs):
+            raise UserError(f"{len(values)} inputs, the function takes {len(body.inputs)}; fix: export the model again")
+        own = {name: default for name, default in function.attributes.items() if default is not None}
+        own.update(attributes)
+        inner = Scope(
+            function.opsets, own, None, f"{scope.trail}{node.label} > ", node.index if scope.line is None else scope.line
+        )
+        padded = [*values, *[None] * (len(body.inputs) - len(values))]
+        inner.names.update({parameter.name: value for parameter, value in zip(body.inputs, padded, strict=True)})
+        self.depth += 1
+        try:
+            return tuple(self.outputs_of_function(body, inner, node))
+        finally:
+            self.depth -= 1
+
+    def outputs_of_function(self, body: Body, scope: Scope, node: NodeDef) -> list[Value | None]:
+        """Run the body of a function; outputs that the call leaves out may have no value."""
+        produced = {name for each in body.nodes for name in each.outputs}
+        wanted = [parameter.name for parameter, name in zip(body.outputs, node.outputs, strict=False) if name]
+        last = {name for each in body.nodes for name in (*each.inputs, *each.captured)}
+        for each in body.nodes:
+            self.run_node(each, scope, {*wanted, *(name for name in each.outputs if name in last)})
+        found: list[Value | None] = []
+        for parameter in body.outputs:
+            known = parameter.name in wanted and (parameter.name in scope.names or parameter.name in produced)
+            found.append(scope.find(parameter.name) if known else None)
+        return found
+
+    def run_subgraph(self, body: Body, inputs: Ordered[Value | None], scope: Scope, node: NodeDef) -> list[Value]:
+        """Import a subgraph of a node with values for its inputs."""
+        if len(inputs) != len(body.inputs):
+            raise UserError(f"the subgraph takes {len(body.inputs)} inputs, it gets {len(inputs)}; fix: export the model again")
+        line = node.index if scope.line is None else scope.line
+        inner = Scope(scope.opsets, scope.attributes, scope, f"{scope.trail}{node.label} > ", line)
+        inner.names.update({parameter.name: value for parameter, value in zip(body.inputs, inputs, strict=True)})
+        return self.run_body(body, inner)
+
+    def count(self, nodes: int) -> None:
+        """Count nodes that are run. Raises `UserError` beyond the limit."""
+        self.nodes += nodes
+        if self.nodes > self.limits.nodes:
+            raise UserError(
+                f"more than {self.limits.nodes} nodes once functions and loops are unrolled; fix: limits=OnnxLimits(nodes=…)"
+            )
+
+    def symbol_of(self, value: Value, what: str) -> Symbol:
+        """Return a tensor as a symbol of the imported graph."""
+        return as_symbol(self.graph, value, self.symbols, what)
+
+
+def _handled(handler: Handler, node: Node) -> tuple[Value | None, ...]:
+    result: Result = handler(node)
+    unread = node.unread()
+    if unread:
+        raise UnsupportedError(f"{unread} of {node.op} is not supported; fix: export the model without it")
+    return result if isinstance(result, tuple) else (result,)
+
+
+def _substituted(node: NodeDef, scope: Scope) -> dict[str, Attribute]:
+    """Return a node's attributes, references replaced by the attributes of the call; what the call leaves out is absent."""
+    found: dict[str, Attribute] = {}
+    for name, attribute in node.attributes.items():
+        if isinstance(attribute.value, Reference):
+            given = scope.attributes.get(attribute.value.name)
+            if given is None:
+                continue
+            message = type(given.message)()
+            message.CopyFrom(given.message)
+            message.name = name
+            attribute = Attribute(given.value, message)
+        found[name] = attribute
+    return found
+
+
+def _require_signature(found: Operator, count: int, attributes: Mapping[str, Attribute]) -> None:
+    if not found.min_inputs <= count <= found.max_inputs:
+        some = f"{found.min_inputs} to {found.max_inputs}" if found.min_inputs < found.max_inputs else found.max_inputs
+        raise UserError(f"{count} inputs, the operator takes {some}; fix: export the model again")
+    unknown = sorted(set(attributes) - (found.attributes or frozenset()))
+    if unknown:
+        raise UserError(f"attribute {unknown[0]!r} is unknown since version {found.since}; fix: export the model again")
+
+
+def _operands(values: Ordered[Value | None]) -> str:
+    """Describe the inputs of a node for messages."""
+    texts: list[str] = []
+    for value in values[:8]:
+        if value is None:
+            texts.append("absent")
+        elif isinstance(value, (Sequence, Optional)):
+            texts.append(type(value).__name__.lower())
+        else:
+            dtype: DType | str = value.dtype
+            texts.append(f"{dtype} {shape_text(value.shape)}" + (" of sizes" if isinstance(value, Sizes) else ""))
+    return f" on {', '.join(texts)}" if texts else ""

@@ -1,0 +1,113 @@
+"""Makes the inputs of the graph from those of the model: sizes with names, and values that the caller makes constants."""
+
+from __future__ import annotations
+
+import re
+import warnings
+from typing import Any
+
+import numpy as np
+
+from ...promotion.dtype import DType
+from ...promotion.errors import UnsupportedError, UserError
+from ..constants import frozen
+from ..dims.dim import Dim, Extent, dim
+from ..dims.parser import RESERVED
+from ..types import TensorType
+from .model import Parameter
+from .tensors import dtype_of_code
+from .values import Known, Optional, Sequence, Value
+
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.]*")
+
+
+class DimNames:
+    """Gives the sizes of inputs their names in the graph; one name of the model is one size."""
+
+    def __init__(self) -> None:
+        self._opaque: dict[str, Dim] = {}
+        self._taken: set[str] = set()
+
+    def extent(self, size: int | str | None, hint: str) -> Extent:
+        """Return a size: numbers as they are, names and expressions of names as dims, what has no name as a new one."""
+        if isinstance(size, int) and size >= 0:
+            if size == 0:
+                warnings.warn(f"{hint}: the size is 0, which some exporters write for an unknown one", stacklevel=6)
+            return size
+        if isinstance(size, int) or size is None:
+            return self._fresh(hint)
+        if _NAME.fullmatch(size) and size not in RESERVED:
+            self._taken.add(size)
+            return dim(size)
+        try:
+            parsed = Dim.parse(size)
+        except UserError:
+            parsed = None
+        if isinstance(parsed, Dim):
+            self._taken |= parsed.symbols()
+            return parsed
+        if size not in self._opaque:
+            self._opaque[size] = self._fresh(size)
+        return self._opaque[size]
+
+    def _fresh(self, hint: str) -> Dim:
+        plain = re.sub(r"[^A-Za-z0-9_.]", "_", hint)
+        name = base = plain if _NAME.fullmatch(plain) and plain not in RESERVED else f"n_{plain}"
+        count = 1
+        while name in self._taken:
+            count += 1
+            name = f"{base}_{count}"
+        self._taken.add(name)
+        return dim(name)
+
+
+def input_type(parameter: Parameter, dims: DimNames, file: str) -> TensorType:
+    """Return the type of a graph input. Raises `UnsupportedError` for what has no tensor type with a known rank."""
+    what = f"{file}: input {parameter.name!r}"
+    if parameter.kind != "tensor":
+        kind = parameter.kind or "value of no declared type"
+        raise UnsupportedError(
+            f"{what} is a {kind}; arguments of a graph are tensors; fix: from_onnx(…, constants={{{parameter.name!r}: value}})"
+        )
+    dtype = dtype_of_code(parameter.element, what)
+    if parameter.sizes is None:
+        raise UnsupportedError(f"{what} has no declared rank; fix: declare its shape, with names for sizes that vary")
+    shape = [dims.extent(size, f"{parameter.name}_{axis}") for axis, size in enumerate(parameter.sizes)]
+    return TensorType(dtype, shape, parameter.name)
+
+
+def baked(parameter: Parameter, given: object, file: str) -> Value:
+    """Return what the caller gives for an input as a constant. Raises `UserError` where its type is another one."""
+    what = f"{file}: constants[{parameter.name!r}]"
+    if parameter.kind == "tensor":
+        return _known(given, parameter, what)
+    return _any(given, what, parameter.kind)
+
+
+def _any(given: object, what: str, kind: str = "") -> Value:
+    if given is None:
+        return Optional(None)
+    if isinstance(given, (list, tuple)):
+        return Sequence(tuple([_any(entry, what) for entry in given]))
+    value = Known(_array(given, what))
+    return Optional(value) if kind == "optional" else value
+
+
+def _known(given: object, parameter: Parameter, what: str) -> Known:
+    array = _array(given, what)
+    dtype = dtype_of_code(parameter.element, what)
+    if array.dtype != dtype.numpy:
+        raise UserError(f"{what} is {array.dtype}, the input is {dtype}; fix: pass an array of that dtype")
+    if parameter.sizes is not None:
+        pairs = zip(parameter.sizes, array.shape, strict=False)
+        if len(parameter.sizes) != array.ndim or any(type(size) is int and size > 0 and size != own for size, own in pairs):
+            raise UserError(f"{what} has shape {array.shape}, the input {parameter.sizes}; fix: pass an array of that shape")
+    return Known(array)
+
+
+def _array(given: object, what: str) -> Any:
+    if not isinstance(given, (np.ndarray, np.generic)):
+        raise UserError(f"{what} is {type(given).__name__}; expected an array; fix: numpy.array(value, dtype)")
+    array = np.asarray(given)
+    DType.from_numpy(array.dtype)
+    return frozen(array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("=")))

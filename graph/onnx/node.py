@@ -1,0 +1,301 @@
+"""Defines `Node`: a node with the values of its inputs, as handlers see it.
+
+A node knows which of its attributes, inputs and outputs a handler has looked at. What a handler leaves unread is refused, so
+that none can forget an attribute that changes the result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from collections.abc import Sequence as Ordered
+from typing import Any, TypeAlias, cast
+
+import numpy as np
+
+from ...promotion.arrays import Array
+from ...promotion.dtype import DType, int64
+from ...promotion.errors import UnsupportedError, UserError
+from ..checks import ShapeError
+from ..dims.dim import Dim, Extent
+from ..functions.building import apply
+from ..graph import Graph
+from ..ops.shape import normalize_axis
+from ..symbol import Symbol
+from ..types import Shape, shape_text
+from .limits import OnnxLimits
+from .messages import ValueNeededError
+from .model import Body, NodeDef
+from .values import Known, Optional, Ratio, Sequence, Sizes, Value
+
+Result: TypeAlias = "Value | tuple[Value | None, ...]"
+Handler: TypeAlias = "Callable[[Node], Result]"
+
+_MAX_SPECIALISED = 1024
+"""Most elements of an input that is worth making a constant."""
+_MAX_READ = 64 << 20
+"""Most bytes of a constant that handlers look at: what is broadcast takes no memory before somebody does."""
+_MAX_MADE = 1 << 24
+"""Most elements of constants that handlers make of attributes and sizes."""
+_REQUIRED = object()
+
+
+class Node:
+    """A node while it is imported.
+
+    Attributes:
+        definition: the node of the checked model.
+        version: the version of its domain since which the operator means what it means here.
+        graph: the graph that its symbols belong to: the imported one, or one for constants alone.
+        run: imports a subgraph with values for its inputs, and returns those of its outputs.
+    """
+
+    def __init__(
+        self,
+        definition: NodeDef,
+        version: int,
+        values: Ordered[Value | None],
+        attributes: dict[str, Any],
+        defaults: dict[str, Any],
+        graph: Graph,
+        symbols: dict[int, tuple[Known, Symbol]],
+        run: Callable[[Body, Ordered[Value | None]], list[Value]],
+        limits: OnnxLimits,
+    ) -> None:
+        self.definition, self.version, self.graph, self.run, self.limits = definition, version, graph, run, limits
+        self._values, self._attributes, self._defaults, self._symbols = values, attributes, defaults, symbols
+        self._read_attributes: set[str] = set()
+        self._read_inputs: set[int] = set()
+
+    # -- inputs --------------------------------------------------------------------------------------------------------
+
+    @property
+    def op(self) -> str:
+        """The operator's name."""
+        return self.definition.op
+
+    def __len__(self) -> int:
+        """Return the number of inputs, with those left out in between."""
+        return len(self._values)
+
+    def has(self, position: int) -> bool:
+        """Return whether an input is given."""
+        return position < len(self._values) and self._values[position] is not None
+
+    def value(self, position: int) -> Value:
+        """Return an input, which must be given, as whatever it is."""
+        self._read_inputs.add(position)
+        if not self.has(position):
+            raise UserError(f"input {position} is missing; fix: export the model again")
+        return cast("Value", self._values[position])
+
+    def __getitem__(self, position: int) -> Symbol:
+        """Return an input as a symbol."""
+        return self.symbol_of(self.value(position), f"input {position}")
+
+    def get(self, position: int) -> Symbol | None:
+        """Return an input as a symbol, or None if it is left out."""
+        return self[position] if self.has(position) else None
+
+    def all(self) -> list[Symbol]:
+        """Return all inputs as symbols."""
+        return [self[position] for position in range(len(self))]
+
+    def symbol_of(self, value: Value, what: str = "a value") -> Symbol:
+        """Return a tensor as a symbol of the graph. Raises `UserError` for sequences and absent values."""
+        return as_symbol(self.graph, value, self._symbols, what)
+
+    def dtype(self, position: int) -> DType:
+        """Return the dtype of an input."""
+        return self._tensor(position).dtype
+
+    def shape(self, position: int) -> Shape:
+        """Return the shape of an input."""
+        return self._tensor(position).shape
+
+    def _tensor(self, position: int) -> Known | Sizes | Symbol:
+        value = self.value(position)
+        if isinstance(value, (Sequence, Optional)):
+            raise UserError(f"input {position} is a {type(value).__name__.lower()}, not a tensor; fix: export the model again")
+        return value
+
+    def static_shape(self, position: int) -> tuple[int, ...]:
+        """Return the shape of an input, all of whose sizes must be known."""
+        shape = self.shape(position)
+        if not all(isinstance(extent, int) for extent in shape):
+            self.unsupported(f"input {position} has shape {shape_text(shape)}", "give the model fixed sizes")
+        return cast("tuple[int, ...]", shape)
+
+    def known(self, position: int, what: str) -> Array:
+        """Return an input that must be a constant. Raises `ValueNeededError`, which names the fix."""
+        value = self.value(position)
+        if isinstance(value, Known):
+            if value.array.nbytes > _MAX_READ:
+                self.unsupported(f"{what} has {value.array.size} elements", "make it smaller")
+            return value.array
+        if isinstance(value, Sizes):
+            self.unsupported(f"{what} depends on the sizes {list(value.items.reshape(-1))}", "give these inputs fixed sizes")
+        raise self.needed(value, what)
+
+    def needed(self, value: Value, what: str) -> ValueNeededError:
+        """Return the error for a value that is not known while importing: it names the inputs that it depends on."""
+        names = _origins(value) if isinstance(value, Symbol) else None
+        if names is None:
+            return ValueNeededError(
+                f"{what} is computed from data, which is not supported; fix: make it a constant of the model"
+            )
+        shown = ", ".join(f"{name!r}: array" for name in names)
+        error = ValueNeededError(f"{what} depends on the values of an input; fix: from_onnx(…, constants={{{shown}}})")
+        error.inputs = names
+        return error
+
+    def sizes(self, position: int, what: str) -> tuple[Extent, ...]:
+        """Return the elements of an input that holds sizes, axes or counts."""
+        value = self.value(position)
+        if isinstance(value, Sizes) and not any(isinstance(item, Ratio) for item in value.items.reshape(-1)):
+            return tuple(value.items.reshape(-1).tolist())
+        return self.ints(position, what)
+
+    def ints(self, position: int, what: str) -> tuple[int, ...]:
+        """Return the elements of an input that must be integers known now."""
+        array = self.known(position, what)
+        whole = array.dtype.kind in "iub" or (
+            array.dtype.kind == "f" and bool((np.isfinite(array) & (array == np.rint(array))).all())
+        )
+        self.require(whole, f"{what}: {array.dtype} numbers; integers are expected")
+        return tuple([int(number) for number in array.reshape(-1).tolist()])
+
+    def integer(self, position: int, what: str) -> int:
+        """Return an input that must be one integer known now."""
+        found = self.ints(position, what)
+        self.require(len(found) == 1, f"{what}: {len(found)} numbers; one is expected")
+        return found[0]
+
+    def number(self, position: int, what: str) -> float:
+        """Return an input that must be one number known now."""
+        array = self.known(position, what)
+        self.require(array.size == 1, f"{what}: {array.size} numbers; one is expected")
+        return float(array.reshape(-1)[0])
+
+    # -- attributes and outputs ----------------------------------------------------------------------------------------
+
+    def attr(self, name: str, default: Any = _REQUIRED) -> Any:
+        """Return an attribute: of the node, else the operator's default, else `default`."""
+        self._read_attributes.add(name)
+        if name in self._attributes:
+            return self._attributes[name]
+        if name in self._defaults:
+            return self._defaults[name]
+        if default is _REQUIRED:
+            raise UserError(f"attribute {name!r} is missing; fix: export the model again")
+        return default
+
+    def ignore(self, *names: str) -> None:
+        """State that these attributes have no bearing on the result."""
+        self._read_attributes.update(names)
+
+    def wants(self, position: int) -> bool:
+        """Return whether anybody may read an output."""
+        return position < len(self.definition.outputs) and bool(self.definition.outputs[position])
+
+    def unread(self) -> str:
+        """Return what the handler has not looked at, for a message; "" if it has looked at everything."""
+        attributes = [f"attribute {name!r}" for name in sorted(set(self._attributes) - self._read_attributes)]
+        inputs = [
+            f"input {position}" for position in range(len(self)) if self.has(position) and position not in self._read_inputs
+        ]
+        return ", ".join([*attributes, *inputs])
+
+    # -- for handlers --------------------------------------------------------------------------------------------------
+
+    def axis(self, number: int, rank: int, what: str = "axis") -> int:
+        """Return an axis, counted from the end if negative, as a position."""
+        try:
+            return normalize_axis(number, rank)
+        except ShapeError as error:
+            raise UserError(f"{what}: {error.problem}; fix: an axis from {-rank} to {rank - 1}") from None
+
+    def axes(self, numbers: Ordered[int], rank: int) -> tuple[int, ...]:
+        """Return axes as positions in the given order, each at most once."""
+        found = tuple([self.axis(number, rank) for number in numbers])
+        self.require(len(set(found)) == len(found), f"axes {list(numbers)} name one twice", "distinct axes")
+        return found
+
+    def constant(self, value: object, dtype: DType) -> Symbol:
+        """Return a constant from numbers."""
+        return self.graph.constant(np.asarray(value).astype(dtype.numpy), dtype)
+
+    def require(self, holds: bool, problem: str, fix: str = "export the model again") -> None:
+        """Raise `UserError` unless a condition of the operator holds."""
+        if not holds:
+            raise UserError(f"{problem}; fix: {fix}")
+
+    def require_few(self, count: float, what: str) -> None:
+        """Raise `UserError` for more elements than a handler makes constants of."""
+        self.require(
+            count <= _MAX_MADE, f"{what}: {count} elements, of which {_MAX_MADE} at most become constants", "a smaller size"
+        )
+
+    def unsupported(self, problem: str, fix: str) -> None:
+        """Raise `UnsupportedError`."""
+        raise UnsupportedError(f"{problem}, which is not supported; fix: {fix}")
+
+    __iter__ = None  # the inputs are `all()`
+
+
+def as_symbol(graph: Graph, value: Value, symbols: dict[int, tuple[Known, Symbol]], what: str) -> Symbol:
+    """Return a tensor as a symbol of a graph; `symbols` holds those of constants that were made before."""
+    if isinstance(value, Symbol):
+        return value
+    if isinstance(value, Known):
+        known = symbols.get(id(value))
+        if known is None:
+            known = symbols[id(value)] = (value, _constant(graph, value))
+        return known[1]
+    if isinstance(value, Sizes):
+        return _computed(graph, value)
+    kind = "an absent optional" if isinstance(value, Optional) and value.value is None else f"a {type(value).__name__.lower()}"
+    raise UserError(f"{what} is {kind}, not a tensor; fix: export the model again")
+
+
+def _constant(graph: Graph, value: Known) -> Symbol:
+    array = value.array
+    if array.size > 1 and not any(array.strides):
+        scalar = graph.constant(np.array(array[(0,) * array.ndim], array.dtype), value.dtype)
+        return apply("broadcast_to", scalar, shape=tuple(array.shape))
+    if value.name and value.name.isprintable() and value.name not in graph.weights:
+        return graph.weight(value.name, array)
+    return graph.constant(array)
+
+
+def _computed(graph: Graph, sizes: Sizes) -> Symbol:
+    parts = []
+    for item in sizes.items.reshape(-1).tolist():
+        if isinstance(item, Ratio):
+            number = graph.dim_value(item.dividend).cast(sizes.dtype)
+            parts.append(apply("div", number, float(item.divisor)))
+        else:
+            number = graph.dim_value(item) if isinstance(item, Dim) else graph.constant(np.array(item, np.int64))
+            parts.append(number if sizes.dtype is int64 else number.cast(sizes.dtype))
+    if not sizes.items.ndim:
+        return parts[0]
+    wide = [apply("reshape", part, shape=(1,)) for part in parts]
+    vector = apply("concat", *wide, axis=0) if len(wide) > 1 else wide[0]
+    return vector if sizes.items.ndim == 1 else apply("reshape", vector, shape=tuple(sizes.items.shape))
+
+
+def _origins(symbol: Symbol) -> tuple[str, ...] | None:
+    """Return the inputs that a symbol depends on, if all are small; None if one is not."""
+    names: dict[str, None] = {}
+    seen = {symbol.id}
+    pending = [symbol]
+    while pending:
+        each = pending.pop()
+        if each.op.name == "input":
+            if not isinstance(each.size, int) or each.size > _MAX_SPECIALISED:
+                return None
+            names[str(each.name)] = None
+        for operand in each.inputs:
+            if operand.id not in seen:
+                seen.add(operand.id)
+                pending.append(operand)
+    return tuple(sorted(names)) or None

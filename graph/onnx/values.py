@@ -1,0 +1,104 @@
+"""Defines what a name of a model stands for while the model is imported.
+
+Only what is computed at a run becomes a `Symbol`. Constants stay arrays, sizes stay expressions of dims, and sequences and
+optional values, whose lengths are known while importing, never reach the graph.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TypeAlias
+
+import numpy as np
+
+from ...promotion.arrays import Array
+from ...promotion.dataclass import dataclass
+from ...promotion.dtype import DType
+from ..dims.dim import Extent
+from ..symbol import Symbol
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Known:
+    """A constant: an array, and the name of the initialiser that it is, if it is one.
+
+    A tensor that holds one number everywhere is a broadcast view of it, whatever its size.
+    """
+
+    array: Array
+    name: str | None = None
+
+    @property
+    def dtype(self) -> DType:
+        """The dtype of the elements."""
+        return DType.from_numpy(self.array.dtype)
+
+    @property
+    def shape(self) -> tuple[Extent, ...]:
+        """The sizes of the axes."""
+        return tuple(self.array.shape)
+
+
+@dataclass(frozen=True, slots=True)
+class Ratio:
+    """A size divided by a positive number, exactly: what sizes become on their way through floats."""
+
+    dividend: Extent
+    divisor: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Sizes:
+    """A scalar or vector of sizes, some of which are known only at launch.
+
+    Attributes:
+        items: an array of objects: ints, dims, and ratios where `dtype` is a float.
+        dtype: an integer dtype, or a float one on the way from sizes to sizes.
+    """
+
+    items: Array
+    dtype: DType
+
+    @property
+    def shape(self) -> tuple[Extent, ...]:
+        """The sizes of the axes."""
+        return tuple(self.items.shape)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Sequence:
+    """A sequence of tensors whose length is known."""
+
+    items: tuple[Value, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Optional:
+    """An optional value that is absent, or is `value`."""
+
+    value: Value | None
+
+
+Tensor: TypeAlias = "Known | Sizes | Symbol"
+Value: TypeAlias = "Known | Sizes | Symbol | Sequence | Optional"
+
+
+def objects(items: Iterable[object], shape: tuple[int, ...]) -> Array:
+    """Return an array of objects; NumPy itself would look inside them."""
+    entries = list(items)
+    array: Array = np.empty(len(entries), dtype=object)
+    for position, entry in enumerate(entries):
+        array[position] = entry
+    return array.reshape(shape)
+
+
+def from_items(items: Array, dtype: DType) -> Known | Sizes | None:
+    """Return integers as a constant, others as `Sizes`; None if one does not fit the dtype, so that arithmetic would wrap."""
+    flat = items.reshape(-1).tolist()
+    if all(type(item) is int for item in flat):
+        if dtype.is_float:
+            return Known(np.array(flat, np.float64).astype(dtype.numpy).reshape(items.shape))
+        if not all(dtype.contains_integer(item) for item in flat):
+            return None
+        return Known(np.array(flat, dtype.numpy).reshape(items.shape))
+    return Sizes(items, dtype)

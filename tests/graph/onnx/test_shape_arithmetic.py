@@ -1,0 +1,125 @@
+"""Shapes stay expressions of dims: one graph for all sizes, compared with ONNX's reference evaluator at several."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import joinery as jn
+import numpy as np
+import pytest
+
+from ...support.onnx_models import agrees, evaluated, model, node
+
+F, INT = np.float32, np.int64
+RNG = np.random.default_rng(0)
+
+
+def constant(**arrays: Any) -> dict[str, Any]:
+    return {name: np.array(value, INT) for name, value in arrays.items()}
+
+
+SHAPES = {
+    "reshape by sizes": (
+        [node("Shape", "x", "s"), node("Gather", "s zero", "b"), node("Unsqueeze", "b axis", "b1"),
+         node("Concat", "b1 rest", "t", axis=0), node("Reshape", "x t")],
+        constant(zero=0, axis=[0], rest=[-1]),
+    ),
+    "heads": (
+        [node("Shape", "x", "b", start=0, end=1), node("Shape", "x", "n", start=1, end=2), node("Concat", "b n h", "t", axis=0),
+         node("Reshape", "x t", "r"), node("Transpose", "r", "y", perm=[0, 2, 1, 3])],
+        constant(h=[2, 2]),
+    ),
+    "expand where -1": (
+        [node("Shape", "x", "s"), node("Equal", "s minus", "e"), node("Where", "e one s", "t"), node("Expand", "c t")],
+        constant(minus=[-1, -1, -1], one=[1, 1, 1], c=[[[1]]]),
+    ),
+    "range": (
+        [node("Shape", "x", "s"), node("Gather", "s one", "n"), node("Range", "zero n one")],
+        constant(one=1, zero=0),
+    ),
+    "slice to size": (
+        [node("Shape", "x", "n", start=1, end=2), node("Div", "n two", "h"), node("Slice", "x zero h one")],
+        constant(two=[2], zero=[0], one=[1]),
+    ),
+    "slice backwards": ([node("Slice", "x a b c d")], constant(a=[-1], b=[-(2**62)], c=[1], d=[-2])),
+    "slice beyond": ([node("Slice", "x a b c")], constant(a=[1], b=[2**62], c=[1])),
+    "slice from the end": ([node("Slice", "x a b c")], constant(a=[-2], b=[-1], c=[1])),
+    "scaled through floats": (
+        [node("Shape", "x", "n", start=1, end=2), node("Cast", "n", "f", to=1), node("Constant", "", "h", value_float=0.5),
+         node("Mul", "f h", "g"), node("Floor", "g", "k"), node("Cast", "k", "m", to=7), node("ConstantOfShape", "m")],
+        {},
+    ),
+    "sizes as numbers": (
+        [node("Shape", "x", "s"), node("ReduceProd", "s", "p", keepdims=0), node("Cast", "p", "f", to=1), node("Mul", "x f")],
+        {},
+    ),
+    "tile": ([node("Shape", "x", "s"), node("Tile", "x s")], {}),
+    "pad": (
+        [node("Shape", "x", "n", start=1, end=2), node("Concat", "z n z z z z", "p", axis=0), node("Pad", "x p")],
+        constant(z=[0]),
+    ),
+    "split": ([node("Split", "x", "y z", axis=1, num_outputs=2)], {}),
+    "size": ([node("Size", "x", "n"), node("Cast", "n", "f", to=1), node("Add", "x f")], {}),
+    "trilu": ([node("Trilu", "x k", upper=0)], constant(k=1)),
+    "mean over sizes": ([node("GlobalAveragePool", "x")], {}),
+    "softmax before 13": ([node("Softmax", "x", axis=-1)], {}),
+    "layer norm": (
+        [node("Shape", "x", "n", start=2), node("ConstantOfShape", "n", "w"), node("LayerNormalization", "x w", axis=-1)], {},
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_one_graph_serves_all_sizes(name: str) -> None:
+    nodes, constants = SHAPES[name]
+    made = model(nodes, {"x": (F, ["batch", "seq", 4])}, constants=constants, opset=20)
+    for batch, sequence in ((2, 4), (1, 6), (3, 8)):
+        agrees(made, RNG.standard_normal((batch, sequence, 4), F))
+
+
+CONVOLUTIONS = {
+    "conv": node("Conv", "x w", kernel_shape=[3, 3], pads=[1, 1, 1, 1], strides=[2, 1]),
+    "conv same": node("Conv", "x w", auto_pad="SAME_UPPER", strides=[2, 2]),
+    "conv groups": node("Conv", "x g", group=2, dilations=[2, 1]),
+    "depthwise": node("Conv", "x d", group=4, pads=[1, 0, 0, 1]),
+    "conv transpose": node("ConvTranspose", "x v", strides=[2, 2], pads=[1, 0, 0, 1]),
+    "max pool": node("MaxPool", "x", kernel_shape=[3, 2], strides=[2, 2], ceil_mode=1),
+    "average pool": node("AveragePool", "x", kernel_shape=[3, 3], strides=[2, 3], pads=[1, 1, 1, 1], count_include_pad=1),
+    "average pool ceil": node("AveragePool", "x", kernel_shape=[3, 3], strides=[2, 2], pads=[1, 1, 0, 0], ceil_mode=1),
+}
+
+
+@pytest.mark.parametrize("name", CONVOLUTIONS)
+def test_windows_over_sizes_known_at_launch(name: str) -> None:
+    """A graph of symbolic sizes computes what one of fixed sizes does, which the conformance suite covers."""
+    weights = {"w": (5, 4, 3, 3), "g": (6, 2, 3, 3), "d": (4, 1, 2, 2), "v": (4, 3, 3, 3)}
+    constants = {key: RNG.standard_normal(shape, F) for key, shape in weights.items()}
+    graph = jn.from_onnx(model([CONVOLUTIONS[name]], {"x": (F, ["n", 4, "h", "w_"])}, constants=constants))
+    for height, width in ((7, 8), (9, 6), (8, 11)):
+        x = RNG.standard_normal((2, 4, height, width), F)
+        fixed = model([CONVOLUTIONS[name]], {"x": (F, x.shape)}, constants=constants)
+        np.testing.assert_array_equal(jn.evaluate(graph, x), evaluated(fixed, x)[0])
+
+
+def test_attention_has_symbolic_batch_sequence_and_cache() -> None:
+    shapes = {"q": ["b", 2, "s", 4], "k": ["b", 2, "t", 4], "v": ["b", 2, "t", 4], "m": ["s", "t"]}
+    made = model([node("Attention", "q k v m")], {name: (F, shape) for name, shape in shapes.items()}, opset=23)
+    for batch, sequence, cache in ((1, 1, 7), (2, 3, 3)):
+        sizes = {"b": batch, "s": sequence, "t": cache}
+        agrees(made, *[RNG.standard_normal([sizes.get(n, n) for n in shape]).astype(F) for shape in shapes.values()])
+
+
+def test_what_is_not_known_now_becomes_a_value_of_the_run() -> None:
+    """Whether two sizes are equal is data; it selects, but cannot be a shape."""
+    nodes = [node("Shape", "x", "a", start=0, end=1), node("Shape", "x", "b", start=1, end=2), node("Equal", "a b", "e"),
+             node("Where", "e x z")]  # fmt: skip
+    made = model(nodes, {"x": (F, ["p", "q"])}, constants={"z": np.zeros((1, 1), F)})
+    for shape in ((2, 2), (2, 3)):
+        agrees(made, RNG.standard_normal(shape, F))
+
+
+def test_a_size_that_never_equals_a_number_is_known() -> None:
+    nodes = [node("Shape", "x", "n"), node("Add", "n one", "m"), node("Equal", "m zero", "e"), node("Cast", "e", "c", to=6),
+             node("Expand", "c three")]  # fmt: skip
+    graph = jn.from_onnx(model(nodes, {"x": (F, ["p"])}, constants=constant(one=[1], zero=[0], three=[3])))
+    assert graph.outputs[0].op.name == "constant"

@@ -1,0 +1,51 @@
+"""`joinery run` of models in ONNX."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from joinery.interface.cli.main import main
+
+from ...support.onnx_models import model, node
+
+F = np.float32
+X = np.arange(6, dtype=F).reshape(2, 3)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    made = model([node("Reshape", "x s", "a"), node("Mul", "a w")], {"x": (F, ["n", 3]), "s": (np.int64, [2])},
+                 constants={"w": np.array([2.0], F)})  # fmt: skip
+    (tmp_path / "m.onnx").write_bytes(made.SerializeToString())
+    np.save(tmp_path / "x.npy", X)
+    np.save(tmp_path / "s.npy", np.array([3, -1]))
+    return tmp_path
+
+
+def arguments(folder: Path, *inputs: str, more: tuple[str, ...] = ()) -> list[str]:
+    given = [text for name in inputs for text in ("--input", f"{name}={folder / name}.npy")]
+    return ["run", str(folder / "m.onnx"), *given, "--device", "cpu", "--threads", "1", *more]
+
+
+def test_inputs_that_sizes_depend_on_are_made_constants(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(arguments(folder, "x", "s", more=("--output", f"y={folder / 'y.npy'}"))) == 0
+    assert capsys.readouterr().out == f"y: float32[3, 2] -> {folder / 'y.npy'}\n"
+    np.testing.assert_array_equal(np.load(folder / "y.npy"), 2 * X.reshape(3, 2))
+
+
+@pytest.mark.parametrize(
+    ("inputs", "more", "message"),
+    [
+        (("x",), (), "the shape of Reshape depends on the values of an input"),
+        (("s",), (), "missing input 'x'"),
+        (("x", "s"), ("--trusted",), "--trusted is for files written by Model.save"),
+        (("x", "s"), ("--input", "z=x.npy"), "has no input 'z'; inputs: x"),
+    ],
+)
+def test_mistakes(
+    folder: Path, capsys: pytest.CaptureFixture[str], inputs: tuple[str, ...], more: tuple[str, ...], message: str
+) -> None:
+    assert main(arguments(folder, *inputs, more=more)) in (1, 2)
+    assert message in " ".join(capsys.readouterr().err.split())
