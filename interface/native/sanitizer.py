@@ -39,7 +39,7 @@ from .arguments import HostArguments
 from .code import decode_object, encode_object
 from .host_program import HostObject
 from .kernel import LaunchFacts, NativeKernel
-from .stamps import STAMPS
+from .stamps import STAMPS, LaunchStamps
 
 PREPARATION = "inline,drop-claims,expand-control,expand-assembly,expand-descriptors"
 """The passes before instrumentation. They compute nothing in another way, so that undefined values and wraps are the text's."""
@@ -171,39 +171,24 @@ class NativeSanitizer:
         blank: Mapping[int, Array],
         unwritten: Mapping[int, Array],
     ) -> bool:
-        instrumented, programs = variant.instrumented, _programs(extents)
-        group_of = dict(groups)
-        kept = {number: region.memory.copy() for number, region in regions.items() if number in self._written_groups(groups)}
-        with STAMPS.launch(programs) as stamps:
-            values, spans = [*arguments.values, stamps.floor], list(arguments.spans)
-            if instrumented.epochs:
-                epochs = np.zeros(programs, np.int32)
-                _append(values, spans, epochs.ctypes.data, epochs.nbytes)
-            given: dict[int, Array] = {}
-            for parameter in instrumented.stamps:
-                group = group_of.get(parameter, parameter)
-                region = regions[group]
-                if group not in given:
-                    given[group] = stamps.take(2 * region.elements)
-                    if group in blank:
-                        given[group][: len(blank[group])] = np.where(blank[group], NOT_WRITTEN, 0)
-                array = given[group]
-                behind = (arguments.values[parameter] - region.first) // region.size * 8
-                first = array.ctypes.data
-                spans.append((len(values), first, first + array.nbytes))
-                values.append(first + behind)
-                if parameter in instrumented.readers:
-                    values.append(region.elements)
-            try:
-                variant.native.program(spans, values).run(self._name, values, extents, 1, arguments.reach())
-            except BaseException as error:
-                for number, before in kept.items():
-                    regions[number].memory[:] = before
-                if isinstance(error, UserError | MemoryError):
-                    return False
-                raise
-            for group, was in blank.items():
-                _mark_written(regions[group], arguments, unwritten, was & (given[group][: len(was)] != NOT_WRITTEN))
+        kept: dict[int, Array] = {}
+        try:
+            kept.update({number: regions[number].memory.copy() for number in self._written_groups(groups) if number in regions})
+            with STAMPS.launch(_programs(extents)) as stamps:
+                prepared = _Stamped(variant.instrumented, extents, arguments, regions, dict(groups), blank, stamps)
+                native = variant.native.program(prepared.spans, prepared.values)
+                native.run(self._name, prepared.values, extents, 1, arguments.reach())
+                for group, was in blank.items():
+                    written = was & (prepared.given[group][: len(was)] != NOT_WRITTEN)
+                    _mark_written(regions[group], arguments, unwritten, written)
+        except BaseException as error:
+            for number, before in kept.items():
+                regions[number].memory[:] = before
+            if isinstance(error, UnsupportedError):
+                self._broken = str(error)
+            if isinstance(error, UserError | UnsupportedError | MemoryError):
+                return False
+            raise
         return True
 
     def _written_groups(self, groups: Groups) -> frozenset[int]:
@@ -295,14 +280,41 @@ class NativeSanitizer:
         return _Variant(instrumented, NativeKernel(facts, compiled, self._store))
 
 
+class _Stamped:
+    """The arguments of an instrumented launch.
+
+    values: what the code reads, behind the arguments' own values.  spans: of all arrays.  given: group → its stamps.
+    """
+
+    def __init__(
+        self, instrumented: Instrumented, extents: tuple[int, int, int], arguments: HostArguments,
+        regions: Mapping[int, _Region], group_of: Mapping[int, int], blank: Mapping[int, Array], stamps: LaunchStamps,
+    ) -> None:  # fmt: skip
+        self.values, self.spans = [*arguments.values, stamps.floor], list(arguments.spans)
+        self.given: dict[int, Array] = {}
+        if instrumented.epochs:
+            self._epochs = np.zeros(_programs(extents), np.int32)
+            self._add(self._epochs, 0)
+        for parameter in instrumented.stamps:
+            group = group_of.get(parameter, parameter)
+            region = regions[group]
+            if group not in self.given:
+                self.given[group] = stamps.take(2 * region.elements)
+                if group in blank:
+                    self.given[group][: len(blank[group])] = np.where(blank[group], NOT_WRITTEN, 0)
+            self._add(self.given[group], (arguments.values[parameter] - region.first) // region.size * 8)
+            if parameter in instrumented.readers:
+                self.values.append(region.elements)
+
+    def _add(self, array: Array, offset: int) -> None:
+        first = array.ctypes.data
+        self.spans.append((len(self.values), first, first + array.nbytes))
+        self.values.append(first + offset)
+
+
 def _programs(extents: tuple[int, int, int]) -> int:
     x, y, z = extents
     return x * y * z
-
-
-def _append(values: list[int], spans: list[tuple[int, int, int]], address: int, size: int) -> None:
-    spans.append((len(values), address, address + size))
-    values.append(address)
 
 
 def _blank(region: _Region, arguments: HostArguments, unwritten: Mapping[int, Array]) -> Array | None:

@@ -21,7 +21,7 @@ from ..support.tiers import both_tiers, share
 
 AT_ONCE = {
     "aligned_start": "computed", "pointer_table_sum": "loaded", "atomic_load_store": "waits", "print_values": "prints",
-    "print_in_loop": "prints", "vector_reinterpret": "another size",
+    "print_in_loop": "prints", "vector_reinterpret": "another size", "map_branchy": "in its region",
 }  # fmt: skip
 """Texts that are interpreted at once, and a word of the reason."""
 STRICTER = frozenset({"spin_lock_sum"})
@@ -217,3 +217,87 @@ def test_loops_whose_end_is_not_known_stop_in_the_end() -> None:
     )
     assert not natively(endless, 1, [x, 8])
     assert [each.kind for each in endless.sanitize(1, x, 8, notes=False).findings] == ["deadlock"]
+
+
+HIDDEN = {
+    "an access in a region": (
+        """module { tt.func public @f(%o: !tt.ptr<i32>, %x: !tt.ptr<i32>) {
+ %i = tt.make_range {start = 0 : i32, end = 8 : i32} : tensor<8xi32>
+ %v = "tt.map_elementwise"(%i) <{pack = 1 : i32}> ({
+ ^bb0(%k: i32):
+   %p = tt.addptr %x, %k : !tt.ptr<i32>, i32
+   %w = tt.load %p : !tt.ptr<i32>
+   tt.map_elementwise.return %w : i32
+ }) : (tensor<8xi32>) -> tensor<8xi32>
+ %po = tt.splat %o : !tt.ptr<i32> -> tensor<8x!tt.ptr<i32>>
+ %q = tt.addptr %po, %i : tensor<8x!tt.ptr<i32>>, tensor<8xi32>
+ tt.store %q, %v : tensor<8x!tt.ptr<i32>>
+ tt.return } }""",
+        [np.zeros(8, np.int32), np.zeros(4, np.int32)], "out-of-bounds",
+    ),
+    "an undefined value that a region takes from outside": (
+        """module { tt.func public @f(%o: !tt.ptr<i32>, %n: i32) {
+ %i = tt.make_range {start = 0 : i32, end = 8 : i32} : tensor<8xi32>
+ %z = arith.constant 0 : i32
+ %m = arith.cmpi eq, %n, %z : i32
+ %u = tt.load %o, %m : !tt.ptr<i32>
+ %v = "tt.reduce"(%i) <{axis = 0 : i32}> ({ ^bb0(%x: i32, %y: i32):
+   %s = arith.addi %x, %u : i32
+   tt.reduce.return %s : i32 }) : (tensor<8xi32>) -> i32
+ tt.store %o, %v : !tt.ptr<i32>
+ tt.return } }""",
+        [np.zeros(8, np.int32), 1], "uninitialised",
+    ),
+    "a loop in a region": (
+        """module { tt.func public @f(%o: !tt.ptr<i32>, %n: i32) {
+ %i = tt.make_range {start = 0 : i32, end = 8 : i32} : tensor<8xi32>
+ %z = arith.constant 0 : i32
+ %one = arith.constant 1 : i32
+ %v = "tt.map_elementwise"(%i) <{pack = 1 : i32}> ({
+ ^bb0(%k: i32):
+   %r = scf.for %j = %one to %z step %n iter_args(%a = %k) -> (i32) : i32 { scf.yield %a : i32 }
+   tt.map_elementwise.return %r : i32
+ }) : (tensor<8xi32>) -> tensor<8xi32>
+ %po = tt.splat %o : !tt.ptr<i32> -> tensor<8x!tt.ptr<i32>>
+ %q = tt.addptr %po, %i : tensor<8x!tt.ptr<i32>>, tensor<8xi32>
+ tt.store %q, %v : tensor<8x!tt.ptr<i32>>
+ tt.return } }""",
+        [np.zeros(8, np.int32), 0], "error",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", HIDDEN)
+def test_what_regions_on_scalars_do_is_not_missed(name: str) -> None:
+    text, arguments, kind = HIDDEN[name]
+    kernel = jn.kernel.from_ttir(text)
+    assert not natively(kernel, 1, arguments)
+    assert [each.kind for each in kernel.sanitize(1, *arguments, notes=False).findings] == [kind]
+
+
+CHOSEN = """module { tt.func public @f(%o: !tt.ptr<i32>, %x: !tt.ptr<i32>, %c: i1) {
+ %p = arith.select %c, %o, %x : !tt.ptr<i32>
+ %a = tt.ptr_to_int %p : !tt.ptr<i32> -> i64
+ %b = arith.trunci %a : i64 to i32
+ tt.store %o, %b : !tt.ptr<i32>
+ tt.return } }"""
+
+
+def test_pointers_that_are_not_accessed_may_be_of_any_parameter() -> None:
+    assert natively(jn.kernel.from_ttir(CHOSEN), 1, [np.zeros(8, np.int32), np.zeros(8, np.int32), 1])
+
+
+MOVED = """module { tt.func public @f(%o: !tt.ptr<i32>) {
+ %i = tt.make_range {start = 0 : i32, end = 8 : i32} : tensor<8xi32>
+ %po = tt.splat %o : !tt.ptr<i32> -> tensor<8x!tt.ptr<i32>>
+ %q = tt.addptr %po, %i : tensor<8x!tt.ptr<i32>>, tensor<8xi32>
+ %g = tt.gather %q[%i] {axis = 0 : i32} : (tensor<8x!tt.ptr<i32>>, tensor<8xi32>) -> tensor<8x!tt.ptr<i32>>
+ tt.store %g, %i : tensor<8x!tt.ptr<i32>>
+ tt.return } }"""
+
+
+def test_pointers_that_are_gathered_are_for_the_sanitizer() -> None:
+    kernel, x = jn.kernel.from_ttir(MOVED), np.zeros(8, np.int32)
+    assert "makes pointers" in str(kernel.sanitizer_obstacle)
+    kernel.launch(1, x, sanitize=True)
+    assert x.tolist() == list(range(8))

@@ -26,6 +26,7 @@ from ..source_locations import naming_line
 from ..transforms.folding import constant_of
 from ..transforms.rewriting import Rewriter
 from .bounds import ACCESSES
+from .obstacles import SCALAR_REGIONS
 from .plan import EPOCH_BITS, LANE_BITS, NOT_WRITTEN, NUMBER_SHIFT, Instrumented, Plan
 from .undefined import follows, negated, possibly_undefined, undefined_lanes
 from .watches import Kind, Watch, has_distinct_lanes, watches
@@ -114,7 +115,10 @@ class _Instrumentation:
 
     def _watch(self, value: SSAValue) -> Watch | None:
         """Returns how the memory behind a pointer is watched; None for other values, and memory that is not."""
-        return self._watches.get(self._group(value)) if t.is_pointer(value.type) else None
+        if not t.is_pointer(value.type):
+            return None
+        bases = self._aliases.of(self._originals.get(value, value))
+        return self._watches.get(next(iter(bases))) if len(bases) == 1 else None  # others are not accessed
 
     # Blocks of operations
 
@@ -150,6 +154,9 @@ class _Instrumentation:
         if op.name == "tt.histogram":
             for operand in op.operands:
                 self._need_defined(Rewriter(op), operand)
+        if op.name in SCALAR_REGIONS:
+            for value in {operand for inner in op.walk() if inner is not op for operand in inner.operands}:
+                self._need_defined(Rewriter(op), value)  # what the region takes from outside
         if op.name == "tt.gather":
             self._indices(Rewriter(op), op)
         if op in self._wraps:

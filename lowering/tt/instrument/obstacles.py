@@ -7,11 +7,18 @@ from xdsl.ir import Attribute, Operation
 from .. import types as t
 from ..analysis.alias_sets import UNKNOWN
 from ..analysis.aliasing import AliasAnalysis
+from ..sanitize.shadow import MOVES
 from ..source_locations import source_location
 from .bounds import ACCESSES
 from .plan import SHAPE_BITS
 from .wraps import Offsets
 
+SCALAR_REGIONS = frozenset({"tt.reduce", "tt.scan", "tt.map_elementwise"})
+_ASSERTS = frozenset({"tt.assert", "cf.assert"})
+_MOVES_POINTERS = MOVES | {
+    "tt.addptr", "arith.select", "tt.bitcast", "scf.for", "scf.if", "scf.while", "tt.load", "tt.int_to_ptr", "ub.poison",
+}
+"""Operations whose results may be pointers. Accesses through those that come from memory or integers are refused."""
 _REFUSED = {
     "tt.print": "prints, which would come twice",
     "tt.atomic_poll": "waits for other programs",
@@ -29,7 +36,7 @@ def obstacle(function: Operation, aliases: AliasAnalysis, offsets: Offsets) -> s
     if found is not None:
         return found
     for op in function.walk():
-        why = _REFUSED.get(op.name)
+        why = _REFUSED.get(op.name) or _region(op)
         if why is None and op.name in ACCESSES:
             why = _access(op, aliases)
         if why is None and op.name == "tt.bitcast" and _changes_size(op):
@@ -63,6 +70,19 @@ def _control(function: Operation) -> str | None:
         if last is not None and any(order[each] <= order[block] for each in last.successors):
             return "branches back, and may never end"
     return "branches pass values" if any(block.args for block in others) else None
+
+
+def _region(op: Operation) -> str | None:
+    """Returns what keeps an operation with a region on scalars, or one that moves pointers, from being instrumented."""
+    if op.name in SCALAR_REGIONS:
+        inner = [each for each in op.walk() if each is not op]
+        if any(each.regions or each.successors or each.name in ACCESSES or each.name in _ASSERTS for each in inner):
+            return "has accesses, assertions, branches or loops in its region"
+        if any(len(region.blocks) > 1 for region in op.regions):
+            return "branches in its region"
+    if any(t.is_pointer(result.type) for result in op.results) and op.name not in _MOVES_POINTERS:
+        return "makes pointers"
+    return None
 
 
 def _access(op: Operation, aliases: AliasAnalysis) -> str | None:

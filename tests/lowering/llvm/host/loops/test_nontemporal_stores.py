@@ -8,7 +8,7 @@ import joinery as jn
 import ml_dtypes
 import numpy as np
 import pytest
-from joinery.interface import kernel as kernel_module
+from joinery.interface.native import facts
 
 from .....support.kernels.deep_blocks import Text
 
@@ -40,8 +40,8 @@ TYPES = {"f32": np.float32, "f64": np.float64, "f16": np.float16, "bf16": ml_dty
 
 @pytest.fixture(autouse=True)
 def small_caches(monkeypatch: pytest.MonkeyPatch) -> None:
-    target = replace(kernel_module.host_target(), l3_bytes=1)
-    monkeypatch.setattr(kernel_module, "host_target", lambda: target)
+    target = replace(facts.host_target(), l3_bytes=1)
+    monkeypatch.setattr(facts, "host_target", lambda: target)
 
 
 def at_offset(size: int, dtype: np.dtype, offset: int) -> tuple[np.ndarray, np.ndarray]:
