@@ -6,6 +6,7 @@ import datetime
 import json
 import os
 import platform
+import re
 import subprocess
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
@@ -18,6 +19,7 @@ from .session import Outcome, Settings
 DOCS = HERE.parents[1] / "docs"
 DATA = DOCS / "triton_suites.json"
 PAGE = DOCS / "guides" / "triton_suites.md"
+_FOLDERS = re.compile(r"(?<![\w/])/(?:[^\s/'\"]+/)+(?:source|site-packages)/")
 NOTE = "<!-- Written by `python -m tests.suites --page` from docs/triton_suites.json. Do not edit. -->"
 COLUMNS = ("project", "collected", "run", "launched", "passed", "failed", "skipped", "no launch", "kernels", "minutes")
 
@@ -65,7 +67,13 @@ def results_of(project: Project, outcome: Outcome, python: Path, settings: Setti
 
 def _failure(project: Project, test: str, message: str, launched: bool) -> dict[str, Any]:
     reason = reason_of(project, test, message)
+    message = without_folders(message)
     return {"test": test, "message": message, "launched": launched, "cause": reason.cause, "why": reason.why}
+
+
+def without_folders(message: str) -> str:
+    """Return a message whose paths begin in the project's source, or in a package: where these lie says nothing."""
+    return _FOLDERS.sub("", message)
 
 
 def _versions(python: Path) -> dict[str, str]:

@@ -15,7 +15,7 @@ import pytest
 
 from .checkouts import SetupError, clone
 from .projects import CAUSES, TABLE, Project, Reason, TableError, read_projects, reason_of
-from .results import DATA, PAGE, page, results_of
+from .results import DATA, PAGE, page, results_of, without_folders
 from .session import Outcome, Settings, forget_failures, last, run
 
 PLUGIN = Path(__file__).resolve().parent / "plugin"
@@ -223,6 +223,15 @@ def test_clones_come_from_a_repository_on_this_machine_and_are_pinned(tmp_path: 
         clone(Project("other", "Ours.", git="https://x", commit=commit), tmp_path / "cache", tmp_path)
     with pytest.raises(SetupError, match=r"git .* ended with"):
         clone(Project("gone", "Ours.", git="https://x", commit="0" * 40), tmp_path / "cache", theirs)
+
+
+def test_messages_do_not_say_where_suites_lie() -> None:
+    message = "E: /home/me/out/suites/own/source/src/a.py:3: ['/opt/lib/python3.11/site-packages/triton/FileCheck', '/dev/null']"
+    assert without_folders(message) == "E: src/a.py:3: ['triton/FileCheck', '/dev/null']"
+    assert without_folders("see https://x.org/a/source/b and 1/2") == "see https://x.org/a/source/b and 1/2"
+    for result in json.loads(DATA.read_text(encoding="utf-8")).values():
+        for failure in result["failures"]:
+            assert without_folders(failure["message"]) == failure["message"], failure["test"]
 
 
 @pytest.mark.skipif(not DATA.exists(), reason="nothing was recorded")

@@ -364,7 +364,10 @@ class _Checker(ExpressionChecker):
                 is_default = is_default or value is None
                 if value is not None:
                     values.append(value)
+            declared = [entry for entry in self.scopes[-1].values() if isinstance(entry, typed.Symbol)]
         self._switches -= 1
+        if sections:  # a later section may read what an earlier one declares, and be reached by its own label
+            into += [typed.Declare(symbol.token, symbol) for symbol in declared]
         sections.append(typed.Section(tuple(values), is_default, tuple(body)))
         into.append(typed.Switch(node.token, subject, events, tuple(sections)))
 

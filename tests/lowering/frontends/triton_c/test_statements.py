@@ -162,6 +162,8 @@ def test_a_loop_of_products_is_counted_and_carries_what_lives() -> None:
          lambda n: [5 if n == 0 else 6 if n < 3 else 7]),
         ("switch (n) { default: *y = 7; case 1: *(y + 1) = 8; break; case 7: *y = 9; }",
          lambda n: [0, 8] if n == 1 else [9, 0] if n == 7 else [7, 8]),
+        ("switch (n) { case 0: ; int s = 4, t; *y = 1; case 1: *(y + 1) = s; t = 3; *(y + 2) = t; }",
+         lambda n: [1, 4, 3] if n == 0 else [0, 0, 3] if n == 1 else [0, 0, 0]),
         ("int s = 0; switch (n) { case 0: s += 1; case 1: s += 2; if (n) break; case 2: s += 4; default: s += 8; "
          "case 12: s += 16; } *y = s;",
          lambda n: [{0: 31, 1: 2, 2: 28, 12: 16}.get(n, 24)]),
