@@ -96,6 +96,11 @@ class Kernel:
         return Kernel, (self._source, self.name, self._store, self.numerics, self.debug)  # its code is made anew
 
     @functools.cached_property
+    def constants(self) -> Mapping[str, Array]:
+        """The constant memory of a text in Triton-C, by name: launches read it, and the host fills in what has no values."""
+        return self._source.constants()
+
+    @functools.cached_property
     def _written(self) -> AliasSet:
         """The alias set that the kernel may write."""
         return AliasAnalysis(self._prepared()).written
@@ -134,7 +139,8 @@ class Kernel:
         Args:
             grid: number of programs, or one number per axis x, y, z.
             args: one per parameter: C-contiguous arrays for pointers, written in place, or None: a null pointer; numbers; a
-                `TensorDescriptor` for a descriptor and the sizes behind it; a `PointerTable` for a pointer to addresses.
+                `TensorDescriptor` for a descriptor and the sizes behind it; a `PointerTable` for a pointer to addresses; for a
+                struct of Triton-C a mapping, a tuple or a structured scalar of NumPy, or its members one after the other.
             trace: called after every operation with a `Step`: where it is, its operands and results. An exception
                 ends the run.
 
@@ -144,7 +150,7 @@ class Kernel:
         arrays, `KernelAssertionError` for assertions of the kernel that fail, `UnsupportedError` for operations the interpreter
         does not know.
         """
-        self._source.check_launch(args)
+        args = self._source.arguments(args, lambda: self.constants)
         with default_modes():
             interpret(self._defining_module, grid, args, self.name, trace)
 
@@ -172,7 +178,7 @@ class Kernel:
                 run natively first, by code that stops where a finding is possible; only then is it undone and looked at. That
                 takes a small part of the time of a launch that has no findings. `sanitizer_obstacle` says why it is not done.
         """
-        self._source.check_launch(args)
+        args = self._source.arguments(args, lambda: self.constants)
         if not notes and self._is_clean(grid, args, unwritten or {}, needs_barriers):
             return Report(())
         with default_modes():
@@ -246,7 +252,7 @@ class Kernel:
         not fit, `KernelAssertionError` for assertions of the kernel that fail, `UnsupportedError` for operations, devices and
         options this version does not have, `DeviceError` for a GPU that is not there or fails.
         """
-        self._source.check_launch(args)
+        args = self._source.arguments(args, lambda: self.constants)
         if device == "cpu" and not (sanitize or check_bounds or target is not None):
             plain = plain_arguments(self.parameters, self._sizes, args)
             if plain is not None:
@@ -298,13 +304,8 @@ class Kernel:
         self._run(native, extents, arguments.values, arguments.spans, threads, reach)
 
     def _run(
-        self,
-        native: NativeKernel,
-        extents: tuple[int, int, int],
-        values: Sequence[int],
-        spans: Sequence[tuple[int, int, int]],
-        threads: int | None,
-        reach: Reach | None = None,
+        self, native: NativeKernel, extents: tuple[int, int, int], values: Sequence[int],
+        spans: Sequence[tuple[int, int, int]], threads: int | None, reach: Reach | None = None,
     ) -> None:
         """Run native code. Raises what `HostProgram.run` does, and `UserError` for too many programs."""
         if prod(extents) > (1 << 62):

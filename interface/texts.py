@@ -6,13 +6,14 @@ import functools
 import math
 import os
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
 from ..lowering.frontends.ttir.text import parse
+from ..promotion.arrays import Array
 from ..promotion.dataclass import dataclass
 from ..promotion.dtype import DType
 from ..promotion.errors import TritonCWarning, UserError
@@ -21,6 +22,7 @@ if TYPE_CHECKING:  # the front end of Triton-C loads when it is used
     from xdsl.dialects.builtin import ModuleOp
 
     from ..lowering.frontends.triton_c.text import Reading
+    from .triton_c_launches import LaunchRules
 
 MAX_TEXT = 1 << 26
 """Most bytes of text that are read."""
@@ -43,8 +45,14 @@ class KernelText(Protocol):
     def module(self) -> ModuleOp:
         """Return the block IR. Raises `UserError` for a text with errors."""
 
-    def check_launch(self, args: Sequence[Any]) -> None:
-        """Raise `UserError` for arguments that break what the text promises of them."""
+    def arguments(self, args: Sequence[Any], constants: Callable[[], Mapping[str, Array]]) -> tuple[Any, ...]:
+        """Return the arguments of the block function, made of those of a launch and of the constant memory.
+
+        Raises `UserError` for arguments that break what the text promises of them.
+        """
+
+    def constants(self) -> dict[str, Array]:
+        """Return new arrays for the constant memory of the kernel, by name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +65,13 @@ class TtirText:
     def module(self) -> ModuleOp:
         return parse(self.text, self.source)
 
-    def check_launch(self, args: Sequence[Any]) -> None:
-        """Do nothing: launches find out by themselves what holds for arguments."""
+    def arguments(self, args: Sequence[Any], constants: Callable[[], Mapping[str, Array]]) -> tuple[Any, ...]:
+        """Return the arguments as they are: launches find out by themselves what holds for them."""
+        return tuple(args)
+
+    def constants(self) -> dict[str, Array]:
+        """Return nothing: the dialect has no constant memory."""
+        return {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,83 +110,34 @@ class TritonCText:
             warnings.warn(each.text, TritonCWarning, stacklevel=4)
         return module
 
-    def check_launch(self, args: Sequence[Any]) -> None:
-        """Compare promises of parameters with the arguments: multiples, alignments, arrays that do not overlap."""
-        for check in _promises(self):
-            check.check(args)
+    def flattened(self, args: Sequence[Any]) -> tuple[Any, ...]:
+        """Return arguments with one for each part of a struct."""
+        return _rules(self).flattened(args)
 
+    def arguments(self, args: Sequence[Any], constants: Callable[[], Mapping[str, Array]]) -> tuple[Any, ...]:
+        """Return the arguments of the block function: one for each part of a struct, and tables behind them.
 
-@dataclass(frozen=True, slots=True)
-class PromiseCheck:
-    """One promise of a parameter, which stands at a position of the launch's arguments.
+        Promises of parameters are compared with them: multiples, alignments, arrays that do not overlap.
+        """
+        rules = _rules(self)
+        found = rules.flattened(args)
+        if rules.tables and len(found) == rules.count:
+            memory = constants()
+            found = (*found, *(memory[each.name] for each in rules.tables))
+        rules.check(found)
+        return found
 
-    Attributes:
-        written: for noalias, the positions of pointers that the kernel may write through.
-    """
-
-    kernel: str
-    parameter: str
-    position: int
-    name: str
-    number: int
-    written: frozenset[int]
-
-    def check(self, args: Sequence[Any]) -> None:
-        """Raise `UserError` for arguments that break the promise."""
-        if self.position >= len(args):
-            return  # the launch tells how many there should be
-        arg = args[self.position]
-        what = f"@{self.kernel}, parameter {self.parameter}"
-        if self.name == "multipleof" and isinstance(arg, int | np.integer) and int(arg) % self.number:
-            raise UserError(f"{what}: __multipleof({self.number}) is promised, and the argument is {arg}; fix: a multiple")
-        memory = _memory(arg)
-        if memory is None:
-            return
-        start, size = memory
-        if self.name == "aligned" and start % self.number:
-            aligned = start & -start
-            raise UserError(
-                f"{what}: __aligned({self.number}) is promised, and the address is a multiple of {aligned} bytes; "
-                f"fix: an array whose address is a multiple of {self.number}"
-            )
-        if self.name != "noalias" or not size:
-            return
-        for position, other in enumerate(args):
-            found = None if position == self.position else _memory(other)
-            if found is None or not (self.position in self.written or position in self.written):
-                continue
-            if start < found[0] + found[1] and found[0] < start + size:
-                raise UserError(
-                    f"{what}: __noalias is promised, and its memory overlaps that of argument {position}, and one of both is "
-                    "written; fix: arrays of their own, or no promise"
-                )
+    def constants(self) -> dict[str, Array]:
+        """Return new arrays for the constant memory of the kernel, by name."""
+        return {each.name: each.array() for each in _rules(self).tables}
 
 
 @functools.lru_cache(maxsize=256)
-def _promises(text: TritonCText) -> tuple[PromiseCheck, ...]:
-    """Return what the launch of a kernel has to check."""
-    from ..lowering.tt.analysis.alias_sets import may_alias
-    from ..lowering.tt.analysis.aliasing import AliasAnalysis
-    from ..lowering.tt.interpret.machine import find_function
+def _rules(text: TritonCText) -> LaunchRules:
+    """Return what the launch of a kernel has to check and to add."""
+    from .triton_c_launches import launch_rules
 
-    reading = text.reading()
-    kernel = reading.typed.kernel
-    found = [
-        PromiseCheck(kernel.name, symbol.name, position, each.name, each.number, frozenset())
-        for position, (symbol, promises) in enumerate(zip(kernel.parameters, kernel.promises, strict=True))
-        for each in promises
-        if each.name in ("multipleof", "aligned", "noalias")
-    ]
-    if not any(each.name == "noalias" for each in found):
-        return tuple(found)
-    from ..lowering.frontends.triton_c.text import build
-    from ..lowering.tt.transforms.pipeline import Pipeline
-
-    function = find_function(build(reading), kernel.name)
-    Pipeline.parse("inline").run(function)
-    written = AliasAnalysis(function).written
-    positions = frozenset(number for number in range(len(kernel.parameters)) if may_alias(frozenset({number}), written))
-    return tuple(PromiseCheck(e.kernel, e.parameter, e.position, e.name, e.number, positions) for e in found)
+    return launch_rules(text.reading())
 
 
 def marked_parameters(reading: Reading, attribute: str) -> frozenset[str]:
@@ -181,16 +145,6 @@ def marked_parameters(reading: Reading, attribute: str) -> frozenset[str]:
     kernel = reading.typed.kernel
     pairs = zip(kernel.parameters, kernel.promises, strict=True)
     return frozenset(symbol.name for symbol, promises in pairs if any(each.name == attribute for each in promises))
-
-
-def _memory(arg: object) -> tuple[int, int] | None:
-    """Return address and bytes of an argument that is memory, and says where; None for others."""
-    if isinstance(arg, np.ndarray):
-        return arg.ctypes.data, arg.nbytes
-    interface = getattr(arg, "__cuda_array_interface__", None)
-    if not isinstance(interface, dict):
-        return None
-    return int(interface["data"][0] or 0), math.prod(interface["shape"]) * np.dtype(interface["typestr"]).itemsize
 
 
 def read_text(text_or_path: str | os.PathLike[str], suffixes: tuple[str, ...], what: str) -> tuple[str, str]:

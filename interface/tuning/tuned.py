@@ -98,7 +98,9 @@ class TunedKernel(Generic[K]):
         first, kernel = self._first()
         self.name: str = kernel.name
         self.parameters: tuple[Parameter, ...] = kernel.parameters
-        reading = first.text(base).reading()
+        self._text = first.text(base)
+        reading = self._text.reading()
+        self._visible = self.parameters[: len(self.parameters) - len(reading.typed.kernel.tables)]
         for each in reading.diagnostics.warnings:
             warnings.warn(each.text, TritonCWarning, stacklevel=3)
         self.key = self._checked_key(key, marked_parameters(reading, "retune"))
@@ -126,6 +128,7 @@ class TunedKernel(Generic[K]):
     def best(self, grid: Grid, *args: Any, device: str = "cpu", threads: int | None = None) -> Best[K]:
         """Return what `launch` would run: the kernel, its macros and the number of warps."""
         device = _device(device)
+        args = self._text.flattened(args)
         key = self._key_of(args)
         name = device_name(device)
         with self._mutex:
@@ -193,7 +196,7 @@ class TunedKernel(Generic[K]):
         return tuple(name for name in integers if name in names)
 
     def _key_of(self, args: Sequence[Any]) -> Key:
-        given = supplied(self.name, self.parameters, args)
+        given = supplied(self.name, self.parameters if len(args) == len(self.parameters) else self._visible, args)
         return tuple((each.name, int(each.scalar(arg))) for each, arg in given if each.name in self.key)
 
     def _known(self, device: str, key: Key) -> Configuration | None:

@@ -42,6 +42,7 @@ TYPES_ONLY = {
     ("runtime.model.kernels", "runtime.toolchain.ptxas"): "GPUs load late",
     ("interface.native.host_program", "lowering.llvm.module"): "launches do without the code generator",
     ("interface.texts", "lowering.frontends.triton_c.text"): "the front end of Triton-C loads when it is used",
+    ("interface.texts", "interface.triton_c_launches"): "what checks launches of Triton-C loads when it is used",
     ("interface.triton.binary", "interface.kernel"): "it loads xDSL: kernels from Triton's cache do without",
     ("interface.cli.kernel", "interface.kernel"): "each command loads what it needs",
     ("interface.cli.kernel", "promotion.arrays"): "each command loads what it needs: NumPy, here",

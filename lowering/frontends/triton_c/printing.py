@@ -12,6 +12,7 @@ from .types import Type
 
 STAGES = ("tokens", "ast", "typed")
 _INDENT = "  "
+_NAMED = (str, int, float, bool, typed.Symbol, typed.Aggregate, typed.Table)
 
 
 def print_stage(reading: Reading, stage: str) -> str:
@@ -66,15 +67,15 @@ def _lines(node: object, depth: int, label: str) -> Iterator[str]:
 
 def _fields(node: object) -> list[str]:
     slots = [slot for kind in reversed(type(node).__mro__) for slot in getattr(kind, "__slots__", ())]
-    hidden = ("token", "events", "type") if isinstance(node, typed.Expression | typed.Statement) else ("token",)
+    hidden = ("token", "events", "type") if isinstance(node, typed.Expression | typed.Statement) else ("token", "declared")
     return [slot for slot in slots if slot not in hidden]
 
 
 def _is_plain(value: object) -> bool:
     """Return whether a value is shown in the line of its node."""
     if isinstance(value, tuple | frozenset):
-        return all(isinstance(each, str | int | bool | typed.Symbol) for each in value)
-    return value is None or isinstance(value, str | int | float | bool | typed.Symbol | Type)
+        return all(isinstance(each, _NAMED) for each in value)
+    return value is None or isinstance(value, str | int | float | bool | typed.Symbol | typed.Aggregate | Type)
 
 
 def _is_empty(value: object) -> bool:
@@ -84,8 +85,10 @@ def _is_empty(value: object) -> bool:
 def _value(value: object) -> str:
     if isinstance(value, tuple | frozenset):
         return f"({', '.join(sorted(map(_value, value)) if isinstance(value, frozenset) else map(_value, value))})"
-    if isinstance(value, typed.Symbol):
+    if isinstance(value, typed.Symbol | typed.Aggregate):
         return f"{value.name}: {value.type}"
+    if isinstance(value, typed.Table):
+        return f"{value.name}{list(value.shape)}"
     return value.text if isinstance(value, Token) else str(value)
 
 

@@ -66,7 +66,7 @@ class ExpressionBuilder(ABC):
         return _BUILD[type(node)](self, node)
 
     @abstractmethod
-    def inlined(self, node: typed.Call, arguments: list[SSAValue]) -> SSAValue | None:
+    def inlined(self, node: typed.Call, arguments: list[SSAValue]) -> list[SSAValue]:
         """Build the body of a function in place of a call."""
 
     @contextmanager
@@ -420,17 +420,26 @@ class ExpressionBuilder(ABC):
         return value
 
     def _sequence(self, node: typed.Sequence) -> SSAValue:
-        return [self.build(each) for each in node.parts][node.result]
+        values = []
+        for each in node.parts:
+            if self.mask is None or each.type.element == VOID:
+                values.append(self.build(each))
+                continue
+            with self.under(self.masks.fitting(self.mask, each.type.shape)):
+                values.append(self.build(each))
+        return values[node.result]
 
     def _call(self, node: typed.Call) -> SSAValue:
         arguments = [self._operand(each, partial(self._fitting, each.type.shape)) for each in node.arguments]
         if self.mask is not None:
-            value = self.inlined(node, arguments)
+            values = self.inlined(node, arguments)
         else:
             results = [] if node.type.element == VOID else [node.type.mlir]
-            found = self.at(node.token).op(CallOp, arguments, results, {"callee": SymbolRefAttr(node.function)})
-            value = found[0] if found else None
-        return value if value is not None else self.builder.const(0, t.I1)
+            results += mlir_types(list(node.results))
+            operation = self.at(node.token).op
+            values = list(operation(CallOp, arguments, results, {"callee": SymbolRefAttr(node.function)}))
+        self.values.update(zip(node.results, values, strict=False))
+        return values[0] if values else self.builder.const(0, t.I1)
 
     def _fitting(self, shape: tuple[int, ...], mask: SSAValue) -> SSAValue:
         return self.masks.fitting(mask, shape)

@@ -47,7 +47,7 @@ def build_function(
     """Return a function of the block IR. Kernels are public; `callees` are the functions that it may call."""
     source = function.function
     types = mlir_types(list(source.parameters))
-    results = [] if source.result.element == VOID else [source.result.mlir]
+    results = mlir_types(list(function.results))
     block = Block(arg_types=types)
     location = locations.of(source.token)
     properties: dict[str, Attribute] = {
@@ -64,7 +64,7 @@ def build_function(
         argument.name_hint = symbol.name
         builder.values[symbol] = argument
     builder.body(function.nodes)
-    returned = [] if function.result is None else [builder.values[function.result]]
+    returned = [builder.values[each] for each in function.results]
     builder.at(source.token).op(ReturnOp, returned, ())
     return func
 
@@ -106,8 +106,8 @@ class FunctionBuilder(ExpressionBuilder):
                 self._repeat(node)
 
     def _evaluate(self, node: typed.Evaluate) -> None:
-        """Build an expression for what it does. Under a mask, the lanes are brought to its value."""
-        if self.mask is None:
+        """Build an expression for what it does. Under a mask, the lanes are brought to its value, if it has one."""
+        if self.mask is None or node.expression.type.element == VOID:
             self.build(node.expression)
             return
         self.at(node.token)
@@ -248,15 +248,15 @@ class FunctionBuilder(ExpressionBuilder):
 
     # Calls
 
-    def inlined(self, node: typed.Call, arguments: list[SSAValue]) -> SSAValue | None:
+    def inlined(self, node: typed.Call, arguments: list[SSAValue]) -> list[SSAValue]:
         """Build the body of a function in place of a call, whose accesses are masked by the active lanes."""
         callee = self._callees[node.function]
         outer = self.values
         self.values = dict(zip(callee.function.parameters, arguments, strict=True))
         self.body(callee.nodes)
-        result = None if callee.result is None else self.values[callee.result]
+        results = [self.values[each] for each in callee.results]
         self.values = outer
-        return result
+        return results
 
 
 __all__ = ["build_function"]

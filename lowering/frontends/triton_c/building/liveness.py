@@ -19,14 +19,14 @@ _Summary = tuple[frozenset[Symbol], frozenset[Symbol], frozenset[Symbol]]
 
 def find_liveness(function: Structured, diagnostics: Diagnostics) -> None:
     """Fill in what lives where. Variables that may be read before they are assigned are warned about: they are 0."""
-    result = frozenset() if function.result is None else frozenset([function.result])
-    _Liveness(diagnostics, function.result).live(function.nodes, result)
+    results = frozenset(function.results)
+    _Liveness(diagnostics, results).live(function.nodes, results)
 
 
 class _Liveness:
-    def __init__(self, diagnostics: Diagnostics, result: Symbol | None) -> None:
+    def __init__(self, diagnostics: Diagnostics, results: frozenset[Symbol]) -> None:
         self._diagnostics = diagnostics
-        self._result = result
+        self._results = results
         self._summaries: dict[int, _Summary] = {}
 
     def _summary(self, nodes: Sequence[Node]) -> _Summary:
@@ -69,7 +69,7 @@ class _Liveness:
         """Return what lives before these nodes, if `out` lives behind them."""
         for node in reversed(nodes):
             gen, kill, _ = self._of_node(node)
-            if isinstance(node, typed.Declare) and node.symbol in out and node.symbol is not self._result:
+            if isinstance(node, typed.Declare) and node.symbol in out and node.symbol not in self._results:
                 message = f"{node.symbol.name} may be read before something is assigned to it: it is 0"
                 self._diagnostics.warning(node.token, message, "an initial value")
             elif isinstance(node, Branch):

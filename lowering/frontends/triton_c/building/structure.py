@@ -14,7 +14,7 @@ from ..checking import typed
 from ..checking.typed import Events, Symbol
 from ..reading.diagnostics import Diagnostics
 from ..reading.source import Token
-from ..types import BOOL, Scalar, type_of
+from ..types import BOOL, leaves_of, type_of
 from .counting import Counter, counter_of, initial_values
 
 _BOOL = type_of(BOOL)
@@ -82,14 +82,14 @@ Node = typed.Evaluate | typed.Declare | Branch | Repeat
 
 
 class Structured:
-    """A function without jumps. result: the variable that holds what it returns; None for void."""
+    """A function without jumps. results: the variables that hold what it returns: of a struct, one for each part."""
 
-    __slots__ = ("function", "nodes", "result")
+    __slots__ = ("function", "nodes", "results")
 
-    def __init__(self, function: typed.Function, nodes: list[Node], result: Symbol | None) -> None:
+    def __init__(self, function: typed.Function, nodes: list[Node], results: tuple[Symbol, ...]) -> None:
         self.function = function
         self.nodes = nodes
-        self.result = result
+        self.results = results
 
 
 def structured(function: typed.Function, diagnostics: Diagnostics) -> Structured:
@@ -117,20 +117,19 @@ class _Structure:
         self._depth = 0
         self._initial_values = initial_values(function)
         self._returned = Symbol("returned", _BOOL, function.token)
-        is_void = isinstance(function.result.element, Scalar) and function.result.element.kind == "void"
-        self._result = None if is_void else Symbol("the result", function.result, function.token)
+        self._results = tuple(Symbol("the result", leaf, function.token) for _, leaf in leaves_of(function.result))
 
     def run(self) -> Structured:
         nodes: list[Node] = []
-        if self._result is not None:
-            nodes.append(typed.Declare(self._function.token, self._result))
+        if self._results:
+            nodes += [typed.Declare(self._function.token, each) for each in self._results]
             if not self._always_ends(self._function.body):
                 message = "the function may end without returning a value: it is 0"
                 self._diagnostics.warning(self._function.token, message, "return e;")
         body, flags = self._list(self._function.body, None)
         if flags:
             nodes.append(_set(self._returned, 0, self._function.token))
-        return Structured(self._function, nodes + body, self._result)
+        return Structured(self._function, nodes + body, self._results)
 
     def _list(self, statements: Sequence[typed.Statement], target: _Target | None) -> tuple[list[Node], set[Symbol]]:
         """Return statements without jumps, and the flags that they may set."""
@@ -193,10 +192,14 @@ class _Structure:
                 target.skipped = target.skipped or Symbol("skipped", _BOOL, target.token)
                 return [_set(target.skipped, 1, node.token)], {target.skipped}
             case typed.Return():
+                parts = [*node.before]
+                for symbol, value in zip(self._results, node.values, strict=True):
+                    parts.append(typed.Assign(symbol.type, node.token, symbol, value))
+                events: Events = (*node.events, *((symbol, "write") for symbol in self._results))
                 nodes: list[Node] = []
-                if node.value is not None and self._result is not None:
-                    assignment = typed.Assign(self._result.type, node.token, self._result, node.value)
-                    nodes.append(typed.Evaluate(node.token, assignment, (*node.events, (self._result, "write"))))
+                for each in parts:  # what happens to variables is known of all parts together
+                    nodes.append(typed.Evaluate(node.token, each, events))
+                    events = ()
                 return [*nodes, _set(self._returned, 1, node.token)], {self._returned}
         raise AssertionError(type(node))
 

@@ -133,6 +133,8 @@ class CallChecker(SubscriptChecker):
         is_eager: bool,
     ) -> typed.Expression:
         """Return `condition ? a : b` with its arms in one type and shape."""
+        if isinstance(a, typed.Record) or isinstance(b, typed.Record):
+            return self.chosen_record(token, condition, a, b, writes, is_eager)
         element: Element
         if a.type.is_pointer or b.type.is_pointer:
             element = (a if a.type.is_pointer else b).type.element
@@ -184,6 +186,8 @@ class CallChecker(SubscriptChecker):
         values = self.arguments(node, 1, 16)
         texts = [each.text for each in values if isinstance(each, typed.Text)]
         numbers = tuple(each for each in values if not isinstance(each, typed.Text))
+        for each in numbers:
+            self.refuse_record(each.token, each, "print")
         return typed.Effect(type_of(VOID), node.token, "print", numbers, " ".join(texts))
 
     def _atomic(self, token: Token, node: tree.Call) -> typed.Expression:

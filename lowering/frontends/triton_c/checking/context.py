@@ -10,12 +10,24 @@ from .....promotion.errors import close_names
 from ..reading.diagnostics import Diagnostics
 from ..reading.source import Token
 from ..syntax import tree
-from ..types import MAX_ELEMENTS, SCALARS, VOID, Element, Pointer, Scalar, Type, pointer_to, type_of
+from ..types import (
+    MAX_ELEMENTS,
+    SCALARS,
+    VOID,
+    Element,
+    Pointer,
+    Scalar,
+    Struct,
+    Type,
+    leaves_of,
+    pointer_to,
+    type_of,
+)
 from . import typed
-from .conversions import Conversions
+from .conversions import CheckAbort, Conversions
 
-Entry = typed.Symbol | typed.Constant | Type
-"""What a name stands for: a variable, a constant of an enum, a typedef's type."""
+Entry = typed.Symbol | typed.Aggregate | typed.Table | typed.Constant | Type
+"""What a name stands for: a variable, constant memory, a constant of an enum, the type of a typedef or of `struct name`."""
 
 
 class Context(Conversions, ABC):
@@ -26,6 +38,7 @@ class Context(Conversions, ABC):
         single: whether floating constants without a suffix are float, not double.
         work: expressions that are checked in the function at hand, with those of the functions that it calls.
         arms: how many arms of conditionals with blocks of conditions the checker is in.
+        tables: the constant memory that the function at hand reads, in order.
     """
 
     def __init__(self, diagnostics: Diagnostics, single: bool) -> None:
@@ -33,6 +46,7 @@ class Context(Conversions, ABC):
         self.scopes: list[dict[str, Entry | None]] = [{}]
         self.single = single
         self.arms = 0
+        self.tables: dict[typed.Table, None] = {}
         self._events: list[tuple[typed.Symbol, str]] = []
         self._uncertain = 0
         self._temporaries = 0
@@ -58,11 +72,16 @@ class Context(Conversions, ABC):
 
     def temporary(self, value: typed.Expression, parts: list[typed.Expression]) -> typed.Expression:
         """Keep a value in a variable of its own, so that it is evaluated once, and return its use."""
-        self._temporaries += 1
-        symbol = typed.Symbol(f"temporary {self._temporaries}", value.type, value.token)
+        symbol = self.temporary_symbol(value.type, value.token)
         parts.append(typed.Assign(value.type, value.token, symbol, value))
-        self._events.append((symbol, "write"))
         return self.read(symbol, value.token)
+
+    def temporary_symbol(self, type_: Type, token: Token) -> typed.Symbol:
+        """Return a variable that nothing else assigns to than what is evaluated next."""
+        self._temporaries += 1
+        symbol = typed.Symbol(f"temporary {self._temporaries}", type_, token)
+        self._events.append((symbol, "write"))
+        return symbol
 
     @contextmanager
     def uncertain(self, is_block: bool = False) -> Iterator[set[typed.Symbol]]:
@@ -97,11 +116,12 @@ class Context(Conversions, ABC):
             fix = f"missing define? defines={{{name!r}: …}}"
         self.fail(token, f"{name} is not declared", fix)
 
-    def declare(self, token: Token, entry: Entry | None) -> None:
-        """Give a name of the current scope its meaning."""
-        if self.scopes[-1].get(token.text) is not None:
-            self.diagnostics.error(token, f"{token.text} is declared twice in this scope", "another name, or an assignment")
-        self.scopes[-1][token.text] = entry
+    def declare(self, token: Token, entry: Entry | None, name: str = "") -> None:
+        """Give a name of the current scope its meaning. `name`: where it is not the token alone, as in `struct point`."""
+        name = name or token.text
+        if self.scopes[-1].get(name) is not None:
+            self.diagnostics.error(token, f"{name} is declared twice in this scope", "another name, or an assignment")
+        self.scopes[-1][name] = entry
 
     @contextmanager
     def scope(self) -> Iterator[None]:
@@ -110,6 +130,16 @@ class Context(Conversions, ABC):
             yield
         finally:
             self.scopes.pop()
+
+    @contextmanager
+    def reported(self) -> Iterator[list[bool]]:
+        """Go on behind an error; gives a list that is not empty then."""
+        failed: list[bool] = []
+        try:
+            yield failed
+        except CheckAbort:
+            self.take_events()
+            failed.append(True)
 
     # Constants and types
 
@@ -126,8 +156,12 @@ class Context(Conversions, ABC):
         element: Element
         shape: tuple[int, ...] = ()
         scalar = SCALARS.get(name.base)
+        if isinstance(name.definition, tree.Enumeration):
+            self.define_once(name.definition)
         if scalar is not None:
             element = scalar
+        elif name.definition is not None or " " in name.base:
+            element = self._structure(name)
         else:
             found = self.look_up(name.token)
             if not isinstance(found, Type):
@@ -135,6 +169,12 @@ class Context(Conversions, ABC):
             element, shape = found.element, found.shape
         if shape and (len(name.constant) > 1 or name.shape):
             self.fail(name.token, f"{name.base} is a block: there are no pointers to blocks, and no blocks of blocks")
+        if isinstance(element, Struct):
+            if len(name.constant) > 1:
+                fix = "a variable or parameter of the type itself, or one pointer for each member"
+                self.fail(name.token, f"a pointer to {element}, which has no place in memory", fix)
+            if name.shape and any(leaf.shape for _, leaf in leaves_of(type_of(element))):
+                self.fail(name.token, f"a block of {element}, which has blocks for members", "blocks in the struct alone")
         for is_constant in name.constant[:-1]:
             element = pointer_to(element, is_constant)
         if name.shape is not None:
@@ -142,6 +182,28 @@ class Context(Conversions, ABC):
         if is_value and element == VOID:
             self.fail(name.token, "void is no type of values", "void* for an address")
         return type_of(element, shape)
+
+    @abstractmethod
+    def define_once(self, node: tree.Structure | tree.Enumeration) -> Struct | None:
+        """Take in a definition that several variables share; return the type that it gives, None for an enum."""
+
+    def _structure(self, name: tree.TypeName) -> Struct:
+        """Return what `struct name` stands for."""
+        if isinstance(name.definition, tree.Structure):
+            defined = self.define_once(name.definition)
+            if defined is None:
+                self.abort()
+            return defined
+        for scope in reversed(self.scopes):
+            found = scope.get(name.base)
+            if isinstance(found, Type) and isinstance(found.element, Struct):
+                return found.element
+            if name.base in scope:
+                self.abort()
+        known = [each for scope in self.scopes for each in scope if " " in each]
+        close = close_names(name.base, known)
+        fix = f"did you mean {' or '.join(close)}?" if close else f"{name.base} {{ … }}; before it"
+        self.fail(name.token, f"{name.base} is not defined", fix)
 
     def shape(self, extents: tuple[tree.Expression, ...]) -> tuple[int, ...]:
         """Return the shape of a block, whose extents are powers of two."""

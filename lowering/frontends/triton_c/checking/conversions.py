@@ -116,6 +116,9 @@ class Conversions:
         if isinstance(own, Scalar) and isinstance(element, Scalar):
             if "void" in (own.kind, element.kind):
                 self.fail(token, f"a value of type {value.type} where {element} is expected")
+            if "struct" in (own.kind, element.kind):
+                fix = "a member, v.name" if own.kind == "struct" else f"({element}){{…}}"
+                self.fail(token, f"a value of type {value.type} where {element} is expected", fix)
             folded = _folded(value, element)
             return folded if folded is not None else typed.Convert(type_, value.token, value)
         if isinstance(own, Pointer) and element == BOOL:
@@ -133,9 +136,9 @@ class Conversions:
         return self.convert(value, BOOL)
 
     def arithmetic(self, token: Token, value: typed.Expression) -> Scalar:
-        """Return the element type of an operand of arithmetic. Pointers and void are errors."""
+        """Return the element type of an operand of arithmetic. Pointers, structs and void are errors."""
         element = value.type.element
-        if not isinstance(element, Scalar) or element.kind == "void":
+        if not isinstance(element, Scalar) or element.kind in ("void", "struct"):
             self.fail(token, f"{token.text} of a value of type {value.type}, expected a number")
         return element
 

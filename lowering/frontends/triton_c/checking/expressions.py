@@ -23,6 +23,7 @@ from ..types import (
     VOID,
     Pointer,
     Scalar,
+    Struct,
     promoted,
     size_of,
     type_of,
@@ -31,6 +32,7 @@ from ..types import (
 from . import typed
 from .calls import CallChecker
 from .conversions import COMPARISONS, folded_binary, rounded
+from .records import LVALUES
 
 _FLOATING = re.compile(r"((?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)([fFlL]?)")
 _ESCAPED = {"n": "\n", "t": "\t"}
@@ -38,7 +40,6 @@ _NAMED = {
     "INFINITY": (FLOAT, math.inf), "F32_INFINITY": (FLOAT, math.inf), "F16_INFINITY": (HALF, math.inf),
     "NAN": (FLOAT, math.nan),
 }  # fmt: skip
-_LVALUES = "what is assigned to is a name, *p or *?(m)p"
 
 
 class ExpressionChecker(CallChecker):
@@ -91,6 +92,10 @@ class ExpressionChecker(CallChecker):
             self.abort()
         if isinstance(found, typed.Symbol):
             return self.read(found, token)
+        if isinstance(found, typed.Table):
+            return self.read_table(found, token)
+        if isinstance(found, typed.Aggregate):
+            return self.read_lvalue(self.lvalue(node), token)
         if isinstance(found, typed.Constant):
             return typed.Constant(found.type, token, found.value)
         self.fail(token, f"{token.text} is a type, expected a value")
@@ -253,8 +258,12 @@ class ExpressionChecker(CallChecker):
         parts: list[tree.Expression] = [node]
         while isinstance(first := parts[0], tree.Binary) and first.token.text == ",":
             parts[:1] = [first.left, first.right]
-        values = tuple(self.check(each) for each in parts)
-        return typed.Sequence(values[-1].type, node.token, values, len(values) - 1)
+        values = [self.check(each) for each in parts]
+        last = values.pop()
+        before = tuple(part for value in values for part in (value.before if isinstance(value, typed.Record) else (value,)))
+        if isinstance(last, typed.Record):
+            return typed.Record(last.type, node.token, (*before, *last.before), last.leaves)
+        return typed.Sequence(last.type, node.token, (*before, last), len(before))
 
     def _conditional(self, node: tree.Conditional) -> typed.Expression:
         condition = self.truth(self.check(node.condition))
@@ -264,6 +273,8 @@ class ExpressionChecker(CallChecker):
                 first = self.check(node.first)
             with self.uncertain():
                 second = self.check(node.second)
+            if isinstance(first, typed.Record) and first.type == second.type:
+                return first if condition.value else second
             chosen = self.chosen(node.token, condition, first, second, frozenset(), is_eager=False)
             if isinstance(chosen, typed.Conditional):
                 return chosen.first if condition.value else chosen.second
@@ -280,7 +291,11 @@ class ExpressionChecker(CallChecker):
         value = self.check(node.operand)
         target = self.resolve(node.type, is_value=False)
         if target.element == VOID:
-            return typed.Sequence(target, node.token, (value,), 0)
+            parts = value.before if isinstance(value, typed.Record) else (value,)
+            nothing = typed.Record(target, node.token, (), ())
+            return typed.Sequence(target, node.token, parts, len(parts) - 1) if parts else nothing
+        if isinstance(target.element, Struct):
+            self.fail(node.token, f"a cast to {target}", f"({target.element}){{…}}")
         own, element = value.type.element, target.element
         if isinstance(own, Pointer) != isinstance(element, Pointer):
             number = own if isinstance(own, Scalar) else element
@@ -305,6 +320,9 @@ class ExpressionChecker(CallChecker):
         return self.to_shape(node.token, found, target.shape, "the type of the bitcast") if target.shape else found
 
     def _size(self, node: tree.SizeOf) -> typed.Expression:
+        table = self.table_of(node.operand)
+        if table is not None:
+            return typed.Constant(type_of(UNSIGNED_LONG), node.token, self.table_size(table))
         if isinstance(node.operand, tree.TypeName):
             type_ = self.resolve(node.operand)
         else:
@@ -331,29 +349,10 @@ class ExpressionChecker(CallChecker):
         if operator:
             return self._updated(node.token, node.target, operator, value)
         target = node.target
-        if isinstance(target, tree.Name):
-            symbol = self._variable(target)
-            return self._assigned(node.token, symbol, value)
+        if isinstance(target, tree.Name | tree.Member):
+            return self.write(node.token, self.target(target), value)
         pointer, mask = self._address(target)
         return self._stored(node.token, pointer, mask, value)
-
-    def _variable(self, target: tree.Name) -> typed.Symbol:
-        symbol = self.look_up(target.token)
-        if symbol is None:
-            self.abort()
-        if not isinstance(symbol, typed.Symbol):
-            self.fail(target.token, f"{target.token.text} is a constant or a type; {_LVALUES}")
-        if symbol.is_constant:
-            self.fail(target.token, f"{symbol.name} is const, and is assigned to", "a declaration without const")
-        if self.arms:
-            fix = f"{symbol.name} = c ? … : {symbol.name}"
-            self.fail(target.token, f"an arm of ?: on a block of conditions assigns {symbol.name}", fix)
-        return symbol
-
-    def _assigned(self, token: Token, symbol: typed.Symbol, value: typed.Expression) -> typed.Expression:
-        value = self.assigned(token, value, symbol.type, symbol.name)
-        self.written(symbol)
-        return typed.Assign(symbol.type, token, symbol, value)
 
     def _address(self, target: tree.Expression) -> tuple[typed.Expression, typed.Expression | None]:
         """Return the pointer and the mask of `*p` or `*?(m)p` that is stored to."""
@@ -361,7 +360,7 @@ class ExpressionChecker(CallChecker):
         if isinstance(target, tree.MaskedDereference):
             mask = self.truth(self.check(target.mask))
         elif not (isinstance(target, tree.Unary) and target.token.text == "*"):
-            self.fail(target.token, f"this is not assigned to; {_LVALUES}")
+            self.fail(target.token, f"this is not assigned to; {LVALUES}")
         pointer = self.check(target.operand)
         self.pointee(pointer, target.token)
         element = pointer.type.element
@@ -380,15 +379,15 @@ class ExpressionChecker(CallChecker):
     def _updated(self, token: Token, target: tree.Expression, operator: str, value: typed.Expression) -> typed.Expression:
         """Return `target operator= value`, which evaluates the target's address and mask once."""
         operation = Token(token.kind, operator, token.source, token.start, token.is_spaced, False, token.macro)
-        if isinstance(target, tree.Name):
-            symbol = self._variable(target)
+        if isinstance(target, tree.Name | tree.Member):
+            lvalue = self.target(target)
             if not typed.contains(value, (typed.Assign,)):
-                old = self.read(symbol, target.token)
-                return self._assigned(token, symbol, self._operated(operation, old, value))
+                old = self.read_lvalue(lvalue, target.token)
+                return self.write(token, lvalue, self._operated(operation, old, value))
             first: list[typed.Expression] = []  # the value is evaluated before the variable is read
             value = self.temporary(value, first)
-            old = self.read(symbol, target.token)
-            found = self._assigned(token, symbol, self._operated(operation, old, value))
+            old = self.read_lvalue(lvalue, target.token)
+            found = self.write(token, lvalue, self._operated(operation, old, value))
             return typed.Sequence(found.type, token, (*first, found), len(first))
         parts: list[typed.Expression] = []
         value = value if isinstance(value, typed.Constant) else self.temporary(value, parts)
@@ -401,7 +400,7 @@ class ExpressionChecker(CallChecker):
 
     def _postfix(self, node: tree.Postfix) -> typed.Expression:
         parts: list[typed.Expression] = []
-        if isinstance(node.operand, tree.Name):
+        if isinstance(node.operand, tree.Name | tree.Member):
             old = self.temporary(self.check(node.operand), parts)
         else:
             self.fail(node.token, f"{node.token.text} behind something that is no name", f"*p {node.token.text[0]}= 1")
@@ -422,7 +421,8 @@ _CHECKS: dict[type[tree.Expression], Callable[[ExpressionChecker, Any], typed.Ex
     tree.Bitcast: ExpressionChecker._bitcast, tree.SizeOf: ExpressionChecker._size,
     tree.MaskedDereference: ExpressionChecker._masked, tree.Assignment: ExpressionChecker._assignment,
     tree.Postfix: ExpressionChecker._postfix, tree.Subscript: ExpressionChecker.check_subscript,
-    tree.Call: ExpressionChecker.check_call,
+    tree.Call: ExpressionChecker.check_call, tree.Member: ExpressionChecker.check_member,
+    tree.CompoundLiteral: ExpressionChecker.check_compound_literal,
 }  # fmt: skip
 
 

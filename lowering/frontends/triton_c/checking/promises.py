@@ -59,6 +59,9 @@ class _Accesses:
             if isinstance(node, typed.Store | typed.Atomic):
                 accesses.append((_bases(node.pointer), "stores", node.token))
             if isinstance(node, typed.Call):
+                for symbol in node.results:  # each may come from any pointer that is passed
+                    if symbol.type.is_pointer:
+                        sources.setdefault(symbol, set()).update(*map(_bases, node.arguments))
                 callee = self._functions[node.function]
                 inner = self.of(callee)
                 for symbol, argument in zip(callee.parameters, node.arguments, strict=True):
@@ -120,8 +123,8 @@ def _expressions(statements: Sequence[typed.Statement]) -> Iterator[typed.Expres
             waiting += [node.step, node.body, *([] if node.condition is None else [node.condition])]
         elif isinstance(node, typed.Switch):
             waiting += [node.sections, node.subject]
-        elif isinstance(node, typed.Return) and node.value is not None:
-            waiting.append(node.value)
+        elif isinstance(node, typed.Return):
+            waiting += [node.values, node.before]
 
 
 __all__ = ["kept_promises"]

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ..reading.diagnostics import Diagnostics
 from ..reading.source import Token
 from ..syntax import tree
-from ..types import INT, VOID, Pointer, Scalar, Type, type_of
+from ..types import INT, VOID, Pointer, Scalar, Struct, Type, leaves_of, type_of
 from . import typed
 from .calls import BUILTIN_NAMES
 from .conversions import CheckAbort
 from .expressions import ExpressionChecker
 from .promises import kept_promises
+from .records import Lvalue
 
 MAX_WORK = 1 << 17
 """Expressions of a kernel with those of all calls, which are inlined: functions that call one another twice double them."""
@@ -40,7 +42,7 @@ def check_text(
     if found is None:
         return None
     kept = kept_promises(found, checker.done, diagnostics)
-    found = typed.Function(found.name, found.token, found.parameters, kept, found.result, found.body)
+    found = dataclasses.replace(found, promises=kept)
     checker.done[found.name] = found
     return typed.Module(found, tuple(checker.done.values()))
 
@@ -102,8 +104,7 @@ class _Checker(ExpressionChecker):
                     self.diagnostics.error(item.token, f"function {item.name} is defined twice", "another name, or #if")
                 self._functions[item.name] = item
             elif isinstance(item, tree.Declaration) and not item.is_typedef:
-                for each in item.declarators:
-                    self.diagnostics.error(each.token, f"{each.name} is a variable outside of functions", "#define or enum")
+                self.declare_outside(item)
             else:
                 self.statement(item, [])
         self._kernels = kernels_of(items)
@@ -133,6 +134,7 @@ class _Checker(ExpressionChecker):
         if node.name in self._failed or node.body is None:
             return None
         outer = self.scopes, self._events, self._uncertain, self.arms, self._result, self._loops, self._switches, self.work
+        outer_tables, self.tables = self.tables, {}
         self.scopes, self._events, self._uncertain, self.arms = [self.scopes[0], {}], [], 0, 0
         self._loops = self._switches = self.work = 0
         self._open.append(node.name)
@@ -143,6 +145,7 @@ class _Checker(ExpressionChecker):
         self._open.pop()
         self._weights[node.name] = self.work
         self.scopes, self._events, self._uncertain, self.arms, self._result, self._loops, self._switches, self.work = outer
+        self.tables = outer_tables
         if found is None:
             self._failed.add(node.name)
         else:
@@ -156,19 +159,39 @@ class _Checker(ExpressionChecker):
             self.fail(node.token, f"kernel {node.name} returns {self._result}", "void, and a pointer parameter")
         if self._result.shape and self._result.element == VOID:
             self.fail(node.token, f"function {node.name} returns a block of void")
-        parameters, promises = [], []
+        declared: list[typed.Symbol | typed.Aggregate] = []
+        promises: list[tuple[typed.Promise, ...]] = []
         for each in node.parameters:
             type_ = self.resolve(each.type)
-            if is_kernel and type_.shape:
-                self.fail(each.token, f"parameter {each.name} of a kernel is a block", "a pointer")
-            symbol = typed.Symbol(each.name, type_, each.token, each.type.constant[-1])
-            self.declare(each.token, symbol)
-            parameters.append(symbol)
-            promises.append(self._promises(each, type_))
+            if is_kernel and any(leaf.shape for _, leaf in leaves_of(type_)):
+                what = "holds blocks" if isinstance(type_.element, Struct) else "is a block"
+                self.fail(each.token, f"parameter {each.name} of a kernel {what}", "a pointer")
+            entry = self._entry(each, type_)
+            declared.append(entry)
+            found = self._promises(each, type_)
+            promises += [()] * len(entry.symbols) if isinstance(entry, typed.Aggregate) else [found]
         body: list[typed.Statement] = []
         for statement in node.body.statements if node.body is not None else ():
             self.statement(statement, body)
-        return typed.Function(node.name, node.token, tuple(parameters), tuple(promises), self._result, tuple(body))
+        tables = tuple(self.tables)
+        parts = [symbol for each in declared for symbol in (each.symbols if isinstance(each, typed.Aggregate) else (each,))]
+        parameters = (*parts, *(table.symbol for table in tables))
+        kept = (*promises, *(() for _ in tables))
+        return typed.Function(
+            node.name, node.token, tuple(declared), parameters, kept, tables, self._result, tuple(body)
+        )
+
+    def _entry(self, node: tree.Declarator, type_: Type) -> typed.Symbol | typed.Aggregate:
+        """Declare a variable or parameter, and return what its name stands for."""
+        is_constant = node.type.constant[-1]
+        entry: typed.Symbol | typed.Aggregate
+        if isinstance(type_.element, Struct):
+            symbols = self.symbols_for(node.name, type_, node.token, is_constant)
+            entry = typed.Aggregate(node.name, type_, node.token, symbols)
+        else:
+            entry = typed.Symbol(node.name, type_, node.token, is_constant)
+        self.declare(node.token, entry)
+        return entry
 
     def _promises(self, node: tree.Declarator, type_: Type) -> tuple[typed.Promise, ...]:
         found = []
@@ -204,13 +227,29 @@ class _Checker(ExpressionChecker):
         if self.work > MAX_WORK:
             message = f"with what it calls, the function has more than {MAX_WORK} expressions, and calls are inlined"
             self.diagnostics.fatal(token, message, "fewer calls of functions that call others")
-        if len(arguments) != len(found.parameters):
-            self.fail(token, f"{token.text} takes {len(found.parameters)} arguments, got {len(arguments)}")
-        values = tuple(
-            self.assigned(argument.token, argument, symbol.type, f"parameter {symbol.name} of {token.text}")
-            for argument, symbol in zip(arguments, found.parameters, strict=True)
-        )
-        return typed.Call(found.result, token, token.text, values)
+        if len(arguments) != len(found.declared):
+            self.fail(token, f"{token.text} takes {len(found.declared)} arguments, got {len(arguments)}")
+        values = [
+            self.assigned(argument.token, argument, each.type, f"parameter {each.name} of {token.text}")
+            for argument, each in zip(arguments, found.declared, strict=True)
+        ]
+        before: list[typed.Expression] = []
+        passed: list[typed.Expression] = []
+        is_parted = any(isinstance(each, typed.Record) and each.before for each in values)
+        for value in values:
+            if isinstance(value, typed.Record):
+                before += value.before
+                passed += value.leaves
+            else:
+                passed.append(self.reusable(value, before) if is_parted else value)
+        for table in found.tables:
+            passed.append(self.read_table(table, token))
+        if not isinstance(found.result.element, Struct):
+            call = typed.Call(found.result, token, token.text, tuple(passed), ())
+            return typed.Sequence(call.type, token, (*before, call), len(before)) if before else call
+        results = tuple(self.temporary_symbol(leaf, token) for _, leaf in leaves_of(found.result))
+        call = typed.Call(type_of(VOID), token, token.text, tuple(passed), results)
+        return typed.Record(found.result, token, (*before, call), tuple(self.read(each, token) for each in results))
 
     # Statements
 
@@ -233,8 +272,14 @@ class _Checker(ExpressionChecker):
 
     def _evaluation(self, node: tree.Evaluation, into: list[typed.Statement]) -> None:
         if node.expression is not None:
-            value = self.check(node.expression)
-            into.append(typed.Evaluate(node.token, value, self.take_events()))
+            self._evaluated(node.token, self.check(node.expression), into)
+
+    def _evaluated(self, token: Token, value: typed.Expression, into: list[typed.Statement]) -> None:
+        """Append the evaluation of an expression; of a struct, one for each part of what it does."""
+        events = self.take_events()
+        for each in value.before if isinstance(value, typed.Record) else (value,):
+            into.append(typed.Evaluate(token, each, events))
+            events = ()
 
     def _declaration(self, node: tree.Declaration, into: list[typed.Statement]) -> None:
         for each in node.declarators:
@@ -244,7 +289,7 @@ class _Checker(ExpressionChecker):
                 for attribute in each.attributes:
                     self._local_attribute(attribute, each, type_)
                 if each.value is not None and not node.is_typedef:
-                    value = self.assigned(each.token, self.check(each.value), type_, each.name)
+                    value = self.initialized(each.token, type_, each.value, each.name)
             except CheckAbort:
                 self.take_events()
             if type_ is None:
@@ -253,14 +298,12 @@ class _Checker(ExpressionChecker):
             if node.is_typedef:
                 self.declare(each.token, type_)
                 continue
-            symbol = typed.Symbol(each.name, type_, each.token, each.type.constant[-1])
-            self.declare(each.token, symbol)
+            entry = self._entry(each, type_)
+            symbols = entry.symbols if isinstance(entry, typed.Aggregate) else (entry,)
             if value is not None:
-                self.written(symbol)
-                assignment = typed.Assign(type_, each.token, symbol, value)
-                into.append(typed.Evaluate(each.token, assignment, self.take_events()))
+                self._evaluated(each.token, self.write(each.token, Lvalue(each.name, type_, symbols), value), into)
             elif each.value is None:
-                into.append(typed.Declare(each.token, symbol))
+                into += [typed.Declare(each.token, symbol) for symbol in symbols]
 
     def _local_attribute(self, attribute: tree.Attribute, node: tree.Declarator, type_: Type) -> None:
         """Check an attribute of a local variable. It promises what nobody checks, and so has no effect."""
@@ -271,13 +314,8 @@ class _Checker(ExpressionChecker):
         if self.constant(attribute.arguments[0], f"the argument of {attribute.token.text}") < 1:
             self.fail(attribute.token, f"the argument of {attribute.token.text} is not positive")
 
-    def _enumeration(self, node: tree.Enumeration, into: list[typed.Statement]) -> None:
-        number = 0
-        for token, expression in node.members:
-            if expression is not None:
-                number = self.constant(expression, f"the value of {token.text}")
-            self.declare(token, typed.Constant(type_of(INT), token, number))
-            number += 1
+    def _definition(self, node: tree.Structure | tree.Enumeration, into: list[typed.Statement]) -> None:
+        self.define_once(node)
 
     def _static_assert(self, node: tree.StaticAssert, into: list[typed.Statement]) -> None:
         if not self.constant(node.condition, "the condition of _Static_assert"):
@@ -364,7 +402,9 @@ class _Checker(ExpressionChecker):
                 is_default = is_default or value is None
                 if value is not None:
                     values.append(value)
-            declared = [entry for entry in self.scopes[-1].values() if isinstance(entry, typed.Symbol)]
+            entries = self.scopes[-1].values()
+            declared = [entry for entry in entries if isinstance(entry, typed.Symbol)]
+            declared += [symbol for entry in entries if isinstance(entry, typed.Aggregate) for symbol in entry.symbols]
         self._switches -= 1
         if sections:  # a later section may read what an earlier one declares, and be reached by its own label
             into += [typed.Declare(symbol.token, symbol) for symbol in declared]
@@ -389,18 +429,20 @@ class _Checker(ExpressionChecker):
         if node.value is None:
             if not is_void:
                 self.fail(node.token, f"return without a value in a function of type {self._result}")
-            into.append(typed.Return(node.token, None, ()))
+            into.append(typed.Return(node.token, (), (), ()))
             return
         value = self.check(node.value)
         if is_void:
             self.fail(node.token, f"a value of type {value.type} is returned from a void function", "return;")
         value = self.assigned(node.token, value, self._result, "the result")
-        into.append(typed.Return(node.token, value, self.take_events()))
+        before, values = (value.before, value.leaves) if isinstance(value, typed.Record) else ((), (value,))
+        into.append(typed.Return(node.token, before, values, self.take_events()))
 
 
 _STATEMENTS: dict[type[tree.Statement], Callable[[_Checker, Any, list[typed.Statement]], None]] = {
     tree.Compound: _Checker._compound, tree.Evaluation: _Checker._evaluation, tree.Declaration: _Checker._declaration,
-    tree.Enumeration: _Checker._enumeration, tree.StaticAssert: _Checker._static_assert, tree.If: _Checker._if,
+    tree.Enumeration: _Checker._definition, tree.Structure: _Checker._definition,
+    tree.StaticAssert: _Checker._static_assert, tree.If: _Checker._if,
     tree.For: _Checker._for, tree.While: _Checker._while, tree.DoWhile: _Checker._do, tree.Switch: _Checker._switch,
     tree.Case: _Checker._case, tree.Break: _Checker._break, tree.Continue: _Checker._continue, tree.Return: _Checker._return,
 }  # fmt: skip

@@ -4,20 +4,25 @@ from __future__ import annotations
 
 from ..reading.source import Token
 from ..syntax import tree
-from ..types import BFLOAT16, BOOL, FLOAT, HALF, INT, LONG, Scalar, Type, promoted, type_of, wrapped
+from ..types import BFLOAT16, BOOL, CHAR, FLOAT, HALF, INT, Scalar, Type, promoted, type_of, wrapped
 from . import typed
-from .context import Context, first_token, macro_values
+from .context import first_token, macro_values
+from .tables import TableChecker
 
 _REDUCTIONS = frozenset(["+", "max", "min", "*", "&", "|"])
 _HELP = "subscripts reshape (`:`, newaxis), reduce (`+`, max, min), transpose (`^axis`) or take elements at integers"
 
 
-class SubscriptChecker(Context):
+class SubscriptChecker(TableChecker):
     """The part of the checker that knows of shapes."""
 
     def check_subscript(self, node: tree.Subscript) -> typed.Expression:
         """Check `x[…]`."""
+        table = self.table_of(node.operand)
+        if table is not None:
+            return self.check_table_element(node, table)
         operand = self.check(node.operand)
+        self.refuse_record(node.token, operand, "a subscript")
         rank = len(operand.type.shape)
         if not rank:
             self.fail(node.token, f"a subscript of a value of type {operand.type}, which is no block", _HELP)
@@ -114,6 +119,7 @@ class SubscriptChecker(Context):
 
     def check_transpose(self, token: Token, operand: typed.Expression) -> typed.Expression:
         """Check the prefix `^`, which rotates the axes left by one."""
+        self.refuse_record(token, operand, "^")
         rank = len(operand.type.shape)
         if not rank:
             self.fail(token, f"^ of a value of type {operand.type}, which is no block")
@@ -147,6 +153,8 @@ class SubscriptChecker(Context):
     ) -> typed.Expression:
         """Check `a @ b`: products of matrices, whose batch axis comes last."""
         left, right = a.type, b.type
+        for each in (a, b):
+            self.refuse_record(token, each, "@")
         rank = len(left.shape)
         if rank < 2 or len(right.shape) != rank or rank > 3:
             self.fail(token, f"{left} @ {right}: both are blocks of two axes, or of three with a batch axis that is the last")
@@ -161,18 +169,29 @@ class SubscriptChecker(Context):
         element = left.element
         if element == BOOL:
             self.fail(token, f"{left} @ {right}: a product of bools", "a cast to int8, or & and [|]")
-        if element in (HALF, BFLOAT16):
-            element = FLOAT
-        elif element.kind == "int" and element.bits == 8:
-            if not element.is_signed:
-                self.fail(token, f"{left} @ {right}: products of unsigned char are not supported", "a cast to int")
-            element = INT
-        if element not in (FLOAT, INT, LONG) and element.kind == "int":
-            self.fail(token, f"{left} @ {right}: products of {element} are not supported", "a cast to int8, int or float")
+        result = FLOAT if element in (HALF, BFLOAT16) else INT if element.rank == CHAR.rank else element
+        if element.kind == "int" and element.bits < INT.bits and element != CHAR:
+            # the block IR multiplies bytes as signed ones, and has no sums of 16 bits: ints have all bits that are wanted
+            a, b, element = self.convert(a, INT), self.convert(b, INT), INT
+        elif element in (HALF, BFLOAT16, CHAR):
+            element = result
         type_ = type_of(element, (left.shape[0], right.shape[1], *left.shape[2:]))
+        if result != element:
+            product = self.convert(typed.Dot(type_, token, a, b, None), result)
+            return product if accumulator is None else self._summed(token, product, accumulator)
         if accumulator is not None:
             accumulator = self.assigned(token, accumulator, type_, "the product")
         return typed.Dot(type_, token, a, b, accumulator)
+
+    def _summed(self, token: Token, product: typed.Expression, accumulator: typed.Expression) -> typed.Expression:
+        """Return a product plus what it is added to, in the product's type."""
+        accumulator = self.assigned(token, accumulator, product.type, "the product")
+        return typed.Binary(product.type, token, "+", product, accumulator)
+
+    def refuse_record(self, token: Token, value: typed.Expression, what: str) -> None:
+        """Fail for a struct, of which there is no such thing."""
+        if isinstance(value, typed.Record):
+            self.fail(token, f"{what} of a value of type {value.type}", "a member, v.name")
 
     @staticmethod
     def _would_agree(left: Type, right: Type) -> bool:

@@ -29,6 +29,35 @@ class Symbol:
         return self.name
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Aggregate:
+    """A variable or parameter of a struct type: one symbol for each number that it consists of."""
+
+    name: str
+    type: Type
+    token: Token
+    symbols: tuple[Symbol, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Table:
+    """Constant memory: an array outside of functions, which kernels get by a hidden parameter.
+
+    Attributes:
+        symbol: the pointer to the first element.
+        shape: the extents of the array.
+        values: the elements; None: the host fills them in.
+    """
+
+    symbol: Symbol
+    shape: tuple[int, ...]
+    values: tuple[int | float, ...] | None
+
+    @property
+    def name(self) -> str:
+        return self.symbol.name
+
+
 Events = tuple[tuple[Symbol, str], ...]
 """What an evaluation does with variables, in order: "read", "write", or "may write" where that depends on values."""
 
@@ -56,6 +85,19 @@ class Text(Expression):
 @dataclass(frozen=True, slots=True)
 class Variable(Expression):
     symbol: Symbol
+
+
+@dataclass(frozen=True, slots=True)
+class Record(Expression):
+    """The value of a struct, as long as the checker has it: whoever uses it takes it apart.
+
+    Attributes:
+        before: what is evaluated first.
+        leaves: what the value consists of, constants and variables.
+    """
+
+    before: tuple[Expression, ...]
+    leaves: tuple[Expression, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,8 +274,11 @@ class Sequence(Expression):
 
 @dataclass(frozen=True, slots=True)
 class Call(Expression):
+    """A call. results: variables that take the parts of a struct that is returned; the type is void then."""
+
     function: str
     arguments: tuple[Expression, ...]
+    results: tuple[Symbol, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -337,7 +382,10 @@ class Continue(Statement):
 
 @dataclass(frozen=True, slots=True)
 class Return(Statement):
-    value: Expression | None
+    """The end of a function. values: nothing, a value, or the parts of a struct; `before` is evaluated first."""
+
+    before: tuple[Expression, ...]
+    values: tuple[Expression, ...]
     events: Events
 
 
@@ -357,10 +405,21 @@ class Promise:
 
 @dataclass(frozen=True, slots=True)
 class Function:
+    """A function.
+
+    Attributes:
+        declared: the parameters as the text has them.
+        parameters: those of the block IR: a struct is one for each of its parts, and tables are the last.
+        promises: those of each of `parameters`.
+        tables: the constant memory that it and what it calls read.
+    """
+
     name: str
     token: Token
+    declared: tuple[Symbol | Aggregate, ...]
     parameters: tuple[Symbol, ...]
     promises: tuple[tuple[Promise, ...], ...]
+    tables: tuple[Table, ...]
     result: Type
     body: tuple[Statement, ...]
 

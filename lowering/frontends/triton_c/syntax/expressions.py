@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from ..reading.source import CHARACTER, NAME, NUMBER, STRING, Token
 from . import tree
-from .token_stream import BASIC_TYPES, KEYWORDS, MAX_NESTED, QUALIFIERS, UNSUPPORTED, TokenStream
+from .token_stream import KEYWORDS, MAX_NESTED, UNSUPPORTED
+from .type_names import TypeNameParser
 
 _OPERATORS = (
     ("||",), ("&&",), ("|",), ("^",), ("&",), ("==", "!="), ("<", ">", "<=", ">="), ("<<", ">>"), ("+", "-"),
@@ -17,13 +18,10 @@ _LEVELS = {operator: level for level, operators in enumerate(_OPERATORS) for ope
 ASSIGNMENTS = frozenset(["=", "+=", "-=", "*=", "/=", "%=", "<<=", ">>=", "&=", "^=", "|="])
 _PREFIXES = frozenset(["+", "-", "!", "~", "*", "^", "++", "--"])
 REDUCTIONS = frozenset(["+", "max", "min", "*", "&", "|"])
-_INTEGERS = {
-    ("char",): "int8", ("short",): "int16", ("int",): "int32", (): "int32", ("long",): "int64", ("long", "long"): "int64",
-}  # fmt: skip
 
 
-class ExpressionParser(TokenStream):
-    """Reads expressions and the names of types."""
+class ExpressionParser(TypeNameParser):
+    """Reads expressions."""
 
     def expression(self) -> tree.Expression:
         """Read an expression, commas included."""
@@ -74,7 +72,11 @@ class ExpressionParser(TokenStream):
             token = self.advance()
             type_ = self.type_name()
             self.expect(")", "behind the type of a cast")
-            found: tree.Expression = tree.Cast(token, type_, self.cast())
+            found: tree.Expression
+            if self.text == "{":
+                found = self.members_of(tree.CompoundLiteral(token, type_, self.braces()))
+            else:
+                found = tree.Cast(token, type_, self.cast())
             self.depth -= 1
             return found
         if self.text in _PREFIXES:
@@ -105,6 +107,45 @@ class ExpressionParser(TokenStream):
             self.fail("*?(m) already dereferences", "write *?(m)p")
         return tree.MaskedDereference(token, mask, self.cast())
 
+    def braces(self) -> tree.Braces:
+        """Read initial values in braces: `{1, {2, 3}, .name = 4}`."""
+        token = self.expect("{")
+        self.deeper()
+        entries: list[tuple[tuple[Token, ...], tree.Expression]] = []
+        while self.text != "}":
+            if entries:
+                self.expect(",", "or } in a list of initial values")
+                if self.text == "}":
+                    break
+            if self.text == "[":
+                self.fail("[…] = in a list of initial values", "the values before it, too")
+            names: list[Token] = []
+            while self.text == "." and self.peek().kind is NAME:
+                self.advance()
+                names.append(self.identifier("the name of a member"))
+            if names:
+                self.expect("=", "behind the name of a member")
+            entries.append((tuple(names), self.initial_value()))
+        self.advance()
+        self.depth -= 1
+        return tree.Braces(token, tuple(entries))
+
+    def initial_value(self) -> tree.Expression:
+        """Read what a variable or member is initialized with."""
+        return self.braces() if self.text == "{" else self.assignment()
+
+    def members_of(self, found: tree.Expression) -> tree.Expression:
+        """Read `.a.b` behind an expression."""
+        for _ in range(MAX_NESTED):
+            if self.text != ".":
+                return found
+            found = self._member(found)
+        self.diagnostics.fatal(self.token, f"more than {MAX_NESTED} members of one another")
+
+    def _member(self, operand: tree.Expression) -> tree.Expression:
+        token = self.advance()
+        return tree.Member(token, operand, self.identifier("the name of a member"))
+
     def postfix(self) -> tree.Expression:
         """Read a primary expression with subscripts, calls, `++` and `--`."""
         found = self.primary()
@@ -124,8 +165,10 @@ class ExpressionParser(TokenStream):
                 found = tree.Call(found.token if isinstance(found, tree.Name) else token, found, tuple(arguments))
             elif self.text in ("++", "--"):
                 found = tree.Postfix(self.advance(), found)
-            elif self.text in (".", "->"):
-                self.fail("members of structs are not supported", "separate variables")
+            elif self.text == ".":
+                found = self._member(found)
+            elif self.text == "->":
+                self.fail("-> of a pointer to a struct, and there are none: structs are values", "v.member of a variable")
             else:
                 return found
         self.diagnostics.fatal(self.token, f"more than {MAX_NESTED} subscripts and calls of one another's results")
@@ -189,73 +232,6 @@ class ExpressionParser(TokenStream):
         if self.text == "@":
             self.fail("@ before an expression: the dialect of early 2019 wrote @mask *p = v;", "*?(mask)p = v;")
         self.fail(f"expected an expression, got {self.shown()}", UNSUPPORTED.get(self.text, ""))
-
-    def type_name(self) -> tree.TypeName:
-        """Read the name of a type, its pointers and its shape: T, T*, T[TM, TN], T*[TM, TN]."""
-        base = self.specifiers()
-        return self.with_shape(self.with_pointers(base))
-
-    def specifiers(self) -> tree.TypeName:
-        """Read the name of an element type with its qualifiers, in any order."""
-        token = self.token
-        is_constant = False
-        names: list[str] = []
-        while True:
-            text = self.text
-            if text in UNSUPPORTED:
-                self.fail(UNSUPPORTED[text])
-            if text in QUALIFIERS:
-                is_constant = is_constant or text in ("const", "__constant__")
-            elif text in BASIC_TYPES or (not names and self.is_type(self.token)):
-                token = token if names else self.token
-                names.append(text)
-            else:
-                break
-            self.advance()
-        if not names:
-            self.fail(f"expected a type, got {self.shown()}")
-        return tree.TypeName(token, self._base(token, names), (is_constant,), None)
-
-    def _base(self, token: Token, names: list[str]) -> str:
-        """Return the one name of the element type that several names may mean: `unsigned long int` is uint64."""
-        signs = [each for each in names if each in ("signed", "unsigned")]
-        rest = [each for each in names if each not in ("signed", "unsigned")]
-        if not signs and len(rest) == 1 and rest[0] not in ("char", "short", "int", "long"):
-            return {"_Bool": "bool"}.get(rest[0], rest[0])
-        plain = tuple(each for each in rest if each != "int" or len(rest) == 1)
-        if plain not in _INTEGERS or len(signs) > 1:
-            shown = " ".join(names)
-            self.fail_at(token, f"{shown} is no type", "double" if shown == "long double" else "")
-        return ("u" if signs == ["unsigned"] else "") + _INTEGERS[plain]
-
-    def with_pointers(self, base: tree.TypeName) -> tree.TypeName:
-        """Read the stars behind an element type."""
-        constant = list(base.constant)
-        while self.text == "*":
-            self.advance()
-            is_constant = False
-            while self.text in ("const", "volatile"):
-                is_constant = is_constant or self.text == "const"
-                self.advance()
-            constant.append(is_constant)
-        return tree.TypeName(base.token, base.base, tuple(constant), None)
-
-    def with_shape(self, type_: tree.TypeName) -> tree.TypeName:
-        """Read the shape behind a type or a declared name, if there is one."""
-        if self.text != "[":
-            return type_
-        token = self.advance()
-        if self.text == "]":
-            self.fail("an empty shape", "the extents of a block, as in x[16, 32]")
-        self.deeper()
-        extents = [self.conditional()]
-        while self.accept(","):
-            extents.append(self.conditional())
-        self.depth -= 1
-        self.expect("]", "at the end of a shape")
-        if self.text == "[":
-            self.fail_at(token, "arrays of arrays are not supported", "the extents of a block, as in x[16, 32]")
-        return tree.TypeName(type_.token, type_.base, type_.constant, tuple(extents))
 
 
 __all__ = ["ASSIGNMENTS", "REDUCTIONS", "ExpressionParser"]

@@ -67,20 +67,25 @@ class _Parser(ExpressionParser):
     # Functions
 
     def _external(self) -> tree.Statement:
-        if self.text in ("_Static_assert", "enum"):
+        if self.text == "_Static_assert":
             return self._declaration()
+        start = self.at
         attributes = self._storage()
-        if self.text in ("typedef", "enum", "__constant__"):
+        if self.text == "typedef":
             return self._declaration()
         self._refuse_old_dialect()
         if not self.is_type(self.token):
             self.fail(f"expected a function, got {self.shown()}", UNSUPPORTED.get(self.text, "__global__ void name(…) { … }"))
-        base = self.with_pointers(self.specifiers())
+        base = self.specifiers()
+        if self.text == ";":
+            self.return_to(start)
+            return self._declaration()
+        base = self.with_pointers(base)
         attributes += self._storage() + self._attributes()
         name = self.identifier("the name of a function")
-        if self.text != "(":
-            self.fail_at(name, f"{name.text} is a variable outside of functions, which is not supported", "#define or enum")
-        self.advance()
+        if not self.accept("("):
+            self.return_to(start)
+            return self._declaration()
         self.open_scope()
         parameters = self._parameters()
         result = self.with_shape(base)
@@ -181,26 +186,20 @@ class _Parser(ExpressionParser):
         token = self.token
         if self.text == "_Static_assert":
             return self._static_assert()
-        if self.text == "enum":
-            return self._enumeration()
         is_typedef = False
         while self.text in STORAGE:
             is_typedef = is_typedef or self.text == "typedef"
             self.advance()
-        if self.text == "__constant__":
-            self.fail("constant memory is not supported", "a pointer parameter: const char *table")
         if self.peek().text == "tunable":
             self._refuse_old_dialect()
         base = self.specifiers()
+        if self.text == ";" and base.definition is not None:
+            self.advance()
+            return base.definition
         found = []
         while True:
             declarator = self._declarator(self.with_pointers(base), [])
-            value = None
-            if self.text == "=":
-                self.advance()
-                if self.text == "{":
-                    self.fail("brace lists are not supported", "a scalar, which fills a block, or a range 0 ... N")
-                value = self.assignment()
+            value = self.initial_value() if self.accept("=") else None
             if is_typedef:
                 self.declare(declarator.name, is_type=True)
             found.append(tree.Declarator(declarator.token, declarator.type, declarator.attributes, value))
@@ -221,23 +220,6 @@ class _Parser(ExpressionParser):
         self.expect(")")
         self.expect(";")
         return tree.StaticAssert(token, condition, message)
-
-    def _enumeration(self) -> tree.Statement:
-        token = self.advance()
-        if self.text != "{":
-            self.declare(self.identifier("the name of an enum or its constants").text, is_type=False)
-        self.expect("{", "and the constants of an enum")
-        members: list[tuple[Token, tree.Expression | None]] = []
-        while self.text != "}":
-            if members:
-                self.expect(",", "or } in an enum")
-                if self.text == "}":
-                    break
-            name = self.identifier("the name of a constant")
-            members.append((name, self.conditional() if self.accept("=") else None))
-        self.advance()
-        self.expect(";", "behind an enum")
-        return tree.Enumeration(token, tuple(members))
 
     # Statements
 
@@ -263,6 +245,8 @@ class _Parser(ExpressionParser):
 
     def _statement(self) -> tree.Statement:
         text = self.text
+        if text == "__constant__":
+            self.fail("constant memory is declared outside of functions", "the declaration before the function")
         if text == "{":
             self.deeper()
             found: tree.Statement = self._compound()

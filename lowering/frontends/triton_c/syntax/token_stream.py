@@ -21,8 +21,6 @@ KEYWORDS = BASIC_TYPES | QUALIFIERS | STORAGE | frozenset([
     "struct", "union", "enum", "newaxis", "_Static_assert", "true", "false",
 ])  # fmt: skip
 UNSUPPORTED = {
-    "struct": "struct types are not supported; use separate variables",
-    "union": "union types are not supported; use separate variables, and bitcast<T>(e) for another view of bits",
     "goto": "goto is not supported; use break, continue, return, or a loop",
 }
 
@@ -56,6 +54,12 @@ class TokenStream:
 
     def peek(self, distance: int = 1) -> Token:
         return self.tokens[min(self.at + distance, len(self.tokens) - 1)]
+
+    def return_to(self, at: int) -> None:
+        """Go back to a token, to read it in another way."""
+        self.at = at
+        self.token = self.tokens[at]
+        self.text = self.token.text if self.token.kind is not STRING else ""
 
     def accept(self, text: str) -> bool:
         """Step behind the current token if it is `text`."""

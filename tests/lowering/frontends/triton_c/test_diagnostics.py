@@ -48,9 +48,7 @@ CASES = [
      "float[16] @ float[32]: both are blocks of two axes"),
     ("m @ (half[32, 16])0;", "float[16, 32] @ half[32, 16]: the elements differ"), ("(bool[16, 16])1 @ (bool[16, 16])1;",
      "a product of bools"),
-    ("(float[4, 8, 2])0 @ (float[8, 4, 4])0;", "the batches, axis 2, are 2 and 4"), ("(short[4, 4])1 @ (short[4, 4])1;",
-     "products of short are not"),
-    ("(unsigned char[4, 4])1 @ (unsigned char[4, 4])1;", "products of unsigned char are not supported"), ("dot(m, m);",
+    ("(float[4, 8, 2])0 @ (float[8, 4, 4])0;", "the batches, axis 2, are 2 and 4"), ("dot(m, m);",
      "must agree"),
     # conditions
     ("if (k) n = 1;",
@@ -89,7 +87,7 @@ CASES = [
     ("p < 3;", "float* < int: pointers are compared with pointers of their type, or 0"), ("-p;",
      "- of a value of type float*, expected a number"),
     # left sides
-    ("n + 1 = 3;", "3:3: error: this is not assigned to; what is assigned to is a name, *p or *?(m)p"), ("a[+] = 3;",
+    ("n + 1 = 3;", "3:3: error: this is not assigned to; what is assigned to is a name, a member, *p or *?(m)p"), ("a[+] = 3;",
      "this is not assigned to"),
     ("3 = n;", "this is not assigned to"), ("*c = 3;",
      "3:1: error: a store through const float*, which is const; fix: a pointer without const"),

@@ -1,0 +1,220 @@
+"""Brings the arguments of launches of Triton-C into the form that block functions take, and checks what is promised."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..lowering.frontends.triton_c.checking import typed
+from ..lowering.frontends.triton_c.text import Reading, build
+from ..lowering.frontends.triton_c.types import Pointer, Scalar, Struct, Type, leaves_of, memory_type
+from ..lowering.tt.analysis.alias_sets import may_alias
+from ..lowering.tt.analysis.aliasing import AliasAnalysis
+from ..lowering.tt.interpret.machine import find_function
+from ..lowering.tt.transforms.pipeline import Pipeline
+from ..lowering.tt.types import numpy_dtype
+from ..promotion.arrays import Array
+from ..promotion.dataclass import dataclass
+from ..promotion.errors import UserError
+
+
+@dataclass(frozen=True, slots=True)
+class PromiseCheck:
+    """One promise of a parameter, which stands at a position of the launch's arguments.
+
+    Attributes:
+        written: for noalias, the positions of pointers that the kernel may write through.
+    """
+
+    kernel: str
+    parameter: str
+    position: int
+    name: str
+    number: int
+    written: frozenset[int]
+
+    def check(self, args: Sequence[Any]) -> None:
+        """Raise `UserError` for arguments that break the promise."""
+        if self.position >= len(args):
+            return  # the launch tells how many there should be
+        arg = args[self.position]
+        what = f"@{self.kernel}, parameter {self.parameter}"
+        if self.name == "multipleof" and isinstance(arg, int | np.integer) and int(arg) % self.number:
+            raise UserError(f"{what}: __multipleof({self.number}) is promised, and the argument is {arg}; fix: a multiple")
+        memory = _memory(arg)
+        if memory is None:
+            return
+        start, size = memory
+        if self.name == "aligned" and start % self.number:
+            aligned = start & -start
+            raise UserError(
+                f"{what}: __aligned({self.number}) is promised, and the address is a multiple of {aligned} bytes; "
+                f"fix: an array whose address is a multiple of {self.number}"
+            )
+        if self.name != "noalias" or not size:
+            return
+        for position, other in enumerate(args):
+            found = None if position == self.position else _memory(other)
+            if found is None or not (self.position in self.written or position in self.written):
+                continue
+            if start < found[0] + found[1] and found[0] < start + size:
+                raise UserError(
+                    f"{what}: __noalias is promised, and its memory overlaps that of argument {position}, and one of both is "
+                    "written; fix: arrays of their own, or no promise"
+                )
+
+
+@dataclass(frozen=True, slots=True)
+class ConstantTable:
+    """A table in constant memory. values: None for one that the host fills in."""
+
+    name: str
+    dtype: Any
+    shape: tuple[int, ...]
+    values: tuple[int | float, ...] | None
+
+    def array(self) -> Array:
+        """Return a new array with the elements; those that the text gives cannot be changed."""
+        if self.values is None:
+            return np.zeros(self.shape, self.dtype)
+        found = np.array(self.values).astype(self.dtype).reshape(self.shape)
+        found.flags.writeable = False
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchRules:
+    """What a launch of a kernel has to do with its arguments.
+
+    Attributes:
+        declared: names and types of the parameters as the text has them.
+        count: how many parameters of the block function these are.
+        tables: what stands behind them.
+    """
+
+    kernel: str
+    declared: tuple[tuple[str, Type], ...]
+    count: int
+    promises: tuple[PromiseCheck, ...]
+    tables: tuple[ConstantTable, ...]
+
+    def check(self, args: Sequence[Any]) -> None:
+        """Raise `UserError` for arguments of the block function that break a promise."""
+        for each in self.promises:
+            each.check(args)
+
+    def flattened(self, args: Sequence[Any]) -> tuple[Any, ...]:
+        """Return arguments with one for each part of a struct, with those for tables if there are any.
+
+        A struct may be given as a mapping, a tuple, a list, or a structured scalar of NumPy; or by its parts in place of it.
+        """
+        if not self.tables and all(not isinstance(type_.element, Struct) for _, type_ in self.declared):
+            return tuple(args)
+        found: list[Any] = []
+        rest = list(args)
+        for name, type_ in self.declared:
+            if not rest:
+                self._fail_count(args)
+            if isinstance(type_.element, Struct) and is_struct_value(rest[0]):
+                found += _parts(f"@{self.kernel}, parameter {name}", type_.element, rest.pop(0))
+                continue
+            count = len(leaves_of(type_))
+            if len(rest) < count:
+                self._fail_count(args)
+            found += rest[:count]
+            del rest[:count]
+        if len(rest) not in (0, len(self.tables)):
+            self._fail_count(args)
+        return (*found, *rest)
+
+    def _fail_count(self, args: Sequence[Any]) -> None:
+        listed = ", ".join(f"{type_} {name}" for name, type_ in self.declared)
+        raise UserError(
+            f"@{self.kernel}: {len(args)} arguments do not supply its parameters ({listed}); "
+            "fix: a mapping, a tuple or a structured scalar for each struct"
+        )
+
+
+def is_struct_value(arg: object) -> bool:
+    """Return whether an argument stands for a whole struct."""
+    if isinstance(arg, np.ndarray):
+        return arg.ndim == 0 and arg.dtype.names is not None
+    return isinstance(arg, Mapping | tuple | list | np.void)
+
+
+def _parts(what: str, struct: Struct, arg: Any) -> list[Any]:
+    """Return the values that a struct consists of."""
+    if not is_struct_value(arg):
+        raise UserError(f"{what}: expected a mapping, a tuple or a structured scalar for {struct}, got {type(arg).__name__}")
+    arg = arg[()] if isinstance(arg, np.ndarray) else arg
+    names = [name for name, _ in (struct.members[:1] if struct.is_union else struct.members)]
+    if isinstance(arg, tuple | list):
+        if len(arg) != len(names):
+            raise UserError(f"{what}: {len(arg)} values for {struct}, which has {', '.join(names)}; fix: one for each")
+        values = dict(zip(names, arg, strict=True))
+    else:
+        values = dict(arg) if isinstance(arg, Mapping) else {name: arg[name] for name in arg.dtype.names or ()}
+        if set(values) != set(names):
+            given = ", ".join(map(str, values)) or "none"
+            raise UserError(f"{what}: members {given} for {struct}, which has {', '.join(names)}; fix: one value for each")
+    found: list[Any] = []
+    for name in names:
+        member = struct.member(name)
+        inner = member.element if member is not None else None
+        found += _parts(f"{what}.{name}", inner, values[name]) if isinstance(inner, Struct) else [values[name]]
+    return found
+
+
+def launch_rules(reading: Reading) -> LaunchRules:
+    """Return what the launch of a kernel has to do."""
+    kernel = reading.typed.kernel
+    declared = tuple((each.name, each.type) for each in kernel.declared)
+    tables = tuple(_table(each) for each in kernel.tables)
+    count = len(kernel.parameters) - len(tables)
+    return LaunchRules(kernel.name, declared, count, _promises(reading), tables)
+
+
+def _table(table: typed.Table) -> ConstantTable:
+    pointer = table.symbol.type.element
+    assert isinstance(pointer, Pointer)
+    assert isinstance(pointer.pointee, Scalar)
+    element = pointer.pointee
+    if element.kind == "int" and not element.is_signed:
+        dtype = np.dtype(f"uint{element.bits}")
+    else:
+        dtype = np.dtype(np.bool_) if element.kind == "bool" else numpy_dtype(memory_type(element))
+    return ConstantTable(table.name, dtype, table.shape, table.values)
+
+
+def _promises(reading: Reading) -> tuple[PromiseCheck, ...]:
+    """Return the promises that the launch of a kernel has to check."""
+    kernel = reading.typed.kernel
+    found = [
+        PromiseCheck(kernel.name, symbol.name, position, each.name, each.number, frozenset())
+        for position, (symbol, promises) in enumerate(zip(kernel.parameters, kernel.promises, strict=True))
+        for each in promises
+        if each.name in ("multipleof", "aligned", "noalias")
+    ]
+    if not any(each.name == "noalias" for each in found):
+        return tuple(found)
+    function = find_function(build(reading), kernel.name)
+    Pipeline.parse("inline").run(function)
+    written = AliasAnalysis(function).written
+    positions = frozenset(number for number in range(len(kernel.parameters)) if may_alias(frozenset({number}), written))
+    return tuple(PromiseCheck(e.kernel, e.parameter, e.position, e.name, e.number, positions) for e in found)
+
+
+def _memory(arg: object) -> tuple[int, int] | None:
+    """Return address and bytes of an argument that is memory, and says where; None for others."""
+    if isinstance(arg, np.ndarray):
+        return arg.ctypes.data, arg.nbytes
+    interface = getattr(arg, "__cuda_array_interface__", None)
+    if not isinstance(interface, dict):
+        return None
+    return int(interface["data"][0] or 0), math.prod(interface["shape"]) * np.dtype(interface["typestr"]).itemsize
+
+
+__all__ = ["ConstantTable", "LaunchRules", "PromiseCheck", "is_struct_value", "launch_rules"]

@@ -1,0 +1,150 @@
+"""Reads the names of types, and the definitions of structs, unions and enums in them."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+
+from ..reading.source import Token
+from . import tree
+from .token_stream import BASIC_TYPES, QUALIFIERS, UNSUPPORTED, TokenStream
+
+_INTEGERS = {
+    ("char",): "int8", ("short",): "int16", ("int",): "int32", (): "int32", ("long",): "int64", ("long", "long"): "int64",
+}  # fmt: skip
+
+
+class TypeNameParser(TokenStream, ABC):
+    """Reads the names of types."""
+
+    @abstractmethod
+    def conditional(self) -> tree.Expression:
+        """Read a constant expression."""
+
+    def type_name(self) -> tree.TypeName:
+        """Read the name of a type, its pointers and its shape: T, T*, T[TM, TN], T*[TM, TN]."""
+        base = self.specifiers()
+        return self.with_shape(self.with_pointers(base))
+
+    def specifiers(self) -> tree.TypeName:
+        """Read the name of an element type with its qualifiers, in any order."""
+        token = self.token
+        is_constant = False
+        names: list[str] = []
+        definition: tree.Structure | tree.Enumeration | None = None
+        while True:
+            text = self.text
+            if text in UNSUPPORTED:
+                self.fail(UNSUPPORTED[text])
+            if text in ("struct", "union", "enum") and not names:
+                token = self.token
+                name, definition = self.enumeration() if text == "enum" else self._structure()
+                names.append(name)
+                continue
+            if text in QUALIFIERS:
+                is_constant = is_constant or text in ("const", "__constant__")
+            elif text in BASIC_TYPES or (not names and self.is_type(self.token)):
+                token = token if names else self.token
+                names.append(text)
+            else:
+                break
+            self.advance()
+        if not names:
+            self.fail(f"expected a type, got {self.shown()}")
+        return tree.TypeName(token, self._base(token, names), (is_constant,), None, definition)
+
+    def _structure(self) -> tuple[str, tree.Structure | None]:
+        """Read `struct name`, with its members in braces where it is defined; return what it is called."""
+        token = self.advance()
+        name = token.text if self.text == "{" else f"{token.text} {self.identifier(f'the name of a {token.text}').text}"
+        if self.text != "{":
+            return name, None
+        self.deeper()
+        self.advance()
+        members: list[tree.Declarator] = []
+        while self.text != "}":
+            if not self.is_type(self.token):
+                self.fail(f"expected the type of a member of {name}, got {self.shown()}")
+            base = self.specifiers()
+            while True:
+                type_ = self.with_pointers(base)
+                member = self.identifier(f"the name of a member of {name}")
+                if self.text == ":":
+                    self.fail("members of some bits are not supported", "shifts and masks of an integer")
+                if self.text.startswith("__") or self.text == "=":
+                    self.fail(f"{self.text} behind a member of {name}", "it is for parameters and variables")
+                members.append(tree.Declarator(member, self.with_shape(type_), (), None))
+                if not self.accept(","):
+                    break
+            self.expect(";", "behind a member")
+        self.advance()
+        self.depth -= 1
+        if not members:
+            self.fail_at(token, f"{name} has no members")
+        return name, tree.Structure(token, name, tuple(members))
+
+    def enumeration(self) -> tuple[str, tree.Enumeration | None]:
+        """Read `enum name`, with its constants in braces where it is defined; return the type of its values."""
+        token = self.advance()
+        if self.text != "{":
+            self.identifier("the name of an enum or its constants")
+            if self.text != "{":
+                return "int32", None
+        self.advance()
+        members: list[tuple[Token, tree.Expression | None]] = []
+        while self.text != "}":
+            if members:
+                self.expect(",", "or } in an enum")
+                if self.text == "}":
+                    break
+            name = self.identifier("the name of a constant")
+            self.declare(name.text, is_type=False)
+            members.append((name, self.conditional() if self.accept("=") else None))
+        self.advance()
+        return "int32", tree.Enumeration(token, tuple(members))
+
+    def _base(self, token: Token, names: list[str]) -> str:
+        """Return the one name of the element type that several names may mean: `unsigned long int` is uint64."""
+        signs = [each for each in names if each in ("signed", "unsigned")]
+        rest = [each for each in names if each not in ("signed", "unsigned")]
+        if not signs and len(rest) == 1 and rest[0] not in ("char", "short", "int", "long"):
+            return {"_Bool": "bool"}.get(rest[0], rest[0])
+        plain = tuple(each for each in rest if each != "int" or len(rest) == 1)
+        if plain not in _INTEGERS or len(signs) > 1:
+            shown = " ".join(names)
+            self.fail_at(token, f"{shown} is no type", "double" if shown == "long double" else "")
+        return ("u" if signs == ["unsigned"] else "") + _INTEGERS[plain]
+
+    def with_pointers(self, base: tree.TypeName) -> tree.TypeName:
+        """Read the stars behind an element type."""
+        constant = list(base.constant)
+        while self.text == "*":
+            self.advance()
+            is_constant = False
+            while self.text in ("const", "volatile"):
+                is_constant = is_constant or self.text == "const"
+                self.advance()
+            constant.append(is_constant)
+        return tree.TypeName(base.token, base.base, tuple(constant), None, base.definition)
+
+    def with_shape(self, type_: tree.TypeName) -> tree.TypeName:
+        """Read the shape behind a type or a declared name, if there is one."""
+        if self.text != "[":
+            return type_
+        token = self.advance()
+        if self.text == "]" and type_.constant[0] and len(self.types) == 1:  # its initial values tell the length
+            self.advance()
+            return tree.TypeName(type_.token, type_.base, type_.constant, (), type_.definition)
+        if self.text == "]":
+            self.fail("an empty shape", "the extents of a block, as in x[16, 32]")
+        self.deeper()
+        extents = [self.conditional()]
+        while self.accept(","):
+            extents.append(self.conditional())
+        self.depth -= 1
+        self.expect("]", "at the end of a shape")
+        if self.text == "[":
+            self.fail_at(token, "arrays of arrays are not supported", "the extents of a block, as in x[16, 32]")
+        return tree.TypeName(type_.token, type_.base, type_.constant, tuple(extents), type_.definition)
+
+
+__all__ = ["TypeNameParser"]
