@@ -150,7 +150,7 @@ class Kernel:
         arrays, `KernelAssertionError` for assertions of the kernel that fail, `UnsupportedError` for operations the interpreter
         does not know.
         """
-        args = self._source.arguments(args, lambda: self.constants)
+        args = self._source.arguments(grid, args, lambda: self.constants)
         with default_modes():
             interpret(self._defining_module, grid, args, self.name, trace)
 
@@ -178,7 +178,7 @@ class Kernel:
                 run natively first, by code that stops where a finding is possible; only then is it undone and looked at. That
                 takes a small part of the time of a launch that has no findings. `sanitizer_obstacle` says why it is not done.
         """
-        args = self._source.arguments(args, lambda: self.constants)
+        args = self._source.arguments(grid, args, lambda: self.constants)
         if not notes and self._is_clean(grid, args, unwritten or {}, needs_barriers):
             return Report(())
         with default_modes():
@@ -252,7 +252,7 @@ class Kernel:
         not fit, `KernelAssertionError` for assertions of the kernel that fail, `UnsupportedError` for operations, devices and
         options this version does not have, `DeviceError` for a GPU that is not there or fails.
         """
-        args = self._source.arguments(args, lambda: self.constants)
+        args = self._source.arguments(grid, args, lambda: self.constants)
         if device == "cpu" and not (sanitize or check_bounds or target is not None):
             plain = plain_arguments(self.parameters, self._sizes, args)
             if plain is not None:

@@ -45,10 +45,10 @@ class KernelText(Protocol):
     def module(self) -> ModuleOp:
         """Return the block IR. Raises `UserError` for a text with errors."""
 
-    def arguments(self, args: Sequence[Any], constants: Callable[[], Mapping[str, Array]]) -> tuple[Any, ...]:
+    def arguments(self, grid: Any, args: Sequence[Any], constants: Callable[[], Mapping[str, Array]]) -> tuple[Any, ...]:
         """Return the arguments of the block function, made of those of a launch and of the constant memory.
 
-        Raises `UserError` for arguments that break what the text promises of them.
+        Raises `UserError` for arguments that break what the text promises of them, and for a grid that it cannot have.
         """
 
     def constants(self) -> dict[str, Array]:
@@ -65,7 +65,7 @@ class TtirText:
     def module(self) -> ModuleOp:
         return parse(self.text, self.source)
 
-    def arguments(self, args: Sequence[Any], constants: Callable[[], Mapping[str, Array]]) -> tuple[Any, ...]:
+    def arguments(self, grid: Any, args: Sequence[Any], constants: Callable[[], Mapping[str, Array]]) -> tuple[Any, ...]:
         """Return the arguments as they are: launches find out by themselves what holds for them."""
         return tuple(args)
 
@@ -114,18 +114,20 @@ class TritonCText:
         """Return arguments with one for each part of a struct."""
         return _rules(self).flattened(args)
 
-    def arguments(self, args: Sequence[Any], constants: Callable[[], Mapping[str, Array]]) -> tuple[Any, ...]:
+    def arguments(self, grid: Any, args: Sequence[Any], constants: Callable[[], Mapping[str, Array]]) -> tuple[Any, ...]:
         """Return the arguments of the block function: one for each part of a struct, and tables behind them.
 
-        Promises of parameters are compared with them: multiples, alignments, arrays that do not overlap.
+        Promises of parameters are compared with them: multiples, alignments, arrays that do not overlap. Grids have no
+        sizes of 0.
         """
         rules = _rules(self)
+        rules.check_grid(grid)
         found = rules.flattened(args)
         if rules.tables and len(found) == rules.count:
             memory = constants()
             found = (*found, *(memory[each.name] for each in rules.tables))
         rules.check(found)
-        return found
+        return rules.as_bytes(found)
 
     def constants(self) -> dict[str, Array]:
         """Return new arrays for the constant memory of the kernel, by name."""

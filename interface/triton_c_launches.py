@@ -10,7 +10,7 @@ import numpy as np
 
 from ..lowering.frontends.triton_c.checking import typed
 from ..lowering.frontends.triton_c.text import Reading, build
-from ..lowering.frontends.triton_c.types import Pointer, Scalar, Struct, Type, leaves_of, memory_type
+from ..lowering.frontends.triton_c.types import VOID, Pointer, Scalar, Struct, Type, leaves_of, memory_type
 from ..lowering.tt.analysis.alias_sets import may_alias
 from ..lowering.tt.analysis.aliasing import AliasAnalysis
 from ..lowering.tt.interpret.machine import find_function
@@ -92,12 +92,14 @@ class LaunchRules:
     Attributes:
         declared: names and types of the parameters as the text has them.
         count: how many parameters of the block function these are.
+        untyped: which of them are `void*`.
         tables: what stands behind them.
     """
 
     kernel: str
     declared: tuple[tuple[str, Type], ...]
     count: int
+    untyped: tuple[int, ...]
     promises: tuple[PromiseCheck, ...]
     tables: tuple[ConstantTable, ...]
 
@@ -105,6 +107,23 @@ class LaunchRules:
         """Raise `UserError` for arguments of the block function that break a promise."""
         for each in self.promises:
             each.check(args)
+
+    def check_grid(self, grid: Any) -> None:
+        """Raise `UserError` for a size of 0; launches check everything else."""
+        sizes = (grid,) if isinstance(grid, int | np.integer) else grid
+        if isinstance(sizes, tuple | list) and 0 in sizes:
+            raise UserError(f"@{self.kernel}: grid {grid} has a size of 0; fix: 1 or more programs along each axis, and a mask")
+
+    def as_bytes(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Return arguments with arrays of bytes for `void*`, which takes memory of any elements."""
+        if not self.untyped:
+            return args
+        found = list(args)
+        for position in self.untyped:
+            arg = found[position] if position < len(found) else None
+            if isinstance(arg, np.ndarray) and arg.flags.c_contiguous and not arg.dtype.hasobject:
+                found[position] = arg.reshape(-1).view(np.int8)
+        return tuple(found)
 
     def flattened(self, args: Sequence[Any]) -> tuple[Any, ...]:
         """Return arguments with one for each part of a struct, with those for tables if there are any.
@@ -174,7 +193,9 @@ def launch_rules(reading: Reading) -> LaunchRules:
     declared = tuple((each.name, each.type) for each in kernel.declared)
     tables = tuple(_table(each) for each in kernel.tables)
     count = len(kernel.parameters) - len(tables)
-    return LaunchRules(kernel.name, declared, count, _promises(reading), tables)
+    types = [each.type.element for each in kernel.parameters]
+    untyped = tuple(at for at, each in enumerate(types) if isinstance(each, Pointer) and each.pointee == VOID)
+    return LaunchRules(kernel.name, declared, count, untyped, _promises(reading), tables)
 
 
 def _table(table: typed.Table) -> ConstantTable:

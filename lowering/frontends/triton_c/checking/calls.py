@@ -43,6 +43,8 @@ class CallChecker(SubscriptChecker):
             if _ATOMIC_NAMES.fullmatch(inner.text) is None:
                 self.fail(inner, f"the result of {inner.text} is no function")
             return self._atomic(inner, node)
+        if isinstance(callee, tree.Subscript):
+            self.check(callee)
         if not isinstance(callee, tree.Name):
             self.fail(node.token, "only functions can be called", "the name of a function")
         token = callee.token

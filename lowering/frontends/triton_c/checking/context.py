@@ -26,6 +26,11 @@ from ..types import (
 from . import typed
 from .conversions import CheckAbort, Conversions
 
+OLD_FUNCTIONS = {
+    "get_global_range": "get_program_id(axis) * T + 0 ... T", "get_range_id": "get_program_id(axis)",
+    "__sum": "v[+], or v[:, +] of an axis",
+}  # fmt: skip
+"""Functions of the dialect of early 2019, and what is said now."""
 Entry = typed.Symbol | typed.Aggregate | typed.Table | typed.Constant | Type
 """What a name stands for: a variable, constant memory, a constant of an enum, the type of a typedef or of `struct name`."""
 
@@ -109,7 +114,11 @@ class Context(Conversions, ABC):
         for scope in reversed(self.scopes):
             if name in scope:
                 return scope[name]
-        known = {each for scope in self.scopes for each in scope} | set(self.known_functions)
+        if name in self.known_functions:
+            self.fail(token, f"{name} is not declared as a variable, and is a function", f"{name}(…)")
+        if name in OLD_FUNCTIONS:
+            self.fail(token, f"{name} is of the dialect of early 2019, another language", OLD_FUNCTIONS[name])
+        known = {each for scope in self.scopes for each in scope if " " not in each} | set(self.known_functions)
         close = close_names(name, known)
         fix = f"did you mean {' or '.join(close)}?" if close else ""
         if name.isupper() and not close:

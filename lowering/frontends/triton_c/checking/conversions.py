@@ -100,7 +100,7 @@ class Conversions:
             message = f"{what} is a scalar, and the value has shape {list(own)}"
         shrinks = len(own) > len(shape) or any(x > y for x, y in zip(own[::-1], shape[::-1], strict=False))
         fix = "a reduction, as in v[+] or v[:, max]" if shrinks else ""
-        if not fix and joined_shape((*own, 1), shape) == shape:
+        if len(own) < len(shape) and joined_shape((*own, 1), shape) == shape:
             fix = f"did you mean v[{', '.join([':'] * len(own) + ['newaxis'])}]?"
         self.fail(token, message, fix)
 

@@ -421,15 +421,26 @@ class Statements:
         return f"switch ({name} & 3) {{ {text} }}", run
 
 
-def check_statements(seed: int, natively: bool) -> None:
+MEMBERS = {"x0": "s.x0", "x1": "s.inner.x1", "x2": "s.bits.x2", "x3": "s.inner.x3"}
+STRUCT = "struct four { int x0; struct { int x1, x3; } inner; union { unsigned int u; int x2; } bits; };"
+
+
+def check_statements(seed: int, natively: bool, as_members: bool) -> None:
+    """Compare a program of four variables with Python; as_members: of the members of one struct."""
     chosen = random.Random(seed)
     body, run = Statements(chosen).block(3, ("return",))
     names = [f"x{number}" for number in range(4)]
     text = f"__global__ void f(int *y, int x0, int x1, int x2, int x3) {{\n{body}\n"
     text += "\n".join(f"*(y + {4 + number}) = {name};" for number, name in enumerate(names)) + "\n}\n"
+    if as_members:
+        text = re.sub(r"\bx[0-3]\b", lambda found: MEMBERS[found[0]], text)
+        text = STRUCT + re.sub(r"int s\.x0, .*\)", "struct four s)", text, count=1)
     kernel = jn.kernel.from_triton_c(text, cache=False)
     for _ in range(4):
         start = [chosen.randrange(-9, 10) for _ in names]
+        arguments: list[object] = [*start]
+        if as_members:
+            arguments = [{"x0": start[0], "inner": (start[1], start[3]), "bits": {"u": start[2] % (1 << 32)}}]
         state = {**dict(zip(names, start, strict=True)), **{f"y{number}": 0 for number in range(8)}}
         try:
             run(state)
@@ -437,33 +448,43 @@ def check_statements(seed: int, natively: bool) -> None:
         except Leave:
             pass
         y = np.zeros(8, np.int32)
-        (kernel.launch if natively else kernel.interpret)(1, y, *start)
+        (kernel.launch if natively else kernel.interpret)(1, y, *arguments)
         assert list(y) == [state[f"y{number}"] for number in range(8)], (text, start)
 
 
 @settings(max_examples=25, deadline=None)
 @given(st.integers(0, 1 << 32))
 def test_random_statements_do_what_python_does(seed: int) -> None:
-    check_statements(seed, natively=seed % 8 == 0)
+    check_statements(seed, natively=seed % 8 == 0, as_members=bool(seed & 1))
 
 
 @pytest.mark.slow
 @settings(max_examples=300, deadline=None)
-@given(st.integers(0, 1 << 32), st.booleans())
-def test_more_random_statements(seed: int, natively: bool) -> None:
-    check_statements(seed, natively)
+@given(st.integers(0, 1 << 32), st.booleans(), st.booleans())
+def test_more_random_statements(seed: int, natively: bool, as_members: bool) -> None:
+    check_statements(seed, natively, as_members)
 
 
 # Texts that are no programs
 
 
-TEXTS = {path.stem: path.read_text(encoding="utf-8") for path in sorted(DATA.glob("*.tc"))}
+TEXTS = {path.stem: path.read_text(encoding="utf-8") for path in sorted(DATA.glob("*.tc"))} | {
+    "structs": """__constant__ float table[2, 2] = {{1, 2.5f}, {-3}}; typedef struct { float re, im; } complex;
+struct both { complex z[TM]; union { float f; int i; } bits; };
+complex times(complex x, complex y) { return (complex){x.re * y.re - x.im * y.im, .im = x.re * y.im + x.im * y.re}; }
+__global__ void f(float *y, complex a, int n) {
+  struct both b = {.bits.f = 1}, c = b;
+  for (int i = 0; i < n; i++) { a = i > 3 ? times(a, a) : a; c.z.re += table[1, i % 2]; b.bits.i++; }
+  *(y + 0 ... TM) = c.z.re + a.im + b.bits.f;
+}
+""",
+}
 DEFINES = {"BS": 64, "TM": 16, "TN": 32, "TK": 16, "TYPE": "half", "TB": 2, "ACT": 1}
 TOKEN = re.compile(r"\w+|\s+|[^\w\s]")
 STRANGE = (
     "", "{", "}", "(", ")", "[", "]", "*", "?", "^", "@", "...", "#if 1\n", "#define X X X\n", '"', "'", "/*", "\\\n",
     "\0", "é", "0x", "1e", "9" * 40, "int", "newaxis", ":", "= 0", "[99999999, 99999999]", "struct", "for (;;)",
-    "return", "TM", "##",
+    "return", "TM", "##", "union", ".re", "{1, .im = 2}", "struct both", "__constant__ ", "a", "b", "complex", "->", "&",
 )  # fmt: skip
 
 
