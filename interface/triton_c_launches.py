@@ -94,6 +94,7 @@ class LaunchRules:
         count: how many parameters of the block function these are.
         untyped: which of them are `void*`.
         tables: what stands behind them.
+        is_plain: whether there are neither structs nor tables.
     """
 
     kernel: str
@@ -102,6 +103,7 @@ class LaunchRules:
     untyped: tuple[int, ...]
     promises: tuple[PromiseCheck, ...]
     tables: tuple[ConstantTable, ...]
+    is_plain: bool
 
     def check(self, args: Sequence[Any]) -> None:
         """Raise `UserError` for arguments of the block function that break a promise."""
@@ -130,7 +132,7 @@ class LaunchRules:
 
         A struct may be given as a mapping, a tuple, a list, or a structured scalar of NumPy; or by its parts in place of it.
         """
-        if not self.tables and all(not isinstance(type_.element, Struct) for _, type_ in self.declared):
+        if self.is_plain:
             return tuple(args)
         found: list[Any] = []
         rest = list(args)
@@ -195,7 +197,8 @@ def launch_rules(reading: Reading) -> LaunchRules:
     count = len(kernel.parameters) - len(tables)
     types = [each.type.element for each in kernel.parameters]
     untyped = tuple(at for at, each in enumerate(types) if isinstance(each, Pointer) and each.pointee == VOID)
-    return LaunchRules(kernel.name, declared, count, untyped, _promises(reading), tables)
+    is_plain = not tables and all(not isinstance(type_.element, Struct) for _, type_ in declared)
+    return LaunchRules(kernel.name, declared, count, untyped, _promises(reading), tables, is_plain)
 
 
 def _table(table: typed.Table) -> ConstantTable:

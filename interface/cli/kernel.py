@@ -228,6 +228,8 @@ def run_kernel(options: argparse.Namespace, read: Callable[[str], Array]) -> int
         raise UserError(f"{options.model}: fix: say how many programs to run with --grid X,Y,Z")
     grid = _grid(options.grid)
     parameters = kernel.parameters
+    if len(options.arguments) != len(parameters):  # tables in constant memory are supplied by the launch
+        parameters = parameters[: len(parameters) - len(kernel.constants)]
     if len(options.arguments) != len(parameters):
         names = ", ".join(f"{each.name}: {each.type}" for each in parameters) or "none"
         raise UserError(

@@ -109,6 +109,17 @@ def test_run(capsys: Capture, files: Path) -> None:
     assert "__multipleof(4) is promised, and the argument is 39" in " ".join(err.split())
 
 
+def test_run_with_members_and_tables(capsys: Capture, files: Path) -> None:
+    declared = "struct p { int at; float by; };\n__constant__ float t[2] = {3, 4};\n"
+    (files / "s.tc").write_text(f"{declared}__global__ void f(float *y, struct p q) {{ *(y + q.at) = t[1] * q.by; }}\n")
+    status, out, err = run(capsys, "run", "s.tc", "--grid", "1", "zeros:float32:3", "2", "0.5")
+    assert (status, err) == (0, "")
+    assert "[0. 0. 2.]" in out
+    status, _, err = run(capsys, "run", "s.tc", "--grid", "1", "zeros:float32:3", "2")
+    assert status == 2
+    assert "@f takes 3 arguments (y: !tt.ptr<f32>, q.at: i32, q.by: f32), got 2" in " ".join(err.split())
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

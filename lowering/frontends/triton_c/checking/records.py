@@ -78,6 +78,8 @@ class RecordChecker(Context):
                 if each.name in members:
                     self.fail(each.token, f"{each.name} is twice a member of {node.name}", "another name")
                 members[each.name] = self.resolve(each.type)
+                if each.type.constant[-1]:
+                    self.fail(each.token, f"{each.name} is a const member of {node.name}", "const before the variable")
             is_sound = is_sound and not reported
         if not is_sound:
             if is_named:
@@ -212,6 +214,10 @@ class RecordChecker(Context):
         """Return a value that can be used several times, and is evaluated in `parts`."""
         return value if isinstance(value, typed.Constant | typed.Variable) else self.temporary(value, parts)
 
+    def captured(self, value: typed.Expression, parts: list[typed.Expression]) -> typed.Expression:
+        """Return a value as it is in `parts`, whatever is assigned to variables behind them."""
+        return value if isinstance(value, typed.Constant) else self.temporary(value, parts)
+
     # Values
 
     def assigned(self, token: Token, value: typed.Expression, type_: Type, what: str) -> typed.Expression:
@@ -261,10 +267,9 @@ class RecordChecker(Context):
             value = self.initialized(expression.token, own, expression, path)
             if isinstance(value, typed.Record):
                 before += value.before
-                new = value.leaves
+                new = tuple(self.captured(leaf, before) for leaf in value.leaves)
             else:
-                value = self.reusable(value, before)
-                new = (_bits_as(value, leaves[selected[0]].type),)
+                new = (_bits_as(self.captured(value, before), leaves[selected[0]].type),)
             for position, leaf in zip(selected, new, strict=True):
                 leaves[position] = leaf
         return typed.Record(type_, node.token, tuple(before), tuple(leaves))

@@ -239,9 +239,8 @@ class _Checker(ExpressionChecker):
         for value in values:
             if isinstance(value, typed.Record):
                 before += value.before
-                passed += value.leaves
-            else:
-                passed.append(self.reusable(value, before) if is_parted else value)
+            leaves = value.leaves if isinstance(value, typed.Record) else (value,)
+            passed += [self.captured(leaf, before) for leaf in leaves] if is_parted else leaves
         for table in found.tables:
             passed.append(self.read_table(table, token))
         if not isinstance(found.result.element, Struct):

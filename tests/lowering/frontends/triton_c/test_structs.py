@@ -113,6 +113,10 @@ def test_one_arm_is_evaluated_where_the_condition_is_a_scalar() -> None:
 def test_arguments_are_evaluated_from_the_left() -> None:
     functions = f"{POINT} {MAKE} int at(int old, struct point a, int new) {{ return old * 100 + a.x * 10 + new; }}"
     assert ints("*(y + 1) = at(*y, make(y, 2), *y);", 2, functions) == [1, 21]
+    assert ints("int k = 1; struct point a = {k, k += 5}, b = {a.x, 2}; *y = at(k, a = b, k++) + a.x; *(y + 1) = a.y;", 2,
+                functions) == [617, 2]
+    assert ints("struct point a = {1, 2}, b = {3, 4}; *y = sum(a, a = b);", 1,
+                f"{POINT} int sum(struct point a, struct point b) {{ return a.x * 10 + b.x; }}") == [13]
 
 
 def test_control_flow_keeps_what_it_assigns() -> None:
@@ -370,6 +374,7 @@ MISTAKES = [
      "3:14: error: b of type bool is a member of union; fix: numbers and pointers of one width"),
     ("union { struct point a; } q;", "a of type struct point is a member of union"),
     ("struct { int a : 3; } q;", "3:16: error: members of some bits are not supported"),
+    ("struct { const int *p; int n; const int k; } q;", "3:41: error: k is a const member of struct; fix: const before the variable"),
     ("struct { int *p __noalias; } q;", "3:17: error: __noalias behind a member of struct"),
     ("struct { x; } q;", "3:10: error: expected the type of a member of struct, got 'x'"),
     ("struct point { int z; } a1; struct point { int w; } a2;", "3:29: error: struct point is declared twice in this scope"),
