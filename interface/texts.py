@@ -121,7 +121,10 @@ class TritonCText:
         sizes of 0.
         """
         rules = _rules(self)
-        rules.check_grid(grid)
+        if 0 in (grid if isinstance(grid, tuple | list) else (grid,) if isinstance(grid, int | np.integer) else ()):
+            rules.fail_grid(grid)
+        if rules.is_trivial:
+            return tuple(args)
         found = rules.flattened(args)
         if rules.tables and len(found) == rules.count:
             memory = constants()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -95,6 +95,7 @@ class LaunchRules:
         untyped: which of them are `void*`.
         tables: what stands behind them.
         is_plain: whether there are neither structs nor tables.
+        is_trivial: whether there is nothing to do.
     """
 
     kernel: str
@@ -104,17 +105,16 @@ class LaunchRules:
     promises: tuple[PromiseCheck, ...]
     tables: tuple[ConstantTable, ...]
     is_plain: bool
+    is_trivial: bool
 
     def check(self, args: Sequence[Any]) -> None:
         """Raise `UserError` for arguments of the block function that break a promise."""
         for each in self.promises:
             each.check(args)
 
-    def check_grid(self, grid: Any) -> None:
-        """Raise `UserError` for a size of 0; launches check everything else."""
-        sizes = (grid,) if isinstance(grid, int | np.integer) else grid
-        if isinstance(sizes, tuple | list) and 0 in sizes:
-            raise UserError(f"@{self.kernel}: grid {grid} has a size of 0; fix: 1 or more programs along each axis, and a mask")
+    def fail_grid(self, grid: Any) -> NoReturn:
+        """Refuse a grid with a size of 0; launches check everything else."""
+        raise UserError(f"@{self.kernel}: grid {grid} has a size of 0; fix: 1 or more programs along each axis, and a mask")
 
     def as_bytes(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
         """Return arguments with arrays of bytes for `void*`, which takes memory of any elements."""
@@ -198,7 +198,9 @@ def launch_rules(reading: Reading) -> LaunchRules:
     types = [each.type.element for each in kernel.parameters]
     untyped = tuple(at for at, each in enumerate(types) if isinstance(each, Pointer) and each.pointee == VOID)
     is_plain = not tables and all(not isinstance(type_.element, Struct) for _, type_ in declared)
-    return LaunchRules(kernel.name, declared, count, untyped, _promises(reading), tables, is_plain)
+    promises = _promises(reading)
+    is_trivial = is_plain and not untyped and not promises
+    return LaunchRules(kernel.name, declared, count, untyped, promises, tables, is_plain, is_trivial)
 
 
 def _table(table: typed.Table) -> ConstantTable:
