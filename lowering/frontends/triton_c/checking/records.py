@@ -336,11 +336,13 @@ class RecordChecker(Context):
         """Return the type of a chosen struct: by a block of conditions, a block of structs."""
         element = a.type.element
         shapes = [condition.type.shape, a.type.shape, b.type.shape]
-        inner = [leaf.shape for _, leaf in leaves_of(type_of(element)) if leaf.shape]
-        if inner:
-            if any(joined_shape(shapes[0], shape) != shape for shape in inner):
-                message = f"a condition of shape {list(shapes[0])} chooses between values of {element}, which has blocks of "
-                self.fail(token, message + ", ".join(str(list(shape)) for shape in inner), "a choice for each member")
+        leaves = leaves_of(type_of(element))
+        if any(leaf.shape for _, leaf in leaves):
+            for path, leaf in leaves:
+                if joined_shape(shapes[0], leaf.shape) != leaf.shape:
+                    message = f"a condition of shape {list(shapes[0])} chooses between values of {element}, whose member "
+                    message += f"{path[1:]} is {leaf}"
+                    self.fail(token, message, "a choice for each member")
             return type_of(element)
         together = joined_shape(shapes[1], shapes[2])
         together = None if together is None else joined_shape(shapes[0], together)
