@@ -24,6 +24,8 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 IS_WORKER = "PYTEST_XDIST_WORKER" in os.environ
 UNIT = "JOINERY_TESTS_UNIT"
 STARTED = pytest.StashKey[float]()
+FREEZE_AFTER = 250  # tests
+tests_since_freeze = 0
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -38,8 +40,15 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_finish() -> None:
+    freeze()
+
+
+def freeze() -> None:
+    """Takes what is there by now out of later collections: looking at modules and caches took a tenth of a run."""
+    global tests_since_freeze
     gc.collect()
-    gc.freeze()  # what is there by now stays: no collection needs to look at it
+    gc.freeze()
+    tests_since_freeze = 0
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -55,6 +64,10 @@ def cache_of_the_run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Iterator[Any]:
+    global tests_since_freeze
+    tests_since_freeze += 1
+    if tests_since_freeze >= FREEZE_AFTER:
+        freeze()
     item.stash[STARTED] = durations.processor_seconds()
     return (yield)
 
