@@ -387,7 +387,7 @@ class SimulatedArguments(ArgumentPacker):
         raise no_maps_in_memory(parameter)
 
     def add_table(self, parameter: Parameter, table: TableArgument) -> None:
-        self.values.append(table.arrays)
+        self.values.append(table.entries)
 
     def add_integer(self, number: int) -> None:
         self.values.append(number)

@@ -113,8 +113,8 @@ class Kernel:
             grid: blocks along x, y, z.
             block: threads along x, y, z; by default those of .reqntid.
             args: one per parameter: arrays (device pointers, written in place), `PointerArgument`s (addresses inside of
-                memory), scalars, lists of arrays (tables of their addresses; None is null), `TensorMap`s, bytes, or None for
-                a null pointer.
+                memory), scalars, lists of arrays (tables of their addresses; None is null, numbers stay), `TensorMap`s,
+                bytes, or None for a null pointer.
             shared: bytes of dynamic shared memory.
             cluster: blocks of a cluster along x, y, z; by default those of .reqnctapercluster.
             level: 1 checks bounds and rules; 2 also undefined values and bytes in flight; 3 also races, with statistics of

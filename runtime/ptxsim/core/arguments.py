@@ -132,7 +132,7 @@ def lay_out(
         what = labels[number]
         if number in tables:
             for index, array in enumerate(tables[number]):
-                if array is not None:
+                if isinstance(array, np.ndarray):
                     _check_array(array, f"{what}[{index}]")
                     arrays.append((f"{what}[{index}]", array))
         else:
@@ -170,8 +170,10 @@ def lay_out(
                 arena.copies.append((array, start))
     initialise_variables(arena, module)
 
-    def address(array: Array | None) -> int:
-        return 0 if array is None else device[id(array)] if array.nbytes else found[id(array)].address
+    def address(array: Array | int | None) -> int:
+        if not isinstance(array, np.ndarray):
+            return 0 if array is None else array & ((1 << 64) - 1)
+        return device[id(array)] if array.nbytes else found[id(array)].address
 
     for number, table_at in starts.items():
         entries = np.array([address(a) for a in tables[number]], np.uint64)
@@ -255,10 +257,10 @@ def _is_scalar(value: Array, parameter: Parameter) -> bool:
     return value.ndim == 0 and not (parameter.pointer or (parameter.size == 8 and value.dtype.itemsize != 8))
 
 
-def _table(value: object) -> Sequence[Array | None] | None:
-    """Returns the arrays whose addresses a table holds, None for a null address; None where the argument is
-    not a table."""
-    table: Sequence[Array | None] | None = value if isinstance(value, (list, tuple)) else getattr(value, "arrays", None)
+def _table(value: object) -> Sequence[Array | int | None] | None:
+    """Returns the arrays whose addresses a table holds, None for a null address, and addresses of no array; None where
+    the argument is not a table."""
+    table: Sequence[Array | int | None] | None = value if isinstance(value, (list, tuple)) else getattr(value, "arrays", None)
     return table
 
 

@@ -17,7 +17,8 @@ from ....promotion.dataclass import dataclass
 from ..async_copies.mbarrier_objects import MBarrier
 from ..checks.findings import Fault
 
-GLOBAL_BASE = 1 << 40
+GLOBAL_BASE = 1 << 48
+"""Behind the addresses of the host, none of which is ever one here."""
 SHARED_WINDOW = 1 << 56
 LOCAL_WINDOW = 2 << 56
 PARAM_WINDOW = 3 << 56

@@ -148,7 +148,7 @@ def test_every_kind_of_error_names_the_source_line(build: Any, kind: str) -> Non
     fixed.flags.writeable = False
     text = build(LINES.format(f"{body}\n") + "ret;") + FILE
     with pytest.raises(PtxCheckError) as caught:
-        Module(text).kernel().launch((1, 2), None, [np.zeros(32, np.uint32), fixed], level=level, budget=100_000)
+        Module(text).kernel().launch((1, 2), None, [np.zeros(32, np.uint32), fixed], level=level, budget=20_000)
     (finding, *_) = caught.value.findings
     assert (finding.kind, finding.source) == (kind, ("kernel.py", 7))
     assert caught.value.origin == "kernel.py:7"
