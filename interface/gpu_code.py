@@ -39,6 +39,7 @@ from ..runtime.gpu import GpuDevice, LoadedKernel
 from ..runtime.ptxsim.async_copies.tensor_maps import TensorMap as SimulatedMap
 from ..runtime.ptxsim.checks.findings import Finding as PtxFinding
 from ..runtime.ptxsim.checks.findings import PtxCheckError
+from ..runtime.ptxsim.launch import Kernel as SimulatedKernel
 from ..runtime.ptxsim.launch import Module, Result
 from ..runtime.storage.cache import CompileCache
 from .argument_packing import ArgumentPacker
@@ -46,7 +47,7 @@ from .device_library import check_calls, current_libdevice, linked_functions
 from .gpu_descriptors import Descriptors, MappedTensor, width_of
 
 _Passes = tuple[tuple[int, ...], tuple[int, ...], str, str]
-_Key = tuple[str, int, tuple[tuple[int, int], ...], tuple[int, ...], str, tuple[int, ...], bool]
+_Key = tuple[str, int, tuple[tuple[int, int], ...], tuple[int, ...], str, tuple[int, ...], bool, bool]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -125,6 +126,7 @@ class GpuKernelCompiler:
         self._codes: dict[_Key, GpuCode] = {}
         self._prepared: dict[_Passes, _Prepared] = {}
         self._loaded: dict[tuple[str, GpuCode], LoadedKernel] = {}
+        self._simulated: dict[GpuCode, SimulatedKernel] = {}
         self._lock = threading.Lock()
 
     @functools.cached_property
@@ -170,6 +172,7 @@ class GpuKernelCompiler:
         multiples: tuple[tuple[int, int], ...] = (),
         mapped: tuple[int, ...] | None = None,
         launch: tuple[tuple[int, int, int], Sequence[Any]] | str = "any",
+        lines: bool = False,
     ) -> GpuCode:
         """Return PTX for a target.
 
@@ -184,6 +187,8 @@ class GpuKernelCompiler:
                 multiples of 16 bytes.
             launch: the grid and the values of the parameters after the passes, which decide whether numbers
                 wrap; "any" launch, or an "easy" one, in which all dividends that can be non-negative are.
+            lines: whether the text says which lines its instructions come from, also without `debug`. The instructions are
+                the same.
 
         Raises `UserError` for a libdevice that cannot be used, `UnsupportedError` for functions that only
         libdevice has.
@@ -206,11 +211,12 @@ class GpuKernelCompiler:
             else:
                 non_negative = prepared.dividends.at(*launch)
             is_launched = not isinstance(launch, str)
-            key = (target, warps, multiples, (*fitting, *along), digest, non_negative, is_launched)
+            has_lines = lines or self._debug
+            key = (target, warps, multiples, (*fitting, *along), digest, non_negative, is_launched, has_lines)
             if key not in self._codes:
                 passed = (_divisors(multiples, along, is_launched), NonNegativeDividends(non_negative), MarkFewPointers(warps))
                 own = prepared.rest.configured(*passed)
-                lowered = self._lower(own.run_on_copy(prepared.function), resolved, warps)
+                lowered = lower_to_threads(own.run_on_copy(prepared.function), resolved, warps, has_lines)
                 numbers = tuple([self.descriptors.number_of(each.source, fitting) for each in lowered.tensor_maps])
                 ptx = compile_ptx(lowered.llvm_ir, resolved, {name: prepared.linked[name] for name in lowered.functions})
                 self._codes[key] = GpuCode(lowered, ptx, prepared.pipeline + own, numbers)
@@ -257,12 +263,9 @@ class GpuKernelCompiler:
         linked = linked_functions(self._symbols, library, resolved, self._store)
         function = self._stages.after(pipeline)
         check_calls(function, linked, library)
-        lowered = self._lower(function, resolved, warps)
+        lowered = lower_to_threads(function, resolved, warps, self._debug)
         ptx = compile_ptx(lowered.llvm_ir, resolved, {name: linked[name] for name in lowered.functions})
         return GpuCode(lowered, ptx, pipeline, ())
-
-    def _lower(self, function: FuncOp, target: GpuTarget, warps: int) -> GpuKernel:
-        return lower_to_threads(function, target, warps, self._debug)
 
     def _prepare(self, linked: dict[str, str], keep: Sequence[int], along: Sequence[int]) -> _Prepared:
         pipeline = self._pipeline.configured(ExpandLibrary((*linked,)), ExpandDescriptors((*keep,), (*along,)))
@@ -295,11 +298,15 @@ class GpuKernelCompiler:
         if self.may_fit(has_tensor_copies):
             mapped = tuple(self.fitting(supplied, values, has_tensor_copies))
         multiples = tuple([(i, width) for i, value in enumerate(values) if (width := width_of(value)) > 1])
-        code = self.code(target, warps, multiples, mapped, (grid, values))
-        values = [*values, *(simulated_map(each, values) for each in code.lowered.tensor_maps)]
-        kernel = Module(code.ptx).kernel(code.lowered.symbol)
+        code = self.code(target, warps, multiples, mapped, (grid, values), lines=True)
+        maps = code.lowered.tensor_maps
+        given = [*arguments.given, *(simulated_map(each, values) for each in maps)]
+        names = [*arguments.names, *(arguments.names[each.parameter] for each in maps)]
+        kernel = self._simulated.get(code)
+        if kernel is None:
+            kernel = self._simulated[code] = Module(code.ptx).kernel(code.lowered.symbol)
         try:
-            result = kernel.launch(grid, None, values, shared=code.lowered.shared_bytes, level=level)
+            result = kernel.launch(grid, None, given, shared=code.lowered.shared_bytes, level=level, names=names)
         except PtxCheckError as error:
             sys.stdout.write(error.printed)
             failed = _failed_assertion(error.findings[0], code.lowered)
@@ -338,15 +345,40 @@ def simulated_map(facts: TensorMap, values: Sequence[Any]) -> SimulatedMap:
 
 
 class SimulatedArguments(ArgumentPacker):
-    """Packs the arguments of a launch as `ptxsim` takes them: arrays, lists of arrays, numbers."""
+    """Packs the arguments of a launch as `ptxsim` takes them: arrays, lists of arrays, numbers.
 
-    __slots__ = ("values",)
+    Attributes:
+        values: the arguments by what code is chosen; of a pointer into memory, the bytes from it on.
+        pointers: position → the pointers into memory, and None for null pointers.
+        names: of the parameters that the arguments belong to.
+    """
+
+    __slots__ = ("names", "pointers", "values")
 
     def __init__(self) -> None:
         self.values: list[Any] = []
+        self.pointers: dict[int, PointerArgument | None] = {}
+        self.names: list[str] = []
+
+    @property
+    def given(self) -> list[Any]:
+        """The arguments as the simulator takes them."""
+        return [self.pointers.get(position, value) for position, value in enumerate(self.values)]
+
+    def add(self, parameter: Parameter, arg: object) -> None:
+        super().add(parameter, arg)
+        self.names += [parameter.name] * (len(self.values) - len(self.names))
 
     def add_memory(self, parameter: Parameter, arg: object) -> None:
-        self.values.append(arg.behind if isinstance(arg, PointerArgument) else parameter.array(arg))
+        if isinstance(arg, PointerArgument):
+            self.pointers[len(self.values)] = arg
+            self.values.append(arg.behind)
+        else:
+            self.values.append(parameter.array(arg))
+
+    def add_null(self) -> None:
+        self.pointers[len(self.values)] = None
+        self.values.append(0)
 
     def add_descriptor_address(self, parameter: Parameter, descriptor: DescriptorArgument) -> None:
         self.values.append(descriptor.array)
@@ -355,7 +387,7 @@ class SimulatedArguments(ArgumentPacker):
         raise no_maps_in_memory(parameter)
 
     def add_table(self, parameter: Parameter, table: TableArgument) -> None:
-        self.values.append(table.arrays)
+        self.values.append(table.entries)
 
     def add_integer(self, number: int) -> None:
         self.values.append(number)

@@ -15,10 +15,16 @@ from numpy.typing import ArrayLike
 
 from ..lowering.artifact import KernelCode, TensorMap
 from ..promotion.arrays import Array, DeviceArray, NumpyDType
-from ..promotion.errors import InternalError
+from ..promotion.errors import InternalError, UserError
 
 ALIGNMENT = 256
 """The alignment of allocations in bytes: every address is a multiple of it."""
+
+MAX_GRID = ((1 << 31) - 1, (1 << 16) - 1, (1 << 16) - 1)
+"""The most blocks of a grid along x, y and z that a GPU takes; a device may know other limits of its own.
+
+Source: NVIDIA, "CUDA C++ Programming Guide", "Compute capabilities".
+"""
 
 PARAMETER_BYTES = {"i1": 1, "i8": 1, "i16": 2, "half": 2, "bfloat": 2, "i32": 4, "float": 4, "i64": 8, "double": 8, "ptr": 128}
 """Bytes of a kernel's parameter, by its type in `KernelCode.parameters`; a `"ptr"` is a tensor map."""
@@ -153,6 +159,18 @@ class DeviceArrays(Protocol):
     def wait_for_foreign(self, arrays: Sequence[DeviceArray]) -> None:
         """Waits where other libraries own some of the arrays, since their streams have an order of their own."""
         ...
+
+
+def check_grid(
+    name: str, grid: tuple[int, int, int], device: str, limits: Sequence[int] = MAX_GRID, instead: str = ""
+) -> None:
+    """Raises `UserError` for a grid that is empty or beyond the limits of a device. instead: another way out, appended."""
+    for axis, extent, most in zip("xyz", grid, limits, strict=True):
+        if not 0 < extent <= most:
+            raise UserError(
+                f"@{name} on grid {grid}: {extent} programs along {axis}; {device} takes {most} at most; fix: put the "
+                f"large extent on x, or launch in parts{instead}"
+            )
 
 
 def to_bits(value: ArrayLike) -> int:

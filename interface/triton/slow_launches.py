@@ -41,7 +41,7 @@ def run(
     """
     kernel = loaded.kernel
     given = list(flattened(names, types, args))
-    arguments = [_argument(what, type_, arg, settings.mode != "ptxsim") for what, type_, arg in given]
+    arguments = [_argument(what, type_, arg) for what, type_, arg in given]
     try:
         if settings.mode == "interpret":
             kernel.interpret(extents, *arguments)
@@ -60,8 +60,8 @@ def run(
         raise
 
 
-def _argument(what: str, type_: str, arg: Any, may_be_stale: bool) -> Any:
-    """An argument as joinery's kernels take it. may_be_stale: whether a table may hold addresses of no tensor that is alive."""
+def _argument(what: str, type_: str, arg: Any) -> Any:
+    """An argument as joinery's kernels take it."""
     if type_.startswith("tensordesc"):
         address, span = storage_of(arg.base, what)
         size = int(arg.base.element_size())
@@ -77,7 +77,7 @@ def _argument(what: str, type_: str, arg: Any, may_be_stale: bool) -> Any:
     if span == EVERYWHERE:
         span = _storage_around(address, what)
     memory = _bytes(what, span)
-    if type_ in ("*i64", "*u64") and (table := _table(memory, address - span[0], may_be_stale)) is not None:
+    if type_ in ("*i64", "*u64") and (table := _table(memory, address - span[0])) is not None:
         return table
     return PointerArgument(memory, address - span[0])
 
@@ -124,13 +124,20 @@ class _Table(PointerTable):
         super().__init__(arrays)
         self._all, self._positions = addresses, positions
 
+    @property
+    def entries(self) -> Sequence[Array | int]:
+        found: list[Array | int] = self._all.tolist()
+        for position, array in zip(self._positions.tolist(), self.arrays, strict=True):
+            found[position] = array
+        return found
+
     def addresses(self, address_in: Callable[[Array], int]) -> Array:
         found = self._all.copy()
         found[self._positions] = super().addresses(address_in)
         return found
 
 
-def _table(memory: Array, offset: int, may_be_stale: bool) -> PointerTable | None:
+def _table(memory: Array, offset: int) -> PointerTable | None:
     """The tensors behind a tensor of addresses; None if its integers are none: not one of them lies in a tensor."""
     addresses = memory[offset : len(memory) - (len(memory) - offset) % 8].view(np.int64)
     if not 0 < len(addresses) <= MAX_TABLE or not (addresses >= _SMALLEST_ADDRESS).any():
@@ -142,7 +149,7 @@ def _table(memory: Array, offset: int, may_be_stale: bool) -> PointerTable | Non
     ends = np.array([end for _, end in storages], np.int64)
     numbers = np.searchsorted(starts, addresses, side="right") - 1
     positions = np.flatnonzero((numbers >= 0) & (addresses < ends[numbers]))
-    if not len(positions) or (len(positions) < len(addresses) and not may_be_stale):
+    if not len(positions):
         return None
     arrays = [_bytes("", (int(addresses[at]), int(ends[numbers[at]]))) for at in positions]
     return _Table(arrays, addresses, positions)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, Protocol, TypeVar
 
 from xdsl.ir import Operation
@@ -62,13 +63,26 @@ def lower_at_line(k: K, op: Operation, handler: Callable[[K, Any], None]) -> Non
     """
     f = k.f
     outer = f.location
-    if f.subprogram is not None:
-        line = _line(op)
-        if line is not None:
-            f.location = f.subprogram.location(line)
+    _go_to(f, op)
     with naming_line(op):
         handler(k, op)
     f.location = outer
 
 
-__all__ = ["NodeLines", "begin_lines", "lower_at_line"]
+@contextmanager
+def at_line(f: Function, op: Operation) -> Iterator[None]:
+    """Gives what is printed inside the line of an operation, where that of another one is lowered, such as a loop."""
+    outer = f.location
+    _go_to(f, op)
+    yield
+    f.location = outer
+
+
+def _go_to(f: Function, op: Operation) -> None:
+    if f.subprogram is not None:
+        line = _line(op)
+        if line is not None:
+            f.location = f.subprogram.location(line)
+
+
+__all__ = ["NodeLines", "at_line", "begin_lines", "lower_at_line"]

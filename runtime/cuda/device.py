@@ -20,7 +20,7 @@ from types import TracebackType
 from ...lowering.artifact import KernelCode, TensorMap
 from ...promotion.arrays import Array
 from ...promotion.errors import DeviceError, DeviceMemoryError, InternalError, UserError
-from ..gpu import GpuMemory, LoadedKernel
+from ..gpu import GpuMemory, LoadedKernel, check_grid
 from . import current
 from . import driver as cu
 from .device_properties import DeviceProperties
@@ -398,12 +398,7 @@ class CudaDevice(DeviceProperties):
         self._prints = self._prints or kernel.prints
 
     def _check_grid(self, name: str, grid: tuple[int, int, int], cluster: tuple[int, int, int] | None) -> None:
-        for axis, extent, most in zip("xyz", grid, self.max_blocks, strict=True):
-            if not 0 < extent <= most:
-                raise UserError(
-                    f"@{name} on grid {grid}: {extent} programs along {axis}; {self.name} takes {most} at most; fix: put the "
-                    "large extent on x, or launch in parts"
-                )
+        check_grid(name, grid, self.name, self.max_blocks)
         if cluster is not None and any(c < 1 or g % c for g, c in zip(grid, cluster, strict=True)):
             raise UserError(f"@{name}: clusters of {cluster} blocks do not divide the grid {grid}")
 

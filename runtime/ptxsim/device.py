@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bisect
+import heapq
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import field
@@ -18,7 +19,15 @@ from ..gpu import ALIGNMENT, GpuMemory, LoadedKernel, argument_bytes
 from .async_copies.tensor_maps import TensorMap
 from .core.arguments import Arena, initialise_variables, reserve_variables
 from .launch import Kernel, Module
-from .memory.spaces import GAP, GLOBAL_BASE, Allocation, GlobalMemory, ParameterMemory, aligned_bytes
+from .memory.spaces import (
+    GAP,
+    MAX_ALLOCATIONS,
+    Allocation,
+    GlobalMemory,
+    ParameterMemory,
+    address_at,
+    aligned_bytes,
+)
 
 CAPACITY = 16 << 30
 """The size of the simulated memory in bytes; host memory is used only for what is allocated."""
@@ -34,7 +43,7 @@ class SimulatedMemory:
         self._device = device
         self._allocation: Allocation | None = allocation
         self.nbytes = allocation.size
-        self.address = GLOBAL_BASE + allocation.start if allocation.size else 0
+        self.address = allocation.address if allocation.size else 0
 
     def free(self) -> None:
         if self._allocation is not None:
@@ -91,7 +100,8 @@ class SimulatedGpu:
         self.target = target
         self._level = level
         self._octets: Array = aligned_bytes(_FIRST)
-        self._allocations: list[Allocation] = []
+        self._allocations: list[Allocation] = []  # in the order of their bytes
+        self._numbers: list[int] = []  # a heap of those that were given back
         self._modules: dict[KernelCode, SimulatedKernel] = {}
         self._recorded: list[tuple[LoadedKernel, tuple[int, int, int], tuple[int, ...]]] | None = None
 
@@ -105,10 +115,10 @@ class SimulatedGpu:
         align = max(align, ALIGNMENT)
         start = ALIGNMENT
         for allocation in self._allocations:
-            if start + size + GAP <= allocation.start:
+            if start + size <= allocation.start:
                 break
-            start = -(-(allocation.start + allocation.size + GAP) // align) * align
-        end = start + size + GAP
+            start = -(-(allocation.start + allocation.size) // align) * align
+        end = start + size
         if end > CAPACITY:
             used = sum(each.size for each in self._allocations)
             raise DeviceMemoryError(f"ptxsim: {size} bytes do not fit: {used} of {CAPACITY} are in use")
@@ -117,12 +127,16 @@ class SimulatedGpu:
             grown[: self._octets.size] = self._octets
             self._octets = grown
         self._octets[start : start + size] = UNDEFINED
-        made = Allocation(name, start, size, writable)
+        number = heapq.heappop(self._numbers) if self._numbers else len(self._allocations)
+        if number == MAX_ALLOCATIONS:
+            raise DeviceMemoryError(f"ptxsim: more than {MAX_ALLOCATIONS} allocations at once")
+        made = Allocation(name, start, size, writable, address_at(number, start))
         bisect.insort(self._allocations, made, key=lambda each: each.start)
         return made
 
     def give_back(self, allocation: Allocation) -> None:
         self._allocations.remove(allocation)
+        heapq.heappush(self._numbers, (allocation.address - address_at(0, allocation.start)) // GAP)
 
     def upload(self, memory: GpuMemory, offset: int, array: Array) -> None:
         assert isinstance(memory, SimulatedMemory)
@@ -141,7 +155,7 @@ class SimulatedGpu:
             kernel = module.kernel(code.name)
 
             def reserve(name: str, size: int, align: int, writable: bool) -> int:
-                return self._reserve(name, size, align, writable).start
+                return self._reserve(name, size, align, writable).address
 
             variables = reserve_variables(kernel.function, module.ptx, reserve)
             initialise_variables(Arena(self._memory(), variables, ParameterMemory(0), {}, []), module.ptx)

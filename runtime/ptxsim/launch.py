@@ -12,9 +12,11 @@ from numpy.typing import NDArray
 
 from ...lowering.ptx.module_parser import parse_module
 from ...lowering.ptx.modules import Function, PtxModule
+from ...lowering.ptx.targets import SHARED_BYTES
 from ...promotion.dataclass import dataclass
 from ...promotion.errors import UserError
 from ...promotion.float_modes import default_modes
+from ..gpu import check_grid
 from .checks.findings import Finding, PtxCheckError
 from .core.arguments import Arena, lay_out, lay_out_arguments
 from .core.binder import bind
@@ -22,7 +24,7 @@ from .core.blocks import Cta
 from .core.machine import Machine
 from .memory.spaces import GlobalMemory, SharedMemory
 
-MAX_THREADS = 1024
+MAX_THREADS, MAX_THREADS_ALONG_Z = 1024, 64
 BUDGET = 200_000_000
 """The default limit on the instructions of blocks that a launch executes."""
 RESIDENT = 64
@@ -103,20 +105,23 @@ class Kernel:
         seed: int = 0,
         delivery: str = "late",
         budget: int = BUDGET,
+        names: Sequence[str] | None = None,
     ) -> Result:
         """Runs the kernel.
 
         Args:
             grid: blocks along x, y, z.
             block: threads along x, y, z; by default those of .reqntid.
-            args: one per parameter: arrays (device pointers, written in place), scalars, lists of arrays (tables of their
-                addresses; None is null), `TensorMap`s, bytes, or None for a null pointer.
+            args: one per parameter: arrays (device pointers, written in place), `PointerArgument`s (addresses inside of
+                memory), scalars, lists of arrays (tables of their addresses; None is null, numbers stay), `TensorMap`s,
+                bytes, or None for a null pointer.
             shared: bytes of dynamic shared memory.
             cluster: blocks of a cluster along x, y, z; by default those of .reqnctapercluster.
             level: 1 checks bounds and rules; 2 also undefined values and bytes in flight; 3 also races, with statistics of
                 accesses.
             seed, delivery: when asynchronous copies land: "late", "early" or "random".
             budget: the limit on executed instructions of blocks.
+            names: what messages call the arguments, beside their numbers.
 
         Raises:
             PtxCheckError: the kernel broke a rule.
@@ -129,8 +134,8 @@ class Kernel:
         extents = _extents("grid", grid)
         threads = _extents("block", self._block(block))
         blocks = self._cluster(cluster)
-        self._check_shape(extents, threads, blocks)
-        arena = lay_out(self.function, self.module.ptx, args)
+        self._check_shape(extents, threads, blocks, shared)
+        arena = lay_out(self.function, self.module.ptx, args, names)
         return self._run(arena, extents, threads, blocks, shared, level, delivery, seed, budget)
 
     def launch_in(
@@ -146,7 +151,7 @@ class Kernel:
         extents = _extents("grid", grid)
         threads = _extents("block", self._block(None))
         blocks = self._cluster(None)
-        self._check_shape(extents, threads, blocks)
+        self._check_shape(extents, threads, blocks, shared)
         arena = lay_out_arguments(self.function, memory, variables, arguments)
         return self._run(arena, extents, threads, blocks, shared, level, "late", 0, BUDGET)
 
@@ -168,7 +173,7 @@ class Kernel:
     ) -> Result:
         machine = Machine(
             self.module.ptx, self.function, self.module.lines, threads, extents, blocks, arena.memory, arena.addresses,
-            arena.parameters, arena.offsets, shared, level, delivery, seed, budget,
+            arena.parameters, arena.offsets, shared, level, delivery, seed, budget, arena.pointers,
         )  # fmt: skip
         arena.point_to_functions(machine.function_address)
         bind(machine)
@@ -198,10 +203,25 @@ class Kernel:
             raise UserError(f"kernel {self.name} has no .reqntid; say how many threads a block has")
         return required
 
-    def _check_shape(self, grid: tuple[int, ...], block: tuple[int, ...], cluster: tuple[int, ...]) -> None:
+    def _check_shape(
+        self, grid: tuple[int, int, int], block: tuple[int, int, int], cluster: tuple[int, int, int], shared: int
+    ) -> None:
+        """Raises `UserError` for what no GPU of the target launches."""
+        check_grid(self.name, grid, "a GPU", instead="; device='cpu' takes it as it is")
         threads = int(np.prod(block))
         if threads > MAX_THREADS:
-            raise UserError(f"kernel {self.name}: {threads} threads in a block, at most {MAX_THREADS}")
+            fix = "fix: at most 32 warps for a program"
+            raise UserError(f"kernel {self.name}: {threads} threads in a block, at most {MAX_THREADS}; {fix}")
+        if block[2] > MAX_THREADS_ALONG_Z:
+            fix = "fix: put the long axis on x"
+            raise UserError(f"kernel {self.name}: {block[2]} threads along z, at most {MAX_THREADS_ALONG_Z}; {fix}")
+        target = self.module.ptx.target[0]
+        most_shared = SHARED_BYTES.get(target)
+        if most_shared is not None and shared > most_shared:
+            raise UserError(
+                f"kernel {self.name}: {shared} bytes of shared memory, a block of {target} has at most {most_shared}; "
+                "fix: smaller blocks, or another target"
+            )
         most = self.function.bounds.get("maxntid")
         if most is not None and threads > int(np.prod(most)):
             raise UserError(f"kernel {self.name}: .maxntid says {most}, the launch has blocks of {block}")

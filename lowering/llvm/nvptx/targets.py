@@ -9,7 +9,7 @@ import re
 
 from ....promotion.dataclass import dataclass
 from ....promotion.errors import UserError, close_names
-from ...ptx.targets import PTX_VERSIONS
+from ...ptx.targets import PTX_VERSIONS, SHARED_BYTES
 
 WARP_SIZE = 32
 MAX_WARPS = 32
@@ -74,19 +74,19 @@ class GpuTarget:
         return f"+ptx{self.ptx}"
 
 
-def _target(name: str, shared_kib: int, processors: int) -> GpuTarget:
-    return GpuTarget(name, PTX_VERSIONS[name], shared_kib * _KIB, processors)
+def _target(name: str, processors: int) -> GpuTarget:
+    return GpuTarget(name, PTX_VERSIONS[name], SHARED_BYTES[name], processors)
 
 
 TARGETS: dict[str, GpuTarget] = {
     each.name: each
     for each in (
-        _target("sm_80", 163, 108),
-        _target("sm_86", 99, 84),
-        _target("sm_89", 99, 144),
-        _target("sm_90a", 227, 132),
-        _target("sm_100a", 227, 148),
-        _target("sm_120a", 99, 188),
+        _target("sm_80", 108),
+        _target("sm_86", 84),
+        _target("sm_89", 144),
+        _target("sm_90a", 132),
+        _target("sm_100a", 148),
+        _target("sm_120a", 188),
     )
 }
 

@@ -131,7 +131,7 @@ def issue(k: Binding, i: Instruction) -> Step:
             ignore = k.predicate(option)
         else:
             take = k.full(option, "u32")
-    shared, memory = Router(k, "shared"), Router(k, "global")
+    shared, memory = Router(k, "shared"), Router(k, "global", operands[1])
     machine = k.machine
     watch_to = k.watcher(operands[0], [], size, True)
     watch_from = k.watcher(operands[1], [], size, False)
@@ -189,7 +189,7 @@ def _source_offsets(
     if np.count_nonzero(full):
         offset[full] = machine.memory.offsets(address[full], size, lanes[full], False, router.site)
     for index in np.flatnonzero(~full).tolist():
-        offset[index] = machine.memory.one(int(address[index]), int(counts[index]), False)
+        offset[index] = machine.memory.one(int(address[index]), int(counts[index]), False, router.site.sources)
     return offset
 
 

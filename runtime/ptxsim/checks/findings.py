@@ -36,12 +36,12 @@ class Finding:
         text = self.instruction if len(self.instruction) <= MAX_SHOWN else f"{self.instruction[:MAX_SHOWN]} …"
         offset = f"PTX line {self.line}: {text}: " if self.line else ""
         source = f" [{self.source[0]}:{self.source[1]}]" if self.source else ""
-        lanes = (
-            f", lane{'s' if len(self.lanes) > 1 else ''} {', '.join(map(str, self.lanes))}"
+        threads = (
+            f", thread{'s' if len(self.lanes) > 1 else ''} {', '.join(map(str, self.lanes))}"
             if self.lanes
             else ""
         )
-        return f"{offset}{self.kind}: {self.message} (CTA {self.cta}{lanes}){source}"
+        return f"{offset}{self.kind}: {self.message} (program {self.cta}{threads}){source}"
 
 
 class PtxCheckError(UserError):
@@ -52,6 +52,8 @@ class PtxCheckError(UserError):
         more = f"; {len(findings) - 1} more" if len(findings) > 1 else ""
         super().__init__(f"{findings[0]}{more}")
         self.findings = tuple(findings)
+        if findings[0].source is not None:
+            self.origin = "{}:{}".format(*findings[0].source)
         self.printed = ""
 
 

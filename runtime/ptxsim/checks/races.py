@@ -157,7 +157,8 @@ class Races:
         self._report_writes(cta, f"{who} reads", offsets, history.race_with_write(offsets, known))
         bad = offsets[history.invisible(offsets, known)]
         if bad.size:
-            text = f"{who} reads shared byte {bad[0]}, written by ordinary stores at PTX line {history.write_line[bad[0]]}"
+            stored = self._position(history.write_line[bad[0]])
+            text = f"{who} reads shared byte {bad[0]}, written by ordinary stores at {stored}"
             self.machine.violation("proxy", f"{text}; the writer made no fence.proxy.async before a barrier between", lanes)
 
     def product_done(self, cta: Cta, warpgroup: int, waits: list[Wait]) -> None:
@@ -239,6 +240,9 @@ class Races:
 
     # -- reports
 
+    def _position(self, line: int) -> str:
+        return self.machine.position_of(int(line))
+
     def _line(self) -> int:
         return self.machine.instruction_at(self.machine.scheduler.pc).line
 
@@ -263,5 +267,5 @@ class Races:
         self._report(what, offset, f"read by {who}", int(history.read_line[offset]), lanes)
 
     def _report(self, what: str, offset: int, other: str, line: int, lanes: Array | None) -> None:
-        text = f"{what} shared byte {offset}, {other} at PTX line {line}; no barrier orders them"
+        text = f"{what} shared byte {offset}, {other} at {self._position(line)}; no barrier orders them"
         self.machine.violation("race", text, () if lanes is None else np.unique(lanes))

@@ -9,11 +9,18 @@ from dataclasses import field
 import numpy as np
 
 from ....lowering.ptx.modules import SIZES, Function, Parameter, PtxModule, SymbolValue
-from ....promotion.arrays import Array
+from ....promotion.arrays import Array, PointerArgument
 from ....promotion.dataclass import dataclass
 from ....promotion.errors import UserError
 from ..async_copies.tensor_maps import TensorMap
-from ..memory.spaces import GAP, GLOBAL_BASE, Allocation, GlobalMemory, ParameterMemory
+from ..memory.spaces import (
+    MAX_ALLOCATIONS,
+    Allocation,
+    GlobalMemory,
+    ParameterMemory,
+    PointerSource,
+    address_at,
+)
 
 MAX_VARIABLES = 1 << 30
 """The limit on the bytes of all variables of a module."""
@@ -28,7 +35,7 @@ class _Buffer:
     low: int
     high: int
     members: list[tuple[str, Array]]
-    start: int = 0
+    allocation: Allocation = field(init=False)
 
     @property
     def name(self) -> str:
@@ -37,7 +44,8 @@ class _Buffer:
 
 @dataclass(slots=True)
 class Arena:
-    """Global memory and the parameters of a launch. `offsets`: the parameters' offsets by name."""
+    """Global memory and the parameters of a launch. `offsets`: the parameters' offsets by name; `pointers`: those of
+    them that are addresses, as far as it is known."""
 
     memory: GlobalMemory
     addresses: dict[str, int]
@@ -45,6 +53,7 @@ class Arena:
     offsets: dict[str, int]
     copies: list[tuple[Array, int]]
     pending: list[tuple[int, SymbolValue]] = field(default_factory=list)
+    pointers: dict[str, PointerSource] = field(default_factory=dict)
 
     def write_back(self) -> None:
         """Copies the arrays that kernels may have written back to the user's arrays."""
@@ -86,76 +95,107 @@ def _buffers(arrays: list[tuple[str, Array]]) -> list[_Buffer]:
     return found
 
 
-def lay_out(function: Function, module: PtxModule, args: Sequence[object]) -> Arena:
+class _Layout:
+    """Places allocations in an arena, one behind the other, with addresses far from each other."""
+
+    def __init__(self) -> None:
+        self.allocations: list[Allocation] = []
+        self.position = _ALIGN
+
+    def allocate(self, name: str, size: int, align: int, writable: bool, skew: int = 0) -> Allocation:
+        """Places the next allocation, `skew` bytes behind a multiple of the alignment. Raises `UserError` for too many."""
+        if len(self.allocations) == MAX_ALLOCATIONS:
+            raise UserError(f"more than {MAX_ALLOCATIONS} arrays and variables; fix: pass fewer")
+        align = max(align, _ALIGN)
+        start = -(-self.position // align) * align + skew
+        made = Allocation(name, start, size, writable, address_at(len(self.allocations), start))
+        self.allocations.append(made)
+        self.position = start + size
+        return made
+
+
+def lay_out(
+    function: Function, module: PtxModule, args: Sequence[object], names: Sequence[str] | None = None
+) -> Arena:
     """Places arrays, variables and parameters in the memory of a launch. Raises `UserError` for arguments
-    that do not fit the parameters."""
+    that do not fit the parameters. names: what the user calls the arguments."""
     if len(args) != len(function.parameters):
         raise UserError(
             f"kernel {function.name} takes {len(function.parameters)} arguments, {len(args)} were given"
         )
+    labels = [f"argument {number}" for number in range(len(args))]
+    if names is not None:
+        labels = [f"{label} ({name})" for label, name in zip(labels, names, strict=True)]
     arrays: list[tuple[str, Array]] = []
     tables = {number: table for number, value in enumerate(args) if (table := _table(value)) is not None}
     for number, value in enumerate(args):
-        what = f"argument {number}"
+        what = labels[number]
         if number in tables:
             for index, array in enumerate(tables[number]):
-                if array is not None:
+                if isinstance(array, np.ndarray):
                     _check_array(array, f"{what}[{index}]")
                     arrays.append((f"{what}[{index}]", array))
-        elif isinstance(value, np.ndarray):
-            if not _is_scalar(value, function.parameters[number]):
-                _check_array(value, what)
-                arrays.append((what, value))
-        elif isinstance(value, TensorMap):
-            _check_array(value.array, what)
-            arrays.append((what, value.array))
+        else:
+            memory_of = _memory(value, function.parameters[number])
+            if memory_of is not None:
+                _check_array(memory_of, what)
+                arrays.append((what, memory_of))
     buffers = _buffers(arrays)
-    position = _ALIGN
-    allocations: list[Allocation] = []
+    layout = _Layout()
+    found: dict[int, Allocation] = {}
     for buffer in buffers:
         skew = (buffer.low - _root(buffer.members[0][1])) % _ALIGN
-        buffer.start = position + skew
-        size = buffer.high - buffer.low
         writable = any(array.flags.writeable for _, array in buffer.members)
-        allocations.append(Allocation(buffer.name, buffer.start, size, writable))
-        position = -(-(buffer.start + size + GAP) // _ALIGN) * _ALIGN
+        buffer.allocation = layout.allocate(buffer.name, buffer.high - buffer.low, _ALIGN, writable, skew)
+        found.update((id(array), buffer.allocation) for _, array in buffer.members)
+    for what, array in arrays:
+        if array.nbytes == 0:
+            found[id(array)] = layout.allocate(what, 0, _ALIGN, False)
 
     def reserve(name: str, size: int, align: int, writable: bool) -> int:
-        nonlocal position
-        start = -(-position // max(align, _ALIGN)) * max(align, _ALIGN)
-        allocations.append(Allocation(name, start, size, writable))
-        position = -(-(start + size + GAP) // _ALIGN) * _ALIGN
-        return start
+        return layout.allocate(name, size, align, writable).address
 
     addresses = reserve_variables(function, module, reserve)
-    starts = {n: reserve(f"argument {n}", 8 * len(table), 8, False) for n, table in tables.items()}
-    memory = GlobalMemory(position, allocations)
+    starts = {n: layout.allocate(labels[n], 8 * len(table), 8, False) for n, table in tables.items()}
+    memory = GlobalMemory(-(-layout.position // _ALIGN) * _ALIGN, layout.allocations)
     arena = Arena(memory, addresses, _parameter_space(function), {}, [])
     device: dict[int, int] = {}
     for buffer in buffers:
         for _, array in buffer.members:
-            start = buffer.start + int(array.ctypes.data) - buffer.low
-            device[id(array)] = GLOBAL_BASE + start
+            behind = int(array.ctypes.data) - buffer.low
+            start = buffer.allocation.start + behind
+            device[id(array)] = buffer.allocation.address + behind
             memory.octets[start : start + array.nbytes] = array.reshape(-1).view(np.uint8)
             if array.flags.writeable:
                 arena.copies.append((array, start))
     initialise_variables(arena, module)
 
-    def address(array: Array | None) -> int:
-        return 0 if array is None else device.get(id(array), GLOBAL_BASE + position if array.nbytes == 0 else 0)
+    def address(array: Array | int | None) -> int:
+        if not isinstance(array, np.ndarray):
+            return 0 if array is None else array & ((1 << 64) - 1)
+        return device[id(array)] if array.nbytes else found[id(array)].address
 
-    for number, start in starts.items():
+    for number, table_at in starts.items():
         entries = np.array([address(a) for a in tables[number]], np.uint64)
-        memory.octets[start : start + entries.nbytes] = entries.view(np.uint8)
+        memory.octets[table_at.start : table_at.start + entries.nbytes] = entries.view(np.uint8)
     offset = 0
     for number, (parameter, value) in enumerate(zip(function.parameters, args, strict=True)):
         offset = -(-offset // parameter.align) * parameter.align
         arena.offsets[parameter.name] = offset
         what = f"argument {number} ({parameter.name})"
+        pointed: tuple[int, int, int] | None = None  # the address, the bytes behind it, the address of the allocation
         if number in tables:
-            data = _pointer(GLOBAL_BASE + starts[number], parameter, what)
+            pointed = starts[number].address, starts[number].size, starts[number].address
+        elif isinstance(value, PointerArgument):
+            start = address(value.memory) + value.offset
+            pointed = start, value.memory.nbytes - value.offset, found[id(value.memory)].address
         elif isinstance(value, np.ndarray) and not _is_scalar(value, parameter):
-            data = _pointer(address(value), parameter, what)
+            pointed = address(value), value.nbytes, found[id(value)].address
+        elif value is None and parameter.size == 8:
+            pointed = 0, 0, -1
+        if pointed is not None:
+            data = _pointer(pointed[0], parameter, what)
+            arena.pointers[parameter.name] = PointerSource(labels[number], *pointed)
         elif isinstance(value, TensorMap):
             data = value.encode_map(address(value.array))
             if parameter.size != len(data):
@@ -167,17 +207,26 @@ def lay_out(function: Function, module: PtxModule, args: Sequence[object]) -> Ar
     return arena
 
 
+def _memory(value: object, parameter: Parameter) -> Array | None:
+    """Returns the array that an argument points into; None for what is no address."""
+    if isinstance(value, PointerArgument):
+        return value.memory
+    if isinstance(value, TensorMap):
+        return value.array
+    return value if isinstance(value, np.ndarray) and not _is_scalar(value, parameter) else None
+
+
 def reserve_variables(
     function: Function, module: PtxModule, reserve: Callable[[str, int, int, bool], int]
 ) -> dict[str, int]:
     """Reserves memory for the variables of a module; returns their addresses. `reserve` takes a name, bytes,
-    alignment and whether kernels may write."""
+    alignment and whether kernels may write, and returns an address."""
     if sum(v.size or 0 for v in module.variables.values()) > MAX_VARIABLES:
         raise UserError(
             f"kernel {function.name}: the module's variables have more than {MAX_VARIABLES} bytes"
         )
     return {
-        v.name: GLOBAL_BASE + reserve(f"variable {v.name}", v.size, v.align, v.space == "global")
+        v.name: reserve(f"variable {v.name}", v.size, v.align, v.space == "global")
         for v in module.variables.values()
         if v.space in ("global", "const") and v.size is not None
     }
@@ -186,7 +235,8 @@ def reserve_variables(
 def initialise_variables(arena: Arena, module: PtxModule) -> None:
     for name, address in arena.addresses.items():
         variable = module.variables[name]
-        _initialise(arena, module, address - GLOBAL_BASE, SIZES[variable.type], variable.values)
+        start = arena.memory.one(address, 0, False)
+        _initialise(arena, module, start, SIZES[variable.type], variable.values)
 
 
 def lay_out_arguments(
@@ -207,10 +257,10 @@ def _is_scalar(value: Array, parameter: Parameter) -> bool:
     return value.ndim == 0 and not (parameter.pointer or (parameter.size == 8 and value.dtype.itemsize != 8))
 
 
-def _table(value: object) -> Sequence[Array | None] | None:
-    """Returns the arrays whose addresses a table holds, None for a null address; None where the argument is
-    not a table."""
-    table: Sequence[Array | None] | None = value if isinstance(value, (list, tuple)) else getattr(value, "arrays", None)
+def _table(value: object) -> Sequence[Array | int | None] | None:
+    """Returns the arrays whose addresses a table holds, None for a null address, and addresses of no array; None where
+    the argument is not a table."""
+    table: Sequence[Array | int | None] | None = value if isinstance(value, (list, tuple)) else getattr(value, "arrays", None)
     return table
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from ....lowering.ptx.instructions import FORMS, decode
 from ....lowering.ptx.modules import Function
 from ....lowering.ptx.syntax import Instruction, Register, Special
-from ....promotion.errors import UnsupportedError
+from ....promotion.errors import UnsupportedError, UserError
 from ..arithmetic import matrices, warp
 from ..arithmetic.table import arithmetic
 from ..async_copies import bulk, clusters, copies, mbarriers, tensors, warpgroups
@@ -140,16 +140,23 @@ def _bind_function(machine: Machine, function: Function) -> None:
 
     for index, instruction in enumerate(function.code or ()):
         k.start(instruction, function.pragmas.get(index, ()))
-        if instruction.opcode == "call":
-            flow, after = control.call(k, instruction)
-            add(None, flow, index, instruction)
-            add(after, None, index, instruction)
-        elif instruction.opcode in CONTROLS and not (
-            instruction.opcode == "tensormap" and "replace" in instruction.modifiers
-        ):
-            add(None, CONTROLS[instruction.opcode](k, instruction), index, instruction)
-        else:
-            add(_step(k, instruction), None, index, instruction)
+        try:
+            if instruction.opcode == "call":
+                flow, after = control.call(k, instruction)
+                add(None, flow, index, instruction)
+                add(after, None, index, instruction)
+            elif instruction.opcode in CONTROLS and not (
+                instruction.opcode == "tensormap" and "replace" in instruction.modifiers
+            ):
+                add(None, CONTROLS[instruction.opcode](k, instruction), index, instruction)
+            else:
+                add(_step(k, instruction), None, index, instruction)
+        except (UserError, UnsupportedError) as error:
+            source = function.locations[index]
+            if source is not None and error.origin is None:
+                error.origin = f"{source[0]}:{source[1]}"
+                error.args = (f"{error}\n  at {error.origin}", *error.args[1:])
+            raise
     k.start(last)
     add(None, control.leave(k, last), len(function.code or ()), named)
 

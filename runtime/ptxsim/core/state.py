@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
 
 import numpy as np
 from numpy.typing import DTypeLike
 
 from ....lowering.ptx.instructions import WIDTHS
 from ....lowering.ptx.modules import Function, PtxModule, Variable
-from ....lowering.ptx.syntax import Instruction, Name, Register
+from ....lowering.ptx.syntax import Instruction, Name, Operand, Register
 from ....promotion.arrays import Array
 from ....promotion.errors import UnsupportedError, UserError
+from ..checks.alias_sets import AliasSets
 from ..checks.findings import Fault, Finding, PtxCheckError
-from ..memory.spaces import GlobalMemory, LocalMemory, ParameterMemory, SharedMemory
+from ..memory.spaces import GlobalMemory, LocalMemory, ParameterMemory, PointerSource, SharedMemory
 from .blocks import Cta
 from .printer import Printer
 from .registers import RegisterFile
@@ -28,6 +30,7 @@ MAX_LOCAL = 1 << 19
 MAX_LOCAL_OF_BLOCK = 1 << 28
 MAX_VIOLATIONS = 16
 """The number of violations at which a launch is aborted."""
+_NO_POINTERS: Mapping[str, PointerSource] = MappingProxyType({})
 
 SPECIALS: dict[str, str] = {
     **{f"%{name}.{axis}": "u32" for axis in "xyz" for name in (
@@ -50,6 +53,7 @@ class MachineState(Program):
         memory: global and constant memory, with `addresses` of the module's variables.
         parameters: the kernel's parameters as bytes, `parameter_offsets` by name.
         dynamic: bytes of dynamic shared memory.
+        pointers: the kernel's parameters that are known to be addresses.
     """
 
     def __init__(
@@ -69,6 +73,7 @@ class MachineState(Program):
         delivery: str,
         seed: int,
         budget: int,
+        pointers: Mapping[str, PointerSource] = _NO_POINTERS,
     ) -> None:
         threads = block[0] * block[1] * block[2]
         super().__init__(-(-threads // 32) * 32, budget)
@@ -84,6 +89,8 @@ class MachineState(Program):
         self.unfenced_maps: set[int] = set()
         self.scheduler = Scheduler(self)
         self.functions = self._reachable()
+        self._pointers = pointers
+        self._alias_sets = AliasSets(self.functions, list(pointers))
         self._extra: list[Array] = []
         self._returns = {f.name: self.lane_array(np.int64) for f in self.functions}
         self.registers = RegisterFile(
@@ -321,6 +328,10 @@ class MachineState(Program):
     def pc_of(self, function: Function, index: int) -> int:
         return self.starts[function.name][index]
 
+    def sources_of(self, function: Function, address: Operand) -> tuple[PointerSource, ...]:
+        """Returns the arguments from one of which an address is computed; none if that is not known."""
+        return tuple([self._pointers[name] for name in self._alias_sets.sources(function, address)])
+
     # -- blocks and lanes
 
     def shared_of(self, rank: int, lanes: Array | None) -> SharedMemory:
@@ -391,6 +402,14 @@ class MachineState(Program):
         text = self._statement(instruction)
         source = function.locations[index] if index < len(function.locations) else None
         return Finding(kind, message, instruction.line, text, source, cta, lanes, warning)
+
+    def position_of(self, line: int) -> str:
+        """Returns a line of the PTX with the source line that it comes from, where the text says so."""
+        for function in self.functions:
+            for instruction, source in zip(function.code or (), function.locations, strict=True):
+                if instruction.line == line and source is not None:
+                    return f"PTX line {line} [{source[0]}:{source[1]}]"
+        return f"PTX line {line}"
 
     def _statement(self, instruction: Instruction) -> str:
         """Returns the instruction as the text spells it; where a line holds several, the first that contains

@@ -75,10 +75,11 @@ Part = tuple[Space, Array | slice, Array, Array | None]
 class Router:
     """Routes accesses to spaces: all to one, or by the window that contains a generic address."""
 
-    def __init__(self, k: Binding, space: str) -> None:
+    def __init__(self, k: Binding, space: str, address: Operand | None = None) -> None:
+        """address: the operand that has the addresses, where the arguments that they come from matter."""
         self.machine = k.machine
         self.space = space
-        self.site = Site()
+        self.site = Site(sources=() if address is None else k.machine.sources_of(k.function, address))
 
     def parts(self, address: Array, lanes: Array | None) -> Iterator[Part]:
         machine = self.machine
@@ -205,7 +206,7 @@ def load(k: Binding, i: Instruction) -> Step:
     if dtype.kind == "f":
         dtype = np.dtype(f"u{dtype.itemsize}")
     outs = [out if out.dtype.kind != "f" else out.view(dtype) for out in outs]
-    router = Router(k, space)
+    router = Router(k, space, i.operands[1])
     machine = k.machine
     polls = order in ("volatile", "relaxed", "acquire") or "cv" in i.modifiers
     watch = k.watcher(i.operands[1], [o for o in elements_of(k, i.operands[0], count)], size, False)
@@ -276,7 +277,7 @@ def store(k: Binding, i: Instruction) -> Step:
     elements = elements_of(k, i.operands[1], count)
     values = [np.asarray(k.source(o, type_of_bits)) for o in elements]
     dtype = values[0].dtype
-    router = Router(k, space)
+    router = Router(k, space, i.operands[0])
     machine = k.machine
     watch = k.watcher(i.operands[0], list(elements), size, True)
     single, site = router.single, router.site

@@ -113,7 +113,7 @@ def atomic(k: Binding, i: Instruction) -> Step:
     dtype = number_type(operand_type)
     address = address_of(k, start)
     combine = _combine(name, type_, type_ == "f32" and space in ("global", ""))
-    router = Router(k, space)
+    router = Router(k, space, start)
     size = WIDTHS[operand_type] // 8
     machine = k.machine
     watch = k.watcher(start, operands, size * count, True)

@@ -215,7 +215,7 @@ def test_what_ptx_breaks_is_reported(capsys: Capture) -> None:
     status, out, err = run(capsys, *BASE, "zeros:float32:33", 40, 1, *ON_GPU)
     assert (status, out) == (2, "")
     assert "bounds" in err
-    assert "is byte 132 of argument 1 with 132 bytes" in err
+    assert "is byte 132 of argument 1 (o) with 132 bytes, 4 bytes beyond its end" in err
     status, _, err = run(capsys, *BASE, "zeros:float32:40", 40, 1, "--interpret", *ON_GPU)
     assert status == 2
     assert "--interpret takes neither --device nor --target" in err

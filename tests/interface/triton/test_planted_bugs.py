@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import weakref
@@ -12,6 +13,8 @@ from typing import Any
 
 import joinery.triton
 import pytest
+from joinery.lowering.tt.interpret.memory import AccessError
+from joinery.runtime.ptxsim.checks.findings import PtxCheckError
 
 pytest.importorskip("triton")
 torch = pytest.importorskip("torch")
@@ -51,6 +54,28 @@ def test_what_other_modes_notice(name: str, mode: str) -> None:
         assert expected == "does not end"
     else:
         assert noticed(BUGS[name], **MODES[mode]) == expected
+
+
+@pytest.mark.parametrize("name", [name for name, facts in FACTS.items() if facts["noticed"]["ptxsim"] == "error"])
+def test_the_simulator_names_the_line_and_the_tensor(name: str) -> None:
+    """As native code that checks bounds does; a deadlock, which that would not leave, at the line of the fault."""
+    bug = BUGS[name]
+    with pytest.raises(PtxCheckError) as caught:
+        launch(bug, True, device="ptxsim")
+    text = str(caught.value)
+    if name in ENDLESS["native, checked"]:
+        assert caught.value.origin.endswith(f"{bug.file}:{bug.line}")
+        return
+    with pytest.raises(AccessError) as native:
+        launch(bug, True, **MODES["native, checked"])
+    line, program = re.match(r"(\S+:\d+): @\w+, program (\(.*?\)): ", str(native.value)).groups()
+    assert caught.value.origin == line
+    assert f"(program {program}, thread" in text
+    assert f"[{line}]" in text
+    element = re.search(r"element (-?\d+) of array '(\w+)' .* has elements 0 … (\d+) \((\d+) bytes", str(native.value))
+    if element is not None:  # else the address comes from a tensor of addresses
+        number, tensor, last, size = int(element[1]), element[2], int(element[3]), int(element[4])
+        assert re.search(rf"byte {number * (size // (last + 1))} of argument \d+ \({tensor}\) with {size} bytes", text)
 
 
 def test_the_records_are_of_these_programs() -> None:

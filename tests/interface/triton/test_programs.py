@@ -186,7 +186,7 @@ def test_without_a_kernel():
         ),
         ("--joinery=native", 1, ["1 tests failed, launched", "1 tests passed, launched", "AccessError", "test_suite.py:18"]),
         ("--joinery=interpret", 1, ["1 tests failed, launched", "AccessError"]),
-        ("--joinery=ptxsim", 1, ["1 tests failed, launched", "PtxCheckError"]),
+        ("--joinery=ptxsim", 1, ["1 tests failed, launched", "PtxCheckError", "test_suite.py:18", "(x)"]),
     ],
 )
 def test_a_suite_for_a_gpu(mode: str, failed: int, summary: list[str], tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from joinery.lowering.artifact import KernelCode
 from joinery.promotion.errors import DeviceMemoryError, InternalError
 from joinery.runtime.ptxsim.checks.findings import PtxCheckError
 from joinery.runtime.ptxsim.device import CAPACITY, SimulatedGpu
+from joinery.runtime.ptxsim.memory.spaces import GLOBAL_BASE
 
 PTX = """
 .version 7.0
@@ -76,7 +77,7 @@ def test_too_much_memory_is_refused(gpu: SimulatedGpu) -> None:
         gpu.allocate(CAPACITY)
     assert gpu.allocate(5000).address > kept.address
     del kept
-    assert gpu.allocate(20).address == 256 + (1 << 40)  # memory goes back with its object
+    assert gpu.allocate(20).address == 256 + GLOBAL_BASE  # memory goes back with its object
 
 
 def test_variables_of_a_module_live_as_long_as_the_device(gpu: SimulatedGpu) -> None:

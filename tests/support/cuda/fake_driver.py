@@ -565,7 +565,7 @@ class FakeDriver:
         assert loaded in self.modules.values(), "a module was unloaded before its kernel ran"
         device, kernel, module = loaded.device, function.kernel, loaded.module
         blocks = sorted((b for b in self.blocks.values() if b.device == device and not b.is_freed), key=lambda b: b.address)
-        allocations = [Allocation(f"block {n}", b.address - GLOBAL_BASE, b.size, True) for n, b in enumerate(blocks)]
+        allocations = [Allocation(f"block {n}", b.address - GLOBAL_BASE, b.size, True, b.address) for n, b in enumerate(blocks)]
         memory = GlobalMemory(allocations[-1].start + allocations[-1].size + GAP if allocations else GAP, allocations)
         for block in blocks:
             start = block.address - GLOBAL_BASE

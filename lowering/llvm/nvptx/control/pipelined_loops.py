@@ -22,6 +22,7 @@ from ....linear_layouts.linear import ThreadPredicate
 from ....linear_layouts.matching import offsets, vector_accesses
 from ....tt.analysis.control_flow import terminator
 from ...elementwise import register_element
+from ...op_lines import at_line
 from ...syntax import element_name, shape_of
 from ...values import V, const, i32, i64
 from ..context import KernelContext
@@ -262,7 +263,8 @@ class PipelinedLoop:
             pointer = k.shared.at(self._buffer, stage)
             for load, layout in self.pipeline.copied:
                 assert goes_on is not None  # all threads copy
-                _start(k, load, layout, pointer, goes_on)
+                with at_line(k.f, load.op):
+                    _start(k, load, layout, pointer, goes_on)
             if self.pipeline.copied:
                 k.t.call("cp.async.commit.group", [], "void")
             if self.pipeline.mapped:
@@ -276,7 +278,8 @@ class PipelinedLoop:
     def _start_mapped(self, stage: V, barrier: V) -> None:
         expect(self.k.shared, barrier, sum(block.bytes for _, block in self.pipeline.mapped))
         for load, block in self.pipeline.mapped:
-            start_copies(self.k, load.op, block, self.k.shared.at(stage, i32(load.offset)), barrier)
+            with at_line(self.k.f, load.op):
+                start_copies(self.k, load.op, block, self.k.shared.at(stage, i32(load.offset)), barrier)
 
     def _next(self, pointer: V, size: int) -> V:
         """Emits the offset of the next stage, cyclically."""

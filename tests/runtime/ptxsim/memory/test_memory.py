@@ -73,9 +73,9 @@ def test_loads_extend_and_stores_cut(run: Any) -> None:
     [
         (
             "add.u64 %rd1, %rd1, %rd0; ld.global.u32 %r1, [%rd1+4];",
-            r"bounds: 4 bytes at .* byte 128 of argument 0 with 128 bytes.*lane 31",
+            r"bounds: 4 bytes at .* byte 128 of argument 0 with 128 bytes.*thread 31",
         ),
-        ("add.u64 %rd1, %rd1, %rd0; ld.global.u32 %r1, [%rd1+-4];", "byte -4 of argument 0.*lane 0"),
+        ("add.u64 %rd1, %rd1, %rd0; ld.global.u32 %r1, [%rd1+-4];", "byte -4 of argument 0.*thread 0"),
         ("ld.global.u32 %r1, [%rd1+2];", "alignment: .* no multiple of 4"),
         ("ld.global.v4.u32 {%r1,%r2,%r3,%r4}, [%rd1+8];", "no multiple of 16"),
         ("ld.global.v4.u32 {%r1,%r2,%r3,%r4}, [%rd1+120];", "bounds"),
@@ -119,7 +119,7 @@ def test_a_finding_shows_the_statement_and_its_place(run: Any) -> None:
     assert finding.instruction == "ld.global.u32 %r2, [%rd1+2]"
     assert finding.source == ("file 1", 12)
     assert "PTX line" in str(finding)
-    assert "(CTA (0, 0, 0), lanes 0, 1" in str(finding)
+    assert "(program (0, 0, 0), threads 0, 1" in str(finding)
 
 
 def test_views_of_one_array_keep_their_places(run: Any) -> None:
@@ -299,5 +299,5 @@ def test_a_failed_assertion_says_what_and_where(run: Any) -> None:
         call.uni __assertfail, (a, b, c, d, e); }
       trap;
     """
-    with pytest.raises(PtxCheckError, match=r"assert: x > 0 \(x > 0:12\).*lane 9"):
+    with pytest.raises(PtxCheckError, match=r"assert: x > 0 \(x > 0:12\).*thread 9"):
         run(body, [], before=PRINT % octets("x > 0"))
