@@ -112,7 +112,10 @@ class Expander:
         if macro.is_variadic and len(arguments) == len(names) - 1:
             arguments.append([])
         if len(arguments) != len(names):
-            self._diagnostics.error(name, f"macro {name.text} takes {len(names)} arguments, got {len(arguments)}")
+            message = f"macro {name.text} takes {len(names)} arguments, got {len(arguments)}"
+            is_split = any(sum((each.text == "[") - (each.text == "]") for each in argument) for argument in arguments)
+            fix = "parentheses around an argument with commas in [ ]: F((v[:, newaxis]))" if is_split else ""
+            self._diagnostics.error(name, message, fix)
             return None, token
         return arguments, token
 

@@ -262,3 +262,7 @@ def test_conditional_expressions_are_nested_no_deeper_than_the_block_ir_allows()
     text = "__global__ void f(int *x) {" + "if (*x) " * 12 + f"*x = {inner}; }}\n"
     kernel = jn.kernel.from_triton_c(text, cache=False)
     assert jn.kernel.from_ttir(kernel.ttir, cache=False).ttir == kernel.ttir
+
+
+def test_a_typedef_gives_a_name_of_the_old_dialect_a_meaning() -> None:
+    parsed("typedef float fp32;\n__global__ void f(fp32 *y, const fp32 x) { fp32 z = x; *y = z; }")

@@ -68,6 +68,13 @@ def test_macros(text: str, expected: str | None) -> None:
         assert texts(text) == expected
 
 
+def test_commas_in_square_brackets_separate_the_arguments_of_macros() -> None:
+    message = errors("#define F(p, m) p m\nF(x[:, newaxis], y)")
+    assert "macro F takes 2 arguments, got 3; fix: parentheses around an argument with commas in [ ]" in message
+    assert "fix" not in errors("#define F(p, m) p m\nF(x[:], y, z)")
+    assert texts("#define F(p, m) p m\nF((x[:, newaxis]), y)") == "( x [ : , newaxis ] ) y"
+
+
 @pytest.mark.parametrize(
     ("body", "use", "expected"),
     [
