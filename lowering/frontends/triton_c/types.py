@@ -11,6 +11,10 @@ from ....promotion.dataclass import dataclass
 from ...tt import types as t
 
 MAX_ELEMENTS = t.MAX_BLOCK_ELEMENTS
+MAX_RANK = 32
+"""Axes of a block. Shapes are written in texts of the block IR, and copied for every new axis."""
+MAX_POINTERS = 16
+"""Pointers to pointers to pointers …"""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -166,7 +170,8 @@ def wrapped(value: int, scalar: Scalar) -> int:
 
 
 __all__ = [
-    "BFLOAT16", "BOOL", "CHAR", "DOUBLE", "FLOAT", "HALF", "INT", "LONG", "MAX_ELEMENTS", "SCALARS", "UNSIGNED",
+    "BFLOAT16", "BOOL", "CHAR", "DOUBLE", "FLOAT", "HALF", "INT", "LONG",
+    "MAX_ELEMENTS", "MAX_POINTERS", "MAX_RANK", "SCALARS", "UNSIGNED",
     "UNSIGNED_LONG", "VOID", "Element", "Pointer", "Scalar", "Type", "common", "joined_shape", "memory_type", "pointer_to",
     "promoted", "size_of", "type_of", "wrapped",
 ]  # fmt: skip

@@ -10,7 +10,19 @@ from .....promotion.errors import close_names
 from ..reading.diagnostics import Diagnostics
 from ..reading.source import Token
 from ..syntax import tree
-from ..types import MAX_ELEMENTS, SCALARS, VOID, Element, Pointer, Scalar, Type, pointer_to, type_of
+from ..types import (
+    MAX_ELEMENTS,
+    MAX_POINTERS,
+    MAX_RANK,
+    SCALARS,
+    VOID,
+    Element,
+    Pointer,
+    Scalar,
+    Type,
+    pointer_to,
+    type_of,
+)
 from . import typed
 from .conversions import Conversions
 
@@ -137,6 +149,11 @@ class Context(Conversions, ABC):
             self.fail(name.token, f"{name.base} is a block: there are no pointers to blocks, and no blocks of blocks")
         for is_constant in name.constant[:-1]:
             element = pointer_to(element, is_constant)
+        depth, pointee = 0, element
+        while isinstance(pointee, Pointer):
+            depth, pointee = depth + 1, pointee.pointee
+        if depth > MAX_POINTERS:
+            self.fail(name.token, f"{depth} pointers to one another; at most {MAX_POINTERS} are possible")
         if name.shape is not None:
             shape = self.shape(name.shape)
         if is_value and element == VOID:
@@ -145,6 +162,8 @@ class Context(Conversions, ABC):
 
     def shape(self, extents: tuple[tree.Expression, ...]) -> tuple[int, ...]:
         """Return the shape of a block, whose extents are powers of two."""
+        if len(extents) > MAX_RANK:
+            self.fail(first_token(extents[0]), f"a block with {len(extents)} axes; at most {MAX_RANK} are possible")
         found = tuple(self.constant(each, "the extent of a block") for each in extents)
         count = 1
         for extent, expression in zip(found, extents, strict=True):
