@@ -16,7 +16,7 @@
 #   make fuzz       random programs against the evaluator and the interpreter; FUZZ_ARGS="--minutes 30 --seed 4"
 #   make bench      benchmarks side by side with the peers, as ratios
 #   make bench-triton  Triton programs through joinery, beside joinery's graphs, torch, and Triton's interpreter
-#   make bench-triton-c  kernels in Triton-C beside Triton's texts of the same algorithms, and the seconds that reading them takes
+#   make bench-triton-c  kernels in Triton-C beside Triton's texts of the same algorithms, and how long reading them takes
 #   make bench-gpu  the same on this machine's CUDA device, and whether its results are right; PYTHON= one with torch and triton
 
 PYTHON ?= python3
