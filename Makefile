@@ -16,6 +16,7 @@
 #   make fuzz       random programs against the evaluator and the interpreter; FUZZ_ARGS="--minutes 30 --seed 4"
 #   make bench      benchmarks side by side with the peers, as ratios
 #   make bench-triton  Triton programs through joinery, beside joinery's graphs, torch, and Triton's interpreter
+#   make bench-triton-c  kernels in Triton-C beside Triton's texts of the same algorithms, and how long reading them takes
 #   make bench-gpu  the same on this machine's CUDA device, and whether its results are right; PYTHON= one with torch and triton
 
 PYTHON ?= python3
@@ -47,7 +48,7 @@ SUITES_ARGS ?=
 CONFORMANCE_ARGS ?= --record
 
 .PHONY: help venv demo docs docs-site accuracy tt-ops mutants test test-fast test-slow test-all every-test test-triton test-doors triton-versions triton-suites conformance fuzz lint types \
-    bench bench-peers bench-triton bench-gpu clean
+    bench bench-peers bench-triton bench-triton-c bench-gpu clean
 .DEFAULT_GOAL := help
 
 help:
@@ -183,6 +184,10 @@ bench-peers: $(BENCH_VENV)/.ready
 
 bench-triton: $(DOORS_VENV)/.ready
 	$(RUN_DOORS) benchmarks/triton_programs.py $(BENCH_ARGS)
+
+# Both sides are joinery: nothing but its own dependencies is needed.
+bench-triton-c: venv
+	$(RUN) benchmarks/triton_c.py $(BENCH_ARGS)
 
 # Nothing is installed: torch and triton for the device's driver are the machine's own.
 bench-gpu:

@@ -50,6 +50,28 @@ def layer_norm(x, w, b, o, n, eps, BLOCK: tl.constexpr):
 
 
 @triton.jit
+def layer_norm_passes(y, x, w, b, n, eps, BLOCK: tl.constexpr):
+    row = tl.program_id(0)
+    column = tl.arange(0, BLOCK)
+    x += row * n
+    y += row * n
+    total = tl.zeros((BLOCK,), tl.float32)
+    for o in range(0, n, BLOCK):
+        total += tl.load(x + o + column, mask=o + column < n, other=0.0)
+    mean = tl.sum(total, 0) / n
+    squares = tl.zeros((BLOCK,), tl.float32)
+    for o in range(0, n, BLOCK):
+        d = tl.where(o + column < n, tl.load(x + o + column, mask=o + column < n, other=0.0) - mean, 0.0)
+        squares += d * d
+    scale = 1 / tl.sqrt(tl.sum(squares, 0) / n + eps)
+    for o in range(0, n, BLOCK):
+        mask = o + column < n
+        value = (tl.load(x + o + column, mask=mask, other=0.0) - mean) * scale
+        value = value * tl.load(w + o + column, mask=mask, other=0.0) + tl.load(b + o + column, mask=mask, other=0.0)
+        tl.store(y + o + column, value, mask=mask)
+
+
+@triton.jit
 def matmul(a, b, c, M, N, K, sam, sbk, scm, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr, GROUP: tl.constexpr):
     program = tl.program_id(0)
     rows, columns = tl.cdiv(M, BM), tl.cdiv(N, BN)
@@ -149,6 +171,7 @@ TEXTS = {
     "vec_add": (vec_add, {"BLOCK": 1024}),
     "softmax": (softmax, {"BLOCK": 4096}),
     "layer_norm": (layer_norm, {"BLOCK": 4096}),
+    "layer_norm_passes": (layer_norm_passes, {"BLOCK": 1024}),
     "matmul": (matmul, {"BM": 128, "BN": 128, "BK": 32, "GROUP": 8}),
     "matmul_masked": (matmul_masked, {"BM": 128, "BN": 128, "BK": 32}),
     "attention": (attention, {"BQ": 64, "BK": 64, "D": 64}),

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from ..lowering.frontends.ttir.text import parse
+from ..lowering.gc_paused import gc_paused
 from ..promotion.arrays import Array
 from ..promotion.dataclass import dataclass
 from ..promotion.dtype import DType
@@ -104,9 +105,12 @@ class TritonCText:
         """Return the block IR, and warn of what is legal and perhaps not meant."""
         from ..lowering.frontends.triton_c.text import build
 
-        reading = self.reading()
-        module = build(reading)
-        for each in () if self.is_known else reading.diagnostics.warnings:
+        with gc_paused():
+            reading = self.reading()
+            module = build(reading)
+            found = () if self.is_known else reading.diagnostics.warnings
+            del reading  # tokens and trees go before the next collection would visit them
+        for each in found:
             warnings.warn(each.text, TritonCWarning, stacklevel=4)
         return module
 

@@ -6,7 +6,7 @@ used, and that the regions of `scf` operations carry the types of their operands
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Protocol
 
 from xdsl.dialects.builtin import IndexType
@@ -18,7 +18,7 @@ from ...promotion.errors import InternalError, JoineryError
 from ..tt.analysis.control_flow import terminator
 from . import types as t
 from .analysis.dominance import dominated
-from .checks import expect_type, expect_types, fail
+from .checks import IsolatedByOrder, expect_type, expect_types, fail
 from .symbols import symbol_index
 
 
@@ -43,17 +43,23 @@ class Origin(Protocol):
         """Record that an operation created from it passed its verifier."""
 
 
-def first_problem(op: Operation, origins: Mapping[Operation, Origin] | None = None) -> tuple[str, Operation] | None:
+class Origins(Protocol):
+    """What operations were created from, as far as that is known: a mapping, or what finds it when it is asked."""
+
+    def get(self, op: Operation, /) -> Origin | None: ...
+
+
+def first_problem(op: Operation, origins: Origins | None = None) -> tuple[str, Operation] | None:
     """Return the first fault in `op` and everything in it, and the faulty operation; None if there is none.
-    origins: what operations were created from, as far as that is known; equal operations are verified
-    once."""
-    origins = origins or {}
+    origins: what operations were created from; equal operations are verified once."""
+    of: Origins = {} if origins is None else origins
     with symbol_index():
-        for inner in op.walk():
+        for inner in _in_order(op, []):
             try:
-                _check_regions(inner)
+                if inner.regions:
+                    _check_regions(inner)
                 _check_position(inner)
-                origin = origins.get(inner)
+                origin = of.get(inner)
                 if origin is None:
                     inner.verify_()
                 elif not origin.is_sound:
@@ -67,6 +73,19 @@ def first_problem(op: Operation, origins: Mapping[Operation, Origin] | None = No
         message = f"{problem.op.name}: an operand is used before its definition\n  in: {_one_line(problem.op)}"
         return message, problem.op
     return None
+
+
+def _in_order(op: Operation, found: list[Operation]) -> list[Operation]:
+    """Append an operation and everything in it, each operation before what is in it."""
+    found.append(op)
+    for region in op.regions:
+        for block in region.blocks:
+            for inner in block.ops:
+                if inner.regions:
+                    _in_order(inner, found)
+                else:
+                    found.append(inner)
+    return found
 
 
 class _Undefined(Exception):
@@ -90,7 +109,7 @@ def _cause(problem: BaseException) -> str:
 def _check_position(op: Operation) -> None:
     """Check that blocks end in terminators, and that branches stay in their region."""
     block = op.parent
-    if op.successors:
+    if op.successor_uses:
         if block is None or block.parent is None or block.last_op is not op:
             fail(op, "branches, but does not end a block")
         if any(successor.parent is not block.parent for successor in op.successors):
@@ -200,9 +219,11 @@ def _check_order(root: Operation) -> None:
     _check_inside(root, set())
 
 
-def _check_inside(op: Operation, visible: set[SSAValue]) -> None:
-    """Check the order inside the regions of an operation. `visible` is restored, since copies would take
-    quadratic time."""
+def _check_inside(op: Operation, visible: set[int]) -> None:
+    """Check the order inside the regions of an operation. `visible`: the values' ids. It is restored, since copies would take
+    quadratic time. An operation that is isolated sees nothing of what is around it."""
+    if op.has_trait(IsolatedByOrder):
+        visible = set()
     for region in op.regions:
         first = region.blocks.first
         if first is None:
@@ -212,7 +233,7 @@ def _check_inside(op: Operation, visible: set[SSAValue]) -> None:
             continue
         # Down the tree of dominators: what a block defines is visible in the blocks below it.
         below = dominated(region.blocks[0])
-        waiting: list[tuple[Block | None, list[SSAValue]]] = [(first, [])]
+        waiting: list[tuple[Block | None, list[int]]] = [(first, [])]
         while waiting:
             block, defined = waiting.pop()
             if block is None:
@@ -222,16 +243,16 @@ def _check_inside(op: Operation, visible: set[SSAValue]) -> None:
             waiting.extend((child, []) for child in below.get(block, ()))
 
 
-def _check_block(block: Block, visible: set[SSAValue]) -> list[SSAValue]:
+def _check_block(block: Block, visible: set[int]) -> list[int]:
     """Check the order in a block. Make visible what it defines, and return that."""
-    defined: list[SSAValue] = list(block.args)
+    defined = list(map(id, block.args))
     visible.update(defined)
     for op in block.ops:
-        for operand in op.operands:
-            if operand not in visible:
-                raise _Undefined(op)
+        if not visible.issuperset(map(id, op.operands)):
+            raise _Undefined(op)
         if op.regions:
             _check_inside(op, visible)
-        visible.update(op.results)
-        defined.extend(op.results)
+        results = list(map(id, op.results))
+        visible.update(results)
+        defined += results
     return defined

@@ -47,7 +47,8 @@ def session(
 
 # -- a short run ----------------------------------------------------------------------------------------------------------
 
-CASES = {"graph": 2, "block": 2, "graph-text": 4, "block-text": 2, "rules": 4, "artifact": 2, "plan": 2}
+CASES = {"graph": 2, "block": 2, "graph-text": 4, "block-text": 2, "rules": 4, "artifact": 2, "plan": 2, "triton-c": 1,
+         "triton-c-text": 4}  # fmt: skip
 
 
 @pytest.mark.parametrize("kind", CASES)

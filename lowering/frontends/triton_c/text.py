@@ -17,7 +17,7 @@ from ...tt.verify import first_problem
 from .building.elements import Locations
 from .building.functions import build_function
 from .building.liveness import find_liveness
-from .building.operation_kinds import operation_kinds
+from .building.operation_kinds import OperationKinds
 from .building.structure import Structured, structured
 from .checking import typed
 from .checking.statements import check_text
@@ -95,7 +95,7 @@ def build(reading: Reading) -> ModuleOp:
         module = _module(functions, kernel, diagnostics)
     except RecursionError:
         _fail_nested(diagnostics, reading.typed.kernel.token)
-    problem = first_problem(module, operation_kinds(module))
+    problem = first_problem(module, OperationKinds())
     if problem is not None:
         raise InternalError(f"{kernel}: the front end of Triton-C made an operation that is wrong: {problem[0]}")
     return module

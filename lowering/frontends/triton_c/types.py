@@ -12,6 +12,10 @@ from ....promotion.dataclass import dataclass
 from ...tt import types as t
 
 MAX_ELEMENTS = t.MAX_BLOCK_ELEMENTS
+MAX_RANK = 32
+"""Axes of a block. Shapes are written in texts of the block IR, and copied for every new axis."""
+MAX_POINTERS = 16
+"""Pointers to pointers to pointers …"""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -218,7 +222,7 @@ def wrapped(value: int, scalar: Scalar) -> int:
 
 
 __all__ = [
-    "BFLOAT16", "BOOL", "CHAR", "DOUBLE", "FLOAT", "HALF", "INT", "LONG", "MAX_ELEMENTS", "SCALARS", "UNSIGNED",
-    "UNSIGNED_LONG", "VOID", "Element", "Pointer", "Scalar", "Struct", "Type", "common", "joined_shape", "leaves_of",
-    "memory_type", "pointer_to", "promoted", "size_of", "struct_of", "type_of", "wrapped",
+    "BFLOAT16", "BOOL", "CHAR", "DOUBLE", "FLOAT", "HALF", "INT", "LONG", "MAX_ELEMENTS", "MAX_POINTERS", "MAX_RANK",
+    "SCALARS", "UNSIGNED", "UNSIGNED_LONG", "VOID", "Element", "Pointer", "Scalar", "Struct", "Type", "common", "joined_shape",
+    "leaves_of", "memory_type", "pointer_to", "promoted", "size_of", "struct_of", "type_of", "wrapped",
 ]  # fmt: skip

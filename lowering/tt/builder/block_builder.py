@@ -187,11 +187,7 @@ class BlockBuilder(OperationBuilder):
         result_type: Attribute,
         properties: Mapping[str, Attribute] = _NONE,
     ) -> SSAValue:
-        made = operation.create(
-            operands=operands, result_types=(result_type,), properties=properties, location=self.location
-        )
-        self._block.add_op(made)
-        return made.results[0]
+        return self.append(operation, operands, (result_type,), properties)[0]
 
     # Sources
 
@@ -324,7 +320,7 @@ class BlockBuilder(OperationBuilder):
             raise InternalError(f"tt.store of {value.type} through {p.type}")
         operands = (p, value) if mask is None else (p, value, mask)
         properties: dict[str, Attribute] = {} if cache is None else {"cachePolicy": cache_policy(cache)}
-        self._block.add_op(StoreOp.create(operands=operands, properties=properties, location=self.location))
+        self.append(StoreOp, operands, (), properties)
 
     def descriptor_load(self, desc: SSAValue, indices: Sequence[SSAValue], sizes: tuple[int, ...]) -> SSAValue:
         """Read the block that starts at the (i32) indices; `sizes` are its extents, of which leading ones may

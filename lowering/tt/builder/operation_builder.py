@@ -9,6 +9,8 @@ from typing import Protocol
 from xdsl.dialects.builtin import LocationAttr
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
+from . import creation
+
 _NONE: dict[str, Attribute] = {}
 
 
@@ -40,10 +42,13 @@ class OperationBuilder:
         regions: Sequence[Region] = (),
     ) -> Sequence[SSAValue]:
         """Append an operation; nothing is checked. Returns its results."""
-        made = operation.create(
-            operands=operands, result_types=result_types, properties=properties, location=self.location, regions=regions
-        )
-        self._block.add_op(made)
+        made = creation.create(operation, operands, result_types, properties, self.location)
+        for region in regions:
+            made.add_region(region)
+        if regions or type(self._block) is not Block:
+            self._block.add_op(made)
+        else:
+            creation.append(self._block, made)
         return made.results
 
     @contextmanager

@@ -30,7 +30,6 @@ from xdsl.irdl import (
 from xdsl.parser import Parser
 from xdsl.printer import Printer
 from xdsl.traits import (
-    IsolatedFromAbove,
     IsTerminator,
     Pure,
     SymbolOpInterface,
@@ -39,7 +38,7 @@ from xdsl.traits import (
 )
 
 from .. import types as t
-from ..checks import BlockSizes, expect_types, fail
+from ..checks import BlockSizes, IsolatedByOrder, expect_types, fail
 from ..limits import MAX_NAME
 from ..symbols import find_symbol
 from .attributes import PROGRAM_AXES, ProgramAxis, enum_name, print_location
@@ -58,7 +57,7 @@ class FuncOp(IRDLOperation):
     res_attrs = opt_prop_def(ArrayAttr[DictionaryAttr])
     body = region_def()
 
-    traits = traits_def(IsolatedFromAbove(), SymbolOpInterface())
+    traits = traits_def(IsolatedByOrder(), SymbolOpInterface())
 
     def verify_(self) -> None:
         name = self.sym_name.data

@@ -27,13 +27,25 @@ _FLOAT_PREDICATES = {"<": "olt", ">": "ogt", "<=": "ole", ">=": "oge", "==": "oe
 _PREDICATES = {"<": "lt", ">": "gt", "<=": "le", ">=": "ge"}
 
 
+class _Files(dict[str, StringAttr]):
+    def __missing__(self, name: str) -> StringAttr:
+        found = self[name] = StringAttr(name)
+        return found
+
+
+class _Numbers(dict[int, IntAttr]):
+    def __missing__(self, number: int) -> IntAttr:
+        found = self[number] = IntAttr(number)
+        return found
+
+
 class Locations:
     """The locations of tokens: file, line and column, and of a macro's tokens where it was used."""
 
     def __init__(self) -> None:
         self._found: dict[int, tuple[Token, LocationAttr]] = {}
-        self._files: dict[str, StringAttr] = {}
-        self._numbers: dict[int, IntAttr] = {}
+        self._files = _Files()
+        self._numbers = _Numbers()
 
     def of(self, token: Token) -> LocationAttr:
         known = self._found.get(id(token))
@@ -50,20 +62,10 @@ class Locations:
         return CallSiteLoc(self._position(token), self._position(use))
 
     def _position(self, token: Token) -> FileLineColLoc:
-        file, line, column = token.position
-        name = self._files.get(file)
-        if name is None:
-            name = self._files[file] = StringAttr(file)
+        file, line, column = token.source.position(token.start)
         made = FileLineColLoc.__new__(FileLineColLoc)  # without xDSL's checks, which take longer than making an operation
-        for field, value in (("filename", name), ("line", self._number(line)), ("column", self._number(column))):
-            object.__setattr__(made, field, value)
+        made.__dict__.update(filename=self._files[file], line=self._numbers[line], column=self._numbers[column])
         return made
-
-    def _number(self, value: int) -> IntAttr:
-        found = self._numbers.get(value)
-        if found is None:
-            found = self._numbers[value] = IntAttr(value)
-        return found
 
 
 class Elements:

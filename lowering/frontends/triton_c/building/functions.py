@@ -184,7 +184,7 @@ class FunctionBuilder(ExpressionBuilder):
         return self.build(condition)
 
     def _count(self, node: Repeat, counter: Counter) -> None:
-        """Build `scf.for`. Upwards the counter itself is the index, else it is made of the number of the iteration."""
+        """Build `scf.for`. Upwards the counter itself is the index, else it is carried beside the number of the iteration."""
         token = node.token
         symbol = counter.symbol
         element = counter.element
@@ -196,6 +196,7 @@ class FunctionBuilder(ExpressionBuilder):
         assert size is not None
         is_plain = counter.operator == "<" and element.is_signed
         carried = [each for each in self.values if each in node.carried and each is not symbol]
+        carried += [] if is_plain else [symbol]
         inits = [self.values[each] for each in carried]
         if is_plain:
             low, high, step = start, bound, size
@@ -207,17 +208,22 @@ class FunctionBuilder(ExpressionBuilder):
         outer = dict(self.values)
         with b.for_(low, high, step, inits) as loop, self.region(token):
             self._leave(carried, loop.args)
-            self.values[symbol] = loop.index if is_plain else self._moved(start, loop.index, counter, size)
+            if is_plain:
+                self.values[symbol] = loop.index
             self.body(node.body)
             self.at(token)
+            if not is_plain:
+                operation = "arith.addi" if counter.is_up else "arith.subi"
+                self.values[symbol] = b.binary(operation, self.values[symbol], size)
             loop.yield_([self.values[each] for each in carried])
         self.values = outer
         self._leave(carried, loop.results)
-        if symbol in node.live:
+        if is_plain and symbol in node.live:
             self.at(token)
-            if is_plain:
-                high = self._iterations(counter, start, bound, size)
-            self.values[symbol] = self._moved(start, high, counter, size)
+            iterations = self._iterations(counter, start, bound, size)
+            if t.bit_width(start.type) < t.bit_width(iterations.type):
+                iterations = b.cast("arith.trunci", iterations, start.type)
+            self.values[symbol] = b.binary("arith.addi", start, b.binary("arith.muli", iterations, size))
 
     def _iterations(self, counter: Counter, start: SSAValue, bound: SSAValue, size: SSAValue) -> SSAValue:
         """Return how many iterations a loop has: an int where the counter is a signed one of 32 bits, else a long.
@@ -237,14 +243,6 @@ class FunctionBuilder(ExpressionBuilder):
             size = b.const(counter.step, t.I64) if isinstance(counter.step, int) else b.cast("arith.extui", size, t.I64)
         count = b.binary("arith.addi", b.binary("arith.divui", distance, size), one)
         return b.select(goes_on, count, b.const(0, distance.type))
-
-    def _moved(self, start: SSAValue, iterations: SSAValue, counter: Counter, size: SSAValue) -> SSAValue:
-        """Return the counter after a number of iterations."""
-        b = self.builder
-        if t.bit_width(start.type) < t.bit_width(iterations.type):
-            iterations = b.cast("arith.trunci", iterations, start.type)
-        distance = b.binary("arith.muli", iterations, size)
-        return b.binary("arith.addi" if counter.is_up else "arith.subi", start, distance)
 
     # Calls
 

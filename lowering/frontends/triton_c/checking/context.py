@@ -12,6 +12,8 @@ from ..reading.source import Token
 from ..syntax import tree
 from ..types import (
     MAX_ELEMENTS,
+    MAX_POINTERS,
+    MAX_RANK,
     SCALARS,
     VOID,
     Element,
@@ -186,6 +188,11 @@ class Context(Conversions, ABC):
                 self.fail(name.token, f"a block of {element}, which has blocks for members", "blocks in the struct alone")
         for is_constant in name.constant[:-1]:
             element = pointer_to(element, is_constant)
+        depth, pointee = 0, element
+        while isinstance(pointee, Pointer):
+            depth, pointee = depth + 1, pointee.pointee
+        if depth > MAX_POINTERS:
+            self.fail(name.token, f"{depth} pointers to one another; at most {MAX_POINTERS} are possible")
         if name.shape is not None:
             shape = self.shape(name.shape)
         if is_value and element == VOID:
@@ -216,6 +223,8 @@ class Context(Conversions, ABC):
 
     def shape(self, extents: tuple[tree.Expression, ...]) -> tuple[int, ...]:
         """Return the shape of a block, whose extents are powers of two."""
+        if len(extents) > MAX_RANK:
+            self.fail(first_token(extents[0]), f"a block with {len(extents)} axes; at most {MAX_RANK} are possible")
         found = tuple(self.constant(each, "the extent of a block") for each in extents)
         count = 1
         for extent, expression in zip(found, extents, strict=True):

@@ -62,7 +62,10 @@ class Conversions:
     def joined(self, token: Token, *values: typed.Expression) -> tuple[typed.Expression, ...]:
         """Return values in the shape that they broadcast to together."""
         first = values[0].type.shape
-        if all(value.type.shape == first for value in values):
+        for value in values:
+            if value.type.shape != first:
+                break
+        else:
             return values
         shape: tuple[int, ...] = ()
         for value in values:

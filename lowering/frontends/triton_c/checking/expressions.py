@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
 from ..reading.conditions import character_value, integer_literal
@@ -24,6 +25,7 @@ from ..types import (
     Pointer,
     Scalar,
     Struct,
+    Type,
     promoted,
     size_of,
     type_of,
@@ -40,6 +42,29 @@ _NAMED = {
     "INFINITY": (FLOAT, math.inf), "F32_INFINITY": (FLOAT, math.inf), "F16_INFINITY": (HALF, math.inf),
     "NAN": (FLOAT, math.nan),
 }  # fmt: skip
+
+
+@lru_cache(4096)
+def _number(text: str, is_single: bool) -> tuple[Type, int | float] | str:
+    """Return the type and the value of a number, or what is wrong with it. is_single: no suffix means float, not double."""
+    integer = integer_literal(text)
+    if integer is not None:
+        value, suffix = integer
+        types = [UNSIGNED, UNSIGNED_LONG] if "u" in suffix else [INT, LONG]
+        if "u" not in suffix and text[0] == "0":
+            types = [INT, UNSIGNED, LONG, UNSIGNED_LONG]
+        for element in types[-1:] if "l" in suffix and len(types) == 2 else types:
+            if "l" in suffix and element.bits < LONG.bits:
+                continue
+            if wrapped(value, element) == value:
+                return type_of(element), value
+        return f"{text} does not fit into 64 bits"
+    match = _FLOATING.fullmatch(text)
+    if match is None or text.isdigit():
+        return f"{text} is no number"
+    digits, suffix = match.groups()
+    element = FLOAT if is_single or suffix in ("f", "F") else DOUBLE
+    return type_of(element), rounded(float(digits), element)
 
 
 class ExpressionChecker(CallChecker):
@@ -63,24 +88,10 @@ class ExpressionChecker(CallChecker):
             if code is None:
                 self.fail(token, f"{text} is no single character")
             return typed.Constant(type_of(INT), token, wrapped(code, CHAR))
-        integer = integer_literal(text)
-        if integer is not None:
-            value, suffix = integer
-            types = [UNSIGNED, UNSIGNED_LONG] if "u" in suffix else [INT, LONG]
-            if "u" not in suffix and text[0] == "0":
-                types = [INT, UNSIGNED, LONG, UNSIGNED_LONG]
-            for element in types[-1:] if "l" in suffix and len(types) == 2 else types:
-                if "l" in suffix and element.bits < LONG.bits:
-                    continue
-                if wrapped(value, element) == value:
-                    return typed.Constant(type_of(element), token, value)
-            self.fail(token, f"{text} does not fit into 64 bits")
-        match = _FLOATING.fullmatch(text)
-        if match is None or text.isdigit():
-            self.fail(token, f"{text} is no number")
-        digits, suffix = match.groups()
-        element = FLOAT if self.single or suffix in ("f", "F") else DOUBLE
-        return typed.Constant(type_of(element), token, rounded(float(digits), element))
+        number = _number(text, self.single)
+        if isinstance(number, str):
+            self.fail(token, number)
+        return typed.Constant(number[0], token, number[1])
 
     def _name(self, node: tree.Name) -> typed.Expression:
         token = node.token

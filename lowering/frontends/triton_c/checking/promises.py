@@ -37,6 +37,9 @@ def kept_promises(
     return tuple(found)
 
 
+_RELEVANT = frozenset([typed.Assign, typed.Load, typed.Store, typed.Atomic, typed.Call])
+
+
 class _Accesses:
     """Which parameters a function loads and stores through, and where."""
 
@@ -52,6 +55,8 @@ class _Accesses:
         sources: dict[Symbol, set[Symbol]] = {}
         accesses: list[tuple[set[Symbol], str, Token]] = []
         for node in _expressions(function.body):
+            if type(node) not in _RELEVANT:
+                continue
             if isinstance(node, typed.Assign) and node.type.is_pointer:
                 sources.setdefault(node.symbol, set()).update(_bases(node.value))
             elif isinstance(node, typed.Load | typed.Atomic):
@@ -110,7 +115,9 @@ def _expressions(statements: Sequence[typed.Statement]) -> Iterator[typed.Expres
         node = waiting.pop()
         if isinstance(node, typed.Expression):
             yield node
-            waiting.extend(reversed(typed.parts_of(node)))
+            parts = typed.parts_of(node)
+            parts.reverse()
+            waiting += parts
         elif isinstance(node, tuple):
             waiting.extend(reversed(node))
         elif isinstance(node, typed.Section):

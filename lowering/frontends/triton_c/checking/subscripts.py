@@ -4,7 +4,20 @@ from __future__ import annotations
 
 from ..reading.source import Token
 from ..syntax import tree
-from ..types import BFLOAT16, BOOL, CHAR, FLOAT, HALF, INT, Scalar, Type, promoted, type_of, wrapped
+from ..types import (
+    BFLOAT16,
+    BOOL,
+    CHAR,
+    FLOAT,
+    HALF,
+    INT,
+    MAX_RANK,
+    Scalar,
+    Type,
+    promoted,
+    type_of,
+    wrapped,
+)
 from . import typed
 from .context import first_token, macro_values
 from .tables import TableChecker
@@ -31,6 +44,8 @@ class SubscriptChecker(TableChecker):
                 self.fail(entry.token, f"an interval in a subscript of {operand.type}; {_HELP}", "a mask")
             if entry.kind == "-":
                 self.fail(entry.token, "there is no reduction by -", "[+] of the negated block")
+        if len(node.entries) > MAX_RANK:
+            self.fail(node.token, f"a subscript with {len(node.entries)} entries; at most {MAX_RANK} are possible")
         if any(entry.kind == "^" for entry in node.entries):
             return self._permuted(node, operand)
         named = sum(entry.kind != "newaxis" for entry in node.entries)

@@ -5,6 +5,8 @@ Operands of one node have equal types where the block IR asks for it. Nothing of
 
 from __future__ import annotations
 
+from dataclasses import fields
+
 from .....promotion.dataclass import dataclass
 from ..reading.source import Token
 from ..types import Type
@@ -440,8 +442,8 @@ def parts_of(expression: Expression) -> list[Expression]:
     kind = type(expression)
     names = _PARTS.get(kind)
     if names is None:
-        slots = [slot for each in reversed(kind.__mro__) for slot in getattr(each, "__slots__", ())]
-        names = _PARTS[kind] = tuple(slot for slot in slots if slot not in ("type", "token", "writes", "symbol"))
+        # The fields that hold expressions are those whose annotation says so.
+        names = _PARTS[kind] = tuple(each.name for each in fields(kind) if "Expression" in str(each.type))
     found: list[Expression] = []
     for name in names:
         value = getattr(expression, name)

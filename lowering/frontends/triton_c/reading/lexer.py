@@ -19,7 +19,7 @@ _TOKENS = re.compile(
     |(?P<other>.)""",
     re.VERBOSE,
 )
-_KINDS = {kind: kind for kind in (NAME, NUMBER, STRING, CHARACTER, PUNCTUATOR, OTHER)}
+_KINDS: dict[str | None, str] = {kind: kind for kind in (NAME, NUMBER, STRING, CHARACTER, PUNCTUATOR, OTHER)}
 
 
 def lex(source: Source, diagnostics: Diagnostics) -> list[Token]:
@@ -30,6 +30,7 @@ def lex(source: Source, diagnostics: Diagnostics) -> list[Token]:
     if len(text) > MAX_TEXT:
         diagnostics.fatal(Token(OTHER, "", source, 0), f"{len(text)} characters; at most {MAX_TEXT} are read")
     is_first, is_spaced = True, False
+    kinds = _KINDS
     for match in _TOKENS.finditer(text):
         kind = match.lastgroup
         if kind == "space":
@@ -39,10 +40,10 @@ def lex(source: Source, diagnostics: Diagnostics) -> list[Token]:
             is_first = is_spaced = True
             continue
         found = match.group()
-        token = Token(_KINDS[str(kind)], found, source, match.start(), is_spaced, is_first)
+        token = Token(kinds[kind], found, source, match.start(), is_spaced, is_first)
         if found == "/" and text.startswith("*", match.end()):
             diagnostics.fatal(token, "a comment begins here and does not end", "*/ at its end")
-        if len(found) > MAX_LITERAL and kind == "number":
+        if kind == "number" and len(found) > MAX_LITERAL:
             diagnostics.fatal(token, f"a number of {len(found)} characters; the limit is {MAX_LITERAL}")
         append(token)
         is_first = is_spaced = False

@@ -15,6 +15,8 @@ from .source import NAME, NUMBER, OTHER, PUNCTUATOR, STRING, MacroUse, Source, T
 
 MAX_EXPANDED = 1 << 17
 """Tokens into which all macros of one text may expand."""
+MAX_HIDDEN = 1 << 20
+"""Names in all sets of macros that some token is not expanded by."""
 _MAX_NESTED = 100
 """Uses of macros in the arguments of others, nested in one another."""
 
@@ -48,6 +50,8 @@ class Expander:
         self._diagnostics = diagnostics
         self._produced = 0
         self._depth = 0
+        self._hidden: dict[tuple[frozenset[str], frozenset[str]], frozenset[str]] = {}
+        self._hidden_names = 0
 
     def expand(self, tokens: Sequence[Token], in_condition: bool = False) -> list[Token]:
         """Return the tokens with all macros expanded; in a condition, but for the names behind `defined`."""
@@ -65,13 +69,13 @@ class Expander:
                 continue
             macro = macros[token.text]
             if macro.parameters is None:
-                body = self._substituted(macro, token, {}, token.hidden | {macro.name})
+                body = self._substituted(macro, token, {}, self._both(token, token.hidden, frozenset([macro.name])))
             else:
                 if not work or work[-1].text != "(":
                     found.append(token)
                     continue
                 arguments, end = self._arguments(macro, token, work)
-                hidden = (token.hidden & end.hidden) | {macro.name}
+                hidden = self._both(token, token.hidden & end.hidden, frozenset([macro.name]))
                 if arguments is None:
                     continue
                 raw = dict(zip(macro.parameters, arguments, strict=True))
@@ -81,6 +85,16 @@ class Expander:
                 fix = "smaller bodies, or fewer macros that use one another"
                 self._diagnostics.fatal(token, f"macros expand to more than {MAX_EXPANDED} tokens", fix)
             work.extend(reversed(body))
+        return found
+
+    def _both(self, use: Token, a: frozenset[str], b: frozenset[str]) -> frozenset[str]:
+        """Return the union of two sets of names, one object for all tokens: nested uses would copy long sets for each."""
+        found = self._hidden.get((a, b))
+        if found is None:
+            found = self._hidden[a, b] = a | b
+            self._hidden_names += len(found)
+            if self._hidden_names > MAX_HIDDEN:
+                self._diagnostics.fatal(use, "too many macros use one another", "fewer of them, or smaller bodies")
         return found
 
     def _position(self, token: Token) -> Token:
@@ -112,7 +126,10 @@ class Expander:
         if macro.is_variadic and len(arguments) == len(names) - 1:
             arguments.append([])
         if len(arguments) != len(names):
-            self._diagnostics.error(name, f"macro {name.text} takes {len(names)} arguments, got {len(arguments)}")
+            message = f"macro {name.text} takes {len(names)} arguments, got {len(arguments)}"
+            is_split = any(sum((each.text == "[") - (each.text == "]") for each in argument) for argument in arguments)
+            fix = "parentheses around an argument with commas in [ ]: F((v[:, newaxis]))" if is_split else ""
+            self._diagnostics.error(name, message, fix)
             return None, token
         return arguments, token
 
@@ -142,7 +159,7 @@ class Expander:
                 else:
                     if token.text not in expanded:
                         expanded[token.text] = self._expanded_argument(raw[token.text], use)
-                    made = [_copied(each, hidden) for each in expanded[token.text]]
+                    made = [_copied(each, self._both(use, each.hidden, hidden)) for each in expanded[token.text]]
                     self._produced += len(made)
                 if not made and (is_pasted or follows == "##"):  # something to paste with, which vanishes in the end
                     made = [Token(OTHER, "", token.source, token.start, token.is_spaced, False, by, hidden)]
@@ -192,10 +209,8 @@ class Expander:
 
 
 def _copied(token: Token, hidden: frozenset[str]) -> Token:
-    """Return a token of an argument, which its own macro is not expanded in again."""
-    return Token(
-        token.kind, token.text, token.source, token.start, token.is_spaced, token.is_first, token.macro, token.hidden | hidden
-    )
+    """Return a token of an argument with other macros that it is not expanded by."""
+    return Token(token.kind, token.text, token.source, token.start, token.is_spaced, token.is_first, token.macro, hidden)
 
 
 __all__ = ["Expander", "Macro"]

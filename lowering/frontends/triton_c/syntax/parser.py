@@ -134,7 +134,8 @@ class _Parser(ExpressionParser):
     def _refuse_old_dialect(self) -> None:
         token, following = self.token, self.peek()
         for each in (token, following):
-            if each.text in OLD_DIALECT and (each is token or token.text in ("const", "restrict")):
+            is_old = each.text in OLD_DIALECT and not self.is_type(each)  # a typedef may give an old name a meaning
+            if is_old and (each is token or token.text in ("const", "restrict")):
                 fix = OLD_DIALECT[each.text]
                 self.fail_at(each, f"{each.text} is of the dialect of early 2019, another language", fix)
         if token.text == "restrict":

@@ -35,6 +35,7 @@ class TokenStream:
     def __init__(self, tokens: Sequence[Token], diagnostics: Diagnostics) -> None:
         self.tokens = tokens
         self.at = 0
+        self._last = len(tokens) - 1
         self.token = tokens[0]
         self.text = tokens[0].text
         self.diagnostics = diagnostics
@@ -46,14 +47,14 @@ class TokenStream:
     def advance(self) -> Token:
         """Step behind the current token and return it."""
         token = self.token
-        if self.at < len(self.tokens) - 1:
+        if self.at < self._last:
             self.at += 1
-        self.token = self.tokens[self.at]
-        self.text = self.token.text if self.token.kind is not STRING else ""
+        following = self.token = self.tokens[self.at]
+        self.text = following.text if following.kind is not STRING else ""
         return token
 
     def peek(self, distance: int = 1) -> Token:
-        return self.tokens[min(self.at + distance, len(self.tokens) - 1)]
+        return self.tokens[min(self.at + distance, self._last)]
 
     def return_to(self, at: int) -> None:
         """Go back to a token, to read it in another way."""

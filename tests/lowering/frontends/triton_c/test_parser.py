@@ -264,3 +264,26 @@ def test_conditional_expressions_are_nested_no_deeper_than_the_block_ir_allows()
     text = "__global__ void f(int *x) {" + "if (*x) " * 12 + f"*x = {inner}; }}\n"
     kernel = jn.kernel.from_triton_c(text, cache=False)
     assert jn.kernel.from_ttir(kernel.ttir, cache=False).ttir == kernel.ttir
+
+
+def test_a_typedef_gives_a_name_of_the_old_dialect_a_meaning() -> None:
+    parsed("typedef float fp32;\n__global__ void f(fp32 *y, const fp32 x) { fp32 z = x; *y = z; }")
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        (f"int {'*' * 40}a = 0;", "2:1: error: 40 pointers to one another; at most 16 are possible"),
+        ("typedef int **********P; P *******a = 0;", "17 pointers to one another; at most 16 are possible"),
+        (f"int a[4] = 0 ... 4; a[:{', newaxis' * 5000}];", "a subscript with 5001 entries; at most 32 are possible"),
+        (f"int a[4{', 1' * 40}] = 0;", "a block with 41 axes; at most 32 are possible"),
+    ],
+)
+def test_axes_and_pointers_to_pointers_are_limited(body: str, message: str) -> None:
+    assert message in problems(f"__global__ void f(int *x) {{\n{body}\n}}")
+
+
+def test_blocks_of_many_axes_are_kernels() -> None:
+    view = ", ".join(["newaxis"] * 31)
+    kernel = jn.kernel.from_triton_c(f"__global__ void f(int **x) {{ int a[4] = 0 ... 4; a[{view}, :]; }}\n", cache=False)
+    assert jn.kernel.from_ttir(kernel.ttir, cache=False).ttir == kernel.ttir

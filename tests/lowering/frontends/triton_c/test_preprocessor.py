@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import pytest
 from joinery.lowering.frontends.triton_c.reading.diagnostics import Diagnostics, TritonCError
 from joinery.lowering.frontends.triton_c.reading.macros import MAX_EXPANDED
@@ -66,6 +68,13 @@ def test_macros(text: str, expected: str | None) -> None:
         assert "macro F takes 1 arguments, got 2" in errors(text)
     else:
         assert texts(text) == expected
+
+
+def test_commas_in_square_brackets_separate_the_arguments_of_macros() -> None:
+    message = errors("#define F(p, m) p m\nF(x[:, newaxis], y)")
+    assert "macro F takes 2 arguments, got 3; fix: parentheses around an argument with commas in [ ]" in message
+    assert "fix" not in errors("#define F(p, m) p m\nF(x[:], y, z)")
+    assert texts("#define F(p, m) p m\nF((x[:, newaxis]), y)") == "( x [ : , newaxis ] ) y"
 
 
 @pytest.mark.parametrize(
@@ -201,3 +210,21 @@ def test_a_condition_is_nested_no_deeper_than_some_limit() -> None:
     assert "nested too deeply" in errors("#if " + "(" * 5000 + "1" + ")" * 5000 + "\n#endif\n")
     assert texts("#if " + "1 + " * 5000 + "1\nx\n#endif") == "x"
     assert texts("#if " + "!" * 5000 + "1\nx\n#endif") == "x"
+
+
+def test_macros_that_double_one_another_share_what_their_tokens_remember() -> None:
+    text = "#define A0 1\n" + "".join(f"#define A{n + 1} A{n} + A{n}\n" for n in range(200)) + "A200"
+    tracemalloc.start()
+    assert "macros expand to more than 131072 tokens" in errors(text)
+    assert tracemalloc.get_traced_memory()[1] < 150e6
+    tracemalloc.stop()
+
+
+def test_sets_of_macros_are_limited() -> None:
+    names = "".join(f"#define B{n}(x) x C{n}\n#define C{n} 1\n" for n in range(1500))
+    inner = "1"
+    for number in range(90):
+        inner = f"B{number}({inner})"
+    assert texts(names + inner).count("1") == 91
+    chain = "#define D0 1\n" + "".join(f"#define D{n + 1} D{n}\n" for n in range(3000))
+    assert "too many macros use one another" in errors(chain + "D3000")

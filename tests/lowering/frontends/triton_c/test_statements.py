@@ -128,7 +128,7 @@ def test_a_loop_of_products_is_counted_and_carries_what_lives() -> None:
     }
     """
     ttir = jn.kernel.from_triton_c(text).ttir
-    assert re.search(r"scf\.for %\d+ = .* iter_args\(%acc_\d+ = %acc\) -> \(tensor<16x16xf32>\)", ttir)
+    assert re.search(r"scf\.for %\d+ = .* iter_args\(%acc_\d+ = %acc, %k_\d+ = %K\) -> \(tensor<16x16xf32>, i32\)", ttir)
 
 
 @pytest.mark.parametrize(
