@@ -5,11 +5,13 @@ What cannot be stood in for raises: graphs of CUDA, for example.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
 from ..utilities import Event, device_properties
+from .memory.counts import Counts
 
 CAPABILITY = (9, 0)
 NAME = "NVIDIA H100 (joinery on the CPU)"
@@ -45,19 +47,11 @@ def replacements(generator: Any) -> dict[str, Any]:
         "synchronize": None,
         "empty_cache": None,
         "ipc_collect": None,
-        "memory_allocated": 0,
-        "max_memory_allocated": 0,
-        "memory_reserved": 0,
-        "max_memory_reserved": 0,
-        "reset_peak_memory_stats": None,
-        "reset_max_memory_allocated": None,
-        "mem_get_info": (_MEMORY, _MEMORY),
         "set_stream": None,
     }
     # torch's own tables go by identity: no two names share a function
     functions = {
         "get_arch_list": lambda: ["sm_90"],
-        "memory_stats": lambda device=None: {},
         "manual_seed": lambda seed: generator.manual_seed(seed),
         "manual_seed_all": lambda seed: generator.manual_seed(seed),
         "seed": lambda: generator.seed(),
@@ -81,6 +75,26 @@ def replacements(generator: Any) -> dict[str, Any]:
         "graph": type("graph", (_NoGraph,), {}),
     }
     return {name: _ignoring(answer) for name, answer in answers.items()} | functions
+
+
+def memory_functions(counts: Counts) -> dict[str, Any]:
+    """Statistics of memory in `torch.cuda`, by name. No memory is kept for later: what is reserved is allocated."""
+    return {
+        "memory_allocated": lambda device=None: counts.allocated(),
+        "max_memory_allocated": lambda device=None: counts.peak(),
+        "memory_reserved": lambda device=None: counts.allocated(),
+        "max_memory_reserved": lambda device=None: counts.peak(),
+        "memory_cached": lambda device=None: counts.allocated(),
+        "max_memory_cached": lambda device=None: counts.peak(),
+        "reset_peak_memory_stats": lambda device=None: counts.forget_peak(),
+        "reset_max_memory_allocated": lambda device=None: counts.forget_peak(),
+        "reset_max_memory_cached": lambda device=None: counts.forget_peak(),
+        "reset_accumulated_memory_stats": lambda device=None: None,
+        "memory_stats": lambda device=None: Counter(counts.statistics()),
+        "memory_stats_as_nested_dict": lambda device=None: {},
+        "memory_summary": lambda device=None, abbreviated=False: f"bytes: {counts.allocated()}, at most {counts.peak()}",
+        "mem_get_info": lambda device=None: (max(_MEMORY - counts.allocated(), 0), _MEMORY),
+    }
 
 
 def _ignoring(result: Any) -> Callable[..., Any]:
@@ -160,7 +174,7 @@ class _NoGraph:
         raise NotImplementedError("graphs of CUDA record launches of a GPU; joinery on the CPU has none")
 
 
-def replace_accelerator(torch: Any) -> None:
+def replace_accelerator(torch: Any, counts: Counts) -> None:
     """Let `torch.accelerator` answer as for one GPU."""
     accelerator = getattr(torch, "accelerator", None)
     if accelerator is None:
@@ -177,3 +191,7 @@ def replace_accelerator(torch: Any) -> None:
     }
     for name, answer in answers.items():
         setattr(accelerator, name, _ignoring(answer))
+    for name, value in memory_functions(counts).items():
+        name = "get_memory_info" if name == "mem_get_info" else name
+        if hasattr(accelerator, name):
+            setattr(accelerator, name, value)
