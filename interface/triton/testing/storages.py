@@ -80,6 +80,12 @@ def let_storages_change(torch: Any, resize: Callable[[Any, int], None]) -> None:
         resize(self, int(size))
         return self
 
+    def share(self: Any, *args: Any) -> Any:
+        raise NotImplementedError(
+            "a tensor on the 'cuda' that stands in for a GPU's is not shared between processes; fix: send tensor.cpu()"
+        )
+
+    torch.UntypedStorage._share_cuda_ = share
     torch.UntypedStorage.resize_ = functools.wraps(plain_resize)(resize_)
     base.clone, base.to = functools.wraps(plain_clone)(clone), functools.wraps(plain_to)(to)
     base.cuda = lambda self, device=None, non_blocking=False: to(self, device="cuda")

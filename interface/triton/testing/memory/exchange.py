@@ -10,7 +10,7 @@ from __future__ import annotations
 import ctypes
 from typing import Any
 
-_WORD = ctypes.sizeof(ctypes.c_void_p)
+_SLOT = ctypes.sizeof(ctypes.c_void_p)
 _SEARCHED = 8
 """Words of the object that are looked through: a table of functions and counts of references come first."""
 _MEMORY = 4
@@ -21,10 +21,10 @@ class Exchange:
     """Lets two storages exchange their memory. Raises `LookupError` where objects do not look as expected."""
 
     def __init__(self, torch: Any) -> None:
-        places = {_place(torch.UntypedStorage(size)) for size in (8 * 1237, 8 * 4099)}
-        if len(places) != 1 or None in places:
+        positions = {_position_of(torch.UntypedStorage(size)) for size in (8 * 1237, 8 * 4099)}
+        if len(positions) != 1 or None in positions:
             raise LookupError("storages of this torch have no place for their memory that is known")
-        self._place = places.pop() or 0
+        self._position = positions.pop() or 0
         one, other = torch.UntypedStorage(24), torch.UntypedStorage(40)
         expected = [(each.data_ptr(), each.nbytes()) for each in (other, one)]
         self(one, other)
@@ -32,18 +32,18 @@ class Exchange:
             raise LookupError("storages of this torch do not exchange their memory")
 
     def __call__(self, one: Any, other: Any) -> None:
-        first, second = _slots(one, self._place), _slots(other, self._place)
+        first, second = _slots(one, self._position), _slots(other, self._position)
         first[:], second[:] = second[:], first[:]
 
 
 def _slots(storage: Any, first: int) -> Any:
-    return (ctypes.c_uint64 * (_MEMORY + 1)).from_address(storage._cdata + first * _WORD)
+    return (ctypes.c_uint64 * (_MEMORY + 1)).from_address(storage._cdata + first * _SLOT)
 
 
-def _place(storage: Any) -> int | None:
+def _position_of(storage: Any) -> int | None:
     """Where the memory stands in a storage's object, in words; its size follows."""
     for first in range(1, _SEARCHED):
-        words = _slots(storage, first)
-        if words[0] == storage.data_ptr() and words[_MEMORY] == storage.nbytes():
+        found = _slots(storage, first)
+        if found[0] == storage.data_ptr() and found[_MEMORY] == storage.nbytes():
             return first
     return None
