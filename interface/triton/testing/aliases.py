@@ -95,6 +95,10 @@ class Aliases:
             try:
                 capsule = self._pack(tensor)
             except (BufferError, RuntimeError):
+                if tensor.is_quantized:
+                    raise NotImplementedError(
+                        f"tensors of {dtype} are not there on the 'cuda' that stands in for a GPU's; fix: quantize tensor.cpu()"
+                    ) from None
                 self._foreign.add(dtype)
             else:
                 address = _pointer(capsule, b"dltensor")

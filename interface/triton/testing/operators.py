@@ -48,6 +48,8 @@ def install(torch: Any, count: Callable[[int], Any], exchange: Exchange, generat
     operators = Operators(torch, Aliases(torch, count), exchange, generator)
     every, own = torch.library.Library("_", "IMPL"), torch.library.Library("aten", "IMPL")
     every.fallback(operators.run, "CUDA")
+    for kind in ("Quantized", "NestedTensor"):
+        every.fallback(functools.partial(_refuse, kind), f"{kind}CUDA")
     for kind, names in _OF_SPARSE.items():
         every.fallback(operators.run, f"{kind}CUDA")
         for operator in (torch.ops.aten.copy_.default, torch.ops.aten.clone.default):
@@ -66,6 +68,12 @@ def install(torch: Any, count: Callable[[int], Any], exchange: Exchange, generat
     _lead_redispatch(torch, operators)
     _kept.extend([every, own])
     return operators
+
+
+def _refuse(kind: str, operator: Any, *args: Any, **keywords: Any) -> Any:
+    what = "quantized tensors" if kind == "Quantized" else "nested tensors of strided layout"
+    fix = "quantize tensor.cpu()" if kind == "Quantized" else "layout=torch.jagged, or nest tensors on the CPU"
+    raise NotImplementedError(f"{operator}: {what} are not there on the 'cuda' that stands in for a GPU's; fix: {fix}")
 
 
 def _lead_redispatch(torch: Any, operators: Operators) -> None:
@@ -113,6 +121,22 @@ class _Plan:
             names = each.alias_info.before_set if each.alias_info and each.alias_info.is_write else set()
             of = [i for i, name in enumerate(writes) if names and _aliases(schema, name) & names]
             self.returned.append(of[0] if of else None)
+
+
+def _check_devices(plan: _Plan, operator: Any, args: Sequence[Any]) -> None:
+    """Raise `RuntimeError` where torch refuses tensors of two devices."""
+    if plan.indexes:
+        put = [each for each in args[2:3] if hasattr(each, "dim")]
+        if not any(each.dim() and each.is_cuda != args[0].is_cuda for each in put):
+            indices = [each for each in args[1] if each is not None]
+            if args[0].is_cuda or not any(each.is_cuda for each in indices):
+                return  # indices on the CPU are taken by tensors on both devices
+            raise RuntimeError("indices should be either on cpu or on the same device as the indexed tensor (cpu)")
+    elif plan.mixes:
+        return
+    raise RuntimeError(
+        f"Expected all tensors to be on the same device, but found at least two devices, cuda:0 and cpu! ({operator})"
+    )
 
 
 def _contiguous(shape: Sequence[int]) -> list[int]:
@@ -186,12 +210,8 @@ class Operators:
                 led_args[i] = self._torch.tensor(args[i])
         if not plan.is_own:
             raise NotImplementedError(f"Could not run '{operator}' with arguments from the 'CUDA' backend.")
-        if led.devices == 3 and plan.indexes and not args[0].is_cuda:
-            raise RuntimeError("indices should be either on cpu or on the same device as the indexed tensor (cpu)")
-        if led.devices == 3 and not plan.mixes:
-            raise RuntimeError(
-                f"Expected all tensors to be on the same device, but found at least two devices, cuda:0 and cpu! ({operator})"
-            )
+        if led.devices == 3:
+            _check_devices(plan, operator, args)
         written = [args[i] if i is not None and i < len(args) else keywords.get(name) for i, name in plan.writes]
         for name in plan.outs:
             if isinstance(out := keywords.get(name), self._tensor) and out.is_cuda and out.numel() == 0:

@@ -13,10 +13,11 @@ from typing import Any
 from .. import memory
 from . import guard, one_device, operators
 from .generators import Drawing, generator_class, shared_generator
+from .memory import types
 from .memory.counts import Counts
 from .memory.exchange import Exchange
 from .storages import follow_pinned, let_storages_change
-from .surface import VERSION, memory_functions, replace_accelerator, replacements
+from .surface import VERSION, marks, memory_functions, replace_accelerator, replacements
 
 
 def install() -> None:
@@ -36,17 +37,19 @@ def install() -> None:
     generator = torch.Generator("cuda") if is_device else shared_generator(torch)
     counts = Counts()
     torch.cuda.default_generators = (generator,)
-    for name, value in replacements(generator).items():
+    for name, value in replacements(torch, generator, is_device).items():
         setattr(torch.cuda, name, value)
     for name, value in memory_functions(counts).items():
         setattr(torch.cuda, name, value)
         setattr(torch.cuda.memory, name, value)
     replace_accelerator(torch, counts)
+    torch.cuda.nvtx._nvtx = marks()
     torch.version.cuda = torch.version.cuda or VERSION
     if is_device and exchange is not None:
         installed = operators.install(torch, counts.note, exchange, Drawing(torch, generator))
         follow_pinned(torch)
         let_storages_change(torch, installed.resize_storage)
+        types.install(torch)
         memory.use_cuda()
         _leave_uncompiled(torch)
     else:
