@@ -20,9 +20,11 @@ class JoineryBackend(BaseBackend):  # type: ignore[misc]
         super().__init__(target)
         from .patches.arrays import accept_arrays
         from .patches.assembly import provide_texts
+        from .patches.names import note_names
 
         accept_arrays()
         provide_texts()
+        note_names()
 
     @staticmethod
     def supports_target(target: GPUTarget) -> bool:

@@ -51,8 +51,11 @@ def storage_of(tensor: Any, what: str) -> tuple[int, Span]:
     storage = base.untyped_storage()
     if not hasattr(storage, "nbytes"):  # an address that programs wrap themselves
         return address, EVERYWHERE
-    first = int(storage.data_ptr())
-    size = int(storage.nbytes())
+    try:
+        first, size = int(storage.data_ptr()), int(storage.nbytes())
+    except (RuntimeError, NotImplementedError) as error:
+        fix = f"pass {what}.values()" if getattr(base, "is_nested", False) else f"pass a copy that has memory, {what}.clone()"
+        raise UserError(f"{what}: a {type(base).__name__} without memory of its own; fix: {fix}") from error
     if size and not first:
         raise UserError(f"{what}: a tensor on {getattr(base, 'device', 'no device')} without memory")
     return address, (first, first + size)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ...lowering.tt.interpret.memory import AccessError
-from ...lowering.tt.sanitize.findings import SanitizerError
+from ...lowering.tt.sanitize.findings import Report, SanitizerError
 from ...promotion.arrays import Array, PointerArgument
 from ...promotion.errors import ResourceError, UserError
 from ...runtime.ptxsim.checks.findings import PtxCheckError
@@ -23,6 +23,13 @@ MAX_TABLE = 1 << 16
 """Elements up to which a tensor of 64-bit integers is looked through for addresses."""
 _WIDTHS: dict[int, Any] = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
 _FLOATS: dict[int, Any] = {2: np.float16, 4: np.float32, 8: np.float64}
+
+
+class FailedAssertionError(SanitizerError, RuntimeError):
+    """Findings of which one is a failed assertion of the kernel: a `RuntimeError`, as it is on a GPU."""
+
+    def __init__(self, name: str, report: Report) -> None:
+        super().__init__(name, report)
 
 
 def run(
@@ -48,7 +55,8 @@ def run(
         elif settings.mode == "sanitize":
             report = kernel.sanitize(extents, *arguments, unwritten=_unwritten(given), needs_barriers=True, notes=False)
             if report.findings:
-                raise SanitizerError(kernel.name, report)
+                fails = any(each.kind == "error" and each.operation.startswith("tt.assert") for each in report.findings)
+                raise (FailedAssertionError if fails else SanitizerError)(kernel.name, report)
         else:
             kernel.launch(extents, *arguments, device="ptxsim", target=settings.target, warps=min(warps, 32))
     except ResourceError as error:

@@ -9,6 +9,7 @@ from typing import Any
 from ...promotion.errors import UnsupportedError
 from . import versions
 from .options import Options, settings_of
+from .patches.names import named
 from .targets import BINARY
 from .utilities import SHARED_BYTES
 
@@ -61,6 +62,7 @@ def compile_module(module: Any, metadata: dict[str, Any], options: Options) -> b
     text = str(module)
     found = _NAME.search(text)
     name = (found.group(1) or found.group(2)) if found else metadata.get("name", "kernel")
+    text = named(text, name)
     metadata["name"], metadata["shared"] = name, SHARED_BYTES
     settings = settings_of(options)
     return encode(text, name, settings.numerics, native=settings.mode == "native", check_bounds=settings.check_bounds)

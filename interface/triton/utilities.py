@@ -74,14 +74,21 @@ def memory_beyond_caches() -> Any:
 class Event:
     """A moment, as `torch.cuda.Event`: launches end before the call returns, so a clock tells all."""
 
-    def __init__(self, enable_timing: bool = False, **ignored: Any) -> None:
-        self._time = 0
+    cuda_event = 0
+
+    def __init__(self, enable_timing: bool = False, *args: Any, **ignored: Any) -> None:
+        self._is_timed = enable_timing
+        self._time: int | None = None
 
     def record(self, stream: Any = None) -> None:
         self._time = time.perf_counter_ns()
 
     def elapsed_time(self, end: Event) -> float:
-        """Milliseconds from this event to another."""
+        """Milliseconds from this event to another. Raises `ValueError` for events that were not recorded, or are not timed."""
+        if not (self._is_timed and end._is_timed):
+            raise ValueError("Both events must be created with argument 'enable_timing=True'.")
+        if self._time is None or end._time is None:
+            raise ValueError("Both events must be recorded before calculating elapsed time.")
         return (end._time - self._time) / 1e6
 
     def synchronize(self) -> None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from ....promotion.errors import UserError
 from ..targets import BINARY
+from .arguments import explain
 
 
 class ArrayArgument(np.ndarray):
@@ -73,14 +74,21 @@ def accept_arrays() -> None:
 
     def create_accepting(signature: Any, parameters: Any, backend: Any) -> Any:
         bind = create(signature, parameters, backend)
-        return _accepting(bind) if getattr(backend, "binary_ext", None) == BINARY else bind
+        return _accepting(bind, parameters) if getattr(backend, "binary_ext", None) == BINARY else bind
 
     create_accepting.accepts_arrays = True  # type: ignore[attr-defined]
     jit.create_function_from_signature = create_accepting
 
 
-def _accepting(bind: Callable[..., Any]) -> Callable[..., Any]:
-    """A function that binds arguments of which some are arrays."""
+def _accepting(bind: Callable[..., Any], parameters: Sequence[Any]) -> Callable[..., Any]:
+    """A function that binds arguments of which some are arrays, and says which of them cannot be."""
+
+    def bind_or_explain(*args: Any, **keywords: Any) -> Any:
+        try:
+            return bind_arrays(*args, **keywords)
+        except (AttributeError, KeyError, RuntimeError, TypeError, UserError) as error:  # Triton's own say little
+            explain(parameters, args, keywords, error)
+            raise
 
     def bind_arrays(*args: Any, **keywords: Any) -> Any:
         if not _HOLD_ARRAYS.isdisjoint(map(type, args)) or not _HOLD_ARRAYS.isdisjoint(map(type, keywords.values())):
@@ -94,7 +102,7 @@ def _accepting(bind: Callable[..., Any]) -> Callable[..., Any]:
                 raise
         return bind(*args, **keywords)
 
-    return bind_arrays
+    return bind_or_explain
 
 
 _HOLD_ARRAYS = frozenset({np.ndarray, tuple})

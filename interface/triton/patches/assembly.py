@@ -36,7 +36,7 @@ def provide_texts() -> None:
             if data is None:
                 return super().__missing__(key)
             if key not in TEXTS:
-                stored = ", ".join(map(repr, [*self, *TEXTS]))
+                stored = ", ".join(map(repr, dict.fromkeys([*self, *TEXTS])))
                 raise KeyError(f"a kernel that joinery compiled has no {key!r}; it has {stored}")
             self[key] = text_of(data, key)
             return self[key]

@@ -25,9 +25,13 @@ class _Head(ctypes.Structure):
 
 
 class Aliases:
-    """Hands tensors of one device over to the other."""
+    """Hands tensors of one device over to the other.
 
-    def __init__(self, torch: Any) -> None:
+    count: is told of memory that goes to "cuda:0", by the address of its `DLManagedTensor`.
+    """
+
+    def __init__(self, torch: Any, count: Callable[[int], Any]) -> None:
+        self._count = count
         self._pack, self._unpack = torch._C._to_dlpack, torch._C._from_dlpack
         self._view, self._strided = torch.ops.aten.view.dtype, torch.ops.aten.as_strided.default
         self._dense = torch.strided
@@ -91,10 +95,17 @@ class Aliases:
             try:
                 capsule = self._pack(tensor)
             except (BufferError, RuntimeError):
+                if tensor.is_quantized:
+                    raise NotImplementedError(
+                        f"tensors of {dtype} are not there on the 'cuda' that stands in for a GPU's; fix: quantize tensor.cpu()"
+                    ) from None
                 self._foreign.add(dtype)
             else:
-                head = _Head.from_address(_pointer(capsule, b"dltensor"))
+                address = _pointer(capsule, b"dltensor")
+                head = _Head.from_address(address)
                 head.kind, head.number = kind, 0
+                if kind == _CUDA:
+                    self._count(address)
                 return self._unpack(capsule)
         as_integers = self._view.redispatch(self._keys, tensor, self._integers[tensor.element_size()])
         return self._view.redispatch(self._keys, self._moved(as_integers, kind), dtype)

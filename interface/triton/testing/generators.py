@@ -1,18 +1,22 @@
 """Random generators of CUDA: their state is 16 bytes, the seed of Philox and an offset, which kernels take numbers from.
 
-Numbers of torch's own functions come from the CPU's generator. Every state that was asked for stands for one of its states,
-so that setting it brings the same numbers again.
+Numbers of torch's own functions come from a generator of the CPU's kind beside it. Every state that was asked for stands for
+one of its states, so that setting it brings the same numbers again.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Callable
 from typing import Any
+from weakref import WeakValueDictionary
 
 _KEPT = 4096
 """States of the CPU's generator that are remembered: 5 KB each."""
 _STEP = 4
 """What drawing numbers adds to an offset at least."""
+_of_cuda: WeakValueDictionary[int, Any] = WeakValueDictionary()
+"""Generators of CUDA's by the addresses of their objects in C++: operators get other objects of Python for them."""
 
 
 def generator_class(torch: Any) -> Any:
@@ -26,6 +30,8 @@ def generator_class(torch: Any) -> Any:
             is_cuda = str(device).startswith("cuda")
             made = super().__new__(cls, "cpu" if is_cuda else device)
             made._philox = _Philox(torch, made, plain) if is_cuda else None
+            if is_cuda:
+                _of_cuda[made._cdata] = made
             return made
 
         @property
@@ -58,11 +64,37 @@ def generator_class(torch: Any) -> Any:
     return Generator
 
 
-def default_generator(torch: Any) -> Any:
-    """The generator that CUDA's functions draw from by default: torch's own of the CPU, with CUDA's kind of state."""
+def shared_generator(torch: Any) -> Any:
+    """A generator of CUDA's that draws what the CPU's default one draws: for devices that share their functions."""
     made = torch.Generator("cuda")
     made._philox = _Philox(torch, torch.default_generator, type(torch.default_generator))
     return made
+
+
+class Drawing:
+    """The generator that a device draws from where a call says nothing.
+
+    source: its numbers, as a generator that the CPU's functions take.
+    """
+
+    def __init__(self, torch: Any, source: Any) -> None:
+        self.source = source
+        self._default = torch.default_generator
+        self._get, self._set = type(self._default).get_state, type(self._default).set_state
+
+    def is_own(self, generator: Any) -> bool:
+        """Whether a generator is of this device."""
+        return generator._cdata in _of_cuda
+
+    def drawing(self, compute: Callable[[], Any]) -> Any:
+        """Compute what draws from the CPU's default generator, which stays as it is."""
+        before = self._get(self._default)
+        self._set(self._default, self._get(self.source))
+        try:
+            return compute()
+        finally:
+            self._set(self.source, self._get(self._default))
+            self._set(self._default, before)
 
 
 class _Philox:

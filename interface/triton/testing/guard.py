@@ -37,7 +37,8 @@ _HOOK_ANSWERS = {
 _GUARD_HEADERS = ("c10/core/impl/DeviceGuardImplInterface.h",)
 _GUARD_ANSWERS: dict[str, int | str] = {
     "type": _CUDA, "exchangeDevice": _DEVICE, "getDevice": _DEVICE, "setDevice": 0, "uncheckedSetDevice": 0, "deviceCount": 1,
-    "getStream": _STREAM, "getDefaultStream": _STREAM, "getStreamFromGlobalPool": _STREAM, "exchangeStream": _STREAM,
+    "getStream": _STREAM, "getDefaultStream": _STREAM, "getStreamFromGlobalPool": _STREAM, "getNewStream": _STREAM,
+    "exchangeStream": _STREAM,
     "destroyEvent": 0, "queryStream": 1,
 }  # fmt: skip
 """What functions answer, by their names: there is one device, number 0, and one stream."""

@@ -9,9 +9,6 @@ from typing import Any
 _PRODUCTS = ("mm", "bmm", "addmm", "baddbmm")
 _SOFTMAXES = ("_softmax", "_log_softmax")
 _GRADIENTS = ("_softmax_backward_data", "_log_softmax_backward_data")
-_CELLS = ("_thnn_fused_lstm_cell", "_thnn_fused_lstm_cell_backward_impl")
-LACKING = (*_PRODUCTS, *_SOFTMAXES, *_GRADIENTS, "histc", "_conv_depthwise2d", "cudnn_convolution", *_CELLS)
-"""Names of what may have to be computed otherwise."""
 
 
 def computed_otherwise(func: Callable[..., Any], args: Sequence[Any], keywords: Mapping[str, Any], torch: Any) -> Any:
@@ -26,7 +23,7 @@ def computed_otherwise(func: Callable[..., Any], args: Sequence[Any], keywords: 
     if name in _GRADIENTS and args[0].dtype != args[-1] and not keywords:
         return func(*args[:-1], args[0].dtype).to(args[-1])
     if name in _CELLS:
-        return (_cell if name == _CELLS[0] else _cell_backward)(torch, *args, **keywords)
+        return _CELLS[name](torch, *args, **keywords)
     if name == "_conv_depthwise2d" and not keywords:
         x, weight, _, bias, stride, padding, dilation = args
         return torch.conv2d(x, weight, bias, stride, padding, dilation, x.shape[-3])
@@ -70,6 +67,34 @@ def _cell_backward(
         [total * g * i * (1 - i), total * before * f * (1 - f), total * i * (1 - g * g), output * inner * o * (1 - o)], 1
     )
     return gates, total * f, gates.sum(0) if has_bias else None
+
+
+def _gated(torch: Any, gates: Any, more: Any, before: Any, bias: Any = None, bias_of_more: Any = None) -> tuple[Any, Any]:
+    """One step of a GRU: its state, and what the backward pass wants."""
+    if bias is not None:
+        gates, more = gates + bias, more + bias_of_more
+    r, z, n = gates.chunk(3, 1)
+    more_r, more_z, more_n = more.chunk(3, 1)
+    r, z = (r + more_r).sigmoid(), (z + more_z).sigmoid()
+    n = (n + r * more_n).tanh()
+    return n + z * (before - n), torch.cat([r, z, n, before, more_n], 1)
+
+
+def _gated_backward(torch: Any, of_state: Any, kept: Any, has_bias: bool) -> tuple[Any, Any, Any, Any, Any]:
+    """The gradients of a step: of its gates on both sides, of the state before it, and of two biases."""
+    r, z, n, before, more_n = kept.chunk(5, 1)
+    of_n = of_state * (1 - z) * (1 - n * n)
+    of_r, of_z = of_n * more_n * r * (1 - r), of_state * (before - n) * z * (1 - z)
+    gates, more = torch.cat([of_r, of_z, of_n], 1), torch.cat([of_r, of_z, of_n * r], 1)
+    return gates, more, of_state * z, gates.sum(0) if has_bias else None, more.sum(0) if has_bias else None
+
+
+_CELLS: dict[str, Callable[..., Any]] = {
+    "_thnn_fused_lstm_cell": _cell, "_thnn_fused_lstm_cell_backward_impl": _cell_backward,
+    "_thnn_fused_gru_cell": _gated, "_thnn_fused_gru_cell_backward": _gated_backward,
+}  # fmt: skip
+LACKING = (*_PRODUCTS, *_SOFTMAXES, *_GRADIENTS, "histc", "_conv_depthwise2d", "cudnn_convolution", *_CELLS)
+"""Names of what may have to be computed otherwise."""
 
 
 def lead_range(torch: Any) -> None:

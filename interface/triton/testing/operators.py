@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from .aliases import Aliases
+from .memory.exchange import Exchange
 from .missing import LACKING, computed_otherwise
 
 _INDEXING = frozenset({"index", "index_put", "index_put_", "_index_put_impl_", "_unsafe_index", "_unsafe_index_put"})
@@ -39,11 +40,16 @@ _OF_SPARSE = {
 _kept: list[Any] = []
 
 
-def install(torch: Any) -> None:
-    """Implement torch's operators for CUDA. What libraries register for CUDA later comes before this."""
-    operators = _Operators(torch)
+def install(torch: Any, count: Callable[[int], Any], exchange: Exchange, generator: Any) -> Operators:
+    """Implement torch's operators for CUDA. What libraries register for CUDA later comes before this.
+
+    count: see `Aliases`; generator: what random numbers of tensors on CUDA come from where a call says nothing.
+    """
+    operators = Operators(torch, Aliases(torch, count), exchange, generator)
     every, own = torch.library.Library("_", "IMPL"), torch.library.Library("aten", "IMPL")
     every.fallback(operators.run, "CUDA")
+    for kind in ("Quantized", "NestedTensor"):
+        every.fallback(functools.partial(_refuse, kind), f"{kind}CUDA")
     for kind, names in _OF_SPARSE.items():
         every.fallback(operators.run, f"{kind}CUDA")
         for operator in (torch.ops.aten.copy_.default, torch.ops.aten.clone.default):
@@ -61,9 +67,16 @@ def install(torch: Any) -> None:
         own.impl(name, implementation, "CUDA")
     _lead_redispatch(torch, operators)
     _kept.extend([every, own])
+    return operators
 
 
-def _lead_redispatch(torch: Any, operators: _Operators) -> None:
+def _refuse(kind: str, operator: Any, *args: Any, **keywords: Any) -> Any:
+    what = "quantized tensors" if kind == "Quantized" else "nested tensors of strided layout"
+    fix = "quantize tensor.cpu()" if kind == "Quantized" else "layout=torch.jagged, or nest tensors on the CPU"
+    raise NotImplementedError(f"{operator}: {what} are not there on the 'cuda' that stands in for a GPU's; fix: {fix}")
+
+
+def _lead_redispatch(torch: Any, operators: Operators) -> None:
     """Let libraries call torch's implementations for every device, which have functions of their own for GPUs."""
     explicit = {_operator(torch, f"aten::{name}") for name in _EXPLICIT}
     overload = torch._ops.OpOverload
@@ -87,7 +100,7 @@ def _operator(torch: Any, name: str) -> Any:
 class _Plan:
     """What is known of an operator: whether it makes views, what it writes, and which of its arguments it returns."""
 
-    def __init__(self, operator: Any) -> None:
+    def __init__(self, operator: Any, Tag: Any) -> None:
         schema = operator._schema
         writes = [argument.name for argument in schema.arguments if argument.alias_info and argument.alias_info.is_write]
         positional = [argument.name for argument in schema.arguments if not argument.kwarg_only]
@@ -100,11 +113,30 @@ class _Plan:
         self.is_strided = "as_strided" in operator._opname  # which reaches beyond the tensor
         self.is_lacking = operator._opname in LACKING
         self.is_own = operator.namespace in _NAMESPACES
+        names = [each.name for each in schema.arguments]
+        self.generator = names.index("generator") if "generator" in names else None
+        self.draws = self.generator is not None or Tag.nondeterministic_seeded in operator.tags
         self.returned: list[int | None] = []
         for each in schema.returns:
             names = each.alias_info.before_set if each.alias_info and each.alias_info.is_write else set()
             of = [i for i, name in enumerate(writes) if names and _aliases(schema, name) & names]
             self.returned.append(of[0] if of else None)
+
+
+def _check_devices(plan: _Plan, operator: Any, args: Sequence[Any]) -> None:
+    """Raise `RuntimeError` where torch refuses tensors of two devices."""
+    if plan.indexes:
+        put = [each for each in args[2:3] if hasattr(each, "dim")]
+        if not any(each.dim() and each.is_cuda != args[0].is_cuda for each in put):
+            indices = [each for each in args[1] if each is not None]
+            if args[0].is_cuda or not any(each.is_cuda for each in indices):
+                return  # indices on the CPU are taken by tensors on both devices
+            raise RuntimeError("indices should be either on cpu or on the same device as the indexed tensor (cpu)")
+    elif plan.mixes:
+        return
+    raise RuntimeError(
+        f"Expected all tensors to be on the same device, but found at least two devices, cuda:0 and cpu! ({operator})"
+    )
 
 
 def _contiguous(shape: Sequence[int]) -> list[int]:
@@ -119,11 +151,13 @@ def _aliases(schema: Any, name: str) -> set[str]:
     return set(argument.alias_info.before_set)
 
 
-class _Operators:
-    def __init__(self, torch: Any) -> None:
+class Operators:
+    """Computes what torch asks for on CUDA."""
+
+    def __init__(self, torch: Any, aliases: Aliases, exchange: Exchange, generator: Any) -> None:
         self._torch = torch
         self._tensor = torch.Tensor
-        self._aliases = Aliases(torch)
+        self._aliases, self._exchange, self._generator = aliases, exchange, generator
         self._plans: dict[Any, _Plan] = {}
         self._keys = torch._C.DispatchKeySet(torch._C.DispatchKey.CPU)
         self._cpu = torch.device("cpu")
@@ -143,10 +177,12 @@ class _Operators:
         return {
             "empty.memory_format": self.empty,
             "empty_strided": self.empty_strided,
+            "_efficientzerotensor": self.zeros,
             "resize_": self.resize,
             "_fused_sdp_choice": lambda *args, **keywords: 0,  # in single operations: the others are a GPU's
             "record_stream": lambda *args: None,
             **{name: lambda *args, **keywords: False for name in _NEVER},
+            "set_": lambda tensor: self.set_tensor(tensor, self.empty([0], dtype=tensor.dtype)),
             "set_.source_Storage": self.set_storage,
             "set_.source_Storage_storage_offset": self._put,
             "set_.source_Tensor": self.set_tensor,
@@ -167,46 +203,59 @@ class _Operators:
         if plan.is_view:
             return operator.redispatch(self._keys, *args, **keywords)
         on_cpu = self._aliases.whole_on_cpu if plan.is_strided else self._aliases.on_cpu
-        led = _Led(self._tensor, on_cpu, self._cpu, self._torch.strided)
+        led = _Led(self._tensor, on_cpu, self._cpu, self._torch.strided, operator)
         led_args, led_keywords = [led(arg) for arg in args], {name: led(value) for name, value in keywords.items()}
         for i in plan.tensors:
             if i < len(args) and isinstance(args[i], self._numbers):  # which torch made of a tensor
                 led_args[i] = self._torch.tensor(args[i])
         if not plan.is_own:
             raise NotImplementedError(f"Could not run '{operator}' with arguments from the 'CUDA' backend.")
-        if led.devices == 3 and plan.indexes and not args[0].is_cuda:
-            raise RuntimeError("indices should be either on cpu or on the same device as the indexed tensor (cpu)")
-        if led.devices == 3 and not plan.mixes:
-            raise RuntimeError(
-                f"Expected all tensors to be on the same device, but found at least two devices, cuda:0 and cpu! ({operator})"
-            )
+        if led.devices == 3:
+            _check_devices(plan, operator, args)
         written = [args[i] if i is not None and i < len(args) else keywords.get(name) for i, name in plan.writes]
         for name in plan.outs:
             if isinstance(out := keywords.get(name), self._tensor) and out.is_cuda and out.numel() == 0:
                 led_keywords[name] = self._torch.empty(0, dtype=out.dtype)  # memory that may grow
+        addresses = self._addresses(written)
         result = NotImplemented
         if plan.is_lacking:
             result = computed_otherwise(operator.overloadpacket, led_args, led_keywords, self._torch)
         if result is NotImplemented:
+            compute = functools.partial(self._drawn, plan, operator) if plan.draws else operator
             try:
-                result = operator(*led_args, **led_keywords)
+                result = compute(*led_args, **led_keywords)
             except RuntimeError as error:
                 if not plan.outs or "not resizable" not in str(error):
                     raise
                 fresh = {name: self._torch.empty(0, dtype=led_keywords[name].dtype) for name in plan.outs}
                 led_keywords |= fresh
-                result = operator(*led_args, **led_keywords)
-        for (position, name), tensor in zip(plan.writes, written, strict=True):
+                result = compute(*led_args, **led_keywords)
+        for (position, name), tensor, address in zip(plan.writes, written, addresses, strict=True):
             alias = led_args[position] if position is not None and position < len(led_args) else led_keywords.get(name)
-            self._adopt(tensor, alias)
+            self._adopt(tensor, address, alias)
         return self._returned(plan, result, written, led.aliases)
+
+    def _drawn(self, plan: _Plan, operator: Any, *args: Any, **keywords: Any) -> Any:
+        """Compute what draws random numbers, from the device's own generator. Raises `RuntimeError` for one of the CPU's."""
+        at, own = plan.generator, self._generator
+        if at is None:
+            return own.drawing(functools.partial(operator, *args, **keywords))
+        given = args[at] if at < len(args) else keywords.get("generator")
+        if given is None:
+            if at < len(args):
+                args = (*args[:at], own.source, *args[at + 1 :])
+            else:
+                keywords["generator"] = own.source
+        elif not own.is_own(given):
+            raise RuntimeError(f"Expected a 'cuda' device type for generator but found 'cpu' ({operator})")
+        return operator(*args, **keywords)
 
     def run_sparse(self, keys: Any, operator: Any, *args: Any, **keywords: Any) -> Any:
         """Do what an operator does with the parts of a sparse tensor, by the CPU's code: it looks at no elements."""
         return operator.redispatch(keys, *args, **keywords)
 
     def _plan(self, operator: Any) -> _Plan:
-        plan = self._plans[operator] = _Plan(operator)
+        plan = self._plans[operator] = _Plan(operator, self._torch.Tag)
         return plan
 
     def _returned(self, plan: _Plan, result: Any, written: Sequence[Any], aliases: Mapping[int, Any]) -> Any:
@@ -224,7 +273,10 @@ class _Operators:
                 return value
             if value.layout != self._torch.strided:
                 return self._aliases.sparse_moved(value, self._aliases.on_cuda)
-            same = aliases.get(value.data_ptr())
+            address = value.data_ptr()
+            if not address and value.numel():  # zeros that nobody has written out
+                value = value.clone()
+            same = aliases.get(address)
             if same is not None and same.dtype == value.dtype and value.numel():  # an argument is returned: it keeps its memory
                 return self._aliases.viewed(same, value.shape, value.stride())
             return self._aliases.on_cuda(value)
@@ -232,31 +284,57 @@ class _Operators:
             return type(value)([self._on_cuda(each, aliases) for each in value])
         return value
 
-    def _adopt(self, tensor: Any, alias: Any) -> None:
-        """Let a tensor that was written have the shape and the memory that the CPU gave its alias."""
+    def _addresses(self, written: Any) -> Any:
+        if isinstance(written, list | tuple):
+            return [self._addresses(each) for each in written]
+        is_dense = isinstance(written, self._tensor) and written.layout == self._torch.strided
+        return written.data_ptr() if is_dense else None
+
+    def _adopt(self, tensor: Any, address: Any, alias: Any) -> None:
+        """Let a tensor that was written have the shape and the elements that the CPU gave its alias. address: where it lay."""
         if isinstance(tensor, list | tuple):
-            for each, other in zip(tensor, alias, strict=True):
-                self._adopt(each, other)
+            for each, before, other in zip(tensor, address, alias, strict=True):
+                self._adopt(each, before, other)
         elif isinstance(tensor, self._tensor) and tensor.is_cuda and tensor.layout == self._torch.strided:
-            if tensor.data_ptr() != alias.data_ptr():
+            storage, offset = tensor.untyped_storage(), tensor.storage_offset()
+            if alias.data_ptr() == address:
+                if tensor.shape != alias.shape:
+                    self._put(tensor, storage, offset, alias.shape, alias.stride())
+            elif storage.nbytes():
+                self._put(tensor, storage, offset, alias.shape, alias.stride())
+                self._aliases.on_cpu(tensor).copy_(alias)
+            else:
                 moved = self._aliases.on_cuda(alias)
-                self._put(tensor, moved.untyped_storage(), moved.storage_offset(), moved.shape, moved.stride())
-            elif tensor.shape != alias.shape:
-                self._put(tensor, tensor.untyped_storage(), tensor.storage_offset(), alias.shape, alias.stride())
+                self._exchange(storage, moved.untyped_storage())
+                self._put(tensor, storage, moved.storage_offset(), alias.shape, alias.stride())
 
     def _put(self, tensor: Any, storage: Any, offset: int, shape: Sequence[int], strides: Sequence[int] = ()) -> Any:
-        """Let a tensor lie in a storage, or in a larger copy of it: the storages of aliases do not grow."""
+        """Let a tensor lie in a storage, which grows as needed."""
+        if storage.device.type != "cuda":
+            raise RuntimeError(
+                'Attempted to set the storage of a tensor on device "cuda:0" to a storage on different device '
+                f'"{storage.device}"'
+            )
         size = tensor.element_size()
         strides = list(strides) or _contiguous(shape)
         last = offset + sum((extent - 1) * stride for extent, stride in zip(shape, strides, strict=True))
         if 0 not in shape and (last + 1) * size > storage.nbytes():
-            grown = self._empty([(last + 1) * size], dtype=self._torch.uint8, device=self._cpu)
-            if storage.nbytes():
-                old = self._empty([0], dtype=self._torch.uint8, device=storage.device)
-                self._set.redispatch(self._keys, old, storage, 0, [storage.nbytes()], [1])
-                grown[: storage.nbytes()] = self._aliases.on_cpu(old)
-            storage = self._aliases.on_cuda(grown).untyped_storage()
+            self.resize_storage(storage, (last + 1) * size)
         return self._set.redispatch(self._keys, tensor, storage, offset, list(shape), list(strides))
+
+    def resize_storage(self, storage: Any, number: int) -> None:
+        """Give a storage this many bytes, with those that it has. All tensors that lie in it see the new ones."""
+        fresh = self._empty([number], dtype=self._torch.uint8, device=self._cpu)
+        kept = min(number, storage.nbytes())
+        if kept:
+            old = self.empty([0], dtype=self._torch.uint8)
+            self._set.redispatch(self._keys, old, storage, 0, [kept], [1])
+            fresh[:kept] = self._aliases.on_cpu(old)
+        self._exchange(storage, self._aliases.on_cuda(fresh).untyped_storage())
+
+    def zeros(self, size: Any, **keywords: Any) -> Any:
+        """Zeros that have memory: those that torch makes without any cannot be handed over."""
+        return self.empty(size, **keywords).zero_()
 
     def empty(self, size: Any, *, device: Any = None, pin_memory: Any = None, layout: Any = None, **keywords: Any) -> Any:
         self._check(device)
@@ -278,11 +356,12 @@ class _Operators:
 class _Led:
     """Arguments as the CPU is given them, and what devices they are on: 1 for "cuda:0", 2 for the CPU, 3 for both.
 
-    aliases: those on "cuda:0", by their addresses.
+    aliases: those on "cuda:0", by their addresses. Calling it raises `RuntimeError` for tensors whose memory was taken away.
     """
 
-    def __init__(self, tensor: Any, on_cpu: Callable[[Any], Any], cpu: Any, strided: Any) -> None:
+    def __init__(self, tensor: Any, on_cpu: Callable[[Any], Any], cpu: Any, strided: Any, operator: Any) -> None:
         self.devices = 0
+        self._operator = operator
         self.aliases: dict[int, Any] = {}
         self._tensor, self._on_cpu, self._cpu, self._strided = tensor, on_cpu, cpu, strided
 
@@ -291,7 +370,13 @@ class _Led:
             if value.is_cuda:
                 self.devices |= 1
                 if value.layout == self._strided:
-                    self.aliases[value.data_ptr()] = value
+                    address = value.data_ptr()
+                    if not address and value.numel():
+                        raise RuntimeError(
+                            f"{self._operator}: an argument of shape {list(value.shape)} lies in a storage of "
+                            f"{value.untyped_storage().nbytes()} bytes; fix: untyped_storage().resize_(…) before it is used"
+                        )
+                    self.aliases[address] = value
                 return self._on_cpu(value)
             if value.dim():
                 self.devices |= 2

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
+import tempfile
 from collections import Counter
 from collections.abc import Generator
 from pathlib import Path
@@ -13,6 +16,7 @@ import pytest
 
 from ....promotion.errors import UserError
 from ..settings import MODES, VARIABLE
+from .record import Finding, Record
 
 _PROPERTY = "joinery"
 _PACKAGE = Path(__file__).resolve().parents[3]
@@ -52,28 +56,27 @@ def pytest_configure(config: Any) -> None:
 
 
 def _install(mode: str, options: Any) -> None:
-    from ..activation import activate, is_active
+    from ..activation import is_active
 
     if is_active():
         return
+    from .suites import prepare
+
     try:
-        if options.joinery_device == "cuda":
-            from .stand_in import install
-
-            install()
-            from .suites import become_cuda
-
-            activate(mode, options.joinery_threads, options.joinery_target, "strict", not options.joinery_no_bounds)
-            become_cuda()
-        else:
-            activate(mode, options.joinery_threads, options.joinery_target, "strict", not options.joinery_no_bounds)
-        from .suites import cut_autotuning
-
-        cut_autotuning(options.joinery_autotune)
+        prepare(_choices(mode, options))
     except UserError as error:
         raise pytest.UsageError(f"--joinery: {error}") from None
     except ImportError as error:
         raise pytest.UsageError(f"--joinery needs {error.name} to be installed: {error}") from None
+
+
+def _choices(mode: str, options: Any) -> Any:
+    from .suites import Choices
+
+    return Choices(
+        mode, options.joinery_device, options.joinery_target, options.joinery_threads, not options.joinery_no_bounds,
+        options.joinery_autotune,
+    )  # fmt: skip
 
 
 def _hide_own_frames(call: Any) -> None:
@@ -112,12 +115,35 @@ class _Plugin:
         self.tests: Counter[str] = Counter()
         self.launches: Counter[str] = Counter()
         self.findings: list[tuple[str, str, str]] = []
+        self.expected = 0
         self._outcomes: dict[str, str] = {}  # by test: reports of several workers come mixed
+        self._last: list[Finding] = []
+        self._folder = tempfile.mkdtemp(prefix="joinery-")
+        self._records, self._startup = (str(Path(self._folder) / name) for name in ("records", "startup"))
+        self._follow_processes()
+
+    def _follow_processes(self) -> None:
+        """Give processes that tests start a GPU, and look at what they launch."""
+        from . import record
+        from .processes.spawned import announce
+
+        for folder in (self._records, self._startup):
+            Path(folder).mkdir()
+        record.stop_writing()
+        announce(_choices(self.mode, self.config.option), self._records, self._startup)
+        os.register_at_fork(after_in_child=lambda: record.write_to(self._records))
+
+    def pytest_unconfigure(self) -> None:
+        from .processes.spawned import withdraw
+
+        withdraw(self._startup)
+        shutil.rmtree(self._folder, ignore_errors=True)
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self, item: Any, nextitem: Any) -> Generator[None, Any, Any]:
         from . import record
 
+        record.take_from(self._records, None)
         item.joinery_record = record.start()
         return (yield)
 
@@ -128,17 +154,39 @@ class _Plugin:
         record = getattr(item, "joinery_record", None)
         if record is None:
             return report
-        if report.when == "call" and record.findings and report.outcome == "passed":
-            report.outcome = "failed"
-            report.longrepr = "\n\n".join(f"joinery, kernel {kernel}: {text}" for kernel, text in record.findings)
+        if report.when != "setup":
+            self._judge(item, call, report, record)
         if report.when == "teardown":
-            content = {"launches": dict(record.launches), "findings": record.findings}
-            report.user_properties.append((_PROPERTY, json.dumps(content)))
+            findings = [(each.kernel, each.text, each.subtest, each.is_expected) for each in record.findings]
+            report.user_properties.append((_PROPERTY, json.dumps({"launches": dict(record.launches), "findings": findings})))
         return report
 
+    def _judge(self, item: Any, call: Any, report: Any, record: Record) -> None:
+        """Fail what has passed although something was found that it did not wait for: a test, or a part of one."""
+        from .expected import is_expected
+        from .record import take_from
+
+        take_from(self._records, record)
+        self._last = record.findings[record.judged :]
+        record.judged = len(record.findings)
+        raised = call.excinfo.value if call.excinfo is not None else None
+        for each in self._last:
+            if each.error is not None:
+                each.is_expected, each.error = is_expected(each.error, raised, item.path), None
+        failures = [each for each in self._last if not each.is_expected]
+        if failures and report.outcome == "passed":
+            report.outcome = "failed"
+            report.longrepr = "\n\n".join(f"joinery, kernel {each.kernel}: {each.text}" for each in failures)
+
     def pytest_runtest_logreport(self, report: Any) -> None:
+        part = getattr(report, "context", None)  # of a subtest, reported right after it was judged
+        if part is not None:
+            named = [f"[{part.msg}]"] if part.msg is not None else []
+            for each in self._last:
+                each.subtest = " ".join([*named, *(f"{name}={value}" for name, value in part.kwargs.items())])
         if report.when != "teardown":
-            self._outcomes[report.nodeid] = report.outcome
+            if self._outcomes.get(report.nodeid) != "failed":  # as the test does of which a part has
+                self._outcomes[report.nodeid] = report.outcome
         else:
             for name, content in report.user_properties:
                 if name == _PROPERTY:
@@ -148,7 +196,11 @@ class _Plugin:
         launched = "launched" if content["launches"] else "not launched"
         self.tests[f"{self._outcomes.pop(test, 'not run')}, {launched}"] += 1
         self.launches.update(content["launches"])
-        self.findings += [(test, kernel, text) for kernel, text in content["findings"]]
+        for kernel, text, part, is_expected in content["findings"]:
+            if is_expected:
+                self.expected += 1
+            else:
+                self.findings.append((f"{test} {part}".rstrip(), kernel, text))
 
     def pytest_report_header(self, config: Any) -> str:
         from ..memory import device
@@ -165,6 +217,8 @@ class _Plugin:
             write(f"{count:6d} tests {outcome}")
         total = sum(self.launches.values())
         write(f"{len(self.launches):6d} kernels, {total} launches, {len(self.findings)} findings")
+        if self.expected:
+            write(f"{self.expected:6d} findings that tests wait for, and catch")
         for test, kernel, text in self.findings[:20]:
             write(f"  {test}: {kernel}: {_gist(text)}")
         path = self.config.getoption("--joinery-report")

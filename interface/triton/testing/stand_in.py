@@ -12,9 +12,12 @@ from typing import Any
 
 from .. import memory
 from . import guard, one_device, operators
-from .generators import default_generator, generator_class
-from .storages import follow_pinned, let_storages_copy
-from .surface import VERSION, replace_accelerator, replacements
+from .generators import Drawing, generator_class, shared_generator
+from .memory import types
+from .memory.counts import Counts
+from .memory.exchange import Exchange
+from .storages import follow_pinned, let_storages_change
+from .surface import VERSION, marks, memory_functions, replace_accelerator, replacements
 
 
 def install() -> None:
@@ -29,22 +32,37 @@ def install() -> None:
         return
     torch.cuda.joinery_stands_in = True
     torch.Generator = generator_class(torch)
-    generator = default_generator(torch)
+    exchange = _exchange(torch)
+    is_device = exchange is not None and guard.register(torch)
+    generator = torch.Generator("cuda") if is_device else shared_generator(torch)
+    counts = Counts()
     torch.cuda.default_generators = (generator,)
-    for name, value in replacements(generator).items():
+    for name, value in replacements(torch, generator, is_device).items():
         setattr(torch.cuda, name, value)
-    replace_accelerator(torch)
-    is_device = guard.register(torch)
+    for name, value in memory_functions(counts).items():
+        setattr(torch.cuda, name, value)
+        setattr(torch.cuda.memory, name, value)
+    replace_accelerator(torch, counts)
+    torch.cuda.nvtx._nvtx = marks()
     torch.version.cuda = torch.version.cuda or VERSION
-    if is_device:
-        operators.install(torch)
+    if is_device and exchange is not None:
+        installed = operators.install(torch, counts.note, exchange, Drawing(torch, generator))
         follow_pinned(torch)
-        let_storages_copy(torch)
+        let_storages_change(torch, installed.resize_storage)
+        types.install(torch)
         memory.use_cuda()
         _leave_uncompiled(torch)
     else:
         os.environ.setdefault("TORCHDYNAMO_DISABLE", "1")
         one_device.install(torch)
+
+
+def _exchange(torch: Any) -> Exchange | None:
+    """What lets storages exchange their memory, where storages of this torch can."""
+    try:
+        return Exchange(torch)
+    except LookupError:
+        return None
 
 
 def _leave_uncompiled(torch: Any) -> None:

@@ -61,10 +61,10 @@ def _is_noted(tensor: Any) -> bool:
     return note is not None and not note.expired()
 
 
-def let_storages_copy(torch: Any) -> None:
-    """Let storages be cloned and moved, as copies of tensors and files do: torch has none for a device it was built without."""
+def let_storages_change(torch: Any, resize: Callable[[Any, int], None]) -> None:
+    """Let storages be cloned, moved and resized: torch has no functions for a device that it was built without."""
     base = torch.storage._StorageBase
-    plain_clone, plain_to = base.clone, base.to
+    plain_clone, plain_to, plain_resize = base.clone, base.to, torch.UntypedStorage.resize_
 
     def clone(self: Any) -> Any:
         return _bytes(torch, self).clone().untyped_storage() if self.device.type == "cuda" else plain_clone(self)
@@ -74,6 +74,19 @@ def let_storages_copy(torch: Any) -> None:
             return _bytes(torch, self).to(device).untyped_storage()
         return plain_to(self, device=device, non_blocking=non_blocking)
 
+    def resize_(self: Any, size: int) -> Any:
+        if self.device.type != "cuda":
+            return plain_resize(self, size)
+        resize(self, int(size))
+        return self
+
+    def share(self: Any, *args: Any) -> Any:
+        raise NotImplementedError(
+            "a tensor on the 'cuda' that stands in for a GPU's is not shared between processes; fix: send tensor.cpu()"
+        )
+
+    torch.UntypedStorage._share_cuda_ = share
+    torch.UntypedStorage.resize_ = functools.wraps(plain_resize)(resize_)
     base.clone, base.to = functools.wraps(plain_clone)(clone), functools.wraps(plain_to)(to)
     base.cuda = lambda self, device=None, non_blocking=False: to(self, device="cuda")
 

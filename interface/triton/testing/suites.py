@@ -4,8 +4,35 @@ from __future__ import annotations
 
 from typing import Any
 
+from ....promotion.dataclass import dataclass
 from ..targets import set_masquerade
 from .surface import CAPABILITY
+
+
+@dataclass(frozen=True, slots=True)
+class Choices:
+    """What a suite was asked to run with: the plugin's options."""
+
+    mode: str
+    device: str = "cuda"
+    target: str = "sm_90a"
+    threads: int | None = None
+    check_bounds: bool = True
+    autotune: int = 1
+
+
+def prepare(choices: Choices) -> None:
+    """Make this process one in which kernels for a GPU run by joinery. Raises `UserError` for choices that it does not know."""
+    from ..activation import activate
+
+    if choices.device == "cuda":
+        from .stand_in import install
+
+        install()
+    activate(choices.mode, choices.threads, choices.target, "strict", choices.check_bounds)
+    if choices.device == "cuda":
+        become_cuda()
+    cut_autotuning(choices.autotune)
 
 
 def become_cuda() -> None:

@@ -5,11 +5,15 @@ What cannot be stood in for raises: graphs of CUDA, for example.
 
 from __future__ import annotations
 
+import uuid
+from collections import Counter
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
 from ..utilities import Event, device_properties
+from .memory.counts import Counts
+from .memory.streams import Streams
 
 CAPABILITY = (9, 0)
 NAME = "NVIDIA H100 (joinery on the CPU)"
@@ -18,16 +22,17 @@ VERSION = "12.8"
 _MEMORY = 80 << 30
 
 
-def replacements(generator: Any) -> dict[str, Any]:
-    """What stands in `torch.cuda`, by name."""
+def replacements(torch: Any, generator: Any, is_device: bool) -> dict[str, Any]:
+    """What stands in `torch.cuda`, by name. is_device: whether torch has a device of CUDA."""
     properties = SimpleNamespace(
-        name=NAME, major=CAPABILITY[0], minor=CAPABILITY[1], total_memory=_MEMORY, warp_size=32, gcnArchName="",
+        name=NAME, major=CAPABILITY[0], minor=CAPABILITY[1], total_memory=_MEMORY, warp_size=32, gcnArchName="sm_90",
         multi_processor_count=device_properties()["multiprocessor_count"], max_threads_per_multi_processor=2048,
+        max_threads_per_block=1024, pci_device_id=0, pci_domain_id=0,
         regs_per_multiprocessor=65536, shared_memory_per_block=49152, shared_memory_per_block_optin=232448,
         shared_memory_per_multiprocessor=233472, L2_cache_size=50 << 20, is_integrated=False, is_multi_gpu_board=False,
-        clock_rate=1_000_000, memory_clock_rate=1_000_000, memory_bus_width=512, uuid="joinery", pci_bus_id=0,
+        clock_rate=1_000_000, memory_clock_rate=1_000_000, memory_bus_width=512, uuid=uuid.UUID(int=0), pci_bus_id=0,
     )  # fmt: skip
-    answers = {
+    answers: dict[str, Any] = {
         "is_available": True,
         "is_initialized": True,
         "init": None,
@@ -35,29 +40,30 @@ def replacements(generator: Any) -> dict[str, Any]:
         "_lazy_call": None,
         "device_count": 1,
         "current_device": 0,
-        "set_device": None,
-        "get_device_name": NAME,
-        "get_device_capability": CAPABILITY,
-        "get_device_properties": properties,
         "is_bf16_supported": True,
         "is_current_stream_capturing": False,
         "can_device_access_peer": False,
         "synchronize": None,
         "empty_cache": None,
         "ipc_collect": None,
-        "memory_allocated": 0,
-        "max_memory_allocated": 0,
-        "memory_reserved": 0,
-        "max_memory_reserved": 0,
-        "reset_peak_memory_stats": None,
-        "reset_max_memory_allocated": None,
-        "mem_get_info": (_MEMORY, _MEMORY),
-        "set_stream": None,
+        "_sleep": None,
+        "memory_snapshot": [],
+        "set_per_process_memory_fraction": None,
     }
+    streams = Streams(torch, "cuda" if is_device else "cpu")
+
+    def of_device(answer: Any, refusal: Exception | None = None) -> Callable[..., Any]:
+        def answer_for(device: Any = None) -> Any:
+            index = device if isinstance(device, int) else torch.device(device or "cuda").index
+            if index is not None and index > 0:
+                raise refusal or AssertionError(f"Invalid device id: {device}; there is one device")
+            return answer
+
+        return answer_for
+
     # torch's own tables go by identity: no two names share a function
     functions = {
         "get_arch_list": lambda: ["sm_90"],
-        "memory_stats": lambda device=None: {},
         "manual_seed": lambda seed: generator.manual_seed(seed),
         "manual_seed_all": lambda seed: generator.manual_seed(seed),
         "seed": lambda: generator.seed(),
@@ -68,12 +74,17 @@ def replacements(generator: Any) -> dict[str, Any]:
         "set_rng_state": lambda state, device=None: generator.set_state(state),
         "set_rng_state_all": lambda states: generator.set_state(states[0]),
         "Event": Event,
-        "Stream": Stream,
-        "ExternalStream": type("ExternalStream", (Stream,), {}),
-        "current_stream": lambda device=None: Stream(),
-        "default_stream": lambda device=None: Stream(),
-        "stream": lambda stream=None: StreamContext(stream),
-        "StreamContext": StreamContext,
+        "Stream": streams.made,
+        "ExternalStream": type("ExternalStream", (streams.made,), {}),
+        "current_stream": lambda device=None: streams.current(),
+        "default_stream": lambda device=None: streams.default,
+        "set_stream": lambda stream: streams.enter(stream),
+        "stream": lambda stream=None: streams.context(stream),
+        "StreamContext": streams.context,
+        "set_device": of_device(None, RuntimeError("CUDA error: invalid device ordinal; there is one device")),
+        "get_device_name": of_device(NAME),
+        "get_device_capability": of_device(CAPABILITY),
+        "get_device_properties": of_device(properties),
         "device": _DeviceContext,
         "device_of": type("device_of", (_DeviceContext,), {}),
         "_DeviceGuard": type("_DeviceGuard", (_DeviceContext,), {}),
@@ -83,6 +94,32 @@ def replacements(generator: Any) -> dict[str, Any]:
     return {name: _ignoring(answer) for name, answer in answers.items()} | functions
 
 
+def memory_functions(counts: Counts) -> dict[str, Any]:
+    """Statistics of memory in `torch.cuda`, by name. No memory is kept for later: what is reserved is allocated."""
+    return {
+        "memory_allocated": lambda device=None: counts.allocated(),
+        "max_memory_allocated": lambda device=None: counts.peak(),
+        "memory_reserved": lambda device=None: counts.allocated(),
+        "max_memory_reserved": lambda device=None: counts.peak(),
+        "memory_cached": lambda device=None: counts.allocated(),
+        "max_memory_cached": lambda device=None: counts.peak(),
+        "reset_peak_memory_stats": lambda device=None: counts.forget_peak(),
+        "reset_max_memory_allocated": lambda device=None: counts.forget_peak(),
+        "reset_max_memory_cached": lambda device=None: counts.forget_peak(),
+        "reset_accumulated_memory_stats": lambda device=None: None,
+        "memory_stats": lambda device=None: Counter(counts.statistics()),
+        "memory_stats_as_nested_dict": lambda device=None: {},
+        "memory_summary": lambda device=None, abbreviated=False: f"bytes: {counts.allocated()}, at most {counts.peak()}",
+        "mem_get_info": lambda device=None: (max(_MEMORY - counts.allocated(), 0), _MEMORY),
+    }
+
+
+def marks() -> Any:
+    """Functions behind `torch.cuda.nvtx`, which mark ranges for a profiler: nobody looks."""
+    names = ("rangePushA", "rangePop", "rangeStartA", "rangeEnd", "markA")
+    return SimpleNamespace(**{name: _ignoring(0) for name in names})
+
+
 def _ignoring(result: Any) -> Callable[..., Any]:
     """A function of any arguments with this result."""
 
@@ -90,54 +127,6 @@ def _ignoring(result: Any) -> Callable[..., Any]:
         return result
 
     return answer
-
-
-class Stream:
-    """The one stream there is: launches end before the call returns."""
-
-    cuda_stream = 0
-    stream_id = 0
-    device_index = 0
-    priority = 0
-
-    def __init__(self, *args: Any, **keywords: Any) -> None:
-        """It takes what `torch.cuda.Stream` takes."""
-
-    def synchronize(self) -> None:
-        """Launches have ended."""
-
-    def wait_stream(self, stream: Any) -> None:
-        """Launches have ended."""
-
-    def wait_event(self, event: Any) -> None:
-        """Launches have ended."""
-
-    def record_event(self, event: Event | None = None) -> Event:
-        event = event or Event()
-        event.record()
-        return event
-
-    def query(self) -> bool:
-        return True
-
-    def __enter__(self) -> Stream:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        """Nothing was entered."""
-
-
-class StreamContext:
-    """`torch.cuda.stream(…)`: there is one stream."""
-
-    def __init__(self, stream: Any = None) -> None:
-        self.stream = stream
-
-    def __enter__(self) -> None:
-        """Nothing changes."""
-
-    def __exit__(self, *error: object) -> None:
-        """Nothing was changed."""
 
 
 class _DeviceContext:
@@ -160,7 +149,7 @@ class _NoGraph:
         raise NotImplementedError("graphs of CUDA record launches of a GPU; joinery on the CPU has none")
 
 
-def replace_accelerator(torch: Any) -> None:
+def replace_accelerator(torch: Any, counts: Counts) -> None:
     """Let `torch.accelerator` answer as for one GPU."""
     accelerator = getattr(torch, "accelerator", None)
     if accelerator is None:
@@ -177,3 +166,7 @@ def replace_accelerator(torch: Any) -> None:
     }
     for name, answer in answers.items():
         setattr(accelerator, name, _ignoring(answer))
+    for name, value in memory_functions(counts).items():
+        name = "get_memory_info" if name == "mem_get_info" else name
+        if hasattr(accelerator, name):
+            setattr(accelerator, name, value)

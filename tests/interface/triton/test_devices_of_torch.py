@@ -2,40 +2,16 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-import textwrap
 from pathlib import Path
 
 import pytest
+
+from ...support.stand_in import run
 
 pytest.importorskip("triton")
 torch = pytest.importorskip("torch")
 if torch.version.cuda or torch.version.hip:
     pytest.skip("torch is built for GPUs: a mode stands in for them", allow_module_level=True)
-
-START = """
-import torch
-from joinery.interface.triton.testing.stand_in import install
-install()
-
-def refused(call, error, text):
-    try:
-        call()
-    except error as found:
-        assert text in str(found), found
-    else:
-        raise AssertionError(f"expected {error.__name__}: {text}")
-"""
-
-
-def run(text: str, folder: Path) -> None:
-    """Run statements under the stand-in."""
-    file = folder / "program.py"
-    file.write_text(START + textwrap.dedent(text))
-    done = subprocess.run([sys.executable, str(file)], capture_output=True, text=True, check=False, cwd=folder)
-    assert done.returncode == 0, done.stderr
-
 
 def test_every_tensor_is_where_it_was_made(tmp_path: Path) -> None:
     run(

@@ -94,7 +94,7 @@ def test_the_sanitizer_finds_reads_beyond_the_storage_and_takes_note() -> None:
     with pytest.raises(jn.SanitizerError, match=r"array of 20 elements"):
         Launch(UNMASKED, sanitize=True)((2, 1, 1), x, y, 20, 1.0, 16)
     assert dict(noted.launches) == {"scale": 1}
-    assert [kernel for kernel, _ in noted.findings] == ["scale"]
+    assert [each.kernel for each in noted.findings] == ["scale"]
     whole = np.arange(40, dtype=np.float32)
     Launch(UNMASKED, sanitize=True)((2, 1, 1), as_argument(whole[:20]), y, 20, 1.0, 16)  # inside its storage
 
@@ -233,7 +233,7 @@ def test_native_code_that_checks_bounds(kept: bool) -> None:
     message = r"program \(1, 0, 0\): tt.load: element 20 of array 'x' is read, by element \(4,\) of the block"
     with pytest.raises(jn.UserError, match=message):
         launch((2, 1, 1), tensor(np.arange(20)), y, 20, 0.5, 16)
-    assert [kernel for kernel, _ in found.findings] == ["scale"]
+    assert [each.kernel for each in found.findings] == ["scale"]
 
 
 def test_configurations_with_the_same_code_are_timed_once() -> None:

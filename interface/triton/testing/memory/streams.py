@@ -1,0 +1,102 @@
+"""Streams of a device whose launches end before the call returns: they are told apart, and wait for nothing."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from typing import Any
+
+from ...utilities import Event
+
+
+class Streams:
+    """The streams of a device.
+
+    made: their class; context: the class of contexts in which one is the current one; default: the one from the beginning.
+    """
+
+    def __init__(self, torch: Any, device: str) -> None:
+        numbers = itertools.count()
+
+        class Stream(torch.Stream):  # type: ignore[misc]
+            """A stream, as torch's functions in C++ take it."""
+
+            def __new__(cls, device_: Any = None, priority: int = 0, **keywords: Any) -> Any:
+                made = super().__new__(cls, device=torch.device(device, 0) if device == "cuda" else torch.device(device))
+                made.cuda_stream = next(numbers)
+                made.priority = priority
+                return made
+
+            def __init__(self, *args: Any, **keywords: Any) -> None:
+                """It takes what `torch.cuda.Stream` takes."""
+
+            def __eq__(self, other: object) -> bool:
+                return isinstance(other, Stream) and self.cuda_stream == other.cuda_stream
+
+            def __ne__(self, other: object) -> bool:
+                return not self == other
+
+            def __hash__(self) -> int:
+                return hash(self.cuda_stream)
+
+            def __repr__(self) -> str:
+                return f"<torch.cuda.Stream device=cuda:0 cuda_stream={self.cuda_stream:#x}>"
+
+            @property
+            def device(self) -> Any:
+                return torch.device("cuda", 0)
+
+            def synchronize(self) -> None:
+                """Launches have ended."""
+
+            def wait_stream(self, stream: Any) -> None:
+                """Launches have ended."""
+
+            def wait_event(self, event: Any) -> None:
+                """Launches have ended."""
+
+            def record_event(self, event: Event | None = None) -> Event:
+                event = event or Event()
+                event.record()
+                return event
+
+            def query(self) -> bool:
+                return True
+
+            def __enter__(self) -> Any:
+                self.left = enclosing.current()
+                enclosing.enter(self)
+                return self
+
+            def __exit__(self, *error: object) -> None:
+                enclosing.enter(self.left)
+
+        enclosing = self
+        self.made = Stream
+        self.context = type("StreamContext", (StreamContext,), {"streams": self})
+        self.default = Stream()
+        self._entered = threading.local()
+
+    def current(self) -> Any:
+        return getattr(self._entered, "stream", self.default)
+
+    def enter(self, stream: Any) -> None:
+        """Make a stream the current one of this thread."""
+        if stream is not None:
+            self._entered.stream = stream
+
+
+class StreamContext:
+    """`torch.cuda.stream(…)`: the current stream of the thread is another one meanwhile."""
+
+    streams: Streams
+
+    def __init__(self, stream: Any = None) -> None:
+        self.stream = stream
+
+    def __enter__(self) -> None:
+        self._before = self.streams.current()
+        self.streams.enter(self.stream)
+
+    def __exit__(self, *error: object) -> None:
+        self.streams.enter(self._before)

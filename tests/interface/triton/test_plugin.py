@@ -1,0 +1,241 @@
+"""What the plugin of pytest makes of findings: which fail their tests, whose they are, and those of other processes."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("triton")
+pytest.importorskip("torch")
+
+KERNELS = """
+import torch
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def twice(x, out, n, BLOCK: tl.constexpr):
+    i = tl.arange(0, BLOCK)
+    tl.store(out + i, tl.load(x + i) * 2, mask=i < n)
+
+
+@triton.jit
+def checked(x, n, BLOCK: tl.constexpr):
+    i = tl.arange(0, BLOCK)
+    value = tl.load(x + i, mask=i < n, other=1)
+    tl.device_assert(value > 0, "not positive")
+    tl.store(x + i, value, mask=i < n)
+
+
+def doubled(n):
+    x = torch.ones(n, device="cuda")
+    out = torch.empty_like(x)
+    twice[(1,)](x, out, n, BLOCK=64)
+    return out
+
+
+def doubled_anyhow(n):
+    try:
+        return doubled(n)
+    except ValueError:
+        return torch.full((n,), 2.0, device="cuda")
+
+
+def assert_positive(value):
+    checked[(1,)](torch.full((8,), value, device="cuda"), 8, BLOCK=8, debug=True)
+"""
+
+EXPECTING = """
+import contextlib, unittest
+import pytest, torch
+from kernels import assert_positive, doubled, doubled_anyhow
+
+
+def test_waits_for_it():
+    with pytest.raises(ValueError, match="twice"):
+        doubled(50)
+
+
+def test_waits_for_an_assertion():
+    with pytest.raises(RuntimeError, match="not positive"):
+        assert_positive(-1.0)
+    with pytest.raises(RuntimeError):
+        assert_positive(0.0)
+    assert_positive(1.0)
+
+
+def test_names_the_error():
+    try:
+        doubled(50)
+    except (KeyError, ValueError) as error:
+        assert "twice" in str(error)
+
+
+def test_by_functions():
+    pytest.raises(ValueError, doubled, 50)
+    unittest.TestCase().assertRaises(ValueError, doubled, 50)
+
+
+class TestCase(unittest.TestCase):
+    def test_in_a_class(self):
+        with self.assertRaisesRegex(ValueError, "twice"):
+            doubled(50)
+
+
+def test_lets_it_go_by():
+    try:
+        doubled(50)
+    except Exception:
+        pass
+
+
+def test_suppresses_and_then_waits():
+    with contextlib.suppress(KeyError):
+        with pytest.raises(ValueError):
+            doubled(50)
+
+
+def test_calls_what_catches_it():
+    assert doubled_anyhow(50).sum() == 100
+
+
+def test_does_not_catch_it():
+    with pytest.raises(KeyError):
+        doubled(50)
+
+
+def test_is_right():
+    assert doubled(64).sum() == 128
+"""
+
+
+def outcomes(folder: Path, suite: str, *options: str, **variables: str) -> tuple[dict[str, str], str]:
+    """What became of each test of a suite, and all that pytest said."""
+    (folder / "kernels.py").write_text(KERNELS)
+    (folder / "test_suite.py").write_text(suite)
+    command = [sys.executable, "-m", "pytest", "-rA", "--tb=short", "-p", "joinery.triton.pytest", *options, "test_suite.py"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=folder)
+    found = {}
+    for line in done.stdout.splitlines():
+        kind, _, rest = line.partition(" test_suite.py::")
+        if kind in ("PASSED", "FAILED", "ERROR") and rest:
+            found[rest.split(" - ")[0]] = kind
+    assert found, done.stdout + done.stderr
+    return found, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("mode", ["native", "sanitize"])
+def test_errors_that_a_test_waits_for_do_not_fail_it(mode: str, tmp_path: Path) -> None:
+    found, said = outcomes(tmp_path, EXPECTING, f"--joinery={mode}")
+    failed = {name for name, kind in found.items() if kind != "PASSED"}
+    assert failed == {"test_lets_it_go_by", "test_calls_what_catches_it", "test_does_not_catch_it"}, said
+    assert len(found) == 10
+    assert "3 findings" in said
+    assert f"{8 if mode == 'sanitize' else 6} findings that tests wait for, and catch" in said, said
+
+
+PARTS = """
+import unittest
+from kernels import doubled
+
+
+class TestParts(unittest.TestCase):
+    def test_sizes(self):
+        for n in (64, 50, 63):
+            with self.subTest("size", n=n):
+                doubled(n)
+
+
+def test_parts(subtests):
+    for n in (64, 40, 64):
+        with subtests.test(n=n):
+            try:
+                doubled(n)
+            except Exception:
+                pass
+    with subtests.test("whole"):
+        doubled(64)
+
+
+def test_after():
+    doubled(64)
+"""
+
+
+def test_findings_name_the_part_of_the_test(tmp_path: Path) -> None:
+    pytest.importorskip("_pytest.subtests")
+    found, said = outcomes(tmp_path, PARTS, "--joinery")
+    assert found["test_after"] == "PASSED"
+    assert "3 findings" in said
+    _, _, summary = said.partition("= joinery =")
+    for line in (
+        "test_suite.py::TestParts::test_sizes [size] n=50: twice", "test_suite.py::TestParts::test_sizes [size] n=63: twice",
+        "test_suite.py::test_parts n=40: twice", "2 tests failed, launched", "1 tests passed, launched",
+    ):
+        assert line in summary, said
+    assert said.count("SUBFAILED") >= 3
+    assert "whole" not in summary
+
+
+PROCESSES = """
+import multiprocessing, os, subprocess, sys
+import pytest, torch
+from kernels import doubled, doubled_anyhow
+
+PROGRAM = "import torch; assert torch.cuda.is_available(); from kernels import doubled; assert doubled(64).is_cuda"
+
+
+def total(n):
+    return doubled(n).sum().item()
+
+
+@pytest.mark.parametrize("method", ["spawn", "fork"])
+def test_workers(method):
+    with multiprocessing.get_context(method).Pool(1) as pool:
+        assert pool.map(total, [64, 64]) == [128, 128]
+
+
+def test_a_program_that_finds_something():
+    done = subprocess.run([sys.executable, "-c", "from kernels import doubled_anyhow; doubled_anyhow(50)"])
+    assert done.returncode == 0
+
+
+def test_a_program_with_a_start_up_file_of_its_own(tmp_path):
+    (tmp_path / "sitecustomize.py").write_text("import sys; sys.own = 3")
+    paths = [os.environ["PYTHONPATH"], str(tmp_path)]
+    surroundings = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
+    subprocess.run([sys.executable, "-c", "import sys; assert sys.own == 3; " + PROGRAM], check=True, env=surroundings)
+
+
+def test_nothing_is_imported_for_others():
+    text = "import sys; assert not {'torch', 'triton', 'numpy'} & set(sys.modules)"
+    subprocess.run([sys.executable, "-c", text], check=True)
+
+
+def test_tensors_are_not_sent(tmp_path):
+    with pytest.raises(NotImplementedError, match="cpu()"):
+        torch.multiprocessing.reductions.reduce_tensor(torch.ones(3, device="cuda"))
+"""
+
+
+@pytest.mark.slow
+def test_processes_have_a_gpu_and_tell_what_they_found(tmp_path: Path) -> None:
+    found, said = outcomes(tmp_path, PROCESSES, "--joinery")
+    assert {name for name, kind in found.items() if kind != "PASSED"} == {"test_a_program_that_finds_something"}, said
+    for line in (
+        "in a process that the test started: AccessError", "3 tests passed, launched", "2 tests passed, not launched",
+        "6 launches, 1 findings",
+    ):
+        assert line in said, said
+
+
+def test_workers_of_xdist_tell_their_own(tmp_path: Path) -> None:
+    pytest.importorskip("xdist")
+    found, said = outcomes(tmp_path, EXPECTING, "--joinery", "-n1")
+    assert sorted(found.values()).count("FAILED") == 3, said
+    assert "3 findings" in said
+    assert "6 findings that" in said
