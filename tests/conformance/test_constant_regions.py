@@ -1,4 +1,4 @@
-"""Regions of reductions and scans that return what they were not given: a constant, or a scalar of the program. NumPy is the witness."""
+"""Regions of reductions and scans that return a constant or a scalar of the program, against NumPy."""
 
 from __future__ import annotations
 
@@ -57,7 +57,8 @@ def kernel(op: str, rows: int, axis: int, region: str, numerics: str, reverse: b
 
 
 def combined(region: str, x: Any, y: Any, s: int) -> Any:
-    both = {"a constant": 3, "a parameter": s, "what the program computed": s * s, "what the region computes of both": s + s * s}
+    t = s * s
+    both = {"a constant": 3, "a parameter": s, "what the program computed": t, "what the region computes of both": s + t}
     return x if region == "the left one" else y if region == "the right one" else np.full_like(x, both[region])
 
 
@@ -114,7 +115,8 @@ TUPLE = """module {{ tt.func public @f(%o: !tt.ptr<{type}>, %s: {type}) {{
 
 
 @pytest.mark.parametrize(
-    ("type_", "value", "dtype"), [("f32", 2.5, np.float32), ("f16", 2.5, np.float16), ("i1", True, np.bool_), ("i64", -2, np.int64)]
+    ("type_", "value", "dtype"),
+    [("f32", 2.5, np.float32), ("f16", 2.5, np.float16), ("i1", True, np.bool_), ("i64", -2, np.int64)],
 )
 @pytest.mark.parametrize("device", ["interpret", "host", "sm_80"])
 def test_one_of_several_results(type_: str, value: Any, dtype: Any, device: str) -> None:
