@@ -377,10 +377,9 @@ def kernel(name: str, planted: int | None) -> jn.kernel.Kernel:
             lines += [f"%v{i} = tt.make_range {{start = 0 : i32, end = {type_[7:-5]} : i32}} : {type_}"]
             names.append(f"%v{i}")
         else:
-            # Of a single row the stride would not matter: no times what is undefined is defined.
-            lines.append(
-                f"%v{i} = {defined(type_).replace('constant 1', 'constant 4' if 'make_tensor' in name else 'constant 1')}"
-            )
+            # Of a single row the stride would not matter, and nothing of a block that lies outside of its tensor.
+            number = "constant 4" if "make_tensor" in name and i < 4 else "constant 1"
+            lines.append(f"%v{i} = {defined(type_).replace('constant 1', number)}")
             names.append(f"%v{i}")
     text = re.sub(r"\{(\d)\}", lambda match: names[int(match[1])], case.text)
     lines += [case.before, text]
