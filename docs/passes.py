@@ -115,8 +115,9 @@ strangers."""
 DIVISIBILITY = """`tt.divisibility` of parameters is checked instead: Triton's texts are full of it. `Kernel.ptx` and
 `gpu_code` take it for granted, as their user launches the code himself. Launches look at their arguments, and run the
 code for what they find, whatever the text says. Which arrays of a launch share memory is looked at as well. Hints of
-operations (`tl.multiple_of`, `tl.max_contiguous`, `llvm.intr.assume`) are part of the program: a false one is a
-mistake of the kernel, as an access outside an array is."""
+operations (`tl.multiple_of`, `tl.max_contiguous`, `llvm.intr.assume`, `overflow<nsw>`) are part of the program: a false one is
+a mistake of the kernel, as an access outside an array is, and the sanitizer reports it. Code for the CPU relies on none
+of them. Code for GPUs does, as that of Triton itself."""
 
 RESULTS = "**Results** of passes are found out anew: those of a text count for nothing."
 

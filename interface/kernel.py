@@ -300,7 +300,7 @@ class Kernel:
             return
         arguments = self._kernel_arguments(args)
         native = self.checked_native if check_bounds else self.native
-        reach = arguments.reach() if check_bounds else None
+        reach = arguments.reach(native.facts.follows) if check_bounds else None
         self._run(native, extents, arguments.values, arguments.spans, threads, reach)
 
     def _run(
@@ -539,6 +539,7 @@ def from_ttir(
 
     Args:
         text_or_path: the module's text, or the path of a file that holds it: a `Path`, or one line ending in .ttir or .mlir.
+            Texts of up to 16,777,216 characters are read, in a time that grows with their length.
         name: which `tt.func`, when there are several public ones.
         numerics: what the native code may do with float arithmetic. "strict": every operation rounds as IEEE 754 says,
             elementary functions of float32 are within 2 ulp, denormals are kept. "fast": as if every operation of the text had

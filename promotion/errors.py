@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copyreg
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 
@@ -28,6 +28,11 @@ class JoineryError(Exception):
 
 class UserError(JoineryError, ValueError):
     """The input is wrong. The message names the op, the operands, what was expected and one concrete fix."""
+
+
+def called_from(callers: Sequence[tuple[str, int]]) -> str:
+    """The lines of a message that name calls, (file, line), the innermost first."""
+    return "".join([f"\n  called from {file}:{line}" for file, line in callers])
 
 
 class KernelAssertionError(UserError, RuntimeError):
@@ -58,13 +63,21 @@ class KernelAssertionError(UserError, RuntimeError):
 
     @classmethod
     def of(
-        cls, message: str, location: tuple[str, int] | None, program: tuple[int, int, int], lane: tuple[int, ...]
+        cls,
+        message: str,
+        location: tuple[str, int] | None,
+        program: tuple[int, int, int],
+        lane: tuple[int, ...],
+        callers: Sequence[tuple[str, int]] = (),
     ) -> KernelAssertionError:
-        """The error of an assertion with this message at `location`, (file, line), which fails in a program and element."""
+        """The error of an assertion with this message at `location`, (file, line), which fails in a program and element.
+
+        callers: lines of the calls around it, the innermost first.
+        """
         file, line = location if location is not None else (None, None)
         at = f" at {file}:{line}" if location is not None else ""
         element = f", element {lane}" if lane else ""
-        text = f"the kernel's assertion{at} fails in program {program}{element}: {message}"
+        text = f"the kernel's assertion{at} fails in program {program}{element}: {message}{called_from(callers)}"
         error = cls(text, message, file, line, program, lane)
         if location is not None:
             error.origin = f"{file}:{line}"

@@ -15,7 +15,7 @@ from ...promotion.arrays import Array, PointerArgument
 from ...promotion.float_modes import default_modes
 from ...runtime.native.library import has_known_layout
 from ..argument_packing import ArgumentPacker, check_writeable
-from .reach import Reach, known_memory
+from .reach import NOTHING, Reach, known_memory
 
 
 def encode_argument(value: np.generic) -> int:
@@ -31,7 +31,7 @@ def encode_argument(value: np.generic) -> int:
 
 Spans = list[tuple[int, int, int]]
 """(position of the address, first byte, end) of every array."""
-_DATA = 16
+ADDRESS_OFFSET = 16
 """Where an array has its address, in bytes from the object: behind the head of every object (`native/entry.ll`)."""
 _from_address = ctypes.c_int64.from_address
 
@@ -61,7 +61,7 @@ def plain_arguments(
                 return None
             if size == 8 and arg.dtype.hasobject:
                 return None
-            address = _from_address(id(arg) + _DATA).value
+            address = _from_address(id(arg) + ADDRESS_OFFSET).value
             spans.append((len(values), address, address + arg.nbytes))
             values.append(address)
         elif size < -1 and type(arg) is int and -(1 << (-size - 1)) <= arg < 1 << (-size - 1):
@@ -130,9 +130,10 @@ class HostArguments(ArgumentPacker):
         self.spans.append((len(self.values), address, address + array.nbytes))
         self.values.append(address + offset)
 
-    def reach(self) -> Reach:
-        """The memory that the kernel may reach."""
-        return Reach(self.spans, known_memory([*self.listed, *[(first, end) for _, first, end in self.spans]]))
+    def reach(self, follows: bool) -> Reach:
+        """The memory that the kernel may reach. follows: whether it follows addresses that it loads or makes."""
+        known = known_memory([*self.listed, *[(first, end) for _, first, end in self.spans]]) if follows else NOTHING
+        return Reach(self.spans, known)
 
 
 def _span(array: Array) -> tuple[int, int]:

@@ -44,6 +44,7 @@ def encode_native(facts: LaunchFacts, compiled: HostObject) -> bytes:
         "checked": facts.checked,
         "follows": facts.follows,
         "work": facts.work,
+        "follows_again": facts.follows_again,
     }
     return _packed(header, encode_object(compiled))
 
@@ -60,7 +61,7 @@ def decode_native(
     the user's own.
     """
     header, rest = _unpacked(data)
-    named = ("may_stream", "large", "checked", "follows", "work")
+    named = ("may_stream", "large", "checked", "follows", "work", "follows_again")
     facts = LaunchFacts(header["name"], frozenset(header["written"]), *[header[name] for name in named])
     simplest = decode_object(rest)
     return NativeKernel(facts, lambda each: simplest if each == facts.simplest else compiled(each), store)
@@ -83,18 +84,19 @@ def _unpacked(data: bytes) -> tuple[Any, bytes]:
 def _site_fields(site: Site | PrintSite) -> list[Any]:
     if isinstance(site, Site):
         access = None if site.access is None else [site.access.verb, site.access.size, site.access.parameters]
-        return ["site", site.kind, site.message, site.location, site.shape, access]
+        return ["site", site.kind, site.message, site.location, site.shape, access, site.callers]
     operands = [[operand.elem, operand.shape, operand.strides] for operand in site.operands]
     return ["print", site.prefix, site.hexadecimal, site.signed, operands]
 
 
 def _site(fields: list[Any]) -> Site | PrintSite:
     if fields[0] == "site":
-        _, kind, message, location, shape, given = fields
+        _, kind, message, location, shape, given, callers = fields
         access = None
         if given is not None:
             access = Access(given[0], given[1], tuple((position, name) for position, name in given[2]))
-        return Site(kind, message, None if location is None else (location[0], location[1]), tuple(shape), access)
+        at = None if location is None else (location[0], location[1])
+        return Site(kind, message, at, tuple(shape), access, tuple((file, line) for file, line in callers))
     _, prefix, hexadecimal, signed, operands = fields
     printed = [Printed(elem, tuple(shape), tuple(strides)) for elem, shape, strides in operands]
     return PrintSite(prefix, hexadecimal, tuple(signed), tuple(printed))

@@ -27,7 +27,7 @@ from ...lowering.llvm.host.control.sites import (
 )
 from ...promotion.arrays import Array
 from ...promotion.dataclass import dataclass
-from ...promotion.errors import InternalError, KernelAssertionError, UnsupportedError
+from ...promotion.errors import InternalError, KernelAssertionError, UnsupportedError, called_from
 from ...runtime.host.threads import pool_address
 from ...runtime.native.codegen import LinkedCode, link
 from ...runtime.native.library import cached_object, library_symbols, native_library
@@ -114,18 +114,18 @@ class HostProgram:
         layout = self._layouts.get(count)
         if layout is None:
             more = 0 if reach is None else 2 * count + 2
-            block, write = ctypes.c_int64 * (count + 4 + STATUS_WORDS + more), struct.Struct(f"{count + 4}q").pack_into
+            block = ctypes.c_int64 * (count + 4 + STATUS_WORDS + more)
+            write = struct.Struct(f"{count + 4}q{8 * STATUS_WORDS}x{more}q").pack_into
             layout = self._layouts[count] = block, write
         slots = layout[0]()
         first_slot = ctypes.addressof(slots)
         status = first_slot + 8 * (count + 4)
+        memory = () if reach is None else reach.slots(count)
         try:
-            layout[1](slots, 0, *arguments, x, y, z, status)  # half the time of the constructor's
+            layout[1](slots, 0, *arguments, x, y, z, status, *memory)  # half the time of the constructor's
         except struct.error:  # an unsigned number
             slots[: count + 4] = [*arguments, x, y, z, status]
-        if reach is not None:
-            for position, value in enumerate(reach.slots(count), count + 4 + STATUS_WORDS):
-                slots[position] = value
+            slots[count + 4 + STATUS_WORDS :] = [*memory]
         pool = pool_address(threads)
         is_brief = programs <= self._unwatched
         watcher = None if is_brief else watcher_for_launches()
@@ -185,14 +185,14 @@ def _mistake(
         import numpy as np
 
         element = () if not site.shape else tuple(int(index) for index in np.unravel_index(lane, site.shape))
-        return KernelAssertionError.of(site.message, site.location, program, element)
+        return KernelAssertionError.of(site.message, site.location, program, element, site.callers)
     from ...lowering.tt.interpret.memory import AccessError
 
     line = f"{site.location[0]}:{site.location[1]}: " if site.location is not None else ""
     message = site.message
     if site.access is not None and reach is not None:
         message = reach.left_by(site, site.access, lane, address)
-    text = f"{line}@{name}, program {program}: {message}"
+    text = f"{line}@{name}, program {program}: {message}{called_from(site.callers)}"
     if site.kind == "memory":
         return MemoryError(text)
     error = AccessError(text)

@@ -31,6 +31,7 @@ class LaunchFacts:
     large: bytes from which on a launch moves more than the caches hold.
     checked: whether launches compare every access with the memory that it may reach.
     follows: whether the kernel accesses memory at addresses that it loads or makes.
+    follows_again: whether it may load addresses from there, too.
     work: the operations on single elements that a program does; None if nothing is known of their time.
     """
 
@@ -41,6 +42,7 @@ class LaunchFacts:
     checked: bool = False
     follows: bool = False
     work: int | None = None
+    follows_again: bool = False
 
     @property
     def simplest(self) -> LaunchSpecialization:

@@ -10,8 +10,11 @@ from ...lowering.llvm.host.control.sites import Access, Site
 from ...promotion.arrays import Array
 from ...promotion.dataclass import dataclass
 
+NOTHING: Array = np.zeros((0, 2), np.int64)
+"""The known memory of a kernel that follows no addresses."""
 
-@dataclass(frozen=True, slots=True)
+
+@dataclass(slots=True)
 class Reach:
     """The memory that the accesses of a checked launch may reach.
 
@@ -26,8 +29,10 @@ class Reach:
         """What the code of a function with `count` parameters reads behind the status words (`llvm/host/memory/bounds.py`)."""
         found = [0] * (2 * count + 2)
         for position, first, end in self.spans:
-            found[2 * position : 2 * position + 2] = first, end - first
-        found[2 * count :] = self.known.ctypes.data, len(self.known)
+            found[2 * position] = first
+            found[2 * position + 1] = end - first
+        if self.known is not NOTHING:
+            found[2 * count :] = self.known.ctypes.data, len(self.known)
         return found
 
     def left_by(self, site: Site, access: Access, lane: int, address: int) -> str:

@@ -177,7 +177,7 @@ class NativeSanitizer:
             with STAMPS.launch(_programs(extents)) as stamps:
                 prepared = _Stamped(variant.instrumented, extents, arguments, regions, dict(groups), blank, stamps)
                 native = variant.native.program(prepared.spans, prepared.values)
-                native.run(self._name, prepared.values, extents, 1, arguments.reach())
+                native.run(self._name, prepared.values, extents, 1, arguments.reach(follows=False))
                 for group, was in blank.items():
                     written = was & (prepared.given[group][: len(was)] != NOT_WRITTEN)
                     _mark_written(regions[group], arguments, unwritten, written)

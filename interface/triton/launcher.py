@@ -8,11 +8,16 @@ import struct
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+
+from ...promotion.arrays import Array
 from ...promotion.errors import UserError
 from ...runtime.host.threads import launch_threads
+from ..native.reach import NOTHING, Reach, known_memory
 from . import benchmarking
-from .memory import EVERYWHERE, device, flattened, live_storages, storage_of
+from .memory import EVERYWHERE, addressed_storages, device, flattened, integers_in, storage_of
 from .options import settings_of
+from .patches.arrays import ArrayArgument
 from .settings import Settings, current
 from .testing import record
 
@@ -33,6 +38,7 @@ class Launcher:
         self._names = list(source.signature)
         self._runtime = [i for i, type_ in enumerate(self._types) if type_ != "constexpr"]
         self._take = _taker(self._types)
+        self._integers = _positions_of_integers([self._types[i] for i in self._runtime])
         self._ambient = current()
         self._settings = settings_of(metadata)
 
@@ -82,19 +88,34 @@ class Launcher:
 
         Raises `AccessError` for one outside of it, which it notes for the test-suite that runs.
         """
-        from ...lowering.tt.interpret.memory import AccessError
-        from ..native.reach import Reach, known_memory
-
         native = loaded.checked_native
-        known = [(first, end) for _, first, end in spans]
+        known = NOTHING
         if native.facts.follows:
-            known += live_storages()
-        program = native.program(spans, values)
+            listed = None if native.facts.follows_again else self._listed(values, spans)
+            known = known_memory([*[(first, end) for _, first, end in spans], *addressed_storages(listed)])
         try:
-            program.run(loaded.function, values, extents, launch_threads(settings.threads), Reach(spans, known_memory(known)))
-        except AccessError as error:
-            record.found(loaded.name, error)
+            program = native.program(spans, values)
+            program.run(loaded.function, values, extents, launch_threads(settings.threads), Reach(spans, known))
+        except UserError as error:
+            from ...lowering.tt.interpret.memory import AccessError
+
+            if isinstance(error, AccessError):
+                record.found(loaded.name, error)
             raise
+
+    def _listed(self, values: list[int], spans: list[tuple[int, int, int]]) -> list[Array] | None:
+        """What may be addresses among the arguments: 64-bit integers, alone or in memory; None if that is not known."""
+        if self._integers is None or len(values) != len(self._runtime):
+            return None
+        memory = {position: (first, end) for position, first, end in spans}
+        found = [np.array([values[each] for each in self._integers if each not in memory], np.int64)]
+        for position in self._integers:
+            if position in memory:
+                table = integers_in(*memory[position])
+                if table is None:
+                    return None
+                found.append(table)
+        return found
 
     def _completed(self, args: Sequence[Any]) -> tuple[Any, ...]:
         """The arguments with nothing for the constexprs, which some callers leave out.
@@ -107,6 +128,13 @@ class Launcher:
         for position, arg in zip(self._runtime, args, strict=True):
             found[position] = arg
         return tuple(found)
+
+
+def _positions_of_integers(types: Sequence[Any]) -> tuple[int, ...] | None:
+    """The positions of parameters that may be, or lead to, addresses; None where parameters are taken apart."""
+    if any(not isinstance(each, str) or each.startswith(("tensordesc", "**")) for each in types):
+        return None
+    return tuple([i for i, each in enumerate(types) if each.lstrip("*") in ("i64", "u64")])
 
 
 def _extents(name: str, *grid: Any) -> tuple[int, int, int]:
@@ -142,9 +170,10 @@ def _taker(types: Sequence[Any]) -> Callable[..., _Taken]:
         if type_ == "constexpr":
             continue
         if type_.startswith("*"):
-            lines.append(f"  if not a{i}.is_{device()}: raise TypeError")
-            lines += [f"  s{i} = a{i}.untyped_storage()", f"  b{i} = s{i}.data_ptr()"]
-            spans.append(f"({len(values)}, b{i}, b{i} + s{i}.nbytes())")
+            lines.append(f"  if type(a{i}) is array: b{i}, e{i} = a{i}.memory_span()")
+            lines += ["  else:", f"    if not a{i}.is_{device()}: raise TypeError"]
+            lines += [f"    s{i} = a{i}.untyped_storage()", f"    b{i} = s{i}.data_ptr()", f"    e{i} = b{i} + s{i}.nbytes()"]
+            spans.append(f"({len(values)}, b{i}, e{i})")
             values.append(f"a{i}.data_ptr()")
         elif type_ in ("fp32", "f32"):
             values.append(f"bits(single(a{i}))[0]")
@@ -157,7 +186,10 @@ def _taker(types: Sequence[Any]) -> Callable[..., _Taken]:
     made: dict[str, Any] = {}
     exec(
         text,
-        {"bits": _float_bits.unpack, "single": _float.pack, "double_bits": _double_bits.unpack, "double": _double.pack},
+        {
+            "bits": _float_bits.unpack, "single": _float.pack, "double_bits": _double_bits.unpack, "double": _double.pack,
+            "array": ArrayArgument,
+        },
         made,
     )
     return made["take"]  # type: ignore[no-any-return]

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import ctypes
+import weakref
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
+import numpy as np
+
+from ...promotion.arrays import Array
 from ...promotion.errors import UserError
 
 Span = tuple[int, int]
@@ -72,6 +77,11 @@ def flattened(names: Sequence[str], types: Sequence[Any], args: Sequence[Any]) -
 
 def live_storages() -> Iterator[Span]:
     """The memory of every tensor of torch that is alive."""
+    for _, span in _live_tensors():
+        yield span
+
+
+def _live_tensors() -> Iterator[tuple[Any, Span]]:
     import gc
     import sys
 
@@ -80,8 +90,83 @@ def live_storages() -> Iterator[Span]:
         return
     for each in gc.get_objects():
         if issubclass(type(each), torch.Tensor) and each.device.type in ("cpu", _device) and each.layout == torch.strided:
-            try:
-                storage = each.untyped_storage()
-                yield storage.data_ptr(), storage.data_ptr() + storage.nbytes()
-            except (RuntimeError, NotImplementedError):  # a tensor without memory
-                continue
+            span = _span_of(each)
+            if span is not None:
+                yield each, span
+
+
+def _span_of(tensor: Any) -> Span | None:
+    try:
+        storage = tensor.untyped_storage()
+        return storage.data_ptr(), storage.data_ptr() + storage.nbytes()
+    except (RuntimeError, NotImplementedError):  # a tensor without memory
+        return None
+
+
+SMALLEST_ADDRESS = 1 << 16
+"""No memory lies below it: smaller integers are no addresses."""
+MAX_TABLE = 1 << 16
+"""Elements up to which memory of 64-bit integers is looked through for addresses."""
+
+
+def integers_in(first: int, end: int) -> Array | None:
+    """The 64-bit integers in memory; None if there are more than are looked through."""
+    start = -(-first // 8) * 8
+    count = max(0, (end - start) // 8)
+    if count > MAX_TABLE:
+        return None
+    if not count:
+        return np.empty(0, np.int64)
+    found: Array = np.frombuffer(memoryview((ctypes.c_int64 * count).from_address(start)), np.int64)
+    return found
+
+
+class _Seen:
+    """The tensors that were alive when all objects were last looked through, which takes milliseconds.
+
+    starts, ends: of their memory, in order; the tensors themselves are not kept alive.
+    """
+
+    def __init__(self) -> None:
+        self.tensors: list[weakref.ref[Any]] = []
+        self.starts = self.ends = np.empty(0, np.int64)
+
+    def renew(self) -> None:
+        found = sorted(_live_tensors(), key=lambda each: each[1])
+        self.tensors = [weakref.ref(tensor) for tensor, _ in found]
+        self.starts = np.array([first for _, (first, _) in found], np.int64)
+        self.ends = np.array([end for _, (_, end) in found], np.int64)
+
+    def around(self, addresses: Array) -> list[Span] | None:
+        """The memory that these addresses lie in; None if one of them lies in none that is known and still there."""
+        numbers = np.searchsorted(self.starts, addresses, side="right") - 1
+        if not len(self.starts) or (numbers < 0).any() or (addresses >= self.ends[numbers]).any():
+            return None
+        spans = []
+        for number in np.unique(numbers).tolist():
+            tensor, span = self.tensors[number](), (int(self.starts[number]), int(self.ends[number]))
+            if tensor is None or _span_of(tensor) != span:
+                return None
+            spans.append(span)
+        return spans
+
+
+_seen = _Seen()
+
+
+def addressed_storages(listed: Sequence[Array] | None) -> Iterable[Span]:
+    """The memory of the tensors that a kernel may find the addresses of.
+
+    listed: all that may be an address among its arguments; None if it may find others.
+    """
+    if listed is None:
+        return live_storages()
+    addresses = np.concatenate(listed)
+    addresses = np.unique(addresses[addresses >= SMALLEST_ADDRESS])
+    if not len(addresses):
+        return ()
+    found = _seen.around(addresses)
+    if found is None:
+        _seen.renew()
+        found = _seen.around(addresses)
+    return live_storages() if found is None else found

@@ -14,13 +14,10 @@ from ...promotion.arrays import Array, PointerArgument
 from ...promotion.errors import ResourceError, UserError
 from ...runtime.ptxsim.checks.findings import PtxCheckError
 from ..tensor_arguments import PointerTable, TensorDescriptor
-from .memory import EVERYWHERE, Span, flattened, live_storages, storage_of
+from .memory import EVERYWHERE, MAX_TABLE, SMALLEST_ADDRESS, Span, flattened, live_storages, storage_of
 from .settings import Settings, current
 from .testing import record, unwritten
 
-_SMALLEST_ADDRESS = 1 << 16
-MAX_TABLE = 1 << 16
-"""Elements up to which a tensor of 64-bit integers is looked through for addresses."""
 _WIDTHS: dict[int, Any] = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
 _FLOATS: dict[int, Any] = {2: np.float16, 4: np.float32, 8: np.float64}
 
@@ -148,7 +145,7 @@ class _Table(PointerTable):
 def _table(memory: Array, offset: int) -> PointerTable | None:
     """The tensors behind a tensor of addresses; None if its integers are none: not one of them lies in a tensor."""
     addresses = memory[offset : len(memory) - (len(memory) - offset) % 8].view(np.int64)
-    if not 0 < len(addresses) <= MAX_TABLE or not (addresses >= _SMALLEST_ADDRESS).any():
+    if not 0 < len(addresses) <= MAX_TABLE or not (addresses >= SMALLEST_ADDRESS).any():
         return None
     storages = sorted(set(live_storages()))
     if not storages:

@@ -363,6 +363,15 @@ class Function:
         self._entry_allocas.append(f"  {ref} = alloca {type_}, i64 {count}, align {align}")
         return V(ref, "ptr")
 
+    def zeroed(self, count: int) -> V:
+        """Reserves stack memory for words that are 0 when the function begins."""
+        memory = self.alloca("i64", count, 8)
+        for number in range(count):
+            slot = self.fresh("s")
+            self._entry_allocas.append(f"  {slot} = getelementptr i64, ptr {memory.operand()}, i64 {number}")
+            self._entry_allocas.append(f"  store i64 0, ptr {slot}, align 8")
+        return memory
+
     # -- control ----------------------------------------------------------
 
     def branch(self, label: str) -> None:

@@ -21,10 +21,12 @@ from xdsl.dialects.builtin import (
 )
 from xdsl.ir import Attribute, Operation
 
-from ...promotion.errors import JoineryError, KernelAssertionError
+from ...promotion.errors import JoineryError, KernelAssertionError, called_from
 
 MAX_FUSED = 16
 """Most lines that one location names."""
+MAX_CALLERS = 16
+"""Most calls around an operation that are named."""
 
 
 @functools.lru_cache(maxsize=1 << 12)
@@ -83,6 +85,37 @@ def first_line(location: Attribute) -> FileLineColLoc | None:
     return None
 
 
+def callers_of(op: Operation) -> tuple[tuple[str, int], ...]:
+    """Returns (file, line) of the calls through which an operation became a part of its function, the innermost first."""
+    return tuple([(each.filename.data, each.line.data) for each in _frames(op.location)[1:]])
+
+
+def _frames(location: Attribute) -> list[FileLineColLoc]:
+    """Returns the lines of a location and of the calls around it, at most `MAX_CALLERS` of them."""
+    found: list[FileLineColLoc] = []
+    waiting: list[Attribute] = [location]
+    steps = 0
+    while waiting and len(found) <= MAX_CALLERS and steps < 4 * MAX_CALLERS:
+        location, steps = waiting.pop(), steps + 1
+        if isinstance(location, FileLineColLoc):
+            found.append(location)
+        elif isinstance(location, NameLoc):
+            waiting.append(location.location)
+        elif isinstance(location, CallSiteLoc):
+            waiting += [location.caller, location.callee]
+        elif isinstance(location, FusedLoc) and isinstance(location.locations, ArrayAttr):
+            known = next((each for each in location.locations.data if first_line(each) is not None), None)
+            waiting += [] if known is None else [known]
+    return found
+
+
+def called_location(callee: LocationAttr, caller: LocationAttr) -> LocationAttr:
+    """Returns the location of an operation that a call is replaced by."""
+    if UNKNOWN_LOC in (callee, caller):
+        return callee
+    return CallSiteLoc(callee, caller)
+
+
 class naming_line:
     """Names the line of an operation in what is raised inside: `with naming_line(op): …`.
 
@@ -106,13 +139,18 @@ class naming_line:
 
 def name_line(error: JoineryError, op: Operation) -> None:
     """Adds the line that an operation comes from to the message of what treating it raised, unless the message
-    names one."""
-    if error.origin is not None or isinstance(error, KernelAssertionError):  # which says itself where it stands, if it is known
+    names one; of a call that it happened in, the line that calls."""
+    is_assertion = isinstance(error, KernelAssertionError)  # which says itself where it stands, if it is known
+    if op.name == "tt.call" and (error.origin is not None or is_assertion):
+        calls = called_from([each for each in (source_location(op), *callers_of(op)) if each is not None])
+        if not str(error).endswith(calls):  # an inlined operation knows its callers
+            error.args = (f"{error}{calls}", *error.args[1:])
+    if error.origin is not None or is_assertion:
         return
     line = line_of(op)
     if line:
         error.origin = line
-        error.args = (f"{error}\n  at {line}", *error.args[1:])
+        error.args = (f"{error}\n  at {line}{called_from(callers_of(op))}", *error.args[1:])
 
 
 def line_of(op: Operation) -> str:

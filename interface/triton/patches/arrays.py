@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+import functools
 import operator
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -9,25 +11,44 @@ from typing import Any
 import numpy as np
 
 from ....promotion.errors import UserError
+from ....runtime.native.library import has_known_layout
+from ...native.arguments import ADDRESS_OFFSET
 from ..targets import BINARY
 from .arguments import explain
 
 
+@functools.cache
+def _reads_objects() -> bool:
+    return has_known_layout()
+
+
 class ArrayArgument(np.ndarray):
-    """An array of the caller's memory that Triton takes for a tensor."""
+    """An array of the caller's memory that Triton takes for a tensor.
+
+    It lives for one launch, in which it is asked several times for what takes NumPy long: attributes keep that.
+    """
+
+    is_cpu = True
+    _address = 0
+    _span = None
 
     def data_ptr(self) -> int:
-        return int(self.__array_interface__["data"][0])
+        return self._address or int(self.__array_interface__["data"][0])
+
+    def memory_span(self) -> tuple[int, int]:
+        """First byte and end of the memory that the array is a view of."""
+        found = self._span
+        if found is None:
+            storage = self.untyped_storage()
+            first = storage.data_ptr()
+            found = self._span = first, first + storage.nbytes()
+        return found
 
     def numel(self) -> int:
         return int(self.size)
 
     def element_size(self) -> int:
         return int(self.itemsize)
-
-    @property
-    def is_cpu(self) -> bool:
-        return True
 
     def untyped_storage(self) -> _Storage:
         return _Storage(self)
@@ -52,13 +73,30 @@ class _Storage:
 
 def as_argument(value: np.ndarray[Any, Any]) -> ArrayArgument:
     """The array as an argument. Raises `UserError` for one that a kernel must not write to, or could not read."""
+    if value.dtype in _checked_dtypes and value.flags.writeable:
+        return _viewed(value)
     if value.dtype.hasobject or value.dtype.names:
         raise UserError(f"an argument is an array of {value.dtype}, which holds no numbers; fix: .astype(…) of it")
     if not value.dtype.isnative:
         raise UserError(f"an argument is an array of {value.dtype} in the other byte order; fix: .astype(…) of it")
     if not value.flags.writeable:
         raise UserError("an argument is a read-only array, and kernels may write to their arguments; fix: pass a copy")
-    return value.view(ArrayArgument)
+    _checked_dtypes.add(value.dtype)
+    return _viewed(value)
+
+
+_checked_dtypes: set[np.dtype[Any]] = set()
+"""Types of elements that kernels can be given: NumPy tells no sooner than it is asked three times."""
+_from_address = ctypes.c_int64.from_address
+
+
+def _viewed(value: np.ndarray[Any, Any]) -> ArrayArgument:
+    found = value.view(ArrayArgument)
+    if _reads_objects():
+        found._address = address = _from_address(id(value) + ADDRESS_OFFSET).value
+        if value.base is None:
+            found._span = address, address + value.nbytes
+    return found
 
 
 def accept_arrays() -> None:
@@ -109,7 +147,10 @@ _HOLD_ARRAYS = frozenset({np.ndarray, tuple})
 
 
 def _all_wrapped(args: tuple[Any, ...], keywords: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    return tuple(map(_wrapped, args)), {name: _wrapped(value) for name, value in keywords.items()}
+    found = tuple([as_argument(each) if type(each) is np.ndarray else _wrapped(each) for each in args])
+    if _HOLD_ARRAYS.isdisjoint(map(type, keywords.values())):
+        return found, keywords
+    return found, {name: _wrapped(value) for name, value in keywords.items()}
 
 
 def _wrapped(value: Any) -> Any:

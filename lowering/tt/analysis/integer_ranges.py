@@ -56,11 +56,12 @@ class IntegerRanges:
         looked_at: the parameters, and the axes of the grid as -1, -2, -3, on which an answer depends.
     """
 
-    def __init__(self, launch: LaunchRanges = ANY_LAUNCH, budget: int = _BUDGET, trusting: bool = True) -> None:
+    def __init__(self, launch: LaunchRanges = ANY_LAUNCH, budget: int = _BUDGET, trusting: bool = False) -> None:
         """Starts without known ranges.
 
         budget: how many values are visited; nothing is known of others. trusting: whether what the text claims, by
-        `overflow<nsw>` and assumptions, is true.
+        `overflow<nsw>` and assumptions, counts. Code for the CPU relies on what nobody checks nowhere; code for GPUs does, as
+        that of other compilers.
         """
         self._launch = launch
         self._trusting = trusting

@@ -21,10 +21,12 @@ from ..dialect.debug import AssertOp
 from ..dialect.functions import FuncOp
 from ..dialect.memory.check_access import CheckAccessOp
 from ..sanitize.pending import SYNCHRONISING
+from ..sanitize.promises import hints_of
 from ..sanitize.shadow import MOVES
 from ..source_locations import naming_line
 from ..transforms.folding import constant_of
 from ..transforms.rewriting import Rewriter
+from . import promises
 from .bounds import ACCESSES
 from .obstacles import SCALAR_REGIONS
 from .plan import EPOCH_BITS, LANE_BITS, NOT_WRITTEN, NUMBER_SHIFT, Instrumented, Plan
@@ -142,9 +144,15 @@ class _Instrumentation:
         elif op.name in _ASSERTS or op.name == "cf.cond_br":
             self._need_defined(Rewriter(op), op.operands[0])
         elif op.name == "llvm.intr.assume":
+            self._need_defined(Rewriter(op), op.operands[0])
             self._need(Rewriter(op), op.operands[0], "an assumption does not hold")
         elif op.results:
             self._computation(op)
+        hints = hints_of(op)
+        if hints is not None:
+            b = Rewriter(_next(op))
+            for condition in promises.kept(b, op, hints):
+                self._need(b, condition, "a hint does not hold")
         if op.name in SYNCHRONISING and self._epoch is not None:
             b = Rewriter(_next(op))
             b.store(self._epoch, b.binary("arith.addi", b.load(self._epoch), b.const(1, t.I32)))

@@ -7,6 +7,7 @@ from xdsl.ir import Attribute, Operation
 from .. import types as t
 from ..analysis.alias_sets import UNKNOWN
 from ..analysis.aliasing import AliasAnalysis
+from ..sanitize.promises import hints_of
 from ..sanitize.shadow import MOVES
 from ..source_locations import source_location
 from .bounds import ACCESSES
@@ -78,8 +79,12 @@ def _region(op: Operation) -> str | None:
         inner = [each for each in op.walk() if each is not op]
         if any(each.regions or each.successors or each.name in ACCESSES or each.name in _ASSERTS for each in inner):
             return "has accesses, assertions, branches or loops in its region"
+        if any(each.name in ("ub.poison", "llvm.intr.assume") or hints_of(each) is not None for each in inner):
+            return "has undefined values, hints or assumptions in its region"
         if any(len(region.blocks) > 1 for region in op.regions):
             return "branches in its region"
+    elif op.regions and hints_of(op) is not None:
+        return "has hints on its result"
     if any(t.is_pointer(result.type) for result in op.results) and op.name not in _MOVES_POINTERS:
         return "makes pointers"
     return None

@@ -14,9 +14,12 @@ from ....promotion.errors import InternalError
 from .. import types as t
 from ..analysis.control_flow import terminator
 from ..builder.block_builder import BlockBuilder
+from ..dialect.scaled import DotScaledOp
 from ..sanitize.shadow import ABSORBING, ELEMENTWISE, MOVES
 
-_WHOLE_BLOCKS = frozenset({"tt.dot", "tt.gather", "tt.split", "tt.reduce", "tt.scan", "arith.select"})
+_WHOLE_BLOCKS = frozenset({
+    "tt.dot", "tt.dot_scaled", "tt.map_elementwise", "tt.gather", "tt.split", "tt.reduce", "tt.scan", "arith.select",
+})  # fmt: skip
 _POINTERS = frozenset({"tt.addptr", "tt.ptr_to_int", "tt.int_to_ptr"})
 _MASKED_ATOMICS = frozenset({"tt.atomic_rmw", "tt.atomic_cas", "tt.atomic_load"})
 
@@ -26,7 +29,7 @@ def follows(op: Operation) -> bool:
     name = op.name
     if name in MOVES or name in _WHOLE_BLOCKS or name in _POINTERS or name in ELEMENTWISE:
         return True
-    return name.startswith(("arith.", "math.")) and len(op.results) == 1
+    return name.startswith(("arith.", "math."))
 
 
 def possibly_undefined(function: Operation) -> set[SSAValue]:
@@ -92,6 +95,10 @@ def undefined_lanes(
         return _combined(b, op, known)
     if name == "tt.dot":
         return [_product(b, op, given)]
+    if isinstance(op, DotScaledOp):
+        return [_scaled_product(b, op, known)]
+    if name == "tt.map_elementwise":
+        return _mapped(b, op, known)
     if name == "arith.select":
         return [_selected(b, op, given)]
     if name == "tt.gather":
@@ -110,7 +117,7 @@ def undefined_lanes(
             if lanes is not None:
                 decides = b.binary("arith.andi", decides, negated(b, lanes))
             found = b.binary("arith.andi", found, negated(b, decides))
-    return [found]
+    return [found] * len(op.results)
 
 
 def any_of(b: BlockBuilder, parts: list[SSAValue]) -> SSAValue:
@@ -177,6 +184,37 @@ def _product(b: BlockBuilder, op: Operation, given: list[SSAValue | None]) -> SS
     if given[2] is not None:
         parts.append(given[2])
     return any_of(b, parts)
+
+
+def _scaled_product(b: BlockBuilder, op: DotScaledOp, known: Mapping[SSAValue, SSAValue]) -> SSAValue:
+    """Emits the rule of tt.dot_scaled, which is that of tt.dot: scales belong to rows and columns too."""
+    shape = t.shape_of(op.d.type)
+    last = len(shape) - 1
+    parts = [known[op.c]] if op.c in known else []
+    for name, axis in (("a", last), ("b", last - 1)):
+        side = op.side(name)
+        lines = []
+        if side.value in known:
+            found = _any_along(b, known[side.value], axis)
+            if side.packed_axis == 2 * last - 1 - axis:  # bytes hold two rows, or columns
+                wide = t.shape_of(found.type)
+                found = b.reshape(b.broadcast(b.expand_dims(found, len(wide)), (*wide, 2)), (*wide[:-1], 2 * wide[-1]))
+            lines.append(found)
+        if side.scale is not None and side.scale in known:
+            lines.append(_any_along(b, known[side.scale], last))
+        parts += [b.broadcast(b.expand_dims(each, axis), shape) for each in lines]
+    return any_of(b, parts)
+
+
+def _mapped(b: BlockBuilder, op: Operation, known: Mapping[SSAValue, SSAValue]) -> list[SSAValue]:
+    """Emits the rule of tt.map_elementwise: an undefined element makes all that is made with it undefined."""
+    lanes = any_of(b, [known[operand] for operand in op.operands if operand in known])
+    pack, shape = int(op.properties["pack"].value.data), t.shape_of(lanes.type)  # type: ignore[attr-defined]
+    if pack > 1:
+        groups = (t.element_count(lanes.type) // pack, pack)
+        of_group = _any_along(b, b.reshape(lanes, groups), 1)
+        lanes = b.reshape(b.broadcast(b.expand_dims(of_group, 1), groups), shape)
+    return [lanes] * len(op.results)
 
 
 __all__ = ["any_of", "follows", "negated", "possibly_undefined", "undefined_lanes"]

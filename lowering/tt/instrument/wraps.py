@@ -37,7 +37,7 @@ class Offsets:
 
     def may_wrap(self, launch: LaunchRanges) -> tuple[int, ...]:
         """Returns the positions of the operations that may wrap around in such a launch."""
-        ranges = IntegerRanges(launch, trusting=False)
+        ranges = IntegerRanges(launch)
         found = [position for position, op in self.narrow if ranges.may_wrap(op)]
         return tuple(sorted([*found, *(position for position, _ in self.sums)]))
 

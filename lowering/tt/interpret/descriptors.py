@@ -230,6 +230,13 @@ def _reduce(op: Operation, memory: Memory) -> Evaluator:
     return run
 
 
+def lanes_inside(op: Operation, memory: Memory) -> Callable[..., Array | None]:
+    """Returns the function of a descriptor operation's operands that tells which lanes of `tt.descriptor_reduce` are inside."""
+    blocks = _blocks_behind(op, memory)
+    axes = range(len(blocks.shape))
+    return lambda desc, value, *indices: blocks.lanes(desc, indices, axes)[1]
+
+
 # Block pointers
 
 

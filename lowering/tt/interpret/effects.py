@@ -16,7 +16,7 @@ from xdsl.ir import Operation
 from ....promotion.errors import KernelAssertionError
 from .. import types as t
 from ..dialect.attributes import property_number
-from ..source_locations import source_location
+from ..source_locations import callers_of, source_location
 from ..transforms.folding import is_pure
 from ..types import numpy_dtype
 from .assembly import inline_asm
@@ -32,14 +32,14 @@ def _text(op: Operation, name: str) -> str:
 
 def _assert(translator: Translator[EnvironmentT], op: Operation, message: str) -> Step[EnvironmentT]:
     (condition,) = [translator.slot(value) for value in op.operands]
-    location, machine = source_location(op), translator.machine
+    location, callers, machine = source_location(op), callers_of(op), translator.machine
 
     def step(env: EnvironmentT) -> None:
         holds = np.asarray(env[condition])
         if not holds.all():
             lane = tuple(int(index) for index in np.argwhere(~holds)[0])
             x, y, z = (int(axis) for axis in machine.program)
-            raise KernelAssertionError.of(message, location, (x, y, z), lane)
+            raise KernelAssertionError.of(message, location, (x, y, z), lane, callers)
 
     return step
 

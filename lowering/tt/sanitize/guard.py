@@ -28,7 +28,8 @@ class Guard(Memory):
 
     Operations that the sanitizer knows ask `lanes` which of their lanes are sound. Accesses of other
     operations are checked in `load` and `store`, by the addresses alone, on behalf of the operation
-    `watched`, which leaves in `blank` what `touch` returns. `changes` counts writes that may have changed something.
+    `watched`, which leaves in `blank` what `touch` returns; `written` says which lanes of what it stores are
+    undefined (`poison`). `calls`: the calls that are being run. `changes` counts writes that may have changed something.
 
     unwritten: which bytes of an array nothing has written yet, by the address of its memory; kept up to date. Lanes that load
     one are undefined; an atomic that reads one is a finding. Arrays without an entry count as written.
@@ -55,6 +56,8 @@ class Guard(Memory):
         self._needs_barriers = needs_barriers
         self.changes = 0
         self.blank: Array | None = None
+        self.written: Array | None = None
+        self.calls: list[Operation] = []
         self._arrays: list[Array] = []
         self._has_addresses = False
         self._operations: list[Operation] = []
@@ -88,6 +91,7 @@ class Guard(Memory):
             self._races.register(self._arrays)
             self._has_addresses = True
         self._program = program
+        self.calls.clear()
         self._races.enter(index)
         self._pending.clear()
 
@@ -117,11 +121,12 @@ class Guard(Memory):
 
         def make() -> Finding:
             line = self._locations.line(self._operations[origin - 1]) if origin else ""
+            calls = "".join([f" called at {self._locations.line(call)}" for call in reversed(self.calls)])
             return Finding(
                 kind,
                 message,
                 self._locations.text(op),
-                self._locations.line(op),
+                f"{self._locations.line(op)}{calls}",
                 self._program,
                 lane,
                 address,
@@ -156,6 +161,17 @@ class Guard(Memory):
         self.report("uninitialised", op, len(found), message, what, _index(lane, shape), address, origin)
 
     # Checks
+
+    def real_addresses(self, pointer: Value, shadow: Shadow | None) -> Array:
+        """Return the addresses that pointers have outside of the interpreter."""
+        addresses = np.asarray(pointer).reshape(-1)
+        numbers, start, _, _ = self._behind(addresses, shadow)
+        if not self._arrays:
+            return np.asarray(pointer)
+        real = np.array([each.__array_interface__["data"][0] for each in self._arrays], np.int64)
+        known = (numbers >= 0) & (numbers < len(real))
+        base = np.where(known, real[np.where(known, numbers, 0)], start)
+        return np.asarray(addresses - start + base).reshape(np.shape(pointer))
 
     def lanes(
         self, op: Operation, pointer: Value, shadow: Shadow | None, mask: Value, mask_shadow: Shadow | None, size: int,
@@ -487,7 +503,9 @@ class Guard(Memory):
             return
         values = np.asarray(values)
         access = _ATOMIC.get(self.watched.name, PLAIN_WRITE)
-        live, _ = self.lanes(self.watched, addresses, None, mask, None, values.dtype.itemsize, access)
+        shape = np.shape(addresses)
+        uses = [] if self.written is None else [("the stored value", Shadow(self.written.reshape(shape)))]
+        live, _ = self.lanes(self.watched, addresses, None, mask, None, values.dtype.itemsize, access, uses)
         self.touch(self.watched, addresses, None, live, values.dtype.itemsize, access, values)
         self.changes += 1
         super().store(addresses, values, live)

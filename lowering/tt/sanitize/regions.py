@@ -14,6 +14,8 @@ from ....promotion.arrays import Array
 from ..analysis.combining import prefix_moves
 from ..dialect.attributes import property_number
 from ..interpret.machine import Value
+from ..transforms.folding import is_pure
+from ..types import numpy_dtype
 from .shadow import Frame, Shadow, restructured, tidy
 
 Shadowed = tuple[list[Value], list[Shadow | None]]
@@ -112,10 +114,38 @@ def scanned(
     return _picked(now, lambda x: np.moveaxis(x, 0, axis))
 
 
+def mapped(op: Operation, env: Frame, body: Carried, values: list[Value], shadows: list[Shadow | None]) -> Shadowed:
+    """Runs `tt.map_elementwise`: `pack` elements at a time, in row-major order."""
+    pack, shape = property_number(op, "pack"), np.shape(values[0])
+    if pack == 1 and all(is_pure(type(inner)) and not inner.regions for inner in op.regions[0].walk()):
+        found, known = body(env, values, shadows)
+        spread = [np.broadcast_to(value, shape) for value in found]
+        return spread, [_spread(shadow, shape) for shadow in known]
+    groups = [np.asarray(value).reshape(-1, pack) for value in values]
+    of_groups = [None if shadow is None else shadow.mapped(lambda x: x.reshape(-1, pack)) for shadow in shadows]
+    outs = [np.empty((len(groups[0]), pack), numpy_dtype(result.type)) for result in op.results]
+    tables: list[dict[tuple[int, ...], Shadow]] = [{} for _ in outs]
+    for index in range(len(groups[0])):
+        positions = [(index, position) for position in range(pack)]
+        found, known = body(
+            env,
+            [group[position] for group in groups for position in positions],
+            [_at(shadow, position) for shadow in of_groups for position in positions],
+        )
+        for number, (value, shadow) in enumerate(zip(found, known, strict=True)):
+            position = positions[number % pack]
+            outs[number // pack][position] = value
+            if shadow is not None:
+                tables[number // pack][position] = shadow
+    collected = [_collected(table, out) for table, out in zip(tables, outs, strict=True)]
+    back = [None if shadow is None else shadow.mapped(lambda x: x.reshape(shape)) for shadow in collected]
+    return [out.reshape(shape) for out in outs], back
+
+
 def _replaced(positions: Array, x: Array, y: Array) -> Array:
     found = np.array(x)
     found[positions] = y
     return found
 
 
-__all__ = ["Carried", "Reduction", "Shadowed", "combined", "reduced", "scanned"]
+__all__ = ["Carried", "Reduction", "Shadowed", "combined", "mapped", "reduced", "scanned"]

@@ -16,6 +16,7 @@ from xdsl.ir import Attribute, Operation
 from ....promotion.arrays import Array, NumpyDType
 from ....promotion.dataclass import dataclass
 from .. import types as t
+from ..dialect.scaled import DotScaledOp
 from ..interpret.machine import Value
 from ..interpret.numerics import unsigned
 
@@ -229,6 +230,30 @@ def _product(values: Sequence[Value], shadows: Sequence[Shadow | None], result: 
     return None if poison is None else tidy(Shadow(poison))
 
 
+def _scaled_product(op: DotScaledOp) -> Rule:
+    """Makes the rule of tt.dot_scaled, which is that of tt.dot: scales belong to rows and columns too."""
+    given = [op.a, op.b, op.c, *[each for each in (op.a_scale, op.b_scale) if each is not None]]
+    sides = [op.side(name) for name in "ab"]
+
+    def rule(values: Sequence[Value], shadows: Sequence[Shadow | None], result: Value) -> Shadow | None:
+        known = {value: None if each is None else each.poison for value, each in zip(given, shadows, strict=True)}
+        parts = [known[op.c]]
+        for axis, side in zip((-1, -2), sides, strict=True):
+            found = known[side.value]
+            if found is not None:
+                lines = np.max(found, axis=axis, keepdims=True)
+                other = -3 - axis
+                spread = side.packed_axis == lines.ndim + other  # bytes hold two rows, or columns
+                parts.append(np.repeat(lines, 2, other) if spread else lines)
+            scale = None if side.scale is None else known[side.scale]
+            if scale is not None:  # of shape (rows, groups) or (columns, groups)
+                parts.append(np.expand_dims(np.max(scale, axis=-1), axis))
+        poison = _first(parts, np.shape(result))
+        return None if poison is None else tidy(Shadow(poison))
+
+    return rule
+
+
 def _counted(values: Sequence[Value], shadows: Sequence[Shadow | None], result: Value) -> Shadow | None:
     """Applies the rule of tt.histogram: an undefined lane that is counted may have gone to any bin."""
     active = np.ones(np.shape(values[0]), np.bool_) if len(values) < 2 else values[1]
@@ -243,8 +268,9 @@ def _counted(values: Sequence[Value], shadows: Sequence[Shadow | None], result: 
 
 
 ABSORBING: dict[str, Rule] = {
-    "arith.andi": _absorbing(lambda dtype: dtype.type(0)),
-    "arith.muli": _absorbing(lambda dtype: dtype.type(0)),
+    **dict.fromkeys(
+        ("arith.andi", "arith.muli", "arith.mului_extended", "arith.mulsi_extended"), _absorbing(lambda dtype: dtype.type(0))
+    ),
     "arith.ori": _absorbing(_all_ones),
 }
 
@@ -282,7 +308,7 @@ ELEMENTWISE = frozenset(
 
 
 def rule_of(op: Operation, number: int, evaluate: Function) -> Rule | None:
-    """Returns the rule of an operation with one result; None when results are clean whatever the operands.
+    """Returns the rule of an operation's results, one after the other; None when they are clean whatever the operands.
 
     Args:
         number: stands for the operation in shadows.
@@ -295,6 +321,8 @@ def rule_of(op: Operation, number: int, evaluate: Function) -> Rule | None:
         return _gathered(evaluate)
     if name in _BLOCKS:
         return _BLOCKS[name]
+    if isinstance(op, DotScaledOp):
+        return _scaled_product(op)
     plain = ABSORBING.get(name, _elementwise)
     if name in EXACT and _is_number(op.results[0].type) and _is_number(op.operands[0].type):
         return _wrapping(EXACT[name], number, t.bit_width(op.results[0].type) < 64, plain)

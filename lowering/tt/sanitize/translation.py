@@ -18,11 +18,14 @@ from ..interpret.memory import AccessError
 from ..interpret.translation import STRUCTURED, Edge, Translation, chooses
 from ..transforms.expand.expand_assembly import expanded
 from ..types import numpy_dtype
+from .assembly import followed
+from .composites import MADE, made, used, uses_operands
 from .guard import Guard
 from .machine import SanitizedMachine
 from .memory import ACCESSES
 from .pending import SYNCHRONISING
-from .regions import Carried, Reduction, Shadowed, combined, reduced, scanned
+from .promises import assumed, hints_of, kept
+from .regions import Carried, Reduction, Shadowed, combined, mapped, reduced, scanned
 from .shadow import Frame, Rule, Shadow, rule_of, starts_marks
 
 _ASSERTS = frozenset({"tt.assert", "cf.assert"})
@@ -50,6 +53,9 @@ class SanitizedTranslation(Translation[Frame]):
 
     def operation(self, op: Operation) -> Step[Frame] | None:
         step, guard = self._operation(op), self.guard
+        hints = hints_of(op)
+        if hints is not None and step is not None:
+            step = kept(self, op, hints, step)
         if op.name not in SYNCHRONISING:
             return step
 
@@ -65,6 +71,10 @@ class SanitizedTranslation(Translation[Frame]):
             return ACCESSES[op.name](self, op)
         if isinstance(op, ElementwiseInlineAsmOp) and program_of(op).accesses_memory:
             return self._expanded(op)
+        if op.name == "tt.map_elementwise":
+            return self._map(op)
+        if op.name == "llvm.intr.assume":
+            return assumed(self, op)
         step = super().operation(op)
         if step is None:
             if op.name == "ub.poison":
@@ -78,9 +88,15 @@ class SanitizedTranslation(Translation[Frame]):
             return self._split(op, step)
         if op.name == "tt.gather":
             step = self._gather(op)
+        if op.name in MADE:
+            return made(self, op, step)
+        if uses_operands(op):
+            return used(self, op, self._unknown(op, step))
+        if isinstance(op, ElementwiseInlineAsmOp) and op.operands:
+            return followed(self, op, step)
         number = self.guard.number(op)
         maker = EVALUATORS.get(op.name)
-        if len(op.results) == 1 and maker is not None:
+        if op.results and op.operands and maker is not None:
             rule = rule_of(op, number, maker(op, self.machine.memory))
             if rule is not None:
                 always = starts_marks(op.name, op.results[0].type) and t.is_integer(op.operands[0].type)
@@ -106,16 +122,19 @@ class SanitizedTranslation(Translation[Frame]):
 
     def _ruled(self, op: Operation, step: Step[Frame], rule: Rule, always: bool) -> Step[Frame]:
         slots = [self.slot(value) for value in op.operands]
-        result = self.slot(op.results[0])
+        results = [self.slot(value) for value in op.results]
 
         def run(env: Frame) -> None:
             step(env)
             table = env.shadow
             shadows = [table.get(slot) for slot in slots]
             if not always and not any(shadow is not None for shadow in shadows):
-                table.pop(result, None)
+                for result in results:
+                    table.pop(result, None)
                 return
-            _put(table, result, rule([env[slot] for slot in slots], shadows, env[result]))
+            values = [env[slot] for slot in slots]
+            for result in results:
+                _put(table, result, rule(values, shadows, env[result]))
 
         return run
 
@@ -144,6 +163,16 @@ class SanitizedTranslation(Translation[Frame]):
                 raise ProgramEnds from None
             finally:
                 guard.watched = None
+
+        return run
+
+    def _map(self, op: Operation) -> Step[Frame]:
+        operands, results = [self.slot(value) for value in op.operands], [self.slot(value) for value in op.results]
+        body = self.carried_flow(op.regions[0])
+
+        def run(env: Frame) -> None:
+            values, shadows = [env[slot] for slot in operands], [env.shadow.get(slot) for slot in operands]
+            _put_all(env, results, *mapped(op, env, body, values, shadows))
 
         return run
 
@@ -249,7 +278,7 @@ class SanitizedTranslation(Translation[Frame]):
         return branch
 
     def _tt_call(self, op: Operation) -> Step[Frame]:
-        step, machine = super()._tt_call(op), self.machine
+        step, machine, calls = super()._tt_call(op), self.machine, self.guard.calls
         slots, results = (
             [self.slot(value) for value in op.operands],
             [self.slot(value) for value in op.results],
@@ -257,7 +286,9 @@ class SanitizedTranslation(Translation[Frame]):
 
         def run(env: Frame) -> None:
             machine.passed = [env.shadow.get(slot) for slot in slots]
+            calls.append(op)
             step(env)
+            calls.pop()
             for slot, shadow in zip(results, machine.passed, strict=True):
                 _put(env.shadow, slot, shadow)
 

@@ -274,3 +274,20 @@ def test_unsigned_numbers_beyond_the_signed_ones() -> None:
     for number in ((1 << 64) - 5, 1 << 63, 7):
         launch((1, 1, 1), y, number)
         assert y[0] == number
+
+
+def test_arrays_know_their_memory() -> None:
+    owner = np.zeros((8, 16), np.float32)
+    first = owner.__array_interface__["data"][0]
+    for array in (owner, owner[2:], owner[:, ::-1], owner.T, owner.reshape(-1)[5:9]):
+        argument = as_argument(array)
+        assert argument.data_ptr() == array.__array_interface__["data"][0]
+        assert argument.memory_span() == (first, first + owner.nbytes)
+        assert argument[1:].data_ptr() == array[1:].__array_interface__["data"][0], "a part of it is another array"
+    closed = owner.copy()
+    assert as_argument(closed).memory_span()[1] - as_argument(closed).memory_span()[0] == owner.nbytes
+    closed.flags.writeable = False
+    with pytest.raises(jn.UserError, match="read-only"):
+        as_argument(closed)
+    with pytest.raises(jn.UserError, match="other byte order"):
+        as_argument(owner.astype(owner.dtype.newbyteorder()))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from ....tt.limits import MAX_LITERAL, MAX_TEXT
+from ....tt.limits import MAX_LITERAL, MAX_SOURCE
 from .diagnostics import Diagnostics
 from .source import CHARACTER, NAME, NUMBER, OTHER, PUNCTUATOR, STRING, Source, Token
 
@@ -27,8 +27,8 @@ def lex(source: Source, diagnostics: Diagnostics) -> list[Token]:
     tokens: list[Token] = []
     append = tokens.append
     text = source.spliced
-    if len(text) > MAX_TEXT:
-        diagnostics.fatal(Token(OTHER, "", source, 0), f"{len(text)} characters; at most {MAX_TEXT} are read")
+    if len(text) > MAX_SOURCE:
+        diagnostics.fatal(Token(OTHER, "", source, 0), f"{len(text)} characters; at most {MAX_SOURCE} are read")
     is_first, is_spaced = True, False
     kinds = _KINDS
     for match in _TOKENS.finditer(text):

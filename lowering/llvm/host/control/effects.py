@@ -12,7 +12,7 @@ from ....ptx.effects import CLOCKS
 from ....tt.dialect.attributes import enum_name
 from ....tt.dialect.external import register_read
 from ....tt.dialect.memory.atomics import MEMORY_ORDERS, AtomicPollOp
-from ....tt.source_locations import source_location
+from ....tt.source_locations import callers_of, source_location
 from ...elementwise import constant, memory_element, memory_size, to_memory
 from ...syntax import attribute, attributes, element_name, is_tensor, pointee_name, shape_of
 from ...values import NULL, V, const, i32, i64
@@ -37,7 +37,7 @@ def lower_assert(k: KernelContext, op: Operation) -> None:
     facts = attributes(op)
     message = str(facts["message"] if "message" in facts else facts["msg"])
     shape = shape_of(condition.type)
-    site = Site("assert", message, source_location(op), shape)
+    site = Site("assert", message, source_location(op), shape, callers=callers_of(op))
     if not shape:
         k.status.stop_unless(k.scalar(condition), site, k.program, i64(-1))
         return

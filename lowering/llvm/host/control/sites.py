@@ -36,7 +36,8 @@ class Site:
 
     kind: "assert", "overflow" of 32-bit address arithmetic, "memory" that could not be had, or "bounds" that an access leaves.
     location: (file, line) in the source that the text was made from, if it says.  shape: of the block that the lane is a
-    row-major position in.  access: of "bounds", what was accessed.
+    row-major position in.  access: of "bounds", what was accessed.  callers: lines of the calls around the operation, the
+    innermost first.
     """
 
     kind: str
@@ -44,6 +45,7 @@ class Site:
     location: tuple[str, int] | None = None
     shape: tuple[int, ...] = ()
     access: Access | None = None
+    callers: tuple[tuple[str, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from ....tt.dialect.memory.check_access import CheckAccessOp
-from ....tt.source_locations import source_location
+from ....tt.source_locations import callers_of, source_location
 from ...ir import Function
 from ...syntax import is_tensor, shape_of
 from ...values import FALSE, TRUE, V, i64
@@ -37,40 +37,60 @@ def lower_check(k: KernelContext, op: CheckAccessOp) -> None:
     assert k.status is not None
     access = bounds.reach(op)
     shape = shape_of(pointer.type)
-    site = Site("bounds", op.access.data, source_location(op), shape, access)
+    site = Site("bounds", op.access.data, source_location(op), shape, access, callers_of(op))
     f, s = k.f, k.ev.s
     if not is_tensor(pointer.type):
         address = s.address(k.scalar(pointer))
-        holds = _is_inside(k, access, address, i64(access.size))
-        if mask is not None:
-            holds = f.binary("or", holds, f.binary("xor", k.scalar(mask), TRUE))
+        needed = None if mask is None else k.scalar(mask)
+        holds = _is_inside(k, access, address, i64(access.size), needed)
+        if needed is not None:
+            holds = f.binary("or", holds, f.binary("xor", needed, TRUE))
         k.status.stop_unless(holds, site, k.program, i64(-1), address)
         return
     pointers = k.pointers(pointer)
     guard = None if mask is None else k.node(mask)
     ends = _ends(k, pointers, guard)
-    inside = f.binary("and", ends.known, _is_inside(k, access, ends.low, s.add(ends.extent, i64(access.size))))
+    inside = f.binary("and", ends.known, _is_inside(k, access, ends.low, s.add(ends.extent, i64(access.size)), ends.known))
     inside = f.binary("or", inside, ends.nothing)
     with f.when(f.binary("xor", inside, TRUE)), k.ev.scope(), each_element(k, shape) as at:
         address = k.ev.at(pointers, at)
-        holds = _is_inside(k, access, address, i64(access.size))
-        if guard is not None:
-            holds = f.binary("or", holds, f.binary("xor", k.ev.at(guard, at), TRUE))
+        needed = None if guard is None else k.ev.at(guard, at)
+        holds = _is_inside(k, access, address, i64(access.size), needed)
+        if needed is not None:
+            holds = f.binary("or", holds, f.binary("xor", needed, TRUE))
         lane: V = ZERO
         for dim, stride in enumerate(dense(shape)):
             lane = s.add(lane, s.mul(along(at, dim).at, s.constant(stride)))
         k.status.stop_unless(holds, site, k.program, lane, address)
 
 
-def _is_inside(k: KernelContext, access: Access, address: V, size: V) -> V:
-    """Whether `size` bytes from an address on lie in memory that the access may reach."""
+def _is_known(k: KernelContext, address: V, size: V, needed: V | None) -> V:
+    """Whether `size` bytes from an address on lie in known memory: that which the last ones lay in, or some other."""
+    f, bounds = k.f, k.bounds
+    assert bounds is not None
+    last = f.zeroed(2)  # one for each access: operands of an operation lie apart, neighbouring elements together
+
+    def is_in_last() -> V:
+        first, end = f.load("i64", last, 8), f.load("i64", f.gep(last, 8), 8)
+        room = f.binary("sub", f.binary("sub", end, first), size)
+        return f.binary("and", f.icmp("sge", room, ZERO), f.icmp("ule", f.binary("sub", address, first), room))
+
+    missed = f.binary("xor", is_in_last(), TRUE)
+    with f.when(missed if needed is None else f.binary("and", missed, needed)):
+        f.module.provide(Search())
+        f.call(Search.name, "void", [*bounds.table, address, size, last])
+    return is_in_last()
+
+
+def _is_inside(k: KernelContext, access: Access, address: V, size: V, needed: V | None = None) -> V:
+    """Whether `size` bytes from an address on lie in memory that the access may reach.
+
+    needed: whether anybody wants to know.
+    """
     f, bounds = k.f, k.bounds
     assert bounds is not None
     if not access.parameters:
-        found = f.alloca("i64", 1, 8)
-        f.module.provide(Search())
-        f.call(Search.name, "void", [*bounds.table, address, size, found])
-        return f.icmp("ne", f.load("i64", found, 8), ZERO)
+        return _is_known(k, address, size, needed)
     inside: V | None = None
     for position, _ in access.parameters:
         memory = bounds.memory[position]

@@ -17,7 +17,7 @@ from typing import Any
 from xdsl.ir import Operation, SSAValue
 
 from ....tt.analysis.integer_ranges import IntegerRanges, LaunchRanges
-from ....tt.source_locations import source_location
+from ....tt.source_locations import callers_of, source_location
 from ...values import TRUE, i64, integer
 from ..context import KernelContext
 from ..control.sites import Site
@@ -74,7 +74,8 @@ def is_exact(k: KernelContext, affine: Affine, op: Operation, lowest: int = LOWE
     if conditions:
         holds = conditions[0] if len(conditions) == 1 else k.f.binary("and", *conditions)
         message = f"the 32-bit offsets that {op.name} uses pass 2**31; fix: compute them in i64"
-        status.stop_unless(holds, Site("overflow", message, source_location(op)), k.program, i64(-1))
+        site = Site("overflow", message, source_location(op), callers=callers_of(op))
+        status.stop_unless(holds, site, k.program, i64(-1))
     s.remember(key, TRUE)
     return True
 

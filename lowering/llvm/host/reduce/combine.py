@@ -8,7 +8,7 @@ from typing import Any
 
 from .....promotion.dataclass import dataclass
 from ...elementwise import constant, emit_map
-from ...values import V
+from ...values import V, lanes
 from ..evaluate import Evaluator
 
 
@@ -38,4 +38,5 @@ class Combine:
                 values[id(result)] = constant(attrs["value"], elem)
             else:
                 values[id(result)] = emit_map(ev.f, op, elem, [values[id(o)] for o in operands], elems, attrs)
-        return [values[id(r)] for r in self.results]
+        n = max(lanes(value.type) for value in (*left, *right))
+        return [ev.f.splat(values[id(r)], n) for r in self.results]  # a constant or captured scalar is the same in all lanes

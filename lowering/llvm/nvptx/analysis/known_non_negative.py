@@ -82,7 +82,7 @@ class Dividends:
         """Returns the divisions with provably non-negative dividends, and the parameters and axes of the others."""
         found, looked_at = [], set[int]()
         for number in among:
-            ranges = IntegerRanges(launch)
+            ranges = IntegerRanges(launch, trusting=True)
             if ranges.of(self._divisions[number].operands[0])[0] >= 0:
                 found.append(number)
             else:

@@ -43,7 +43,7 @@ def counting(k: KernelContext, op: ForOp, lookahead: int = 1) -> Counting:
     type_ = register_element(element_name(op.lb.type))
     unsigned = bool(op.attributes.get("unsignedCmp") or op.properties.get("unsignedCmp"))
     if op not in k.loop_bounds:
-        ranges = IntegerRanges()
+        ranges = IntegerRanges(trusting=True)
         k.loop_bounds[op] = tuple(ranges.of(value) for value in (op.lb, op.ub, op.step))
     first, end, stride = k.loop_bounds[op]
     most = (1 << (int(element(type_)[1:]) - 1)) - 1

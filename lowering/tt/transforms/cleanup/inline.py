@@ -12,7 +12,7 @@ from xdsl.ir import Block, Operation, SSAValue
 from .....promotion.errors import UnsupportedError, UserError
 from ....tt.analysis.control_flow import terminator
 from ...dialect.functions import CallOp, FuncOp
-from ...source_locations import naming_line
+from ...source_locations import called_location, naming_line
 from ..function_pass import FunctionPass
 
 MAX_INLINED = 100_000
@@ -70,6 +70,7 @@ class _Inliner:
                 break
             made.append(op.clone(values))
             self.added += 1
+            _locate([made[-1]], call)
         if self.added > MAX_INLINED:
             raise UnsupportedError(f"@{path[0]}: inlining adds more than {MAX_INLINED} operations")
         for op in made:
@@ -88,6 +89,7 @@ class _Inliner:
 
     def _branching_call(self, block: Block, call: CallOp, callee: FuncOp, path: tuple[str, ...]) -> None:
         region = callee.body.clone()
+        _locate([op for inner in region.blocks for op in inner.ops], call)
         entry = region.blocks[0]
         for argument, operand in zip(list(entry.args), call.operands, strict=True):
             argument.replace_all_uses_with(operand)
@@ -108,6 +110,13 @@ class _Inliner:
         block.erase_op(call)
         for inner in region.blocks:
             self._block(inner, path)
+
+
+def _locate(operations: list[Operation], call: Operation) -> None:
+    """Adds the line of a call to the locations of what replaces it."""
+    for op in operations:
+        for inner in op.walk():
+            inner.location = called_location(inner.location, call.location)
 
 
 @dataclass(frozen=True)

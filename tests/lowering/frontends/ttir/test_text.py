@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 import struct
+import time
 
 import joinery as jn
 import ml_dtypes
@@ -443,3 +444,19 @@ def test_the_barrier_of_older_texts_is_read_as_the_barrier() -> None:
     old, new = (print_module(parse(text.replace("BARRIER", barrier))) for barrier in ("gpu.barrier", "ttg.barrier all"))
     assert old == new
     assert "ttg.barrier all" in old
+
+
+@pytest.mark.slow
+def test_long_texts_are_read_in_a_time_that_grows_with_their_length() -> None:
+    """Processor time per line, of texts of 0.7 and 5 million characters, the latter longer than was read once."""
+
+    def seconds(count: int) -> float:
+        lines = "\n".join(f"    %v{i + 1} = arith.addi %v{i}, %v{max(0, i - 3)} : i32 loc(#loc{i})" for i in range(count))
+        origins = "\n".join(f'#loc{i} = loc("k.py":{i + 1}:5)' for i in range(count))
+        text = f"module {{\n  tt.func public @k(%v0: i32) {{\n{lines}\n    tt.return\n  }}\n}}\n{origins}\n"
+        assert count < 60_000 or len(text) > 5_000_000
+        before = time.process_time()
+        parse(text)
+        return (time.process_time() - before) / count
+
+    assert seconds(64_000) < 4 * seconds(8_000)

@@ -19,8 +19,8 @@ from xdsl.dialects.builtin import UnitAttr
 from ....support.random_kernels.hashes import CONSTANTS, program
 
 
-def ranges_of(function: Any, launch: LaunchRanges) -> dict[str | None, Range]:
-    ranges = IntegerRanges(launch)
+def ranges_of(function: Any, launch: LaunchRanges, trusting: bool = False) -> dict[str | None, Range]:
+    ranges = IntegerRanges(launch, trusting=trusting)
     return {result.name_hint: ranges.of(result) for op in function.walk() for result in op.results}
 
 
@@ -127,10 +127,10 @@ def test_loops(n: int, m: int) -> None:
     assert follow(LOOPS, 3, n, m) > 20
 
 
-def bounds(lines: str, launch: LaunchRanges = ANY_LAUNCH) -> Range:
+def bounds(lines: str, launch: LaunchRanges = ANY_LAUNCH, trusting: bool = True) -> Range:
     start = "%pid = tt.get_program_id x : i32\n%c64 = arith.constant 64 : i32\n%c0 = arith.constant 0 : i32"
     module = parse(f"tt.func @f(%n: i32, %m: i32) {{\n{start}\n{lines}\ntt.return\n}}")
-    return ranges_of(find_function(module, None), launch)["v"]
+    return ranges_of(find_function(module, None), launch, trusting)["v"]
 
 
 ALL = -(1 << 31), (1 << 31) - 1
@@ -155,6 +155,13 @@ ALL = -(1 << 31), (1 << 31) - 1
 )  # fmt: skip
 def test_what_is_proven(lines: str, found: Range) -> None:
     assert bounds(lines) == found
+
+
+def test_claims_count_only_where_they_are_trusted() -> None:
+    assumption = "%b = arith.cmpi sgt, %n, %c0 : i32\nllvm.intr.assume %b : i1\n%v = arith.addi %n, %c0 : i32"
+    for lines in (assumption, "%v = arith.muli %pid, %c64 overflow<nsw> : i32"):
+        assert bounds(lines) != ALL
+        assert bounds(lines, trusting=False) == ALL
 
 
 def test_what_launches_make_of_it() -> None:

@@ -1,0 +1,60 @@
+"""Which memory a launch that follows addresses may reach: that of the tensors whose addresses are in its arguments."""
+
+from __future__ import annotations
+
+import gc
+from typing import Any
+
+import numpy as np
+import pytest
+from joinery.interface.triton import memory
+
+torch = pytest.importorskip("torch")
+
+
+def spans(*tables: Any) -> Any:
+    return list(memory.addressed_storages([np.array(table, np.int64) for table in tables]))
+
+
+def span(tensor: Any) -> tuple[int, int]:
+    storage = tensor.untyped_storage()
+    return storage.data_ptr(), storage.data_ptr() + storage.nbytes()
+
+
+def test_tensors_that_are_addressed_are_found() -> None:
+    one, two = torch.zeros(100), torch.zeros(300)
+    assert sorted(spans([one.data_ptr(), 7, 0, -3], [two[5:].data_ptr()])) == sorted([span(one), span(two)])
+    assert spans([1, 2, 3]) == []
+    late = torch.zeros(50)
+    assert spans([late.data_ptr() + 8]) == [span(late)], "a tensor that was made later"
+
+
+def test_objects_are_looked_through_only_when_an_address_is_new(monkeypatch: pytest.MonkeyPatch) -> None:
+    kept = torch.zeros(100)
+    spans([kept.data_ptr()])
+    monkeypatch.setattr(gc, "get_objects", lambda *_: pytest.fail("looks through all objects"))
+    assert spans([kept.data_ptr(), kept.data_ptr() + 396]) == [span(kept)]
+
+
+def test_memory_of_tensors_that_are_gone_is_not_reached() -> None:
+    gone, other = torch.zeros(1000), torch.zeros(10)
+    first, last = span(gone)
+    assert spans([first]) == [(first, last)]
+    del gone
+    found = spans([first, other.data_ptr()])
+    assert (first, last) not in found
+    assert span(other) in found, "all that is alive, where an address leads nowhere"
+    moved = torch.zeros(64)
+    before = span(moved)
+    spans([before[0]])
+    moved.resize_(1 << 16)
+    assert spans([moved.data_ptr()]) == [span(moved)], "its memory is another"
+
+
+def test_long_tables_are_not_looked_through() -> None:
+    table = np.zeros(memory.MAX_TABLE + 1, np.int64)
+    first = table.__array_interface__["data"][0]
+    assert memory.integers_in(first, first + table.nbytes) is None
+    found = memory.integers_in(first + 4, first + 44)
+    assert found is not None
+    assert len(found) == 4
