@@ -39,6 +39,7 @@ _LOCATIONS: dict[str, str] = {
     "to_text": "graph.text.printing",
     "from_text": "graph.text.parsing",
     "from_onnx": "graph.onnx.importer",
+    "to_onnx": "graph.onnx.export.exporter",
     "OnnxLimits": "graph.onnx.limits",
     "result_type": "graph.promote.result_types",
     "compile": "interface.compiling",

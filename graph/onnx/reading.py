@@ -162,7 +162,7 @@ class _Reader:
         inputs = tuple([Parameter(name, "", 0, None) for name in names])
         outputs = tuple([Parameter(self.name(name), "", 0, None) for name in message.output])
         own = _opsets(message.opset_import, self.file)
-        return FunctionDef(Body(message.name, nodes, inputs, outputs, {}, size), attributes, {**opsets, **own})
+        return FunctionDef(Body(message.name, nodes, inputs, outputs, {}, size), attributes, {**opsets, **own}, message)
 
     def parameter(self, value: Any) -> Parameter:
         which = value.type.WhichOneof("value")

@@ -1,0 +1,63 @@
+"""Writes models and the arrays that lie beside them: each array is a file named by what it holds, so that models share them.
+
+A file is written under another name and renamed, so that nobody sees a part of it, and nothing is written through a link.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import stat
+import tempfile
+
+from ....promotion.errors import UserError
+
+FOLDER = "weights"
+"""The folder beside the model."""
+
+
+def place(folder: str, data: bytes) -> str:
+    """Write the bytes of an array into the folder of weights, unless they are there, and return the location for the model."""
+    name = f"{hashlib.sha256(data).hexdigest()}.bin"
+    directory = os.path.join(folder, FOLDER)
+    os.makedirs(directory, exist_ok=True)
+    if not stat.S_ISDIR(os.lstat(directory).st_mode):
+        raise UserError(f"to_onnx: {directory!r} is a link or a file, no folder for weights; fix: remove it, or export elsewhere")
+    path = os.path.join(directory, name)
+    if not _holds(path, data):
+        replace(path, data)
+    return f"{FOLDER}/{name}"
+
+
+def _holds(path: str, data: bytes) -> bool:
+    """Return whether a file of one link holds these bytes."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0))
+    except OSError:
+        return False
+    with os.fdopen(descriptor, "rb") as stream:
+        state = os.fstat(stream.fileno())
+        if not stat.S_ISREG(state.st_mode) or state.st_nlink != 1 or state.st_size != len(data):
+            return False
+        return hashlib.file_digest(stream, "sha256").digest() == hashlib.sha256(data).digest()
+
+
+def replace(path: str, data: bytes) -> None:
+    """Write a file whole, in place of what has its name."""
+    descriptor, temporary = tempfile.mkstemp(dir=os.path.dirname(path) or ".", prefix=".joinery-")
+    try:
+        with os.fdopen(descriptor, "wb") as stream:
+            stream.write(data)
+        os.chmod(temporary, 0o666 & ~_umask())
+        os.replace(temporary, path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(temporary)
+        raise
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
