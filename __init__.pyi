@@ -11,6 +11,7 @@ from . import promotion as promotion
 from .graph.dims.dim import Dim as Dim
 from .graph.functions.joining import Widths as _Widths
 from .graph.graph import Graph as Graph
+from .graph.onnx.export.exporter import to_onnx as to_onnx
 from .graph.onnx.importer import from_onnx as from_onnx
 from .graph.onnx.limits import OnnxLimits as OnnxLimits
 from .graph.promote.result_types import result_type as result_type

@@ -75,7 +75,7 @@ class Body:
         self.nodes: list[OnnxNode] = []
         self.constants: dict[str, Constant] = {}
         self.is_own = False
-        self._taken = set(reserved) if outer is None else outer._taken
+        self._taken: set[str] = set(reserved) if outer is None else outer._taken
         self._shared: dict[tuple[DType, tuple[int, ...], bytes], str] = {}
 
     def name(self, hint: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from typing import Any, Literal, TypeAlias
 
 from ....promotion.errors import InternalError, UnsupportedError, UserError
@@ -29,9 +30,10 @@ _MIN_IR = 10
 _MAX_INLINE = 3 << 29
 """Bytes of arrays that fit into a model's file beside everything else: protobuf ends at 2 GiB."""
 _MIN_EXTERNAL = 1024
-_DTYPE_OPSETS = {
-    "float8_e8m0fnu": 24, "float4_e2m1fn": 23, "int4": 21, "uint4": 21, "int2": 25, "uint2": 25,
-    **dict.fromkeys(("float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz"), 19),
+"""Bytes from which on arrays are files, where files are asked for."""
+_DTYPE_OPSETS: Mapping[str, int] = {
+    "float8_e8m0fnu": 24, "float4_e2m1fn": 23, "int2": 25, "uint2": 25,
+    **dict.fromkeys(("int4", "uint4", "float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz"), 21),
 }  # fmt: skip
 
 
@@ -45,13 +47,13 @@ def to_onnx(
         path: where to write the model.
         opset: the version of ai.onnx, 18 to 28; by default 21, or the lowest after it that has what the graph needs.
         external_data: which arrays are files in the folder `weights` beside the model, so that they need a path: those of at
-            least so many bytes, True for 1 KiB and more, False for none. "auto" is True where all of them are more than 1.5 GiB.
+            least so many bytes, True for 1 KiB and more, False for none. "auto" is True where all are more than 1.5 GiB.
             Models in one folder share the files of equal arrays.
 
     An op that one of ONNX's means exactly becomes that one, any other a function of the model, of the domain "joinery", which
     runtimes inline. Casts are nodes, those that promotion made and those inside an op. Symbolic sizes keep their names and
     arithmetic. Nodes say in their metadata which symbol and source line they come from. Equal graphs give equal bytes. Raises
-    `UnsupportedError` for what ONNX has no form of. Needs the package `onnx`: `pip install 'joinery-graph[onnx]'`.
+    `UnsupportedError` for what ONNX has no form of. Needs the package `onnx`, an extra: `pip install 'joinery-graph[onnx]'`.
     """
     checked_graph("to_onnx", graph)
     if not graph.finished:
@@ -60,7 +62,8 @@ def to_onnx(
         raise UserError(f"to_onnx: opset {opset!r}; expected {MIN_OPSET} to {MAX_OPSET}; fix: leave it out for {DEFAULT_OPSET}")
     is_number = type(external_data) is int and external_data >= 0
     if not (is_number or isinstance(external_data, bool) or external_data == "auto"):
-        raise UserError(f'to_onnx: external_data {external_data!r}; expected "auto", True, False or a number of bytes; fix: leave it out')
+        expected = 'expected "auto", True, False or a number of bytes; fix: leave it out'
+        raise UserError(f"to_onnx: external_data {external_data!r}; {expected}")
     onnx = load_onnx()
     newest = onnx.defs.onnx_opset_version()
     tried = opset or DEFAULT_OPSET
@@ -73,7 +76,13 @@ def to_onnx(
                 fix = f"opset={error.opset}" if error.opset <= newest else f"update onnx, which knows opsets to {newest}"
                 raise UnsupportedError(f"{error.message}\n  fix: {fix}") from None
             tried = error.opset
-    return exporter.model(onnx, None if path is None else os.fspath(path), external_data)
+    if path is None:
+        return exporter.model(onnx, None, external_data)
+    try:
+        return exporter.model(onnx, os.fspath(path), external_data)
+    except OSError as error:
+        reason, fix = error.strerror or error, "fix: a path in a folder that is there"
+        raise UserError(f"to_onnx: {os.fspath(path)!r} cannot be written ({reason}); {fix}") from None
 
 
 class _TooOld(Exception):
@@ -90,6 +99,7 @@ class _Exporter:
     def __init__(self, graph: Graph, opset: int) -> None:
         self.graph, self.opset = graph, opset
         self.live = _live(graph)
+        self.casts = {entry.symbol.id: entry for entry in graph.casts()}
         self.names: dict[int, str] = {}
         self.functions: dict[str, tuple[str, Written]] = {}
         inputs = [str(symbol.name) for symbol in graph.inputs]
@@ -190,9 +200,9 @@ class _Exporter:
 
     def _metadata(self, symbol: Symbol) -> dict[str, str]:
         found = {"joinery.symbol": f"%{symbol.id} {symbol.op.name}", "joinery.location": str(symbol.location)}
-        for entry in self.graph.casts():
-            if entry.symbol is symbol:
-                found["joinery.cast"], found["joinery.loss"] = f"implicit {entry.op}", str(entry.loss)
+        entry = self.casts.get(symbol.id)
+        if entry is not None:
+            found["joinery.cast"], found["joinery.loss"] = f"implicit {entry.op}", str(entry.loss)
         return found
 
     def _message(self, symbol: Symbol, reason: str, fix: str) -> str:

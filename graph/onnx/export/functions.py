@@ -61,8 +61,10 @@ def call_text(call: Call) -> str:
 
 def parsed_call(text: str, opset: int) -> Call | None:
     """Return the call of a text that anybody may have written, or None for what is no call."""
+    if len(text) > _MAX_TEXT:
+        return None
     try:
-        row, operands, result, attrs = json.loads(text) if len(text) <= _MAX_TEXT else None
+        row, operands, result, attrs = json.loads(text)
         found = OPS[row]
         call = Call(row, tuple([DTYPES[name] for name in operands]), DTYPES[result], _attributes(found, attrs), opset)
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError, ShapeError):
@@ -74,8 +76,9 @@ def parsed_call(text: str, opset: int) -> Call | None:
 def _attributes(row: OpDef, given: Mapping[str, Any]) -> Attributes:
     attrs: Any = {}
     for name, value in given.items():
-        value = tuple(value) if isinstance(value, list) else value
-        attrs[name] = DTYPES[value] if name in ("dtype", "accumulate") else value
+        if name in ("dtype", "accumulate"):
+            value = DTYPES[value]
+        attrs[name] = tuple(value) if isinstance(value, list) else value
     require_attributes(row.attrs, attrs)
     return fixed(attrs)
 

@@ -20,9 +20,9 @@ def raw_bytes(value: Array, dtype: DType) -> bytes:
     """Return an array as ONNX stores it: little-endian, and what takes less than a byte packed, lowest bits first."""
     if dtype.bits < 8 and dtype.kind != "bool":
         per_byte = 8 // dtype.bits
-        codes = value.reshape(-1).astype(np.int8) if dtype.is_integer else value.reshape(-1).view(np.uint8)
-        codes = codes.view(np.uint8) & np.uint8((1 << dtype.bits) - 1)
-        codes = np.concatenate([codes, np.zeros(-len(codes) % per_byte, np.uint8)]).reshape(-1, per_byte)
+        flat = value.reshape(-1)
+        octets: Array = (flat.astype(np.int8) if dtype.is_integer else flat).view(np.uint8) & np.uint8((1 << dtype.bits) - 1)
+        codes = np.concatenate([octets, np.zeros(-len(octets) % per_byte, np.uint8)]).reshape(-1, per_byte)
         shifts = np.arange(per_byte, dtype=np.uint8) * np.uint8(dtype.bits)
         return bytes(np.bitwise_or.reduce(codes << shifts, axis=1).astype(np.uint8).tobytes())
     if sys.byteorder == "big" and value.dtype.itemsize > 1:

@@ -1,7 +1,7 @@
 """Says for which dtypes an operator of ONNX is written as it is; values of others are computed in a wider carrier.
 
-An operator is native for a dtype if its definition of opset 18 and onnxruntime's CPU kernels, from version 1.20 on, have it. So an
-exported model runs where ONNX is implemented least completely, and what is computed in another dtype is visible as casts.
+An operator is native for a dtype if its definition of opset 18 and onnxruntime's CPU kernels, from version 1.20 on, have it. So
+an exported model runs where ONNX is implemented least completely, and what is computed in another dtype is visible as casts.
 Elementary functions of float64 that no kernel exists for are written all the same: there is no wider carrier.
 """
 
@@ -30,8 +30,8 @@ NATIVE: Mapping[str, frozenset[str]] = {
     "Abs": _INTEGERS | _REAL,
     "Sign": _INTEGERS,
     "Relu": _REAL | {"int32"},
-    **dict.fromkeys(("Sqrt", "Exp", "Log", "Sin", "Cos", "Asin", "Acos", "Atan", "Tanh", "Erf", "Sigmoid", "Reciprocal"), _REAL),
-    **dict.fromkeys(("Floor", "Ceil", "Round", "IsNaN"), _REAL),
+    **dict.fromkeys(("Sqrt", "Exp", "Log", "Sin", "Cos", "Asin", "Acos", "Atan", "Tanh", "Erf", "Sigmoid"), _REAL),
+    **dict.fromkeys(("Reciprocal", "Floor", "Ceil", "Round", "IsNaN"), _REAL),
     **dict.fromkeys(("Softmax", "LogSoftmax"), _WIDE_REAL),
     **dict.fromkeys(("ReduceSum", "ReduceProd"), _WIDE_REAL | {"int64"}),  # of int32 they saturate
     "CumSum": _SIGNED | _WIDE_REAL,

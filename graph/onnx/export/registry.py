@@ -8,7 +8,6 @@ from typing import TypeAlias
 from ....promotion.dataclass import dataclass
 from ....promotion.dtype import DType
 from ...ops.attributes import Attributes
-from .body import Body
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -12,7 +12,6 @@ from ...types import Shape
 from .body import Body, Refused
 
 
-
 class Sizes:
     """Values of sizes, each written once, as vectors of one element.
 
@@ -83,22 +82,17 @@ class Sizes:
     def _divided(self, atom: Atom, first: str, second: str) -> str:
         """Divide rounding down; ONNX rounds towards zero, and leaves division by 0 open."""
         body, (dividend, divisor) = self.body, atom.args
-        if not isinstance(divisor, int):
-            body_zero, unit = body.ints(0), body.ints(1)
-            is_zero = body.node("Equal", second, body_zero)
-            safe = body.node("Where", is_zero, unit, second)
-        else:
-            is_zero, safe = "", second
+        is_zero, safe = "", second
+        if not _is_at_least(divisor, 1):
+            is_zero = body.node("Equal", second, body.ints(0))
+            safe = body.node("Where", is_zero, body.ints(1), second)
+        if atom.kind == "mod":
+            rest = body.node("Mod", first, safe)
+            return body.node("Where", is_zero, first, rest) if is_zero else rest
+        if not _is_at_least(dividend, 0):  # without its remainder, which has the divisor's sign, it is a multiple
+            first = body.node("Sub", first, body.node("Mod", first, safe))
         quotient = body.node("Div", first, safe)
-        if not _is_natural(dividend):  # one less where the signs differ and something is left
-            rest = body.node("Sub", first, body.node("Mul", quotient, safe))
-            signs = body.node("Xor", body.node("Less", rest, body.ints(0)), body.node("Less", safe, body.ints(0)))
-            below = body.node("And", body.node("Not", body.node("Equal", rest, body.ints(0))), signs)
-            quotient = body.node("Where", below, body.node("Sub", quotient, body.ints(1)), quotient)
-        if atom.kind == "floordiv":
-            return body.node("Where", is_zero, body.ints(0), quotient) if is_zero else quotient
-        rest = body.node("Sub", first, body.node("Mul", quotient, safe))
-        return body.node("Where", is_zero, first, rest) if is_zero else rest
+        return body.node("Where", is_zero, body.ints(0), quotient) if is_zero else quotient
 
     def _named(self, name: str) -> str:
         dim = Dim(name)
@@ -143,7 +137,6 @@ def _symbols(extent: Extent) -> frozenset[str]:
     return extent.symbols() if isinstance(extent, Dim) else frozenset()
 
 
-def _is_natural(extent: Extent) -> bool:
-    """Return whether a size is known to be 0 or more."""
+def _is_at_least(extent: Extent, least: int) -> bool:
     below = lower_bound(extent)
-    return below is not None and below >= 0
+    return below is not None and below >= least

@@ -23,7 +23,9 @@ def place(folder: str, data: bytes) -> str:
     directory = os.path.join(folder, FOLDER)
     os.makedirs(directory, exist_ok=True)
     if not stat.S_ISDIR(os.lstat(directory).st_mode):
-        raise UserError(f"to_onnx: {directory!r} is a link or a file, no folder for weights; fix: remove it, or export elsewhere")
+        raise UserError(
+            f"to_onnx: {directory!r} is a link or a file, no folder for weights; fix: remove it, or export to another folder"
+        )
     path = os.path.join(directory, name)
     if not _holds(path, data):
         replace(path, data)

@@ -10,10 +10,10 @@ import numpy as np
 def structure(graph: Any) -> tuple[str, ...]:
     """Return the symbols that outputs need, in the order in which a walk from the outputs finds them, and the outputs.
 
-    Equal structures mean: the same ops with the same attributes, dtypes, shapes and operands, constants of the same bits, and the
-    same inputs in order. Names (of graph, weights, outputs), numbers of symbols, source lines, the ledger of casts, unused symbols
-    and the order of independent symbols do not count; a weight is a constant. Numbers of norms count as float32, which is what
-    ONNX stores, and the number that a pad adds by its value, whatever its Python type is.
+    Equal structures mean: the same ops with the same attributes, dtypes, shapes and operands, constants of the same bits, and
+    the same inputs in order. Names (of graph, weights, outputs), numbers of symbols, source lines, the ledger of casts, unused
+    symbols and the order of independent symbols do not count; a weight is a constant. Numbers of norms count as float32, which
+    is what ONNX stores, and the number that a pad adds by its value, whatever its Python type is.
     """
     numbers: dict[int, int] = {}
     lines: list[str] = []

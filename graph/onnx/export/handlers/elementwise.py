@@ -117,7 +117,8 @@ def sign(body: Body, call: Call, x: str) -> str:
     x, wide = body.carried("Less", x, call.result)
     nothing = zero(body, wide)
     lower = body.node("Where", body.node("Less", x, nothing), body.constant(-1.0, wide), x)
-    return body.returned("Less", body.node("Where", body.node("Greater", x, nothing), one(body, wide), lower), wide, call.result)
+    value = body.node("Where", body.node("Greater", x, nothing), one(body, wide), lower)
+    return body.returned("Less", value, wide, call.result)
 
 
 @writes(*_FUNCTIONS)
@@ -139,7 +140,8 @@ def exp2(body: Body, call: Call, x: str) -> str:
 @writes("log2")
 def log2(body: Body, call: Call, x: str) -> str:
     x, wide = body.carried("ReduceMean", x, call.result)
-    return body.returned("ReduceMean", body.node("Mul", body.node("Log", x), body.constant(1 / math.log(2), wide)), wide, call.result)
+    value = body.node("Mul", body.node("Log", x), body.constant(1 / math.log(2), wide))
+    return body.returned("ReduceMean", value, wide, call.result)
 
 
 @writes("expm1")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from .....promotion.dtype import DTYPES, DType, bool_, int32, int64, uint8
 from ..body import Body, Refused, Subgraph
 from ..registry import Call, writes
@@ -28,7 +30,7 @@ def total(body: Body, call: Call, x: str) -> str:
 
 
 def _wide_sum(body: Body, x: str, dtype: DType, axes: tuple[int, ...], keepdims: int) -> str:
-    """Add the halves of 64-bit numbers: some runtimes sum in float64, which is exact for these, and stop at the ends of int64."""
+    """Add the halves of 64-bit numbers: some runtimes sum in float64, which is exact for these, and saturate."""
     x, which = body.cast(x, dtype, int64), body.ints(*axes)
     unit = body.constant(1 << 32, int64)
     low = body.node("BitwiseAnd", x, body.constant((1 << 32) - 1, int64))
@@ -89,7 +91,7 @@ def position(body: Body, call: Call, x: str) -> str:
     op = _POSITIONS[call.row]
     if not dtype.is_float:
         return body.test(op, dtype, x, axis=axis, keepdims=keepdims)
-    x, wide = body.carried(op, x, dtype)
+    x, _ = body.carried(op, x, dtype)
     is_nan = body.cast(body.node("IsNaN", x), bool_, uint8)
     first = body.node("ArgMax", is_nan, axis=axis, keepdims=keepdims)
     some = body.cast(body.node("ReduceMax", is_nan, body.ints(axis), keepdims=keepdims), uint8, bool_)
@@ -99,7 +101,7 @@ def position(body: Body, call: Call, x: str) -> str:
 @writes("cumsum")
 def cumsum(body: Body, call: Call, x: str) -> str:
     axis = body.constant(call.attrs["axis"], int64)
-    flags = {name: int(call.attrs[name]) for name in ("exclusive", "reverse")}  # type: ignore[literal-required]
+    flags: dict[str, Any] = {"exclusive": int(call.attrs["exclusive"]), "reverse": int(call.attrs["reverse"])}
     if call.result is bool_:
         return body.cast(body.node("CumSum", body.cast(x, bool_, int64), axis, **flags), int64, bool_)
     return body.op("CumSum", call.result, x, others=(axis,), **flags)

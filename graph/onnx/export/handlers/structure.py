@@ -10,9 +10,9 @@ import numpy as np
 from .....promotion.dtype import int64, uint64
 from .....promotion.literals import number_of
 from ....constants import scalar_array
-from ....dims.dim import Dim, Extent
+from ....dims.dim import Dim, Extent, lower_bound
 from ....symbol import Symbol
-from ..body import Body
+from ..body import Body, Refused
 from ..registry import Call, writes
 from ..sizes import Sizes
 
@@ -21,8 +21,8 @@ SizedWriter: TypeAlias = Callable[..., "str | None"]
 
 SIZED: dict[str, SizedWriter] = {}
 """Rows whose nodes read sizes or shapes, so that they stand in the graph itself and are no functions."""
-_LAST = -(2**63)
-"""A stop before the first element: -1 would be the last one."""
+_FIRST = -(2**63)
+"""A stop before the first element, whatever the size of the axis: -1 would be the last one."""
 
 
 def sized(*rows: str) -> Callable[[SizedWriter], SizedWriter]:
@@ -53,7 +53,7 @@ def broadcast_to(body: Body, sizes: Sizes, symbol: Symbol, x: str) -> str:
 
 @sized("slice")
 def slicing(body: Body, sizes: Sizes, symbol: Symbol, x: str) -> str:
-    """Slice the axes that are not taken whole. A stop below a negative step counts from the end, past the first element."""
+    """Slice the axes that are not taken whole. With a negative step stops count from the end, past the first element."""
     starts: list[Extent] = []
     stops: list[Extent] = []
     axes: list[int] = []
@@ -63,7 +63,14 @@ def slicing(body: Body, sizes: Sizes, symbol: Symbol, x: str) -> str:
         if step == 1 and start == 0 and stop == shape[axis]:
             continue
         if step < 0:
-            stop = (_LAST if stop == -1 else stop) if isinstance(stop, int) else stop - shape[axis]
+            stop = stop - shape[axis]
+            if isinstance(start, Dim):
+                below, start = lower_bound(start), start - shape[axis]
+                if not isinstance(start, int) and (below is None or below < 0):
+                    raise Refused(
+                        f"the slice may begin before the first element of axis {axis}, which ONNX takes for the last one",
+                        "joinery.flip, and a slice with a positive step",
+                    )
         starts.append(start)
         stops.append(stop)
         axes.append(axis)
@@ -80,7 +87,7 @@ def pad(body: Body, sizes: Sizes, symbol: Symbol, x: str) -> str:
     value: tuple[str, ...] = ()
     if attrs["mode"] == "constant":
         exact = scalar_array(attrs["value"], symbol.dtype)
-        value = (body.constant(number_of(exact[()]) if wide is not symbol.dtype else exact, wide),)
+        value = (body.constant(exact if wide is symbol.dtype else number_of(exact.reshape(-1)[0]), wide),)
     padded = body.node("Pad", x, widths, *value, mode=attrs["mode"])
     return body.returned("Pad", padded, wide, symbol.dtype)
 
@@ -155,7 +162,7 @@ def flip(body: Body, call: Call, x: str) -> str:
     if not axes:
         return body.node("Identity", x)
     count = len(axes)
-    ends = body.constant(np.full(count, _LAST, np.int64), int64)
+    ends = body.constant(np.full(count, _FIRST, np.int64), int64)
     given = (body.ints(*[-1] * count), ends, body.ints(*axes), body.ints(*[-1] * count))
     return body.op("Slice", call.result, x, others=given)
 
