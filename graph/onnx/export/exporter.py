@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 from typing import Any, Literal, TypeAlias
 
-from ....promotion.errors import InternalError, UnsupportedError, UserError
+from ....promotion.errors import UnsupportedError, UserError
 from ...construction.misuse import checked_graph
 from ...errors import compose
 from ...graph import Graph
@@ -17,7 +17,7 @@ from . import weights
 from .body import Body, Constant, OnnxNode, OpsetNeeded, Refused
 from .functions import DOMAIN, Written, call_text, function_message, written
 from .messages import annotate, node, raw_bytes, tensor, value_info
-from .registry import Call
+from .registry import UNWRITTEN, Call
 from .sizes import Sizes
 from .table import REASONS, SIZED, WRITERS
 
@@ -163,7 +163,7 @@ class _Exporter:
             if name is not None:
                 return name
         if row not in WRITERS:
-            raise InternalError(f"to_onnx: no writer of {row}; fix: one in graph/onnx/export/handlers")
+            raise Refused(*UNWRITTEN)
         call = Call(row, tuple([operand.dtype for operand in symbol.inputs]), symbol.dtype, symbol.attrs, self.opset)
         key = call_text(call)
         if key not in self.functions:

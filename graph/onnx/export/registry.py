@@ -34,6 +34,8 @@ WRITERS: dict[str, Writer] = {}
 """Row of the op table → its writer."""
 REASONS: dict[str, tuple[str, str]] = {}
 """Row of the op table → why it is never written, and what to do instead."""
+UNWRITTEN = ("there is no form of it in ONNX yet", "compute it from other operations")
+"""Reason and fix for rows of the op table that have neither a writer nor a reason."""
 
 
 def writes(*rows: str) -> Callable[[Writer], Writer]:
