@@ -148,8 +148,8 @@ class Body:
         (x, wide), (y, _) = self.carried("Where", x, dtype), self.carried("Where", y, dtype)
         return self.returned("Where", self.node("Where", condition, x, y), wide, dtype)
 
-    def loop(self, trips: str, turn: Subgraph, *state: str) -> str:
+    def loop(self, trips: str, step: Subgraph, *state: str) -> str:
         """Run a loop's body at most so often, as long as its first output holds, and return the first of its state."""
         outputs = tuple([self.name("loop") for _ in state])
-        self.nodes.append(OnnxNode("Loop", "", (trips, self.constant(True, bool_), *state), outputs, {"body": turn}))
+        self.nodes.append(OnnxNode("Loop", "", (trips, self.constant(True, bool_), *state), outputs, {"body": step}))
         return outputs[0]

@@ -64,7 +64,7 @@ def to_onnx(
     if not (is_number or isinstance(external_data, bool) or external_data == "auto"):
         expected = 'expected "auto", True, False or a number of bytes; fix: leave it out'
         raise UserError(f"to_onnx: external_data {external_data!r}; {expected}")
-    onnx = load_onnx()
+    onnx = load_onnx("to_onnx")
     newest = onnx.defs.onnx_opset_version()
     tried = opset or DEFAULT_OPSET
     while True:
@@ -264,7 +264,7 @@ class _Exporter:
                 raise UserError("to_onnx: arrays in files beside the model need a path; fix: to_onnx(graph, 'model.onnx', …)")
             entry = tensor(onnx, name, constant.value, constant.dtype, None)
             entry.data_location = 1
-            location = weights.place(folder, data)
+            location = weights.store(folder, data)
             for key, value in (("location", location), ("offset", "0"), ("length", str(len(data)))):
                 entry.external_data.add(key=key, value=value)
             message.initializer.append(entry)

@@ -17,9 +17,10 @@ FOLDER = "weights"
 """The folder beside the model."""
 
 
-def place(folder: str, data: bytes) -> str:
+def store(folder: str, data: bytes) -> str:
     """Write the bytes of an array into the folder of weights, unless they are there, and return the location for the model."""
-    name = f"{hashlib.sha256(data).hexdigest()}.bin"
+    digest = hashlib.sha256(data).hexdigest()
+    name = f"{digest}.bin"
     directory = os.path.join(folder, FOLDER)
     os.makedirs(directory, exist_ok=True)
     if not stat.S_ISDIR(os.lstat(directory).st_mode):
@@ -27,22 +28,22 @@ def place(folder: str, data: bytes) -> str:
             f"to_onnx: {directory!r} is a link or a file, no folder for weights; fix: remove it, or export to another folder"
         )
     path = os.path.join(directory, name)
-    if not _holds(path, data):
+    if not _holds(path, len(data), digest):
         replace(path, data)
     return f"{FOLDER}/{name}"
 
 
-def _holds(path: str, data: bytes) -> bool:
-    """Return whether a file of one link holds these bytes."""
+def _holds(path: str, size: int, digest: str) -> bool:
+    """Return whether a file of one link holds so many bytes of this digest."""
     try:
         descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0))
     except OSError:
         return False
     with os.fdopen(descriptor, "rb") as stream:
         state = os.fstat(stream.fileno())
-        if not stat.S_ISREG(state.st_mode) or state.st_nlink != 1 or state.st_size != len(data):
+        if not stat.S_ISREG(state.st_mode) or state.st_nlink != 1 or state.st_size != size:
             return False
-        return hashlib.file_digest(stream, "sha256").digest() == hashlib.sha256(data).digest()
+        return hashlib.file_digest(stream, "sha256").hexdigest() == digest
 
 
 def replace(path: str, data: bytes) -> None:

@@ -47,10 +47,10 @@ def _product(body: Body, x: str, dtype: DType, axes: tuple[int, ...], keepdims: 
         blank = body.node("ReduceSum", x, body.ints(axis), keepdims=1)
         start = body.node("Add", body.node("Sub", blank, blank), body.constant(1, int64))
         trip, go, before = [body.name(name) for name in ("trip", "go_on", "product_in")]
-        turn = Body(outer=body)
-        element = turn.node("Gather", x, turn.node("Unsqueeze", trip, turn.ints(0)), axis=axis)
-        after, again = turn.node("Mul", before, element), turn.node("Identity", go)
-        x = body.loop(count, Subgraph("products", turn, ((trip, int64, True), (go, bool_, True), (before, int64, False)),
+        step = Body(outer=body)
+        element = step.node("Gather", x, step.node("Unsqueeze", trip, step.ints(0)), axis=axis)
+        after, again = step.node("Mul", before, element), step.node("Identity", go)
+        x = body.loop(count, Subgraph("products", step, ((trip, int64, True), (go, bool_, True), (before, int64, False)),
                                       ((again, bool_, True), (after, int64, False))), start)  # fmt: skip
     if not keepdims:
         x = body.node("Squeeze", x, body.ints(*axes))

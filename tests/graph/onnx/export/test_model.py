@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import joinery as jn
@@ -178,6 +179,12 @@ def test_a_graph_without_outputs_and_what_is_no_graph_are_told() -> None:
         jn.to_onnx(jn.Graph("g", [jn.TensorType(jn.float32, (), "x")]))
     with pytest.raises(jn.UserError, match="to_onnx"):
         jn.to_onnx(3)  # type: ignore[arg-type]
+
+
+def test_a_missing_package_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "onnx", None)
+    with pytest.raises(jn.UserError, match=r"to_onnx needs the package onnx; fix: pip install 'joinery-graph\[onnx\]'"):
+        jn.to_onnx(layer())
 
 
 def test_an_output_with_the_name_of_another_input_is_refused() -> None:

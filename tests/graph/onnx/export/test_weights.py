@@ -86,14 +86,14 @@ def test_nothing_is_written_through_links(tmp_path: Path) -> None:
     folder = tmp_path / "model"
     folder.mkdir()
     (folder / "weights").mkdir()
-    place = folder / "weights" / f"{hashlib.sha256(BIG.tobytes()).hexdigest()}.bin"
-    place.symlink_to(victim)
+    target = folder / "weights" / f"{hashlib.sha256(BIG.tobytes()).hexdigest()}.bin"
+    target.symlink_to(victim)
     (folder / "a.onnx").symlink_to(victim)
     jn.to_onnx(graph(), folder / "a.onnx", external_data=True)
     assert victim.read_bytes() == b"keep me"
-    assert not place.is_symlink()
+    assert not target.is_symlink()
     assert not (folder / "a.onnx").is_symlink()
-    place.unlink()
+    target.unlink()
     (folder / "weights").rmdir()
     (folder / "weights").symlink_to(outside, target_is_directory=True)
     with pytest.raises(jn.UserError, match="is a link or a file, no folder for weights; fix: remove it"):
