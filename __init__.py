@@ -41,6 +41,8 @@ _LOCATIONS: dict[str, str] = {
     "from_onnx": "graph.onnx.importer",
     "to_onnx": "graph.onnx.export.exporter",
     "OnnxLimits": "graph.onnx.limits",
+    "load_safetensors": "graph.weights.safetensors_files",
+    "save_safetensors": "graph.weights.safetensors_files",
     "result_type": "graph.promote.result_types",
     "compile": "interface.compiling",
     "load": "interface.compiling",

@@ -1,17 +1,13 @@
-"""Writes models and the arrays that lie beside them: each array is a file named by what it holds, so that models share them.
-
-A file is written under another name and renamed, so that nobody sees a part of it, and nothing is written through a link.
-"""
+"""Writes models and the arrays that lie beside them: each array is a file named by what it holds, so that models share them."""
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import os
 import stat
-import tempfile
 
 from ....promotion.errors import UserError
+from ...weights.replacing import replacing
 
 FOLDER = "weights"
 """The folder beside the model."""
@@ -48,19 +44,5 @@ def _holds(path: str, size: int, digest: str) -> bool:
 
 def replace(path: str, data: bytes) -> None:
     """Write a file whole, in place of what has its name."""
-    descriptor, temporary = tempfile.mkstemp(dir=os.path.dirname(path) or ".", prefix=".joinery-")
-    try:
-        with os.fdopen(descriptor, "wb") as stream:
-            stream.write(data)
-        os.chmod(temporary, 0o666 & ~_umask())
-        os.replace(temporary, path)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            os.unlink(temporary)
-        raise
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
+    with replacing(path) as temporary, open(temporary, "wb") as stream:
+        stream.write(data)
