@@ -64,6 +64,7 @@ def annotate(message: Any, metadata: Mapping[str, str]) -> None:
 def node(onnx: Any, given: OnnxNode) -> Any:
     """Return a `NodeProto`."""
     message = onnx.NodeProto(op_type=given.op, domain=given.domain, input=given.inputs, output=given.outputs)
+    message.name = given.outputs[0]
     for name in sorted(given.attributes):
         _set_attribute(onnx, message.attribute.add(name=name), given.attributes[name])
     annotate(message, given.metadata)
