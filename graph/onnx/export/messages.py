@@ -16,8 +16,11 @@ from .body import AttributeValue, Body, OnnxNode, Subgraph
 _FLOAT, _INT, _STRING, _GRAPH, _INTS = 1, 2, 3, 5, 7
 
 
-def raw_bytes(value: Array, dtype: DType) -> bytes:
-    """Return an array as ONNX stores it: little-endian, and what takes less than a byte packed, lowest bits first."""
+def raw_bytes(value: Array, dtype: DType) -> bytes | memoryview:
+    """Return an array as ONNX stores it: little-endian, and what takes less than a byte packed, lowest bits first.
+
+    Where that is how it lies in memory it is not copied.
+    """
     if dtype.bits < 8 and dtype.kind != "bool":
         per_byte = 8 // dtype.bits
         flat = value.reshape(-1)
@@ -27,14 +30,14 @@ def raw_bytes(value: Array, dtype: DType) -> bytes:
         return bytes(np.bitwise_or.reduce(codes << shifts, axis=1).astype(np.uint8).tobytes())
     if sys.byteorder == "big" and value.dtype.itemsize > 1:
         return np.ascontiguousarray(value).view(f"u{value.dtype.itemsize}").byteswap().tobytes()
-    return value.tobytes()
+    return np.ascontiguousarray(value).reshape(-1).view(np.uint8).data
 
 
-def tensor(onnx: Any, name: str, value: Array, dtype: DType, data: bytes | None) -> Any:
+def tensor(onnx: Any, name: str, value: Array, dtype: DType, data: bytes | memoryview | None) -> Any:
     """Return a `TensorProto`; without data it is left to the caller where that lies."""
     message = onnx.TensorProto(name=name, data_type=dtype.names.onnx, dims=value.shape)
     if data is not None:
-        message.raw_data = data
+        message.raw_data = bytes(data)
     return message
 
 

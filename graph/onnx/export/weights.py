@@ -13,7 +13,7 @@ FOLDER = "weights"
 """The folder beside the model."""
 
 
-def store(folder: str, data: bytes) -> str:
+def store(folder: str, data: bytes | memoryview) -> str:
     """Write the bytes of an array into the folder of weights, unless they are there, and return the location for the model."""
     digest = hashlib.sha256(data).hexdigest()
     name = f"{digest}.bin"
@@ -42,7 +42,7 @@ def _holds(path: str, size: int, digest: str) -> bool:
         return hashlib.file_digest(stream, "sha256").hexdigest() == digest
 
 
-def replace(path: str, data: bytes) -> None:
+def replace(path: str, data: bytes | memoryview) -> None:
     """Write a file whole, in place of what has its name."""
     with replacing(path) as temporary, open(temporary, "wb") as stream:
         stream.write(data)
