@@ -26,7 +26,7 @@ constant positions inside the axis is the operator Gather.
 Written for opset 21, the default; `bitcast` of floats needs opset 26.
 """
 OTHERS = ("tensor_float32", "float8_e8m0fnu")
-TRIED = tuple(dtype for dtype in DTYPES.values() if dtype.names.onnx is not None and dtype.name not in OTHERS)
+TRIED = tuple(dtype for dtype in DTYPES.values() if dtype.names.onnx and dtype.name not in OTHERS)
 ATTRS: dict[str, dict[str, Any]] = {
     "axes": {"axes": (0,)}, "keepdims": {"keepdims": True}, "axis": {"axis": 0}, "exclusive": {"exclusive": False},
     "reverse": {"reverse": False}, "correction": {"correction": 0}, "approximate": {"approximate": "none"},

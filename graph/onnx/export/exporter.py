@@ -147,7 +147,7 @@ class _Exporter:
         dtype = symbol.dtype
         if dtype.name == "tensor_float32":
             raise Refused("ONNX has no tensor_float32: float32 rounds otherwise", "cast to float32")
-        if dtype.names.onnx is None:
+        if not dtype.names.onnx:  # 0 is "undefined"
             raise Refused(f"{dtype} is no tensor data type of ONNX", "cast to float32 or another dtype of ONNX")
         needed = _DTYPE_OPSETS.get(dtype.name, MIN_OPSET)
         if self.opset < needed:

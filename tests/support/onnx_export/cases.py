@@ -96,7 +96,7 @@ def _of_row(row: Any, dtype: Any) -> Iterator[tuple[str, list[tuple[Any, tuple[i
             yield str(len(shapes[0])), [(dtype, shape) for shape in shapes], {"accumulate": accumulate, "precision": "ieee"}
     elif name == "cast":
         for target in DTYPES.values():
-            if target.names.onnx is not None and target.name not in ("tensor_float32", "float8_e8m0fnu"):
+            if target.names.onnx and target.name not in ("tensor_float32", "float8_e8m0fnu"):
                 yield target.name, [(dtype, SHAPE)], {"dtype": target, "rounding": "nearest", "saturate": True}
     elif name == "bitcast":
         for target in DTYPES.values():
@@ -127,7 +127,7 @@ def op_cases(dtypes: Sequence[str] = (), seed: int = 0) -> Iterator[Case]:
         for dtype in DTYPES.values():
             if dtypes and dtype.name not in dtypes:
                 continue
-            if dtype.names.onnx is None or dtype.storage_only or dtype.name in ("tensor_float32", "float8_e8m0fnu"):
+            if not dtype.names.onnx or dtype.storage_only or dtype.name in ("tensor_float32", "float8_e8m0fnu"):
                 continue
             for label, operands, attrs in _of_row(row, dtype):
                 case = _case(row, dtype, label, operands, attrs, seed)
