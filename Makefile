@@ -71,6 +71,7 @@ docs: venv
 	$(RUN) docs/generate.py
 	$(RUN) docs/stubs.py
 	$(RUN) docs/tables.py
+	$(RUN) docs/onnx_export.py
 	$(RUN) docs/libdevice.py
 	$(RUN) docs/tt_ops.py
 	$(RUN) docs/triton_versions.py

@@ -11,6 +11,7 @@ from . import promotion as promotion
 from .graph.dims.dim import Dim as Dim
 from .graph.functions.joining import Widths as _Widths
 from .graph.graph import Graph as Graph
+from .graph.onnx.export.exporter import to_onnx as to_onnx
 from .graph.onnx.importer import from_onnx as from_onnx
 from .graph.onnx.limits import OnnxLimits as OnnxLimits
 from .graph.promote.result_types import result_type as result_type
@@ -26,6 +27,8 @@ from .graph.types import DimLike as _DimLike
 from .graph.types import DTypeLike as _DTypeLike
 from .graph.types import ShapeLike as _ShapeLike
 from .graph.types import TensorType as TensorType
+from .graph.weights.safetensors_files import load_safetensors as load_safetensors
+from .graph.weights.safetensors_files import save_safetensors as save_safetensors
 from .interface import kernel as kernel
 from .interface import triton as triton
 from .interface.compiling import compile as compile

@@ -17,11 +17,14 @@ from ..location import Location
 from ..reference.evaluate import evaluate
 from ..symbol import Symbol
 from ..types import shape_text
+from .export.functions import recognised
+from .export.registry import Call
 from .limits import MAX_OPSET, OnnxLimits
 from .messages import located
 from .model import Attribute, Body, CheckedModel, FunctionDef, NodeDef, Reference
 from .node import Handler, Node, Result, as_symbol
 from .opsets import Operator, definition_of, operator
+from .reading import load_onnx
 from .shape_arithmetic import on_sizes
 from .table import STRUCTURAL, handler_for
 from .values import Known, Optional, Sequence, Sizes, Value
@@ -68,6 +71,7 @@ class Importer:
         self.model, self.graph, self.limits = model, graph, limits
         self.nodes = self.folded_bytes = self.depth = 0
         self.symbols: dict[int, tuple[Known, Symbol]] = {}
+        self.calls: dict[int, Call | None] = {}
 
     def run_body(self, body: Body, scope: Scope) -> list[Value]:
         """Run the nodes of a graph whose inputs have values, and return those of its outputs."""
@@ -116,7 +120,8 @@ class Importer:
         attributes = _substituted(node, scope)
         function = self.model.functions.get((node.domain, node.op, node.overload))
         if function is not None:
-            return self.call(function, node, values, attributes, scope)
+            own = self.own_op(function, values)
+            return (own,) if own is not None else self.call(function, node, values, attributes, scope)
         if node.domain not in scope.opsets:
             raise UserError(f"the model imports no opset of domain {node.domain or 'ai.onnx'!r}; fix: export the model again")
         opset = scope.opsets[node.domain]
@@ -192,6 +197,21 @@ class Importer:
                 value = Known(array)
             found.append(value)
         return tuple(found)
+
+    def own_op(self, function: FunctionDef, values: Ordered[Value | None]) -> Symbol | None:
+        """Return the op that a function was exported for, None for other functions and where there is nothing but constants."""
+        key = id(function)
+        if key not in self.calls:
+            self.calls[key] = recognised(load_onnx(), function.message)
+        call = self.calls[key]
+        if call is None or len(values) != len(call.operands) or all(isinstance(value, Known) for value in values):
+            return None
+        tensors = [value for value in values if isinstance(value, (Known, Sizes, Symbol))]
+        if tuple([value.dtype for value in tensors]) != call.operands:
+            return None
+        operands = [self.symbol_of(value, f"operand {position}") for position, value in enumerate(tensors)]
+        symbol = self.graph.apply(call.row, operands, call.attrs, call.attrs.get("dtype"))
+        return symbol if symbol.dtype is call.result else None
 
     def call(
         self,

@@ -95,11 +95,13 @@ class FunctionDef:
     Attributes:
         attributes: names of its attributes → their default, None if there is none.
         opsets: the versions of the domains that its body uses.
+        message: the `FunctionProto`.
     """
 
     body: Body
     attributes: Mapping[str, Attribute | None]
     opsets: Mapping[str, int]
+    message: Any
 
 
 @dataclass(frozen=True, slots=True, eq=False)

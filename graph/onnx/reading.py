@@ -17,13 +17,13 @@ from .values import Known
 _KINDS = {"tensor_type": "tensor", "sequence_type": "sequence", "optional_type": "optional"}
 
 
-def load_onnx() -> Any:
+def load_onnx(caller: str = "from_onnx") -> Any:
     """Return the package `onnx`, which is an extra. Raises `UserError` where it is not installed."""
     try:
         import onnx
         import onnx.defs
     except ImportError:
-        raise UserError("from_onnx needs the package onnx; fix: pip install 'joinery-graph[onnx]'") from None
+        raise UserError(f"{caller} needs the package onnx; fix: pip install 'joinery-graph[onnx]'") from None
     return onnx
 
 
@@ -162,7 +162,7 @@ class _Reader:
         inputs = tuple([Parameter(name, "", 0, None) for name in names])
         outputs = tuple([Parameter(self.name(name), "", 0, None) for name in message.output])
         own = _opsets(message.opset_import, self.file)
-        return FunctionDef(Body(message.name, nodes, inputs, outputs, {}, size), attributes, {**opsets, **own})
+        return FunctionDef(Body(message.name, nodes, inputs, outputs, {}, size), attributes, {**opsets, **own}, message)
 
     def parameter(self, value: Any) -> Parameter:
         which = value.type.WhichOneof("value")

@@ -1,0 +1,128 @@
+"""Writes docs/onnx_export.md: what each op becomes in ONNX, by writing it for every dtype."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from joinery.graph.onnx.export.body import Body, OpsetNeeded, Refused
+from joinery.graph.onnx.export.functions import Written, written
+from joinery.graph.onnx.export.registry import UNWRITTEN, Call
+from joinery.graph.onnx.export.table import REASONS, SIZED, WRITERS
+from joinery.graph.ops.table import OPS
+from joinery.promotion.dtype import DTYPES, DType, bool_, float32, int32, int64
+
+DOCS = Path(__file__).resolve().parent
+NOTE = "<!-- Written by docs/onnx_export.py (make docs) from the code. Do not edit. -->"
+INTRO = """# Operations in ONNX
+
+What [`jn.to_onnx`](guides/onnx.md) writes for each operation ([why](design/017-onnx.md)). **One node** names the operator that
+means the operation, and the dtypes for which it is written as it is. For other dtypes that it takes, and where there is no such
+operator, it is a **function** of the model, in the domain `joinery`: the column has the operators it is made of. One that has
+`Cast` computes in another dtype. *Sizes* are rows whose nodes read shapes: they stand in the graph itself. A `gather` at
+constant positions inside the axis is the operator Gather.
+
+Written for opset 21, the default; `bitcast` of floats needs opset 26.
+"""
+OTHERS = ("tensor_float32", "float8_e8m0fnu")
+TRIED = tuple(dtype for dtype in DTYPES.values() if dtype.names.onnx and dtype.name not in OTHERS)
+ATTRS: dict[str, dict[str, Any]] = {
+    "axes": {"axes": (0,)}, "keepdims": {"keepdims": True}, "axis": {"axis": 0}, "exclusive": {"exclusive": False},
+    "reverse": {"reverse": False}, "correction": {"correction": 0}, "approximate": {"approximate": "none"},
+    "epsilon": {"epsilon": 1e-5}, "has_scale": {"has_scale": True}, "has_bias": {"has_bias": True},
+    "accumulate": {"accumulate": float32}, "precision": {"precision": "ieee"}, "rounding": {"rounding": "nearest"},
+    "saturate": {"saturate": True},
+}  # fmt: skip
+OPSET = 21
+
+
+def calls(row: str) -> Iterator[tuple[DType, Call]]:
+    """Yields a call of a row for each dtype of its first operand that has arithmetic, as promotion would make it."""
+    definition = OPS[row]
+    attrs: dict[str, Any] = {}
+    for name in definition.attrs:
+        attrs |= ATTRS.get(name, {})
+    for dtype in TRIED:
+        if not definition.accepts(dtype) or not dtype.has_arithmetic or dtype.name in ("index", "address"):
+            continue
+        is_float_only = definition.promote.name in ("JOIN_FLOAT", "MEAN", "JOIN_QUOTIENT")
+        if (is_float_only and not dtype.is_float) or (definition.promote.name == "BOOL_ONLY" and dtype is not bool_):
+            continue
+        count = 2 if definition.arity < 0 else definition.arity
+        operands, result = (dtype,) * count, dtype
+        if row in ("layer_norm", "rms_norm"):
+            operands = (dtype,) * (3 if row == "layer_norm" else 2)
+        elif row == "where":
+            operands = (bool_, dtype, dtype)
+        elif row in ("gather", "take_along_axis"):
+            operands = (dtype, int64)
+        elif definition.promote.name == "JOIN_TO_BOOL":
+            result = bool_
+        elif definition.promote.name == "POSITION":
+            result = int64
+        elif row == "matmul" and dtype.bits <= 8:
+            result = int32
+        if row in ("cast", "bitcast"):
+            for target in TRIED:
+                if row == "cast" or target.bits == dtype.bits:
+                    yield dtype, Call(row, operands, target, {**attrs, "dtype": target}, OPSET)  # type: ignore[typeddict-item]
+            continue
+        yield dtype, Call(row, operands, result, attrs, OPSET)  # type: ignore[arg-type]
+
+
+def operators(found: Written) -> list[str]:
+    names: dict[str, None] = {}
+
+    def walk(body: Body) -> None:
+        for node in body.nodes:
+            names[node.op] = None
+            for value in node.attributes.values():
+                if hasattr(value, "body"):
+                    walk(value.body)
+
+    walk(found.body)
+    return sorted(names, key=lambda name: (name != "Cast", name))
+
+
+def cells(row: str) -> list[str]:
+    if row in ("input", "constant", "weight"):
+        return ["an input of the graph" if row == "input" else "an initializer", ""]
+    if row in SIZED and row not in WRITERS:
+        operator = OPS[row].onnx
+        return [f"{operator[0]} (sizes)" if operator else "Shape, Squeeze and arithmetic (sizes)", ""]
+    if row in REASONS or row not in WRITERS:
+        return ["–", f"refused: {REASONS.get(row, UNWRITTEN)[0]}"]
+    single: dict[str, list[str]] = {}
+    made: dict[str, list[str]] = {}
+    for dtype, call in calls(row):
+        name = f"{dtype} → {call.result}" if row in ("cast", "bitcast") else str(dtype)
+        try:
+            found = written(call)
+        except (Refused, OpsetNeeded):
+            continue
+        text = " ".join(operators(found))
+        (single if found.is_single else made).setdefault(text, []).append(name)
+    if row in ("cast", "bitcast"):
+        return [CASTS[row], " · ".join(f"`{text}`" for text in sorted(made))]
+    one = "; ".join(f"{text}: {' '.join(dtypes)}" for text, dtypes in single.items())
+    several = "; ".join(f"`{text}`: {' '.join(dtypes)}" for text, dtypes in made.items())
+    return [one, several]
+
+
+CASTS = {
+    "cast": "Cast: where ONNX says what it does: to bool, between integers, from integers, between floats of 16 bits and more",
+    "bitcast": "",
+}
+
+
+def page() -> str:
+    lines = ["| operation | one node | function of |", "|---|---|---|"]
+    for row in OPS:
+        one, several = cells(row)
+        lines.append(f"| `{row}` | {one} | {several} |")
+    return "\n\n".join([NOTE, INTRO.strip(), "\n".join(lines)]) + "\n"
+
+
+if __name__ == "__main__":
+    (DOCS / "onnx_export.md").write_text(page(), encoding="utf-8")

@@ -1,0 +1,169 @@
+"""Writes ops that move values; sizes that are known at a run come as values of `Sizes`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+import numpy as np
+
+from .....promotion.dtype import int64, uint64
+from .....promotion.literals import number_of
+from ....constants import scalar_array
+from ....dims.dim import Dim, Extent, lower_bound
+from ....symbol import Symbol
+from ..body import Body, Refused
+from ..registry import Call, writes
+from ..sizes import Sizes
+
+SizedWriter: TypeAlias = Callable[..., "str | None"]
+"""(body, sizes, symbol, *names of operands) → name of the result; None leaves the symbol to its `Writer`."""
+
+SIZED: dict[str, SizedWriter] = {}
+"""Rows whose nodes read sizes or shapes, so that they stand in the graph itself and are no functions."""
+_FIRST = -(2**63)
+"""A stop before the first element, whatever the size of the axis: -1 would be the last one."""
+
+
+def sized(*rows: str) -> Callable[[SizedWriter], SizedWriter]:
+    """Register the writer of rows whose nodes read sizes."""
+
+    def register(writer: SizedWriter) -> SizedWriter:
+        SIZED.update(dict.fromkeys(rows, writer))
+        return writer
+
+    return register
+
+
+@sized("dim_value")
+def dim_value(body: Body, sizes: Sizes, symbol: Symbol) -> str:
+    return sizes.scalar(symbol.attrs["extent"])
+
+
+@sized("reshape")
+def reshape(body: Body, sizes: Sizes, symbol: Symbol, x: str) -> str:
+    shape = sizes.vector(symbol.attrs["shape"])
+    return body.op("Reshape", symbol.dtype, x, others=(shape,), allowzero=1)
+
+
+@sized("broadcast_to")
+def broadcast_to(body: Body, sizes: Sizes, symbol: Symbol, x: str) -> str:
+    return body.op("Expand", symbol.dtype, x, others=(sizes.vector(symbol.attrs["shape"]),))
+
+
+@sized("slice")
+def slicing(body: Body, sizes: Sizes, symbol: Symbol, x: str) -> str:
+    """Slice the axes that are not taken whole. With a negative step stops count from the end, past the first element."""
+    starts: list[Extent] = []
+    stops: list[Extent] = []
+    axes: list[int] = []
+    steps: list[int] = []
+    attrs, shape = symbol.attrs, symbol.inputs[0].shape
+    for axis, (start, stop, step) in enumerate(zip(attrs["starts"], attrs["stops"], attrs["steps"], strict=True)):
+        if step == 1 and start == 0 and stop == shape[axis]:
+            continue
+        if step < 0:
+            stop = stop - shape[axis]
+            if isinstance(start, Dim):
+                below, start = lower_bound(start), start - shape[axis]
+                if not isinstance(start, int) and (below is None or below < 0):
+                    raise Refused(
+                        f"the slice may begin before the first element of axis {axis}, which ONNX takes for the last one",
+                        "joinery.flip, and a slice with a positive step",
+                    )
+        starts.append(start)
+        stops.append(stop)
+        axes.append(axis)
+        steps.append(step)
+    given = (sizes.vector(starts), sizes.vector(stops), body.ints(*axes), body.ints(*steps))
+    return body.op("Slice", symbol.dtype, x, others=given)
+
+
+@sized("pad")
+def pad(body: Body, sizes: Sizes, symbol: Symbol, x: str) -> str:
+    attrs = symbol.attrs
+    widths = sizes.vector((*attrs["low"], *attrs["high"]))
+    x, wide = body.carried("Pad", x, symbol.dtype)
+    value: tuple[str, ...] = ()
+    if attrs["mode"] == "constant":
+        exact = scalar_array(attrs["value"], symbol.dtype)
+        value = (body.constant(exact if wide is symbol.dtype else number_of(exact.reshape(-1)[0]), wide),)
+    padded = body.node("Pad", x, widths, *value, mode=attrs["mode"])
+    return body.returned("Pad", padded, wide, symbol.dtype)
+
+
+@sized("gather")
+def gather_in_range(body: Body, sizes: Sizes, symbol: Symbol, x: str, indices: str) -> str | None:
+    """Gather at positions that are constants inside the axis."""
+    data, which = symbol.inputs
+    extent = data.shape[symbol.attrs["axis"]]
+    if which.op.name not in ("constant", "weight") or which.dtype.name not in ("int32", "int64") or isinstance(extent, Dim):
+        return None
+    positions = which.attrs["value"]
+    if positions.size and not (-extent <= int(positions.min()) and int(positions.max()) < extent):
+        return None
+    return body.op("Gather", symbol.dtype, x, others=(indices,), axis=symbol.attrs["axis"])
+
+
+@sized("take_along_axis")
+def broadcast_along_axis(body: Body, sizes: Sizes, symbol: Symbol, x: str, indices: str) -> str | None:
+    """Broadcast data and indices against each other where they differ, which GatherElements does not."""
+    axis = symbol.attrs["axis"]
+    data, which = symbol.inputs
+    wanted = (*symbol.shape[:axis], data.shape[axis], *symbol.shape[axis + 1 :])
+    if data.shape == wanted and which.shape == symbol.shape:
+        return None
+    if data.shape != wanted:
+        x = body.op("Expand", data.dtype, x, others=(sizes.vector(wanted),))
+    if which.shape != symbol.shape:
+        indices = body.op("Expand", which.dtype, indices, others=(sizes.vector(symbol.shape),))
+    return take_along_axis(body, Call(symbol.op.name, (data.dtype, which.dtype), symbol.dtype, symbol.attrs, 0), x, indices)
+
+
+def positions(body: Body, x: str, indices: str, call: Call) -> str:
+    """Return indices in int64, counted from the end where they are negative, and inside the axis."""
+    axis, dtype = call.attrs["axis"], call.operands[1]
+    size = body.node("Shape", x, start=axis, end=axis + 1)
+    nothing, last = body.constant(0, int64), body.node("Sub", size, body.ints(1))
+    scalar = body.node("Squeeze", size, body.ints(0))
+    last = body.node("Max", body.node("Squeeze", last, body.ints(0)), nothing)
+    if dtype.kind == "uint" and dtype.bits == 64:
+        return body.cast(body.node("Min", indices, body.cast(last, int64, uint64)), uint64, int64)
+    found = body.cast(indices, dtype, int64)
+    if dtype.kind == "int":
+        found = body.node("Where", body.node("Less", found, nothing), body.node("Add", found, scalar), found)
+        found = body.node("Max", found, nothing)
+    return body.node("Min", found, last)
+
+
+@writes("gather")
+def gather(body: Body, call: Call, x: str, indices: str) -> str:
+    return body.op("Gather", call.result, x, others=(positions(body, x, indices, call),), axis=call.attrs["axis"])
+
+
+@writes("take_along_axis")
+def take_along_axis(body: Body, call: Call, x: str, indices: str) -> str:
+    return body.op("GatherElements", call.result, x, others=(positions(body, x, indices, call),), axis=call.attrs["axis"])
+
+
+@writes("concat")
+def concat(body: Body, call: Call, *operands: str) -> str:
+    return body.op("Concat", call.result, *operands, axis=call.attrs["axis"])
+
+
+@writes("permute")
+def permute(body: Body, call: Call, x: str) -> str:
+    return body.op("Transpose", call.result, x, perm=call.attrs["axes"])
+
+
+@writes("flip")
+def flip(body: Body, call: Call, x: str) -> str:
+    axes = call.attrs["axes"]
+    if not axes:
+        return body.node("Identity", x)
+    count = len(axes)
+    ends = body.constant(np.full(count, _FIRST, np.int64), int64)
+    given = (body.ints(*[-1] * count), ends, body.ints(*axes), body.ints(*[-1] * count))
+    return body.op("Slice", call.result, x, others=given)
+
+

@@ -1,0 +1,12 @@
+"""Imports all writers, which fills the table."""
+
+from __future__ import annotations
+
+from .handlers import arithmetic, composites, elementwise, reductions, structure
+from .handlers.structure import SIZED
+from .registry import REASONS, WRITERS
+
+__all__ = ["MODULES", "REASONS", "SIZED", "WRITERS"]
+
+MODULES = (arithmetic, composites, elementwise, reductions, structure)
+"""The modules whose import fills the table."""
