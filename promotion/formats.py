@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
-Kind = Literal["bool", "int", "uint", "float", "complex"]
+Kind = Literal["bool", "int", "uint", "float", "complex", "string"]
 
 
 class Names(NamedTuple):
@@ -136,6 +136,11 @@ FORMATS: dict[str, Format] = {
     "uint2": _integer("uint", 2, 25),
 }
 """Formats by the name of the dtype. index and address are stored as uint64, tensor_float32 as float32."""
+
+HOST_FORMATS: dict[str, Format] = {
+    "string": Format("string", 64, Names("object_", onnx=8), storage_only=True),
+}
+"""Formats of what only the host holds, as arrays of objects: no kernel moves it, and no rule set contains it."""
 
 ABSTRACT_FORMATS: dict[str, Format] = {
     "weak_int": Format("int", 0, storage_only=True),

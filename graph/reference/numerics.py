@@ -101,7 +101,8 @@ def convert(
     To bool: x != 0 (so NaN is true); integer → integer wraps; float → integer truncates, saturates, NaN
     becomes 0; to float rounds to nearest even, or with rounding="toward_zero" to the nearer value in the
     direction of zero. `saturate` applies to 8-bit floats: values beyond the largest finite one become that
-    (else infinity or NaN). float4_e2m1fn, which has neither, always saturates, and NaN becomes -0.0, as in ml_dtypes. Raises `UnsupportedError` for storage-only dtypes and other roundings.
+    (else infinity or NaN). float4_e2m1fn, which has neither, always saturates, and NaN becomes -0.0, as in ml_dtypes.
+    Raises `UnsupportedError` for storage-only dtypes and other roundings.
     """
     if source.storage_only or target.storage_only:
         raise UnsupportedError(

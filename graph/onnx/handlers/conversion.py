@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from ....promotion.dtype import DType, float32, int32, uint8, uint32
+from ....promotion.dtype import DType, float32, int32, string, uint8, uint32
 from ...functions.building import apply
+from ...functions.host.strings import parse_numbers, print_numbers
 from ...symbol import Symbol
 from ..node import Node, Result
 from ..reading import load_onnx
@@ -21,6 +22,10 @@ def converted(node: Node, x: Symbol, target: DType, saturate: bool = True) -> Sy
     """
     if target is x.dtype:
         return x
+    if x.dtype is string:
+        return parse_numbers(x, target)
+    if target is string:
+        return print_numbers(x)
     if x.dtype.is_float and target.is_integer and target.bits < 8:
         return x.cast(int32).cast(target)
     if target.is_float and target.bits == 8 and saturate and x.dtype.is_float and target.name != "float8_e8m0fnu":

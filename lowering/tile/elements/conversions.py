@@ -8,6 +8,7 @@ conversion would round twice (float64 → tensor_float32, int32 → bfloat16) th
 
 from __future__ import annotations
 
+import itertools
 import math
 
 from xdsl.ir import SSAValue
@@ -264,7 +265,7 @@ def _to_four_bits(b: BlockBuilder, x: SSAValue, toward_zero: bool) -> SSAValue:
     bits = b.cast("tt.bitcast", x, INTEGER_OF_WIDTH[bit_width(x.type)])
     negative = b.binary("arith.ori", b.cmpi("slt", bits, like(b, 0, bits)), b.cmpf("uno", x, x))
     code = b.binary("arith.shli", b.cast("arith.extui", negative, I8), like(b, 3, b.cast("arith.extui", negative, I8)))
-    for number, (below, value) in enumerate(zip(_FOUR_BITS, _FOUR_BITS[1:], strict=False)):
+    for number, (below, value) in enumerate(itertools.pairwise(_FOUR_BITS)):
         limit = value if toward_zero else (below + value) / 2
         reached = b.cmpf("oge" if toward_zero or number % 2 else "ogt", magnitude, like(b, limit, magnitude))
         code = b.binary("arith.addi", code, b.cast("arith.extui", reached, I8))
