@@ -20,7 +20,7 @@ from .handlers import (
     training,
 )
 from .handlers.host import data_sized, strings
-from .handlers.microsoft import fused
+from .handlers.microsoft import attention, fused, quantised
 from .handlers.ml import labels, linear, trees
 from .handlers.spatial import convolution, pooling, resize, sampling
 from .registry import STRUCTURAL, handler_for
@@ -28,8 +28,8 @@ from .registry import STRUCTURAL, handler_for
 __all__ = ["MODULES", "STRUCTURAL", "handler_for"]
 
 MODULES = (
-    activations, control, conversion, convolution, creation, data_sized, elementwise, fused, indexing, labels, linear,
-    normalization, pooling,
-    products, quantisation, recurrent, reductions, resize, sampling, sequences, shaping, signal, strings, training, trees,
+    activations, attention, control, conversion, convolution, creation, data_sized, elementwise, fused, indexing, labels,
+    linear, normalization, pooling, products, quantisation, quantised, recurrent, reductions, resize, sampling, sequences,
+    shaping, signal, strings, training, trees,
 )  # fmt: skip
 """The modules whose import fills the table."""

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cache
-from math import prod
-from math import prod
 
 from xdsl.ir import Attribute
 
@@ -17,10 +15,10 @@ MAX_ELEMENTS = t.MAX_BLOCK_ELEMENTS
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Scalar:
-    """An arithmetic type, void, or a struct: one object for each.
+    """An arithmetic type, or void: one object for each.
 
     Attributes:
-        kind: "bool", "int", "float", "void", or "struct" for those with members, which are `Struct`.
+        kind: "bool", "int", "float" or "void".
         rank: of two operands, the one of lower rank is converted to the type of the other.
     """
 
@@ -42,40 +40,6 @@ class Scalar:
     @property
     def is_float(self) -> bool:
         return self.kind == "float"
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Struct(Scalar):
-    """A struct or union, one object for each definition. There is none in memory or in the block IR.
-
-    Attributes:
-        members: names with their types.
-        is_union: its members are other views of the bits of the first.
-    """
-
-    members: tuple[tuple[str, Type], ...]
-    is_union: bool
-
-    def member(self, name: str) -> Type | None:
-        """Return the type of a member; None if there is none of this name."""
-        return dict(self.members).get(name)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Struct(Scalar):
-    """A struct or union, one object for each definition. There is none in memory or in the block IR.
-
-    Attributes:
-        members: names with their types.
-        is_union: its members are other views of the bits of the first.
-    """
-
-    members: tuple[tuple[str, Type], ...]
-    is_union: bool
-
-    def member(self, name: str) -> Type | None:
-        """Return the type of a member; None if there is none of this name."""
-        return dict(self.members).get(name)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -119,16 +83,6 @@ def _scalar(name: str, kind: str, bits: int, rank: int, mlir: Attribute, is_sign
     return Scalar(name, kind, bits, rank, is_signed, mlir)
 
 
-def struct_of(name: str, members: Sequence[tuple[str, Type]], is_union: bool) -> Struct:
-    """Return a new type with members. `name`: as messages have it, such as "struct point"."""
-    return Struct(name, "struct", 8, -1, False, t.I8, tuple(members), is_union)
-
-
-def struct_of(name: str, members: Sequence[tuple[str, Type]], is_union: bool) -> Struct:
-    """Return a new type with members. `name`: as messages have it, such as "struct point"."""
-    return Struct(name, "struct", 8, -1, False, t.I8, tuple(members), is_union)
-
-
 VOID = _scalar("void", "void", 8, -1, t.I8)
 BOOL = _scalar("bool", "bool", 1, 0, t.I1, False)
 CHAR = _scalar("char", "int", 8, 1, t.I8)
@@ -168,39 +122,11 @@ def memory_type(element: Element) -> Attribute:
 
 
 def size_of(type_: Type) -> int:
-    """Return the bytes of a value in memory, where C would lay it out."""
-    element = type_.element
-    if isinstance(element, Struct):
-        at = 0
-        for _, member in element.members:
-            size, alignment = size_of(member), _alignment(member)
-            at = max(at, size) if element.is_union else -(-at // alignment) * alignment + size
-        alignment = _alignment(type_of(element))
-        count = -(-at // alignment) * alignment
-    else:
-        count = 8 if isinstance(element, Pointer) else max(8, element.bits) // 8
-    return count * prod(type_.shape)
-
-
-def _alignment(type_: Type) -> int:
-    if isinstance(type_.element, Struct):
-        return max(_alignment(member) for _, member in type_.element.members)
-    return size_of(type_of(type_.element))
-
-
-def leaves_of(type_: Type, name: str = "") -> tuple[tuple[str, Type], ...]:
-    """Return the numbers and pointers that a value consists of, each behind its path, such as `name.first.x`.
-
-    There is one of a union, of its first member's type, and none of void. Members of a block of structs are blocks.
-    """
-    element = type_.element
-    if not isinstance(element, Struct):
-        return () if element is VOID else ((name, type_),)
-    found: list[tuple[str, Type]] = []
-    for member, own in element.members[:1] if element.is_union else element.members:
-        path = name if element.is_union else f"{name}.{member}"
-        found += leaves_of(type_of(own.element, type_.shape or own.shape), path)
-    return tuple(found)
+    """Return the bytes of a value in memory."""
+    count = 8 if isinstance(type_.element, Pointer) else max(8, type_.element.bits) // 8
+    for extent in type_.shape:
+        count *= extent
+    return count
 
 
 def promoted(element: Scalar) -> Scalar:
@@ -241,6 +167,6 @@ def wrapped(value: int, scalar: Scalar) -> int:
 
 __all__ = [
     "BFLOAT16", "BOOL", "CHAR", "DOUBLE", "FLOAT", "HALF", "INT", "LONG", "MAX_ELEMENTS", "SCALARS", "UNSIGNED",
-    "UNSIGNED_LONG", "VOID", "Element", "Pointer", "Scalar", "Struct", "Type", "common", "joined_shape", "leaves_of",
-    "memory_type", "pointer_to", "promoted", "size_of", "struct_of", "type_of", "wrapped",
+    "UNSIGNED_LONG", "VOID", "Element", "Pointer", "Scalar", "Type", "common", "joined_shape", "memory_type", "pointer_to",
+    "promoted", "size_of", "type_of", "wrapped",
 ]  # fmt: skip

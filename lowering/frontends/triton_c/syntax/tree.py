@@ -34,16 +34,14 @@ class TypeName(Expression):
     """A type: its element's name, the pointers to it, and the shape of a block.
 
     Attributes:
-        base: the name of an arithmetic type, of void, of a typedef, or "struct name".
+        base: the name of an arithmetic type, of void, or of a typedef.
         constant: for the base and each pointer, whether it is const.
-        shape: None for a scalar; () for `[]`, a table whose length its initial values tell.
-        definition: the members of a struct or the constants of an enum that is defined here.
+        shape: None for a scalar.
     """
 
     base: str
     constant: tuple[bool, ...]
     shape: tuple[Expression, ...] | None
-    definition: Structure | Enumeration | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,52 +136,6 @@ class Subscript(Expression):
 
 
 @dataclass(frozen=True, slots=True)
-class Member(Expression):
-    """`operand.name`."""
-
-    operand: Expression
-    name: Token
-
-
-@dataclass(frozen=True, slots=True)
-class Braces(Expression):
-    """A list of initial values in braces, each with the members that it is for: `.a.b = 1`; () for the next one."""
-
-    entries: tuple[tuple[tuple[Token, ...], Expression], ...]
-
-
-@dataclass(frozen=True, slots=True)
-class CompoundLiteral(Expression):
-    """`(type){…}`."""
-
-    type: TypeName
-    braces: Braces
-
-
-@dataclass(frozen=True, slots=True)
-class Member(Expression):
-    """`operand.name`."""
-
-    operand: Expression
-    name: Token
-
-
-@dataclass(frozen=True, slots=True)
-class Braces(Expression):
-    """A list of initial values in braces, each with the members that it is for: `.a.b = 1`; () for the next one."""
-
-    entries: tuple[tuple[tuple[Token, ...], Expression], ...]
-
-
-@dataclass(frozen=True, slots=True)
-class CompoundLiteral(Expression):
-    """`(type){…}`."""
-
-    type: TypeName
-    braces: Braces
-
-
-@dataclass(frozen=True, slots=True)
 class Call(Expression):
     """A call. The historical `atomic_add(TYPE, TM)(…)` is a call of a call, with types for arguments."""
 
@@ -217,22 +169,6 @@ class Enumeration(Statement):
     """The constants of an `enum`: names with their values, where they are given."""
 
     members: tuple[tuple[Token, Expression | None], ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Structure(Statement):
-    """The definition of a struct or union. name: "struct point", or "struct" for one without a name."""
-
-    name: str
-    members: tuple[Declarator, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Structure(Statement):
-    """The definition of a struct or union. name: "struct point", or "struct" for one without a name."""
-
-    name: str
-    members: tuple[Declarator, ...]
 
 
 @dataclass(frozen=True, slots=True)
