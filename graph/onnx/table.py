@@ -12,6 +12,7 @@ from .handlers import (
     normalization,
     products,
     quantisation,
+    random,
     recurrent,
     reductions,
     sequences,
@@ -29,7 +30,7 @@ __all__ = ["MODULES", "STRUCTURAL", "handler_for"]
 
 MODULES = (
     activations, attention, control, conversion, convolution, creation, data_sized, elementwise, fused, indexing, labels,
-    linear, normalization, pooling, products, quantisation, quantised, recurrent, reductions, resize, sampling, sequences,
-    shaping, signal, strings, training, trees,
+    linear, normalization, pooling, products, quantisation, quantised, random, recurrent, reductions, resize, sampling,
+    sequences, shaping, signal, strings, training, trees,
 )  # fmt: skip
 """The modules whose import fills the table."""

@@ -50,6 +50,9 @@ _MODULES: dict[str, str] = {
     "indexing": (
         "gather take_along_axis"
     ),
+    "random.distributions": (
+        "random_bits random_uniform random_normal bernoulli"
+    ),
     "host.data_sized": (
         "nonzero compress unique non_max_suppression image_decode"
     ),
