@@ -140,7 +140,7 @@ def pages() -> dict[str, str]:
         f"{name}.rst": titled(TITLES[name][0], TITLES[name][1]) + "\n" + "\n".join(map(directive, names))
         for name, names in listed().items()
     }
-    data = "\n".join(f".. py:data:: joinery.{name}\n   :type: DType\n   :no-index-entry:\n" for name in DTYPES)
+    data = "\n".join(f".. py:data:: joinery.{name}\n   :type: DType\n   :no-index-entry:\n" for name in (*DTYPES, "string"))
     texts["promotion.rst"] += f"\n{section('Dtypes')}\nTheir sizes and ranges stand in :doc:`a table </dtypes>`.\n\n{data}"
     texts["functions.rst"] = functions_page()
     order = ["graphs", "functions", "models", "kernels", "triton", "promotion", "errors"]

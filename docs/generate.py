@@ -20,6 +20,7 @@ import joinery as jn
 import numpy as np
 from joinery.graph.functions.names.exports import EXPORTS
 from joinery.graph.ops import elementwise as ops_elementwise
+from joinery.graph.ops import host as ops_host
 from joinery.graph.ops import structural as ops_structural
 from joinery.graph.ops.opdef import CONTRACT, INDEXED, POSITION, OpDef
 from joinery.graph.ops.table import OPS
@@ -46,6 +47,8 @@ GROUPS: tuple[tuple[str, tuple[OpDef, ...]], ...] = (
     ("Joining and padding", ops_structural.JOINS),
     ("Indexing", ops_structural.INDEXING),
     ("Composites", ops_structural.COMPOSITES),
+    ("On the host: strings", ops_host.STRINGS),
+    ("On the host: sizes from data", ops_host.DATA_SIZED),
     ("Sources", ops_structural.SOURCES),
     ("Approximations inside composites", ops_elementwise.PARTS),
 )
@@ -58,6 +61,7 @@ BUILT_BY = {
     "reduce_min": "min",
     "slice": "slice_tensor",
     "input": "Graph.input",
+    "text_constant": "Graph.constant",
     "constant": "Graph.constant",
     "weight": "Graph.weight",
     "dim_value": "Graph.dim_value",
@@ -236,6 +240,9 @@ Every operation of a graph is a row of the op table (`graph/ops/table.py`). The 
 - **result**: the rule that decides operand casts and the result dtype; see [promotion](promotion.md#result-rules).
 - **shape**: "broadcast" is NumPy's rule; a symbolic size is never taken for 1, and sizes that cannot be proven equal are
   an error or a check at launch, never a guess. "see below": this operation alone has such a shape, and its text says which.
+- **kind `host`**: computed on the host between compiled parts, because values decide a size of the result, or because it takes
+  strings (tensors of dtype `string`: NumPy arrays of `str` objects). `jn.compile` makes a staged model of a graph with such an
+  operation, for the CPU; GPUs refuse it. A size that values decide has a name, and is used like others.
 - **NumPy**: the function of the same meaning. Dtypes follow joinery's promotion, not NumPy's.
 - **ONNX**: the operator of the same meaning and its first such version. **error**: of compiled code, [see below](#errors).
 
@@ -463,6 +470,7 @@ def result_rules() -> str:
     known: dict[str, ResultRule] = {
         **RESULT_RULES,
         **{rule.name: rule for rule in (CONTRACT, POSITION, INDEXED)},
+        **{row.promote.name: row.promote for row in ops_host.ROWS},
     }
     users: dict[str, list[str]] = {
         name: [f"`{op}`" for op in OUTSIDE_THE_TABLE.get(name, ())] for name in known

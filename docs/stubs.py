@@ -94,7 +94,7 @@ def stub() -> str:
     types = [(module, name, f"_{name}") for name, module in NAMED.items()]
     ordered = sorted([*public_names, *types], key=lambda entry: (entry[0], entry[1].casefold()))
     imports = [f"from .{module} import {name} as {own}" for module, name, own in ordered]
-    dtypes = [f"{name}: DType" for name in DTYPES]
+    dtypes = [f"{name}: DType" for name in (*DTYPES, "string")]
     functions = [declaration(name) for name in EXPORTS]
     functions += [written(name, inspect.signature(value)) for name, value in cached.items()]  # their types have no parameters
     return "\n".join([HEAD + "\n".join(imports), ALIASES, *dtypes, "", *functions]) + "\n"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import math
 
 import numpy as np
@@ -72,6 +73,29 @@ def as_array(value: object, what: str) -> tuple[Array, DType]:
     is_array = hasattr(value, "__array__") or hasattr(value, "__dlpack__")
     fix = "numpy.asarray(value)" if is_array else "pass a tensor of the graph, an array or a number"
     raise UserError(f"{what}: expected a Symbol, a NumPy array or a Python scalar, not {describe(value)}; fix: {fix}")
+
+
+def as_texts(value: object, what: str) -> Array:
+    """Return strings as an array of objects: a string, or an array of them. Raises `UserError` for anything else."""
+    array = np.asarray(value) if isinstance(value, (str, np.ndarray, np.generic)) else None
+    if array is not None and array.dtype.kind in "UT":
+        array = array.astype(object)
+    if array is None or not array.dtype.hasobject or not all(type(entry) is str for entry in array.reshape(-1).tolist()):
+        raise UserError(f"{what}: expected strings, not {describe(value)}; fix: numpy.array(['a', 'b'], dtype=object)")
+    return array
+
+
+def text_options(value: object) -> str | None:
+    """Return the attribute of a constant of strings; None for a value that holds no strings."""
+    kind = value.dtype.kind if isinstance(value, (np.ndarray, np.generic)) else "U" if isinstance(value, str) else ""
+    if kind not in ("U", "T") and not (kind == "O" and isinstance(value, np.ndarray) and _all_texts(value)):
+        return None
+    array = as_texts(value, "constant")
+    return json.dumps({"shape": list(array.shape), "texts": array.reshape(-1).tolist()})
+
+
+def _all_texts(array: Array) -> bool:
+    return array.size > 0 and all(type(entry) is str for entry in array.reshape(-1).tolist())
 
 
 def frozen(array: Array) -> Array:

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from ..promotion.casts import LossClass, loss_class
-from ..promotion.dtype import DType, int64
+from ..promotion.dtype import DType, int64, string
 from ..promotion.errors import UserError
 from ..promotion.literals import Scalar, check_literal, is_numpy_scalar, is_scalar, number_of
 from ..promotion.presets import rules
@@ -27,6 +27,7 @@ from .errors import completed, compose, describe
 from .location import Location, user_location
 from .names import checked_name
 from .ops.attributes import Attributes, fixed
+from .ops.host import text_shape
 from .ops.opdef import OpDef
 from .ops.table import OPS, op_named
 from .promote.casts import CastEntry, LossAction, Policy, check_actions, check_policy, enforce
@@ -116,9 +117,7 @@ class Graph(NeverCurrent):
         tensor = dtype if isinstance(dtype, TensorType) else TensorType(dtype, shape, name)
         own = tensor.name if tensor.name is not None else f"input{len(self._inputs)}"
         if any(own == other.name for other in self._inputs):
-            raise UserError(
-                f"Graph {self.name!r}: two inputs are called {own!r}; fix: give each input its own name"
-            )
+            raise UserError(f"Graph {self.name!r}: two inputs are called {own!r}; fix: give each input its own name")
         attrs = fixed({"index": len(self._inputs), "name": own})
         symbol = self._new(OPS["input"], (), attrs, tensor.dtype, tensor.shape, name=own)
         self._inputs.append(symbol)
@@ -130,14 +129,17 @@ class Graph(NeverCurrent):
         return tuple(self._inputs)
 
     @recorded
-    def constant(self, value: TensorLike, dtype: DTypeLike | None = None) -> Symbol:
-        """Return a symbol that holds a NumPy array or scalar; equal bits, shape and dtype give the same symbol.
+    def constant(self, value: TensorLike | str, dtype: DTypeLike | None = None) -> Symbol:
+        """Return a symbol that holds a NumPy array or scalar, or strings; equal bits, shape and dtype give the same symbol.
 
         The array is copied unless it is read-only. `dtype` is needed only for dtypes NumPy stores under another name (index,
         address, tensor_float32). Python scalars have no dtype: use `scalar`.
         """
         if is_scalar(value):
             return self.scalar(value, dtype)
+        if (texts := constants.text_options(value)) is not None:
+            attrs = fixed({"options": texts})
+            return self._new(OPS["text_constant"], (), attrs, string, text_shape(attrs))
         array, own = constants.as_array(value, "constant")
         target = constants.typed(array, own, None if dtype is None else as_dtype(dtype), "constant")
         key = constants.identity_key(array, target)
@@ -243,8 +245,7 @@ class Graph(NeverCurrent):
         value = self.rules.weakened(value)
         if is_scalar(value):
             return self.scalar(value)
-        array, dtype = constants.as_array(value, op)
-        return self.constant(array, dtype)
+        return self.constant(*constants.as_array(value, op))
 
     # -- ops -----------------------------------------------------------------------------------------------------------
 
@@ -490,13 +491,9 @@ class Graph(NeverCurrent):
         """
         given = symbols[0] if len(symbols) == 1 and isinstance(symbols[0], (tuple, list)) else symbols
         if not given:
-            raise UserError(
-                f"Graph {self.name!r}: output() without a symbol; fix: pass the symbols to return"
-            )
+            raise UserError(f"Graph {self.name!r}: output() without a symbol; fix: pass the symbols to return")
         if self.finished:
-            raise UserError(
-                f"Graph {self.name!r} already has its outputs; fix: call output once, with all of them"
-            )
+            raise UserError(f"Graph {self.name!r} already has its outputs; fix: call output once, with all of them")
         symbols_of = [
             self.constant(symbol) if is_numpy_scalar(symbol) else self.as_symbol(symbol, "output") for symbol in given
         ]  # fmt: skip

@@ -7,12 +7,14 @@ from typing import Protocol
 
 import numpy as np
 
-from ..promotion.dtype import DType, tensor_float32
+from ..promotion.dtype import DType, string, tensor_float32
 from ..promotion.errors import InternalError, JoineryError, UserError
 from .checks import Check, Checks
 from .construction.recording import Recording, symbols_in
+from .data_sizes import needed
 from .dims.dim import Dim
 from .ops.attributes import Attributes, require_attributes
+from .ops.host import text_shape
 from .ops.opdef import VARIADIC
 from .ops.table import OPS
 from .protocols import SymbolLike
@@ -61,7 +63,7 @@ def problems(graph: Verified, found: list[Check] | None = None) -> Iterator[str]
     """
     live = needed_symbols(graph)
     is_final = graph.shape_checks.is_final
-    needed = Checks(_stated(graph, live), names=False, is_final=is_final)
+    wanted = Checks(_stated(graph, live), names=False, is_final=is_final)
     unused = Checks(graph.shape_checks.entries, names=False, is_final=is_final)
     approved: set[Hashable] = set()  # combinations of op and dtypes that were found correct
     for position, symbol in enumerate(graph.symbols):
@@ -72,7 +74,7 @@ def problems(graph: Verified, found: list[Check] | None = None) -> Iterator[str]
         if OPS.get(symbol.op.name) is not symbol.op:
             yield f"{where}: its op is not in the table"
             continue
-        for problem in _symbol_problems(symbol, needed if position in live else unused, approved):
+        for problem in _symbol_problems(symbol, wanted if position in live else unused, approved):
             yield f"{where}: {problem}"
     for position, symbol in enumerate(graph.inputs):
         if symbol.op.name != "input" or symbol.attrs.get("index") != position:
@@ -89,9 +91,9 @@ def problems(graph: Verified, found: list[Check] | None = None) -> Iterator[str]
     if graph.outputs:
         for symbol in used:
             require_addressable(symbol)
-        _check_dims(graph, used, needed)
+        _check_dims(graph, used, wanted)
     if found is not None:
-        found += needed.entries
+        found += wanted.entries
 
 
 def needed_symbols(graph: Verified) -> set[int]:
@@ -101,11 +103,7 @@ def needed_symbols(graph: Verified) -> set[int]:
     """
     if not graph.outputs:
         return set(range(len(graph.symbols)))
-    needed = {symbol.id for symbol in (*graph.outputs, *graph.inputs)}
-    for symbol in reversed(graph.symbols):
-        if symbol.id in needed:
-            needed.update([operand.id for operand in symbol.inputs])
-    return needed
+    return needed(graph.symbols, (*graph.outputs, *graph.inputs))
 
 
 def _stated(graph: Verified, live: set[int]) -> list[Check]:
@@ -183,6 +181,10 @@ def _source_problems(symbol: SymbolLike) -> Iterator[str]:
             yield "some bytes of its bools are neither 0 nor 1"
         elif symbol.dtype is tensor_float32 and np.any(value.view(np.uint32) & np.uint32(0x1FFF)):
             yield "some values have more than the 10 mantissa bits of tensor_float32"
+    elif name == "text_constant":
+        shape = text_shape(symbol.attrs)
+        if symbol.dtype is not string or symbol.shape != shape:
+            yield f"it holds strings {shape_text(shape)}, its type is {symbol.dtype} {shape_text(symbol.shape)}"
     elif name == "dim_value" and (symbol.dtype.name != "int64" or symbol.shape != ()):
         yield f"a size is an int64 scalar, not {symbol.dtype} {shape_text(symbol.shape)}"
 
@@ -197,6 +199,8 @@ def _check_dims(graph: Verified, symbols: Iterable[SymbolLike], checks: Checks) 
     known = set(graph.dim_names)
     seen: set[Hashable] = set()
     for symbol in symbols:
+        if symbol.op.kind == "host":
+            known |= {extent.name or "" for extent in symbol.attrs.get("extents", ())}
         if symbol.shape not in seen:
             seen.add(symbol.shape)
             _require_known(symbol.op.name, symbol.describe(), symbol.shape, known)

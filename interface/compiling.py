@@ -12,6 +12,7 @@ import numpy as np
 from ..graph.dims.binding import parse_extent
 from ..graph.dims.dim import Extent
 from ..graph.graph import Graph
+from ..graph.ops.host import needs_host
 from ..graph.reference.budget import Budget
 from ..graph.text.parsing import from_text
 from ..graph.text.printing import to_text
@@ -25,7 +26,7 @@ from ..lowering.numerics import checked_numerics
 from ..lowering.target import HostTarget
 from ..promotion.arrays import Array
 from ..promotion.dtype import DType
-from ..promotion.errors import InternalError, UserError
+from ..promotion.errors import InternalError, UnsupportedError, UserError
 from ..promotion.float_modes import default_modes
 from ..runtime.cuda.current import why_unavailable
 from ..runtime.device import Device
@@ -60,8 +61,9 @@ def compile(  # noqa: A001 - the public name
 
     Args:
         graph: a graph whose `output` has been called.
-        device: "cpu"; "cuda", "cuda:1"; "auto" for the first GPU, or the CPU where there is none; "ptxsim" interprets the
-            PTX that a GPU would run, and checks every access (slow: for tests).
+        device: "cpu"; "cuda", "cuda:1"; "auto" for the first GPU, or the CPU where there is none or the graph has operations
+            that run on the host (kind `host` in docs/ops.md); "ptxsim" interprets the PTX that a GPU would run, and checks
+            every access (slow: for tests).
         target: the GPU that code is made for, such as "sm_90a"; by default what fits the device best, and "sm_80" for
             "ptxsim".
         threads: threads a call may use, the caller included; None uses every core, 1 keeps all work on the calling thread.
@@ -77,6 +79,8 @@ def compile(  # noqa: A001 - the public name
         cache: True keeps compiled code in the user's cache directory; False neither reads nor writes it; "must-hit" raises
             instead of compiling; a path or a `CompileCache` names the directory.
 
+    A graph with host operations becomes a `StagedModel`: compiled parts, between which these run.
+
     Raises `UserError` for an unfinished graph, an unknown device or `numerics`, or a missed "must-hit"; `UnsupportedError`
     for a graph that cannot be compiled; `DeviceError` for a GPU that is not there.
     """
@@ -87,6 +91,8 @@ def compile(  # noqa: A001 - the public name
     if not graph.finished:
         raise UserError(f"compile: graph {graph.name!r} has no outputs yet; fix: call graph.output(…) first")
     numerics = checked_numerics(numerics, "compile")
+    if needs_host(graph):
+        return _staged(graph, device, target, threads, numerics, debug, cache)
     device, resolved = _resolve(device, target, "compile")
     store = cache_of(cache)
     compiled = _compiled(graph, resolved, numerics, cache, store, constant_labels(graph), debug)
@@ -110,6 +116,34 @@ def compile(  # noqa: A001 - the public name
     return Model(
         compiled, constants, "", threads, archive=archive, device=there, tiled=lambda: _tiled(graph, resolved, numerics)
     )
+
+
+def _staged(
+    graph: Graph, device: str, target: str | None, threads: int | None, numerics: str, debug: bool, cache: CacheOption
+) -> Model:
+    """Compile a graph with host operations, for the CPU."""
+    from .staged import StagedModel, host_symbols
+
+    if device not in ("cpu", "auto") or target is not None:
+        device, found = _resolve(device, target, "compile")
+        if not isinstance(found, HostTarget):
+            first = max(host_symbols(graph), key=lambda symbol: symbol.op.kind == "host")
+            raise UnsupportedError(
+                f"compile: {first.op.name}, {first.dtype} from {first.location}, runs on the host between compiled parts; "
+                f"device {device!r} has none; fix: device='cpu', or graphs of their own for what comes before and after it"
+            )
+
+    def compiled(part: Graph) -> Model:
+        return compile(part, "cpu", threads=threads, numerics=numerics, debug=debug, cache=cache)
+
+    def save(path: str | os.PathLike[str]) -> None:
+        text, by_digest = to_text(graph)
+        weights = [
+            StoredWeight(digest, _dtype_name(array), array.shape, "plain", array) for digest, array in by_digest.items()
+        ]
+        artifact_file.save(path, graph.name, text, [], weights, {"numerics": numerics})
+
+    return StagedModel(graph, compiled, save)
 
 
 def _constants(
@@ -295,6 +329,9 @@ def load(
         graph = from_text(opened.graph_text, plain, (None if trusted else Budget()) if budget is None else budget)
     except UserError as error:
         raise UserError(f"artifact {os.fspath(path)}: {error}") from error
+    if needs_host(graph):
+        numerics = checked_numerics(opened.manifest.metadata.get("numerics", "strict"), f"artifact {os.fspath(path)}")
+        return _staged(graph, device, target, threads, numerics, False, cache)
     compiled, store = opened.compiled, cache_of(cache)
     if compiled is None or budget is not None:  # the code in a file has no checks of a budget
         numerics = checked_numerics(opened.manifest.metadata.get("numerics", "strict"), f"artifact {os.fspath(path)}")

@@ -14,13 +14,14 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, NoReturn, cast
 
 from .errors import UserError, close_names
-from .formats import ABSTRACT_FORMATS, FOREIGN_NAMES, FORMATS, Format, Kind, Names
+from .formats import ABSTRACT_FORMATS, FOREIGN_NAMES, FORMATS, HOST_FORMATS, Format, Kind, Names
 
 if TYPE_CHECKING:
     import numpy as np
 
 _INTERNED: dict[str, DType] = {}
 _ABSTRACT_INTERNED: dict[str, DType] = {}
+_HOST_INTERNED: dict[str, DType] = {}
 
 
 class DType:
@@ -30,7 +31,8 @@ class DType:
 
     Attributes:
         name: the type's name, as accepted by the constructor.
-        kind: "bool", "int" (signed), "uint", "float" or "complex". `index` and `address` are "uint".
+        kind: "bool", "int" (signed), "uint", "float", "complex", or "string", which only host operations take. `index` and
+            `address` are "uint".
         bits: width of a value in bits (bool: 1); in memory a value takes `itemsize` bytes.
         exponent_bits, mantissa_bits: of a float (stored mantissa, without the implicit one) or of a complex
             type's components; 0 for other kinds. tensor_float32 has 10 mantissa bits although it is stored as
@@ -56,7 +58,7 @@ class DType:
             return name
         found = _INTERNED.get(name) if isinstance(name, str) else None
         if found is None:
-            found = _ABSTRACT_INTERNED.get(name) if isinstance(name, str) else None
+            found = (_ABSTRACT_INTERNED.get(name) or _HOST_INTERNED.get(name)) if isinstance(name, str) else None
         if found is None:
             raise_unknown(name)
         return found
@@ -241,7 +243,7 @@ def _numpy_dtype(name: str) -> np.dtype[np.generic]:
     return cast("np.dtype[np.generic]", numpy.dtype(found))
 
 
-def _intern(name: str, layout: Format, abstract: bool = False) -> DType:
+def _intern(name: str, layout: Format, abstract: bool = False, host: bool = False) -> DType:
     dtype = object.__new__(DType)
     values = (
         name,
@@ -256,7 +258,7 @@ def _intern(name: str, layout: Format, abstract: bool = False) -> DType:
     slots = ("name", "kind", "bits", "exponent_bits", "mantissa_bits", "storage_only", "is_abstract", "_format")
     for slot, value in zip(slots, values, strict=True):
         object.__setattr__(dtype, slot, value)
-    (_ABSTRACT_INTERNED if abstract else _INTERNED)[name] = dtype
+    (_HOST_INTERNED if host else _ABSTRACT_INTERNED if abstract else _INTERNED)[name] = dtype
     return dtype
 
 
@@ -270,11 +272,13 @@ def cut(below: str, kind: Kind) -> DType:
 
 for _name, _layout in FORMATS.items():
     _intern(_name, _layout)
+for _name, _layout in HOST_FORMATS.items():
+    _intern(_name, _layout, host=True)
 for _name, _layout in ABSTRACT_FORMATS.items():
     _intern(_name, _layout, abstract=True)
 
 DTYPES: Mapping[str, DType] = MappingProxyType(_INTERNED)
-"""Every dtype by name, in the order of the type table."""
+"""Every dtype by name, in the order of the type table; `string`, which no kernel moves, is none of them."""
 
 ABSTRACT = tuple(_ABSTRACT_INTERNED.values())
 """The named elements of promotion orders that no tensor has as its dtype."""
@@ -322,3 +326,4 @@ float6_e3m2fn = DType("float6_e3m2fn")
 float4_e2m1fn = DType("float4_e2m1fn")
 complex64 = DType("complex64")
 complex128 = DType("complex128")
+string = DType("string")

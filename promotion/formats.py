@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
-Kind = Literal["bool", "int", "uint", "float", "complex"]
+Kind = Literal["bool", "int", "uint", "float", "complex", "string"]
 
 
 class Names(NamedTuple):
@@ -73,12 +73,12 @@ def _ieee(bits: int, exponent_bits: int, mantissa_bits: int, names: Names, has_a
 def _finite(bits: int, exponent_bits: int, mantissa_bits: int, largest: float, least: int, names: Names) -> Format:
     """Return a format without infinities.
 
-    Types whose name ends in "uz" have a single zero; those below 8 bits have no NaN.
+    Types whose name ends in "uz" have a single zero; those below 8 bits have no NaN, and those of 6 bits are only stored.
     """
     unsigned_zero = names.numpy.endswith("uz")
     return Format(
         "float", bits, names, exponent_bits, mantissa_bits, largest, least,
-        has_nan=bits == 8, unsigned_zero=unsigned_zero, storage_only=bits < 8,
+        has_nan=bits == 8, unsigned_zero=unsigned_zero, storage_only=bits == 6,
     )  # fmt: skip
 
 
@@ -87,11 +87,11 @@ def _complex(bits: int, part: Format, names: Names) -> Format:
 
 
 def _integer(kind: Kind, bits: int, onnx: int) -> Format:
-    """Return an integer format; types below 8 bits are only stored and cast, those of 2 bits only stored."""
+    """Return an integer format; types below 8 bits are only stored and cast, those of 1 bit only stored."""
     ptx, code, safetensors = ("s", 0, "I") if kind == "int" else ("u", 1, "U")
     names = Names(f"{kind}{bits}", f"i{bits}" if bits > 2 else "", dlpack=code, onnx=onnx)
     if bits < 8:
-        return Format(kind, bits, names, storage_only=bits < 4)
+        return Format(kind, bits, names, storage_only=bits < 2)
     names = names._replace(ptx=f"{ptx}{bits}", safetensors=f"{safetensors}{bits}")
     return Format(kind, bits, names, has_arithmetic=True)
 
@@ -136,6 +136,11 @@ FORMATS: dict[str, Format] = {
     "uint2": _integer("uint", 2, 25),
 }
 """Formats by the name of the dtype. index and address are stored as uint64, tensor_float32 as float32."""
+
+HOST_FORMATS: dict[str, Format] = {
+    "string": Format("string", 64, Names("object_", onnx=8), storage_only=True),
+}
+"""Formats of what only the host holds, as arrays of objects: no kernel moves it, and no rule set contains it."""
 
 ABSTRACT_FORMATS: dict[str, Format] = {
     "weak_int": Format("int", 0, storage_only=True),

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from .dataclass import dataclass
-from .dtype import DType, bool_
+from .dtype import DType, bool_, string
 from .errors import InternalError, UserError
 from .literals import Operand, check_literal, is_scalar, scalar_rank
 from .rules import RuleSet, dtype_of
@@ -70,6 +70,11 @@ def _describe(operands: Sequence[Operand]) -> str:
 
 
 def _joined(rule_set: RuleSet, operands: Sequence[Operand], op: str) -> DType:
+    texts = [getattr(operand, "dtype", operand) is string for operand in operands]
+    if all(texts):
+        return string
+    if any(texts):
+        raise UserError(f"{op}({_describe(operands)}): strings and numbers have no join; fix: print_numbers or parse_numbers")
     try:
         return rule_set.join_operands(operands)
     except UserError as error:

@@ -306,6 +306,9 @@ def _require_signature(found: Operator, count: int, attributes: Mapping[str, Att
     unknown = sorted(set(attributes) - (found.attributes or frozenset()))
     if unknown:
         raise UserError(f"attribute {unknown[0]!r} is unknown since version {found.since}; fix: export the model again")
+    for name, attribute in attributes.items():
+        if attribute.message.type != found.types[name]:
+            raise UserError(f"attribute {name!r} is of another type than the operator's; fix: export the model again")
 
 
 def _operands(values: Ordered[Value | None]) -> str:

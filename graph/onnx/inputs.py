@@ -10,7 +10,7 @@ import numpy as np
 
 from ...promotion.dtype import DType
 from ...promotion.errors import UnsupportedError, UserError
-from ..constants import frozen
+from ..constants import as_texts, frozen
 from ..dims.dim import Dim, Extent, dim
 from ..dims.parser import RESERVED
 from ..types import TensorType
@@ -109,5 +109,7 @@ def _array(given: object, what: str) -> Any:
     if not isinstance(given, (np.ndarray, np.generic)):
         raise UserError(f"{what} is {type(given).__name__}; expected an array; fix: numpy.array(value, dtype)")
     array = np.asarray(given)
+    if array.dtype.kind in "OUT":
+        return as_texts(array, what)
     DType.from_numpy(array.dtype)
     return frozen(array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("=")))

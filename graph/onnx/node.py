@@ -13,7 +13,7 @@ from typing import Any, TypeAlias, cast
 import numpy as np
 
 from ...promotion.arrays import Array
-from ...promotion.dtype import DType, int64
+from ...promotion.dtype import DType, int64, string
 from ...promotion.errors import UnsupportedError, UserError
 from ..checks import ShapeError
 from ..dims.dim import Dim, Extent
@@ -259,6 +259,8 @@ def as_symbol(graph: Graph, value: Value, symbols: dict[int, tuple[Known, Symbol
 
 def _constant(graph: Graph, value: Known) -> Symbol:
     array = value.array
+    if value.dtype is string:
+        return graph.constant(array if array.size else np.zeros(array.shape, "U1"))
     if array.size > 1 and not any(array.strides):
         scalar = graph.constant(np.array(array[(0,) * array.ndim], array.dtype), value.dtype)
         return apply("broadcast_to", scalar, shape=tuple(array.shape))

@@ -25,6 +25,7 @@ class Operator:
         defaults: attributes that have a default.
         attributes: the names of all attributes; None where no schema is known, as of `com.microsoft`.
         schema: what `onnx` says of it.
+        types: the kinds of the attributes, as numbers of `AttributeProto.AttributeType`.
     """
 
     since: int
@@ -33,6 +34,7 @@ class Operator:
     min_inputs: int
     max_inputs: int
     schema: Any
+    types: Mapping[str, int]
 
 
 @lru_cache(maxsize=4096)
@@ -52,7 +54,8 @@ def operator(domain: str, op: str, opset: int) -> Operator | None:
     for name, attribute in schema.attributes.items():
         if attribute.default_value.type:
             defaults[name] = _decoded(onnx.helper.get_attribute_value(attribute.default_value))
-    return Operator(schema.since_version, defaults, frozenset(schema.attributes), schema.min_input, schema.max_input, schema)
+    types = {name: attribute.type.value for name, attribute in schema.attributes.items()}
+    return Operator(schema.since_version, defaults, frozenset(types), schema.min_input, schema.max_input, schema, types)
 
 
 def _decoded(value: Any) -> Any:

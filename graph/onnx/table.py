@@ -9,10 +9,10 @@ from .handlers import (
     creation,
     elementwise,
     indexing,
-    ml,
     normalization,
     products,
     quantisation,
+    random,
     recurrent,
     reductions,
     sequences,
@@ -20,14 +20,17 @@ from .handlers import (
     signal,
     training,
 )
-from .handlers.microsoft import fused
+from .handlers.host import data_sized, strings
+from .handlers.microsoft import attention, fused, quantised
+from .handlers.ml import labels, linear, trees
 from .handlers.spatial import convolution, pooling, resize, sampling
 from .registry import STRUCTURAL, handler_for
 
 __all__ = ["MODULES", "STRUCTURAL", "handler_for"]
 
 MODULES = (
-    activations, control, conversion, convolution, creation, elementwise, fused, indexing, ml, normalization, pooling,
-    products, quantisation, recurrent, reductions, resize, sampling, sequences, shaping, signal, training,
+    activations, attention, control, conversion, convolution, creation, data_sized, elementwise, fused, indexing, labels,
+    linear, normalization, pooling, products, quantisation, quantised, random, recurrent, reductions, resize, sampling,
+    sequences, shaping, signal, strings, training, trees,
 )  # fmt: skip
 """The modules whose import fills the table."""

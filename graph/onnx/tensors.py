@@ -9,12 +9,11 @@ from typing import Any
 import numpy as np
 
 from ...promotion.arrays import Array
-from ...promotion.dtype import DTYPES, DType
+from ...promotion.dtype import DTYPES, DType, string
 from ...promotion.errors import UnsupportedError, UserError
 from ..types import MAX_RANK
 from .limits import OnnxLimits
 
-_STRING = 8
 _FIELDS = {
     "float32": "float_data", "complex64": "float_data", "float64": "double_data", "complex128": "double_data",
     "int64": "int64_data", "uint32": "uint64_data", "uint64": "uint64_data",
@@ -32,8 +31,8 @@ def dtype_of_code(code: int, what: str) -> DType:
     for dtype in DTYPES.values():
         if dtype.names.onnx == code and dtype.name not in _UNNAMED:
             return dtype
-    if code == _STRING:
-        raise UnsupportedError(f"{what}: tensors of strings are not supported; fix: handle strings before the model")
+    if code == string.names.onnx:
+        return string
     raise UserError(f"{what}: {code} is no tensor data type; fix: export the model again")
 
 
@@ -55,6 +54,8 @@ def decoded(tensor: Any, read_external: ReadExternal, limits: OnnxLimits, what: 
     if tensor.HasField("segment"):
         raise UnsupportedError(f"{what}: the data is in segments; fix: save the tensor whole")
     count = math.prod(shape)
+    if dtype is string:
+        return _texts(tensor, count, limits, what).reshape(shape)
     nbytes = -(-count * dtype.bits // 8) if dtype.bits < 8 and not dtype.is_bool else count * dtype.itemsize
     filled = [field for field in _ALL_FIELDS if len(getattr(tensor, field))]
     external = tensor.data_location == 1
@@ -71,6 +72,19 @@ def decoded(tensor: Any, read_external: ReadExternal, limits: OnnxLimits, what: 
             raise UserError(f"{what}: {dtype} in {filled[0]}; expected {field}; fix: export the model again")
         array = _from_numbers(getattr(tensor, field), dtype, count, what)
     array = array.reshape(shape)
+    array.flags.writeable = False
+    return array
+
+
+def _texts(tensor: Any, count: int, limits: OnnxLimits, what: str) -> Array:
+    """Return strings, which have a field of their own."""
+    if tensor.data_location == 1 or tensor.HasField("raw_data") or len(tensor.string_data) != count:
+        raise UserError(f"{what}: {len(tensor.string_data)} strings for {count} elements; fix: export the model again")
+    array: Array = np.empty(count, object)
+    for position, data in enumerate(tensor.string_data):
+        if len(data) > limits.name_bytes:
+            raise UserError(f"{what}: a string of {len(data)} bytes; fix: limits=OnnxLimits(name_bytes=…) if you trust it")
+        array[position] = data.decode("utf-8", "surrogateescape")
     array.flags.writeable = False
     return array
 

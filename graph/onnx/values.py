@@ -13,14 +13,14 @@ import numpy as np
 
 from ...promotion.arrays import Array
 from ...promotion.dataclass import dataclass
-from ...promotion.dtype import DType
+from ...promotion.dtype import DType, string
 from ..dims.dim import Extent
 from ..symbol import Symbol
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Known:
-    """A constant: an array, and the name of the initialiser that it is, if it is one.
+    """A constant: an array (of objects for strings), and the name of the initialiser that it is, if it is one.
 
     A tensor that holds one number everywhere is a broadcast view of it, whatever its size.
     """
@@ -31,7 +31,7 @@ class Known:
     @property
     def dtype(self) -> DType:
         """The dtype of the elements."""
-        return DType.from_numpy(self.array.dtype)
+        return string if self.array.dtype.hasobject else DType.from_numpy(self.array.dtype)
 
     @property
     def shape(self) -> tuple[Extent, ...]:

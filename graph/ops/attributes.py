@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import json
 import math
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
@@ -38,6 +40,22 @@ def _is_number(value: object) -> TypeGuard[int | float]:
     return isinstance(value, (int, float)) and not isinstance(value, bool) and not math.isnan(value)
 
 
+@functools.lru_cache(maxsize=256)
+def parsed_options(text: str) -> Mapping[str, Any]:
+    """Return the JSON object of the attribute `options`. Raises `ShapeError` for other texts."""
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        found = None
+    if not isinstance(found, dict):
+        raise ShapeError(f"options {text!r:.60}", "a JSON object")
+    return MappingProxyType(found)
+
+
+def _is_name(value: object) -> bool:
+    return isinstance(value, Dim) and value.name is not None
+
+
 _INT: Kind = (_is_int, "an int")
 _FLAG: Kind = (lambda value: type(value) is bool, "True or False")
 _TEXT: Kind = (lambda value: type(value) is str and bool(value), "text that is not empty")
@@ -56,6 +74,7 @@ KINDS: Mapping[str, Kind] = {
     "epsilon": (lambda value: _is_number(value) and 0 <= value < math.inf, "a finite number, 0 or more"),
     "exclusive": _FLAG,
     "extent": _SIZE,
+    "extents": (_tuple_of(_is_name), "a tuple of named dims"),
     "has_bias": _FLAG,
     "has_scale": _FLAG,
     "high": _SIZES,
@@ -64,6 +83,7 @@ KINDS: Mapping[str, Kind] = {
     "low": _SIZES,
     "mode": _TEXT,
     "name": _TEXT,
+    "options": _TEXT,
     "precision": _one_of("ieee", "tf32"),
     "reverse": _FLAG,
     "rounding": _one_of("nearest", "toward_zero"),
@@ -89,6 +109,7 @@ class Attributes(TypedDict, total=False):
     epsilon: float
     exclusive: bool
     extent: Extent
+    extents: tuple[Dim, ...]
     has_bias: bool
     has_scale: bool
     high: tuple[Extent, ...]
@@ -97,6 +118,7 @@ class Attributes(TypedDict, total=False):
     low: tuple[Extent, ...]
     mode: str
     name: str
+    options: str
     precision: str
     reverse: bool
     rounding: str

@@ -50,6 +50,8 @@ SOURCES = (
          ("index", "name"), traits="any_dtype"),
     _row("constant", "source", 0, "An array known when the graph is built.", EXPLICIT, shape.given, ("value",),
          traits="any_dtype", onnx=("Constant", 13)),
+    _row("text_constant", "source", 0, "Strings known when the graph is built.", EXPLICIT, shape.given, ("options",),
+         traits="any_dtype"),
     _row("weight", "source", 0, "A constant with a name, which stays beside the graph.", EXPLICIT, shape.given,
          ("name", "value"), traits="any_dtype"),
     _row("dim_value", "source", 0, "A size as an int64 scalar.", EXPLICIT, shape.given, ("extent",)),

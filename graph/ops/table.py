@@ -1,7 +1,8 @@
 """Collects the op table: everything a graph is made of, one row per op.
 
 An elementwise op is one row in `elementwise.py`; its public function, its operator, its documentation and its
-tests derive from the row. Other ops are a row in `structural.py` and an emitter in the tiler.
+tests derive from the row. Other ops are a row in `structural.py` and an emitter in the tiler, or a
+row in `host.py`, which the evaluator computes between compiled parts.
 """
 
 from __future__ import annotations
@@ -11,11 +12,12 @@ from types import MappingProxyType
 
 from ...promotion.errors import UserError, close_names
 from . import elementwise as ops_elementwise
+from . import host as ops_host
 from . import structural as ops_structural
 from .opdef import OpDef
 
 OPS: Mapping[str, OpDef] = MappingProxyType(
-    {row.name: row for row in (*ops_structural.SOURCES, *ops_elementwise.ROWS, *ops_structural.ROWS)}
+    {row.name: row for row in (*ops_structural.SOURCES, *ops_elementwise.ROWS, *ops_structural.ROWS, *ops_host.ROWS)}
 )
 """Every row by name."""
 

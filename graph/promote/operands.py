@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ...promotion.dtype import DType
+from ...promotion.dtype import DType, string
 from ...promotion.errors import UnsupportedError, UserError
 from ...promotion.result_rules import Promotion
 from ...promotion.rules import RuleSet
@@ -21,6 +21,9 @@ def promote(rules: RuleSet, row: OpDef, values: Sequence[WrittenOperand], dtype:
     """
     if row.arity != len(values) and not (row.arity == VARIADIC and values):
         raise UserError(compose(f"{label}: {len(values)} operands, expected {row.arity}", values))
+    if "any_dtype" not in row.traits and any(getattr(value, "dtype", None) is string for value in values):
+        fix = "the functions on strings (string_equal, string_concat, …), or parse_numbers"
+        raise UserError(compose(f"{label}: not defined for strings", values, "numbers", fix))
     try:
         promotion = row.promote.apply(rules, values, op=label, dtype=dtype)
     except UserError as error:

@@ -8,24 +8,30 @@ plainly rather than fast. Back ends are tested against them, never against each 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from ...promotion.arrays import Array
-from ...promotion.dtype import DType
+from ...promotion.dtype import DType, string
 from ...promotion.errors import InternalError, UnsupportedError, UserError
 from ...promotion.float_modes import default_modes
 from ...promotion.literals import Scalar, is_scalar, rank, scalar_rank
+from ..checks import Check
+from ..constants import as_texts
 from ..construction.misuse import checked_graph
+from ..data_sizes import mentioned, needed
 from ..dims.binding import ArrayShape, bind_dims
 from ..dims.dim import Dim, evaluate_dim
 from ..graph import Graph
 from ..symbol import Symbol
 from ..types import shape_text
+from . import data_sized as reference_data_sized
 from . import elementwise as reference_elementwise
+from . import images as reference_images
 from . import reductions as reference_reductions
+from . import strings as reference_strings
 from . import structure as reference_structure
 from .budget import MAX_SIZE
 from .numerics import literal
@@ -33,7 +39,10 @@ from .registry import REFERENCE, BoundSymbol
 
 __all__ = ["REFERENCE", "BoundSymbol", "bind_inputs", "evaluate"]
 
-MODULES = (reference_elementwise, reference_reductions, reference_structure)
+MODULES = (
+    reference_elementwise, reference_reductions, reference_structure, reference_strings, reference_data_sized,
+    reference_images,
+)  # fmt: skip
 """The modules whose import fills `REFERENCE`."""
 
 
@@ -53,22 +62,25 @@ def evaluate(graph: Graph, /, *arrays: ArrayLike, **named: ArrayLike) -> Array |
     """
     checked_graph("evaluate", graph)
     with default_modes():
-        return _evaluate(graph, _in_order(graph, arrays, named) if named else arrays)
+        return _evaluate(graph, in_order(graph, arrays, named) if named else arrays)
 
 
-def _in_order(graph: Graph, arrays: Sequence[ArrayLike], named: Mapping[str, ArrayLike]) -> Sequence[ArrayLike]:
-    """Return arrays given by position and by name, all by position. Raises `UserError` for wrong names."""
+def in_order(
+    graph: Graph, arrays: Sequence[ArrayLike], named: Mapping[str, ArrayLike], what: str = "evaluate"
+) -> Sequence[ArrayLike]:
+    """Return arrays given by position and by name, all by position. Raises `UserError`, which begins with `what`, for wrong
+    names."""
     names = [_name(symbol) for symbol in graph.inputs]
     known = f"its inputs are {', '.join(names)}" if names else "it has no inputs"
     for name in named:
         if name not in names:
-            raise UserError(f"evaluate: graph {graph.name!r} has no input {name!r}; {known}; fix: pass arrays by these names")
+            raise UserError(f"{what}: graph {graph.name!r} has no input {name!r}; {known}; fix: pass arrays by these names")
         if names.index(name) < len(arrays):
-            raise UserError(f"evaluate: input {name!r} is given by position and by name; fix: leave one of them out")
+            raise UserError(f"{what}: input {name!r} is given by position and by name; fix: leave one of them out")
     rest = names[len(arrays) :]
     missing = [name for name in rest if name not in named]
     if missing:
-        raise UserError(f"evaluate: graph {graph.name!r} is given no {', '.join(missing)}; {known}; fix: pass them as well")
+        raise UserError(f"{what}: graph {graph.name!r} is given no {', '.join(missing)}; {known}; fix: pass them as well")
     return [*arrays, *(named[name] for name in rest)]
 
 
@@ -79,31 +91,25 @@ def _evaluate(graph: Graph, arrays: Sequence[ArrayLike]) -> Array | tuple[Array,
         raise UserError(
             f"evaluate: graph {graph.name!r} has no outputs; fix: call graph.output(symbol) first"
         )
-    for check in graph.checks:
-        left, right = _sized(check.lhs, dims), _sized(check.rhs, dims)
-        if left != right:
-            sizes = ", ".join(f"{name} = {size}" for name, size in dims.items())
-            expected = f"{check.rhs} = {right}" if isinstance(check.rhs, Dim) else str(right)
-            raise UserError(
-                f"evaluate: {check.message}: {check.lhs} is {left}, not {expected} (where {sizes}); "
-                "fix: pass arrays whose sizes satisfy it"
-            )
-    for limit in graph.limits:
-        if _sized(limit.lhs, dims) != limit.rhs:
-            raise UserError(f"evaluate: {limit.message}")
-    needed = _reachable(outputs)
-    symbols = [symbol for symbol in graph.symbols if symbol.id in needed]
+    waiting = require_checks(graph.checks, dims, "evaluate")
+    limits = require_limits(graph.limits, dims)
+    live = needed(graph.symbols, outputs)
+    symbols = [symbol for symbol in graph.symbols if symbol.id in live]
     pending = _use_counts(symbols, outputs)
     values: dict[int, Array] = {symbol.id: array for symbol, array in zip(graph.inputs, inputs, strict=True)}
     bound: dict[int, BoundSymbol] = {}
     for symbol in symbols:
+        if symbol.op.kind == "host":
+            operands = [values[operand.id] for operand in symbol.inputs]
+            values[symbol.id] = compute_host(symbol, operands, dims)
+            waiting, limits = require_checks(waiting, dims, "evaluate"), require_limits(limits, dims)
         bound[symbol.id] = _bind(symbol, dims, bound)
         if _largest(bound[symbol.id], symbol.dtype) >= MAX_SIZE:
             raise UserError(
                 f"evaluate: a size of {symbol.op.name}, which gives {bound[symbol.id].shape}, is more than 64 bits address "
                 f"(from {symbol.location}); fix: pass smaller arrays"
             )
-        if symbol.op.name != "input":
+        if symbol.id not in values:
             values[symbol.id] = _compute(symbol, bound[symbol.id], [values[i.id] for i in symbol.inputs])
         for operand in symbol.inputs:  # values that no later symbol reads are dropped
             pending[operand.id] -= 1
@@ -135,15 +141,58 @@ def _compute(symbol: Symbol, bound: BoundSymbol, operands: Sequence[Array]) -> A
     return value
 
 
-def _reachable(outputs: Sequence[Symbol]) -> set[int]:
-    seen: set[int] = set()
-    pending = list(outputs)
-    while pending:
-        symbol = pending.pop()
-        if symbol.id not in seen:
-            seen.add(symbol.id)
-            pending.extend(symbol.inputs)
-    return seen
+def require_checks(checks: Iterable[Check], dims: Mapping[str, int], what: str) -> list[Check]:
+    """Raise `UserError` where a condition does not hold, and return those whose sizes are not all known yet."""
+    waiting = []
+    for check in checks:
+        if not mentioned(check[:2]) <= dims.keys():
+            waiting.append(check)
+            continue
+        left, right = _sized(check.lhs, dims), _sized(check.rhs, dims)
+        if left != right:
+            sizes = ", ".join(f"{name} = {size}" for name, size in dims.items())
+            expected = f"{check.rhs} = {right}" if isinstance(check.rhs, Dim) else str(right)
+            raise UserError(
+                f"{what}: {check.message}: {check.lhs} is {left}, not {expected} (where {sizes}); "
+                "fix: pass arrays whose sizes satisfy it"
+            )
+    return waiting
+
+
+def require_limits(limits: Iterable[Check], dims: Mapping[str, int]) -> list[Check]:
+    """Raise `UserError` beyond a budget, and return the limits whose sizes are not all known yet."""
+    waiting = []
+    for limit in limits:
+        if not mentioned(limit[:2]) <= dims.keys():
+            waiting.append(limit)
+        elif _sized(limit.lhs, dims) != limit.rhs:
+            raise UserError(f"evaluate: {limit.message}")
+    return waiting
+
+
+def compute_host(symbol: Symbol, operands: Sequence[Array], dims: dict[str, int]) -> Array:
+    """Compute one symbol by itself, and add the sizes that it decides, as host operations do, to `dims`."""
+    inputs = tuple([
+        BoundSymbol(operand.op.name, operand.dtype, array.shape)
+        for operand, array in zip(symbol.inputs, operands, strict=True)
+    ])  # fmt: skip
+    name = symbol.op.name
+    if symbol.op.kind != "host":
+        shape = tuple([evaluate_dim(extent, dims) for extent in symbol.shape])
+        attrs = {attribute: _sized(value, dims) for attribute, value in symbol.attrs.items()}
+        return _compute(symbol, BoundSymbol(name, symbol.dtype, shape, inputs, attrs), operands)
+    try:
+        value = REFERENCE[name](BoundSymbol(name, symbol.dtype, (), inputs, symbol.attrs), *operands)
+    except UserError as error:
+        raise UserError(f"{error}\n  built at {symbol.location}") from None
+    if value.dtype != symbol.dtype.numpy or value.ndim != len(symbol.shape):
+        raise InternalError(f"{name} gave {value.dtype} {value.shape}, the graph says {symbol.dtype} {symbol.shape}")
+    for extent, size in zip(symbol.shape, value.shape, strict=True):
+        if isinstance(extent, Dim) and extent.name is not None and extent.name not in dims:
+            dims[extent.name] = size
+        elif evaluate_dim(extent, dims) != size:
+            raise UserError(f"{name}: a size is {size}, and {extent} is {evaluate_dim(extent, dims)} (from {symbol.location})")
+    return value
 
 
 def _use_counts(symbols: Sequence[Symbol], outputs: Sequence[Symbol]) -> dict[int, int]:
@@ -175,8 +224,10 @@ def _sized(value: object, dims: Mapping[str, int]) -> object:
     return value
 
 
-def bind_inputs(graph: Graph, arrays: Sequence[ArrayLike]) -> tuple[list[Array], dict[str, int]]:
-    """Return the checked input arrays, and the size of every named dim that they determine.
+def bind_inputs(
+    graph: Graph, arrays: Sequence[ArrayLike], what: str = "evaluate"
+) -> tuple[list[Array], dict[str, int]]:
+    """Return the checked input arrays, and the size of every named dim that they determine. Messages begin with `what`.
 
     A dim that only occurs inside expressions ("2*batch") is solved for where one extent determines it. Raises
     `UserError` when count, dtypes, ranks or sizes do not agree with the inputs.
@@ -185,18 +236,23 @@ def bind_inputs(graph: Graph, arrays: Sequence[ArrayLike]) -> tuple[list[Array],
     if len(arrays) != len(inputs):
         expected = ", ".join(f"{_name(symbol)}: {_type_text(symbol)}" for symbol in inputs)
         raise UserError(
-            f"evaluate: graph {graph.name!r} takes {len(inputs)} inputs ({expected}), got {len(arrays)}; "
+            f"{what}: graph {graph.name!r} takes {len(inputs)} inputs ({expected}), got {len(arrays)}; "
             "fix: pass one array per input, in order"
         )
-    checked = [_array(symbol, given) for symbol, given in zip(inputs, arrays, strict=True)]
+    checked = [_array(symbol, given, what) for symbol, given in zip(inputs, arrays, strict=True)]
     pairs = zip(inputs, checked, strict=True)
-    return checked, bind_dims((ArrayShape(_name(symbol), symbol.shape, array.shape) for symbol, array in pairs), "evaluate")
+    return checked, bind_dims((ArrayShape(_name(symbol), symbol.shape, array.shape) for symbol, array in pairs), what)
 
 
-def _array(symbol: Symbol, given: ArrayLike) -> Array:
-    what = f"evaluate: input {_name(symbol)!r}"
+def _array(symbol: Symbol, given: ArrayLike, caller: str) -> Array:
+    what = f"{caller}: input {_name(symbol)!r}"
     if is_scalar(given) and not symbol.shape and scalar_rank(given) <= rank(symbol.dtype):
         return _scalar(symbol.dtype, given, what)
+    if symbol.dtype is string:
+        array = as_texts(given, what)
+        if array.ndim != len(symbol.shape):
+            raise UserError(f"{what} expects {_type_text(symbol)}, got shape {array.shape}; fix: reshape the array")
+        return array
     array = np.asarray(given)
     if not array.dtype.isnative:
         array = array.astype(array.dtype.newbyteorder("="))

@@ -101,7 +101,8 @@ def convert(
     To bool: x != 0 (so NaN is true); integer → integer wraps; float → integer truncates, saturates, NaN
     becomes 0; to float rounds to nearest even, or with rounding="toward_zero" to the nearer value in the
     direction of zero. `saturate` applies to 8-bit floats: values beyond the largest finite one become that
-    (else infinity or NaN). Raises `UnsupportedError` for storage-only dtypes and other roundings.
+    (else infinity or NaN). float4_e2m1fn, which has neither, always saturates, and NaN becomes -0.0, as in ml_dtypes.
+    Raises `UnsupportedError` for storage-only dtypes and other roundings.
     """
     if source.storage_only or target.storage_only:
         raise UnsupportedError(
@@ -120,10 +121,10 @@ def convert(
             values.astype(np.float64) if rounding == "nearest" or source.is_float else _towards_zero64(values)
         )
     wide = _exact_or_odd(values, source)
-    eight_bits = target.bits == 8
-    rounded = round_float64(
-        wide, target, saturate=saturate and eight_bits, toward_zero=rounding == "toward_zero"
-    )
+    stops = (saturate and target.bits == 8) or target.bits < 8
+    rounded = round_float64(wide, target, saturate=stops, toward_zero=rounding == "toward_zero")
+    if not target.has_nan:
+        rounded = np.where(np.isnan(rounded), -0.0, rounded)
     if target is tensor_float32:
         return rounded.astype(np.float32)
     return rounded.astype(np.float32).astype(target.numpy)  # exact: both steps hold the rounded value
@@ -167,17 +168,18 @@ def _to_integer(values: Array, source: DType, target: DType) -> Array:
     result = np.where(wide >= limit, container(high), below)
     result = np.where(wide < low, container(low), result)
     result = np.where(np.isnan(wide), container(0), result)
-    return result.astype(target.numpy) if target.bits >= 8 else _nibbles(result, target)
+    return _wrap(result, target)
 
 
 def _wrap(values: Array, target: DType) -> Array:
     """Reduce integers or bools modulo 2**bits."""
-    return values.astype(target.numpy) if target.bits >= 8 else _nibbles(values, target)
+    return values.astype(target.numpy) if target.bits >= 8 else _low_bits(values, target)
 
 
-def _nibbles(values: Array, target: DType) -> Array:
-    low = values.astype(np.int64) & 15
-    return np.where((low > 7) & (target.kind == "int"), low - 16, low).astype(target.numpy)
+def _low_bits(values: Array, target: DType) -> Array:
+    """Return integers of fewer than 8 bits from the low bits of others."""
+    low = values.astype(np.int64) & ((1 << target.bits) - 1)
+    return np.where((low > target.max_value) & (target.kind == "int"), low - (1 << target.bits), low).astype(target.numpy)
 
 
 def bitcast(values: Array, source: DType, target: DType) -> Array:
@@ -189,10 +191,10 @@ def bitcast(values: Array, source: DType, target: DType) -> Array:
     values = np.array(values, order="C", copy=None)  # contiguous, and of rank 0 if it was
     if target.kind == "bool":
         return np.not_equal(values.view(np.uint8), 0)
-    if source.bits == 4:  # one per byte, whose upper half is not part of the value
+    if source.bits in (2, 4):  # one per byte, whose upper bits are not part of the value
         bits = values.astype(np.int64) if source.is_integer else values.view(np.uint8)
         return (
-            _nibbles(bits, target) if target.is_integer else (bits & 15).astype(np.uint8).view(target.numpy)
+            _low_bits(bits, target) if target.is_integer else (bits & 15).astype(np.uint8).view(target.numpy)
         )
     return values.view(target.numpy)
 

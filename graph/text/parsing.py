@@ -16,7 +16,7 @@ from typing import NoReturn, cast
 import numpy as np
 
 from ...promotion.arrays import Array
-from ...promotion.dtype import DTYPES, DType
+from ...promotion.dtype import DTYPES, DType, string
 from ...promotion.errors import InternalError, UserError
 from ...promotion.rules import RuleSet
 from ..constants import array_digest
@@ -290,8 +290,8 @@ class _Reader:
             return self._complex(line, depth)
         if identifier in ("hex", "sha256"):
             return (identifier, line.string())
-        if identifier in DTYPES:
-            return DTYPES[identifier]
+        if identifier in DTYPES or identifier == string.name:
+            return DType(identifier)
         line.fail(f"unknown value {identifier!r}")
 
     def _tuple(self, line: _Line, depth: int) -> tuple[object, ...]:

@@ -29,6 +29,7 @@ from ...promotion.errors import InternalError
 from ...promotion.presets import PRESETS, rules
 from ..constants import array_digest
 from ..construction.misuse import checked_graph
+from ..data_sizes import needed
 from ..dims.dim import Dim, Extent
 from ..protocols import GraphLike, SymbolLike
 
@@ -131,11 +132,7 @@ def canonical_key(graph: GraphLike[SymbolLike]) -> str:
     Live symbols are renumbered in order, dims in order of appearance in the inputs, names and locations are
     left out, arrays enter by their bytes.
     """
-    live = {symbol.id for symbol in graph.outputs}
-    for symbol in reversed(graph.symbols):
-        if symbol.id in live:
-            live.update(operand.id for operand in symbol.inputs)
-    live.update(symbol.id for symbol in graph.inputs)
+    live = needed(graph.symbols, (*graph.outputs, *graph.inputs))
     renamed: dict[str, Extent] = {
         name: Dim(f"d{position}") for position, name in enumerate(_dims_in_order(graph))
     }

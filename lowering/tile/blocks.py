@@ -97,6 +97,6 @@ def memory_type(dtype: DType) -> Attribute:
 
 
 def register_type(dtype: DType) -> Attribute:
-    """Returns the block-IR element type of a dtype in registers: bool is i1, 4-bit integers are an i8 that
-    holds the value."""
+    """Returns the block-IR element type of a dtype in registers: bool is i1, integers of fewer than 8 bits
+    are an i8 that holds the value, and a float4_e2m1fn one that holds its code."""
     return scalar_type("i1") if dtype.is_bool else memory_type(dtype)

@@ -55,15 +55,18 @@ def test_reasons_leave_out_what_they_are_about() -> None:
     assert shortened("m: opset 99 is unknown") == "opset 99 is unknown"
 
 
-def test_the_suite_passes_as_far_as_composition_goes() -> None:
-    """The aim of the first stage; other groups are complete but for strings and gradients."""
+def test_the_suite_passes_but_for_what_is_known() -> None:
+    """More than other runtimes pass; what is left are gradients, and what is named here."""
     kept = report.kept()
     passed = {group: sum(name not in kept["failed"] for name in inside) for group, inside in kept["groups"].items()}
-    assert passed["node"] >= 1716
+    assert passed["node"] >= 1850
     assert [passed[group] for group in ("real", "pytorch-converted", "pytorch-operator")] == [9, 82, 35]
-    # rounding of softmax at each step, noise of a transform in float32, and a comparison that the runner cannot make
+    # rounding of softmax at each step, noise of a transform in float32, a comparison that the runner cannot make, and random
+    # numbers of NumPy's generators
+    random = [f"bernoulli{each}{form}" for each in ("", "_double", "_seed") for form in ("", "_expanded")]
+    random += [f"training_dropout{each}" for each in ("", "_default", "_default_mask", "_mask")]
     wrong = [name for name, reason in kept["failed"].items() if reason.startswith(("AssertionError", "InternalError", "Type"))]
-    assert sorted(wrong) == [
+    assert sorted(wrong) == sorted([
         "attention_4d_causal_fp16", "attention_4d_causal_fp16_expanded", "dft_inverse", "dft_inverse_opset19",
-        "loop16_seq_none",
-    ]  # fmt: skip
+        "loop16_seq_none", *random,
+    ])  # fmt: skip

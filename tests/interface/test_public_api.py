@@ -123,6 +123,26 @@ SIGNATURES: dict[str, str] = {
     "pad": "x, widths, mode='constant', value=0",
     "gather": "x, indices, axis=0",
     "take_along_axis": "x, indices, axis=-1",
+    "nonzero": "x",
+    "compress": "x, condition, axis=None",
+    "unique": "x, axis=None, sorted=True",
+    "non_max_suppression": "boxes, scores, max_output_boxes_per_class, iou_threshold=0.0, score_threshold=-inf, "
+                           "center_point_box=False",
+    "image_decode": "data, pixel_format='RGB'",
+    "string_concat": "x, y",
+    "string_equal": "x, y",
+    "string_split": "x, delimiter='', limit=None",
+    "string_split_count": "x, delimiter='', limit=None",
+    "regex_full_match": "x, pattern",
+    "string_normalize": "x, case='none', case_sensitive=False, stopwords=()",
+    "tf_idf": "x, terms, lengths, skips=0, mode='TF', positions=None, weights=None",
+    "encode_labels": "x, keys, values, default, dtype",
+    "parse_numbers": "x, dtype",
+    "print_numbers": "x",
+    "random_bits": "x, seed=0, stream=0",
+    "random_uniform": "x, low=0.0, high=1.0, seed=0, stream=0",
+    "random_normal": "x, mean=0.0, scale=1.0, seed=0, stream=0",
+    "bernoulli": "p, seed=0, stream=0",
     "bit_shift": "x, y, direction='left'",
     "masked_fill": "x, mask, value",
     "isclose": "x, y, rtol=1e-05, atol=1e-08, equal_nan=False",
@@ -210,7 +230,7 @@ def test_signatures(path: str, expected: str) -> None:
 def test_dir_lists_exactly_the_contract() -> None:
     listed = dir(jn)
     assert listed == sorted(listed)
-    expected = {*TYPES, *ERRORS, *DTYPES, *SIGNATURES, "PromotionWarning", "TritonCWarning"}
+    expected = {*TYPES, *ERRORS, *DTYPES, "string", *SIGNATURES, "PromotionWarning", "TritonCWarning"}
     expected |= {"kernel", "promotion", "triton", "__version__"}
     assert set(listed) - expected == set()
     assert expected - set(listed) == set()

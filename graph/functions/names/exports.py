@@ -50,6 +50,16 @@ _MODULES: dict[str, str] = {
     "indexing": (
         "gather take_along_axis"
     ),
+    "random.distributions": (
+        "random_bits random_uniform random_normal bernoulli"
+    ),
+    "host.data_sized": (
+        "nonzero compress unique non_max_suppression image_decode"
+    ),
+    "host.strings": (
+        "string_concat string_equal string_split string_split_count regex_full_match string_normalize tf_idf encode_labels "
+        "parse_numbers print_numbers"
+    ),
     "creation": (
         "full zeros ones zeros_like ones_like"
     ),

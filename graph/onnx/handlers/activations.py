@@ -13,6 +13,7 @@ from ...symbol import Symbol
 from ..node import Node, Result
 from ..registry import handles
 from ..values import Known
+from .random import dropped
 
 _PLAIN = {
     "HardSwish": activations.hard_swish, "Mish": activations.mish, "Softplus": activations.softplus,
@@ -98,9 +99,9 @@ def along_axis(node: Node) -> Result:
     return function(matrix, 1).reshape(x.shape)
 
 
-@handles("Dropout")
+@handles("Dropout", structural=True)
 def dropout(node: Node) -> Result:
-    """Return the operand, as outside training, and a mask that keeps everything."""
+    """Return the operand and a mask that keeps everything; in training, a share of the elements is 0."""
     node.ignore("consumed_inputs", "seed")
     x = node[0]
     training = node.version < 7 and not node.attr("is_test", 0)
@@ -109,7 +110,9 @@ def dropout(node: Node) -> Result:
         ratio = node.number(1, "the ratio of Dropout") if node.has(1) else 0.5
         training = node.has(2) and bool(node.number(2, "the training_mode of Dropout"))
     if training and ratio:
-        node.unsupported("Dropout in training, which needs random numbers", "export the model for inference")
+        node.require(0 < ratio <= 1, f"a ratio of {ratio}", "a number from 0 to 1")
+        value, mask = dropped(node, x, ratio)
+        return value, mask if node.version >= 10 else mask.cast(x.dtype)
     return x, _mask(node, x) if node.wants(1) else None
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from ....promotion.dtype import DType, int32
+from ....promotion.dtype import DType, float32, int32, string, uint8, uint32
 from ...functions.building import apply
+from ...functions.host.strings import parse_numbers, print_numbers
 from ...symbol import Symbol
 from ..node import Node, Result
 from ..reading import load_onnx
@@ -21,6 +22,10 @@ def converted(node: Node, x: Symbol, target: DType, saturate: bool = True) -> Sy
     """
     if target is x.dtype:
         return x
+    if x.dtype is string:
+        return parse_numbers(x, target)
+    if target is string:
+        return print_numbers(x)
     if x.dtype.is_float and target.is_integer and target.bits < 8:
         return x.cast(int32).cast(target)
     if target.is_float and target.bits == 8 and saturate and x.dtype.is_float and target.name != "float8_e8m0fnu":
@@ -55,9 +60,25 @@ def _cast(node: Node, target: DType) -> Symbol:
 
 
 def to_power_of_two(node: Node, x: Symbol, mode: str, saturate: bool) -> Symbol:
-    """Convert to float8_e8m0fnu, whose values are powers of two, by the rounding that ONNX names."""
-    node.unsupported(f"Cast to float8_e8m0fnu with round_mode={mode!r}", "cast to another dtype")
-    return x
+    """Convert to float8_e8m0fnu, whose values are powers of two, by the rounding that ONNX names.
+
+    The code is the exponent of the float32, whose sign is dropped; infinities and NaN become NaN.
+    """
+    node.require(mode in ("up", "down", "nearest"), f"round_mode {mode!r}", 'round_mode="nearest"')
+    bits = x.cast(float32).bitcast(uint32)
+    code = apply("bitwise_and", apply("shift_right", bits, 23), 255)
+    fraction = apply("bitwise_and", bits, 0x7FFFFF)
+    if mode != "down":
+        beyond = apply("greater", fraction, 0)
+        if mode == "nearest":  # halfway numbers go up, but for that between 0 and the smallest power
+            half = apply("greater_equal", fraction, 0x400000)
+            above = apply("greater", fraction, 0x400000)
+            beyond = apply("where", apply("greater", code, 0), half, above)
+        if saturate:
+            beyond = apply("logical_and", beyond, apply("less", code, 254))
+        beyond = apply("logical_and", beyond, apply("less", code, 255))
+        code = apply("add", code, beyond.cast(uint32))
+    return code.cast(uint8).bitcast("float8_e8m0fnu")
 
 
 @handles("BitCast")

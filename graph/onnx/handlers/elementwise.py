@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from ....promotion.dtype import DType, float64, int64, uint64
+from ....promotion.dtype import DType, float64, int64, string, uint64
 from ...functions.building import apply
 from ...functions.elementwise import FUNCTIONS, acosh, asinh, atanh, cosh, reciprocal, sinh, tan
+from ...functions.host.strings import string_equal
 from ...symbol import Symbol
 from ..node import Node, Result
 from ..registry import handles
@@ -58,7 +59,9 @@ def legacy_pair(node: Node) -> tuple[Symbol, Symbol]:
 
 @handles(*_BINARY)
 def binary(node: Node) -> Result:
-    """Apply the row of an operator with two inputs."""
+    """Apply the row of an operator with two inputs; strings can be compared."""
+    if node.op == "Equal" and node.dtype(0) is string:
+        return string_equal(node[0], node[1])
     return apply(_BINARY[node.op], *legacy_pair(node))
 
 

@@ -194,26 +194,3 @@ def tensor_scatter(node: Node) -> Result:
     inside = apply("logical_and", apply("greater_equal", steps, 0), apply("less", steps, node.graph.dim_value(size)))
     source = apply("maximum", apply("minimum", steps, node.graph.dim_value(size - 1)), 0)
     return apply("where", inside, apply("take_along_axis", update, source, axis=axis), cache)
-
-
-@handles("Compress")
-def compress(node: Node) -> Result:
-    """Keep the slices of an axis, or elements of all, for which a constant condition holds."""
-    x = node[0]
-    axis = node.attr("axis", None)
-    if axis is None:
-        x, axis = x.reshape((-1,)), 0
-    axis = node.axis(axis, len(x.shape))
-    kept = np.flatnonzero(node.known(1, "the condition of Compress"))
-    extent = x.shape[axis]
-    node.require(
-        not kept.size or not isinstance(extent, int) or int(kept[-1]) < extent, "the condition is longer than the axis"
-    )
-    return apply("gather", x, node.constant(kept, int64), axis=axis)
-
-
-@handles("NonZero", structural=True)
-def non_zero(node: Node) -> Result:
-    """Return the positions of what is not zero, of a constant: of data, their number is not known before a run."""
-    array = node.known(0, "the number of elements of NonZero")
-    return Known(np.array(np.nonzero(array), np.int64).reshape(array.ndim, -1))

@@ -8,6 +8,7 @@ conversion would round twice (float64 → tensor_float32, int32 → bfloat16) th
 
 from __future__ import annotations
 
+import itertools
 import math
 
 from xdsl.ir import SSAValue
@@ -73,6 +74,8 @@ def cast(
     if source.is_float:
         if is_eight_bits(source):
             x = b.cast("tt.fp_to_fp", x, F32)
+        elif source.bits == 4:
+            x = _from_four_bits(b, x)
         if target.is_float:
             return _float_to_float(b, x, target, rounding == "toward_zero", saturate)
         if target.is_bool:
@@ -92,15 +95,15 @@ def _resize(b: BlockBuilder, x: SSAValue, source: DType, target: DType) -> SSAVa
         x = b.cast("arith.extsi" if source.kind == "int" else "arith.extui", x, to)
     elif bit_width(to) < bit_width(x.type):
         x = b.cast("arith.trunci", x, to)
-    return nibble(b, x, target) if target.bits == 4 and source.bits != 1 else x
+    return low_bits(b, x, target) if target.bits < 8 and source.bits != 1 else x
 
 
-def nibble(b: BlockBuilder, x: SSAValue, dtype: DType) -> SSAValue:
-    """Makes the value of an int4 or uint4 from the low four bits of an i8."""
+def low_bits(b: BlockBuilder, x: SSAValue, dtype: DType) -> SSAValue:
+    """Makes the value of an integer of 2 or 4 bits from the low bits of an i8."""
     if dtype.kind == "uint":
-        return b.binary("arith.andi", x, like(b, 15, x))
-    four = like(b, 4, x)
-    return b.binary("arith.shrsi", b.binary("arith.shli", x, four), four)
+        return b.binary("arith.andi", x, like(b, (1 << dtype.bits) - 1, x))
+    rest = like(b, 8 - dtype.bits, x)
+    return b.binary("arith.shrsi", b.binary("arith.shli", x, rest), rest)
 
 
 def _float_to_integer(b: BlockBuilder, x: SSAValue, target: DType) -> SSAValue:
@@ -163,6 +166,8 @@ def _fold_low_bits(b: BlockBuilder, x: SSAValue, source: DType, sticky: bool) ->
 
 def _float_to_float(b: BlockBuilder, x: SSAValue, target: DType, toward_zero: bool, saturate: bool) -> SSAValue:
     """Converts `x`, which is f16, bf16, f32 or f64 of any shape, to `target`."""
+    if target.bits == 4:
+        return _to_four_bits(b, x, toward_zero)
     have, want = elem(x.type), scalar_type(target)
     if is_eight_bits(target):
         if not target.is_signed:  # powers of two only: neither zero nor negative numbers
@@ -245,14 +250,48 @@ def _to_eight_bits(b: BlockBuilder, x: SSAValue, target: DType, toward_zero: boo
     return b.cast("tt.bitcast", b.select(outside, beyond, bits), scalar_type(target))
 
 
+_FOUR_BITS = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)
+"""The magnitudes of float4_e2m1fn by their codes."""
+
+
+def _to_four_bits(b: BlockBuilder, x: SSAValue, toward_zero: bool) -> SSAValue:
+    """Converts a float to the code of a float4_e2m1fn in an i8: the sign, and how many magnitudes it reaches.
+
+    A number halfway between two goes to the one of even code; NaN reaches none and becomes -0.0.
+    """
+    if elem(x.type) in (F16, BF16):
+        x = b.cast("arith.extf", x, F32)
+    magnitude = b.unary("math.absf", x)
+    bits = b.cast("tt.bitcast", x, INTEGER_OF_WIDTH[bit_width(x.type)])
+    negative = b.binary("arith.ori", b.cmpi("slt", bits, like(b, 0, bits)), b.cmpf("uno", x, x))
+    code = b.binary("arith.shli", b.cast("arith.extui", negative, I8), like(b, 3, b.cast("arith.extui", negative, I8)))
+    for number, (below, value) in enumerate(itertools.pairwise(_FOUR_BITS)):
+        limit = value if toward_zero else (below + value) / 2
+        reached = b.cmpf("oge" if toward_zero or number % 2 else "ogt", magnitude, like(b, limit, magnitude))
+        code = b.binary("arith.addi", code, b.cast("arith.extui", reached, I8))
+    return code
+
+
+def _from_four_bits(b: BlockBuilder, x: SSAValue) -> SSAValue:
+    """Converts the code of a float4_e2m1fn in an i8 to float32, by the bits of that."""
+    bits = b.cast("arith.extui", b.binary("arith.andi", x, like(b, 15, x)), I32)
+    fraction = b.binary("arith.shli", b.binary("arith.andi", bits, like(b, 7, bits)), like(b, 22, bits))
+    normal = b.binary("arith.addi", fraction, like(b, 126 << 23, bits))
+    magnitude = b.binary("arith.andi", bits, like(b, 7, bits))
+    small = b.select(b.cmpi("eq", magnitude, like(b, 0, bits)), like(b, 0, bits), like(b, 126 << 23, bits))
+    magnitude = b.select(b.cmpi("ult", magnitude, like(b, 2, bits)), small, normal)
+    sign = b.binary("arith.shli", b.binary("arith.shrui", bits, like(b, 3, bits)), like(b, 31, bits))
+    return b.cast("tt.bitcast", b.binary("arith.ori", magnitude, sign), F32)
+
+
 def _largest_is_odd(dtype: DType) -> bool:
     fraction, _ = math.frexp(dtype.max_value)
     return int(math.ldexp(fraction, dtype.mantissa_bits + 1)) % 2 == 1
 
 
 def bitcast(b: BlockBuilder, x: SSAValue, source: DType, target: DType) -> SSAValue:
-    """Reinterprets the bits as another dtype of the same width; bool's one byte counts as eight bits, 4-bit
-    types have four. Raises `UnsupportedError` for different widths."""
+    """Reinterprets the bits as another dtype of the same width; bool's one byte counts as eight bits, smaller
+    types have their own. Raises `UnsupportedError` for different widths."""
     if (
         1 not in (source.bits, target.bits) and source.bits != target.bits
     ) or source.itemsize != target.itemsize:
@@ -264,8 +303,8 @@ def bitcast(b: BlockBuilder, x: SSAValue, source: DType, target: DType) -> SSAVa
     if target.is_bool:
         bits = x if not is_float(x.type) else b.cast("tt.bitcast", x, I8)
         return b.cmpi("ne", bits, like(b, 0, bits))
-    if source.bits == 4 and target.is_integer:
-        return nibble(b, x, target)
+    if source.bits < 8 and target.is_integer:
+        return low_bits(b, x, target)
     if source.bits == 4:
         return b.binary("arith.andi", x, like(b, 15, x))
     return b.cast("tt.bitcast", x, register_type(target))
@@ -275,12 +314,12 @@ def from_memory(b: BlockBuilder, x: SSAValue, dtype: DType) -> SSAValue:
     """Converts a loaded value of `memory_type` to its register form."""
     if dtype.is_bool:
         return b.cmpi("ne", x, like(b, 0, x))
-    return nibble(b, x, dtype) if dtype.name in ("int4", "uint4") else x
+    return low_bits(b, x, dtype) if dtype.is_integer and dtype.bits < 8 else x
 
 
 def to_memory(b: BlockBuilder, x: SSAValue, dtype: DType) -> SSAValue:
-    """Converts a value in register form to what is stored; 4-bit values fill the low half of their byte, as
-    in ml_dtypes."""
+    """Converts a value in register form to what is stored; values of fewer than 8 bits fill the low bits of
+    their byte, as in ml_dtypes."""
     if dtype.is_bool:
         return b.cast("arith.extui", x, I8)
-    return b.binary("arith.andi", x, like(b, 15, x)) if dtype.name == "int4" else x
+    return b.binary("arith.andi", x, like(b, (1 << dtype.bits) - 1, x)) if dtype.kind == "int" and dtype.bits < 8 else x

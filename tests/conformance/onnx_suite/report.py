@@ -20,7 +20,10 @@ operator and opset. Each case is imported, compiled for the host and run, and th
 values (rtol 10⁻³, atol 10⁻⁷). `make conformance` runs them all, in `.venv-onnx`, and writes this page.
 
 - **specialised**: sizes, axes or trip counts come from inputs, which were made constants (`constants=`), with their values.
-- **nothing to compute**: the graph has no inputs, because all of them were made constants or the model has none."""
+- **nothing to compute**: the graph has no inputs, because all of them were made constants or the model has none.
+
+Strings, and operations whose sizes the values decide, are computed by NumPy on the host, between compiled parts. Cases with
+random numbers fail by design: ONNX names no generator."""
 
 
 def record(found: dict[tuple[str, str], Outcome], versions: dict[str, str]) -> dict[str, Any]:

@@ -24,7 +24,7 @@ def graph() -> Any:
         X, ("float32", (4, 3), "a"), ("float32", (5, 3), "b"), ("int32", (3,), "i"), ("bool", (4, 3), "mask"),
         ("float16", (4, 3), "h"),
         ("float8_e4m3fn", (4, 3), "tiny"), ("complex64", (4, 3), "c"), ("uint8", (4, 3), "u"), ("float32", (), "s"),
-        ("float32", (0, 3), "empty"), ("float32", ("seq", 784), "y"), ("float32", (4,), "v"), ("float4_e2m1fn", (4,), "packed"),
+        ("float32", (0, 3), "empty"), ("float32", ("seq", 784), "y"), ("float32", (4,), "v"), ("float6_e2m3fn", (4,), "packed"),
     ]  # fmt: skip
     return jn.Graph("model", inputs=[jn.TensorType(*entry) for entry in types])
 
@@ -84,11 +84,11 @@ CASES: list[tuple[str, Callable[[Any], Any], tuple[str, ...]]] = [
     ("bits of floats", lambda n: n.a & 1, ("operand 0 must be bool or integer, not float32", ".bitcast")),
     ("condition", lambda n: jn.where(n.a, 1.0, 0.0), ("where(float32, 1.0, 0.0): the condition must be bool",)),
     ("only stored", lambda n: jn.exp(n.packed),
-        ("exp: float4_e2m1fn can be stored, viewed and bit-cast, but not computed with",)),
+        ("exp: float6_e2m3fn can be stored, viewed and bit-cast, but not computed with",)),
     ("compute fp8", lambda n: n.tiny * n.tiny, ("mul: float8_e4m3fn can be stored, viewed and bit-cast, but not computed with",
         "fix: compute in float16: operand.cast(float16)")),
-    ("compute packed", lambda n: n.packed + n.packed, ("float4_e2m1fn", "bitcast it and compute on the bits")),
-    ("cast packed", lambda n: n.packed.cast(jn.float32), ("cast: values of float4_e2m1fn can be stored, viewed and bit-cast",)),
+    ("compute packed", lambda n: n.packed + n.packed, ("float6_e2m3fn", "bitcast it and compute on the bits")),
+    ("cast packed", lambda n: n.packed.cast(jn.float32), ("cast: values of float6_e2m3fn can be stored, viewed and bit-cast",)),
     ("cast complex", lambda n: n.c.cast(jn.float32), ("cast: values of complex64",)),
     ("cast to nothing", lambda n: n.a.cast("float33"), ("unknown dtype 'float33'; did you mean",)),
     ("cast None", lambda n: n.a.cast(None), ("cast: dtype is missing",)),

@@ -101,7 +101,9 @@ def test_empty_tensors_of_every_dtype(name: str) -> None:
         ({"data_type": 14, "dims": [2], "float_data": [1, 2, 3]}, "3 values for 2 elements"),
         ({"data_type": 22, "dims": [3], "int32_data": [1]}, "1 values for 3 elements"),
         ({"data_type": 22, "dims": [3], "raw_data": b"abc"}, "3 bytes for int4"),
-        ({"data_type": 8, "dims": [1], "string_data": [b"a"]}, "tensors of strings"),
+        ({"data_type": 8, "dims": [2], "string_data": [b"a"]}, "1 strings for 2 elements"),
+        ({"data_type": 8, "dims": [1], "raw_data": b"a"}, "0 strings for 1 elements"),
+        ({"data_type": 8, "dims": [1], "string_data": [b"a" * (1 << 21)]}, "a string of 2097152 bytes"),
         ({"data_type": 0, "dims": [1]}, "0 is no tensor data type"),
     ],
 )

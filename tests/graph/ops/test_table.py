@@ -48,7 +48,8 @@ SUGAR = (
     "atan2 hypot copysign arange eye tril triu one_hot roll"
 )
 NOT_PUBLIC = frozenset(
-    ("input", "constant", "weight", "dim_value", "reduce_sum", "reduce_prod", "reduce_max", "reduce_min", "slice")
+    ("input", "constant", "text_constant", "weight", "dim_value", "reduce_sum", "reduce_prod", "reduce_max", "reduce_min",
+     "slice")
 )
 """Rows that functions of other names build."""
 

@@ -176,11 +176,21 @@ def test_a_cast_there_and_back_is_not_elided():
     assert float(cast(cast(1.001, "float32", "bfloat16"), "bfloat16", "float32")) == 1.0
 
 
+def test_casts_to_four_bits_agree_with_ml_dtypes():
+    ties = [0.25, 0.75, 1.25, 1.75, 2.5, 3.5, 5.0, 0.3, 4.9, 5.1, 6.0, 7.0, 1e9, 0.0, np.inf]
+    values = np.array([*ties, *[-value for value in ties], np.nan], np.float32)
+    expected = values.astype(ml_dtypes.float4_e2m1fn)
+    assert cast(values, "float32", "float4_e2m1fn").view(np.uint8).tolist() == expected.view(np.uint8).tolist()
+    codes = np.arange(16, dtype=np.uint8).view(ml_dtypes.float4_e2m1fn)
+    assert cast(codes, "float4_e2m1fn", "float32").tobytes() == codes.astype(np.float32).tobytes()
+    assert cast(codes, "float4_e2m1fn", "int2").tolist() == [0, 0, 1, 1, 1, 1, 1, 1, 0, 0, -1, -1, -2, -2, -2, -2]
+
+
 def test_unsupported_casts():
     with pytest.raises(UnsupportedError, match=r"complex64.*storage-only"):
         cast(1.0, "float32", "complex64")
-    with pytest.raises(UnsupportedError, match="float4_e2m1fn"):
-        cast(1.0, "float32", "float4_e2m1fn")
+    with pytest.raises(UnsupportedError, match="float6_e2m3fn"):
+        cast(1.0, "float32", "float6_e2m3fn")
     with pytest.raises(UnsupportedError, match="rounding 'up'"):
         convert(np.zeros(1, np.float32), DType("float32"), DType("float16"), rounding="up")
 

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from .....promotion.dtype import float32, uint8
-from ....functions.activations import gelu
+from .....promotion.dtype import float32, int32, uint8
+from ....functions.activations import gelu, hard_sigmoid, leaky_relu
 from ....functions.building import apply
 from ....functions.joining import stack
 from ....functions.linalg import matmul
 from ....functions.normalization import layer_norm, rms_norm
+from ....functions.positions import counting
+from ....functions.reductions import sum_
 from ....symbol import Symbol
 from ...node import Node, Result
 from ...registry import handles
+from ..spatial.convolution import conv
 
 _DOMAIN = "com.microsoft"
 
@@ -41,6 +44,67 @@ def fused_matmul(node: Node) -> Result:
     alpha = float(node.attr("alpha", 1.0))
     result = matmul(a, b).cast(a.dtype)
     return result if alpha == 1 else apply("mul", result, alpha)
+
+
+def _activated(node: Node, x: Symbol, name: str, numbers: list[float]) -> Symbol:
+    """Apply the activation that an optimiser has put into another operator."""
+
+    def number(position: int, default: float) -> float:
+        return float(numbers[position]) if position < len(numbers) else default
+
+    match name:
+        case "" | "Identity":
+            return x
+        case "Relu" | "Tanh" | "Sigmoid":
+            return apply(name.lower(), x)
+        case "LeakyRelu":
+            return leaky_relu(x, number(0, 0.01))
+        case "Clip":
+            return apply("minimum", apply("maximum", x, number(0, float("-inf"))), number(1, float("inf")))
+        case "HardSigmoid":
+            return hard_sigmoid(x, number(0, 0.2), number(1, 0.5))
+    node.unsupported(f"the activation {name}", "run the optimiser without this fusion")
+    return x
+
+
+@handles("FusedConv", domain=_DOMAIN)
+def fused_conv(node: Node) -> Result:
+    """Convolve, add another tensor, and apply an activation."""
+    result = conv(node)
+    assert isinstance(result, Symbol)
+    if node.has(3):
+        result = apply("add", result, node[3])
+    return _activated(node, result, node.attr("activation", ""), node.attr("activation_params", None) or [])
+
+
+@handles("FusedGemm", domain=_DOMAIN)
+def fused_gemm(node: Node) -> Result:
+    """Multiply matrices, add a third, and apply an activation."""
+    a = node[0].transpose() if node.attr("transA", 0) else node[0]
+    b = node[1].transpose() if node.attr("transB", 0) else node[1]
+    result = apply("mul", matmul(a, b).cast(a.dtype), float(node.attr("alpha", 1.0)))
+    if node.has(2):
+        result = apply("add", result, apply("mul", node[2], float(node.attr("beta", 1.0))))
+    numbers = [node.attr(f"activation_{name}", None) for name in ("alpha", "beta", "gamma")]
+    given = [number for number in numbers if number is not None]
+    return _activated(node, result, node.attr("activation", ""), given)
+
+
+@handles("EmbedLayerNormalization", domain=_DOMAIN)
+def embed_layer_normalization(node: Node) -> Result:
+    """Look up words, positions and segments, normalise their sum, and count what a mask leaves of each row."""
+    ids, vocabulary, table = node[0], node[2], node[3]
+    node.require(len(ids.shape) == 2, f"input_ids of {len(ids.shape)} axes; (batch, length) is expected")
+    batch, length = ids.shape
+    positions = node[8] if node.has(8) else counting(ids.graph, length).reshape((1, length))
+    total = apply("add", apply("gather", vocabulary, ids, axis=0), apply("gather", table, positions, axis=0))
+    if node.has(1) and node.has(4):
+        total = apply("add", total, apply("gather", node[4], node[1], axis=0))
+    result = layer_norm(total, node[5], node[6], float(node.attr("epsilon", 1e-12)))
+    node.ignore("mask_index_type")
+    zero = apply("broadcast_to", ids.graph.scalar(0, int32), shape=(batch,))
+    mask = sum_(node[7], -1).cast(int32) if node.has(7) else zero
+    return result, mask, total
 
 
 @handles("SkipLayerNormalization", domain=_DOMAIN)

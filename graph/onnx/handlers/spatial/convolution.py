@@ -34,7 +34,7 @@ def _kernel(node: Node, weights: Symbol) -> tuple[int, ...]:
 
 
 def _group(node: Node, x: Symbol, channels: Extent) -> int:
-    group: int = node.attr("group")
+    group: int = node.attr("group", 1)
     node.require(group > 0, f"group is {group}")
     node.require(len(x.shape) >= 3, f"a tensor of {len(x.shape)} axes; batch, channels and space are expected")
     node.require(

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from ....promotion.dtype import float32
-from ...functions.building import apply
-from ...functions.linalg import matmul
-from ...functions.reductions import max_, reduce_l2, sum_
-from ..node import Node, Result
-from ..registry import handles
+from .....promotion.dtype import float32
+from ....functions.building import apply
+from ....functions.linalg import matmul
+from ....functions.reductions import max_, reduce_l2, sum_
+from ...node import Node, Result
+from ...registry import handles
 
 _DOMAIN = "ai.onnx.ml"
 

@@ -1,0 +1,45 @@
+"""Tells which symbols decide sizes when they run, and what must run for given outputs because of that."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from .dims.dim import Dim, Extent
+from .protocols import SymbolLike
+
+
+def deciders(symbols: Iterable[SymbolLike]) -> Mapping[str, int]:
+    """Return the name of each size that a host operation decides, with the id of the first symbol that does."""
+    found: dict[str, int] = {}
+    for symbol in symbols:
+        if symbol.op.kind == "host":
+            for extent in symbol.attrs.get("extents", ()):
+                if isinstance(extent, Dim) and extent.name is not None:
+                    found.setdefault(extent.name, symbol.id)
+    return found
+
+
+def extents_of(symbol: SymbolLike) -> Iterator[Extent]:
+    """Yield the sizes in the shape and the attributes of a symbol."""
+    yield from symbol.shape
+    for value in symbol.attrs.values():
+        for entry in value if isinstance(value, tuple) else (value,):
+            if isinstance(entry, Dim):
+                yield entry
+
+
+def mentioned(extents: Iterable[Extent]) -> set[str]:
+    """Return the names in sizes."""
+    return {name for extent in extents if isinstance(extent, Dim) for name in extent.symbols()}
+
+
+def needed(symbols: Sequence[SymbolLike], roots: Iterable[SymbolLike]) -> set[int]:
+    """Return the ids of the symbols that `roots` are computed from, including those that decide their sizes."""
+    found = {symbol.id for symbol in roots}
+    deciding = deciders(symbols)
+    for symbol in reversed(symbols):
+        if symbol.id in found:
+            found.update([operand.id for operand in symbol.inputs])
+            if deciding:
+                found.update([deciding[name] for name in mentioned(extents_of(symbol)) if name in deciding])
+    return found

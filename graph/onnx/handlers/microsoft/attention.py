@@ -1,0 +1,245 @@
+"""Handles the attention of com.microsoft: heads side by side in the last axis, caches of keys and values, rotated positions."""
+
+from __future__ import annotations
+
+import math
+
+from .....promotion.dtype import bool_, float32, int64
+from ....dims.dim import Extent
+from ....functions.activations import softmax
+from ....functions.building import apply
+from ....functions.joining import concat, stack
+from ....functions.linalg import matmul
+from ....functions.positions import counting
+from ....symbol import Symbol
+from ...node import Node, Result
+from ...registry import handles
+
+_DOMAIN = "com.microsoft"
+
+
+def _heads(x: Symbol, heads: int) -> Symbol:
+    """Return (batch, length, heads · size) as (batch, heads, length, size)."""
+    batch, length, width = x.shape
+    return x.reshape((batch, length, heads, width // heads)).permute((0, 2, 1, 3))
+
+
+def _merged(x: Symbol) -> Symbol:
+    batch, heads, length, size = x.shape
+    return x.permute((0, 2, 1, 3)).reshape((batch, length, heads * size))
+
+
+def _scale(node: Node, q: Symbol) -> float:
+    """Return the factor of scores: the one given, else 1 / √size."""
+    given, size = float(node.attr("scale", 0.0)), q.shape[-1]
+    if given:
+        return given
+    if not isinstance(size, int):
+        node.unsupported(f"heads of {size} elements", "give the heads a fixed size")
+        return given
+    return 1.0 / math.sqrt(size)
+
+
+def _attended(q: Symbol, k: Symbol, v: Symbol, scale: float, bias: Symbol | None, softcap: float = 0.0) -> Symbol:
+    scores = apply("mul", matmul(q, k.transpose()).cast(float32), scale)
+    if softcap:
+        scores = apply("mul", apply("tanh", apply("div", scores, softcap)), softcap)
+    if bias is not None:
+        scores = apply("add", scores, bias.cast(float32))
+    return matmul(softmax(scores, -1).cast(v.dtype), v).cast(v.dtype)
+
+
+def _blocked(allowed: Symbol, filler: float) -> Symbol:
+    """Return 0 where attention is allowed, and a large negative number elsewhere."""
+    return apply("where", allowed, 0.0, allowed.graph.scalar(filler, float32))
+
+
+def _causal(q: Symbol, past: Extent, total: Extent) -> Symbol:
+    """Return where query i sees key j: none after its own position."""
+    rows = apply("add", counting(q.graph, q.shape[2]), q.graph.dim_value(past)).reshape((q.shape[2], 1))
+    return apply("less_equal", counting(q.graph, total).reshape((1, total)), rows)
+
+
+def _together(*parts: Symbol | None) -> Symbol | None:
+    total: Symbol | None = None
+    for part in parts:
+        if part is not None:
+            total = part if total is None else apply("add", total, part)
+    return total
+
+
+def _padding(node: Node, mask: Symbol, length: Extent, filler: float) -> Symbol:
+    """Return what a mask of keys adds to scores: lengths (batch,), keys (batch, keys), or (batch, queries, keys)."""
+    if len(mask.shape) == 1:
+        keep = apply("less", counting(mask.graph, length).reshape((1, length)), mask.cast(int64).reshape((-1, 1)))
+    else:
+        keep = mask if mask.dtype is bool_ else apply("not_equal", mask, 0)
+    if len(keep.shape) == 2:
+        keep = keep.reshape((keep.shape[0], 1, 1, keep.shape[1]))
+    elif len(keep.shape) == 3:
+        keep = keep.reshape((keep.shape[0], 1, *keep.shape[1:]))
+    else:
+        node.unsupported(f"a mask of {len(mask.shape)} axes", "a mask of (batch,), (batch, keys) or (batch, queries, keys)")
+    return _blocked(keep, filler)
+
+
+@handles("MultiHeadAttention", domain=_DOMAIN)
+def multi_head_attention(node: Node) -> Result:
+    """Attend with several heads; keys and values may be cached, masked and biased."""
+    heads = node.attr("num_heads")
+    node.require(heads > 0, f"num_heads is {heads}")
+    if not node.has(1) or not node.has(2) or any(len(node.shape(position)) not in (3, 4) for position in (1, 2)):
+        node.unsupported("packed queries, keys and values", "run the optimiser without packing them")
+    q, k, v = node[0], node[1], node[2]
+    node.require(len(q.shape) == 3, f"queries of {len(q.shape)} axes; (batch, length, width) is expected")
+    if node.has(3):
+        added, width = node[3], q.shape[2]
+        q = apply("add", q, added[:width])
+        if len(k.shape) == 3:
+            k, v = apply("add", k, added[width : width * 2]), apply("add", v, added[width * 2 :])
+    q = _heads(q, heads)
+    k, v = (each if len(each.shape) == 4 else _heads(each, heads) for each in (k, v))
+    past: Extent = 0
+    if node.has(6) and node.has(7):
+        past = node.shape(6)[2]
+        k, v = concat([node[6], k], 2), concat([node[7], v], 2)
+    total = k.shape[2]
+    filler = float(node.attr("mask_filter_value", -10000.0))
+    masked = _padding(node, node[4], total, filler) if node.has(4) else None
+    causal = _blocked(_causal(q, past, total), filler) if node.attr("unidirectional", 0) else None
+    bias = _together(masked, causal, node[5].cast(float32) if node.has(5) else None)
+    return _merged(_attended(q, k, v, _scale(node, q), bias)), k, v
+
+
+@handles("Attention", domain=_DOMAIN)
+def attention(node: Node) -> Result:
+    """Make queries, keys and values of one input by one matrix, and attend."""
+    heads = node.attr("num_heads")
+    x, weights = node[0], node[1]
+    node.require(heads > 0 and len(x.shape) == 3 and len(weights.shape) == 2, f"num_heads {heads}, {len(x.shape)} axes")
+    if node.attr("do_rotary", 0):
+        node.unsupported("do_rotary", "rotate queries and keys by RotaryEmbedding")
+    wide = matmul(x, weights).cast(x.dtype)
+    wide = apply("add", wide, node[2]) if node.has(2) else wide
+    width = weights.shape[1]
+    sizes = node.attr("qkv_hidden_sizes", None) or [width // 3] * 3
+    node.require(len(sizes) == 3 and sum(sizes) == width, f"qkv_hidden_sizes {sizes} of {width}")
+    q, k, v = (
+        _heads(part, heads)
+        for part in (wide[:, :, : sizes[0]], wide[:, :, sizes[0] : sizes[0] + sizes[1]], wide[:, :, sizes[0] + sizes[1] :])
+    )
+    past: Extent = 0
+    if node.has(4):
+        past = node.shape(4)[3]
+        k, v = concat([node[4][0], k], 2), concat([node[4][1], v], 2)
+    total = k.shape[2]
+    filler = float(node.attr("mask_filter_value", -10000.0))
+    masked = _padding(node, node[3], total, filler) if node.has(3) else None
+    causal = _blocked(_causal(q, past, total), filler) if node.attr("unidirectional", 0) else None
+    bias = _together(masked, causal, node[5].cast(float32) if node.has(5) else None)
+    result = _merged(_attended(q, k, v, _scale(node, q), bias))
+    return result, stack([k, v], 0) if node.wants(1) else None
+
+
+def _rotated(x: Symbol, positions: Symbol, cosines: Symbol, sines: Symbol, interleaved: bool) -> Symbol:
+    """Rotate pairs of (batch, heads, length, size) by the angles of positions (batch, length); what is left over stays."""
+    half = cosines.shape[1]
+    batch, length = positions.shape
+    cos, sin = (
+        apply("gather", table, positions, axis=0).reshape((batch, 1, length, half)).cast(x.dtype) for table in (cosines, sines)
+    )
+    turned, rest = x[..., : half * 2], x[..., half * 2 :]
+    if interleaved:
+        pairs = turned.reshape((*turned.shape[:-1], half, 2))
+        a, b = pairs[..., 0], pairs[..., 1]
+    else:
+        a, b = turned[..., :half], turned[..., half:]
+    first = apply("sub", apply("mul", a, cos), apply("mul", b, sin))
+    second = apply("add", apply("mul", b, cos), apply("mul", a, sin))
+    result = stack([first, second], 4).reshape(turned.shape) if interleaved else concat([first, second], 3)
+    return concat([result, rest], 3) if rest.shape[3] != 0 else result
+
+
+@handles("RotaryEmbedding", domain=_DOMAIN)
+def rotary_embedding(node: Node) -> Result:
+    """Rotate the elements of each head by angles that depend on the position."""
+    x, positions, cosines, sines = node[0], node[1], node[2], node[3]
+    heads, partial = node.attr("num_heads", 0), node.attr("rotary_embedding_dim", 0)
+    node.ignore("is_packed_batching")
+    if node.attr("scale", 1.0) != 1.0:
+        node.unsupported("a scale of angles", "multiply the tables by it")
+    flat = len(x.shape) == 3
+    if flat and not heads:
+        size = cosines.shape[1] * 2
+        node.require(partial == 0 and isinstance(x.shape[2], int) and isinstance(size, int), "num_heads is missing")
+        heads = int(x.shape[2]) // int(size)  # type: ignore[arg-type]
+    wide = _heads(x, heads) if flat else x
+    batch, length = wide.shape[0], wide.shape[2]
+    if positions.shape == (1,):
+        positions = apply("add", counting(x.graph, length), positions.cast(int64)).reshape((1, length))
+        positions = apply("broadcast_to", positions, shape=(batch, length))
+    result = _rotated(wide, positions, cosines, sines, bool(node.attr("interleaved", 0)))
+    return _merged(result) if flat else result
+
+
+@handles("GroupQueryAttention", domain=_DOMAIN)
+def group_query_attention(node: Node) -> Result:
+    """Attend causally, several heads of queries to one of keys, after the keys and values of a cache.
+
+    The cache is not larger than what it holds; how much of it is valid may differ in each row of the batch.
+    """
+    heads, shared = node.attr("num_heads"), node.attr("kv_num_heads")
+    node.require(heads > 0 and shared > 0 and heads % shared == 0, f"{heads} heads of queries, {shared} of keys")
+    for name in ("smooth_softmax", "k_quant_type", "v_quant_type", "kv_cache_bit_width", "qk_output"):
+        if node.attr(name, 0) not in (0, -1, "NONE"):
+            node.unsupported(name, "export the model without it")
+    if len(node) > 9 and any(node.has(position) for position in range(9, len(node))):
+        node.unsupported("position_ids, attention_bias or a head sink", "export the model without it")
+    q = node[0]
+    node.require(len(q.shape) == 3, f"queries of {len(q.shape)} axes; (batch, length, width) is expected")
+    if node.has(1):
+        q, k, v = _heads(q, heads), _heads(node[1], shared), _heads(node[2], shared)
+    else:  # queries, keys and values side by side
+        wide = _heads(q, heads + 2 * shared)
+        q, k, v = wide[:, :heads], wide[:, heads : heads + shared], wide[:, heads + shared :]
+    batch, _, length, _ = q.shape
+    past: Extent = node.shape(3)[2] if node.has(3) else 0
+    total = past + length
+    stated = node.sizes(6, "total_sequence_length")
+    node.require(len(stated) == 1, f"{len(stated)} total lengths")
+    if stated[0] != total:
+        node.unsupported(f"a cache of {past} for {length} new of {stated[0]} positions", "a cache that holds the past alone")
+    valid = apply("add", node[5].cast(int64).reshape((-1, 1)), 1)  # positions of each row, with the new ones
+    before = apply("maximum", apply("sub", valid, q.graph.dim_value(length)), 0)
+    positions = apply("add", counting(q.graph, length).reshape((1, length)), before)
+    if node.attr("do_rotary", 0):
+        interleaved = bool(node.attr("rotary_interleaved", 0))
+        q, k = (_rotated(each, positions, node[7], node[8], interleaved) for each in (q, k))
+    else:
+        node.ignore("rotary_interleaved")
+    if node.has(3):
+        k, v = (_cached(node[number], new, before, total) for number, new in ((3, k), (4, v)))
+    group = heads // shared
+    keys, values = (
+        apply("broadcast_to", each.reshape((batch, shared, 1, *each.shape[2:])), shape=(batch, shared, group, *each.shape[2:]))
+        .reshape((batch, heads, *each.shape[2:])) for each in (k, v)
+    )  # fmt: skip
+    reach = counting(q.graph, total).reshape((1, 1, total))
+    rows = positions.reshape((batch, length, 1))
+    allowed = apply("less_equal", reach, rows)
+    window = node.attr("local_window_size", -1)
+    if window > 0:
+        allowed = apply("logical_and", allowed, apply("greater", reach, apply("sub", rows, window)))
+    bias = _blocked(allowed.reshape((batch, 1, length, total)), float("-inf"))
+    result = _attended(q, keys, values, _scale(node, q), bias, float(node.attr("softcap", 0.0)))
+    return _merged(result), k, v
+
+
+def _cached(past: Symbol, new: Symbol, before: Symbol, total: Extent) -> Symbol:
+    """Return the cache with new entries after the valid ones of each row."""
+    capacity = past.shape[2]
+    graph = past.graph
+    at = counting(graph, total).reshape((1, total))
+    later = apply("add", apply("sub", at, before), graph.dim_value(capacity))
+    which = apply("where", apply("less", at, before), at, later).reshape((new.shape[0], 1, total, 1))
+    return apply("take_along_axis", concat([past, new], 2), which, axis=2)

@@ -1,0 +1,106 @@
+"""Handles operators of com.microsoft on quantised tensors: they compute on the numbers that the codes stand for."""
+
+from __future__ import annotations
+
+from .....promotion.dtype import float32, int32
+from ....functions.activations import softmax
+from ....functions.building import apply
+from ....functions.joining import concat
+from ....functions.linalg import matmul
+from ....functions.reductions import mean
+from ....symbol import Symbol
+from ...node import Node, Result
+from ...registry import handles
+from ..quantisation import requantised, rounded_into
+
+_DOMAIN = "com.microsoft"
+
+
+def _number(node: Node, position: int) -> Symbol:
+    """Return a scale or zero point that is one number."""
+    x = node[position]
+    node.require(x.shape in ((), (1,)), f"a scale or zero point of shape {x.shape}; one number is expected")
+    return x.reshape(())
+
+
+def _plain(node: Node, position: int) -> Symbol:
+    """Return what codes stand for; their scale and zero point come next among the inputs."""
+    codes = node[position].cast(int32)
+    if node.has(position + 2):
+        codes = apply("sub", codes, _number(node, position + 2).cast(int32))
+    return apply("mul", codes.cast(float32), _number(node, position + 1))
+
+
+def _quantised(node: Node, value: Symbol, scale: int, like: int = 0) -> Symbol:
+    """Return the codes of numbers, by a scale and the zero point after it (0 of the dtype of input `like` without one)."""
+    ratio = apply("div", value, _number(node, scale))
+    if node.has(scale + 1):
+        zero = _number(node, scale + 1)
+        return rounded_into(ratio, zero, zero.dtype)
+    return rounded_into(ratio, None, node.dtype(like))
+
+
+@handles("QLinearAdd", "QLinearMul", domain=_DOMAIN)
+def qlinear_pair(node: Node) -> Result:
+    """Add or multiply what two quantised tensors stand for."""
+    result = apply("add" if node.op == "QLinearAdd" else "mul", _plain(node, 0), _plain(node, 3))
+    return _quantised(node, result, 6)
+
+
+@handles("QLinearSigmoid", "QLinearLeakyRelu", domain=_DOMAIN)
+def qlinear_activation(node: Node) -> Result:
+    """Apply an activation to what a quantised tensor stands for."""
+    x = _plain(node, 0)
+    if node.op == "QLinearSigmoid":
+        return _quantised(node, apply("sigmoid", x), 3)
+    slope = float(node.attr("alpha", 0.01))
+    return _quantised(node, apply("where", apply("less", x, 0.0), apply("mul", x, slope), x), 3)
+
+
+@handles("QLinearSoftmax", domain=_DOMAIN)
+def qlinear_softmax(node: Node) -> Result:
+    """Compute softmax of what a quantised tensor stands for."""
+    node.require(node.attr("opset", 13) >= 13, "QLinearSoftmax of an opset below 13", "opset 13")
+    x = _plain(node, 0)
+    return _quantised(node, softmax(x, node.axis(node.attr("axis", -1), len(x.shape))), 3)
+
+
+@handles("QLinearConcat", domain=_DOMAIN)
+def qlinear_concat(node: Node) -> Result:
+    """Concatenate quantised tensors of different scales."""
+    complete = len(node) >= 5 and (len(node) - 2) % 3 == 0
+    node.require(complete, f"{len(node)} inputs; a scale, a zero point, and three for each tensor are expected")
+    parts = [_plain(node, position) for position in range(2, len(node), 3)]
+    axis = node.axis(node.attr("axis"), len(parts[0].shape))
+    zero = _number(node, 1)
+    return rounded_into(apply("div", concat(parts, axis), _number(node, 0)), zero, zero.dtype)
+
+
+@handles("QLinearGlobalAveragePool", domain=_DOMAIN)
+def qlinear_global_average_pool(node: Node) -> Result:
+    """Average what a quantised tensor stands for over all axes but batch and channels."""
+    x = _plain(node, 0)
+    last = bool(node.attr("channels_last", 0))
+    axes = tuple(range(1, len(x.shape) - 1)) if last else tuple(range(2, len(x.shape)))
+    return _quantised(node, mean(x, axes, True), 3)
+
+
+@handles("QGemm", domain=_DOMAIN)
+def qgemm(node: Node) -> Result:
+    """Multiply quantised matrices, add a bias in int32, and quantise the result, or return it as floats."""
+    a, b = node[0].cast(int32), node[3].cast(int32)
+    a = a.transpose() if node.attr("transA", 0) else a
+    b = b.transpose() if node.attr("transB", 0) else b
+    if node.has(2):
+        a = apply("sub", a, _number(node, 2).cast(int32))
+    if node.has(5):  # one number, or one for each column
+        b = apply("sub", b, node[5].cast(int32))
+    alpha = float(node.attr("alpha", 1.0))
+    total = matmul(a, b).cast(int32)
+    if node.has(6):
+        total = apply("add", total, node[6])
+    scale = apply("mul", apply("mul", node[1], node[4]), alpha)
+    scale = scale.reshape(()) if scale.shape == (1,) else scale
+    if not node.has(7):
+        return apply("mul", total.cast(float32), scale)
+    return requantised(total, apply("div", scale, _number(node, 7)), _number(node, 8))

@@ -1,0 +1,87 @@
+"""Handles random numbers: they are those of a seed, or without one of the node, and the same at each run.
+
+ONNX names no generator, so that results agree with no other runtime's. What has no seed is fixed by the
+position of the node in the model.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ....promotion.dtype import DType, bool_, float32, int32, int64
+from ...functions.activations import softmax
+from ...functions.building import apply
+from ...functions.creation import zeros
+from ...functions.random.distributions import bernoulli, random_normal, random_uniform
+from ...functions.reductions import cumsum, sum_
+from ...symbol import Symbol
+from ..node import Node, Result
+from ..registry import handles
+from ..tensors import dtype_of_code
+
+
+def sequence(node: Node) -> tuple[int, int]:
+    """Return the seed and the stream of a node."""
+    given = node.attr("seed", None)
+    if given is not None:
+        return int(np.float32(given).view(np.uint32)), 0
+    return 0, 2 * len(node.graph.symbols) + 2
+
+
+def _dtype(node: Node, default: DType) -> DType:
+    code = node.attr("dtype", None)
+    target = default if code is None else dtype_of_code(code, node.op)
+    node.require(target.has_arithmetic, f"random numbers of {target}", "a dtype with arithmetic")
+    return target
+
+
+def _drawn(node: Node, like: Symbol, dtype: DType) -> Symbol:
+    seed, stream = sequence(node)
+    if "Uniform" in node.op:
+        low, high = float(node.attr("low")), float(node.attr("high"))
+        return random_uniform(like, low, high, seed, stream).cast(dtype)
+    return random_normal(like, float(node.attr("mean")), float(node.attr("scale")), seed, stream).cast(dtype)
+
+
+@handles("RandomUniform", "RandomNormal", structural=True)
+def random_tensor(node: Node) -> Result:
+    """Make random numbers of a given shape."""
+    shape = tuple(node.attr("shape"))
+    node.require(all(size >= 0 for size in shape), f"a shape of {list(shape)}")
+    return _drawn(node, zeros(node.graph, shape), _dtype(node, float32))
+
+
+@handles("RandomUniformLike", "RandomNormalLike", structural=True)
+def random_like(node: Node) -> Result:
+    """Make random numbers in the shape of a tensor."""
+    x = node[0]
+    return _drawn(node, x, _dtype(node, x.dtype))
+
+
+@handles("Bernoulli", structural=True)
+def drawn(node: Node) -> Result:
+    """Return 1 with the chances that the elements give, else 0."""
+    p = node[0]
+    return bernoulli(p, *sequence(node)).cast(_dtype(node, p.dtype))
+
+
+@handles("Multinomial", structural=True)
+def multinomial(node: Node) -> Result:
+    """Draw classes by their unnormalised log-probabilities, several for each row."""
+    x, count = node[0], node.attr("sample_size", 1)
+    node.require(len(x.shape) == 2 and count > 0, f"{len(x.shape)} axes, sample_size {count}")
+    rows, classes = x.shape
+    limits = cumsum(softmax(x.cast(float32), -1), 1).reshape((rows, 1, classes))
+    chance = random_uniform(zeros(node.graph, (rows, count)), 0.0, 1.0, *sequence(node)).reshape((rows, count, 1))
+    passed = sum_(apply("greater_equal", chance, limits).cast(int64), -1)
+    code = node.attr("dtype", None)
+    target = int32 if code is None else dtype_of_code(code, "Multinomial")
+    return apply("minimum", passed, node.graph.dim_value(classes - 1)).cast(target)
+
+
+def dropped(node: Node, x: Symbol, ratio: float) -> tuple[Symbol, Symbol]:
+    """Return `x` with a share of its elements 0 and the others larger for that, and which those are."""
+    seed, stream = sequence(node)
+    kept = apply("greater_equal", random_uniform(x, 0.0, 1.0, seed, stream), ratio).cast(bool_)
+    scale = 0.0 if ratio >= 1 else 1.0 / (1.0 - ratio)
+    return apply("where", kept, apply("mul", x, scale), 0.0), kept

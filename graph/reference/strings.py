@@ -1,0 +1,157 @@
+"""Computes the rows on strings, which are arrays of Python's `str`."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ...promotion.arrays import Array
+from ...promotion.dtype import string
+from ...promotion.errors import UserError
+from ..ops.attributes import parsed_options
+from .patterns import Pattern
+from .registry import BoundSymbol, row
+
+
+def _options(symbol: BoundSymbol) -> Mapping[str, Any]:
+    return parsed_options(symbol.attrs["options"])
+
+
+def _texts(entries: Sequence[object], shape: Sequence[int]) -> Array:
+    """Return objects as an array; NumPy itself would look inside them."""
+    array: Array = np.empty(len(entries), dtype=object)
+    for position, entry in enumerate(entries):
+        array[position] = entry
+    return array.reshape(shape)
+
+
+def _mapped(function: Callable[[Any], object], x: Array) -> list[object]:
+    return [function(entry) for entry in x.reshape(-1).tolist()]
+
+
+@row("text_constant")
+def text_constant(symbol: BoundSymbol) -> Array:
+    options = _options(symbol)
+    return _texts(options["texts"], options["shape"])
+
+
+@row("string_concat")
+def string_concat(symbol: BoundSymbol, x: Array, y: Array) -> Array:
+    left, right = np.broadcast_arrays(x, y)
+    return _texts([a + b for a, b in zip(left.reshape(-1).tolist(), right.reshape(-1).tolist(), strict=True)], left.shape)
+
+
+@row("string_equal")
+def string_equal(symbol: BoundSymbol, x: Array, y: Array) -> Array:
+    return np.asarray(x == y, np.bool_)
+
+
+@row("string_split")
+def string_split(symbol: BoundSymbol, x: Array) -> Array:
+    parts = _parts(symbol, x)
+    width = max(map(len, parts), default=0)
+    return _texts([entry for each in parts for entry in (*each, *[""] * (width - len(each)))], (*x.shape, width))
+
+
+@row("string_split_count")
+def string_split_count(symbol: BoundSymbol, x: Array) -> Array:
+    return np.array([len(each) for each in _parts(symbol, x)], np.int64).reshape(x.shape)
+
+
+def _parts(symbol: BoundSymbol, x: Array) -> list[list[str]]:
+    options = _options(symbol)
+    delimiter, limit = options["delimiter"] or None, options["limit"]
+    return [entry.split(delimiter, -1 if limit is None else limit) for entry in x.reshape(-1).tolist()]
+
+
+@row("regex_full_match")
+def regex_full_match(symbol: BoundSymbol, x: Array) -> Array:
+    pattern = _pattern(_options(symbol)["pattern"])
+    return np.array(_mapped(pattern.matches, x), np.bool_).reshape(x.shape)
+
+
+@functools.lru_cache(maxsize=64)
+def _pattern(text: str) -> Pattern:
+    return Pattern(text)
+
+
+@row("string_normalize")
+def string_normalize(symbol: BoundSymbol, x: Array) -> Array:
+    """Drop stop words, compared as written or in lower case, and change the case of the others."""
+    options = _options(symbol)
+    seen: Callable[[str], str] = str if options["case_sensitive"] else str.lower
+    dropped = {seen(entry) for entry in options["stopwords"]}
+    changes: dict[str, Callable[[str], str]] = {"lower": str.lower, "upper": str.upper, "none": str}
+    change = changes[options["case"]]
+    kept = [change(entry) for entry in x.reshape(-1).tolist() if seen(entry) not in dropped] or [""]
+    return _texts(kept, (*x.shape[:-1], len(kept)))
+
+
+@row("tf_idf")
+def tf_idf(symbol: BoundSymbol, x: Array) -> Array:
+    """Count terms of n entries that are 1 … `skips` + 1 apart; single entries are counted once."""
+    options = _options(symbol)
+    pool = {tuple(term): number for number, term in enumerate(options["pool"])}
+    rows = x.reshape(-1, x.shape[-1]) if x.ndim == 2 else x.reshape(1, -1)
+    result = np.zeros((len(rows), max(options["positions"], default=-1) + 1), np.float32)
+    weights = options["weights"] or [1.0] * len(pool)
+    for number, entries in enumerate(rows.tolist()):
+        counts: Counter[int] = Counter()
+        for length in range(options["shortest"], options["longest"] + 1):
+            for step in range(1, options["skips"] + 2 if length > 1 else 2):
+                for start in range(len(entries) - (length - 1) * step):
+                    found = pool.get(tuple(entries[start : start + (length - 1) * step + 1 : step]))
+                    if found is not None:
+                        counts[found] += 1
+        for term, count in counts.items():
+            value = {"TF": float(count), "IDF": weights[term], "TFIDF": count * weights[term]}[options["mode"]]
+            result[number, options["positions"][term]] += value
+    return result.reshape(*x.shape[:-1], result.shape[1])
+
+
+@row("encode_labels")
+def encode_labels(symbol: BoundSymbol, x: Array) -> Array:
+    """Look values up; of equal keys the last one counts."""
+    options = _options(symbol)
+    source = symbol.inputs[0].dtype
+    convert: Callable[[Any], Any] = str if source is string else source.numpy.type
+    table: dict[object, object] = {}
+    missing: object = options["default"]
+    nan_value = missing
+    for key, value in zip(options["keys"], options["values"], strict=True):
+        if isinstance(key, float) and math.isnan(key):
+            nan_value = value
+        else:
+            with np.errstate(all="ignore"):
+                table[convert(key)] = value
+    entries = list(x.reshape(-1)) if source is not string else x.reshape(-1).tolist()
+    found = [nan_value if entry != entry else table.get(entry, missing) for entry in entries]
+    if symbol.dtype is string:
+        return _texts(found, x.shape)
+    return np.array(found, np.float64 if symbol.dtype.is_float else np.int64).astype(symbol.dtype.numpy).reshape(x.shape)
+
+
+@row("parse_numbers")
+def parse_numbers(symbol: BoundSymbol, x: Array) -> Array:
+    dtype = symbol.dtype
+    try:
+        numbers = [float(entry) if dtype.is_float else int(entry) for entry in x.reshape(-1).tolist()]
+    except (ValueError, OverflowError):
+        raise UserError(f"parse_numbers: a string is no number of {dtype}; fix: pass strings such as '12'") from None
+    if not dtype.is_float and not all(dtype.contains_integer(int(number)) for number in numbers):
+        raise UserError(f"parse_numbers: a number does not fit {dtype}; fix: a wider dtype")
+    with np.errstate(all="ignore"):
+        return np.array(numbers, np.float64 if dtype.is_float else object).astype(dtype.numpy).reshape(x.shape)
+
+
+@row("print_numbers")
+def print_numbers(symbol: BoundSymbol, x: Array) -> Array:
+    dtype = symbol.inputs[0].dtype
+    if dtype.is_integer or dtype.is_bool:
+        return _texts([str(int(entry)) for entry in x.reshape(-1).tolist()], x.shape)
+    return _texts([str(entry) for entry in x.reshape(-1)], x.shape)

@@ -1,0 +1,259 @@
+"""Compiles graphs with host operations: compiled parts, and between them what only the host computes.
+
+Whatever decides a size when it runs (`nonzero`, `unique`, …) or takes strings ends a part; the parts after it take its
+result, and its sizes, as inputs. So each part is an ordinary compiled graph with symbolic sizes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NoReturn
+
+import numpy as np
+
+from ..graph.data_sizes import deciders, extents_of, mentioned, needed
+from ..graph.graph import Graph
+from ..graph.ops.host import is_host
+from ..graph.reference.evaluate import bind_inputs, compute_host, in_order, require_checks, require_limits
+from ..graph.symbol import Symbol
+from ..graph.types import TensorType
+from ..lowering.artifact import TensorSpec
+from ..promotion.arrays import Array
+from ..promotion.dataclass import dataclass
+from ..promotion.dtype import bool_
+from ..promotion.errors import UnsupportedError, UserError
+from ..promotion.float_modes import default_modes
+from ..runtime.model.inputs import describe
+from ..runtime.model.kernels import Kernel
+from .model import Model
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Part:
+    """A part of a plan, and the host operations that run after it.
+
+    Attributes:
+        graph: what is compiled; None if there is nothing to compile.
+        inputs: the symbols of the whole graph that it takes, and names of sizes, each given by an array of shape (size, 0).
+        outputs: the symbols of the whole graph that it computes.
+        host: symbols that the host computes, in order.
+    """
+
+    graph: Graph | None
+    inputs: tuple[Symbol | str, ...]
+    outputs: tuple[Symbol, ...]
+    host: tuple[Symbol, ...]
+
+
+def on_host(symbol: Symbol) -> bool:
+    """Return whether a symbol is computed on the host."""
+    return is_host([operand.dtype for operand in symbol.inputs], symbol.op.kind, symbol.dtype)
+
+
+def host_symbols(graph: Graph) -> list[Symbol]:
+    """Return the symbols of a finished graph that need the host, inputs of strings among them."""
+    live = needed(graph.symbols, (*graph.outputs, *graph.inputs))
+    return [symbol for symbol in graph.symbols if symbol.id in live and on_host(symbol)]
+
+
+def parts_of(graph: Graph) -> list[Part]:
+    """Return the parts of a finished graph in order."""
+    live = needed(graph.symbols, graph.outputs)
+    deciding = deciders(graph.symbols)
+    stages: dict[int, int] = {}
+    computed: list[list[Symbol]] = []
+    hosts: list[list[Symbol]] = []
+    for symbol in graph.symbols:
+        if symbol.id not in live or symbol.op.kind == "source":
+            continue
+        sizes = {name for each in (symbol, *symbol.inputs) for name in mentioned(extents_of(each))}
+        before = [*symbol.inputs, *[graph.symbols[deciding[name]] for name in sizes if name in deciding]]
+        host = on_host(symbol)
+        stage = 0
+        for operand in before:
+            if operand.id in stages and operand.id != symbol.id:
+                stage = max(stage, stages[operand.id] + (on_host(operand) and not host))
+        stages[symbol.id] = stage
+        while len(computed) <= stage:
+            computed.append([])
+            hosts.append([])
+        (hosts if host else computed)[stage].append(symbol)
+    return [_part(graph, number, own, host, stages) for number, (own, host) in enumerate(zip(computed, hosts, strict=True))]
+
+
+def _part(
+    graph: Graph, number: int, symbols: Sequence[Symbol], host: Sequence[Symbol], stages: Mapping[int, int]
+) -> Part:
+    """Make the graph of a part from the symbols that are compiled in it."""
+    if not symbols:
+        return Part(None, (), (), tuple(host))
+    part = Graph(f"{graph.name} part {number}", semantics=graph.rules, policy=graph.policy)
+    part.journal.busy = True
+    own = {symbol.id for symbol in symbols}
+    new: dict[int, Symbol] = {}
+    taken: list[Symbol | str] = []
+
+    def operand_of(symbol: Symbol) -> Symbol:
+        if symbol.id not in new:
+            if symbol.op.kind == "source" and symbol.op.name != "input":
+                new[symbol.id] = part.adopt(symbol, ())
+            else:
+                with part.located(symbol.location):
+                    new[symbol.id] = part.input(TensorType(symbol.dtype, symbol.shape, f"value{symbol.id}"))
+                taken.append(symbol)
+        return new[symbol.id]
+
+    for symbol in symbols:
+        new[symbol.id] = part.adopt(symbol, [operand_of(operand) for operand in symbol.inputs])
+    used = {name for symbol in part.symbols for name in mentioned(extents_of(symbol))}
+    plain = {getattr(extent, "name", None) for symbol in part.inputs for extent in symbol.shape}
+    for name in sorted(used - plain):
+        part.input(TensorType(bool_, (name, 0), f"size {name}"))
+        taken.append(name)
+    others = [symbol for symbol in graph.symbols if symbol.id in stages and symbol.id not in own]
+    readers = {operand.id for symbol in others for operand in symbol.inputs}
+    readers |= {symbol.id for symbol in graph.outputs}
+    results = [symbol for symbol in symbols if symbol.id in readers]
+    known = set(part.dim_names)
+    part.standing = tuple([check for check in graph.checks if mentioned(check[:2]) <= known])
+    part.output(*[new[symbol.id] for symbol in results], names=[f"value{symbol.id}" for symbol in results])
+    return Part(part, tuple(taken), tuple(results), tuple(host))
+
+
+class StagedModel(Model):
+    """A model in parts, between which operations run on the host.
+
+    It is called like other models, with arrays of the host. It has no bound calls, because sizes of its results depend on
+    values. `parts` are the compiled models.
+    """
+
+    __slots__ = ("_graph", "_models", "_parts", "_save", "_specs")
+
+    def __init__(self, graph: Graph, compiled: Callable[[Graph], Model], save: Callable[[Any], None]) -> None:
+        """Make a model.
+
+        `compiled` compiles a part, `save` writes the whole graph to a path.
+        """
+        self._graph, self._save = graph, save
+        self._parts = parts_of(graph)
+        self._models = tuple([None if part.graph is None else compiled(part.graph) for part in self._parts])
+        pairs = [(str(symbol.name), symbol) for symbol in graph.inputs], zip(graph.output_names, graph.outputs, strict=True)
+        self._specs = tuple([
+            tuple([
+                TensorSpec(name, symbol.dtype.name, tuple([e if isinstance(e, int) else str(e) for e in symbol.shape]))
+                for name, symbol in each
+            ])
+            for each in pairs
+        ])  # fmt: skip
+
+    def __call__(self, *arrays: object, **named: object) -> Any:
+        """Run the model on inputs given by position or by name; return the output array, or a tuple of them."""
+        what = f"model {self.name!r}"
+        given: Any = in_order(self._graph, arrays, named, what) if named else arrays  # type: ignore[arg-type]
+        with default_modes():
+            inputs, dims = bind_inputs(self._graph, given, what)
+            values = {symbol.id: array for symbol, array in zip(self._graph.inputs, inputs, strict=True)}
+            checks = require_checks(self._graph.checks, dims, what)
+            limits = require_limits(self._graph.limits, dims)
+
+            def value_of(symbol: Symbol) -> Array:
+                if symbol.id not in values:
+                    values[symbol.id] = compute_host(symbol, (), dims)
+                return values[symbol.id]
+
+            for part, model in zip(self._parts, self._models, strict=True):
+                if model is not None:
+                    arguments = [np.zeros((dims[each], 0), np.bool_) if isinstance(each, str) else value_of(each)
+                                 for each in part.inputs]  # fmt: skip
+                    found: Any = model(*arguments)
+                    results = found if len(part.outputs) > 1 else (found,)
+                    values.update((symbol.id, array) for symbol, array in zip(part.outputs, results, strict=True))
+                for symbol in part.host:
+                    values[symbol.id] = compute_host(symbol, [value_of(operand) for operand in symbol.inputs], dims)
+                    checks, limits = require_checks(checks, dims, what), require_limits(limits, dims)
+            outputs = tuple([np.array(value_of(symbol), order="C") for symbol in self._graph.outputs])
+        return outputs[0] if len(outputs) == 1 else outputs
+
+    def run(self, inputs: Mapping[str, object]) -> dict[str, Array]:
+        """Run the model on inputs by name; return the outputs by name."""
+        if not isinstance(inputs, Mapping):
+            raise UserError(
+                f"model {self.name!r}: run takes a mapping of input names to arrays, not a {type(inputs).__name__}; "
+                "fix: call the model itself with arrays"
+            )
+        result = self(**inputs) if inputs else self()
+        outputs = (result,) if len(self.outputs) == 1 else result
+        return dict(zip(self._graph.output_names, outputs, strict=True))
+
+    def bind(self, *inputs: object, outputs: object = None, **named: object) -> NoReturn:
+        """Refuse: the sizes of results depend on values."""
+        raise self._refused("has no bound calls", "call the model")
+
+    def sanitize(self, *inputs: object, **named: object) -> NoReturn:
+        """Refuse: only compiled parts have block programs."""
+        raise self._refused("is not sanitized as a whole", "sanitize its parts: model.parts[0].sanitize(…)")
+
+    def _refused(self, problem: str, fix: str) -> UnsupportedError:
+        names = ", ".join(sorted({symbol.op.name for part in self._parts for symbol in part.host}))
+        return UnsupportedError(f"model {self.name!r}, in which {names} run on the host, {problem}; fix: {fix}")
+
+    @property
+    def parts(self) -> tuple[Model, ...]:
+        """The compiled parts, in order."""
+        return tuple([model for model in self._models if model is not None])
+
+    @property
+    def name(self) -> str:
+        """The name of the graph."""
+        return self._graph.name
+
+    @property
+    def inputs(self) -> tuple[TensorSpec, ...]:
+        """Name, dtype and shape of every input, in call order."""
+        return self._specs[0]
+
+    @property
+    def outputs(self) -> tuple[TensorSpec, ...]:
+        """Name, dtype and shape of every output; sizes that values decide have names that no input has."""
+        return self._specs[1]
+
+    @property
+    def dims(self) -> tuple[str, ...]:
+        """Names of the symbolic dims of the inputs."""
+        return self._graph.dim_names
+
+    @property
+    def threads(self) -> int:
+        """Threads a call may use, the caller included."""
+        return max([model.threads for model in self.parts], default=1)
+
+    @property
+    def numerics(self) -> str:
+        """The numerics that the parts were compiled with."""
+        return self.parts[0].numerics if self.parts else "strict"
+
+    @property
+    def compiled(self) -> NoReturn:
+        """Refuse: there is one compiled form for each part."""
+        raise self._refused("has no single compiled form", "model.parts[0].compiled")
+
+    @property
+    def kernels(self) -> tuple[Kernel, ...]:
+        """The kernels of all parts, in launch order."""
+        return tuple([kernel for model in self.parts for kernel in model.kernels])
+
+    def plan(self) -> str:
+        """Return the launches of each part as a printed table, and the operations of the host between them."""
+        lines = []
+        for part, model in zip(self._parts, self._models, strict=True):
+            lines += [model.plan()] if model is not None else []
+            lines += [f"host: {symbol.op.name}, {symbol.dtype} from {symbol.location}" for symbol in part.host]
+        return "\n".join(lines)
+
+    def save(self, path: Any) -> None:
+        """Write the graph and its weights as one file, without code: loading compiles the parts, through the cache."""
+        self._save(path)
+
+    def __repr__(self) -> str:
+        inputs, outputs = (", ".join(map(describe, specs)) for specs in self._specs)
+        return f"<joinery.StagedModel {self.name!r} ({inputs}) -> ({outputs}); {len(self.parts)} compiled parts>"
