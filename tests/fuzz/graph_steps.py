@@ -53,6 +53,7 @@ class Steps:
     ANY = ("pair", "unary", "unary", "unary", "binary", "binary", "select", "cast", "cast", "literal", "expand", "sugar")
     OF_AXES = (
         "reduce", "reduce", "normalize", "permute", "reshape", "reshape", "slice", "concat", "pad", "flip", "gather", "along",
+        "windows",
         "mask", "scan", "stack", "split", "mask", "roll", "one_hot", "extent_of", "scaled_by_a_reduction",
         "lacking", "lacking",
     )  # fmt: skip
@@ -228,6 +229,11 @@ class Steps:
 
     def flip(self, x: Any) -> Any:
         return jn.flip(x, self.axes(x))
+
+    def windows(self, x: Any) -> Any:
+        axis = self.axis(x)
+        size, stride, dilation = self.one(1, 2, 3), self.one(1, 2, 3), self.one(1, 1, 2)
+        return jn.windows(x, size, axis, stride, dilation)
 
     def indices(self, *shape: int) -> Any:
         self.count += 1

@@ -47,6 +47,7 @@ vdot: dot                         | log_softmax: logsoftmax            | swish: 
 hardswish: hard_swish             | hardsigmoid: hard_sigmoid          | expit: sigmoid
 logistic: sigmoid                 | layer_normalization: layer_norm    | rms_normalization: rms_norm
 shape: shape_to_tensor            | slice: slice_tensor                | logical_invert: logical_not
+sliding_window_view: windows      | unfold: windows                    | reduce_window: windows
 linalg_norm: norm                 | masked_select: where               | broadcast_in_dim: broadcast_to
 """
 _PLANNED = """

@@ -32,7 +32,7 @@ CONTRACT = {
     "reduce": "reduce_sum reduce_prod reduce_max reduce_min argmax argmin",
     "scan": "cumsum",
     "contract": "matmul",
-    "view": "reshape permute broadcast_to slice flip",
+    "view": "reshape permute broadcast_to slice flip windows",
     "join": "concat pad",
     "index": "gather take_along_axis",
     "composite": "softmax logsoftmax logsumexp mean var gelu silu layer_norm rms_norm",
