@@ -53,8 +53,8 @@ linalg_norm: norm                 | masked_select: where               | broadca
 _PLANNED = """
 to_onnx jit cond while_loop fori_loop scan associative_scan call_kernel from_exported distributed
 attention scaled_dot_product_attention rotary_embedding scatter scatter_add scatter_nd gather_nd nonzero sort argsort top_k topk
-bottom_k cumprod cummax cummin histogram band_part linspace uniform normal bernoulli dropout set_seed conv conv1d conv2d conv3d
-conv_transpose max_pool avg_pool global_avg_pool resize batch_norm group_norm instance_norm lp_norm cross_entropy quantize
+bottom_k cumprod cummax cummin histogram band_part linspace uniform normal bernoulli dropout set_seed
+conv_transpose global_avg_pool resize batch_norm group_norm instance_norm lp_norm cross_entropy quantize
 dequantize dynamic_quantize depth_to_space space_to_depth center_crop_pad reverse_sequence compress
 """
 

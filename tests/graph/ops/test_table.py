@@ -45,7 +45,7 @@ SUGAR = (
     "squeeze unsqueeze flatten transpose expand split chunk stack "
     "tile "
     "repeat_interleave size rebind shape_to_tensor zeros ones full zeros_like ones_like slice_tensor "
-    "atan2 hypot copysign arange eye tril triu one_hot roll"
+    "atan2 hypot copysign arange eye tril triu one_hot roll conv conv1d conv2d conv3d max_pool avg_pool"
 )
 NOT_PUBLIC = frozenset(
     ("input", "constant", "weight", "dim_value", "reduce_sum", "reduce_prod", "reduce_max", "reduce_min", "slice")

@@ -10,9 +10,9 @@ import math
 import numpy as np
 
 from .....promotion.dtype import float32, int32
-from ....dims.dim import Extent, maximum, product
+from ....dims.dim import Extent, maximum
 from ....functions.building import apply
-from ....functions.linalg import matmul
+from ....functions.spatial import convolution
 from ....symbol import Symbol
 from ...node import Node, Result
 from ...registry import handles
@@ -20,9 +20,6 @@ from ...values import Known
 from ..normalization import per_channel
 from ..quantisation import requantised
 from .windows import Windows, around, kernel_span, padded, padding, per_axis, spread, windows
-
-_FEW_TAPS = 64
-"""Up to this many taps, a convolution of single channels is a sum of products, with no matrix."""
 
 
 def _kernel(node: Node, weights: Symbol | Known) -> tuple[int, ...]:
@@ -49,18 +46,13 @@ def _group(node: Node, x: Symbol, channels: Extent) -> int:
     return group
 
 
-def matrix_of(node: Node, weights: Symbol | Known, group: int) -> Symbol:
-    """Return weights (M, C / group, …) as a matrix, (… · C / group, M), or one for each group: constants in that order."""
-    filters, depth, *kernel = weights.shape
-    order = (0, *range(3, 3 + len(kernel)), 2, 1)
+def kernel_of(node: Node, weights: Symbol | Known) -> Symbol:
+    """Return weights (M, C / group, …) as a kernel (…, C / group, M): constants in that order."""
+    order = (*range(2, len(weights.shape)), 1, 0)
     if isinstance(weights, Symbol):
-        apart = weights.reshape((group, filters // group, depth, *kernel)).permute(order)
-        found = apart.reshape((group, product(kernel) * depth, filters // group))
-        return found.reshape(found.shape[1:]) if group == 1 else found
-    array = weights.array.reshape(group, weights.array.shape[0] // group, *weights.array.shape[1:]).transpose(order)
-    array = np.ascontiguousarray(array).reshape(group, math.prod(array.shape[1:-1]), array.shape[-1])
-    name = None if weights.name is None else f"{weights.name}.matrix"
-    return node.symbol_of(Known(array[0] if group == 1 else array, name))
+        return weights.permute(order)
+    name = None if weights.name is None else f"{weights.name}.channels_last"
+    return node.symbol_of(Known(np.ascontiguousarray(weights.array.transpose(order)), name))
 
 
 def channels_last(x: Symbol) -> Symbol:
@@ -75,47 +67,10 @@ def _weights(node: Node, position: int) -> Symbol | Known:
 
 def convolved(node: Node, x: Symbol, weights: Symbol | Known, over: Windows, group: int) -> Symbol:
     """Convolve a tensor (N, C, …) with weights (M, C / group, …), padded with zeros."""
-    batch, channels = x.shape[:2]
     rank = len(over.kernel)
-    filters, depth = weights.shape[:2]
-    last = padded(channels_last(x), over, 0, 1)
-    alone = group == channels and group > 1 and math.prod(over.kernel) <= _FEW_TAPS
-    matrix = matrix_of(node, weights, 1 if alone else group)
-    apart = last if group == 1 or alone else last.reshape((*last.shape[:-1], group, depth))
-    taken = apply(
-        "windows", apart, axes=tuple(range(1, rank + 1)), counts=over.sizes, sizes=over.kernel, strides=over.strides,
-        dilations=over.dilations,
-    )  # fmt: skip
-    inner = (*range(len(apart.shape), len(apart.shape) + rank), len(apart.shape) - 1)
-    length = math.prod(over.kernel) * depth
-    if alone:
-        result = _depthwise(taken, matrix, over)
-    elif group == 1:
-        rows = taken.permute((*range(rank + 1), *inner)).reshape((batch, *over.sizes, length))
-        result = matmul(rows, matrix)
-    else:
-        rows = taken.permute((0, rank + 1, *range(1, rank + 1), *inner)).reshape((batch, group, *over.sizes, length))
-        wide = matrix.reshape((group, *(1,) * (rank - 1), *matrix.shape[1:]))
-        result = matmul(rows, wide).permute((0, *range(2, rank + 2), 1, rank + 2)).reshape((batch, *over.sizes, filters))
+    wide = padded(channels_last(x), over, 0, 1)
+    result = convolution.convolved(wide, kernel_of(node, weights), over.sizes, over.strides, over.dilations, group)
     return result.permute((0, rank + 1, *range(1, rank + 1)))
-
-
-def _depthwise(taken: Symbol, matrix: Symbol, over: Windows) -> Symbol:
-    """Convolve each channel by itself: a sum of products, tap by tap.
-
-    taken: windows (N, …, channels, *kernel). matrix: (taps, filters), as many filters for every channel.
-    """
-    value, factors = (each.cast(float32) if each.dtype.bits < 32 else each for each in (taken, matrix))
-    channels, filters = taken.shape[len(over.kernel) + 1], matrix.shape[1]
-    total: Symbol | None = None
-    for number, position in enumerate(over.taps):
-        part, factor = value[(..., *position)], factors[number]
-        if filters != channels:
-            part, factor = part.reshape((*part.shape, 1)), factor.reshape((channels, filters // channels))
-        term = apply("mul", part, factor)
-        total = term if total is None else apply("add", total, term)
-    assert total is not None
-    return total if filters == channels else total.reshape((*total.shape[:-2], filters))
 
 
 @handles("Conv")
