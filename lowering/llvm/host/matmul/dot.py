@@ -166,7 +166,7 @@ class Dots:
     def _straight_or_copied(self, load: Load, element: str, wanted: Sequence[Bound]) -> Operand:
         """Returns one operand for both cases, which are told apart at run time, so that the product is emitted once."""
         ev, f = self.ev, self.ev.f
-        straight, holds = self.nests.straightened(load, 1, ev.s.constant(1))
+        straight, holds = self.nests.straightened(load, 1)
         direct = self._direct(straight, element)
         assert direct is not None
         memory = ev.scratch(load.shape, load.elem)
