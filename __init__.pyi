@@ -10,6 +10,8 @@ import numpy as np
 from . import promotion as promotion
 from .graph.dims.dim import Dim as Dim
 from .graph.functions.joining import Widths as _Widths
+from .graph.functions.spatial.convolution import Padding as _Padding
+from .graph.functions.spatial.convolution import PerAxis as _PerAxis
 from .graph.graph import Graph as Graph
 from .graph.onnx.export.exporter import to_onnx as to_onnx
 from .graph.onnx.importer import from_onnx as from_onnx
@@ -304,6 +306,13 @@ def slice_tensor(x: _TensorLike, indices: Any) -> Symbol: ...
 def rebind(x: Symbol, shape: _DimLike | Sequence[_DimLike | None] | None, message: str = ...) -> Symbol: ...
 def size(x: Symbol) -> Symbol: ...
 def shape_to_tensor(x: Symbol) -> Symbol: ...
+def windows(
+    x: Symbol,
+    sizes: int | Sequence[int],
+    axes: int | Sequence[int] | None = ...,
+    strides: int | Sequence[int] = ...,
+    dilations: int | Sequence[int] = ...,
+) -> Symbol: ...
 def concat(values: Sequence[_TensorLike], axis: int = ...) -> Symbol: ...
 def stack(values: Sequence[_TensorLike], axis: int = ...) -> Symbol: ...
 def split(x: Symbol, sizes: int | Sequence[_DimLike], axis: int = ...) -> tuple[Symbol, ...]: ...
@@ -312,6 +321,59 @@ def tile(x: Symbol, repeats: _ShapeLike) -> Symbol: ...
 def repeat_interleave(x: Symbol, repeats: _DimLike, axis: int | None = ...) -> Symbol: ...
 def roll(x: Symbol, shift: int | Dim | Sequence[int | Dim], axis: _Axis = ...) -> Symbol: ...
 def pad(x: Symbol, widths: _Widths, mode: str = ..., value: complex | np.generic = ...) -> Symbol: ...
+def conv(
+    x: _TensorLike,
+    kernel: _TensorLike,
+    stride: _PerAxis = ...,
+    dilation: _PerAxis = ...,
+    padding: _Padding = ...,
+    groups: int = ...,
+    bias: _TensorLike | None = ...,
+) -> Symbol: ...
+def conv1d(
+    x: _TensorLike,
+    kernel: _TensorLike,
+    stride: _PerAxis = ...,
+    dilation: _PerAxis = ...,
+    padding: _Padding = ...,
+    groups: int = ...,
+    bias: _TensorLike | None = ...,
+) -> Symbol: ...
+def conv2d(
+    x: _TensorLike,
+    kernel: _TensorLike,
+    stride: _PerAxis = ...,
+    dilation: _PerAxis = ...,
+    padding: _Padding = ...,
+    groups: int = ...,
+    bias: _TensorLike | None = ...,
+) -> Symbol: ...
+def conv3d(
+    x: _TensorLike,
+    kernel: _TensorLike,
+    stride: _PerAxis = ...,
+    dilation: _PerAxis = ...,
+    padding: _Padding = ...,
+    groups: int = ...,
+    bias: _TensorLike | None = ...,
+) -> Symbol: ...
+def max_pool(
+    x: Symbol,
+    kernel_size: _PerAxis,
+    stride: _PerAxis | None = ...,
+    dilation: _PerAxis = ...,
+    padding: _Padding = ...,
+    ceil_mode: builtins.bool = ...,
+) -> Symbol: ...
+def avg_pool(
+    x: Symbol,
+    kernel_size: _PerAxis,
+    stride: _PerAxis | None = ...,
+    dilation: _PerAxis = ...,
+    padding: _Padding = ...,
+    ceil_mode: builtins.bool = ...,
+    count_boundary: builtins.bool = ...,
+) -> Symbol: ...
 def gather(x: _TensorLike, indices: _TensorLike, axis: int = ...) -> Symbol: ...
 def take_along_axis(x: _TensorLike, indices: _TensorLike, axis: int = ...) -> Symbol: ...
 def random_bits(x: Symbol, seed: int = ..., stream: int = ...) -> Symbol: ...

@@ -99,6 +99,7 @@ SHAPES = {
     "broadcast_to": "as given",
     "slicing": "ceil((stop - start) / step)",
     "flip": "as x",
+    "windows": "axis → counts, + sizes",
     "concat": "sum along axis",
     "pad": "low + n + high",
     "gather": "axis → shape of indices",

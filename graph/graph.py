@@ -401,18 +401,15 @@ class Graph(NeverCurrent):
         self.symbols.append(symbol)
         return symbol
 
-    def adopt(self, symbol: Symbol, inputs: Sequence[Symbol]) -> Symbol:
-        """Copy `symbol`, of any graph, with operands of this graph that have the same dtypes and shapes."""
+    def adopt(
+        self, symbol: Symbol, inputs: Sequence[Symbol], shape: Shape | None = None, attrs: Attributes | None = None
+    ) -> Symbol:
+        """Copy `symbol`, of any graph, with operands of this graph that have the same dtypes and shapes; or with its shape and
+        attributes changed as its operands are, by a rewrite."""
         entry = symbol.graph._ledger.get(symbol.id)
-        return self.restore(
-            symbol.op,
-            inputs,
-            symbol.attrs,
-            symbol.dtype,
-            symbol.shape,
-            symbol.location,
-            entry.op if entry else None,
-        )
+        implicit = entry.op if entry else None
+        changed = attrs or symbol.attrs, symbol.dtype, shape or symbol.shape
+        return self.restore(symbol.op, inputs, *changed, symbol.location, implicit)
 
     def restore(
         self,

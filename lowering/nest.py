@@ -83,8 +83,9 @@ class Value:
     reduce        (x,)                    kind: "sum" "prod" "max" "min" "argmax" "argmin", over: tuple of axes
                                           (accumulates in the value's own dtype; x has been cast to it, arg*: int64)
     scan          (x,)                    kind: "sum", axis: int, exclusive: bool, reverse: bool
-    contract      (a, b)                  over: int (the contracted axis), precision: "ieee" | "tf32".  Accumulates in the
-                                          value's dtype; a and b may be narrower (f16, bf16, i8)
+    contract      (a, b)                  over: int (the innermost contracted axis), outer: tuple of axes (the other
+                                          contracted axes, outermost first; may be missing), precision: "ieee" | "tf32".
+                                          Accumulates in the value's dtype; a and b may be narrower (f16, bf16, i8)
     anything else operands of a map op    the attrs of the graph op; `op` is its name in the op table
     """
 

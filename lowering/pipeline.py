@@ -13,6 +13,7 @@ from typing import TypeVar
 from ..graph.graph import Graph
 from .artifact import CompiledGraph, ConstantSpec, KernelReport, TensorSpec
 from .gc_paused import gc_paused
+from .graph_passes.channels_last import keep_channels_last
 from .graph_passes.expand import expand
 from .graph_passes.weight_packing import ConstantLayout
 from .graph_passes.wide import split_complex128
@@ -43,8 +44,8 @@ def tile_graph(graph: Graph, backend: Backend[L], options: Options) -> Tiled:
 
 
 def expanded(graph: Graph) -> Expanded:
-    """Expands the graph into primitive operations, and complex128 values into pairs of uint64."""
-    return Expanded(graph, *split_complex128(expand(graph)))
+    """Expands the graph into primitive operations, keeps channels last, and makes complex128 values pairs of uint64."""
+    return Expanded(graph, *split_complex128(keep_channels_last(expand(graph))))
 
 
 def scheduled(expanded: Expanded) -> Scheduled:

@@ -80,9 +80,10 @@ def sanitize_launches(
     """
     plan = tiled.plan
     memory = _Memory(dims)
-    for buffers, arrays in ((plan.inputs, inputs), (plan.constants, constants)):
-        for buffer, array in zip(buffers, arrays, strict=True):
-            memory.give(buffer, array)
+    for buffer, array in zip(plan.inputs, inputs, strict=True):
+        memory.give(buffer, array)
+    for buffer, array, layout in zip(plan.constants, constants, tiled.laid_out.layouts, strict=True):
+        memory.give(buffer, array, is_plain=layout.layout == "plain")
     for buffer in (*plan.outputs, *plan.temporaries):
         memory.reserve(buffer)
     reports = []
@@ -134,13 +135,14 @@ class _Memory:
     def _shape(self, buffer: Buffer) -> tuple[int, ...]:
         return tuple(evaluate_dim(extent, self._dims) for extent in buffer.shape)
 
-    def give(self, buffer: Buffer, array: Array) -> None:
+    def give(self, buffer: Buffer, array: Array, is_plain: bool = True) -> None:
         """Makes a read-only view of the array (or of an aligned copy) the memory of a buffer.
 
+        is_plain: whether its elements are the buffer's, which panels of a constant are not: they are padded.
         Raises `InternalError` if the sizes differ.
         """
         seen = array.reshape(-1).view(buffer.dtype.numpy)
-        shape = self._shape(buffer)
+        shape = self._shape(buffer) if is_plain else seen.shape
         if seen.size != int(np.prod(shape, dtype=np.int64)):
             raise InternalError(f"sanitize: {buffer.kind} {buffer.index} has {seen.size} elements, the plan says {shape}")
         seen = _aligned(seen).reshape(shape).view()

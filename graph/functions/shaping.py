@@ -14,7 +14,7 @@ from ..construction import primitives
 from ..dims.dim import Dim, product
 from ..errors import describing, mistake
 from ..indexing import index
-from ..ops.shape import normalize_axes, normalize_axis
+from ..ops.shape import normalize_axes, normalize_axis, window_count
 from ..protocols import TensorLike
 from ..symbol import Symbol
 from ..types import Axis, ShapeLike, as_shape, shape_text
@@ -120,6 +120,47 @@ def flip(x: TensorLike, axis: Axis = None) -> Symbol:
     with describing("flip", symbol):
         axes = normalize_axes(axis, len(symbol.shape))
     return apply("flip", symbol, axes=axes) if axes else symbol
+
+
+def windows(
+    x: TensorLike,
+    sizes: int | Sequence[int],
+    axes: int | Sequence[int] | None = None,
+    strides: int | Sequence[int] = 1,
+    dilations: int | Sequence[int] = 1,
+) -> Symbol:
+    """Return all windows of `sizes` elements along `axes`, as a view (numpy.lib.stride_tricks.sliding_window_view).
+
+    Each of the axes becomes the number of windows along it, and the elements of a window come as new last axes. Convolution is
+    a product with the windows, pooling a reduction over them; neither stores them.
+
+    Args:
+        axes: which axes; None means the last ones, as many as there are sizes.
+        strides: how far apart windows begin, one number for all axes or one for each.
+        dilations: how far apart the elements of a window lie.
+    """
+    symbol = symbol_of("windows", x)
+    with describing("windows", symbol):
+        lengths = (sizes,) if isinstance(sizes, int) else tuple(sizes)
+        rank = len(symbol.shape)
+        if len(lengths) > rank:
+            raise ShapeError(f"{len(lengths)} sizes, the tensor has {rank} axes", "at most one size per axis")
+        which = tuple(range(rank - len(lengths), rank)) if axes is None else _in_order(axes, rank)
+        steps, gaps = (each if not isinstance(each, int) else (each,) * len(lengths) for each in (strides, dilations))
+        numbers = (lengths, tuple(steps), tuple(gaps))
+        if any(len(each) != len(which) for each in numbers):
+            raise ShapeError(f"sizes {lengths}, strides {strides}, dilations {dilations} for {len(which)} axes", "one each")
+        counts = tuple([
+            window_count(symbol.shape[axis], size, stride, dilation) if min(size, stride, dilation) > 0 else 0
+            for axis, size, stride, dilation in zip(which, *numbers, strict=True)
+        ])  # fmt: skip
+    return apply("windows", symbol, axes=which, counts=counts, sizes=numbers[0], strides=numbers[1], dilations=numbers[2])
+
+
+def _in_order(axes: int | Sequence[int], rank: int) -> tuple[int, ...]:
+    """Return different axes in the order given, counted from 0."""
+    normalize_axes(axes, rank)
+    return tuple([normalize_axis(axis, rank) for axis in ((axes,) if isinstance(axes, int) else axes)])
 
 
 def slice_tensor(x: TensorLike, indices: TensorLike) -> Symbol:

@@ -69,7 +69,9 @@ KINDS: Mapping[str, Kind] = {
     "approximate": _one_of("none", "tanh", "quick"),
     "axes": _INTS,
     "axis": _INT,
+    "counts": _SIZES,
     "correction": (_is_number, "a number"),
+    "dilations": _INTS,
     "dtype": _DTYPE,
     "epsilon": (lambda value: _is_number(value) and 0 <= value < math.inf, "a finite number, 0 or more"),
     "exclusive": _FLAG,
@@ -89,9 +91,11 @@ KINDS: Mapping[str, Kind] = {
     "rounding": _one_of("nearest", "toward_zero"),
     "saturate": _FLAG,
     "shape": _SIZES,
+    "sizes": _INTS,
     "starts": _SIZES,
     "steps": _INTS,
     "stops": _SIZES,
+    "strides": _INTS,
     "value": (lambda value: isinstance(value, np.ndarray) or is_scalar(value), "an array or a number"),
 }
 """Name of an attribute → a predicate of its values, and what is expected, as text."""
@@ -105,6 +109,8 @@ class Attributes(TypedDict, total=False):
     axes: tuple[int, ...]
     axis: int
     correction: int | float
+    counts: tuple[Extent, ...]
+    dilations: tuple[int, ...]
     dtype: DType
     epsilon: float
     exclusive: bool
@@ -124,9 +130,11 @@ class Attributes(TypedDict, total=False):
     rounding: str
     saturate: bool
     shape: tuple[Extent, ...]
+    sizes: tuple[int, ...]
     starts: tuple[Extent, ...]
     steps: tuple[int, ...]
     stops: tuple[Extent, ...]
+    strides: tuple[int, ...]
     value: Any  # a read-only array in constants and weights, a number in `pad`
 
 

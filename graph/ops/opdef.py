@@ -21,7 +21,9 @@ from .attributes import Attributes, require_attributes
 OpKind = Literal["source", "map", "reduce", "scan", "contract", "view", "join", "index", "host", "composite"]
 ShapeFunction = Callable[[Sequence[Shape], Attributes, Checks], Shape]
 Demand = Callable[[Sequence[DType], Sequence[Shape], Attributes, Checks], None]
-ViewIndex = Callable[[Shape, Shape, Attributes], Sequence[tuple[int, int, Extent]]]
+ViewTerms = tuple[tuple[tuple[int, int], ...], Extent]
+"""An index of a view's operand: (axis of the result, step) pairs, and where it starts."""
+ViewIndex = Callable[[Shape, Shape, Attributes], Sequence[ViewTerms]]
 
 VARIADIC = -1
 _NOTHING: Mapping[str, str] = MappingProxyType({})
@@ -48,8 +50,8 @@ class OpDef:
         ulp: largest error of a back end in units in the last place of the result dtype; 0.5 means correctly rounded. Infinite
             where `bound` says what holds instead. What was measured is in docs/accuracy.json.
         bound: the absolute error of a result in terms of its operands (docs/ops.md explains the letters), or "".
-        index: for views (operand shape, result shape, attrs) → for each axis of the operand (axis, step, start): the element of
-            a result's index i lies at start + step · i[axis]. None where the index is not affine along each axis.
+        index: for views (operand shape, result shape, attrs) → for each axis of the operand (((axis, step), …), start): the
+            element of a result's index i lies at start + Σ step · i[axis]. None where the index is not affine.
         combine: for reductions, the map that combines the results of two parts; "" where there is none.
         neutral: for reductions, the value of an operand's dtype that changes no result.
         numpy: the NumPy function that the evaluator computes a map with (16-bit floats in float32, rounded once), or the ufunc

@@ -301,6 +301,50 @@ def flip(shapes: Sequence[Shape], attrs: Attributes, checks: Checks) -> Shape:
     return shapes[0]
 
 
+def window_count(extent: Extent, size: int, stride: int, dilation: int) -> Extent:
+    """Return how many windows fit an axis: 0 where it is shorter than one."""
+    reach = maximum(extent - (size - 1) * dilation - 1 + stride, 0)
+    return reach if stride == 1 else reach // stride
+
+
+def windows(shapes: Sequence[Shape], attrs: Attributes, checks: Checks) -> Shape:
+    shape, axes, counts = shapes[0], attrs["axes"], attrs["counts"]
+    if normalize_axes(axes, len(shape)) != tuple(sorted(axes)):
+        raise ShapeError(f"axes {axes!r} are not normalised")
+    found = list(shape)
+    numbers = (attrs["sizes"], attrs["strides"], attrs["dilations"])
+    if any(len(values) != len(axes) for values in (counts, *numbers)):
+        raise ShapeError(
+            f"{len(numbers[0])} sizes, {len(numbers[1])} strides, {len(numbers[2])} dilations for {len(axes)} axes", "one each"
+        )
+    for axis, count, size, stride, dilation in zip(axes, counts, *numbers, strict=True):
+        if min(size, stride, dilation) < 1:
+            what = f"a window of {size} elements on axis {axis}, stride {stride}, dilation {dilation}"
+            raise ShapeError(what, "1 or more each")
+        span = (size - 1) * dilation + 1
+        _contained(shape[axis], count, span, stride, axis, checks)
+        found[axis] = count
+    return (*found, *attrs["sizes"])
+
+
+def _contained(extent: Extent, count: Extent, span: int, stride: int, axis: int, checks: Checks) -> None:
+    """Require that no window ends beyond the axis."""
+    what = f"{count} windows of {span} elements, {stride} apart, on axis {axis} of size {extent}"
+    if isinstance(count, int) and count < 0:
+        raise ShapeError(what, "0 windows or more")
+    checks.require_at_least(count, 0, what)
+    if isinstance(count, int) and count == 0:
+        return
+    end = (count - 1) * stride + span
+    if isinstance(extent, int) and isinstance(end, int):
+        if end > extent:
+            raise ShapeError(what, f"at most {window_count(extent, span, stride, 1)} windows", "pad the axis first")
+        return
+    if count == window_count(extent, span, stride, 1):
+        return
+    checks.require_at_most(end, extent if at_most(1, count) else maximum(extent, span - stride), what)
+
+
 def slice_length(start: Extent, stop: Extent, step: int) -> Extent:
     """Return the number of positions from `start` towards `stop` (excluded) in steps of `step`; 0 if none."""
     span = stop - start if step > 0 else start - stop

@@ -7,11 +7,21 @@ from collections.abc import Callable
 
 from ...promotion.dtype import DType
 from ...promotion.result_rules import EXPLICIT, JOIN, JOIN_FLOAT, MEAN, SAME, ResultRule
-from ..dims.dim import Extent
 from ..types import Shape
 from . import demands, expansions, shape
 from .attributes import Attributes
-from .opdef import CONTRACT, INDEXED, POSITION, VARIADIC, Demand, OpDef, OpKind, ShapeFunction, ViewIndex
+from .opdef import (
+    CONTRACT,
+    INDEXED,
+    POSITION,
+    VARIADIC,
+    Demand,
+    OpDef,
+    OpKind,
+    ShapeFunction,
+    ViewIndex,
+    ViewTerms,
+)
 
 _REDUCTION = ("axes", "keepdims")
 
@@ -110,21 +120,30 @@ CONTRACTIONS = (
 )  # fmt: skip
 
 
-def _permuted(operand: Shape, result: Shape, attrs: Attributes) -> list[tuple[int, int, Extent]]:
-    return [(attrs["axes"].index(axis), 1, 0) for axis in range(len(operand))]
+def _permuted(operand: Shape, result: Shape, attrs: Attributes) -> list[ViewTerms]:
+    return [(((attrs["axes"].index(axis), 1),), 0) for axis in range(len(operand))]
 
 
-def _broadcast(operand: Shape, result: Shape, attrs: Attributes) -> list[tuple[int, int, Extent]]:
+def _broadcast(operand: Shape, result: Shape, attrs: Attributes) -> list[ViewTerms]:
     new = len(result) - len(operand)
-    return [(new + axis, 1, 0) for axis in range(len(operand))]
+    return [(((new + axis, 1),), 0) for axis in range(len(operand))]
 
 
-def _sliced(operand: Shape, result: Shape, attrs: Attributes) -> list[tuple[int, int, Extent]]:
-    return [(axis, step, start) for axis, (start, step) in enumerate(zip(attrs["starts"], attrs["steps"], strict=True))]
+def _sliced(operand: Shape, result: Shape, attrs: Attributes) -> list[ViewTerms]:
+    return [(((axis, step),), start) for axis, (start, step) in enumerate(zip(attrs["starts"], attrs["steps"], strict=True))]
 
 
-def _flipped(operand: Shape, result: Shape, attrs: Attributes) -> list[tuple[int, int, Extent]]:
-    return [(axis, -1, extent - 1) if axis in attrs["axes"] else (axis, 1, 0) for axis, extent in enumerate(operand)]
+def _flipped(operand: Shape, result: Shape, attrs: Attributes) -> list[ViewTerms]:
+    return [
+        (((axis, -1),), extent - 1) if axis in attrs["axes"] else (((axis, 1),), 0) for axis, extent in enumerate(operand)
+    ]
+
+
+def _windowed(operand: Shape, result: Shape, attrs: Attributes) -> list[ViewTerms]:
+    found: list[ViewTerms] = [(((axis, 1),), 0) for axis in range(len(operand))]
+    for position, (axis, stride, dilation) in enumerate(zip(attrs["axes"], attrs["strides"], attrs["dilations"], strict=True)):
+        found[axis] = (((axis, stride), (len(operand) + position, dilation)), 0)
+    return found
 
 
 VIEWS = (
@@ -139,6 +158,9 @@ VIEWS = (
          index=_sliced),
     _row("flip", "view", 1, "The order of the elements reversed along `axes`.", SAME, shape.flip, ("axes",),
          traits="any_dtype", index=_flipped),
+    _row("windows", "view", 1, "All windows of `sizes` elements along `axes`: each of these axes becomes the `counts` windows "
+         "along it, and the elements of a window, `dilations` apart, come as new last axes. Window i begins at i · stride.",
+         SAME, shape.windows, ("axes", "counts", "sizes", "strides", "dilations"), traits="any_dtype", index=_windowed),
 )  # fmt: skip
 
 JOINS = (

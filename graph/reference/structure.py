@@ -105,6 +105,18 @@ def pad(symbol: BoundSymbol, a: Array) -> Array:
     return a
 
 
+@row("windows")
+def windows(symbol: BoundSymbol, a: Array) -> Array:
+    """Take the windows as a strided view of the operand's memory."""
+    shape, strides = list(a.shape), list(a.strides)
+    attrs = symbol.attrs
+    for axis, count, stride in zip(attrs["axes"], attrs["counts"], attrs["strides"], strict=True):
+        shape[axis] = int(evaluate_dim(count, {}))
+        strides[axis] = a.strides[axis] * stride
+    inner = [a.strides[axis] * dilation for axis, dilation in zip(attrs["axes"], attrs["dilations"], strict=True)]
+    return np.lib.stride_tricks.as_strided(a, (*shape, *attrs["sizes"]), (*strides, *inner), writeable=False)
+
+
 @row("gather")
 def gather(symbol: BoundSymbol, a: Array, indices: Array) -> Array:
     """Take elements as numpy.take; the shape is a.shape[:axis] + indices.shape + a.shape[axis+1:]."""
@@ -137,10 +149,12 @@ def _view(name: str, index: ViewIndex) -> None:
         """
         found = index(a.shape, symbol.shape, cast(Attributes, symbol.attrs))
         positions = []
-        for extent, (axis, step, start) in zip(a.shape, found, strict=True):
-            along = [-1 if each == axis else 1 for each in range(len(symbol.shape))]
-            indices = int(evaluate_dim(start, {})) + step * np.arange(symbol.shape[axis])
-            positions.append((indices if extent != 1 else np.zeros_like(indices)).reshape(along))
+        for extent, (terms, start) in zip(a.shape, found, strict=True):
+            indices = np.full((1,) * len(symbol.shape), int(evaluate_dim(start, {})), np.int64)
+            for axis, step in terms:
+                along = [-1 if each == axis else 1 for each in range(len(symbol.shape))]
+                indices = indices + (step * np.arange(symbol.shape[axis])).reshape(along)
+            positions.append(indices if extent != 1 else np.zeros_like(indices))
         return np.broadcast_to(a[tuple(positions)], symbol.shape)
 
 

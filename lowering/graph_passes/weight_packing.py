@@ -15,7 +15,7 @@ from ...promotion.dataclass import dataclass
 from ...promotion.dtype import bool_, int64
 from ..nest import Affine, Axis, Buffer, Nest, Store, Value
 from ..schedule.plan import Plan, with_nests
-from ..tile.structure import products
+from ..tile.structure import contracted_extent, products
 
 PANEL = 64
 MIN_COLUMNS = 33  # fewer fill less than half a panel
@@ -62,13 +62,14 @@ def right_operand(nest: Nest) -> RightOperand | None:
     if load.op != "load" or load.operands or readers != 1:
         return None
     at: Affine = load.attrs["at"]
-    others = [axis for axis, _ in at.terms if axis != product.k]
-    if at.offset != 0 or len(at.terms) != 2 or product.n is None or others != [product.n]:  # a batch axis is not a column
+    others = [axis for axis, _ in at.terms if axis not in (product.k, *product.outer)]
+    if at.offset != 0 or product.n is None or others != [product.n]:  # a batch axis is not a column
         return None
-    k, n = nest.axes[product.k].extent, nest.axes[product.n].extent
+    n, row = nest.axes[product.n].extent, at.coefficient(product.k)
+    k = contracted_extent(nest, product, at, row)
     if not isinstance(k, int) or not isinstance(n, int) or n < MIN_COLUMNS:
         return None
-    strides = (at.coefficient(product.k), at.coefficient(product.n))
+    strides = (row, at.coefficient(product.n))
     shape = load.attrs["buffer"].shape
     if shape == (k, n) and strides == (n, 1):
         return RightOperand(position, k, n, False)
@@ -81,7 +82,8 @@ def _pays(nest: Nest, operand: RightOperand) -> bool:
     """Returns whether copying a runtime operand into panels costs less than reading it in place; all rows
     share the copy."""
     contract = next(v for v in nest.body if v.op == "contract")
-    rows = [nest.axes[axis].extent for axis in nest.body[contract.operands[0]].axes if axis != contract.attrs["over"]]
+    depth = (contract.attrs["over"], *contract.attrs.get("outer", ()))
+    rows = [nest.axes[axis].extent for axis in nest.body[contract.operands[0]].axes if axis not in depth]
     count = 1
     for extent in rows:
         if not isinstance(extent, int):
@@ -96,8 +98,10 @@ def _read_from(nest: Nest, operand: RightOperand, buffer: Buffer) -> Nest:
     `buffer`."""
     load = nest.body[operand.position]
     at: Affine = load.attrs["at"]
-    along = next(v for v in nest.body if v.op == "contract").attrs["over"]
-    terms = tuple((axis, operand.columns if axis == along else 1) for axis, _ in at.terms)
+    n = products(nest)[0].n
+    row = operand.columns
+    step = 1 if operand.transposed else operand.columns  # of k in the matrix that is copied
+    terms = tuple((axis, 1 if axis == n else coefficient // step * row) for axis, coefficient in at.terms)
     attrs = {**load.attrs, "buffer": buffer, "at": Affine(0, terms)}
     body = list(nest.body)
     body[operand.position] = replace(load, attrs=attrs)

@@ -83,6 +83,10 @@ def _moved(target: Graph, symbol: Symbol, operands: list[Symbol]) -> Symbol:
             operands = [operands[0], _with_axis(operands[1])]
         case "where":
             operands = [_with_axis(operands[0]), *operands[1:]]
+        case "windows":
+            taken = target.apply(symbol.op, operands, attrs)
+            order = [axis for axis in range(len(taken.shape)) if axis != rank]
+            return target.apply("permute", (taken,), {"axes": (*order, rank)})
         case "flip" | "concat" | "gather":
             pass
         case _:

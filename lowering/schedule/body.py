@@ -17,7 +17,7 @@ from ..nest import Attributes, Extent
 from .extents import at_most, contiguous_strides, exact_quotient, is_one, is_zero, product
 from .grouping import Grouping
 from .groups import Group
-from .indexing import ZERO, AxisMap, Index, constant_index, linear, map_indices, scale, shift
+from .indexing import ZERO, AxisMap, Index, add, constant_index, linear, map_indices, scale, shift
 from .views import reshape_groups, storage_root
 
 INT64 = DType("int64")
@@ -27,6 +27,11 @@ NO_GUARD = -1
 MAX_VARIANTS = 12
 """A symbol evaluated at more index maps than this in one nest is stored instead (shifts of shifts multiply
 otherwise)."""
+
+MAX_REPEATED = 64
+"""Most simple instructions per element that a nest spends on evaluating a symbol anew at further index maps; one that takes
+more, such as a convolution whose windows another one reads, is stored."""
+
 
 class NeedsBufferError(Exception):
     """Raised when `symbol` cannot be evaluated inline and has to be stored. Never leaves the scheduler."""
@@ -70,6 +75,14 @@ class Entry:
             at,
             lines,
         )
+
+
+def _view_position(index: tuple[Index, ...], terms: Sequence[tuple[int, int]], start: Extent) -> Index:
+    (axis, step), *others = terms
+    position = shift(scale(index[axis], step), start)
+    for axis, step in others:
+        position = add(position, scale(index[axis], step))
+    return position
 
 
 class BodyBuilder:
@@ -213,7 +226,7 @@ class BodyBuilder:
             return self.evaluate(operand, self._view_index(symbol, operand, index), guard)
         self.evaluated[symbol.id] = None
         variants = self._variants[symbol.id] = self._variants.get(symbol.id, 0) + 1
-        if variants > MAX_VARIANTS:
+        if variants > MAX_VARIANTS or (variants - 1) * self.grouping.cost[symbol.id] > MAX_REPEATED:
             raise NeedsBufferError(symbol)
         outer, self._lines = self._lines, (symbol.location,)
         found = self._computed(symbol, index, guard)
@@ -274,7 +287,7 @@ class BodyBuilder:
     def _view_index(self, symbol: Symbol, operand: Symbol, index: tuple[Index, ...]) -> tuple[Index, ...]:
         if symbol.op.index is not None:
             found = symbol.op.index(operand.shape, symbol.shape, symbol.attrs)
-            return tuple([shift(scale(index[axis], step), start) for axis, step, start in found])
+            return tuple([_view_position(index, terms, start) for terms, start in found])
         if symbol.op.name == "reshape":
             return self._reshape_index(symbol, operand, index)
         raise InternalError(f"schedule: unknown view {symbol.op.name}")
@@ -472,10 +485,12 @@ class BodyBuilder:
             self.evaluate(operand, map_indices(read, self.extents))
             for operand, read in zip(symbol.inputs, reads, strict=True)
         ]
-        lhs = self.spread(lhs, 1 << m | 1 << k)
-        rhs = self.spread(rhs, 1 << k | 1 << n)
+        depth = self.group.depth[symbol.id]
+        over = self.mask_of((depth,))
+        lhs = self.spread(lhs, 1 << m | over)
+        rhs = self.spread(rhs, over | 1 << n)
         accumulate = symbol.attrs["accumulate"]
-        details = {"over": k, "precision": symbol.attrs["precision"]}
+        details = {"over": k, "outer": depth[:-1], "precision": symbol.attrs["precision"]}
         result = self.emit(
             "contract",
             accumulate,
@@ -484,7 +499,7 @@ class BodyBuilder:
             axes=self.mask_of(axis_map),
             key=tuple(details.items()),
         )
-        self.entries[result].axes &= ~(1 << k)
+        self.entries[result].axes &= ~over
         if accumulate is symbol.dtype:
             return result
         attrs = {"dtype": symbol.dtype, "rounding": "nearest", "saturate": True}

@@ -39,6 +39,7 @@ class AxisTable:
         self.entries = entries
         self.extents: dict[int, Extent] = dict(enumerate(group.axes))
         self.roles = {key: list(axes) for key, axes in group.roles.items()}
+        self.depth = group.depth
         self.live = _live(entries, stores)
         self.coefficients: list[dict[int, Extent]] = []
         self.position: dict[int, int] = {}  # entry -> its expression
@@ -56,7 +57,7 @@ class AxisTable:
             if entry.op == "reduce":
                 self.overs[number] = list(entry.attrs["over"])
             elif entry.op == "contract":
-                self.overs[number] = [entry.attrs["over"]]
+                self.overs[number] = [*entry.attrs["outer"], entry.attrs["over"]]
             elif entry.op == "scan":
                 self.overs[number] = [entry.attrs["axis"]]
         self.store_masks = [store.axes for store in stores]
@@ -69,6 +70,7 @@ class AxisTable:
         """Drops axes of extent 1 and axes along which nothing varies, but keeps the m, n and k of a
         contraction."""
         self._promote_batch()
+        self._promote_depth()
         kept = {axis for roles in self.roles.values() for axis in roles}
         for axis in list(self.extents):
             if not self.used >> axis & 1 or (is_one(self.extents[axis]) and axis not in kept):
@@ -88,6 +90,13 @@ class AxisTable:
                     if other not in taken and self.used >> other & 1 and self._signature(other) == signature:
                         roles[position] = other
                         break
+
+    def _promote_depth(self) -> None:
+        """Makes the last contracted axis that is no unit the k of a contraction over several."""
+        for key, depth in self.depth.items():
+            longer = [axis for axis in depth if not is_one(self.extents[axis])]
+            if longer and longer[-1] != self.roles[key][2]:
+                self.roles[key][2] = longer[-1]
 
     def _forget(self, axis: int) -> None:
         del self.extents[axis]
@@ -115,7 +124,7 @@ class AxisTable:
         fixed = {
             over[0]
             for number, over in self.overs.items()
-            if self.entries[number].op in ("scan", "contract") and over
+            if self.entries[number].op == "scan" and over
         }
         candidates: dict[int, list[int]] = {}
         for axis in self.extents:
@@ -261,8 +270,10 @@ def finish(
                 attrs["over"] = (
                     tuple(numbers) if attrs["kind"] in ("argmax", "argmin") else tuple(sorted(numbers))
                 )
+            elif entry.op == "contract":
+                attrs["over"], attrs["outer"] = number_of[over[-1]], tuple([number_of[axis] for axis in over[:-1]])
             else:
-                attrs["over" if entry.op == "contract" else "axis"] = number_of[over[0]]
+                attrs["axis"] = number_of[over[0]]
         number_of_value[number] = len(body)
         operands = tuple([number_of_value[operand] for operand in entry.operands])
         body.append(

@@ -21,7 +21,7 @@ from ...promotion.errors import InternalError
 from ..nest import Extent, Template
 from .attention import Attention, find_attention
 from .costs import RECOMPUTE_LIMIT, is_cheap_prologue, op_cost
-from .extents import is_one
+from .extents import at_most, is_one
 from .groups import (
     Group,
     align,
@@ -32,7 +32,11 @@ from .groups import (
     reshaped_map,
 )
 from .indexing import AxisMap
-from .views import split_dimensions, storage_point, storage_root
+from .views import contiguous_taps, split_dimensions, storage_point, storage_root, windows_below
+
+MIN_TAPS = 8
+"""Fewest neighbours in memory among the elements of a window for a product to read windows where they lie; others are
+stored first."""
 
 MAX_DEPTH = 96
 """Longest chain of symbols evaluated inline; longer ones are cut by a store, which bounds kernel size and
@@ -407,7 +411,7 @@ class Grouping:
             group = self.group_of[scores]
             if group is self.group_of.get(lhs.id) and self._add_values(symbol, group):
                 return
-        before = self._operand(lhs) | self._operand(rhs)
+        before = self._operand(lhs, is_left=True) | self._operand(rhs)
         rank = len(symbol.shape)
         group = self.new_group("attention" if symbol.id in self.attention else "contract", before)
         batch = tuple([() if is_one(e) else (group.new_axis(e, splittable=True),) for e in symbol.shape[:-2]])
@@ -420,7 +424,7 @@ class Grouping:
             (*_operand_batch(batch, lhs, rank), rows, depth),
             (*_operand_batch(batch, rhs, rank), depth, columns),
         )
-        group.roles[symbol.id] = (m, n, k)
+        group.roles[symbol.id], group.depth[symbol.id] = (m, n, k), (k,)
         if group.kind == "attention":
             group.reduced = ((n,),)
         self.group_of[symbol.id] = group
@@ -439,17 +443,22 @@ class Grouping:
         first = next(iter(group.roles.values()))
         group.members[symbol.id] = (*lhs_map[:-1], columns)
         group.reads[symbol.id] = (lhs_map, (*_operand_batch(lhs_map[:-2], rhs, rank), lhs_map[-1], columns))
-        group.roles[symbol.id] = (first[0], n, first[1])
+        group.roles[symbol.id], group.depth[symbol.id] = (first[0], n, first[1]), (first[1],)
         group.reduced = ()
         self.group_of[symbol.id] = group
         self.before[group.bit] |= before
         return True
 
-    def _operand(self, operand: Symbol) -> int:
+    def _operand(self, operand: Symbol, is_left: bool = False) -> int:
         """Makes `operand` readable by a matmul: affine loads and cheap elementwise work, anything else is
-        stored first."""
+        stored first. A left operand of windows is read from what the windows are of."""
         before = self.require(operand)
-        if not self.in_memory(operand):
+        windowed = windows_below(operand, self.in_memory) if is_left else None
+        if windowed is not None and at_most(MIN_TAPS, contiguous_taps(operand, windowed)):
+            source = windowed.inputs[0]
+            if not self.in_memory(source):
+                self.must_store.add(storage_root(source).id)
+        elif not self.in_memory(operand):
             rank = len(operand.shape)
             if not is_cheap_prologue(operand, self.in_memory) or not split_dimensions(
                 operand, self.in_memory

@@ -30,7 +30,8 @@ class Group:
         members: axis map of every member, by symbol id.
         reads: axis maps of the operands of reductions, scans and contractions, by symbol id of the op.
         roles: axes (m, n, k) of every contraction, which keep their position in the nest even when their extent
-            is 1.
+            is 1. Of an axis that was split, the inner factor.
+        depth: all axes that a contraction runs over, outermost first; k is the last.
         stores: ids of the symbols it writes to memory, in the order they were found to be needed.
     """
 
@@ -42,6 +43,7 @@ class Group:
     members: dict[int, AxisMap] = field(default_factory=dict)
     reads: dict[int, tuple[AxisMap, ...]] = field(default_factory=dict)
     roles: dict[int, tuple[int, int, int]] = field(default_factory=dict)
+    depth: dict[int, tuple[int, ...]] = field(default_factory=dict)
     stores: dict[int, None] = field(default_factory=dict)
 
     @property
@@ -77,6 +79,23 @@ class Group:
 
         self._rewrite(renamed)
         return axis, second
+
+    def split_role(self, axis: int, inner: Extent) -> bool:
+        """Splits the rows or the contracted axis of a contraction, and returns whether that is possible. The inner factor
+        takes the role; the outer one becomes a batch axis of the rows, or another contracted axis."""
+        (key,) = self.roles if len(self.roles) == 1 else (None,)
+        if key is None or axis not in (self.roles[key][0], self.roles[key][2]):
+            return False
+        self.splittable.add(axis)
+        factors = self.split(axis, inner)
+        if factors is None:
+            return False
+        self.splittable.difference_update(factors)
+        m, n, k = self.roles[key]
+        if axis == k:
+            self.depth[key] = (*self.depth[key][:-1], *factors)
+        self.roles[key] = (factors[1] if axis == m else m, n, factors[1] if axis == k else k)
+        return True
 
     def _rewrite(self, change: Callable[[tuple[int, ...]], tuple[int, ...]]) -> None:
         self.reduced = tuple([change(axes) for axes in self.reduced])

@@ -49,7 +49,7 @@ def build_nest(grouping: Grouping, group: Group, buffer_of: Callable[[Symbol], B
         try:
             stores = _stores(builder, grouping, group)
         except SplitAxisError as split:
-            if group.split(split.axis, split.inner) is None:
+            if group.split(split.axis, split.inner) is None and not group.split_role(split.axis, split.inner):
                 raise NeedsBufferError(split.symbol) from split
             continue
         symbols = tuple(sorted(builder.evaluated))

@@ -137,7 +137,7 @@ def _is_whole(group: Group, axis_map: AxisMap, symbol: Symbol) -> bool:
     axes = {axis for dimension in axis_map for axis in dimension}
     whole = set(range(len(group.axes)))
     if group.kind == "contract":
-        whole -= {k for _, _, k in group.roles.values()}
+        whole -= {axis for depth in group.depth.values() for axis in depth}
         whole = {axis for axis in whole if not is_one(group.axes[axis])}
     return axes == whole
 

@@ -18,8 +18,8 @@ def template_of(axes: Sequence[Axis], body: Sequence[Value], stores: Sequence[St
 
     map: no reduction, contraction or scan.
     row: every reduction is over the same axes.
-    contract: one contraction; each operand is affine loads and elementwise ops on its own (batch, m, k) or
-        (batch, k, n); all that follows is elementwise; the stores cover (batch, m, n).
+    contract: one contraction, over one axis or several; each operand is affine loads and elementwise ops on its own
+        (batch, m, k) or (batch, k, n); all that follows is elementwise; the stores cover (batch, m, n).
     attention: two contractions; row operations over the keys between them.
     scan: one axis, elementwise ops around it.
     """
@@ -40,7 +40,7 @@ def template_of(axes: Sequence[Axis], body: Sequence[Value], stores: Sequence[St
         _check_contract(body, names, contracts[0], bool(reduces))
     else:
         _check_attention(body, names, contracts[0], contracts[1], len(reduces))
-    _check_stores(axes, body, stores, len(contracts))
+    _check_stores(axes, body, stores, sum(1 + len(value.attrs.get("outer", ())) for value in contracts))
     return "contract" if len(contracts) == 1 else "attention"
 
 
@@ -50,7 +50,7 @@ def grid_axes(nest: Nest) -> tuple[int, ...]:
     for value in nest.body:
         if value.op in ("reduce", "contract"):
             over = value.attrs["over"]
-            along.update((over,) if isinstance(over, int) else over)
+            along.update((over, *value.attrs.get("outer", ())) if isinstance(over, int) else over)
         elif value.op == "scan":
             along.add(value.attrs["axis"])
     return tuple([axis for axis in range(len(nest.axes)) if axis not in along])
@@ -71,7 +71,7 @@ def _check_contract(body: Sequence[Value], names: dict[str, int], contract: Valu
 
 def _check_attention(body: Sequence[Value], names: dict[str, int], scores: Value, values: Value, reduces: int) -> None:
     m, keys, k = names["m"], names["keys"], names["k"]
-    if scores.attrs["over"] != k or values.attrs["over"] != keys:
+    if scores.attrs["over"] != k or values.attrs["over"] != keys or scores.attrs.get("outer") or values.attrs.get("outer"):
         raise NoTemplateError("two contractions that are not scores and values")
     _check_operands(body, scores, m, keys, k)
     weights, right = values.operands

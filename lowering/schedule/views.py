@@ -8,7 +8,7 @@ from functools import lru_cache
 
 from ...graph.symbol import Symbol
 from ..nest import Extent
-from .extents import is_one, is_zero
+from .extents import contiguous_strides, is_one, is_zero
 from .groups import Group
 
 DimensionGroups = tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]
@@ -52,6 +52,52 @@ def storage_root(symbol: Symbol) -> Symbol:
     while symbol.op.name == "reshape":
         symbol = symbol.inputs[0]
     return symbol
+
+
+def windows_below(symbol: Symbol, in_memory: Callable[[Symbol], bool]) -> Symbol | None:
+    """Returns the windows that `symbol` is a chain of views of, if that chain is not in memory."""
+    while symbol.op.kind == "view" and not in_memory(symbol):
+        if symbol.op.name == "windows":
+            return symbol
+        symbol = symbol.inputs[0]
+    return None
+
+
+def contiguous_taps(symbol: Symbol, windows: Symbol) -> Extent:
+    """Returns how many elements along the last dimension of `symbol`, permuted and merged dimensions of `windows`, are
+    neighbours in memory; 0 where no more than that is known of it."""
+    chain = [symbol]
+    while chain[-1] is not windows:
+        chain.append(chain[-1].inputs[0])
+    source, attrs = windows.inputs[0], windows.attrs
+    strides = contiguous_strides(source.shape)
+    inner = [strides[axis] * dilation for axis, dilation in zip(attrs["axes"], attrs["dilations"], strict=True)]
+    outer = [
+        stride * (attrs["strides"][attrs["axes"].index(axis)] if axis in attrs["axes"] else 1)
+        for axis, stride in enumerate(strides)
+    ]
+    steps = zip(windows.shape, [*outer, *inner], strict=True)
+    parts: list[tuple[tuple[Extent, Extent], ...]] = [((extent, stride),) for extent, stride in steps]
+    for view in reversed(chain[:-1]):
+        if view.op.name == "permute":
+            parts = [parts[axis] for axis in view.attrs["axes"]]
+            continue
+        merged: list[tuple[tuple[Extent, Extent], ...]] = [()] * len(view.shape)
+        if view.op.name != "reshape":
+            return 0
+        for sources, targets in reshape_groups(view.inputs[0].shape, view.shape):
+            if len(targets) != 1:
+                return 0
+            merged[targets[0]] = tuple([part for dimension in sources for part in parts[dimension]])
+        parts = merged
+    run: Extent = 1
+    for extent, stride in reversed(parts[-1]):
+        if is_one(extent):
+            continue
+        if stride != run:
+            break
+        run = run * extent
+    return run
 
 
 def split_dimensions(symbol: Symbol, in_memory: Callable[[Symbol], bool]) -> frozenset[int]:

@@ -44,8 +44,16 @@ class Dimension:
         return isinstance(extent, int) and extent > 0 and extent % size == 0 and not self.may_precede
 
 
-Coordinate = Dimension | Index
-"""Where an axis of the nest lies: along a block dimension, or at one index."""
+@dataclass(frozen=True, slots=True, eq=False)
+class Merged:
+    """Axes over which one block dimension runs as over their row-major product, outermost first."""
+
+    dim: Dimension
+    axes: tuple[int, ...]
+
+
+Coordinate = Dimension | Merged | Index
+"""Where an axis of the nest lies: along a block dimension, with other axes along one, or at one index."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,47 +23,16 @@ from ..tt.builder.control import Loop
 from ..tt.dialect.memory.descriptor_types import TensorDescType
 from ..tt.facts import DIVISIBILITY, NOALIAS, state_facts_of_graphs
 from ..tt.types import I1, I8, I32, I64, ptr
-from .blocks import Block, Coordinate, Dimension, memory_type, register_type, shape, union
+from .blocks import Block, Coordinate, Dimension, Merged, memory_type, register_type, shape, union
 from .elements import scalar
 from .index_builder import Index, IndexBuilder
+from .merged_axes import quotient_terms
+from .structure import pointer_buffers, runtime_extents
 from .tensor_descriptors import DTYPES, DescriptorAccess, descriptor_axes
 from .user_lines import location_of, name_lines, nest_lines
 
 BUFFER_ALIGNMENT = 64
 """Alignment in bytes of every buffer but inputs."""
-
-
-def pointer_buffers(nest: Nest) -> tuple[Buffer, ...]:
-    """Returns the buffers of a nest in the order of the pointer parameters: loads, then stores, each once."""
-    found = {(v.attrs["buffer"].kind, v.attrs["buffer"].index): v.attrs["buffer"] for v in nest.loads}
-    for store in nest.stores:
-        found.setdefault((store.buffer.kind, store.buffer.index), store.buffer)
-    return tuple(found.values())
-
-
-def runtime_extents(nest: Nest) -> tuple[Extent, ...]:
-    """Returns the sizes known only at launch, in the order of the scalar parameters, each once."""
-    found: dict[Extent, None] = {}
-
-    def see(*extents: Extent) -> None:
-        for extent in extents:
-            if type(extent) is not int:
-                found.setdefault(extent)
-
-    def see_affine(at: Affine) -> None:
-        see(at.offset, *[coefficient for _, coefficient in at.terms])
-
-    see(*[axis.extent for axis in nest.axes])
-    for value in nest.body:
-        if "at" in value.attrs:
-            see_affine(value.attrs["at"])
-        if value.op == "load":
-            see(*value.attrs["strides"])
-        elif value.op == "dim":
-            see(value.attrs["extent"])
-    for store in nest.stores:
-        see_affine(store.at)
-    return tuple(found)
 
 
 class Kernel:
@@ -91,6 +60,7 @@ class Kernel:
         self.buffers = pointer_buffers(nest)
         self.runtime = runtime_extents(nest)
         self.tiles: dict[int, int] = {}
+        self.merged: dict[int, tuple[int, ...]] = {}
         params: list[tuple[str, Attribute]] = []
         facts: list[dict[str, Attribute | int]] = []
         for number, buffer in enumerate(self.buffers):
@@ -134,7 +104,15 @@ class Kernel:
         return extent if type(extent) is int else self._runtime[extent]
 
     def axis_extent(self, axis: int) -> Index:
-        return self.extent(self.nest.axes[axis].extent)
+        """Returns the extent of an axis, or of all axes that were merged with it."""
+        extent: Index = 1
+        for each in self.merged.get(axis, (axis,)):
+            extent = self.indices.mul(extent, self.extent(self.nest.axes[each].extent))
+        return extent
+
+    def merge(self, axes: tuple[int, ...]) -> None:
+        """Lets dimensions and the grid run over `axes`, outermost first, as over one: the last of them stands for all."""
+        self.merged[axes[-1]] = axes
 
     def pointer(self, buffer: Buffer) -> SSAValue:
         return self._pointers[buffer.kind, buffer.index]
@@ -313,7 +291,7 @@ class Frame:
     def scalar_coordinate(self, axis: int) -> Index:
         """Returns the index of an axis along which no block dimension runs."""
         coordinate = self.coordinates[axis]
-        if isinstance(coordinate, Dimension):
+        if isinstance(coordinate, (Dimension, Merged)):
             raise InternalError(f"tile: axis {axis} is a block dimension, and one index of it is wanted")
         return coordinate
 
@@ -355,12 +333,17 @@ class Frame:
         indices = self.indices
         start = self.kernel.extent(at.offset)
         terms: list[Block] = []
+        merged: dict[Merged, None] = {}
         for axis, coefficient in at.terms:
             coordinate, step = self.coordinates[axis], self.kernel.extent(coefficient)
-            if isinstance(coordinate, Dimension):
+            if isinstance(coordinate, Merged):
+                merged[coordinate] = None
+            elif isinstance(coordinate, Dimension):
                 terms.append(Block(self.scaled_index(coordinate, step), (coordinate,), I64))
             else:
                 start = indices.add(start, indices.mul(coordinate, step))
+        for each in merged:
+            terms.extend(self._merged_terms(each, at))
         for block, stride in dynamic:
             if not block.dims:
                 if isinstance(block.value, float):
@@ -372,6 +355,12 @@ class Frame:
                 scaled = self.builder.binary("arith.muli", scaled, self._filled(stride, shape(block.dims)))
             terms.append(Block(scaled, block.dims, I64))
         return start, terms
+
+    def _merged_terms(self, merged: Merged, at: Affine) -> list[Block]:
+        last = self.kernel.extent(at.coefficient(merged.axes[-1]))
+        terms = [] if at.coefficient(merged.axes[-1]) == 0 else [self.scaled_index(merged.dim, last)]
+        terms += quotient_terms(self.indices, self.kernel.nest, merged, at, self.index(merged.dim), self.kernel.extent)
+        return [Block(term, (merged.dim,), I64) for term in terms]
 
     def offsets(self, start: Index, terms: Sequence[Block], order: tuple[Dimension, ...]) -> SSAValue:
         """Adds up the parts of an element offset as a block over `order` (a scalar when that is empty)."""
@@ -492,6 +481,7 @@ class Frame:
         b, indices = self.builder, self.indices
         starts = []
         for coordinate in coordinates:
+            assert not isinstance(coordinate, Merged)
             start = coordinate.start if isinstance(coordinate, Dimension) else coordinate
             starts.append(
                 b.const(start, I32) if isinstance(start, int) else b.cast("arith.trunci", indices.value(start), I32)
@@ -565,6 +555,8 @@ class Frame:
             coordinate = self.coordinates[axis]
             if isinstance(coordinate, Dimension):
                 found.append((axis, coordinate))
+            elif isinstance(coordinate, Merged) and axis == coordinate.axes[-1]:
+                found.append((axis, coordinate.dim))
         return found
 
     # -- effects -----------------------------------------------------------------------------------------

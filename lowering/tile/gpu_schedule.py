@@ -24,6 +24,7 @@ from .structure import (
     contiguous_axis,
     products,
     reduced_axes,
+    rows_extent,
     values_of,
 )
 
@@ -99,9 +100,18 @@ def _warps(elements: int, most: int = 4) -> int:
     return max(1, min(most, elements // (WARP_SIZE * PER_THREAD)))
 
 
-def _programs(nest: Nest, blocks: dict[int, int], leave: tuple[int, ...] = ()) -> int | None:
-    """Returns the number of programs, without the axes `leave`; None if it is known only at launch."""
+def _programs(
+    nest: Nest, blocks: dict[int, int], leave: tuple[int, ...] = (), product: Product | None = None
+) -> int | None:
+    """Returns the number of programs, without the axes `leave`; None if it is known only at launch. product: whose rows and
+    contracted axes are counted as tiles have them."""
     count = 1
+    if product is not None:
+        leave = (*leave, *product.outer, product.k, *product.rows)
+        rows = rows_extent(nest, product)
+        if type(rows) is not int:
+            return None
+        count = 1 if product.m is None else -(-rows // blocks.get(product.m, 1))
     for number, axis in enumerate(nest.axes):
         if number in leave:
             continue
@@ -249,7 +259,7 @@ def _is_wide(nest: Nest, product: Product, tile: _Tile, limits: GpuLimits) -> bo
     if sum(name_cost(value.op) for value in nest.body if value.operands) > MAX_EPILOGUE:
         return False
     blocks = {product.m: tile.rows, product.n: 2 * tile.columns}
-    programs = _programs(nest, blocks, leave=tuple([each.k for each in products(nest)]))
+    programs = _programs(nest, blocks, product=product)
     return programs is not None and programs >= limits.processors
 
 
@@ -262,14 +272,13 @@ def _contract(nest: Nest, limits: GpuLimits) -> Schedule:
     if wide:
         tile = replace(tile, columns=2 * tile.columns)
     sides = {
-        axis: _cut(nest.axes[axis].extent, most, least)
+        axis: _cut(rows_extent(nest, first) if axis == first.m else nest.axes[axis].extent, most, least)
         for axis, most, least in ((first.m, tile.rows, tile.least[0]), (first.n, tile.columns, tile.least[1]))
         if axis is not None
     }
-    inner = tuple([product.k for product in found])
     least = {axis: least_rows if axis == first.m else 32 for axis in sides}
     while any(sides[axis] > least[axis] for axis in sides):
-        programs = _programs(nest, sides, leave=inner)
+        programs = _programs(nest, sides, product=first)
         if programs is None or programs >= limits.processors:
             break
         sides[max(sides, key=lambda axis: sides[axis] / least[axis])] //= 2

@@ -24,6 +24,7 @@ from .structure import (
     contiguous_axis,
     products,
     reduced_axes,
+    rows_extent,
     values_of,
 )
 
@@ -181,7 +182,7 @@ def _contract_blocks(nest: Nest, limits: HostLimits) -> tuple[tuple[int, int], .
     first = products(nest)[0]
     blocks = {}
     if first.m is not None:
-        blocks[first.m] = capped(nest.axes[first.m].extent, _product_rows(nest, first, limits))
+        blocks[first.m] = capped(rows_extent(nest, first), _product_rows(nest, first, limits))
     if first.n is not None:
         blocks[first.n] = capped(nest.axes[first.n].extent, PRODUCT_COLUMNS)
     for product in products(nest):
@@ -196,9 +197,9 @@ def _product_rows(nest: Nest, product: Product, limits: HostLimits) -> int:
     programs = 1
     for axis in range(len(nest.axes)):
         extent = nest.axes[axis].extent
-        if axis not in (product.m, product.k) and type(extent) is int:
+        if axis not in (*product.rows, product.k, *product.outer) and type(extent) is int:
             programs *= -(-extent // PRODUCT_COLUMNS) if axis == product.n else extent
-    extent = 1 if product.m is None else nest.axes[product.m].extent
+    extent = rows_extent(nest, product)
     for rows in LARGE_PRODUCT_ROWS:
         if programs * (-(-extent // rows) if type(extent) is int else 1) >= PROGRAMS_PER_THREAD * limits.threads:
             return rows
@@ -208,7 +209,9 @@ def _product_rows(nest: Nest, product: Product, limits: HostLimits) -> int:
 def _row_group(nest: Nest, blocks: dict[int, int], limits: HostLimits) -> int:
     """Returns how many row blocks of the first operand fill half of the second-level cache."""
     product = products(nest)[0]
-    depth = nest.axes[product.k].extent
+    depth: Extent = nest.axes[product.k].extent
+    for axis in product.outer:
+        depth = depth * nest.axes[axis].extent
     if product.m is None or type(depth) is not int:
         return 0
     return max(1, limits.l2_bytes // 2 // (4 * depth * blocks.get(product.m, 1) or 1))

@@ -17,8 +17,8 @@ from itertools import count
 from ...graph.dims.dim import Dim, dim
 from ...promotion.dataclass import dataclass
 from ..nest import Affine, Extent, Nest
-from .emit import runtime_extents
 from .signature import signature
+from .structure import runtime_extents
 
 ALIGNMENT = 16
 """Largest divisor of offsets that is told apart, in elements; larger powers of two help no access."""

@@ -154,7 +154,7 @@ class Reduction:
             if isinstance(coordinate, Dimension):
                 terms.append(Block(frame.scaled_index(coordinate, step), (coordinate,), I64))
             else:
-                start = indices.add(start, indices.mul(coordinate, step))
+                start = indices.add(start, indices.mul(frame.scalar_coordinate(axis), step))
             step = indices.mul(step, frame.kernel.axis_extent(axis))
         return frame.offsets(start, terms, dims)
 

@@ -20,7 +20,8 @@ class Schedule:
     Attributes:
         blocks: (axis, block extent) pairs; an axis that is not listed has one position per program or per
             step. For map, row and scan nests their order is the order of the block dimensions, the contiguous
-            axis last. Blocks of reduced axes (of k, of attention's keys) that cover the extent mean no loop.
+            axis last. Blocks of reduced axes (of k, of attention's keys) that cover the extent mean no loop. The block of a
+            product's m is one of all its rows (`Product.rows`).
         packed_b: columns per panel when the second operand of a product is stored in panels ("panels:<n>"),
             else 0.
         streaming: whether stores bypass the caches.

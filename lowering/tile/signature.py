@@ -14,7 +14,7 @@ import numpy as np
 
 from ...promotion.dtype import DType
 from ..nest import Affine, Buffer, Extent, Nest
-from .emit import pointer_buffers, runtime_extents
+from .structure import pointer_buffers, runtime_extents
 
 Signature = tuple[Hashable, ...]
 

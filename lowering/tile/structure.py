@@ -9,7 +9,40 @@ import numpy as np
 
 from ...promotion.dataclass import dataclass
 from ...promotion.errors import InternalError
-from ..nest import Affine, Nest, Value
+from ..nest import Affine, Buffer, Extent, Nest, Value
+
+
+def pointer_buffers(nest: Nest) -> tuple[Buffer, ...]:
+    """Returns the buffers of a nest in the order of the pointer parameters: loads, then stores, each once."""
+    found = {(v.attrs["buffer"].kind, v.attrs["buffer"].index): v.attrs["buffer"] for v in nest.loads}
+    for store in nest.stores:
+        found.setdefault((store.buffer.kind, store.buffer.index), store.buffer)
+    return tuple(found.values())
+
+
+def runtime_extents(nest: Nest) -> tuple[Extent, ...]:
+    """Returns the sizes known only at launch, in the order of the scalar parameters, each once."""
+    found: dict[Extent, None] = {}
+
+    def see(*extents: Extent) -> None:
+        for extent in extents:
+            if type(extent) is not int:
+                found.setdefault(extent)
+
+    def see_affine(at: Affine) -> None:
+        see(at.offset, *[coefficient for _, coefficient in at.terms])
+
+    see(*[axis.extent for axis in nest.axes])
+    for value in nest.body:
+        if "at" in value.attrs:
+            see_affine(value.attrs["at"])
+        if value.op == "load":
+            see(*value.attrs["strides"])
+        elif value.op == "dim":
+            see(value.attrs["extent"])
+    for store in nest.stores:
+        see_affine(store.at)
+    return tuple(found)
 
 
 def values_of(nest: Nest, op: str) -> tuple[int, ...]:
@@ -43,13 +76,24 @@ def reduced_axes(nest: Nest) -> tuple[int, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Product:
-    """A contraction and the roles of its axes. `m` or `n` is None when its operand has no axis of its own."""
+    """A contraction and the roles of its axes. `m` or `n` is None when its operand has no axis of its own.
+
+    outer: the other axes that it runs over, outermost first.
+    rows: the axes whose row-major product is the rows of a tile, m the last: m alone, or more of those that only the first
+    operand has. All axes that are none of these are batch axes.
+    """
 
     number: int
     m: int | None
     n: int | None
     k: int
+    outer: tuple[int, ...]
+    rows: tuple[int, ...]
     batch: tuple[int, ...]
+
+
+WIDE_ROWS = 256
+"""Rows along one axis of the nest from which on a tile has no need of others."""
 
 
 def product_of(nest: Nest, number: int) -> Product:
@@ -58,12 +102,35 @@ def product_of(nest: Nest, number: int) -> Product:
     value = nest.body[number]
     k: int = value.attrs["over"]
     left, right = (nest.body[operand].axes for operand in value.operands)
+    outer: tuple[int, ...] = value.attrs.get("outer", ())
     rows = [axis for axis in left if axis not in right and axis != k]
     columns = [axis for axis in right if axis not in left and axis != k]
     m = rows[-1] if rows else None
     n = columns[-1] if columns else None
-    batch = tuple([axis for axis in value.axes if axis not in (m, n)])
-    return Product(number, m, n, k, batch)
+    extent = None if m is None else nest.axes[m].extent
+    few = outer or (type(extent) is int and extent < WIDE_ROWS)
+    tiled = tuple(rows) if few else tuple(rows[-1:])
+    batch = tuple([axis for axis in value.axes if axis != n and axis not in tiled])
+    return Product(number, m, n, k, outer, tiled, batch)
+
+
+def rows_extent(nest: Nest, product: Product) -> Extent:
+    """Returns the number of rows of a product, without batch axes."""
+    count: Extent = 1
+    for axis in product.rows:
+        count = count * nest.axes[axis].extent
+    return count
+
+
+def contracted_extent(nest: Nest, product: Product, at: Affine, width: Extent) -> Extent | None:
+    """Returns the rows of an operand that lies in memory as a (K, N) matrix with rows of `width` elements; None if the
+    contracted axes do not step over its rows in order."""
+    count: Extent = 1
+    for axis in (product.k, *reversed(product.outer)):
+        if at.coefficient(axis) != count * width:
+            return None
+        count = count * nest.axes[axis].extent
+    return count
 
 
 def products(nest: Nest) -> tuple[Product, ...]:

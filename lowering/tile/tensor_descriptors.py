@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from ...promotion.dataclass import dataclass
 from ..nest import Affine, Extent, Nest
 from ..schedule.extents import exact_quotient
-from .blocks import Coordinate, Dimension
+from .blocks import Coordinate, Dimension, Merged
 
 ALIGNMENT = 16
 """Alignment in bytes of the strides of a tensor map and of the rows of a block."""
@@ -49,6 +49,8 @@ def descriptor_axes(
 
     None if no descriptor expresses the access.
     """
+    if any(isinstance(coordinates[axis], Merged) for axis, _ in at.terms):
+        return None
     blocked = [axis for axis, _ in at.terms if isinstance(coordinates[axis], Dimension)]
     unit = [axis for axis in blocked if at.coefficient(axis) == 1]
     rest = [axis for axis, _ in at.terms if axis not in blocked]

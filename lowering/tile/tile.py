@@ -14,15 +14,17 @@ from ...promotion.dataclass import dataclass
 from ...promotion.errors import JoineryError
 from ..nest import Extent, Nest
 from ..program import BlockProgram, DescriptorArgument, Launch
+from ..schedule.extents import product
 from ..schedule.traffic import bytes_read, bytes_written, flops
 from ..tt.canonical import canonical_text
 from ..tt.source_locations import fuse_locations
-from .emit import Kernel, pointer_buffers, runtime_extents
+from .emit import Kernel
 from .fixed_order import in_fixed_order
 from .host_schedule import HostLimits
 from .offsets import Shared, share_offsets
 from .schedule import Schedule, check_schedule
 from .signature import Signature, signature
+from .structure import pointer_buffers, runtime_extents
 from .templates.attention import build_attention
 from .templates.contract import build_contract
 from .templates.map import build_map
@@ -66,10 +68,10 @@ def tile(
 
 @dataclass(frozen=True, slots=True)
 class _Made:
-    """A program: its index, its grid as (axis, block) pairs, and what it accesses through descriptors."""
+    """A program: its index, its grid as (axes, block) pairs, and what it accesses through descriptors."""
 
     index: int
-    grid: tuple[tuple[int, int], ...]
+    grid: tuple[tuple[tuple[int, ...], int], ...]
     accesses: tuple[DescriptorAccess, ...]
 
 
@@ -138,7 +140,9 @@ class Tiler:
         check_schedule(nest, schedule)
         use_descriptors = self.limits.use_descriptors and template in ("contract", "attention")
         kernel = Kernel(nest, CANONICAL_NAME, schedule.streaming, use_descriptors, shared.multiples)
-        grid = tuple(_BUILDERS[template](kernel, schedule))
+        grid = tuple(
+            [(kernel.merged.get(axis, (axis,)), block) for axis, block in _BUILDERS[template](kernel, schedule)]
+        )
         function = kernel.builder.finish()
         key = hashlib.sha256(f"{schedule.warps}\n{canonical_text(function)}".encode()).hexdigest()
         index = self._by_key.get(key)
@@ -184,8 +188,8 @@ def _name(nest: Nest, template: str, index: int) -> str:
 
 def _launch(nest: Nest, made: _Made, scalars: tuple[Extent, ...]) -> Launch:
     count: Extent = 1
-    for axis, block in made.grid:
-        extent = nest.axes[axis].extent
+    for axes, block in made.grid:
+        extent = product([nest.axes[axis].extent for axis in axes])
         count = count * (extent if block == 1 else (extent + (block - 1)) // block)
     descriptors = tuple([_descriptor_argument(nest, access) for access in made.accesses])
     return Launch(

@@ -53,10 +53,13 @@ class Steps:
     ANY = ("pair", "unary", "unary", "unary", "binary", "binary", "select", "cast", "cast", "literal", "expand", "sugar")
     OF_AXES = (
         "reduce", "reduce", "normalize", "permute", "reshape", "reshape", "slice", "concat", "pad", "flip", "gather", "along",
+        "windows",
         "mask", "scan", "stack", "split", "mask", "roll", "one_hot", "extent_of", "scaled_by_a_reduction",
         "lacking", "lacking",
     )  # fmt: skip
-    OF_MATRICES = ("triangle", "matmul", "matmul", "attention", "row", "einsum", "masked_product", "masked_product")
+    OF_MATRICES = (
+        "triangle", "matmul", "matmul", "convolution", "attention", "row", "einsum", "masked_product", "masked_product",
+    )  # fmt: skip
 
     # -- maps -------------------------------------------------------------------------------------------------------------
 
@@ -229,6 +232,11 @@ class Steps:
     def flip(self, x: Any) -> Any:
         return jn.flip(x, self.axes(x))
 
+    def windows(self, x: Any) -> Any:
+        axis = self.axis(x)
+        size, stride, dilation = self.one(1, 2, 3), self.one(1, 2, 3), self.one(1, 1, 2)
+        return jn.windows(x, size, axis, stride, dilation)
+
     def indices(self, *shape: int) -> Any:
         self.count += 1
         values = np.random.default_rng(self.count).integers(-7, 8, shape)
@@ -329,6 +337,22 @@ class Steps:
             choices.append(self.like(x, x.shape[-1]))
         precision = "tf32" if x.dtype.name == "float32" and self.integer(0, 7) == 7 else "ieee"
         return self.maybe_cast(jn.matmul(x, self.one(*choices), precision=precision))
+
+    def convolution(self, x: Any) -> Any:
+        """Builds a product with the windows of a tensor, with channels last or elsewhere."""
+        rank = len(x.shape) - 1
+        if rank < 1 or not isinstance(x.shape[-1], int):
+            return self.matmul(x)
+        axes = tuple(range(max(0, rank - self.integer(1, 2)), rank))
+        sizes, strides, dilations = (tuple(self.several(o, len(axes), len(axes))) for o in ((1, 2, 3), (1, 1, 2), (1, 1, 2)))
+        if self.flag():
+            x = jn.pad(x, [(self.integer(0, 2),) * 2 if axis in axes else (0, 0) for axis in range(rank + 1)])
+        taken = jn.windows(x, sizes, axes, strides, dilations)
+        inner = [rank, *range(rank + 1, rank + 1 + len(axes))]
+        inner = [*inner[1:], inner[0]] if self.one(True, True, True, False) else inner
+        depth = math.prod(sizes) * x.shape[-1]
+        rows = taken.permute((*range(rank), *inner)).reshape((*taken.shape[:rank], depth))
+        return self.maybe_cast(rows @ self.like(x, depth, self.one(1, 5, 33, 64)))
 
     def attention(self, x: Any) -> Any:
         """Builds softmax(x kᵀ · scale + bias) v, with casts, masks and further operations anywhere between."""

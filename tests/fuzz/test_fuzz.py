@@ -72,9 +72,9 @@ def test_a_wrong_op_is_found_and_shrunk(monkeypatch: pytest.MonkeyPatch, tmp_pat
     run = session("graph", tmp_path)
     number = 0
     while not run.found and number < 450:  # until a graph has that op
-        case = Choices(f"seeds/{number}")
+        case = Choices(f"k/{number}")
         if "= relu(" in kind_named("graph").generate(case, HOST)["text"]:
-            run.attempt(kind_named("graph"), f"seeds/{number}")
+            run.attempt(kind_named("graph"), f"k/{number}")
         number += 1
     found = run.found[0]
     assert found.data is not None

@@ -218,3 +218,10 @@ def test_a_spoiled_plan_is_found_with_the_line_of_the_graph(name: str) -> None:
 
 def test_the_plan_that_is_spoiled_is_clean() -> None:
     assert sanitized(plan()[0]).findings == ()
+
+
+def test_a_convolution_whose_kernel_fills_no_panel() -> None:
+    graph = jn.Graph("g", [jn.TensorType(jn.float32, (1, 5, 6, 8), "x")])
+    graph.output(jn.relu(jn.conv2d(graph.inputs[0], np.ones((3, 3, 8, 40), np.float32), padding=1)))
+    report = jn.compile(graph, device="cpu", cache=False).sanitize(np.ones((1, 5, 6, 8), np.float32))
+    assert not report.findings

@@ -146,11 +146,14 @@ class NestInterpreter:
         return REFERENCE["cumsum"](bound, operand)
 
     def _contract(self, value: Value, operands: list[Array]) -> Array:
-        k = value.attrs["over"]
+        depth = (*value.attrs.get("outer", ()), value.attrs["over"])
         for operand in value.operands:
-            if k not in self.nest.body[operand].axes:
-                raise InternalError("a contraction operand does not vary along the contracted axis")
-        lhs, rhs = (np.moveaxis(operand, k, -1) for operand in operands)
+            if not set(depth) <= set(self.nest.body[operand].axes):
+                raise InternalError("a contraction operand does not vary along the contracted axes")
+        count = math.prod(self.extents[axis] for axis in depth)
+        last = tuple(range(-len(depth), 0))
+        lhs, rhs = (np.moveaxis(operand, depth, last) for operand in operands)
+        lhs, rhs = (each.reshape(*each.shape[: each.ndim - len(depth)], count) for each in (lhs, rhs))
         bound = self._bound(value, "matmul", operands[0], precision=value.attrs["precision"])
-        product = REFERENCE["matmul"](bound, lhs[..., None, :], rhs[..., :, None])[..., 0]
-        return np.moveaxis(product, -1, k)
+        product = REFERENCE["matmul"](bound, lhs[..., None, :], rhs[..., :, None])[..., 0, 0]
+        return np.expand_dims(product, tuple(sorted(depth)))

@@ -47,13 +47,14 @@ vdot: dot                         | log_softmax: logsoftmax            | swish: 
 hardswish: hard_swish             | hardsigmoid: hard_sigmoid          | expit: sigmoid
 logistic: sigmoid                 | layer_normalization: layer_norm    | rms_normalization: rms_norm
 shape: shape_to_tensor            | slice: slice_tensor                | logical_invert: logical_not
+sliding_window_view: windows      | unfold: windows                    | reduce_window: windows
 linalg_norm: norm                 | masked_select: where               | broadcast_in_dim: broadcast_to
 """
 _PLANNED = """
-to_onnx jit cond while_loop fori_loop scan associative_scan call_kernel from_exported distributed
+jit cond while_loop fori_loop scan associative_scan call_kernel from_exported distributed
 attention scaled_dot_product_attention rotary_embedding scatter scatter_add scatter_nd gather_nd sort argsort top_k topk
-bottom_k cumprod cummax cummin histogram band_part linspace uniform normal dropout set_seed conv conv1d conv2d conv3d
-conv_transpose max_pool avg_pool global_avg_pool resize batch_norm group_norm instance_norm lp_norm cross_entropy quantize
+bottom_k cumprod cummax cummin histogram band_part linspace uniform normal dropout set_seed
+conv_transpose global_avg_pool resize batch_norm group_norm instance_norm lp_norm cross_entropy quantize
 dequantize dynamic_quantize depth_to_space space_to_depth center_crop_pad reverse_sequence
 """
 

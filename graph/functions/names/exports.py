@@ -42,10 +42,14 @@ _MODULES: dict[str, str] = {
         "einsum"
     ),
     "shaping": (
-        "reshape permute transpose broadcast_to expand squeeze unsqueeze flatten flip slice_tensor rebind size shape_to_tensor"
+        "reshape permute transpose broadcast_to expand squeeze unsqueeze flatten flip slice_tensor rebind size shape_to_tensor "
+        "windows"
     ),
     "joining": (
         "concat stack split chunk tile repeat_interleave roll pad"
+    ),
+    "spatial.convolution": (
+        "conv conv1d conv2d conv3d max_pool avg_pool"
     ),
     "indexing": (
         "gather take_along_axis"

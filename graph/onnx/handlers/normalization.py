@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+import numpy as np
+
+from ....promotion.arrays import Array
 from ....promotion.dtype import float32
 from ...dims.dim import Extent, product
 from ...functions.building import apply
@@ -10,6 +15,7 @@ from ...functions.reductions import max_, mean, reduce_l2, sum_, var
 from ...symbol import Symbol
 from ..node import Node, Result
 from ..registry import handles
+from ..values import Known
 
 
 def per_channel(vector: Symbol, rank: int) -> Symbol:
@@ -19,6 +25,17 @@ def per_channel(vector: Symbol, rank: int) -> Symbol:
 
 def _wide(x: Symbol) -> Symbol:
     return x.cast(float32) if x.dtype.bits < 32 else x
+
+
+def _folded(parameters: Sequence[object], epsilon: float) -> tuple[Array, Array] | None:
+    """Return factor and shift of a batch normalisation by constants scale, bias, mean, variance; None where they are not."""
+    arrays = [each.array.astype(np.float64) for each in parameters if isinstance(each, Known)]
+    if len(arrays) != len(parameters):
+        return None
+    scale, bias, centre, spread = arrays
+    with np.errstate(all="ignore"):
+        factor = scale / np.sqrt(spread + epsilon)
+        return factor, bias - centre * factor
 
 
 @handles("BatchNormalization")
@@ -34,8 +51,12 @@ def batch_normalization(node: Node) -> Result:
         training = False
     if 7 <= node.version < 14 and any(node.wants(position) for position in range(1, 5)):
         training = True
-    scale, bias, running_mean, running_var = (_wide(node[position]) for position in range(1, 5))
     value = _wide(x)
+    parameters = [node.value(position) for position in range(1, 5)]
+    if not training and (folded := _folded(parameters, epsilon)) is not None:
+        factor, shift = (per_channel(node.constant(each, value.dtype), rank) for each in folded)
+        return apply("add", apply("mul", value, factor), shift).cast(x.dtype)
+    scale, bias, running_mean, running_var = (_wide(node[position]) for position in range(1, 5))
     axes = tuple([axis for axis in range(rank) if axis != 1])
     used_mean, used_var = (mean(value, axes), var(value, axes)) if training else (running_mean, running_var)
     centred = apply("sub", value, per_channel(used_mean, rank).cast(value.dtype))

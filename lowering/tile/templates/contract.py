@@ -16,12 +16,12 @@ from ....promotion.dtype import DType
 from ....promotion.errors import UnsupportedError
 from ...nest import Buffer, Extent, Nest, Value
 from ...tt.types import BF16, F16, F32, F64, I1, I8, I64, bit_width, elem, shape_of
-from ..blocks import Block, Dimension, memory_type, register_type, shape
+from ..blocks import Block, Coordinate, Dimension, Merged, memory_type, register_type, shape
 from ..elements.conversions import from_memory, round_tensor_float32
 from ..emit import Frame, Kernel
 from ..index_builder import Index
 from ..schedule import Schedule, is_whole
-from ..structure import Product, products
+from ..structure import Product, contracted_extent, products
 
 ROW_RANK, INNER_RANK, COLUMN_RANK = 0, 1, 2
 
@@ -33,9 +33,11 @@ def build_contract(kernel: Kernel, schedule: Schedule) -> list[tuple[int, int]]:
     found = products(nest)
     first = found[0]
     tiled = [axis for axis in (first.n, first.m) if axis is not None]
-    inner = {product.k for product in found}
-    grid = [(axis, 1) for axis in range(len(nest.axes)) if axis not in tiled and axis not in inner]
+    inside = {axis for product in found for axis in (*product.outer, product.k, *product.rows)}
+    grid = [(axis, 1) for axis in range(len(nest.axes)) if axis not in tiled and axis not in inside]
     grid += [(axis, blocks.get(axis, 1)) for axis in tiled]
+    if len(first.rows) > 1:
+        kernel.merge(first.rows)
     starts = kernel.grid(grid, schedule.group)
     rows = row_dimension(kernel, first.m, blocks, starts)
     columns = kernel.dimension(
@@ -44,7 +46,9 @@ def build_contract(kernel: Kernel, schedule: Schedule) -> list[tuple[int, int]]:
         0 if first.n is None else starts[first.n],
         COLUMN_RANK,
     )
-    tile = {axis: dim for axis, dim in ((first.m, rows), (first.n, columns)) if axis is not None}
+    tile: dict[int, Coordinate] = {axis: dim for axis, dim in ((first.m, rows), (first.n, columns)) if axis is not None}
+    if len(first.rows) > 1:
+        tile.update(dict.fromkeys(first.rows, Merged(rows, first.rows)))
     frame = Frame(kernel, {**starts, **tile})
     for product in found:
         step = blocks.get(product.k, 1)
@@ -88,18 +92,40 @@ def _contraction(
     coordinate = frame.coordinates.get(product.k)
     if isinstance(coordinate, Dimension):
         total = _step(frame, product, rows, coordinate, columns, zeros, packed)
-    elif is_whole(kernel.nest.axes[product.k].extent, step):
+    elif not product.outer and is_whole(kernel.nest.axes[product.k].extent, step):
         inner = kernel.dimension(product.k, step, 0, rank)
         total = _step(frame.child({product.k: inner}), product, rows, inner, columns, zeros, packed)
     else:
-        frame.hoist(value.operands, [product.k])
+        frame.hoist(value.operands, [product.k, *product.outer])
         indices = kernel.indices
-        with kernel.loop(indices.ceil_div(kernel.axis_extent(product.k), step), [zeros]) as loop:
-            inner = kernel.dimension(product.k, step, indices.mul(loop.index, step), rank)
-            child = frame.child({product.k: inner})
+        steps = indices.ceil_div(kernel.axis_extent(product.k), step)
+        count = steps
+        for axis in product.outer:
+            count = indices.mul(count, kernel.axis_extent(axis))
+        with kernel.loop(count, [zeros]) as loop:
+            coordinates, start = _step_coordinates(kernel, product, loop.index, steps)
+            inner = kernel.dimension(product.k, step, indices.mul(start, step), rank)
+            child = frame.child({**coordinates, product.k: inner})
             loop.yield_([_step(child, product, rows, inner, columns, loop.args[0], packed)])
         total = loop.results[0]
     return Block(finish(frame, total, value.dtype), (rows, columns), register_type(value.dtype))
+
+
+def _step_coordinates(
+    kernel: Kernel, product: Product, index: Index, steps: Index
+) -> tuple[dict[int, Coordinate], Index]:
+    """Returns the indices of the outer contracted axes in iteration `index` of a product's loop, and which of the `steps`
+    along k it is."""
+    if not product.outer:
+        return {}, index
+    indices = kernel.indices
+    position, found = indices.div(index, steps), dict[int, Coordinate]()
+    for axis in reversed(product.outer[1:]):
+        extent = kernel.axis_extent(axis)
+        found[axis] = indices.mod(position, extent)
+        position = indices.div(position, extent)
+    found[product.outer[0]] = position
+    return found, indices.mod(index, steps)
 
 
 def accumulator_type(dtype: DType) -> Attribute:
@@ -204,11 +230,10 @@ def packable_operand(nest: Nest) -> tuple[Buffer, Extent, int] | None:
     if (
         type(at.offset) is not int
         or at.offset != 0
-        or at.coefficient(product.k) != width
         or at.coefficient(product.n) != 1
     ):
         return None
-    if nest.axes[product.k].extent != height or not _covers(nest, value, product, height, width):
+    if contracted_extent(nest, product, at, width) != height or not _covers(nest, value, product, height, width):
         return None
     return buffer, height, width
 
@@ -217,7 +242,7 @@ def _covers(nest: Nest, value: Value, product: Product, height: int, width: int)
     """Returns whether the axes other than k and n step over columns inside a row, or over whole matrices."""
     columns = nest.axes[product.n].extent if product.n is not None else 1
     for axis, coefficient in value.attrs["at"].terms:
-        if axis in (product.k, product.n):
+        if axis in (product.k, product.n, *product.outer):
             continue
         extent = nest.axes[axis].extent
         if type(coefficient) is not int or coefficient < 0:
@@ -251,6 +276,8 @@ def _packed_operand(frame: Frame, product: Product, inner: Dimension, columns: D
     for axis, coefficient in value.attrs["at"].terms:
         if axis == product.n:
             panel = indices.add(panel, indices.div(columns.start, width))
+        elif axis in product.outer:
+            start = indices.add(start, indices.mul(frame.scalar_coordinate(axis), coefficient // total * width))
         elif axis != product.k and coefficient % (height * total) == 0:
             matrix = coefficient // (height * total) * height * -(-total // width) * width
             start = indices.add(start, indices.mul(frame.scalar_coordinate(axis), matrix))

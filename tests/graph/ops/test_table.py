@@ -32,7 +32,7 @@ CONTRACT = {
     "reduce": "reduce_sum reduce_prod reduce_max reduce_min argmax argmin",
     "scan": "cumsum",
     "contract": "matmul",
-    "view": "reshape permute broadcast_to slice flip",
+    "view": "reshape permute broadcast_to slice flip windows",
     "join": "concat pad",
     "index": "gather take_along_axis",
     "composite": "softmax logsoftmax logsumexp mean var gelu silu layer_norm rms_norm",
@@ -45,7 +45,7 @@ SUGAR = (
     "squeeze unsqueeze flatten transpose expand split chunk stack "
     "tile "
     "repeat_interleave size rebind shape_to_tensor zeros ones full zeros_like ones_like slice_tensor "
-    "atan2 hypot copysign arange eye tril triu one_hot roll"
+    "atan2 hypot copysign arange eye tril triu one_hot roll conv conv1d conv2d conv3d max_pool avg_pool"
 )
 NOT_PUBLIC = frozenset(
     ("input", "constant", "text_constant", "weight", "dim_value", "reduce_sum", "reduce_prod", "reduce_max", "reduce_min",

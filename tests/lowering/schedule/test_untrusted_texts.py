@@ -50,6 +50,7 @@ CASES: dict[str, Build] = {
     "var": lambda x, y, i: (jn.var(x, axis=0),),
     "logsumexp": lambda x, y, i: (jn.logsumexp(x, axis=0),),
     "norm": lambda x, y, i: (jn.layer_norm(x, y[0, :4]), jn.rms_norm(x), jn.gelu(x), jn.silu(x)),
+    "windows": lambda x, y, i: (jn.windows(x, 2, 0), jn.windows(y, (3, 2), (0, 1), (2, 1)), jn.max(jn.windows(x, 2), axis=2)),
     "cast": lambda x, y, i: (x.cast("int8"), x.bitcast("int32"), x.cast("float16") + 1),
     "size": lambda x, y, i: (jn.size(x), jn.shape_to_tensor(x), x * (N + 1)),
     "tile": lambda x, y, i: (jn.tile(x, (2, 1)), jn.repeat_interleave(x, M, 0), jn.where(x > 0, x, -x)),

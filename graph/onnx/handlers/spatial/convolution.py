@@ -1,26 +1,28 @@
-"""Handles convolutions by composition: the taps of all windows side by side, times the weights as a matrix."""
+"""Handles convolutions: windows of a tensor with channels last, times the weights as a matrix.
+
+The permutations from and to channels first cancel between convolutions (`lowering/graph_passes/channels_last.py`).
+"""
 
 from __future__ import annotations
 
 import math
 
+import numpy as np
+
 from .....promotion.dtype import float32, int32
-from ....dims.dim import Extent, maximum, product
+from ....dims.dim import Extent, maximum
 from ....functions.building import apply
-from ....functions.joining import concat
-from ....functions.linalg import matmul
+from ....functions.spatial import convolution
 from ....symbol import Symbol
 from ...node import Node, Result
 from ...registry import handles
+from ...values import Known
 from ..normalization import per_channel
 from ..quantisation import requantised
-from .windows import Windows, around, kernel_span, padded, padding, per_axis, spread, tap, windows
-
-_FEW_TAPS = 64
-"""Up to this many taps, a convolution of single channels is a sum of products, with no matrix."""
+from .windows import Windows, around, kernel_span, padded, padding, per_axis, spread, windows
 
 
-def _kernel(node: Node, weights: Symbol) -> tuple[int, ...]:
+def _kernel(node: Node, weights: Symbol | Known) -> tuple[int, ...]:
     """Return the kernel, which the weights have and an attribute may repeat."""
     shape = weights.shape[2:]
     node.require(len(weights.shape) >= 3, f"weights of {len(weights.shape)} axes; 3 at least are expected")
@@ -44,42 +46,40 @@ def _group(node: Node, x: Symbol, channels: Extent) -> int:
     return group
 
 
-def convolved(x: Symbol, weights: Symbol, over: Windows, group: int) -> Symbol:
-    """Convolve a padded tensor (N, C, …) with weights (M, C / group, …)."""
-    batch, channels = x.shape[:2]
-    filters, taps = weights.shape[0], math.prod(over.kernel)
-    if group == channels == filters and group > 1 and taps <= _FEW_TAPS and x.dtype.bits >= 32:
-        return _depthwise(x, weights, over)
-    depth = weights.shape[1] * taps
-    parts = [tap(x, over, position) for position in over.taps]
-    wide = [part.reshape((batch, channels, 1, *over.sizes)) for part in parts]
-    columns = concat(wide, 2) if len(wide) > 1 else wide[0]
-    length = product(over.sizes)
-    if group == 1:
-        result = matmul(weights.reshape((filters, depth)), columns.reshape((batch, depth, length)))
-    else:
-        matrix = weights.reshape((group, filters // group, depth))
-        result = matmul(matrix, columns.reshape((batch, group, depth, length)))
-    return result.reshape((batch, filters, *over.sizes))
+def kernel_of(node: Node, weights: Symbol | Known) -> Symbol:
+    """Return weights (M, C / group, …) as a kernel (…, C / group, M): constants in that order."""
+    order = (*range(2, len(weights.shape)), 1, 0)
+    if isinstance(weights, Symbol):
+        return weights.permute(order)
+    name = None if weights.name is None else f"{weights.name}.channels_last"
+    return node.symbol_of(Known(np.ascontiguousarray(weights.array.transpose(order)), name))
 
 
-def _depthwise(x: Symbol, weights: Symbol, over: Windows) -> Symbol:
-    total: Symbol | None = None
-    for position in over.taps:
-        factor = weights[(slice(None), 0, *position)]
-        term = apply("mul", tap(x, over, position), per_channel(factor, len(x.shape)))
-        total = term if total is None else apply("add", total, term)
-    assert total is not None
-    return total
+def channels_last(x: Symbol) -> Symbol:
+    """Return a tensor (N, C, …) as (N, …, C)."""
+    return x.permute((0, *range(2, len(x.shape)), 1))
+
+
+def _weights(node: Node, position: int) -> Symbol | Known:
+    value = node.value(position)
+    return value if isinstance(value, Known) else node[position]
+
+
+def convolved(node: Node, x: Symbol, weights: Symbol | Known, over: Windows, group: int) -> Symbol:
+    """Convolve a tensor (N, C, …) with weights (M, C / group, …), padded with zeros."""
+    rank = len(over.kernel)
+    wide = padded(channels_last(x), over, 0, 1)
+    result = convolution.convolved(wide, kernel_of(node, weights), over.sizes, over.strides, over.dilations, group)
+    return result.permute((0, rank + 1, *range(1, rank + 1)))
 
 
 @handles("Conv")
 def conv(node: Node) -> Result:
     """Convolve, with padding, strides, dilations and groups."""
-    x, weights = node[0], node[1]
+    x, weights = node[0], _weights(node, 1)
     kernel, group = _kernel(node, weights), _group(node, x, weights.shape[1])
     over = windows(node, x.shape[2:], kernel)
-    result = convolved(padded(x, over, 0.0), weights, over, group).cast(x.dtype)
+    result = convolved(node, x, weights, over, group).cast(x.dtype)
     bias = node.get(2)
     return result if bias is None else apply("add", result, per_channel(bias, len(x.shape)))
 
@@ -87,26 +87,40 @@ def conv(node: Node) -> Result:
 @handles("ConvInteger")
 def conv_integer(node: Node) -> Result:
     """Convolve integers of 8 bits in int32, without their zero points."""
-    return _integer_conv(node, node[0], node[1], 2, 3)
+    return _integer_conv(node, node[0], 1, 2, 3)
 
 
-def _integer_conv(node: Node, x: Symbol, weights: Symbol, x_zero: int, w_zero: int) -> Symbol:
-    kernel, group = _kernel(node, weights), _group(node, x, weights.shape[1])
+def _integer_weights(node: Node, weights: int, w_zero: int) -> Symbol | Known:
+    """Return integer weights without their zero point, in int32; constants stay constants."""
+    value, zero = node.value(weights), node.value(w_zero) if node.has(w_zero) else None
+    rank = len(node.shape(weights))
+    if isinstance(value, Known) and (zero is None or isinstance(zero, Known)):
+        array = value.array.astype(np.int32)
+        if zero is not None:
+            array = array - zero.array.astype(np.int32).reshape((-1, *(1,) * (rank - 1)))
+        return Known(array, value.name)
+    factors = node[weights].cast(int32)
+    if zero is None:
+        return factors
+    offset = node[w_zero].cast(int32)
+    shape = () if offset.shape in ((), (1,)) else (*offset.shape, *(1,) * (rank - 1))
+    return apply("sub", factors, offset.reshape(shape))
+
+
+def _integer_conv(node: Node, x: Symbol, weights: int, x_zero: int, w_zero: int) -> Symbol:
+    factors = _integer_weights(node, weights, w_zero)
+    kernel, group = _kernel(node, factors), _group(node, x, factors.shape[1])
     over = windows(node, x.shape[2:], kernel)
-    wide, factors = x.cast(int32), weights.cast(int32)
+    wide = x.cast(int32)
     if node.has(x_zero):
         wide = apply("sub", wide, node[x_zero].cast(int32).reshape(()))
-    if node.has(w_zero):
-        zero = node[w_zero].cast(int32)
-        zero = zero.reshape(()) if zero.shape in ((), (1,)) else zero.reshape((*zero.shape, *(1,) * (len(weights.shape) - 1)))
-        factors = apply("sub", factors, zero)
-    return convolved(padded(wide, over, 0), factors, over, group).cast(int32)
+    return convolved(node, wide, factors, over, group).cast(int32)
 
 
 @handles("QLinearConv")
 def qlinear_conv(node: Node) -> Result:
     """Convolve quantised tensors and quantise the result."""
-    total = _integer_conv(node, node[0], node[3], 2, 5)
+    total = _integer_conv(node, node[0], 3, 2, 5)
     rank = len(total.shape)
     if node.has(8):
         total = apply("add", total, per_channel(node[8].cast(int32), rank))
@@ -141,7 +155,7 @@ def conv_transpose(node: Node) -> Result:
     turned_over = apply("flip", apart.permute(order), axes=tuple(range(3, 3 + rank)))
     matrix = turned_over.reshape((filters * group, channels // group, *kernel))
     over = Windows(kernel, (1,) * rank, dilations, tuple(low), tuple(high), tuple(sizes))
-    result = convolved(around(wide, low, high, 0.0), matrix, over, group).cast(x.dtype)
+    result = convolved(node, wide, matrix, over, group).cast(x.dtype)
     bias = node.get(2)
     return result if bias is None else apply("add", result, per_channel(bias, len(x.shape)))
 

@@ -88,31 +88,32 @@ def windows(node: Node, spatial: Shape, kernel: Ordered[int]) -> Windows:
     return Windows(tuple(kernel), strides, dilations, tuple(low), tuple(high), tuple(sizes))
 
 
-def around(x: Symbol, low: Ordered[Extent], high: Ordered[Extent], value: float) -> Symbol:
-    """Pad the last axes of a tensor; negative numbers remove elements."""
-    lead = len(x.shape) - len(low)
-    starts = [*(0,) * lead, *(maximum(width * -1, 0) for width in low)]
-    ends = [*(0,) * lead, *(maximum(width * -1, 0) for width in high)]
+def around(x: Symbol, low: Ordered[Extent], high: Ordered[Extent], value: float, first: int = 2) -> Symbol:
+    """Pad the axes of a tensor from `first` on; negative numbers remove elements."""
+    rest = (0,) * (len(x.shape) - len(low) - first)
+    low, high = ((*(0,) * first, *widths, *rest) for widths in (low, high))
+    starts = [maximum(width * -1, 0) for width in low]
+    ends = [maximum(width * -1, 0) for width in high]
     stops = [extent - width for extent, width in zip(x.shape, ends, strict=True)]
     if any(start != 0 for start in starts) or tuple(stops) != x.shape:
         x = apply("slice", x, starts=tuple(starts), stops=tuple(stops), steps=(1,) * len(starts))
-    before = (*(0,) * lead, *(maximum(width, 0) for width in low))
-    after = (*(0,) * lead, *(maximum(width, 0) for width in high))
+    before = tuple([maximum(width, 0) for width in low])
+    after = tuple([maximum(width, 0) for width in high])
     if all(width == 0 for width in (*before, *after)):
         return x
     number = value if x.dtype.is_float else int(value)
     return apply("pad", x, low=before, high=after, mode="constant", value=number)
 
 
-def padded(x: Symbol, over: Windows, value: float) -> Symbol:
-    """Pad the spatial axes so that every window lies inside."""
-    spatial = x.shape[2:]
+def padded(x: Symbol, over: Windows, value: float, first: int = 2) -> Symbol:
+    """Pad the spatial axes, which begin at `first`, so that every window lies inside."""
+    spatial = x.shape[first : first + len(over.kernel)]
     spans = kernel_span(over.kernel, over.dilations)
     high = [
         maximum((count - 1) * stride + span - extent - low, 0)
         for count, stride, span, extent, low in zip(over.sizes, over.strides, spans, spatial, over.low, strict=True)
     ]
-    return around(x, over.low, high, value)
+    return around(x, over.low, high, value, first)
 
 
 def tap(x: Symbol, over: Windows, position: Ordered[int]) -> Symbol:

@@ -456,7 +456,7 @@ class LoopNests:
     def _in_runs(self, load: Load, memory: Stored, bounds: Sequence[Bound]) -> None:
         """Copies rows whose computed offsets are mostly neighbours, which is tested once, for all rows."""
         ev, f = self.ev, self.ev.f
-        straight, holds = self.straightened(load, self.inner_dim(load.shape), ev.s.constant(1))
+        straight, holds = self.straightened(load, self.inner_dim(load.shape))
         run, apart, done = f.label("run"), f.label("apart"), f.label("copied")
         f.cond_branch(holds, run, apart)
         for label, node in ((run, straight), (apart, load)):
@@ -466,10 +466,10 @@ class LoopNests:
             f.branch(done)
         f.start(done)
 
-    def straightened(self, load: Load, dim: int, step: V | None = None) -> tuple[Load, V]:
-        """Returns the load with computed offsets along `dim` in affine form, and whether they are: an arithmetic progression.
+    def straightened(self, load: Load, dim: int) -> tuple[Load, V]:
+        """Returns the load with computed offsets along `dim` in affine form, and whether they are: neighbours in memory.
 
-        If `step` is given the progression must have it. The offsets must depend on nothing else.
+        The offsets must depend on nothing else.
         """
         ev, f = self.ev, self.ev.f
         pointers, extent = load.pointers, load.shape[dim]
@@ -482,9 +482,7 @@ class LoopNests:
             return tuple(coordinate if d == dim else None for d in range(len(load.shape)))
 
         first = ev.s.to_i64(ev.at(rest, at(Coordinate(ZERO))))
-        if step is None:
-            second = ev.s.to_i64(ev.at(rest, at(Coordinate(ev.s.constant(min(1, extent - 1))))))
-            step = ev.s.sub(second, first)
+        step = ev.s.constant(1)
         with f.loop(0, extent, n, [TRUE]) as state, ev.scope():
             offsets = f.splat(ev.at(rest, at(Coordinate(state.index, 0, n))), n)
             offsets = f.cast("sext", offsets, vector("i64", n))

@@ -20,9 +20,10 @@ from ...values import TRUE, V, integer, is_constant, is_integer
 from ..evaluate import Evaluator
 from ..loops.coordinates import Bound, decompose_mask, memory_size_of, reads_memory
 from ..loops.loop_nests import LoopNests
-from ..nodes import Load, Map, Node, Splat, Stored, View, view
+from ..nodes import Affine, Load, Map, Node, Splat, Stored, View, view
 from ..reduce.combine import Combine
 from ..reduce.loops import reduce
+from ..scalars import ZERO
 from .panels import PACK_ROWS
 from .ragged_products import Factors, Missing, Panels, Region, add_zeros
 
@@ -33,12 +34,16 @@ EXACT_INT8_TERMS = 1024  # 1024 · 128 · 128 = 2^24: sums of that many int8 pro
 
 @dataclass(frozen=True, slots=True)
 class Operand:
-    """A matrix in memory: element [i, j] at `pointer + i · row + j · column` (elements), with limits from its mask."""
+    """A matrix in memory: element [i, j] at `pointer + i · row + j · column` (elements), with limits from its mask.
+
+    gathered: its rows begin at the offsets that `row` points to.
+    """
 
     pointer: V
     row: V
     column: V
     bounds: tuple[Bound, ...]
+    gathered: bool = False
 
     def limits(self, dim: int) -> set[str]:
         """Returns the limits that its mask sets on a dimension."""
@@ -113,39 +118,55 @@ class Dots:
             direct = self._direct(node, element)
             if direct is not None and (not contiguous or is_integer(direct.column, 1)):
                 return direct
-            if isinstance(node, Load) and (across := self._across(node, element, contiguous)) is not None:
-                return self._straight_or_copied(node, element, across, contiguous, wanted)
+            if not contiguous and (gathered := self._gathered(node, element)) is not None:
+                return gathered
+            if contiguous and isinstance(node, Load) and self._may_be_in_place(node, element):
+                return self._straight_or_copied(node, element, wanted)
         limits = self._limits(node)  # beyond them the operand is zero, and the product stops there
         memory = self.nests.materialize(self._converted(node, elem, tf32), bounds=(*wanted, *limits))
         row, column = (self.ev.s.constant(stride) for stride in memory.strides)
         return Operand(memory.pointer, row, column, limits)
 
-    def _across(self, load: Load, element: str, contiguous: bool) -> int | None:
-        """Returns the dimension of an operand's computed offsets, `row % m` or `column % n`.
+    def _gathered(self, node: Node, element: str) -> Operand | None:
+        """Returns a left operand in place whose rows lie anywhere, each with its elements side by side; else None.
 
-        The operand could be used in place where they are a progression, as they are in all tiles but the last. None
-        where it could not in any case.
+        Where rows begin is computed once, into scratch: rows of windows, rows that indices pick, rows modulo their number.
         """
-        rest = load.pointers.rest
-        if rest is None or id(load) in self.ev.replacement:
+        ev = self.ev
+        if not isinstance(node, Load) or id(node) in ev.replacement or node.pointers.rest is None:
             return None
-        across = 1 if contiguous and self.ev.depends(rest) == {1} else 0
-        steps = load.pointers.offset.coefficients
-        along = steps[1 - across]
+        rest, (step, along) = node.pointers.rest, node.pointers.offset.coefficients
+        plain = memory_element(node.pointers.pointee) == node.pointers.unit == element
+        if not plain or along is None or not is_integer(along, 1) or not ev.depends(rest) <= {0}:
+            return None
+        if node.other is not None and not is_zero(node.other):
+            return None
+        bounds, others = decompose_mask(node.mask)
+        if others:
+            return None
+        rows = node.shape[:1]
+        offsets = view(rest, rows, (0, None))
+        if step is not None:
+            offsets = Map(rows, "i64", "arith.addi", (offsets, Affine(rows, "i64", ZERO, (step,))))
+        found = self.nests.materialize(offsets, bounds=[bound for bound in bounds if bound.dim == 0])
+        base = ev.f.gep(node.pointers.base, node.pointers.offset.base, element)
+        return Operand(base, found.pointer, along, tuple(bounds), True)
+
+    def _may_be_in_place(self, load: Load, element: str) -> bool:
+        """Returns whether a right operand with computed columns, `column % n`, could be used in place where they are a
+        progression, as they are in all tiles but the last."""
+        rest = load.pointers.rest
+        if rest is None or id(load) in self.ev.replacement or reads_memory(rest) or decompose_mask(load.mask)[1]:
+            return False
+        along, across = load.pointers.offset.coefficients
         plain = memory_element(load.pointers.pointee) == load.pointers.unit == element
         zero = load.other is None or is_zero(load.other)
-        usable = self.ev.depends(rest) == {across} and steps[across] is None and along is not None
-        if not (plain and zero and usable) or reads_memory(rest) or decompose_mask(load.mask)[1]:
-            return None
-        return across if across == 1 or (along is not None and is_integer(along, 1)) else None
+        return plain and zero and self.ev.depends(rest) == {1} and across is None and along is not None
 
-    def _straight_or_copied(
-        self, load: Load, element: str, across: int, contiguous: bool, wanted: Sequence[Bound]
-    ) -> Operand:
+    def _straight_or_copied(self, load: Load, element: str, wanted: Sequence[Bound]) -> Operand:
         """Returns one operand for both cases, which are told apart at run time, so that the product is emitted once."""
         ev, f = self.ev, self.ev.f
-        step = ev.s.constant(1) if across == 1 else None
-        straight, holds = self.nests.straightened(load, across, step)
+        straight, holds = self.nests.straightened(load, 1)
         direct = self._direct(straight, element)
         assert direct is not None
         memory = ev.scratch(load.shape, load.elem)
@@ -324,7 +345,7 @@ class Dots:
             near = is_constant(right.row) and 0 <= integer(right.row) <= NEAR_COLUMNS
             if not near and rows >= PACK_ROWS and unit:
                 packed = ev.scratch((depth, vectors * n), c.elem).pointer
-        panels = Panels(element, n, vectors, unit, ev.target.registers, -(-columns // n) * n, packed)
+        panels = Panels(element, n, vectors, unit, ev.target.registers, -(-columns // n) * n, packed, left.gathered)
         factors = Factors(left.pointer, left.row, left.column, right.pointer, right.row, target.pointer, ldc)
         panels.multiply(ev, factors, Region(m, j, k), accumulate)
         missing = Missing(

@@ -14,19 +14,21 @@ class FindOdd:
     """The function that stores 1 for a matrix with an element that is infinite or NaN, else 0. Implements `SharedFunction`.
 
     It sums 0 · x, which is NaN then. n: lanes of a vector.  unit: elements of a row are neighbours.
+    gathered: rows begin at the offsets, in elements, that `row` points to; it is their distance otherwise.
     """
 
     element: str
     n: int
     unit: bool
+    gathered: bool = False
 
     @property
     def name(self) -> str:
-        return f"jn_find_odd_{self.element}_{self.n}{'' if self.unit else '_strided'}"
+        return f"jn_find_odd_{self.element}_{self.n}{'' if self.unit else '_strided'}{'_gathered' * self.gathered}"
 
     @property
     def parameters(self) -> list[tuple[str, str]]:
-        strides = [("ptr", "x"), ("i64", "row"), ("i64", "column")]
+        strides = [("ptr", "x"), ("ptr" if self.gathered else "i64", "row"), ("i64", "column")]
         return [*strides, ("i64", "rows"), ("i64", "columns"), ("ptr", "found")]
 
     def add(self, module: Module, linkage: str = "internal") -> None:
@@ -36,7 +38,8 @@ class FindOdd:
         n = self.n if self.unit else 1
         type_, size = vector(self.element, n), memory_size_of(self.element)
         with f.loop(0, rows, 1, [zero(type_)]) as outer:
-            start = f.gep(x, f.mul(outer.index, row), self.element)
+            offset = f.load("i64", f.gep(row, outer.index, "i64"), 8) if self.gathered else f.mul(outer.index, row)
+            start = f.gep(x, offset, self.element)
             with f.loop(0, columns, n, outer.values) as inner:
                 at = f.gep(start, inner.index if self.unit else f.mul(inner.index, column), self.element)
                 if self.unit:

@@ -42,7 +42,8 @@ def tile_heights(registers: int, vectors: int) -> int:
 class Panel:
     """The function that multiplies all rows of A with one panel of `vectors · n` columns of B.
 
-    unit: elements of a row of A are neighbours.  masked: one vector wide, of which the last parameter says how many columns are
+    unit: elements of a row of A are neighbours.  gathered: rows of A begin at the offsets, in elements, that `ars` points to,
+    which is their distance otherwise.  masked: one vector wide, of which the last parameter says how many columns are
     live.  packs: the last parameter is scratch for the panel; rows of A are contiguous.  registers: of the machine.
     """
 
@@ -53,17 +54,25 @@ class Panel:
     registers: int
     masked: bool = False
     packs: bool = False
+    gathered: bool = False
 
     @property
     def name(self) -> str:
-        strided = "" if self.unit else "_strided"
+        strided = "_gathered" if self.gathered else "" if self.unit else "_strided"
         return f"jn_dot_{self.element}_{self.vectors}x{self.n}{strided}{'_masked' * self.masked}{'_packs' * self.packs}"
 
     @property
     def parameters(self) -> list[tuple[str, str]]:
-        return [("ptr", "a"), ("i64", "ars"), ("i64", "acs"), ("ptr", "b"), ("i64", "ldb"), ("ptr", "c"), ("i64", "ldc"),
+        rows = "ptr" if self.gathered else "i64"
+        return [("ptr", "a"), (rows, "ars"), ("i64", "acs"), ("ptr", "b"), ("i64", "ldb"), ("ptr", "c"), ("i64", "ldc"),
                 ("i64", "m"), ("i64", "k"), ("i1", "acc"), *([("i64", "live")] if self.masked else []),
                 *([("ptr", "packed")] if self.packs else [])]  # fmt: skip
+
+    def rows_from(self, f: Function, a: V, ars: V, row: V) -> tuple[V, V]:
+        """Returns A and the distance of its rows, or where their offsets lie, for the rows from `row` on."""
+        if self.gathered:
+            return a, f.gep(ars, row, "i64")
+        return f.gep(a, f.binary("mul", row, ars), self.element), ars
 
     def add(self, module: Module, linkage: str = "internal") -> None:
         """Adds the function, and what it calls, to a module."""
@@ -140,7 +149,7 @@ def _multiply(f: Function, panel: Panel) -> None:
             tall = f.cast("zext", f.icmp("slt", state.index, longer), "i64")
             mr = f.add(base, tall)
             first = f.icmp("eq", state.index, i64(0))
-            here = [f.gep(a, f.binary("mul", row, ars), element), ars, acs, b, ldb,
+            here = [*panel.rows_from(f, a, ars, row), acs, b, ldb,
                     f.gep(c, f.binary("mul", row, ldc), element), ldc, k, acc, first, *extra]  # fmt: skip
             labels = [f.label("tile") for _ in tiles]
             done = f.label("done")
@@ -168,7 +177,7 @@ def _pack_and_multiply(f: Function, panel: Panel) -> None:
     f.start(many)
     f.call(tile.name, "void", [a, ars, acs, b, ldb, c, ldc, k, acc, TRUE, packed])
     first = i64(height)
-    rest = [f.gep(a, f.mul(ars, first), element), ars, acs, packed, i64(panel.vectors * panel.n),
+    rest = [*panel.rows_from(f, a, ars, first), acs, packed, i64(panel.vectors * panel.n),
             f.gep(c, f.mul(ldc, first), element), ldc, f.sub(m, first), k, acc]  # fmt: skip
     f.call(plain.name, "void", rest)
     f.branch(done)
@@ -185,17 +194,20 @@ def micro_kernel(module: Module, name: str, panel: Panel, mr: int) -> Function:
     Masked: one vector, `live` columns of B. Packs: writes B to `packed`, its rows one after the other.
     """
     element, n, vectors, unit, masked, packs = panel.element, panel.n, panel.vectors, panel.unit, panel.masked, panel.packs
-    parameters = [("ptr", "a"), ("i64", "ars"), ("i64", "acs"), ("ptr", "b"), ("i64", "ldb"), ("ptr", "c"), ("i64", "ldc"),
+    parameters = [*panel.parameters[:3], ("ptr", "b"), ("i64", "ldb"), ("ptr", "c"), ("i64", "ldc"),
                   ("i64", "k"), ("i1", "acc"), ("i1", "ahead"), *([("i64", "live")] if masked else []),
                   *([("ptr", "packed")] if packs else [])]  # fmt: skip
     f = Function(module, name, parameters, attributes="nounwind noinline", linkage="internal")
     a, ars, acs, b, ldb, c, ldc, k, acc, next_panel = f.params[:10]
     type_ = vector(element, n)
     size = memory_size_of(element)
-    rows = [a]
+    rows = [f.gep(a, f.load("i64", ars, 8), element) if panel.gathered else a]
     results = [c]
-    for _ in range(1, mr):
-        rows.append(f.gep(rows[-1], ars, element))
+    for number in range(1, mr):
+        if panel.gathered:
+            rows.append(f.gep(a, f.load("i64", f.gep(ars, number, "i64"), 8), element))
+        else:
+            rows.append(f.gep(rows[-1], ars, element))
         results.append(f.gep(results[-1], ldc, element))
     mask = None
     if masked:

@@ -15,7 +15,10 @@ from .panels import Columns, Panel
 
 @dataclass(frozen=True, slots=True)
 class Factors:
-    """The memory of the micro-kernels: A and B with their strides, and C with its own, all in elements."""
+    """The memory of the micro-kernels: A and B with their strides, and C with its own, all in elements.
+
+    Gathered rows of A have no stride: `a_row` points to their offsets.
+    """
 
     a: V
     a_row: V
@@ -56,7 +59,7 @@ class Missing:
 class Panels:
     """The micro-kernels of one product, whose rows have at most `widest` elements, whole vectors.
 
-    `packed`: scratch for a panel of B, where panels are copied.
+    `packed`: scratch for a panel of B, where panels are copied. `gathered`: rows of A lie at offsets.
     """
 
     element: str
@@ -66,6 +69,7 @@ class Panels:
     registers: int
     widest: int
     packed: V | None
+    gathered: bool = False
 
     def multiply(self, ev: Evaluator, factors: Factors, region: Region, accumulate: bool) -> None:
         """Emits C (+)= A · B over a region."""
@@ -73,9 +77,10 @@ class Panels:
         start = ev.s.round_down(region.columns, width) if self.vectors else ev.s.constant(0)
         wide = narrow = None
         if not is_integer(start, 0):
-            wide = Panel(self.element, self.lanes, self.vectors, self.unit, self.registers, packs=self.packed is not None)
+            packs = self.packed is not None
+            wide = Panel(self.element, self.lanes, self.vectors, self.unit, self.registers, False, packs, self.gathered)
         if start != region.columns:
-            narrow = Panel(self.element, self.lanes, 1, self.unit, self.registers, masked=True)
+            narrow = Panel(self.element, self.lanes, 1, self.unit, self.registers, True, False, self.gathered)
         flag = TRUE if accumulate else FALSE
         extra = [self.packed] if wide is not None and self.packed is not None else []
         before = [factors.a, factors.a_row, factors.a_column, factors.b, factors.b_row, factors.c, factors.c_row, region.rows]
@@ -98,6 +103,7 @@ def add_zeros(
     zeros = _zeros(f, element, max(integer(all_.depth), panels.widest))
     no_a = replace(factors, a=zeros, a_row=nothing, a_column=factors.a_column if panels.unit else nothing)
     no_b = replace(factors, b=zeros, b_row=nothing)
+    plain = replace(panels, gathered=False)
     found = f.alloca("i8", 1, 1)
 
     def add(some: tuple[V, V], what: Factors, region: Region) -> None:
@@ -107,12 +113,12 @@ def add_zeros(
                 seen = [what.b, what.b_row, s.constant(1), region.depth, region.columns]
             else:
                 seen = [what.a, what.a_row, what.a_column, region.rows, region.depth]
-                if not is_integer(seen[2], 1):  # where rows are strided, columns mostly are not
+                if not panels.gathered and not is_integer(seen[2], 1):  # where rows are strided, columns mostly are not
                     seen = [seen[0], seen[2], seen[1], seen[4], seen[3]]
-            look = FindOdd(element, panels.lanes, is_integer(seen[2], 1))
+            look = FindOdd(element, panels.lanes, is_integer(seen[2], 1), panels.gathered and what.a is not zeros)
             f.call(f.module.provide(look), "void", [*seen, found])
             with f.when(f.icmp("ne", f.load("i8", found, 1), const(0, "i8"))), ev.scope():
-                panels.multiply(ev, what, region, True)
+                (plain if what.a is zeros else panels).multiply(ev, what, region, True)
 
     if missing.end_of_a:
         b = f.gep(factors.b, s.mul(done.depth, factors.b_row), element)
