@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
-import functools
 from collections.abc import Sequence
 
 import numpy as np
@@ -13,7 +11,7 @@ from ...lowering.tt.arguments import Parameter
 from ...lowering.tt.host_values import DescriptorArgument, TableArgument, address_of
 from ...promotion.arrays import Array, PointerArgument
 from ...promotion.float_modes import default_modes
-from ...runtime.native.library import has_known_layout
+from ...runtime.native import objects
 from ..argument_packing import ArgumentPacker, check_writeable
 from .reach import NOTHING, Reach, known_memory
 
@@ -31,14 +29,6 @@ def encode_argument(value: np.generic) -> int:
 
 Spans = list[tuple[int, int, int]]
 """(position of the address, first byte, end) of every array."""
-ADDRESS_OFFSET = 16
-"""Where an array has its address, in bytes from the object: behind the head of every object (`native/entry.ll`)."""
-_from_address = ctypes.c_int64.from_address
-
-
-@functools.cache
-def _reads_objects() -> bool:
-    return has_known_layout()
 
 
 def plain_arguments(
@@ -51,7 +41,7 @@ def plain_arguments(
 
     Raises `UserError` for floats that do not go to their parameters.
     """
-    if len(args) != len(sizes) or not _reads_objects():
+    if len(args) != len(sizes) or not objects.are_readable():
         return None
     values: list[int] = []
     spans: Spans = []
@@ -61,7 +51,7 @@ def plain_arguments(
                 return None
             if size == 8 and arg.dtype.hasobject:
                 return None
-            address = _from_address(id(arg) + ADDRESS_OFFSET).value
+            address = objects.address_in(arg)
             spans.append((len(values), address, address + arg.nbytes))
             values.append(address)
         elif size < -1 and type(arg) is int and -(1 << (-size - 1)) <= arg < 1 << (-size - 1):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
-import functools
 import operator
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -11,15 +9,9 @@ from typing import Any
 import numpy as np
 
 from ....promotion.errors import UserError
-from ....runtime.native.library import has_known_layout
-from ...native.arguments import ADDRESS_OFFSET
+from ....runtime.native import objects
 from ..targets import BINARY
 from .arguments import explain
-
-
-@functools.cache
-def _reads_objects() -> bool:
-    return has_known_layout()
 
 
 class ArrayArgument(np.ndarray):
@@ -87,13 +79,12 @@ def as_argument(value: np.ndarray[Any, Any]) -> ArrayArgument:
 
 _checked_dtypes: set[np.dtype[Any]] = set()
 """Types of elements that kernels can be given: NumPy tells no sooner than it is asked three times."""
-_from_address = ctypes.c_int64.from_address
 
 
 def _viewed(value: np.ndarray[Any, Any]) -> ArrayArgument:
     found = value.view(ArrayArgument)
-    if _reads_objects():
-        found._address = address = _from_address(id(value) + ADDRESS_OFFSET).value
+    if objects.are_readable():
+        found._address = address = objects.address_in(value)
         if value.base is None:
             found._span = address, address + value.nbytes
     return found
