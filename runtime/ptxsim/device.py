@@ -114,11 +114,12 @@ class SimulatedGpu:
         """Allocates the first gap that is large enough. Raises `DeviceMemoryError` if there is none."""
         align = max(align, ALIGNMENT)
         start = ALIGNMENT
+        taken = max(size, 1)  # also memory of no bytes has a place of its own
         for allocation in self._allocations:
-            if start + size <= allocation.start:
+            if start + taken <= allocation.start:
                 break
-            start = -(-(allocation.start + allocation.size) // align) * align
-        end = start + size
+            start = -(-(allocation.start + max(allocation.size, 1)) // align) * align
+        end = start + taken
         if end > CAPACITY:
             used = sum(each.size for each in self._allocations)
             raise DeviceMemoryError(f"ptxsim: {size} bytes do not fit: {used} of {CAPACITY} are in use")

@@ -25,7 +25,7 @@ ERRORS = [
     "DeviceError", "DeviceMemoryError",
 ]  # fmt: skip
 
-NOT_YET = ["to_onnx", "jit", "cond", "while_loop", "scan", "call_kernel", "sort", "top_k", "scatter", "Conv"]
+NOT_YET = ["jit", "cond", "while_loop", "scan", "call_kernel", "sort", "top_k", "scatter", "Resize"]
 """Names of the contract that this version does not offer."""
 RULE_SETS = ["max", "max-published", "jax", "numpy", "torch", "triton", "exact"]
 COMPILE_OPTIONS_NOT_YET = ["schedule"]
@@ -139,6 +139,16 @@ SIGNATURES: dict[str, str] = {
     "encode_labels": "x, keys, values, default, dtype",
     "parse_numbers": "x, dtype",
     "print_numbers": "x",
+    "to_onnx": "graph, path=None, *, opset=None, external_data='auto'",
+    "save_safetensors": "weights, path",
+    "load_safetensors": "path, names=None",
+    "windows": "x, sizes, axes=None, strides=1, dilations=1",
+    "conv": "x, kernel, stride=1, dilation=1, padding=0, groups=1, bias=None",
+    "conv1d": "x, kernel, stride=1, dilation=1, padding=0, groups=1, bias=None",
+    "conv2d": "x, kernel, stride=1, dilation=1, padding=0, groups=1, bias=None",
+    "conv3d": "x, kernel, stride=1, dilation=1, padding=0, groups=1, bias=None",
+    "max_pool": "x, kernel_size, stride=None, dilation=1, padding=0, ceil_mode=False",
+    "avg_pool": "x, kernel_size, stride=None, dilation=1, padding=0, ceil_mode=False, count_boundary=True",
     "random_bits": "x, seed=0, stream=0",
     "random_uniform": "x, low=0.0, high=1.0, seed=0, stream=0",
     "random_normal": "x, mean=0.0, scale=1.0, seed=0, stream=0",

@@ -7,6 +7,7 @@ own rules, and all `check` lines are left out or changed.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 from collections.abc import Callable, Iterator
 from types import MappingProxyType
@@ -55,12 +56,24 @@ CASES: dict[str, Build] = {
     "size": lambda x, y, i: (jn.size(x), jn.shape_to_tensor(x), x * (N + 1)),
     "tile": lambda x, y, i: (jn.tile(x, (2, 1)), jn.repeat_interleave(x, M, 0), jn.where(x > 0, x, -x)),
 }  # fmt: skip
+HOST_CASES: dict[str, Build] = {
+    "nonzero": lambda x, y, i: (jn.nonzero(x),),
+    "unique": lambda x, y, i: (*jn.unique(i), *jn.unique(x, 0)),
+    "boxes": lambda x, y, i: (jn.non_max_suppression(x[None], x.T[None, :1], 2, 0.5, 0.1),),
+    "pictures": lambda x, y, i: (jn.image_decode(i.cast("uint8")),),
+    "strings": lambda x, y, i: (
+        *jn.string_split(jn.print_numbers(x), "."), jn.string_normalize(jn.print_numbers(i), "upper", stopwords=("1",)),
+        jn.regex_full_match(jn.print_numbers(x), "[0-9]+"), jn.parse_numbers(jn.print_numbers(x), "float32"),
+    ),
+    "labels": lambda x, y, i: (jn.encode_labels(i, (1, 2), (0.5, 1.5), 0.0, "float32"), jn.tf_idf(i, [[1], [2, 3]], (1, 2))),
+}  # fmt: skip
+"""Operations of the host, which the evaluator computes in every model."""
 
 
 def built(name: str) -> Any:
     types = [TensorType("float32", (N, 4), "x"), TensorType("float32", (M, 6), "y"), TensorType("int64", (M,), "i")]
     graph = jn.Graph("g", types)
-    outputs = CASES[name](*graph.inputs)
+    outputs = {**CASES, **HOST_CASES}[name](*graph.inputs)
     graph.output(*outputs)
     return graph
 
@@ -164,8 +177,23 @@ def test_forged_graphs_are_refused_or_right(name: str, harness: Any) -> None:
     assert accepted
 
 
+@pytest.mark.parametrize("name", HOST_CASES)
+def test_forged_operations_of_the_host_are_refused_or_computed(name: str) -> None:
+    accepted = 0
+    for text in dict.fromkeys([to_text(built(name))[0], *forgeries(name)]):
+        try:
+            graph = from_text(text)
+        except (jn.UserError, jn.UnsupportedError):
+            continue
+        accepted += 1
+        for n, m in SIZES:
+            with contextlib.suppress(jn.UserError, jn.UnsupportedError):
+                jn.evaluate(graph, *arrays(n, m))
+    assert accepted
+
+
 def test_every_op_with_attributes_is_forged() -> None:
-    used = {symbol.op.name for name in CASES for symbol in built(name).symbols}
+    used = {symbol.op.name for name in (*CASES, *HOST_CASES) for symbol in built(name).symbols}
     assert {row.name for row in OPS.values() if row.attrs and row.kind != "source"} <= used
     assert {"gather", "matmul", "broadcast_to"} <= used
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 from joinery.lowering.artifact import KernelCode
@@ -69,6 +71,18 @@ def test_freed_memory_is_used_again_and_not_by_its_last_owner(gpu: SimulatedGpu)
         gpu.upload(first, 0, np.zeros(1))
     with pytest.raises(InternalError, match="8 bytes at 4 of an allocation of 10"):
         gpu.upload(second, 4, np.zeros(1))
+
+
+def test_memory_of_no_bytes_shares_no_place(gpu: SimulatedGpu) -> None:
+    kept = [gpu.allocate(nbytes) for nbytes in (64, 0, 1000, 0, 0)]
+    gpu.upload(kept[2], 0, np.full(1000, 7, np.uint8))
+    kept[1].free()
+    kept += [gpu.allocate(nbytes) for nbytes in (0, 700, 0, 300)]
+    starts = sorted((each.range(0, 0).start, each.nbytes) for number, each in enumerate(kept) if number != 1)
+    assert all(start + nbytes <= after for (start, nbytes), (after, _) in itertools.pairwise(starts))
+    found = np.empty(1000, np.uint8)
+    gpu.download(kept[2], 0, found)
+    assert (found == 7).all()
 
 
 def test_too_much_memory_is_refused(gpu: SimulatedGpu) -> None:
