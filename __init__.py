@@ -45,6 +45,7 @@ _LOCATIONS: dict[str, str] = {
     "save_safetensors": "graph.weights.safetensors_files",
     "result_type": "graph.promote.result_types",
     "compile": "interface.compiling",
+    "compile_onnx": "interface.specialised",
     "load": "interface.compiling",
     "Model": "interface.model",
     "ModelReport": "lowering.sanitize",

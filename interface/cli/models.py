@@ -9,7 +9,7 @@ import argparse
 import math
 import os
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from ...promotion import DType, UserError
@@ -136,11 +136,11 @@ def _run(options: argparse.Namespace) -> int:
     for what, pairs, chosen in (("input", options.inputs, inputs), ("output", options.outputs, outputs)):
         if len(pairs) != len(chosen):
             raise UserError(f"an {what} is given twice; fix: one --{what} NAME=FILE for each")
-    model, constants = _opened(options, inputs)
+    model = _opened(options)
     specs = {spec.name: spec for spec in model.inputs}
-    inputs = {name: path for name, path in inputs.items() if name not in constants}
     _known("input", inputs, list(specs), model.name)
-    _known("output", outputs, [spec.name for spec in model.outputs], model.name)
+    if model.outputs:  # a model that is specialised to its inputs has none before it ran
+        _known("output", outputs, [spec.name for spec in model.outputs], model.name)
     arrays = {name: _read(path, DType(specs[name].dtype)) for name, path in inputs.items()}
     if options.sanitize:
         report = model.sanitize(**arrays)
@@ -149,6 +149,7 @@ def _run(options: argparse.Namespace) -> int:
         found = len(report.findings)
     else:
         results, found = model.run(arrays), 0
+    _known("output", outputs, list(results), model.name)
     for name, path in outputs.items():
         try:
             with open(path, "wb") as file:  # a file object: numpy.save would add .npy to a path
@@ -163,32 +164,18 @@ def _run(options: argparse.Namespace) -> int:
     return 2 if found else 0
 
 
-def _opened(options: argparse.Namespace, inputs: Mapping[str, str]) -> tuple[Model, Mapping[str, Array]]:
-    """Return the model of a file, and the inputs that are constants of it.
-
-    In a model in ONNX these are the inputs that sizes, axes or trip counts depend on: the model is made for their values.
-    """
+def _opened(options: argparse.Namespace) -> Model:
+    """Return the model of a file."""
     from .. import compiling
 
     device = options.device or "auto"
     if not options.model.endswith(".onnx"):
-        saved = compiling.load(options.model, device, target=options.target, trusted=options.trusted, threads=options.threads)
-        return saved, {}
+        return compiling.load(options.model, device, target=options.target, trusted=options.trusted, threads=options.threads)
     if options.trusted:
         raise UserError("--trusted is for files written by Model.save; fix: leave it out")
-    from ...graph.onnx.importer import from_onnx
-    from ...graph.onnx.messages import ValueNeededError
+    from ..specialised import compile_onnx
 
-    constants: dict[str, Array] = {}
-    while True:
-        try:
-            graph = from_onnx(options.model, constants=constants)
-            return compiling.compile(graph, device, target=options.target, threads=options.threads), constants
-        except ValueNeededError as error:
-            needed = {name: _read(inputs[name]) for name in error.inputs if name in inputs and name not in constants}
-            if not needed:
-                raise
-            constants |= needed
+    return compile_onnx(options.model, device, target=options.target, threads=options.threads)
 
 
 def _read(path: str, dtype: DType | None = None) -> Array:
