@@ -47,6 +47,7 @@ _LOCATIONS: dict[str, str] = {
     "compile": "interface.compiling",
     "compile_onnx": "interface.specialised",
     "load": "interface.compiling",
+    "save": "interface.compiling",
     "Model": "interface.model",
     "ModelReport": "lowering.sanitize",
     "CompileCache": "runtime.storage.cache",
