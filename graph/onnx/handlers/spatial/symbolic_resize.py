@@ -53,18 +53,20 @@ def _origins(graph: Graph, coordinates: str, along: SymbolicAxis) -> Symbol:
         case "asymmetric":
             return apply("div", x, scale)
         case "tf_half_pixel_for_nn":
-            return apply("div", apply("add", x, 0.5), scale)
+            moved = apply("div", apply("add", x, 0.5), scale)
+            return apply("where", apply("equal", scale, 1.0), x, moved)  # an axis that keeps its size is left alone
         case "align_corners":
             steps = apply("sub", exact, 1.0)
             alone = apply("logical_or", apply("less_equal", count, 1.0), apply("equal", steps, 0.0))
             found = apply("div", apply("mul", x, apply("sub", size, 1.0)), apply("where", alone, 1.0, steps))
             return apply("where", alone, 0.0, found)
-    half = apply("sub", apply("div", apply("add", x, 0.5), scale), 0.5)
+    center = apply("div", apply("add", x, 0.5), scale)
+    half = apply("sub", center, 0.5)
     if coordinates == "pytorch_half_pixel":
         return apply("where", apply("greater", count, 1.0), half, 0.0)
     if coordinates == "half_pixel_symmetric":
         shift = apply("mul", apply("div", size, 2.0), apply("sub", 1.0, apply("div", count, exact)))
-        return apply("add", half, shift)
+        return apply("sub", apply("add", shift, center), 0.5)
     return half
 
 
