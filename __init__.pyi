@@ -35,7 +35,9 @@ from .interface import kernel as kernel
 from .interface import triton as triton
 from .interface.compiling import compile as compile
 from .interface.compiling import load as load
+from .interface.compiling import save as save
 from .interface.model import Model as Model
+from .interface.specialised import compile_onnx as compile_onnx
 from .interface.tensor_arguments import PointerTable as PointerTable
 from .interface.tensor_arguments import TensorDescriptor as TensorDescriptor
 from .lowering.sanitize import ModelReport as ModelReport

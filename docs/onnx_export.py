@@ -86,8 +86,10 @@ def operators(found: Written) -> list[str]:
 
 
 def cells(row: str) -> list[str]:
-    if row in ("input", "constant", "weight"):
+    if row in ("input", "constant", "weight", "text_constant"):
         return ["an input of the graph" if row == "input" else "an initializer", ""]
+    if row in HOST:
+        return list(HOST[row])
     if row in SIZED and row not in WRITERS:
         operator = OPS[row].onnx
         return [f"{operator[0]} (sizes)" if operator else "Shape, Squeeze and arithmetic (sizes)", ""]
@@ -110,6 +112,23 @@ def cells(row: str) -> list[str]:
     return [one, several]
 
 
+HOST = {
+    "string_concat": ("StringConcat, opset 20", ""),
+    "string_equal": ("", "`Equal` on strings, opset 19"),
+    "string_split": ("StringSplit, opset 20, which `string_split_count` shares", ""),
+    "string_split_count": ("StringSplit", ""),
+    "regex_full_match": ("RegexFullMatch, opset 20", ""),
+    "string_normalize": ("StringNormalizer", ""),
+    "tf_idf": ("TfIdfVectorizer: string int32 int64", "`Cast TfIdfVectorizer`: other integers, but for uint64"),
+    "encode_labels": ("", "`LabelEncoder` of ai.onnx.ml 4: tables of strings, int64, float32, float64; others with `Cast`"),
+    "parse_numbers": ("", "`Cast` from strings"),
+    "print_numbers": ("", "`Cast` to strings"),
+    "nonzero": ("NonZero: bool uint8 int32 int64 float32; of a bool for other dtypes", ""),
+    "unique": ("Unique, whose outputs are shared: int8 int64 float32 float64 string; others with Cast", ""),
+    "non_max_suppression": ("NonMaxSuppression", ""),
+    "image_decode": ("ImageDecoder, opset 20", ""),
+}
+"""Rows of the host: what they are written as; those that stand in the graph itself name the node in the first column."""
 CASTS = {
     "cast": "Cast: where ONNX says what it does: to bool, between integers, from integers, between floats of 16 bits and more",
     "bitcast": "",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -99,16 +99,7 @@ def compile(  # noqa: A001 - the public name
     constants = _constants(graph, compiled, {})
 
     def archive() -> Archive:
-        text, by_digest = to_text(graph)
-        by_label = {label: identity for identity, label in constant_labels(graph).items()}
-        stored = {
-            by_label[spec.name]: (spec.layout, array)
-            for spec, array in zip(compiled.constants, constants, strict=True)
-        }
-        weights = []
-        for digest, array in by_digest.items():
-            layout, kept = stored.get(id(array), ("plain", array))
-            weights.append(StoredWeight(digest, _dtype_name(array), array.shape, layout, kept))
+        text, weights = _stored_graph(graph, compiled, constants)
         texts = _texts(graph, resolved, numerics, locations=False)  # a file does not depend on where its model was built
         return replace(compiled, ttir=texts), text, weights
 
@@ -293,6 +284,68 @@ def _stored(spec: ConstantSpec, array: Array) -> Array:
     return stored if is_aligned(stored) else aligned_copy(stored)
 
 
+def save(
+    graph: Graph,
+    path: str | os.PathLike[str],
+    targets: Sequence[str] = ("cpu",),
+    *,
+    numerics: str = "strict",
+    cache: CacheOption = True,
+) -> None:
+    """Compile a finished graph for several targets, and write all of it as one file, which `load` opens on each of them.
+
+    Args:
+        graph: a graph whose `output` has been called.
+        path: where to write; an existing file is replaced when the new one is complete.
+        targets: "cpu" for CPUs such as this machine's, and GPUs by name, such as "sm_80" and "sm_90a". None of them has to be
+            there. On others, and wherever the file is not trusted, `load` compiles the graph anew.
+        numerics, cache: what `compile` takes.
+
+    A graph with host operations is written without code: loading compiles its parts. Raises what `compile` raises.
+    """
+    if not isinstance(graph, Graph) or not graph.finished:
+        raise UserError("save: expected a graph with outputs; fix: call graph.output(…) first, and pass the graph")
+    numerics = checked_numerics(numerics, "save")
+    if isinstance(targets, str) or not targets or len(set(targets)) != len(targets):
+        raise UserError(f"save: targets {targets!r}; fix: different ones in a tuple, such as ('cpu', 'sm_80')")
+    resolved = [host_target() if name == "cpu" else gpu_target(name) for name in targets]
+    if needs_host(graph):
+        compile(graph, "cpu" if list(targets) == ["cpu"] else "ptxsim", numerics=numerics, cache=cache).save(path)
+        return
+    store, labels = cache_of(cache), constant_labels(graph)
+    made = []
+    for target in resolved:
+        texts = _texts(graph, target, numerics, locations=False)
+        made.append(replace(_compiled(graph, target, numerics, cache, store, labels), ttir=texts))
+    packed = next((each for each, name in zip(made, targets, strict=True) if name == "cpu"), made[0])
+    text, weights = _stored_graph(graph, packed, _constants(graph, packed, {}))
+    artifact_file.save(path, graph.name, text, made, weights, {"numerics": numerics})
+
+
+def _stored_graph(graph: Graph, compiled: CompiledGraph, constants: Sequence[Array]) -> tuple[str, list[StoredWeight]]:
+    """Return a graph as text, and its arrays as the code reads them, where it does."""
+    text, by_digest = to_text(graph)
+    by_label = {label: identity for identity, label in constant_labels(graph).items()}
+    stored = {
+        by_label[spec.name]: (spec.layout, array) for spec, array in zip(compiled.constants, constants, strict=True)
+    }
+    weights = []
+    for digest, array in by_digest.items():
+        layout, kept = stored.get(id(array), ("plain", array))
+        weights.append(StoredWeight(digest, _dtype_name(array), array.shape, layout, kept))
+    return text, weights
+
+
+def saved_graph(path: str | os.PathLike[str], budget: Budget | None = None) -> Graph:
+    """Return the graph of a file that `Model.save` or `save` wrote; what it may need at a run is bounded."""
+    opened = artifact_file.load(path)
+    plain = {entry.name: opened.plain_weight(entry.name) for entry in opened.manifest.weights}
+    try:
+        return from_text(opened.graph_text, plain, budget)
+    except UserError as error:
+        raise UserError(f"artifact {os.fspath(path)}: {error}") from error
+
+
 def load(
     path: str | os.PathLike[str],
     device: str = "auto",
@@ -322,7 +375,7 @@ def load(
         raise UserError(
             f"load: expected a path, got {type(path).__name__}; fix: joinery.load('model.joinery')"
         )
-    opened = artifact_file.load(path, trusted=trusted, target=resolved.key)
+    opened = artifact_file.load(path, trusted=trusted, target=_same_code(resolved))
     entries = opened.manifest.weights
     plain = {entry.name: opened.plain_weight(entry.name) for entry in entries}
     try:
@@ -366,6 +419,14 @@ def load(
     )
 
 
+def _same_code(target: Target) -> Callable[[str], bool]:
+    """Return what tells whether code for a target's key runs here: GPUs of one kind differ in their multiprocessors, by which
+    blocks are chosen but which no code depends on."""
+    if isinstance(target, HostTarget):
+        return lambda key: key == target.key
+    return lambda key: key.rpartition("|")[0] == target.key.rpartition("|")[0]
+
+
 def _check_code(path: str, graph: Graph, compiled: CompiledGraph) -> None:
     """Raise `UserError` unless code in a file takes, reads and returns the tensors of the file's graph."""
     outputs = zip(graph.output_names, graph.outputs, strict=True)
@@ -391,4 +452,4 @@ def _declared(spec: TensorSpec) -> tuple[str, str, tuple[Extent, ...]]:
     return spec.name, spec.dtype, tuple([parse_extent(extent) for extent in spec.shape])
 
 
-__all__: Sequence[str] = ["compile", "load"]
+__all__: Sequence[str] = ["compile", "load", "save", "saved_graph"]

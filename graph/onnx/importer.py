@@ -17,6 +17,7 @@ from .external import ExternalData
 from .importing import Importer, Scope
 from .inputs import DimNames, baked, input_type
 from .limits import OnnxLimits
+from .model import CheckedModel
 from .reading import checked_model, read_message
 from .values import Optional, Sequence, Value
 
@@ -42,6 +43,7 @@ def from_onnx(
     model: Any,
     *,
     constants: Mapping[str, Any] | None = None,
+    sizes: Mapping[str, int] | None = None,
     external_data_dir: str | os.PathLike[str] | None = None,
     limits: OnnxLimits | None = None,
 ) -> Graph:
@@ -51,6 +53,8 @@ def from_onnx(
         model: a path, the bytes of a file, or a `ModelProto`.
         constants: values for inputs, by name, which are then no inputs of the graph. An input that sizes, axes or trip counts
             are computed from has to be one; lists stand for sequences, None for an absent optional.
+        sizes: numbers for sizes of inputs that have names, where something cannot be computed for all sizes, such as a
+            recurrence over an axis.
         external_data_dir: the folder of the tensors that are kept outside the model's file; by default the one the file lies
             in. The data is read only from files inside it, and links are not followed.
         limits: budgets for models from strangers.
@@ -60,33 +64,39 @@ def from_onnx(
     not well formed, `UnsupportedError` for operators that joinery has no form of; both name the file and the node. Needs the
     package `onnx`, an extra: `pip install 'joinery-graph[onnx]'`.
     """
-    imported = import_model(model, constants=constants, external_data_dir=external_data_dir, limits=limits)
+    checked, budget = read_model(model, external_data_dir, limits)
+    imported = import_model(checked, budget, constants, sizes)
     if not imported.graph.finished:
         raise UserError("from_onnx: no output of the model is a tensor; fix: make a tensor its output")
     return imported.graph
 
 
-def import_model(
-    model: Any,
-    *,
-    constants: Mapping[str, Any] | None = None,
-    external_data_dir: str | os.PathLike[str] | None = None,
-    limits: OnnxLimits | None = None,
-) -> ImportedModel:
-    """Return what `from_onnx` does, with the structure of the outputs."""
+def read_model(
+    model: Any, external_data_dir: str | os.PathLike[str] | None = None, limits: OnnxLimits | None = None
+) -> tuple[CheckedModel, OnnxLimits]:
+    """Return a model, read and checked as a whole, and what it may need: later changes to its files have no effect."""
     budget = limits or OnnxLimits()
     message, file, folder = read_message(model, budget)
     named = external_data_dir is not None
     external = ExternalData(os.fspath(external_data_dir) if external_data_dir is not None else folder, named)
-    checked = checked_model(message, file, external, budget)
-    body = checked.graph
+    return checked_model(message, file, external, budget), budget
+
+
+def import_model(
+    checked: CheckedModel,
+    budget: OnnxLimits,
+    constants: Mapping[str, Any] | None = None,
+    sizes: Mapping[str, int] | None = None,
+) -> ImportedModel:
+    """Return the graph of a checked model, with the structure of the outputs."""
+    body, file = checked.graph, checked.file
     graph = Graph(_graph_name(body.name), policy="strict")
     graph.journal.busy = True  # no user builds it, call by call
     graph.shape_checks = Checks(names=False)  # exporters give one size several names, or none: launches check that they agree
     importer = Importer(checked, graph, budget)
     scope = Scope(checked.opsets, {})
     given = dict(constants or {})
-    dims = DimNames()
+    dims = DimNames(sizes or {}, file)
     for index, parameter in enumerate(body.inputs):
         if parameter.name in given:
             scope.names[parameter.name] = baked(parameter, given.pop(parameter.name), file)
@@ -96,6 +106,7 @@ def import_model(
     if given:
         known = ", ".join(parameter.name for parameter in body.inputs)
         raise UserError(f"{file}: constants has {sorted(given)}; the inputs are {known}; fix: use their names")
+    dims.require_used()
     values = importer.run_body(body, scope)
     symbols: list[Symbol] = []
     names: list[str] = []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import warnings
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -22,17 +23,35 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.]*")
 
 
 class DimNames:
-    """Gives the sizes of inputs their names in the graph; one name of the model is one size."""
+    """Gives the sizes of inputs their names in the graph, or the numbers that the caller gives for these names.
 
-    def __init__(self) -> None:
+    One name of the model is one size.
+    """
+
+    def __init__(self, given: Mapping[str, int], file: str) -> None:
+        for name, size in given.items():
+            if type(size) is not int or size < 0:
+                raise UserError(f"{file}: sizes[{name!r}] is {size!r:.60}; fix: an int, 0 or more")
+        self.given, self.file = dict(given), file
         self._opaque: dict[str, Dim] = {}
         self._taken: set[str] = set()
 
     def extent(self, size: int | str | None, hint: str) -> Extent:
         """Return a size: numbers as they are, names and expressions of names as dims, what has no name as a new one."""
+        found = self._extent(size, hint)
+        return found.substitute(self.given) if isinstance(found, Dim) and self.given else found
+
+    def require_used(self) -> None:
+        """Raise `UserError` for a number that no size was given for."""
+        unknown = sorted(set(self.given) - self._taken)
+        if unknown:
+            known = ", ".join(sorted(self._taken)) or "none"
+            raise UserError(f"{self.file}: sizes has {unknown}; the sizes with names are {known}; fix: use their names")
+
+    def _extent(self, size: int | str | None, hint: str) -> Extent:
         if isinstance(size, int) and size >= 0:
             if size == 0:
-                warnings.warn(f"{hint}: the size is 0, which some exporters write for an unknown one", stacklevel=6)
+                warnings.warn(f"{hint}: the size is 0, which some exporters write for an unknown one", stacklevel=7)
             return size
         if isinstance(size, int) or size is None:
             return self._fresh(hint)

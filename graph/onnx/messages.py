@@ -15,6 +15,16 @@ class ValueNeededError(UnsupportedError):
     inputs: tuple[str, ...] = ()
 
 
+class SizeNeededError(UnsupportedError):
+    """What the model computes depends on sizes of inputs that must be numbers.
+
+    Attributes:
+        sizes: the names of these sizes, none if data decides them. `from_onnx(…, sizes={name: number})` fixes them.
+    """
+
+    sizes: tuple[str, ...] = ()
+
+
 def located(error: JoineryError, where: str) -> JoineryError:
     """Return the error again with the node that it is about in front; an error that names one already stays as it is."""
     if hasattr(error, "onnx_node"):

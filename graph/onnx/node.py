@@ -6,7 +6,7 @@ that none can forget an attribute that changes the result.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from collections.abc import Sequence as Ordered
 from typing import Any, TypeAlias, cast
 
@@ -23,7 +23,7 @@ from ..ops.shape import normalize_axis
 from ..symbol import Symbol
 from ..types import Shape, shape_text
 from .limits import OnnxLimits
-from .messages import ValueNeededError
+from .messages import SizeNeededError, ValueNeededError
 from .model import Body, NodeDef
 from .values import Known, Optional, Ratio, Sequence, Sizes, Value
 
@@ -120,10 +120,25 @@ class Node:
 
     def static_shape(self, position: int) -> tuple[int, ...]:
         """Return the shape of an input, all of whose sizes must be known."""
-        shape = self.shape(position)
-        if not all(isinstance(extent, int) for extent in shape):
-            self.unsupported(f"input {position} has shape {shape_text(shape)}", "give the model fixed sizes")
-        return cast("tuple[int, ...]", shape)
+        return self.static_sizes(self.shape(position), f"input {position}")
+
+    def static_sizes(self, extents: Ordered[Extent], what: str) -> tuple[int, ...]:
+        """Return sizes that must be numbers. Raises `SizeNeededError`, which names those that are not."""
+        if not all(isinstance(extent, int) for extent in extents):
+            raise self.size_needed(extents, f"{what} has shape {shape_text(tuple(extents))}")
+        return cast("tuple[int, ...]", tuple(extents))
+
+    def size_needed(self, extents: Iterable[object], problem: str) -> SizeNeededError:
+        """Return the error for sizes that must be numbers: it names those of the inputs that they are made of."""
+        names = sorted({name for extent in extents if isinstance(extent, Dim) for name in extent.symbols()})
+        known = {name for symbol in self.graph.inputs for extent in symbol.shape if isinstance(extent, Dim)
+                 for name in extent.symbols()}  # fmt: skip
+        if not known.issuperset(names):
+            return SizeNeededError(f"{problem}, which data decides and is not supported; fix: make it a constant of the model")
+        shown = ", ".join(f"{name!r}: number" for name in names)
+        error = SizeNeededError(f"{problem}, which is not supported; fix: from_onnx(…, sizes={{{shown}}})")
+        error.sizes = tuple(names)
+        return error
 
     def known(self, position: int, what: str) -> Array:
         """Return an input that must be a constant. Raises `ValueNeededError`, which names the fix."""
@@ -133,7 +148,8 @@ class Node:
                 self.unsupported(f"{what} has {value.array.size} elements", "make it smaller")
             return value.array
         if isinstance(value, Sizes):
-            self.unsupported(f"{what} depends on the sizes {list(value.items.reshape(-1))}", "give these inputs fixed sizes")
+            items = [item.dividend if isinstance(item, Ratio) else item for item in value.items.reshape(-1).tolist()]
+            raise self.size_needed(items, f"{what} depends on the sizes {items}")
         raise self.needed(value, what)
 
     def needed(self, value: Value, what: str) -> ValueNeededError:

@@ -16,6 +16,7 @@ from ... import __version__
 from ...promotion import UserError
 from ...promotion.errors import JoineryError
 from .doctor import add_doctor
+from .exporting import add_exporting
 from .kernel import add_compile, is_number
 from .models import add_models
 from .promotion import add_commands
@@ -83,6 +84,7 @@ def _parser() -> argparse.ArgumentParser:
     add_commands(add)
 
     add_models(add)
+    add_exporting(add)
     add_compile(add)
 
     add_doctor(add)

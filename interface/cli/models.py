@@ -9,18 +9,20 @@ import argparse
 import math
 import os
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from ...promotion import DType, UserError
+from .arrays import assignment, read_array
+from .arrays import device as device_of
 from .doctor import bytes_text, section
 from .kernel import SUFFIXES, add_run_options, gpu_name, is_kernel, run_kernel
+from .profiling import Clock, files_in, timed_runs
 from .text import WIDTH
 
 # Each command loads the layers it needs and no others: a promotion query stays a matter of milliseconds.
 if TYPE_CHECKING:
     from ...lowering.artifact import TensorSpec
-    from ...promotion.arrays import Array
     from ...runtime.model.kernels import Kernel
     from ..model import Model
 
@@ -30,7 +32,10 @@ Add = Callable[[str, Callable[[argparse.Namespace], int], str], argparse.Argumen
 def add_models(add: Add) -> None:
     """Add both commands by `add(name, command, help)`."""
     inspect = add("inspect", _inspect, "show what is in a saved model, without running its code")
-    inspect.add_argument("model", metavar="MODEL", help="a file written by Model.save")
+    inspect.add_argument("model", metavar="MODEL", help="a file written by Model.save, or a model in ONNX (.onnx)")
+    inspect.add_argument(
+        "--target", default=None, metavar="TARGET", help="whose code is shown: cpu, or a GPU such as sm_80 (default: the first)"
+    )
 
     run = add("run", _run, "run a saved model, a model in ONNX or a block kernel on .npy files")
     run.add_argument(
@@ -38,12 +43,18 @@ def add_models(add: Add) -> None:
         help="a file written by Model.save, a model in ONNX (.onnx), or a kernel's text (.ttir, .mlir, .tc, .c)",
     )  # fmt: skip
     run.add_argument(
-        "--input", action="append", default=[], type=_assignment, metavar="NAME=FILE", dest="inputs",
+        "--input", action="append", default=[], type=assignment, metavar="NAME=FILE", dest="inputs",
         help="the .npy file of an input; once per input",
     )  # fmt: skip
     run.add_argument(
-        "--output", action="append", default=[], type=_assignment, metavar="NAME=FILE", dest="outputs",
-        help="where to write an output, or an array of a kernel, as .npy; without any, outputs are printed",
+        "--output", action="append", default=[], type=_destination, metavar="NAME=FILE", dest="outputs",
+        help="where to write an output, or an array of a kernel, as .npy, or a folder for all outputs of a model; "
+             "without any, outputs are printed",
+    )  # fmt: skip
+    run.add_argument("--repeat", type=int, default=None, metavar="N", help="run a model N times, and show how long that takes")
+    run.add_argument(
+        "--profile", action="store_true",
+        help="show how long opening and the calls take, and what each kernel reads, writes and computes",
     )  # fmt: skip
     run.add_argument(
         "--trusted", action="store_true", help="run the code in the file instead of compiling its graph anew"
@@ -52,25 +63,16 @@ def add_models(add: Add) -> None:
         "--threads", type=int, default=None, metavar="N", help="threads to use (default: all cores)"
     )
     run.add_argument(
-        "--device", default=None, type=_device,
+        "--device", default=None, type=device_of,
         help="auto, cpu, or ptxsim: the PTX of a GPU, interpreted and checked (default: auto)",
     )  # fmt: skip
     run.add_argument("--target", default=None, type=gpu_name, help="with ptxsim: the GPU the code is made for, such as sm_90a")
     add_run_options(run)
 
 
-def _device(text: str) -> str:
-    kind, colon, number = text.partition(":")
-    if text not in ("auto", "cpu", "ptxsim") and not (kind == "cuda" and number.isdigit() == bool(colon)):
-        raise argparse.ArgumentTypeError(f"expected auto, cpu, cuda, cuda:1 and so on, or ptxsim, got {text!r}")
-    return text
-
-
-def _assignment(text: str) -> tuple[str, str]:
-    name, equals, path = text.partition("=")
-    if not (name and equals and path):
-        raise argparse.ArgumentTypeError(f"expected NAME=FILE, got {text!r}")
-    return name, path
+def _destination(text: str) -> tuple[str, str]:
+    """Return the parts of NAME=FILE, or "" and a folder."""
+    return assignment(text) if "=" in text or not text else ("", text)
 
 
 def _tensor(spec: TensorSpec) -> str:
@@ -91,13 +93,19 @@ def _inspect(options: argparse.Namespace) -> int:
     from ...runtime.model.kernels import kernels_of
     from ...runtime.storage import artifact_file
 
+    wanted = options.target
+    if options.model.endswith(".onnx"):
+        return _inspect_onnx(options.model)
     # "trusted" hands the compiled section out; it is read here, never linked
-    opened = artifact_file.load(options.model, trusted=True)
+    fits = None if wanted is None else lambda key: wanted in key.split("|") or (wanted == "cpu" and "nvptx" not in key)
+    opened = artifact_file.load(options.model, trusted=True, target=fits)
     manifest, compiled = opened.manifest, opened.compiled
     print(f"model {manifest.name!r}, {bytes_text(os.path.getsize(options.model))}")
     section("compiled for", (", ".join(target.split("|")[:2]) for target in manifest.targets))
+    if compiled is None and wanted is not None and manifest.targets:
+        raise UserError(f"{options.model} holds no code for {wanted}; fix: --target of one that it is compiled for")
     if compiled is None:
-        raise UserError(f"{options.model} holds no compiled code; fix: save the model anew with Model.save")
+        return _inspect_graph(options.model)
     section("numerics", [compiled.numerics])
     section("inputs", map(_tensor, compiled.inputs))
     section("outputs", map(_tensor, compiled.outputs))
@@ -115,6 +123,47 @@ def _inspect(options: argparse.Namespace) -> int:
     return 0
 
 
+def _inspect_graph(path: str) -> int:
+    """Show a file without code: what it takes and returns, and what runs on the host."""
+    from ..compiling import saved_graph
+
+    graph = saved_graph(path)
+    section("inputs", (symbol.describe() for symbol in graph.inputs))
+    section("outputs", (f"{name}: {each.describe()}" for name, each in zip(graph.output_names, graph.outputs, strict=True)))
+    section("dims", graph.dim_names)
+    section("on the host", (symbol.describe() for symbol in graph.symbols if symbol.op.kind == "host"))
+    return 0
+
+
+def _inspect_onnx(path: str) -> int:
+    """Show what a model in ONNX holds, as its file says it; nothing is imported."""
+    from ...graph.onnx.importer import read_model
+    from ...graph.onnx.tensors import dtype_of_code
+
+    checked, _ = read_model(path)
+    body = checked.graph
+    print(f"model {body.name!r}, {bytes_text(os.path.getsize(path))}")
+    section("opsets", (f"{domain or 'ai.onnx'} {version}" for domain, version in checked.opsets.items()))
+    for what, parameters in (("inputs", body.inputs), ("outputs", body.outputs)):
+        lines = []
+        for each in parameters:
+            if what == "inputs" and each.name in body.constants:
+                continue
+            dtype = dtype_of_code(each.element, each.name).name if each.kind == "tensor" and each.element else each.kind
+            sizes = "" if each.sizes is None else f"[{', '.join('?' if size is None else str(size) for size in each.sizes)}]"
+            lines.append(f"{each.name}: {dtype or 'not declared'}{sizes}")
+        section(what, lines)
+    total = sum(constant.array.nbytes for constant in body.constants.values())
+    section("weights and constants", [f"{len(body.constants)}, {bytes_text(total)}"] if body.constants else [])
+    section("functions", (":".join(part for part in key if part) for key in checked.functions))
+    counts: dict[str, int] = {}
+    for node in body.nodes:
+        name = f"{node.domain}.{node.op}" if node.domain else node.op
+        counts[name] = counts.get(name, 0) + 1
+    section("nodes", (f"{count:5} {name}" for name, count in sorted(counts.items(), key=lambda entry: (-entry[1], entry[0]))))
+    return 0
+
+
 def _known(what: str, given: Iterable[str], valid: Sequence[str], model: str) -> None:
     for name in given:
         if name not in valid:
@@ -125,37 +174,49 @@ def _run(options: argparse.Namespace) -> int:
     import numpy as np
 
     if is_kernel(options.model):
-        return run_kernel(options, _read)
+        if options.profile or options.repeat is not None or any(not name for name, _ in options.outputs):
+            raise UserError("--repeat, --profile and folders for outputs are for models; fix: leave them out")
+        return run_kernel(options, read_array)
+    if options.repeat is not None and options.repeat < 1:
+        raise UserError(f"--repeat {options.repeat}; fix: 1 or more")
     of_kernels = {"--grid": options.grid, "--name": options.function}
     of_kernels |= {"--numerics": options.numerics}
     of_kernels |= {"--interpret": options.interpret, "--in-place": options.in_place, "ARGUMENT": options.arguments}
     for what, given in of_kernels.items():
         if given:
             raise UserError(f"{what} is for kernels ({', '.join(SUFFIXES)}); {options.model} is read as a saved model")
-    inputs, outputs = dict(options.inputs), dict(options.outputs)
-    for what, pairs, chosen in (("input", options.inputs, inputs), ("output", options.outputs, outputs)):
+    folders = [path for name, path in options.outputs if not name]
+    named = [pair for pair in options.outputs if pair[0]]
+    inputs, outputs = dict(options.inputs), dict(named)
+    for what, pairs, chosen in (("input", options.inputs, inputs), ("output", named, outputs)):
         if len(pairs) != len(chosen):
             raise UserError(f"an {what} is given twice; fix: one --{what} NAME=FILE for each")
-    model, constants = _opened(options, inputs)
+    clock = Clock()
+    model = _opened(options)
+    clock.lap("opening and compiling")
     specs = {spec.name: spec for spec in model.inputs}
-    inputs = {name: path for name, path in inputs.items() if name not in constants}
     _known("input", inputs, list(specs), model.name)
-    _known("output", outputs, [spec.name for spec in model.outputs], model.name)
-    arrays = {name: _read(path, DType(specs[name].dtype)) for name, path in inputs.items()}
+    if model.outputs:  # a model that is specialised to its inputs has none before it ran
+        _known("output", outputs, [spec.name for spec in model.outputs], model.name)
+    arrays = {name: read_array(path, DType(specs[name].dtype)) for name, path in inputs.items()}
     if options.sanitize:
         report = model.sanitize(**arrays)
         print(f"sanitizer: {report}", file=sys.stderr if report.findings else sys.stdout)
         results = dict(zip([spec.name for spec in model.outputs], report.outputs, strict=True))
         found = len(report.findings)
     else:
-        results, found = model.run(arrays), 0
+        results, found = timed_runs(model, arrays, options, clock), 0
+    _known("output", outputs, list(results), model.name)
+    for folder in folders:
+        outputs |= {name: path for name, path in files_in(folder, list(results)).items() if name not in outputs}
     for name, path in outputs.items():
+        array = results[name].astype(np.str_) if results[name].dtype.hasobject else results[name]
         try:
             with open(path, "wb") as file:  # a file object: numpy.save would add .npy to a path
-                np.save(file, results[name], allow_pickle=False)
+                np.save(file, array, allow_pickle=False)
         except OSError as error:
             raise UserError(f"{path} cannot be written: {error.strerror or error}") from error
-        print(f"{name}: {results[name].dtype}{list(results[name].shape)} -> {path}")
+        print(f"{name}: {array.dtype}{list(array.shape)} -> {path}")
     if not outputs:
         for name, array in results.items():
             print(f"{name}: {array.dtype}{list(array.shape)}")
@@ -163,46 +224,15 @@ def _run(options: argparse.Namespace) -> int:
     return 2 if found else 0
 
 
-def _opened(options: argparse.Namespace, inputs: Mapping[str, str]) -> tuple[Model, Mapping[str, Array]]:
-    """Return the model of a file, and the inputs that are constants of it.
-
-    In a model in ONNX these are the inputs that sizes, axes or trip counts depend on: the model is made for their values.
-    """
+def _opened(options: argparse.Namespace) -> Model:
+    """Return the model of a file."""
     from .. import compiling
 
     device = options.device or "auto"
     if not options.model.endswith(".onnx"):
-        saved = compiling.load(options.model, device, target=options.target, trusted=options.trusted, threads=options.threads)
-        return saved, {}
+        return compiling.load(options.model, device, target=options.target, trusted=options.trusted, threads=options.threads)
     if options.trusted:
         raise UserError("--trusted is for files written by Model.save; fix: leave it out")
-    from ...graph.onnx.importer import from_onnx
-    from ...graph.onnx.messages import ValueNeededError
+    from ..specialised import compile_onnx
 
-    constants: dict[str, Array] = {}
-    while True:
-        try:
-            graph = from_onnx(options.model, constants=constants)
-            return compiling.compile(graph, device, target=options.target, threads=options.threads), constants
-        except ValueNeededError as error:
-            needed = {name: _read(inputs[name]) for name in error.inputs if name in inputs and name not in constants}
-            if not needed:
-                raise
-            constants |= needed
-
-
-def _read(path: str, dtype: DType | None = None) -> Array:
-    """Read the array in an .npy file. ml_dtypes arrays are raw bytes there, and get their dtype back."""
-    import numpy as np
-
-    try:
-        array = np.load(path, allow_pickle=False)
-    except OSError as error:
-        raise UserError(f"{path} cannot be read: {error.strerror or error}") from error
-    except (ValueError, EOFError) as error:
-        raise UserError(f"{path} is not an .npy file of numbers: {error}") from error
-    if not isinstance(array, np.ndarray):
-        raise UserError(f"{path} holds several arrays; fix: one .npy file per input")
-    if dtype is not None and array.dtype.kind == "V" and array.dtype.names is None and array.dtype.itemsize == dtype.itemsize:
-        return array.view(dtype.numpy)
-    return array
+    return compile_onnx(options.model, device, target=options.target, threads=options.threads)

@@ -34,7 +34,7 @@ import math
 import os
 import struct
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
@@ -53,6 +53,7 @@ from .serialize import (
     dtype_name,
     encode_compiled,
     extents,
+    is_current,
     items,
     non_negative,
     parse_json,
@@ -132,7 +133,7 @@ class Manifest:
 
 class Artifact(NamedTuple):
     """An opened file. `weights` are read-only and in their stored layout; `compiled` is None unless the file
-    is trusted."""
+    is trusted, and has code for the target in the format of this version."""
 
     manifest: Manifest
     graph_text: str
@@ -276,7 +277,11 @@ def _replacing(path: Path, name: str) -> Iterator[BinaryIO]:
 
 
 def load(
-    path: str | os.PathLike[str], *, trusted: bool = False, target: str | None = None, verify: bool = True
+    path: str | os.PathLike[str],
+    *,
+    trusted: bool = False,
+    target: str | Callable[[str], bool] | None = None,
+    verify: bool = True,
 ) -> Artifact:
     """Opens an artifact and reads it as a whole, so that later changes to the file have no effect.
 
@@ -284,7 +289,7 @@ def load(
         path: the file.
         trusted: whether compiled code in the file may be returned. Only for files whose origin you trust: the code
             runs with your permissions.
-        target: the target whose code is returned; the first that the file holds when None.
+        target: the target whose code is returned, or what tells whether a target fits; the first that the file holds when None.
         verify: whether to check the weights against their SHA-256; the rest is always checked.
 
     Raises `UserError`, which says what is wrong with the file.
@@ -300,12 +305,18 @@ def load(
         graph_text = bytes(bodies["graph"]).decode()
     except UnicodeDecodeError as error:
         raise _bad(source, "its graph is not UTF-8 text") from error
-    compiled = decode_compiled(bodies["compiled"].data) if "compiled" in bodies else None
+    code = bodies["compiled"].data if "compiled" in bodies else None
+    compiled = decode_compiled(code) if code is not None and is_current(code) else None
     return Artifact(manifest, graph_text, compiled, _weights(source, bodies["weights"], manifest.weights))
 
 
 def _read_sections(
-    path: Path, file: BinaryIO, manifest: Manifest, trusted: bool, target: str | None, verify: bool
+    path: Path,
+    file: BinaryIO,
+    manifest: Manifest,
+    trusted: bool,
+    target: str | Callable[[str], bool] | None,
+    verify: bool,
 ) -> dict[str, Array]:
     """Reads and checks all sections; returns the bytes of the graph, of the weights and, if trusted, of the
     first code that fits."""
@@ -325,7 +336,8 @@ def _read_sections(
         checked = section.kind != "weights" or verify
         if checked and hashlib.sha256(body.data).hexdigest() != section.sha256:
             raise _bad(path, f"section {section.kind!r} does not match its SHA-256: it was damaged or changed")
-        if section.kind != "compiled" or (trusted and target in (None, section.target)):
+        fits = target(section.target) if callable(target) else target in (None, section.target)
+        if section.kind != "compiled" or (trusted and fits):
             bodies.setdefault(section.kind, body)
     return bodies
 

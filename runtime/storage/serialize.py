@@ -122,6 +122,20 @@ def _steps(expression: ArgumentExpression) -> Json:
     return [list(step) for step in expression.steps]
 
 
+def is_current(data: bytes | memoryview) -> bool:
+    """Return whether bytes are a compiled graph of this format; False for what only an older or newer joinery runs.
+
+    Bytes that are no compiled graph count as one of this format: `decode_compiled` says what is wrong with them.
+    """
+    view = memoryview(data)
+    length = int.from_bytes(view[:8], "little") if len(view) >= 8 else len(view)
+    if length > min(MAX_HEADER_BYTES, len(view) - 8):
+        return True
+    header = parse_json(bytes(view[8 : 8 + length]), "compiled graph")
+    found = header.get("format") if isinstance(header, dict) else None
+    return type(found) is not int or found == FORMAT
+
+
 def decode_compiled(data: bytes | memoryview) -> CompiledGraph:
     """Decodes what `encode_compiled` wrote. Raises `UserError`, which says what is wrong with the bytes."""
     view = memoryview(data)

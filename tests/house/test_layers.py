@@ -48,7 +48,11 @@ TYPES_ONLY = {
     ("interface.cli.kernel", "promotion.arrays"): "each command loads what it needs: NumPy, here",
     ("interface.cli.triton_c", "interface.kernel"): "each command loads what it needs",
     ("interface.cli.triton_c", "interface.texts"): "each command loads what it needs: NumPy, here",
-    ("interface.cli.models", "promotion.arrays"): "each command loads what it needs: NumPy, here",
+    **{(f"interface.cli.{name}", "promotion.arrays"): "each command loads what it needs: NumPy, here"
+       for name in ("arrays", "exporting", "profiling")},
+    ("interface.cli.exporting", "graph.graph"): "each command loads what it needs",
+    ("interface.cli.exporting", "interface.comparing"): "each command loads what it needs",
+    ("interface.cli.profiling", "interface.model"): "each command loads what it needs",
     ("interface.cli.models", "lowering.artifact"): "each command loads what it needs",
     ("interface.cli.models", "runtime.model.kernels"): "each command loads what it needs",
     ("interface.cli.models", "interface.model"): "each command loads what it needs",

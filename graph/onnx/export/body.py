@@ -10,9 +10,12 @@ import numpy as np
 
 from ....promotion.arrays import Array
 from ....promotion.dataclass import dataclass
-from ....promotion.dtype import DTYPES, DType, bool_, int64, uint64
+from ....promotion.dtype import DTYPES, DType, bool_, int64, string, uint64
 from ...constants import scalar_array
 from .native import ORDERED, carrier
+
+ML = "ai.onnx.ml"
+"""The domain of trees and encoders."""
 
 
 class Refused(Exception):
@@ -49,7 +52,9 @@ class Subgraph:
     outputs: tuple[tuple[str, DType, bool], ...]
 
 
-AttributeValue: TypeAlias = "int | float | str | DType | Sequence[int] | Subgraph"
+AttributeValue: TypeAlias = (
+    "int | float | str | DType | Constant | Sequence[int] | Sequence[float] | Sequence[str] | Subgraph"
+)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -69,12 +74,14 @@ class Body:
 
     Attributes:
         is_own: whether a writer asks for a function, though one operator computes it.
+        shared: outputs of nodes with several, by what they are computed from.
     """
 
     def __init__(self, reserved: Sequence[str] = (), outer: Body | None = None) -> None:
         self.nodes: list[OnnxNode] = []
         self.constants: dict[str, Constant] = {}
         self.is_own = False
+        self.shared: dict[tuple[str, ...], tuple[str, ...]] = {}
         self._taken: set[str] = set(reserved) if outer is None else outer._taken
         self._shared: dict[tuple[DType, tuple[int, ...], bytes], str] = {}
 
@@ -93,10 +100,17 @@ class Body:
         self.nodes.append(OnnxNode(op, domain, inputs, (name,), attributes))
         return name
 
+    def several(self, op: str, *inputs: str, outputs: Sequence[str], **attributes: Any) -> tuple[str, ...]:
+        """Add a node with several outputs, and return their names, which are like those given."""
+        names = tuple([self.name(hint) for hint in outputs])
+        self.nodes.append(OnnxNode(op, "", inputs, names, attributes))
+        return names
+
     def constant(self, value: Any, dtype: DType) -> str:
         """Return the name of a constant: a number, or an array of the dtype."""
         array = value if isinstance(value, np.ndarray) else scalar_array(value, dtype)
-        key = (dtype, array.shape, array.tobytes())
+        content = repr(array.tolist()).encode() if dtype is string else array.tobytes()
+        key = (dtype, array.shape, content)
         if key not in self._shared:
             self._shared[key] = name = self.name("constant")
             self.constants[name] = Constant(array, dtype)
@@ -114,9 +128,10 @@ class Body:
 
     def carried(self, op: str, x: str, dtype: DType) -> tuple[str, DType]:
         """Return a value in the dtype in which `op` computes on it."""
-        wide = DTYPES[carrier(op, dtype.name)]
-        if wide is dtype:
+        name = carrier(op, dtype.name)
+        if name == dtype.name:
             return x, dtype
+        wide = DTYPES[name]
         if op in ORDERED and dtype.bits == 64:
             x = self.node("BitwiseXor", x, self.constant(np.array(1 << 63, np.uint64), uint64))
         return self.cast(x, dtype, wide), wide

@@ -6,16 +6,21 @@ import os
 from collections.abc import Mapping
 from typing import Any, Literal, TypeAlias
 
+from ....promotion.arrays import Array
+from ....promotion.dtype import string
 from ....promotion.errors import UnsupportedError, UserError
 from ...construction.misuse import checked_graph
+from ...data_sizes import needed
 from ...errors import compose
 from ...graph import Graph
+from ...ops.attributes import parsed_options
 from ...symbol import Symbol
 from ..limits import MAX_OPSET
 from ..reading import load_onnx
+from ..values import objects
 from . import weights
-from .body import Body, Constant, OnnxNode, OpsetNeeded, Refused
-from .functions import DOMAIN, Written, call_text, function_message, written
+from .body import ML, Body, Constant, OnnxNode, OpsetNeeded, Refused
+from .functions import DOMAIN, ML_OPSET, Written, call_text, function_message, uses_ml, written
 from .messages import annotate, node, raw_bytes, tensor, value_info
 from .registry import UNWRITTEN, Call
 from .sizes import Sizes
@@ -104,7 +109,7 @@ class _Exporter:
         self.functions: dict[str, tuple[str, Written]] = {}
         inputs = [str(symbol.name) for symbol in graph.inputs]
         self.body = Body([*inputs, *graph.output_names])
-        self.sizes = Sizes(self.body, list(zip(inputs, [symbol.shape for symbol in graph.inputs], strict=True)))
+        self.sizes = Sizes(self.body, list(zip(inputs, [symbol.shape for symbol in graph.inputs], strict=True)), opset)
         self.arrays: dict[str, Constant] = {}
         self._function_names: set[str] = set()
         for name, symbol in zip(graph.output_names, graph.outputs, strict=True):
@@ -114,7 +119,7 @@ class _Exporter:
                         f"to_onnx: output {name!r} is another value than the input of this name; "
                         "fix: graph.output(…, names=[…]) with other names"
                     )
-                if symbol.op.name not in ("input", "constant", "weight", "dim_value"):
+                if symbol.op.kind != "source":
                     self.names.setdefault(symbol.id, name)
         for symbol in self.live:
             self._add(symbol)
@@ -128,12 +133,14 @@ class _Exporter:
             self._check_dtype(symbol)
             if symbol.op.name == "input":
                 self.names[symbol.id] = str(symbol.name)
-            elif symbol.op.name in ("constant", "weight"):
+            elif symbol.op.name in ("constant", "weight", "text_constant"):
                 name = self.body.name(str(symbol.name) if symbol.name else f"constant_{symbol.id}")
-                self.arrays[name] = Constant(symbol.attrs["value"], symbol.dtype)
+                self.arrays[name] = Constant(_array_of(symbol), symbol.dtype)
                 self.names[symbol.id] = name
             else:
                 self._rename_last(symbol, self._written(symbol), first)
+                if "extents" in symbol.attrs:
+                    self.sizes.learn(self.names[symbol.id], symbol.shape)
         except Refused as error:
             raise UnsupportedError(self._message(symbol, error.reason, error.fix)) from None
         except OpsetNeeded as error:
@@ -149,9 +156,9 @@ class _Exporter:
             raise Refused("ONNX has no tensor_float32: float32 rounds otherwise", "cast to float32")
         if not dtype.names.onnx:  # 0 is "undefined"
             raise Refused(f"{dtype} is no tensor data type of ONNX", "cast to float32 or another dtype of ONNX")
-        needed = _DTYPE_OPSETS.get(dtype.name, MIN_OPSET)
-        if self.opset < needed:
-            raise OpsetNeeded(needed, str(dtype))
+        first = _DTYPE_OPSETS.get(dtype.name, MIN_OPSET)
+        if self.opset < first:
+            raise OpsetNeeded(first, str(dtype))
 
     def _written(self, symbol: Symbol) -> str:
         row = symbol.op.name
@@ -221,6 +228,8 @@ class _Exporter:
         if functions:
             model.opset_import.add(domain=DOMAIN, version=1)
             model.functions.extend([function_message(onnx, name, found) for name, found in functions])
+        if uses_ml(self.body, *[found.body for _, found in functions]):
+            model.opset_import.add(domain=ML, version=ML_OPSET)
         message = model.graph
         message.name = graph.name
         message.node.extend([node(onnx, made) for made in self.body.nodes])
@@ -231,7 +240,7 @@ class _Exporter:
         declared = {*[str(symbol.name) for symbol in graph.inputs], *graph.output_names}
         for symbol in self.live:
             name = self.names[symbol.id]
-            if name not in declared and symbol.op.name not in ("constant", "weight"):
+            if name not in declared and symbol.op.name not in ("constant", "weight", "text_constant"):
                 declared.add(name)
                 message.value_info.append(value_info(onnx, name, symbol.dtype, symbol.shape))
         facts = {"joinery.semantics": graph.rules.name, "joinery.policy": graph.policy}
@@ -257,7 +266,7 @@ class _Exporter:
         folder = os.path.dirname(os.path.abspath(path)) if path is not None else None
         for name, constant in arrays.items():
             data = raw_bytes(constant.value, constant.dtype)
-            if smallest is None or len(data) < smallest:
+            if smallest is None or len(data) < smallest or constant.dtype is string:
                 message.initializer.append(tensor(onnx, name, constant.value, constant.dtype, data))
                 continue
             if folder is None:
@@ -271,11 +280,15 @@ class _Exporter:
 
 
 def _live(graph: Graph) -> list[Symbol]:
-    """Return the inputs and whatever the outputs need, in order."""
-    wanted = {symbol.id for symbol in (*graph.inputs, *graph.outputs)}
-    for symbol in reversed(graph.symbols):
-        if symbol.id in wanted:
-            wanted.update([operand.id for operand in symbol.inputs])
+    """Return the inputs and whatever the outputs need, sizes that values decide among it, in order."""
+    wanted = needed(graph.symbols, (*graph.inputs, *graph.outputs))
     return [symbol for symbol in graph.symbols if symbol.id in wanted]
 
 
+def _array_of(symbol: Symbol) -> Array:
+    """Return the array of a constant; strings are objects."""
+    if symbol.op.name != "text_constant":
+        array: Array = symbol.attrs["value"]
+        return array
+    options = parsed_options(symbol.attrs["options"])
+    return objects(options["texts"], tuple(options["shape"]))

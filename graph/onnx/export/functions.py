@@ -11,18 +11,20 @@ from collections.abc import Mapping
 from typing import Any
 
 from ....promotion.dataclass import dataclass
-from ....promotion.dtype import DTYPES, DType
+from ....promotion.dtype import DTYPES, DType, string
 from ....promotion.errors import UserError
 from ...checks import ShapeError
 from ...ops.attributes import Attributes, fixed, require_attributes
 from ...ops.opdef import VARIADIC, OpDef
 from ...ops.table import OPS
-from .body import Body, OpsetNeeded, Refused
+from .body import ML, Body, OpsetNeeded, Refused
 from .messages import annotate, nodes_of
 from .registry import Call
 from .table import WRITERS
 
 DOMAIN = "joinery"
+ML_OPSET = 4
+"""The version of the domain of trees and encoders from which on tables may have any dtype."""
 _KEY = "joinery.call"
 _MAX_TEXT = 4096
 
@@ -66,18 +68,27 @@ def parsed_call(text: str, opset: int) -> Call | None:
     try:
         row, operands, result, attrs = json.loads(text)
         found = OPS[row]
-        call = Call(row, tuple([DTYPES[name] for name in operands]), DTYPES[result], _attributes(found, attrs), opset)
+        call = Call(row, tuple([_dtype(name) for name in operands]), _dtype(result), _attributes(found, attrs), opset)
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError, ShapeError):
         return None
     is_arity = len(call.operands) == found.arity or (found.arity == VARIADIC and call.operands)
     return call if is_arity and row in WRITERS else None
 
 
+def _dtype(name: Any) -> DType:
+    return string if name == string.name else DTYPES[name]
+
+
+def uses_ml(*bodies: Body) -> bool:
+    """Return whether a node of a body is of the domain of trees and encoders."""
+    return any(node.domain == ML for body in bodies for node in body.nodes)
+
+
 def _attributes(row: OpDef, given: Mapping[str, Any]) -> Attributes:
     attrs: Any = {}
     for name, value in given.items():
         if name in ("dtype", "accumulate"):
-            value = DTYPES[value]
+            value = _dtype(value)
         attrs[name] = tuple(value) if isinstance(value, list) else value
     require_attributes(row.attrs, attrs)
     return fixed(attrs)
@@ -89,6 +100,8 @@ def function_message(onnx: Any, name: str, given: Written) -> Any:
     message.doc_string = OPS[given.call.row].doc
     message.node.extend(nodes_of(onnx, given.body))
     message.opset_import.add(domain="", version=given.call.opset)
+    if uses_ml(given.body):
+        message.opset_import.add(domain=ML, version=ML_OPSET)
     annotate(message, {_KEY: call_text(given.call)})
     return message
 

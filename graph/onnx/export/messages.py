@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 
 from ....promotion.arrays import Array
-from ....promotion.dtype import DType
+from ....promotion.dtype import DType, string
 from ...dims.dim import Extent
-from .body import AttributeValue, Body, OnnxNode, Subgraph
+from .body import AttributeValue, Body, Constant, OnnxNode, Subgraph
 
-_FLOAT, _INT, _STRING, _GRAPH, _INTS = 1, 2, 3, 5, 7
+_FLOAT, _INT, _STRING, _TENSOR, _GRAPH, _FLOATS, _INTS, _STRINGS = range(1, 9)
 
 
 def raw_bytes(value: Array, dtype: DType) -> bytes | memoryview:
@@ -21,6 +21,8 @@ def raw_bytes(value: Array, dtype: DType) -> bytes | memoryview:
 
     Where that is how it lies in memory it is not copied.
     """
+    if dtype is string:  # strings are lists in the message
+        return b""
     if dtype.bits < 8 and dtype.kind != "bool":
         per_byte = 8 // dtype.bits
         flat = value.reshape(-1)
@@ -36,7 +38,9 @@ def raw_bytes(value: Array, dtype: DType) -> bytes | memoryview:
 def tensor(onnx: Any, name: str, value: Array, dtype: DType, data: bytes | memoryview | None) -> Any:
     """Return a `TensorProto`; without data it is left to the caller where that lies."""
     message = onnx.TensorProto(name=name, data_type=dtype.names.onnx, dims=value.shape)
-    if data is not None:
+    if dtype is string:
+        message.string_data.extend([text.encode() for text in value.reshape(-1).tolist()])
+    elif data is not None:
         message.raw_data = bytes(data)
     return message
 
@@ -86,6 +90,15 @@ def _set_attribute(onnx: Any, attribute: Any, value: AttributeValue) -> None:
     elif isinstance(value, Subgraph):
         attribute.type = _GRAPH
         attribute.g.CopyFrom(_subgraph(onnx, value))
+    elif isinstance(value, Constant):
+        attribute.type = _TENSOR
+        attribute.t.CopyFrom(tensor(onnx, "", value.value, value.dtype, raw_bytes(value.value, value.dtype)))
+    elif value and isinstance(value[0], str):
+        attribute.type = _STRINGS
+        attribute.strings.extend([str(text).encode() for text in value])
+    elif value and isinstance(value[0], float):
+        attribute.type = _FLOATS
+        attribute.floats.extend(value)
     else:
         attribute.type = _INTS
         attribute.ints.extend(value)

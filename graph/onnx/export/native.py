@@ -37,6 +37,7 @@ NATIVE: Mapping[str, frozenset[str]] = {
     "CumSum": _SIGNED | _WIDE_REAL,
     **dict.fromkeys(("ReduceMean", "ReduceLogSumExp"), _WIDE_REAL),
     **dict.fromkeys(("ReduceMax", "ReduceMin", "ArgMax", "ArgMin"), _SIGNED | {"int8", "uint8"} | _WIDE_REAL),
+    "Unique": _WIDE_REAL | {"int8", "int64"},
     "Where": _SIGNED | {"uint8"} | _REAL | _COMPLEX,
     **dict.fromkeys(("Reshape", "Transpose"), _MOVED | _EIGHT_BITS | {"bfloat16"}),
     **dict.fromkeys(("Slice", "Concat", "Gather", "GatherElements"), _MOVED | {"bfloat16"}),
@@ -45,7 +46,9 @@ NATIVE: Mapping[str, frozenset[str]] = {
 }  # fmt: skip
 """Operator → names of the dtypes that it is written for as it is."""
 
-ORDERED = frozenset(("Less", "LessOrEqual", "Greater", "GreaterOrEqual", "ReduceMax", "ReduceMin", "ArgMax", "ArgMin"))
+ORDERED = frozenset((
+    "Less", "LessOrEqual", "Greater", "GreaterOrEqual", "ReduceMax", "ReduceMin", "ArgMax", "ArgMin", "Unique",
+))  # fmt: skip
 """Operators that need the order of values kept: 64 bits without a sign are carried with the top bit flipped."""
 
 _CARRIERS: Mapping[str, tuple[str, ...]] = {

@@ -19,16 +19,20 @@ class Sizes:
     determines it linearly.
     """
 
-    def __init__(self, body: Body, inputs: Sequence[tuple[str, Shape]]) -> None:
-        self.body, self.inputs = body, inputs
+    def __init__(self, body: Body, inputs: Sequence[tuple[str, Shape]], opset: int) -> None:
+        self.body, self.inputs, self.opset = body, inputs, opset
         self._axes: dict[str, tuple[str, int]] = {}
         self._known: dict[Extent | Atom, str] = {}
         self._vectors: dict[tuple[Extent, ...], str] = {}
         self._pending: set[str] = set()
         for name, shape in inputs:
-            for axis, extent in enumerate(shape):
-                if isinstance(extent, Dim) and extent.name is not None:
-                    self._axes.setdefault(extent.name, (name, axis))
+            self.learn(name, shape)
+
+    def learn(self, name: str, shape: Shape) -> None:
+        """Note that the sizes in a shape can be read from a value: of an input, or of a symbol that decides them."""
+        for axis, extent in enumerate(shape):
+            if isinstance(extent, Dim) and extent.name is not None:
+                self._axes.setdefault(extent.name, (name, axis))
 
     def vector(self, extents: Iterable[Extent]) -> str:
         """Return the name of a vector of sizes."""

@@ -16,6 +16,9 @@ from ..registry import handles
 from ..tensors import dtype_of_code
 from ..values import Known, Optional, Sequence, Sizes, Value, from_items
 
+_MAX_COMPARED = 64
+"""Most elements of constants that are compared."""
+
 
 def truth_of(node: Node, value: Value) -> bool | None:
     """Return a condition if it is known, else None."""
@@ -39,12 +42,19 @@ def if_(node: Node) -> Result:
 
 
 def _selected(node: Node, flag: Symbol, yes: Value, no: Value, condition: Value) -> Value:
-    if yes is no:
+    if yes is no or (isinstance(yes, Known) and isinstance(no, Known) and _same(yes, no)):
         return yes
     tensors = not isinstance(yes, (Sequence, Optional)) and not isinstance(no, (Sequence, Optional))
     if not tensors or yes.shape != no.shape or yes.dtype is not no.dtype:  # type: ignore[union-attr]
         raise node.needed(condition, "the type of what an If returns")
     return apply("where", flag, node.symbol_of(yes), node.symbol_of(no))
+
+
+def _same(x: Known, y: Known) -> bool:
+    """Return whether small constants are the same bits: what a condition selects between is then known."""
+    if x.dtype is not y.dtype or x.shape != y.shape or x.array.size > _MAX_COMPARED or x.array.dtype.hasobject:
+        return False
+    return x.array.tobytes() == y.array.tobytes()
 
 
 def element(node: Node, value: Value, position: int, axis: int = 0) -> Value:
@@ -87,7 +97,8 @@ def require_unrollable(node: Node, trips: int, body: Body) -> None:
 def loop(node: Node) -> Result:
     """Unroll a loop of known trip count.
 
-    A condition that is data ends such a loop early by selection: what later iterations compute is dropped.
+    A condition that is data ends such a loop early by selection: later iterations go on from what they computed, which is
+    dropped, so that counters stay known.
     """
     body: Body = node.attr("body")
     trips = node.integer(0, "the trip count of Loop") if node.has(0) else None
@@ -95,28 +106,34 @@ def loop(node: Node) -> Result:
     state = [node.value(position) for position in range(2, len(node))]
     scans: list[list[Value]] = [[] for _ in range(len(body.outputs) - 1 - len(state))]
     active: Symbol | None = None
+    first: Value = going
+    kept = state
     count = 0
     while trips is None or count < trips:
         known = truth_of(node, going)
         if known is False:
             break
         if known is None:
-            if trips is None or scans:
+            if scans:
                 raise node.needed(going, "the number of iterations of Loop")
             flag = node.symbol_of(going).reshape(())
+            first = going if active is None else first
             active = flag if active is None else apply("logical_and", active, flag)
+        if active is not None and (count + 1) * max(body.size, 1) > node.limits.unrolled_nodes:
+            raise node.needed(first, "the number of iterations of Loop, which nothing else bounds,")
         require_unrollable(node, count + 1, body)
         results = node.run(body, (Known(np.array(count, np.int64)), going, *state))
-        going, new = results[0], results[1 : 1 + len(state)]
-        if active is not None:
+        going, state = results[0], results[1 : 1 + len(state)]
+        if active is None:
+            kept = state
+        else:
             flag = active
-            new = [_selected(node, flag, after, before, going) for after, before in zip(new, state, strict=True)]
-        state = new
+            kept = [_selected(node, flag, after, before, going) for after, before in zip(state, kept, strict=True)]
         for scan, value in zip(scans, results[1 + len(state) :], strict=True):
             scan.append(value)
         count += 1
     finished = [stacked(node, scan, 0, body, 1 + len(state) + number) for number, scan in enumerate(scans)]
-    return tuple([*state, *finished])
+    return tuple([*kept, *finished])
 
 
 @handles("Scan", since=9, structural=True)
@@ -137,8 +154,7 @@ def scan(node: Node) -> Result:
     (trips,) = lengths if len(lengths) == 1 else (-1,)
     node.require(trips != -1, f"the scanned axes have sizes {lengths}; equal ones are expected")
     if not isinstance(trips, int):
-        node.unsupported(f"a Scan of {trips} iterations", "give the axis a fixed size")
-    trips = int(trips)  # type: ignore[arg-type]
+        raise node.size_needed((trips,), f"a Scan of {trips} iterations")
     require_unrollable(node, trips, body)
     state = [node.value(position) for position in range(states)]
     scans: list[list[Value]] = [[] for _ in range(results)]

@@ -63,8 +63,10 @@ def range_(node: Node) -> Result:
     dtype = node.dtype(0)
     if any(isinstance(node.value(position), Sizes) for position in range(3)):
         start, stop, step = (node.sizes(position, "an end of Range")[0] for position in range(3))
-        node.require(isinstance(step, int) and step != 0, "the step of Range is 0 or symbolic", "give it a fixed size")
-        return arange(node.graph, start, stop, step, dtype)  # type: ignore[arg-type]
+        if not isinstance(step, int):
+            raise node.size_needed((step,), f"the step of Range is {step}")
+        node.require(step != 0, "the step of Range is 0")
+        return arange(node.graph, start, stop, step, dtype)
     read = node.number if dtype.is_float else node.integer
     first, last, by = (read(position, "an end of Range") for position in range(3))
     node.require(by != 0 and all(map(math.isfinite, (first, last, by))), "a Range has finite ends and a step that is not 0")
@@ -91,7 +93,9 @@ def eye_like(node: Node) -> Result:
 @handles("Trilu")
 def trilu(node: Node) -> Result:
     """Keep the upper or the lower triangle."""
-    k = node.integer(1, "the diagonal of Trilu") if node.has(1) else 0
+    diagonals = node.sizes(1, "the diagonal of Trilu") if node.has(1) else (0,)
+    node.require(len(diagonals) == 1, f"{len(diagonals)} diagonals; one is expected")
+    k = diagonals[0]
     return (triu if node.attr("upper") else tril)(node[0], k)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from ....promotion.dtype import DType, float64, int64, string, uint64
 from ...functions.building import apply
 from ...functions.elementwise import FUNCTIONS, acosh, asinh, atanh, cosh, reciprocal, sinh, tan
@@ -9,6 +11,7 @@ from ...functions.host.strings import string_equal
 from ...symbol import Symbol
 from ..node import Node, Result
 from ..registry import handles
+from ..values import Known
 
 _UNARY = {
     "Abs": "abs", "Acos": "acos", "Asin": "asin", "Atan": "atan", "Ceil": "ceil", "Cos": "cos", "Erf": "erf", "Exp": "exp",
@@ -62,7 +65,22 @@ def binary(node: Node) -> Result:
     """Apply the row of an operator with two inputs; strings can be compared."""
     if node.op == "Equal" and node.dtype(0) is string:
         return string_equal(node[0], node[1])
-    return apply(_BINARY[node.op], *legacy_pair(node))
+    decided = _decided(node)
+    return apply(_BINARY[node.op], *legacy_pair(node)) if decided is None else decided
+
+
+def _decided(node: Node) -> Known | None:
+    """Return an And or Or of one element that a constant decides: the conditions of loops end by it."""
+    if node.op not in ("And", "Or") or node.version < 7:
+        return None
+    for position in range(2):
+        value, other = node.value(position), node.value(1 - position)
+        if isinstance(value, Known) and value.array.size == 1 and bool(value.array.reshape(-1)[0]) == (node.op == "Or"):
+            shape = getattr(other, "shape", None)
+            if shape is not None and all(extent == 1 for extent in shape):
+                rank = max(len(shape), value.array.ndim)
+                return Known(np.full((1,) * rank, node.op == "Or"))
+    return None
 
 
 @handles("Div")

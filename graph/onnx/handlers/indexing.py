@@ -10,11 +10,12 @@ from ....promotion.arrays import Array
 from ....promotion.dtype import int64
 from ...dims.dim import Extent, product
 from ...functions.building import apply
+from ...functions.joining import concat
 from ...functions.positions import counting
 from ...symbol import Symbol
 from ..node import Node, Result
 from ..registry import handles
-from ..values import Known
+from ..values import Known, Value
 
 
 def _require_inside(node: Node, position: int, extent: Extent) -> None:
@@ -135,8 +136,13 @@ def _rounds(targets: Array, count: int) -> list[Array]:
 def scatter_elements(node: Node) -> Result:
     """Write single elements along an axis, at positions that are constants."""
     x, updates = node[0], node[2]
+    axis = node.axis(node.attr("axis"), len(x.shape))
+    line = _line(node.value(1), axis)
+    if line is not None and not all(isinstance(extent, int) for extent in x.shape):
+        replaced = _slices_replaced(node, x, updates, axis, line)
+        if replaced is not None:
+            return replaced
     shape = node.static_shape(0)
-    axis = node.axis(node.attr("axis"), len(shape))
     positions = node.known(1, "the positions of a scatter").astype(np.int64)
     node.require(
         positions.ndim == len(shape) and tuple(positions.shape) == tuple(updates.shape), "positions and updates differ in shape"
@@ -152,16 +158,49 @@ def scatter_elements(node: Node) -> Result:
     return scattered(node, x, shape, targets, updates, node.attr("reduction", "none"))
 
 
+def _line(positions: Value, axis: int) -> Array | None:
+    """Return positions along an axis that are the same in each line, where a constant was broadcast; else None."""
+    if not isinstance(positions, Symbol) or positions.op.name != "broadcast_to":
+        return None
+    (source,) = positions.inputs
+    sizes = [1] * (len(positions.shape) - len(source.shape)) + list(source.shape)
+    beside = [size for a, size in enumerate(sizes) if a != axis]
+    is_line = sizes[axis] == positions.shape[axis] and all(size == 1 for size in beside)
+    if source.op.name not in ("constant", "weight") or not is_line:
+        return None
+    found: Array = source.attrs["value"].reshape(-1).astype(np.int64)
+    return found
+
+
+def _slices_replaced(node: Node, x: Symbol, updates: Symbol, axis: int, line: Array) -> Symbol | None:
+    """Replace slices of an axis of known size; of equal positions the last one counts. None if they are no whole slices."""
+    extent = x.shape[axis]
+    others = [size for a, size in enumerate(x.shape) if a != axis]
+    if (
+        not isinstance(extent, int)
+        or node.attr("reduction", "none") != "none"
+        or [size for a, size in enumerate(updates.shape) if a != axis] != others
+        or updates.shape[axis] != line.size
+    ):
+        return None
+    node.require(bool(((line >= -extent) & (line < extent)).all()), "a position is out of range")
+    node.require_few(extent, "the slices of a scatter")
+    taken: Array = np.arange(extent)
+    taken[line] = extent + np.arange(line.size)
+    return apply("gather", concat([x, updates], axis), node.constant(taken, int64), axis=axis)
+
+
 @handles("ScatterND")
 def scatter_nd(node: Node) -> Result:
     """Write slices at tuples of positions that are constants."""
     x, updates = node[0], node[2]
-    shape = node.static_shape(0)
     positions = node.known(1, "the positions of ScatterND").astype(np.int64)
     depth = positions.shape[-1] if positions.ndim else 0
-    node.require(positions.ndim > 0 and depth <= len(shape), "positions need a last axis, of at most the data's rank")
-    node.require_few(math.prod(shape), "the elements of ScatterND")
-    indexed, rest = shape[:depth], shape[depth:]
+    node.require(positions.ndim > 0 and depth <= len(x.shape), "positions need a last axis, of at most the data's rank")
+    rest = x.shape[depth:]
+    reduction = node.attr("reduction", "none")
+    by_slices = reduction == "none" and not all(isinstance(extent, int) for extent in rest)
+    indexed = node.static_sizes(x.shape[:depth] if by_slices else x.shape, "the data of ScatterND")[:depth]
     wrapped = np.where(positions < 0, positions + np.array(indexed, np.int64), positions)
     node.require(bool((wrapped >= 0).all() and (wrapped < np.array(indexed, np.int64)).all()), "a position is out of range")
     node.require(
@@ -171,9 +210,18 @@ def scatter_nd(node: Node) -> Result:
     starts: Array = np.zeros(len(rows), np.int64)
     for column, extent in zip(rows.T, indexed, strict=True):
         starts = starts * extent + column
-    inner = math.prod(rest)
+    count = math.prod(indexed)
+    if by_slices:
+        node.require_few(count, "the slices of ScatterND")
+        taken: Array = np.arange(count)
+        taken[starts] = count + np.arange(len(starts))  # of equal positions the last one counts
+        slices = concat([x.reshape((count, *rest)), updates.reshape((len(rows), *rest))], 0)
+        return apply("gather", slices, node.constant(taken, int64), axis=0).reshape(x.shape)
+    shape = node.static_shape(0)
+    node.require_few(math.prod(shape), "the elements of ScatterND")
+    inner = math.prod(shape[depth:])
     targets = (starts[:, None] * inner + np.arange(inner)).reshape(-1).astype(np.int64)
-    return scattered(node, x, shape, targets, updates, node.attr("reduction", "none"))
+    return scattered(node, x, shape, targets, updates, reduction)
 
 
 @handles("TensorScatter")

@@ -142,9 +142,9 @@ def _unrolled(node: Node, step: _Step, gates: int, states: int, defaults: tuple[
     length, batch = x.shape[0], x.shape[1]
     hidden = node[2].shape[-1]
     if not isinstance(length, int) or not isinstance(hidden, int):
-        node.unsupported(f"a sequence of {length} steps with a state of {hidden}", "give both a fixed size")
+        raise node.size_needed((length, hidden), f"a sequence of {length} steps with a state of {hidden}")
     node.require(node.attr("hidden_size", hidden) == hidden, f"hidden_size is not {hidden}, which R has")
-    trips, size = int(length), int(hidden)  # type: ignore[arg-type]
+    trips, size = length, hidden
     node.require(node[1].shape[0] == len(backwards), f"weights of {node[1].shape[0]} directions for {direction!r}")
     node.require(trips * 20 <= node.limits.unrolled_nodes, f"{trips} steps to unroll", "limits=OnnxLimits(unrolled_nodes=…)")
     lengths = node[4].cast(int64).reshape((batch, 1)) if node.has(4) else None

@@ -177,9 +177,11 @@ def top_k(node: Node) -> Result:
     largest = node.attr("largest", 1)
     node.ignore("sorted")  # in order is one of the orders that sorted=0 allows
     extent = x.shape[axis]
-    if not isinstance(extent, int) or extent > _MAX_SORTED:
+    if not isinstance(extent, int):
+        raise node.size_needed((extent,), f"TopK over {extent} elements")
+    if extent > _MAX_SORTED:
         node.unsupported(f"TopK over {extent} elements", f"a fixed size of at most {_MAX_SORTED}")
-    node.require(0 <= k <= int(extent), f"{k} of {extent} elements")  # type: ignore[arg-type]
+    node.require(0 <= k <= extent, f"{k} of {extent} elements")
     order = (*[a for a in range(len(x.shape)) if a != axis], axis)
     back = tuple([order.index(a) for a in range(len(order))])
     keys = _order_keys(x.permute(order))

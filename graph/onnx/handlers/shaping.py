@@ -242,9 +242,10 @@ def _wrapped(node: Node, x: Symbol, pairs: list[tuple[Extent, Extent]]) -> Symbo
         extent = x.shape[axis]
         if before == 0 and after == 0:
             continue
-        if not (isinstance(before, int) and isinstance(after, int) and isinstance(extent, int) and extent):
-            node.unsupported("wrapped padding of symbolic or empty sizes", "give the axis a fixed size")
-        positions = np.arange(-int(before), int(extent) + int(after)) % int(extent)  # type: ignore[arg-type]
+        if not (isinstance(before, int) and isinstance(after, int) and isinstance(extent, int)):
+            raise node.size_needed((before, after, extent), f"padding of {extent} elements, wrapped")
+        node.require(extent > 0, "wrapped padding of no elements")
+        positions = np.arange(-before, extent + after) % extent
         x = apply("gather", x, node.constant(positions, int64), axis=axis)
     return x
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from ....promotion.dtype import float64, int64
+from ...dims.dim import maximum
 from ...functions.building import apply
 from ...functions.joining import stack
 from ...functions.linalg import matmul
+from ...functions.positions import counting
 from ...symbol import Symbol
 from ..node import Node, Result
 from ..registry import handles
@@ -77,7 +79,9 @@ def dft(node: Node) -> Result:
     if node.has(1):
         length = node.integer(1, "the length of DFT")
     else:
-        extent = node.static_shape(0)[axis]
+        extent = x.shape[axis]
+        if not isinstance(extent, int):
+            raise node.size_needed((extent,), f"a transform of {extent} elements")
         length = 2 * (extent - 1) if inverse and onesided else extent
     return transformed(node, x, axis, length, inverse, onesided)
 
@@ -86,19 +90,27 @@ def dft(node: Node) -> Result:
 def stft(node: Node) -> Result:
     """Transform windows of a signal."""
     x = node[0]
+    if len(x.shape) == 2:  # as torch writes it
+        x = x.reshape((*x.shape, 1))
     node.require(len(x.shape) == 3, f"a signal of {len(x.shape)} axes; (batch, length, 1 or 2) is expected")
     step = node.integer(1, "the frame_step of STFT")
     window = node.get(2)
     node.require(window is None or len(window.shape) == 1, "a window that is no vector")
-    extent = node.static_shape(0)[1]
+    extent = x.shape[1]
     length = node.integer(3, "the frame_length of STFT") if node.has(3) else window.shape[0] if window is not None else extent
-    node.require(isinstance(length, int) and 0 < length <= extent and step > 0, f"frames of {length} each {step} of {extent}")
+    fits = not isinstance(extent, int) or not isinstance(length, int) or length <= extent
+    node.require(isinstance(length, int) and length > 0 and fits and step > 0, f"frames of {length} each {step} of {extent}")
     length = int(length)  # type: ignore[arg-type]
     node.require(window is None or window.shape == (length,), "a window as long as the frames")
-    count = (extent - length) // step + 1
-    node.require(count * length <= 1 << 24, f"{count} frames of {length}")
-    positions = np.arange(count)[:, None] * step + np.arange(length)
-    frames = apply("gather", x, node.constant(positions, int64), axis=1)
+    if isinstance(extent, int):
+        count = (extent - length) // step + 1
+        node.require(count * length <= 1 << 24, f"{count} frames of {length}")
+        positions = node.constant(np.arange(count)[:, None] * step + np.arange(length), int64)
+    else:  # of a signal that is shorter than a frame there is none
+        many = maximum((extent - length) // step + 1, 0)
+        starts = apply("mul", counting(node.graph, many), step).reshape((many, 1))
+        positions = apply("add", starts, node.constant(np.arange(length), int64))
+    frames = apply("gather", x, positions, axis=1)
     if window is not None:
         frames = apply("mul", frames, window.reshape((1, 1, length, 1)))
     return transformed(node, frames, 2, length, False, bool(node.attr("onesided")))

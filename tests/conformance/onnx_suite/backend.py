@@ -7,7 +7,7 @@ from typing import Any
 
 import joinery as jn
 import numpy as np
-from joinery.graph.onnx.importer import ImportedModel, Structure, import_model
+from joinery.graph.onnx.importer import ImportedModel, Structure, import_model, read_model
 from joinery.graph.onnx.messages import ValueNeededError
 from onnx.backend.base import Backend, BackendRep
 
@@ -32,7 +32,7 @@ class Prepared(BackendRep):
         fixed = {value.name: given[value.name] for value in parameters if not value.type.HasField("tensor_type")}
         while True:
             try:
-                imported = import_model(self.model, constants=fixed)
+                imported = import_model(*read_model(self.model), fixed)
                 break
             except ValueNeededError as error:
                 wanted = {name: given[name] for name in error.inputs if name not in fixed}

@@ -135,8 +135,7 @@ def test_a_file_without_compiled_code(capsys: Capture, model: Path, tmp_path: Pa
     opened = artifact_file.load(model)
     artifact_file.save(tmp_path / "bare.joinery", "bare", opened.graph_text, [], [])
     status, _, err = run(capsys, "inspect", tmp_path / "bare.joinery")
-    assert status == 2
-    assert "holds no compiled code; fix: save the model anew" in " ".join(err.split())
+    assert status == 0, err
 
 
 def test_inspect_names_damage(capsys: Capture, model: Path, tmp_path: Path) -> None:

@@ -118,7 +118,8 @@ def _scores(node: Node, x: Symbol, trees: Trees, aggregate: str) -> Symbol:
     return apply("where", any_(reached, 1), best, 0.0)
 
 
-def _transformed(node: Node, scores: Symbol, transform: str) -> Symbol:
+def transformed_scores(node: Node, scores: Symbol, transform: str) -> Symbol:
+    """Return scores after a post_transform."""
     match transform:
         case "NONE":
             return scores
@@ -173,7 +174,7 @@ def tree_ensemble(node: Node) -> Result:
     aggregate, transform = node.attr("aggregate_function", 1), node.attr("post_transform", 0)
     node.require(0 <= aggregate < len(_AGGREGATES) and 0 <= transform < len(_TRANSFORMS), "an unknown function")
     scores = _scores(node, x, _checked(node, trees, x.shape[1]), _AGGREGATES[aggregate])
-    return _transformed(node, scores, _TRANSFORMS[transform])
+    return transformed_scores(node, scores, _TRANSFORMS[transform])
 
 
 def _sets(node: Node, modes: Array) -> Array:
@@ -264,7 +265,7 @@ def tree_regressor(node: Node) -> Result:
     x, targets = _features(node), node.attr("n_targets", 1)
     trees = _legacy(node, x, "target", targets)
     scores = _base(node, _scores(node, x, trees, node.attr("aggregate_function", "SUM")))
-    return _transformed(node, scores, node.attr("post_transform", "NONE")).cast(float32)
+    return transformed_scores(node, scores, node.attr("post_transform", "NONE")).cast(float32)
 
 
 @handles("TreeEnsembleClassifier", domain=_DOMAIN)
@@ -290,7 +291,7 @@ def tree_classifier(node: Node) -> Result:
         trees = _legacy(node, x, "class", len(labels))
         raw = _base(node, _scores(node, x, trees, "SUM"))
         which = argmax(raw, 1)
-        scores = _transformed(node, raw, transform)
+        scores = transformed_scores(node, raw, transform)
     if names is not None:
         return encode_labels(which, list(range(len(names))), names, "", string), scores.cast(float32)
     return apply("gather", node.constant(labels, int64), which, axis=0), scores.cast(float32)

@@ -10,11 +10,13 @@ import numpy as np
 from .....promotion.arrays import Array
 from .....promotion.dataclass import dataclass
 from .....promotion.dtype import float32, int64
+from ....dims.dim import Extent
 from ....functions.building import apply
 from ....functions.linalg import matmul
 from ....symbol import Symbol
 from ...node import Node, Result
 from ...registry import handles
+from .symbolic_resize import SymbolicAxis, resampled_at_run, scaled
 
 _FEW_TAPS = 4
 _MAX_WEIGHTS = 1 << 24
@@ -135,12 +137,19 @@ def resampled(node: Node, x: Symbol, options: Options, along: Axis) -> Symbol:
     return matmul(x.permute(order), node.constant(matrix, x.dtype)).permute(back)
 
 
-def _resized(node: Node, x: Symbol, options: Options, axes: list[Axis]) -> Symbol:
+def _resized(node: Node, x: Symbol, options: Options, axes: list[Axis | SymbolicAxis]) -> Symbol:
     node.require(options.mode in ("nearest", "linear", "cubic"), f"mode {options.mode!r}")
     if options.mode != "nearest" and not x.dtype.is_float:
         node.unsupported(f"mode {options.mode!r} of {x.dtype}", "cast to float32 before, and round after")
     value = x.cast(float32) if options.mode != "nearest" and x.dtype.bits < 32 else x
     for along in axes:
+        if isinstance(along, SymbolicAxis):
+            if options.antialias or options.coordinates == "tf_crop_and_resize":
+                raise node.size_needed((along.size, along.count), f"antialias or crops on axis {along.axis}")
+            value = resampled_at_run(
+                node, value, options.mode, options.coordinates, options.nearest, options.coefficient, options.excludes, along
+            )
+            continue
         node.require(along.scale > 0, f"a scale {along.scale} of axis {along.axis}")
         reach = 4 / min(along.scale, 1.0) if options.antialias else 4.0
         node.require_few((along.count + 1) * reach, f"axis {along.axis} from {along.size} to {along.count}")
@@ -176,16 +185,17 @@ def resize(node: Node) -> Result:
         node.require(not crops or len(roi) == 2 * len(axes), f"{len(roi)} ends of regions for {len(axes)} axes")
         regions = list(zip(roi[: len(axes)], roi[len(axes) :], strict=True)) if crops else regions
     scales = _scales(node, axes)
-    alongs: list[Axis] = []
+    alongs: list[Axis | SymbolicAxis] = []
     for axis, scale, size, (start, stop) in zip(axes, *scales, regions, strict=True):
         extent = shape[axis]
+        if not isinstance(extent, int) or (size is not None and not isinstance(size, int)):
+            symbolic = _symbolic(axis, extent, scale, size)
+            alongs += [] if symbolic is None else [symbolic]
+            continue
         node.require(
             math.isfinite(scale) and math.isfinite(start) and math.isfinite(stop),
             f"a scale {scale}, a region {start} to {stop}",
         )
-        if not isinstance(extent, int):
-            node.require(scale == 1 and not crops, f"axis {axis} of size {extent} is resized", "give it a fixed size")
-            continue
         span = stop - start if crops else 1.0
         count = size if size is not None else math.floor(extent * scale * span)
         alongs.append(Axis(axis, extent, count, scale, float(count) if size is not None else extent * scale, start, stop))
@@ -193,14 +203,23 @@ def resize(node: Node) -> Result:
     if not crops:
         return result
     for along in alongs:
+        if isinstance(along, SymbolicAxis):
+            continue  # refused above
         where = origins(options, along)
         outside = ((where < 0) | (where > along.size - 1)).reshape(-1, *(1,) * (rank - 1 - along.axis))
         result = apply("where", node.graph.constant(outside), extrapolation, result)
     return result
 
 
-def _scales(node: Node, axes: tuple[int, ...]) -> tuple[list[float], list[int | None]]:
-    """Return, for each axis, its scale, and its size where sizes are given."""
+def _symbolic(axis: int, extent: Extent, scale: float, size: Extent | None) -> SymbolicAxis | None:
+    """Return how an axis is resized at a run; None if it keeps its size."""
+    if size is not None:
+        return None if size == extent else SymbolicAxis(axis, extent, size)
+    return None if scale == 1 else SymbolicAxis(axis, extent, *scaled(extent, scale))
+
+
+def _scales(node: Node, axes: tuple[int, ...]) -> tuple[list[float], list[Extent | None]]:
+    """Return, for each axis, its scale, and its size where sizes are given; the scale is 1 where that is known at a run."""
     policy = node.attr("keep_aspect_ratio_policy", "stretch")
     scales = node.known(2, "the scales of Resize").reshape(-1).astype(np.float64).tolist() if node.has(2) else []
     if scales:
@@ -208,17 +227,19 @@ def _scales(node: Node, axes: tuple[int, ...]) -> tuple[list[float], list[int | 
         if node.has(3):
             node.require(not node.ints(3, "the sizes of Resize"), "both scales and sizes")
         return scales, [None] * len(axes)
-    wanted = node.ints(3, "the sizes of Resize")
+    wanted = node.sizes(3, "the sizes of Resize")
     shape = node.shape(0)
     extents = [shape[axis] for axis in axes]
     node.require(len(wanted) == len(axes), f"{len(wanted)} sizes for {len(axes)} axes")
-    node.require(
-        all(isinstance(extent, int) and extent > 0 for extent in extents), f"sizes for {extents}", "give them fixed sizes"
-    )
-    ratios = [size / int(extent) for size, extent in zip(wanted, extents, strict=True)]  # type: ignore[arg-type]
+    node.require(all(not isinstance(extent, int) or extent > 0 for extent in extents), f"sizes for {extents}")
+    ratios = [
+        size / extent if isinstance(size, int) and isinstance(extent, int) else 1.0
+        for size, extent in zip(wanted, extents, strict=True)
+    ]
     if policy == "stretch":
         return ratios, list(wanted)
     node.require(policy in ("not_larger", "not_smaller"), f"keep_aspect_ratio_policy {policy!r}")
+    node.static_sizes((*wanted, *extents), "an aspect ratio that is kept")
     ratio = min(ratios) if policy == "not_larger" else max(ratios)
     return [ratio] * len(axes), [math.floor(ratio * int(extent) + 0.5) for extent in extents]  # type: ignore[arg-type]
 
@@ -241,10 +262,11 @@ def upsample(node: Node) -> Result:
         len(scales) == len(shape) and all(0 < scale < math.inf for scale in scales), f"scales {scales} for {len(shape)} axes"
     )
     options = Options(mode, "asymmetric", "floor", -0.75, False, False)
-    alongs = []
+    alongs: list[Axis | SymbolicAxis] = []
     for axis, (extent, scale) in enumerate(zip(shape, scales, strict=True)):
         if isinstance(extent, int):
             alongs.append(Axis(axis, extent, math.floor(extent * scale), scale, extent * scale))
         else:
-            node.require(scale == 1, f"axis {axis} of size {extent} is resized", "give it a fixed size")
+            symbolic = _symbolic(axis, extent, scale, None)
+            alongs += [] if symbolic is None else [symbolic]
     return _resized(node, x, options, alongs)

@@ -9,6 +9,7 @@ from collections.abc import Sequence as Ordered
 import numpy as np
 
 from .....promotion.dtype import float32, float64, int64
+from ....dims.dim import Extent
 from ....functions.building import apply
 from ....functions.joining import concat
 from ....functions.linalg import matmul
@@ -20,10 +21,10 @@ from ..normalization import per_channel
 from .windows import Windows, kernel_span, padding, per_axis
 
 
-def _static(node: Node, sizes: Ordered[object], what: str) -> list[int]:
-    if not all(isinstance(size, int) and size > 0 for size in sizes):
-        node.unsupported(f"{what} of symbolic or no size", "give them fixed sizes")
-    return [size for size in sizes if isinstance(size, int)]
+def _static(node: Node, sizes: Ordered[Extent], what: str) -> list[int]:
+    found = node.static_sizes(sizes, what)
+    node.require(all(size > 0 for size in found), f"{what} of no size")
+    return list(found)
 
 
 def _clamped(x: Symbol, high: float) -> Symbol:

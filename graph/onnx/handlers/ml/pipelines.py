@@ -1,0 +1,88 @@
+"""Handles operators of ai.onnx.ml that stand before and behind models in pipelines: imputers, encoders, linear classifiers."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from .....promotion.dtype import float32, int64, string
+from ....functions.building import apply
+from ....functions.host.strings import encode_labels, string_equal
+from ....functions.joining import concat
+from ....functions.linalg import matmul
+from ....functions.reductions import argmax
+from ....symbol import Symbol
+from ...node import Node, Result
+from ...registry import handles
+from .trees import transformed_scores
+
+_DOMAIN = "ai.onnx.ml"
+
+
+@handles("LinearClassifier", domain=_DOMAIN)
+def linear_classifier(node: Node) -> Result:
+    """Return the class with the highest score, and all scores."""
+    x = node[0].cast(float32)
+    names, numbers = node.attr("classlabels_strings", None), node.attr("classlabels_ints", None)
+    labels: list[Any] = numbers if names is None else names
+    node.ignore("multi_class")
+    node.require(bool(labels) and len(x.shape) == 2, f"{len(labels or ())} labels, {len(x.shape)} axes")
+    weights = np.array(node.attr("coefficients"), np.float32)
+    shifts = node.attr("intercepts", None)
+    features = x.shape[1]
+    if weights.size != len(labels) * features:
+        node.unsupported(f"{weights.size} coefficients for {len(labels)} labels", "a score for each label")
+    scores = matmul(x, node.graph.constant(np.ascontiguousarray(weights.reshape(len(labels), -1).T)))
+    if shifts is not None:
+        node.require(len(shifts) == len(labels), f"{len(shifts)} intercepts for {len(labels)} labels")
+        scores = apply("add", scores, node.graph.constant(np.array(shifts, np.float32)))
+    which = argmax(scores, 1)
+    scores = transformed_scores(node, scores, node.attr("post_transform", "NONE"))
+    if names is not None:
+        return encode_labels(which, list(range(len(names))), names, "", string), scores
+    return apply("gather", node.constant(labels, int64), which, axis=0), scores
+
+
+@handles("Imputer", domain=_DOMAIN)
+def imputer(node: Node) -> Result:
+    """Replace one value, which may be NaN, by one number for all features or by one for each."""
+    x = node[0]
+    kind = "float" if x.dtype.is_float else "int64"
+    values, replaced = node.attr(f"imputed_value_{kind}s"), node.attr(f"replaced_value_{kind}", 0)
+    node.ignore("replaced_value_float", "replaced_value_int64")
+    node.require(len(values) in (1, x.shape[-1]), f"{len(values)} values for {x.shape[-1]} features")
+    is_nan = x.dtype.is_float and math.isnan(replaced)
+    found = apply("is_nan", x) if is_nan else apply("equal", x, node.constant(replaced, x.dtype))
+    return apply("where", found, node.constant(values, x.dtype), x)
+
+
+@handles("OneHotEncoder", domain=_DOMAIN)
+def one_hot_encoder(node: Node) -> Result:
+    """Compare each element with each category, along a new last axis; others are all 0."""
+    x = node[0]
+    names, numbers = node.attr("cats_strings", None), node.attr("cats_int64s", None)
+    node.require((names is None) != (numbers is None), "cats_strings or cats_int64s, and not both, must be given")
+    if not node.attr("zeros"):
+        node.unsupported("zeros=0, which refuses unknown categories at a run", "zeros=1")
+    wide = x.reshape((*x.shape, 1))
+    if names is not None:
+        node.require(x.dtype is string, f"categories of strings for {x.dtype}")
+        return string_equal(wide, node.graph.constant(np.array(names, dtype=object))).cast(float32)
+    node.require(x.dtype is not string, "categories of numbers for strings")
+    return apply("equal", wide.cast(int64), node.constant(numbers, int64)).cast(float32)
+
+
+@handles("FeatureVectorizer", domain=_DOMAIN)
+def feature_vectorizer(node: Node) -> Result:
+    """Put the features of several tensors side by side, in float32."""
+    given = node.attr("inputdimensions", None)
+    parts: list[Symbol] = []
+    for position in range(len(node)):
+        part = node[position].cast(float32)
+        part = part.reshape((1, -1)) if len(part.shape) == 1 else part
+        wanted = part.shape[1] if given is None else given[position]
+        node.require(wanted == part.shape[1], f"{part.shape[1]} features, inputdimensions says {wanted}")
+        parts.append(part)
+    return concat(parts, 1)

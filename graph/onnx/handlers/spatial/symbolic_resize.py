@@ -1,0 +1,118 @@
+"""Resizes axes whose sizes are known at a run: positions and weights of the taps are computed there, in float64."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+from .....promotion.dataclass import dataclass
+from .....promotion.dtype import float64, int64
+from ....dims.dim import Extent
+from ....functions.building import apply
+from ....functions.positions import counting
+from ....graph import Graph
+from ....symbol import Symbol
+from ...node import Node
+
+_TAPS = {"linear": (0, 1), "cubic": (-1, 0, 1, 2)}
+_ROUNDINGS = {
+    "round_prefer_floor": ("ceil", -0.5), "round_prefer_ceil": ("floor", 0.5), "floor": ("floor", 0.0), "ceil": ("ceil", 0.0),
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class SymbolicAxis:
+    """The resizing of one axis from `size` to `count` elements, of which one at least is no number; by their ratio, or by a
+    scale."""
+
+    axis: int
+    size: Extent
+    count: Extent
+    scale: Fraction | None = None
+
+
+def scaled(extent: Extent, scale: float) -> tuple[Extent, Fraction]:
+    """Return how many elements so many are by a scale, and that exactly."""
+    ratio = Fraction(scale)
+    return (extent * ratio.numerator) // ratio.denominator, ratio
+
+
+def _float(graph: Graph, extent: Extent) -> Symbol:
+    return graph.dim_value(extent).cast(float64)
+
+
+def _origins(graph: Graph, coordinates: str, along: SymbolicAxis) -> Symbol:
+    """Return where in the source each element of the result lies."""
+    x = counting(graph, along.count).cast(float64)
+    size, count = _float(graph, along.size), _float(graph, along.count)
+    if along.scale is None:
+        scale, exact = apply("div", count, size), count
+    else:
+        scale = graph.scalar(float(along.scale), float64)
+        exact = apply("mul", size, scale)
+    match coordinates:
+        case "asymmetric":
+            return apply("div", x, scale)
+        case "tf_half_pixel_for_nn":
+            moved = apply("div", apply("add", x, 0.5), scale)
+            return apply("where", apply("equal", scale, 1.0), x, moved)  # an axis that keeps its size is left alone
+        case "align_corners":
+            steps = apply("sub", exact, 1.0)
+            alone = apply("logical_or", apply("less_equal", count, 1.0), apply("equal", steps, 0.0))
+            found = apply("div", apply("mul", x, apply("sub", size, 1.0)), apply("where", alone, 1.0, steps))
+            return apply("where", alone, 0.0, found)
+    center = apply("div", apply("add", x, 0.5), scale)
+    half = apply("sub", center, 0.5)
+    if coordinates == "pytorch_half_pixel":
+        return apply("where", apply("greater", count, 1.0), half, 0.0)
+    if coordinates == "half_pixel_symmetric":
+        shift = apply("mul", apply("div", size, 2.0), apply("sub", 1.0, apply("div", count, exact)))
+        return apply("sub", apply("add", shift, center), 0.5)
+    return half
+
+
+def _weight(mode: str, coefficient: float, distance: Symbol) -> Symbol:
+    """Return the weight of a tap by its distance."""
+    x = apply("abs", distance)
+    if mode == "linear":
+        return apply("maximum", apply("sub", 1.0, x), 0.0)
+    a = coefficient
+    square = apply("mul", x, x)
+    near = apply("add", apply("mul", apply("sub", apply("mul", x, a + 2), a + 3), square), 1.0)
+    far = apply("sub", apply("mul", apply("add", apply("mul", apply("sub", apply("mul", x, a), 5 * a), x), 8 * a), x), 4 * a)
+    return apply("where", apply("less_equal", x, 1.0), near, apply("where", apply("less", x, 2.0), far, 0.0))
+
+
+def resampled_at_run(
+    node: Node, x: Symbol, mode: str, coordinates: str, nearest: str, coefficient: float, excludes: bool, along: SymbolicAxis
+) -> Symbol:
+    """Resize one axis by taps that are computed when the graph runs."""
+    graph, axis, trailing = node.graph, along.axis, len(x.shape) - 1 - along.axis
+    where = _origins(graph, coordinates, along)
+    last = apply("sub", _float(graph, along.size), 1.0)
+
+    def taken(positions: Symbol) -> Symbol:
+        inside = apply("maximum", apply("minimum", positions, last), 0.0)
+        return apply("gather", x, inside.cast(int64), axis=axis)
+
+    if mode == "nearest":
+        rounding, shift = _ROUNDINGS[nearest]
+        return taken(apply(rounding, apply("add", where, shift) if shift else where))
+    first = apply("floor", where)
+    parts: list[tuple[Symbol, Symbol]] = []
+    for offset in _TAPS[mode]:
+        position = apply("add", first, float(offset))
+        weight = _weight(mode, coefficient, apply("sub", position, where))
+        if excludes:
+            outside = apply("logical_or", apply("less", position, 0.0), apply("greater", position, last))
+            weight = apply("where", outside, 0.0, weight)
+        parts.append((position, weight))
+    total = parts[0][1]
+    for _, weight in parts[1:]:
+        total = apply("add", total, weight)
+    result: Symbol | None = None
+    for position, weight in parts:
+        factor = (apply("div", weight, total) if excludes else weight).cast(x.dtype).reshape((along.count, *(1,) * trailing))
+        term = apply("mul", taken(position), factor)
+        result = term if result is None else apply("add", result, term)
+    assert result is not None
+    return result

@@ -1,0 +1,313 @@
+"""Compiles models in ONNX whose sizes, axes or trip counts depend on what they are called with: one graph for each of these.
+
+The importer names the inputs whose values it needs as constants, and the sizes that must be numbers. A call takes these from
+its arguments, and looks up the model that was compiled for them.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from threading import Lock
+from typing import Any, NoReturn
+
+import numpy as np
+
+from ..graph.constants import as_texts
+from ..graph.dims.dim import Dim
+from ..graph.graph import Graph
+from ..graph.onnx.importer import import_model, read_model
+from ..graph.onnx.inputs import DimNames
+from ..graph.onnx.limits import OnnxLimits
+from ..graph.onnx.messages import SizeNeededError, ValueNeededError
+from ..graph.onnx.tensors import dtype_of_code
+from ..lowering.artifact import TensorSpec
+from ..promotion.arrays import Array
+from ..promotion.errors import UnsupportedError, UserError
+from ..runtime.model.inputs import describe
+from ..runtime.model.kernels import Kernel
+from ..runtime.storage.cache import CacheOption
+from .compiling import compile as compile_graph
+from .model import Model
+
+MAX_KEPT = 64
+"""Models that are kept, by what they are specialised to; the one that was used longest ago goes first."""
+
+
+def compile_onnx(
+    model: Any,
+    device: str = "auto",
+    *,
+    target: str | None = None,
+    threads: int | None = None,
+    numerics: str = "strict",
+    cache: CacheOption = True,
+    constants: Mapping[str, Any] | None = None,
+    external_data_dir: str | os.PathLike[str] | None = None,
+    limits: OnnxLimits | None = None,
+) -> Model:
+    """Import a model in ONNX and compile it.
+
+    Args:
+        model, constants, external_data_dir, limits: what `from_onnx` takes.
+        device, target, threads, numerics, cache: what `compile` takes.
+
+    Where sizes, axes or trip counts depend on the values of inputs, or something cannot be computed for all sizes, the model is
+    a `SpecialisedModel`: a call compiles a graph for these values and sizes, and later calls with equal ones find it. Raises
+    what `from_onnx` and `compile` raise; what data inside the model decides cannot be specialised, and the error says so.
+    """
+    checked, budget = read_model(model, external_data_dir, limits)
+
+    def compiled(graph: Graph) -> Model:
+        return compile_graph(graph, device, target=target, threads=threads, numerics=numerics, cache=cache)
+
+    given = dict(constants or {})
+    others = {parameter.name for parameter in checked.graph.inputs if parameter.kind != "tensor"} - {*checked.graph.constants}
+    if not others - set(given):
+        try:
+            imported = import_model(checked, budget, given)
+            if imported.graph.finished:
+                return compiled(imported.graph)
+            raise UserError("compile_onnx: no output of the model is a tensor; fix: make a tensor its output")
+        except (ValueNeededError, SizeNeededError) as error:
+            if not needed_by(error):
+                raise
+
+    def graph_for(values: Mapping[str, Any], sizes: Mapping[str, int]) -> Graph:
+        graph = import_model(checked, budget, {**given, **values}, sizes).graph
+        if not graph.finished:
+            raise UserError(f"{checked.file}: no output of the model is a tensor; fix: make a tensor its output")
+        return graph
+
+    return SpecialisedModel(checked, given, graph_for, compiled)
+
+
+def needed_by(error: UnsupportedError) -> tuple[str, ...]:
+    """Return the names of inputs and sizes that would have to be known."""
+    return (*getattr(error, "inputs", ()), *getattr(error, "sizes", ()))
+
+
+class SpecialisedModel(Model):
+    """A model in ONNX that is compiled for what it is called with.
+
+    It is called like other models, with arrays of the host. `constants` and `sizes` name what calls have been specialised to so
+    far, `specialised(…)` returns the compiled model for arguments, which can be saved and bound.
+    """
+
+    __slots__ = ("_build", "_compiled_for", "_dims", "_given", "_inputs", "_kept", "_lock", "_name", "_needed", "_sizes_needed")
+
+    def __init__(
+        self, checked: Any, given: Mapping[str, Any],
+        build: Callable[[Mapping[str, Any], Mapping[str, int]], Graph], compiled: Callable[[Graph], Model],
+    ) -> None:  # fmt: skip
+        """Make a model.
+
+        `build` imports for values and sizes, `compiled` compiles a graph.
+        """
+        self._name, self._given, self._build, self._compiled_for = checked.graph.name or "model", dict(given), build, compiled
+        self._inputs = [
+            parameter for parameter in checked.graph.inputs if parameter.name not in {*given, *checked.graph.constants}
+        ]
+        names = DimNames({}, checked.file)
+        self._dims = {
+            parameter.name: [names.extent(size, f"{parameter.name}_{axis}") for axis, size in enumerate(parameter.sizes or ())]
+            for parameter in checked.graph.inputs
+            if parameter.name not in {*given, *checked.graph.constants}
+        }
+        self._needed = {parameter.name for parameter in self._inputs if parameter.kind != "tensor"}
+        self._sizes_needed: set[str] = set()
+        self._kept: OrderedDict[object, tuple[Model, tuple[str, ...]]] = OrderedDict()
+        self._lock = Lock()
+
+    def __call__(self, *arrays: object, **named: object) -> Any:
+        """Run the model on inputs given by position or by name; return the output array, or a tuple of them."""
+        model, inputs = self._found(self._by_name(arrays, named))
+        return model(*inputs)
+
+    def specialised(self, *arrays: object, **named: object) -> Model:
+        """Return the compiled model for arguments; its inputs are those that it is not specialised to."""
+        return self._found(self._by_name(arrays, named))[0]
+
+    def run(self, inputs: Mapping[str, object]) -> dict[str, Array]:
+        """Run the model on inputs by name; return the outputs by name."""
+        if not isinstance(inputs, Mapping):
+            raise UserError(
+                f"model {self.name!r}: run takes a mapping of input names to arrays, not a {type(inputs).__name__}; "
+                "fix: call the model itself with arrays"
+            )
+        model, given = self._found(self._by_name((), dict(inputs)))
+        result = model(*given)
+        outputs = (result,) if len(model.outputs) == 1 else result
+        return {spec.name: array for spec, array in zip(model.outputs, outputs, strict=True)}
+
+    def _by_name(self, arrays: tuple[object, ...], named: Mapping[str, object]) -> dict[str, object]:
+        names = [parameter.name for parameter in self._inputs]
+        if len(arrays) > len(names):
+            raise UserError(f"model {self.name!r}: {len(arrays)} inputs; expected {', '.join(names)}; fix: one array for each")
+        values = dict(zip(names, arrays, strict=False))
+        twice = sorted(set(values) & set(named))
+        if twice:
+            raise UserError(f"model {self.name!r}: input {twice[0]!r} is given by position and by name; fix: give it once")
+        values.update(named)
+        for problem, found in (("missing", set(names) - set(values)), ("unknown", set(values) - set(names))):
+            if found:
+                raise UserError(
+                    f"model {self.name!r}: {problem} input {sorted(found)[0]!r}; fix: the inputs are {', '.join(names)}"
+                )
+        return values
+
+    def _found(self, values: dict[str, object]) -> tuple[Model, list[object]]:
+        """Return the model for arguments, and the arguments that it takes."""
+        for parameter in self._inputs:
+            if parameter.kind == "tensor":
+                values[parameter.name] = _array(values[parameter.name], f"model {self.name!r}: input {parameter.name!r}")
+        sizes = self._sizes_of(values)
+        with self._lock:
+            while True:
+                fixed = {name: values[name] for name in sorted(self._needed)}
+                numbers = {name: sizes[name] for name in sorted(self._sizes_needed)}
+                key = (tuple([_key(value) for value in fixed.values()]), tuple(numbers.values()), len(fixed))
+                if key in self._kept:
+                    self._kept.move_to_end(key)
+                    break
+                try:
+                    graph = self._build(fixed, numbers)
+                except (ValueNeededError, SizeNeededError) as error:
+                    if not self._learnt(error, values, sizes):
+                        raise
+                    continue
+                self._kept[key] = self._compiled_for(graph), tuple([str(symbol.name) for symbol in graph.inputs])
+                while len(self._kept) > MAX_KEPT:
+                    self._kept.popitem(last=False)
+                break
+            model, names = self._kept[key]
+        return model, [values[name] for name in names]
+
+    def _learnt(self, error: UnsupportedError, values: Mapping[str, object], sizes: Mapping[str, int]) -> bool:
+        """Note what an import needs; return whether that is anything new. What was kept holds for less."""
+        inputs = set(getattr(error, "inputs", ())) & set(values) - self._needed
+        numbers = set(getattr(error, "sizes", ())) & set(sizes) - self._sizes_needed
+        self._needed |= inputs
+        self._sizes_needed |= numbers
+        return bool(inputs or numbers)
+
+    def _sizes_of(self, values: Mapping[str, object]) -> dict[str, int]:
+        """Return the numbers of sizes that have a name of their own, of which all that are equal must agree."""
+        found: dict[str, int] = {}
+        for name, extents in self._dims.items():
+            array = values[name]
+            if not isinstance(array, np.ndarray) or array.ndim != len(extents):
+                continue  # the model that is called says what is wrong
+            for extent, size in zip(extents, array.shape, strict=True):
+                if isinstance(extent, Dim) and extent.name is not None and found.setdefault(extent.name, size) != size:
+                    raise UserError(
+                        f"model {self.name!r}: {extent.name} is {found[extent.name]}, but {size} in {name!r}; "
+                        "fix: pass arrays whose sizes agree"
+                    )
+        return found
+
+    def bind(self, *inputs: object, outputs: object = None, **named: object) -> NoReturn:
+        """Refuse: what is bound is a model for certain values."""
+        raise self._refused("has no bound calls", "model.specialised(…).bind(…)")
+
+    def save(self, path: Any) -> NoReturn:
+        """Refuse: what is saved is a model for certain values."""
+        raise self._refused("is not saved as a whole", "model.specialised(…).save(path)")
+
+    def sanitize(self, *inputs: object, **named: object) -> NoReturn:
+        """Refuse: what is sanitized is a model for certain values."""
+        raise self._refused("is not sanitized as a whole", "model.specialised(…).sanitize(…)")
+
+    def _refused(self, problem: str, fix: str) -> UnsupportedError:
+        return UnsupportedError(f"model {self.name!r}, which is compiled for what it is called with, {problem}; fix: {fix}")
+
+    @property
+    def constants(self) -> tuple[str, ...]:
+        """Names of the inputs whose values calls are specialised to, as far as is known."""
+        return tuple(sorted(self._needed))
+
+    @property
+    def sizes(self) -> tuple[str, ...]:
+        """Names of the sizes that calls are specialised to, as far as is known."""
+        return tuple(sorted(self._sizes_needed))
+
+    @property
+    def models(self) -> tuple[Model, ...]:
+        """The compiled models, the one used last at the end."""
+        return tuple([model for model, _ in self._kept.values()])
+
+    @property
+    def name(self) -> str:
+        """The name of the model's graph."""
+        return self._name
+
+    @property
+    def inputs(self) -> tuple[TensorSpec, ...]:
+        """Name, dtype and shape of every input that is a tensor, in call order."""
+        return tuple([
+            TensorSpec(
+                parameter.name, dtype_of_code(parameter.element, parameter.name).name,
+                tuple([extent if isinstance(extent, int) else str(extent) for extent in self._dims[parameter.name]]),
+            )
+            for parameter in self._inputs if parameter.kind == "tensor"
+        ])  # fmt: skip
+
+    @property
+    def outputs(self) -> tuple[TensorSpec, ...]:
+        """Those of the model that was called last, none before the first call."""
+        return self.models[-1].outputs if self._kept else ()
+
+    @property
+    def dims(self) -> tuple[str, ...]:
+        """Names of the symbolic dims of the inputs."""
+        names = [name for extents in self._dims.values() for extent in extents if isinstance(extent, Dim)
+                 for name in sorted(extent.symbols())]  # fmt: skip
+        return tuple(dict.fromkeys(names))
+
+    @property
+    def threads(self) -> int:
+        """Threads a call may use, the caller included."""
+        return max([model.threads for model in self.models], default=1)
+
+    @property
+    def numerics(self) -> str:
+        """The numerics that models are compiled with."""
+        return self.models[-1].numerics if self._kept else "strict"
+
+    @property
+    def compiled(self) -> NoReturn:
+        """Refuse: there is one compiled form for each specialisation."""
+        raise self._refused("has no single compiled form", "model.specialised(…).compiled")
+
+    @property
+    def kernels(self) -> tuple[Kernel, ...]:
+        """The kernels of the model that was called last."""
+        return self.models[-1].kernels if self._kept else ()
+
+    def plan(self) -> str:
+        """Return the plan of the model that was called last."""
+        return self.models[-1].plan() if self._kept else ""
+
+    def __repr__(self) -> str:
+        inputs = ", ".join(map(describe, self.inputs))
+        return f"<joinery.SpecialisedModel {self.name!r} ({inputs}); {len(self._kept)} compiled>"
+
+
+def _array(value: object, what: str) -> Array:
+    """Return an argument as an array of the host; strings as objects."""
+    if not isinstance(value, (np.ndarray, np.generic, int, float, list)):
+        raise UserError(f"{what} is {type(value).__name__}; fix: pass a NumPy array")
+    array = np.asarray(value)
+    return as_texts(array, what) if array.dtype.kind in "OUT" else array
+
+
+def _key(value: object) -> object:
+    """Return a value by which equal arguments are found again."""
+    if isinstance(value, (list, tuple)):
+        return tuple([_key(entry) for entry in value])
+    if value is None:
+        return None
+    array = np.asarray(value)
+    content = tuple(array.reshape(-1).tolist()) if array.dtype.hasobject else array.tobytes()
+    return array.dtype.str, array.shape, content

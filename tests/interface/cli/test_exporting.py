@@ -1,0 +1,136 @@
+"""`joinery export`, `joinery compare`, and what `joinery run` and `inspect` show of models beside their outputs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import joinery as jn
+import numpy as np
+import pytest
+from joinery.interface.cli.main import main
+from joinery.runtime.storage import artifact_file
+
+from ...support.onnx_models import model, node
+
+F = np.float32
+X = np.arange(6, dtype=F).reshape(2, 3)
+Capture = pytest.CaptureFixture[str]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    first = [node("Mul", "x w", "scaled", name="scale"), node("Exp", "scaled", "raised", name="raise")]
+    nodes = [*first, node("Neg", "raised", "y")]
+    for name, weight in (("a", 0.5), ("b", 0.75)):
+        made = model(nodes, {"x": (F, ["n", 3])}, constants={"w": np.array([1.0, 1.0, weight], F)})
+        (tmp_path / f"{name}.onnx").write_bytes(made.SerializeToString())
+    late = model([node("Reshape", "x s")], {"x": (F, ["n", 3]), "s": (np.int64, [2])})
+    (tmp_path / "late.onnx").write_bytes(late.SerializeToString())
+    np.save(tmp_path / "x.npy", X)
+    np.save(tmp_path / "s.npy", np.array([3, -1]))
+    return tmp_path
+
+
+def run(capsys: Capture, *argv: object) -> tuple[int, str, str]:
+    status = main([str(part) for part in argv])
+    out, err = capsys.readouterr()
+    return status, out, " ".join(err.split())
+
+
+def test_export_compiles_for_targets(capsys: Capture, folder: Path) -> None:
+    path = folder / "a.joinery"
+    status, out, _ = run(capsys, "export", folder / "a.onnx", "-o", path, "--target", "cpu", "--target", "sm_80")
+    assert status == 0
+    assert "nvptx, sm_80" in out
+    assert len(artifact_file.load(path).manifest.targets) == 2
+    np.testing.assert_allclose(jn.load(path, device="cpu")(X), -np.exp(X * np.array([1, 1, 0.5], F)), rtol=1e-6)
+    again = folder / "again.joinery"
+    assert run(capsys, "export", path, "-o", again, "--numerics", "fast")[0] == 0
+    opened = artifact_file.load(again)
+    assert (len(opened.manifest.targets), opened.manifest.metadata["numerics"]) == (1, "fast")
+    assert "kernels" in run(capsys, "inspect", path, "--target", "sm_80")[1]
+    assert "holds no code for sm_90" in run(capsys, "inspect", path, "--target", "sm_90")[2]
+
+
+def test_export_fixes_values_and_sizes(capsys: Capture, folder: Path) -> None:
+    path, late = folder / "late.joinery", folder / "late.onnx"
+    status, _, err = run(capsys, "export", late, "-o", path)
+    assert status == 1
+    assert "constants={'s': array}" in err
+    assert run(capsys, "export", late, "-o", path, "--constant", f"s={folder / 's.npy'}", "--size", "n=2")[0] == 0
+    assert jn.load(path, device="cpu").inputs[0].shape == (2, 3)
+
+
+def test_run_writes_a_folder_and_shows_times(capsys: Capture, folder: Path) -> None:
+    out_folder = folder / "out"
+    status, out, _ = run(
+        capsys, "run", folder / "a.onnx", "--input", f"x={folder / 'x.npy'}", "--output", out_folder, "--repeat", 3,
+        "--profile", "--device", "cpu",
+    )  # fmt: skip
+    assert status == 0
+    np.testing.assert_allclose(np.load(out_folder / "y.npy"), -np.exp(X * np.array([1, 1, 0.5], F)), rtol=1e-6)
+    assert "2 calls after the first: median " in out
+    assert "opening and compiling: " in out
+    assert "reads 36 bytes, writes 24 bytes" in out
+
+
+def test_inspect_shows_a_model_in_onnx_and_files_without_code(capsys: Capture, folder: Path) -> None:
+    out = run(capsys, "inspect", folder / "a.onnx")[1]
+    for text in ("model 'graph', ", "  ai.onnx 23", "  x: float32[n, 3]", "  1, 12 bytes", "      1 Exp"):
+        assert text in out
+    graph = jn.Graph("words", [jn.TensorType("string", ("n",), "text")])
+    graph.output(jn.string_concat(graph.inputs[0], "!"))
+    jn.save(graph, folder / "words.joinery")
+    out = run(capsys, "inspect", folder / "words.joinery")[1]
+    assert "string_concat" in out.partition("on the host")[2]
+
+
+def test_models_that_agree(capsys: Capture, folder: Path) -> None:
+    given = ("--input", f"x={folder / 'x.npy'}")
+    status, out, _ = run(capsys, "compare", folder / "a.onnx", *given)
+    assert (status, out.split()[-3:]) == (0, ["agree:", "1", "outputs"])
+    run(capsys, "export", folder / "a.onnx", "-o", folder / "a.joinery")
+    assert run(capsys, "compare", folder / "a.onnx", folder / "a.joinery", *given)[0] == 0
+
+
+def test_the_first_operation_that_differs_is_named(capsys: Capture, folder: Path) -> None:
+    status, out, _ = run(capsys, "compare", folder / "a.onnx", folder / "b.onnx", "--input", f"x={folder / 'x.npy'}")
+    assert status == 2
+    lines = out.splitlines()
+    assert lines[0].startswith("output y: 2 of 6 elements, by at most ")
+    assert lines[1] == "first difference, of 1 compared:"
+    assert lines[2].endswith("mul, float32 (n, 3), from a.onnx:0 in Mul 'scale'")
+    assert lines[3].endswith("mul, float32 (n, 3), from b.onnx:0 in Mul 'scale'")
+    assert lines[4] == "  2 of 6 elements, by at most 1.25; first at [0, 2]: 1.0 and 1.5"
+
+
+def test_a_device_that_differs_is_found(capsys: Capture, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from joinery.graph.reference.registry import REFERENCE
+
+    monkeypatch.setitem(REFERENCE, "exp", lambda symbol, x: np.exp(x) * np.where(x > 3, F(1.5), F(1)))
+    status, out, _ = run(capsys, "compare", folder / "a.onnx", "--input", f"x={folder / 'x.npy'}")
+    assert status == 2
+    assert "first difference, of 2 compared:\n  A: " in out
+    assert "exp, float32 (n, 3), from a.onnx:1 in Exp 'raise'" in out
+
+
+@pytest.mark.parametrize(
+    ("argv", "status", "message"),
+    [
+        (("export", "a.onnx", "-o", "a.joinery", "--target", "sm_7"), 2, "sm_7"),
+        (("export", "x.joinery", "-o", "y.joinery", "--size", "n=2"), 2, "--constant and --size are for models in ONNX"),
+        (("compare", "a.onnx", "--input", "z=x.npy"), 2, "has no input 'z'; inputs: x"),
+        (("compare", "a.onnx"), 2, "takes 1 input (x: float32[n, 3]), got 0"),
+        (("compare", "a.onnx", "late.onnx", "--constant", "s=s.npy"), 2, "constants has ['s']"),
+        (("run", "a.onnx", "--input", "x=x.npy", "--repeat", "0"), 2, "--repeat 0; fix: 1 or more"),
+        (("run", "a.onnx", "--input", "x=x.npy", "--output", "x.npy"), 2, "x.npy is no folder for outputs"),
+        (("run", "k.ttir", "--profile"), 2, "are for models; fix: leave them out"),
+    ],
+)
+def test_mistakes(
+    capsys: Capture, folder: Path, monkeypatch: pytest.MonkeyPatch, argv: tuple[str, ...], status: int, message: str
+) -> None:
+    monkeypatch.chdir(folder)
+    found, _, err = run(capsys, *argv)
+    assert found == status
+    assert message in err

@@ -1,0 +1,141 @@
+"""Models in ONNX that are compiled for what they are called with: values of inputs, and sizes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import joinery as jn
+import numpy as np
+import pytest
+from joinery.interface import specialised as module
+
+from ..support.onnx_models import body, model, node
+
+F = np.float32
+X = np.arange(12, dtype=F).reshape(2, 6)
+
+
+def reshaped() -> Any:
+    """A model whose shape and bounds are inputs, so that both are specialised to."""
+    nodes = [node("Reshape", "x s", "a"), node("Slice", "a from to", "y")]
+    return model(nodes, {"x": (F, ["n", 6]), "s": (np.int64, [2]), "from": (np.int64, [1]), "to": (np.int64, [1])})
+
+
+def scanned() -> Any:
+    """A running sum along an axis whose size has a name: its steps are unrolled."""
+    nodes = [node("Add", "total x", "next"), node("Identity", "next", "out")]
+    step = body(nodes, {"total": (F, [6]), "x": (F, [6])}, "next out")
+    return model([node("Scan", "start x", "_ y", num_scan_inputs=1, body=step)], {"start": (F, [6]), "x": (F, ["n", 6])})
+
+
+def compiled(made: Any, **options: Any) -> Any:
+    return jn.compile_onnx(made, device="cpu", threads=1, cache=False, **options)
+
+
+def test_a_model_that_needs_nothing_is_compiled_once() -> None:
+    made: Any = compiled(model([node("Relu", "x")], {"x": (F, ["n", 3])}))
+    assert not isinstance(made, module.SpecialisedModel)
+    np.testing.assert_array_equal(made(X.reshape(4, 3) - 5), np.maximum(X.reshape(4, 3) - 5, 0))
+
+
+def test_values_are_specialised_to_once_each() -> None:
+    made = compiled(reshaped())
+    assert made.models == ()
+    for shape, first, last in (((3, 4), 0, 2), ((4, 3), 1, 3), ((3, 4), 0, 2)):
+        want = X.reshape(shape)[first:last]
+        np.testing.assert_array_equal(made(X, np.array(shape), np.array([first]), np.array([last])), want)
+        named = {"x": X, "s": np.array(shape), "from": np.array([first]), "to": np.array([last])}
+        np.testing.assert_array_equal(made.run(named)["y"], want)
+    assert made.constants == ("from", "s", "to")
+    assert (made.sizes, len(made.models)) == ((), 2)
+    assert made.outputs[0].name == "y"
+    assert [spec.name for spec in made.models[-1].inputs] == ["x"]
+
+
+def test_sizes_are_specialised_to_and_others_stay_symbolic() -> None:
+    made = compiled(scanned())
+    start = np.ones(6, F)
+    for rows in (1, 2, 5, 2):
+        x = np.resize(X, (rows, 6))
+        np.testing.assert_allclose(made(start, x), 1 + np.cumsum(x, 0), rtol=1e-6)
+    assert (made.constants, made.sizes, len(made.models)) == ((), ("n",), 3)
+    assert made.dims == ("n",)
+    assert repr(made) == "<joinery.SpecialisedModel 'graph' (start: float32[6], x: float32[n, 6]); 3 compiled>"
+
+
+def test_the_oldest_models_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MAX_KEPT", 2)
+    made = compiled(scanned())
+    for rows in (1, 2, 1, 3):
+        made(np.ones(6, F), np.resize(X, (rows, 6)))
+    assert sorted(spec.shape[0] for each in made.models for spec in each.inputs if spec.name == "x") == [1, 3]
+
+
+def test_sequences_are_specialised_to() -> None:
+    made = model([node("ConcatFromSequence", "s", "a", axis=0), node("Add", "a x")], {"x": (F, [3])})
+    sequence = made.graph.input.add(name="s")
+    sequence.type.sequence_type.elem_type.tensor_type.elem_type = 1
+    run = compiled(made)
+    parts = [np.ones(3, F), np.zeros(3, F)]
+    with pytest.raises(jn.UserError):
+        run(np.ones(3, F))
+    found = compiled(model([node("Identity", "x")], {"x": (F, [3])}))(np.ones(3, F))
+    assert found.tolist() == [1, 1, 1]
+    with pytest.raises(jn.UserError, match="do not broadcast"):
+        run(np.ones(6, F), parts)
+
+
+def test_a_specialised_model_is_saved_alone(tmp_path: Path) -> None:
+    made = compiled(scanned())
+    start, x = np.ones(6, F), X
+    made.specialised(start, x).save(tmp_path / "two.joinery")
+    again: Any = jn.load(tmp_path / "two.joinery", device="cpu", cache=False)
+    np.testing.assert_array_equal(again(start, x), made(start, x))
+
+
+@pytest.mark.parametrize(
+    ("call", "kind", "message"),
+    [
+        (lambda m: m(X), jn.UserError, "missing input 'from'; fix: the inputs are x, s, from, to"),
+        (lambda m: m(X, X, X, X, X), jn.UserError, "5 inputs; expected x, s, from, to"),
+        (lambda m: m(X, x=X), jn.UserError, "'x' is given by position and by name"),
+        (lambda m: m(X, np.array([3, 4]), np.array([0]), "two"), jn.UserError, "input 'to' is str; fix: pass a NumPy array"),
+        (lambda m: m(X, np.array([3.0, 4.0]), np.array([0]), np.array([1])), jn.UserError, "float64, the input is int64"),
+        (lambda m: m(X, np.array([5, 5]), np.array([0]), np.array([1])), jn.UserError, "(?s)Reshape|reshape"),
+        (lambda m: m.run([X]), jn.UserError, "run takes a mapping"),
+        (lambda m: m.bind(X), jn.UnsupportedError, r"fix: model.specialised\(…\).bind"),
+        (lambda m: m.save("x"), jn.UnsupportedError, r"fix: model.specialised\(…\).save"),
+        (lambda m: m.sanitize(X), jn.UnsupportedError, r"fix: model.specialised\(…\).sanitize"),
+        (lambda m: m.compiled, jn.UnsupportedError, "no single compiled form"),
+    ],
+)
+def test_mistakes(call: Any, kind: Any, message: str) -> None:
+    with pytest.raises(kind, match=message):
+        call(compiled(reshaped()))
+
+
+def test_sizes_that_disagree_name_both() -> None:
+    made = model([node("Reshape", "x s", "a"), node("Add", "a z")], {"x": (F, ["n"]), "s": (np.int64, [1]), "z": (F, ["n"])})
+    with pytest.raises(jn.UserError, match="n is 3, but 4 in 'z'"):
+        compiled(made)(np.ones(3, F), np.array([3]), np.ones(4, F))
+
+
+def test_what_data_inside_decides_is_refused() -> None:
+    made = model([node("ReduceSum", "x", "s", keepdims=0), node("Cast", "s", "k", to=7), node("Range", "zero k one", "y")],
+                 {"x": (F, [2000])}, constants={"zero": np.int64(0), "one": np.int64(1)})  # fmt: skip
+    with pytest.raises(jn.UnsupportedError, match="is computed from data, which is not supported"):
+        compiled(made)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "message"),
+    [({"n": -1}, r"sizes\['n'\] is -1; fix: an int"), ({"m": 2}, r"sizes has \['m'\]; the sizes with names are n; fix: use")],
+)
+def test_sizes_of_an_import_are_checked(sizes: Any, message: str) -> None:
+    with pytest.raises(jn.UserError, match=message):
+        jn.from_onnx(scanned(), sizes=sizes)
+    graph = jn.from_onnx(scanned(), sizes={"n": 2})
+    assert graph.inputs[1].shape == (2, 6)
+    with pytest.raises(jn.UnsupportedError, match=r"a Scan of n iterations, .*fix: from_onnx\(…, sizes={'n': number}\)"):
+        jn.from_onnx(scanned())
