@@ -139,6 +139,9 @@ SIGNATURES: dict[str, str] = {
     "encode_labels": "x, keys, values, default, dtype",
     "parse_numbers": "x, dtype",
     "print_numbers": "x",
+    "compile_onnx": "model, device='auto', *, target=None, threads=None, numerics='strict', cache=True, constants=None, "
+                    "external_data_dir=None, limits=None",
+    "save": "graph, path, targets=('cpu',), *, numerics='strict', cache=True",
     "to_onnx": "graph, path=None, *, opset=None, external_data='auto'",
     "save_safetensors": "weights, path",
     "load_safetensors": "path, names=None",
@@ -168,7 +171,7 @@ SIGNATURES: dict[str, str] = {
     "roll": "x, shift, axis=None",
     "to_text": "graph, locations=False",
     "from_text": "text, arrays=None, budget=Budget(bytes=68719476736, work=281474976710656)",
-    "from_onnx": "model, *, constants=None, external_data_dir=None, limits=None",
+    "from_onnx": "model, *, constants=None, sizes=None, external_data_dir=None, limits=None",
     "ones_like": "x, dtype=None",
     "dim": "name",
     "evaluate": "graph, /, *arrays, **named",
