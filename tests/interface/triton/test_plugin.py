@@ -397,3 +397,14 @@ def test_a_project_in_the_folder_of_the_package(tmp_path: Path) -> None:
         _, said = outcomes(Path(folder), "from kernels import doubled\n\n\ndef test_it():\n    doubled(50)\n", "--joinery")
     assert "E   joinery.AccessError: " in said
     assert "launcher.py" not in said
+
+
+def test_a_project_that_has_the_settings_of_the_clone() -> None:
+    """One without settings of its own, in a folder of the clone's."""
+    import joinery
+
+    with tempfile.TemporaryDirectory(dir=Path(str(joinery.__file__)).parent / "examples", prefix="project_") as folder:
+        (Path(folder) / "test_suite.py").write_text("def test_it():\n    pass\n")
+        command = [sys.executable, "-m", "pytest", "-q", "-p", "joinery.triton.pytest", "--joinery"]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=folder)
+    assert "1 tests passed, not launched" in done.stdout, done.stdout + done.stderr
