@@ -34,6 +34,7 @@ _LOCATIONS: dict[str, str] = {
     "PromotionWarning": "promotion.errors",
     "TritonCWarning": "promotion.errors",
     "AccessError": "lowering.tt.interpret.memory",
+    "PtxCheckError": "runtime.ptxsim.checks.findings",
     "SanitizerError": "lowering.tt.sanitize.findings",
     "what_if": "graph.promote.what_if",
     "to_text": "graph.text.printing",

@@ -54,6 +54,7 @@ from .promotion.errors import TritonCWarning as TritonCWarning
 from .promotion.errors import UnsupportedError as UnsupportedError
 from .promotion.errors import UserError as UserError
 from .runtime.cuda.buffers import Buffer as Buffer
+from .runtime.ptxsim.checks.findings import PtxCheckError as PtxCheckError
 from .runtime.storage.cache import CompileCache as CompileCache
 
 _Bound: TypeAlias = float | np.generic | str | Dim

@@ -34,7 +34,8 @@ TITLES: Mapping[str, tuple[str, str, tuple[str, ...]]] = MappingProxyType({
     ),
     "kernels": (
         "Block kernels", "Kernels from text: launching, interpreting, checking and reading what became of them.",
-        ("interface.kernel", "interface.tensor_arguments", "lowering.tt.interpret.memory", "lowering.tt.sanitize"),
+        ("interface.kernel", "interface.tensor_arguments", "lowering.tt.interpret.memory", "lowering.tt.sanitize",
+         "runtime.ptxsim.checks"),
     ),
     "promotion": ("Promotion", "Rule sets, their tables and laws, and the dtypes that they are about.", ("promotion",)),
     "triton": (

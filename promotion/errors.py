@@ -4,9 +4,18 @@ from __future__ import annotations
 
 import copyreg
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import Any, TypeVar
+
+_Class = TypeVar("_Class", bound=type)
 
 
+def public(cls: _Class) -> _Class:
+    """Name an exception by where users find it: `joinery.AccessError` in tracebacks and pickles, wherever its class is."""
+    cls.__module__ = __name__.partition(".")[0]
+    return cls
+
+
+@public
 class JoineryError(Exception):
     """Base class of every exception that joinery raises on purpose.
 
@@ -26,6 +35,7 @@ class JoineryError(Exception):
         return copyreg.__newobj__, (type(self), *self.args), vars(self)  # type: ignore[attr-defined]
 
 
+@public
 class UserError(JoineryError, ValueError):
     """The input is wrong. The message names the op, the operands, what was expected and one concrete fix."""
 
@@ -35,6 +45,7 @@ def called_from(callers: Sequence[tuple[str, int]]) -> str:
     return "".join([f"\n  called from {file}:{line}" for file, line in callers])
 
 
+@public
 class KernelAssertionError(UserError, RuntimeError):
     """A `tt.assert` of a block kernel failed.
 
@@ -84,6 +95,7 @@ class KernelAssertionError(UserError, RuntimeError):
         return error
 
 
+@public
 class UnsupportedError(JoineryError, NotImplementedError):
     """The input is valid but joinery does not implement it. The message names what is missing."""
 
@@ -103,18 +115,22 @@ class ResourceError(UnsupportedError):
         self.limit = limit
 
 
+@public
 class PromotionWarning(UserWarning):
     """An implicit cast that may lose values, in a graph whose `on_loss` asks for warnings about it."""
 
 
+@public
 class TritonCWarning(UserWarning):
     """Something in a text in Triton-C is legal, and perhaps not meant."""
 
 
+@public
 class InternalError(JoineryError, RuntimeError):
     """An invariant between joinery's layers does not hold: a bug in joinery, never the user's mistake."""
 
 
+@public
 class DeviceError(JoineryError, RuntimeError):
     """A device is missing, rejects a request, or failed.
 
@@ -129,6 +145,7 @@ class DeviceError(JoineryError, RuntimeError):
         self.name = name
 
 
+@public
 class DeviceMemoryError(UserError, MemoryError):
     """A device has too little free memory for an allocation; it stays usable.
 

@@ -28,7 +28,22 @@ FREEZE_AFTER = 250  # tests
 tests_since_freeze = 0
 
 
+ROOT = Path(__file__).resolve().parents[1]
+
+
+class RootIsNoPackage:
+    """The folder above the tests is the package joinery: pytest would import it again, under another name.
+
+    `--confcutdir=tests` in the settings would do, but is an error where a project in a folder of the clone starts pytest.
+    """
+
+    @pytest.hookimpl
+    def pytest_collect_directory(self, path: Path, parent: pytest.Collector) -> pytest.Collector | None:
+        return pytest.Dir.from_parent(parent, path=path) if path == ROOT else None  # type: ignore[no-any-return]
+
+
 def pytest_configure(config: pytest.Config) -> None:
+    config.pluginmanager.register(RootIsNoPackage(), "root-is-no-package")
     if IS_WORKER:
         return
     # Workers and the processes that tests start share compiled Python code, which takes each of them half a second to make.

@@ -63,4 +63,12 @@ def __getattr__(name: str) -> Any:
         from .settings import Settings
 
         return Settings
+    if name == "ArgumentError":
+        from .patches.arguments import ArgumentError
+
+        return ArgumentError
+    if name == "FailedAssertionError":
+        from .slow_launches import FailedAssertionError
+
+        return FailedAssertionError
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

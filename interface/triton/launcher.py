@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ...promotion.arrays import Array
-from ...promotion.errors import UserError
+from ...promotion.errors import KernelAssertionError, UserError
 from ...runtime.host.threads import launch_threads
 from ..native.reach import NOTHING, Reach, known_memory
 from . import benchmarking
@@ -74,7 +74,11 @@ class Launcher:
             self._run_checked(loaded, extents, spans, values, settings)
             return
         program = loaded.native.program(spans, values)
-        program.run(loaded.function, values, extents, launch_threads(settings.threads))
+        try:
+            program.run(loaded.function, values, extents, launch_threads(settings.threads))
+        except KernelAssertionError as error:
+            record.found(loaded.name, error)
+            raise
 
     def _run_checked(
         self,
@@ -86,7 +90,7 @@ class Launcher:
     ) -> None:
         """Run code that compares accesses with the memory of their tensors.
 
-        Raises `AccessError` for one outside of it, which it notes for the test-suite that runs.
+        Raises `AccessError` for one outside of it. It notes this for the test-suite that runs, and assertions that fail.
         """
         native = loaded.checked_native
         known = NOTHING
@@ -99,7 +103,7 @@ class Launcher:
         except UserError as error:
             from ...lowering.tt.interpret.memory import AccessError
 
-            if isinstance(error, AccessError):
+            if isinstance(error, AccessError | KernelAssertionError):
                 record.found(loaded.name, error)
             raise
 
@@ -171,7 +175,7 @@ def _taker(types: Sequence[Any]) -> Callable[..., _Taken]:
             continue
         if type_.startswith("*"):
             lines.append(f"  if type(a{i}) is array: b{i}, e{i} = a{i}.memory_span()")
-            lines += ["  else:", f"    if not a{i}.is_{device()}: raise TypeError"]
+            lines += ["  else:", f"    if not a{i}.is_{device()} or a{i}.is_nested: raise TypeError"]
             lines += [f"    s{i} = a{i}.untyped_storage()", f"    b{i} = s{i}.data_ptr()", f"    e{i} = b{i} + s{i}.nbytes()"]
             spans.append(f"({len(values)}, b{i}, e{i})")
             values.append(f"a{i}.data_ptr()")

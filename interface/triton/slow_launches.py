@@ -11,7 +11,7 @@ import numpy as np
 from ...lowering.tt.interpret.memory import AccessError
 from ...lowering.tt.sanitize.findings import Report, SanitizerError
 from ...promotion.arrays import Array, PointerArgument
-from ...promotion.errors import ResourceError, UserError
+from ...promotion.errors import KernelAssertionError, ResourceError, UserError
 from ...runtime.ptxsim.checks.findings import PtxCheckError
 from ..tensor_arguments import PointerTable, TensorDescriptor
 from .memory import EVERYWHERE, MAX_TABLE, SMALLEST_ADDRESS, Span, flattened, live_storages, storage_of
@@ -24,6 +24,8 @@ _FLOATS: dict[int, Any] = {2: np.float16, 4: np.float32, 8: np.float64}
 
 class FailedAssertionError(SanitizerError, RuntimeError):
     """Findings of which one is a failed assertion of the kernel: a `RuntimeError`, as it is on a GPU."""
+
+    __module__ = "joinery.triton"
 
     def __init__(self, name: str, report: Report) -> None:
         super().__init__(name, report)
@@ -41,7 +43,8 @@ def run(
     """Run a launch as `settings.mode` says.
 
     Raises `SanitizerError` for what the sanitizer finds, `PtxCheckError` for what the simulator does, `AccessError` for
-    accesses outside of the tensors, and Triton's `OutOfResources` for a kernel that no GPU has the shared memory for.
+    accesses outside of the tensors, `KernelAssertionError` for assertions of the kernel that fail, and Triton's
+    `OutOfResources` for a kernel that no GPU has the shared memory for.
     """
     kernel = loaded.kernel
     given = list(flattened(names, types, args))
@@ -60,7 +63,7 @@ def run(
         from triton.runtime.errors import OutOfResources
 
         raise OutOfResources(error.required, error.limit, error.what) from error
-    except (SanitizerError, PtxCheckError, AccessError) as error:
+    except (SanitizerError, PtxCheckError, AccessError, KernelAssertionError) as error:
         record.found(loaded.name, error)
         raise
 

@@ -39,11 +39,11 @@ def test_everything_public_has_a_docstring_that_is_a_sentence() -> None:
         if not (inspect.isclass(value) or inspect.isroutine(value)):
             continue
         members = [(name, value)]
-        if inspect.isclass(value) and value.__module__.startswith("joinery."):
+        if inspect.isclass(value) and value.__module__.partition(".")[0] == "joinery":
             members += [
                 (f"{name}.{key}", member)
                 for base in value.__mro__
-                if base.__module__.startswith("joinery.")
+                if base.__module__.partition(".")[0] == "joinery"
                 for key, member in vars(base).items()
                 if not key.startswith("_") and (inspect.isroutine(member) or isinstance(member, property))
             ]

@@ -83,6 +83,13 @@ def test_all_classes_are_found() -> None:
 
 
 @pytest.mark.parametrize("cls", CLASSES, ids=lambda cls: cls.__name__)
+def test_public_classes_are_named_as_users_find_them(cls: type[BaseException]) -> None:
+    assert (cls.__module__ == "joinery") == (cls.__name__ in jn._LOCATIONS)
+    if cls.__module__ in ("joinery", "joinery.triton"):
+        assert getattr(importlib.import_module(cls.__module__), cls.__name__) is cls
+
+
+@pytest.mark.parametrize("cls", CLASSES, ids=lambda cls: cls.__name__)
 def test_copies_are_equal(cls: type[BaseException]) -> None:
     error = sample(cls)
     copies = [pickle.loads(pickle.dumps(error, protocol)) for protocol in range(pickle.HIGHEST_PROTOCOL + 1)]

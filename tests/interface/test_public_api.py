@@ -22,7 +22,7 @@ TYPES = [
 ]  # fmt: skip
 ERRORS = [
     "JoineryError", "UserError", "UnsupportedError", "KernelAssertionError", "InternalError", "AccessError", "SanitizerError",
-    "DeviceError", "DeviceMemoryError",
+    "PtxCheckError", "DeviceError", "DeviceMemoryError",
 ]  # fmt: skip
 
 NOT_YET = ["jit", "cond", "while_loop", "scan", "call_kernel", "sort", "top_k", "scatter", "Resize"]

@@ -16,6 +16,8 @@ from ....promotion.errors import UserError
 class ArgumentError(UserError, TypeError):
     """An argument that a kernel cannot be given: a `TypeError`, as Triton has for some of them."""
 
+    __module__ = "joinery.triton"
+
 
 def explain(parameters: Sequence[Any], args: Sequence[Any], keywords: dict[str, Any], error: Exception) -> None:
     """Raise `ArgumentError` for the first argument that is the reason why arguments were not bound, if one is."""
@@ -63,6 +65,11 @@ def _reason_of_array(what: str, value: Any) -> str | None:
         return f"{kind} of {dtype}, which holds no numbers; fix: .astype(…) of it"
     if dtype.itemsize > 8:
         return f"{kind} of {dtype}, which is wider than 64 bits; fix: {what}.astype(np.float64)"
+    if isinstance(value, np.ma.MaskedArray):
+        fix = f"pass {what}.filled(…), or {what}.data and np.ma.getmaskarray({what})"
+        return f"a {type(value).__name__}, whose mask kernels do not see; fix: {fix}"
+    if isinstance(value, np.ndarray) and type(value) not in (np.ndarray, np.memmap):
+        return f"a {type(value).__name__}, which may mean more than its memory says; fix: pass np.asarray({what})"
     return f"{kind} of NumPy; fix: pass {what}.item()" if kind == "a scalar" else None
 
 

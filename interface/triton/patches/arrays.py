@@ -134,11 +134,13 @@ def _accepting(bind: Callable[..., Any], parameters: Sequence[Any]) -> Callable[
     return bind_or_explain
 
 
-_HOLD_ARRAYS = frozenset({np.ndarray, tuple})
+_ARRAYS = frozenset({np.ndarray, np.memmap})
+"""Classes of arrays that are their memory and nothing else."""
+_HOLD_ARRAYS = _ARRAYS | {tuple}
 
 
 def _all_wrapped(args: tuple[Any, ...], keywords: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    found = tuple([as_argument(each) if type(each) is np.ndarray else _wrapped(each) for each in args])
+    found = tuple([as_argument(each) if type(each) in _ARRAYS else _wrapped(each) for each in args])
     if _HOLD_ARRAYS.isdisjoint(map(type, keywords.values())):
         return found, keywords
     return found, {name: _wrapped(value) for name, value in keywords.items()}
@@ -146,7 +148,7 @@ def _all_wrapped(args: tuple[Any, ...], keywords: dict[str, Any]) -> tuple[tuple
 
 def _wrapped(value: Any) -> Any:
     """The value with arguments for arrays: itself, or in tuples."""
-    if type(value) is np.ndarray:
+    if type(value) in _ARRAYS:
         return as_argument(value)
     if not isinstance(value, tuple):
         return value

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import shutil
@@ -9,7 +10,6 @@ import tempfile
 from collections import Counter
 from collections.abc import Generator
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import pytest
@@ -17,9 +17,13 @@ import pytest
 from ....promotion.errors import UserError
 from ..settings import MODES, VARIABLE
 from .record import Finding, Record
+from .reports.excerpts import Excerpt
+from .reports.outcomes import CRASHED, Found, Result, gist, outcome_of
+from .reports.tracebacks import hide_own_frames
 
 _PROPERTY = "joinery"
-_PACKAGE = Path(__file__).resolve().parents[3]
+_SHOWN = 20
+"""Findings that the end of a run lists."""
 
 
 def pytest_addoption(parser: Any) -> None:
@@ -79,44 +83,15 @@ def _choices(mode: str, options: Any) -> Any:
     )  # fmt: skip
 
 
-def _hide_own_frames(call: Any) -> None:
-    """Let the traceback of an error that a launch raised end at the launch: what lies below is of no use to the project."""
-    raised = call.excinfo
-    if raised is None or not _is_below(raised.traceback[-1].path, _PACKAGE):
-        return
-    import triton
-
-    own = (_PACKAGE, Path(triton.__file__).parent)
-    kept: TracebackType | None = None
-    for entry in reversed(raised.traceback):
-        if not any(_is_below(entry.path, folder) for folder in own):
-            raw = entry._rawentry
-            kept = TracebackType(kept, raw.tb_frame, raw.tb_lasti, raw.tb_lineno)
-    if kept is not None:
-        call.excinfo = pytest.ExceptionInfo.from_exception(raised.value.with_traceback(kept))
-
-
-def _gist(text: str) -> str:
-    """What a finding is, in one line: the sanitizer's reports begin with how many there are."""
-    first, *rest = text.splitlines()
-    return rest[0] if "the sanitizer has" in first and rest else first
-
-
-def _is_below(path: object, folder: Path) -> bool:
-    return isinstance(path, Path) and path.is_relative_to(folder)
-
-
 class _Plugin:
     """Counts the launches of every test, fails those whose launches found something, and says it all at the end."""
 
     def __init__(self, config: Any, mode: str) -> None:
         self.config = config
         self.mode = mode
-        self.tests: Counter[str] = Counter()
-        self.launches: Counter[str] = Counter()
-        self.findings: list[tuple[str, str, str]] = []
-        self.expected = 0
-        self._outcomes: dict[str, str] = {}  # by test: reports of several workers come mixed
+        self.results: list[Result] = []
+        self.findings: list[Found] = []
+        self._outcomes: dict[str, tuple[str, str]] = {}  # by test: reports of several workers come mixed
         self._last: list[Finding] = []
         self._folder = tempfile.mkdtemp(prefix="joinery-")
         self._records, self._startup = (str(Path(self._folder) / name) for name in ("records", "startup"))
@@ -149,20 +124,25 @@ class _Plugin:
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(self, item: Any, call: Any) -> Generator[None, Any, Any]:
-        _hide_own_frames(call)
+        hide_own_frames(call)
         report: Any = yield
         record = getattr(item, "joinery_record", None)
         if record is None:
             return report
-        if report.when != "setup":
-            self._judge(item, call, report, record)
+        self._judge(item, call, report, record)
         if report.when == "teardown":
-            findings = [(each.kernel, each.text, each.subtest, each.is_expected) for each in record.findings]
+            findings = [
+                (each.subtest, each.kernel, each.text, each.is_expected, [dataclasses.astuple(part) for part in each.excerpts])
+                for each in record.findings
+            ]
             report.user_properties.append((_PROPERTY, json.dumps({"launches": dict(record.launches), "findings": findings})))
         return report
 
     def _judge(self, item: Any, call: Any, report: Any, record: Record) -> None:
-        """Fail what has passed although something was found that it did not wait for: a test, or a part of one."""
+        """Fail what has passed although something was found that it did not wait for: a phase of a test, or a part of it.
+
+        One that is marked to fail does so, as its mark says.
+        """
         from .expected import is_expected
         from .record import take_from
 
@@ -175,7 +155,7 @@ class _Plugin:
                 each.is_expected, each.error = is_expected(each.error, raised, item.path), None
         failures = [each for each in self._last if not each.is_expected]
         if failures and report.outcome == "passed":
-            report.outcome = "failed"
+            report.outcome = "skipped" if hasattr(report, "wasxfail") else "failed"
             report.longrepr = "\n\n".join(f"joinery, kernel {each.kernel}: {each.text}" for each in failures)
 
     def pytest_runtest_logreport(self, report: Any) -> None:
@@ -184,23 +164,25 @@ class _Plugin:
             named = [f"[{part.msg}]"] if part.msg is not None else []
             for each in self._last:
                 each.subtest = " ".join([*named, *(f"{name}={value}" for name, value in part.kwargs.items())])
-        if report.when != "teardown":
-            if self._outcomes.get(report.nodeid) != "failed":  # as the test does of which a part has
-                self._outcomes[report.nodeid] = report.outcome
-        else:
+        test = report.nodeid
+        if report.when not in ("setup", "call", "teardown"):  # by xdist, of a worker that ended in a test
+            self._outcomes.pop(test, None)
+            self.results.append(Result(test, CRASHED, None, outcome_of(report)[1]))
+            return
+        failed = self._outcomes.get(test, ("", ""))[0] == "failed"  # as the test does of which a part has
+        if not failed and (report.when != "teardown" or report.outcome == "failed"):
+            self._outcomes[test] = outcome_of(report)
+        if report.when == "teardown":
             for name, content in report.user_properties:
                 if name == _PROPERTY:
-                    self._note(report.nodeid, json.loads(content))
+                    self._note(test, json.loads(content))
 
     def _note(self, test: str, content: dict[str, Any]) -> None:
-        launched = "launched" if content["launches"] else "not launched"
-        self.tests[f"{self._outcomes.pop(test, 'not run')}, {launched}"] += 1
-        self.launches.update(content["launches"])
-        for kernel, text, part, is_expected in content["findings"]:
-            if is_expected:
-                self.expected += 1
-            else:
-                self.findings.append((f"{test} {part}".rstrip(), kernel, text))
+        outcome, reason = self._outcomes.pop(test, ("not run", ""))
+        self.results.append(Result(test, outcome, content["launches"], reason))
+        for part, kernel, text, is_expected, shown in content["findings"]:
+            excerpts = [Excerpt(*each) for each in shown]
+            self.findings.append(Found(f"{test} {part}".rstrip(), kernel, text, is_expected, excerpts))
 
     def pytest_report_header(self, config: Any) -> str:
         from ..memory import device
@@ -211,19 +193,22 @@ class _Plugin:
         return f"joinery: kernels of Triton run on the CPU, mode {self.mode} ({VARIABLE}){devices}"
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
+        from .reports.page import launches_of, write_page
+
         write = terminalreporter.write_line
         terminalreporter.section("joinery")
-        for outcome, count in sorted(self.tests.items()):
-            write(f"{count:6d} tests {outcome}")
-        total = sum(self.launches.values())
-        write(f"{len(self.launches):6d} kernels, {total} launches, {len(self.findings)} findings")
-        if self.expected:
-            write(f"{self.expected:6d} findings that tests wait for, and catch")
-        for test, kernel, text in self.findings[:20]:
-            write(f"  {test}: {kernel}: {_gist(text)}")
+        for kind, count in sorted(Counter(each.kind for each in self.results).items()):
+            write(f"{count:6d} tests {kind}")
+        launches = launches_of(self.results)
+        findings = [each for each in self.findings if not each.is_expected]
+        write(f"{len(launches):6d} kernels, {launches.total()} launches, {len(findings)} findings")
+        if len(findings) < len(self.findings):
+            write(f"{len(self.findings) - len(findings):6d} findings that tests wait for, and catch")
+        for each in findings[:_SHOWN]:
+            write(f"  {each.test}: {each.kernel}: {gist(each.text)}")
         path = self.config.getoption("--joinery-report")
+        if len(findings) > _SHOWN:
+            write(f"  and {len(findings) - _SHOWN} more{'' if path else ': --joinery-report=page.html lists all'}")
         if path:
-            from .report import write_report
-
-            write_report(path, self.mode, self.tests, self.launches, self.findings)
+            write_page(path, self.mode, self.results, self.findings)
             write(f"  {path}")

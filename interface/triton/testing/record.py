@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from ....promotion.dataclass import dataclass
+from .reports.excerpts import Excerpt, excerpts_of
 
 
 @dataclass(slots=True)
@@ -19,6 +22,7 @@ class Finding:
         error: the error that was raised, until it is known what became of it.
         is_expected: whether the test waited for it.
         subtest: the part of the test that it belongs to.
+        excerpts: the lines of the kernel that it is about.
     """
 
     kernel: str
@@ -26,6 +30,7 @@ class Finding:
     error: BaseException | None = None
     is_expected: bool = False
     subtest: str = ""
+    excerpts: Sequence[Excerpt] = ()
 
 
 @dataclass(slots=True)
@@ -58,11 +63,13 @@ def launched(kernel: str) -> None:
 
 def found(kernel: str, error: BaseException) -> None:
     """Note what a launch was stopped by, if somebody looks."""
-    text = f"{type(error).__name__}: {error}"
+    if not _records and not _written:
+        return
+    text, excerpts = f"{type(error).__name__}: {error}", excerpts_of(error)
     if _records:
-        _records[0].findings.append(Finding(kernel, text, error))
+        _records[0].findings.append(Finding(kernel, text, error, excerpts=excerpts))
     if _written:
-        _write({"kernel": kernel, "found": text})
+        _write({"kernel": kernel, "found": text, "excerpts": [dataclasses.astuple(each) for each in excerpts]})
 
 
 def write_to(folder: str) -> None:
@@ -92,7 +99,9 @@ def take_from(folder: str, record: Record | None) -> None:
             if record is None:
                 continue
             if "found" in entry:
-                record.findings.append(Finding(entry["kernel"], f"in a process that the test started: {entry['found']}"))
+                text = f"in a process that the test started: {entry['found']}"
+                excerpts = [Excerpt(*each) for each in entry["excerpts"]]
+                record.findings.append(Finding(entry["kernel"], text, excerpts=excerpts))
             else:
                 record.launches[entry["kernel"]] += 1
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from ....promotion.arrays import Array, NumpyDType
 from ....promotion.dataclass import dataclass
-from ....promotion.errors import UserError
+from ....promotion.errors import UserError, public
 
 SEGMENT_BITS = 41
 """An address shifted right by so many bits is the number of its array."""
@@ -33,6 +33,7 @@ def is_near_null(address: int) -> bool:
     return -NEAR_NULL < address < NEAR_NULL
 
 
+@public
 class AccessError(UserError):
     """A block program read or wrote outside its arrays, or at an address that is not a multiple of the
     element size."""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Hashable
 from dataclasses import replace
 
 from ....promotion.dataclass import dataclass
-from ....promotion.errors import UserError
+from ....promotion.errors import UserError, public
 
 MAX_FINDINGS = 100
 """Most different findings that are kept; more are only counted."""
@@ -76,6 +76,7 @@ class Report:
         return "\n".join(lines)
 
 
+@public
 class SanitizerError(UserError):
     """Raised when a launch with `sanitize=True` finds mistakes. `findings` lists them; `report` is the whole
     report."""

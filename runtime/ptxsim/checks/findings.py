@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from ....promotion.dataclass import dataclass
-from ....promotion.errors import UserError
+from ....promotion.errors import UserError, public
 
 MAX_SHOWN = 100
 """How many characters of an instruction a message shows."""
@@ -44,6 +44,7 @@ class Finding:
         return f"{offset}{self.kind}: {self.message} (program {self.cta}{threads}){source}"
 
 
+@public
 class PtxCheckError(UserError):
     """A simulated kernel broke a rule. `findings` holds the findings, the first one first; `printed` the
     output of vprintf."""

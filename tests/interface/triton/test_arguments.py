@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import joinery
 import numpy as np
@@ -41,6 +42,11 @@ FORMS = {
     "a NestedTensor without memory of its own; fix: pass x.values()": lambda: torch.nested.nested_tensor(
         [VALUES, VALUES[:2]], layout=torch.jagged
     ),
+    "a nested tensor, which is several; fix: pass x.values(), or torch.nested.to_padded_tensor(x, 0)": (
+        lambda: torch.nested.nested_tensor([VALUES, VALUES[:2]])
+    ),
+    "a MaskedArray, whose mask kernels do not see; fix: pass x.filled(…), or x.data": lambda: np.ma.masked_array(np.ones(8), 0),
+    "a matrix, which may mean more than its memory says; fix: pass np.asarray(x)": lambda: np.ones((2, 4)).view(np.matrix),
     "a tensor of bits8, which Triton has no type for; fix: pass x.view(torch.uint8)": lambda: VALUES.view(torch.bits8),
     "an array of <U1, which holds no numbers": lambda: np.array(["a", "b"]),
     "an array of |S1, which holds no numbers": lambda: np.array([b"a"]),
@@ -80,3 +86,22 @@ def test_parts_of_tuples_are_named_and_constants_are_let_be() -> None:
         copy[(1,)](VALUES, torch.zeros(8), np.complex64(1), BLOCK=8)
     with pytest.raises(TypeError, match="failed to specialize argument of type: object"):
         copy[(1,)](object(), torch.zeros(8), 8, BLOCK=8)
+
+
+def test_arrays_in_files_are_memory(tmp_path: Path) -> None:
+    file = tmp_path / "values"
+    mapped = np.memmap(file, np.float32, "w+", shape=(8,))
+    mapped[:] = range(8)
+    copy[(1,)](mapped[2:], mapped, n=6, BLOCK=8)
+    copy[(1,)](x=mapped, y=(result := np.zeros(8, np.float32)), n=8, BLOCK=8)
+    assert result.tolist() == [2, 3, 4, 5, 6, 7, 6, 7]
+    mapped.flush()
+    assert np.fromfile(file, np.float32).tolist() == result.tolist()
+    with pytest.raises(joinery.UserError, match="read-only array"):
+        copy[(1,)](np.memmap(file, np.float32, "r", shape=(8,)), result, 8, BLOCK=8)
+
+
+@pytest.mark.parametrize("options", [{"interpret": True}, {"sanitize": True}, {"device": "ptxsim"}])
+def test_nested_tensors_are_refused_in_every_mode(options: dict[str, object]) -> None:
+    with pytest.raises(joinery.UserError, match=r"x: a nested tensor, which is several; fix: pass x\.values\(\)"):
+        copy[(1,)](torch.nested.nested_tensor([VALUES, VALUES[:2]]), torch.zeros(8), 8, BLOCK=8, **options)

@@ -200,6 +200,7 @@ def test_a_suite_for_a_gpu(mode: str, failed: int, summary: list[str], tmp_path:
     page = (tmp_path / "page.html").read_text()
     assert "unmasked" in page
     assert "test_that_catches_everything" in page
+    assert "<mark><i>18</i>    tl.store(out + i, tl.load(x + i), mask=i &lt; n)</mark>" in page
 
 
 MENDS = (
@@ -226,6 +227,8 @@ def test_the_tutorial(tmp_path: Path) -> None:
     assert "rms_norm.py:12: @rms_norm_rows, program (0, 0, 0): tt.load: element 100 of array 'weight' is read" in native
     assert "2 kernels, 3 launches, 1 findings" in native
     assert "host_program.py" not in native, "frames below the launch"
+    assert "runtime/jit.py" not in native
+    assert "E       joinery.AccessError: " in native
     sanitized = output("sanitize")
     assert "write-read race on %out + 4 * 0 (array of 64 elements)" in sanitized
     assert "rms_norm.py:21:5, and nothing orders the two (320 lanes)" in sanitized
