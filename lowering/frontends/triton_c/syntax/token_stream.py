@@ -26,6 +26,10 @@ UNSUPPORTED = {
 }
 
 
+_OTHER_NAMES = {"float16": "half", "float32": "float", "float64": "double", "size_t": "unsigned long"}
+"""Types of other languages, and what they are called here."""
+
+
 class SyntaxAbort(Exception):
     """Raised behind an error, where the parser cannot go on in the statement at hand."""
 
@@ -92,7 +96,7 @@ class TokenStream:
 
     def fail_type(self, what: str) -> NoReturn:
         """Add an error at a token that is no type, and leave the statement."""
-        fix = UNSUPPORTED.get(self.text, "") or self.missing_define()
+        fix = UNSUPPORTED.get(self.text, "") or _OTHER_NAMES.get(self.text, "") or self.missing_define()
         if not fix and self.token.kind is NAME:
             close = close_names(self.text, {*BASIC_TYPES, *(name for each in self.types for name in each)})
             fix = f"did you mean {' or '.join(close)}?" if close else ""
