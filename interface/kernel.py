@@ -95,11 +95,6 @@ class Kernel:
     def __reduce__(self) -> tuple[type[Kernel], tuple[object, ...]]:
         return Kernel, (self._source, self.name, self._store, self.numerics, self.debug)  # its code is made anew
 
-    @property
-    def signature(self) -> str:
-        """The parameters with their types, in the language of the text."""
-        return self._source.signature(self.parameters)
-
     @functools.cached_property
     def constants(self) -> Mapping[str, Array]:
         """The constant memory of a text in Triton-C, by name: launches read it, and the host fills in what has no values."""

@@ -23,7 +23,6 @@ if TYPE_CHECKING:  # the front end of Triton-C loads when it is used
     from xdsl.dialects.builtin import ModuleOp
 
     from ..lowering.frontends.triton_c.text import Reading
-    from ..lowering.tt.arguments import Parameter
     from .triton_c_launches import LaunchRules
 
 MAX_TEXT = 1 << 26
@@ -56,9 +55,6 @@ class KernelText(Protocol):
     def constants(self) -> dict[str, Array]:
         """Return new arrays for the constant memory of the kernel, by name."""
 
-    def signature(self, parameters: Sequence[Parameter]) -> str:
-        """Return the parameters with their types, in the language of the text. parameters: those of the block function."""
-
 
 @dataclass(frozen=True, slots=True)
 class TtirText:
@@ -77,10 +73,6 @@ class TtirText:
     def constants(self) -> dict[str, Array]:
         """Return nothing: the dialect has no constant memory."""
         return {}
-
-    def signature(self, parameters: Sequence[Parameter]) -> str:
-        """Return the parameters with their types."""
-        return ", ".join(f"{each.name}: {each.type}" for each in parameters) or "none"
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,10 +139,6 @@ class TritonCText:
     def constants(self) -> dict[str, Array]:
         """Return new arrays for the constant memory of the kernel, by name."""
         return {each.name: each.array() for each in _rules(self).tables}
-
-    def signature(self, parameters: Sequence[Parameter]) -> str:
-        """Return the parameters with their types, and the members of those that are structs."""
-        return _rules(self).signature
 
 
 @functools.lru_cache(maxsize=256)

@@ -177,7 +177,7 @@ class LaunchRules:
         listed = ", ".join(f"{type_} {name}" for name, type_ in self.declared)
         raise UserError(
             f"@{self.kernel}: {len(args)} arguments do not supply its parameters ({listed}); "
-            "fix: a mapping, a tuple or a structured scalar for each struct"
+            "fix: a mapping, a tuple or a structured scalar for each struct, or its members one after the other"
         )
 
 

@@ -246,8 +246,11 @@ def run_kernel(options: argparse.Namespace, read: Callable[[str], Array]) -> int
     if len(options.arguments) != len(parameters):  # tables in constant memory are supplied by the launch
         parameters = parameters[: len(parameters) - len(kernel.constants)]
     if len(options.arguments) != len(parameters):
+        if is_triton_c(options.model):
+            kernel.interpret(grid, *values)  # refuses them, and names what is missing in the types of the text
+        names = ", ".join(f"{each.name}: {each.type}" for each in parameters) or "none"
         raise UserError(
-            f"@{kernel.name} takes {len(parameters)} arguments ({kernel.signature}), got {len(options.arguments)}"
+            f"@{kernel.name} takes {len(parameters)} arguments ({names}), got {len(options.arguments)}"
         )
     arrays = {
         p.name: value for p, value in zip(parameters, values, strict=True) if isinstance(value, np.ndarray)

@@ -118,7 +118,7 @@ def test_run_with_members_and_tables(capsys: Capture, files: Path) -> None:
     assert "[0. 0. 2.]" in out
     status, _, err = run(capsys, "run", "s.tc", "--grid", "1", "zeros:float32:3", "2")
     assert status == 2
-    assert "@f takes 3 arguments (float* y, int q.at, float q.by), got 2" in " ".join(err.split())
+    assert "@f: 2 arguments do not supply its parameters (float* y, struct p q)" in " ".join(err.split())
 
 
 def test_run_keeps_the_fastest_value_of_a_list(capsys: Capture, files: Path) -> None:
