@@ -229,7 +229,8 @@ def macro_body(name: object, value: object, what: str) -> str | None:
         return "NAN" if math.isnan(number) else "INFINITY" if number > 0 else "-INFINITY"
     is_numpy = isinstance(value, np.dtype) or (isinstance(value, type) and issubclass(value, np.generic))
     if is_numpy or isinstance(value, DType):
-        dtype: Any = np.dtype(value) if is_numpy else value
+        asked: Any = value
+        dtype = np.dtype(asked) if is_numpy else asked
         if dtype.name not in _TYPES:
             known = ", ".join(_TYPES)
             raise UserError(f"{what}: defines[{name!r}] is {dtype}, which Triton-C does not have; it has {known}")

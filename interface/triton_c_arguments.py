@@ -29,7 +29,7 @@ class ArgumentCheck:
     """What one parameter takes.
 
     Attributes:
-        type: as the text has it.
+        declared: its type.
         line: where the text has it, as in "k.tc:3".
         dtypes: of the arrays that go to a pointer; None for numbers, and for `void*`, which takes all.
         low, high: the range of a number.
@@ -38,7 +38,7 @@ class ArgumentCheck:
 
     kernel: str
     parameter: str
-    type: Type
+    declared: Type
     line: str
     dtypes: frozenset[np.dtype[Any]] | None
     low: float
@@ -48,11 +48,11 @@ class ArgumentCheck:
     @property
     def what(self) -> str:
         """Name of the parameter in messages."""
-        return f"@{self.kernel}, parameter {self.parameter} of type {self.type} ({self.line})"
+        return f"@{self.kernel}, parameter {self.parameter} of type {self.declared} ({self.line})"
 
     def check(self, arg: Any) -> None:
         """Raise `UserError` for an argument that does not go to the parameter."""
-        if isinstance(self.type.element, Pointer):
+        if isinstance(self.declared.element, Pointer):
             self._check_memory(arg)
         else:
             self._check_number(arg)
@@ -76,7 +76,7 @@ class ArgumentCheck:
             self._fail_dtype(dtype, int(getattr(arg, "itemsize", 0) or 0))
 
     def _fail_dtype(self, dtype: Any, size: int) -> NoReturn:
-        pointer = self.type.element
+        pointer = self.declared.element
         assert isinstance(pointer, Pointer)
         wanted = dtype_of(pointer.pointee)
         name = "ml_dtypes.bfloat16" if pointer.pointee is BFLOAT16 else f"np.{'bool_' if wanted == np.bool_ else wanted.name}"
@@ -88,7 +88,7 @@ class ArgumentCheck:
     def _check_number(self, arg: Any) -> None:
         if not isinstance(arg, int | float | np.number | np.bool_) or isinstance(arg, np.complexfloating):
             raise UserError(f"{self.what}: expected a number, got {type(arg).__name__}")
-        element = self.type.element
+        element = self.declared.element
         assert isinstance(element, Scalar)
         if element.is_float:
             return
@@ -129,10 +129,12 @@ def dtype_of(element: Scalar | Pointer) -> np.dtype[Any]:
     if isinstance(element, Pointer):
         return np.dtype(np.int64)
     if element is BFLOAT16:
-        return np.dtype(ml_dtypes.bfloat16)
+        bfloat16: np.dtype[Any] = np.dtype(ml_dtypes.bfloat16)
+        return bfloat16
     if element.kind == "int" and not element.is_signed:
         return np.dtype(f"uint{element.bits}")
-    return np.dtype(np.bool_) if element is BOOL else numpy_dtype(memory_type(element))
+    found: np.dtype[Any] = np.dtype(np.bool_) if element is BOOL else numpy_dtype(memory_type(element))
+    return found
 
 
 def _dtypes_of(element: Scalar | Pointer) -> frozenset[np.dtype[Any]] | None:

@@ -113,7 +113,7 @@ class LaunchRules:
     @property
     def signature(self) -> str:
         """The parameters with their types, and the members of those that are structs."""
-        return ", ".join(f"{each.type} {each.parameter}" for each in self.checks) or "none"
+        return ", ".join(f"{each.declared} {each.parameter}" for each in self.checks) or "none"
 
     def check(self, args: Sequence[Any]) -> None:
         """Raise `UserError` for arguments of the block function that do not go to its parameters, or break a promise."""
@@ -133,7 +133,7 @@ class LaunchRules:
                 raise UserError(f"@{self.kernel}: grid {grid} has a size of {size}; fix: {fix}")
 
     def _fail_number(self, args: Sequence[Any]) -> NoReturn:
-        missing = ", ".join(f"{each.parameter} ({each.type})" for each in self.checks[len(args) :])
+        missing = ", ".join(f"{each.parameter} ({each.declared})" for each in self.checks[len(args) :])
         fix = f"arguments for {missing}" if missing else "one argument for each parameter"
         message = f"@{self.kernel} takes {self.count} arguments, got {len(args)}; parameters: {self.signature}; fix: {fix}"
         raise UserError(message)

@@ -237,10 +237,10 @@ def run_kernel(options: argparse.Namespace, read: Callable[[str], Array]) -> int
         raise UserError(f"{options.model}: fix: say how many programs to run with --grid X,Y,Z")
     grid = _grid(options.grid)
     values = [_argument(text, read) for text in options.arguments]
-    warps = {}
+    warps: int | None = None
     if tuned is not None:
         best = tuned.best(grid, *values, device=_device(options), threads=options.threads)
-        kernel, warps = best.kernel, {"warps": best.warps}
+        kernel, warps = best.kernel, best.warps
         print(wrapped(f"fastest: {', '.join(f'{name}={value}' for name, value in best.defines.items())}"), file=sys.stderr)
     parameters = kernel.parameters
     if len(options.arguments) != len(parameters):  # tables in constant memory are supplied by the launch
@@ -282,14 +282,17 @@ def run_kernel(options: argparse.Namespace, read: Callable[[str], Array]) -> int
 
 
 def _execute(
-    kernel: Kernel, options: argparse.Namespace, grid: tuple[int, ...], values: Sequence[Any], warps: dict[str, int]
+    kernel: Kernel, options: argparse.Namespace, grid: tuple[int, ...], values: Sequence[Any], warps: int | None
 ) -> int:
-    """Run the kernel as the options say; return 2 if the sanitizer found something, else 0. warps: those that were tuned."""
+    """Run the kernel as the options say; return 2 if the sanitizer found something, else 0. warps: None for the default."""
     device = _device(options)
     if device != "cpu" or options.target is not None:
+        from ...lowering.llvm.nvptx.targets import DEFAULT_WARPS
+
         if options.interpret:
             raise UserError("--interpret takes neither --device nor --target: it runs on nothing but NumPy")
-        kernel.launch(grid, *values, device=device, target=options.target, sanitize=options.sanitize, **warps)
+        warps = warps or DEFAULT_WARPS
+        kernel.launch(grid, *values, device=device, target=options.target, sanitize=options.sanitize, warps=warps)
         return 0
     if options.interpret:
         kernel.interpret(grid, *values)
