@@ -574,7 +574,7 @@ def from_triton_c(
     """Read a block kernel in Triton-C (docs/triton_c.md), from text or a file: a `Path`, or one line ending in .tc or .c.
 
     Args:
-        defines: macro → what it stands for: text (any list of tokens), a number, a bool, a `DType`; None: not defined.
+        defines: macro → what it stands for: text (any list of tokens), a number, a bool, a dtype; None: not defined.
         name: which `__global__` function, when there are several.
         include: the files that `#include` finds: name → text or `Path`; or paths, found by the last part of theirs.
         single_precision_constants: whether floating constants without a suffix are float, not double.

@@ -115,20 +115,20 @@ class TritonCText:
         return module
 
     def flattened(self, args: Sequence[Any]) -> tuple[Any, ...]:
-        """Return arguments with one for each part of a struct."""
-        return _rules(self).flattened(args)
+        """Return arguments with one for each part of a struct. Raises `UserError` for those that go to no parameter."""
+        rules = _rules(self)
+        found = rules.flattened(args)
+        rules.check(found)
+        return found
 
     def arguments(self, grid: Any, args: Sequence[Any], constants: Callable[[], Mapping[str, Array]]) -> tuple[Any, ...]:
         """Return the arguments of the block function: one for each part of a struct, and tables behind them.
 
-        Promises of parameters are compared with them: multiples, alignments, arrays that do not overlap. Grids have no
-        sizes of 0.
+        Types of parameters are compared with them, and what is promised of them: multiples, alignments, arrays that do not
+        overlap. Grids have positive sizes.
         """
         rules = _rules(self)
-        if 0 in (grid if isinstance(grid, tuple | list) else (grid,) if isinstance(grid, int | np.integer) else ()):
-            rules.fail_grid(grid)
-        if rules.is_trivial:
-            return tuple(args)
+        rules.check_grid(grid)
         found = rules.flattened(args)
         if rules.tables and len(found) == rules.count:
             memory = constants()
@@ -227,14 +227,17 @@ def macro_body(name: object, value: object, what: str) -> str | None:
         if math.isfinite(number):
             return repr(number)
         return "NAN" if math.isnan(number) else "INFINITY" if number > 0 else "-INFINITY"
-    if isinstance(value, DType):
-        if value.name not in _TYPES:
+    is_numpy = isinstance(value, np.dtype) or (isinstance(value, type) and issubclass(value, np.generic))
+    if is_numpy or isinstance(value, DType):
+        asked: Any = value
+        dtype = np.dtype(asked) if is_numpy else asked
+        if dtype.name not in _TYPES:
             known = ", ".join(_TYPES)
-            raise UserError(f"{what}: defines[{name!r}] is {value}, which Triton-C does not have; it has {known}")
-        return _TYPES[value.name]
+            raise UserError(f"{what}: defines[{name!r}] is {dtype}, which Triton-C does not have; it has {known}")
+        return _TYPES[dtype.name]
     if isinstance(value, list | tuple | np.ndarray):
         raise UserError(f"{what}: defines[{name!r}] is a list, and a kernel has one value; fix: jn.kernel.tune")
-    raise UserError(f"{what}: defines[{name!r}] is a {type(value).__name__}, expected text, a number, a DType or None")
+    raise UserError(f"{what}: defines[{name!r}] is a {type(value).__name__}, expected text, a number, a dtype or None")
 
 
 __all__ = [

@@ -10,15 +10,15 @@ import numpy as np
 
 from ..lowering.frontends.triton_c.checking import typed
 from ..lowering.frontends.triton_c.text import Reading, build
-from ..lowering.frontends.triton_c.types import VOID, Pointer, Scalar, Struct, Type, leaves_of, memory_type
+from ..lowering.frontends.triton_c.types import VOID, Pointer, Struct, Type, leaves_of
 from ..lowering.tt.analysis.alias_sets import may_alias
 from ..lowering.tt.analysis.aliasing import AliasAnalysis
 from ..lowering.tt.interpret.machine import find_function
 from ..lowering.tt.transforms.pipeline import Pipeline
-from ..lowering.tt.types import numpy_dtype
 from ..promotion.arrays import Array
 from ..promotion.dataclass import dataclass
 from ..promotion.errors import UserError
+from .triton_c_arguments import ArgumentCheck, argument_check, check_arguments, dtype_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,30 +91,52 @@ class LaunchRules:
 
     Attributes:
         declared: names and types of the parameters as the text has them.
-        count: how many parameters of the block function these are.
+        checks: what each parameter of the block function takes, but for tables.
         untyped: which of them are `void*`.
         tables: what stands behind them.
         is_plain: whether there are neither structs nor tables.
-        is_trivial: whether there is nothing to do.
     """
 
     kernel: str
     declared: tuple[tuple[str, Type], ...]
-    count: int
+    checks: tuple[ArgumentCheck, ...]
     untyped: tuple[int, ...]
     promises: tuple[PromiseCheck, ...]
     tables: tuple[ConstantTable, ...]
     is_plain: bool
-    is_trivial: bool
+
+    @property
+    def count(self) -> int:
+        """How many arguments of the block function a launch supplies."""
+        return len(self.checks)
+
+    @property
+    def signature(self) -> str:
+        """The parameters with their types, and the members of those that are structs."""
+        return ", ".join(f"{each.declared} {each.parameter}" for each in self.checks) or "none"
 
     def check(self, args: Sequence[Any]) -> None:
-        """Raise `UserError` for arguments of the block function that break a promise."""
+        """Raise `UserError` for arguments of the block function that do not go to its parameters, or break a promise."""
+        if len(args) not in (len(self.checks), len(self.checks) + len(self.tables)):
+            self._fail_number(args)
+        check_arguments(self.checks, args)
         for each in self.promises:
             each.check(args)
 
-    def fail_grid(self, grid: Any) -> NoReturn:
-        """Refuse a grid with a size of 0; launches check everything else."""
-        raise UserError(f"@{self.kernel}: grid {grid} has a size of 0; fix: 1 or more programs along each axis, and a mask")
+    def check_grid(self, grid: Any) -> None:
+        """Raise `UserError` for a grid with sizes that are not one to three or not positive; launches check everything else."""
+        if isinstance(grid, tuple | list) and not 1 <= len(grid) <= 3:
+            raise UserError(f"@{self.kernel}: grid {grid}: expected one to three numbers of programs")
+        for size in grid if isinstance(grid, tuple | list) else (grid,):
+            if isinstance(size, int | np.integer) and size < 1:
+                fix = "1 or more programs along each axis, and a mask"
+                raise UserError(f"@{self.kernel}: grid {grid} has a size of {size}; fix: {fix}")
+
+    def _fail_number(self, args: Sequence[Any]) -> NoReturn:
+        missing = ", ".join(f"{each.parameter} ({each.declared})" for each in self.checks[len(args) :])
+        fix = f"arguments for {missing}" if missing else "one argument for each parameter"
+        message = f"@{self.kernel} takes {self.count} arguments, got {len(args)}; parameters: {self.signature}; fix: {fix}"
+        raise UserError(message)
 
     def as_bytes(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
         """Return arguments with arrays of bytes for `void*`, which takes memory of any elements."""
@@ -155,7 +177,7 @@ class LaunchRules:
         listed = ", ".join(f"{type_} {name}" for name, type_ in self.declared)
         raise UserError(
             f"@{self.kernel}: {len(args)} arguments do not supply its parameters ({listed}); "
-            "fix: a mapping, a tuple or a structured scalar for each struct"
+            "fix: a mapping, a tuple or a structured scalar for each struct, or its members one after the other"
         )
 
 
@@ -194,25 +216,18 @@ def launch_rules(reading: Reading) -> LaunchRules:
     kernel = reading.typed.kernel
     declared = tuple((each.name, each.type) for each in kernel.declared)
     tables = tuple(_table(each) for each in kernel.tables)
-    count = len(kernel.parameters) - len(tables)
+    own = kernel.parameters[: len(kernel.parameters) - len(tables)]
+    checks = tuple(argument_check(kernel.name, each) for each in own)
     types = [each.type.element for each in kernel.parameters]
     untyped = tuple(at for at, each in enumerate(types) if isinstance(each, Pointer) and each.pointee == VOID)
     is_plain = not tables and all(not isinstance(type_.element, Struct) for _, type_ in declared)
-    promises = _promises(reading)
-    is_trivial = is_plain and not untyped and not promises
-    return LaunchRules(kernel.name, declared, count, untyped, promises, tables, is_plain, is_trivial)
+    return LaunchRules(kernel.name, declared, checks, untyped, _promises(reading), tables, is_plain)
 
 
 def _table(table: typed.Table) -> ConstantTable:
     pointer = table.symbol.type.element
     assert isinstance(pointer, Pointer)
-    assert isinstance(pointer.pointee, Scalar)
-    element = pointer.pointee
-    if element.kind == "int" and not element.is_signed:
-        dtype = np.dtype(f"uint{element.bits}")
-    else:
-        dtype = np.dtype(np.bool_) if element.kind == "bool" else numpy_dtype(memory_type(element))
-    return ConstantTable(table.name, dtype, table.shape, table.values)
+    return ConstantTable(table.name, dtype_of(pointer.pointee), table.shape, table.values)
 
 
 def _promises(reading: Reading) -> tuple[PromiseCheck, ...]:

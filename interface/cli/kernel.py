@@ -17,12 +17,15 @@ from ...promotion import DType, UserError
 from .text import WIDTH, wrapped
 from .triton_c import (
     STAGES,
+    STDIN,
     add_triton_c_options,
     diagnostics_json,
     is_triton_c,
+    is_tuned,
     refuse_triton_c_options,
     stage_text,
     triton_c_kernel,
+    tuned_kernel,
 )
 from .triton_c import SUFFIXES as TRITON_C_SUFFIXES
 
@@ -35,7 +38,7 @@ SUFFIXES = (*TTIR_SUFFIXES, *TRITON_C_SUFFIXES)
 _FILLS = ("zeros", "ones", "arange")
 _MAX_BYTES = 1 << 34
 _ARGUMENT = (
-    "of a kernel, one per parameter and in their order: a number, a .npy file, "
+    "of a kernel, one per parameter and in their order: a number, a .npy file, none (a null pointer), "
     f"or {'/'.join(_FILLS)}:DTYPE:SHAPE, as in zeros:float32:64x32"
 )
 
@@ -44,7 +47,7 @@ Add = Callable[[str, Callable[[argparse.Namespace], int], str], argparse.Argumen
 
 def is_kernel(path: str) -> bool:
     """Return whether the file is a kernel's text, judged by its name."""
-    return path.endswith(SUFFIXES)
+    return path == STDIN or path.endswith(SUFFIXES)
 
 
 def is_number(text: str) -> bool:
@@ -74,7 +77,9 @@ def target_name(text: str) -> str:
 def add_compile(add: Add) -> None:
     """Add the command `compile`."""
     parser = add("compile", _compile, "show what becomes of a block kernel")
-    parser.add_argument("kernel", metavar="FILE", nargs="?", help="tt dialect (.ttir, .mlir) or Triton-C (.tc, .c)")
+    parser.add_argument(
+        "kernel", metavar="FILE", nargs="?", help="tt dialect (.ttir, .mlir) or Triton-C (.tc, .c, or - for standard input)"
+    )
     parser.add_argument(
         "--emit",
         choices=(*STAGES, "ttir", "llvm", "asm", "ptx"),
@@ -223,19 +228,30 @@ def run_kernel(options: argparse.Namespace, read: Callable[[str], Array]) -> int
         raise UserError(
             "--input and --trusted are for saved models; a kernel's arguments follow its file, in their order"
         )
-    kernel = _kernel(options.model, options, debug=False)
+    tuned = None
+    if is_triton_c(options.model) and is_tuned(options):
+        tuned = tuned_kernel(options, options.model, options.numerics or NUMERICS[0])
+    else:
+        kernel = _kernel(options.model, options, debug=False)
     if options.grid is None:
         raise UserError(f"{options.model}: fix: say how many programs to run with --grid X,Y,Z")
     grid = _grid(options.grid)
+    values = [_argument(text, read) for text in options.arguments]
+    warps: int | None = None
+    if tuned is not None:
+        best = tuned.best(grid, *values, device=_device(options), threads=options.threads)
+        kernel, warps = best.kernel, best.warps
+        print(wrapped(f"fastest: {', '.join(f'{name}={value}' for name, value in best.defines.items())}"), file=sys.stderr)
     parameters = kernel.parameters
     if len(options.arguments) != len(parameters):  # tables in constant memory are supplied by the launch
         parameters = parameters[: len(parameters) - len(kernel.constants)]
     if len(options.arguments) != len(parameters):
+        if is_triton_c(options.model):
+            kernel.interpret(grid, *values)  # refuses them, and names what is missing in the types of the text
         names = ", ".join(f"{each.name}: {each.type}" for each in parameters) or "none"
         raise UserError(
             f"@{kernel.name} takes {len(parameters)} arguments ({names}), got {len(options.arguments)}"
         )
-    values = [_argument(text, read) for text in options.arguments]
     arrays = {
         p.name: value for p, value in zip(parameters, values, strict=True) if isinstance(value, np.ndarray)
     }
@@ -248,7 +264,7 @@ def run_kernel(options: argparse.Namespace, read: Callable[[str], Array]) -> int
                 f"@{kernel.name} has no array parameter {name!r}; arrays: {', '.join(arrays) or 'none'}"
             )
     before = {name: array.tobytes() for name, array in arrays.items()}
-    status = _execute(kernel, options, grid, values)
+    status = _execute(kernel, options, grid, values, warps)
     changed = [name for name, array in arrays.items() if array.tobytes() != before[name]]
     files = {
         p.name: text for p, text in zip(parameters, options.arguments, strict=True) if text.endswith(".npy")
@@ -266,14 +282,17 @@ def run_kernel(options: argparse.Namespace, read: Callable[[str], Array]) -> int
 
 
 def _execute(
-    kernel: Kernel, options: argparse.Namespace, grid: tuple[int, ...], values: Sequence[Any]
+    kernel: Kernel, options: argparse.Namespace, grid: tuple[int, ...], values: Sequence[Any], warps: int | None
 ) -> int:
-    """Run the kernel as the options say; return 2 if the sanitizer found something, else 0."""
-    device = options.device if options.device not in (None, "auto") else "cpu"
+    """Run the kernel as the options say; return 2 if the sanitizer found something, else 0. warps: None for the default."""
+    device = _device(options)
     if device != "cpu" or options.target is not None:
+        from ...lowering.llvm.nvptx.targets import DEFAULT_WARPS
+
         if options.interpret:
             raise UserError("--interpret takes neither --device nor --target: it runs on nothing but NumPy")
-        kernel.launch(grid, *values, device=device, target=options.target, sanitize=options.sanitize)
+        warps = warps or DEFAULT_WARPS
+        kernel.launch(grid, *values, device=device, target=options.target, sanitize=options.sanitize, warps=warps)
         return 0
     if options.interpret:
         kernel.interpret(grid, *values)
@@ -284,6 +303,10 @@ def _execute(
     report = kernel.sanitize(grid, *values)
     print(wrapped(f"sanitizer: {report}"), file=sys.stderr if report.findings else sys.stdout)
     return 2 if report.findings else 0
+
+
+def _device(options: argparse.Namespace) -> str:
+    return options.device if options.device not in (None, "auto") else "cpu"
 
 
 def _grid(text: str) -> tuple[int, ...]:
@@ -303,12 +326,14 @@ def _argument(text: str, read: Callable[[str], Array]) -> Any:
         return _new_array(text)
     if text in ("true", "false"):
         return text == "true"
+    if text == "none":
+        return None
     for convert in (lambda digits: int(digits, 0), float):
         try:
             return convert(text)
         except ValueError:
             continue
-    raise UserError(f"argument {text!r}: expected a number, a .npy file, or {'/'.join(_FILLS)}:DTYPE:SHAPE")
+    raise UserError(f"argument {text!r}: expected a number, a .npy file, none, or {'/'.join(_FILLS)}:DTYPE:SHAPE")
 
 
 def _new_array(text: str) -> Array:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import sys
 import warnings
 from collections.abc import Sequence
@@ -16,8 +17,17 @@ from .text import printable
 if TYPE_CHECKING:
     from ..kernel import Kernel
     from ..texts import TritonCText
+    from ..tuning.tuned import TunedKernel
 
 SUFFIXES = (".tc", ".c")
+STDIN = "-"
+"""The name of standard input, which has a text in Triton-C."""
+_LIST = re.compile(r"\[([^\[\]()]*)\]")
+_NUMBER = re.compile(r"[-+]?[0-9][0-9a-zA-Z.+-]*")
+_TYPES = frozenset([
+    "bool", "char", "short", "int", "unsigned", "long", "half", "bfloat16", "float", "double",
+    *(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)),
+])  # fmt: skip
 STAGES = ("tokens", "ast", "typed")
 _OPTIONS = {
     "--define": "defines", "--include": "include", "--single-precision-constants": "single_precision_constants",
@@ -26,14 +36,15 @@ _OPTIONS = {
 
 def is_triton_c(path: str) -> bool:
     """Return whether a file is a text in Triton-C, judged by its name."""
-    return path.endswith(SUFFIXES)
+    return path == STDIN or path.endswith(SUFFIXES)
 
 
 def add_triton_c_options(parser: argparse.ArgumentParser, more: str = "") -> None:
     """Add the options of texts in Triton-C."""
     parser.add_argument(
         "--define", action="append", default=[], metavar="NAME[=TOKENS]", dest="defines",
-        help=f"{more}of Triton-C: a macro and what it stands for (default: 1); once per macro",
+        help=f"{more}of Triton-C: a macro and what it stands for (default: 1); once per macro. "
+        "run takes lists too, as in TM=[32,64], and keeps the fastest value",
     )  # fmt: skip
     parser.add_argument(
         "--include", action="append", default=[], metavar="FILE",
@@ -52,15 +63,61 @@ def refuse_triton_c_options(options: argparse.Namespace, path: str) -> None:
             raise UserError(f"{option} is for texts in Triton-C ({', '.join(SUFFIXES)}); {path} is none")
 
 
-def defines_of(options: argparse.Namespace) -> dict[str, str]:
-    """Return the macros that are defined on the command line. Raises `UserError` for a macro that is defined twice."""
-    found: dict[str, str] = {}
+def defines_of(options: argparse.Namespace) -> dict[str, str | list[str]]:
+    """Return the macros that are defined on the command line, lists for those with several values.
+
+    A list is one of numbers, or of types; `[:, +]` and `[i]` are tokens. Raises `UserError` for a macro that is defined twice.
+    """
+    found: dict[str, str | list[str]] = {}
     for text in options.defines:
         name, equals, body = text.partition("=")
         if name in found:
             raise UserError(f"--define {name} is given twice; fix: one --define for each macro")
-        found[name] = body if equals else "1"
+        found[name] = _listed(body) or body if equals else "1"
     return found
+
+
+def _listed(body: str) -> list[str]:
+    """Return the values of a list; none for other tokens."""
+    match = _LIST.fullmatch(body.strip())
+    values = [each.strip() for each in match.group(1).split(",")] if match else []
+    return values if all(each in _TYPES or _NUMBER.fullmatch(each) for each in values) else []
+
+
+def is_tuned(options: argparse.Namespace) -> bool:
+    """Return whether a macro has several values."""
+    return any(isinstance(each, list) for each in defines_of(options).values())
+
+
+def tuned_kernel(options: argparse.Namespace, path: str, numerics: str) -> TunedKernel[Kernel]:
+    """Return the kernel in a file with all values of its macros."""
+    from ..kernel import tune
+
+    return tune(
+        _path_or_text(path), defines_of(options), options.function, include=options.include, numerics=numerics,
+        single_precision_constants=options.single_precision_constants,
+    )  # fmt: skip
+
+
+def _single(options: argparse.Namespace) -> dict[str, str]:
+    """Return the macros, with one value each. Raises `UserError` for a list."""
+    found: dict[str, str] = {}
+    for name, value in defines_of(options).items():
+        if isinstance(value, list):
+            listed = f"--define {name}=[{', '.join(value)}]"
+            raise UserError(f"{listed}: one kernel is shown, and this is a list; fix: one of its values")
+        found[name] = value
+    return found
+
+
+def _path_or_text(path: str) -> Path | str:
+    """Return the path, or what stands in standard input."""
+    if path != STDIN:
+        return Path(path)
+    try:
+        return sys.stdin.buffer.read().decode("utf-8") + "\n"  # a line of its own is no path
+    except UnicodeDecodeError as error:
+        raise UserError(f"standard input is no UTF-8 text: {error}") from None
 
 
 def triton_c_kernel(options: argparse.Namespace, path: str, numerics: str, debug: bool) -> Kernel:
@@ -70,7 +127,7 @@ def triton_c_kernel(options: argparse.Namespace, path: str, numerics: str, debug
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", TritonCWarning)
         kernel = from_triton_c(
-            Path(path), defines_of(options), options.function, include=options.include, numerics=numerics, debug=debug,
+            _path_or_text(path), _single(options), options.function, include=options.include, numerics=numerics, debug=debug,
             single_precision_constants=options.single_precision_constants,
         )  # fmt: skip
     for each in caught:
@@ -104,11 +161,11 @@ def _text(options: argparse.Namespace, path: str) -> TritonCText:
     from ..texts import triton_c_text
 
     return triton_c_text(
-        Path(path), defines_of(options), options.function, options.include, options.single_precision_constants
+        _path_or_text(path), _single(options), options.function, options.include, options.single_precision_constants
     )
 
 
 __all__ = [
-    "STAGES", "SUFFIXES", "add_triton_c_options", "diagnostics_json", "is_triton_c", "refuse_triton_c_options", "stage_text",
-    "triton_c_kernel",
+    "STAGES", "STDIN", "SUFFIXES", "add_triton_c_options", "diagnostics_json", "is_triton_c", "is_tuned",
+    "refuse_triton_c_options", "stage_text", "triton_c_kernel", "tuned_kernel",
 ]  # fmt: skip

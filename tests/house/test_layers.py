@@ -47,6 +47,7 @@ TYPES_ONLY = {
     ("interface.cli.kernel", "interface.kernel"): "each command loads what it needs",
     ("interface.cli.kernel", "promotion.arrays"): "each command loads what it needs: NumPy, here",
     ("interface.cli.triton_c", "interface.kernel"): "each command loads what it needs",
+    ("interface.cli.triton_c", "interface.tuning.tuned"): "each command loads what it needs",
     ("interface.cli.triton_c", "interface.texts"): "each command loads what it needs: NumPy, here",
     **{(f"interface.cli.{name}", "promotion.arrays"): "each command loads what it needs: NumPy, here"
        for name in ("arrays", "exporting", "profiling")},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from pathlib import Path
 
@@ -117,7 +118,38 @@ def test_run_with_members_and_tables(capsys: Capture, files: Path) -> None:
     assert "[0. 0. 2.]" in out
     status, _, err = run(capsys, "run", "s.tc", "--grid", "1", "zeros:float32:3", "2")
     assert status == 2
-    assert "@f takes 3 arguments (y: !tt.ptr<f32>, q.at: i32, q.by: f32), got 2" in " ".join(err.split())
+    assert "@f: 2 arguments do not supply its parameters (float* y, struct p q)" in " ".join(err.split())
+
+
+def test_run_keeps_the_fastest_value_of_a_list(capsys: Capture, files: Path) -> None:
+    (files / "l.tc").write_text("__global__ void f(T *y, T *p) { int i[N] = 0 ... N; *y = (p == 0) + i[RED]; }\n")
+    ask = ("run", "l.tc", "--grid", "1", "--define", "RED=[+]", "--define", "T=int")
+    status, _, err = run(capsys, *ask, "--define", "N=[4, 5, 8]", "zeros:int32:1", "none")
+    assert status == 2  # [+] is a list of tokens, and no list of values
+    assert "RED" in err or "[" in err
+    (files / "l.tc").write_text("__global__ void f(T *y, T *p) { int i[N] = 0 ... N; *y = (p == 0) + (i * 0)RED; }\n")
+    status, out, err = run(capsys, *ask, "--define", "N=[4, 5, 8]", "zeros:int32:1", "none")
+    assert (status, out) == (0, "y: int32[1]\n[1]\n")
+    assert err in ("fastest: RED=[+], T=int, N=4\n", "fastest: RED=[+], T=int, N=8\n")
+    status, _, err = run(capsys, "compile", "l.tc", "--define", "N=[4,8]", "--define", "RED=[+]", "--define", "T=int")
+    assert status == 2
+    assert "--define N=[4, 8]: one kernel is shown, and this is a list" in " ".join(err.split())
+
+
+def test_texts_come_from_standard_input(capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
+    def given(text: bytes) -> None:
+        monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(text)))
+
+    given(b"__global__ void f(int *y) { *y = N; }")
+    assert run(capsys, "run", "-", "--grid", "1", "--define", "N=7", "zeros:int32:1") == (0, "y: int32[1]\n[7]\n", "")
+    given(b"__global__ void f(int *y) { *y = 1; }")
+    assert "tt.store" in run(capsys, "compile", "-", "--emit", "ttir")[1]
+    given(b"__global__ void f(float) { }")
+    status, out, err = run(capsys, "compile", "-", "--format", "json")
+    assert (status, err) == (2, "")
+    assert json.loads(out)[0]["message"].startswith("parameter 1 of function f has no name")
+    given(b"\xff")
+    assert "standard input is no UTF-8 text" in run(capsys, "compile", "-")[2]
 
 
 @pytest.mark.parametrize(
