@@ -145,11 +145,15 @@ class FunctionBuilder(ExpressionBuilder):
     # Loops
 
     def _repeat(self, node: Repeat) -> None:
-        """Build `scf.while`: the condition in its first region, with the body before it for `do`."""
+        """Build `scf.while`: the condition in its first region, with the body before it for `do`.
+
+        What the condition assigns and the body reads goes from the first region to the second, but into no iteration.
+        """
         carried = [symbol for symbol in self.values if symbol in node.carried]
-        types = mlir_types(carried)
+        onward = carried + [symbol for symbol in self.values if symbol in node.passed and symbol not in node.carried]
+        types, onward_types = mlir_types(carried), mlir_types(onward)
         inits = [self.values[symbol] for symbol in carried]
-        before, after = Block(arg_types=types), Block(arg_types=types)
+        before, after = Block(arg_types=types), Block(arg_types=onward_types)
         outer = dict(self.values)
         token = node.token
         with self.builder.inside(before), self.region(token):
@@ -157,17 +161,17 @@ class FunctionBuilder(ExpressionBuilder):
             if node.is_post:
                 self.body(node.body)
             condition = self._goes_on(node)
-            passed = [self.values[symbol] for symbol in carried]
+            passed = [self.values[symbol] for symbol in onward]
             self.at(token).op(scf.ConditionOp, [condition, *passed], ())
         self.values = dict(outer)
         with self.builder.inside(after), self.region(token):
-            self._leave(carried, after.args)
+            self._leave(onward, after.args)
             if not node.is_post:
                 self.body(node.body)
             self.at(token).op(scf.YieldOp, [self.values[symbol] for symbol in carried], ())
         self.values = outer
-        results = self.at(token).op(scf.WhileOp, inits, types, regions=(Region(before), Region(after)))
-        self._leave(carried, results)
+        results = self.at(token).op(scf.WhileOp, inits, onward_types, regions=(Region(before), Region(after)))
+        self._leave(carried, results[: len(carried)])
 
     def _goes_on(self, node: Repeat) -> SSAValue:
         """Return whether there is another iteration: no flag is set, and the condition holds."""

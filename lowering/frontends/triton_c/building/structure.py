@@ -48,11 +48,12 @@ class Repeat:
         body: what runs, with the step of a `for`.
         counter: for a loop that counts; its step is not in the body.
         gen: variables that it may read as they were before; writes: those that it assigns; live: those that are read behind
-            it; carried: those whose values go from one iteration to the next or out of it. Liveness fills them in.
+            it; carried: those whose values go from one iteration to the next or out of it; passed: those that the condition
+            assigns and the body reads. Liveness fills them in.
     """
 
     __slots__ = (
-        "body", "carried", "condition", "counter", "events", "flags", "gen", "is_post", "live", "token", "writes",
+        "body", "carried", "condition", "counter", "events", "flags", "gen", "is_post", "live", "passed", "token", "writes",
     )  # fmt: skip
 
     def __init__(
@@ -76,6 +77,7 @@ class Repeat:
         self.writes: frozenset[Symbol] = frozenset()
         self.live: frozenset[Symbol] = frozenset()
         self.carried: frozenset[Symbol] = frozenset()
+        self.passed: frozenset[Symbol] = frozenset()
 
 
 Node = typed.Evaluate | typed.Declare | Branch | Repeat
