@@ -141,7 +141,10 @@ class Elements:
         return b.cast("arith.truncf", found, element.mlir) if wide else found
 
     def index_of_extremum(self, operator: str, element: Scalar, x: SSAValue, axis: int) -> SSAValue:
-        """Return the index of the largest or smallest element along an axis, the first of equal ones."""
+        """Return the index of the largest or smallest element along an axis, the first of equal ones.
+
+        NaN loses against everything else, and is equal to NaN: any order of the combinations gives the same index.
+        """
         b = self.builder
         shape = t.shape_of(x.type)
         index = b.arange(shape[axis])
@@ -155,6 +158,10 @@ class Elements:
             elements = Elements(inner)
             is_better = elements.compared(better, element, left[0], right[0])
             is_equal = elements.compared("==", element, left[0], right[0])
+            if element.is_float:
+                left_is_nan, right_is_nan = (inner.cmpf("uno", each[0], each[0]) for each in (left, right))
+                is_better = inner.binary("arith.ori", is_better, inner.cmpi("ult", left_is_nan, right_is_nan))
+                is_equal = inner.binary("arith.ori", is_equal, inner.binary("arith.andi", left_is_nan, right_is_nan))
             is_first = inner.cmpi("slt", left[1], right[1])
             is_left = inner.binary("arith.ori", is_better, inner.binary("arith.andi", is_equal, is_first))
             return [inner.select(is_left, left[0], right[0]), inner.select(is_left, left[1], right[1])]

@@ -369,13 +369,12 @@ class ExpressionBuilder(ABC):
     def _loaded(self, node: typed.Load, lanes: SSAValue | None, other: SSAValue | None) -> SSAValue:
         """Load where `lanes` holds, and `other` elsewhere: 0 unless it is given."""
         shape = node.type.shape
-        pointer = self.build(node.pointer)
-        self.at(node.token)
-        mask = self._access_mask(node.mask, shape)
+        with self.under(self.masks.both(self.mask, lanes)):  # loads of the address and of the mask are in the arm too
+            pointer = self.build(node.pointer)
+            self.at(node.token)
+            mask = self._access_mask(node.mask, shape)
         element = node.type.element
         b = self.at(node.token)
-        if lanes is not None:
-            mask = self.masks.both(mask, lanes)
         if mask is None:
             return self.elements.from_memory(b.load(pointer), element)
         if other is None:

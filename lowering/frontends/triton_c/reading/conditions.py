@@ -1,10 +1,11 @@
-"""Evaluates the integer conditions of `#if`, in 64 bits as C does."""
+"""Evaluates the integer conditions of `#if`, in 64 bits as C does: signed, or unsigned where an operand is."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
 
+from .....promotion.dataclass import dataclass
 from .source import CHARACTER, NAME, NUMBER, Token
 
 _MAX_NESTED = 60
@@ -13,6 +14,9 @@ _LEVELS = (
     ("||",), ("&&",), ("|",), ("^",), ("&",), ("==", "!="), ("<", ">", "<=", ">="), ("<<", ">>"), ("+", "-"), ("*", "/", "%"),
 )  # fmt: skip
 _LEVEL = {operator: level for level, operators in enumerate(_LEVELS) for operator in operators}
+_ALL, _LARGEST = (1 << 64) - 1, (1 << 63) - 1
+_TRUTHS = frozenset(["||", "&&", "==", "!=", "<", ">", "<=", ">="])
+"""Operators whose results are 0 or 1, and signed."""
 _ESCAPES = {"n": 10, "t": 9, "r": 13, "0": 0, "a": 7, "b": 8, "f": 12, "v": 11, "\\": 92, "'": 39, '"': 34, "?": 63}
 
 
@@ -34,7 +38,7 @@ def evaluate(tokens: Sequence[Token]) -> int:
     value = reader.conditional(0, True)
     if reader.at < len(tokens):
         raise ConditionError(f"{tokens[reader.at].text} behind the condition", tokens[reader.at])
-    return value
+    return value.number
 
 
 def integer_literal(text: str) -> tuple[int, str] | None:
@@ -63,6 +67,23 @@ def character_value(text: str) -> int | None:
     return ord(inner) if len(inner) == 1 and ord(inner) < 128 else None
 
 
+@dataclass(frozen=True, slots=True)
+class _Value:
+    """An integer of 64 bits: intmax_t or uintmax_t."""
+
+    number: int
+    is_unsigned: bool = False
+
+    @classmethod
+    def of(cls, number: int, is_unsigned: bool) -> _Value:
+        """Return any integer as 64 bits hold it."""
+        number &= _ALL
+        return cls(number if is_unsigned or number <= _LARGEST else number - _ALL - 1, is_unsigned)
+
+    def __bool__(self) -> bool:
+        return self.number != 0
+
+
 class _Reader:
     """Reads one condition from the left. `is_live`: whether its value counts, so that a division by 0 is an error."""
 
@@ -77,17 +98,18 @@ class _Reader:
     def fail(self, message: str) -> ConditionError:
         return ConditionError(message, self.tokens[self.at] if self.at < len(self.tokens) else None)
 
-    def conditional(self, level: int, is_live: bool) -> int:
+    def conditional(self, level: int, is_live: bool) -> _Value:
         self.depth += 1
         if self.depth > _MAX_NESTED:
             raise self.fail("the condition is nested too deeply")
         value = self.binary(level, is_live)
         if level == 0 and self.text() == "?":
             self.at += 1
-            first = self.conditional(0, is_live and value != 0)
+            first = self.conditional(0, is_live and bool(value))
             self.expect(":")
-            second = self.conditional(0, is_live and value == 0)
-            value = first if value else second
+            second = self.conditional(0, is_live and not value)
+            chosen = first if value else second
+            value = _Value.of(chosen.number, first.is_unsigned or second.is_unsigned)
         self.depth -= 1
         return value
 
@@ -96,7 +118,7 @@ class _Reader:
             raise self.fail(f"expected {text}")
         self.at += 1
 
-    def binary(self, level: int, is_live: bool) -> int:
+    def binary(self, level: int, is_live: bool) -> _Value:
         value = self.unary(is_live)
         while (found := _LEVEL.get(self.text(), -1)) >= level:
             operator = self.tokens[self.at]
@@ -105,24 +127,28 @@ class _Reader:
             self.depth += 1
             right = self.binary(found + 1, needed)
             self.depth -= 1
-            if operator.text in ("/", "%") and right == 0:
+            if operator.text in ("/", "%") and not right:
                 if needed:
                     raise ConditionError("a division by zero", operator)
-                right = 1
-            value = _wrapped(_OPERATIONS[operator.text](value, right))
+                right = _Value(1)
+            value = _operated(operator.text, value, right)
         return value
 
-    def unary(self, is_live: bool) -> int:
+    def unary(self, is_live: bool) -> _Value:
         signs = []
         while self.text() in ("-", "+", "!", "~"):
             signs.append(self.text())
             self.at += 1
         value = self.primary(is_live)
         for sign in reversed(signs):
-            value = {"-": -value, "+": value, "!": int(not value), "~": ~value}[sign]
-        return _wrapped(value)
+            if sign == "!":
+                value = _Value(int(not value))
+            else:
+                number = {"-": -value.number, "+": value.number, "~": ~value.number}[sign]
+                value = _Value.of(number, value.is_unsigned)
+        return value
 
-    def primary(self, is_live: bool) -> int:
+    def primary(self, is_live: bool) -> _Value:
         if self.at >= len(self.tokens):
             raise self.fail("the condition is not complete")
         token = self.tokens[self.at]
@@ -133,21 +159,29 @@ class _Reader:
             return value
         self.at += 1
         if token.kind is NAME:
-            return int(token.text == "true")
+            return _Value(int(token.text == "true"))
         if token.kind is NUMBER:
             found = integer_literal(token.text)
             if found is None:
                 raise ConditionError(f"{token.text} is no integer", token)
-            return _wrapped(found[0])
+            number, suffix = found
+            if number > _ALL:
+                raise ConditionError(f"{token.text} does not fit into 64 bits", token)
+            return _Value(number, "u" in suffix or number > _LARGEST)
         if token.kind is CHARACTER:
-            value_ = character_value(token.text)
-            if value_ is not None:
-                return value_
+            code = character_value(token.text)
+            if code is not None:
+                return _Value(code)
         raise ConditionError(f"{token.text} in a condition", token)
 
 
-def _wrapped(value: int) -> int:
-    return ((value + (1 << 63)) & ((1 << 64) - 1)) - (1 << 63)
+def _operated(operator: str, left: _Value, right: _Value) -> _Value:
+    """Return the result of a binary operator: of the left operand's type for shifts, unsigned if any operand is for others."""
+    is_unsigned = left.is_unsigned
+    if operator not in ("<<", ">>", "&&", "||"):
+        is_unsigned = is_unsigned or right.is_unsigned
+        left, right = _Value.of(left.number, is_unsigned), _Value.of(right.number, is_unsigned)
+    return _Value.of(_OPERATIONS[operator](left.number, right.number), is_unsigned and operator not in _TRUTHS)
 
 
 def quotient(a: int, b: int) -> int:
