@@ -145,7 +145,7 @@ def test_a_lock_file_is_the_same_whoever_writes_it_and_has_room_for_several_kern
             tuned(lock=path).launch((1,), np.zeros(n, np.int32), n, 1)
     one, two = json.loads(first.read_text()), json.loads(second.read_text())
     assert list(two["kernels"]) == ["add BS=32", "f"]
-    assert one["kernels"]["add"] == two["kernels"]["add"]
+    assert one["kernels"]["add BS=32"] == two["kernels"]["add BS=32"]
 
 
 @pytest.mark.parametrize(

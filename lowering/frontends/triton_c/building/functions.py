@@ -117,6 +117,9 @@ class FunctionBuilder(ExpressionBuilder):
         if isinstance(node.condition, typed.Constant):
             self.body(node.first if node.condition.value else node.second)
             return
+        fresh = [symbol for symbol in node.writes & node.live if symbol not in self.values]
+        for symbol in sorted(fresh, key=lambda each: (each.token.start, each.name)):  # declared behind one of many exits
+            self.values[symbol] = self.elements.zero(symbol.type.element, symbol.type.shape)
         changed = [symbol for symbol in self.values if symbol in node.writes and symbol in node.live]
         branch = self.at(node.token).if_(condition, mlir_types(changed))
         before = dict(self.values)
