@@ -67,10 +67,12 @@ def read(
     """
     diagnostics = Diagnostics()
     tokens = preprocess(Source(source, text), defines or {}, include or {}, diagnostics)
+    is_whole = not diagnostics.reports
     syntax = parse(tokens, diagnostics)
-    diagnostics.check()
+    if not is_whole or diagnostics.has_gaps:  # names may be missing; functions that have errors are left out
+        diagnostics.check()
     try:
-        module = check_text(syntax, name, diagnostics, single_precision_constants, tokens[-1])
+        module = check_text(syntax, name, diagnostics, single_precision_constants, tokens)
     except RecursionError:
         _fail_nested(diagnostics, tokens[-1])
     diagnostics.check()

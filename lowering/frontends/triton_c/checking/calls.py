@@ -224,7 +224,8 @@ class CallChecker(SubscriptChecker):
             signed, unsigned, floating = _ATOMICS[operator]
             name = floating if element.is_float else signed if element.is_signed else unsigned
             if not name:
-                self.fail(token, f"{token.text} through {pointer.type}; it is for integers")
+                fix = "integers, or a loop of atomic_cas on their bits"
+                self.fail(token, f"{token.text} through {pointer.type}; it is for integers", fix)
         parts = [pointer, value, *([mask] if mask is not None else []), *([comparand] if comparand is not None else [])]
         shaped = list(self.joined(token, *parts))
         pointer, value = shaped[0], shaped[1]

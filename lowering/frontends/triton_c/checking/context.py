@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from .....promotion.errors import close_names
+from ..reading.conditions import ConditionError, evaluate
 from ..reading.diagnostics import Diagnostics
-from ..reading.source import Token
+from ..reading.source import NAME, MacroUse, Token
 from ..syntax import tree
 from ..types import (
     MAX_ELEMENTS,
@@ -33,6 +34,8 @@ OLD_FUNCTIONS = {
     "__sum": "v[+], or v[:, +] of an axis",
 }  # fmt: skip
 """Functions of the dialect of early 2019, and what is said now."""
+_MAX_VALUES = 8
+"""Macros whose values a message has."""
 Entry = typed.Symbol | typed.Aggregate | typed.Table | typed.Constant | Type
 """What a name stands for: a variable, constant memory, a constant of an enum, the type of a typedef or of `struct name`."""
 
@@ -48,8 +51,9 @@ class Context(Conversions, ABC):
         tables: the constant memory that the function at hand reads, in order.
     """
 
-    def __init__(self, diagnostics: Diagnostics, single: bool) -> None:
+    def __init__(self, diagnostics: Diagnostics, single: bool, tokens: Sequence[Token]) -> None:
         super().__init__(diagnostics)
+        self._tokens = tokens
         self.scopes: list[dict[str, Entry | None]] = [{}]
         self.single = single
         self.arms = 0
@@ -230,13 +234,39 @@ class Context(Conversions, ABC):
         for extent, expression in zip(found, extents, strict=True):
             count *= max(extent, 1)
             if extent < 1 or extent & (extent - 1):
-                message = f"the extent {extent} of a block is no power of two{macro_values(expression)}"
+                message = f"the extent {extent} of a block is no power of two{self.macro_values(expression)}"
                 fix = f"{1 << max(extent - 1, 0).bit_length()}, and a mask" if extent > 0 else "1, 2, 4, 8, …"
                 self.fail(first_token(expression), message, fix)
         if count > MAX_ELEMENTS:
-            values = "".join(macro_values(each) for each in extents)
+            values = self.macro_values(*extents)
             self.fail(first_token(extents[0]), f"a block of {count} elements{values}; at most {MAX_ELEMENTS} are possible")
         return found
+
+    def macro_values(self, *expressions: tree.Expression) -> str:
+        """Return the macros that stand for integers in expressions, as in ` (TM = 48)`; "" if there are none."""
+        uses: dict[MacroUse, None] = {}
+        waiting: list[tree.Expression] = list(expressions)
+        while waiting:
+            each = waiting.pop()
+            use = each.token.macro
+            while use is not None:
+                uses[use] = None
+                use = use.token.macro
+            parts = (getattr(each, name, None) for name in ("left", "right", "operand", "condition", "first", "second"))
+            waiting += [part for part in parts if isinstance(part, tree.Expression)]
+        values = {use.token.text: self._value_of(use) for use in uses if not use.has_arguments}
+        known = sorted((name, value) for name, value in values.items() if value is not None)[:_MAX_VALUES]
+        return f" ({', '.join(f'{name} = {value}' for name, value in known)})" if known else ""
+
+    def _value_of(self, use: MacroUse) -> int | None:
+        """Return the value of what a use of a macro became; None if it is no integer by itself."""
+        tokens = [each for each in self._tokens if use in each.macros()]
+        if any(each.kind is NAME for each in tokens):
+            return None
+        try:
+            return evaluate(tokens)
+        except ConditionError:
+            return None
 
     def pointee(self, value: typed.Expression, token: Token) -> Scalar | Pointer:
         """Return what a value points to. Anything but a pointer to values is an error."""
@@ -255,19 +285,4 @@ def first_token(expression: tree.Expression) -> Token:
     return expression.token
 
 
-def macro_values(expression: tree.Expression) -> str:
-    """Return the macros that an expression is made of with their values, as in ` (TM = 48)`; "" if there are none."""
-    values: dict[str, str] = {}
-    waiting = [expression]
-    while waiting:
-        each = waiting.pop()
-        uses = each.token.uses
-        if uses and isinstance(each, tree.Literal):
-            values.setdefault(uses[-1].text, each.token.text)
-        for part in (getattr(each, name, None) for name in ("left", "right", "operand", "condition", "first", "second")):
-            if isinstance(part, tree.Expression):
-                waiting.append(part)
-    return f" ({', '.join(f'{name} = {value}' for name, value in sorted(values.items()))})" if values else ""
-
-
-__all__ = ["Context", "Entry", "first_token", "macro_values"]
+__all__ = ["Context", "Entry", "first_token"]

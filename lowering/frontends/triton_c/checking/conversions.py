@@ -10,7 +10,7 @@ import numpy as np
 
 from ..reading.conditions import quotient
 from ..reading.diagnostics import Diagnostics
-from ..reading.source import Token
+from ..reading.source import NUMBER, Token
 from ..types import (
     BFLOAT16,
     BOOL,
@@ -101,8 +101,11 @@ class Conversions:
         message = f"{what} has shape {list(shape) or 'of a scalar'}, and the value has shape {list(own)}"
         if not shape:
             message = f"{what} is a scalar, and the value has shape {list(own)}"
-        shrinks = len(own) > len(shape) or any(x > y for x, y in zip(own[::-1], shape[::-1], strict=False))
-        fix = "a reduction, as in v[+] or v[:, max]" if shrinks else ""
+        fix = "a reduction, as in v[+] or v[:, max]" if _is_reducible(own, shape) else ""
+        if len(own) == len(shape) == 1 < shape[0] < own[0]:
+            fix = f"a reduction, as in v[+], or some of the elements, as in v[0 ... {shape[0]}]"
+        elif len(own) == len(shape) > 1 and joined_shape((*own[1:], own[0]), shape) == shape:
+            fix = "^ before the value, which transposes it"
         if len(own) < len(shape) and joined_shape((*own, 1), shape) == shape:
             fix = f"did you mean v[{', '.join([':'] * len(own) + ['newaxis'])}]?"
         self.fail(token, message, fix)
@@ -152,16 +155,29 @@ class Conversions:
         element = common(self.arithmetic(token, a), self.arithmetic(token, b))
         if element == DOUBLE:
             for literal, other in ((a, b), (b, a)):
-                if isinstance(literal, typed.Constant) and other.type.shape and other.type.element in (HALF, BFLOAT16, FLOAT):
+                if _is_double(literal) and other.type.shape and other.type.element != DOUBLE:
                     self.diagnostics.warning(
                         literal.token, f"the constant is a double, so that {token.text} computes {other.type} in double",
-                        f"{literal.token.text}f, or single_precision_constants=True",
+                        f"{literal.token.text if literal.token.kind is NUMBER else '…'}f, or single_precision_constants=True",
                     )  # fmt: skip
         return self.convert(a, element), self.convert(b, element), element
 
     def assigned(self, token: Token, value: typed.Expression, type_: Type, what: str) -> typed.Expression:
         """Return a value converted and broadcast as an assignment does to its target."""
         return self.to_shape(token, self.convert(value, type_.element, token), type_.shape, what)
+
+
+def _is_double(value: typed.Expression) -> bool:
+    """Return whether a value is a floating constant of double, which nobody asked to be one."""
+    return isinstance(value, typed.Constant) and isinstance(value.value, float) and value.type.element == DOUBLE
+
+
+def _is_reducible(own: tuple[int, ...], shape: tuple[int, ...]) -> bool:
+    """Return whether a block stretches to a shape of fewer axes, or to one element, after reductions of its other axes."""
+    if all(extent == 1 for extent in shape):
+        return True
+    kept = iter(own)  # the axes that are left stay in their order
+    return len(own) > len(shape) and all(any(axis in (1, extent) for axis in kept) for extent in shape)
 
 
 def _folded(value: typed.Expression, element: Scalar) -> typed.Constant | None:

@@ -37,6 +37,7 @@ from .conversions import COMPARISONS, folded_binary, rounded
 from .records import LVALUES
 
 _FLOATING = re.compile(r"((?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)([fFlL]?)")
+_HEXADECIMAL = re.compile(r"(0[xX](?:[0-9a-fA-F]+\.?[0-9a-fA-F]*|\.[0-9a-fA-F]+)[pP]([+-]?)[0-9]+)([fFlL]?)")
 _ESCAPED = {"n": "\n", "t": "\t"}
 _NAMED = {
     "INFINITY": (FLOAT, math.inf), "F32_INFINITY": (FLOAT, math.inf), "F16_INFINITY": (HALF, math.inf),
@@ -59,12 +60,27 @@ def _number(text: str, is_single: bool) -> tuple[Type, int | float] | str:
             if wrapped(value, element) == value:
                 return type_of(element), value
         return f"{text} does not fit into 64 bits"
+    found = _floating(text)
+    if found is None:
+        return f"{text} is no number"
+    number, suffix = found
+    element = FLOAT if is_single or suffix in ("f", "F") else DOUBLE
+    return type_of(element), rounded(number, element)
+
+
+def _floating(text: str) -> tuple[float, str] | None:
+    """Return the value and the suffix of a floating constant, decimal or hexadecimal; None for anything else."""
+    match = _HEXADECIMAL.fullmatch(text)
+    if match is not None:
+        digits, sign, suffix = match.groups()
+        try:
+            return float.fromhex(digits), suffix
+        except OverflowError:
+            return 0.0 if sign == "-" else math.inf, suffix
     match = _FLOATING.fullmatch(text)
     if match is None or text.isdigit():
-        return f"{text} is no number"
-    digits, suffix = match.groups()
-    element = FLOAT if is_single or suffix in ("f", "F") else DOUBLE
-    return type_of(element), rounded(float(digits), element)
+        return None
+    return float(match.group(1)), match.group(2)
 
 
 class ExpressionChecker(CallChecker):
@@ -311,8 +327,13 @@ class ExpressionChecker(CallChecker):
         if isinstance(own, Pointer) != isinstance(element, Pointer):
             number = own if isinstance(own, Scalar) else element
             is_address = isinstance(number, Scalar) and number.kind == "int" and number.bits == LONG.bits
-            if is_address and not isinstance(value, typed.Constant):
+            is_null = isinstance(value, typed.Constant) and value.value == 0
+            if is_address and not is_null:
                 value = typed.Convert(type_of(element, value.type.shape), node.token, value)
+            elif not is_null and number != BOOL:
+                message = f"a cast of a value of type {value.type} to {target}: addresses are integers of 64 bits"
+                is_integer = isinstance(number, Scalar) and number.kind == "int"
+                self.fail(node.token, message, f"({element})(long)…" if is_integer else "")
         elif isinstance(own, Pointer) and own != element:
             value = typed.Convert(type_of(element, value.type.shape), node.token, value)
         value = self.convert(value, element, node.token)

@@ -45,8 +45,8 @@ class Lvalue:
 class RecordChecker(Context):
     """The part of the checker that knows of structs and unions."""
 
-    def __init__(self, diagnostics: Diagnostics, single: bool) -> None:
-        super().__init__(diagnostics, single)
+    def __init__(self, diagnostics: Diagnostics, single: bool, tokens: Sequence[Token]) -> None:
+        super().__init__(diagnostics, single, tokens)
         self._defined: dict[int, Struct | None] = {}
 
     # Definitions

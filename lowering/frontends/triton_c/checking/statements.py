@@ -24,19 +24,23 @@ _ON_INTEGERS = ("multipleof", "retune")
 
 
 def check_text(
-    items: Sequence[tree.Statement], name: str | None, diagnostics: Diagnostics, single: bool, end: Token
+    items: Sequence[tree.Statement], name: str | None, diagnostics: Diagnostics, single: bool, tokens: Sequence[Token]
 ) -> typed.Module | None:
     """Return the typed tree of a kernel, and of what it calls; None, after an error, if there is no such kernel.
 
     Args:
         name: which kernel; None for the only one.
         single: whether floating constants without a suffix are float, not double.
-        end: the token that errors without one of their own are reported at.
+        tokens: those of the text; errors without one of their own are reported at the last, its end.
     """
-    checker = _Checker(diagnostics, single)
+    checker = _Checker(diagnostics, single, tokens)
     checker.collect(items)
-    kernel = checker.kernel(name, end)
+    kernel = checker.kernel(name, tokens[-1])
     if kernel is None:
+        return None
+    if kernel.is_broken:
+        for each in called_functions([kernel], checker.own_functions):
+            checker.function(each)
         return None
     found = checker.function(kernel)
     if found is None:
@@ -53,6 +57,25 @@ def kernels_of(items: Sequence[tree.Statement]) -> list[tree.Function]:
     marked = [each for each in functions if each.is_global]
     if marked:
         return marked
+    called = _called_names(functions)
+    void = [each for each in functions if each.result.base == "void" and len(each.result.constant) == 1]
+    return [each for each in void if each.name not in called and not each.is_device]
+
+
+def called_functions(functions: Sequence[tree.Function], known: Mapping[str, tree.Function]) -> list[tree.Function]:
+    """Return the functions that some functions call, and those that these call, in no order of calls."""
+    found: dict[str, tree.Function] = {}
+    waiting = list(functions)
+    while waiting:
+        for name in sorted(_called_names([waiting.pop()])):
+            if name in known and name not in found:
+                found[name] = known[name]
+                waiting.append(known[name])
+    return [each for each in known.values() if each.name in found]
+
+
+def _called_names(functions: Sequence[tree.Function]) -> set[str]:
+    """Return the names that are called in the bodies of functions."""
     called: set[str] = set()
     waiting: list[object] = [each.body for each in functions]
     while waiting:
@@ -63,8 +86,7 @@ def kernels_of(items: Sequence[tree.Statement]) -> list[tree.Function]:
             if isinstance(node, tree.Call) and isinstance(node.callee, tree.Name):
                 called.add(node.callee.token.text)
             waiting.extend(getattr(node, slot) for kind in type(node).__mro__ for slot in getattr(kind, "__slots__", ()))
-    void = [each for each in functions if each.result.base == "void" and len(each.result.constant) == 1]
-    return [each for each in void if each.name not in called]
+    return called
 
 
 class _Checker(ExpressionChecker):
@@ -74,8 +96,8 @@ class _Checker(ExpressionChecker):
         done: the functions that are checked, by name, each behind those that it calls.
     """
 
-    def __init__(self, diagnostics: Diagnostics, single: bool) -> None:
-        super().__init__(diagnostics, single)
+    def __init__(self, diagnostics: Diagnostics, single: bool, tokens: Sequence[Token]) -> None:
+        super().__init__(diagnostics, single, tokens)
         self.done: dict[str, typed.Function] = {}
         self._functions: dict[str, tree.Function] = {}
         self._kernels: list[tree.Function] = []
@@ -131,7 +153,7 @@ class _Checker(ExpressionChecker):
         """Return a function's typed tree; None if it has errors, which are reported."""
         if node.name in self.done:
             return self.done[node.name]
-        if node.name in self._failed or node.body is None:
+        if node.name in self._failed or node.body is None or node.is_broken:
             return None
         outer = self.scopes, self._events, self._uncertain, self.arms, self._result, self._loops, self._switches, self.work
         outer_tables, self.tables = self.tables, {}
@@ -161,18 +183,19 @@ class _Checker(ExpressionChecker):
             self.fail(node.token, f"function {node.name} returns a block of void")
         declared: list[typed.Symbol | typed.Aggregate] = []
         promises: list[tuple[typed.Promise, ...]] = []
+        is_whole = True
         for each in node.parameters:
-            type_ = self.resolve(each.type)
-            if is_kernel and any(leaf.shape for _, leaf in leaves_of(type_)):
-                what = "holds blocks" if isinstance(type_.element, Struct) else "is a block"
-                self.fail(each.token, f"parameter {each.name} of a kernel {what}", "a pointer")
-            entry = self._entry(each, type_)
-            declared.append(entry)
-            found = self._promises(each, type_)
-            promises += [()] * len(entry.symbols) if isinstance(entry, typed.Aggregate) else [found]
+            with self.reported() as failed:
+                entry = self._parameter(each, is_kernel)
+                declared.append(entry)
+                found = self._promises(each, entry.type)
+                promises += [()] * len(entry.symbols) if isinstance(entry, typed.Aggregate) else [found]
+            is_whole = is_whole and not failed
         body: list[typed.Statement] = []
         for statement in node.body.statements if node.body is not None else ():
             self.statement(statement, body)
+        if not is_whole:
+            self.abort()
         tables = tuple(self.tables)
         parts = [symbol for each in declared for symbol in (each.symbols if isinstance(each, typed.Aggregate) else (each,))]
         parameters = (*parts, *(table.symbol for table in tables))
@@ -180,6 +203,18 @@ class _Checker(ExpressionChecker):
         return typed.Function(
             node.name, node.token, tuple(declared), parameters, kept, tables, self._result, tuple(body)
         )
+
+    def _parameter(self, node: tree.Declarator, is_kernel: bool) -> typed.Symbol | typed.Aggregate:
+        """Declare a parameter, also one with an error, so that uses of its name have none."""
+        try:
+            type_ = self.resolve(node.type)
+            if is_kernel and any(leaf.shape for _, leaf in leaves_of(type_)):
+                what = "holds blocks" if isinstance(type_.element, Struct) else "is a block"
+                self.fail(node.token, f"parameter {node.name} of a kernel {what}", "a pointer")
+        except CheckAbort:
+            self.declare(node.token, None)
+            raise
+        return self._entry(node, type_)
 
     def _entry(self, node: tree.Declarator, type_: Type) -> typed.Symbol | typed.Aggregate:
         """Declare a variable or parameter, and return what its name stands for."""

@@ -19,7 +19,7 @@ from ..types import (
     wrapped,
 )
 from . import typed
-from .context import first_token, macro_values
+from .context import first_token
 from .tables import TableChecker
 
 _REDUCTIONS = frozenset(["+", "max", "min", "*", "&", "|"])
@@ -38,7 +38,9 @@ class SubscriptChecker(TableChecker):
         self.refuse_record(node.token, operand, "a subscript")
         rank = len(operand.type.shape)
         if not rank:
-            self.fail(node.token, f"a subscript of a value of type {operand.type}, which is no block", _HELP)
+            is_indexed = operand.type.is_pointer and len(node.entries) == 1 and node.entries[0].kind == "index"
+            fix = self._as_load(node) if is_indexed else _HELP
+            self.fail(node.token, f"a subscript of a value of type {operand.type}, which is no block", fix)
         for entry in node.entries:
             if entry.kind == "slice":
                 self.fail(entry.token, f"an interval in a subscript of {operand.type}; {_HELP}", "a mask")
@@ -52,6 +54,13 @@ class SubscriptChecker(TableChecker):
         if named != rank:
             self.fail(node.token, f"the subscript names {named} axes of {operand.type}, which has {rank}", _HELP)
         return self._viewed(node, operand)
+
+    @staticmethod
+    def _as_load(node: tree.Subscript) -> str:
+        """Return how an element behind a pointer is written."""
+        index = node.entries[0].value
+        names = [each.token.text if isinstance(each, tree.Name | tree.Literal) else "" for each in (node.operand, index)]
+        return f"*({names[0] or 'p'} + {names[1] or 'i'})"
 
     def _viewed(self, node: tree.Subscript, operand: typed.Expression) -> typed.Expression:
         """Reduce axes and take elements from left to right, then insert new axes."""
@@ -150,7 +159,7 @@ class SubscriptChecker(TableChecker):
                 self.fail(first_token(expression), f"the {side} of a range is no constant integer", fix)
             bounds.append(value.value)
         start, end = bounds
-        values = "".join(dict.fromkeys(macro_values(each) for each in (node.left, node.right)))
+        values = self.macro_values(node.left, node.right)
         length = end - start
         if length <= 0:
             self.fail(node.token, f"the range {start} ... {end} is empty{values}")

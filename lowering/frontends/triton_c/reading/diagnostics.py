@@ -93,15 +93,23 @@ class TritonCError(UserError):
 
 
 class Diagnostics:
-    """The errors and warnings of one run."""
+    """The errors and warnings of one run.
+
+    Attributes:
+        reports: how many errors were added, those that had been there already included.
+        has_gaps: whether declarations outside of functions are missing behind errors.
+    """
 
     def __init__(self) -> None:
         self.found: list[Diagnostic] = []
+        self.reports = 0
+        self.has_gaps = False
         self._errors = 0
         self._seen: set[tuple[str, Source, int]] = set()
 
     def error(self, token: Token, message: str, fix: str = "") -> None:
         """Add an error at a token. Raises `TritonCError` when there are enough of them."""
+        self.reports += 1
         if self._add("error", token, message, fix):
             self._errors += 1
             if self._errors >= MAX_ERRORS:

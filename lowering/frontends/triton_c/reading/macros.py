@@ -142,7 +142,7 @@ class Expander:
         self, macro: Macro, use: Token, raw: Mapping[str, list[Token]], hidden: frozenset[str]
     ) -> list[Token]:
         """Return the body with arguments in place of parameters: expanded ones, except beside # and ##."""
-        by = MacroUse(use)
+        by = MacroUse(use, macro.parameters is not None)
         expanded: dict[str, list[Token]] = {}
         found: list[Token] = []
         body = macro.body

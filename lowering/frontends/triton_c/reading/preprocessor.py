@@ -22,7 +22,7 @@ _DIRECTIVES = (
 PRELUDE = frozenset([
     "bool", "true", "false", "newaxis", "half", "bfloat16", *(f"{u}int{bits}" for u in ("", "u") for bits in (8, 16, 32, 64)),
     "F32_INFINITY", "F16_INFINITY", "INFINITY", "NAN", "__global__", "__noalias", "__readonly", "__writeonly", "__aligned",
-    "__multipleof", "__retune", "__constant__", "__LINE__", "__FILE__",
+    "__multipleof", "__retune", "__constant__", "__device__", "__LINE__", "__FILE__",
 ])  # fmt: skip
 """Names of the language that `#ifdef` sees, which the historical compiler defined as macros."""
 

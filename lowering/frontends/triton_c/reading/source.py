@@ -82,12 +82,17 @@ class Source:
 
 
 class MacroUse:
-    """One use of a macro: its name as a token, which another macro may have produced."""
+    """One use of a macro: its name as a token, which another macro may have produced.
 
-    __slots__ = ("token",)
+    Attributes:
+        has_arguments: whether more belongs to what it became than its body.
+    """
 
-    def __init__(self, token: Token) -> None:
+    __slots__ = ("has_arguments", "token")
+
+    def __init__(self, token: Token, has_arguments: bool) -> None:
         self.token = token
+        self.has_arguments = has_arguments
 
 
 NOTHING_HIDDEN: frozenset[str] = frozenset()
@@ -140,12 +145,16 @@ class Token:
     @property
     def uses(self) -> list[Token]:
         """The uses of macros that the token came by, from the one that stands in the text to the innermost."""
+        return [each.token for each in self.macros()][::-1]
+
+    def macros(self) -> list[MacroUse]:
+        """Return the uses of macros that the token came by, from the innermost."""
         found = []
         macro = self.macro
         while macro is not None:
-            found.append(macro.token)
+            found.append(macro)
             macro = macro.token.macro
-        return found[::-1]
+        return found
 
 
 __all__ = ["CHARACTER", "END", "NAME", "NUMBER", "OTHER", "PUNCTUATOR", "STRING", "MacroUse", "Source", "Token"]

@@ -173,6 +173,20 @@ class ExpressionParser(TypeNameParser):
                 return found
         self.diagnostics.fatal(self.token, f"more than {MAX_NESTED} subscripts and calls of one another's results")
 
+    @staticmethod
+    def _is_name(token: Token) -> bool:
+        return token.kind is NAME and token.text not in KEYWORDS
+
+    def string(self) -> Token:
+        """Read a string, or several behind one another, which are one."""
+        token = self.advance()
+        parts = [token.text[1:-1]]
+        while self.token.kind is STRING:
+            parts.append(self.advance().text[1:-1])
+        if len(parts) == 1:
+            return token
+        return Token(STRING, f'"{"".join(parts)}"', token.source, token.start, token.is_spaced, False, token.macro)
+
     def _subscript(self, operand: tree.Expression) -> tree.Expression:
         token = self.advance()
         self.deeper()
@@ -211,11 +225,14 @@ class ExpressionParser(TypeNameParser):
             found = self.expression()
             self.expect(")")
             self.depth -= 1
+            if isinstance(found, tree.Name) and (self.token.kind in (NUMBER, CHARACTER) or self._is_name(self.token)):
+                fix = self.missing_define(found.token)
+                self.fail_at(found.token, f"expected the type of a cast, got {found.token.text!r}", fix)
             return found
         if token.kind in (NUMBER, CHARACTER) or self.text in ("true", "false"):
             return tree.Literal(self.advance())
         if token.kind is STRING:
-            return tree.Literal(self.advance())
+            return tree.Literal(self.string())
         if self.text == "bitcast" and self.peek().text == "<":
             self.advance()
             self.advance()
@@ -230,7 +247,7 @@ class ExpressionParser(TypeNameParser):
         if self.text == "{":
             self.fail("brace lists are not supported", "a scalar, which fills a block, or a range 0 ... N")
         if self.text == "@":
-            self.fail("@ before an expression: the dialect of early 2019 wrote @mask *p = v;", "*?(mask)p = v;")
+            self.fail("@ before an expression: the dialect of early 2019 wrote @mask *p = v", "*?(mask)p = v")
         self.fail(f"expected an expression, got {self.shown()}", UNSUPPORTED.get(self.text, ""))
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..reading.diagnostics import Diagnostics
-from ..reading.source import END, STRING, Token
+from ..reading.source import END, NAME, STRING, Token
 from . import tree
 from .expressions import ExpressionParser
-from .token_stream import KEYWORDS, STORAGE, UNSUPPORTED, SyntaxAbort
+from .token_stream import KEYWORDS, QUALIFIERS, STORAGE, UNSUPPORTED, SyntaxAbort
 
 ATTRIBUTES = {
     "global": 0, "noalias": 0, "readonly": 0, "writeonly": 0, "aligned": 1, "multipleof": 1, "retune": 0,
@@ -19,7 +19,7 @@ _SYNONYMS = {"restrict": "noalias", "kernel": "global"}
 OLD_DIALECT = {
     "read_only": "T *p __readonly", "write_only": "T *p __writeonly", "align": "T *p __aligned(N)",
     "multiple_of": "int n __multipleof(N)", "tunable": "#define, or a list in defines", "fp16": "half", "fp32": "float",
-    "fp64": "double", "get_range_id": "get_program_id(axis) * T + 0 ... T",
+    "fp64": "double", "int1": "bool", "get_range_id": "get_program_id(axis) * T + 0 ... T",
 }  # fmt: skip
 """Names of the dialect of early 2019, and what is said now."""
 
@@ -38,6 +38,7 @@ class _Parser(ExpressionParser):
                 if not self.accept(";"):
                     found.append(self._external())
             except SyntaxAbort:
+                self.diagnostics.has_gaps = True
                 self.depth = 0
                 del self.types[1:], self.hidden[1:]
                 self._skip(is_external=True)
@@ -74,29 +75,38 @@ class _Parser(ExpressionParser):
         if self.text == "typedef":
             return self._declaration()
         self._refuse_old_dialect()
+        reports = self.diagnostics.reports
         if not self.is_type(self.token):
+            if self.peek().kind is NAME or self.peek().text == "*":
+                self.fail_type("a type")
             self.fail(f"expected a function, got {self.shown()}", UNSUPPORTED.get(self.text, "__global__ void name(…) { … }"))
         base = self.specifiers()
         if self.text == ";":
             self.return_to(start)
             return self._declaration()
         base = self.with_pointers(base)
-        attributes += self._storage() + self._attributes()
+        attributes += self._storage()
+        if self.peek().text != "(" or self.text.strip("_") in ATTRIBUTES:  # else it is the name, such as __debug_barrier
+            attributes += self._attributes()
         name = self.identifier("the name of a function")
         if not self.accept("("):
             self.return_to(start)
             return self._declaration()
         self.open_scope()
-        parameters = self._parameters()
+        parameters, unnamed = self._parameters()
         result = self.with_shape(base)
         attributes += self._attributes()
         body = None
         if not self.accept(";"):
             if self.text != "{":
                 self.fail(f"expected the body of function {name.text}, got {self.shown()}")
+            for number, type_ in unnamed:
+                message = f"parameter {number} of function {name.text} has no name, which prototypes alone leave out"
+                self.diagnostics.error(type_, message, "a name behind its type")
             body = self._compound(own_scope=False)
         self.close_scope()
-        return tree.Function(name, tuple(attributes), result, tuple(parameters), body)
+        is_broken = self.diagnostics.reports > reports
+        return tree.Function(name, tuple(attributes), result, tuple(parameters), body, is_broken)
 
     def _storage(self) -> list[tree.Attribute]:
         """Read what stands before a type: `__global__`, and what means nothing here, such as static and inline."""
@@ -104,37 +114,61 @@ class _Parser(ExpressionParser):
         while (self.text in STORAGE and self.text != "typedef") or self.text.startswith("__attribute__"):
             if self.text == "__global__":
                 found.append(tree.Attribute(self.advance(), "global", ()))
+            elif self.text == "__device__":
+                found.append(tree.Attribute(self.advance(), "device", ()))
             elif self.text.startswith("__attribute__"):
                 found += self._attributes()
             else:
                 self.advance()
         return found
 
-    def _parameters(self) -> list[tree.Declarator]:
+    def _parameters(self) -> tuple[list[tree.Declarator], list[tuple[int, Token]]]:
+        """Read parameters, and go on behind errors in one; return them, and the numbers and types of those without a name."""
         found: list[tree.Declarator] = []
+        unnamed: list[tuple[int, Token]] = []
+        number = 0
         if self.text == "void" and self.peek().text == ")":
             self.advance()
         while self.text != ")":
-            if found:
-                self.expect(",", "or ) in the parameters of a function")
-            self._refuse_old_dialect()
-            before = self._attributes()
-            if not self.is_type(self.token):
-                self.fail(f"expected the type of a parameter, got {self.shown()}", UNSUPPORTED.get(self.text, ""))
-            type_ = self.with_pointers(self.specifiers())
-            if self.text in (",", ")", "["):  # a prototype may leave names out
-                name = self.token
-                type_ = self.with_shape(type_)
-                found.append(tree.Declarator(name, type_, (), None))
+            depth = self.depth
+            try:
+                if number:
+                    self.expect(",", "or ) in the parameters of a function")
+                number += 1
+                found.append(self._parameter())
+            except SyntaxAbort:
+                self.depth = depth
+                self._skip_to(",)", ("{", "}", ";"))
                 continue
-            found.append(self._declarator(type_, before))
+            if found[-1].token is found[-1].type.token:
+                unnamed.append((number, found[-1].token))
         self.advance()
-        return found
+        return found, unnamed
+
+    def _parameter(self) -> tree.Declarator:
+        """Read one parameter. Where a prototype leaves its name out, the type stands for it."""
+        self._refuse_old_dialect()
+        before = self._attributes()
+        if not self.is_type(self.token):
+            self.fail_type("the type of a parameter")
+        type_ = self.with_pointers(self.specifiers())
+        if self.text in (",", ")", "["):
+            return tree.Declarator(type_.token, self.with_shape(type_), (), None)
+        return self._declarator(type_, before)
+
+    def _skip_to(self, ends: str, never: tuple[str, ...]) -> None:
+        """Go to one of some characters outside of brackets; leave the statement if something of `never` comes before."""
+        depth = 0
+        while depth > 0 or self.text not in tuple(ends):
+            if self.token.kind is END or self.text in never:
+                raise SyntaxAbort
+            depth += (self.text in ("(", "[")) - (self.text in (")", "]"))
+            self.advance()
 
     def _refuse_old_dialect(self) -> None:
         token, following = self.token, self.peek()
         for each in (token, following):
-            is_old = each.text in OLD_DIALECT and not self.is_type(each)  # a typedef may give an old name a meaning
+            is_old = each.text in OLD_DIALECT and not self.is_declared(each.text)  # the text may give an old name a meaning
             if is_old and (each is token or token.text in ("const", "restrict")):
                 fix = OLD_DIALECT[each.text]
                 self.fail_at(each, f"{each.text} is of the dialect of early 2019, another language", fix)
@@ -154,7 +188,7 @@ class _Parser(ExpressionParser):
 
     def _attributes(self) -> list[tree.Attribute]:
         found: list[tree.Attribute] = []
-        while self.text.startswith("__") or self.text == "restrict":
+        while (self.text.startswith("__") and self.text not in QUALIFIERS - set(_RESTRICT)) or self.text == "restrict":
             if self.text == "__attribute__":
                 self.advance()
                 self.expect("(")
@@ -217,7 +251,7 @@ class _Parser(ExpressionParser):
         if self.accept(","):
             if self.token.kind is not STRING:
                 self.fail(f"expected the message of _Static_assert, got {self.shown()}")
-            message = self.advance().text[1:-1]
+            message = self.string().text[1:-1]
         self.expect(")")
         self.expect(";")
         return tree.StaticAssert(token, condition, message)
@@ -267,11 +301,25 @@ class _Parser(ExpressionParser):
         if self.accept(";"):
             return tree.Evaluation(token, None)
         self._refuse_old_dialect()
+        if self._is_declaration_of_unknown_type():
+            self.fail_type("a type")
         if self.peek().text == ":" and text not in KEYWORDS:
             self.fail("labels are not supported: there is no goto", UNSUPPORTED["goto"].partition("; ")[2])
         expression = self.expression()
         self.expect(";", "behind an expression")
         return tree.Evaluation(expression.token, expression)
+
+    def _is_declaration_of_unknown_type(self) -> bool:
+        """Return whether a statement can only be a declaration, whose type is not known: `T x = 1;`, `T *p = q;`."""
+        if self.token.kind is not NAME or self.text in KEYWORDS or self.is_declared(self.text):
+            return False
+        at = 1
+        while self.peek(at).text == "*":
+            at += 1
+        name, behind = self.peek(at), self.peek(at + 1).text
+        if name.kind is not NAME or name.text in KEYWORDS:
+            return False
+        return at == 1 or (behind in ("=", "[", ";", ",") and self.missing_define() != "")
 
     def _scoped(self) -> tree.Statement:
         """Read the statement that a loop or a branch controls."""
@@ -293,9 +341,26 @@ class _Parser(ExpressionParser):
         token = self.advance()
         self.expect("(", "and the header of for")
         self.open_scope()
+        depth, scopes = self.depth, len(self.types)
+        try:
+            start, condition, step = self._for_header()
+        except SyntaxAbort:
+            self.depth = depth
+            del self.types[scopes:], self.hidden[scopes:]
+            self._skip_to(")", ("{", "}"))
+            self.advance()
+            start, condition, step = tree.Evaluation(token, None), None, None
+        body = self._scoped()
+        self.close_scope()
+        return tree.For(token, start, condition, step, body)
+
+    def _for_header(self) -> tuple[tree.Statement, tree.Expression | None, tree.Expression | None]:
+        """Read start, condition and step of a loop, and the parenthesis behind them."""
         start: tree.Statement
         if self.is_type(self.token):
             start = self._declaration()
+        elif self._is_declaration_of_unknown_type():
+            self.fail_type("a type")
         else:
             first = self.token
             start = tree.Evaluation(first, None if self.text == ";" else self.expression())
@@ -304,9 +369,7 @@ class _Parser(ExpressionParser):
         self.expect(";", "behind the condition of for")
         step = None if self.text == ")" else self.expression()
         self.expect(")", "behind the header of for")
-        body = self._scoped()
-        self.close_scope()
-        return tree.For(token, start, condition, step, body)
+        return start, condition, step
 
     def _while(self) -> tree.Statement:
         token = self.advance()

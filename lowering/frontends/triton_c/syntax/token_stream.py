@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NoReturn
 
+from .....promotion.errors import close_names
 from ..reading.diagnostics import Diagnostics
 from ..reading.source import END, NAME, OTHER, STRING, Token
 
@@ -15,7 +16,7 @@ BASIC_TYPES = frozenset([
     *(f"{u}int{bits}" for u in ("", "u") for bits in (8, 16, 32, 64)),
 ])  # fmt: skip
 QUALIFIERS = frozenset(["const", "volatile", "restrict", "__restrict__", "__restrict", "__constant__"])
-STORAGE = frozenset(["static", "inline", "extern", "register", "typedef", "auto", "__global__"])
+STORAGE = frozenset(["static", "inline", "extern", "register", "typedef", "auto", "__global__", "__device__"])
 KEYWORDS = BASIC_TYPES | QUALIFIERS | STORAGE | frozenset([
     "if", "else", "for", "while", "do", "switch", "case", "default", "break", "continue", "return", "goto", "sizeof",
     "struct", "union", "enum", "newaxis", "_Static_assert", "true", "false",
@@ -72,8 +73,30 @@ class TokenStream:
     def expect(self, text: str, what: str = "") -> Token:
         """Step behind `text`, or fail."""
         if self.text != text:
-            self.fail(f"expected {text}{what and f' {what}'}, got {self.shown()}")
+            self.fail(f"expected {text}{what and f' {what}'}, got {self.shown()}", self.missing_define())
         return self.advance()
+
+    def missing_define(self, token: Token | None = None) -> str:
+        """Return the fix for a name in capitals where none can stand, which was meant to be a macro; "" for other tokens.
+
+        The token is the current one unless it is given.
+        """
+        token = token or self.token
+        name = token.text
+        is_macro = token.kind is NAME and name.isupper() and name not in KEYWORDS and not self.is_declared(name)
+        return f"missing define? defines={{{name!r}: …}}" if is_macro else ""
+
+    def is_declared(self, name: str) -> bool:
+        """Return whether a name is that of a variable or a typedef here."""
+        return any(name in each for each in (*self.types, *self.hidden))
+
+    def fail_type(self, what: str) -> NoReturn:
+        """Add an error at a token that is no type, and leave the statement."""
+        fix = UNSUPPORTED.get(self.text, "") or self.missing_define()
+        if not fix and self.token.kind is NAME:
+            close = close_names(self.text, {*BASIC_TYPES, *(name for each in self.types for name in each)})
+            fix = f"did you mean {' or '.join(close)}?" if close else ""
+        self.fail(f"expected {what}, got {self.shown()}", fix)
 
     def identifier(self, what: str) -> Token:
         """Step behind a name that is no keyword, or fail."""

@@ -279,12 +279,13 @@ class Return(Statement):
 
 @dataclass(frozen=True, slots=True)
 class Function(Statement):
-    """A function; without a body a prototype."""
+    """A function; without a body a prototype. is_broken: parts of it are missing, behind errors."""
 
     attributes: tuple[Attribute, ...]
     result: TypeName
     parameters: tuple[Declarator, ...]
     body: Compound | None
+    is_broken: bool = False
 
     @property
     def name(self) -> str:
@@ -293,3 +294,8 @@ class Function(Statement):
     @property
     def is_global(self) -> bool:
         return any(each.name == "global" for each in self.attributes)
+
+    @property
+    def is_device(self) -> bool:
+        """Whether it is said to be no kernel."""
+        return any(each.name == "device" for each in self.attributes)

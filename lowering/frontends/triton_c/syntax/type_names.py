@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 
-from ..reading.source import Token
+from ..reading.source import END, Token
 from . import tree
-from .token_stream import BASIC_TYPES, QUALIFIERS, UNSUPPORTED, TokenStream
+from .token_stream import BASIC_TYPES, QUALIFIERS, UNSUPPORTED, SyntaxAbort, TokenStream
 
 _INTEGERS = {
     ("char",): "int8", ("short",): "int16", ("int",): "int32", (): "int32", ("long",): "int64", ("long", "long"): "int64",
@@ -49,7 +49,7 @@ class TypeNameParser(TokenStream, ABC):
                 break
             self.advance()
         if not names:
-            self.fail(f"expected a type, got {self.shown()}")
+            self.fail_type("a type")
         return tree.TypeName(token, self._base(token, names), (is_constant,), None, definition)
 
     def _structure(self) -> tuple[str, tree.Structure | None]:
@@ -61,26 +61,46 @@ class TypeNameParser(TokenStream, ABC):
         self.deeper()
         self.advance()
         members: list[tree.Declarator] = []
+        is_whole = True
+        depth = self.depth
         while self.text != "}":
-            if not self.is_type(self.token):
-                self.fail(f"expected the type of a member of {name}, got {self.shown()}")
-            base = self.specifiers()
-            while True:
-                type_ = self.with_pointers(base)
-                member = self.identifier(f"the name of a member of {name}")
-                if self.text == ":":
-                    self.fail("members of some bits are not supported", "shifts and masks of an integer")
-                if self.text.startswith("__") or self.text == "=":
-                    self.fail(f"{self.text} behind a member of {name}", "it is for parameters and variables")
-                members.append(tree.Declarator(member, self.with_shape(type_), (), None))
-                if not self.accept(","):
-                    break
-            self.expect(";", "behind a member")
+            try:
+                members += self._members(name)
+            except SyntaxAbort:
+                is_whole, self.depth = False, depth
+                while self.text not in (";", "{", "}"):
+                    if self.token.kind is END:
+                        raise
+                    self.advance()
+                self.accept(";")
+                if self.text == "{":
+                    raise
         self.advance()
         self.depth -= 1
+        if not is_whole:
+            raise SyntaxAbort
         if not members:
             self.fail_at(token, f"{name} has no members")
         return name, tree.Structure(token, name, tuple(members))
+
+    def _members(self, name: str) -> list[tree.Declarator]:
+        """Read the members of a struct that one declaration has."""
+        found: list[tree.Declarator] = []
+        if not self.is_type(self.token):
+            self.fail_type(f"the type of a member of {name}")
+        base = self.specifiers()
+        while True:
+            type_ = self.with_pointers(base)
+            member = self.identifier(f"the name of a member of {name}")
+            if self.text == ":":
+                self.fail("members of some bits are not supported", "shifts and masks of an integer")
+            if self.text.startswith("__") or self.text == "=":
+                self.fail(f"{self.text} behind a member of {name}", "it is for parameters and variables")
+            found.append(tree.Declarator(member, self.with_shape(type_), (), None))
+            if not self.accept(","):
+                break
+        self.expect(";", "behind a member")
+        return found
 
     def enumeration(self) -> tuple[str, tree.Enumeration | None]:
         """Read `enum name`, with its constants in braces where it is defined; return the type of its values."""

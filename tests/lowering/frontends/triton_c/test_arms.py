@@ -28,7 +28,8 @@ AT = "int at(int *x, int *l[8])[8] { return *(x + *l); }\n"
     ],
 )
 def test_loads_of_an_address_are_masked(arm: str, wanted: np.ndarray | list[int]) -> None:
-    kernel = jn.kernel.from_triton_c(f"{AT}__global__ void f(int *y, int *x, int *lut) {{ int i[8] = 0 ... 8; *(y + i) = {arm}; }}")
+    text = f"__global__ void f(int *y, int *x, int *lut) {{ int i[8] = 0 ... 8; *(y + i) = {arm}; }}"
+    kernel = jn.kernel.from_triton_c(AT + text)
     for how in ("interpreter", "sanitizer", "bounds", "ptxsim"):  # each stops at a load outside of the arrays
         y = np.zeros(8, np.int32)
         if how == "interpreter":
@@ -54,7 +55,8 @@ def test_indices_of_extrema_ignore_nan(type_: str) -> None:
     wanted = []
     for row in rows:
         held = [at for at in range(8) if row[at] == row[at]]
-        wanted += [max(held, key=lambda at: (row[at], -at)) if held else 0, min(held, key=lambda at: (row[at], at)) if held else 0]
+        wanted.append(max(held, key=lambda at: (row[at], -at)) if held else 0)
+        wanted.append(min(held, key=lambda at: (row[at], at)) if held else 0)
     body = "int r[8] = 0 ... 8, c[8] = 0 ... 8; T v[8, 8] = *(x + r[:, newaxis] * 8 + c);"
     stores = "*(y + 2 * r) = argmax(v, 1); *(y + 2 * r + 1) = argmin(v, 1);"
     columns = "*(z + 2 * r) = argmax(^v, 0); *(z + 2 * r + 1) = argmin(^v, 0);"

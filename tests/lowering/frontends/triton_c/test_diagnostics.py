@@ -108,7 +108,8 @@ CASES = [
      "did you mean get_program_id or get_num_programs?"),
     ("n = TM;", "3:5: error: TM is not declared; fix: missing define? defines={'TM': …}"), ("int n; int n;",
      "3:12: error: n is declared twice in this scope"),
-    ("{ int q; } q = 3;", "q is not declared"), ("T x;", "expected ; behind an expression, got 'x'"), ("n = n(3);",
+    ("{ int q; } q = 3;", "q is not declared"), ("T x;", "3:1: error: expected a type, got 'T'; fix: missing define?"),
+    ("n = n(3);",
      "n is no function"), ("n = (1)(3);", "only functions can be called"),
     # calls
     ("exp(1, 2);", "3:1: error: exp takes 1 arguments, got 2"), ("min(1);", "min takes 2 arguments, got 1"), ("exp(p);",
@@ -125,8 +126,9 @@ CASES = [
     # casts
     ("bitcast<int>(h);", "bitcast of a value of type half*"), ("bitcast<long>(n);",
      "bitcast of int to long: the widths of the elements differ"),
-    ("(int)p;", "a value of type float* where int is expected"), ("(float*)n;",
-     "a value of type int where float* is expected"), ("p = h;", "a value of type half* where float* is expected; fix: a cast"),
+    ("(int)p;", "a cast of a value of type float* to int: addresses are integers of 64 bits; fix: (int)(long)…"), ("(float*)n;",
+     "a cast of a value of type int to float*: addresses are integers of 64 bits; fix: (float*)(long)…"), ("(float*)1.5;",
+     "a cast of a value of type double to float*"), ("p = h;", "a value of type half* where float* is expected; fix: a cast"),
     ("sizeof(void);", "void is no type of values"), ("void q;", "void is no type of values"), ("99999999999999999999;",
      "does not fit into 64 bits"), ("0189;", "0189 is no number"),
     ("'ab';", "'ab' is no single character"), ("1.5x;", "1.5x is no number"),
@@ -191,7 +193,100 @@ def test_a_kernel_returns_nothing() -> None:
 def test_the_values_of_macros_are_told() -> None:
     text = "#define T (N * 3)\n__global__ void f() {\n  int x[T] = 0 ... T;\n}"
     found = problems(text, {"N": 8})
-    assert found.startswith("<text>:3:9: error: the extent 24 of a block is no power of two (N = 8, T = 3)")
+    assert found.startswith("<text>:3:9: error: the extent 24 of a block is no power of two (N = 8, T = 24)")
+    text = "#define TWICE(n) (n * 2)\n__global__ void f() { int x[TM * TN] = 0; int y[TWICE(K)] = 0; }"
+    assert "the extent 7 of a block is no power of two (TK = 2, TM = 3, TN = 3)" in problems(text, {"TM": 3, "TN": "TK + 1",
+     "TK": 2, "K": 8})
+    assert "the extent 6 of a block is no power of two (K = 3)" in problems(text, {"TM": 2, "TN": 2, "K": 3})
+    assert "no power of two; fix" in problems(text, {"TM": 3, "TN": 1, "K": "sizeof(int)"}).replace(" (TM = 3, TN = 1)", "")
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("__global__ void f(TYPE *y) { }", "TYPE"), ("__global__ void f(float *y) { TYPE x = 1; }", "TYPE"),
+        ("__global__ void f(float *y) { TYPE *p = y; }", "TYPE"), ("__global__ void f(float *y) { TYPE x[4]; }", "TYPE"),
+        ("__global__ void f(float *y, int n STRIDE_8) { }", "STRIDE_8"),
+        ("struct s { TYPE x; }; __global__ void f() { }", "TYPE"),
+        ("TYPE g(int x) { return x; } __global__ void f() { }", "TYPE"),
+        ("__global__ void f() { for (TYPE i = 0; i < 3; i++); }", "TYPE"),
+        ("__global__ void f(float *y) { *y = (TYPE)3; }", "TYPE"), ("__global__ void f(float *y) { *y = (TYPE)*y; }", "TYPE"),
+        ("__global__ void f(float *y) { *y = bitcast<TYPE>(3); }", "TYPE"),
+        ("__global__ void f(float *y) { *y = sizeof(TYPE); }", "TYPE"),
+        ("__global__ void f(float *y) { *y = (TYPE[4])*y; }", "TYPE"),
+        ("__global__ void f(int *y) { *y = 1; } MARK void g() { }", "MARK"),
+    ],
+)  # fmt: skip
+def test_macros_that_are_missing_where_a_type_is_expected(text: str, name: str) -> None:
+    found = problems(text)
+    assert f"fix: missing define? defines={{{name!r}: …}}" in found
+    assert found.count("error:") == 1
+
+
+def test_names_of_types_with_a_slip() -> None:
+    assert "expected a type, got 'flaot'; fix: did you mean float" in problems("__global__ void f() { flaot x = 1; }")
+    assert "fix: did you mean double" in problems("__global__ void f(duoble *x) { }")
+
+
+@pytest.mark.parametrize(
+    ("statement", "fix"),
+    [
+        ("int a[4, 8] = 0; int b[8, 4] = a;", "fix: ^ before the value, which transposes it"),
+        ("int c[2, 4] = 0 ... 8;", "shape [8]\n"),
+        ("int a[4, 8] = 0; int b[8] = a;", "fix: a reduction"), ("int a[4, 8] = 0; int b = a;", "fix: a reduction"),
+        ("int a[4, 8] = 0; int b[16] = a;", "shape [4, 8]\n"), ("*y = y[0];", "fix: *(y + 0)"),
+        ("*y = (y + 1)[3];", "fix: *(p + 3)"),
+        ("int i = 3; *y = y[i];", "fix: *(y + i)"),
+        ("atomic_max((float*)y, 1);", "it is for integers; fix: integers, or a loop of"),
+        ("int1 c[16] = 1;", "int1 is of the dialect of early 2019, another language; fix: bool"),
+    ],
+)  # fmt: skip
+def test_what_is_proposed_helps(statement: str, fix: str) -> None:
+    assert fix in problems(f"__global__ void f(int *y) {{\n{statement}\n}}")
+
+
+@pytest.mark.parametrize(
+    ("text", "position"),
+    [
+        ("__global__ void f(float) { }", "1:19: error: parameter 1 of function f"),
+        ("__global__ void f(float *y, int) { *y = 1; }", "1:29: error: parameter 2 of function f"),
+        ("float g(float, int a) { return a; }\n__global__ void f(float *y) { *y = g(1, 2); }",
+         "1:9: error: parameter 1 of function g"),
+        ("struct s { int a; };\n__global__ void f(float *y, struct s) { *y = 1; }", "2:29: error: parameter 2 of function f"),
+        ("__global__ void f(float *y, int[8]) { *y = 1; }", "1:29: error: parameter 2 of function f"),
+    ],
+)  # fmt: skip
+def test_parameters_have_names(text: str, position: str) -> None:
+    found = problems(text)
+    assert found.startswith(f"<text>:{position} has no name, which prototypes alone leave out; fix: a name behind its type")
+    assert found.count("error:") == 1
+
+
+def test_mistakes_behind_mistakes_of_syntax_are_told() -> None:
+    text = """int g(int a) { return a + b; }
+int h(int a) { int c = ; return d; }
+int unused(int a) { return e; }
+__global__ void f(read_only fp16 *a, write_only fp32 *b, int n) {
+  @chk *pc = 1;
+  *b = g(n) + h(n);
+}
+"""
+    found = [line for line in problems(text).split("\n") if "error:" in line]
+    assert [line.split(":")[1] + line.partition("error:")[2].partition("; fix")[0] for line in found] == [
+        "2 expected an expression, got ';'", "4 read_only is of the dialect of early 2019, another language",
+        "4 write_only is of the dialect of early 2019, another language",
+        "5 @ before an expression: the dialect of early 2019 wrote @mask *p = v", "1 b is not declared",
+    ]  # fmt: skip
+    same = "#define BAD int c = ;\nint g(int a) { BAD return c; }\n__global__ void f(int *y) { BAD *y = g(c); }"
+    assert problems(same).count("error:") == 1
+
+
+def test_mistakes_in_several_parameters_are_told() -> None:
+    text = "__global__ void f(int *y __aligned(3), int n __multipleof(Q), int q __multipleof(0), TYPE x) { *y = zz; }"
+    wanted = ["expected a power of two", "Q is not declared", "expected a positive number", "zz is not declared"]
+    assert all(each in problems(text, {"TYPE": "int"}) for each in wanted)
+    assert "got 'TYPE'" in problems(text)
+    assert problems("__global__ void f(wrong x, int n, int n[) { }").count("error:") == 2
 
 
 def test_the_macros_that_a_mistake_came_by_are_shown() -> None:

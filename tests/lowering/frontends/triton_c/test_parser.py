@@ -181,7 +181,7 @@ def test_mistakes_in_statements(body: str, message: str) -> None:
         ("__global__ void f(restrict float *y) {}", "restrict before a type is of the dialect of early 2019"),
         ("void f() { const tunable int TM = {32, 64}; }",
          "tunable is of the dialect of early 2019, another language; fix: #define"),
-        ("void f(float *p) { @m *p = 3; }", "fix: *?(mask)p = v;"),
+        ("void f(float *p) { @m *p = 3; }", "wrote @mask *p = v; fix: *?(mask)p = v"),
         ("void f() { int r[16] = get_range_id(0); }", "get_program_id"),
         ("int q = 3;", "q is a variable outside of functions"), ("x = 3;", "expected a function, got 'x'"),
         ("", "the text has no kernel"),

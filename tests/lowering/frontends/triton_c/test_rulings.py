@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import joinery as jn
@@ -42,6 +43,59 @@ def ints(body: str, functions: str = "", **defines: Any) -> list[int]:
 )  # fmt: skip
 def test_what_is_ruled(body: str, wanted: list[int]) -> None:
     assert ints(body)[: len(wanted)] == wanted
+
+
+@pytest.mark.parametrize(
+    ("before", "body", "wanted"),
+    [
+        ("extern int get_program_id(int);\nextern int min(int a, int b);\nextern float exp(float);\n"
+         "extern void __debug_barrier(void);\nextern void __debug_barrier();\nextern int atomic_add(int*, int, bool);",
+         "*y = min(get_program_id(0) + 3, 5); __debug_barrier(); *(y + 1) = exp(0.0f);", [3, 1]),
+        ("__device__ int g(int a) { return a * 2; }\nstatic inline __device__ int h(int a) { return g(a) + 1; }",
+         "*y = h(3);", [7]),
+        ("int g(int p[4], __constant__ int *q) { return p[+]; }\n__device__ void nothing() { }",
+         "*y = g(0 ... 4, y);", [6]),
+        ("", "*y = 0x1.8p3 + 0X.8P+4f; *(y + 1) = 0x10p-2; *(y + 2) = 0x1p2 == 4.0; *(y + 3) = (0x0...0x8)[+];",
+         [20, 4, 1, 28]),
+        ("", "*y = 0x1p99999 == INFINITY; *(y + 1) = 0x1p-99999 == 0; *(y + 2) = sizeof(0x1p0f) + sizeof(0x1p0) * 10;",
+         [1, 1, 84]),
+        ("_Static_assert(1, \"a\" \"b\");",
+         "assert(*y == 0, \"one\" \" two\"); _Static_assert(2 > 1, \"c\"\n\"d\" \"e\"); *y = 3;", [3]),
+        ("", "int int1 = 3, fp32 = 4, align = 5; int1 = int1 + fp32; align = 6; *y = int1 + align;", [13]),
+        ("const int G = 3;\nconst float H = 0.5f;", "*y = G + H * 4; int i[8] = 0 ... 8; *(y + 1) = (i < G)[+];", [5, 3]),
+    ],
+)  # fmt: skip
+def test_spellings(before: str, body: str, wanted: list[int]) -> None:
+    assert ints(body, before)[: len(wanted)] == wanted
+
+
+def test_constants_of_messages_are_joined() -> None:
+    assert "_Static_assert fails: a b c" in first_problem('_Static_assert(0, "a " "b" " c");')
+    assert "0x1.8 is no number" in first_problem("n = 0x1.8;")
+
+
+def test_the_qualifier_of_constant_memory_on_a_parameter_means_const() -> None:
+    text = "void f(int *y, __constant__ int *lut) { int i[4] = 0 ... 4; *(y + i) = *(lut + 3 - i); }"
+    assert run(text, 1, np.zeros(4, np.int32), np.arange(4, dtype=np.int32))[0].tolist() == [3, 2, 1, 0]
+    assert "which is const" in problems("void f(int *y, __constant__ int *lut) { *lut = 1; }")
+
+
+def test_a_device_function_is_no_kernel() -> None:
+    text = "__device__ void g(int *y) { *y = 1; } void f(int *y) { *y = 2; }"
+    assert jn.kernel.from_triton_c(text).name == "f"
+    assert "the text has no kernel" in problems("__device__ void g(int *y) { *y = 1; }")
+
+
+def test_double_constants_are_warned_about_wherever_a_block_meets_them() -> None:
+    for operand in ("i", "(i > 2)", "(char[8])i", "(float[8])i", "(half[8])i"):
+        with pytest.warns(jn.TritonCWarning, match=r"so that \* computes \S+\[8\] in double; fix: 0.5f"):
+            jn.kernel.from_triton_c(f"__global__ void f(float *y) {{ int i[8] = 0 ... 8; *(y + i) = {operand} * 0.5; }}")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for body in ("i * 0.5f", "(double[8])i * 0.5", "n * 0.5", "i * 2", "i * (double)n"):
+            jn.kernel.from_triton_c(f"__global__ void f(double *y, int n) {{ int i[8] = 0 ... 8; *(y + i) = {body}; }}")
+        text = "__global__ void f(float *y) { int i[8] = 0 ... 8; *(y + i) = i * 0.5; }"
+        jn.kernel.from_triton_c(text, single_precision_constants=True)
 
 
 def test_a_macro_of_the_caller_is_preferred_to_what_is_built_in() -> None:
