@@ -68,7 +68,8 @@ class RecordChecker(Context):
                 number = self.constant(expression, f"the value of {token.text}")
             is_int = -(1 << 31) <= number < 1 << 31
             if not is_int:
-                self.diagnostics.error(token, f"the constant {token.text} of an enum is {number}, which is no int", "a smaller number")
+                message = f"the constant {token.text} of an enum is {number}, which is no int"
+                self.diagnostics.error(token, message, "a smaller number")
             self.declare(token, typed.Constant(type_of(INT), token, number) if is_int else None)
             number += 1
 
