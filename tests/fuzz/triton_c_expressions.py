@@ -447,8 +447,9 @@ class Expressions:
         if a.shape != (N,):
             return a
         index = self._bounded(self.whole(depth, self.draw.one((), (N,))), N - 1)
+        place = f"({index.text})" if index.text.startswith("^") else index.text  # [^i] permutes axes
         return Expression(
-            f"{a.at(PRIMARY)}[{index.text}]", PRIMARY, a.type, index.shape,
+            f"{a.at(PRIMARY)}[{place}]", PRIMARY, a.type, index.shape,
             lambda s: np.take(a.value(s), index.value(s).astype(np.int64)),
         )  # fmt: skip
 

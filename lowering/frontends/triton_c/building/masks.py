@@ -63,7 +63,7 @@ class Masks:
             return self.before_broadcast(mask, shape)
         return mask if joined_shape(own, shape) == shape else self.any_at_all(mask)
 
-    def placed(self, mask: SSAValue, placement: Sequence[int | None], shape: tuple[int, ...]) -> SSAValue:
+    def rearranged(self, mask: SSAValue, placement: Sequence[int | None], shape: tuple[int, ...]) -> SSAValue:
         """Return a mask for a value of a shape, whose axes those of the mask are by `placement`.
 
         Along axes that the value has not any lane counts; along those that the mask has not all are active.
