@@ -391,12 +391,12 @@ class ExpressionBuilder(ABC):
         found: SSAValue | None = None
         for placement in self.own_lanes().placements(mask, node):
             key = ("lanes", mask.value, placement, node.type.shape)
-            make = partial(self._rearranged, mask.value, placement, node.type.shape)
+            make = partial(self._moved, mask.value, placement, node.type.shape)
             made = self._once(node.token, key, make)
             found = made if found is None else self.at(node.token).binary("arith.ori", found, made)
         return found
 
-    def _rearranged(self, mask: SSAValue, placement: tuple[int | None, ...], shape: tuple[int, ...], _: BlockBuilder) -> SSAValue:
+    def _moved(self, mask: SSAValue, placement: tuple[int | None, ...], shape: tuple[int, ...], _: BlockBuilder) -> SSAValue:
         return self.masks.rearranged(mask, placement, shape)
 
     def _beside(self, mask: SSAValue, like: typed.Expression, node: typed.Expression) -> SSAValue:
