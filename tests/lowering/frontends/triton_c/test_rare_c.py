@@ -34,6 +34,7 @@ def errors(body: str) -> list[str]:
         ("int i[4] = 0 ... 4; (*?(i > 1)(y + i))++;", [0, 0, 1, 1]),
         ("switch (n) { int q; case 2: q = 5; *y = q; break; default: q = 7; *y = q; }", [7, 0, 0, 0]),
         ("switch (n) { int q = 3; case 0: q = 5; case 1: *y = q; }", [5, 0, 0, 0]),
+        ("int (x) = 3, (z)[4] = 2; *y = x + z[+];", [11, 0, 0, 0]),
         ("enum { A = 2147483646, B }; *y = B;", [2147483647, 0, 0, 0]),
     ],
 )
