@@ -42,7 +42,8 @@ class PromiseCheck:
             return  # the launch tells how many there should be
         arg = args[self.position]
         what = f"@{self.kernel}, parameter {self.parameter}"
-        if self.name == "multipleof" and isinstance(arg, int | np.integer) and int(arg) % self.number:
+        is_number = isinstance(arg, int | float | np.integer | np.floating) and math.isfinite(arg)
+        if self.name == "multipleof" and is_number and int(arg) % self.number:
             raise UserError(f"{what}: __multipleof({self.number}) is promised, and the argument is {arg}; fix: a multiple")
         memory = _memory(arg)
         if memory is None:

@@ -1,9 +1,10 @@
 """Keeps the choices of tuned kernels in a file that can be committed: JSON, in the same order whoever writes it.
 
-    {"format": 1, "kernels": {"gemm": {"text": "5f0c…", "choices": [
+    {"format": 1, "kernels": {"gemm TYPE=float": {"text": "5f0c…", "choices": [
       {"device": "cpu znver4", "key": {"M": 512, "N": 512}, "defines": {"TM": "64"}, "warps": 4}]}}}
 
-`text` is the digest of what is compiled, without the macros that are chosen: choices of another text do not count.
+A kernel has an entry for each set of macros that are not chosen, and of options. `text` is the digest of what is compiled,
+without the macros that are chosen: choices of another text do not count, and the next choice takes their place.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import hashlib
 import json
 import os
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -33,8 +34,16 @@ Choice = tuple[tuple[tuple[str, str], ...], int]
 
 def digest_of(text: TritonCText, numerics: str) -> str:
     """Return what identifies a text with everything that its configurations have in common."""
-    parts = [text.text, text.defines, text.name, sorted(text.include), text.single_precision_constants, numerics]
+    parts = [text.text, sorted(text.defines), text.name, sorted(text.include), text.single_precision_constants, numerics]
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32]
+
+
+def entry_of(kernel: str, text: TritonCText, numerics: str) -> str:
+    """Return the name of a kernel's entry, by the macros that are not chosen and the options that are not the usual ones."""
+    options = [f"{name}={body}" for name, body in sorted(text.defines)]
+    options += ["single_precision_constants"] if text.single_precision_constants else []
+    options += [f"numerics={numerics}"] if numerics != "strict" else []
+    return " ".join([kernel, ", ".join(options)]).rstrip()
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +51,7 @@ class LockFile:
     """The choices of one kernel in a file that several kernels may share.
 
     Attributes:
-        kernel: the kernel's name.
+        kernel: the kernel's entry, see `entry_of`.
         digest: of its text, see `digest_of`.
     """
 
@@ -59,12 +68,41 @@ class LockFile:
 
     def keep(self, device: str, key: Key, choice: Choice) -> None:
         """Add a choice, or replace the one for the same device and key. Raises `UserError` if that cannot be written."""
-        content = self._read()
-        others = [each for each in self._choices(content) if (each["device"], each["key"]) != (device, dict(key))]
-        new = {"device": device, "key": dict(key), "defines": dict(choice[0]), "warps": choice[1]}
-        choices = sorted([*others, new], key=lambda each: (each["device"], list(each["key"].items())))
-        kernels = {**content["kernels"], self.kernel: {"text": self.digest, "choices": choices}}
-        self._write({"format": FORMAT, "kernels": dict(sorted(kernels.items()))})
+        with self._locked():
+            content = self._read()
+            others = [each for each in self._choices(content) if (each["device"], each["key"]) != (device, dict(key))]
+            new = {"device": device, "key": dict(key), "defines": dict(choice[0]), "warps": choice[1]}
+            choices = sorted([*others, new], key=lambda each: (each["device"], list(each["key"].items())))
+            kernels = {**content["kernels"], self.kernel: {"text": self.digest, "choices": choices}}
+            self._write({"format": FORMAT, "kernels": dict(sorted(kernels.items()))})
+
+    @contextlib.contextmanager
+    def _locked(self) -> Iterator[None]:
+        """Keep other threads and processes from changing the file between reading and writing.
+
+        The folder is locked: the file is replaced when it is written, and another one beside it would be left behind.
+        """
+        import fcntl  # which Windows has not: it has no lock files then, and tunes all the same
+
+        try:
+            folder = os.open(self._written.parent, os.O_RDONLY)
+        except OSError as error:
+            raise self._unwritable(error) from None
+        try:
+            fcntl.flock(folder, fcntl.LOCK_EX)
+            yield
+        except OSError as error:
+            raise self._unwritable(error) from None
+        finally:
+            os.close(folder)
+
+    @property
+    def _written(self) -> Path:
+        """The file that is replaced: where the path is a link, what it leads to."""
+        return Path(os.path.realpath(self.path))
+
+    def _unwritable(self, error: OSError) -> UserError:
+        return UserError(f"tune: lock file {self.path} cannot be written: {error.strerror or error}")
 
     def _choices(self, content: Mapping[str, Any]) -> list[dict[str, Any]]:
         entry = content["kernels"].get(self.kernel)
@@ -90,20 +128,20 @@ class LockFile:
 
     def _write(self, content: Mapping[str, Any]) -> None:
         text = json.dumps(content, indent=2, ensure_ascii=False) + "\n"
-        temporary = None
+        temporary, path = None, self._written
         try:
             with tempfile.NamedTemporaryFile(
-                "w", encoding="utf-8", dir=self.path.parent, prefix=f".{self.path.name}.", delete=False
+                "w", encoding="utf-8", dir=path.parent, prefix=f".{path.name}.", delete=False
             ) as stream:
                 temporary = stream.name
                 stream.write(text)
             os.chmod(temporary, 0o644)  # a file to commit, not a private one
-            os.replace(temporary, self.path)  # readers see the old content or the new one
+            os.replace(temporary, path)  # readers see the old content or the new one
         except OSError as error:
             if temporary is not None:
                 with contextlib.suppress(OSError):
                     os.unlink(temporary)
-            raise UserError(f"tune: lock file {self.path} cannot be written: {error.strerror or error}") from None
+            raise self._unwritable(error) from None
 
 
 def _check(content: object) -> None:
@@ -127,4 +165,4 @@ def _maps_to(value: object, kind: type) -> bool:
     return isinstance(value, dict) and all(type(each) is kind for each in value.values())
 
 
-__all__ = ["Choice", "Key", "LockFile", "digest_of"]
+__all__ = ["Choice", "Key", "LockFile", "digest_of", "entry_of"]

@@ -18,7 +18,7 @@ from ...promotion.errors import DeviceError, InternalError, JoineryError, Triton
 from ...runtime.storage.cache import CacheOption, CompileCache, cache_of
 from ..texts import TritonCText, marked_parameters, triton_c_text
 from .configurations import Configuration, configurations_of, is_list
-from .lock_file import Choice, Key, LockFile, digest_of
+from .lock_file import Choice, Key, LockFile, digest_of, entry_of
 from .measuring import CudaTimer, HostTimer, device_name, timer_of
 from .progress import Progress
 
@@ -82,10 +82,11 @@ class TunedKernel(Generic[K]):
         base: TritonCText,
         configurations: tuple[Configuration, ...],
         key: Sequence[str] | None,
-        lock: tuple[str | os.PathLike[str] | None, str],
+        lock: str | os.PathLike[str] | None,
+        numerics: str,
         progress: bool | None,
     ) -> None:
-        """Find the first configuration that can be read. `lock`: the path, and what identifies the text."""
+        """Find the first configuration that can be read."""
         self.configurations = configurations
         self.dropped: dict[Configuration, str] = {}
         self._unreadable: dict[Configuration, str] = {}
@@ -104,8 +105,8 @@ class TunedKernel(Generic[K]):
         for each in reading.diagnostics.warnings:
             warnings.warn(each.text, TritonCWarning, stacklevel=3)
         self.key = self._checked_key(key, marked_parameters(reading, "retune"))
-        path, digest = lock
-        self._lock_file = None if path is None else LockFile(Path(path), self.name, digest)
+        entry = entry_of(self.name, base, numerics)
+        self._lock_file = None if lock is None else LockFile(Path(lock), entry, digest_of(base, numerics))
 
     def __repr__(self) -> str:
         return f"<TunedKernel {self.name!r}: {len(self.configurations)} configurations, key {', '.join(self.key) or 'none'}>"
@@ -306,7 +307,8 @@ class Tuner(Generic[K]):
             base,
             configurations_of(defines, warps, configurations),
             key,
-            (lock, digest_of(base, numerics)),
+            lock,
+            numerics,
             progress,
         )
 

@@ -95,6 +95,7 @@ class Expressions:
         self.visible = visible
         self.functions: list[Function] = []
         self.has_memory = True
+        self.loaders: dict[tuple[int, ...], str] = {}
 
     def any(self, depth: int) -> Expression:
         if depth <= 0 or self.draw.flag(8):
@@ -446,8 +447,9 @@ class Expressions:
         if a.shape != (N,):
             return a
         index = self._bounded(self.whole(depth, self.draw.one((), (N,))), N - 1)
+        place = f"({index.text})" if index.text.startswith("^") else index.text  # [^i] permutes axes
         return Expression(
-            f"{a.at(PRIMARY)}[{index.text}]", PRIMARY, a.type, index.shape,
+            f"{a.at(PRIMARY)}[{place}]", PRIMARY, a.type, index.shape,
             lambda s: np.take(a.value(s), index.value(s).astype(np.int64)),
         )  # fmt: skip
 
@@ -468,7 +470,7 @@ class Expressions:
             ok = (at >= 0) & (at < MEMORY) if type_ else at
             return np.asarray(s["memory"][np.where(ok, at, 0).astype(np.int64)])
 
-        how = self.draw.below(3)
+        how = self.draw.below(5)
         place = f"(memory + {index.at(12)})"
         if how == 0:
 
@@ -476,10 +478,23 @@ class Expressions:
                 return np.where(inside.value(s), value(s), 0).astype(np.int32)
 
             return Expression(f"*?({inside.text}){place}", UNARY, "int", index.shape, masked)
-        load = Expression(f"*{place}", UNARY, "int", index.shape, value)
-        arm = load if how == 1 else self.binary(self.draw.one("+", "*", "^"), load, self.number(3), index.shape)
+        arm = load = Expression(f"*{place}", UNARY, "int", index.shape, value)
+        if how == 2:
+            arm = self.binary(self.draw.one("+", "*", "^"), load, self.number(3), index.shape)
+        elif how == 3:  # a load in the address of another one
+            inner = f"*(memory + (*{place} & {MEMORY - 1}))"
+            arm = Expression(inner, UNARY, "int", index.shape, lambda s: np.asarray(s["memory"][value(s) & (MEMORY - 1)]))
+        elif how == 4:  # a function that loads, and is called under the mask
+            arm = Expression(f"{self._loader(index.shape)}{place}", PRIMARY, "int", index.shape, value)
         other = self.of_shape(depth, index.shape)
         return self.conditional(inside, arm, other, index.shape)
+
+    def _loader(self, shape: tuple[int, ...]) -> str:
+        """Return the name of a function that loads from a block of pointers, in two statements."""
+        name = "at" + "x".join(map(str, shape))
+        block = str(list(shape)) if shape else ""
+        self.loaders[shape] = f"int {name}(int *p{block}){block} {{ int w{block} = *p; return w; }}\n"
+        return name
 
     @staticmethod
     def _logical_and(a: Expression, b: Expression) -> Expression:

@@ -288,15 +288,22 @@ class Programs:
     def _loop(self, is_post: bool, depth: int) -> Statement:
         variable, times = self._counting()
         text, holds = self._condition()
-        body = self.block(depth, ("break", "continue", "return"), (variable,))
+        start, initial = self._assigned_in_condition()
+        value = self.expressions.whole(1, ())
+        self.made += 1
+        seen = Variable(f"w{self.made}", f"w{self.made}", "int", ())
+        is_seen = self.draw.flag()
+        body = self.block(depth, ("break", "continue", "return"), (variable, *([seen] if is_seen else [])))
+        place = self.draw.below(MEMORY) if is_seen and self.draw.flag() else None
 
         def goes_on(s: State) -> bool:
+            if is_seen:
+                s[seen.key] = np.asarray(converted(value.value(s), "int"))
             count = int(s[variable.key])
             s[variable.key] = np.asarray(count + 1, np.int32)
             return count < times and holds(s)
 
-        def run(s: State) -> None:
-            s[variable.key] = np.asarray(0, np.int32)
+        def turns(s: State) -> None:
             is_first = is_post
             while is_first or goes_on(s):
                 is_first = False
@@ -308,9 +315,28 @@ class Programs:
                     if str(jump) == "break":
                         return
 
+        def run(s: State) -> None:
+            s[variable.key] = np.asarray(0, np.int32)
+            s[seen.key] = np.asarray(initial(s), np.int32)
+            turns(s)
+            if place is not None:
+                s["memory"] = s["memory"].copy()
+                s["memory"][place] = s[seen.key]
+
         condition = f"{variable.name}++ < {times} && ({text})"
+        before = after = ""
+        if is_seen:
+            condition = f"{seen.name} = {value.at(15)}, {condition}"
+            before = f"int {seen.name} = 1; {start.replace('$', seen.name)}"
+        if place is not None:
+            after = f" *(memory + {place}) = {seen.name};"
         loop = f"do {body.text} while ({condition});" if is_post else f"while ({condition}) {body.text}"
-        return Statement(f"{{ int {variable.name} = 0; {loop} }}", run)
+        return Statement(f"{{ int {variable.name} = 0; {before}{loop}{after} }}", run)
+
+    def _assigned_in_condition(self) -> tuple[str, Callable[[State], int]]:
+        """Draw what a variable holds before a loop whose condition assigns it: `$` is its name."""
+        condition = self.expressions.scalar(1)
+        return f"if ({condition.text}) $ = 7; ", lambda s: 7 if condition.value(s) else 1
 
     def _while(self, depth: int, jumps: tuple[str, ...]) -> Statement:
         return self._loop(False, depth)
@@ -402,6 +428,7 @@ def drawn(draw: Draw) -> Program:
     parameters += ["int *memory", *(f"{each.type} *out{number}" for number, each in enumerate(results))]
     tail = [f"*(out{number} + {offsets(each.shape)}) = {each.name};" for number, each in enumerate(results)]
     lines = [*head, *(each.text for each in body), *tail]
+    functions += "".join(made.expressions.loaders.values())
     text = f"{functions}__global__ void f({', '.join(parameters)}) {{\n" + "".join(f"  {line}\n" for line in lines) + "}\n"
     outputs = [np.zeros_like(each) for each in expected]
     return Program(text, [*arguments, memory, *outputs], [*arguments, state["memory"], *expected])

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import json
+import subprocess
+import sys
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -116,7 +118,7 @@ def test_a_lock_file_keeps_choices(tmp_path: Path, capsys: pytest.CaptureFixture
     y = np.zeros(8, np.int32)
     tuned(lock=path).launch((1,), y, 8, 1)
     content = json.loads(path.read_text())
-    (choice,) = content["kernels"]["add"]["choices"]
+    (choice,) = content["kernels"]["add BS=32"]["choices"]
     assert (choice["key"], choice["defines"], choice["warps"]) == ({"n": 8}, {"WORK": "1"}, 4)
     assert choice["device"].startswith("cpu ")
     again = tuned(lock=path, progress=True)
@@ -142,8 +144,8 @@ def test_a_lock_file_is_the_same_whoever_writes_it_and_has_room_for_several_kern
         for n in sizes:
             tuned(lock=path).launch((1,), np.zeros(n, np.int32), n, 1)
     one, two = json.loads(first.read_text()), json.loads(second.read_text())
-    assert list(two["kernels"]) == ["add", "f"]
-    assert one["kernels"]["add"] == two["kernels"]["add"]
+    assert list(two["kernels"]) == ["add BS=32", "f"]
+    assert one["kernels"]["add BS=32"] == two["kernels"]["add BS=32"]
 
 
 @pytest.mark.parametrize(
@@ -260,3 +262,44 @@ def test_progress_is_shown_on_a_terminal_alone() -> None:
     lines = shown.getvalue().split("\r\x1b[K")
     assert lines[1].startswith(f"tuning f [{'#' * 12}{' ' * 12}] 1/2  TM=32: 1 ms")
     assert (lines[2][:36], lines[-1], hidden.getvalue()) == (f"tuning f [{'#' * 24}] ", "", "")
+
+
+def test_threads_and_processes_that_share_a_lock_file_keep_all_choices(tmp_path: Path) -> None:
+    path = tmp_path / "k.lock.json"
+    program = """
+import sys, threading, pathlib
+from joinery.interface.tuning.lock_file import LockFile
+def keep(name):
+    for n in range(20):
+        LockFile(pathlib.Path(sys.argv[1]), name, "d").keep("cpu", (("n", n),), ((("T", "4"),), 4))
+threads = [threading.Thread(target=keep, args=(f"{sys.argv[2]} {k}",)) for k in range(2)]
+[each.start() for each in threads]
+[each.join() for each in threads]
+"""
+    others = [subprocess.Popen([sys.executable, "-c", program, str(path), name]) for name in ("a", "b")]
+    assert [each.wait() for each in others] == [0, 0]
+    found = json.loads(path.read_text())["kernels"]
+    assert {name: len(entry["choices"]) for name, entry in found.items()} == dict.fromkeys(["a 0", "a 1", "b 0", "b 1"], 20)
+    assert [each.name for each in tmp_path.iterdir()] == ["k.lock.json"]
+
+
+def test_a_lock_file_has_room_for_one_text_with_several_macros(tmp_path: Path) -> None:
+    path = tmp_path / "k.lock.json"
+    text = "__global__ void f(TYPE *y, int n) { *y = n + B + T; }"
+    for defines in ({"TYPE": "float", "B": 1}, {"TYPE": "half", "B": 1}, {"B": 1, "TYPE": "float"}):
+        kernel = jn.kernel.tune(text, {**defines, "T": [1, 2]}, lock=path, cache=False, progress=False)
+        kernel.launch(1, np.zeros(1, np.float16 if defines["TYPE"] == "half" else np.float32), 3)
+    found = json.loads(path.read_text())["kernels"]
+    assert {name: len(entry["choices"]) for name, entry in found.items()} == {"f B=1, TYPE=float": 1, "f B=1, TYPE=half": 1}
+    changed = jn.kernel.tune(text + "\n", {"TYPE": "half", "B": 1, "T": [1, 2]}, lock=path, cache=False, progress=False)
+    changed.launch(1, np.zeros(1, np.float16), 3)
+    assert json.loads(path.read_text())["kernels"].keys() == found.keys()
+
+
+def test_a_lock_file_that_is_a_link_stays_one(tmp_path: Path) -> None:
+    (tmp_path / "committed").mkdir()
+    link = tmp_path / "add.lock.json"
+    link.symlink_to(tmp_path / "committed" / "add.lock.json")
+    tuned(lock=link).launch((1,), np.zeros(8, np.int32), 8, 1)
+    assert link.is_symlink()
+    assert "add" in (tmp_path / "committed" / "add.lock.json").read_text()

@@ -23,11 +23,12 @@ from ..checking.typed import Symbol
 from ..reading.diagnostics import Diagnostics
 from ..reading.source import Token
 from ..types import VOID, Scalar
+from .axes import CallersMask, Lanes
 from .elements import Elements, Locations, mlir_types
 from .masks import Masks
 
 _EFFECTS = (typed.Load, typed.Store, typed.Assign, typed.Call, typed.Atomic, typed.Effect)
-_ACCESSES = (typed.Load, typed.Store, typed.Call, typed.Atomic, typed.Effect, typed.Gather)
+ACCESSES = (typed.Load, typed.Store, typed.Call, typed.Atomic, typed.Effect, typed.Gather)
 """What the mask of an arm is for: memory, and indices, which may lie outside where lanes are inactive."""
 _COSTLY = (*_EFFECTS, typed.Dot, typed.Gather, typed.Reduce, typed.ArgReduce, typed.Math)
 """What a branch is made for, so that only the chosen arm is evaluated; other arms are evaluated both."""
@@ -43,6 +44,8 @@ class ExpressionBuilder(ABC):
         values: the value of each variable at this point.
         _made: what is visible here of ranges, views, broadcasts and program ids: texts write them again in every expression.
         mask: the active lanes, in arms of conditionals with blocks of conditions; None: all.
+        arm: the mask of the arm that is being built, in the shape of its condition, and an expression that has its axes.
+        lanes: what masks of callers mean here, in a function that is built in place of a call.
     """
 
     def __init__(self, builder: BlockBuilder, diagnostics: Diagnostics, locations: Locations) -> None:
@@ -53,6 +56,8 @@ class ExpressionBuilder(ABC):
         self.masks = Masks(builder)
         self.values: dict[Symbol, SSAValue] = {}
         self.mask: SSAValue | None = None
+        self.arm: tuple[SSAValue, typed.Expression] | None = None
+        self.lanes: Lanes | None = None
         self._made: dict[tuple[object, ...], SSAValue] = {}
         self._depth = 0
 
@@ -67,7 +72,11 @@ class ExpressionBuilder(ABC):
 
     @abstractmethod
     def inlined(self, node: typed.Call, arguments: list[SSAValue]) -> list[SSAValue]:
-        """Build the body of a function in place of a call."""
+        """Build the body of a function in place of a call, if any lane is active."""
+
+    @abstractmethod
+    def own_lanes(self) -> Lanes:
+        """Return the axes of the function that is built, and the masks of its callers."""
 
     @contextmanager
     def region(self, token: Token) -> Iterator[None]:
@@ -99,9 +108,22 @@ class ExpressionBuilder(ABC):
         finally:
             self.mask = outer
 
+    @contextmanager
+    def in_arm(self, lanes: SSAValue | None, like: typed.Expression) -> Iterator[None]:
+        """Build an arm, whose lanes have the axes of `like`; None: what is no arm."""
+        outer = self.arm
+        mask = self.masks.both(self.mask, lanes)
+        if lanes is not None and mask is not None:
+            self.arm = mask, like
+        try:
+            with self.under(mask):
+                yield
+        finally:
+            self.arm = outer
+
     def _operand(self, node: typed.Expression, change: Callable[[SSAValue], SSAValue]) -> SSAValue:
         """Return the value of an operand in another shape, whose lanes the mask is brought to if it touches memory."""
-        if self.mask is None or not t.shape_of(self.mask.type) or not typed.contains(node, _ACCESSES):
+        if self.mask is None or not t.shape_of(self.mask.type) or not typed.contains(node, ACCESSES):
             return self.build(node)
         with self.under(change(self.mask)):
             return self.build(node)
@@ -223,10 +245,10 @@ class ExpressionBuilder(ABC):
 
     def _arm(self, node: typed.Conditional, condition: SSAValue, arm: typed.Expression, is_second: bool) -> SSAValue:
         """Return the value of an arm, whose accesses are masked by the condition or its negation."""
-        if not typed.contains(arm, _ACCESSES):
+        if not typed.contains(arm, ACCESSES):
             return self.build(arm)
         lanes = self._inverted(node.token, condition) if is_second else condition
-        with self.under(self.masks.both(self.mask, lanes)):
+        with self.in_arm(lanes, node.condition):
             return self.build(arm)
 
     def _inverted(self, token: Token, condition: SSAValue) -> SSAValue:
@@ -308,8 +330,8 @@ class ExpressionBuilder(ABC):
         value = self._operand(node.operand, of_operand)
         index = self._operand(node.index, of_index)
         b = self.at(node.token)
-        if self.mask is not None:
-            mask = of_index(self.mask)
+        mask = self.masks.both(None if self.mask is None else of_index(self.mask), self._callers_mask(node.index))
+        if mask is not None:
             index = b.select(mask, index, b.const(0, node.index.type.element.mlir, extent))
         one = (1,) * axis + (extent or (1,)) + (1,) * (len(operand) - axis - 1)
         index = b.splat(index, one) if not extent else index
@@ -357,10 +379,44 @@ class ExpressionBuilder(ABC):
         size = max(8, t.bit_width(t.value_type(left.type))) // 8
         return b.binary("arith.shrsi", bytes_, b.const(size.bit_length() - 1, t.I64, node.type.shape))
 
-    def _access_mask(self, mask: typed.Expression | None, shape: tuple[int, ...]) -> SSAValue | None:
+    def _callers_mask(self, node: typed.Expression) -> SSAValue | None:
+        """Return which elements of a value are active by the masks of callers; None: all."""
+        found: SSAValue | None = None
+        for mask in self.lanes.masks if self.lanes is not None else ():
+            found = self.masks.both(found, self.mask_by_axes(mask, node))  # None: it is built where any lane is active
+        return found
+
+    def mask_by_axes(self, mask: CallersMask, node: typed.Expression) -> SSAValue | None:
+        """Return which elements of a value are active by a mask, whose axes tell; None if none is an axis of the value."""
+        found: SSAValue | None = None
+        for placement in self.own_lanes().placements(mask, node):
+            key = ("lanes", mask.value, placement, node.type.shape)
+            make = partial(self._moved, mask.value, placement, node.type.shape)
+            made = self._once(node.token, key, make)
+            found = made if found is None else self.at(node.token).binary("arith.ori", found, made)
+        return found
+
+    def _moved(self, mask: SSAValue, placement: tuple[int | None, ...], shape: tuple[int, ...], _: BlockBuilder) -> SSAValue:
+        return self.masks.rearranged(mask, placement, shape)
+
+    def _beside(self, mask: SSAValue, like: typed.Expression, node: typed.Expression) -> SSAValue:
+        """Return the mask of a value that another one, whose mask and axes are known, needs for what is no lane of it.
+
+        Arguments of calls and what is evaluated beside a value are masked where their axes are those of the mask: extents
+        that happen to be equal mean nothing.
+        """
+        if not t.shape_of(mask.type):
+            return mask
+        own = self.own_lanes().mask_of(mask, like)
+        found = None if own is None else self.mask_by_axes(own, node)
+        return self.masks.any_at_all(mask) if found is None else found
+
+    def _access_mask(self, mask: typed.Expression | None, pointer: typed.Expression) -> SSAValue | None:
         """Return the mask of an access: its own, and the lanes that are active; in the shape of its pointers."""
+        shape = pointer.type.shape
         own = None if mask is None else self.build(mask)
         found = self.masks.both(own, None if self.mask is None else self.masks.fitting(self.mask, shape))
+        found = self.masks.both(found, self._callers_mask(pointer))
         return None if found is None else self.masks.shaped(found, shape)
 
     def _load(self, node: typed.Load) -> SSAValue:
@@ -369,10 +425,10 @@ class ExpressionBuilder(ABC):
     def _loaded(self, node: typed.Load, lanes: SSAValue | None, other: SSAValue | None) -> SSAValue:
         """Load where `lanes` holds, and `other` elsewhere: 0 unless it is given."""
         shape = node.type.shape
-        with self.under(self.masks.both(self.mask, lanes)):  # loads of the address and of the mask are in the arm too
+        with self.in_arm(lanes, node):  # loads of the address and of the mask are in the arm too
             pointer = self.build(node.pointer)
             self.at(node.token)
-            mask = self._access_mask(node.mask, shape)
+            mask = self._access_mask(node.mask, node.pointer)
         element = node.type.element
         b = self.at(node.token)
         if mask is None:
@@ -390,7 +446,7 @@ class ExpressionBuilder(ABC):
         value = self.build(node.value)
         pointer = self.build(node.pointer)
         self.at(node.token)
-        mask = self._access_mask(node.mask, node.type.shape)
+        mask = self._access_mask(node.mask, node.pointer)
         self.at(node.token).store(pointer, self.elements.to_memory(value, node.type.element), mask)
         return value
 
@@ -399,7 +455,7 @@ class ExpressionBuilder(ABC):
         comparand = None if node.comparand is None else self.build(node.comparand)
         value = self.build(node.value)
         self.at(node.token)
-        mask = self._access_mask(node.mask, node.type.shape)
+        mask = self._access_mask(node.mask, node.pointer)
         b = self.at(node.token)
         if comparand is not None:
             if mask is not None:
@@ -420,17 +476,20 @@ class ExpressionBuilder(ABC):
 
     def _sequence(self, node: typed.Sequence) -> SSAValue:
         values = []
-        for each in node.parts:
-            if self.mask is None or each.type.element == VOID:
-                values.append(self.build(each))
-                continue
-            with self.under(self.masks.fitting(self.mask, each.type.shape)):
+        for number, each in enumerate(node.parts):
+            mask = self.mask
+            if self.arm is not None and number != node.result and typed.contains(each, ACCESSES):
+                mask, like = self.arm  # what is done beside the value is done for all lanes of the arm
+                self.at(node.token)
+                mask = mask if each.type.element == VOID else self._beside(mask, like, each)
+            with self.under(mask):
                 values.append(self.build(each))
         return values[node.result]
 
     def _call(self, node: typed.Call) -> SSAValue:
-        arguments = [self._operand(each, partial(self._fitting, each.type.shape)) for each in node.arguments]
-        if self.mask is not None:
+        like = self.arm[1] if self.arm is not None and self.mask is self.arm[0] else node
+        arguments = [self._operand(each, partial(self._beside, like=like, node=each)) for each in node.arguments]
+        if self.mask is not None or self.lanes is not None:
             values = self.inlined(node, arguments)
         else:
             results = [] if node.type.element == VOID else [node.type.mlir]
@@ -439,9 +498,6 @@ class ExpressionBuilder(ABC):
             values = list(operation(CallOp, arguments, results, {"callee": SymbolRefAttr(node.function)}))
         self.values.update(zip(node.results, values, strict=False))
         return values[0] if values else self.builder.const(0, t.I1)
-
-    def _fitting(self, shape: tuple[int, ...], mask: SSAValue) -> SSAValue:
-        return self.masks.fitting(mask, shape)
 
     def _math(self, node: typed.Math) -> SSAValue:
         operands = [self.build(each) for each in node.operands]
@@ -465,8 +521,10 @@ class ExpressionBuilder(ABC):
             b.op(BarrierOp, (), (), {"addrSpace": StringAttr("all")})
         elif node.operation == "assert":
             condition = operands[0]
-            if self.mask is not None:
-                inactive = self._inverted(node.token, self.masks.fitting(self.mask, t.shape_of(condition.type)))
+            mask = None if self.mask is None else self.masks.fitting(self.mask, t.shape_of(condition.type))
+            mask = self.masks.both(mask, self._callers_mask(node.operands[0]))
+            if mask is not None:
+                inactive = self._inverted(node.token, mask)
                 condition = b.binary("arith.ori", condition, self.masks.shaped(inactive, t.shape_of(condition.type)))
             b.op("tt.assert", [condition], (), {"message": StringAttr(node.message)})
         else:
@@ -496,4 +554,4 @@ _BUILD: dict[type[typed.Expression], Callable[[ExpressionBuilder, Any], SSAValue
 }  # fmt: skip
 
 
-__all__ = ["ExpressionBuilder"]
+__all__ = ["ACCESSES", "ExpressionBuilder"]

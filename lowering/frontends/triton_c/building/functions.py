@@ -27,10 +27,10 @@ from ....tt.dialect.functions import FuncOp, ReturnOp
 from ..checking import typed
 from ..checking.typed import Symbol
 from ..reading.diagnostics import Diagnostics
-from ..types import VOID
+from .axes import Axes, Lanes
 from .counting import Counter
 from .elements import Locations, mlir_types
-from .expressions import ExpressionBuilder
+from .expressions import ACCESSES, ExpressionBuilder
 from .structure import Branch, Node, Repeat, Structured
 
 _NOINLINE: dict[str, Attribute] = {"noinline": BoolAttr.from_bool(False)}
@@ -59,7 +59,7 @@ def build_function(
     if is_kernel and any(each.data for each in attributes):
         properties["arg_attrs"] = ArrayAttr(attributes)
     func = FuncOp.create(properties=properties, attributes=_NOINLINE, regions=[Region(block)], location=location)
-    builder = FunctionBuilder(BlockBuilder(func), callees, diagnostics, locations)
+    builder = FunctionBuilder(source.name, BlockBuilder(func), callees, diagnostics, locations)
     for symbol, argument in zip(source.parameters, block.args, strict=True):
         argument.name_hint = symbol.name
         builder.values[symbol] = argument
@@ -84,16 +84,23 @@ class FunctionBuilder(ExpressionBuilder):
     """Builds the statements of one function."""
 
     def __init__(
-        self, builder: BlockBuilder, callees: Mapping[str, Structured], diagnostics: Diagnostics, locations: Locations
+        self,
+        name: str,
+        builder: BlockBuilder,
+        callees: Mapping[str, Structured],
+        diagnostics: Diagnostics,
+        locations: Locations,
     ) -> None:
         super().__init__(builder, diagnostics, locations)
+        self._name = name
         self._callees = callees
+        self._axes: dict[str, Axes] = {}
 
     def body(self, nodes: Sequence[Node]) -> None:
         """Build statements one after the other."""
         for node in nodes:
             if isinstance(node, typed.Evaluate):
-                self._evaluate(node)
+                self.build(node.expression)
             elif isinstance(node, typed.Declare):
                 self.at(node.token)
                 type_ = node.symbol.type
@@ -105,20 +112,14 @@ class FunctionBuilder(ExpressionBuilder):
             else:
                 self._repeat(node)
 
-    def _evaluate(self, node: typed.Evaluate) -> None:
-        """Build an expression for what it does. Under a mask, the lanes are brought to its value, if it has one."""
-        if self.mask is None or node.expression.type.element == VOID:
-            self.build(node.expression)
-            return
-        self.at(node.token)
-        with self.under(self.masks.fitting(self.mask, node.expression.type.shape)):
-            self.build(node.expression)
-
     def _branch(self, node: Branch) -> None:
         condition = self.build(node.condition)
         if isinstance(node.condition, typed.Constant):
             self.body(node.first if node.condition.value else node.second)
             return
+        fresh = [symbol for symbol in node.writes & node.live if symbol not in self.values]
+        for symbol in sorted(fresh, key=lambda each: (each.token.start, each.name)):  # declared behind one of many exits
+            self.values[symbol] = self.elements.zero(symbol.type.element, symbol.type.shape)
         changed = [symbol for symbol in self.values if symbol in node.writes and symbol in node.live]
         branch = self.at(node.token).if_(condition, mlir_types(changed))
         before = dict(self.values)
@@ -145,11 +146,15 @@ class FunctionBuilder(ExpressionBuilder):
     # Loops
 
     def _repeat(self, node: Repeat) -> None:
-        """Build `scf.while`: the condition in its first region, with the body before it for `do`."""
+        """Build `scf.while`: the condition in its first region, with the body before it for `do`.
+
+        What the condition assigns and the body reads goes from the first region to the second, but into no iteration.
+        """
         carried = [symbol for symbol in self.values if symbol in node.carried]
-        types = mlir_types(carried)
+        onward = carried + [symbol for symbol in self.values if symbol in node.passed and symbol not in node.carried]
+        types, onward_types = mlir_types(carried), mlir_types(onward)
         inits = [self.values[symbol] for symbol in carried]
-        before, after = Block(arg_types=types), Block(arg_types=types)
+        before, after = Block(arg_types=types), Block(arg_types=onward_types)
         outer = dict(self.values)
         token = node.token
         with self.builder.inside(before), self.region(token):
@@ -157,17 +162,17 @@ class FunctionBuilder(ExpressionBuilder):
             if node.is_post:
                 self.body(node.body)
             condition = self._goes_on(node)
-            passed = [self.values[symbol] for symbol in carried]
+            passed = [self.values[symbol] for symbol in onward]
             self.at(token).op(scf.ConditionOp, [condition, *passed], ())
         self.values = dict(outer)
         with self.builder.inside(after), self.region(token):
-            self._leave(carried, after.args)
+            self._leave(onward, after.args)
             if not node.is_post:
                 self.body(node.body)
             self.at(token).op(scf.YieldOp, [self.values[symbol] for symbol in carried], ())
         self.values = outer
-        results = self.at(token).op(scf.WhileOp, inits, types, regions=(Region(before), Region(after)))
-        self._leave(carried, results)
+        results = self.at(token).op(scf.WhileOp, inits, onward_types, regions=(Region(before), Region(after)))
+        self._leave(carried, results[: len(carried)])
 
     def _goes_on(self, node: Repeat) -> SSAValue:
         """Return whether there is another iteration: no flag is set, and the condition holds."""
@@ -247,14 +252,60 @@ class FunctionBuilder(ExpressionBuilder):
     # Calls
 
     def inlined(self, node: typed.Call, arguments: list[SSAValue]) -> list[SSAValue]:
-        """Build the body of a function in place of a call, whose accesses are masked by the active lanes."""
+        """Build the body of a function in place of a call, if any lane is active.
+
+        Accesses are masked by the active lanes where their axes are those of the result, or of an argument.
+        """
         callee = self._callees[node.function]
-        outer = self.values
+        mask, lanes = self.mask, self.own_lanes()
+        like = self.arm[1] if self.arm is not None and mask is self.arm[0] else node
+        inner = lanes.called(node, self._axes_of(node.function), None if mask is None else lanes.mask_of(mask, like))
+        outer = self.values, self.mask, self.arm, self.lanes
+        self.mask, self.arm, self.lanes = None, None, inner
         self.values = dict(zip(callee.function.parameters, arguments, strict=True))
-        self.body(callee.nodes)
-        results = [self.values[each] for each in callee.results]
-        self.values = outer
+        results: list[SSAValue] = []
+        if mask is None or not _depends_on_lanes(callee.nodes):
+            self.body(callee.nodes)
+            results = [self.values[each] for each in callee.results]
+        else:  # a loop may wait for what never comes while no lane is active
+            self.at(node.token)
+            branch = self.builder.if_(self.masks.any_at_all(mask), mlir_types(list(callee.results)))
+            with branch.then(), self.region(node.token):
+                self.body(callee.nodes)
+                self.at(node.token)
+                branch.yield_([self.values[each] for each in callee.results])
+            if callee.results:
+                with branch.otherwise(), self.region(node.token):
+                    branch.yield_([self.elements.zero(each.type.element, each.type.shape) for each in callee.results])
+            results = list(branch.results)
+        self.values, self.mask, self.arm, self.lanes = outer
         return results
+
+    def own_lanes(self) -> Lanes:
+        return self.lanes or Lanes(self._axes_of(self._name), ())
+
+    def _axes_of(self, function: str) -> Axes:
+        found = self._axes.get(function)
+        if found is None:
+            found = self._axes[function] = Axes(self._callees[function].function, self._axes_of)
+        return found
+
+
+def _depends_on_lanes(nodes: Sequence[Node]) -> bool:
+    """Return whether statements touch memory, or may loop for ever."""
+    waiting = list(nodes)
+    while waiting:
+        each = waiting.pop()
+        if isinstance(each, Repeat) and each.counter is None:
+            return True
+        expression = each.expression if isinstance(each, typed.Evaluate) else getattr(each, "condition", None)
+        if expression is not None and typed.contains(expression, ACCESSES):
+            return True
+        if isinstance(each, Branch):
+            waiting += [*each.first, *each.second]
+        elif isinstance(each, Repeat):
+            waiting += each.body
+    return False
 
 
 __all__ = ["build_function"]

@@ -62,8 +62,13 @@ class _Liveness:
             gen |= {node.counter.symbol}
             body = body[0], body[1], body[2] | {node.counter.symbol}
         node.writes = writes | body[2]
-        node.gen = body[0] | (gen - body[1]) if node.is_post else gen | (body[0] - kill)
-        return node.gen, kill | body[1] if node.is_post else kill, node.writes
+        if not node.is_post:
+            node.gen = gen | (body[0] - kill)
+            node.passed = writes & body[0]
+            return node.gen, kill, node.writes
+        node.gen = body[0] | (gen - body[1])
+        # once a flag is set, the condition is not evaluated, and assigns nothing
+        return node.gen, body[1] if node.flags else kill | body[1], node.writes
 
     def live(self, nodes: Sequence[Node], out: frozenset[Symbol]) -> frozenset[Symbol]:
         """Return what lives before these nodes, if `out` lives behind them."""
@@ -79,7 +84,8 @@ class _Liveness:
             elif isinstance(node, Repeat):
                 header = node.gen | out
                 node.live, node.carried = out, node.writes & header
-                self.live(node.body, header)
+                read = _of_events(node.events)[0] if node.is_post else frozenset()
+                self.live(node.body, header | read)
             out = gen | (out - kill)
         return out
 

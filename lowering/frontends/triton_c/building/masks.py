@@ -63,6 +63,22 @@ class Masks:
             return self.before_broadcast(mask, shape)
         return mask if joined_shape(own, shape) == shape else self.any_at_all(mask)
 
+    def rearranged(self, mask: SSAValue, placement: Sequence[int | None], shape: tuple[int, ...]) -> SSAValue:
+        """Return a mask for a value of a shape, whose axes those of the mask are by `placement`.
+
+        Along axes that the value has not any lane counts; along those that the mask has not all are active.
+        """
+        for axis in reversed(range(len(placement))):
+            if placement[axis] is None:
+                mask = self.any_along(mask, axis)
+        kept = [each for each in placement if each is not None]
+        if not kept:
+            return mask
+        mask = self._builder.trans(mask, sorted(range(len(kept)), key=kept.__getitem__)) if kept != sorted(kept) else mask
+        for axis in range(len(shape)):
+            mask = mask if axis in kept else self._builder.expand_dims(mask, axis)
+        return self._builder.broadcast(mask, shape)
+
     def both(self, a: SSAValue | None, b: SSAValue | None) -> SSAValue | None:
         """Return the lanes that two masks have; None is all lanes. Shapes broadcast."""
         if a is None or b is None:

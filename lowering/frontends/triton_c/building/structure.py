@@ -20,6 +20,8 @@ from .counting import Counter, counter_of, initial_values
 _BOOL = type_of(BOOL)
 MAX_REGIONS = MAX_NESTED_REGIONS - 4
 """Branches and loops in one another; conditionals in their conditions and the function itself need the rest."""
+MAX_EXITS = 8
+"""Statements of one list that may jump, and sections of a switch, up to which each takes what is behind it into another arm."""
 
 
 class Branch:
@@ -48,11 +50,12 @@ class Repeat:
         body: what runs, with the step of a `for`.
         counter: for a loop that counts; its step is not in the body.
         gen: variables that it may read as they were before; writes: those that it assigns; live: those that are read behind
-            it; carried: those whose values go from one iteration to the next or out of it. Liveness fills them in.
+            it; carried: those whose values go from one iteration to the next or out of it; passed: those that the condition
+            assigns and the body reads. Liveness fills them in.
     """
 
     __slots__ = (
-        "body", "carried", "condition", "counter", "events", "flags", "gen", "is_post", "live", "token", "writes",
+        "body", "carried", "condition", "counter", "events", "flags", "gen", "is_post", "live", "passed", "token", "writes",
     )  # fmt: skip
 
     def __init__(
@@ -76,6 +79,7 @@ class Repeat:
         self.writes: frozenset[Symbol] = frozenset()
         self.live: frozenset[Symbol] = frozenset()
         self.carried: frozenset[Symbol] = frozenset()
+        self.passed: frozenset[Symbol] = frozenset()
 
 
 Node = typed.Evaluate | typed.Declare | Branch | Repeat
@@ -137,9 +141,11 @@ class _Structure:
         flags: set[Symbol] = set()
         self._depth += 1
         if self._depth > MAX_REGIONS and statements:
-            message = f"more than {MAX_REGIONS} branches and loops in one another; an early exit nests what is behind it"
+            message = f"more than {MAX_REGIONS} branches and loops in one another"
             self._diagnostics.fatal(statements[0].token, message, "device functions")
         try:
+            if len(statements) > MAX_EXITS and sum(_may_jump(each) for each in statements) > MAX_EXITS:
+                return self._flat(statements, target)
             return self._in_list(statements, target, found, flags)
         finally:
             self._depth -= 1
@@ -167,6 +173,25 @@ class _Structure:
                 condition = _not(_any(sorted(more, key=lambda flag: flag.name), each.token))
                 found.append(Branch(each.token, condition, tuple((flag, "read") for flag in more), guarded, []))
                 return found, flags | further
+        return found, flags
+
+    def _flat(self, statements: Sequence[typed.Statement], target: _Target | None) -> tuple[list[Node], set[Symbol]]:
+        """Return statements of which many may jump: each group behind a jump has a guard of its own, and none nests others."""
+        found: list[Node] = []
+        flags: set[Symbol] = set()
+        group = found
+        self._depth += 1
+        for each in statements:
+            nodes, more = self._statement(each, target)
+            group += nodes
+            flags |= more
+            if self._always_ends((each,)):
+                break
+            if more:
+                group = []
+                condition = _not(_any(sorted(flags, key=lambda flag: flag.name), each.token))
+                found.append(Branch(each.token, condition, tuple((flag, "read") for flag in flags), group, []))
+        self._depth -= 1
         return found, flags
 
     def _statement(self, node: typed.Statement, target: _Target | None) -> tuple[list[Node], set[Symbol]]:
@@ -228,7 +253,10 @@ class _Structure:
         assignment = typed.Assign(subject.type, token, subject, node.subject)
         first = typed.Evaluate(token, assignment, (*node.events, (subject, "write")))
         falls = any(not self._always_ends(each.body) for each in node.sections[:-1])
-        chain = self._falling(node, subject) if falls else _chained(node, subject)
+        if falls:
+            chain = self._falling(node, subject)
+        else:
+            chain = _chained(node, subject) if len(node.sections) <= MAX_EXITS else _separate(node, subject)
         nodes, flags = self._list(chain, own)
         before: list[Node] = [first]
         if own.broke is not None:
@@ -280,6 +308,31 @@ def _chained(node: typed.Switch, subject: Symbol) -> list[typed.Statement]:
     return list(found)
 
 
+def _separate(node: typed.Switch, subject: Symbol) -> list[typed.Statement]:
+    """Return a switch with many sections, which all end in a jump, as one `if` behind the other: no two labels are equal."""
+    events: Events = ((subject, "read"),)
+    labels = [value for each in node.sections for value in each.values]
+    found: list[typed.Statement] = []
+    for each in node.sections:
+        condition = _is_one_of(subject, each.values, node.token)
+        if each.is_default:
+            others = [value for value in labels if value not in each.values]
+            condition = _not(_is_one_of(subject, others, node.token))
+        found.append(typed.If(node.token, condition, events, _without_break(each.body), ()))
+    return found
+
+
+def _may_jump(node: typed.Statement) -> bool:
+    """Return whether a statement may jump behind itself."""
+    if isinstance(node, typed.If):
+        return any(map(_may_jump, (*node.first, *node.second)))
+    if isinstance(node, typed.Loop):
+        return any(map(_may_jump, node.body))
+    if isinstance(node, typed.Switch):
+        return any(_may_jump(each) for section in node.sections for each in section.body)
+    return isinstance(node, typed.Break | typed.Continue | typed.Return)
+
+
 def _leaves(statements: Sequence[typed.Statement]) -> bool:
     """Return whether a loop with this body may be left by `break`; those of inner loops and switches are their own."""
     for each in statements:
@@ -316,7 +369,5 @@ def _any(flags: Sequence[Symbol], token: Token) -> typed.Expression:
 def _not(value: typed.Expression) -> typed.Expression:
     return typed.Unary(_BOOL, value.token, "!", value)
 
-
-# Loops that count
 
 __all__ = ["Branch", "Node", "Repeat", "Structured", "structured"]

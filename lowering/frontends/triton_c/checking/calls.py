@@ -137,6 +137,12 @@ class CallChecker(SubscriptChecker):
         """Return `condition ? a : b` with its arms in one type and shape."""
         if isinstance(a, typed.Record) or isinstance(b, typed.Record):
             return self.chosen_record(token, condition, a, b, writes, is_eager)
+        if VOID in (a.type.element, b.type.element):
+            if a.type != b.type:
+                self.fail(token, "one arm of ?: is void, and the other is not", "if")
+            if condition.type.shape or is_eager:
+                self.fail(token, "the arms of ?: on a block of conditions are void", "(f(…), 0) for each")
+            return typed.Conditional(a.type, token, condition, a, b, writes, is_eager)
         element: Element
         if a.type.is_pointer or b.type.is_pointer:
             element = (a if a.type.is_pointer else b).type.element

@@ -410,7 +410,7 @@ class ExpressionChecker(CallChecker):
 
     def _updated(self, token: Token, target: tree.Expression, operator: str, value: typed.Expression) -> typed.Expression:
         """Return `target operator= value`, which evaluates the target's address and mask once."""
-        operation = Token(token.kind, operator, token.source, token.start, token.is_spaced, False, token.macro)
+        operation = _operator(token, operator)
         if isinstance(target, tree.Name | tree.Member):
             lvalue = self.target(target)
             if not typed.contains(value, (typed.Assign,)):
@@ -432,13 +432,22 @@ class ExpressionChecker(CallChecker):
 
     def _postfix(self, node: tree.Postfix) -> typed.Expression:
         parts: list[typed.Expression] = []
+        one = typed.Constant(type_of(INT), node.token, 1)
         if isinstance(node.operand, tree.Name | tree.Member):
             old = self.temporary(self.check(node.operand), parts)
+            new = self._updated(node.token, node.operand, node.token.text[0], one)
         else:
-            self.fail(node.token, f"{node.token.text} behind something that is no name", f"*p {node.token.text[0]}= 1")
-        one = typed.Constant(type_of(INT), node.token, 1)
-        new = self._updated(node.token, node.operand, node.token.text[0], one)
+            pointer, mask = self._address(node.operand)
+            pointer = self.temporary(pointer, parts)
+            mask = None if mask is None else self.temporary(mask, parts)
+            old = self.temporary(self._loaded(node.operand.token, pointer, mask), parts)
+            new = self._stored(node.token, pointer, mask, self._operated(_operator(node.token, node.token.text[0]), old, one))
         return typed.Sequence(old.type, node.token, (*parts, new, old), len(parts) + 1)
+
+
+def _operator(token: Token, text: str) -> Token:
+    """Return the operator that stands in `+=` or `++`."""
+    return Token(token.kind, text, token.source, token.start, token.is_spaced, False, token.macro)
 
 
 _SPECIAL: dict[str, Callable[[ExpressionChecker, tree.Binary], typed.Expression]] = {

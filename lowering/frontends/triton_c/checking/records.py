@@ -66,7 +66,11 @@ class RecordChecker(Context):
         for token, expression in node.members:
             if expression is not None:
                 number = self.constant(expression, f"the value of {token.text}")
-            self.declare(token, typed.Constant(type_of(INT), token, number))
+            is_int = -(1 << 31) <= number < 1 << 31
+            if not is_int:
+                message = f"the constant {token.text} of an enum is {number}, which is no int"
+                self.diagnostics.error(token, message, "a smaller number")
+            self.declare(token, typed.Constant(type_of(INT), token, number) if is_int else None)
             number += 1
 
     def _defined_structure(self, node: tree.Structure) -> Struct | None:

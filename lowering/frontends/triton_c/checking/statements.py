@@ -385,10 +385,19 @@ class _Checker(ExpressionChecker):
         self._loops -= 1
         return found
 
+    def _loop_condition(self, node: tree.For | tree.While) -> typed.Expression | None:
+        """Return the condition of a loop. If it has an error, what it controls is checked as well."""
+        try:
+            return None if node.condition is None else self._condition(node.condition)
+        except CheckAbort:
+            self.take_events()
+            self._loop_body(node.body)
+            raise
+
     def _for(self, node: tree.For, into: list[typed.Statement]) -> None:
         with self.scope():
             self.statement(node.start, into)
-            condition = None if node.condition is None else self._condition(node.condition)
+            condition = self._loop_condition(node)
             events = self.take_events()
             step: list[typed.Statement] = []
             if node.step is not None:
@@ -397,7 +406,7 @@ class _Checker(ExpressionChecker):
         into.append(typed.Loop(node.token, condition, events, body, tuple(step), is_post=False))
 
     def _while(self, node: tree.While, into: list[typed.Statement]) -> None:
-        condition = self._condition(node.condition)
+        condition = self._loop_condition(node)
         events = self.take_events()
         into.append(typed.Loop(node.token, condition, events, self._loop_body(node.body), (), is_post=False))
 
@@ -406,12 +415,19 @@ class _Checker(ExpressionChecker):
         condition = self._condition(node.condition)
         into.append(typed.Loop(node.token, condition, self.take_events(), body, (), is_post=True))
 
+    def _subject(self, node: tree.Switch) -> typed.Expression | None:
+        """Return the subject of a switch; None, after an error, if it has one."""
+        try:
+            subject = self.check(node.subject)
+            element = subject.type.element
+            if subject.type.shape or not isinstance(element, Scalar) or not element.is_integer:
+                self.fail(node.token, f"a switch over a value of type {subject.type}, expected a scalar integer")
+            return self.convert(subject, INT if element.bits < INT.bits else element)
+        except CheckAbort:
+            return None
+
     def _switch(self, node: tree.Switch, into: list[typed.Statement]) -> None:
-        subject = self.check(node.subject)
-        element = subject.type.element
-        if subject.type.shape or not isinstance(element, Scalar) or not element.is_integer:
-            self.fail(node.token, f"a switch over a value of type {subject.type}, expected a scalar integer")
-        subject = self.convert(subject, INT if element.bits < INT.bits else element)
+        subject = self._subject(node)
         events = self.take_events()
         sections: list[typed.Section] = []
         seen: dict[int | None, Token] = {}
@@ -422,28 +438,42 @@ class _Checker(ExpressionChecker):
         with self.scope():
             for each in node.body.statements:
                 if not isinstance(each, tree.Case):
-                    if not (values or is_default or sections):
-                        self.fail(each.token, "a statement before the first case of a switch", "case N: before it")
-                    self.statement(each, body)
+                    is_reached = bool(seen)
+                    if not is_reached and not isinstance(each, tree.Declaration):
+                        message = "a statement before the first case of a switch"
+                        self.diagnostics.error(each.token, message, "case N: before it")
+                    self.statement(each, body if is_reached else [])
                     continue
                 if body:
                     sections.append(typed.Section(tuple(values), is_default, tuple(body)))
                     values, is_default, body = [], False, []
-                value = None if each.value is None else self.constant(each.value, "the value of a case")
-                if value in seen:
-                    self.fail(each.token, f"{'default' if value is None else f'case {value}'} is there twice in this switch")
-                seen[value] = each.token
-                is_default = is_default or value is None
+                value = self._label(each, seen)
+                is_default = is_default or each.value is None
                 if value is not None:
                     values.append(value)
             entries = self.scopes[-1].values()
             declared = [entry for entry in entries if isinstance(entry, typed.Symbol)]
             declared += [symbol for entry in entries if isinstance(entry, typed.Aggregate) for symbol in entry.symbols]
         self._switches -= 1
-        if sections:  # a later section may read what an earlier one declares, and be reached by its own label
-            into += [typed.Declare(symbol.token, symbol) for symbol in declared]
+        if subject is None:
+            self.abort()
+        # a later section may read what an earlier one declares, and be reached by its own label
+        into += [typed.Declare(symbol.token, symbol) for symbol in declared]
         sections.append(typed.Section(tuple(values), is_default, tuple(body)))
         into.append(typed.Switch(node.token, subject, events, tuple(sections)))
+
+    def _label(self, node: tree.Case, seen: dict[int | None, Token]) -> int | None:
+        """Return the value of a case; None for default, and after an error. `seen`: the labels before it."""
+        try:
+            value = None if node.value is None else self.constant(node.value, "the value of a case")
+        except CheckAbort:
+            seen.setdefault(None if node.value is None else -1, node.token)
+            return None
+        if value in seen:
+            what = "default" if value is None else f"case {value}"
+            self.diagnostics.error(node.token, f"{what} is there twice in this switch")
+        seen[value] = node.token
+        return value
 
     def _case(self, node: tree.Case, into: list[typed.Statement]) -> None:
         self.fail(node.token, f"{node.token.text} is not directly in the braces of a switch")

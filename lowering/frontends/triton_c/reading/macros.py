@@ -9,14 +9,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from .....promotion.dataclass import dataclass
+from ....tt.limits import MAX_LITERAL
 from .diagnostics import Diagnostics
 from .lexer import lex
-from .source import NAME, NUMBER, OTHER, PUNCTUATOR, STRING, MacroUse, Source, Token
+from .source import CHARACTER, NAME, NUMBER, OTHER, PUNCTUATOR, STRING, MacroUse, Source, Token
 
 MAX_EXPANDED = 1 << 17
 """Tokens into which all macros of one text may expand."""
+MAX_CHARACTERS = 1 << 22
+"""Characters of all strings and names that macros make."""
 MAX_HIDDEN = 1 << 20
 """Names in all sets of macros that some token is not expanded by."""
+_MAX_SHOWN = 60
 _MAX_NESTED = 100
 """Uses of macros in the arguments of others, nested in one another."""
 
@@ -49,6 +53,7 @@ class Expander:
         self._macros = macros
         self._diagnostics = diagnostics
         self._produced = 0
+        self._characters = 0
         self._depth = 0
         self._hidden: dict[tuple[frozenset[str], frozenset[str]], frozenset[str]] = {}
         self._hidden_names = 0
@@ -151,22 +156,23 @@ class Expander:
                 is_pasted = True
                 continue
             if token.text == "#" and macro.parameters is not None and follows in raw:
-                made = [self._string(token, raw[follows], by)]
+                made = [self._string(token, raw[follows], by, use)]
                 at += 1
             elif token.kind is NAME and token.text in raw:
                 if is_pasted or follows == "##":
-                    made = list(raw[token.text])
+                    made = [_copied(each, self._both(use, each.hidden, hidden)) for each in raw[token.text]]
                 else:
                     if token.text not in expanded:
                         expanded[token.text] = self._expanded_argument(raw[token.text], use)
                     made = [_copied(each, self._both(use, each.hidden, hidden)) for each in expanded[token.text]]
                     self._produced += len(made)
+                made[:1] = [_copied(each, each.hidden, token.is_spaced) for each in made[:1]]
                 if not made and (is_pasted or follows == "##"):  # something to paste with, which vanishes in the end
                     made = [Token(OTHER, "", token.source, token.start, token.is_spaced, False, by, hidden)]
             else:
                 made = [Token(token.kind, token.text, token.source, token.start, token.is_spaced, False, by, hidden)]
             if is_pasted and made and found:
-                found[-1:] = self._pasted(found[-1], made[0], by, hidden)
+                found[-1:] = self._pasted(found[-1], made[0], by, self._both(use, found[-1].hidden & made[0].hidden, hidden))
                 made = made[1:]
             is_pasted = False
             found.extend(made)
@@ -186,14 +192,23 @@ class Expander:
         self._depth -= 1
         return found
 
-    def _string(self, token: Token, argument: list[Token], by: MacroUse) -> Token:
+    def _string(self, token: Token, argument: list[Token], by: MacroUse, use: Token) -> Token:
         parts = []
         for number, each in enumerate(argument):
             text = each.text
-            if each.kind is STRING:
+            if each.kind in (STRING, CHARACTER):
                 text = text.replace("\\", "\\\\").replace('"', '\\"')
             parts.append(f" {text}" if each.is_spaced and number else text)
-        return Token(STRING, f'"{"".join(parts)}"', token.source, token.start, token.is_spaced, False, by)
+        text = f'"{"".join(parts)}"'
+        self._count(use, text)
+        return Token(STRING, text, token.source, token.start, token.is_spaced, False, by)
+
+    def _count(self, use: Token, text: str) -> None:
+        """Count the characters of a token that a macro makes: each use may double them."""
+        self._characters += len(text)
+        if self._characters > MAX_CHARACTERS:
+            message = f"macros make more than {MAX_CHARACTERS} characters of strings and names"
+            self._diagnostics.fatal(use, message, "# and ## on shorter arguments")
 
     def _pasted(self, left: Token, right: Token, by: MacroUse, hidden: frozenset[str]) -> list[Token]:
         if left.text == ",":
@@ -201,16 +216,24 @@ class Expander:
         text = left.text + right.text
         if not text:
             return [right]
-        made = lex(Source("<pasted>", text), self._diagnostics)
-        if len(made) != 1:
-            self._diagnostics.error(right, f"{left.text} ## {right.text} is no token")
+        self._count(by.token, text)
+        if (left.kind is NUMBER or left.text == ".") and len(text) > MAX_LITERAL:
+            self._diagnostics.fatal(right, f"a number of {len(text)} characters; the limit is {MAX_LITERAL}")
+        made = [] if text in ("//", "/*") else lex(Source("<pasted>", text), Diagnostics())
+        if len(made) != 1 or made[0].text != text or made[0].kind is OTHER:
+            self._diagnostics.error(right, f"{_short(left.text)} ## {_short(right.text)} is no token")
             return [left, right]
         return [Token(made[0].kind, text, right.source, right.start, left.is_spaced, False, right.macro or by, hidden)]
 
 
-def _copied(token: Token, hidden: frozenset[str]) -> Token:
-    """Return a token of an argument with other macros that it is not expanded by."""
-    return Token(token.kind, token.text, token.source, token.start, token.is_spaced, token.is_first, token.macro, hidden)
+def _copied(token: Token, hidden: frozenset[str], is_spaced: bool | None = None) -> Token:
+    """Return a token of an argument with other macros that it is not expanded by, and as if other space stood before it."""
+    spaced = token.is_spaced if is_spaced is None else is_spaced
+    return Token(token.kind, token.text, token.source, token.start, spaced, token.is_first, token.macro, hidden)
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}…"
 
 
 __all__ = ["Expander", "Macro"]

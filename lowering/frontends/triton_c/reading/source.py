@@ -19,13 +19,14 @@ class Source:
         spliced: the text with each backslash and the end of line behind it taken out, which offsets count in.
     """
 
-    __slots__ = ("_cuts", "_numbering", "_removed", "_starts", "name", "spliced", "text")
+    __slots__ = ("_cuts", "_numbered", "_numbering", "_removed", "_starts", "name", "spliced", "text")
 
     def __init__(self, name: str, text: str) -> None:
         self.name = name
         self.text = text
         self._starts: list[int] | None = None
-        self._numbering: list[tuple[int, int, str]] = []  # from a line on: line, number, name
+        self._numbered: list[int] = []  # lines that #line renumbers the text from, in order
+        self._numbering: list[tuple[int, str]] = []  # the number and the name that each has
         self._cuts: list[int] = []
         self._removed: list[int] = []
         self.spliced = self._splice() if "\\" in text else text
@@ -59,15 +60,18 @@ class Source:
     def position(self, start: int) -> tuple[str, int, int]:
         """Return file, line and column of an offset, as `#line` renumbers them."""
         line, column = self.line_and_column(start)
-        for first, number, name in reversed(self._numbering):
-            if line >= first:
-                return name, number + line - first, column
-        return self.name, line, column
+        at = bisect_right(self._numbered, line)
+        if not at:
+            return self.name, line, column
+        number, name = self._numbering[at - 1]
+        return name, number + line - self._numbered[at - 1], column
 
     def renumber(self, start: int, number: int, name: str | None) -> None:
         """Give the line behind that of an offset another number, and the file another name from there on."""
         line, _ = self.line_and_column(start)
-        self._numbering.append((line + 1, number, name if name is not None else self.position(start)[0]))
+        found = number, name if name is not None else self.position(start)[0]
+        self._numbered.append(line + 1)
+        self._numbering.append(found)
 
     def line(self, start: int) -> str:
         """Return the line of text that an offset stands in."""

@@ -179,7 +179,12 @@ class _Parser(ExpressionParser):
         """Read a name with its attributes and its shape, in either order."""
         while self.text in _RESTRICT:
             before = [*before, tree.Attribute(self.advance(), "noalias", ())]
+        is_in_parentheses = self.text == "(" and self.peek().kind is NAME and not self.is_type(self.peek())
+        if is_in_parentheses:
+            self.advance()
         name = self.identifier("a name")
+        if is_in_parentheses:
+            self.expect(")", f"behind the name {name.text}")
         self.declare(name.text, is_type=False)
         attributes = before + self._attributes()
         type_ = self.with_shape(type_)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import time
 import tracemalloc
 
 import pytest
 from joinery.lowering.frontends.triton_c.reading.diagnostics import Diagnostics, TritonCError
-from joinery.lowering.frontends.triton_c.reading.macros import MAX_EXPANDED
+from joinery.lowering.frontends.triton_c.reading.macros import MAX_CHARACTERS, MAX_EXPANDED
 from joinery.lowering.frontends.triton_c.reading.preprocessor import preprocess
 from joinery.lowering.frontends.triton_c.reading.source import Source, Token
 
@@ -61,6 +62,10 @@ def test_tokens(text: str, expected: str) -> None:
         ("__LINE__\n#line 40 \"other\"\n__LINE__ __FILE__", '1 40 "other"'),
         ("#pragma once\n#\nx", "x"),
         ("#define P(a, b) a ## b\nP(,x) P(x,) P(,) P(<,<=)", "x x <<="),
+        ("#define F(p) x ## p\nF(a + F (b))", "xa + F ( b )"),  # an argument beside ## is in F's expansion, too
+        ("#define P(a, b) a ## b\n#define Q P(Q, Q)\nP(Q, Q) Q", "QQ QQ"),
+        ("#define S(x) #x\n#define T(p) S(F p)\nT(z) T( (1,2) )", '"F z" "F (1,2)"'),
+        ("#define S(x) #x\nS('\"') S('\\n') S(\"a\")", r'''"'\"'" "'\\n'" "\"a\""'''),
     ],
 )  # fmt: skip
 def test_macros(text: str, expected: str | None) -> None:
@@ -195,6 +200,34 @@ def test_a_macro_that_doubles_itself_is_stopped() -> None:
 def test_arguments_that_double_themselves_are_stopped() -> None:
     text = "#define D(x) x x\n" + "D(" * 40 + "1" + ")" * 40
     assert "macros expand to more than" in errors(text)
+
+
+@pytest.mark.parametrize("macro", ["F(...) #__VA_ARGS__", "F(a, b) a##b"])
+def test_strings_and_names_that_double_themselves_are_stopped(macro: str) -> None:
+    inner = f"#define {macro}\n#define G(x) F(x,x)\n#define H(x) G(x)\n" + "H(" * 40 + "a" + ")" * 40
+    tracemalloc.start()
+    assert f"macros make more than {MAX_CHARACTERS} characters of strings and names" in errors(inner)
+    assert tracemalloc.get_traced_memory()[1] < 100 << 20
+    tracemalloc.stop()
+
+
+def test_what_is_pasted_wrongly_is_told_where_it_is_used() -> None:
+    for use in ("C(/,*)", "C(/,/)", "C(a,+)", "C(',x)", "C(1" + "1" * 300 + ",1" + "1" * 300 + ")"):
+        found = errors(f"#define C(a,b) a ## b\nx {use}")
+        assert found.startswith("k.tc:2:")
+        assert "<pasted>" not in found
+
+
+def test_positions_behind_many_line_directives() -> None:
+    text = "".join(f"#line {7 * n + 3} \"f{n}\"\na\n\n" for n in range(3000))
+    found = tokens(text)
+    assert [each.position for each in found] == [(f"f{n}", 7 * n + 3, 1) for n in range(3000)]
+    before = {each.source for each in found}.pop()
+    start = time.process_time()
+    for _ in range(10):
+        assert before.position(0) == ("k.tc", 1, 1)
+        assert before.position(len(text) - 3) == ("f2999", 7 * 2999 + 3, 1)
+    assert time.process_time() - start < 0.05
 
 
 def test_uses_in_arguments_are_nested_no_deeper_than_some_limit() -> None:
