@@ -155,14 +155,9 @@ class Kernel:
             interpret(self._defining_module, grid, args, self.name, trace)
 
     def sanitize(
-        self,
-        grid: int | Sequence[int],
-        *args: Any,
-        unwritten: Mapping[int, Array] | None = None,
-        needs_barriers: bool = False,
-        undefined_arithmetic: bool = False,
-        notes: bool = True,
-    ) -> Report:
+        self, grid: int | Sequence[int], *args: Any, unwritten: Mapping[int, Array] | None = None, needs_barriers: bool = False,
+        undefined_arithmetic: bool = False, notes: bool = True,
+    ) -> Report:  # fmt: skip
         """Run all programs under the sanitizer, with the arguments of `interpret`.
 
         Every lane of every access is checked, undefined values and wrapped offsets are followed, and races
@@ -185,9 +180,7 @@ class Kernel:
         if not notes and self._is_clean(grid, args, unwritten or {}, needs_barriers, undefined_arithmetic):
             return Report(())
         with default_modes():
-            return sanitize(
-                self._defining_module, grid, args, self.name, unwritten, needs_barriers, undefined_arithmetic
-            )
+            return sanitize(self._defining_module, grid, args, self.name, unwritten, needs_barriers, undefined_arithmetic)
 
     @property
     def sanitizer_obstacle(self) -> str | None:

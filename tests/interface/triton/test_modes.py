@@ -189,9 +189,9 @@ def test_a_gpu_that_is_none(mode: str, tmp_path: Path) -> None:
     (tmp_path / "plain.py").write_text("import torch, triton, triton.language as tl, joinery.triton\n" + text)
     surroundings = {"JOINERY_TRITON": "native" if mode == "checked" else mode, "TRITON_DEFAULT_BACKEND": "cpu"}
     surroundings |= {"JOINERY_TRITON_TARGET": "sm_1", "TRITON_CACHE_DIR": str(tmp_path / "triton")}
-    done = subprocess.run(
-        [sys.executable, "plain.py"], capture_output=True, text=True, check=False, env={**os.environ, **surroundings}, cwd=tmp_path
-    )
+    surroundings = {**os.environ, **surroundings}
+    command = [sys.executable, "plain.py"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=surroundings, cwd=tmp_path)
     assert "JOINERY_TRITON_TARGET: no GPU target 'sm_1'" in done.stderr
 
 

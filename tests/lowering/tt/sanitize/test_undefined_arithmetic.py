@@ -123,9 +123,9 @@ def test_an_argument_that_no_access_reaches_and_nothing_has_written() -> None:
     body = f"tt.store %o, %x : {PTR}"
     x, o = np.arange(8, dtype=np.int32), np.zeros(8, np.int32)
     spare = np.zeros(8, np.int32)
-    text = kernel(body)
+    text = kernel(body).text().replace("%py: !tt.ptr<i32>", "%py: !tt.ptr<i32>, %more: !tt.ptr<i32>")
     blank = {int(spare.ctypes.data): np.ones(32, np.bool_), int(o.ctypes.data): np.ones(32, np.bool_)}
-    unused = jn.kernel.from_ttir(text.text().replace("%py: !tt.ptr<i32>", "%py: !tt.ptr<i32>, %more: !tt.ptr<i32>"), cache=False)
+    unused = jn.kernel.from_ttir(text, cache=False)
     assert unused.sanitize(1, x, x.copy(), spare, o, 8, unwritten=blank, notes=False).findings == ()
     assert (o == x).all()
     assert not blank[int(o.ctypes.data)].any()
