@@ -145,7 +145,7 @@ class Memory:
         found[inside] += base - first
         return np.asarray(left & ~inside)
 
-    def settled(self, pointers: Array) -> Array:
+    def resolved(self, pointers: Array) -> Array:
         """Return pointers that are about to be used, of which some may still be addresses of the host."""
         return self.from_host(pointers, nearest=True) if self._has_strays else pointers
 
@@ -154,7 +154,7 @@ class Memory:
     ) -> Array:
         """Return the elements at `addresses` where `mask` holds, and `fill` (an array of that shape or a
         scalar) elsewhere. verb: what messages say of it."""
-        addresses = np.asarray(self.settled(addresses))
+        addresses = np.asarray(self.resolved(addresses))
         if mask is None:
             result = np.empty(addresses.shape, dtype)
             live: Array | EllipsisType = ...
@@ -178,7 +178,7 @@ class Memory:
 
     def store(self, addresses: Array, values: Array, mask: Array | None) -> None:
         """Write where `mask` holds. Of several lanes with one address the last in row-major order wins."""
-        addresses = np.asarray(self.settled(addresses))
+        addresses = np.asarray(self.resolved(addresses))
         values = np.broadcast_to(values, addresses.shape)
         live: Array | EllipsisType = ... if mask is None else mask
         lanes = addresses[live]

@@ -500,7 +500,7 @@ class Guard(Memory):
     ) -> Array:
         if self.watched is None:
             return super().load(addresses, mask, dtype, fill, verb)
-        addresses = np.asarray(self.settled(addresses))
+        addresses = np.asarray(self.resolved(addresses))
         access = _ATOMIC.get(self.watched.name, PLAIN_READ)
         live, _ = self.lanes(self.watched, addresses, None, mask, None, dtype.itemsize, access)
         self.blank = self.touch(self.watched, addresses, None, live, dtype.itemsize, access)
@@ -511,7 +511,7 @@ class Guard(Memory):
             super().store(addresses, values, mask)
             return
         values = np.asarray(values)
-        addresses = np.asarray(self.settled(addresses))
+        addresses = np.asarray(self.resolved(addresses))
         access = _ATOMIC.get(self.watched.name, PLAIN_WRITE)
         shape = np.shape(addresses)
         uses = [] if self.written is None else [("the stored value", Shadow(self.written.reshape(shape)))]

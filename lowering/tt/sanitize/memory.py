@@ -44,7 +44,7 @@ def _load(translation: SanitizedTranslator, op: Operation) -> Step[Frame]:
 
     def step(env: Frame) -> None:
         table = env.shadow
-        where, shadow = guard.settled(env[pointer]), table.get(pointer)
+        where, shadow = guard.resolved(env[pointer]), table.get(pointer)
         chosen = None if mask is None else env[mask]
         live, off = guard.lanes(
             op, where, shadow, chosen, None if mask is None else table.get(mask), size, PLAIN_READ
@@ -75,7 +75,7 @@ def _store(translation: SanitizedTranslator, op: Operation) -> Step[Frame]:
 
     def step(env: Frame) -> None:
         table = env.shadow
-        where, shadow, what = guard.settled(env[pointer]), table.get(pointer), np.asarray(env[value])
+        where, shadow, what = guard.resolved(env[pointer]), table.get(pointer), np.asarray(env[value])
         if is_address:
             what = np.asarray(guard.to_host(what))
         chosen = None if mask is None else env[mask]
@@ -114,7 +114,7 @@ def _atomic_load(translation: SanitizedTranslator, op: Operation) -> Step[Frame]
 
     def step(env: Frame) -> None:
         table = env.shadow
-        where, shadow = guard.settled(env[pointer]), table.get(pointer)
+        where, shadow = guard.resolved(env[pointer]), table.get(pointer)
         chosen = None if mask is None else env[mask]
         live, off = guard.lanes(
             op, where, shadow, chosen, None if mask is None else table.get(mask), size, access
@@ -141,7 +141,7 @@ def _update(values: int) -> Callable[[SanitizedTranslator, Operation], Step[Fram
 
         def step(env: Frame) -> None:
             table = env.shadow
-            where, shadow = guard.settled(env[pointer]), table.get(pointer)
+            where, shadow = guard.resolved(env[pointer]), table.get(pointer)
             chosen = None if mask is None else env[mask]
             uses = [("an operand of the atomic", table.get(slot)) for slot in operands]
             known = None if mask is None else table.get(mask)

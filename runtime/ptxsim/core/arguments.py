@@ -234,8 +234,8 @@ def _memory(value: object, parameter: Parameter) -> Array | None:
 
 
 _SMALLEST_ADDRESS, _LARGEST_ADDRESS = 1 << 16, 1 << 48
-_MAX_WORDS = 1 << 16
-"""Words of memory up to which it is looked through for addresses."""
+_MAX_INTEGERS = 1 << 16
+"""Integers of 64 bits in memory up to which it is looked through for addresses."""
 
 
 def _reached(arrays: Sequence[tuple[str, Array]], args: Sequence[object]) -> list[tuple[str, Array]]:
@@ -249,10 +249,10 @@ def _reached(arrays: Sequence[tuple[str, Array]], args: Sequence[object]) -> lis
     known = [(int(array.ctypes.data), int(array.ctypes.data) + array.nbytes) for _, array in arrays]
     found: list[tuple[str, Array]] = []
     numbers = np.array([int(each) for each in args if isinstance(each, (int, np.integer)) and 0 <= each < 1 << 63], np.int64)
-    waiting = [numbers, *[_words(array) for _, array in arrays]]
+    waiting = [numbers, *[_integers_in(array) for _, array in arrays]]
     while waiting:
-        words = waiting.pop()
-        for address in np.unique(words[(words >= _SMALLEST_ADDRESS) & (words < _LARGEST_ADDRESS)]).tolist():
+        integers = waiting.pop()
+        for address in np.unique(integers[(integers >= _SMALLEST_ADDRESS) & (integers < _LARGEST_ADDRESS)]).tolist():
             if any(low <= address < high for low, high in known):
                 continue
             array = elsewhere(address)
@@ -260,16 +260,16 @@ def _reached(arrays: Sequence[tuple[str, Array]], args: Sequence[object]) -> lis
                 low = int(array.ctypes.data)
                 known.append((low, low + array.nbytes))
                 found.append((f"the tensor at {low:#x}", array))
-                waiting.append(_words(array))
+                waiting.append(_integers_in(array))
     return found
 
 
-def _words(array: Array) -> Array:
+def _integers_in(array: Array) -> Array:
     """Returns memory as 64-bit integers; none if there are too many to look through."""
     octets = array.reshape(-1).view(np.uint8)
     octets = octets[-int(array.ctypes.data) % 8 :]
     count = len(octets) // 8
-    return octets[: 8 * count].view(np.int64) if count <= _MAX_WORDS else np.empty(0, np.int64)
+    return octets[: 8 * count].view(np.int64) if count <= _MAX_INTEGERS else np.empty(0, np.int64)
 
 
 def reserve_variables(
