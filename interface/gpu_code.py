@@ -21,6 +21,7 @@ from ..lowering.llvm.nvptx.passes.mark_few_pointers import MarkFewPointers
 from ..lowering.llvm.nvptx.passes.non_negative_dividends import NonNegativeDividends
 from ..lowering.llvm.nvptx.targets import DEFAULT_WARPS, WARPS, GpuTarget, gpu_target
 from ..lowering.tt.analysis.alias_sets import AliasSet
+from ..lowering.tt.analysis.aliasing import converts_addresses
 from ..lowering.tt.analysis.hoistable_descriptors import hoistable_descriptors, makes_descriptors
 from ..lowering.tt.arguments import Parameter
 from ..lowering.tt.dialect.functions import FuncOp
@@ -140,6 +141,12 @@ class GpuKernelCompiler:
     @functools.cached_property
     def _symbols(self) -> Sequence[str]:
         return self._named()
+
+    @functools.cached_property
+    def _makes_numbers_of_addresses(self) -> bool:
+        """Whether the kernel makes numbers of addresses, or addresses of numbers, itself or in memory."""
+        start = self._stages.start
+        return any(map(converts_addresses, (start.parent_op() or start).walk()))
 
     def may_fit(self, has_tensor_copies: bool) -> bool:
         """Return whether the code depends on which tensors fit a tensor map.
@@ -297,7 +304,8 @@ class GpuKernelCompiler:
         has_tensor_copies = gpu_target(target).has_tensor_copies
         if self.may_fit(has_tensor_copies):
             mapped = tuple(self.fitting(supplied, values, has_tensor_copies))
-        multiples = tuple([(i, width) for i, value in enumerate(values) if (width := width_of(value)) > 1])
+        at_host = self._makes_numbers_of_addresses
+        multiples = tuple([(i, width) for i, value in enumerate(values) if (width := width_of(value, at_host)) > 1])
         code = self.code(target, warps, multiples, mapped, (grid, values), lines=True)
         maps = code.lowered.tensor_maps
         given = [*arguments.given, *(simulated_map(each, values) for each in maps)]
@@ -306,7 +314,9 @@ class GpuKernelCompiler:
         if kernel is None:
             kernel = self._simulated[code] = Module(code.ptx).kernel(code.lowered.symbol)
         try:
-            result = kernel.launch(grid, None, given, shared=code.lowered.shared_bytes, level=level, names=names)
+            result = kernel.launch(
+                grid, None, given, shared=code.lowered.shared_bytes, level=level, names=names, host_addresses=at_host
+            )
         except PtxCheckError as error:
             sys.stdout.write(error.printed)
             failed = _failed_assertion(error.findings[0], code.lowered)
@@ -387,7 +397,7 @@ class SimulatedArguments(ArgumentPacker):
         raise no_maps_in_memory(parameter)
 
     def add_table(self, parameter: Parameter, table: TableArgument) -> None:
-        self.values.append(table.entries)
+        self.values.append(table.arrays)
 
     def add_integer(self, number: int) -> None:
         self.values.append(number)

@@ -238,13 +238,13 @@ def root_address(array: Array) -> int:
     return address_of(root)
 
 
-def width_of(value: Any) -> int:
+def width_of(value: Any, absolute: bool = False) -> int:
     """Return which of `WIDTHS` divides an integer, or the offset of an array in the one it is a view of.
 
-    The result is 1 for anything else.
+    The result is 1 for anything else. absolute: whether arrays stay at their addresses, which it then divides.
     """
     if isinstance(value, np.ndarray):
-        return WIDTHS[(address_of(value) - root_address(value)) % 16]
+        return WIDTHS[(address_of(value) - (0 if absolute else root_address(value))) % 16]
     if isinstance(value, int | np.integer) and not isinstance(value, bool):
         return WIDTHS[int(value) % 16]
     return 1

@@ -155,13 +155,9 @@ class Kernel:
             interpret(self._defining_module, grid, args, self.name, trace)
 
     def sanitize(
-        self,
-        grid: int | Sequence[int],
-        *args: Any,
-        unwritten: Mapping[int, Array] | None = None,
-        needs_barriers: bool = False,
-        notes: bool = True,
-    ) -> Report:
+        self, grid: int | Sequence[int], *args: Any, unwritten: Mapping[int, Array] | None = None, needs_barriers: bool = False,
+        undefined_arithmetic: bool = False, notes: bool = True,
+    ) -> Report:  # fmt: skip
         """Run all programs under the sanitizer, with the arguments of `interpret`.
 
         Every lane of every access is checked, undefined values and wrapped offsets are followed, and races
@@ -174,15 +170,17 @@ class Kernel:
                 from there is undefined; what they write is marked as written. Arrays without an entry count as written.
             needs_barriers: whether a lane that loads what another lane of its program stored needs a barrier between, as in
                 Triton's own code for GPUs. joinery's keeps the operations of a program in order by itself.
+            undefined_arithmetic: whether integer divisions by zero and shifts by the width or more leave lanes undefined, as in
+                Triton's own code. joinery's has results there.
             notes: whether the report says which accesses only their mask keeps inside the arrays. Without it, the launch is
                 run natively first, by code that stops where a finding is possible; only then is it undone and looked at. That
                 takes a small part of the time of a launch that has no findings. `sanitizer_obstacle` says why it is not done.
         """
         args = self._source.arguments(grid, args, lambda: self.constants)
-        if not notes and self._is_clean(grid, args, unwritten or {}, needs_barriers):
+        if not notes and self._is_clean(grid, args, unwritten or {}, needs_barriers, undefined_arithmetic):
             return Report(())
         with default_modes():
-            return sanitize(self._defining_module, grid, args, self.name, unwritten, needs_barriers)
+            return sanitize(self._defining_module, grid, args, self.name, unwritten, needs_barriers, undefined_arithmetic)
 
     @property
     def sanitizer_obstacle(self) -> str | None:
@@ -203,7 +201,8 @@ class Kernel:
         )
 
     def _is_clean(
-        self, grid: int | Sequence[int], args: Sequence[Any], unwritten: Mapping[int, Array], needs_barriers: bool
+        self, grid: int | Sequence[int], args: Sequence[Any], unwritten: Mapping[int, Array], needs_barriers: bool,
+        undefined_arithmetic: bool = False,
     ) -> bool:
         """Run a launch natively, and return whether the sanitizer would find nothing; if it might, undo it."""
         extents = grid_extents(grid)
@@ -213,7 +212,7 @@ class Kernel:
             arguments = self._kernel_arguments(args)
         except UserError:
             return False  # the sanitizer says what is wrong with them
-        return self._native_sanitizer.is_clean(extents, arguments, unwritten, needs_barriers)
+        return self._native_sanitizer.is_clean(extents, arguments, unwritten, needs_barriers, undefined_arithmetic)
 
     def launch(
         self,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from typing import Any, Protocol
 
 import numpy as np
@@ -46,10 +47,12 @@ class PointerArgument:
     """A pointer into memory that reaches to both sides of it.
 
     memory: bytes (uint8, one axis) that the pointer may be used to reach. offset: of the pointer from their start, in bytes.
+    elsewhere: finds the memory that an address lies in which a program reads or computes; None for an address in none.
     """
 
     memory: Array
     offset: int
+    elsewhere: Callable[[int], Array | None] | None = None
 
     @property
     def behind(self) -> Array:

@@ -126,6 +126,10 @@ class NativeSanitizer:
     def _static_obstacle(self) -> str | None:
         return obstacle(self._function, self._aliases, self._offsets)
 
+    @functools.cached_property
+    def _arithmetic_obstacle(self) -> str | None:
+        return obstacle(self._function, self._aliases, self._offsets, undefined_arithmetic=True)
+
     @property
     def obstacle(self) -> str | None:
         """Why launches of the kernel are interpreted at once; None if they are run natively first."""
@@ -140,12 +144,15 @@ class NativeSanitizer:
         arguments: HostArguments,
         unwritten: Mapping[int, Array],
         needs_barriers: bool,
+        undefined_arithmetic: bool = False,
     ) -> bool:
         """Run a launch natively, and return whether the sanitizer would find nothing in it.
 
         If it might, memory is as it was before. `unwritten` is updated if it does not. Arguments are as for `Kernel.sanitize`.
         """
         if self.obstacle is not None or arguments.listed or not 0 < _programs(extents) <= MAX_PROGRAMS:
+            return False
+        if undefined_arithmetic and self._arithmetic_obstacle is not None:
             return False
         if not self._keeps_promises(arguments.values):
             return False
@@ -156,7 +163,7 @@ class NativeSanitizer:
         looked_at = {group: _blank(region, arguments, unwritten) for group, region in regions.items()}
         blank = {group: found for group, found in looked_at.items() if found is not None}
         wraps = self._may_wrap(extents, arguments.values)
-        variant = self._variant(Plan(groups, frozenset(blank), wraps, needs_barriers))
+        variant = self._variant(Plan(groups, frozenset(blank), wraps, needs_barriers, undefined_arithmetic))
         if variant is None:
             return False
         return self._run(variant, extents, arguments, regions, groups, blank, unwritten)
@@ -178,7 +185,8 @@ class NativeSanitizer:
                 prepared = _Stamped(variant.instrumented, extents, arguments, regions, dict(groups), blank, stamps)
                 native = variant.native.program(prepared.spans, prepared.values)
                 native.run(self._name, prepared.values, extents, 1, arguments.reach(follows=False))
-                for group, was in blank.items():
+                for group in blank.keys() & prepared.given.keys():  # what no access reaches has no stamps
+                    was = blank[group]
                     written = was & (prepared.given[group][: len(was)] != NOT_WRITTEN)
                     _mark_written(regions[group], arguments, unwritten, written)
         except BaseException as error:
@@ -264,7 +272,8 @@ class NativeSanitizer:
         facts = LaunchFacts(self._name, written, False, 0, checked=True)
 
         def compiled(specialization: LaunchSpecialization) -> HostObject:
-            details = f"{plan.groups} {sorted(plan.unwritten)} {plan.wraps} {plan.needs_barriers} {specialization}"
+            details = f"{plan.groups} {sorted(plan.unwritten)} {plan.wraps} {plan.needs_barriers} {plan.undefined_arithmetic}"
+            details += f" {specialization}"
             key = f"sanitizer {self._identity} {details}"
             kept = None if self._store is None else self._store.get_bytes(key)
             if kept is not None:

@@ -7,7 +7,7 @@ from typing import Any
 from ...lowering.llvm.nvptx.targets import gpu_target
 from ...lowering.numerics import checked_numerics
 from ...promotion.errors import UserError
-from .settings import Settings, checked_mode, current, is_asked_for, set_current
+from .settings import Settings, checked_mode, current, is_asked_for, set_current, warn_of_interpreter
 from .testing import unwritten
 
 _before: list[tuple[Any, Settings]] = []
@@ -43,6 +43,7 @@ def activate(mode: str, threads: int | None, target: str, numerics: str, check_b
     elif settings != current():
         forget_compiled(LoadedKernel)  # native code depends on them
     set_current(settings)
+    warn_of_interpreter()
     if mode == "sanitize":
         unwritten.follow()
     else:

@@ -12,10 +12,11 @@ from triton.backends.driver import DriverBase
 from .targets import NAME, current_target, stands_for_cuda
 
 if os.environ.get("JOINERY_TRITON"):
-    from .settings import is_asked_for
+    from .settings import is_asked_for, warn_of_interpreter
 
     if is_asked_for():  # since 3.7 this settles the choice, also where a GPU's driver is active
         os.environ.setdefault("TRITON_DEFAULT_BACKEND", NAME)
+        warn_of_interpreter()
 
 if os.environ.get("JOINERY_TRITON", "").lower() == "sanitize":  # before the program makes its tensors
     from .testing.unwritten import follow

@@ -64,8 +64,10 @@ def storage_of(tensor: Any, what: str) -> tuple[int, Span]:
     except (RuntimeError, NotImplementedError) as error:
         fix = f"pass {what}.values()" if getattr(base, "is_nested", False) else f"pass a copy that has memory, {what}.clone()"
         raise UserError(f"{what}: a {type(base).__name__} without memory of its own; fix: {fix}") from error
-    if size and not first:
-        raise UserError(f"{what}: a tensor on {getattr(base, 'device', 'no device')} without memory")
+    if not first and (size or base.numel()):
+        kind, shape = type(base).__name__, list(base.shape)
+        fix = f"pass a tensor that has memory, such as torch.empty({shape}); None is a null pointer"
+        raise UserError(f"{what}: a {kind} of shape {shape} without memory at its address 0; fix: {fix}")
     return address, (first, first + size)
 
 

@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Mapping
 from typing import Any
 
+from ...lowering.llvm.nvptx.targets import gpu_target
 from ...lowering.numerics import checked_numerics
 from ...promotion.errors import UserError
 from .settings import Settings, current
@@ -80,6 +81,8 @@ class Options:
             raise UserError(f"threads={threads!r}; expected a number from 1 to 1024")
         if named["numerics"] is not None:
             checked_numerics(named["numerics"], "numerics")
+        if named["gpu"] is not None:
+            gpu_target(named["gpu"])
         for name in ("sanitize", "interpret", "check_bounds"):
             if named[name] not in (None, True, False):
                 raise UserError(f"{name}={named[name]!r}; expected True or False")

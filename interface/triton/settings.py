@@ -6,9 +6,11 @@ What a launch says (`kernel[grid](…, sanitize=True)`) goes before what `enable
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Mapping
 from dataclasses import replace
 
+from ...lowering.llvm.nvptx.targets import gpu_target
 from ...promotion.dataclass import dataclass
 from ...promotion.errors import UserError, close_names
 
@@ -16,6 +18,7 @@ MODES = ("native", "interpret", "sanitize", "ptxsim")
 VARIABLE = "JOINERY_TRITON"
 """The environment variable that makes joinery Triton's back end: 1 or on, or one of `MODES`; 0, off or nothing for no."""
 _OFF, _ON = ("", "0", "off", "false", "no"), ("1", "on", "true", "yes")
+_INTERPRETER = "TRITON_INTERPRET"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +55,19 @@ def is_asked_for(environment: Mapping[str, str] | None = None) -> bool:
     return named or environment.get("TRITON_DEFAULT_BACKEND") == "cpu"
 
 
+def warn_of_interpreter(environment: Mapping[str, str] | None = None) -> None:
+    """Warn that Triton's own interpreter takes the kernels, if the environment asks for it.
+
+    `@triton.jit` then makes functions that no back end sees.
+    """
+    environment = os.environ if environment is None else environment
+    value = environment.get(_INTERPRETER, "")
+    if value.lower() in (*_ON, "y"):
+        message = f"{_INTERPRETER}={value}: Triton's own interpreter runs the kernels, not joinery; fix: unset it, or for "
+        message += f"joinery's interpreter set {VARIABLE}=interpret in its place"
+        warnings.warn(message, RuntimeWarning, stacklevel=3)
+
+
 def from_environment(environment: Mapping[str, str] | None = None) -> Settings:
     """The settings that the environment asks for.
 
@@ -71,11 +87,19 @@ def from_environment(environment: Mapping[str, str] | None = None) -> Settings:
         found = replace(found, threads=int(threads))
     target = environment.get("JOINERY_TRITON_TARGET", "")
     if target:
+        _check_target(target)
         found = replace(found, target=target)
     checks = environment.get("JOINERY_TRITON_CHECK_BOUNDS", "").lower()
     if checks not in (*_ON, *_OFF):
         raise UserError(f"the environment variable JOINERY_TRITON_CHECK_BOUNDS is {checks!r}, expected 1 or 0")
     return replace(found, check_bounds=checks in _ON)
+
+
+def _check_target(target: str) -> None:
+    try:
+        gpu_target(target)
+    except UserError as error:
+        raise UserError(f"the environment variable JOINERY_TRITON_TARGET: {error}") from None
 
 
 _current: list[Settings] = []

@@ -13,8 +13,8 @@ from ...lowering.tt.sanitize.findings import Report, SanitizerError
 from ...promotion.arrays import Array, PointerArgument
 from ...promotion.errors import KernelAssertionError, ResourceError, UserError
 from ...runtime.ptxsim.checks.findings import PtxCheckError
-from ..tensor_arguments import PointerTable, TensorDescriptor
-from .memory import EVERYWHERE, MAX_TABLE, SMALLEST_ADDRESS, Span, flattened, live_storages, storage_of
+from ..tensor_arguments import TensorDescriptor
+from .memory import EVERYWHERE, Span, flattened, live_storages, storage_of
 from .settings import Settings, current
 from .testing import record, unwritten
 
@@ -48,12 +48,16 @@ def run(
     """
     kernel = loaded.kernel
     given = list(flattened(names, types, args))
-    arguments = [_argument(what, type_, arg) for what, type_, arg in given]
+    elsewhere = _Elsewhere()
+    arguments = [_argument(what, type_, arg, elsewhere) for what, type_, arg in given]
     try:
         if settings.mode == "interpret":
             kernel.interpret(extents, *arguments)
         elif settings.mode == "sanitize":
-            report = kernel.sanitize(extents, *arguments, unwritten=_unwritten(given), needs_barriers=True, notes=False)
+            blank = _unwritten(given)
+            report = kernel.sanitize(
+                extents, *arguments, unwritten=blank, needs_barriers=True, undefined_arithmetic=True, notes=False
+            )
             if report.findings:
                 fails = any(each.kind == "error" and each.operation.startswith("tt.assert") for each in report.findings)
                 raise (FailedAssertionError if fails else SanitizerError)(kernel.name, report)
@@ -68,7 +72,7 @@ def run(
         raise
 
 
-def _argument(what: str, type_: str, arg: Any) -> Any:
+def _argument(what: str, type_: str, arg: Any, elsewhere: Callable[[int], Array | None]) -> Any:
     """An argument as joinery's kernels take it."""
     if type_.startswith("tensordesc"):
         address, span = storage_of(arg.base, what)
@@ -85,9 +89,7 @@ def _argument(what: str, type_: str, arg: Any) -> Any:
     if span == EVERYWHERE:
         span = _storage_around(address, what)
     memory = _bytes(what, span)
-    if type_ in ("*i64", "*u64") and (table := _table(memory, address - span[0])) is not None:
-        return table
-    return PointerArgument(memory, address - span[0])
+    return PointerArgument(memory, address - span[0], elsewhere)
 
 
 def _unwritten(given: Sequence[tuple[str, str, Any]]) -> dict[int, Array]:
@@ -125,40 +127,13 @@ def _storage_around(address: int, what: str) -> Span:
     raise UserError(f"{what}: the address {address:#x} lies in no tensor that is alive; fix: pass the tensor, or keep it")
 
 
-class _Table(PointerTable):
-    """A table some of whose addresses lie in no tensor that is alive: they stay as they are, so that a use of one is seen."""
+class _Elsewhere:
+    """Finds the memory behind addresses that no argument holds, among the tensors that are alive when the first one is met."""
 
-    def __init__(self, arrays: Sequence[Array], addresses: Array, positions: Array) -> None:
-        super().__init__(arrays)
-        self._all, self._positions = addresses, positions
+    def __init__(self) -> None:
+        self._storages: list[Span] | None = None
 
-    @property
-    def entries(self) -> Sequence[Array | int]:
-        found: list[Array | int] = self._all.tolist()
-        for position, array in zip(self._positions.tolist(), self.arrays, strict=True):
-            found[position] = array
-        return found
-
-    def addresses(self, address_in: Callable[[Array], int]) -> Array:
-        found = self._all.copy()
-        found[self._positions] = super().addresses(address_in)
-        return found
-
-
-def _table(memory: Array, offset: int) -> PointerTable | None:
-    """The tensors behind a tensor of addresses; None if its integers are none: not one of them lies in a tensor."""
-    addresses = memory[offset : len(memory) - (len(memory) - offset) % 8].view(np.int64)
-    if not 0 < len(addresses) <= MAX_TABLE or not (addresses >= SMALLEST_ADDRESS).any():
-        return None
-    storages = sorted(set(live_storages()))
-    if not storages:
-        return None
-    starts = np.array([first for first, _ in storages], np.int64)
-    ends = np.array([end for _, end in storages], np.int64)
-    numbers = np.searchsorted(starts, addresses, side="right") - 1
-    positions = np.flatnonzero((numbers >= 0) & (addresses < ends[numbers]))
-    if not len(positions):
-        return None
-    arrays = [_bytes("", (int(addresses[at]), int(ends[numbers[at]]))) for at in positions]
-    return _Table(arrays, addresses, positions)
-
+    def __call__(self, address: int) -> Array | None:
+        if self._storages is None:
+            self._storages = sorted(set(live_storages()))
+        return next((_bytes("", span) for span in self._storages if span[0] <= address < span[1]), None)

@@ -150,11 +150,6 @@ class TableArgument:
         """The arrays. Raises `UserError` if one lies in the memory of a GPU."""
         return tuple(_on_host(array, f"PointerTable, array {index}") for index, array in enumerate(self.tensors))
 
-    @property
-    def entries(self) -> Sequence[Array | int]:
-        """What the table holds: arrays, and numbers that are addresses of none of them."""
-        return self.arrays
-
     def addresses(self, address_in: Callable[[Array], int]) -> Array:
         """Returns the table as int64, given a function that returns an array's address. Raises `UserError` if
         an array lies in the memory of a GPU."""

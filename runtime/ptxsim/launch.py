@@ -106,6 +106,7 @@ class Kernel:
         delivery: str = "late",
         budget: int = BUDGET,
         names: Sequence[str] | None = None,
+        host_addresses: bool = False,
     ) -> Result:
         """Runs the kernel.
 
@@ -122,6 +123,7 @@ class Kernel:
             seed, delivery: when asynchronous copies land: "late", "early" or "random".
             budget: the limit on executed instructions of blocks.
             names: what messages call the arguments, beside their numbers.
+            host_addresses: whether arrays have their addresses on the host, for kernels that make numbers of addresses.
 
         Raises:
             PtxCheckError: the kernel broke a rule.
@@ -135,7 +137,7 @@ class Kernel:
         threads = _extents("block", self._block(block))
         blocks = self._cluster(cluster)
         self._check_shape(extents, threads, blocks, shared)
-        arena = lay_out(self.function, self.module.ptx, args, names)
+        arena = lay_out(self.function, self.module.ptx, args, names, host_addresses)
         return self._run(arena, extents, threads, blocks, shared, level, delivery, seed, budget)
 
     def launch_in(

@@ -71,6 +71,17 @@ class AliasAnalysis:
                     self._sets[result] = frozenset({UNKNOWN})
 
 
+def converts_addresses(op: Operation) -> bool:
+    """Returns whether an operation makes numbers of addresses or the reverse, by itself or by loading or storing pointers."""
+    if op.name in ("tt.ptr_to_int", "tt.int_to_ptr"):
+        return True
+    if op.name == "tt.elementwise_inline_asm":
+        return any(t.is_pointer(each.type) or t.elem(each.type) == t.I64 for each in (*op.operands, *op.results))
+    if op.name == "tt.load":
+        return t.is_pointer(op.results[0].type)
+    return op.name == "tt.store" and t.is_pointer(op.operands[1].type)
+
+
 def _points(value: SSAValue) -> bool:
     return t.is_pointer(value.type) or is_composite(value.type)
 

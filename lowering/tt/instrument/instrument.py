@@ -20,6 +20,7 @@ from ..builder.block_builder import BlockBuilder
 from ..dialect.debug import AssertOp
 from ..dialect.functions import FuncOp
 from ..dialect.memory.check_access import CheckAccessOp
+from ..sanitize.partial import is_partial, repeated
 from ..sanitize.pending import SYNCHRONISING
 from ..sanitize.promises import hints_of
 from ..sanitize.shadow import MOVES
@@ -30,7 +31,15 @@ from . import promises
 from .bounds import ACCESSES
 from .obstacles import SCALAR_REGIONS
 from .plan import EPOCH_BITS, LANE_BITS, NOT_WRITTEN, NUMBER_SHIFT, Instrumented, Plan
-from .undefined import follows, negated, possibly_undefined, undefined_lanes
+from .undefined import (
+    any_of,
+    divisor_lanes,
+    follows,
+    negated,
+    possibly_undefined,
+    undefined_lanes,
+    without_result,
+)
 from .watches import Kind, Watch, has_distinct_lanes, watches
 from .wraps import emit_checks
 
@@ -58,7 +67,8 @@ class _Instrumentation:
         self._function = function
         self._aliases = AliasAnalysis(function, dict(plan.groups))
         self._watches = watches(function, self._aliases, plan)
-        self._possibly_undefined = possibly_undefined(function)
+        self._possibly_undefined = possibly_undefined(function, plan.undefined_arithmetic)
+        self._undefined_arithmetic = plan.undefined_arithmetic
         positions = set(plan.wraps)
         self._wraps = {op for position, op in enumerate(function.walk()) if position in positions}
         self._follows_lanes = any(watch.lanes for watch in self._watches.values())
@@ -175,9 +185,22 @@ class _Instrumentation:
         elif follows(op) and any(operand in self._undefined for operand in op.operands):
             found = undefined_lanes(after, op, self._undefined)
             self._undefined.update(zip(op.results, found, strict=True))
+        if self._undefined_arithmetic and is_partial(op):
+            self._partial(op, after)
         for result in op.results:
             if t.is_pointer(result.type) and self._watch(result) is not None:
                 self._stamps[result] = self._moved(after, op)
+
+    def _partial(self, op: Operation, after: BlockBuilder) -> None:
+        """Marks the lanes in which an operation has no result; where all lanes share a divisor, it is checked at once."""
+        lanes = divisor_lanes(op)
+        if lanes is None:
+            number = repeated(op.operands[1])
+            self._need(after, negated(after, without_result(after, op, number)), "a division by zero, or a shift by too much")
+            return
+        known = self._undefined.get(op.results[0])
+        found = without_result(after, op, lanes)
+        self._undefined[op.results[0]] = found if known is None else any_of(after, [known, found])
 
     def _moved(self, b: BlockBuilder, op: Operation) -> SSAValue:
         """Emits the pointer to stamps that goes with a computed pointer."""

@@ -7,6 +7,7 @@ from xdsl.ir import Attribute, Operation
 from .. import types as t
 from ..analysis.alias_sets import UNKNOWN
 from ..analysis.aliasing import AliasAnalysis
+from ..sanitize.partial import is_partial
 from ..sanitize.promises import hints_of
 from ..sanitize.shadow import MOVES
 from ..source_locations import source_location
@@ -28,16 +29,18 @@ _REFUSED = {
 }
 
 
-def obstacle(function: Operation, aliases: AliasAnalysis, offsets: Offsets) -> str | None:
+def obstacle(
+    function: Operation, aliases: AliasAnalysis, offsets: Offsets, undefined_arithmetic: bool = False
+) -> str | None:
     """Returns why a function, prepared for instrumentation, cannot be instrumented, with the line; None if it can.
 
-    aliases: of the function without knowledge of a launch.
+    aliases: of the function without knowledge of a launch. undefined_arithmetic: as for `sanitize`.
     """
     found = _control(function)
     if found is not None:
         return found
     for op in function.walk():
-        why = _REFUSED.get(op.name) or _region(op)
+        why = _REFUSED.get(op.name) or _region(op, undefined_arithmetic)
         if why is None and op.name in ACCESSES:
             why = _access(op, aliases)
         if why is None and op.name == "tt.bitcast" and _changes_size(op):
@@ -73,7 +76,7 @@ def _control(function: Operation) -> str | None:
     return "branches pass values" if any(block.args for block in others) else None
 
 
-def _region(op: Operation) -> str | None:
+def _region(op: Operation, undefined_arithmetic: bool) -> str | None:
     """Returns what keeps an operation with a region on scalars, or one that moves pointers, from being instrumented."""
     if op.name in SCALAR_REGIONS:
         inner = [each for each in op.walk() if each is not op]
@@ -81,6 +84,8 @@ def _region(op: Operation) -> str | None:
             return "has accesses, assertions, branches or loops in its region"
         if any(each.name in ("ub.poison", "llvm.intr.assume") or hints_of(each) is not None for each in inner):
             return "has undefined values, hints or assumptions in its region"
+        if undefined_arithmetic and any(map(is_partial, inner)):
+            return "divides or shifts by what is not known, in its region"
         if any(len(region.blocks) > 1 for region in op.regions):
             return "branches in its region"
     elif op.regions and hints_of(op) is not None:

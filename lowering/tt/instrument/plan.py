@@ -24,13 +24,14 @@ class Plan:
 
     groups: parameters that share memory.  unwritten: groups (parameters that share no memory are groups of their own) of whose
     memory nothing has written a part.  wraps: positions in the function, as it is walked, of integer operations that may wrap
-    around on the way to an address.  needs_barriers: as for `sanitize`.
+    around on the way to an address.  needs_barriers, undefined_arithmetic: as for `sanitize`.
     """
 
     groups: Groups = ()
     unwritten: frozenset[int] = frozenset()
     wraps: tuple[int, ...] = ()
     needs_barriers: bool = False
+    undefined_arithmetic: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from .. import types as t
 from ..analysis.control_flow import terminator
 from ..builder.block_builder import BlockBuilder
 from ..dialect.scaled import DotScaledOp
+from ..sanitize.partial import SHIFTS, is_partial, repeated
 from ..sanitize.shadow import ABSORBING, ELEMENTWISE, MOVES
 
 _WHOLE_BLOCKS = frozenset({
@@ -32,10 +33,10 @@ def follows(op: Operation) -> bool:
     return name.startswith(("arith.", "math."))
 
 
-def possibly_undefined(function: Operation) -> set[SSAValue]:
-    """Returns the values of a function without calls that may have undefined lanes."""
-    found: set[SSAValue] = set()
+def possibly_undefined(function: Operation, undefined_arithmetic: bool = False) -> set[SSAValue]:
+    """Returns the values of a function without calls that may have undefined lanes. undefined_arithmetic: as for `sanitize`."""
     operations = list(function.walk())
+    found: set[SSAValue] = {op.results[0] for op in operations if undefined_arithmetic and divisor_lanes(op) is not None}
     changed = True
     while changed:
         before = len(found)
@@ -76,6 +77,19 @@ def _derived(op: Operation, found: set[SSAValue]) -> Iterator[SSAValue]:
         case _:
             if follows(op) and any(operand in found for operand in op.operands):
                 yield from op.results
+
+
+def divisor_lanes(op: Operation) -> SSAValue | None:
+    """Returns the block by which a partial operation divides or shifts; None for one number, which is checked at once."""
+    return op.operands[1] if is_partial(op) and t.shape_of(repeated(op.operands[1]).type) else None
+
+
+def without_result(b: BlockBuilder, op: Operation, value: SSAValue) -> SSAValue:
+    """Emits whether a partial operation has no result for this divisor or number of bits (or in which lanes of them)."""
+    type_, shape = t.elem(value.type), t.shape_of(value.type)
+    if op.name in SHIFTS:
+        return b.cmpi("uge", value, b.const(t.bit_width(type_), type_, shape))
+    return b.cmpi("eq", value, b.const(0, type_, shape))
 
 
 def undefined_lanes(
@@ -217,4 +231,4 @@ def _mapped(b: BlockBuilder, op: Operation, known: Mapping[SSAValue, SSAValue]) 
     return [lanes] * len(op.results)
 
 
-__all__ = ["any_of", "follows", "negated", "possibly_undefined", "undefined_lanes"]
+__all__ = ["any_of", "divisor_lanes", "follows", "negated", "possibly_undefined", "undefined_lanes", "without_result"]

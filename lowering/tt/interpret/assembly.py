@@ -34,10 +34,12 @@ def inline_asm(translator: Translator[EnvironmentT], op: Operation) -> Step[Envi
     members = min(packed, t.element_count(op.results[0].type))  # elements of a group; the rest of it is zero
     dtypes = [numpy_dtype(result.type) for result in op.results]
     operands, outputs = [translator.slot(each) for each in op.args], [translator.slot(each) for each in op.results]
+    pointers, memory = [t.is_pointer(each.type) for each in op.args], translator.machine.memory
     surroundings = _Surroundings(translator.machine)
 
     def step(env: EnvironmentT) -> None:
         given = [env[slot] for slot in operands]
+        given = [memory.to_host(each) if points else each for each, points in zip(given, pointers, strict=True)]
         # Inside regions, scalars are arrays, since a region runs on all its elements at once.
         whole = np.broadcast_shapes(shape, *[np.shape(each) for each in given])
         groups = math.prod(whole) // members
@@ -81,6 +83,7 @@ class _Surroundings:
 
     def access(self, d: Access, addresses: Array, values: Sequence[Array], where: Array | None) -> Sequence[Array]:
         memory, dtype = self._machine.memory, _DTYPES[d.type]
+        addresses = memory.from_host(addresses, nearest=True)
         if d.opcode in ("atom", "red"):
             return [self._update(d, addresses, values, where, dtype)]
         whole = d.count * dtype.itemsize
@@ -101,7 +104,7 @@ class _Surroundings:
         operands = [_from_bits(value, dtype) for value in values]
         for lane in np.flatnonzero(np.ones(len(addresses), np.bool_) if where is None else where):
             at = addresses[lane : lane + 1]
-            found = memory.load(at, None, dtype, 0)
+            found = memory.load(at, None, dtype, 0, "written")
             given = [operand[lane : lane + 1] for operand in operands]
             memory.store(at, np.asarray(_COMBINE[d.operation](found, *given)).astype(dtype), None)
             old[lane] = _bits_of(found)[0]

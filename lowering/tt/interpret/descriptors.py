@@ -33,6 +33,7 @@ from ..host_values import (
     TENSOR_MAP_WORDS,
     DescriptorArgument,
     TableArgument,
+    address_of,
     map_kind,
 )
 from ..types import numpy_dtype
@@ -81,12 +82,12 @@ def bind_host_value(parameter: Parameter, arg: object, memory: Memory) -> Descri
         base = np.int64(memory.add(given.array, parameter.name))
         return Descriptor(base, _to_int64(given.shape), _to_int64(given.strides), given.padding == "nan")
     if isinstance(arg, DescriptorArgument) and parameter.is_map:
-        base = np.int64(memory.add(arg.array, f"{parameter.name}, its tensor"))
-        return np.int64(memory.add(arg.encode_map(int(base), parameter.what), parameter.name))
+        memory.add(arg.array, f"{parameter.name}, its tensor")
+        return np.int64(memory.add(arg.encode_map(address_of(arg.array), parameter.what), parameter.name))
     if isinstance(arg, TableArgument) and parameter.is_table:
-        names = iter(range(len(arg.arrays)))
-        table = arg.addresses(lambda array: memory.add(array, f"{parameter.name}[{next(names)}]"))
-        return np.int64(memory.add(table, parameter.name))
+        for number, array in enumerate(arg.arrays):
+            memory.add(array, f"{parameter.name}[{number}]")
+        return np.int64(memory.add(arg.native(), parameter.name))
     parameter.array(arg) if parameter.is_pointer else parameter.scalar(arg)
     raise UserError(f"{parameter.what}: {arg!r} does not go to this parameter")
 
@@ -215,7 +216,7 @@ def _reduce(op: Operation, memory: Memory) -> Evaluator:
     axes = range(len(blocks.shape))
 
     def once(addresses: Array, value: Array) -> None:
-        old = memory.load(addresses, None, blocks.stored, 0)
+        old = memory.load(addresses, None, blocks.stored, 0, "written")
         memory.store(addresses, np.asarray(combine(old, value)).astype(blocks.stored), None)
 
     def run(desc: Descriptor, value: Array, *indices: Integer) -> None:
@@ -303,7 +304,8 @@ def _create_map(op: Operation, memory: Memory) -> Evaluator:
         if any(step != 1 for step in steps):
             raise UnsupportedError(f"{op.name}: element strides {[int(step) for step in steps]}; only 1 is known")
         encoded = np.zeros(TENSOR_MAP_WORDS, np.int64)
-        encoded[MAP_MAGIC], encoded[MAP_ADDRESS], encoded[MAP_KIND] = TENSOR_MAP_MAGIC, address, map_kind(rank, size)
+        encoded[MAP_MAGIC], encoded[MAP_KIND] = TENSOR_MAP_MAGIC, map_kind(rank, size)
+        encoded[MAP_ADDRESS] = memory.to_host(address)
         encoded[MAP_NAN] = nan
         encoded[MAP_EXTENTS : MAP_EXTENTS + rank] = extents
         encoded[MAP_STRIDES : MAP_STRIDES + rank] = [size, *strides]
@@ -326,7 +328,7 @@ def _read_map(op: Operation, memory: Memory) -> Evaluator:
             )
         extents = encoded[MAP_EXTENTS : MAP_EXTENTS + rank][::-1]
         strides = encoded[MAP_STRIDES : MAP_STRIDES + rank][::-1] // size
-        return Descriptor(encoded[MAP_ADDRESS], tuple(extents), tuple(strides), bool(encoded[MAP_NAN]))
+        return Descriptor(memory.from_host(encoded[MAP_ADDRESS]), tuple(extents), tuple(strides), bool(encoded[MAP_NAN]))
 
     return run
 

@@ -205,8 +205,12 @@ def _bitcast(op: Operation, memory: Memory) -> Evaluator:
     return lambda x: np.ascontiguousarray(x).reshape(np.shape(x)).view(dtype)
 
 
-def _address_cast(op: Operation, memory: Memory) -> Evaluator:
-    return lambda x: x
+def _pointer_to_integer(op: Operation, memory: Memory) -> Evaluator:
+    return memory.to_host
+
+
+def _integer_to_pointer(op: Operation, memory: Memory) -> Evaluator:
+    return memory.from_host
 
 
 # Sources and shapes
@@ -291,18 +295,22 @@ def _add_pointer(op: Operation, memory: Memory) -> Evaluator:
 def _load(op: Operation, memory: Memory) -> Evaluator:
     dtype = numpy_dtype(_result(op))
     stored = np.dtype(np.uint8) if dtype == np.bool_ else dtype
-    nothing = poison(dtype)
+    nothing, is_address = poison(dtype), t.is_pointer(_result(op))
 
     def run(pointer: Array, mask: Array | None = None, other: Scalar = nothing) -> Array:
         value = memory.load(pointer, None if mask is None else np.asarray(mask), stored, other)
+        if is_address:
+            return memory.from_host(value)
         return value != 0 if dtype == np.bool_ else value
 
     return run
 
 
 def _store(op: Operation, memory: Memory) -> Evaluator:
+    is_address = t.is_pointer(op.operands[1].type)
+
     def run(pointer: Array, value: Array, mask: Array | None = None) -> None:
-        value = np.asarray(value)
+        value = memory.to_host(value) if is_address else np.asarray(value)
         if value.dtype == np.bool_:
             value = value.astype(np.uint8)
         memory.store(pointer, value, None if mask is None else np.asarray(mask))
@@ -333,7 +341,7 @@ def _atomic(update: Callable[[Operation], Callable[..., Array]], values: int) ->
             old = np.zeros(addresses.size, dtype)
             for lane in np.flatnonzero(mask):
                 at = addresses.reshape(-1)[lane : lane + 1]
-                found = memory.load(at, None, dtype, 0)
+                found = memory.load(at, None, dtype, 0, "written")
                 old[lane] = found[0]
                 written = combine(found, *[value[lane : lane + 1] for value in lanes[:values]])
                 memory.store(at, written.astype(dtype), None)
@@ -422,8 +430,8 @@ EVALUATORS: dict[str, Maker] = {
     "llvm.intr.assume": lambda op, memory: lambda condition: None,
     **dict.fromkeys(_NOTHING, lambda op, memory: lambda: None),
     "tt.bitcast": _bitcast,
-    "tt.ptr_to_int": _address_cast,
-    "tt.int_to_ptr": _address_cast,
+    "tt.ptr_to_int": _pointer_to_integer,
+    "tt.int_to_ptr": _integer_to_pointer,
     "tt.fp_to_fp": _convert_float,
     "tt.clampf": _clamp,
     "tt.dot": product,

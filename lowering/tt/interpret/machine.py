@@ -74,6 +74,7 @@ class Machine(ABC):
             if isinstance(arg, DescriptorArgument | TableArgument) or isinstance(parameter.type, TensorDescType):
                 values.append(bind_host_value(parameter, arg, self.memory))
             elif parameter.is_pointer and isinstance(arg, PointerArgument):
+                self.memory.elsewhere = arg.elsewhere or self.memory.elsewhere
                 values.append(np.int64(self.memory.add(arg.memory, parameter.name) + arg.offset))
             elif parameter.is_null(arg):
                 values.append(np.int64(0))

@@ -4,12 +4,18 @@ checked.
 Each array gets a segment of 2**41 bytes and starts in its middle, so that an address says which array it
 belongs to and how far outside it lies, and the distance between two arrays never hides a mistake. Addresses
 are the same in every run.
+
+Numbers and memory hold the addresses of the host, as those of native code do: a pointer becomes one where it is made a number
+or stored (`to_host`), and a number becomes a pointer where it is made or loaded as one (`from_host`). So memory is never
+looked through for what might be an address.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import field
 from types import EllipsisType
+from typing import Any
 
 import numpy as np
 
@@ -20,12 +26,23 @@ from ....promotion.errors import UserError, public
 SEGMENT_BITS = 41
 """An address shifted right by so many bits is the number of its array."""
 _MIDDLE = 1 << (SEGMENT_BITS - 1)
+_BEHIND_HOST = 1 << 48
+_FIRST_SEGMENT = _BEHIND_HOST >> SEGMENT_BITS
+"""Segments lie behind the addresses of the host, so that none of them is one here."""
+_SMALLEST_OF_HOST = 1 << 16
+_NEAR_ARRAY = 1 << 20
+"""Bytes around an array in which an access at an address of the host is taken for one that misses it."""
 
 NEAR_NULL = 1 << (SEGMENT_BITS - 2)
 """Addresses below belong to no array, but to arithmetic with a null pointer."""
 
 Scalar = Array | np.generic | float
 """One value: of a block, of a NumPy type, or Python's own."""
+
+
+def segment_of(address: Any) -> Any:
+    """Return the number of the array, or of the arrays of several addresses; no array has it for addresses in no segment."""
+    return (address >> SEGMENT_BITS) - _FIRST_SEGMENT
 
 
 def is_near_null(address: int) -> bool:
@@ -61,9 +78,15 @@ _Selected = tuple[_Buffer, Array | EllipsisType]
 
 
 class Memory:
-    """The arrays a program may touch."""
+    """The arrays a program may touch.
+
+    elsewhere: finds the array that an address of the host lies in which belongs to none of them; None if there is none.
+    """
 
     def __init__(self) -> None:
+        self.elsewhere: Callable[[int], Array | None] | None = None
+        self._has_strays = False  # whether a pointer is still an address of the host, as it lay in no array
+        self._spans = np.zeros((0, 3), np.int64)  # first byte and end on the host, and the address here
         self._buffers: list[_Buffer] = []
         self._bases: dict[tuple[int, int], int] = {}  # by address and size: two pointers to the same memory meet there
 
@@ -72,15 +95,67 @@ class Memory:
         key = (int(array.__array_interface__["data"][0]), array.nbytes)
         base = self._bases.get(key) if array.nbytes else None
         if base is None:
-            base = self._bases[key] = (len(self._buffers) << SEGMENT_BITS) + _MIDDLE
+            base = self._bases[key] = ((len(self._buffers) + _FIRST_SEGMENT) << SEGMENT_BITS) + _MIDDLE
             raw = array.reshape(-1).view(np.uint8)
             self._buffers.append(_Buffer(name, raw, base, array.flags.writeable))
+            self._spans = np.vstack([self._spans, np.array([[key[0], key[0] + key[1], base]], np.int64)])
         return base
 
-    def load(self, addresses: Array, mask: Array | None, dtype: NumpyDType, fill: Scalar) -> Array:
-        """Return the elements at `addresses` where `mask` holds, and `fill` (an array of that shape or a
-        scalar) elsewhere."""
+    def to_host(self, pointers: Array | np.generic) -> Array:
+        """Return the addresses that pointers have outside of the interpreter."""
+        pointers = np.asarray(pointers)
+        numbers = segment_of(pointers)
+        known = (numbers >= 0) & (numbers < len(self._spans))
+        if not known.any():
+            return pointers
+        spans = self._spans[np.where(known, numbers, 0)]
+        return np.asarray(np.where(known, pointers - spans[..., 2] + spans[..., 0], pointers))
+
+    def from_host(self, addresses: Array | np.generic, nearest: bool = False) -> Array:
+        """Return pointers to what lies at addresses of the host.
+
+        Addresses in no array stay as they are: offsets may still lead into one. nearest: whether they are taken for ones that
+        miss an array close to them.
+        """
         addresses = np.asarray(addresses)
+        left = (addresses >= _SMALLEST_OF_HOST) & (addresses < _BEHIND_HOST)
+        if not left.any():
+            return addresses
+        found = addresses.copy()
+        for first, end, base in self._spans.tolist():
+            left = self._moved(found, left, first, end, base)
+        if left.any() and self.elsewhere is not None:
+            for address in np.unique(found[left]).tolist():
+                array = self.elsewhere(address) if (left & (found == address)).any() else None
+                if array is not None:
+                    base = self.add(array, f"tensor at {int(array.__array_interface__['data'][0]):#x}")
+                    first, end, _ = self._spans[segment_of(base)].tolist()
+                    left = self._moved(found, left, first, end, base)
+        if left.any() and nearest and len(self._spans):
+            lanes = found[left]
+            gaps = np.maximum(self._spans[:, 0, np.newaxis] - lanes, lanes - self._spans[:, 1, np.newaxis])
+            spans = self._spans[np.argmin(gaps, axis=0)]
+            found[left] = np.where(gaps.min(axis=0) < _NEAR_ARRAY, lanes - spans[:, 0] + spans[:, 2], lanes)
+        elif left.any():
+            self._has_strays = True
+        return found if found.shape else np.asarray(found)[()]
+
+    def _moved(self, found: Array, left: Array, first: int, end: int, base: int) -> Array:
+        """Make pointers of those of the addresses left that lie from `first` to `end`, in place; return those still left."""
+        inside = left & (found >= first) & (found < end)
+        found[inside] += base - first
+        return np.asarray(left & ~inside)
+
+    def resolved(self, pointers: Array) -> Array:
+        """Return pointers that are about to be used, of which some may still be addresses of the host."""
+        return self.from_host(pointers, nearest=True) if self._has_strays else pointers
+
+    def load(
+        self, addresses: Array, mask: Array | None, dtype: NumpyDType, fill: Scalar, verb: str = "read"
+    ) -> Array:
+        """Return the elements at `addresses` where `mask` holds, and `fill` (an array of that shape or a
+        scalar) elsewhere. verb: what messages say of it."""
+        addresses = np.asarray(self.resolved(addresses))
         if mask is None:
             result = np.empty(addresses.shape, dtype)
             live: Array | EllipsisType = ...
@@ -92,19 +167,19 @@ class Memory:
         if lanes.size:
             single = self._single(lanes)
             if single is not None:
-                result[live] = single.view(dtype)[self._indices(single, lanes, dtype, "read")]
+                result[live] = single.view(dtype)[self._indices(single, lanes, dtype, verb)]
             else:
                 values = np.empty(lanes.shape, dtype)
-                for buffer, selected in self._groups(lanes, "read"):
+                for buffer, selected in self._groups(lanes, verb):
                     values[selected] = buffer.view(dtype)[
-                        self._indices(buffer, lanes[selected], dtype, "read")
+                        self._indices(buffer, lanes[selected], dtype, verb)
                     ]
                 result[live] = values
         return result
 
     def store(self, addresses: Array, values: Array, mask: Array | None) -> None:
         """Write where `mask` holds. Of several lanes with one address the last in row-major order wins."""
-        addresses = np.asarray(addresses)
+        addresses = np.asarray(self.resolved(addresses))
         values = np.broadcast_to(values, addresses.shape)
         live: Array | EllipsisType = ... if mask is None else mask
         lanes = addresses[live]
@@ -122,11 +197,11 @@ class Memory:
 
     def _single(self, lanes: Array) -> _Buffer | None:
         """Return the buffer in whose segment all lanes lie, or None."""
-        low, high = int(lanes.min()) >> SEGMENT_BITS, int(lanes.max()) >> SEGMENT_BITS
+        low, high = segment_of(int(lanes.min())), segment_of(int(lanes.max()))
         return self._buffers[low] if low == high and 0 <= low < len(self._buffers) else None
 
     def _groups(self, lanes: Array, verb: str) -> list[_Selected]:
-        segments = lanes >> SEGMENT_BITS
+        segments = segment_of(lanes)
         groups: list[_Selected] = []
         for segment in np.unique(segments).tolist():
             selected = segments == segment
@@ -142,11 +217,10 @@ class Memory:
         size = dtype.itemsize
         low, high = int(offsets.min()), int(offsets.max())
         if low < 0 or high + size > len(buffer.raw):
-            worst = low if low < 0 else high
-            if is_near_null(worst + buffer.base):
-                raise AccessError(f"address {worst + buffer.base:#x} is {verb}, which is reached from a null pointer")
+            outside = (offsets < 0) | (offsets + size > len(buffer.raw))
+            first = int(offsets[outside][0])
             raise AccessError(
-                f"element {worst // size} of array {buffer.name!r} is {verb}, "
+                f"element {first // size} of array {buffer.name!r} is {verb}, "
                 f"which has elements 0 … {len(buffer.raw) // size - 1} ({len(buffer.raw)} bytes)"
             )
         if size == 1:

@@ -21,7 +21,7 @@ class Finding:
 
     Attributes:
         kind: "out-of-bounds", "misaligned", "divisibility", "uninitialised", "overflow", "race", "lane-race", "deadlock",
-            "read-only", or "error" (the run could not go on).
+            "read-only", "division-by-zero", "shift-exponent", or "error" (the run could not go on).
         message: the mistake in words.
         operation: the operation's text, its first line in `Kernel.ttir`.
         line: its source line, or the line of `Kernel.ttir` (`ttir:17`) if the text names no source.

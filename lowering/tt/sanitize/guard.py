@@ -10,9 +10,10 @@ from xdsl.ir import Operation
 
 from ....promotion.arrays import Array, NumpyDType
 from ..interpret.machine import Value
-from ..interpret.memory import SEGMENT_BITS, Memory, Scalar, is_near_null
+from ..interpret.memory import Memory, Scalar, is_near_null, segment_of
 from ..op_locations import OpLocations
 from .findings import Collector, Finding, Program
+from .partial import cause_of
 from .pending import PendingStores
 from .races import PLAIN_READ, PLAIN_WRITE, Access, Conflict, RaceDetector
 from .shadow import Shadow
@@ -34,6 +35,7 @@ class Guard(Memory):
     unwritten: which bytes of an array nothing has written yet, by the address of its memory; kept up to date. Lanes that load
     one are undefined; an atomic that reads one is a finding. Arrays without an entry count as written.
     needs_barriers: whether a lane that loads what another lane of its program stored needs a barrier between.
+    undefined_arithmetic: whether integer divisions by zero and shifts by the width or more leave lanes undefined.
     """
 
     def __init__(
@@ -42,6 +44,7 @@ class Guard(Memory):
         extents: tuple[int, int, int],
         unwritten: Mapping[int, Array] | None = None,
         needs_barriers: bool = False,
+        undefined_arithmetic: bool = False,
     ) -> None:
         super().__init__()
         self._unwritten_of = unwritten or {}
@@ -54,6 +57,7 @@ class Guard(Memory):
         self._races = RaceDetector()
         self._pending = PendingStores()
         self._needs_barriers = needs_barriers
+        self.undefined_arithmetic = undefined_arithmetic
         self.changes = 0
         self.blank: Array | None = None
         self.written: Array | None = None
@@ -151,14 +155,16 @@ class Guard(Memory):
         lane, origin = int(found[0]), int(poison[found[0]])
         born = self._operations[origin - 1]
         text, line = self._locations.text(born), self._locations.line(born)
-        source = self._sources.get(origin)
-        if source is None:
+        source, (kind, deed) = self._sources.get(origin), cause_of(born)
+        if deed:
+            message = f"{what} is undefined: {text!r} at {line} {deed}"
+        elif source is None:
             message = f"{what} is undefined: it comes from a lane that {text!r} at {line} left undefined"
         else:
             message = f"{what} is undefined: it comes from {source}, which {text!r} at {line} reads and nothing has written"
         if address:
             message += f"; {address}"
-        self.report("uninitialised", op, len(found), message, what, _index(lane, shape), address, origin)
+        self.report(kind, op, len(found), message, what, _index(lane, shape), address, origin)
 
     # Checks
 
@@ -252,7 +258,7 @@ class Guard(Memory):
         """Return per lane (or once for all) the array that the pointer was made from: its number, start,
         length, and offset in a cache line."""
         base = None if shadow is None else shadow.base
-        nearest = addresses >> SEGMENT_BITS
+        nearest = segment_of(addresses)
         if base is None:
             numbers = nearest
         elif base.ndim == 0:
@@ -489,9 +495,12 @@ class Guard(Memory):
 
     # Operations without a rule of their own
 
-    def load(self, addresses: Array, mask: Array | None, dtype: NumpyDType, fill: Scalar) -> Array:
+    def load(
+        self, addresses: Array, mask: Array | None, dtype: NumpyDType, fill: Scalar, verb: str = "read"
+    ) -> Array:
         if self.watched is None:
-            return super().load(addresses, mask, dtype, fill)
+            return super().load(addresses, mask, dtype, fill, verb)
+        addresses = np.asarray(self.resolved(addresses))
         access = _ATOMIC.get(self.watched.name, PLAIN_READ)
         live, _ = self.lanes(self.watched, addresses, None, mask, None, dtype.itemsize, access)
         self.blank = self.touch(self.watched, addresses, None, live, dtype.itemsize, access)
@@ -502,6 +511,7 @@ class Guard(Memory):
             super().store(addresses, values, mask)
             return
         values = np.asarray(values)
+        addresses = np.asarray(self.resolved(addresses))
         access = _ATOMIC.get(self.watched.name, PLAIN_WRITE)
         shape = np.shape(addresses)
         uses = [] if self.written is None else [("the stored value", Shadow(self.written.reshape(shape)))]

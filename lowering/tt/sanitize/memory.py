@@ -8,6 +8,7 @@ import numpy as np
 from xdsl.ir import Operation
 
 from ....promotion.arrays import Array, NumpyDType
+from .. import types as t
 from ..dialect.attributes import case_name, property_number
 from ..dialect.memory.atomics import MEMORY_ORDERS, MEMORY_SCOPES
 from ..interpret.evaluators import EVALUATORS, poison
@@ -43,7 +44,7 @@ def _load(translation: SanitizedTranslator, op: Operation) -> Step[Frame]:
 
     def step(env: Frame) -> None:
         table = env.shadow
-        where, shadow = env[pointer], table.get(pointer)
+        where, shadow = guard.resolved(env[pointer]), table.get(pointer)
         chosen = None if mask is None else env[mask]
         live, off = guard.lanes(
             op, where, shadow, chosen, None if mask is None else table.get(mask), size, PLAIN_READ
@@ -70,11 +71,13 @@ def _store(translation: SanitizedTranslator, op: Operation) -> Step[Frame]:
     mask = rest[0] if rest else None
     dtype = numpy_dtype(op.operands[1].type)
     access = PLAIN_WRITE if op.name == "tt.store" else _atomic(op, reads=False, writes=True)
-    size = _size(dtype)
+    size, is_address = _size(dtype), t.is_pointer(op.operands[1].type)
 
     def step(env: Frame) -> None:
         table = env.shadow
-        where, shadow, what = env[pointer], table.get(pointer), np.asarray(env[value])
+        where, shadow, what = guard.resolved(env[pointer]), table.get(pointer), np.asarray(env[value])
+        if is_address:
+            what = np.asarray(guard.to_host(what))
         chosen = None if mask is None else env[mask]
         uses = [("the stored value", table.get(value))]
         live, _ = guard.lanes(
@@ -111,7 +114,7 @@ def _atomic_load(translation: SanitizedTranslator, op: Operation) -> Step[Frame]
 
     def step(env: Frame) -> None:
         table = env.shadow
-        where, shadow = env[pointer], table.get(pointer)
+        where, shadow = guard.resolved(env[pointer]), table.get(pointer)
         chosen = None if mask is None else env[mask]
         live, off = guard.lanes(
             op, where, shadow, chosen, None if mask is None else table.get(mask), size, access
@@ -138,7 +141,7 @@ def _update(values: int) -> Callable[[SanitizedTranslator, Operation], Step[Fram
 
         def step(env: Frame) -> None:
             table = env.shadow
-            where, shadow = env[pointer], table.get(pointer)
+            where, shadow = guard.resolved(env[pointer]), table.get(pointer)
             chosen = None if mask is None else env[mask]
             uses = [("an operand of the atomic", table.get(slot)) for slot in operands]
             known = None if mask is None else table.get(mask)

@@ -19,7 +19,7 @@ from ....promotion.arrays import Array, PointerArgument
 from ..arguments import grid_extents, parameters_of
 from ..dialect.functions import FuncOp
 from ..interpret.machine import Function, Value, find_function
-from ..interpret.memory import SEGMENT_BITS
+from ..interpret.memory import segment_of
 from ..op_locations import OpLocations
 from .findings import Report
 from .guard import Guard
@@ -35,6 +35,7 @@ def sanitize(
     name: str | None = None,
     unwritten: Mapping[int, Array] | None = None,
     needs_barriers: bool = False,
+    undefined_arithmetic: bool = False,
 ) -> Report:
     """Run every program of the grid with all checks; arrays are written in place as far as the accesses are sound.
 
@@ -46,13 +47,15 @@ def sanitize(
     updated when programs write; what is loaded from such bytes is undefined.
     needs_barriers: whether a lane that loads what another lane of its program stored needs a barrier between, as
     in Triton's own code for GPUs. Code of joinery keeps the operations of a program in order by itself.
+    undefined_arithmetic: whether integer divisions by zero and shifts by the width or more have no result, as in Triton's own
+    code. joinery's have one.
     """
     function = find_function(func, name)
     extents = grid_extents(grid)
     root: Operation = function
     while (parent := root.parent_op()) is not None:
         root = parent
-    guard = Guard(OpLocations(root), extents, unwritten, needs_barriers)
+    guard = Guard(OpLocations(root), extents, unwritten, needs_barriers, undefined_arithmetic)
     machine = _Sanitizer(extents, guard)
     values = machine.bind(function, args)
     shadows = _promises(function, args, values, guard)
@@ -89,7 +92,7 @@ def _promises(
         if isinstance(arg, PointerArgument):
             arg = arg.behind
         is_array = parameter.is_pointer and isinstance(arg, np.ndarray)
-        shadows.append(Shadow(base=np.array((int(value) >> SEGMENT_BITS) + 1, np.int32)) if is_array else None)
+        shadows.append(Shadow(base=np.array(segment_of(int(value)) + 1, np.int32)) if is_array else None)
         found = attributes[position].data.get("tt.divisibility") if position < len(attributes) else None
         promised = found.value.data if isinstance(found, IntegerAttr) else 1
         if promised <= 1:

@@ -23,6 +23,7 @@ from .composites import MADE, made, used, uses_operands
 from .guard import Guard
 from .machine import SanitizedMachine
 from .memory import ACCESSES
+from .partial import is_partial, partial
 from .pending import SYNCHRONISING
 from .promises import assumed, hints_of, kept
 from .regions import Carried, Reduction, Shadowed, combined, mapped, reduced, scanned
@@ -100,6 +101,8 @@ class SanitizedTranslation(Translation[Frame]):
             rule = rule_of(op, number, maker(op, self.machine.memory))
             if rule is not None:
                 always = starts_marks(op.name, op.results[0].type) and t.is_integer(op.operands[0].type)
+                if self.guard.undefined_arithmetic and is_partial(op):
+                    rule, always = partial(op, number, rule), True
                 return self._ruled(op, step, rule, always)
         return self._unknown(op, step)
 

@@ -1,5 +1,9 @@
 """Lays out the arguments of a launch: arrays are copied into the arena of global memory and, after the
-launch, back."""
+launch, back.
+
+A kernel that makes numbers of addresses, or addresses of numbers, finds allocations at the addresses that the arrays have on
+the host, so that memory holds the same numbers as after a launch on it. Others find them far from each other.
+"""
 
 from __future__ import annotations
 
@@ -102,23 +106,31 @@ class _Layout:
         self.allocations: list[Allocation] = []
         self.position = _ALIGN
 
-    def allocate(self, name: str, size: int, align: int, writable: bool, skew: int = 0) -> Allocation:
-        """Places the next allocation, `skew` bytes behind a multiple of the alignment. Raises `UserError` for too many."""
+    def allocate(
+        self, name: str, size: int, align: int, writable: bool, skew: int = 0, address: int | None = None
+    ) -> Allocation:
+        """Places the next allocation, `skew` bytes behind a multiple of the alignment. Raises `UserError` for too many.
+
+        address: where it is found; None for one far from all others.
+        """
         if len(self.allocations) == MAX_ALLOCATIONS:
             raise UserError(f"more than {MAX_ALLOCATIONS} arrays and variables; fix: pass fewer")
         align = max(align, _ALIGN)
         start = -(-self.position // align) * align + skew
-        made = Allocation(name, start, size, writable, address_at(len(self.allocations), start))
+        given = address_at(len(self.allocations), start) if address is None else address
+        made = Allocation(name, start, size, writable, given)
         self.allocations.append(made)
         self.position = start + size
         return made
 
 
 def lay_out(
-    function: Function, module: PtxModule, args: Sequence[object], names: Sequence[str] | None = None
+    function: Function, module: PtxModule, args: Sequence[object], names: Sequence[str] | None = None,
+    host_addresses: bool = False,
 ) -> Arena:
     """Places arrays, variables and parameters in the memory of a launch. Raises `UserError` for arguments
-    that do not fit the parameters. names: what the user calls the arguments."""
+    that do not fit the parameters. names: what the user calls the arguments. host_addresses: whether arrays have the
+    addresses that they have on the host."""
     if len(args) != len(function.parameters):
         raise UserError(
             f"kernel {function.name} takes {len(function.parameters)} arguments, {len(args)} were given"
@@ -140,13 +152,18 @@ def lay_out(
             if memory_of is not None:
                 _check_array(memory_of, what)
                 arrays.append((what, memory_of))
+    if host_addresses:
+        arrays += _reached(arrays, args)
     buffers = _buffers(arrays)
     layout = _Layout()
     found: dict[int, Allocation] = {}
     for buffer in buffers:
-        skew = (buffer.low - _root(buffer.members[0][1])) % _ALIGN
+        root = 0 if host_addresses else _root(buffer.members[0][1])
         writable = any(array.flags.writeable for _, array in buffer.members)
-        buffer.allocation = layout.allocate(buffer.name, buffer.high - buffer.low, _ALIGN, writable, skew)
+        buffer.allocation = layout.allocate(
+            buffer.name, buffer.high - buffer.low, _ALIGN, writable, (buffer.low - root) % _ALIGN,
+            buffer.low if host_addresses else None,
+        )
         found.update((id(array), buffer.allocation) for _, array in buffer.members)
     for what, array in arrays:
         if array.nbytes == 0:
@@ -170,9 +187,9 @@ def lay_out(
                 arena.copies.append((array, start))
     initialise_variables(arena, module)
 
-    def address(array: Array | int | None) -> int:
-        if not isinstance(array, np.ndarray):
-            return 0 if array is None else array & ((1 << 64) - 1)
+    def address(array: Array | None) -> int:
+        if array is None:
+            return 0
         return device[id(array)] if array.nbytes else found[id(array)].address
 
     for number, table_at in starts.items():
@@ -216,6 +233,45 @@ def _memory(value: object, parameter: Parameter) -> Array | None:
     return value if isinstance(value, np.ndarray) and not _is_scalar(value, parameter) else None
 
 
+_SMALLEST_ADDRESS, _LARGEST_ADDRESS = 1 << 16, 1 << 48
+_MAX_INTEGERS = 1 << 16
+"""Integers of 64 bits in memory up to which it is looked through for addresses."""
+
+
+def _reached(arrays: Sequence[tuple[str, Array]], args: Sequence[object]) -> list[tuple[str, Array]]:
+    """Returns the memory, of no argument, at what may be addresses among the arguments, in their memory, and behind those.
+
+    A number that happens to look like an address does no harm: the memory there is present, and stays what it is.
+    """
+    elsewhere = next((each.elsewhere for each in args if isinstance(each, PointerArgument) and each.elsewhere), None)
+    if elsewhere is None:
+        return []
+    known = [(int(array.ctypes.data), int(array.ctypes.data) + array.nbytes) for _, array in arrays]
+    found: list[tuple[str, Array]] = []
+    numbers = np.array([int(each) for each in args if isinstance(each, (int, np.integer)) and 0 <= each < 1 << 63], np.int64)
+    waiting = [numbers, *[_integers_in(array) for _, array in arrays]]
+    while waiting:
+        integers = waiting.pop()
+        for address in np.unique(integers[(integers >= _SMALLEST_ADDRESS) & (integers < _LARGEST_ADDRESS)]).tolist():
+            if any(low <= address < high for low, high in known):
+                continue
+            array = elsewhere(address)
+            if array is not None:
+                low = int(array.ctypes.data)
+                known.append((low, low + array.nbytes))
+                found.append((f"the tensor at {low:#x}", array))
+                waiting.append(_integers_in(array))
+    return found
+
+
+def _integers_in(array: Array) -> Array:
+    """Returns memory as 64-bit integers; none if there are too many to look through."""
+    octets = array.reshape(-1).view(np.uint8)
+    octets = octets[-int(array.ctypes.data) % 8 :]
+    count = len(octets) // 8
+    return octets[: 8 * count].view(np.int64) if count <= _MAX_INTEGERS else np.empty(0, np.int64)
+
+
 def reserve_variables(
     function: Function, module: PtxModule, reserve: Callable[[str, int, int, bool], int]
 ) -> dict[str, int]:
@@ -257,10 +313,10 @@ def _is_scalar(value: Array, parameter: Parameter) -> bool:
     return value.ndim == 0 and not (parameter.pointer or (parameter.size == 8 and value.dtype.itemsize != 8))
 
 
-def _table(value: object) -> Sequence[Array | int | None] | None:
-    """Returns the arrays whose addresses a table holds, None for a null address, and addresses of no array; None where
-    the argument is not a table."""
-    table: Sequence[Array | int | None] | None = value if isinstance(value, (list, tuple)) else getattr(value, "arrays", None)
+def _table(value: object) -> Sequence[Array | None] | None:
+    """Returns the arrays whose addresses a table holds, and None for a null address; None where the argument is not a
+    table."""
+    table: Sequence[Array | None] | None = value if isinstance(value, (list, tuple)) else getattr(value, "arrays", None)
     return table
 
 

@@ -59,11 +59,9 @@ def test_an_access_outside_is_reported() -> None:
     x, o = np.zeros(20, np.float32), np.zeros(20, np.float32)
     with pytest.raises(AccessError) as caught:
         interpret(copy_kernel(masked=False), 2, [x, o, 20])
-    assert "@copy, program (1, 0, 0): element 31 of array 'x' is read" in str(caught.value)
+    assert "@copy, program (1, 0, 0): element 20 of array 'x' is read" in str(caught.value)
     assert "elements 0 … 19 (80 bytes)" in str(caught.value)
-    with pytest.raises(
-        AccessError, match=r"element 20 of array 'o' is written|element 31 of array 'o' is written"
-    ):
+    with pytest.raises(AccessError, match="element 20 of array 'o' is written"):
         interpret(copy_kernel(), 2, [np.zeros(32, np.float32), o, 32])
     o.flags.writeable = False
     with pytest.raises(AccessError, match="array 'o' is read-only"):
