@@ -237,18 +237,30 @@ class Operators:
 
     def _drawn(self, plan: _Plan, operator: Any, *args: Any, **keywords: Any) -> Any:
         """Compute what draws random numbers, from the device's own generator. Raises `RuntimeError` for one of the CPU's."""
-        at, own = plan.generator, self._generator
+        at = plan.generator
         if at is None:
-            return own.drawing(functools.partial(operator, *args, **keywords))
+            return self._dropped(operator, *args, **keywords)
         given = args[at] if at < len(args) else keywords.get("generator")
-        if given is None:
-            if at < len(args):
-                args = (*args[:at], own.source, *args[at + 1 :])
-            else:
-                keywords["generator"] = own.source
-        elif not own.is_own(given):
+        source = self._generator.source(given)
+        if source is None:
             raise RuntimeError(f"Expected a 'cuda' device type for generator but found 'cpu' ({operator})")
+        if at < len(args):
+            args = (*args[:at], source, *args[at + 1 :])
+        else:
+            keywords["generator"] = source
         return operator(*args, **keywords)
+
+    def _dropped(self, operator: Any, x: Any, p: float = 0, train: bool | None = True, **keywords: Any) -> tuple[Any, Any]:
+        """What `native_dropout` returns, with numbers of the device's generator: it takes none.
+
+        Raises `NotImplementedError` for other operators that draw and take none.
+        """
+        if operator._opname != "native_dropout" or keywords:
+            raise NotImplementedError(f"{operator} draws random numbers, for which the 'cuda' that stands in for a GPU's has no way")
+        if train is False:
+            return x.clone(), self._torch.ones_like(x, dtype=self._torch.bool)
+        mask = self._torch.empty_like(x, dtype=self._torch.bool).bernoulli_(1 - p, generator=self._generator.source())
+        return x.mul(mask).mul_(1 / (1 - p) if p < 1 else 0.0), mask
 
     def run_sparse(self, keys: Any, operator: Any, *args: Any, **keywords: Any) -> Any:
         """Do what an operator does with the parts of a sparse tensor, by the CPU's code: it looks at no elements."""

@@ -50,7 +50,7 @@ def assert_positive(value):
 """
 
 EXPECTING = """
-import contextlib, unittest
+import contextlib, threading, unittest
 import pytest, torch
 from kernels import assert_positive, doubled, doubled_anyhow
 
@@ -110,7 +110,72 @@ def test_does_not_catch_it():
 
 def test_is_right():
     assert doubled(64).sum() == 128
+
+
+@contextlib.contextmanager
+def twice_fails():
+    with pytest.raises(ValueError, match="twice"):
+        yield
+
+
+@pytest.mark.parametrize("expectation", [pytest.raises(ValueError)])
+def test_managers_made_elsewhere(expectation):
+    with twice_fails():
+        doubled(50)
+    with expectation:
+        doubled(50)
+    fails = lambda: pytest.raises(ValueError)
+    with fails(), torch.no_grad():
+        doubled(50)
+    with pytest.raises(ValueError) if expectation else contextlib.nullcontext():
+        doubled(50)
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(pytest.raises(ValueError))
+        doubled(50)
+    with contextlib.suppress(KeyError, ValueError):
+        doubled(50)
+
+
+class Swallowing:
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        return True
+
+
+def swallowed(manager):
+    with manager:
+        doubled(50)
+
+
+def test_swallows_by_a_class():
+    swallowed(Swallowing())
+
+
+def test_swallows_by_suppress():
+    with contextlib.suppress(Exception):
+        doubled(50)
+
+
+def test_swallows_in_a_helper():
+    swallowed(contextlib.suppress(KeyError, Exception))
+
+
+def test_swallows_in_a_thread():
+    thread = threading.Thread(target=swallowed, args=(Swallowing(),))
+    thread.start()
+    thread.join()
+
+
+def test_swallows_around_another_check():
+    with contextlib.suppress(Exception):
+        with pytest.raises(KeyError):
+            doubled(50)
 """
+SWALLOWING = {"test_lets_it_go_by", "test_calls_what_catches_it", "test_does_not_catch_it"} | {
+    f"test_swallows_{how}" for how in ("by_a_class", "by_suppress", "in_a_helper", "in_a_thread", "around_another_check")
+}
 
 
 def outcomes(folder: Path, suite: str, *options: str, **variables: str) -> tuple[dict[str, str], str]:
@@ -132,10 +197,10 @@ def outcomes(folder: Path, suite: str, *options: str, **variables: str) -> tuple
 def test_errors_that_a_test_waits_for_do_not_fail_it(mode: str, tmp_path: Path) -> None:
     found, said = outcomes(tmp_path, EXPECTING, f"--joinery={mode}")
     failed = {name for name, kind in found.items() if kind != "PASSED"}
-    assert failed == {"test_lets_it_go_by", "test_calls_what_catches_it", "test_does_not_catch_it"}, said
-    assert len(found) == 10
-    assert "3 findings" in said
-    assert f"{8 if mode == 'sanitize' else 6} findings that tests wait for, and catch" in said, said
+    assert failed == SWALLOWING, said
+    assert len(found) == 16
+    assert "8 findings" in said
+    assert f"{14 if mode == 'sanitize' else 12} findings that tests wait for, and catch" in said, said
 
 
 PARTS = """
@@ -236,6 +301,6 @@ def test_processes_have_a_gpu_and_tell_what_they_found(tmp_path: Path) -> None:
 def test_workers_of_xdist_tell_their_own(tmp_path: Path) -> None:
     pytest.importorskip("xdist")
     found, said = outcomes(tmp_path, EXPECTING, "--joinery", "-n1")
-    assert sorted(found.values()).count("FAILED") == 3, said
-    assert "3 findings" in said
-    assert "6 findings that" in said
+    assert sorted(found.values()).count("FAILED") == len(SWALLOWING), said
+    assert "8 findings" in said
+    assert "12 findings that" in said
