@@ -1,8 +1,8 @@
 """Which errors of launches a test waits for: those that it says it wants raised, and catches.
 
 A caught error keeps the frames from the one that caught it to the one that raised it. `pytest.raises`, `assertRaises` and a
-clause that names the error, or `suppress` of it, wait for it; `except Exception` lets errors go by that nobody thought of, and so
-does a context manager of which nobody can tell what it waits for.
+clause that names the error, or `suppress` of it, wait for it; `except Exception` lets errors go by that nobody thought of, and
+so does a context manager of which nobody can tell what it waits for.
 """
 
 from __future__ import annotations
@@ -66,9 +66,8 @@ def _blocks(frame: FrameType, line: int) -> list[_Block]:
         return []
     found: list[_Block] = []
     for node in ast.walk(tree):
-        if isinstance(node, _Block) and node.lineno >= frame.f_code.co_firstlineno:
-            if node.lineno <= line <= (node.body[-1].end_lineno or 0):
-                found.append(node)
+        if isinstance(node, _Block) and frame.f_code.co_firstlineno <= node.lineno <= line <= (node.body[-1].end_lineno or 0):
+            found.append(node)
     return sorted(found, key=lambda node: -node.lineno)
 
 

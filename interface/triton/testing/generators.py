@@ -40,6 +40,8 @@ def generator_class(torch: Any, is_device: bool) -> Any:
     class Generator(plain, metaclass=Kind):  # type: ignore[misc,valid-type]
         """A generator of the CPU, or one that has CUDA's kind of state."""
 
+        _philox: Any
+
         def __new__(cls, device: Any = "cpu") -> Any:
             is_cuda = torch.device(device).type == "cuda"
             made = super().__new__(cls, "cpu" if is_cuda else device)

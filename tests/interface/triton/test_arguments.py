@@ -80,3 +80,18 @@ def test_parts_of_tuples_are_named_and_constants_are_let_be() -> None:
         copy[(1,)](VALUES, torch.zeros(8), np.complex64(1), BLOCK=8)
     with pytest.raises(TypeError, match="failed to specialize argument of type: object"):
         copy[(1,)](object(), torch.zeros(8), 8, BLOCK=8)
+
+
+@triton.jit
+def kept(y, byte: tl.uint8, short: tl.int16):
+    tl.store(y, byte.to(tl.int64))
+    tl.store(y + 1, short.to(tl.int64))
+
+
+@pytest.mark.parametrize("mode", ["native", "sanitize", "interpret"])
+def test_integers_that_are_too_large_lose_bits_as_in_tritons_launchers(mode: str) -> None:
+    joinery.triton.enable(mode)
+    for byte, short in ((300, 70_000), (255, -5), (256, 32_768)):
+        y = torch.zeros(2, dtype=torch.int64)
+        kept[(1,)](y, byte, short)
+        assert y.tolist() == [int(np.array(byte).astype(np.uint8)), int(np.array(short).astype(np.int16))]
