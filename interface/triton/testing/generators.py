@@ -22,8 +22,8 @@ _KEPT = 4096
 _STEP = 4
 """What drawing numbers adds to an offset, which is a multiple of it."""
 _MASK = (1 << 64) - 1
-_WORDS, _FIRST = 624, 24
-"""Words of the CPU's generator, a Mersenne twister, and the byte of its state at which they begin, 8 bytes each."""
+_SLOTS, _FIRST = 624, 24
+"""Integers that the CPU's generator holds, a Mersenne twister, and the byte of its state at which they begin, 8 bytes each."""
 _of_cuda: WeakValueDictionary[int, Any] = WeakValueDictionary()
 """Generators of CUDA's by the addresses of their objects in C++: operators get other objects of Python for them."""
 
@@ -178,9 +178,9 @@ class _Philox:
         with self._lock:
             seed, offset = self.seed, self.offset
             self.offset = (offset + _STEP) & _MASK
-        numbers = np.random.Philox(key=[seed, 0], counter=[0, offset, 0, 0]).random_raw(_WORDS // 2)
+        numbers = np.random.Philox(key=[seed, 0], counter=[0, offset, 0, 0]).random_raw(_SLOTS // 2)
         state = self._blank.copy()
-        state[_FIRST : _FIRST + 8 * _WORDS].view(np.uint64)[:] = numbers.view(np.uint32)
+        state[_FIRST : _FIRST + 8 * _SLOTS].view(np.uint64)[:] = numbers.view(np.uint32)
         made = self._plain("cpu")
         made.set_state(self._torch.from_numpy(state))
         return made
