@@ -75,8 +75,8 @@ class Options:
         warps, blocks, threads = named["num_warps"], named["num_ctas"], named["threads"]
         is_power = isinstance(warps, int) and warps > 0 and not warps & (warps - 1)
         assert is_power, "num_warps must be a power of 2"
-        if not isinstance(blocks, int) or blocks < 1:
-            raise UserError(f"num_ctas={blocks!r}; expected a positive number")
+        if not isinstance(blocks, int) or blocks < 1 or blocks & (blocks - 1):  # others end in Triton's compiler for CUDA
+            raise UserError(f"num_ctas={blocks!r}; expected a power of 2")
         if threads is not None and (not isinstance(threads, int) or isinstance(threads, bool) or not 1 <= threads <= 1024):
             raise UserError(f"threads={threads!r}; expected a number from 1 to 1024")
         if named["numerics"] is not None:

@@ -84,12 +84,20 @@ def _argument(what: str, type_: str, arg: Any, elsewhere: Callable[[int], Array 
         shape, strides = [int(each) for each in arg.shape], [int(each) for each in arg.strides]
         return TensorDescriptor(whole, shape, strides, None, "nan" if is_nan else "zero")
     if not type_.startswith("*"):
-        return arg
+        return _wrapped(type_, arg)
     address, span = storage_of(arg, what)
     if span == EVERYWHERE:
         span = _storage_around(address, what)
     memory = _bytes(what, span)
     return PointerArgument(memory, address - span[0], elsewhere)
+
+
+def _wrapped(type_: str, arg: Any) -> Any:
+    """A number as its parameter holds it: of an integer that is too large, Triton's launchers take the last bits."""
+    if not isinstance(arg, int) or type_[0] not in "iu" or not type_[1:].isdecimal():
+        return arg
+    bits = int(type_[1:])
+    return arg if -1 << (bits - 1) <= arg < 1 << bits else arg & ((1 << bits) - 1)
 
 
 def _unwritten(given: Sequence[tuple[str, str, Any]]) -> dict[int, Array]:

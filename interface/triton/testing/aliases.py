@@ -34,6 +34,7 @@ class Aliases:
         self._count = count
         self._pack, self._unpack = torch._C._to_dlpack, torch._C._from_dlpack
         self._view, self._strided = torch.ops.aten.view.dtype, torch.ops.aten.as_strided.default
+        self._set, self._empty = torch.ops.aten.set_.source_Storage_storage_offset, torch.ops.aten.empty.memory_format
         self._dense = torch.strided
         self._of_parts = torch.ops.aten._sparse_coo_tensor_unsafe.default
         self._of_compressed = torch.ops.aten._sparse_compressed_tensor_unsafe.default
@@ -58,6 +59,16 @@ class Aliases:
     def whole_on_cpu(self, tensor: Any) -> Any:
         """What `on_cpu` returns, with the memory of the whole storage around it."""
         return self._in_storage(tensor, self.on_cpu)
+
+    def in_shared(self, storages: dict[int, Any], tensor: Any) -> Any:
+        """What `on_cpu` returns, in one of these storages of the CPU's if the tensor lies in the memory of one."""
+        if tensor.layout != self._dense or (storage := storages.get(tensor.untyped_storage().data_ptr())) is None:
+            return self.on_cpu(tensor)
+        found = self._empty([0], dtype=tensor.dtype, device="cpu")
+        self._set.redispatch(self._keys, found, storage, tensor.storage_offset(), tensor.shape, tensor.stride())
+        if tensor.is_conj():
+            found = found.conj()
+        return found._neg_view() if tensor.is_neg() else found
 
     def on_cuda(self, tensor: Any) -> Any:
         """The memory of a tensor on the CPU, as a tensor on "cuda:0"."""

@@ -38,10 +38,37 @@ _GUARD_HEADERS = ("c10/core/impl/DeviceGuardImplInterface.h",)
 _GUARD_ANSWERS: dict[str, int | str] = {
     "type": _CUDA, "exchangeDevice": _DEVICE, "getDevice": _DEVICE, "setDevice": 0, "uncheckedSetDevice": 0, "deviceCount": 1,
     "getStream": _STREAM, "getDefaultStream": _STREAM, "getStreamFromGlobalPool": _STREAM, "getNewStream": _STREAM,
-    "exchangeStream": _STREAM,
-    "destroyEvent": 0, "queryStream": 1,
+    "exchangeStream": _STREAM, "destroyEvent": 0, "queryStream": 1, "synchronizeStream": 0, "synchronizeDevice": 0,
+    "record": "record", "elapsedTime": "elapsed", "block": 0, "queryEvent": 1, "synchronizeEvent": 0,
 }  # fmt: skip
-"""What functions answer, by their names: there is one device, number 0, and one stream."""
+"""What functions answer, by their names: there is one device, number 0, and one stream. Events are times of recording."""
+_TEXTS = {
+    _STREAM: f"""
+define {{ i64, i64 }} @answerstream(ptr %this) {{
+  ret {{ i64, i64 }} {{ i64 {_DEVICE}, i64 0 }}
+}}""",
+    "record": """
+declare i32 @clock_gettime(i32, ptr)
+define void @answerrecord(ptr %this, ptr %event) {
+  %time = alloca { i64, i64 }
+  %code = call i32 @clock_gettime(i32 1, ptr %time)
+  %seconds = load i64, ptr %time
+  %rest.at = getelementptr i8, ptr %time, i64 8
+  %rest = load i64, ptr %rest.at
+  %whole = mul i64 %seconds, 1000000000
+  %nanoseconds = add i64 %whole, %rest
+  store i64 %nanoseconds, ptr %event
+  ret void
+}""",
+    "elapsed": """
+define double @answerelapsed(ptr %this, i64 %start, i64 %end) {
+  %nanoseconds = sub i64 %end, %start
+  %number = sitofp i64 %nanoseconds to double
+  %milliseconds = fdiv double %number, 1.0e6
+  ret double %milliseconds
+}""",
+}
+"""Functions that answer more than a number."""
 _kept: list[Any] = []
 
 
@@ -127,8 +154,8 @@ def _compiled(answers: set[int | str]) -> dict[int | str, int]:
     """Addresses of functions that return these values. Functions of Python would be called after Python has ended."""
     import llvmlite.binding as llvm
 
-    texts = [f"define i64 @answer{i}(ptr %this) {{\n  ret i64 {i}\n}}" for i in answers if i != _STREAM]
-    texts.append(f"define {{ i64, i64 }} @answer{_STREAM}(ptr %this) {{\n  ret {{ i64, i64 }} {{ i64 {_DEVICE}, i64 0 }}\n}}")
+    texts = [f"define i64 @answer{i}(ptr %this) {{\n  ret i64 {i}\n}}" for i in answers if i not in _TEXTS]
+    texts += [_TEXTS[i] for i in answers if isinstance(i, str)]
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
     module = llvm.parse_assembly("\n".join(texts))

@@ -7,12 +7,15 @@ which looks at shapes alone. Everything else runs on aliases of the tensors on t
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from .aliases import Aliases
 from .memory.exchange import Exchange
 from .missing import LACKING, computed_otherwise
+from .processes import collectives
+from .surface import MEMORY
 
 _INDEXING = frozenset({"index", "index_put", "index_put_", "_index_put_impl_", "_unsafe_index", "_unsafe_index_put"})
 _MIXES = _INDEXING | {"copy_", "_foreach_copy_", "_ctc_loss", "_pack_padded_sequence"}
@@ -37,6 +40,8 @@ _OF_SPARSE = {
     ),
 }  # fmt: skip
 """Operators on the parts of sparse tensors, by their kind."""
+_REFUSED = re.compile(r"can't allocate memory: you tried to allocate (\d+) bytes")
+"""What torch's allocator for the CPU says."""
 _kept: list[Any] = []
 
 
@@ -66,6 +71,7 @@ def install(torch: Any, count: Callable[[int], Any], exchange: Exchange, generat
     for name, implementation in operators.special().items():
         own.impl(name, implementation, "CUDA")
     _lead_redispatch(torch, operators)
+    collectives.install(torch, operators.led)
     _kept.extend([every, own])
     return operators
 
@@ -139,6 +145,16 @@ def _check_devices(plan: _Plan, operator: Any, args: Sequence[Any]) -> None:
     )
 
 
+def _dense(values: Any, tensor: Any, strided: Any) -> Iterator[Any]:
+    """The tensors on "cuda:0" among values and lists of them that have one storage each."""
+    for value in values:
+        if isinstance(value, tensor):
+            if value.is_cuda and value.layout == strided:
+                yield value
+        elif isinstance(value, list | tuple):
+            yield from _dense(value, tensor, strided)
+
+
 def _contiguous(shape: Sequence[int]) -> list[int]:
     strides = [1]
     for extent in reversed(shape[1:]):
@@ -160,7 +176,7 @@ class Operators:
         self._aliases, self._exchange, self._generator = aliases, exchange, generator
         self._plans: dict[Any, _Plan] = {}
         self._keys = torch._C.DispatchKeySet(torch._C.DispatchKey.CPU)
-        self._cpu = torch.device("cpu")
+        self._cpu, self._meta = torch.device("cpu"), torch.device("meta")
         self._empty, self._empty_strided = torch.ops.aten.empty.memory_format, torch.ops.aten.empty_strided.default
         self._set = torch.ops.aten.set_.source_Storage_storage_offset
         self._numbers = (bool, int, float, complex)
@@ -188,6 +204,10 @@ class Operators:
             "set_.source_Tensor": self.set_tensor,
         }
 
+    def led(self, tensor: Any) -> Any:
+        """The memory of a tensor on "cuda:0", as a tensor on the CPU."""
+        return self._aliases.on_cpu(tensor)
+
     def set_storage(self, tensor: Any, storage: Any) -> Any:
         return self._put(tensor, storage, 0, [storage.nbytes() // tensor.element_size()], [1])
 
@@ -203,6 +223,8 @@ class Operators:
         if plan.is_view:
             return operator.redispatch(self._keys, *args, **keywords)
         on_cpu = self._aliases.whole_on_cpu if plan.is_strided else self._aliases.on_cpu
+        if plan.writes and len(shared := self._shared(args, keywords)):
+            on_cpu = functools.partial(self._aliases.in_shared, shared)
         led = _Led(self._tensor, on_cpu, self._cpu, self._torch.strided, operator)
         led_args, led_keywords = [led(arg) for arg in args], {name: led(value) for name, value in keywords.items()}
         for i in plan.tensors:
@@ -225,6 +247,8 @@ class Operators:
             try:
                 result = compute(*led_args, **led_keywords)
             except RuntimeError as error:
+                if found := _REFUSED.search(str(error)):
+                    raise self._too_large(int(found[1])) from None
                 if not plan.outs or "not resizable" not in str(error):
                     raise
                 fresh = {name: self._torch.empty(0, dtype=led_keywords[name].dtype) for name in plan.outs}
@@ -235,20 +259,47 @@ class Operators:
             self._adopt(tensor, address, alias)
         return self._returned(plan, result, written, led.aliases)
 
+    def _shared(self, args: Any, keywords: Any) -> dict[int, Any]:
+        """Storages in which several of the tensors lie, by their addresses, as the CPU's: torch looks whether what is written
+        overlaps with what is read, and compares storages."""
+        seen: set[int] = set()
+        found: dict[int, Any] = {}
+        for each in _dense((*args, *keywords.values()), self._tensor, self._torch.strided):
+            storage = each.untyped_storage()
+            address = storage.data_ptr()
+            if address in seen and address not in found and storage.nbytes():
+                whole = self.empty([0], dtype=self._torch.uint8)
+                self._set.redispatch(self._keys, whole, storage, 0, [storage.nbytes()], [1])
+                found[address] = self._aliases.on_cpu(whole).untyped_storage()
+            seen.add(address)
+        return found
+
     def _drawn(self, plan: _Plan, operator: Any, *args: Any, **keywords: Any) -> Any:
         """Compute what draws random numbers, from the device's own generator. Raises `RuntimeError` for one of the CPU's."""
-        at, own = plan.generator, self._generator
+        at = plan.generator
         if at is None:
-            return own.drawing(functools.partial(operator, *args, **keywords))
+            return self._dropped(operator, *args, **keywords)
         given = args[at] if at < len(args) else keywords.get("generator")
-        if given is None:
-            if at < len(args):
-                args = (*args[:at], own.source, *args[at + 1 :])
-            else:
-                keywords["generator"] = own.source
-        elif not own.is_own(given):
+        source = self._generator.source(given)
+        if source is None:
             raise RuntimeError(f"Expected a 'cuda' device type for generator but found 'cpu' ({operator})")
+        if at < len(args):
+            args = (*args[:at], source, *args[at + 1 :])
+        else:
+            keywords["generator"] = source
         return operator(*args, **keywords)
+
+    def _dropped(self, operator: Any, x: Any, p: float = 0, train: bool | None = True, **keywords: Any) -> tuple[Any, Any]:
+        """What `native_dropout` returns, with numbers of the device's generator: it takes none.
+
+        Raises `NotImplementedError` for other operators that draw and take none.
+        """
+        if operator._opname != "native_dropout" or keywords:
+            raise NotImplementedError(f"{operator} draws random numbers, and takes no generator of the 'cuda' without a GPU")
+        if train is False:
+            return x.clone(), self._torch.ones_like(x, dtype=self._torch.bool)
+        mask = self._torch.empty_like(x, dtype=self._torch.bool).bernoulli_(1 - p, generator=self._generator.source())
+        return x.mul(mask).mul_(1 / (1 - p) if p < 1 else 0.0), mask
 
     def run_sparse(self, keys: Any, operator: Any, *args: Any, **keywords: Any) -> Any:
         """Do what an operator does with the parts of a sparse tensor, by the CPU's code: it looks at no elements."""
@@ -324,7 +375,7 @@ class Operators:
 
     def resize_storage(self, storage: Any, number: int) -> None:
         """Give a storage this many bytes, with those that it has. All tensors that lie in it see the new ones."""
-        fresh = self._empty([number], dtype=self._torch.uint8, device=self._cpu)
+        fresh = self._allocated(self._empty, [number], dtype=self._torch.uint8)
         kept = min(number, storage.nbytes())
         if kept:
             old = self.empty([0], dtype=self._torch.uint8)
@@ -338,14 +389,37 @@ class Operators:
 
     def empty(self, size: Any, *, device: Any = None, pin_memory: Any = None, layout: Any = None, **keywords: Any) -> Any:
         self._check(device)
-        return self._aliases.on_cuda(self._empty(size, device=self._cpu, layout=layout, **keywords))
+        made = self._allocated(self._empty, size, layout=layout, **keywords)
+        return self._aliases.on_cuda(made)
 
     def empty_strided(self, size: Any, stride: Any, *, device: Any = None, pin_memory: Any = None, **keywords: Any) -> Any:
         self._check(device)
-        return self._aliases.on_cuda(self._empty_strided(size, stride, device=self._cpu, **keywords))
+        return self._aliases.on_cuda(self._allocated(self._empty_strided, size, stride, **keywords))
+
+    def _allocated(self, empty: Any, *args: Any, **keywords: Any) -> Any:
+        """Memory of the CPU's. Raises torch's `OutOfMemoryError` for more than a GPU has, or than there is."""
+        try:
+            made = empty(*args, device=self._cpu, **keywords)
+        except RuntimeError as error:
+            if (found := _REFUSED.search(str(error))) is None:
+                raise
+            raise self._too_large(int(found[1])) from None
+        if made.numel() > MEMORY >> 4 and made.layout == self._torch.strided:  # 16 bytes an element at most
+            size = made.untyped_storage().nbytes()
+            if size > MEMORY:
+                raise self._too_large(size)
+        return made
+
+    def _too_large(self, size: int) -> Exception:
+        free = max(MEMORY - self._torch.cuda.memory_allocated(), 0)
+        found: Exception = self._torch.OutOfMemoryError(
+            f"CUDA out of memory. Tried to allocate {size / (1 << 30):.2f} GiB. GPU 0 has a total capacity of "
+            f"{MEMORY / (1 << 30):.2f} GiB of which {free / (1 << 30):.2f} GiB is free."
+        )
+        return found
 
     def resize(self, tensor: Any, size: Any, *, memory_format: Any = None) -> Any:
-        strides = self._empty(size, dtype=tensor.dtype, device=self._cpu, memory_format=memory_format).stride()
+        strides = self._empty(size, dtype=tensor.dtype, device=self._meta, memory_format=memory_format).stride()
         return self._put(tensor, tensor.untyped_storage(), tensor.storage_offset(), size, strides)
 
     def _check(self, device: Any) -> None:

@@ -31,9 +31,9 @@ def install() -> None:
     if getattr(torch.cuda, "joinery_stands_in", False):
         return
     torch.cuda.joinery_stands_in = True
-    torch.Generator = generator_class(torch)
     exchange = _exchange(torch)
     is_device = exchange is not None and guard.register(torch)
+    torch.Generator = generator_class(torch, is_device)
     generator = torch.Generator("cuda") if is_device else shared_generator(torch)
     counts = Counts()
     torch.cuda.default_generators = (generator,)
@@ -44,9 +44,10 @@ def install() -> None:
         setattr(torch.cuda.memory, name, value)
     replace_accelerator(torch, counts)
     torch.cuda.nvtx._nvtx = marks()
+    _initialize(torch)
     torch.version.cuda = torch.version.cuda or VERSION
     if is_device and exchange is not None:
-        installed = operators.install(torch, counts.note, exchange, Drawing(torch, generator))
+        installed = operators.install(torch, counts.note, exchange, Drawing(generator))
         follow_pinned(torch)
         let_storages_change(torch, installed.resize_storage)
         types.install(torch)
@@ -55,6 +56,17 @@ def install() -> None:
     else:
         os.environ.setdefault("TORCHDYNAMO_DISABLE", "1")
         one_device.install(torch)
+
+
+def _initialize(torch: Any) -> None:
+    """Let torch know that CUDA is initialized, and do what was put off until then: seeds that were set before.
+
+    What else waits looks at the versions of GPUs.
+    """
+    for call, _ in [each for each in torch.cuda._lazy_seed_tracker.get_calls() if each]:
+        call()
+    torch.cuda._queued_calls.clear()
+    torch.cuda._initialized = True
 
 
 def _exchange(torch: Any) -> Exchange | None:

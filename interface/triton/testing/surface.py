@@ -19,13 +19,14 @@ CAPABILITY = (9, 0)
 NAME = "NVIDIA H100 (joinery on the CPU)"
 VERSION = "12.8"
 """What `torch.version.cuda` says: projects look there for whether torch is built for GPUs."""
-_MEMORY = 80 << 30
+MEMORY = 80 << 30
+NO_DEVICE = "CUDA error: invalid device ordinal; there is one device"
 
 
 def replacements(torch: Any, generator: Any, is_device: bool) -> dict[str, Any]:
     """What stands in `torch.cuda`, by name. is_device: whether torch has a device of CUDA."""
     properties = SimpleNamespace(
-        name=NAME, major=CAPABILITY[0], minor=CAPABILITY[1], total_memory=_MEMORY, warp_size=32, gcnArchName="sm_90",
+        name=NAME, major=CAPABILITY[0], minor=CAPABILITY[1], total_memory=MEMORY, warp_size=32, gcnArchName="sm_90",
         multi_processor_count=device_properties()["multiprocessor_count"], max_threads_per_multi_processor=2048,
         max_threads_per_block=1024, pci_device_id=0, pci_domain_id=0,
         regs_per_multiprocessor=65536, shared_memory_per_block=49152, shared_memory_per_block_optin=232448,
@@ -81,12 +82,12 @@ def replacements(torch: Any, generator: Any, is_device: bool) -> dict[str, Any]:
         "set_stream": lambda stream: streams.enter(stream),
         "stream": lambda stream=None: streams.context(stream),
         "StreamContext": streams.context,
-        "set_device": of_device(None, RuntimeError("CUDA error: invalid device ordinal; there is one device")),
+        "set_device": of_device(None, RuntimeError(NO_DEVICE)),
         "get_device_name": of_device(NAME),
         "get_device_capability": of_device(CAPABILITY),
         "get_device_properties": of_device(properties),
         "device": _DeviceContext,
-        "device_of": type("device_of", (_DeviceContext,), {}),
+        "device_of": type("device_of", (_DeviceContext,), {"__init__": lambda self, of: setattr(self, "idx", 0)}),
         "_DeviceGuard": type("_DeviceGuard", (_DeviceContext,), {}),
         "CUDAGraph": _NoGraph,
         "graph": type("graph", (_NoGraph,), {}),
@@ -110,7 +111,7 @@ def memory_functions(counts: Counts) -> dict[str, Any]:
         "memory_stats": lambda device=None: Counter(counts.statistics()),
         "memory_stats_as_nested_dict": lambda device=None: {},
         "memory_summary": lambda device=None, abbreviated=False: f"bytes: {counts.allocated()}, at most {counts.peak()}",
-        "mem_get_info": lambda device=None: (max(_MEMORY - counts.allocated(), 0), _MEMORY),
+        "mem_get_info": lambda device=None: (max(MEMORY - counts.allocated(), 0), MEMORY),
     }
 
 
@@ -130,13 +131,17 @@ def _ignoring(result: Any) -> Callable[..., Any]:
 
 
 class _DeviceContext:
-    """`torch.cuda.device(…)`: there is one device."""
+    """`torch.cuda.device(…)`: there is one device. Entering it raises `RuntimeError` for another one."""
 
     def __init__(self, device: Any = None) -> None:
-        self.idx = 0
+        index = getattr(device, "index", device)
+        if isinstance(device, str):
+            index = int(device.partition(":")[2] or 0)
+        self.idx = index if isinstance(index, int) else 0
 
     def __enter__(self) -> None:
-        """Nothing changes."""
+        if self.idx > 0:
+            raise RuntimeError(NO_DEVICE)
 
     def __exit__(self, *error: object) -> None:
         """Nothing was changed."""

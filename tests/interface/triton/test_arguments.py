@@ -105,3 +105,18 @@ def test_arrays_in_files_are_memory(tmp_path: Path) -> None:
 def test_nested_tensors_are_refused_in_every_mode(options: dict[str, object]) -> None:
     with pytest.raises(joinery.UserError, match=r"x: a nested tensor, which is several; fix: pass x\.values\(\)"):
         copy[(1,)](torch.nested.nested_tensor([VALUES, VALUES[:2]]), torch.zeros(8), 8, BLOCK=8, **options)
+
+
+@triton.jit
+def kept(y, byte: tl.uint8, short: tl.int16):
+    tl.store(y, byte.to(tl.int64))
+    tl.store(y + 1, short.to(tl.int64))
+
+
+@pytest.mark.parametrize("mode", ["native", "sanitize", "interpret"])
+def test_integers_that_are_too_large_lose_bits_as_in_tritons_launchers(mode: str) -> None:
+    joinery.triton.enable(mode)
+    for byte, short in ((300, 70_000), (255, -5), (256, 32_768)):
+        y = torch.zeros(2, dtype=torch.int64)
+        kept[(1,)](y, byte, short)
+        assert y.tolist() == [int(np.array(byte).astype(np.uint8)), int(np.array(short).astype(np.int16))]

@@ -139,6 +139,112 @@ def test_random_numbers_are_the_devices_own(tmp_path: Path) -> None:
     )
 
 
+def test_states_carry_over(tmp_path: Path) -> None:
+    run(
+        """
+        import copy, pickle, subprocess, sys, threading
+        def drawn(generator=None):
+            return torch.rand(5, device="cuda", generator=generator).tolist()
+        def made():
+            return torch.Generator("cuda").manual_seed(11)
+        own = made()
+        first = drawn(own)
+        state = own.get_state()
+        clone, copied, unpickled = own.clone_state(), copy.deepcopy(own), pickle.loads(pickle.dumps(own))
+        shared = own.graphsafe_get_state()
+        other = torch.Generator("cuda")
+        other.set_state(state)
+        assert isinstance(torch.default_generator, torch.Generator) and state.numel() == 16
+        second = drawn(own)
+        for each in (clone, copied, unpickled, other):
+            assert isinstance(each, torch.Generator) and each.device.type == "cuda" and each.initial_seed() == 11
+            assert drawn(each) == second
+        assert drawn(made()) == first != second and drawn(shared) == drawn(other)  # of one state
+        assert own.get_offset() == other.get_offset()
+        assert len({tuple(drawn(own)) for _ in range(100)}) == 100
+        torch.manual_seed(-1)
+        assert torch.cuda.initial_seed() == (1 << 64) - 1
+        refused(lambda: own.set_state(state[:3]), RuntimeError, "RNG state is wrong size")
+        refused(lambda: own.set_state(state.float()), TypeError, "must be a torch.ByteTensor")
+        refused(lambda: own.set_offset(3), RuntimeError, "multiple of 4")
+
+        here = torch.Generator().manual_seed(3)
+        again = pickle.loads(pickle.dumps(here))
+        assert again.device.type == "cpu" and torch.equal(torch.rand(3, generator=again), torch.rand(3, generator=here))
+        torch.save({"state": torch.cuda.get_rng_state(), "here": here}, "state.pt")
+        if len(sys.argv) == 1:
+            code = open(__file__).read().split("import copy")[0] + (
+                "kept = torch.load('state.pt', weights_only=False); torch.cuda.set_rng_state(kept['state']);"
+                "print(torch.rand(5, device='cuda').tolist(), torch.rand(3, generator=kept['here']).tolist())")
+            done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+            assert done.stdout.strip() == f"{drawn()} {torch.rand(3, generator=here).tolist()}", done.stdout + done.stderr
+
+        torch.manual_seed(5)
+        expected = torch.rand(2000)
+        torch.manual_seed(5)
+        ones, is_done = torch.ones(2000, device="cuda", requires_grad=True), threading.Event()
+        def drop():
+            while not is_done.is_set():
+                torch.native_dropout(ones, 0.5, True)
+        thread = threading.Thread(target=drop)
+        thread.start()
+        found = torch.cat([torch.rand(1) for _ in range(2000)])  # the CPU's stream is nobody else's
+        is_done.set()
+        thread.join()
+        assert torch.equal(found, expected)
+        dropped, mask = torch.native_dropout(ones, 0.25, True)
+        torch.testing.assert_close(dropped, mask / 0.75)
+        assert 1300 < mask.sum() < 1700 and torch.native_dropout(ones, 1.0, True)[0].sum() == 0
+        assert torch.native_dropout(ones, 0.5, False)[1].all()
+        """,
+        tmp_path,
+    )
+
+
+def test_checkpoints_draw_what_the_forward_pass_drew(tmp_path: Path) -> None:
+    run(
+        """
+        import torch.nn.functional as F
+        from torch.utils.checkpoint import checkpoint
+        for reentrant in (True, False):
+            x = torch.randn(64, 64, device="cuda", requires_grad=True)
+            y = checkpoint(lambda x: F.dropout(x, 0.5).square(), x, use_reentrant=reentrant)
+            y.sum().backward()
+            assert torch.equal(x.grad != 0, y != 0) and 1000 < (y != 0).sum() < 3000
+        """,
+        tmp_path,
+    )
+
+
+def test_what_overlaps_is_refused(tmp_path: Path) -> None:
+    run(
+        """
+        for here in ("cpu", "cuda"):  # torch's own on the CPU is the witness
+            x = torch.arange(8.0, device=here)
+            bits = x.view(torch.int32)
+            one = "to a single memory location"
+            for call in (
+                lambda: x[1:].add_(x[:-1]), lambda: torch.add(x[:-1], 1, out=x[1:]), lambda: x[1:].copy_(x[:-1]),
+                lambda: torch.gather(x[:4], 0, torch.tensor([1, 2], device=here), out=x[3:5]), lambda: x[:1].expand(3).add_(1),
+                lambda: bits[1:].copy_(x[:-1]), lambda: x[2:6].mul_(x[3:7]),
+            ):
+                refused(call, RuntimeError, one)
+            assert x.tolist() == [0, 1, 2, 3, 4, 5, 6, 7]
+            x.add_(x)
+            x[:4].add_(x[4:])
+            torch.mul(x, 2, out=x)
+            torch._foreach_add_([x[:2], x[2:4]], [x[4:6], x[6:]])
+            x[::2].copy_(x[1::2])
+            assert x.tolist() == [44, 44, 68, 68, 20, 20, 28, 28], x
+            pair = torch.ones(4, dtype=torch.complex64, device=here)
+            pair[:2].add_(pair[2:].conj() * 1j)
+            pair[:2].add_(pair[2:].conj())
+            assert pair.tolist() == [2 + 1j, 2 + 1j, 1, 1]
+        """,
+        tmp_path,
+    )
+
+
 def test_statistics_of_memory(tmp_path: Path) -> None:
     run(
         """

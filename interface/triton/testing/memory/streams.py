@@ -8,6 +8,9 @@ from typing import Any
 
 from ...utilities import Event
 
+_FIRST = 1 << 20
+"""The handle of the first stream that is made: 1 and 2 stand for streams that every device has."""
+
 
 class Streams:
     """The streams of a device.
@@ -16,7 +19,7 @@ class Streams:
     """
 
     def __init__(self, torch: Any, device: str) -> None:
-        numbers = itertools.count()
+        numbers = itertools.chain([0], itertools.count(_FIRST, 16))
 
         class Stream(torch.Stream):  # type: ignore[misc]
             """A stream, as torch's functions in C++ take it."""
@@ -64,12 +67,11 @@ class Streams:
                 return True
 
             def __enter__(self) -> Any:
-                self.left = enclosing.current()
-                enclosing.enter(self)
+                enclosing.push(self)
                 return self
 
             def __exit__(self, *error: object) -> None:
-                enclosing.enter(self.left)
+                enclosing.pop()
 
         enclosing = self
         self.made = Stream
@@ -85,6 +87,16 @@ class Streams:
         if stream is not None:
             self._entered.stream = stream
 
+    def push(self, stream: Any) -> None:
+        """Make a stream the current one of this thread until `pop`."""
+        if not hasattr(self._entered, "left"):
+            self._entered.left = []
+        self._entered.left.append(self.current())
+        self.enter(stream)
+
+    def pop(self) -> None:
+        self.enter(self._entered.left.pop())
+
 
 class StreamContext:
     """`torch.cuda.stream(…)`: the current stream of the thread is another one meanwhile."""
@@ -95,8 +107,7 @@ class StreamContext:
         self.stream = stream
 
     def __enter__(self) -> None:
-        self._before = self.streams.current()
-        self.streams.enter(self.stream)
+        self.streams.push(self.stream)
 
     def __exit__(self, *error: object) -> None:
-        self.streams.enter(self._before)
+        self.streams.pop()
