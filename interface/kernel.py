@@ -12,7 +12,6 @@ import functools
 import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from math import prod
 from typing import TYPE_CHECKING, Any
 
 from ..lowering.llvm.compile import host_target
@@ -306,9 +305,7 @@ class Kernel:
         self, native: NativeKernel, extents: tuple[int, int, int], values: Sequence[int],
         spans: Sequence[tuple[int, int, int]], threads: int | None, reach: Reach | None = None,
     ) -> None:
-        """Run native code. Raises what `HostProgram.run` does, and `UserError` for too many programs."""
-        if prod(extents) > (1 << 62):
-            raise UserError(f"grid {extents}: more than 2**62 programs")
+        """Run native code. Raises what `HostProgram.run` does."""
         native.program(spans, values).run(self.name, values, extents, launch_threads(threads), reach)
 
     def _launch_on_cuda(

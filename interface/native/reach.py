@@ -41,7 +41,10 @@ class Reach:
         if lane >= 0:
             where = f", by element {tuple(int(index) for index in np.unravel_index(lane, site.shape))} of the block"
         if not access.parameters:
-            return f"{site.message}: address {address & (1 << 64) - 1:#x} is {access.verb}, which lies in no array{where}"
+            return (
+                f"{site.message}: address {address & (1 << 64) - 1:#x} is {access.verb}, which lies in no array{where}, "
+                "as far as is known; fix: pass the array that it lies in as an argument too, if there is one"
+            )
         spans = {position: (first, end) for position, first, end in self.spans}
         position, name = min(access.parameters, key=lambda parameter: abs(address - spans[parameter[0]][0]))
         first, end = spans[position]

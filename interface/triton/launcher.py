@@ -27,6 +27,8 @@ _FLOATS = ("fp16", "bf16", "fp32", "fp64", "f32")
 _float, _float_bits = struct.Struct("<f"), struct.Struct("<i")
 _double, _double_bits = struct.Struct("<d"), struct.Struct("<q")
 MAX_PROGRAMS = (1 << 31) - 1
+_MAX_COUNT = 1 << 62
+"""Programs of a whole grid, which are counted in 64 bits."""
 
 
 class Launcher:
@@ -145,7 +147,7 @@ def _extents(name: str, *grid: Any) -> tuple[int, int, int]:
     """The grid as integers. Raises `UserError` for what is none."""
     x, y, z = grid
     if type(x) is int and type(y) is int and type(z) is int and x >= 0 and y >= 0 and z >= 0 and x | y | z <= MAX_PROGRAMS:
-        return x, y, z
+        return _counted(name, x, y, z)
     found = []
     for extent in grid:
         try:
@@ -155,7 +157,13 @@ def _extents(name: str, *grid: Any) -> tuple[int, int, int]:
         if not 0 <= number <= MAX_PROGRAMS:
             raise UserError(f"{name}: the grid {grid} has {number} programs along an axis, expected 0 to {MAX_PROGRAMS}")
         found.append(number)
-    return found[0], found[1], found[2]
+    return _counted(name, found[0], found[1], found[2])
+
+
+def _counted(name: str, x: int, y: int, z: int) -> tuple[int, int, int]:
+    if x * y * z > _MAX_COUNT:
+        raise UserError(f"{name}: the grid {(x, y, z)} has more than 2**62 programs")
+    return x, y, z
 
 
 def _taker(types: Sequence[Any]) -> Callable[..., _Taken]:

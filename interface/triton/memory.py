@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ctypes
+import gc
+import sys
 import weakref
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -81,31 +83,72 @@ def flattened(names: Sequence[str], types: Sequence[Any], args: Sequence[Any]) -
 
 
 def live_storages() -> Iterator[Span]:
-    """The memory of every tensor of torch that is alive."""
-    for _, span in _live_tensors():
+    """The memory of every tensor and storage of torch that is alive and that the collector of garbage knows."""
+    for _, span in _outermost(_holders(False)):
         yield span
 
 
-def _live_tensors() -> Iterator[tuple[Any, Span]]:
-    import gc
-    import sys
+def _holders(thorough: bool) -> Iterator[tuple[Any, Span]]:
+    """What has memory, with that memory.
 
+    thorough: whether to look for arrays too, which the collector does not know, and for what `gc.freeze` hid from it, by what
+        its objects, modules and frames refer to. That takes a few tenths of a second.
+    """
     torch = sys.modules.get("torch")
-    if torch is None:
-        return
-    for each in gc.get_objects():
-        if issubclass(type(each), torch.Tensor) and each.device.type in ("cpu", _device) and each.layout == torch.strided:
-            span = _span_of(each)
-            if span is not None:
-                yield each, span
+    kinds = () if torch is None else (torch.Tensor, torch.UntypedStorage)
+    for each in _referred() if thorough else gc.get_objects():
+        type_ = type(each)
+        span = _span_of(each) if issubclass(type_, kinds) or (thorough and issubclass(type_, np.ndarray)) else None
+        if span is not None:
+            yield each, span
 
 
-def _span_of(tensor: Any) -> Span | None:
+def _referred() -> Iterator[Any]:
+    """All objects that can be reached."""
+    pending: list[Any] = gc.get_objects()
+    yield from pending
+    for frame in sys._current_frames().values():  # frames that run tell the collector nothing of their variables
+        caller: Any = frame
+        while caller is not None:
+            pending.append(dict(caller.f_locals))
+            caller = caller.f_back
+    if gc.get_freeze_count():
+        pending.append(sys.modules)
+    seen = set(map(id, pending))
+    while pending:
+        found = []
+        for each in gc.get_referents(*pending):
+            if id(each) not in seen:
+                seen.add(id(each))
+                found.append(each)
+        yield from found
+        pending = found
+
+
+def _outermost(holders: Iterable[tuple[Any, Span]]) -> list[tuple[Any, Span]]:
+    """Those whose memory lies in no other's, in order: of overlapping ones, the last that begins before an address holds it."""
+    found: list[tuple[Any, Span]] = []
+    for holder, (first, end) in sorted(holders, key=lambda each: (each[1][0], -each[1][1])):
+        if not found or end > found[-1][1][1]:
+            found.append((holder, (first, end)))
+    return found
+
+
+def _span_of(holder: Any) -> Span | None:
+    """The memory of a tensor, a storage or an array; None for one without: a tensor of torch's for shapes alone lies at 0."""
+    if isinstance(holder, np.ndarray):
+        low, high = np.lib.array_utils.byte_bounds(holder)
+        return (int(low), int(high)) if high > low >= SMALLEST_ADDRESS else None
     try:
-        storage = tensor.untyped_storage()
-        return storage.data_ptr(), storage.data_ptr() + storage.nbytes()
-    except (RuntimeError, NotImplementedError):  # a tensor without memory
+        if getattr(holder, "layout", None) is not None and holder.layout is not sys.modules["torch"].strided:
+            return None
+        storage = holder.untyped_storage() if hasattr(holder, "untyped_storage") else holder
+        if storage.device.type not in ("cpu", _device):
+            return None
+        first, size = int(storage.data_ptr()), int(storage.nbytes())
+    except (AttributeError, RuntimeError, NotImplementedError):  # a tensor without memory
         return None
+    return (first, first + size) if first >= SMALLEST_ADDRESS else None
 
 
 SMALLEST_ADDRESS = 1 << 16
@@ -133,30 +176,58 @@ class _Seen:
     """
 
     def __init__(self) -> None:
-        self.tensors: list[weakref.ref[Any]] = []
+        self.tensors: list[Callable[[], Any]] = []
         self.starts = self.ends = np.empty(0, np.int64)
 
-    def renew(self) -> None:
-        found = sorted(_live_tensors(), key=lambda each: each[1])
-        self.tensors = [weakref.ref(tensor) for tensor, _ in found]
+    def renew(self, thorough: bool = False) -> None:
+        found = _outermost(_holders(thorough))
+        self.tensors = [_reference(tensor) for tensor, _ in found]
         self.starts = np.array([first for _, (first, _) in found], np.int64)
         self.ends = np.array([end for _, (_, end) in found], np.int64)
 
-    def around(self, addresses: Array) -> list[Span] | None:
-        """The memory that these addresses lie in; None if one of them lies in none that is known and still there."""
+    def around(self, addresses: Array, renewed: bool = False) -> list[Span] | None:
+        """The memory that these addresses lie in; None if one of them lies in none that is known and still there.
+
+        renewed: whether all that was seen is still there for certain.
+        """
         numbers = np.searchsorted(self.starts, addresses, side="right") - 1
         if not len(self.starts) or (numbers < 0).any() or (addresses >= self.ends[numbers]).any():
             return None
         spans = []
         for number in np.unique(numbers).tolist():
             tensor, span = self.tensors[number](), (int(self.starts[number]), int(self.ends[number]))
-            if tensor is None or _span_of(tensor) != span:
+            if not renewed and (tensor is None or _span_of(tensor) != span):
                 return None
             spans.append(span)
         return spans
 
 
 _seen = _Seen()
+
+
+def _reference(holder: Any) -> Callable[[], Any]:
+    """What returns a holder of memory while it is alive; None for a storage, to which no weak reference leads."""
+    try:
+        return weakref.ref(holder)
+    except TypeError:
+        return _gone
+
+
+def _gone() -> None:
+    return None
+
+
+def _mapped(addresses: Array) -> Array:
+    """Those of the numbers that are addresses of memory of this process; all of them where no system tells."""
+    try:
+        with open("/proc/self/maps", "rb") as maps:
+            spans = [line.split(b" ", 1)[0].split(b"-") for line in maps]
+    except OSError:
+        return addresses
+    starts, ends = (np.array([int(span[each], 16) & (1 << 63) - 1 for span in spans], np.int64) for each in (0, 1))
+    numbers = np.searchsorted(starts, addresses, side="right") - 1
+    kept: Array = addresses[(numbers >= 0) & (addresses < ends[numbers])]
+    return kept
 
 
 def addressed_storages(listed: Sequence[Array] | None) -> Iterable[Span]:
@@ -171,7 +242,14 @@ def addressed_storages(listed: Sequence[Array] | None) -> Iterable[Span]:
     if not len(addresses):
         return ()
     found = _seen.around(addresses)
+    if found is not None:
+        return found
+    addresses = _mapped(addresses)  # other numbers lead nowhere, whoever is alive
+    if not len(addresses):
+        return ()
+    _seen.renew()
+    found = _seen.around(addresses, renewed=True)
     if found is None:
-        _seen.renew()
-        found = _seen.around(addresses)
-    return live_storages() if found is None else found
+        _seen.renew(thorough=True)
+        found = _seen.around(addresses, renewed=True)
+    return list(zip(_seen.starts.tolist(), _seen.ends.tolist(), strict=True)) if found is None else found

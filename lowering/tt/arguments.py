@@ -17,6 +17,8 @@ from .host_values import DescriptorArgument, TableArgument
 from .types import numpy_dtype
 
 MAX_PROGRAMS = (1 << 31) - 1
+MAX_COUNT = 1 << 62
+"""Programs of a whole grid, which are counted in 64 bits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,14 +178,20 @@ def parameters_of(function: FuncOp, count: int | None = None) -> tuple[Parameter
 
 def grid_extents(grid: int | Sequence[int]) -> tuple[int, int, int]:
     """Returns the numbers of programs along x, y and z. Raises `UserError` unless `grid` is one to three
-    integers from 0 to MAX_PROGRAMS."""
+    integers from 0 to MAX_PROGRAMS, whose product is at most MAX_COUNT."""
     if type(grid) is tuple and 1 <= len(grid) <= 3 and all([type(e) is int and 0 <= e <= MAX_PROGRAMS for e in grid]):
         x, y, z = (*grid, 1, 1, 1)[:3]
-        return x, y, z
+        return _counted(x, y, z)
     extents: tuple[int, ...] = (grid,) if not isinstance(grid, Sequence | np.ndarray) else tuple(grid)
     if not 1 <= len(extents) <= 3 or any(isinstance(e, bool) or not isinstance(e, int | np.integer) for e in extents):
         raise UserError(f"grid {grid}: expected one to three numbers of programs")
     if any(not 0 <= extent <= MAX_PROGRAMS for extent in extents):
         raise UserError(f"grid {grid}: expected one to three numbers of programs from 0 to {MAX_PROGRAMS}, none negative")
     x, y, z = (*(int(extent) for extent in extents), 1, 1, 1)[:3]
+    return _counted(x, y, z)
+
+
+def _counted(x: int, y: int, z: int) -> tuple[int, int, int]:
+    if x * y * z > MAX_COUNT:
+        raise UserError(f"grid {(x, y, z)}: more than 2**62 programs")
     return x, y, z

@@ -95,6 +95,9 @@ def test_grids_of_three_axes() -> None:
         for run in ways(kernel):
             with pytest.raises(jn.UserError, match="grid"):
                 run(bad, out)
+    for run in ways(kernel):
+        with pytest.raises(jn.UserError, match=r"more than 2\*\*62 programs"):
+            run((1 << 30, 1 << 30, 16), out)  # 2**64: none, where the product is cut to 64 bits
 
 
 def test_arguments_are_checked() -> None:

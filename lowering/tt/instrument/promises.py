@@ -9,6 +9,7 @@ from xdsl.ir import Operation, SSAValue
 from .. import types as t
 from ..builder.block_builder import BlockBuilder
 from ..sanitize.promises import Hints
+from ..sanitize.reliance import widths_along
 
 
 def kept(b: BlockBuilder, op: Operation, hints: Hints) -> Iterator[SSAValue]:
@@ -19,17 +20,19 @@ def kept(b: BlockBuilder, op: Operation, hints: Hints) -> Iterator[SSAValue]:
         unit = max(1, t.bit_width(t.value_type(value.type)) // 8)
         value = b.cast("tt.ptr_to_int", value, t.I64)
     type_, shape = t.elem(value.type), t.shape_of(value.type)
+    widths = widths_along(op) or (None,)
     for axis in range(max(1, len(shape))):
         extent = shape[axis] if shape else 1
         contiguity = min(hints.contiguity[axis], extent) if hints.contiguity else 1
         constancy = min(hints.constancy[axis], extent) if hints.constancy else 1
         first = value
-        if contiguity > 1:
+        is_believed = contiguity == 1 or widths[axis] is not None
+        if contiguity > 1 and is_believed:
             first, condition = _groups(b, value, axis, contiguity, unit)
             yield condition
         if constancy > 1:
             yield _groups(b, value, axis, constancy, 0)[1]
-        divisor = hints.divisibility[axis] if hints.divisibility else 1
+        divisor = hints.divisibility[axis] if hints.divisibility and is_believed else 1
         if divisor > 1 << t.bit_width(type_) - 1:
             yield b.const(0, t.I1)
         elif divisor > 1:

@@ -1,26 +1,25 @@
 """Compares what a text promises of values (`tl.multiple_of`, `max_contiguous`, `max_constancy`, `assume`) with what they are.
 
 The meaning of a hint is that of `nvptx/analysis/axis_info.py`. Kernels promise of rows that they take modulo an extent that
-they are consecutive: that is tolerated where they begin anew between two accesses of 16 bytes, the widest that may rely on it.
+they are consecutive: that is tolerated where they begin anew between two accesses of 16 bytes, the widest that may rely on it,
+and where the axis leads to no consecutive addresses (`reliance.py`), so that no access relies on it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from xdsl.dialects.builtin import DenseIntOrFPElementsAttr
-from xdsl.ir import Operation, SSAValue
+from xdsl.ir import Operation
 
 from ....promotion.arrays import Array
 from ....promotion.dataclass import dataclass
 from .. import types as t
 from ..interpret.machine import Step
 from .machine import SanitizedTranslator
+from .reliance import widths_along
 from .shadow import Frame
-
-_WIDEST = 16
-"""Bytes of the widest access."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,29 +46,12 @@ def _numbers(op: Operation, name: str, rank: int) -> tuple[int, ...]:
     return tuple(number & -number for number in numbers) if len(numbers) == rank and min(numbers) > 0 else ()
 
 
-def size_behind(op: Operation) -> int:
-    """Returns the bytes of the smallest elements that the result of an operation leads to; 16 if to none."""
-    pending: list[SSAValue] = list(op.results)
-    seen, smallest = set(pending), _WIDEST
-    while pending:
-        value = pending.pop()
-        if t.is_pointer(value.type) and not t.is_block_pointer(value.type):
-            smallest = min(smallest, max(1, t.bit_width(t.value_type(value.type)) // 8))
-            continue
-        for use in value.uses:
-            if use.operation.name.startswith(("arith.", "tt.")) and not use.operation.regions:
-                pending += [result for result in use.operation.results if result not in seen]
-                seen.update(use.operation.results)
-    return smallest
-
-
 def kept(translation: SanitizedTranslator, op: Operation, hints: Hints, step: Step[Frame]) -> Step[Frame]:
     """Translates an operation with hints: they are compared with its result."""
     guard, result = translation.guard, translation.slot(op.results[0])
-    is_pointer, size = t.is_pointer(op.results[0].type), size_behind(op)
+    is_pointer, widths = t.is_pointer(op.results[0].type), widths_along(op)
     is_scalar = not t.is_tensor(op.results[0].type)
-    unit, name = (size, "an address") if is_pointer else (1, "a number")
-    wide = max(1, _WIDEST // size)
+    unit, name = (max(1, t.bit_width(t.value_type(op.results[0].type)) // 8), "an address") if is_pointer else (1, "a number")
 
     def run(env: Frame) -> None:
         step(env)
@@ -77,7 +59,7 @@ def kept(translation: SanitizedTranslator, op: Operation, hints: Hints, step: St
         values = guard.real_addresses(env[result], shadow) if is_pointer else np.asarray(env[result]).astype(np.int64)
         poison = None if shadow is None or shadow.poison is None else np.broadcast_to(shadow.poison, values.shape)
         unknown = np.zeros(values.shape, np.bool_) if poison is None else np.asarray(poison != 0)
-        found = _of_scalars(values, unknown, hints) if is_scalar else faults(values, unknown, hints, unit, wide)
+        found = _of_scalars(values, unknown, hints) if is_scalar else faults(values, unknown, hints, unit, widths)
         for kind, lanes, what in found:
             lane = tuple(int(each) for each in lanes[0])
             at = int(values[lane])
@@ -95,16 +77,20 @@ def _of_scalars(values: Array, unknown: Array, hints: Hints) -> Iterator[tuple[s
         yield "divisibility", np.argwhere(broken), f"a multiple of {divisor}"
 
 
-def faults(values: Array, unknown: Array, hints: Hints, unit: int, wide: int) -> Iterator[tuple[str, Array, str]]:
+def faults(
+    values: Array, unknown: Array, hints: Hints, unit: int, widths: Sequence[int | None]
+) -> Iterator[tuple[str, Array, str]]:
     """Yields (kind, lanes, what is promised) of the hints that are not kept. unknown: lanes that may be anything.
 
-    unit: what consecutive values differ by.  wide: elements of the widest access.
+    unit: what consecutive values differ by.  widths: elements of the widest access along each axis; None where a promise that
+    they are consecutive decides none, and what they begin with then decides nothing either.
     """
-    for axis in range(values.ndim):
+    for axis, width in zip(range(values.ndim), widths, strict=True):
         extent = values.shape[axis]
         moved = np.moveaxis(values, axis, -1)
         hidden = np.moveaxis(unknown, axis, -1)
         rises = np.diff(moved, axis=-1)
+        wide = width or 1
         wraps = (rises < 0) & (np.arange(1, extent) % wide == 0)
 
         def lanes(found: Array, axis: int = axis) -> Array:
@@ -112,12 +98,13 @@ def faults(values: Array, unknown: Array, hints: Hints, unit: int, wide: int) ->
 
         contiguity = min(hints.contiguity[axis], extent) if hints.contiguity else 1
         inside = np.arange(1, extent) % contiguity != 0
-        if contiguity > 1:
+        is_believed = width is not None or contiguity == 1
+        if contiguity > 1 and is_believed:
             broken = np.zeros(moved.shape, np.bool_)
             broken[..., 1:] = (rises != unit) & ~wraps & inside & ~hidden[..., 1:] & ~hidden[..., :-1]
             if broken.any():
                 yield "contiguity", lanes(broken), f"{unit} more than the one before, in groups of {contiguity}"
-        if hints.divisibility and (divisor := hints.divisibility[axis]) > 1:
+        if is_believed and hints.divisibility and (divisor := hints.divisibility[axis]) > 1:
             begins = np.ones(moved.shape, np.bool_)
             begins[..., 1:] = ~inside if contiguity > 1 else rises != unit
             least = np.full(moved.shape, divisor)
@@ -154,4 +141,4 @@ def assumed(translation: SanitizedTranslator, op: Operation) -> Step[Frame]:
     return run
 
 
-__all__ = ["Hints", "assumed", "faults", "hints_of", "kept", "size_behind"]
+__all__ = ["Hints", "assumed", "faults", "hints_of", "kept"]

@@ -217,6 +217,11 @@ def _wider_address(values: Sequence[Value], shadows: Sequence[Shadow | None], re
     return shadows[0]
 
 
+def _address_of_number(values: Sequence[Value], shadows: Sequence[Shadow | None], result: Value) -> Shadow | None:
+    """Applies the rule of tt.int_to_ptr: a distance may lead into another array, so the array is the one that lies there."""
+    return None if shadows[0] is None else tidy(replace(shadows[0], base=None))
+
+
 # Operations on whole blocks
 
 
@@ -297,7 +302,7 @@ MOVES = frozenset(
 )
 _BLOCKS: dict[str, Rule] = {
     "arith.select": _selected, "arith.extui": _extended_unsigned, "tt.addptr": _moved_pointer, "tt.dot": _product,
-    "tt.histogram": _counted, "tt.ptr_to_int": _wider_address, "tt.int_to_ptr": _wider_address,
+    "tt.histogram": _counted, "tt.ptr_to_int": _wider_address, "tt.int_to_ptr": _address_of_number,
 }  # fmt: skip
 ELEMENTWISE = frozenset(
     {

@@ -212,7 +212,7 @@ def lay_out(
             pointed = 0, 0, -1
         if pointed is not None:
             data = _pointer(pointed[0], parameter, what)
-            arena.pointers[parameter.name] = PointerSource(labels[number], *pointed)
+            arena.pointers[parameter.name] = PointerSource(labels[number], *pointed, number in tables)
         elif isinstance(value, TensorMap):
             data = value.encode_map(address(value.array))
             if parameter.size != len(data):

@@ -90,7 +90,7 @@ class MachineState(Program):
         self.scheduler = Scheduler(self)
         self.functions = self._reachable()
         self._pointers = pointers
-        self._alias_sets = AliasSets(self.functions, list(pointers))
+        self._alias_sets = AliasSets(self.functions, list(pointers), any(each.is_table for each in pointers.values()))
         self._extra: list[Array] = []
         self._returns = {f.name: self.lane_array(np.int64) for f in self.functions}
         self.registers = RegisterFile(

@@ -44,12 +44,14 @@ class PointerSource:
     """An argument that is an address, for checks of what is computed from it, and for messages.
 
     allocation: the address of the allocation that it points into; -1 for a null pointer. size: bytes from the address on.
+    is_table: whether addresses lie in its memory.
     """
 
     name: str
     address: int
     size: int
     allocation: int
+    is_table: bool = False
 
 
 @dataclass(slots=True)

@@ -58,3 +58,35 @@ def test_long_tables_are_not_looked_through() -> None:
     found = memory.integers_in(first + 4, first + 44)
     assert found is not None
     assert len(found) == 4
+
+
+def test_tensors_without_memory_are_none() -> None:
+    """Tensors for shapes alone say that they lie at 0: small numbers would be addresses in them."""
+    from torch._subclasses import FakeTensorMode
+
+    with FakeTensorMode():
+        fake = torch.zeros(1 << 20)
+    assert all(first >= memory.SMALLEST_ADDRESS for first, _ in memory.live_storages())
+    assert spans([100_000]) == []
+    assert fake.shape == (1 << 20,)
+
+
+def test_arrays_storages_and_what_is_frozen_are_found() -> None:
+    array = np.ones(1000)
+    first = array.ctypes.data
+    assert any(low <= first < high for low, high in spans([first + 8]))
+    storage = torch.ones(1000).untyped_storage()
+    assert spans([storage.data_ptr() + 8]) == [(storage.data_ptr(), storage.data_ptr() + 4000)]
+    frozen = torch.ones(1000)
+    gc.freeze()
+    try:
+        assert spans([frozen.data_ptr()]) == [span(frozen)]
+    finally:
+        gc.unfreeze()
+
+
+def test_a_tensor_of_a_part_does_not_hide_the_whole() -> None:
+    whole = np.zeros(64, np.float32)
+    outer, inner = torch.from_numpy(whole), torch.from_numpy(whole[10:20])
+    assert spans([outer.data_ptr() + 100]) == [span(outer)]
+    assert inner.data_ptr() > outer.data_ptr()

@@ -107,7 +107,7 @@ def test_constexprs_may_be_left_out() -> None:
         Launch()((2, 1, 1), x, y, 20)
 
 
-@pytest.mark.parametrize("grid", [(-1, 1, 1), (1.5, 1, 1), ("2", 1, 1), (1 << 31, 1, 1)])
+@pytest.mark.parametrize("grid", [(-1, 1, 1), (1.5, 1, 1), ("2", 1, 1), (1 << 31, 1, 1), (1 << 30, 1 << 30, 16)])
 def test_grids_that_are_none(grid: Any) -> None:
     with pytest.raises(jn.UserError, match="the grid"):
         Launch()(grid, tensor([1]), tensor([1]), 1, 1.0, 16)

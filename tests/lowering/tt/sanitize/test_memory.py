@@ -148,6 +148,26 @@ def test_the_array_is_the_one_the_pointer_was_made_from() -> None:
     assert found.address == "%o + 4 * 549755813888 (array of 4 elements)"
 
 
+def test_a_distance_between_two_arrays_leads_from_one_to_the_other() -> None:
+    """Numbers that become an address again have the array that lies there; an end, or a start, is where it is."""
+    body = """
+    %a = tt.ptr_to_int %o : !tt.ptr<i32> -> i64
+    %b = tt.ptr_to_int %y : !tt.ptr<i32> -> i64
+    %d = arith.subi %b, %a : i64
+    %s = arith.addi %a, %d : i64
+    %at = arith.addi %s, %n : i64
+    %p = tt.int_to_ptr %at : i64 -> !tt.ptr<i32>
+    %one = arith.constant 1 : i32
+    tt.store %p, %one : !tt.ptr<i32>"""
+    kernel = block(body, "%o: !tt.ptr<i32>, %y: !tt.ptr<i32>, %n: i64")
+    o, y = np.zeros(4, np.int32), np.zeros(4, np.int32)
+    assert kernel.sanitize((1,), o, y, 8).findings == ()
+    assert (y.tolist(), o.tolist()) == ([0, 0, 1, 0], [0, 0, 0, 0])
+    for distance, element in ((16, 4), (-4, -1)):
+        (found,) = kernel.sanitize((1,), o, y, distance).findings
+        assert (found.kind, found.address) == ("out-of-bounds", f"%y + 4 * {element} (array of 4 elements)")
+
+
 def test_a_negative_element_and_a_chosen_pointer() -> None:
     body = """
     %two = arith.constant dense<2> : tensor<8xi32>

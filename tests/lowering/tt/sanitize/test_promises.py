@@ -120,6 +120,91 @@ def test_rows_that_begin_anew_between_two_wide_accesses(elem: str, n: int, is_ke
     assert [each.kind for each in found.findings] == ([] if is_kept else ["contiguity"])
 
 
+# Rows modulo an extent, with the hints of a product's template, times a stride, beside 4 columns.
+TILE = """module {{ tt.func public @f(%x: !tt.ptr<i16>, %o: !tt.ptr<i16>, %n: i32) {{
+  %r = tt.make_range {{start = 0 : i32, end = 16 : i32}} : tensor<16xi32>
+  %k = tt.make_range {{start = 0 : i32, end = 4 : i32}} : tensor<4xi32>
+  %ns = tt.splat %n : i32 -> tensor<16xi32>
+  %v = arith.remsi %r, %ns {{tt.contiguity = dense<16> : tensor<1xi32>, tt.divisibility = dense<16> : tensor<1xi32>}} :
+    tensor<16xi32>
+  %e = tt.expand_dims %v {{axis = {axis} : i32}} : tensor<16xi32> -> tensor<{column}xi32>
+  %c = arith.constant dense<{stride}> : tensor<{column}xi32>
+  %m = arith.muli %e, %c : tensor<{column}xi32>
+  %bm = tt.broadcast %m : tensor<{column}xi32> -> tensor<{tile}xi32>
+  %ek = tt.expand_dims %k {{axis = {other} : i32}} : tensor<4xi32> -> tensor<{row}xi32>
+  %ck = arith.constant dense<{step}> : tensor<{row}xi32>
+  %mk = arith.muli %ek, %ck : tensor<{row}xi32>
+  %bk = tt.broadcast %mk : tensor<{row}xi32> -> tensor<{tile}xi32>
+  %s = arith.addi %bm, %bk : tensor<{tile}xi32>
+  %p = tt.splat %x : !tt.ptr<i16> -> tensor<{tile}x!tt.ptr<i16>>
+  %a = tt.addptr %p, %s : tensor<{tile}x!tt.ptr<i16>>, tensor<{tile}xi32>
+  %l = tt.load %a : tensor<{tile}x!tt.ptr<i16>>
+  tt.return }} }}"""
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+@pytest.mark.parametrize(("n", "stride", "step", "is_kept"), [(15, 4, 1, True), (12, 4, 1, True), (15, 1, 16, False),
+                                                               (8, 1, 16, True), (16, 1, 16, True)])  # fmt: skip
+def test_rows_that_lie_apart_in_memory(is_first: bool, n: int, stride: int, step: int, is_kept: bool) -> None:
+    """What begins anew along an axis of stride 4 decides no access's width; of stride 1 it would be read past its end."""
+    shapes = {"axis": 1, "other": 0, "column": "16x1", "row": "1x4", "tile": "16x4"}
+    if not is_first:
+        shapes = {"axis": 0, "other": 1, "column": "1x16", "row": "4x1", "tile": "4x16"}
+    kernel = jn.kernel.from_ttir(TILE.format(stride=stride, step=step, **shapes))
+    x, o = np.zeros(64, np.int16), np.zeros(1, np.int16)
+    found = kernel.sanitize(1, x, o, n).findings
+    assert [each.kind for each in found] == ([] if is_kept else ["contiguity"])
+    if stride > 1:
+        assert kernel._is_clean(1, (x, o, n), {}, False)
+
+
+ODD = """%ns = tt.splat %n : i32 -> tensor<64xi32>
+  %v = arith.remsi %r, %ns {{tt.contiguity = dense<64> : tensor<1xi32>, tt.divisibility = dense<64> : tensor<1xi32>}} :
+    tensor<64xi32>
+  %row = arith.muli {row} : i32
+  %rows = tt.splat %row : i32 -> tensor<64xi32>
+  %at = arith.addi %rows, %v : tensor<64xi32>
+  %q = tt.addptr %po, %at : tensor<64x!tt.ptr<i16>>, tensor<64xi32>
+  %w = tt.load %q : tensor<64x!tt.ptr<i16>>"""
+
+
+@pytest.mark.parametrize(("row", "n", "is_kept"), [("%zero, %n", 36, False), ("%n, %n", 36, True), ("%n, %four", 36, True),
+                                                   ("%n, %four", 34, False), ("%n, %eight", 36, False)])  # fmt: skip
+def test_rows_of_a_length_that_lets_no_access_be_wide(row: str, n: int, is_kept: bool) -> None:
+    """An access is as wide as its address is known to be aligned, and rows may begin anew between two of them."""
+    constants = "".join(f"%{name} = arith.constant {number} : i32\n" for name, number in (("four", 4), ("eight", 8)))
+    kernel = jn.kernel.from_ttir(TEXT.format(body=constants + ODD.format(row=row), elem="i16"))
+    found = kernel.sanitize(1, consecutive(), np.zeros(36 * 36 + 64, np.int16), n).findings
+    assert [each.kind for each in found] == ([] if is_kept else ["contiguity"])
+
+
+BESIDE = """%ns = tt.splat %n : i32 -> tensor<64xi32>
+  %v = arith.remsi %r, %ns {{tt.contiguity = dense<64> : tensor<1xi32>, tt.divisibility = dense<64> : tensor<1xi32>}} :
+    tensor<64xi32>
+  %eight = arith.constant dense<8> : tensor<64xi32>
+  {body}"""
+MASKED = """%c = arith.cmpi slt, %v, %eight : tensor<64xi32>
+  %at = {at}
+  %q = tt.addptr %po, %at : tensor<64x!tt.ptr<i32>>, tensor<64xi32>
+  %w = tt.load %q, %c, %ones : tensor<64x!tt.ptr<i32>>"""
+QUOTIENT = """%d = arith.divsi %v, %eight : tensor<64xi32>
+  %at = {at}
+  %s = arith.addi %d, %at : tensor<64xi32>
+  %q = tt.addptr %po, %s : tensor<64x!tt.ptr<i32>>, tensor<64xi32>
+  %w = tt.load %q : tensor<64x!tt.ptr<i32>>"""
+EVEN = "arith.muli %r, %eight : tensor<64xi32>"
+NEXT = "arith.addi %r, %eight : tensor<64xi32>"
+
+
+@pytest.mark.parametrize("body", [MASKED, QUOTIENT])
+@pytest.mark.parametrize(("at", "is_kept"), [(EVEN, True), (NEXT, False)])
+def test_what_is_the_same_for_a_while_because_of_a_promise(body: str, at: str, is_kept: bool) -> None:
+    """A mask or a quotient decides how wide an access is whose addresses are consecutive for another reason."""
+    text = TEXT.format(body=BESIDE.format(body=body.format(at=at)), elem="i32")
+    found = jn.kernel.from_ttir(text).sanitize(1, consecutive(), np.zeros(576, np.int32), 37).findings
+    assert [each.kind for each in found] == ([] if is_kept else ["contiguity"])
+
+
 ASSUMED = """%s = tt.load %x : !tt.ptr<i32>
   %c = arith.cmpi sgt, %s, %n : i32
   llvm.intr.assume %c : i1 loc("f.py":4:2)

@@ -34,6 +34,11 @@ DERIVED = {
     "choice": "setp.eq.u32 %p1, %r0, 99; add.s64 %rd6, %rd1, %rd9; selp.b64 %rd5, %rd1, %rd6, %p1;",
     "loop": "mov.b64 %rd5, %rd1; mov.u32 %r5, 0; LOOP: shr.u64 %rd6, %rd9, 1; add.s64 %rd5, %rd5, %rd6; "
             "add.u32 %r5, %r5, 1; setp.lt.u32 %p1, %r5, 2; @%p1 bra LOOP;",
+    "packed number from memory": "mov.b64 {%r5, %r6}, %rd9; st.global.v2.b32 [%rd1], {%r5, %r6}; "
+                                 "ld.global.v2.b32 {%r7, %r8}, [%rd1]; mov.b64 %rd6, {%r7, %r8}; add.s64 %rd5, %rd1, %rd6;",
+    "difference of numbers from memory": "st.global.u64 [%rd1], %rd9; mov.b64 %rd6, 0; "
+                                         "st.global.u64 [%rd1+8], %rd6; ld.global.u64 %rd6, [%rd1]; "
+                                         "ld.global.u64 %rd7, [%rd1+8]; sub.s64 %rd6, %rd6, %rd7; add.s64 %rd5, %rd1, %rd6;",
     "number from memory": "st.global.u64 [%rd1], %rd9; ld.global.u64 %rd6, [%rd1]; add.s64 %rd5, %rd1, %rd6;",
 }  # fmt: skip
 ACCESSES = {
@@ -68,6 +73,14 @@ LEGAL = {
     "difference": "sub.s64 %rd6, %rd2, %rd1; add.s64 %rd5, %rd1, %rd6; add.s64 %rd5, %rd5, %rd9;",
     "difference from memory": "sub.s64 %rd6, %rd2, %rd1; st.global.u64 [%rd1], %rd6; ld.global.u64 %rd7, [%rd1]; "
                               "add.s64 %rd5, %rd1, %rd7; add.s64 %rd5, %rd5, %rd9;",
+    "difference in halves": "sub.s64 %rd6, %rd2, %rd1; mov.b64 {%r5, %r6}, %rd6; st.global.v2.b32 [%rd1], {%r5, %r6}; "
+                            "ld.global.u64 %rd7, [%rd1]; add.s64 %rd5, %rd1, %rd7; add.s64 %rd5, %rd5, %rd9;",
+    "low half of a difference": "sub.s64 %rd6, %rd2, %rd1; cvt.u32.u64 %r5, %rd6; shr.u64 %rd6, %rd6, 32; "
+                                "cvt.u32.u64 %r6, %rd6; st.global.b32 [%rd1], %r5; st.global.b32 [%rd1+4], %r6; "
+                                "ld.global.u64 %rd7, [%rd1]; add.s64 %rd5, %rd1, %rd7; add.s64 %rd5, %rd5, %rd9;",
+    "difference of stored addresses": "st.global.u64 [%rd1], %rd1; st.global.u64 [%rd1+8], %rd2; ld.global.u64 %rd6, [%rd1]; "
+                                      "ld.global.u64 %rd7, [%rd1+8]; sub.s64 %rd6, %rd7, %rd6; "
+                                      "add.s64 %rd5, %rd1, %rd6; add.s64 %rd5, %rd5, %rd9;",
     "choice": "setp.eq.u32 %p1, %r0, 99; selp.b64 %rd5, %rd1, %rd2, %p1; add.s64 %rd5, %rd5, %rd9;",
     "join": "setp.eq.u32 %p1, %r0, 99; mov.b64 %rd5, %rd2; @%p1 mov.b64 %rd5, %rd1; add.s64 %rd5, %rd5, %rd9;",
     "halves": "mov.b64 {%r5, %r6}, %rd2; mov.b64 %rd5, {%r5, %r6}; add.s64 %rd5, %rd5, %rd9;",
@@ -105,6 +118,20 @@ def test_tables_keep_their_addresses_and_may_end_anywhere(run: Any) -> None:
         run(body.format(24), [table, out])
     with pytest.raises(PtxCheckError, match="global address 0x4, which is outside all buffers"):
         run(body.format(16), [table, out])
+
+
+def test_differences_of_addresses_in_a_table(run: Any) -> None:
+    first, second = two()
+    table, out = [first, second], np.zeros(1, np.uint32)
+    body = """ld.global.u64 %rd5, [%rd1]; ld.global.u64 %rd6, [%rd1+8]; sub.s64 %rd6, %rd6, %rd5; shr.s64 %rd6, %rd6, 2;
+        shl.b64 %rd6, %rd6, 2; add.s64 %rd5, %rd2, %rd6; ld.global.u32 %r2, [%rd5+{}]; st.global.u32 [%rd3], %r2; ret;"""
+    run(body.format(4), [table, first, out])
+    assert out[0] == 65
+    with pytest.raises(PtxCheckError, match=r"byte 128 of argument 0\[1\] with 128 bytes, 4 bytes beyond its end"):
+        run(body.format(128), [table, first, out])
+    far = "ld.global.u64 %rd6, [%rd3]; shl.b64 %rd7, %rd6, 2; add.s64 %rd5, %rd2, %rd7; ld.global.u32 %r2, [%rd5]; ret;"
+    with pytest.raises(PtxCheckError, match=r"byte 16384 of argument 1 .* beyond its end \("):  # a number of 64 bits
+        run(far, [table, first, np.array([1 << 12], np.int64)])
 
 
 @pytest.mark.parametrize("index", [1 << 31, (1 << 32) - 1, -(1 << 31)])
