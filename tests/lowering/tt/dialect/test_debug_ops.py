@@ -271,7 +271,7 @@ def test_kernels_print(rank: int, elem: str, capsys: pytest.CaptureFixture[str])
     lines = capsys.readouterr().out.splitlines()
     count = int(np.prod(shape))
     assert len(lines) == 2 * count
-    shown = {"i1": "-1", "i8": "1", "i64": "1", "!tt.ptr<f32>": "0x10000000000"}.get(elem, "1.000000")
+    shown = {"i1": "-1", "i8": "1", "i64": "1", "!tt.ptr<f32>": "0x1010000000000"}.get(elem, "1.000000")
     indices = [", ".join(map(str, index)) for index in np.ndindex(shape)]
     expected = [f"pid ({x}, 0, 0) idx ({index}) v: {shown}" for x in range(2) for index in indices]
     assert lines == expected
