@@ -18,6 +18,7 @@ from ..lowering.tt.transforms.pipeline import Pipeline
 from ..promotion.arrays import Array
 from ..promotion.dataclass import dataclass
 from ..promotion.errors import UserError
+from ..runtime.native import objects
 from .triton_c_arguments import ArgumentCheck, argument_check, check_arguments, dtype_of
 
 
@@ -42,9 +43,11 @@ class PromiseCheck:
             return  # the launch tells how many there should be
         arg = args[self.position]
         what = f"@{self.kernel}, parameter {self.parameter}"
-        is_number = isinstance(arg, int | float | np.integer | np.floating) and math.isfinite(arg)
-        if self.name == "multipleof" and is_number and int(arg) % self.number:
-            raise UserError(f"{what}: __multipleof({self.number}) is promised, and the argument is {arg}; fix: a multiple")
+        if self.name == "multipleof":
+            is_number = isinstance(arg, int | float | np.integer | np.floating) and math.isfinite(arg)
+            if is_number and int(arg) % self.number:
+                raise UserError(f"{what}: __multipleof({self.number}) is promised, and the argument is {arg}; fix: a multiple")
+            return
         memory = _memory(arg)
         if memory is None:
             return
@@ -251,6 +254,10 @@ def _promises(reading: Reading) -> tuple[PromiseCheck, ...]:
 
 def _memory(arg: object) -> tuple[int, int] | None:
     """Return address and bytes of an argument that is memory, and says where; None for others."""
+    if type(arg) is np.ndarray and arg.flags.c_contiguous and objects.are_readable():
+        return objects.address_in(arg), arg.nbytes
+    if arg is None or isinstance(arg, int | float):
+        return None
     if isinstance(arg, np.ndarray):
         return arg.ctypes.data, arg.nbytes
     interface = getattr(arg, "__cuda_array_interface__", None)
