@@ -219,16 +219,25 @@ def bit_width(type_: Attribute) -> int:
     raise UnsupportedError(f"no known width for element type {element}")
 
 
+_DTYPES: dict[type, NumpyDType] = {}
+"""Those of types without parameters, by class: launches ask for that of every float, and printing a type takes microseconds."""
+
+
 def numpy_dtype(type_: Attribute) -> NumpyDType:
     """Returns the NumPy dtype of the elements of a type; pointers are 64-bit addresses, int64. Raises
     `UnsupportedError` if NumPy has none."""
     element = elem(type_)
+    known = _DTYPES.get(type(element))
+    if known is not None:
+        return known
     name = str(element)
     if isinstance(element, PointerType) or name == "index":
         return np.dtype(np.int64)
     dtype = BY_MLIR_NAME.get(name)
     if dtype is None or not (dtype.kind == "float" or dtype.has_arithmetic):
         raise UnsupportedError(f"NumPy has no elements of type {element}")
+    if isinstance(element, ParametrizedAttribute) and not element.parameters:
+        _DTYPES[type(element)] = dtype.numpy
     return dtype.numpy
 
 
