@@ -37,38 +37,40 @@ class PromiseCheck:
     number: int
     written: frozenset[int]
 
-    def check(self, args: Sequence[Any]) -> None:
-        """Raise `UserError` for arguments that break the promise."""
-        if self.position >= len(args):
-            return  # the launch tells how many there should be
+    def check(self, args: Sequence[Any], memories: Sequence[tuple[int, int] | None]) -> None:
+        """Raise `UserError` for arguments that break the promise. memories: address and bytes of each that is memory."""
         arg = args[self.position]
-        what = f"@{self.kernel}, parameter {self.parameter}"
         if self.name == "multipleof":
             is_number = isinstance(arg, int | float | np.integer | np.floating) and math.isfinite(arg)
             if is_number and int(arg) % self.number:
-                raise UserError(f"{what}: __multipleof({self.number}) is promised, and the argument is {arg}; fix: a multiple")
+                raise UserError(
+                    f"{self._what}: __multipleof({self.number}) is promised, and the argument is {arg}; fix: a multiple"
+                )
             return
-        memory = _memory(arg)
+        memory = memories[self.position]
         if memory is None:
             return
         start, size = memory
         if self.name == "aligned" and start % self.number:
             aligned = start & -start
             raise UserError(
-                f"{what}: __aligned({self.number}) is promised, and the address is a multiple of {aligned} bytes; "
+                f"{self._what}: __aligned({self.number}) is promised, and the address is a multiple of {aligned} bytes; "
                 f"fix: an array whose address is a multiple of {self.number}"
             )
         if self.name != "noalias" or not size:
             return
-        for position, other in enumerate(args):
-            found = None if position == self.position else _memory(other)
-            if found is None or not (self.position in self.written or position in self.written):
+        for position, found in enumerate(memories):
+            if found is None or position == self.position or not (self.position in self.written or position in self.written):
                 continue
             if start < found[0] + found[1] and found[0] < start + size:
                 raise UserError(
-                    f"{what}: __noalias is promised, and its memory overlaps that of argument {position}, and one of both is "
-                    "written; fix: arrays of their own, or no promise"
+                    f"{self._what}: __noalias is promised, and its memory overlaps that of argument {position}, and one of both "
+                    "is written; fix: arrays of their own, or no promise"
                 )
+
+    @property
+    def _what(self) -> str:
+        return f"@{self.kernel}, parameter {self.parameter}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,8 +126,10 @@ class LaunchRules:
         if len(args) not in (len(self.checks), len(self.checks) + len(self.tables)):
             self._fail_number(args)
         check_arguments(self.checks, args)
-        for each in self.promises:
-            each.check(args)
+        if self.promises:
+            memories = [_memory(arg) for arg in args]
+            for each in self.promises:
+                each.check(args, memories)
 
     def check_grid(self, grid: Any) -> None:
         """Raise `UserError` for a grid with sizes that are not one to three or not positive; launches check everything else."""
