@@ -64,8 +64,8 @@ class PromiseCheck:
                 continue
             if start < found[0] + found[1] and found[0] < start + size:
                 raise UserError(
-                    f"{self._what}: __noalias is promised, and its memory overlaps that of argument {position}, and one of both "
-                    "is written; fix: arrays of their own, or no promise"
+                    f"{self._what}: __noalias is promised, and its memory overlaps that of argument {position}, and one of "
+                    "both is written; fix: arrays of their own, or no promise"
                 )
 
     @property
