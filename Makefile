@@ -12,6 +12,7 @@
 #   make docs       the pages of docs/ that are written from the code: ops, promotion, dtypes, commands, passes, libdevice, tt_ops, triton_versions
 #   make docs-site  all pages as a site in out/site, with a search and the API reference; broken links are errors
 #   make accuracy   errors of all float32 values of elementary functions on the host, into docs/accuracy.json: an hour
+#   make test-gpu   the tests on this machine's CUDA device, in place of simulated ones; PYTHON= one that has the tests' needs
 #   make tt-ops     the corpus of block kernels on the interpreter and the host: operation, cases passed
 #   make fuzz       random programs against the evaluator and the interpreter; FUZZ_ARGS="--minutes 30 --seed 4"
 #   make bench      benchmarks side by side with the peers, as ratios
@@ -47,7 +48,7 @@ MUTANTS ?=
 SUITES_ARGS ?=
 CONFORMANCE_ARGS ?= --record
 
-.PHONY: help venv demo docs docs-site accuracy tt-ops mutants test test-fast test-slow test-all every-test test-triton test-doors triton-versions triton-suites conformance fuzz lint types \
+.PHONY: help venv demo docs docs-site accuracy tt-ops mutants test test-fast test-slow test-all every-test test-triton test-doors test-gpu triton-versions triton-suites conformance fuzz lint types \
     bench bench-peers bench-triton bench-triton-c bench-gpu clean
 .DEFAULT_GOAL := help
 
@@ -137,6 +138,10 @@ $(DOORS_VENV)/.ready: pyproject.toml Makefile
 
 test-doors: $(DOORS_VENV)/.ready
 	$(RUN_DOORS) -m pytest -n $(WORKERS) --dist worksteal tests/interface/triton tests/suites
+
+# Tests of the simulator's own checks and messages fail here: a device does not notice what it does.
+test-gpu:
+	JOINERY_TESTS_GPU=cuda $(PYTHON) -m pytest -n $(WORKERS) --dist worksteal $$(grep -rl ptxsim tests --include='test_*.py' | grep -v runtime/ptxsim)
 
 # Pillow draws the pictures that cases of ImageDecoder are made of.
 $(ONNX_VENV)/.ready: pyproject.toml Makefile

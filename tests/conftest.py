@@ -14,7 +14,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 from joinery.runtime.storage import cache
 
-from .support import durations
+from .support import durations, on_cuda
 
 SUPPRESSED = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.large_base_example]
 settings.register_profile("ci", derandomize=True, database=None, deadline=None, suppress_health_check=SUPPRESSED)
@@ -44,6 +44,9 @@ class RootIsNoPackage:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(RootIsNoPackage(), "root-is-no-package")
+    if os.environ.get(on_cuda.VARIABLE) == "cuda":
+        on_cuda.install()
+        config.pluginmanager.register(on_cuda.LostDevices(), "lost-devices")
     if IS_WORKER:
         return
     # Workers and the processes that tests start share compiled Python code, which takes each of them half a second to make.

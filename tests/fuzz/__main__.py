@@ -5,6 +5,7 @@
     --first N                begin with case N of the seed
     --kind NAME              only that kind; may be repeated
     --no-ptxsim              leave the simulated GPUs out
+    --cuda                   this machine's CUDA device in place of simulated GPUs
     --folder PATH            where failures are written (default: out/fuzz)
     --replay FILE            run the case of such a file again
 
@@ -35,6 +36,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--kind", action="append", default=[])
     parser.add_argument("--no-ptxsim", action="store_true")
+    parser.add_argument("--cuda", action="store_true")
     parser.add_argument("--shrink-seconds", type=float, default=120.0)
     parser.add_argument("--folder", type=Path, default=ROOT / "out" / "fuzz")
     parser.add_argument("--replay", type=Path)
@@ -50,6 +52,10 @@ def main(arguments: list[str]) -> int:
     from .kinds import KINDS, kind_named
     from .session import Session, replay
 
+    if options.cuda:
+        from ..support import on_cuda
+
+        on_cuda.install()
     settings = Settings(not options.no_ptxsim)
     print(f"testing joinery at {Path(joinery.__file__ or '').parent}", flush=True)
     if options.replay:
