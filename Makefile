@@ -139,7 +139,7 @@ $(DOORS_VENV)/.ready: pyproject.toml Makefile
 test-doors: $(DOORS_VENV)/.ready
 	$(RUN_DOORS) -m pytest -n $(WORKERS) --dist worksteal tests/interface/triton tests/suites
 
-# Tests of the simulator's own checks and messages fail here: a device does not notice what it does.
+# Tests of what only the simulator does are left out (tests/support/on_cuda.py).
 test-gpu:
 	JOINERY_TESTS_GPU=cuda $(PYTHON) -m pytest -n $(WORKERS) --dist worksteal $$(grep -rl ptxsim tests --include='test_*.py' | grep -v runtime/ptxsim)
 

@@ -14,14 +14,19 @@ from .llvm.nvptx.kernel import lower_to_threads
 from .llvm.nvptx.passes.mark_few_pointers import MarkFewPointers
 from .llvm.nvptx.targets import GpuTarget
 from .nest import size_text
-from .program import BlockProgram, DescriptorArgument
+from .program import BlockProgram, Launch
 from .stages import Compiled, LaidOut, Options, Scheduled, Tiled
 from .tile.gpu_schedule import GpuLimits
 from .tile.tile import Tiler
+from .tt.dialect.memory.descriptor_types import TensorDescType
 from .tt.transforms.expand.expand_descriptors import ExpandDescriptors
 from .tt.transforms.facts.assume_divisibility import AssumeDivisibility
 from .tt.transforms.pipeline import Pipeline, pipeline_of
 from .tt.transforms.pipelines import NVPTX
+from .tt.types import bit_width
+
+MAP_MULTIPLE = 16
+"""The strides of a tensor map are positive multiples of this many bytes. Source: NVIDIA, "CUDA Driver API"."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,15 +99,24 @@ def kernel_code(lowered: GpuKernel, ptx: str) -> KernelCode:
     )
 
 
-def _description(tensor: DescriptorArgument) -> tuple[tuple[str, int] | int | str, ...]:
-    """Returns the arguments into which the passes expand a descriptor: address, extents, strides, and 0 to
+def _descriptions(program: BlockProgram, launch: Launch) -> list[tuple[str, int] | int | str]:
+    """Returns the arguments into which the passes expand a launch's descriptors: address, extents, strides, and 0 to
     pad with zeros.
 
-    Extents known only at run time are raised to at least 1: a tensor map needs that, and an empty tensor is
-    not read.
+    Extents and strides known only at run time are raised to the least that a tensor map takes, 1 and `MAP_MULTIPLE` bytes:
+    those of an empty tensor may be 0, and it is not read.
     """
-    extents = [each if isinstance(each, int) else f"max({each}, 1)" for each in tensor.extents]
-    return ((tensor.buffer.kind, tensor.buffer.index), *extents, *map(size_text, tensor.strides), 0)
+    first = program.pointers + program.scalars
+    kinds = program.func.function_type.inputs.data[first : first + program.descriptors]
+    found: list[tuple[str, int] | int | str] = []
+    for kind, tensor in zip(kinds, launch.descriptors, strict=True):
+        assert isinstance(kind, TensorDescType)
+        row = MAP_MULTIPLE * 8 // bit_width(kind.block_type.element_type)
+        found.append((tensor.buffer.kind, tensor.buffer.index))
+        found += [each if isinstance(each, int) else f"max({each}, 1)" for each in tensor.extents]
+        found += [each if isinstance(each, int) else f"max({each}, {row})" for each in tensor.strides]
+        found.append(0)
+    return found
 
 
 def _gpu_program(tiled: Tiled, kernels: tuple[KernelCode, ...]) -> GpuProgram:
@@ -114,7 +128,7 @@ def _gpu_program(tiled: Tiled, kernels: tuple[KernelCode, ...]) -> GpuProgram:
             (
                 *[(buffer.kind, buffer.index) for buffer in launch.buffers],
                 *[size_text(extent) for extent in launch.scalars],
-                *[argument for tensor in launch.descriptors for argument in _description(tensor)],
+                *_descriptions(tiled.programs[launch.program], launch),
             ),
             size_text(launch.grid),
         )

@@ -46,7 +46,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(RootIsNoPackage(), "root-is-no-package")
     if os.environ.get(on_cuda.VARIABLE) == "cuda":
         on_cuda.install()
-        config.pluginmanager.register(on_cuda.LostDevices(), "lost-devices")
+        config.pluginmanager.register(on_cuda.OnCuda(), "on-cuda")
     if IS_WORKER:
         return
     # Workers and the processes that tests start share compiled Python code, which takes each of them half a second to make.

@@ -11,11 +11,13 @@ from triton.backends.driver import DriverBase
 
 from .targets import NAME, current_target, stands_for_cuda
 
-if os.environ.get("JOINERY_TRITON"):
+if os.environ.get("JOINERY_TRITON") or os.environ.get("TRITON_DEFAULT_BACKEND") == NAME:
     from .settings import is_asked_for, warn_of_interpreter
+    from .versions import let_others_wait
 
-    if is_asked_for():  # since 3.7 this settles the choice, also where a GPU's driver is active
+    if is_asked_for():  # the variable settles the choice since 3.7, also where a GPU's driver is active
         os.environ.setdefault("TRITON_DEFAULT_BACKEND", NAME)
+        let_others_wait(NAME, is_asked_for)
         warn_of_interpreter()
 
 if os.environ.get("JOINERY_TRITON", "").lower() == "sanitize":  # before the program makes its tensors

@@ -7,6 +7,10 @@ from __future__ import annotations
 
 import functools
 import gc
+import importlib
+import inspect
+from collections.abc import Callable
+from importlib.metadata import entry_points
 from typing import Any
 
 
@@ -32,6 +36,28 @@ def restore_driver(previous: Any) -> None:
 def _attribute(driver: Any) -> str:
     """Where Triton keeps its driver: up to 3.4 in `active`, then in `_active`, which is empty until it is needed."""
     return "_active" if "_active" in vars(driver) else "active"
+
+
+def let_others_wait(own: str, is_asked_for: Callable[[], bool]) -> None:
+    """Make the drivers of other back ends say that they are not active while `is_asked_for` returns true.
+
+    Before 3.7 Triton refuses to choose between two active drivers, as there are on a machine with a GPU.
+    """
+    if _version() >= (3, 7):
+        return
+    from triton.backends.driver import DriverBase
+
+    for entry in entry_points(group="triton.backends"):
+        if entry.name == own:
+            continue
+        for driver in vars(importlib.import_module(f"{entry.value}.driver")).values():
+            if isinstance(driver, type) and issubclass(driver, DriverBase) and not inspect.isabstract(driver):
+                waiting = functools.partial(_waiting, is_asked_for, driver.is_active)  # type: ignore[attr-defined]
+                driver.is_active = staticmethod(waiting)  # type: ignore[attr-defined]
+
+
+def _waiting(is_asked_for: Callable[[], bool], is_active: Callable[[], bool]) -> bool:
+    return not is_asked_for() and is_active()
 
 
 def register(name: str, compiler: type, driver: type) -> None:

@@ -1,8 +1,9 @@
 """Runs on this machine's CUDA device what tests ask of simulated GPUs, where the device runs code for their target.
 
 `JOINERY_TESTS_GPU=cuda` switches it on (`make test-gpu`). Kernels are compiled for the device's own target, graphs for the
-target that the test names. What is sanitized stays simulated, and so is code for newer or other GPUs. Tests of the
-simulator's own messages and checks fail then, as they should: a device does not notice.
+target that the test names. What is sanitized stays simulated, and so is code for newer or other GPUs. Tests of what only the
+simulator does (`OF_THE_SIMULATOR`) are left out: a device does not notice a wrong address, and prints to the process's own
+output.
 """
 
 from __future__ import annotations
@@ -18,6 +19,14 @@ from joinery.runtime.cuda.device import CudaDevice, cuda_device
 from joinery.runtime.model.gpu_model import GpuBackend
 
 VARIABLE = "JOINERY_TESTS_GPU"
+OF_THE_SIMULATOR = (
+    "interface/triton/", "test_simulated_errors.py", "test_null_pointers.py", "test_addresses_as_numbers.py", "test_gpu_model.py",
+    "test_launch.py::test_how_many_warps", "test_tensor_maps.py::test_what_lies_on_a_device", "test_what_ptx_breaks",
+    "test_lowering_is_deterministic", "test_what_is_compiled_in_such_a_thread", "test_questions_are_answered",
+    "test_random_programs.py::test_what_is_refused", "test_an_assertion_names_its_line", "test_names.py", "test_debug_lines.py",
+    "host/test_bounds.py",
+)  # fmt: skip
+"""Parts of the names of tests that say what only the simulator notices, prints or numbers."""
 LOST = 70  # the exit status of a process that has lost its device
 
 
@@ -57,8 +66,11 @@ def install() -> None:
     compiling._device, Kernel._launch = device_for, launch  # type: ignore[method-assign]
 
 
-class LostDevices:
-    """Ends a process whose device was lost by a test, so that the tests after it get another process."""
+class OnCuda:
+    """Leaves tests of the simulator out, and ends a process whose device was lost: the tests after it get another process."""
+
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        items[:] = [item for item in items if not any(part in item.nodeid for part in OF_THE_SIMULATOR)]
 
     @pytest.hookimpl(trylast=True)
     def pytest_runtest_logfinish(self) -> None:

@@ -48,3 +48,13 @@ def test_kernels_and_graphs_run_on_the_device(hopper: Any, standing: None, targe
 def test_what_is_sanitized_stays_simulated(hopper: Any, standing: None) -> None:
     with pytest.raises(jn.JoineryError, match="beyond its end"):
         jn.kernel.from_ttir(ADD).launch(1, np.zeros(15, np.float32), 16, device="ptxsim", sanitize=True)
+
+
+def test_a_product_over_nothing_has_tensor_maps_that_the_driver_takes(hopper: Any, standing: None) -> None:
+    graph = jn.Graph("g", [jn.TensorType("float16", (64, "8*k"), "a"), jn.TensorType("float16", ("8*k", 64), "b")])
+    graph.output(graph.inputs[0] @ graph.inputs[1])
+    model = jn.compile(graph, "ptxsim", target="sm_90a", cache=False)
+    for k in (0, 8):
+        found = model(np.ones((64, k), np.float16), np.ones((k, 64), np.float16))
+        assert np.array_equal(found, np.full((64, 64), k, np.float16))
+    assert len(hopper.named("cuTensorMapEncodeTiled")) == 6
