@@ -20,11 +20,11 @@ from joinery.runtime.model.gpu_model import GpuBackend
 
 VARIABLE = "JOINERY_TESTS_GPU"
 OF_THE_SIMULATOR = (
-    "interface/triton/", "test_simulated_errors.py", "test_null_pointers.py", "test_addresses_as_numbers.py", "test_gpu_model.py",
-    "test_launch.py::test_how_many_warps", "test_tensor_maps.py::test_what_lies_on_a_device", "test_what_ptx_breaks",
-    "test_lowering_is_deterministic", "test_what_is_compiled_in_such_a_thread", "test_questions_are_answered",
-    "test_random_programs.py::test_what_is_refused", "test_an_assertion_names_its_line", "test_names.py", "test_debug_lines.py",
-    "host/test_bounds.py",
+    "interface/triton/", "test_simulated_errors.py", "test_null_pointers.py", "test_addresses_as_numbers.py",
+    "test_gpu_model.py", "test_launch.py::test_how_many_warps", "test_tensor_maps.py::test_what_lies_on_a_device",
+    "test_what_ptx_breaks", "test_lowering_is_deterministic", "test_what_is_compiled_in_such_a_thread",
+    "test_questions_are_answered", "test_random_programs.py::test_what_is_refused", "test_an_assertion_names_its_line",
+    "test_names.py", "test_debug_lines.py", "host/test_bounds.py",
 )  # fmt: skip
 """Parts of the names of tests that say what only the simulator notices, prints or numbers."""
 LOST = 70  # the exit status of a process that has lost its device
