@@ -44,7 +44,7 @@ class RootIsNoPackage:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(RootIsNoPackage(), "root-is-no-package")
-    if os.environ.get(on_cuda.VARIABLE) == "cuda":
+    if on_cuda.ON_CUDA:
         on_cuda.install()
         config.pluginmanager.register(on_cuda.OnCuda(), "on-cuda")
     if IS_WORKER:

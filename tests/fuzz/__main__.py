@@ -54,7 +54,9 @@ def main(arguments: list[str]) -> int:
 
     if options.cuda:
         from ..support import on_cuda
+        from .graph_cases import warm_up
 
+        warm_up()  # CUDA is for the children: it does not survive a fork
         on_cuda.install()
     settings = Settings(not options.no_ptxsim)
     print(f"testing joinery at {Path(joinery.__file__ or '').parent}", flush=True)

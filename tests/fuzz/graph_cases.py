@@ -3,6 +3,7 @@ simulated GPUs."""
 
 from __future__ import annotations
 
+import functools
 import re
 import tempfile
 import zlib
@@ -223,6 +224,7 @@ def fault_of(where: str, error: BaseException) -> Fault:
     )
 
 
+@functools.cache
 def warm_up() -> None:
     """Loads what compiling and running need, before children are forked."""
     graph = jn.Graph("warm", inputs=[jn.TensorType("float32", (8, 8))])

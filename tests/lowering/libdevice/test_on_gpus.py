@@ -64,7 +64,7 @@ def columns_of(signatures: list[Signature], seed: int) -> list[np.ndarray]:
         special = [list(chosen[0])]
     elif len(arguments) == 2:
         pairs = list(itertools.product(*chosen))
-        special = [list(column) for column in zip(*(pairs[i] for i in rng.permutation(len(pairs))[: LANES // 2]), strict=True)]
+        special = [list(each) for each in zip(*(pairs[i] for i in rng.permutation(len(pairs))[: LANES // 2]), strict=True)]
     else:
         special = [[values[i] for i in rng.integers(0, len(values), LANES // 2)] for values in chosen]
     count = LANES - len(special[0])

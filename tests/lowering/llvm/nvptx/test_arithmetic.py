@@ -14,6 +14,7 @@ from joinery.runtime.ptxsim.launch import Module
 
 from ....support.kernels.blocks import DTYPES, check, empty, kernel, simulate, some
 from ....support.kernels.float_blocks import BLOCK, SPECIAL, on_all, over_blocks, ulps
+from ....support.on_cuda import ON_CUDA
 
 
 @pytest.mark.parametrize("target", ["sm_80", "sm_90a"])
@@ -27,7 +28,8 @@ def test_exp_is_within_2_ulp_with_denormal_results(target: str) -> None:
     x, y = on_all(k, np.concatenate(numbers).astype(np.float32), target=target)
     exact = np.exp(x.astype(np.float64))
     finite = exact < np.finfo(np.float32).max
-    assert ulps(y[finite], exact[finite]).max() < 1.06
+    most = 1.75 if ON_CUDA else 1.06  # the simulator's ex2.approx is rounded to the nearest, a device's is not
+    assert ulps(y[finite], exact[finite]).max() < most
     assert np.isinf(y[exact > 3.4028236e38]).all()
     x, y = on_all(k, SPECIAL, target=target)
     with np.errstate(over="ignore", under="ignore"):
