@@ -21,6 +21,7 @@ from ..runtime.cuda.buffers import Buffer, buffer_of
 from ..runtime.cuda.device import CudaDevice, CudaMemory
 from ..runtime.cuda.driver import ASSERT
 from ..runtime.cuda.tensor_maps import FIRST_CAPABILITY
+from ..runtime.cuda.torch_tensors import address_of_tensor, stream_of_torch
 from ..runtime.gpu import ALIGNMENT, to_bits
 from .argument_packing import ArgumentPacker, check_writeable, may_write
 from .gpu_code import GpuKernelCompiler, no_maps_in_memory
@@ -73,13 +74,25 @@ class CudaArguments(ArgumentPacker):
     maps: dict[int, dict[object, int]] = field(default_factory=dict)
     """Position of an address → the tensor maps made of the memory there, which live as long as it does."""
     has_foreign: bool = False
+    has_own: bool = False  # memory whose uses are ordered by the device's own stream
+    stream: int | None = None
+    """The stream that torch uses, if one of its tensors was added as plain memory: the launch goes there."""
 
     def add_plain_memory(self, size: int, arg: object) -> bool:
-        """Add a buffer on this device."""
-        if type(arg) is not Buffer or not arg.is_plain or arg.dtype.itemsize != size or arg.cuda is not self.device:
+        """Add a buffer on this device, or a tensor of torch."""
+        if type(arg) is Buffer:
+            if not arg.is_plain or arg.dtype.itemsize != size or arg.cuda is not self.device:
+                return False
+            self.has_own = True
+            self.maps[len(self.values)] = arg.maps
+            self.add_integer(arg.address)
+            return True
+        address = address_of_tensor(arg, size, self.device.ordinal)
+        if address is None or self.device.is_recording:
             return False
-        self.maps[len(self.values)] = arg.maps
-        self.add_integer(arg.address)
+        if self.stream is None:
+            self.stream = stream_of_torch(self.device.ordinal)
+        self.add_integer(address)
         return True
 
     def add_memory(self, parameter: Parameter, arg: object) -> None:
@@ -103,6 +116,7 @@ class CudaArguments(ArgumentPacker):
         raise no_maps_in_memory(parameter)
 
     def add_table(self, parameter: Parameter, table: TableArgument) -> None:
+        self.has_own = True
         entries: list[Array | Buffer] = []
         for tensor, source in zip(table.tensors, table.sources, strict=True):
             if isinstance(tensor, np.ndarray):
@@ -128,6 +142,7 @@ class CudaArguments(ArgumentPacker):
 
     def _array(self, parameter: Parameter, array: Array) -> None:
         slot = len(self.values)
+        self.has_own = True
         check_writeable(parameter, array.flags.writeable, slot, self.written)
         self.arrays.append((slot, array, may_write(slot, self.written)))
         self.add_integer(0)
@@ -149,7 +164,7 @@ class CudaArguments(ArgumentPacker):
                 f"device={buffer.device!r}, or a copy there"
             )
         check_writeable(parameter, not buffer.is_read_only, slot, self.written, "the buffer")
-        self.has_foreign = self.has_foreign or buffer.is_foreign
+        self.has_own, self.has_foreign = True, self.has_foreign or buffer.is_foreign
 
     # -- memory
 
@@ -182,8 +197,8 @@ def launch_on_cuda(
 
     Arrays of the host are copied there, and back if the kernel may write them. With such arrays, where other
     libraries share memory, and if the kernel prints or asserts, this waits for the kernel; otherwise it
-    returns at once. `sizes` are those of the parameters, as `CudaArguments.add_plain` takes them. Raises
-    `KernelAssertionError` for an assertion that fails.
+    returns at once. With plain tensors of torch the kernel runs on torch's stream, in its order. `sizes` are those of
+    the parameters, as `CudaArguments.add_plain` takes them. Raises `KernelAssertionError` for an assertion that fails.
     """
     arguments = CudaArguments(device, written)
     may_fit = kernels.may_fit(device.capability >= FIRST_CAPABILITY)
@@ -239,8 +254,13 @@ def _run(
         _map(device, facts, values[facts.parameter], mapped[number].sizes, arguments.maps.get(facts.parameter))
         for facts, number in zip(loaded.code.tensor_maps, code.mapped, strict=True)
     ]
+    stream = arguments.stream
     try:
-        device.launch(loaded, grid, values)
+        if stream is not None and arguments.has_own:
+            device.let_wait(stream)
+        device.launch(loaded, grid, values, stream=stream)
+        if stream is not None and (arguments.has_own or code.reports):
+            device.wait_for(stream)
         for _, array, is_written in arguments.arrays:
             if is_written and array.nbytes and array.flags.writeable:
                 own = _range_of(ranges, array)

@@ -363,8 +363,10 @@ class CudaDevice(DeviceProperties):
         grid: tuple[int, int, int],
         arguments: Sequence[int],
         cluster: tuple[int, int, int] | None = None,
+        stream: int | None = None,
     ) -> None:
-        """Implements `GpuDevice.launch`. cluster: blocks of a cluster along x, y, z, which must divide the grid."""
+        """Implements `GpuDevice.launch`. cluster: blocks of a cluster along x, y, z, which must divide the grid.
+        stream: another library's, to launch there; the caller orders it with the device's own."""
         if not isinstance(loaded, CudaKernel) or loaded.device is not self:
             raise InternalError(f"{self.name}: a launch of {loaded!r}, which was loaded on another device")
         code = loaded.code
@@ -377,8 +379,9 @@ class CudaDevice(DeviceProperties):
         with self._context_guard(doing, code.name, grid, code.threads, code.shared_bytes):
             loaded.fill(arguments)
             self.driver.cuLaunchKernelEx(
-                loaded.function, grid, code.threads, code.shared_bytes, self.stream, cluster, loaded.parameters
-            )
+                loaded.function, grid, code.threads, code.shared_bytes, self.stream if stream is None else stream, cluster,
+                loaded.parameters,
+            )  # fmt: skip
             if self._recorded is not None:
                 self._recorded.append((loaded, grid))
             else:
@@ -487,6 +490,11 @@ class CudaDevice(DeviceProperties):
             self._prints = self._prints or any(kernel.prints for kernel, _ in launches)
 
     # -- other streams -------------------------------------------------------------------
+
+    @property
+    def is_recording(self) -> bool:
+        """Whether `capture` is recording launches."""
+        return self._recorded is not None
 
     def wait_for(self, stream: int) -> None:
         """Makes later work of this device wait for the work queued now on another library's stream."""
