@@ -54,7 +54,10 @@ def main(arguments: list[str]) -> int:
 
     if options.cuda:
         from ..support import on_cuda
+        from . import child
         from .graph_cases import warm_up
+
+        child.most_memory = 1 << 44  # CUDA reserves addresses for the memory of all devices
 
         warm_up()  # CUDA is for the children: it does not survive a fork
         on_cuda.install()

@@ -23,6 +23,7 @@ PATIENCE = 6.0
 may wait for ever."""
 MEMORY = 6 << 30
 """Bytes of address space that a child may use beyond what it starts with."""
+most_memory = MEMORY
 SHOWN = 3000
 """How many characters of a child's standard error are kept."""
 
@@ -42,9 +43,10 @@ class Ended:
     text: str = ""
 
 
-def in_child(function: Callable[[], Any], seconds: float = SECONDS, memory: int = MEMORY) -> Ended:
+def in_child(function: Callable[[], Any], seconds: float = SECONDS, memory: int = 0) -> Ended:
     """Runs `function` in a forked child and returns how that ended. The result must be picklable. seconds: of
-    processor time."""
+    processor time.  memory: 0 for `most_memory`."""
+    memory = memory or most_memory
     sys.stdout.flush()
     sys.stderr.flush()
     reading, writing = os.pipe()
