@@ -70,6 +70,18 @@ def _default(node: Node, dtype: DType) -> Any:
     return -1 if number is None else number
 
 
+@handles("CategoryMapper", domain=_DOMAIN)
+def category_mapper(node: Node) -> Result:
+    """Turn strings into numbers or numbers into strings, by one list of each."""
+    names, numbers = node.attr("cats_strings"), node.attr("cats_int64s")
+    node.require(len(names) == len(numbers), f"{len(names)} strings, {len(numbers)} numbers")
+    if node.dtype(0) is string:
+        node.ignore("default_string")
+        return encode_labels(node[0], names, numbers, node.attr("default_int64"), int64)
+    node.ignore("default_int64")
+    return encode_labels(node[0], numbers, names, node.attr("default_string"), string)
+
+
 @handles("LabelEncoder", domain=_DOMAIN)
 def label_encoder_of_names(node: Node) -> Result:
     """Turn class names into their numbers, or numbers into names, as opset 1 does."""
