@@ -210,6 +210,7 @@ METHODS: dict[str, str] = {
     "Model.plan": "self",
     "Model.save": "self, path",
     "Model.sanitize": "self, *inputs, **named",
+    "Model.profile": "self, *inputs, repeat=10, **named",
     "promotion.rules": "name='max'",
     "promotion.implicit_cast_type": "lhs, rhs, rule_set='max'",
     "promotion.implicit_cast": "lhs, rhs, rule_set='max'",
