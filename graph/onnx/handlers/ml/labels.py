@@ -24,11 +24,12 @@ _MAX_COMPARED = 64
 @handles("LabelEncoder", domain=_DOMAIN, since=2)
 def label_encoder(node: Node) -> Result:
     """Replace each element by the value of its key, others by a default."""
-    keys, _ = _list(node, "keys")
+    keys, key_dtype = _list(node, "keys")
     values, dtype = _list(node, "values")
     node.require(len(keys) == len(values), f"{len(keys)} keys, {len(values)} values")
     default = _default(node, dtype)
     x = node[0]
+    node.require((x.dtype is string) == (key_dtype is string), f"keys of {key_dtype} for {x.dtype}")
     if x.dtype is string or dtype is string or len(keys) > _MAX_COMPARED:
         return encode_labels(x, keys, values, default, dtype)
     result = node.constant(default, dtype)
