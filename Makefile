@@ -15,6 +15,7 @@
 #   make test-gpu   the tests on this machine's CUDA device, in place of simulated ones; PYTHON= one that has the tests' needs
 #   make tt-ops     the corpus of block kernels on the interpreter and the host: operation, cases passed
 #   make fuzz       random programs against the evaluator and the interpreter; FUZZ_ARGS="--minutes 30 --seed 4"
+#   make fuzz-onnx  a million mutated models in ONNX, hundreds in a child: refused with a fix, or run; FUZZ_ARGS="--seed 2 --batched 2"
 #   make bench      benchmarks side by side with the peers, as ratios
 #   make bench-triton  Triton programs through joinery, beside joinery's graphs, torch, and Triton's interpreter
 #   make bench-triton-c  kernels in Triton-C beside Triton's texts of the same algorithms, and how long reading them takes
@@ -48,7 +49,7 @@ MUTANTS ?=
 SUITES_ARGS ?=
 CONFORMANCE_ARGS ?= --record
 
-.PHONY: help venv demo docs docs-site accuracy tt-ops mutants test test-fast test-slow test-all every-test test-triton test-doors test-gpu triton-versions triton-suites conformance fuzz lint types \
+.PHONY: help venv demo docs docs-site accuracy tt-ops mutants test test-fast test-slow test-all every-test test-triton test-doors test-gpu triton-versions triton-suites conformance fuzz fuzz-onnx lint types \
     bench bench-peers bench-triton bench-triton-c bench-gpu clean
 .DEFAULT_GOAL := help
 
@@ -177,6 +178,9 @@ FORCE:
 
 fuzz: venv
 	$(RUN) -m tests.fuzz $(FUZZ_ARGS)
+
+fuzz-onnx: venv
+	$(RUN) -m tests.fuzz --kind onnx --batched 1 --cases 1000000 $(FUZZ_ARGS)
 
 test-triton: $(BENCH_VENV)/.ready
 	$(RUN_BENCH) -m pytest tests/conformance/test_triton_accepts.py

@@ -44,6 +44,8 @@ _LOCATIONS: dict[str, str] = {
     "OnnxLimits": "graph.onnx.limits",
     "load_safetensors": "graph.weights.safetensors_files",
     "save_safetensors": "graph.weights.safetensors_files",
+    "load_gguf": "graph.weights.gguf_files",
+    "BlockQuantized": "graph.weights.block_quantised",
     "result_type": "graph.promote.result_types",
     "compile": "interface.compiling",
     "compile_onnx": "interface.specialised",

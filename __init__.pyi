@@ -29,6 +29,8 @@ from .graph.types import DimLike as _DimLike
 from .graph.types import DTypeLike as _DTypeLike
 from .graph.types import ShapeLike as _ShapeLike
 from .graph.types import TensorType as TensorType
+from .graph.weights.block_quantised import BlockQuantized as BlockQuantized
+from .graph.weights.gguf_files import load_gguf as load_gguf
 from .graph.weights.safetensors_files import load_safetensors as load_safetensors
 from .graph.weights.safetensors_files import save_safetensors as save_safetensors
 from .interface import kernel as kernel

@@ -11,6 +11,7 @@ from ..promotion.errors import InternalError
 from ..promotion.float_modes import default_modes
 from ..runtime.device import Device
 from ..runtime.model.model import Model as RuntimeModel
+from ..runtime.model.profiling import Profile, Recorder, clock, profile_of, require_calls
 from ..runtime.storage.artifact_file import StoredWeight
 
 if TYPE_CHECKING:
@@ -66,6 +67,40 @@ class Model(RuntimeModel):
 
         with default_modes():
             return sanitize_launches(self._tiled(), arrays, self._executable.constants, plan.dims)
+
+
+    def profile(self, *inputs: object, repeat: int = 10, **named: object) -> Profile:
+        """Call the model several times, and return how long each of its kernels takes.
+
+        Native code notes the time after every launch; calls of other threads meanwhile are not counted. Without a profile a
+        launch costs a branch more.
+
+        Args:
+            inputs, named: what a call of the model takes, arrays of the host.
+            repeat: how many calls are measured; one more comes before them.
+
+        Raises `UserError` for inputs that do not fit, `UnsupportedError` for models on a GPU.
+        """
+        executable = self._executable
+        calls = require_calls(executable.label, repeat)
+        values = executable.collect(inputs, named)
+        recorder = Recorder(executable, self.kernels)
+        seconds = []
+        for number in range(calls + 1):
+            start = clock()
+            recorder.call(values)
+            seconds.append(clock() - start)
+            if not number:
+                recorder.forget()
+        return profile_of(self.name, self.threads, seconds[1:], recorder.found(self.launch_lines()))
+
+    def launch_lines(self) -> list[tuple[str, ...]]:
+        """Return the lines of the user that each launch computes; nothing where the block programs are not known."""
+        if self._tiled is None:
+            return []
+        from ..lowering.tile.user_lines import nest_lines
+
+        return [tuple(dict.fromkeys(map(str, nest_lines(nest)))) for nest in self._tiled().plan.nests]
 
 
 __all__ = ["Model"]

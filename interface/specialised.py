@@ -27,6 +27,7 @@ from ..promotion.arrays import Array
 from ..promotion.errors import UnsupportedError, UserError
 from ..runtime.model.inputs import describe
 from ..runtime.model.kernels import Kernel
+from ..runtime.model.profiling import Profile
 from ..runtime.storage.cache import CacheOption
 from .compiling import compile as compile_graph
 from .model import Model
@@ -206,6 +207,11 @@ class SpecialisedModel(Model):
                         "fix: pass arrays whose sizes agree"
                     )
         return found
+
+    def profile(self, *inputs: object, repeat: int = 10, **named: object) -> Profile:
+        """Call the model for these arguments several times, and return how long its kernels take (see `Model.profile`)."""
+        model, values = self._found(self._by_name(inputs, named))
+        return model.profile(*values, repeat=repeat)
 
     def bind(self, *inputs: object, outputs: object = None, **named: object) -> NoReturn:
         """Refuse: what is bound is a model for certain values."""

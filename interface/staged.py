@@ -25,6 +25,7 @@ from ..promotion.errors import UnsupportedError, UserError
 from ..promotion.float_modes import default_modes
 from ..runtime.model.inputs import describe
 from ..runtime.model.kernels import Kernel
+from ..runtime.model.profiling import KernelProfile, Profile, Recorder, clock, profile_of, require_calls
 from .model import Model
 
 
@@ -148,6 +149,12 @@ class StagedModel(Model):
 
     def __call__(self, *arrays: object, **named: object) -> Any:
         """Run the model on inputs given by position or by name; return the output array, or a tuple of them."""
+        return self._evaluated(arrays, named, lambda model, arguments: model(*arguments))
+
+    def _evaluated(
+        self, arrays: Sequence[object], named: Mapping[str, object], call: Callable[[Model, Sequence[object]], Any]
+    ) -> Any:
+        """Return the outputs. call: runs a part."""
         what = f"model {self.name!r}"
         given: Any = in_order(self._graph, arrays, named, what) if named else arrays  # type: ignore[arg-type]
         with default_modes():
@@ -165,7 +172,7 @@ class StagedModel(Model):
                 if model is not None:
                     arguments = [np.zeros((dims[each], 0), np.bool_) if isinstance(each, str) else value_of(each)
                                  for each in part.inputs]  # fmt: skip
-                    found: Any = model(*arguments)
+                    found = call(model, arguments)
                     results = found if len(part.outputs) > 1 else (found,)
                     values.update((symbol.id, array) for symbol, array in zip(part.outputs, results, strict=True))
                 for symbol in part.host:
@@ -188,6 +195,31 @@ class StagedModel(Model):
     def bind(self, *inputs: object, outputs: object = None, **named: object) -> NoReturn:
         """Refuse: the sizes of results depend on values."""
         raise self._refused("has no bound calls", "call the model")
+
+    def profile(self, *inputs: object, repeat: int = 10, **named: object) -> Profile:
+        """Call the model several times, and return how long each kernel of its parts takes (see `Model.profile`).
+
+        What the host computes between the parts is time outside kernels.
+        """
+        calls = require_calls(f"model {self.name!r}", repeat)
+        recorders = {id(model): Recorder(model._executable, model.kernels) for model in self.parts}
+
+        def call(model: Model, arguments: Sequence[object]) -> Any:
+            found = recorders[id(model)].call(arguments)
+            return found[0] if len(found) == 1 else tuple(found)
+
+        seconds = []
+        for number in range(calls + 1):
+            start = clock()
+            self._evaluated(inputs, named, call)
+            seconds.append(clock() - start)
+            if not number:
+                for recorder in recorders.values():
+                    recorder.forget()
+        kernels: list[KernelProfile] = []
+        for model in self.parts:
+            kernels += recorders[id(model)].found(model.launch_lines(), len(kernels))
+        return profile_of(self.name, self.threads, seconds[1:], kernels)
 
     def sanitize(self, *inputs: object, **named: object) -> NoReturn:
         """Refuse: only compiled parts have block programs."""

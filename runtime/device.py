@@ -30,6 +30,11 @@ class LinkedModel(Protocol):
         ...
 
     @property
+    def profile_address(self) -> int | None:
+        """Address of the variable `jn_profile`; None where launches are not timed."""
+        ...
+
+    @property
     def on_device(self) -> GpuLinkedModel | None:
         """The same model for arrays in the device's own memory; None where it takes arrays of the host only."""
         ...

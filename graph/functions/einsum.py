@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from itertools import combinations
 
 from ...promotion.dataclass import dataclass
+from ..checks import ShapeError
 from ..construction import primitives
 from ..dims.dim import Extent, product
 from ..errors import mistake
@@ -154,7 +155,10 @@ def _diagonal(x: Symbol, first: int, second: int) -> Symbol:
     rows.
     """
     others = [axis for axis in range(len(x.shape)) if axis not in (first, second)]
-    n = x.graph.shape_checks.require_equal(x.shape[first], x.shape[second], "einsum: a repeated label")
+    try:
+        n = x.graph.shape_checks.require_equal(x.shape[first], x.shape[second], "a repeated label")
+    except ShapeError as error:
+        raise mistake("einsum", error.problem, (x,), "axes of one size for a label", "give each axis its own label") from None
     last = primitives.permute(x, (*others, first, second))
     lead = tuple([x.shape[axis] for axis in others])
     flat = primitives.reshape(last, (*lead, n * n))

@@ -54,7 +54,11 @@ def add_models(add: Add) -> None:
     run.add_argument("--repeat", type=int, default=None, metavar="N", help="run a model N times, and show how long that takes")
     run.add_argument(
         "--profile", action="store_true",
-        help="show how long opening and the calls take, and what each kernel reads, writes and computes",
+        help="show how long opening, calls and each kernel take, and what kernels read, write and compute",
+    )  # fmt: skip
+    run.add_argument(
+        "--format", choices=("text", "json"), default="text",
+        help="of --profile: a table, or JSON alone, without the outputs (default: text)",
     )  # fmt: skip
     run.add_argument(
         "--trusted", action="store_true", help="run the code in the file instead of compiling its graph anew"
@@ -177,6 +181,8 @@ def _run(options: argparse.Namespace) -> int:
         if options.profile or options.repeat is not None or any(not name for name, _ in options.outputs):
             raise UserError("--repeat, --profile and folders for outputs are for models; fix: leave them out")
         return run_kernel(options, read_array)
+    if options.format == "json" and (not options.profile or options.sanitize):
+        raise UserError("--format json is for --profile; fix: add it, without --sanitize")
     if options.repeat is not None and options.repeat < 1:
         raise UserError(f"--repeat {options.repeat}; fix: 1 or more")
     of_kernels = {"--grid": options.grid, "--name": options.function}
@@ -216,8 +222,9 @@ def _run(options: argparse.Namespace) -> int:
                 np.save(file, array, allow_pickle=False)
         except OSError as error:
             raise UserError(f"{path} cannot be written: {error.strerror or error}") from error
-        print(f"{name}: {array.dtype}{list(array.shape)} -> {path}")
-    if not outputs:
+        if options.format != "json":
+            print(f"{name}: {array.dtype}{list(array.shape)} -> {path}")
+    if not outputs and options.format != "json":
         for name, array in results.items():
             print(f"{name}: {array.dtype}{list(array.shape)}")
             print(np.array2string(array, max_line_width=WIDTH, threshold=64))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import re
 import statistics
@@ -10,12 +11,17 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ...promotion import UserError
+from ...promotion import UnsupportedError, UserError
 from .doctor import section
+from .text import printable
 
 if TYPE_CHECKING:
     from ...promotion.arrays import Array
+    from ...runtime.model.profiling import Profile
     from ..model import Model
+
+_CALLS = 10
+"""How many calls kernels are timed in at least."""
 
 
 class Clock:
@@ -34,6 +40,8 @@ class Clock:
 
 def timed_runs(model: Model, arrays: Mapping[str, Any], options: argparse.Namespace, clock: Clock) -> dict[str, Array]:
     """Run a model as often as the options say, and show the times that they ask for."""
+    from ...runtime.model.profiling import seconds_text
+
     clock.lap("reading inputs")
     results = model.run(arrays)
     clock.lap("first call")
@@ -42,23 +50,38 @@ def timed_runs(model: Model, arrays: Mapping[str, Any], options: argparse.Namesp
         start = time.perf_counter()
         results = model.run(arrays)
         times.append(time.perf_counter() - start)
+    if options.profile and options.format == "json":
+        print(json.dumps(_as_json(model, arrays, options, clock)))
+        return results
     if options.profile:
-        section("time", [f"{name}: {_seconds(taken)}" for name, taken in clock.laps.items()])
+        section("time", [f"{name}: {seconds_text(taken)}" for name, taken in clock.laps.items()])
     if options.repeat is not None:
         later = times or [clock.laps["first call"]]
         low, middle, high = min(later), statistics.median(later), max(later)
         what = f"{len(times)} calls after the first" if times else "one call"
-        print(f"{what}: median {_seconds(middle)}, {_seconds(low)} to {_seconds(high)}")
+        print(f"{what}: median {seconds_text(middle)}, {seconds_text(low)} to {seconds_text(high)}")
     if options.profile:
-        section("kernels, per call", _kernel_lines(model, arrays))
+        profile = _profile(model, arrays, options)
+        if profile is None:
+            section("kernels, per call", _kernel_lines(model, arrays))
+        else:  # a table is as wide as it is
+            print("kernels, per call")
+            print("\n".join(f"  {line}" for line in printable(str(profile)).splitlines()))
     return results
 
 
-def _seconds(taken: float) -> str:
-    for unit, size in (("s", 1.0), ("ms", 1e-3)):
-        if taken >= size:
-            return f"{taken / size:.3g} {unit}"
-    return f"{taken / 1e-6:.3g} µs"
+def _profile(model: Model, arrays: Mapping[str, Any], options: argparse.Namespace) -> Profile | None:
+    """Return how long the kernels take; None on a GPU, whose launches are not timed."""
+    if options.device not in (None, "auto", "cpu") or any(kernel.code is not None for kernel in model.kernels):
+        return None
+    return model.profile(*[arrays[spec.name] for spec in model.inputs], repeat=max(options.repeat or 1, _CALLS))
+
+
+def _as_json(model: Model, arrays: Mapping[str, Any], options: argparse.Namespace, clock: Clock) -> dict[str, Any]:
+    profile = _profile(model, arrays, options)
+    if profile is None:
+        raise UnsupportedError("--format json: the launches of a GPU are not timed; fix: --device cpu")
+    return {"seconds_before": clock.laps, **profile.as_dict()}
 
 
 def _kernel_lines(model: Model, arrays: Mapping[str, Any]) -> list[str]:

@@ -37,6 +37,10 @@ class HostModel:
     def run_address(self) -> int:
         return self.code["jn_run"]
 
+    @property
+    def profile_address(self) -> int | None:
+        return self.code.addresses.get("jn_profile")
+
     def prepare(self, dims: int, sizes: int) -> int:
         return self._prepare(dims, sizes)
 
@@ -66,7 +70,10 @@ class HostDevice:
             # each definition costs the linker time, so only names in the object's string table are offered
             if f"{name}\0".encode() in code:
                 imports[name] = address
-        linked = link([code], ("jn_prepare", "jn_run"), imports)
+        exports = ["jn_prepare", "jn_run"]
+        if b"jn_profile\0" in code:  # not in code of earlier versions
+            exports.append("jn_profile")
+        linked = link([code], exports, imports)
         return HostModel(linked, _PREPARE(linked["jn_prepare"]), _RUN(linked["jn_run"]))
 
     def empty(self, shape: tuple[int, ...], dtype: NumpyDType) -> Array:

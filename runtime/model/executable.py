@@ -11,6 +11,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import math
+import threading
 from collections.abc import Iterable, Mapping, Sequence
 
 from ...graph.dims.dim import Dim
@@ -83,6 +84,8 @@ class Executable:
         self.slots = self._assign_slots()
         self.pool = pool_address(self.threads)
         self._empty = device.empty
+        self.profiled = threading.Lock()
+        self._profile_table: ctypes.Array[ctypes.c_int64] | None = None
 
     def _check_constants(self, constants: Sequence[Array]) -> tuple[Array, ...]:
         specs = self.compiled.constants
@@ -205,6 +208,13 @@ class Executable:
         with memory.scratch(plan.arena_bytes) as arena:
             buffers = self.buffers(inputs, outputs, arena)
             self.linked.run(self.pool, ctypes.addressof(buffers), ctypes.addressof(plan.dim_values))
+
+    def profile_table(self, entries: int) -> ctypes.Array[ctypes.c_int64]:
+        """Returns the table in which native code notes times. It lives as long as the code: another thread's call that has
+        seen it may look at it late."""
+        if self._profile_table is None:
+            self._profile_table = (ctypes.c_int64 * entries)()
+        return self._profile_table
 
     def on_device(self, values: Sequence[object]) -> DeviceValues | None:
         """Returns the values with their arrays on the model's device; None if no value lives there."""

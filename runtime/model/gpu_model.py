@@ -77,6 +77,7 @@ class GpuModel:
 
     prepare_address = None
     run_address = None
+    profile_address = None
 
     @property
     def on_device(self) -> GpuLinkedModel | None:

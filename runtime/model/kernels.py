@@ -144,12 +144,21 @@ def plan_table(kernels: Iterable[Kernel]) -> str:
         sizes = [_thousands(size) for size in (kernel.bytes_read, kernel.bytes_written, kernel.flops)]
         row = (kernel.name, kernel.template, _thousands(kernel.grid), tiles, *sizes, ", ".join(kernel.fused))
         rows.append([cell or "-" for cell in row])
-    widths = [max(len(row[column]) for row in rows) for column in range(len(_HEADERS))]
+    return "\n".join(aligned(rows))
+
+
+def aligned(rows: Sequence[Sequence[str]], right: int = 0) -> list[str]:
+    """Returns the lines of a table whose first row has its headers. right: how many columns are aligned on the right."""
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     lines = [
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
+        "  ".join(
+            cell.rjust(width) if column < right else cell.ljust(width)
+            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in rows
     ]
     lines.insert(1, "  ".join("-" * width for width in widths))
-    return "\n".join(lines)
+    return lines
 
 
 def _thousands(size: int | str) -> str:

@@ -16,6 +16,7 @@ import platform
 import struct
 import sys
 import threading
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Protocol
@@ -176,6 +177,16 @@ def cached_object(name: str, text: str, store: ObjectStore | None) -> bytes:
     if store is not None:
         store.put_bytes(key, code)
     return code
+
+
+@functools.cache
+def mark_function() -> LinkedCode | None:
+    """Return the function that notes times (`jn_mark` in `profile.ll`); None where threads have no POSIX clock."""
+    clock = getattr(time, "CLOCK_MONOTONIC", None)
+    if os.name != "posix" or clock is None:
+        return None
+    text = _template("profile", {"CLOCK_MONOTONIC": str(clock)})
+    return link([emit_object(text)], ("jn_mark",), _addresses(c_library(), ("pthread_self", "clock_gettime")))
 
 
 def has_known_layout() -> bool:

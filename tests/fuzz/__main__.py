@@ -8,6 +8,7 @@
     --cuda                   this machine's CUDA device in place of simulated GPUs
     --folder PATH            where failures are written (default: out/fuzz)
     --replay FILE            run the case of such a file again
+    --batched N              N children at a time, with hundreds of cases each: for a million cases of one cheap kind
 
 The exit status is 1 if there were faults.
 """
@@ -40,7 +41,10 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--shrink-seconds", type=float, default=120.0)
     parser.add_argument("--folder", type=Path, default=ROOT / "out" / "fuzz")
     parser.add_argument("--replay", type=Path)
+    parser.add_argument("--batched", type=int, default=0)
     options = parser.parse_args(arguments)
+    if options.batched < 0 or (options.batched and len(options.kind) != 1):
+        parser.error("--batched is a number of children, and takes one --kind")
     if options.minutes <= 0 or options.cases < 0 or options.first < 0:
         parser.error("--minutes must be above 0, --cases and --first 0 or more")
     if options.replay and not options.replay.is_file():
@@ -48,7 +52,9 @@ def main(arguments: list[str]) -> int:
 
     import joinery
 
+    from .batches import Batches
     from .cases import Settings
+    from .choices import Choices
     from .kinds import KINDS, kind_named
     from .session import Session, replay
 
@@ -58,10 +64,9 @@ def main(arguments: list[str]) -> int:
         from .graph_cases import warm_up
 
         child.most_memory = 1 << 44  # CUDA reserves addresses for the memory of all devices
-
         warm_up()  # CUDA is for the children: it does not survive a fork
         on_cuda.install()
-    settings = Settings(not options.no_ptxsim)
+    settings = Settings(not options.no_ptxsim, suite=bool(options.batched))
     print(f"testing joinery at {Path(joinery.__file__ or '').parent}", flush=True)
     if options.replay:
         outcome = replay(options.replay, settings)
@@ -73,6 +78,11 @@ def main(arguments: list[str]) -> int:
     session = Session(
         settings, kinds, options.folder, lambda text: print(text, flush=True), options.shrink_seconds
     )
+    if options.batched:
+        kinds[0].generate(Choices("warm"), settings)  # what children share
+        batches = Batches(kinds[0], session, options.seed, options.batched)
+        batches.run(options.first, options.cases, 0.0 if options.cases else options.minutes)
+        return int(bool(batches.failed))
     try:
         session.run(options.seed, minutes=options.minutes, cases=options.cases, first=options.first)
     finally:

@@ -66,10 +66,12 @@ class Settings:
     Attributes:
         simulate: whether the simulator is tried too.
         only: where the fault that is being shrunk occurred: other ways to run the case are left out.
+        suite: whether the models of ONNX's suite are mutated, too: it takes seconds to make them.
     """
 
     simulate: bool = True
     only: str = ""
+    suite: bool = False
 
     def wants(self, place: str, drawn: bool = True) -> bool:
         """Returns whether to run in a way such as "cpu strict 1 thread". drawn: whether the case is one of

@@ -48,7 +48,7 @@ def session(
 # -- a short run ----------------------------------------------------------------------------------------------------------
 
 CASES = {"graph": 2, "block": 2, "graph-text": 4, "block-text": 2, "rules": 4, "artifact": 2, "plan": 2, "triton-c": 1,
-         "triton-c-text": 4}  # fmt: skip
+         "triton-c-text": 4, "onnx": 4}  # fmt: skip
 
 
 @pytest.mark.parametrize("kind", CASES)

@@ -6,7 +6,7 @@ import json
 import subprocess
 import sys
 
-FILE_FORMATS_AND_COMPILERS = {"llvmlite", "xdsl", "onnx", "google", "safetensors", "lark", "pcpp"}
+FILE_FORMATS_AND_COMPILERS = {"llvmlite", "xdsl", "onnx", "google", "safetensors", "gguf", "lark", "pcpp"}
 DRIVERS_AND_PEERS = {"cuda", "torch", "jax", "onnxruntime"}
 HEAVY = FILE_FORMATS_AND_COMPILERS | DRIVERS_AND_PEERS
 

@@ -54,6 +54,7 @@ TYPES_ONLY = {
     ("interface.cli.exporting", "graph.graph"): "each command loads what it needs",
     ("interface.cli.exporting", "interface.comparing"): "each command loads what it needs",
     ("interface.cli.profiling", "interface.model"): "each command loads what it needs",
+    ("interface.cli.profiling", "runtime.model.profiling"): "each command loads what it needs",
     ("interface.cli.models", "lowering.artifact"): "each command loads what it needs",
     ("interface.cli.models", "runtime.model.kernels"): "each command loads what it needs",
     ("interface.cli.models", "interface.model"): "each command loads what it needs",

@@ -17,8 +17,8 @@ import numpy as np
 import pytest
 
 TYPES = [
-    "Budget", "Buffer", "CompileCache", "DType", "Dim", "Graph", "Model", "ModelReport", "OnnxLimits", "PointerTable", "Symbol",
-    "TensorDescriptor", "TensorType",
+    "BlockQuantized", "Budget", "Buffer", "CompileCache", "DType", "Dim", "Graph", "Model", "ModelReport", "OnnxLimits",
+    "PointerTable", "Symbol", "TensorDescriptor", "TensorType",
 ]  # fmt: skip
 ERRORS = [
     "JoineryError", "UserError", "UnsupportedError", "KernelAssertionError", "InternalError", "AccessError", "SanitizerError",
@@ -145,6 +145,7 @@ SIGNATURES: dict[str, str] = {
     "to_onnx": "graph, path=None, *, opset=None, external_data='auto'",
     "save_safetensors": "weights, path",
     "load_safetensors": "path, names=None",
+    "load_gguf": "path, names=None, *, blocks='dequantize'",
     "windows": "x, sizes, axes=None, strides=1, dilations=1",
     "conv": "x, kernel, stride=1, dilation=1, padding=0, groups=1, bias=None",
     "conv1d": "x, kernel, stride=1, dilation=1, padding=0, groups=1, bias=None",
@@ -209,6 +210,7 @@ METHODS: dict[str, str] = {
     "Model.plan": "self",
     "Model.save": "self, path",
     "Model.sanitize": "self, *inputs, **named",
+    "Model.profile": "self, *inputs, repeat=10, **named",
     "promotion.rules": "name='max'",
     "promotion.implicit_cast_type": "lhs, rhs, rule_set='max'",
     "promotion.implicit_cast": "lhs, rhs, rule_set='max'",

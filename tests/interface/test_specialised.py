@@ -115,6 +115,13 @@ def test_mistakes(call: Any, kind: Any, message: str) -> None:
         call(compiled(reshaped()))
 
 
+def test_a_profile_is_of_the_model_for_the_arguments() -> None:
+    made = compiled(reshaped())
+    profile = made.profile(X, np.array([3, 4]), np.array([0]), np.array([2]), repeat=2)
+    assert [each.kernel for each in profile.kernels] == list(made.models[-1].kernels)
+    assert (len(made.models), len(profile.seconds)) == (1, 2)
+
+
 def test_sizes_that_disagree_name_both() -> None:
     made = model([node("Reshape", "x s", "a"), node("Add", "a z")], {"x": (F, ["n"]), "s": (np.int64, [1]), "z": (F, ["n"])})
     with pytest.raises(jn.UserError, match="n is 3, but 4 in 'z'"):

@@ -187,7 +187,9 @@ def scan_with_batch(node: Node) -> Result:
     node.require(not node.has(0), "sequence_lens of Scan", "export the model for opset 9 or newer")
     backwards = node.attr("directions", None) or [0] * count
     states = len(node) - 1 - count
-    batch, trips = node.static_shape(1 + states)[:2]
+    shape = node.static_shape(1 + states)
+    node.require(len(shape) >= 2, f"a tensor of {len(shape)} axes to scan; a batch and a sequence come first")
+    batch, trips = shape[:2]
     require_unrollable(node, batch * trips, body)
     rows: list[list[Value]] = [[] for _ in body.outputs]
     for row in range(batch):

@@ -99,7 +99,11 @@ def dequantize_linear(node: Node) -> Result:
 @handles("DynamicQuantizeLinear")
 def dynamic_quantize_linear(node: Node) -> Result:
     """Quantise to uint8 by the range of the data, which includes 0; a range of nothing but 0 has the scale 1."""
-    x = node[0]
+    return by_its_range(node[0])
+
+
+def by_its_range(x: Symbol) -> tuple[Symbol, Symbol, Symbol]:
+    """Return the codes of floats in uint8, with their scale and zero point, by the range of all of them and 0."""
     low = apply("minimum", min_(x), 0.0)
     high = apply("maximum", max_(x), 0.0)
     span = apply("div", apply("sub", high, low), 255.0)

@@ -66,14 +66,15 @@ class Cell:
 
     Attributes:
         recurrent: R, transposed.
+        times: the product of a state with it.
         bias, recurrent_bias: Wb and Rb, zeros where none are given.
         peepholes: P, or None.
         limit: clips what comes before an activation.
     """
 
     functions: list[_Function]
-    weights: Symbol
     recurrent: Symbol
+    times: _Function
     bias: Symbol
     recurrent_bias: Symbol
     peepholes: Symbol | None
@@ -82,6 +83,8 @@ class Cell:
 
 
 _Step = Callable[[Node, Cell, Symbol, "list[Symbol]"], "list[Symbol]"]
+Product = Callable[[Node, int, int], _Function]
+"""Makes the function that multiplies by an input of the node (1: W, 2: R) of one direction, which holds it transposed."""
 
 
 def _gates(x: Symbol, hidden: int) -> list[Symbol]:
@@ -89,7 +92,7 @@ def _gates(x: Symbol, hidden: int) -> list[Symbol]:
 
 
 def _rnn_step(node: Node, cell: Cell, inputs: Symbol, state: list[Symbol]) -> list[Symbol]:
-    total = apply("add", apply("add", inputs, matmul(state[0], cell.recurrent)), apply("add", cell.bias, cell.recurrent_bias))
+    total = apply("add", apply("add", inputs, cell.times(state[0])), apply("add", cell.bias, cell.recurrent_bias))
     return [cell.functions[0](cell.limit(total))]
 
 
@@ -112,35 +115,38 @@ def _gru_step(node: Node, cell: Cell, inputs: Symbol, state: list[Symbol]) -> li
     return [apply("add", apply("mul", apply("sub", 1.0, z), candidate), apply("mul", z, h))]
 
 
-def _lstm_step(node: Node, cell: Cell, inputs: Symbol, state: list[Symbol]) -> list[Symbol]:
+def lstm_step(node: Node, cell: Cell, inputs: Symbol, state: list[Symbol]) -> list[Symbol]:
     h, c = state
     f, g, last = cell.functions
-    total = apply("add", apply("add", inputs, matmul(h, cell.recurrent)), apply("add", cell.bias, cell.recurrent_bias))
+    total = apply("add", apply("add", inputs, cell.times(h)), apply("add", cell.bias, cell.recurrent_bias))
     i, o, forget, new = _gates(total, cell.hidden)
     peeps = _gates(cell.peepholes, cell.hidden) if cell.peepholes is not None else None
     if peeps is not None:
         i, forget = apply("add", i, apply("mul", peeps[0], c)), apply("add", forget, apply("mul", peeps[2], c))
     i = f(cell.limit(i))
-    forget = apply("sub", 1.0, i) if node.attr("input_forget") else f(cell.limit(forget))
+    forget = apply("sub", 1.0, i) if node.attr("input_forget", 0) else f(cell.limit(forget))
     c = apply("add", apply("mul", forget, c), apply("mul", i, g(cell.limit(new))))
     if peeps is not None:
         o = apply("add", o, apply("mul", peeps[1], c))
     return [apply("mul", f(cell.limit(o)), last(c)), c]
 
 
-def _unrolled(node: Node, step: _Step, gates: int, states: int, defaults: tuple[str, ...]) -> Result:
+def unrolled(
+    node: Node, step: _Step, gates: int, states: int, defaults: tuple[str, ...], product: Product | None = None
+) -> Result:
+    """Run a network whose gates `step` computes. product: of W and R that are stored transposed, and not as floats."""
     node.ignore("output_sequence")  # of opset 1: whether all steps are wanted, which the outputs say
     x, batch_first = node[0], bool(node.attr("layout", 0))
     ranks = [len(node.shape(position)) for position in range(3)]
     node.require(ranks == [3, 3, 3], f"X, W and R have {ranks} axes; 3 each are expected")
     if batch_first:
         x = x.permute((1, 0, 2))
-    direction = node.attr("direction")
+    direction = node.attr("direction", "forward")
     direction = "forward" if direction == "foward" else direction  # as the schema of GRU-1 spells its default
     node.require(direction in ("forward", "reverse", "bidirectional"), f"direction {direction!r}")
     backwards = {"forward": [False], "reverse": [True], "bidirectional": [False, True]}[direction]
     length, batch = x.shape[0], x.shape[1]
-    hidden = node[2].shape[-1]
+    hidden = node[2].shape[-1 if product is None else 1]
     if not isinstance(length, int) or not isinstance(hidden, int):
         raise node.size_needed((length, hidden), f"a sequence of {length} steps with a state of {hidden}")
     node.require(node.attr("hidden_size", hidden) == hidden, f"hidden_size is not {hidden}, which R has")
@@ -151,7 +157,7 @@ def _unrolled(node: Node, step: _Step, gates: int, states: int, defaults: tuple[
     wide = gates * size
     for position, expected in ((1, wide), (2, wide), (3, 2 * wide), (7, 3 * size if states == 2 else 0)):
         if node.has(position):
-            found = node.shape(position)[1:2]
+            found = node.shape(position)[2:] if product is not None and position < 3 else node.shape(position)[1:2]
             node.require(found == (expected,), f"input {position} has shape {node.shape(position)}, not (…, {expected}, …)")
     functions = _activations(node, defaults, len(backwards))
     clip = node.attr("clip", None)
@@ -162,9 +168,14 @@ def _unrolled(node: Node, step: _Step, gates: int, states: int, defaults: tuple[
     finals: list[list[Symbol]] = []
     for number, reverse in enumerate(backwards):
         biases = node[3][number] if node.has(3) else full(node.graph, (2 * gates * size,), 0.0, x.dtype)
+        recurrent = node[2][number] if product else node[2][number].transpose()
+        from_inputs, from_state = (
+            product(node, position, number) if product else _times(weights)
+            for position, weights in ((1, node[1][number].transpose()), (2, recurrent))
+        )
         cell = Cell(
-            functions[number], node[1][number].transpose(), node[2][number].transpose(), biases[: gates * size],
-            biases[gates * size :], node[7][number] if states == 2 and node.has(7) else None, size, limit,
+            functions[number], recurrent, from_state, biases[: gates * size], biases[gates * size :],
+            node[7][number] if states == 2 and node.has(7) else None, size, limit,
         )  # fmt: skip
         state = []
         for position in range(states):
@@ -173,7 +184,7 @@ def _unrolled(node: Node, step: _Step, gates: int, states: int, defaults: tuple[
                 state.append(full(node.graph, (batch, size), 0.0, x.dtype))
             else:
                 state.append(given[:, number] if batch_first else given[number])
-        steps, state = _direction(node, step, cell, matmul(x, cell.weights), state, lengths, trips, reverse)
+        steps, state = _direction(node, step, cell, from_inputs(x), state, lengths, trips, reverse)
         outputs.append(steps)
         finals.append(state)
     axis = 1 if batch_first else 0
@@ -184,6 +195,10 @@ def _unrolled(node: Node, step: _Step, gates: int, states: int, defaults: tuple[
         results[0] = stack(each, 1 if batch_first else 0)
     results += [stack(list(each), axis) for each in zip(*finals, strict=True)]
     return tuple(results)
+
+
+def _times(weights: Symbol) -> _Function:
+    return lambda x: matmul(x, weights)
 
 
 def _direction(
@@ -206,16 +221,16 @@ def _direction(
 @handles("RNN")
 def rnn(node: Node) -> Result:
     """Unroll a simple recurrent network."""
-    return _unrolled(node, _rnn_step, 1, 1, ("tanh",))
+    return unrolled(node, _rnn_step, 1, 1, ("tanh",))
 
 
 @handles("GRU")
 def gru(node: Node) -> Result:
     """Unroll gated recurrent units."""
-    return _unrolled(node, _gru_step, 3, 1, ("sigmoid", "tanh"))
+    return unrolled(node, _gru_step, 3, 1, ("sigmoid", "tanh"))
 
 
 @handles("LSTM")
 def lstm(node: Node) -> Result:
     """Unroll long short-term memory."""
-    return _unrolled(node, _lstm_step, 4, 2, ("sigmoid", "tanh", "tanh"))
+    return unrolled(node, lstm_step, 4, 2, ("sigmoid", "tanh", "tanh"))

@@ -1,7 +1,8 @@
 """The driver: one native function that runs a whole model, kernel after kernel, without returning to Python.
 
 `jn_prepare` turns the symbolic dims into sizes and checks; `jn_run` computes grids and arguments and calls every kernel,
-directly when the work is small, else through the thread pool (`jn_parallel`, imported from the runtime).
+directly when the work is small, else through the thread pool (`jn_parallel`, imported from the runtime). Where the variable
+`jn_profile` holds a table, the function that is its first entry is called at the beginning and after every launch.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from ...program import Launch
 from ...target import HostTarget
 from ..ir import Function
 from ..module import Module
-from ..values import ConstantInt, Global, V, const, i64
+from ..values import NULL, ConstantInt, Global, V, const, i64
 from .float_modes import default_modes
 from .loops.extents import emit_approximately, emit_extent
 from .scalars import Scalars, is_constant
@@ -106,8 +107,23 @@ def _emit_run(module: Module, plan: DriverPlan, target: HostTarget) -> None:
 
     slots = max((len(launch.buffers) + len(launch.scalars) for launch in plan.launches), default=0)
     arguments = f.alloca("i64", max(slots, 1), 8)
+    module.globals["jn_profile"] = "@jn_profile = dso_local global ptr null, align 8"
+    table = f.load("ptr", Global("jn_profile"), 8)
+    profiled = f.icmp("ne", table, NULL)
+
+    def mark(number: int) -> None:
+        """Emits a call of the table's function if there is a table: launch `number` is done."""
+        on, off = f.label("mark"), f.label("go")
+        f.cond_branch(profiled, on, off)  # a call that looks itself would cost each launch four times as much
+        f.start(on, dominated=True)
+        function = f.load("ptr", table, 8)
+        f.emit(f"call void {function.operand()}(ptr {table.operand()}, i64 {number})")
+        f.branch(off)
+        f.start(off, dominated=True)
+
     with default_modes(f, target):
-        for launch, kernel in zip(plan.launches, plan.kernels, strict=True):
+        mark(-1)
+        for number, (launch, kernel) in enumerate(zip(plan.launches, plan.kernels, strict=True)):
             position = 0
             for buffer in launch.buffers:
                 f.store(address(buffer), f.gep(arguments, 8 * position), 8)
@@ -116,6 +132,7 @@ def _emit_run(module: Module, plan: DriverPlan, target: HostTarget) -> None:
                 f.store(emit_extent(s, scalar, env), f.gep(arguments, 8 * position), 8)
                 position += 1
             _emit_launch(f, s, env, launch, kernel, arguments)
+            mark(number)
     f.ret()
     module.add(f)
 

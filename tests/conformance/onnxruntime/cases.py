@@ -109,4 +109,32 @@ def cases() -> dict[str, Case]:
     add("quantised gemm", "QGemm",
         inputs={**product, "c": rng.integers(-999, 999, 5).astype(np.int32), "ys": number(0.2), "yz": zero(128)})
     add("quantised gemm to floats", "QGemm", inputs={**product, "b": codes(5, 4)}, transB=1, alpha=0.5)
+    cache = {"q": floats(2, 1, 64), "k": floats(2, 1, 32), "v": floats(2, 1, 32), "pk": floats(2, 2, 8, 16),
+             "pv": floats(2, 2, 8, 16),
+             "n": np.array([3, 5], np.int32), "t": np.array(6, np.int32), "c": cos, "s": sin}  # fmt: skip
+    groups = {"num_heads": 4, "kv_num_heads": 2}
+    add("groups, a cache made once", "GroupQueryAttention", "y keys values", inputs=cache, do_rotary=1, **groups)
+    add("groups, a cache made once is full", "GroupQueryAttention", "y keys values", **groups,
+        inputs={**cache, "n": np.array([6, 7], np.int32), "t": np.array(8, np.int32), "c": None, "s": None})
+    add("groups, a prompt into a cache made once", "GroupQueryAttention", "y keys values", local_window_size=2, **groups,
+        inputs={**cache, "q": floats(2, 4, 64), "k": floats(2, 4, 32), "v": floats(2, 4, 32),
+                "n": np.array([3, 3], np.int32), "t": np.array(4, np.int32), "c": None, "s": None})
+    add("groups, several new in a cache made once", "GroupQueryAttention", "y keys values", do_rotary=1, **groups,
+        inputs={"q": floats(1, 3, 64), "k": floats(1, 3, 32), "v": floats(1, 3, 32), "pk": floats(1, 2, 8, 16),
+                "pv": floats(1, 2, 8, 16), "n": np.array([5], np.int32), "t": np.array(6, np.int32), "c": cos, "s": sin})
+    for name, kind, directions, batch in (("forward", np.int8, 1, 1), ("bidirectional", np.uint8, 2, 3)):
+        sizes = np.iinfo(kind)
+        w, r = (rng.integers(sizes.min, sizes.max, (directions, rows, 20)).astype(kind) for rows in (4, 5))
+        middle = np.full(directions, (sizes.max + sizes.min) // 2, kind)
+        scale = np.full(directions, 0.01, np.float32)
+        network = {"x": floats(6, batch, 4), "w": w, "r": r, "b": floats(directions, 40),
+                   "l": None, "h": None, "c": None, "p": None,
+                   "ws": scale, "wz": middle, "rs": scale / 2, "rz": middle}  # fmt: skip
+        add(f"quantised lstm, {name}", "DynamicQuantizeLSTM", "y yh yc", inputs=network, hidden_size=5, direction=name)
+        started = {**network, "h": floats(directions, batch, 5), "c": floats(directions, batch, 5), "p": floats(directions, 15),
+                   "ws": rng.random((directions, 20)).astype(np.float32) / 50,
+                   "wz": np.tile(middle[:, None] * 0, (1, 20)), "rs": rng.random((directions, 20)).astype(np.float32) / 50,
+                   "rz": np.tile(middle[:, None] * 0, (1, 20))}  # fmt: skip
+        add(f"quantised lstm by column, {name}", "DynamicQuantizeLSTM", "y yh yc", inputs=started, hidden_size=5, clip=3.0,
+            direction=name)
     return found

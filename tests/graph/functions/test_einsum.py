@@ -106,6 +106,7 @@ def test_dtypes(run: Callable[..., Any]) -> None:
         ("ij,jk->iz", "the label 'z' of the result is in no operand"),
         ("ijk,jk->i", "labels 3 axes, the operand has 2"),
         ("ij,ik->jk", "label 'i' is 2 and 3"),
+        ("ii,jk->ik", "a repeated label: 2 and 3 differ(.|\n)*expected: axes of one size"),
         ("...ij,jk->ik", ""),
         ("...abc,jk->k", "labels more than the 2 axes"),
         ("ij,...->ij", "the result drops the axes of '...'"),

@@ -135,6 +135,14 @@ def test_tensors_whose_data_does_not_fit(made: Any, message: str) -> None:
     refused(whole, message)
 
 
+def test_operators_whose_inputs_have_too_few_axes_or_another_dtype() -> None:
+    inner = body([node("Add", "s x", "n"), node("Identity", "n", "o")], {"s": (F, []), "x": (F, [])}, "n o")
+    scan = node("Scan", "_ s xs", "last all", body=inner, num_scan_inputs=1)
+    refused(model([scan], {"s": (F, [1]), "xs": (F, [2])}, "all", opset=8), "a tensor of 1 axes to scan; a batch and")
+    encoder = node("LabelEncoder", "x", domain="ai.onnx.ml", keys_strings=["a"], values_int64s=[1])
+    refused(model([encoder], {"x": (INT, [5])}, domains={"ai.onnx.ml": 2}), "keys of string for int64")
+
+
 def chained(count: int) -> Any:
     """Functions each of which calls the next twice: 2^count nodes once they are inlined, from a few kB."""
     functions = []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import joinery as jn
@@ -71,6 +72,27 @@ def test_run_writes_a_folder_and_shows_times(capsys: Capture, folder: Path) -> N
     np.testing.assert_allclose(np.load(out_folder / "y.npy"), -np.exp(X * np.array([1, 1, 0.5], F)), rtol=1e-6)
     assert "2 calls after the first: median " in out
     assert "opening and compiling: " in out
+    (head, names, _, row) = out.partition("kernels, per call\n")[2].split("\n")[:4]
+    assert head.startswith("  graph: ")
+    assert head.endswith(" outside kernels")
+    assert names.split() == ["#", "time", "share", "bytes", "GB/s", "flops", "GFLOP/s", "kernel", "computes"]
+    number, _, _, share, moved, *_ = row.split()
+    assert (number, share, moved) == ("1", "100.0%", "60")
+    assert "(a.onnx:0 in Mul 'scale', a.onnx:1 in Exp 'raise' and 1 more)" in row
+
+
+def test_run_shows_times_as_json(capsys: Capture, folder: Path) -> None:
+    given = ("--input", f"x={folder / 'x.npy'}", "--device", "cpu")
+    out = run(capsys, "run", folder / "a.onnx", *given, "--profile", "--format", "json", "--output", f"y={folder / 'y.npy'}")[1]
+    found = json.loads(out)
+    assert (found["model"], found["calls"], next(iter(found["seconds_before"]))) == ("graph", 10, "opening and compiling")
+    (kernel,) = found["kernels"]
+    assert (kernel["bytes"], kernel["share"], kernel["lines"][0]) == (60, 1.0, "a.onnx:0 in Mul 'scale'")
+    assert 0 < kernel["fastest"] <= kernel["seconds"] < found["seconds"]
+    assert (folder / "y.npy").exists()
+    given = (*given[:2], "--device", "ptxsim")
+    status, out, _ = run(capsys, "run", folder / "a.onnx", *given, "--profile")
+    assert status == 0
     assert "reads 36 bytes, writes 24 bytes" in out
 
 
@@ -124,6 +146,9 @@ def test_a_device_that_differs_is_found(capsys: Capture, folder: Path, monkeypat
         (("compare", "a.onnx", "late.onnx", "--constant", "s=s.npy"), 2, "constants has ['s']"),
         (("run", "a.onnx", "--input", "x=x.npy", "--repeat", "0"), 2, "--repeat 0; fix: 1 or more"),
         (("run", "a.onnx", "--input", "x=x.npy", "--output", "x.npy"), 2, "x.npy is no folder for outputs"),
+        (("run", "a.onnx", "--input", "x=x.npy", "--format", "json"), 2, "--format json is for --profile; fix: add it"),
+        (("run", "a.onnx", "--input", "x=x.npy", "--profile", "--format", "json", "--device", "ptxsim"), 1,
+         "the launches of a GPU are not timed; fix: --device cpu"),
         (("run", "k.ttir", "--profile"), 2, "are for models; fix: leave them out"),
     ],
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from .....promotion.dtype import bool_, float32, int64
-from ....dims.dim import Extent
+from ....dims.dim import Extent, maximum
 from ....functions.activations import softmax
 from ....functions.building import apply
 from ....functions.joining import concat, stack
@@ -83,15 +83,33 @@ def _padding(node: Node, mask: Symbol, length: Extent, filler: float) -> Symbol:
     return _blocked(keep, filler)
 
 
+def _unpacked(node: Node, heads: int) -> tuple[Symbol, Symbol, Symbol]:
+    """Return queries, keys and values, which may come in one tensor, or keys and values in one."""
+
+    def parts(position: int, count: int) -> list[Symbol]:
+        packed = node[position]
+        fits = len(packed.shape) == 5 and packed.shape[2:4] == (heads, count)
+        node.require(fits, f"input {position} of shape {packed.shape}; (batch, length, {heads}, {count}, size) is expected")
+        batch, length, _, _, size = packed.shape
+        return [packed[:, :, :, number].reshape((batch, length, size * heads)) for number in range(count)]
+
+    if not node.has(1):
+        node.require(not node.has(2), "values without keys")
+        q, k, v = parts(0, 3)
+        return q, k, v
+    q = node[0]
+    k, v = (node[1], node[2]) if node.has(2) else parts(1, 2)
+    for what, x, ranks in (("queries", q, (3,)), ("keys", k, (3, 4)), ("values", v, (3, 4))):
+        node.require(len(x.shape) in ranks, f"{what} of {len(x.shape)} axes; (batch, length, width) is expected")
+    return q, k, v
+
+
 @handles("MultiHeadAttention", domain=_DOMAIN)
 def multi_head_attention(node: Node) -> Result:
     """Attend with several heads; keys and values may be cached, masked and biased."""
     heads = node.attr("num_heads")
     node.require(heads > 0, f"num_heads is {heads}")
-    if not node.has(1) or not node.has(2) or any(len(node.shape(position)) not in (3, 4) for position in (1, 2)):
-        node.unsupported("packed queries, keys and values", "run the optimiser without packing them")
-    q, k, v = node[0], node[1], node[2]
-    node.require(len(q.shape) == 3, f"queries of {len(q.shape)} axes; (batch, length, width) is expected")
+    q, k, v = _unpacked(node, heads)
     if node.has(3):
         added, width = node[3], q.shape[2]
         q = apply("add", q, added[:width])
@@ -186,7 +204,8 @@ def rotary_embedding(node: Node) -> Result:
 def group_query_attention(node: Node) -> Result:
     """Attend causally, several heads of queries to one of keys, after the keys and values of a cache.
 
-    The cache is not larger than what it holds; how much of it is valid may differ in each row of the batch.
+    How much of the cache is valid may differ in each row of the batch. What is returned is as long as the larger one of the
+    cache and of the past with the new positions: a cache that is made once, longer than what it holds, keeps its length.
     """
     heads, shared = node.attr("num_heads"), node.attr("kv_num_heads")
     node.require(heads > 0 and shared > 0 and heads % shared == 0, f"{heads} heads of queries, {shared} of keys")
@@ -204,11 +223,12 @@ def group_query_attention(node: Node) -> Result:
         q, k, v = wide[:, :heads], wide[:, heads : heads + shared], wide[:, heads + shared :]
     batch, _, length, _ = q.shape
     past: Extent = node.shape(3)[2] if node.has(3) else 0
-    total = past + length
     stated = node.sizes(6, "total_sequence_length")
     node.require(len(stated) == 1, f"{len(stated)} total lengths")
-    if stated[0] != total:
-        node.unsupported(f"a cache of {past} for {length} new of {stated[0]} positions", "a cache that holds the past alone")
+    fits = not all(isinstance(each, int) for each in (stated[0], length)) or stated[0] >= length  # type: ignore[operator]
+    node.require(fits, f"{stated[0]} positions in all, {length} of them new")
+    node.require(node.has(3) or stated[0] == length, f"{stated[0]} positions in all for {length} new and no cache")
+    total = stated[0] if stated[0] == past + length else maximum(stated[0], past)
     valid = apply("add", node[5].cast(int64).reshape((-1, 1)), 1)  # positions of each row, with the new ones
     before = apply("maximum", apply("sub", valid, q.graph.dim_value(length)), 0)
     positions = apply("add", counting(q.graph, length).reshape((1, length)), before)
@@ -236,10 +256,13 @@ def group_query_attention(node: Node) -> Result:
 
 
 def _cached(past: Symbol, new: Symbol, before: Symbol, total: Extent) -> Symbol:
-    """Return the cache with new entries after the valid ones of each row."""
-    capacity = past.shape[2]
+    """Return the cache with new entries after the valid ones of each row, and zeros after them."""
+    capacity, batch = past.shape[2], new.shape[0]
     graph = past.graph
     at = counting(graph, total).reshape((1, total))
-    later = apply("add", apply("sub", at, before), graph.dim_value(capacity))
-    which = apply("where", apply("less", at, before), at, later).reshape((new.shape[0], 1, total, 1))
-    return apply("take_along_axis", concat([past, new], 2), which, axis=2)
+    since = apply("sub", at, before)
+    later = apply("add", since, graph.dim_value(capacity))
+    which = apply("where", apply("less", since, 0), at, later).reshape((batch, 1, total, 1))
+    taken = apply("take_along_axis", concat([past, new], 2), which, axis=2)
+    filled = apply("less", since, graph.dim_value(new.shape[2])).reshape((batch, 1, total, 1))
+    return apply("where", filled, taken, graph.scalar(0.0, taken.dtype))

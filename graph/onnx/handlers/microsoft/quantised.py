@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from .....promotion.dtype import float32, int32
+from collections.abc import Callable
+
+from .....promotion.dtype import float32, int8, int32, uint8
 from ....functions.activations import softmax
 from ....functions.building import apply
 from ....functions.joining import concat
@@ -11,7 +13,8 @@ from ....functions.reductions import mean
 from ....symbol import Symbol
 from ...node import Node, Result
 from ...registry import handles
-from ..quantisation import requantised, rounded_into
+from ..quantisation import by_its_range, requantised, rounded_into
+from ..recurrent import lstm_step, unrolled
 
 _DOMAIN = "com.microsoft"
 
@@ -104,3 +107,34 @@ def qgemm(node: Node) -> Result:
     if not node.has(7):
         return apply("mul", total.cast(float32), scale)
     return requantised(total, apply("div", scale, _number(node, 7)), _number(node, 8))
+
+
+@handles("DynamicQuantizeLSTM", domain=_DOMAIN)
+def dynamic_quantize_lstm(node: Node) -> Result:
+    """Unroll long short-term memory with weights of 8 bits, whose products quantise inputs and states by their range."""
+    return unrolled(node, lstm_step, 4, 2, ("sigmoid", "tanh", "tanh"), _quantised_product)
+
+
+def _quantised_product(node: Node, position: int, number: int) -> Callable[[Symbol], Symbol]:
+    weights, after = node[position], {1: 8, 2: 10}[position]
+    node.require(weights.dtype in (int8, uint8), f"weights of {weights.dtype}; int8 or uint8 are expected")
+    columns = weights.shape[2]
+
+    def one_or_each(what: int) -> Symbol:
+        """Return a scale or zero point of this direction: one number, or one for each column."""
+        given = node[what]
+        fits = given.shape in (weights.shape[:1], (weights.shape[0], columns))
+        node.require(fits, f"a scale or zero point of shape {given.shape}; one number for each direction or column is expected")
+        return given[number]
+
+    wide = weights[number].cast(int32)
+    if node.has(after + 1):
+        wide = apply("sub", wide, one_or_each(after + 1).cast(int32))
+    scale = one_or_each(after)
+
+    def product(x: Symbol) -> Symbol:
+        codes, own, zero = by_its_range(x)
+        total = matmul(apply("sub", codes.cast(int32), zero.cast(int32)), wide).cast(int32)
+        return apply("mul", total.cast(float32), apply("mul", own, scale))
+
+    return product

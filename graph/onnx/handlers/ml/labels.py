@@ -24,11 +24,12 @@ _MAX_COMPARED = 64
 @handles("LabelEncoder", domain=_DOMAIN, since=2)
 def label_encoder(node: Node) -> Result:
     """Replace each element by the value of its key, others by a default."""
-    keys, _ = _list(node, "keys")
+    keys, key_dtype = _list(node, "keys")
     values, dtype = _list(node, "values")
     node.require(len(keys) == len(values), f"{len(keys)} keys, {len(values)} values")
     default = _default(node, dtype)
     x = node[0]
+    node.require((x.dtype is string) == (key_dtype is string), f"keys of {key_dtype} for {x.dtype}")
     if x.dtype is string or dtype is string or len(keys) > _MAX_COMPARED:
         return encode_labels(x, keys, values, default, dtype)
     result = node.constant(default, dtype)
@@ -68,6 +69,18 @@ def _default(node: Node, dtype: DType) -> Any:
     if dtype in (float32, float64):
         return -0.0 if real is None else float(np.float32(real))
     return -1 if number is None else number
+
+
+@handles("CategoryMapper", domain=_DOMAIN)
+def category_mapper(node: Node) -> Result:
+    """Turn strings into numbers or numbers into strings, by one list of each."""
+    names, numbers = node.attr("cats_strings"), node.attr("cats_int64s")
+    node.require(len(names) == len(numbers), f"{len(names)} strings, {len(numbers)} numbers")
+    if node.dtype(0) is string:
+        node.ignore("default_string")
+        return encode_labels(node[0], names, numbers, node.attr("default_int64"), int64)
+    node.ignore("default_int64")
+    return encode_labels(node[0], numbers, names, node.attr("default_string"), string)
 
 
 @handles("LabelEncoder", domain=_DOMAIN)

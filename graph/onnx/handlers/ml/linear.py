@@ -10,6 +10,7 @@ from ....functions.linalg import matmul
 from ....functions.reductions import max_, reduce_l2, sum_
 from ...node import Node, Result
 from ...registry import handles
+from .trees import transformed_scores
 
 _DOMAIN = "ai.onnx.ml"
 
@@ -55,13 +56,15 @@ def normalizer(node: Node) -> Result:
 def linear_regressor(node: Node) -> Result:
     """Compute linear functions of the features of each row."""
     x, targets = node[0].cast(float32), node.attr("targets")
-    node.require(node.attr("post_transform") == "NONE", "a post_transform", "apply it outside the model")
+    transform = node.attr("post_transform")
+    if targets == 1 and transform != "NONE":  # onnxruntime leaves a single target as it is
+        node.unsupported(f"post_transform {transform} of one target", "apply it outside the model")
     node.require(len(x.shape) == 2 and targets > 0, f"{len(x.shape)} axes, {targets} targets")
     weights = np.array(node.attr("coefficients"), np.float32)
     node.require(weights.size % targets == 0, f"{weights.size} coefficients of {targets} targets")
     result = matmul(x, node.graph.constant(np.ascontiguousarray(weights.reshape(targets, -1).T)))
     shifts = node.attr("intercepts", None)
-    if shifts is None:
-        return result
-    node.require(len(shifts) == targets, f"{len(shifts)} intercepts of {targets} targets")
-    return apply("add", result, node.graph.constant(np.array(shifts, np.float32)))
+    if shifts is not None:
+        node.require(len(shifts) == targets, f"{len(shifts)} intercepts of {targets} targets")
+        result = apply("add", result, node.graph.constant(np.array(shifts, np.float32)))
+    return transformed_scores(node, result, transform)

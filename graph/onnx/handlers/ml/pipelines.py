@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from .....promotion.dtype import float32, int64, string
+from .....promotion.dtype import DType, float32, int64, string
+from .....promotion.errors import UnsupportedError
 from ....functions.building import apply
 from ....functions.host.strings import encode_labels, string_equal
 from ....functions.joining import concat
@@ -23,26 +24,48 @@ _DOMAIN = "ai.onnx.ml"
 
 @handles("LinearClassifier", domain=_DOMAIN)
 def linear_classifier(node: Node) -> Result:
-    """Return the class with the highest score, and all scores."""
+    """Return the class with the highest score, and all scores; of two classes one score may be given, that of the second."""
     x = node[0].cast(float32)
-    names, numbers = node.attr("classlabels_strings", None), node.attr("classlabels_ints", None)
-    labels: list[Any] = numbers if names is None else names
+    labels, dtype = class_labels(node)
     node.ignore("multi_class")
-    node.require(bool(labels) and len(x.shape) == 2, f"{len(labels or ())} labels, {len(x.shape)} axes")
+    node.require(len(x.shape) == 2, f"{len(x.shape)} axes; rows of features are expected")
     weights = np.array(node.attr("coefficients"), np.float32)
     shifts = node.attr("intercepts", None)
-    features = x.shape[1]
-    if weights.size != len(labels) * features:
+    (features,) = node.static_sizes(x.shape[1:], "a row of features")
+    transform = node.attr("post_transform", "NONE")
+    single = len(labels) == 2 and weights.size == features > 0 and transform == "LOGISTIC"
+    count = 1 if single else len(labels)
+    if weights.size != count * features:
         node.unsupported(f"{weights.size} coefficients for {len(labels)} labels", "a score for each label")
-    scores = matmul(x, node.graph.constant(np.ascontiguousarray(weights.reshape(len(labels), -1).T)))
+    scores = matmul(x, node.graph.constant(np.ascontiguousarray(weights.reshape(count, -1).T)))
     if shifts is not None:
-        node.require(len(shifts) == len(labels), f"{len(shifts)} intercepts for {len(labels)} labels")
+        node.require(len(shifts) == count, f"{len(shifts)} intercepts for {count} scores")
         scores = apply("add", scores, node.graph.constant(np.array(shifts, np.float32)))
-    which = argmax(scores, 1)
-    scores = transformed_scores(node, scores, node.attr("post_transform", "NONE"))
-    if names is not None:
-        return encode_labels(which, list(range(len(names))), names, "", string), scores
-    return apply("gather", node.constant(labels, int64), which, axis=0), scores
+    scores = concat([apply("negate", scores), scores], 1) if single else scores
+    return labelled(node, argmax(scores, 1), labels, dtype), transformed_scores(node, scores, transform)
+
+
+def class_labels(node: Node) -> tuple[list[Any], DType]:
+    """Return the names or numbers of classes, and their dtype."""
+    names, numbers = node.attr("classlabels_strings", None), node.attr("classlabels_ints", None)
+    labels: list[Any] = numbers or [] if names is None else names
+    given = bool(labels) and (names is None or numbers is None)
+    node.require(given, "classlabels_strings or classlabels_ints, and not both, must be given")
+    return labels, int64 if names is None else string
+
+
+def labelled(node: Node, which: Symbol, labels: list[Any], dtype: DType) -> Symbol:
+    """Return the labels of classes."""
+    if dtype is string:
+        return encode_labels(which, list(range(len(labels))), labels, "", string)
+    return apply("gather", node.constant(labels, int64), which, axis=0)
+
+
+@handles("ZipMap", "CastMap", "DictVectorizer", domain=_DOMAIN)
+def maps(node: Node) -> Result:
+    """Refuse values that are dictionaries: graphs have tensors."""
+    fix = "export without it (zipmap=False)" if node.op == "ZipMap" else "pass a tensor with a column for each key"
+    raise UnsupportedError(f"a dictionary as a value, which is not supported; fix: {fix}")
 
 
 @handles("Imputer", domain=_DOMAIN)

@@ -132,8 +132,23 @@ def transformed_scores(node: Node, scores: Symbol, transform: str) -> Symbol:
             raised = apply("exp", apply("sub", scores, max_(scores, axis=-1, keepdims=True)))
             kept = apply("where", zero, 0.0, raised)
             return apply("div", kept, apply("maximum", sum_(kept, -1, True), float(np.finfo(np.float32).tiny)))
+        case "PROBIT":
+            return _probit(scores)
     node.unsupported(f"post_transform {transform}", "apply it outside the model")
     return scores
+
+
+def _probit(x: Symbol) -> Symbol:
+    """Return the quantile of the normal distribution in the approximation that onnxruntime and ONNX's reference share.
+
+    It is Winitzki's of the inverse error function, √(√(v² - w) - v) with v = 2 / (π a) + log(1 - y²) / 2 and a = 0.147.
+    """
+    y = apply("sub", apply("mul", x, 2.0), 1.0)
+    logarithm = apply("log", apply("mul", apply("sub", 1.0, y), apply("add", 1.0, y)))
+    v = apply("add", apply("mul", logarithm, 0.5), 2 / (3.14159 * 0.147))
+    root = apply("sqrt", apply("sub", apply("mul", v, v), apply("mul", logarithm, 1 / 0.147)))
+    size = apply("sqrt", apply("sub", root, v))
+    return apply("mul", apply("where", apply("less", y, 0.0), apply("negate", size), size), 1.41421356)
 
 
 def _array(node: Node, name: str, default: Any = None) -> Array:

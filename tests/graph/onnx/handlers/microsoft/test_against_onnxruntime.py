@@ -46,12 +46,20 @@ def test_what_onnxruntime_computes(name: str, record: Any) -> None:
 
 
 X = np.ones((2, 3, 8), np.float32)
+LSTM = {"x": X, "w": np.ones((1, 8, 20), np.int8), "r": np.ones((1, 5, 20), np.int8), "_": None, "_ ": None, "_  ": None,
+        "_   ": None, "_    ": None, "ws": np.ones(1, np.float32), "wz": np.ones(1, np.int8), "rs": np.ones(1, np.float32),
+        "rz": np.ones(1, np.int8)}  # fmt: skip
 
 
 @pytest.mark.parametrize(
     ("op", "inputs", "attributes", "message"),
     [
-        ("MultiHeadAttention", {"q": X}, {"num_heads": 2}, "packed queries"),
+        ("MultiHeadAttention", {"q": X}, {"num_heads": 2}, r"input 0 of shape \(2, 3, 8\); \(batch, length, 2, 3, size\) is"),
+        ("MultiHeadAttention", {"q": X, "k": X}, {"num_heads": 2}, r"input 1 of shape .*; \(batch, length, 2, 2, size\) is"),
+        ("MultiHeadAttention", {"q": X, "k": X[0], "v": X}, {"num_heads": 2}, "keys of 2 axes; "),
+        ("DynamicQuantizeLSTM", {**LSTM, "w": np.ones((1, 8, 20), np.int16)}, {"hidden_size": 5}, "weights of int16; int8 or"),
+        ("DynamicQuantizeLSTM", {**LSTM, "ws": np.ones(7, np.float32)}, {"hidden_size": 5}, r"zero point of shape \(7,\); one"),
+        ("DynamicQuantizeLSTM", {**LSTM, "r": np.ones((1, 5, 12), np.int8)}, {"hidden_size": 5}, r"shape \(1, 5, 12\)"),
         ("MultiHeadAttention", {"q": X, "k": X, "v": X}, {"num_heads": 0}, "num_heads is 0"),
         ("Attention", {"x": X, "w": np.ones((8, 24), np.float32)}, {"num_heads": 2, "do_rotary": 1}, "do_rotary"),
         ("Attention", {"x": X, "w": np.ones((8, 24), np.float32)}, {"num_heads": 2, "qkv_hidden_sizes": [1, 2, 3]}, "of 24"),
@@ -64,10 +72,50 @@ X = np.ones((2, 3, 8), np.float32)
 def test_what_is_refused(op: str, inputs: dict[str, Any], attributes: dict[str, Any], message: str) -> None:
     made = model(
         [node(op, " ".join(inputs), domain="com.microsoft", **attributes)],
-        {key: (array.dtype, array.shape) for key, array in inputs.items()}, domains={"com.microsoft": 1},
+        {key: (array.dtype, array.shape) for key, array in inputs.items() if array is not None}, domains={"com.microsoft": 1},
     )  # fmt: skip
     with pytest.raises(jn.JoineryError, match=message):
         jn.from_onnx(made)
+
+
+def test_packed_heads_are_those_of_three_tensors() -> None:
+    rng = np.random.default_rng(4)
+    q, k, v = (rng.standard_normal((2, 3, 8)).astype(np.float32) for _ in range(3))
+    bias, mask = rng.standard_normal(24).astype(np.float32), np.array([2, 3], np.int32)
+
+    def found(names: str, **arrays: Any) -> Any:
+        made = model(
+            [node("MultiHeadAttention", names, domain="com.microsoft", num_heads=2)],
+            {name: (array.dtype, array.shape) for name, array in arrays.items()}, domains={"com.microsoft": 1},
+        )  # fmt: skip
+        return jn.evaluate(jn.from_onnx(made), *arrays.values())
+
+    whole = found("q k v b m", q=q, k=k, v=v, b=bias, m=mask)
+    split = [each.reshape(2, 3, 2, 4) for each in (q, k, v)]
+    np.testing.assert_array_equal(found("p _ _ b m", p=np.stack(split, 3), b=bias, m=mask), whole)
+    np.testing.assert_array_equal(found("q p _ b m", q=q, p=np.stack(split[1:], 3), b=bias, m=mask), whole)
+
+
+def test_caches_of_any_length_need_one_model() -> None:
+    made = model(
+        [node("GroupQueryAttention", "q k v pk pv n t", "y keys values", domain="com.microsoft", num_heads=4, kv_num_heads=2),
+         node("Shape", "mask", "sizes"), node("Gather", "sizes one", "t64", axis=0), node("Cast", "t64", "t", to=6)],
+        {"q": (np.float32, ("b", "s", 64)), "k": (np.float32, ("b", "s", 32)), "v": (np.float32, ("b", "s", 32)),
+         "pk": (np.float32, ("b", 2, "past", 16)), "pv": (np.float32, ("b", 2, "past", 16)), "n": (np.int32, ("b",)),
+         "mask": (np.int64, ("b", "total"))},
+        "y keys values", constants={"one": np.array(1)}, domains={"com.microsoft": 1},
+    )  # fmt: skip
+    graph = jn.from_onnx(made)
+    compiled = jn.compile(graph, device="cpu", cache=False)
+    with np.load(RECORD, allow_pickle=False) as record:
+        for name in ("groups, a prompt", "groups, a cache made once is full"):
+            given = [record[f"{name}/{key}"] for key in ("q", "k", "v", "pk", "pv", "n")]
+            if name == "groups, a prompt":
+                given[3:5] = [np.zeros((2, 2, 0, 16), np.float32)] * 2
+            mask = np.ones((2, int(record[f"{name}/t"])), np.int64)
+            for found in (compiled(*given, mask), jn.evaluate(graph, *given, mask)):
+                for output, one in zip(("y", "keys", "values"), found, strict=True):
+                    np.testing.assert_allclose(one, record[f"{name}/= {output}"], rtol=2e-4, atol=2e-5)
 
 
 def test_heads_of_symbolic_length_attend_compiled() -> None:
