@@ -28,6 +28,7 @@ from .structure import pointer_buffers, runtime_extents
 from .templates.attention import build_attention
 from .templates.contract import build_contract
 from .templates.map import build_map
+from .templates.ordered import build_ordered
 from .templates.row import build_row
 from .tensor_descriptors import DescriptorAccess
 from .user_lines import name_lines, nest_lines, with_lines_of
@@ -52,6 +53,7 @@ _BUILDERS: dict[str, Callable[[Kernel, Schedule], list[tuple[int, int]]]] = {
     "scan": build_row,
     "contract": build_contract,
     "attention": build_attention,
+    "ordered": build_ordered,
 }
 
 
