@@ -165,9 +165,12 @@ def _in_order(x: SymbolLike, axis: int, descending: bool) -> SymbolLike:
 
 
 def top_positions(symbol: SymbolLike, x: SymbolLike) -> SymbolLike:
-    """Take the first of all positions in order, or find a few of them by reductions of keys that carry positions."""
+    """Find a few positions by reductions of keys that carry them, more in long lines by a limit, or take the first of all."""
     axis, k, largest = symbol.attrs["axis"], symbol.attrs["k"], symbol.attrs["largest"]
     keys = _keys(_last(x, axis), largest)
+    extent = x.shape[axis]
+    if len(keys) == 1 and k > _SELECTED and (not isinstance(extent, int) or extent >= 16 * k):
+        return _from_last(_chosen(keys[0], k), axis)
     if len(keys) > 1 or not 0 < k <= _SELECTED:
         order = _in_order(x, axis, largest)
         stops = tuple([k if a == axis else extent for a, extent in enumerate(order.shape)])
@@ -180,6 +183,37 @@ def top_positions(symbol: SymbolLike, x: SymbolLike) -> SymbolLike:
         found.append(_apply("reduce_min", left, axes=along, keepdims=True))
     rows = found[0] if k == 1 else _apply("concat", *found, axis=along[0])
     return _from_last(_apply("bitwise_and", rows, (1 << 32) - 1), axis)
+
+
+def _chosen(keys: SymbolLike, k: int) -> SymbolLike:
+    """Find the key that `k` others do not exceed, bit by bit, by counting; then sort those, and as many equal ones as are left.
+
+    What is chosen is written one after the other, in the order of the positions, to a line of `k`.
+    """
+    last = len(keys.shape) - 1
+    extent = keys.shape[last]
+    wide = int32 if isinstance(extent, int) and extent < 1 << 31 else int64
+
+    def count(mask: SymbolLike) -> SymbolLike:
+        return _apply("reduce_sum", _cast(mask, wide), axes=(last,), keepdims=True)
+
+    enough = _apply("greater_equal", count(_apply("less", keys, 0)), k)
+    limit = _apply("mul", _cast(enough, int32), -(1 << 31))
+    for bit in reversed(range(31)):
+        upper = _apply("add", limit, 1 << bit)
+        limit = _apply("where", _apply("greater_equal", count(_apply("less", keys, upper)), k), limit, upper)
+    below, equal = _apply("less", keys, limit), _apply("equal", keys, limit)
+    both = _apply("add", _cast(below, int64), _apply("mul", _cast(equal, int64), 1 << 32))  # two counts in one number
+    before = _apply("cumsum", both, axis=last, exclusive=True, reverse=False)
+    first, then = (_apply("bitwise_and", each, (1 << 32) - 1) for each in (before, _apply("shift_right", before, 32)))
+    then = _apply("add", then, _cast(count(below), int64))
+    slots = _apply("where", below, first, _apply("where", equal, then, k))
+    shape = (*keys.shape[:-1], k)
+    empty = _apply("broadcast_to", _apply_source(keys, 0), shape=shape)
+    numbers = _apply("broadcast_to", _counting(keys, extent), shape=keys.shape)
+    chosen = _apply("scatter", empty, slots, numbers, axis=last, reduction="none")
+    order = _sorted_positions(_apply("take_along_axis", keys, chosen, axis=last))
+    return _apply("take_along_axis", chosen, order, axis=last)
 
 
 def _keys(x: SymbolLike, descending: bool) -> tuple[SymbolLike, ...]:

@@ -184,6 +184,8 @@ def _name(nest: Nest, template: str, index: int) -> str:
     """Returns a name for listings: the template, what is fused, and a number that makes it unique in the
     model."""
     ops = list(dict.fromkeys("".join(c if c.isalnum() else "_" for c in op) for op in nest.fused))
+    if template == "ordered":  # named by its last op, after what is computed before it
+        ops.reverse()
     middle = "_".join(ops[:4])[:48]
     return f"{template}_{middle}_{index}" if middle else f"{template}_{index}"
 
