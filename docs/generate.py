@@ -22,7 +22,7 @@ from joinery.graph.functions.names.exports import EXPORTS
 from joinery.graph.ops import elementwise as ops_elementwise
 from joinery.graph.ops import host as ops_host
 from joinery.graph.ops import structural as ops_structural
-from joinery.graph.ops.opdef import CONTRACT, INDEXED, POSITION, OpDef
+from joinery.graph.ops.opdef import CONTRACT, INDEXED, POSITION, SCATTERED, OpDef
 from joinery.graph.ops.table import OPS
 from joinery.promotion import DTYPES, PRESETS, RESULT_RULES, ResultRule, loss_class, loss_example
 from joinery.promotion.drawing.hasse import to_svg
@@ -46,6 +46,7 @@ GROUPS: tuple[tuple[str, tuple[OpDef, ...]], ...] = (
     ("Views", ops_structural.VIEWS),
     ("Joining and padding", ops_structural.JOINS),
     ("Indexing", ops_structural.INDEXING),
+    ("In order", ops_structural.ORDERED),
     ("Composites", ops_structural.COMPOSITES),
     ("On the host: strings", ops_host.STRINGS),
     ("On the host: sizes from data", ops_host.DATA_SIZED),
@@ -105,6 +106,9 @@ SHAPES = {
     "gather": "axis → shape of indices",
     "take_along_axis": "as indices",
     "normalization": "as x",
+    "scatter": "as x",
+    "sorted_keys": "(…, n) → (…, 2, n)",
+    "top": "axis → k",
 }
 KINDS = ("bool", "int", "uint", "float")
 
@@ -279,7 +283,7 @@ def ops_page() -> str:
 
 # --- docs/promotion.md and docs/promotion/*.md
 
-OUTSIDE_THE_TABLE: dict[str, tuple[str, ...]] = {"ACCUMULATE": ("sum", "prod", "cumsum")}
+OUTSIDE_THE_TABLE: dict[str, tuple[str, ...]] = {"ACCUMULATE": ("sum", "prod", "cumsum", "cumprod")}
 """Rules that public functions apply before they build a row."""
 
 LITERAL_EXAMPLES: tuple[tuple[Any, ...], ...] = (
@@ -470,7 +474,7 @@ def literal_rules(rules: jn.promotion.RuleSet) -> str:
 def result_rules() -> str:
     known: dict[str, ResultRule] = {
         **RESULT_RULES,
-        **{rule.name: rule for rule in (CONTRACT, POSITION, INDEXED)},
+        **{rule.name: rule for rule in (CONTRACT, POSITION, INDEXED, SCATTERED)},
         **{row.promote.name: row.promote for row in ops_host.ROWS},
     }
     users: dict[str, list[str]] = {

@@ -23,7 +23,10 @@ operator, it is a **function** of the model, in the domain `joinery`: the column
 `Cast` computes in another dtype. *Sizes* are rows whose nodes read shapes: they stand in the graph itself. A `gather` at
 constant positions inside the axis is the operator Gather.
 
-Written for opset 21, the default; `bitcast` of floats needs opset 26.
+Windows are gathered, except those of convolutions and poolings, which are Conv, MaxPool and AveragePool, together with the
+product or reduction and the padding.
+
+Written for opset 21, the default; `bitcast` of floats and `cumprod` need opset 26.
 """
 OTHERS = ("tensor_float32", "float8_e8m0fnu")
 TRIED = tuple(dtype for dtype in DTYPES.values() if dtype.names.onnx and dtype.name not in OTHERS)
@@ -32,7 +35,8 @@ ATTRS: dict[str, dict[str, Any]] = {
     "reverse": {"reverse": False}, "correction": {"correction": 0}, "approximate": {"approximate": "none"},
     "epsilon": {"epsilon": 1e-5}, "has_scale": {"has_scale": True}, "has_bias": {"has_bias": True},
     "accumulate": {"accumulate": float32}, "precision": {"precision": "ieee"}, "rounding": {"rounding": "nearest"},
-    "saturate": {"saturate": True},
+    "saturate": {"saturate": True}, "reduction": {"reduction": "none"}, "descending": {"descending": False}, "k": {"k": 1},
+    "largest": {"largest": True},
 }  # fmt: skip
 OPSET = 21
 
@@ -57,6 +61,8 @@ def calls(row: str) -> Iterator[tuple[DType, Call]]:
             operands = (bool_, dtype, dtype)
         elif row in ("gather", "take_along_axis"):
             operands = (dtype, int64)
+        elif row == "scatter":
+            operands = (dtype, int64, dtype)
         elif definition.promote.name == "JOIN_TO_BOOL":
             result = bool_
         elif definition.promote.name == "POSITION":
@@ -68,7 +74,7 @@ def calls(row: str) -> Iterator[tuple[DType, Call]]:
                 if row == "cast" or target.bits == dtype.bits:
                     yield dtype, Call(row, operands, target, {**attrs, "dtype": target}, OPSET)  # type: ignore[typeddict-item]
             continue
-        yield dtype, Call(row, operands, result, attrs, OPSET)  # type: ignore[arg-type]
+        yield dtype, Call(row, operands, result, attrs, 26 if row == "cumprod" else OPSET)  # type: ignore[arg-type]
 
 
 def operators(found: Written) -> list[str]:
@@ -92,6 +98,8 @@ def cells(row: str) -> list[str]:
         return list(HOST[row])
     if row in SIZED and row not in WRITERS:
         operator = OPS[row].onnx
+        if row == "windows":
+            return ["Gather and Transpose (sizes)", ""]
         return [f"{operator[0]} (sizes)" if operator else "Shape, Squeeze and arithmetic (sizes)", ""]
     if row in REASONS or row not in WRITERS:
         return ["–", f"refused: {REASONS.get(row, UNWRITTEN)[0]}"]

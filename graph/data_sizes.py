@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from .dims.dim import Dim, Extent
-from .protocols import SymbolLike
+from .protocols import SymbolLike, SymbolT
 
 
 def deciders(symbols: Iterable[SymbolLike]) -> Mapping[str, int]:
@@ -33,13 +33,19 @@ def mentioned(extents: Iterable[Extent]) -> set[str]:
     return {name for extent in extents if isinstance(extent, Dim) for name in extent.symbols()}
 
 
-def needed(symbols: Sequence[SymbolLike], roots: Iterable[SymbolLike]) -> set[int]:
-    """Return the ids of the symbols that `roots` are computed from, including those that decide their sizes."""
+def needed(
+    symbols: Sequence[SymbolT], roots: Iterable[SymbolT], operands: Mapping[int, Sequence[SymbolT]] | None = None
+) -> set[int]:
+    """Return the ids of the symbols that `roots` are computed from, including those that decide their sizes.
+
+    operands: by id, what a symbol is computed from in place of its inputs.
+    """
     found = {symbol.id for symbol in roots}
     deciding = deciders(symbols)
     for symbol in reversed(symbols):
         if symbol.id in found:
-            found.update([operand.id for operand in symbol.inputs])
+            inputs = symbol.inputs if operands is None else operands.get(symbol.id, symbol.inputs)
+            found.update([operand.id for operand in inputs])
             if deciding:
                 found.update([deciding[name] for name in mentioned(extents_of(symbol)) if name in deciding])
     return found

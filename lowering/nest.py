@@ -28,7 +28,7 @@ def size_text(extent: Extent) -> int | str:
 
 Attributes: TypeAlias = Mapping[str, Any]
 """Attributes of a body value; the table of `Value` lists those of each operation."""
-Template = Literal["map", "row", "contract", "attention", "scan"]
+Template = Literal["map", "row", "contract", "attention", "scan", "ordered"]
 """How a nest becomes a block program; see `schedule/templates.py`."""
 BufferKind = Literal["input", "constant", "output", "temporary"]
 
@@ -82,7 +82,10 @@ class Value:
     index         ()                      at: Affine                (int64 value of an affine expression of the axes)
     reduce        (x,)                    kind: "sum" "prod" "max" "min" "argmax" "argmin", over: tuple of axes
                                           (accumulates in the value's own dtype; x has been cast to it, arg*: int64)
-    scan          (x,)                    kind: "sum", axis: int, exclusive: bool, reverse: bool
+    scan          (x,)                    kind: "sum" "cumprod" "cummax" "cummin", axis: int, exclusive: bool, reverse: bool
+    scatter       (x, positions, updates) kind: a reduction of the op, target: int, the axis of the positions, over: int, the
+                                          axis of the updates, which come in its order (-1 for an axis of extent 1)
+    sort          (keys,)                 axis: int, half: int, the axis of the two rows of the result (-1 as above)
     contract      (a, b)                  over: int (the innermost contracted axis), outer: tuple of axes (the other
                                           contracted axes, outermost first; may be missing), precision: "ieee" | "tf32".
                                           Accumulates in the value's dtype; a and b may be narrower (f16, bf16, i8)

@@ -33,14 +33,15 @@ def _reduce(op: str, x: Symbol, axes: tuple[int, ...], keepdims: bool) -> Symbol
     return apply(op, x, axes=axes, keepdims=bool(keepdims)) if axes else x
 
 
-def _accumulated(op: str, x: Symbol, dtype: DTypeLike | None) -> DType:
+def accumulated(op: str, x: Symbol, dtype: DTypeLike | None) -> DType:
+    """Return the dtype of a sum or product of `x`: `dtype`, or what the rule set widens to."""
     given = None if dtype is None else as_dtype(dtype, f"{op}: dtype")
     return ACCUMULATE.apply(x.graph.rules, [x.dtype], op=op, dtype=given).result
 
 
 def _total(op: str, row: str, x: TensorLike, axis: Axis, keepdims: bool, dtype: DTypeLike | None) -> Symbol:
     symbol, axes = _axes(op, x, axis)
-    result = _accumulated(op, symbol, dtype)
+    result = accumulated(op, symbol, dtype)
     value = _reduce(row, primitives.accumulate_in(symbol, result), axes, keepdims)
     return primitives.cast(value, result)
 
@@ -234,7 +235,7 @@ def cumsum(
     symbol = symbol_of("cumsum", x)
     with describing("cumsum", symbol):
         axis_index = normalize_axis(axis, len(symbol.shape))
-    result = _accumulated("cumsum", symbol, dtype)
+    result = accumulated("cumsum", symbol, dtype)
     work = primitives.accumulate_in(symbol, result)
     return primitives.cast(
         apply("cumsum", work, axis=axis_index, exclusive=bool(exclusive), reverse=bool(reverse)), result
@@ -247,7 +248,7 @@ def cumsum(
 def _wide(op: str, x: TensorLike) -> tuple[Symbol, DType]:
     """Return the operand in the dtype its sums are computed in, and the dtype of a sum of it."""
     symbol = symbol_of(op, x)
-    result = _accumulated(op, symbol, None)
+    result = accumulated(op, symbol, None)
     return primitives.accumulate_in(symbol, result), result
 
 

@@ -71,6 +71,7 @@ KINDS: Mapping[str, Kind] = {
     "axis": _INT,
     "counts": _SIZES,
     "correction": (_is_number, "a number"),
+    "descending": _FLAG,
     "dilations": _INTS,
     "dtype": _DTYPE,
     "epsilon": (lambda value: _is_number(value) and 0 <= value < math.inf, "a finite number, 0 or more"),
@@ -81,12 +82,15 @@ KINDS: Mapping[str, Kind] = {
     "has_scale": _FLAG,
     "high": _SIZES,
     "index": _INT,
+    "k": (lambda value: type(value) is int and value >= 0, "an int, 0 or more"),
     "keepdims": _FLAG,
+    "largest": _FLAG,
     "low": _SIZES,
     "mode": _TEXT,
     "name": _TEXT,
     "options": _TEXT,
     "precision": _one_of("ieee", "tf32"),
+    "reduction": _one_of("none", "add", "mul", "min", "max"),
     "reverse": _FLAG,
     "rounding": _one_of("nearest", "toward_zero"),
     "saturate": _FLAG,
@@ -110,6 +114,7 @@ class Attributes(TypedDict, total=False):
     axis: int
     correction: int | float
     counts: tuple[Extent, ...]
+    descending: bool
     dilations: tuple[int, ...]
     dtype: DType
     epsilon: float
@@ -120,12 +125,15 @@ class Attributes(TypedDict, total=False):
     has_scale: bool
     high: tuple[Extent, ...]
     index: int
+    k: int
     keepdims: bool
+    largest: bool
     low: tuple[Extent, ...]
     mode: str
     name: str
     options: str
     precision: str
+    reduction: str
     reverse: bool
     rounding: str
     saturate: bool

@@ -13,7 +13,7 @@ from ...promotion.dtype import DType, bool_, int32
 from ...promotion.errors import UserError
 from ...promotion.literals import check_literal, is_scalar
 from ..checks import Checks, ShapeError
-from ..dims.dim import Dim, minimum
+from ..dims.dim import Dim, Extent, maximum, minimum
 from ..types import Shape
 from .attributes import Attributes
 from .opdef import accumulator
@@ -83,3 +83,32 @@ def product(dtypes: Sequence[DType], shapes: Sequence[Shape], attrs: Attributes,
     wanted = accumulator(int32 if narrow else dtypes[0])
     if attrs["accumulate"] is not wanted:
         raise ShapeError(f"products of {dtypes[0]} are accumulated in {wanted}, not {attrs['accumulate']}", f"{wanted}")
+
+
+def scattered(dtypes: Sequence[DType], shapes: Sequence[Shape], attrs: Attributes, checks: Checks) -> None:
+    """Require values that are computed with, where updates are combined with elements."""
+    if attrs["reduction"] != "none" and not dtypes[0].has_arithmetic:
+        problem = f'values of {dtypes[0]} cannot be combined (reduction="{attrs["reduction"]}")'
+        raise ShapeError(problem, "numbers", 'reduction="none", or cast')
+
+
+def orderable(dtypes: Sequence[DType], shapes: Sequence[Shape], attrs: Attributes, checks: Checks) -> None:
+    """Require values that have an order, and few enough of them."""
+    dtype = dtypes[0]
+    if dtype.storage_only or not (dtype.is_bool or dtype.is_integer or dtype.is_float):
+        raise ShapeError(f"values of {dtype} have no order", "bools, integers or floats", "sort something that stands for them")
+    _few(shapes[0][attrs["axis"]], checks)
+
+
+def keys(dtypes: Sequence[DType], shapes: Sequence[Shape], attrs: Attributes, checks: Checks) -> None:
+    if dtypes[0] is not int32:
+        raise ShapeError(f"keys of {dtypes[0]}", "keys of int32")
+    _few(shapes[0][-1], checks)
+
+
+def _few(extent: Extent, checks: Checks) -> None:
+    """Require at most 2^32 elements: positions have 32 bits while they are put in order."""
+    if isinstance(extent, Dim):
+        checks.add(maximum(extent, 1 << 32), 1 << 32, "sort: at most 2^32 elements are put in order")
+    elif extent > 1 << 32:
+        raise ShapeError(f"{extent} elements to put in order", "at most 2^32")

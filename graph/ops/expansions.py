@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from typing import Unpack
 
-from ...promotion.dtype import DType
+from ...promotion.dtype import DType, float32, float64, int32, int64
 from ..dims.dim import Extent, maximum, product
 from ..protocols import SymbolLike, TensorLike
 from .attributes import Attributes
@@ -138,3 +138,134 @@ def rms_norm(symbol: SymbolLike, x: SymbolLike, *vectors: SymbolLike) -> SymbolL
     if symbol.attrs["has_scale"]:
         result = _apply("mul", result, _cast(vectors[0], work))
     return _cast(result, symbol.dtype)
+
+
+# -- order -------------------------------------------------------------------------------------------------------------
+
+_SELECTED = 8
+"""Up to so many largest or smallest elements are found one after the other, each by a reduction; more of them by sorting."""
+
+
+def argsort(symbol: SymbolLike, x: SymbolLike) -> SymbolLike:
+    """Sort by keys of 32 bits that carry positions: once, or of 64-bit values by the lower and then by the upper half.
+
+    The second sort is stable, so it keeps the order of the first one among equal upper halves.
+    """
+    return _in_order(x, symbol.attrs["axis"], symbol.attrs["descending"])
+
+
+def _in_order(x: SymbolLike, axis: int, descending: bool) -> SymbolLike:
+    upper, *lower = _keys(_last(x, axis), descending)
+    order = _sorted_positions(lower[0] if lower else upper)
+    if lower:
+        along = len(x.shape) - 1
+        ranks = _sorted_positions(_apply("take_along_axis", upper, order, axis=along))
+        order = _apply("take_along_axis", order, ranks, axis=along)
+    return _from_last(order, axis)
+
+
+def top_positions(symbol: SymbolLike, x: SymbolLike) -> SymbolLike:
+    """Find a few positions by reductions of keys that carry them, more in long lines by a limit, or take the first of all."""
+    axis, k, largest = symbol.attrs["axis"], symbol.attrs["k"], symbol.attrs["largest"]
+    keys = _keys(_last(x, axis), largest)
+    extent = x.shape[axis]
+    if len(keys) == 1 and k > _SELECTED and (not isinstance(extent, int) or extent >= 16 * k):
+        return _from_last(_chosen(keys[0], k), axis)
+    if len(keys) > 1 or not 0 < k <= _SELECTED:
+        order = _in_order(x, axis, largest)
+        stops = tuple([k if a == axis else extent for a, extent in enumerate(order.shape)])
+        return _apply("slice", order, starts=(0,) * len(stops), stops=stops, steps=(1,) * len(stops))
+    packed = _apply("add", _apply("mul", _cast(keys[0], int64), 1 << 32), _counting(x, x.shape[axis]))
+    along = (len(x.shape) - 1,)
+    found = [_apply("reduce_min", packed, axes=along, keepdims=True)]
+    while len(found) < k:  # packed keys differ from each other: the next one is the least of those that are larger
+        left = _apply("where", _apply("greater", packed, found[-1]), packed, int(int64.max_value))
+        found.append(_apply("reduce_min", left, axes=along, keepdims=True))
+    rows = found[0] if k == 1 else _apply("concat", *found, axis=along[0])
+    return _from_last(_apply("bitwise_and", rows, (1 << 32) - 1), axis)
+
+
+def _chosen(keys: SymbolLike, k: int) -> SymbolLike:
+    """Find the key that `k` others do not exceed, bit by bit, by counting; then sort those, and as many equal ones as are left.
+
+    What is chosen is written one after the other, in the order of the positions, to a line of `k`.
+    """
+    last = len(keys.shape) - 1
+    extent = keys.shape[last]
+    wide = int32 if isinstance(extent, int) and extent < 1 << 31 else int64
+
+    def count(mask: SymbolLike) -> SymbolLike:
+        return _apply("reduce_sum", _cast(mask, wide), axes=(last,), keepdims=True)
+
+    enough = _apply("greater_equal", count(_apply("less", keys, 0)), k)
+    limit = _apply("mul", _cast(enough, int32), -(1 << 31))
+    for bit in reversed(range(31)):
+        upper = _apply("add", limit, 1 << bit)
+        limit = _apply("where", _apply("greater_equal", count(_apply("less", keys, upper)), k), limit, upper)
+    below, equal = _apply("less", keys, limit), _apply("equal", keys, limit)
+    both = _apply("add", _cast(below, int64), _apply("mul", _cast(equal, int64), 1 << 32))  # two counts in one number
+    before = _apply("cumsum", both, axis=last, exclusive=True, reverse=False)
+    first, then = (_apply("bitwise_and", each, (1 << 32) - 1) for each in (before, _apply("shift_right", before, 32)))
+    then = _apply("add", then, _cast(count(below), int64))
+    slots = _apply("where", below, first, _apply("where", equal, then, k))
+    shape = (*keys.shape[:-1], k)
+    empty = _apply("broadcast_to", _apply_source(keys, 0), shape=shape)
+    numbers = _apply("broadcast_to", _counting(keys, extent), shape=keys.shape)
+    chosen = _apply("scatter", empty, slots, numbers, axis=last, reduction="none")
+    order = _sorted_positions(_apply("take_along_axis", keys, chosen, axis=last))
+    return _apply("take_along_axis", chosen, order, axis=last)
+
+
+def _keys(x: SymbolLike, descending: bool) -> tuple[SymbolLike, ...]:
+    """Return int32 keys in whose order the elements are, or two of them, the upper one first, for 64-bit values.
+
+    Floats are ordered as the integers that their bits are, with the magnitude of negative ones mirrored; both zeros have one
+    key, and NaN the largest.
+    """
+    dtype = x.dtype
+    wide = _cast(x, float64 if dtype is float64 else float32 if dtype.is_float else int64) if not _is_uint64(dtype) else x
+    whole = int32 if wide.dtype is float32 else int64
+    if wide.dtype.is_float:
+        plain = _apply("where", _apply("is_nan", wide), math.nan, _apply("add", wide, 0.0))
+        bits = _apply("bitcast", plain, dtype=whole)
+        bits = _apply("where", _apply("less", bits, 0), _apply("bitwise_xor", bits, int(whole.max_value)), bits)
+    elif _is_uint64(dtype):
+        bits = _apply("bitwise_xor", _apply("bitcast", wide, dtype=int64), int(int64.min_value))
+    else:
+        bits = wide if dtype.name != "uint32" else _apply("sub", wide, 1 << 31)
+    if descending:
+        bits = _apply("bitwise_not", bits)
+    if dtype.bits < 64:
+        return (_cast(bits, int32),)
+    lower = _apply("sub", _apply("bitwise_and", bits, (1 << 32) - 1), 1 << 31)
+    return _cast(_apply("shift_right", bits, 32), int32), _cast(lower, int32)
+
+
+def _is_uint64(dtype: DType) -> bool:
+    """Return whether values are unsigned integers of 64 bits."""
+    return dtype.kind == "uint" and dtype.bits == 64
+
+
+def _sorted_positions(keys: SymbolLike) -> SymbolLike:
+    rows = _apply("sort_keys", keys)
+    rank = len(rows.shape)
+    starts, stops = tuple([int(a == rank - 2) for a in range(rank)]), rows.shape
+    return _apply("reshape", _apply("slice", rows, starts=starts, stops=stops, steps=(1,) * rank), shape=keys.shape)
+
+
+def _last(x: SymbolLike, axis: int) -> SymbolLike:
+    """Move an axis to the end."""
+    order = (*[a for a in range(len(x.shape)) if a != axis], axis)
+    return x if axis == len(x.shape) - 1 else _apply("permute", x, axes=order)
+
+
+def _from_last(x: SymbolLike, axis: int) -> SymbolLike:
+    """Move the last axis to where `axis` was before `_last`."""
+    last = len(x.shape) - 1
+    return x if axis == last else _apply("permute", x, axes=(*range(axis), last, *range(axis, last)))
+
+
+def _counting(x: SymbolLike, extent: Extent) -> SymbolLike:
+    """Return 0, 1, …, extent - 1 as int64."""
+    ones = _apply("broadcast_to", _apply_source(x, 1), shape=(extent,))
+    return _apply("cumsum", ones, axis=0, exclusive=True, reverse=False)

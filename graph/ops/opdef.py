@@ -18,7 +18,7 @@ from ..dims.dim import Extent
 from ..types import MAX_RANK, Shape
 from .attributes import Attributes, require_attributes
 
-OpKind = Literal["source", "map", "reduce", "scan", "contract", "view", "join", "index", "host", "composite"]
+OpKind = Literal["source", "map", "reduce", "scan", "contract", "view", "join", "index", "ordered", "host", "composite"]
 ShapeFunction = Callable[[Sequence[Shape], Attributes, Checks], Shape]
 Demand = Callable[[Sequence[DType], Sequence[Shape], Attributes, Checks], None]
 ViewTerms = tuple[tuple[tuple[int, int], ...], Extent]
@@ -52,8 +52,8 @@ class OpDef:
         bound: the absolute error of a result in terms of its operands (docs/ops.md explains the letters), or "".
         index: for views (operand shape, result shape, attrs) → for each axis of the operand (((axis, step), …), start): the
             element of a result's index i lies at start + Σ step · i[axis]. None where the index is not affine.
-        combine: for reductions, the map that combines the results of two parts; "" where there is none.
-        neutral: for reductions, the value of an operand's dtype that changes no result.
+        combine: for reductions and scans, the map that combines the results of two parts; "" where there is none.
+        neutral: for reductions and scans, the value of an operand's dtype that changes no result.
         numpy: the NumPy function that the evaluator computes a map with (16-bit floats in float32, rounded once), or the ufunc
             whose `reduce` a reduction is; "" where an implementation is registered in `graph/reference`.
         cost: simple vector instructions per element, where lowering weighs evaluating the op again against keeping its value.
@@ -131,6 +131,15 @@ def _indexed(rule_set: RuleSet, operands: Sequence[Operand], op: str, dtype: DTy
     return Promotion(own, own[0])
 
 
+def _scattered(rule_set: RuleSet, operands: Sequence[Operand], op: str, dtype: DType | None) -> Promotion:
+    data, positions, updates = operands
+    own = dtype_of(positions)
+    if not own.is_integer:
+        raise UserError(f"{op}: the indices must be integers, not {own}; fix: cast them with .cast(int64)")
+    joined = JOIN.apply(rule_set, (data, updates), op=op)
+    return Promotion((joined.casts[0], own, joined.casts[1]), joined.result)
+
+
 CONTRACT = ResultRule(
     "CONTRACT",
     "as JOIN; products of bools and 8-bit integers are summed in int32, which is the result",
@@ -141,6 +150,12 @@ INDEXED = ResultRule(
     "INDEXED",
     "the first operand gives the result dtype, the second is made of integers; neither is cast",
     _indexed,
+)
+
+SCATTERED = ResultRule(
+    "SCATTERED",
+    "the first and the third operand are cast to their join, which is the result; the second is made of integers",
+    _scattered,
 )
 
 

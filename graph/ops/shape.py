@@ -492,6 +492,44 @@ def take_along_axis(shapes: Sequence[Shape], attrs: Attributes, checks: Checks) 
     return (*others[:axis], indices[axis], *others[axis + 1 :])
 
 
+def scatter(shapes: Sequence[Shape], attrs: Attributes, checks: Checks) -> Shape:
+    """Return the shape of the data; positions and updates have one shape, that of the data but for the axis."""
+    shape, positions, updates = shapes
+    axis = attrs["axis"]
+    if normalize_axis(axis, len(shape)) != axis:
+        raise ShapeError(f"axis {axis} is not normalised")
+    expected = "positions and updates of one shape, which is that of the data but for the axis"
+    if len(positions) != len(shape) or len(updates) != len(shape):
+        problem = f"data, indices and updates have {len(shape)}, {len(positions)} and {len(updates)} axes"
+        raise ShapeError(problem, expected, "use joinery.put_along_axis, which broadcasts")
+    for number, (size, count, update) in enumerate(zip(shape, positions, updates, strict=True)):
+        for one, other in ((count, update), (size, count)) if number != axis else ((count, update),):
+            if checks.decide(one, other) is False:
+                problem = f"on axis {number} data, indices and updates have {size}, {count} and {update} elements"
+                raise ShapeError(problem, expected, "use joinery.put_along_axis, which broadcasts")
+            checks.require_equal(one, other, f"scatter along axis {axis}: sizes of axis {number}")
+    return shape
+
+
+def sorted_keys(shapes: Sequence[Shape], attrs: Attributes, checks: Checks) -> Shape:
+    if not shapes[0]:
+        raise ShapeError("no axis to put in order", "at least one axis")
+    return (*shapes[0][:-1], 2, shapes[0][-1])
+
+
+def top(shapes: Sequence[Shape], attrs: Attributes, checks: Checks) -> Shape:
+    """Return the operand's shape with k elements on the axis, which must have as many."""
+    shape, axis, k = shapes[0], attrs["axis"], attrs["k"]
+    if normalize_axis(axis, len(shape)) != axis:
+        raise ShapeError(f"axis {axis} is not normalised")
+    extent = shape[axis]
+    if isinstance(extent, Dim):
+        checks.add(minimum(extent, k), k, f"top_k: axis {axis} must have {k} elements or more")
+    elif extent < k:
+        raise ShapeError(f"k is {k}, axis {axis} has {extent} elements", f"at most {extent}", f"k={extent}")
+    return (*shape[:axis], k, *shape[axis + 1 :])
+
+
 def _indexable(extent: Extent, indices: Shape, axis: int, checks: Checks) -> None:
     if extent == 0 and not any(size == 0 for size in indices):
         raise ShapeError(f"axis {axis} is empty, no index points into it", "an axis of at least one element")

@@ -14,6 +14,7 @@ from .opdef import (
     CONTRACT,
     INDEXED,
     POSITION,
+    SCATTERED,
     VARIADIC,
     Demand,
     OpDef,
@@ -108,7 +109,16 @@ SCANS = (
     _row("cumsum", "scan", 1, "Running sums along `axis`, in the operand's dtype; `exclusive` leaves the element itself "
          "out, `reverse` starts at the end. Sums of nothing but -0.0 are -0.0; exclusive ones begin with 0.", SAME,
          shape.along_axis, ("axis", "exclusive", "reverse"),
-         bound="(n + 2) ε Σ|x|", onnx=("CumSum", 14)),
+         bound="(n + 2) ε Σ|x|", onnx=("CumSum", 14), combine="add", neutral=_zero),
+    _row("cumprod", "scan", 1, "Running products along `axis`, in the operand's dtype; `exclusive` leaves the element itself "
+         "out and begins with 1, `reverse` starts at the end.", SAME, shape.along_axis, ("axis", "exclusive", "reverse"),
+         bound="2 n ε |Πx|", onnx=("CumProd", 26), combine="mul", neutral=_one),
+    _row("cummax", "scan", 1, "The largest of the elements so far along `axis`; NaN from the first NaN on. `exclusive` leaves "
+         "the element itself out and begins with the lowest value, `reverse` starts at the end. Of zeros of both signs it may "
+         "be either.", SAME, shape.along_axis, ("axis", "exclusive", "reverse"), combine="maximum", neutral=_lowest),
+    _row("cummin", "scan", 1, "The smallest of the elements so far along `axis`; NaN from the first NaN on. `exclusive` leaves "
+         "the element itself out and begins with the highest value, `reverse` starts at the end. Of zeros of both signs it may "
+         "be either.", SAME, shape.along_axis, ("axis", "exclusive", "reverse"), combine="minimum", neutral=_highest),
 )  # fmt: skip
 
 CONTRACTIONS = (
@@ -179,7 +189,23 @@ INDEXING = (
          onnx=("GatherElements", 13), cost=4),
 )  # fmt: skip
 
+ORDERED = (
+    _row("scatter", "ordered", 3, "The first operand, a copy of it, with updates (the third) at integer positions (the second) "
+         "along `axis`: they replace an element, or are combined with it by `reduction`, one after the other in the order of "
+         "`axis`. Negative positions count from the end; updates at others out of range are dropped.", SCATTERED,
+         shape.scatter, ("axis", "reduction"), demand=demands.scattered, traits="any_dtype", onnx=("ScatterElements", 18),
+         cost=8),
+    _row("sort_keys", "ordered", 1, "Of int32 keys k along the last axis, in two rows: 2³² k + position in ascending order, "
+         "and these positions.", POSITION, shape.sorted_keys, demand=demands.keys, traits="internal", cost=64),
+)  # fmt: skip
+
 COMPOSITES = (
+    _row("argsort", "composite", 1, "Positions (int64) along `axis` that put the elements in order, equal ones in that of "
+         "their positions. NaN is beyond infinity, zeros of both signs are equal.", POSITION, shape.along_axis,
+         ("axis", "descending"), demand=demands.orderable, traits="any_dtype", onnx=("TopK", 11)),
+    _row("top_positions", "composite", 1, "Positions (int64) of the `k` largest or smallest elements along `axis`, in order: "
+         "the first `k` of argsort.", POSITION, shape.top, ("axis", "k", "largest"), demand=demands.orderable,
+         traits="any_dtype internal", onnx=("TopK", 11)),
     _row("softmax", "composite", 1, "exp(x - max) / sum(exp(x - max)) along `axis`.", JOIN_FLOAT, shape.along_axis, ("axis",),
          bound="(n + 12) ε/2 |y|", onnx=("Softmax", 13)),
     _row("logsoftmax", "composite", 1, "log(softmax(x)) along `axis`, without leaving the log domain.", JOIN_FLOAT,
@@ -208,5 +234,5 @@ COMPOSITES = (
 )  # fmt: skip
 
 ROWS = (
-    *SOURCES, *REDUCTIONS, *SCANS, *CONTRACTIONS, *VIEWS, *JOINS, *INDEXING, *COMPOSITES,
+    *SOURCES, *REDUCTIONS, *SCANS, *CONTRACTIONS, *VIEWS, *JOINS, *INDEXING, *ORDERED, *COMPOSITES,
 )  # fmt: skip

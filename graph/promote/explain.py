@@ -82,6 +82,8 @@ def _joins(symbol: SymbolLike, written: Sequence[WrittenOperand]) -> list[str]:
     dtypes = list(dict.fromkeys([element_of(operand) for operand in written if not is_scalar(operand)]))
     if symbol.op.promote.name == "SELECT":
         dtypes = list(dict.fromkeys([element_of(operand) for operand in written[1:] if not is_scalar(operand)]))
+    if symbol.op.promote.name == "SCATTERED":
+        dtypes = list(dict.fromkeys([element_of(operand) for operand in (written[0], written[2]) if not is_scalar(operand)]))
     if symbol.op.promote.name in ("SAME", "POSITION", "INDEXED", "EXPLICIT") or len(dtypes) < 2:
         return []
     lines: list[str] = []

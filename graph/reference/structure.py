@@ -114,7 +114,10 @@ def windows(symbol: BoundSymbol, a: Array) -> Array:
         shape[axis] = int(evaluate_dim(count, {}))
         strides[axis] = a.strides[axis] * stride
     inner = [a.strides[axis] * dilation for axis, dilation in zip(attrs["axes"], attrs["dilations"], strict=True)]
-    return np.lib.stride_tricks.as_strided(a, (*shape, *attrs["sizes"]), (*strides, *inner), writeable=False)
+    own = a.dtype.isbuiltin == 1  # NumPy knows no strides of dtypes of other packages
+    bits = a if own else a.view(f"u{a.itemsize}")
+    taken = np.lib.stride_tricks.as_strided(bits, (*shape, *attrs["sizes"]), (*strides, *inner), writeable=False)
+    return taken if own else taken.view(a.dtype)
 
 
 @row("gather")

@@ -120,7 +120,7 @@ def _scalar_key(value: float | complex) -> tuple[str, str]:
 
 
 def _is_long_reduction(symbol: Symbol) -> bool:
-    if not symbol.op.combine:
+    if symbol.op.kind != "reduce" or not symbol.op.combine:
         return False
     shape, axes = symbol.inputs[0].shape, symbol.attrs["axes"]
     if not all(isinstance(extent, int) for extent in shape):

@@ -427,20 +427,24 @@ class BodyBuilder:
         else:
             position = self.evaluate(indices, index, guard)
             outer, inner = index[:axis], index[axis + 1 :]
-        if self.entries[position].dtype is not INT64:
-            attrs = {"dtype": INT64, "rounding": "nearest", "saturate": True}
-            position = self.emit("cast", INT64, (position,), attrs, key=tuple(attrs.items()))
         extent = data.shape[axis]
-        size, zero, last = self.extent_value(extent), self.extent_value(0), self.extent_value(extent - 1)
-        if indices.dtype.kind == "int":
-            negative = self.emit("less", BOOL, (position, zero))
-            position = self.emit(
-                "where", INT64, (negative, self.emit("add", INT64, (position, size)), position)
-            )
-        elif indices.dtype.bits == 64:  # from 2**63 on they are negative as int64, and beyond the end
+        position = self._wrapped(position, indices.dtype, extent)
+        zero, last = self.extent_value(0), self.extent_value(extent - 1)
+        if indices.dtype.kind != "int" and indices.dtype.bits == 64:  # what is negative as int64 is beyond the end
             position = self.emit("where", INT64, (self.emit("less", BOOL, (position, zero)), last, position))
         position = self.emit("minimum", INT64, (self.emit("maximum", INT64, (position, zero)), last))
         return self.evaluate(data, (*outer, self.as_index(position), *inner), guard)
+
+    def _wrapped(self, position: int, dtype: DType, extent: Extent) -> int:
+        """Emits a position of `dtype` as int64; negative ones count from the end. Those from 2**63 on become negative."""
+        if self.entries[position].dtype is not INT64:
+            attrs = {"dtype": INT64, "rounding": "nearest", "saturate": True}
+            position = self.emit("cast", INT64, (position,), attrs, key=tuple(attrs.items()))
+        if dtype.kind != "int":
+            return position
+        negative = self.emit("less", BOOL, (position, self.extent_value(0)))
+        moved = self.emit("add", INT64, (position, self.extent_value(extent)))
+        return self.emit("where", INT64, (negative, moved, position))
 
     # -- reductions, scans, contractions ------------------------------------------------------------------------------
 
@@ -453,15 +457,18 @@ class BodyBuilder:
         kind, attrs = symbol.op.kind, symbol.attrs
         if kind == "contract":
             return self._contract(symbol, axis_map, reads)
+        if kind == "ordered":
+            return self._ordered(symbol, axis_map, reads)
         operand = symbol.inputs[0]
         value = self.evaluate(operand, map_indices(reads[0], self.extents))
         if kind == "scan":
             (axis,) = reads[0][attrs["axis"]] or (-1,)
             if axis < 0:
-                return self.constant(0, symbol.dtype) if attrs["exclusive"] else value
+                neutral = symbol.op.neutral
+                return self.constant(neutral(symbol.dtype), symbol.dtype) if attrs["exclusive"] and neutral else value
             value = self.spread(value, 1 << axis)
             details = {
-                "kind": "sum",
+                "kind": "sum" if symbol.op.name == "cumsum" else symbol.op.name,
                 "axis": axis,
                 "exclusive": attrs["exclusive"],
                 "reverse": attrs["reverse"],
@@ -477,6 +484,28 @@ class BodyBuilder:
         value = self.spread(value, mask)
         result = self.emit("reduce", symbol.dtype, (value,), {"kind": name, "over": over}, key=(name, over))
         self.entries[result].axes &= ~mask
+        return result
+
+    def _ordered(self, symbol: Symbol, axis_map: AxisMap, reads: Sequence[AxisMap]) -> int:
+        """Emits a scatter or a sort, whose template writes the memory of the result."""
+        operands = [
+            self.evaluate(operand, map_indices(read, self.extents)) for operand, read in zip(symbol.inputs, reads, strict=True)
+        ]
+        details: dict[str, object]
+        if symbol.op.name == "sort_keys":
+            (half,), (axis,) = axis_map[-2] or (-1,), axis_map[-1] or (-1,)
+            operands[0] = self.spread(operands[0], self.mask_of((axis_map[-1],)))
+            details = {"axis": axis, "half": half}
+            return self.emit("sort", symbol.dtype, tuple(operands), details, axes=self.mask_of(axis_map), key=(axis, half))
+        number = symbol.attrs["axis"]
+        (target,), (over,) = axis_map[number] or (-1,), reads[1][number] or (-1,)
+        steps = self.mask_of((reads[1][number],))
+        position = self._wrapped(operands[1], symbol.inputs[1].dtype, symbol.shape[number])
+        operands = [operands[0], self.spread(position, steps), self.spread(operands[2], steps)]
+        details = {"kind": symbol.attrs["reduction"], "target": target, "over": over}
+        key = tuple(details.items())
+        result = self.emit("scatter", symbol.dtype, tuple(operands), details, axes=self.mask_of(axis_map), key=key)
+        self.entries[result].axes &= ~steps
         return result
 
     def _contract(self, symbol: Symbol, axis_map: AxisMap, reads: Sequence[AxisMap]) -> int:

@@ -18,7 +18,7 @@ from .body import Entry
 from .extents import is_one
 from .groups import Group
 from .indexing import Index
-from .templates import template_of
+from .templates import IN_ORDER, template_of
 
 
 @dataclass(slots=True)
@@ -60,6 +60,8 @@ class AxisTable:
                 self.overs[number] = [*entry.attrs["outer"], entry.attrs["over"]]
             elif entry.op == "scan":
                 self.overs[number] = [entry.attrs["axis"]]
+            elif entry.op in IN_ORDER:
+                self.overs[number] = [axis for name in IN_ORDER[entry.op] if (axis := entry.attrs[name]) >= 0]
         self.store_masks = [store.axes for store in stores]
         used = 0
         for mask in [*self.masks.values(), *self.store_masks]:
@@ -122,9 +124,10 @@ class AxisTable:
 
     def merge(self) -> None:
         fixed = {
-            over[0]
+            axis
             for number, over in self.overs.items()
-            if self.entries[number].op == "scan" and over
+            if self.entries[number].op in ("scan", *IN_ORDER)
+            for axis in over
         }
         candidates: dict[int, list[int]] = {}
         for axis in self.extents:
@@ -272,6 +275,8 @@ def finish(
                 )
             elif entry.op == "contract":
                 attrs["over"], attrs["outer"] = number_of[over[-1]], tuple([number_of[axis] for axis in over[:-1]])
+            elif entry.op in IN_ORDER:
+                attrs |= {name: number_of.get(attrs[name], -1) for name in IN_ORDER[entry.op]}
             else:
                 attrs["axis"] = number_of[over[0]]
         number_of_value[number] = len(body)

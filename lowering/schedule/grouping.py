@@ -185,6 +185,8 @@ class Grouping:
                 self._group_contract(symbol)
             elif kind == "scan":
                 self._group_scan(symbol)
+            elif kind == "ordered":
+                self._group_ordered(symbol)
             elif kind in ("index", "join"):
                 if symbol.op.name != "concat" or not self._group_concat(symbol):
                     self._float(symbol)
@@ -403,6 +405,27 @@ class Grouping:
         group.splittable.difference_update(axis_map[symbol.attrs["axis"]])
         group.reads[symbol.id] = (axis_map,)
         self._add_member(symbol, group, axis_map)
+
+    def _group_ordered(self, symbol: Symbol) -> None:
+        """Opens a group for one operation that works in the memory of its result; nothing joins it."""
+        before = 0
+        for operand in symbol.inputs:
+            before |= self.require(operand)
+        group = self.new_group("ordered", before)
+        axis_map = own_axes(group, symbol.shape)
+        if symbol.op.name == "scatter":
+            axis = symbol.attrs["axis"]
+            steps = symbol.inputs[1].shape[axis]
+            over = () if is_one(steps) else (group.new_axis(steps),)
+            along = (*axis_map[:axis], over, *axis_map[axis + 1 :])
+            group.reads[symbol.id] = (axis_map, along, along)
+            fixed = axis_map[axis]
+        else:
+            group.reads[symbol.id] = ((*axis_map[:-2], axis_map[-1]),)
+            fixed = (*axis_map[-2], *axis_map[-1])
+        group.splittable.difference_update(fixed)
+        self._add_member(symbol, group, axis_map)
+        self.sealed.add(symbol.id)
 
     def _group_contract(self, symbol: Symbol) -> None:
         lhs, rhs = symbol.inputs

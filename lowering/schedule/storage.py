@@ -114,7 +114,7 @@ def _host(grouping: Grouping, symbol: Symbol, users: int) -> Group | None:
     None."""
     for bit in _bits(users):
         group = grouping.groups[bit]
-        if group.kind in ("attention", "scan") or symbol.id in grouping.forced:
+        if group.kind in ("attention", "scan", "ordered") or symbol.id in grouping.forced:
             continue
         axis_map = floating_maps(grouping, group, symbol).get(symbol.id)
         if axis_map is None or not _is_whole(group, axis_map, symbol):

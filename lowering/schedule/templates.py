@@ -8,6 +8,9 @@ from collections.abc import Sequence
 from ..nest import Axis, Nest, Store, Template, Value
 from .attention import find_softmax
 
+IN_ORDER = {"scatter": ("target", "over"), "sort": ("axis", "half")}
+"""Operations that work in the memory of their result → their attributes that are axes."""
+
 
 class NoTemplateError(Exception):
     """Raised with the reason why no template runs a nest. Never leaves the scheduler."""
@@ -22,10 +25,16 @@ def template_of(axes: Sequence[Axis], body: Sequence[Value], stores: Sequence[St
         (batch, m, k) or (batch, k, n); all that follows is elementwise; the stores cover (batch, m, n).
     attention: two contractions; row operations over the keys between them.
     scan: one axis, elementwise ops around it.
+    ordered: one scatter or sort, elementwise ops before it.
     """
     contracts = [v for v in body if v.op == "contract"]
     reduces = [v for v in body if v.op == "reduce"]
     scans = [v for v in body if v.op == "scan"]
+    in_order = [v for v in body if v.op in IN_ORDER]
+    if in_order:
+        if len(in_order) > 1 or contracts or reduces or scans or len(stores) != 1 or body[stores[0].value] is not in_order[0]:
+            raise NoTemplateError("something beside an operation in order")
+        return "ordered"
     if scans:
         _check_scan(scans, bool(contracts or reduces))
         return "scan"
@@ -45,7 +54,8 @@ def template_of(axes: Sequence[Axis], body: Sequence[Value], stores: Sequence[St
 
 
 def grid_axes(nest: Nest) -> tuple[int, ...]:
-    """Returns the axes of the grid, which are those along which no reduction, scan or contraction runs."""
+    """Returns the axes of the grid, which are those along which no reduction, scan, contraction, sort or order of updates
+    runs."""
     along: set[int] = set()
     for value in nest.body:
         if value.op in ("reduce", "contract"):
@@ -53,6 +63,10 @@ def grid_axes(nest: Nest) -> tuple[int, ...]:
             along.update((over, *value.attrs.get("outer", ())) if isinstance(over, int) else over)
         elif value.op == "scan":
             along.add(value.attrs["axis"])
+        elif value.op == "scatter":
+            along.add(value.attrs["over"])
+        elif value.op == "sort":
+            along.update((value.attrs["axis"], value.attrs["half"]))
     return tuple([axis for axis in range(len(nest.axes)) if axis not in along])
 
 

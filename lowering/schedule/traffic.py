@@ -53,6 +53,8 @@ def flops(nest: Nest) -> Extent:
             counts[tuple(sorted(axes))] += 2
         elif value.op in ("reduce", "scan"):
             counts[nest.body[value.operands[0]].axes] += 1
+        elif value.op == "scatter":
+            counts[nest.body[value.operands[2]].axes] += 1
         elif value.op not in _FREE:
             counts[value.axes] += 1
     return _total(nest, counts, 0)

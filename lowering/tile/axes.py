@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..nest import Affine, Extent, Nest
+from ..schedule.templates import IN_ORDER
 from .blocks import power_of_two
 from .schedule import is_whole
 from .structure import accesses, contiguous_axis, unit_axis
@@ -52,3 +53,37 @@ def next_axis(nest: Nest, inner: int, candidates: Sequence[int] | None = None) -
     at = max((at for at, _ in accesses(nest)), key=lambda at: len(at.terms), default=Affine())
     steps = {axis: abs(step) for axis, step in at.terms if axis in allowed and type(step) is int}
     return min(steps, key=lambda axis: steps[axis]) if steps else allowed[-1]
+
+
+LONGEST_SEGMENT, SHORTEST_SEGMENT, UNKNOWN_SEGMENT = 1 << 20, 1 << 10, 1 << 16
+"""Most and least positions of a line that a program of a scatter owns, and those of lines whose number is known at launch only.
+Every program of a line reads all of its positions."""
+
+
+def ordered_blocks(nest: Nest, lanes: int, programs: int, any_lines: bool = False) -> tuple[tuple[int, int], ...]:
+    """Returns the blocks of a nest that works in order: of the innermost line axis, and of the positions of a scatter.
+
+    The lines of a block are worked on together, if they lie side by side in memory, or in any case with `any_lines`. The lines
+    of a scatter are cut where there are fewer than `programs` blocks of them.
+    """
+    value = next(value for value in nest.body if value.op in IN_ORDER)
+    fixed = [value.attrs[name] for name in IN_ORDER[value.op]]
+    at = nest.stores[0].at
+    lines = [axis for axis in range(len(nest.axes)) if axis not in fixed]
+    unit = [axis for axis in lines if at.coefficient(axis) == 1]
+    inner = unit or (lines[-1:] if any_lines else [])
+    blocks = [(inner[0], lanes if any_lines else capped(nest.axes[inner[0]].extent, lanes))] if inner else []
+    if value.op == "scatter" and fixed[0] >= 0:
+        blocks.insert(0, (fixed[0], _segment(nest, fixed[0], lines, dict(blocks), programs)))
+    return tuple(blocks)
+
+
+def _segment(nest: Nest, target: int, lines: Sequence[int], blocks: dict[int, int], programs: int) -> int:
+    found: Extent = nest.axes[target].extent
+    for axis in lines:
+        extent = nest.axes[axis].extent
+        found = found * ((extent + blocks.get(axis, 1) - 1) // blocks.get(axis, 1))
+    extent = nest.axes[target].extent
+    if type(found) is not int:
+        return capped(extent, UNKNOWN_SEGMENT)
+    return capped(extent, max(SHORTEST_SEGMENT, min(power_of_two(-(-found // programs)), LONGEST_SEGMENT)))

@@ -15,7 +15,7 @@ from ...promotion.dtype import DType
 from ..llvm.nvptx.targets import WARP_SIZE
 from ..nest import Extent, Nest
 from ..schedule.costs import name_cost
-from .axes import capped, inner_axis, next_axis, transposed_axis
+from .axes import capped, inner_axis, next_axis, ordered_blocks, transposed_axis
 from .blocks import power_of_two
 from .schedule import Schedule
 from .structure import (
@@ -89,6 +89,8 @@ class GpuLimits:
                 return _map(nest, self)
             case "row" | "scan":
                 return _row(nest, self)
+            case "ordered":
+                return Schedule(ordered_blocks(nest, WARP_SIZE, self.processors, any_lines=True), warps=1)
             case "contract":
                 return _contract(nest, self)
             case _:

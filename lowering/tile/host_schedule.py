@@ -15,7 +15,7 @@ from ...promotion.dataclass import dataclass
 from ..nest import Extent, Nest
 from ..schedule.traffic import bytes_read, bytes_written
 from ..target import HostTarget
-from .axes import capped, inner_axis, next_axis, transposed_axis
+from .axes import capped, inner_axis, next_axis, ordered_blocks, transposed_axis
 from .blocks import power_of_two
 from .schedule import Schedule
 from .structure import (
@@ -41,6 +41,8 @@ SCORE_BLOCK = 128
 PRODUCT_COLUMNS, PRODUCT_DEPTH = 64, 512
 LARGE_PRODUCT_ROWS, SMALL_PRODUCT_ROWS = (256, 128), 64
 PROGRAMS_PER_THREAD = 4
+LANES = 256
+"""Lines side by side in memory that a program of a scatter works on together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +76,8 @@ def _default(nest: Nest, limits: HostLimits) -> Schedule:
             blocks = _map_blocks(nest)
         case "row" | "scan":
             blocks = _row_blocks(nest, limits)
+        case "ordered":
+            blocks = ordered_blocks(nest, LANES, 2 * limits.threads)
         case "contract":
             blocks = _contract_blocks(nest, limits)
         case _:

@@ -67,7 +67,8 @@ def check_schedule(nest: Nest, schedule: Schedule) -> None:
     if template in ("contract", "attention"):
         _check_products(nest, blocks, schedule, template)
     else:
-        if prod(blocks.values()) > MAX_BLOCK_ELEMENTS:
+        cut = {nest.body[number].attrs["target"] for number in values_of(nest, "scatter")}  # segments are no blocks
+        if prod([size for axis, size in blocks.items() if axis not in cut]) > MAX_BLOCK_ELEMENTS:
             raise UserError(
                 f"schedule: blocks {schedule.blocks} exceed 2**20 elements; fix: use smaller ones"
             )

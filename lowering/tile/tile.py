@@ -28,6 +28,7 @@ from .structure import pointer_buffers, runtime_extents
 from .templates.attention import build_attention
 from .templates.contract import build_contract
 from .templates.map import build_map
+from .templates.ordered import build_ordered
 from .templates.row import build_row
 from .tensor_descriptors import DescriptorAccess
 from .user_lines import name_lines, nest_lines, with_lines_of
@@ -52,6 +53,7 @@ _BUILDERS: dict[str, Callable[[Kernel, Schedule], list[tuple[int, int]]]] = {
     "scan": build_row,
     "contract": build_contract,
     "attention": build_attention,
+    "ordered": build_ordered,
 }
 
 
@@ -182,6 +184,8 @@ def _name(nest: Nest, template: str, index: int) -> str:
     """Returns a name for listings: the template, what is fused, and a number that makes it unique in the
     model."""
     ops = list(dict.fromkeys("".join(c if c.isalnum() else "_" for c in op) for op in nest.fused))
+    if template == "ordered":  # named by its last op, after what is computed before it
+        ops.reverse()
     middle = "_".join(ops[:4])[:48]
     return f"{template}_{middle}_{index}" if middle else f"{template}_{index}"
 

@@ -25,7 +25,7 @@ ERRORS = [
     "PtxCheckError", "DeviceError", "DeviceMemoryError",
 ]  # fmt: skip
 
-NOT_YET = ["jit", "cond", "while_loop", "scan", "call_kernel", "sort", "top_k", "scatter", "Resize"]
+NOT_YET = ["jit", "cond", "while_loop", "scan", "call_kernel", "associative_scan", "histogram", "Resize"]
 """Names of the contract that this version does not offer."""
 RULE_SETS = ["max", "max-published", "jax", "numpy", "torch", "triton", "exact"]
 COMPILE_OPTIONS_NOT_YET = ["schedule"]
@@ -75,6 +75,14 @@ SIGNATURES: dict[str, str] = {
     "argmin": "x, axis=None, keepdims=False",
     "norm": "x, ord=2, axis=None, keepdims=False",
     "cumsum": "x, axis=-1, exclusive=False, reverse=False, dtype=None",
+    "cumprod": "x, axis=-1, exclusive=False, reverse=False, dtype=None", "cummax": "x, axis=-1, reverse=False",
+    "cummin": "x, axis=-1, reverse=False",
+    "sort": "x, axis=-1, descending=False", "argsort": "x, axis=-1, descending=False",
+    "top_k": "x, k, axis=-1, largest=True", "bottom_k": "x, k, axis=-1",
+    "scatter": "x, updates, indices, axis=-1, reduction='none'", "put_along_axis": "x, indices, values, axis=-1",
+    **dict.fromkeys(("scatter_add", "scatter_mul", "scatter_min", "scatter_max"), "x, updates, indices, axis=-1"),
+    "scatter_nd": "x, updates, indices, reduction='none'",
+    **dict.fromkeys(("scatter_nd_add", "scatter_nd_mul", "scatter_nd_min", "scatter_nd_max"), "x, updates, indices"),
     "cast": "x, dtype, rounding='nearest', saturate=True",
     "bitcast": "x, dtype",
     "cast_like": "x, like",

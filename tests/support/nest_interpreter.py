@@ -93,6 +93,10 @@ class NestInterpreter:
                 return self._scan(value, operands[0])
             case "contract":
                 return self._contract(value, operands)
+            case "scatter":
+                return self._scatter(value, *operands)
+            case "sort":
+                return self._sort(value, operands[0])
         below = [self.nest.body[operand] for operand in value.operands]
         shape = np.broadcast_shapes(*[operand.shape for operand in operands])
         inputs = tuple(
@@ -135,15 +139,38 @@ class NestInterpreter:
 
     def _scan(self, value: Value, operand: Array) -> Array:
         attrs = value.attrs
+        name = "cumsum" if attrs["kind"] == "sum" else attrs["kind"]
+        operand = np.broadcast_to(operand, self._shape(self.nest.body[value.operands[0]].axes))  # constants are numbers
         bound = self._bound(
             value,
-            "cumsum",
+            name,
             operand,
             axis=attrs["axis"],
             exclusive=attrs["exclusive"],
             reverse=attrs["reverse"],
         )
-        return REFERENCE["cumsum"](bound, operand)
+        return REFERENCE[name](bound, operand)
+
+    def _scatter(self, value: Value, data: Array, positions: Array, updates: Array) -> Array:
+        """Scatters along the last axis of lines, after the axes of the nest that are none of these are gone."""
+        target, over = value.attrs["target"], value.attrs["over"]
+        lines = _last(data, target, over)
+        extent = lines.shape[-1]
+        steps = _last(np.where(positions < 0, extent, positions), over, target)  # they have been counted from the end
+        given = _last(updates, over, target)
+        shape = (*lines.shape[:-1], max(given.shape[-1], steps.shape[-1]))
+        steps, given = (np.broadcast_to(each, shape) for each in (steps, given))
+        operand = BoundSymbol("operand", value.dtype, lines.shape)
+        attrs = {"axis": lines.ndim - 1, "reduction": value.attrs["kind"]}
+        bound = BoundSymbol("scatter", value.dtype, lines.shape, (operand, operand, operand), attrs)
+        return _spread(REFERENCE["scatter"](bound, lines, steps, given), target, over)
+
+    def _sort(self, value: Value, keys: Array) -> Array:
+        axis, half = value.attrs["axis"], value.attrs["half"]
+        lines = _last(keys, axis, half)
+        bound = BoundSymbol("sort_keys", value.dtype, (*lines.shape[:-1], 2, lines.shape[-1]))
+        rows = np.moveaxis(REFERENCE["sort_keys"](bound, lines), -2, 0)
+        return np.concatenate([_spread(row, axis, half) for row in rows], half)
 
     def _contract(self, value: Value, operands: list[Array]) -> Array:
         depth = (*value.attrs.get("outer", ()), value.attrs["over"])
@@ -157,3 +184,17 @@ class NestInterpreter:
         bound = self._bound(value, "matmul", operands[0], precision=value.attrs["precision"])
         product = REFERENCE["matmul"](bound, lhs[..., None, :], rhs[..., :, None])[..., 0, 0]
         return np.expand_dims(product, tuple(sorted(depth)))
+
+
+def _last(array: Array, along: int, without: int) -> Array:
+    """Move an axis of a nest to the end, or add one for none (-1), and drop an axis along which nothing varies."""
+    dropped = array if without < 0 else np.squeeze(array, without)
+    if along < 0:
+        return dropped[..., None]
+    return np.moveaxis(dropped, along - (0 <= without < along), -1)
+
+
+def _spread(array: Array, along: int, without: int) -> Array:
+    """Undo `_last`."""
+    moved = array[..., 0] if along < 0 else np.moveaxis(array, -1, along - (0 <= without < along))
+    return moved if without < 0 else np.expand_dims(moved, without)

@@ -43,6 +43,8 @@ clamp: clip                       | ones_: ones                        | full_li
 range: arange                     | iota: arange                       | identity: eye
 eye_like: eye                     | trilu: tril                        | mm: matmul
 bmm: matmul                       | mat_mul: matmul                    | inner: dot
+scatter_elements: scatter         | topk: top_k                        | cum_prod: cumprod
+maximum_accumulate: cummax        | minimum_accumulate: cummin         | index_put: scatter_nd
 vdot: dot                         | log_softmax: logsoftmax            | swish: silu
 hardswish: hard_swish             | hardsigmoid: hard_sigmoid          | expit: sigmoid
 logistic: sigmoid                 | layer_normalization: layer_norm    | rms_normalization: rms_norm
@@ -52,8 +54,7 @@ linalg_norm: norm                 | masked_select: where               | broadca
 """
 _PLANNED = """
 jit cond while_loop fori_loop scan associative_scan call_kernel from_exported distributed
-attention scaled_dot_product_attention rotary_embedding scatter scatter_add scatter_nd gather_nd sort argsort top_k topk
-bottom_k cumprod cummax cummin histogram band_part linspace uniform normal dropout set_seed
+attention scaled_dot_product_attention rotary_embedding gather_nd histogram band_part linspace uniform normal dropout set_seed
 conv_transpose global_avg_pool resize batch_norm group_norm instance_norm lp_norm cross_entropy quantize
 dequantize dynamic_quantize depth_to_space space_to_depth center_crop_pad reverse_sequence
 """

@@ -54,6 +54,16 @@ _MODULES: dict[str, str] = {
     "indexing": (
         "gather take_along_axis"
     ),
+    "ordered.sorting": (
+        "sort argsort top_k bottom_k"
+    ),
+    "ordered.running": (
+        "cumprod cummax cummin"
+    ),
+    "ordered.scattering": (
+        "scatter scatter_add scatter_mul scatter_min scatter_max put_along_axis scatter_nd scatter_nd_add scatter_nd_mul "
+        "scatter_nd_min scatter_nd_max"
+    ),
     "random.distributions": (
         "random_bits random_uniform random_normal bernoulli"
     ),

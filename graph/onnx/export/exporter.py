@@ -6,6 +6,8 @@ import os
 from collections.abc import Mapping
 from typing import Any, Literal, TypeAlias
 
+import numpy as np
+
 from ....promotion.arrays import Array
 from ....promotion.dtype import string
 from ....promotion.errors import UnsupportedError, UserError
@@ -25,6 +27,7 @@ from .messages import annotate, node, raw_bytes, tensor, value_info
 from .registry import UNWRITTEN, Call
 from .sizes import Sizes
 from .table import REASONS, SIZED, WRITERS
+from .windowed import Windowed, find_windowed, weights_of
 
 ExternalData: TypeAlias = 'bool | int | Literal["auto"]'
 
@@ -103,7 +106,8 @@ class _Exporter:
 
     def __init__(self, graph: Graph, opset: int) -> None:
         self.graph, self.opset = graph, opset
-        self.live = _live(graph)
+        self.windowed = find_windowed(graph, _live(graph))
+        self.live = _live(graph, self.windowed)
         self.casts = {entry.symbol.id: entry for entry in graph.casts()}
         self.names: dict[int, str] = {}
         self.functions: dict[str, tuple[str, Written]] = {}
@@ -111,6 +115,7 @@ class _Exporter:
         self.body = Body([*inputs, *graph.output_names])
         self.sizes = Sizes(self.body, list(zip(inputs, [symbol.shape for symbol in graph.inputs], strict=True)), opset)
         self.arrays: dict[str, Constant] = {}
+        self.kernels: dict[int, str] = {}
         self._function_names: set[str] = set()
         for name, symbol in zip(graph.output_names, graph.outputs, strict=True):
             if symbol.op.name != "input" or symbol.name != name:
@@ -131,7 +136,9 @@ class _Exporter:
         first = len(self.body.nodes)
         try:
             self._check_dtype(symbol)
-            if symbol.op.name == "input":
+            if symbol.id in self.windowed:
+                self._rename_last(symbol, self._of_windows(symbol, self.windowed[symbol.id]), first)
+            elif symbol.op.name == "input":
                 self.names[symbol.id] = str(symbol.name)
             elif symbol.op.name in ("constant", "weight", "text_constant"):
                 name = self.body.name(str(symbol.name) if symbol.name else f"constant_{symbol.id}")
@@ -180,6 +187,34 @@ class _Exporter:
             return WRITERS[row](self.body, call, *operands)
         self._function_names.add(name)
         return self.body.node(name, *operands, domain=DOMAIN)
+
+    def _of_windows(self, symbol: Symbol, made: Windowed) -> str:
+        """Write a convolution or pooling, with channels first."""
+        rank = len(symbol.shape)
+        x = self.names[made.image.id]
+        if made.image_last:
+            x = self.body.op("Transpose", symbol.dtype, x, perm=(0, rank - 1, *range(1, rank - 1)))
+        weights = () if made.kernel is None else (self._kernel(made.kernel),)
+        result = self.body.node(made.op, x, *weights, **made.attributes)
+        if made.result_last:
+            result = self.body.op("Transpose", symbol.dtype, result, perm=(0, *range(2, rank), 1))
+        return result
+
+    def _kernel(self, kernel: Symbol) -> str:
+        """Return the name of a kernel (…, C / groups, M) as weights (M, C / groups, …); constants are turned now."""
+        rank = len(kernel.shape)
+        order = (rank - 1, rank - 2, *range(rank - 2))
+        if kernel.op.name in ("constant", "weight"):
+            if kernel.id not in self.kernels:
+                array = np.ascontiguousarray(_array_of(kernel).transpose(order))
+                given = str(kernel.name).removesuffix(".channels_last") if kernel.name else f"constant_{kernel.id}"
+                self.kernels[kernel.id] = self.body.name(given)
+                self.arrays[self.kernels[kernel.id]] = Constant(array, kernel.dtype)
+            return self.kernels[kernel.id]
+        source = weights_of(kernel)
+        if source is not kernel:
+            return self.names[source.id]
+        return self.body.op("Transpose", kernel.dtype, self.names[kernel.id], perm=order)
 
     def _function_name(self, call: Call) -> str:
         """Return a name that tells op and dtype; calls that differ in attributes are numbered."""
@@ -279,9 +314,13 @@ class _Exporter:
             message.initializer.append(entry)
 
 
-def _live(graph: Graph) -> list[Symbol]:
-    """Return the inputs and whatever the outputs need, sizes that values decide among it, in order."""
-    wanted = needed(graph.symbols, (*graph.inputs, *graph.outputs))
+def _live(graph: Graph, windowed: Mapping[int, Windowed] | None = None) -> list[Symbol]:
+    """Return the inputs and whatever the outputs need, sizes that values decide among it, in order.
+
+    windowed: nodes that stand for several symbols, and need less.
+    """
+    operands = {key: made.inputs for key, made in (windowed or {}).items()}
+    wanted = needed(graph.symbols, (*graph.inputs, *graph.outputs), operands)
     return [symbol for symbol in graph.symbols if symbol.id in wanted]
 
 

@@ -43,11 +43,17 @@ NATIVE: Mapping[str, frozenset[str]] = {
     **dict.fromkeys(("Slice", "Concat", "Gather", "GatherElements"), _MOVED | {"bfloat16"}),
     "Expand": _MOVED,
     "Pad": _MOVED - {"int16", "uint16"},
+    "TopK": _SIGNED | _WIDE_REAL,
+    "CumProd": _SIGNED | _WIDE_REAL,
+    "ScatterElements none": _MOVED - {"int16", "uint16"} - _COMPLEX,
+    **dict.fromkeys(("ScatterElements add", "ScatterElements mul", "ScatterElements min", "ScatterElements max"),
+                    _SIGNED | _WIDE_REAL),
 }  # fmt: skip
-"""Operator → names of the dtypes that it is written for as it is."""
+"""Operator, or operator and reduction → names of the dtypes that it is written for as it is."""
 
 ORDERED = frozenset((
-    "Less", "LessOrEqual", "Greater", "GreaterOrEqual", "ReduceMax", "ReduceMin", "ArgMax", "ArgMin", "Unique",
+    "Less", "LessOrEqual", "Greater", "GreaterOrEqual", "ReduceMax", "ReduceMin", "ArgMax", "ArgMin", "Unique", "TopK",
+    "ScatterElements min", "ScatterElements max",
 ))  # fmt: skip
 """Operators that need the order of values kept: 64 bits without a sign are carried with the top bit flipped."""
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 
-from ....promotion.dtype import float32, float64, int32, int64
+from ....promotion.dtype import float64, int64
 from ...dims.dim import Extent
 from ...functions.building import apply
 from ...functions.creation import full
-from ...functions.positions import counting
+from ...functions.ordered.running import cumprod
+from ...functions.ordered.sorting import top_k
 from ...functions.reductions import (
     argmax,
     argmin,
@@ -124,74 +124,17 @@ def cum_sum(node: Node) -> Result:
 
 @handles("CumProd")
 def cum_prod(node: Node) -> Result:
-    """Compute running products by doubling: after step k each element is the product of 2^k elements that end with it."""
+    """Compute running products in the operand's dtype."""
     x = node[0]
-    number = node.integer(1, "the axis of CumProd")
-    axis = node.axis(number, len(x.shape))
-    reverse, exclusive = node.attr("reverse"), node.attr("exclusive")
-    extent = node.static_shape(0)[axis]
-    value = apply("flip", x, axes=(axis,)) if reverse else x
-    distance = 1
-    while distance < extent:
-        value = apply("mul", value, shifted(value, axis, distance, 1))
-        distance *= 2
-    if exclusive and extent:
-        value = shifted(value, axis, 1, 1)
-    return apply("flip", value, axes=(axis,)) if reverse else value
-
-
-def shifted(x: Symbol, axis: int, distance: int, fill: int) -> Symbol:
-    """Move the elements of an axis towards its end, with `fill` in front."""
-    shape = x.shape
-    stops = tuple([extent - distance if a == axis else extent for a, extent in enumerate(shape)])
-    kept = apply("slice", x, starts=(0,) * len(shape), stops=stops, steps=(1,) * len(shape))
-    low = tuple([distance if a == axis else 0 for a in range(len(shape))])
-    value: float | int = float(fill) if x.dtype.is_float else fill
-    return apply("pad", kept, low=low, high=(0,) * len(shape), mode="constant", value=value)
-
-
-_MAX_SORTED = 4096
-"""Most elements that TopK orders: it compares each with each."""
-
-
-def _order_keys(x: Symbol) -> Symbol:
-    """Return integers that are in the order of floats, in which both zeros are equal and NaN is beyond infinity."""
-    if not x.dtype.is_float:
-        return x
-    wide = x.cast(float32) if x.dtype.bits < 32 else x
-    whole, top = (int64, 2**63 - 1) if wide.dtype.bits == 64 else (int32, 2**31 - 1)
-    positive = apply("where", apply("is_nan", wide), math.nan, apply("add", wide, 0.0))
-    bits = positive.bitcast(whole)
-    return apply("where", apply("less", bits, 0), apply("bitwise_xor", bits, top), bits)
+    axis = node.axis(node.integer(1, "the axis of CumProd"), len(x.shape))
+    return cumprod(x, axis, bool(node.attr("exclusive")), bool(node.attr("reverse")), x.dtype)
 
 
 @handles("TopK")
-def top_k(node: Node) -> Result:
-    """Find the largest or smallest elements, in order; of equal ones the first.
-
-    Each element is compared with each: its rank is the number of those before it, and a position is found by its rank.
-    """
+def largest_elements(node: Node) -> Result:
+    """Find the largest or smallest elements, in order; of equal ones the first."""
     x = node[0]
     axis = node.axis(node.attr("axis"), len(x.shape))
     k = node.integer(1, "the k of TopK") if node.version >= 10 else node.attr("k")
-    largest = node.attr("largest", 1)
     node.ignore("sorted")  # in order is one of the orders that sorted=0 allows
-    extent = x.shape[axis]
-    if not isinstance(extent, int):
-        raise node.size_needed((extent,), f"TopK over {extent} elements")
-    if extent > _MAX_SORTED:
-        node.unsupported(f"TopK over {extent} elements", f"a fixed size of at most {_MAX_SORTED}")
-    node.require(0 <= k <= extent, f"{k} of {extent} elements")
-    order = (*[a for a in range(len(x.shape)) if a != axis], axis)
-    back = tuple([order.index(a) for a in range(len(order))])
-    keys = _order_keys(x.permute(order))
-    lead = keys.shape[:-1]
-    one, other = keys.reshape((*lead, extent, 1)), keys.reshape((*lead, 1, extent))
-    numbers = counting(node.graph, extent)
-    earlier = apply("less", numbers.reshape((1, extent)), numbers.reshape((extent, 1)))
-    before = apply("greater" if largest else "less", other, one)
-    first = apply("logical_or", before, apply("logical_and", apply("equal", other, one), earlier))
-    rank = sum_(first, -1, True, int64)
-    here = apply("equal", rank, counting(node.graph, k))
-    positions = sum_(apply("where", here, numbers.reshape((extent, 1)), 0), -2, False, int64).permute(back)
-    return apply("take_along_axis", x, positions, axis=axis), positions
+    return top_k(x, k, axis, bool(node.attr("largest", 1)))

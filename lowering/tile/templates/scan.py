@@ -31,12 +31,12 @@ class Scan:
         attrs = self.value.attrs
         self.axis: int = attrs["axis"]
         self.exclusive, self.reverse = bool(attrs["exclusive"]), bool(attrs["reverse"])
-        if attrs["kind"] != "sum":
-            raise UnsupportedError(f"tile: scan {attrs['kind']!r}; only sums are implemented")
+        self.kind: str = attrs["kind"]
         self.dtype = self.value.dtype
         self.elem = register_type(self.dtype)
-        self.combine = combiner("sum", self.dtype)
-        self.neutral = -0.0 if self.dtype.is_float and not self.exclusive else neutral("sum", self.dtype)
+        self.combine = combiner(self.kind, self.dtype)
+        starts_signed = self.kind == "sum" and self.dtype.is_float and not self.exclusive
+        self.neutral = -0.0 if starts_signed else neutral(self.kind, self.dtype)
         if self.exclusive and set(values_of(nest, "scan")) & reach(nest, [self.operand]):
             raise UnsupportedError("tile: an exclusive scan of another scan in one nest")
 
@@ -103,15 +103,11 @@ class Scan:
         dims = union(kept, (along,))
         terms = self._terms(frame, along, dims)
         first, last = (along.size - 1, 0) if self.reverse else (0, along.size - 1)
-        started = b.binary(
-            "arith.addf" if self.dtype.is_float else "arith.addi",
-            frame.expand(Block(carry, kept, self.elem), dims),
-            terms,
-        )
+        (started,) = self.combine(b, [frame.expand(Block(carry, kept, self.elem), dims)], [terms])
         terms = b.select(self._lane(frame, along, dims, first), started, terms)
         sums = self._define(frame, terms, dims, along)
-        zeros = b.const(self.neutral, self.elem, shape(dims))
-        final = b.select(self._lane(frame, along, dims, last), sums, zeros)
+        others = b.const(self.neutral, self.elem, shape(dims))
+        final = b.select(self._lane(frame, along, dims, last), sums, others)
         return b.reduce([final], dims.index(along), self.combine)[0]
 
     def _define(self, frame: Frame, terms: SSAValue, dims: tuple[Dimension, ...], along: Dimension) -> SSAValue:

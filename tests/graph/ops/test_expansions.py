@@ -11,6 +11,10 @@ import pytest
 from joinery.graph.ops.table import OPS
 
 COMPOSITES: dict[str, Any] = {
+    "argsort": lambda x: jn.argsort(x, 0),
+    "argsort descending": lambda x: jn.argsort(x, descending=True),
+    "top_positions": lambda x: jn.top_k(x, 3)[1],
+    "top_positions sorted": lambda x: jn.bottom_k(x, 1, axis=0)[1],
     "softmax": lambda x: jn.softmax(x, 0),
     "logsoftmax": lambda x: jn.logsoftmax(x, -1),
     "logsumexp": lambda x: jn.logsumexp(x, 1),

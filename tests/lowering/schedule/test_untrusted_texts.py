@@ -46,6 +46,11 @@ CASES: dict[str, Build] = {
     "max": lambda x, y, i: (jn.max(x, axis=0), jn.argmax(x, axis=0), jn.argmin(x, axis=0), jn.min(x), jn.any(x > 0, axis=0)),
     "sum": lambda x, y, i: (jn.sum(x, axis=0), jn.prod(x, axis=1, keepdims=True), jn.mean(x, axis=0)),
     "cumsum": lambda x, y, i: (jn.cumsum(x, 0), jn.cumsum(i, 0, exclusive=True, reverse=True)),
+    "order": lambda x, y, i: (jn.argsort(x, 0), jn.sort(x, 1, True), *jn.top_k(x, 2), *jn.bottom_k(i.cast("int32"), 1, 0)),
+    "scatter": lambda x, y, i: (
+        jn.scatter_add(x, y[:, :4], jn.broadcast_to(i[:, None], (M, 4)), 0), jn.put_along_axis(x, i[:, None], y[:, :1], 0),
+    ),
+    "running": lambda x, y, i: (jn.cumprod(x, 0), jn.cummax(x, 1), jn.cummin(i, reverse=True)),
     "softmax": lambda x, y, i: (jn.softmax(x),),
     "logsoftmax": lambda x, y, i: (jn.logsoftmax(x, 0),),
     "var": lambda x, y, i: (jn.var(x, axis=0),),

@@ -30,6 +30,10 @@ ATTRIBUTES: dict[str, list[dict[str, Any]]] = {
     **{row: [REDUCED, {"axes": (0,), "keepdims": True}] for row in ("argmax", "argmin")},
     "var": [{**REDUCED, "correction": 0}, {"axes": (0, 1), "keepdims": True, "correction": 1}],
     "cumsum": [{"axis": 1, "exclusive": flag, "reverse": other} for flag in (False, True) for other in (False, True)],
+    "cumprod": [{"axis": 1, "exclusive": flag, "reverse": other} for flag in (False, True) for other in (False, True)],
+    "argsort": [{"axis": axis, "descending": flag} for axis in (0, 1) for flag in (False, True)],
+    "top_positions": [{"axis": 1, "k": 2, "largest": True}, {"axis": 0, "k": 3, "largest": False}],
+    "windows": [{"axes": (1, 0), "counts": (2, 3), "sizes": (2, 1), "strides": (2, 1), "dilations": (2, 1)}],
     "reshape": [{"shape": (5, 3)}, {"shape": (15,)}],
     "permute": [{"axes": (1, 0)}],
     "broadcast_to": [{"shape": (2, 3, 5)}],
@@ -110,6 +114,11 @@ def _of_row(row: Any, dtype: Any) -> Iterator[tuple[str, list[tuple[Any, tuple[i
             for position, attrs in enumerate(ATTRIBUTES[name]):
                 shape = (3, 2) if name == "take_along_axis" else (2, 2)
                 yield f"{which}.{position}", [(dtype, SHAPE), (DTYPES[which], shape)], attrs
+    elif name == "scatter":
+        for reduction in ("none", "add", "mul", "min", "max"):
+            attrs = {"axis": 1, "reduction": reduction}
+            for which in ("int8", "int64", "uint64"):
+                yield f"{which}.{reduction}", [(dtype, SHAPE), (DTYPES[which], (3, 4)), (dtype, (3, 4))], attrs
     elif name == "concat":
         for position, attrs in enumerate(ATTRIBUTES[name]):
             yield str(position), [(dtype, SHAPE)] * 3, attrs
@@ -145,7 +154,9 @@ def _case(row: Any, dtype: Any, label: str, operands: Any, attrs: dict[str, Any]
         for position, (own, shape) in enumerate(operands):
             wide = DTYPES[CARRIERS.get(own.name, own.name)]
             x = graph.input(wide, shape, f"in{position}")
-            tame = row.kind == "composite" or row.name in ("matmul", "cumsum", "reduce_sum", "reduce_prod")
+            tame = row.kind == "composite" or row.name in (
+                "matmul", "cumsum", "cumprod", "reduce_sum", "reduce_prod", "scatter",
+            )
             array = values(own, math.prod(shape), seed + position, tame).reshape(shape)
             arrays.append(array.astype(wide.numpy))
             inputs.append(x if own is wide else x.cast(own))

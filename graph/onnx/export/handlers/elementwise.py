@@ -257,6 +257,11 @@ def bitcast(body: Body, call: Call, x: str) -> str:
         return body.cast(x, source, target)  # the same low bits
     if call.opset < 26:
         raise OpsetNeeded(26, "BitCast")
+    if target is bool_:  # one bit that stands for all: of 4 bits ONNX makes no bool of 8
+        bits = DTYPES[f"uint{source.bits}"]
+        return body.cast(body.node("BitCast", x, to=bits), bits, bool_)
+    if source is bool_:
+        x = body.cast(x, bool_, DTYPES[f"uint{target.bits}"])
     return body.node("BitCast", x, to=target)
 
 

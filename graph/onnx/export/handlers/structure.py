@@ -120,6 +120,24 @@ def broadcast_along_axis(body: Body, sizes: Sizes, symbol: Symbol, x: str, indic
     return take_along_axis(body, Call(symbol.op.name, (data.dtype, which.dtype), symbol.dtype, symbol.attrs, 0), x, indices)
 
 
+@sized("windows")
+def windows(body: Body, sizes: Sizes, symbol: Symbol, x: str) -> str:
+    """Gather the windows along one axis after the other, at positions (count, size), and move their elements to the end."""
+    attrs, rank = symbol.attrs, len(symbol.inputs[0].shape)
+    numbers = zip(attrs["axes"], attrs["counts"], attrs["sizes"], attrs["strides"], attrs["dilations"], strict=True)
+    for axis, count, size, stride, dilation in sorted(numbers, reverse=True, key=lambda each: each[0]):
+        inside = np.arange(size, dtype=np.int64) * dilation
+        if isinstance(count, int):
+            at = body.constant(np.arange(count, dtype=np.int64)[:, None] * stride + inside, int64)
+        else:
+            first = body.node("Range", body.constant(0, int64), sizes.scalar(count), body.constant(1, int64))
+            starts = body.node("Mul", body.node("Unsqueeze", first, body.ints(1)), body.constant(stride, int64))
+            at = body.node("Add", starts, body.constant(inside, int64))
+        x = body.op("Gather", symbol.dtype, x, others=(at,), axis=axis)
+    kept = [axis + sum(other < axis for other in attrs["axes"]) for axis in range(rank)]
+    return body.op("Transpose", symbol.dtype, x, perm=(*kept, *[kept[axis] + 1 for axis in attrs["axes"]]))
+
+
 def positions(body: Body, x: str, indices: str, call: Call) -> str:
     """Return indices in int64, counted from the end where they are negative, and inside the axis."""
     axis, dtype = call.attrs["axis"], call.operands[1]

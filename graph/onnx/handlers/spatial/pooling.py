@@ -12,10 +12,10 @@ from .....promotion.dtype import DType, float32, int64
 from ....dims.dim import Extent
 from ....functions.building import apply
 from ....functions.creation import full
+from ....functions.ordered.scattering import scatter
 from ....symbol import Symbol
 from ...node import Node, Result
 from ...registry import handles
-from ..indexing import scattered
 from .windows import Windows, along, padded, padding, per_axis, tap, windows
 
 
@@ -146,7 +146,7 @@ def global_lp_pool(node: Node) -> Result:
 
 @handles("MaxUnpool")
 def max_unpool(node: Node) -> Result:
-    """Put elements back to where MaxPool found them, zeros elsewhere; the positions are constants.
+    """Put elements back to where MaxPool found them, zeros elsewhere.
 
     They count in an image of the size that the attributes imply; a larger `output_shape` adds zeros after it.
     """
@@ -160,9 +160,8 @@ def max_unpool(node: Node) -> Result:
     sizes = [(n - 1) * s + k - b - a for n, s, k, b, a in zip(shape[2:], strides, kernel, before, after, strict=True)]
     node.require(all(size > 0 for size in sizes), f"an image of {sizes}")
     inferred = (*shape[:2], *sizes)
-    positions = node.known(1, "the positions of MaxUnpool").reshape(-1).astype(np.int64)
-    zeros = full(node.graph, inferred, 0.0, x.dtype)
-    image = scattered(node, zeros, inferred, positions, x, "none")
+    zeros = full(node.graph, (math.prod(inferred),), 0.0, x.dtype)
+    image = scatter(zeros, x.reshape((-1,)), node[1].reshape((-1,)), 0).reshape(inferred)
     if not node.has(2):
         return image
     wanted = node.ints(2, "the output_shape of MaxUnpool")

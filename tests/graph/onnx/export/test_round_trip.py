@@ -27,20 +27,23 @@ NO_KERNEL = {
     "bitcast": EIGHT_BITS,
 }
 """Row → dtypes for which onnxruntime 1.32 has no CPU kernel of the operator that means the row, and nothing else means it."""
+NO_CAST = ("int2", "uint2", "float4_e2m1fn")
+"""Dtypes for which onnxruntime has no kernel at all, not even of Cast."""
 NO_ARRAY = ("int2", "uint2", "int4", "uint4")
 """Dtypes of outputs that onnxruntime gives no NumPy array of."""
+FEW_BITS = ("int2", "uint2", "int4", "uint4", "float4_e2m1fn")
 CARRIED = {
-    "reshape": ("int4", "uint4"),
-    "broadcast_to": ("int4", "uint4", "bfloat16", *EIGHT_BITS),
-    "slice": ("int4", "uint4", *EIGHT_BITS),
-    "pad": ("int4", "uint4", "int16", "uint16", "bfloat16", *EIGHT_BITS),
+    "reshape": FEW_BITS,
+    "broadcast_to": (*FEW_BITS, "bfloat16", *EIGHT_BITS),
+    "slice": (*FEW_BITS, *EIGHT_BITS),
+    "pad": (*FEW_BITS, "int16", "uint16", "bfloat16", *EIGHT_BITS),
 }
 """Rows whose nodes read sizes, so that they are no functions: casts to the dtype that carries them are read back as such."""
 
 
 def is_read_back(case: Case) -> bool:
     """Whether an imported graph has the structure of the exported one."""
-    return case.dtype not in CARRIED.get(case.row, ())
+    return case.row != "windows" and case.dtype not in CARRIED.get(case.row, ())
 
 
 def has_index(case: Case) -> bool:
@@ -77,7 +80,7 @@ def test_every_op_of_every_dtype_computes_the_same_in_onnxruntime(seed: int) -> 
     wrong, count = [], 0
     for case in op_cases(seed=seed):
         out = str(case.graph.outputs[0].dtype)
-        if case.dtype in NO_KERNEL.get(case.row, ()) or out in NO_ARRAY:
+        if case.dtype in NO_KERNEL.get(case.row, ()) or out in NO_ARRAY or case.dtype in NO_CAST or out in NO_CAST:
             continue
         model = exported(case.graph)
         (got,), (want,) = by_onnxruntime(model, case.graph, case.arrays), outputs(case.graph, case.arrays)

@@ -1,0 +1,248 @@
+"""Builds programs that work in the memory of their result, one step after the other: scatters and sorts.
+
+Lines are what such an operation treats alike, a line for each index of the other axes. The lanes of a block are lines side by
+side, which take their steps together; each has memory of its own, so no lane waits for another one. A program of a scatter
+also owns a segment of its lines: it copies that, goes through all positions in their order, and applies the updates that fall
+into the segment. So results do not depend on the number of programs, and long lines keep all threads busy.
+
+A sort merges runs of 1, 2, 4, … elements from one row of its result to the other and back. Elements that are packed with their
+positions differ from each other, so any sort of them is stable.
+"""
+
+from __future__ import annotations
+
+from xdsl.ir import SSAValue
+
+from ....promotion.errors import InternalError
+from ...nest import Affine, Store, Value
+from ...tt.facts import PROGRAM_ORDER
+from ...tt.types import I64
+from ..blocks import Block, Coordinate, Dimension, memory_type, shape, union
+from ..elements import scalar
+from ..emit import Frame, Kernel
+from ..index_builder import Index
+from ..schedule import Schedule
+
+_COMBINE = {"add": "add", "mul": "mul", "min": "minimum", "max": "maximum"}
+"""Reduction of a scatter → the map that combines an element with an update."""
+_ROUNDS = 24
+"""Pairs of merges: runs grow fourfold in each, to 2^48 elements. Those that a line does not need have no steps."""
+_LARGEST = 2**63 - 1
+CHUNK = 1024
+"""Elements that are copied together, where a line is alone in its program."""
+
+
+def build_ordered(kernel: Kernel, schedule: Schedule) -> list[tuple[int, int]]:
+    """Emits the program; returns the grid as (axis, block) pairs."""
+    (store,) = kernel.nest.stores
+    value = kernel.nest.body[store.value]
+    function = kernel.builder.func
+    function.attributes = {key: fact for key, fact in function.attributes.items() if key != PROGRAM_ORDER}
+    return (_Scatter if value.op == "scatter" else _Sort)(kernel, schedule, store, value).build()
+
+
+class _Ordered:
+    """What both kinds of programs share: the lines of a program, and copies of its operand into its result."""
+
+    def __init__(self, kernel: Kernel, schedule: Schedule, store: Store, value: Value) -> None:
+        self.kernel, self.builder, self.indices = kernel, kernel.builder, kernel.indices
+        self.store, self.value = store, value
+        self.blocks = dict(schedule.blocks)
+
+    def open(self, fixed: tuple[int, ...], segmented: int = -1) -> tuple[Frame, Index, list[tuple[int, int]]]:
+        """Opens the frame of the program's lines; returns it with the start of its segment and the grid."""
+        lines = [axis for axis in range(len(self.kernel.nest.axes)) if axis not in fixed]
+        grid = [(axis, self.blocks.get(axis, 1)) for axis in ([segmented] if segmented >= 0 else []) + lines]
+        starts = self.kernel.grid(grid)
+        coordinates: dict[int, Coordinate] = {}
+        for axis in lines:
+            size = self.blocks.get(axis, 1)
+            coordinates[axis] = starts[axis] if size == 1 else self.kernel.dimension(axis, size, starts[axis])
+        self.lanes = tuple([c for c in coordinates.values() if isinstance(c, Dimension)])
+        return Frame(self.kernel, coordinates), starts.get(segmented, 0), grid
+
+    def fill(self, frame: Frame, axis: int, start: Index, count: Index, number: int, rows: dict[int, Coordinate]) -> None:
+        """Stores a value at `count` positions of an axis from `start` on: at those of all lanes one by one, else in chunks."""
+        if axis < 0:
+            self._put(frame.child(rows), number)
+            return
+        size = 1 if self.lanes else min(CHUNK, self.blocks.get(axis, CHUNK))
+        with self.kernel.loop(self.indices.ceil_div(count, size)) as loop:
+            at = self.indices.add(start, self.indices.mul(loop.index, size))
+            where = at if size == 1 else self.kernel.dimension(axis, size, at)
+            self._put(frame.child({**rows, axis: where}), number)
+
+    def _put(self, frame: Frame, number: int) -> None:
+        frame.define(self.store.value, frame.block(number))
+        frame.store(self.store)
+
+    def line_address(self, frame: Frame, without: tuple[int, ...]) -> Affine:
+        """Returns the address of a line in the result: that of the store without the terms of some axes."""
+        at = self.store.at
+        return Affine(at.offset, tuple([(axis, step) for axis, step in at.terms if axis not in without]))
+
+    def count(self, axis: int) -> Index:
+        return 1 if axis < 0 else self.kernel.axis_extent(axis)
+
+    def step(self, axis: int) -> Index:
+        """Returns the distance of two neighbours along an axis of the result, in elements."""
+        return 0 if axis < 0 else self.kernel.extent(self.store.at.coefficient(axis))
+
+    def all_of(self, masks: list[SSAValue | None]) -> SSAValue:
+        """Emits the conjunction of masks of one shape, of which the first is there."""
+        joined: SSAValue | None = None
+        for mask in masks:
+            if mask is not None:
+                joined = mask if joined is None else self.builder.binary("arith.andi", joined, mask)
+        if joined is None:
+            raise InternalError("tile: an access in order without a mask")
+        return joined
+
+
+class _Scatter(_Ordered):
+    def build(self) -> list[tuple[int, int]]:
+        attrs = self.value.attrs
+        target, over = attrs["target"], attrs["over"]
+        frame, start, grid = self.open((target, over), target)
+        extent = self.count(target)
+        stop = self.indices.minimum(self.indices.add(start, self.blocks.get(target, 1)), extent)
+        self.fill(frame, target, start, self.indices.sub(stop, start), self.value.operands[0], {})
+        with self.kernel.at(self.value):
+            if over < 0:
+                self._update(frame, start, stop)
+            else:
+                with self.kernel.loop(self.count(over)) as loop:
+                    self._update(frame.child({over: loop.index}), start, stop)
+        return grid
+
+    def _update(self, frame: Frame, start: Index, stop: Index) -> None:
+        b, target, dtype = self.builder, self.value.attrs["target"], self.value.dtype
+        position, update = (frame.block(operand) for operand in self.value.operands[1:])
+        base, terms = frame.position(self.line_address(frame, (target,)), [(self._index(position), self.step(target))])
+        order = union(position.dims, update.dims, *[term.dims for term in terms])
+        at = frame.expand(position, order) if order else frame.scalar_value(position)
+        low, high = (self._limit(bound, order) for bound in (start, stop))
+        above, below = b.cmpi("sge", at, low), b.cmpi("slt", at, high)
+        mask = self.all_of([above, below, frame.mask(order) if order else None])
+        pointers = frame.pointers(self.store.buffer, base, terms, order)
+        new = frame.expand(update, order) if order else frame.scalar_value(update)
+        kind = self.value.attrs["kind"]
+        if kind != "none":
+            other = b.const(0, memory_type(dtype), shape(order))
+            old = scalar.from_memory(b, b.load(pointers, mask, other), dtype)
+            call = scalar.Call(b, _COMBINE[kind], (dtype, dtype), dtype, {}, (None, None))
+            new = scalar.emit(call, [old, new])
+        b.store(pointers, scalar.to_memory(b, new, dtype), mask)
+
+    def _index(self, position: Block) -> Block:
+        """Returns the position as the index of an access, of which constants are ints."""
+        return position if position.constant is None else Block(int(position.constant), (), I64)
+
+    def _limit(self, bound: Index, order: tuple[Dimension, ...]) -> SSAValue:
+        value = self.indices.value(bound)
+        return self.builder.splat(value, shape(order)) if order else value
+
+
+class _Sort(_Ordered):
+    def build(self) -> list[tuple[int, int]]:
+        axis, half = self.value.attrs["axis"], self.value.attrs["half"]
+        frame, _, grid = self.open((axis, half))
+        self.frame, self.axis, self.half, self.extent = frame, axis, half, self.count(axis)
+        self.base, self.terms = frame.position(self.line_address(frame, (axis, half)))
+        with self.kernel.at(self.value):
+            self._pack()
+            self._merge_all()
+            self._unpack()
+        return grid
+
+    def _pointers(self, row: int, at: SSAValue, dims: tuple[Dimension, ...]) -> SSAValue:
+        """Emits pointers to positions (a block over `dims`, or a scalar) of a row of the result."""
+        start = self.indices.add(self.base, self.indices.mul(self.step(self.half), row))
+        if not dims:
+            return self.frame.pointers(self.store.buffer, self.indices.add(start, at), self.terms, ())
+        return self.frame.pointers(self.store.buffer, start, [*self.terms, Block(at, dims, I64)], dims)
+
+    def _chunks(self, body: str) -> None:
+        """Goes along the line, in chunks or one position of all lanes after the other."""
+        size = 1 if self.lanes else CHUNK
+        with self.kernel.loop(self.indices.ceil_div(self.extent, size)) as loop:
+            start = self.indices.mul(loop.index, size)
+            if size == 1 or self.axis < 0:
+                where: Coordinate = start
+                at, dims = self.frame.offsets(start, [], self.lanes), self.lanes
+            else:
+                where = self.kernel.dimension(self.axis, size, start)
+                at, dims = self.frame.index(where), (where,)
+            inner = self.frame.child({} if self.axis < 0 else {self.axis: where})
+            getattr(self, body)(inner, at, dims)
+
+    def _pack(self) -> None:
+        self._chunks("_packed")
+
+    def _packed(self, frame: Frame, at: SSAValue, dims: tuple[Dimension, ...]) -> None:
+        b = self.builder
+        block = frame.block(self.value.operands[0])
+        keys = frame.expand(block, dims) if dims else frame.scalar_value(block)
+        upper = b.binary("arith.shli", b.cast("arith.extsi", keys, I64), b.const(32, I64, shape(dims)))
+        b.store(self._pointers(0, at, dims), b.binary("arith.addi", upper, at), frame.mask(dims) if dims else None)
+
+    def _unpack(self) -> None:
+        self._chunks("_unpacked")
+
+    def _unpacked(self, frame: Frame, at: SSAValue, dims: tuple[Dimension, ...]) -> None:
+        b = self.builder
+        mask = frame.mask(dims) if dims else None
+        other = None if mask is None else b.const(0, I64, shape(dims))
+        packed = b.load(self._pointers(0, at, dims), mask, other)
+        position = b.binary("arith.andi", packed, b.const((1 << 32) - 1, I64, shape(dims)))
+        b.store(self._pointers(1, at, dims), position, mask)
+
+    def _merge_all(self) -> None:
+        b, indices = self.builder, self.indices
+        extent = self.extent
+        if isinstance(extent, int) and extent < 2:
+            return
+        rounds = (extent - 1).bit_length() + 1 >> 1 if isinstance(extent, int) else _ROUNDS
+        with self.kernel.loop(rounds, [indices.value(1)]) as loop:
+            (width,) = loop.args
+            double = b.binary("arith.addi", width, width)
+            left = b.select(b.cmpi("slt", width, indices.value(extent)), indices.value(extent), b.const(0, I64))
+            self._merge(0, 1, width, double, left)
+            fourfold = b.binary("arith.addi", double, double)
+            self._merge(1, 0, double, fourfold, left)
+            loop.yield_([fourfold])
+
+    def _merge(self, source: int, result: int, width: SSAValue, double: SSAValue, extent: SSAValue) -> None:
+        """Merges pairs of runs of `width` elements from one row to the other, of `extent` elements or of none."""
+        b = self.builder
+        runs = b.binary("arith.divsi", b.binary("arith.subi", b.binary("arith.addi", extent, double), b.const(1, I64)), double)
+        with self.kernel.loop(runs) as outer:
+            low = b.binary("arith.muli", outer.index, double)
+            middle = b.binary("arith.minsi", b.binary("arith.addi", low, width), extent)
+            high = b.binary("arith.minsi", b.binary("arith.addi", low, double), extent)
+            first, second, end_first, end_second = (self._all(each) for each in (low, middle, middle, high))
+            heads = [first, second, self._head(source, first, end_first), self._head(source, second, end_second)]
+            with self.kernel.loop(b.binary("arith.subi", high, low), heads) as inner:
+                i, j, a, c = inner.args
+                at = self._all(b.binary("arith.addi", low, inner.index))
+                takes_first = b.cmpi("sle", a, c)
+                b.store(self._pointers(result, at, self.lanes), b.select(takes_first, a, c), self._inside())
+                one, none = (b.const(number, I64, shape(self.lanes)) for number in (1, 0))
+                i = b.binary("arith.addi", i, b.select(takes_first, one, none))
+                j = b.binary("arith.addi", j, b.select(takes_first, none, one))
+                end = b.select(takes_first, end_first, end_second)
+                head = self._head(source, b.select(takes_first, i, j), end)
+                inner.yield_([i, j, b.select(takes_first, head, a), b.select(takes_first, c, head)])
+
+    def _all(self, value: SSAValue) -> SSAValue:
+        """Emits a number for all lanes."""
+        return self.builder.splat(value, shape(self.lanes)) if self.lanes else value
+
+    def _inside(self) -> SSAValue | None:
+        return self.frame.mask(self.lanes) if self.lanes else None
+
+    def _head(self, row: int, at: SSAValue, end: SSAValue) -> SSAValue:
+        """Emits the element of a run at `at`, or the largest number where the run has ended."""
+        b = self.builder
+        mask = self.all_of([b.cmpi("slt", at, end), self._inside()])
+        return b.load(self._pointers(row, at, self.lanes), mask, b.const(_LARGEST, I64, shape(self.lanes)))

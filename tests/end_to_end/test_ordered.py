@@ -1,0 +1,326 @@
+"""Scatters, sorts, and running products and extremes against NumPy, on every device, with sizes and values that hurt."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import joinery as jn
+import ml_dtypes
+import numpy as np
+import pytest
+
+SIZES = (0, 1, 2, 3, 4, 5, 15, 16, 17, 63, 64, 65)
+DTYPES = ("bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "float16", "bfloat16", "float64")
+SLOW = pytest.mark.slow
+
+
+def slow(*values: Any) -> list[Any]:
+    """Values of a parameter that are tried in the slow tier alone."""
+    return [pytest.param(*(each if isinstance(each, tuple) else (each,)), marks=SLOW) for each in values]
+
+
+COMBINE: dict[str, Any] = {"add": np.add, "mul": np.multiply, "min": np.minimum, "max": np.maximum}
+
+
+def hard(dtype: str, shape: tuple[int, ...], seed: int = 0) -> Any:
+    """Values with many equal ones, the ends of the range, NaN, infinities and zeros of both signs."""
+    rng, kind = np.random.default_rng(seed), jn.DType(dtype)
+    few = rng.integers(-3 if kind.kind in ("int", "float") else 0, 4, shape)
+    if kind.is_bool:
+        return (few > 1).astype(np.bool_)
+    if kind.is_integer:
+        ends = np.where(rng.random(shape) < 0.5, kind.min_value, kind.max_value)
+        return np.where(rng.random(shape) < 0.2, ends.astype(kind.numpy), few.astype(kind.numpy))
+    special = rng.choice([np.nan, -np.nan, np.inf, -np.inf, 0.0, -0.0], shape)
+    return np.where(rng.random(shape) < 0.4, special, few).astype(kind.numpy)
+
+
+def stable(x: Any, axis: int, descending: bool) -> Any:
+    """Positions in order by NumPy alone."""
+    wide = x.astype(np.float32) if x.dtype == ml_dtypes.bfloat16 else x
+    if not descending:
+        return np.argsort(wide, axis, kind="stable")
+    return x.shape[axis] - 1 - np.flip(np.argsort(np.flip(wide, axis), axis, kind="stable"), axis)
+
+
+def same(got: Any, want: Any) -> None:
+    """Equal bit by bit, but for which NaN it is."""
+    assert got.dtype == want.dtype
+    assert got.shape == want.shape
+    if got.dtype.kind in "fV":
+        got, want = (each.astype(np.float64) for each in (got, want))
+        assert np.array_equal(np.signbit(got) & ~np.isnan(got), np.signbit(want) & ~np.isnan(want))
+    np.testing.assert_array_equal(got, want)
+
+
+def built(build: Any, *types: tuple[str, tuple[Any, ...]]) -> Any:
+    graph = jn.Graph("g", [jn.TensorType(dtype, shape, f"x{position}") for position, (dtype, shape) in enumerate(types)])
+    made = build(*graph.inputs)
+    graph.output(*(made if isinstance(made, tuple) else (made,)))
+    return graph
+
+
+def on_all(graph: Any, *arrays: Any, device: str = "cpu") -> Any:
+    """The results of the evaluator, which a device gives as well."""
+    want = jn.evaluate(graph, *arrays)
+    got = jn.compile(graph, device=device, cache=False)(*arrays)
+    for one, other in zip(got, want, strict=True) if isinstance(want, tuple) else ((got, want),):
+        same(one, other)
+    return want
+
+
+# -- sorts ---------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", ["float32", *slow("uint64", *DTYPES)])
+def test_sorting_is_stable_with_nan_last_in_every_dtype(dtype: str) -> None:
+    def build(x: Any) -> Any:
+        return jn.sort(x), jn.argsort(x), jn.argsort(x, descending=True), *jn.top_k(x, 3), *jn.bottom_k(x, 12)
+
+    graph = built(build, (dtype, ("n", 17)))
+    compiled = jn.compile(graph, device="cpu", cache=False)
+    for rows in (1, 5):
+        x = hard(dtype, (rows, 17), rows)
+        up, down = stable(x, 1, False), stable(x, 1, True)
+        found = [np.take_along_axis(x, up, 1), up, down]
+        found += [np.take_along_axis(x, down[:, :3], 1), down[:, :3], np.take_along_axis(x, up[:, :12], 1), up[:, :12]]
+        for run in (compiled, lambda *given: jn.evaluate(graph, *given)):
+            for got, want in zip(run(x), found, strict=True):
+                same(got, want)
+
+
+def test_lines_of_every_length_one_plan_for_all_of_them() -> None:
+    graph = built(lambda x: (jn.argsort(x), jn.argsort(x, 0), jn.sort(x, 1, True)), ("float32", ("rows", "n")))
+    compiled = jn.compile(graph, device="cpu", cache=False)
+    assert all(kernel.name.split("_")[0] in ("ordered", "map") for kernel in compiled.kernels)
+    for n in (*SIZES, 1025):
+        x = hard("float32", (3, n), n)
+        up, down, order = compiled(x)
+        np.testing.assert_array_equal(up, stable(x, 1, False))
+        np.testing.assert_array_equal(down, stable(x, 0, False))
+        same(order, np.take_along_axis(x, stable(x, 1, True), 1))
+
+
+def test_a_long_line_of_words() -> None:
+    x = np.random.default_rng(0).integers(-(2**63), 2**63 - 1, 70_001)
+    x[::7] = x[0]
+    graph = built(lambda x: jn.argsort(x), ("int64", (len(x),)))
+    np.testing.assert_array_equal(jn.compile(graph, device="cpu", cache=False)(x), np.argsort(x, kind="stable"))
+
+
+def test_a_few_largest_elements_need_no_sort() -> None:
+    graph = built(lambda x: jn.top_k(x, 4), ("float32", (2, 30)))
+    assert not any("sort" in kernel.name for kernel in jn.compile(graph, device="cpu", cache=False).kernels)
+
+
+def test_many_largest_elements_of_long_lines_are_chosen_before_they_are_sorted() -> None:
+    graph = built(lambda x: (*jn.top_k(x, 20), jn.bottom_k(x, 9)[1]), ("float32", ("r", "n")))
+    compiled = jn.compile(graph, device="cpu", cache=False)
+    for n, seed in ((20, 0), (21, 1), (320, 2), (3001, 3)):
+        x = hard("float32", (3, n), seed)
+        x[0] = x[0, 0]  # all equal
+        x[1] = np.random.default_rng(seed).normal(size=n)
+        want, least = stable(x, 1, True)[:, :20], stable(x, 1, False)[:, :9]
+        values, positions, smallest = compiled(x)
+        np.testing.assert_array_equal(positions, want)
+        same(values, np.take_along_axis(x, want, 1))
+        np.testing.assert_array_equal(smallest, least)
+
+
+@SLOW
+@pytest.mark.parametrize("dtype", ["bool", "int8", "uint32", "bfloat16", "int64", "float32"])
+@pytest.mark.parametrize("device", ["cpu", "ptxsim"])
+def test_more_than_a_few_largest_elements(device: str, dtype: str) -> None:
+    x = hard(dtype, (2, 160), 5)
+    graph = built(lambda x: jn.top_k(x, 10)[1], (dtype, (2, 160)))
+    np.testing.assert_array_equal(on_all(graph, x, device=device), stable(x, 1, True)[:, :10])
+
+
+def test_an_inner_axis_and_what_is_computed_around_a_sort() -> None:
+    x = hard("float32", (3, 9, 4))
+    graph = built(lambda x: jn.sort(jn.relu(x) * 2, 1)[:, ::-1] + 1, ("float32", x.shape))
+    on_all(graph, x)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "n"), [("float32", 33), *slow(*[(dtype, n) for dtype in ("float32", "uint64") for n in (0, 1, 2)])]
+)
+def test_sorts_on_a_simulated_gpu(dtype: str, n: int) -> None:
+    on_all(built(lambda x: (jn.argsort(x), jn.sort(x, 0, True)), (dtype, (3, n))), hard(dtype, (3, n)), device="ptxsim")
+
+
+@pytest.mark.parametrize(
+    ("build", "text"),
+    [
+        (lambda x: jn.sort(x, 2), r"sort: axis 2 (.|\n)*operand 0: input 'x0'"),
+        (lambda x: jn.argsort(x.cast(jn.float32).bitcast(jn.int32).bitcast(jn.float32)[0, 0]), "argsort: .*axis"),
+        (lambda x: jn.top_k(x, 6), "top_k: k is 6, axis 1 has 5 elements(.|\n)*fix: k=5"),
+        (lambda x: jn.top_k(x, -1), "top_k: k is -1(.|\n)*0 or more"),
+        (lambda x: jn.top_k(x, 1.5), "top_k: k is 1.5(.|\n)*an int"),
+    ],
+)
+def test_what_cannot_be_ordered_is_refused(build: Any, text: str) -> None:
+    with pytest.raises(jn.UserError, match=text):
+        built(build, ("float32", (2, 5)))
+
+
+def test_complex_numbers_have_no_order() -> None:
+    with pytest.raises(jn.UserError, match="argsort: values of complex64 have no order"):
+        built(jn.argsort, ("complex64", (2, 5)))
+
+
+def test_too_few_elements_at_a_call_are_named() -> None:
+    compiled = jn.compile(built(lambda x: jn.top_k(x, 3), ("float32", ("n",))), device="cpu", cache=False)
+    with pytest.raises(jn.UserError, match="top_k: axis 0 must have 3 elements or more"):
+        compiled(np.zeros(2, np.float32))
+
+
+# -- scatters ------------------------------------------------------------------------------------------------------------
+
+
+def scattered(x: Any, updates: Any, indices: Any, axis: int, reduction: str) -> Any:
+    """A scatter by a loop over single elements, those out of range left out."""
+    result = x.copy()
+    for where in np.ndindex(indices.shape):
+        at = int(indices[where]) + (x.shape[axis] if indices[where] < 0 else 0)
+        if 0 <= at < x.shape[axis]:
+            to = (*where[:axis], at, *where[axis + 1 :])
+            new = updates[where] if reduction == "none" else COMBINE[reduction](result[to], updates[where])
+            result[to] = new
+    return result
+
+
+@pytest.mark.parametrize("reduction", ["none", "add", "mul", "min", "max"])
+@pytest.mark.parametrize(
+    "dtype", ["bool", "float32", *slow("int8", "uint64", "float16", "bfloat16", "float64")]
+)
+def test_updates_come_in_the_order_of_the_axis(dtype: str, reduction: str) -> None:
+    rng = np.random.default_rng(1)
+    x, updates = hard(dtype, (3, 7, 5), 1), hard(dtype, (3, 9, 5), 2)
+    if dtype in ("float16", "bfloat16", "float32", "float64"):  # NumPy and joinery may pick other zeros
+        x, updates = (np.where(each == 0, np.ones_like(each), each) for each in (x, updates))
+    indices = rng.integers(-9, 9, (3, 9, 5))
+    many = ("a", "j", "b")
+    graph = built(lambda x, u, i: jn.scatter(x, u, i, 1, reduction), (dtype, ("a", 7, "b")), (dtype, many), ("int64", many))
+    with np.errstate(all="ignore"):
+        want = scattered(x, updates, indices, 1, reduction)
+    same(on_all(graph, x, updates, indices), want)
+
+
+@pytest.mark.parametrize(
+    ("device", "axis"), [("cpu", 0), ("cpu", 1), ("cpu", 2), ("ptxsim", 1), *slow(("ptxsim", 0), ("ptxsim", 2))]
+)
+def test_every_axis_and_shorter_positions(device: str, axis: int) -> None:
+    rng = np.random.default_rng(axis)
+    x = rng.integers(0, 9, (4, 6, 5)).astype(np.int32)
+    updates, indices = rng.integers(0, 9, (3, 4, 2)).astype(np.int32), rng.integers(-7, 7, (3, 4, 2)).astype(np.int8)
+    graph = built(
+        lambda x, u, i: jn.scatter_add(x, u, i, axis), ("int32", x.shape), ("int32", updates.shape), ("int8", indices.shape)
+    )
+    want = scattered(x, updates, indices, axis, "add")
+    np.testing.assert_array_equal(on_all(graph, x, updates, indices, device=device), want)
+
+
+@pytest.mark.parametrize("count", [0, 1, 300])
+def test_lines_longer_than_a_segment(count: int) -> None:
+    rng = np.random.default_rng(count)
+    x, updates = rng.random(5001, np.float32), rng.random(count, np.float32)
+    indices = rng.integers(-5001, 5001, count)
+    graph = built(
+        lambda x, u, i: jn.scatter_nd_add(x, u, jn.unsqueeze(i, 1)), ("float32", ("n",)), ("float32", ("m",)), ("int64", ("m",))
+    )
+    compiled = jn.compile(graph, device="cpu", cache=False)
+    want = x.copy()
+    np.add.at(want, indices, updates)
+    np.testing.assert_array_equal(compiled(x, updates, indices), want)
+    assert len(compiled.kernels) == 1
+
+
+@pytest.mark.parametrize("depth", [0, 1, 2, 3])
+def test_slices_at_tuples_of_positions(depth: int) -> None:
+    rng = np.random.default_rng(depth)
+    x = rng.random((3, 4, 2), np.float32)
+    indices = rng.integers(-5, 5, (2, 5, depth))
+    updates = rng.random((2, 5, *x.shape[depth:]), np.float32)
+    want = x.copy()
+    for where in np.ndindex(2, 5):
+        at = [int(i) + (n if i < 0 else 0) for i, n in zip(indices[where], x.shape, strict=False)]
+        if all(0 <= a < n for a, n in zip(at, x.shape, strict=False)):
+            want[tuple(at)] = np.maximum(want[tuple(at)], updates[where])
+    types = [("float32", x.shape), ("float32", updates.shape), ("int64", indices.shape)]
+    graph = built(lambda x, u, i: jn.scatter_nd(x, u, i, "max"), *types)
+    np.testing.assert_array_equal(on_all(graph, x, updates, indices), want)
+
+
+def test_put_along_axis_broadcasts() -> None:
+    x, indices = np.arange(12, dtype=np.float32).reshape(3, 4), np.array([[1, -1]])
+    want = x.copy()
+    np.put_along_axis(want, np.broadcast_to(indices, (3, 2)), 7, 1)
+    graph = built(lambda x, i: jn.put_along_axis(x, i, 7, 1), ("float32", (3, 4)), ("int64", (1, 2)))
+    np.testing.assert_array_equal(on_all(graph, x, indices), want)
+
+
+def test_a_scatter_is_one_kernel_of_one_plan_with_what_is_before_it() -> None:
+    def build(x: Any, u: Any, i: Any) -> Any:
+        return jn.scatter_add(jn.exp(x), u * 2, i % 5, 0)
+
+    graph = built(build, ("float32", (5, 8)), ("float32", ("m", 8)), ("int32", ("m", 8)))
+    compiled = jn.compile(graph, device="cpu", cache=False)
+    assert [kernel.name.split("_")[0] for kernel in compiled.kernels] == ["ordered"]
+    rng = np.random.default_rng(0)
+    x, u, i = rng.random((5, 8), np.float32), rng.random((6, 8), np.float32), rng.integers(0, 99, (6, 8), np.int32)
+    want = np.exp(x)
+    np.add.at(want, (i % 5, np.arange(8)), u * 2)
+    np.testing.assert_allclose(compiled(x, u, i), want, rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("build", "text"),
+    [
+        (lambda x: jn.scatter(x, x, np.full((2, 5), 5)), r"scatter: positions 5 to 5 on an axis of size 5(.|\n)*-5 to 4"),
+        (lambda x: jn.scatter(x, x, np.full((2, 4), 0)), "scatter: on axis 1 data, indices and updates have 5, 4 and 5 el"),
+        (lambda x: jn.scatter(x, x, np.zeros((2, 5))), "scatter: the indices must be integers, not float64"),
+        (lambda x: jn.scatter(x, x, np.zeros((2, 5), int), reduction="sum"), "scatter: reduction 'sum'(.|\n)*'none', 'add'"),
+        (lambda x: jn.scatter(x, x[0], np.zeros((5,), int)), "scatter: data, indices and updates have 2, 1 and 1 axes"),
+        (lambda x: jn.put_along_axis(x, np.array([[7]]), 1), "put_along_axis: positions 7 to 7 on an axis of size 5"),
+        (lambda x: jn.scatter_nd(x, x, np.array([[2, 0]])), r"scatter_nd: updates with 2 axes"),
+        (lambda x: jn.scatter_nd(x, x[:1, 0], np.array([[2, 0]])), "scatter_nd: positions 2 to 2 on an axis of size 2"),
+        (lambda x: jn.scatter_nd(x, x, np.zeros((2, 3), int)), "scatter_nd: 3 positions for 2 axes"),
+    ],
+)
+def test_wrong_scatters_are_refused(build: Any, text: str) -> None:
+    with pytest.raises(jn.UserError, match=text):
+        built(build, ("float32", (2, 5)))
+
+
+# -- running products and extremes ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("device", ["cpu", *slow("ptxsim")])
+def test_running_products_and_extremes(device: str) -> None:
+    sizes = (1, 2, 33, 3000) if device == "cpu" else (1, 33)
+    graph = built(
+        lambda x: (jn.cummax(x), jn.cummin(x, 0), jn.cummax(x, 1, reverse=True), jn.cumprod(x), jn.cumprod(x, 0, True, True)),
+        ("float32", ("r", "n")),
+    )
+    compiled = jn.compile(graph, device=device, cache=False)
+    for n in sizes:
+        x = np.random.default_rng(n).choice(np.array([1, -1, 2, 0.5, -1, 1], np.float32), (5, n))
+        x[0, n // 2] = np.nan
+        turned = np.cumprod(np.concatenate([np.ones((1, n), np.float32), x[:0:-1]]), 0, dtype=np.float32)[::-1]
+        want = (
+            np.maximum.accumulate(x, 1), np.minimum.accumulate(x, 0), np.maximum.accumulate(x[:, ::-1], 1)[:, ::-1],
+            np.cumprod(x, 1, dtype=np.float32), turned,
+        )  # fmt: skip
+        for got, right in zip(compiled(x), want, strict=True):
+            np.testing.assert_array_equal(got, right)
+
+
+@pytest.mark.parametrize("dtype", ["bool", "int8", "uint32", "int64"])
+def test_running_extremes_of_integers(dtype: str) -> None:
+    x = hard(dtype, (4, 130), 3)
+    graph = built(lambda x: (jn.cummax(x), jn.cummin(x), jn.cumprod(x, 0)), (dtype, ("r", "n")))
+    for got, want in zip(
+        on_all(graph, x), (np.maximum.accumulate(x, 1), np.minimum.accumulate(x, 1), np.cumprod(x, 0)), strict=True
+    ):
+        np.testing.assert_array_equal(got, want)
