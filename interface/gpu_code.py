@@ -6,7 +6,7 @@ import functools
 import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import field
+from dataclasses import field, replace
 from typing import Any
 
 import numpy as np
@@ -27,6 +27,7 @@ from ..lowering.tt.arguments import Parameter
 from ..lowering.tt.dialect.functions import FuncOp
 from ..lowering.tt.dialect.memory.descriptor_types import TensorDescType
 from ..lowering.tt.host_values import DescriptorArgument, TableArgument
+from ..lowering.tt.source_locations import calls_to
 from ..lowering.tt.transforms.expand.expand_descriptors import ExpandDescriptors
 from ..lowering.tt.transforms.expand.expand_library import ExpandLibrary
 from ..lowering.tt.transforms.facts.assume_divisibility import AssumeDivisibility
@@ -320,11 +321,26 @@ class GpuKernelCompiler:
         except PtxCheckError as error:
             sys.stdout.write(error.printed)
             failed = _failed_assertion(error.findings[0], code.lowered)
-            if failed is None:
+            if failed is not None:
+                raise failed from error
+            called = self._with_calls(error)
+            if called is None:
                 raise
-            raise failed from error
+            raise called from None
         sys.stdout.write(result.printed)
         return result
+
+    def _with_calls(self, error: PtxCheckError) -> PtxCheckError | None:
+        """Return the error with the calls that led to its lines, which PTX does not have; None if there are none."""
+        start = self._stages.start
+        findings = [
+            each if each.source is None else replace(each, callers=calls_to(start, each.source)) for each in error.findings
+        ]
+        if not any(each.callers for each in findings):
+            return None
+        found = PtxCheckError(findings)
+        found.printed = error.printed
+        return found
 
 
 def _divisors(

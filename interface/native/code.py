@@ -44,6 +44,7 @@ def encode_native(facts: LaunchFacts, compiled: HostObject) -> bytes:
         "checked": facts.checked,
         "follows": facts.follows,
         "work": facts.work,
+        "tables": facts.tables,
         "follows_again": facts.follows_again,
     }
     return _packed(header, encode_object(compiled))
@@ -61,8 +62,10 @@ def decode_native(
     the user's own.
     """
     header, rest = _unpacked(data)
-    named = ("may_stream", "large", "checked", "follows", "work", "follows_again")
-    facts = LaunchFacts(header["name"], frozenset(header["written"]), *[header[name] for name in named])
+    named = ("name", "may_stream", "large", "checked", "follows", "work", "follows_again")
+    given = {name: header[name] for name in named}
+    tables = tuple([(parameter, size) for parameter, size in header["tables"]])
+    facts = LaunchFacts(written=frozenset(header["written"]), tables=tables, **given)
     simplest = decode_object(rest)
     return NativeKernel(facts, lambda each: simplest if each == facts.simplest else compiled(each), store)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...lowering.llvm.compile import host_target
-from ...lowering.llvm.host.memory.bounds import follows_addresses, follows_twice
+from ...lowering.llvm.host.memory.bounds import AddressSources, address_sources, follows_addresses
 from ...lowering.tt.analysis.alias_sets import AliasSet
 from ...lowering.tt.analysis.aliasing import ATOMICS
 from ...lowering.tt.analysis.work import element_operations
@@ -19,6 +19,6 @@ def launch_facts(name: str, function: FuncOp, written: AliasSet, checked: bool) 
     """
     may_stream = not any(op.name in ATOMICS for op in function.walk())
     follows = checked and follows_addresses(function)
-    follows_again = follows and follows_twice(function)
+    sources = address_sources(function) if follows else AddressSources((), False)
     work = element_operations(function)
-    return LaunchFacts(name, written, may_stream, host_target().l3_bytes, checked, follows, work, follows_again)
+    return LaunchFacts(name, written, may_stream, host_target().l3_bytes, checked, follows, work, sources.tables, sources.again)

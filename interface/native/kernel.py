@@ -31,6 +31,7 @@ class LaunchFacts:
     large: bytes from which on a launch moves more than the caches hold.
     checked: whether launches compare every access with the memory that it may reach.
     follows: whether the kernel accesses memory at addresses that it loads or makes.
+    tables: the parameters from whose memory it loads what such addresses are made of, and the bytes of the smallest element.
     follows_again: whether it may load addresses from there, too.
     work: the operations on single elements that a program does; None if nothing is known of their time.
     """
@@ -42,6 +43,7 @@ class LaunchFacts:
     checked: bool = False
     follows: bool = False
     work: int | None = None
+    tables: tuple[tuple[int, int], ...] = ()
     follows_again: bool = False
 
     @property

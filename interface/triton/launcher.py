@@ -8,14 +8,11 @@ import struct
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
-
-from ...promotion.arrays import Array
 from ...promotion.errors import KernelAssertionError, UserError
 from ...runtime.host.threads import launch_threads
 from ..native.reach import NOTHING, Reach, known_memory
 from . import benchmarking
-from .memory import EVERYWHERE, addressed_storages, device, flattened, integers_in, storage_of
+from .memory import EVERYWHERE, Elsewhere, addressed_memory, device, flattened, memory_around, storage_of
 from .options import settings_of
 from .patches.arrays import ArrayArgument
 from .settings import Settings, current
@@ -40,7 +37,6 @@ class Launcher:
         self._names = list(source.signature)
         self._runtime = [i for i, type_ in enumerate(self._types) if type_ != "constexpr"]
         self._take = _taker(self._types)
-        self._integers = _positions_of_integers([self._types[i] for i in self._runtime])
         self._ambient = current()
         self._settings = settings_of(metadata)
 
@@ -95,10 +91,12 @@ class Launcher:
         Raises `AccessError` for one outside of it. It notes this for the test-suite that runs, and assertions that fail.
         """
         native = loaded.checked_native
+        facts = native.facts
         known = NOTHING
-        if native.facts.follows:
-            listed = None if native.facts.follows_again else self._listed(values, spans)
-            known = known_memory([*[(first, end) for _, first, end in spans], *addressed_storages(listed)])
+        spans = [self._known(each, values) if each[2] == EVERYWHERE[1] else each for each in spans]
+        if facts.follows:
+            reached = addressed_memory(values, spans, facts.tables, facts.follows_again)
+            known = known_memory([*[(first, end) for _, first, end in spans], *reached])
         try:
             program = native.program(spans, values)
             program.run(loaded.function, values, extents, launch_threads(settings.threads), Reach(spans, known))
@@ -109,19 +107,10 @@ class Launcher:
                 record.found(loaded.name, error)
             raise
 
-    def _listed(self, values: list[int], spans: list[tuple[int, int, int]]) -> list[Array] | None:
-        """What may be addresses among the arguments: 64-bit integers, alone or in memory; None if that is not known."""
-        if self._integers is None or len(values) != len(self._runtime):
-            return None
-        memory = {position: (first, end) for position, first, end in spans}
-        found = [np.array([values[each] for each in self._integers if each not in memory], np.int64)]
-        for position in self._integers:
-            if position in memory:
-                table = integers_in(*memory[position])
-                if table is None:
-                    return None
-                found.append(table)
-        return found
+    def _known(self, span: tuple[int, int, int], values: list[int]) -> tuple[int, int, int]:
+        """The memory around the address that a pointer was given as. Raises `UserError` for an address in none."""
+        position = span[0]
+        return position, *memory_around(values[position], f"argument {position}", Elsewhere())
 
     def _completed(self, args: Sequence[Any]) -> tuple[Any, ...]:
         """The arguments with nothing for the constexprs, which some callers leave out.
@@ -134,13 +123,6 @@ class Launcher:
         for position, arg in zip(self._runtime, args, strict=True):
             found[position] = arg
         return tuple(found)
-
-
-def _positions_of_integers(types: Sequence[Any]) -> tuple[int, ...] | None:
-    """The positions of parameters that may be, or lead to, addresses; None where parameters are taken apart."""
-    if any(not isinstance(each, str) or each.startswith(("tensordesc", "**")) for each in types):
-        return None
-    return tuple([i for i, each in enumerate(types) if each.lstrip("*") in ("i64", "u64")])
 
 
 def _extents(name: str, *grid: Any) -> tuple[int, int, int]:

@@ -13,6 +13,7 @@ import numpy as np
 
 from ...promotion.arrays import Array
 from ...promotion.errors import UserError
+from ...runtime.host.addresses import SMALLEST_ADDRESS, distinct, integers_in, mapped
 
 Span = tuple[int, int]
 """First byte and end of memory."""
@@ -82,12 +83,6 @@ def flattened(names: Sequence[str], types: Sequence[Any], args: Sequence[Any]) -
             yield name, type_, arg
 
 
-def live_storages() -> Iterator[Span]:
-    """The memory of every tensor and storage of torch that is alive and that the collector of garbage knows."""
-    for _, span in _outermost(_holders(False)):
-        yield span
-
-
 def _holders(thorough: bool) -> Iterator[tuple[Any, Span]]:
     """What has memory, with that memory.
 
@@ -137,6 +132,8 @@ def _outermost(holders: Iterable[tuple[Any, Span]]) -> list[tuple[Any, Span]]:
 def _span_of(holder: Any) -> Span | None:
     """The memory of a tensor, a storage or an array; None for one without: a tensor of torch's for shapes alone lies at 0."""
     if isinstance(holder, np.ndarray):
+        while isinstance(holder.base, np.ndarray):
+            holder = holder.base
         low, high = np.lib.array_utils.byte_bounds(holder)
         return (int(low), int(high)) if high > low >= SMALLEST_ADDRESS else None
     try:
@@ -149,24 +146,6 @@ def _span_of(holder: Any) -> Span | None:
     except (AttributeError, RuntimeError, NotImplementedError):  # a tensor without memory
         return None
     return (first, first + size) if first >= SMALLEST_ADDRESS else None
-
-
-SMALLEST_ADDRESS = 1 << 16
-"""No memory lies below it: smaller integers are no addresses."""
-MAX_TABLE = 1 << 16
-"""Elements up to which memory of 64-bit integers is looked through for addresses."""
-
-
-def integers_in(first: int, end: int) -> Array | None:
-    """The 64-bit integers in memory; None if there are more than are looked through."""
-    start = -(-first // 8) * 8
-    count = max(0, (end - start) // 8)
-    if count > MAX_TABLE:
-        return None
-    if not count:
-        return np.empty(0, np.int64)
-    found: Array = np.frombuffer(memoryview((ctypes.c_int64 * count).from_address(start)), np.int64)
-    return found
 
 
 class _Seen:
@@ -185,21 +164,45 @@ class _Seen:
         self.starts = np.array([first for _, (first, _) in found], np.int64)
         self.ends = np.array([end for _, (_, end) in found], np.int64)
 
-    def around(self, addresses: Array, renewed: bool = False) -> list[Span] | None:
-        """The memory that these addresses lie in; None if one of them lies in none that is known and still there.
+    def around(self, addresses: Array, renewed: bool = False) -> tuple[list[Span], Array]:
+        """The memory that these addresses lie in, and those that lie in none that is known and still there.
 
         renewed: whether all that was seen is still there for certain.
         """
+        if not len(self.starts):
+            return [], addresses
         numbers = np.searchsorted(self.starts, addresses, side="right") - 1
-        if not len(self.starts) or (numbers < 0).any() or (addresses >= self.ends[numbers]).any():
-            return None
+        inside = (numbers >= 0) & (addresses < self.ends[numbers])
         spans = []
-        for number in np.unique(numbers).tolist():
+        for number in np.unique(numbers[inside]).tolist():
             tensor, span = self.tensors[number](), (int(self.starts[number]), int(self.ends[number]))
-            if not renewed and (tensor is None or _span_of(tensor) != span):
-                return None
-            spans.append(span)
-        return spans
+            if renewed or (tensor is not None and _span_of(tensor) == span):
+                spans.append(span)
+            else:
+                inside &= numbers != number
+        return spans, addresses[~inside]
+
+    def among(self, numbers: Sequence[Array]) -> list[Span]:
+        """The memory of what is alive that the numbers lie in; all of it if one is an address in none, which may lead back."""
+        addresses = distinct(numbers)
+        if not len(addresses):
+            return []
+        spans, left = self.around(addresses)
+        for thorough in (False, True):
+            left = mapped(left) if len(left) else left  # other numbers lead nowhere, whoever is alive
+            if not len(left):
+                break
+            self.renew(thorough)
+            spans, left = self.around(addresses, renewed=True)
+        return self._all() if len(mapped(left)) else spans
+
+    def everything(self) -> list[Span]:
+        """The memory of all that is alive."""
+        self.renew(thorough=True)
+        return self._all()
+
+    def _all(self) -> list[Span]:
+        return list(zip(self.starts.tolist(), self.ends.tolist(), strict=True))
 
 
 _seen = _Seen()
@@ -217,39 +220,79 @@ def _gone() -> None:
     return None
 
 
-def _mapped(addresses: Array) -> Array:
-    """Those of the numbers that are addresses of memory of this process; all of them where no system tells."""
-    try:
-        with open("/proc/self/maps", "rb") as maps:
-            spans = [line.split(b" ", 1)[0].split(b"-") for line in maps]
-    except OSError:
-        return addresses
-    starts, ends = (np.array([int(span[each], 16) & (1 << 63) - 1 for span in spans], np.int64) for each in (0, 1))
-    numbers = np.searchsorted(starts, addresses, side="right") - 1
-    kept: Array = addresses[(numbers >= 0) & (addresses < ends[numbers])]
-    return kept
+def addressed_memory(
+    values: Sequence[int], spans: Sequence[tuple[int, int, int]], tables: Sequence[tuple[int, int]], again: bool
+) -> list[Span]:
+    """The memory that a kernel may find the addresses of.
 
-
-def addressed_storages(listed: Sequence[Array] | None) -> Iterable[Span]:
-    """The memory of the tensors that a kernel may find the addresses of.
-
-    listed: all that may be an address among its arguments; None if it may find others.
+    values, spans: its arguments, and (position, first byte, end) of the memory behind pointers.
+    tables: parameters from whose memory it loads what it makes addresses of, each with the bytes of its smallest element.
+    again: whether it may load some from memory that it finds.
     """
-    if listed is None:
-        return live_storages()
-    addresses = np.concatenate(listed)
-    addresses = np.unique(addresses[addresses >= SMALLEST_ADDRESS])
-    if not len(addresses):
-        return ()
-    found = _seen.around(addresses)
-    if found is not None:
-        return found
-    addresses = _mapped(addresses)  # other numbers lead nowhere, whoever is alive
-    if not len(addresses):
-        return ()
-    _seen.renew()
-    found = _seen.around(addresses, renewed=True)
-    if found is None:
-        _seen.renew(thorough=True)
-        found = _seen.around(addresses, renewed=True)
-    return list(zip(_seen.starts.tolist(), _seen.ends.tolist(), strict=True)) if found is None else found
+    of_pointers = {position: (first, end) for position, first, end in spans}
+    numbers = [np.array([value for i, value in enumerate(values) if i not in of_pointers], np.int64)]
+    looked = {(of_pointers[position], size) for position, size in tables if position in of_pointers}
+    found: list[Span] = []
+    waiting = list(looked)
+    while waiting or numbers:
+        for span, size in waiting:
+            integers = integers_in(bytes_of(span), size)
+            if integers is None:
+                return _seen.everything()
+            numbers.append(integers)
+        spans_found = _seen.among(numbers)
+        found += spans_found
+        numbers, waiting = [], []
+        if again:
+            smallest = min((size for _, size in tables), default=8)
+            fresh = {(span, smallest) for span in spans_found} - looked
+            looked |= fresh
+            waiting = list(fresh)
+    return found
+
+
+def memory_around(address: int, what: str, elsewhere: Elsewhere) -> Span:
+    """The memory of what is alive and holds an address. Raises `UserError` if nothing does."""
+    if not address:
+        return 0, 0
+    memory = elsewhere(address)
+    if memory is None:
+        raise UserError(f"{what}: the address {address:#x} lies in no tensor that is alive; fix: pass the tensor, or keep it")
+    first = int(memory.ctypes.data)
+    return first, first + len(memory)
+
+
+class Elsewhere:
+    """Finds the memory behind addresses that no argument of a launch holds: of all that is alive, wherever it is kept.
+
+    found: is told of what was found.
+    """
+
+    def __init__(self, found: Callable[[Span], None] | None = None) -> None:
+        self._found = found
+        self._looks = 0
+
+    def __call__(self, address: int) -> Array | None:
+        span = self._around(np.array([address], np.int64))
+        if span is None:
+            return None
+        if self._found is not None:
+            self._found(span)
+        return bytes_of(span)
+
+    def _around(self, address: Array) -> Span | None:
+        """The memory around an address; looks through all objects when it is new, but twice at most."""
+        found, _ = _seen.around(address, renewed=self._looks > 0)
+        while not found and self._looks < 2 and len(mapped(address)):
+            _seen.renew(thorough=self._looks > 0)
+            self._looks += 1
+            found, _ = _seen.around(address, renewed=True)
+        return found[0] if found else None
+
+
+def bytes_of(span: Span) -> Array:
+    """The memory of a span, as bytes."""
+    first, end = span
+    if first == end:
+        return np.empty(0, np.uint8)
+    return np.frombuffer(memoryview((ctypes.c_uint8 * (end - first)).from_address(first)), np.uint8)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import ctypes
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -11,10 +10,10 @@ import numpy as np
 from ...lowering.tt.interpret.memory import AccessError
 from ...lowering.tt.sanitize.findings import Report, SanitizerError
 from ...promotion.arrays import Array, PointerArgument
-from ...promotion.errors import KernelAssertionError, ResourceError, UserError
+from ...promotion.errors import KernelAssertionError, ResourceError
 from ...runtime.ptxsim.checks.findings import PtxCheckError
 from ..tensor_arguments import TensorDescriptor
-from .memory import EVERYWHERE, Span, flattened, live_storages, storage_of
+from .memory import EVERYWHERE, Elsewhere, Span, bytes_of, flattened, memory_around, storage_of
 from .settings import Settings, current
 from .testing import record, unwritten
 
@@ -48,13 +47,19 @@ def run(
     """
     kernel = loaded.kernel
     given = list(flattened(names, types, args))
-    elsewhere = _Elsewhere()
+    blank = _unwritten(given) if settings.mode == "sanitize" else {}
+
+    def note(span: Span) -> None:
+        known = unwritten.unwritten_bytes(span) if settings.mode == "sanitize" and span[0] not in blank else None
+        if known is not None:
+            blank[span[0]] = known
+
+    elsewhere = Elsewhere(note)
     arguments = [_argument(what, type_, arg, elsewhere) for what, type_, arg in given]
     try:
         if settings.mode == "interpret":
             kernel.interpret(extents, *arguments)
         elif settings.mode == "sanitize":
-            blank = _unwritten(given)
             report = kernel.sanitize(
                 extents, *arguments, unwritten=blank, needs_barriers=True, undefined_arithmetic=True, notes=False
             )
@@ -72,12 +77,12 @@ def run(
         raise
 
 
-def _argument(what: str, type_: str, arg: Any, elsewhere: Callable[[int], Array | None]) -> Any:
+def _argument(what: str, type_: str, arg: Any, elsewhere: Elsewhere) -> Any:
     """An argument as joinery's kernels take it."""
     if type_.startswith("tensordesc"):
         address, span = storage_of(arg.base, what)
         size = int(arg.base.element_size())
-        memory = _bytes(what, span)[address - span[0] :]
+        memory = bytes_of(span)[address - span[0] :]
         is_nan = getattr(arg, "padding", "zero") == "nan"
         dtype = (_FLOATS if is_nan else _WIDTHS)[size]
         whole = memory[: len(memory) // size * size].view(dtype)
@@ -87,8 +92,10 @@ def _argument(what: str, type_: str, arg: Any, elsewhere: Callable[[int], Array 
         return _wrapped(type_, arg)
     address, span = storage_of(arg, what)
     if span == EVERYWHERE:
-        span = _storage_around(address, what)
-    memory = _bytes(what, span)
+        if not address:
+            return None  # a null pointer
+        span = memory_around(address, what, elsewhere)
+    memory = bytes_of(span)
     return PointerArgument(memory, address - span[0], elsewhere)
 
 
@@ -117,31 +124,3 @@ def _unwritten(given: Sequence[tuple[str, str, Any]]) -> dict[int, Array]:
         if known is not None:  # a descriptor begins at its tensor, a pointer may reach the whole storage
             found[address if is_descriptor else span[0]] = known[address - span[0] :] if is_descriptor else known
     return found
-
-
-def _bytes(what: str, span: Span) -> Array:
-    """The memory of a span, as bytes."""
-    first, end = span
-    if first == end:
-        return np.empty(0, np.uint8)
-    return np.frombuffer(memoryview((ctypes.c_uint8 * (end - first)).from_address(first)), np.uint8)
-
-
-def _storage_around(address: int, what: str) -> Span:
-    """The memory of the live tensor that holds an address. Raises `UserError` if none does."""
-    for first, end in live_storages():
-        if first <= address < end:
-            return first, end
-    raise UserError(f"{what}: the address {address:#x} lies in no tensor that is alive; fix: pass the tensor, or keep it")
-
-
-class _Elsewhere:
-    """Finds the memory behind addresses that no argument holds, among the tensors that are alive when the first one is met."""
-
-    def __init__(self) -> None:
-        self._storages: list[Span] | None = None
-
-    def __call__(self, address: int) -> Array | None:
-        if self._storages is None:
-            self._storages = sorted(set(live_storages()))
-        return next((_bytes("", span) for span in self._storages if span[0] <= address < span[1]), None)

@@ -90,6 +90,17 @@ def callers_of(op: Operation) -> tuple[tuple[str, int], ...]:
     return tuple([(each.filename.data, each.line.data) for each in _frames(op.location)[1:]])
 
 
+def calls_to(root: Operation, line: tuple[str, int]) -> tuple[tuple[str, int], ...]:
+    """Returns the calls that lead to the operations of a line, the innermost first: as far as they are the same for all."""
+    chains = {callers_of(op) for op in root.walk() if source_location(op) == line}
+    found: list[tuple[str, int]] = []
+    for each in zip(*chains, strict=False):
+        if len(set(each)) > 1:
+            break
+        found.append(each[0])
+    return tuple(found)
+
+
 def _frames(location: Attribute) -> list[FileLineColLoc]:
     """Returns the lines of a location and of the calls around it, at most `MAX_CALLERS` of them."""
     found: list[FileLineColLoc] = []

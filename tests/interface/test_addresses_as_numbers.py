@@ -169,3 +169,75 @@ def test_the_first_lane_outside_is_named_and_an_update_is_a_write() -> None:
         for name in ("interpreter", "checked"):
             with pytest.raises(AccessError, match="element 100 of array 'o' is written"):
                 RUNS[name](kernel, np.zeros(100, np.int32))
+
+
+# Distances between addresses: a pointer to one array that is moved into another
+
+DISTANCE = """
+    %a0 = tt.ptr_to_int %a : !tt.ptr<f32> -> i64
+    %b0 = tt.ptr_to_int %b : !tt.ptr<f32> -> i64
+    %bytes = arith.subi %b0, %a0 : i64
+    %four = arith.constant 4 : i64
+    %elements = arith.divsi %bytes, %four : i64
+"""
+MOVED = function("%a: !tt.ptr<f32>, %b: !tt.ptr<f32>, %o: !tt.ptr<f32>, %more: i64", DISTANCE + """
+    %there = tt.addptr %a, %elements : !tt.ptr<f32>, i64
+    %at = tt.addptr %there, %more : !tt.ptr<f32>, i64
+    %0 = tt.load %at : !tt.ptr<f32>
+    tt.store %o, %0 : !tt.ptr<f32>""")
+IN_LOOP = function("%a: !tt.ptr<f32>, %b: !tt.ptr<f32>, %o: !tt.ptr<f32>, %more: i64", DISTANCE + """
+    %zero = arith.constant 0 : i32
+    %one = arith.constant 1 : i32
+    %three = arith.constant 3 : i32
+    %none = arith.constant 0 : i64
+    %d = scf.for %i = %zero to %three step %one iter_args(%last = %none) -> (i64) : i32 {
+      %wide = arith.extsi %i : i32 to i64
+      %next = arith.addi %elements, %wide : i64
+      scf.yield %next : i64
+    }
+    %there = tt.addptr %a, %d : !tt.ptr<f32>, i64
+    %at = tt.addptr %there, %more : !tt.ptr<f32>, i64
+    %0 = tt.load %at : !tt.ptr<f32>
+    tt.store %o, %0 : !tt.ptr<f32>""")
+GIVEN = function("%a: !tt.ptr<f32>, %b: !tt.ptr<f32>, %o: !tt.ptr<f32>, %more: i64", """
+    %at = tt.addptr %a, %more : !tt.ptr<f32>, i64
+    %0 = tt.load %at : !tt.ptr<f32>
+    tt.store %o, %0 : !tt.ptr<f32>""")
+STORES = function("%a: !tt.ptr<f32>, %b: !tt.ptr<f32>, %o: !tt.ptr<f32>, %more: i64", DISTANCE + """
+    %there = tt.addptr %a, %elements : !tt.ptr<f32>, i64
+    %before = tt.load %b : !tt.ptr<f32>
+    %v = arith.constant 9.0 : f32
+    tt.store %there, %v : !tt.ptr<f32>
+    %after = tt.load %b : !tt.ptr<f32>
+    %0 = arith.addf %before, %after : f32
+    tt.store %o, %0 : !tt.ptr<f32>""")
+
+
+def arrays() -> tuple[Any, Any, Any]:
+    return np.arange(8, dtype=np.float32), np.arange(100, 108, dtype=np.float32), np.zeros(1, np.float32)
+
+
+@each_run
+def test_a_pointer_is_moved_into_another_array_by_a_distance_that_the_kernel_computes(run: Run) -> None:
+    a, b, o = arrays()
+    for kernel, more, value in ((MOVED, 0, 100), (MOVED, 7, 107), (IN_LOOP, 0, 102), (STORES, 0, 109)):
+        run(kernel, a, b, o, more)
+        assert o[0] == value
+    assert (b[0], a[0]) == (9, 0)
+
+
+@pytest.mark.parametrize("name", ["checked", "interpreter", "sanitizer", "native sanitizer", "ptxsim"])
+def test_it_lands_in_memory_that_is_known_or_not_at_all(name: str) -> None:
+    a, b, o = np.arange(64, dtype=np.float32)[:8], np.arange(64, dtype=np.float32)[:8], np.zeros(1, np.float32)
+    for kernel, more in ((MOVED, 8), (MOVED, -1), (IN_LOOP, 6)):
+        with pytest.raises((AccessError, PtxCheckError, AssertionError)):
+            RUNS[name](kernel, a, b, o, more)
+    assert o[0] == 0
+
+
+@pytest.mark.parametrize("name", ["checked", "interpreter", "sanitizer", "native sanitizer", "ptxsim"])
+def test_a_distance_that_the_kernel_is_given_leaves_its_array(name: str) -> None:
+    a, b, o = arrays()
+    with pytest.raises((AccessError, PtxCheckError, AssertionError)):
+        RUNS[name](GIVEN, a, b, o, (address(b) - address(a)) // 4)
+    assert o[0] == 0

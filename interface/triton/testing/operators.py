@@ -13,6 +13,7 @@ from typing import Any
 
 from .aliases import Aliases
 from .memory.exchange import Exchange
+from .memory.writes import number_as_tensor
 from .missing import LACKING, computed_otherwise
 from .processes import collectives
 from .surface import MEMORY
@@ -106,7 +107,7 @@ def _operator(torch: Any, name: str) -> Any:
 class _Plan:
     """What is known of an operator: whether it makes views, what it writes, and which of its arguments it returns."""
 
-    def __init__(self, operator: Any, Tag: Any) -> None:
+    def __init__(self, operator: Any, Tag: Any, takes_numbers: Callable[[str], bool]) -> None:
         schema = operator._schema
         writes = [argument.name for argument in schema.arguments if argument.alias_info and argument.alias_info.is_write]
         positional = [argument.name for argument in schema.arguments if not argument.kwarg_only]
@@ -118,6 +119,7 @@ class _Plan:
         self.tensors = [i for i, each in enumerate(schema.arguments) if not each.kwarg_only and str(each.type) == "Tensor"]
         self.is_strided = "as_strided" in operator._opname  # which reaches beyond the tensor
         self.is_lacking = operator._opname in LACKING
+        self.takes_numbers = not self.is_lacking and takes_numbers(operator._opname)
         self.is_own = operator.namespace in _NAMESPACES
         names = [each.name for each in schema.arguments]
         self.generator = names.index("generator") if "generator" in names else None
@@ -228,8 +230,8 @@ class Operators:
         led = _Led(self._tensor, on_cpu, self._cpu, self._torch.strided, operator)
         led_args, led_keywords = [led(arg) for arg in args], {name: led(value) for name, value in keywords.items()}
         for i in plan.tensors:
-            if i < len(args) and isinstance(args[i], self._numbers):  # which torch made of a tensor
-                led_args[i] = self._torch.tensor(args[i])
+            if i < len(args) and isinstance(args[i], self._numbers) and not plan.takes_numbers:  # which torch made of a tensor
+                led_args[i] = number_as_tensor(self._torch, args[i])
         if not plan.is_own:
             raise NotImplementedError(f"Could not run '{operator}' with arguments from the 'CUDA' backend.")
         if led.devices == 3:
@@ -306,7 +308,7 @@ class Operators:
         return operator.redispatch(keys, *args, **keywords)
 
     def _plan(self, operator: Any) -> _Plan:
-        plan = self._plans[operator] = _Plan(operator, self._torch.Tag)
+        plan = self._plans[operator] = _Plan(operator, self._torch.Tag, self._torch._C._should_allow_numbers_as_tensors)
         return plan
 
     def _returned(self, plan: _Plan, result: Any, written: Sequence[Any], aliases: Mapping[int, Any]) -> Any:

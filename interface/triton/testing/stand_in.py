@@ -13,7 +13,7 @@ from typing import Any
 from .. import memory
 from . import guard, one_device, operators
 from .generators import Drawing, generator_class, shared_generator
-from .memory import types
+from .memory import types, writes
 from .memory.counts import Counts
 from .memory.exchange import Exchange
 from .storages import follow_pinned, let_storages_change
@@ -48,6 +48,7 @@ def install() -> None:
     torch.version.cuda = torch.version.cuda or VERSION
     if is_device and exchange is not None:
         installed = operators.install(torch, counts.note, exchange, Drawing(generator))
+        writes.on_cuda[:] = [installed.run]
         follow_pinned(torch)
         let_storages_change(torch, installed.resize_storage)
         types.install(torch)

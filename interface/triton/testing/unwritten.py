@@ -1,32 +1,28 @@
 """Memory of torch that nothing has written yet, for sanitized launches.
 
-`torch.empty` and its relatives fill what they return with a pattern, and keep a note of the memory. What still holds the
-pattern at a launch was not written: not by torch, nor through a view or an array, nor by native code, none of which is asked.
-The pattern is a signalling NaN of float32, and its halves are of bfloat16: no arithmetic returns one.
+`torch.empty` and its relatives fill what they return, and have a shadow of the memory (`memory/shadows.py`), from which goes
+what operators of torch and launches write, and what holds something else.
 """
 
 from __future__ import annotations
 
-import ctypes
 import functools
 import sys
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
+from ..memory import device
+from .memory import shadows, writes
+from .memory.shadows import unwritten_bytes
 
-from ....promotion.arrays import Array
-from ..memory import Span, device
-
-_PATTERN = np.uint32(0xFF8DFFB5)
 _MAX_BYTES = 1 << 28
 """Bytes up to which memory is filled: touching all of it takes time."""
-_MAX_NOTES = 1 << 14
+_SMALL = 4
+"""Bytes of an element from which on what memory holds tells whether somebody wrote it unseen."""
 _FUNCTIONS = ("empty", "empty_like", "empty_strided")
 _METHODS = ("new_empty", "new_empty_strided")
+_EXPORTS = ("numpy", "__dlpack__")
 
-_notes: dict[int, Any] = {}
-"""Weak references to storages, by the address of their memory."""
 _plain: list[tuple[Any, str, Any]] = []
 """What was replaced: (owner, name, function)."""
 
@@ -36,13 +32,21 @@ def follow() -> None:
     torch = sys.modules.get("torch")
     if _plain or not hasattr(torch, "empty_strided") or not hasattr(torch, "compiler"):
         return
-    for owner, names in ((torch, _FUNCTIONS), (torch.Tensor, _METHODS)):  # type: ignore[union-attr]
+    tensor: Any = torch.Tensor  # type: ignore[union-attr]
+    for name in _EXPORTS:
+        _replace(tensor, name, _exporting(getattr(tensor, name)))
+    for owner, names in ((torch, _FUNCTIONS), (tensor, _METHODS)):
         for name in names:
             function = getattr(owner, name)
             replacement = _noting(torch, function)
-            _plain.append((owner, name, vars(owner).get(name)))
-            setattr(owner, name, replacement)
+            _replace(owner, name, replacement)
             _let_scripts_call(replacement, function)
+    writes.watch(torch)
+
+
+def _replace(owner: Any, name: str, replacement: Any) -> None:
+    _plain.append((owner, name, vars(owner).get(name)))
+    setattr(owner, name, replacement)
 
 
 def forget() -> None:
@@ -53,28 +57,8 @@ def forget() -> None:
         else:
             setattr(owner, name, function)
     _plain.clear()
-    _notes.clear()
-
-
-def unwritten_bytes(span: Span) -> Array | None:
-    """Which bytes of a storage's memory nothing has written (bool); None if that is not known, or none of them."""
-    first, end = span
-    note = _notes.get(first)
-    if note is None:
-        return None
-    if note.expired():
-        del _notes[first]
-        return None
-    blank = _memory(first, end - first) == _PATTERN
-    if not blank.any():
-        return None
-    found = np.zeros(end - first, np.bool_)
-    found[: 4 * len(blank)] = np.repeat(blank, 4)
-    return found
-
-
-def _memory(address: int, size: int) -> Array:
-    return np.frombuffer(memoryview((ctypes.c_uint32 * (size // 4)).from_address(address)), np.uint32)
+    writes.unwatch()
+    shadows.clear()
 
 
 def _let_scripts_call(replacement: Any, function: Any) -> None:
@@ -107,12 +91,26 @@ def _note(torch: Any, tensor: Any) -> None:
             return
         storage = tensor.untyped_storage()
         address, size = storage.data_ptr(), storage.nbytes()
-        if storage.device.type not in ("cpu", device()) or not address or not 4 <= size <= _MAX_BYTES:
+        if storage.device.type not in ("cpu", device()) or not address or not 1 <= size <= _MAX_BYTES:
             return
     except (AttributeError, NotImplementedError, RuntimeError):  # a tensor without memory of its own
         return
-    _memory(address, size)[:] = _PATTERN
-    if len(_notes) >= _MAX_NOTES:
-        for each in [each for each, note in _notes.items() if note.expired()]:
-            del _notes[each]
-    _notes[address] = StorageWeakRef(storage)
+    shadows.add(StorageWeakRef(storage), address, size)
+
+
+def _exporting(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function, which hands memory over to who writes it unseen: a small element would tell nothing."""
+
+    @functools.wraps(function)
+    def exporting(self: Any, *args: Any, **keywords: Any) -> Any:
+        found = function(self, *args, **keywords)
+        if not shadows.is_empty() and self.is_cpu and self.element_size() < _SMALL:
+            shadow = shadows.around(self.data_ptr())
+            if shadow is not None:
+                shadows.remove(shadow)
+        return found
+
+    return exporting
+
+
+__all__ = ["follow", "forget", "unwritten_bytes"]

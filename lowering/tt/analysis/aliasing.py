@@ -2,8 +2,8 @@
 analysis).
 
 The analysis follows pointers through address arithmetic, shape operations, selects, loops and branches to a fixed point; and
-descriptors and block pointers through their bases. A pointer that was made from an integer or loaded from memory is `UNKNOWN`:
-it may alias any other.
+descriptors and block pointers through their bases. A pointer that was made from an integer, loaded from memory, or moved by a
+distance between addresses is `UNKNOWN`: it may alias any other.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from ...tt.analysis.control_flow import terminator
 from .. import types as t
 from ..dialect.memory.descriptor_types import is_composite
 from .alias_sets import UNKNOWN, AliasSet
+from .distances import distance_moves
 
 WRITES = frozenset({"tt.store", "tt.atomic_rmw", "tt.atomic_cas", "tt.atomic_store"})
 ATOMICS = frozenset({"tt.atomic_rmw", "tt.atomic_cas", "tt.atomic_load", "tt.atomic_store", "tt.atomic_poll"})
@@ -31,6 +32,7 @@ class AliasAnalysis:
         self._sets: dict[SSAValue, AliasSet] = {}
         self._flows: list[tuple[SSAValue, SSAValue]] = []  # from, to
         groups = groups or {}
+        self._distances = distance_moves(function)
         for region in function.regions:
             if region.blocks:
                 for position, argument in enumerate(region.blocks[0].args):
@@ -63,6 +65,9 @@ class AliasAnalysis:
             for region in op.regions:
                 for inner in region.blocks:
                     self._block(inner)
+            if op in self._distances:
+                self._sets[op.results[0]] = frozenset({UNKNOWN})
+                continue
             flows = list(_flows(op))
             self._flows += [(source, target) for source, target in flows if _points(target)]
             reached = {target for _, target in flows}

@@ -17,6 +17,7 @@ from xdsl.ir import Attribute, Operation
 
 from ....promotion.arrays import Array, NumpyDType
 from .. import types as t
+from ..analysis.distances import moves_by_distance
 from ..constants import block_values, is_splat, scalar_value, splat_value
 from ..dialect.arith import FLOAT_PREDICATES, INTEGER_PREDICATES
 from ..dialect.attributes import ROUNDING_MODES, case_name, property_number
@@ -289,6 +290,8 @@ def pointee_size(pointer_type: Attribute) -> int:
 
 def _add_pointer(op: Operation, memory: Memory) -> Evaluator:
     size = pointee_size(_result(op))
+    if moves_by_distance(op):  # the memory that it leads to has another place here than on the host
+        return lambda pointer, offset: memory.from_host(memory.to_host(pointer) + signed(offset).astype(np.int64) * size)
     return lambda pointer, offset: pointer + signed(offset).astype(np.int64) * size
 
 

@@ -47,7 +47,7 @@ class Guard(Memory):
         undefined_arithmetic: bool = False,
     ) -> None:
         super().__init__()
-        self._unwritten_of = unwritten or {}
+        self._unwritten_of = {} if unwritten is None else unwritten
         self._unwritten: list[Array | None] = []
         self.collector = Collector()
         self.watched: Operation | None = None

@@ -16,6 +16,7 @@ from xdsl.ir import Attribute, Operation
 from ....promotion.arrays import Array, NumpyDType
 from ....promotion.dataclass import dataclass
 from .. import types as t
+from ..analysis.distances import moves_by_distance
 from ..dialect.scaled import DotScaledOp
 from ..interpret.machine import Value
 from ..interpret.numerics import unsigned
@@ -213,6 +214,12 @@ def _moved_pointer(values: Sequence[Value], shadows: Sequence[Shadow | None], re
     return tidy(Shadow(poison, wrap, exact, known[0].base))
 
 
+def _moved_by_distance(values: Sequence[Value], shadows: Sequence[Shadow | None], result: Value) -> Shadow | None:
+    """Applies the rule of tt.addptr to a distance between addresses: the array is the one that lies there."""
+    found = _moved_pointer(values, shadows, result)
+    return None if found is None else tidy(replace(found, base=None))
+
+
 def _wider_address(values: Sequence[Value], shadows: Sequence[Shadow | None], result: Value) -> Shadow | None:
     return shadows[0]
 
@@ -324,6 +331,8 @@ def rule_of(op: Operation, number: int, evaluate: Function) -> Rule | None:
         return lambda values, shadows, result: restructured(evaluate, values, shadows)
     if name == "tt.gather":
         return _gathered(evaluate)
+    if name == "tt.addptr" and moves_by_distance(op):
+        return _moved_by_distance
     if name in _BLOCKS:
         return _BLOCKS[name]
     if isinstance(op, DotScaledOp):

@@ -21,6 +21,7 @@ class Finding:
         source: (file, line) of the kernel's source, when the text has `.loc`.
         cta: the block's index in the grid; lanes: threads of the block, at most eight.
         warning: true where a device would go on, with an unspecified value.
+        callers: lines of the calls that led to `source`, where functions were inlined there; the innermost first.
     """
 
     kind: str
@@ -31,6 +32,7 @@ class Finding:
     cta: tuple[int, int, int] = (0, 0, 0)
     lanes: tuple[int, ...] = ()
     warning: bool = False
+    callers: tuple[tuple[str, int], ...] = ()
 
     def __str__(self) -> str:
         text = self.instruction if len(self.instruction) <= MAX_SHOWN else f"{self.instruction[:MAX_SHOWN]} …"
@@ -41,7 +43,8 @@ class Finding:
             if self.lanes
             else ""
         )
-        return f"{offset}{self.kind}: {self.message} (program {self.cta}{threads}){source}"
+        calls = "".join(f", called from {file}:{line}" for file, line in self.callers)
+        return f"{offset}{self.kind}: {self.message} (program {self.cta}{threads}){source}{calls}"
 
 
 @public

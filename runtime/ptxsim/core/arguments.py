@@ -16,6 +16,7 @@ from ....lowering.ptx.modules import SIZES, Function, Parameter, PtxModule, Symb
 from ....promotion.arrays import Array, PointerArgument
 from ....promotion.dataclass import dataclass
 from ....promotion.errors import UserError
+from ...host.addresses import distinct, integers_in, mapped
 from ..async_copies.tensor_maps import TensorMap
 from ..memory.spaces import (
     MAX_ALLOCATIONS,
@@ -233,11 +234,6 @@ def _memory(value: object, parameter: Parameter) -> Array | None:
     return value if isinstance(value, np.ndarray) and not _is_scalar(value, parameter) else None
 
 
-_SMALLEST_ADDRESS, _LARGEST_ADDRESS = 1 << 16, 1 << 48
-_MAX_INTEGERS = 1 << 16
-"""Integers of 64 bits in memory up to which it is looked through for addresses."""
-
-
 def _reached(arrays: Sequence[tuple[str, Array]], args: Sequence[object]) -> list[tuple[str, Array]]:
     """Returns the memory, of no argument, at what may be addresses among the arguments, in their memory, and behind those.
 
@@ -251,8 +247,7 @@ def _reached(arrays: Sequence[tuple[str, Array]], args: Sequence[object]) -> lis
     numbers = np.array([int(each) for each in args if isinstance(each, (int, np.integer)) and 0 <= each < 1 << 63], np.int64)
     waiting = [numbers, *[_integers_in(array) for _, array in arrays]]
     while waiting:
-        integers = waiting.pop()
-        for address in np.unique(integers[(integers >= _SMALLEST_ADDRESS) & (integers < _LARGEST_ADDRESS)]).tolist():
+        for address in mapped(distinct([waiting.pop()])).tolist():
             if any(low <= address < high for low, high in known):
                 continue
             array = elsewhere(address)
@@ -265,11 +260,9 @@ def _reached(arrays: Sequence[tuple[str, Array]], args: Sequence[object]) -> lis
 
 
 def _integers_in(array: Array) -> Array:
-    """Returns memory as 64-bit integers; none if there are too many to look through."""
-    octets = array.reshape(-1).view(np.uint8)
-    octets = octets[-int(array.ctypes.data) % 8 :]
-    count = len(octets) // 8
-    return octets[: 8 * count].view(np.int64) if count <= _MAX_INTEGERS else np.empty(0, np.int64)
+    """Returns memory as 64-bit integers, whichever elements they are put together of; none if there are too many."""
+    found = integers_in(array.reshape(-1).view(np.uint8), 1)
+    return np.empty(0, np.int64) if found is None else found
 
 
 def reserve_variables(

@@ -8,12 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 from joinery.interface.triton import memory
+from joinery.runtime.host import addresses
 
 torch = pytest.importorskip("torch")
 
 
 def spans(*tables: Any) -> Any:
-    return list(memory.addressed_storages([np.array(table, np.int64) for table in tables]))
+    return list(memory._seen.among([np.array(table, np.int64) for table in tables]))
 
 
 def span(tensor: Any) -> tuple[int, int]:
@@ -51,13 +52,21 @@ def test_memory_of_tensors_that_are_gone_is_not_reached() -> None:
     assert spans([moved.data_ptr()]) == [span(moved)], "its memory is another"
 
 
-def test_long_tables_are_not_looked_through() -> None:
-    table = np.zeros(memory.MAX_TABLE + 1, np.int64)
-    first = table.__array_interface__["data"][0]
-    assert memory.integers_in(first, first + table.nbytes) is None
-    found = memory.integers_in(first + 4, first + 44)
-    assert found is not None
-    assert len(found) == 4
+def test_numbers_in_memory() -> None:
+    table = np.zeros(addresses.MAX_TABLE + 2, np.int64).view(np.uint8)
+    assert addresses.integers_in(table) is None, "long tables are not looked through"
+    numbers = np.arange(1, 6)
+    octets = np.concatenate([[7], numbers.astype(np.int64).view(np.uint8)]).astype(np.uint8)  # at no multiple of 8
+    for step, found in ((8, set()), (4, set()), (1, {1, 2, 3, 4, 5})):
+        integers = addresses.integers_in(octets, step)
+        assert integers is not None
+        assert found <= set(integers.tolist())
+        assert len(integers) <= len(octets)
+    halves = np.array([9, 0, *numbers.astype(np.int64).view(np.int32)], np.int32)[1:]
+    found_of = [addresses.integers_in(halves.view(np.uint8), step) for step in (4, 1)]
+    assert all(each is not None and {1, 2, 3, 4, 5} <= set(each.tolist()) for each in found_of)
+    assert addresses.integers_in(np.empty(0, np.uint8), 1) is not None
+    assert len(addresses.mapped(np.array([1, table.ctypes.data, 1 << 46]))) == 1
 
 
 def test_tensors_without_memory_are_none() -> None:
@@ -66,7 +75,7 @@ def test_tensors_without_memory_are_none() -> None:
 
     with FakeTensorMode():
         fake = torch.zeros(1 << 20)
-    assert all(first >= memory.SMALLEST_ADDRESS for first, _ in memory.live_storages())
+    assert all(first >= addresses.SMALLEST_ADDRESS for first, _ in memory._seen.everything())
     assert spans([100_000]) == []
     assert fake.shape == (1 << 20,)
 

@@ -205,3 +205,29 @@ def test_tritons_interpreter_in_place_of_joinery(tmp_path: Path) -> None:
         assert done.stderr.count("Triton's own interpreter runs the kernels, not joinery") == times, done.stderr
     done = run("", tmp_path, "native", TRITON_INTERPRET="1")
     assert done.stderr.count("Triton's own interpreter runs the kernels") == 1
+
+
+NESTED = """
+@triton.jit
+def innermost(x, i):
+    return tl.load(x + i)
+
+@triton.jit
+def outer(x, o, N: tl.constexpr):
+    i = tl.arange(0, N)
+    tl.store(o + i, innermost(x, i))
+
+try:
+    outer[(1,)](torch.zeros(8), torch.zeros(16), 16)
+except Exception as error:
+    lines = [number for number, line in enumerate(open(__file__), 1) if "innermost(x, i))" in line or "return tl.load" in line]
+    assert all(f"program.py:{number}" in str(error) for number in lines[:2]), error
+else:
+    raise AssertionError("nothing found")
+"""
+
+
+@pytest.mark.parametrize("mode", MODES[1:])
+def test_errors_name_the_calls_that_led_to_their_line(mode: str, tmp_path: Path) -> None:
+    done = run(NESTED, tmp_path, mode)
+    assert done.returncode == 0, done.stderr

@@ -117,7 +117,7 @@ def test_who_writes_is_seen(name: str) -> None:
     x[:2] = 1
     assert blank(x) == 280 - 56
     x.numpy()[2:4] = 1
-    assert blank(x) == 280 - 112
+    assert blank(x) == 280 - 112 - 16, "what lies beside elements that NumPy changed is not known"
     torch.add(torch.ones(6, 7), 1, out=x[4:])
     assert blank(x) == 0
     assert blank(x.clone()) == 0
@@ -126,7 +126,7 @@ def test_who_writes_is_seen(name: str) -> None:
 def test_what_has_no_note() -> None:
     for x in (torch.zeros(70), torch.rand(70), torch.empty(0), torch.empty(4, device="meta"), torch.empty(70).clone()):
         assert x.device.type == "meta" or blank(x) == 0
-    assert blank(torch.empty(2, dtype=torch.int8)) == 0  # too small for the pattern
+    assert blank(torch.empty(2, dtype=torch.int8)) == 2
     for dtype in (torch.bfloat16, torch.float16, torch.int8, torch.float64):
         assert blank(torch.empty(64, dtype=dtype)) == 64 * dtype.itemsize
         assert blank(torch.empty(64, dtype=dtype).fill_(0)) == 0

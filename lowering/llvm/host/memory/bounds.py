@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
-from xdsl.ir import Operation
+from xdsl.ir import Operation, SSAValue
 
 from .....promotion.dataclass import dataclass
-from ....tt import types as t
 from ....tt.analysis.alias_sets import UNKNOWN
 from ....tt.analysis.aliasing import WRITES, AliasAnalysis
+from ....tt.analysis.distances import distance_moves
 from ....tt.dialect.memory.check_access import CheckAccessOp
 from ....tt.instrument.bounds import ACCESSES
 from ...elementwise import memory_size
@@ -55,14 +55,49 @@ def follows_addresses(function: Operation) -> bool:
     return any(op.name in ACCESSES and UNKNOWN in aliases.of(op.operands[0]) for op in function.walk())
 
 
-def follows_twice(function: Operation) -> bool:
-    """Whether a function loads what may be addresses from memory at addresses that it loads or makes."""
+@dataclass(frozen=True, slots=True)
+class AddressSources:
+    """Where a function loads the numbers that it makes addresses of.
+
+    tables: parameter → bytes of the smallest elements that it loads from the memory behind it.  again: whether it loads some at
+    addresses that it loads or makes.
+    """
+
+    tables: tuple[tuple[int, int], ...]
+    again: bool
+
+
+def address_sources(function: Operation) -> AddressSources:
+    """Finds where the addresses come from that a function loads or makes: loaded pointers, and what they are computed from."""
     aliases = AliasAnalysis(function)
-    return any(
-        op.name in ACCESSES and bool(op.results) and UNKNOWN in aliases.of(op.operands[0])
-        and (t.is_pointer(op.results[0].type) or t.bit_width(op.results[0].type) == 64)
-        for op in function.walk()
-    )  # fmt: skip
+    pending = [op.operands[0] for op in function.walk() if op.name in ACCESSES and UNKNOWN in aliases.of(op.operands[0])]
+    distances = distance_moves(function)
+    branches = [value for op in function.walk() if op.name in ("cf.br", "cf.cond_br") for value in op.operands]
+    seen: set[SSAValue] = set()
+    tables: dict[int, int] = {}
+    again = False
+    while pending:
+        value = pending.pop()
+        if value in seen:
+            continue
+        seen.add(value)
+        op = value.owner if isinstance(value.owner, Operation) else value.owner.parent_op()
+        if op is None or (op is function and value.owner is function.regions[0].blocks[0]):
+            continue
+        if value.owner is not op and op is function:
+            pending += branches
+        elif op.name in ACCESSES:
+            size = memory_size(pointee_name(op.operands[0].type))
+            for base in aliases.of(op.operands[0]):
+                again = again or base == UNKNOWN
+                if base != UNKNOWN:
+                    tables[base] = min(tables.get(base, size), size)
+        elif op.name == "tt.addptr" and op not in distances:
+            pending.append(op.operands[0])
+        else:
+            ends = [block.last_op for region in op.regions for block in region.blocks if block.last_op is not None]
+            pending += [*op.operands, *[each for end in ends for each in end.operands]]
+    return AddressSources(tuple(sorted(tables.items())), again)
 
 
 @dataclass(frozen=True, slots=True)
