@@ -151,6 +151,7 @@ POINT = "struct point { int x, y; }; struct line { struct point from, to; int w;
         ("struct s { int a; struct { int b, c; }; union { float f; int bits; }; };",
          "struct s v = {1, 2, 3, 1.0f}; v.b += 4; *y = v.b; *(y + 1) = v.c; *(y + 2) = v.bits;", [6, 3, 0x3F800000]),
         ("struct s { int (a), (b)[4];; };", "struct s v = {1, .b = 0 ... 4}; *y = v.a + v.b[+];", [7]),
+        ("", "*y = fmaxf(1, 3) * 100 + fmin(2.5, 1) * 10 + floorf(1.5f) + powf(2, 2) + fmaf(1, 2, 3) + rsqrtf(4) * 2;", [321]),
         ("void f(int *, int); void other(int *y) { *y = 4; }", "*y = 3;", [3]),
     ],
 )  # fmt: skip
