@@ -72,7 +72,7 @@ class DeclaratorParser(ExpressionParser, ABC):
     # Functions
 
     def function(self, found: tree.Declarator, attributes: Iterable[tree.Attribute], may_have_body: bool) -> tree.Function:
-        """Read the parameters of a function, the shape of its result, and its body if it may have one."""
+        """Read the parameters of a function, the shape of its result, and its body. may_have_body: only this may follow."""
         reports = self.diagnostics.reports
         self.expect("(")
         self.open_scope()
@@ -83,7 +83,7 @@ class DeclaratorParser(ExpressionParser, ABC):
         body = None
         if unknown and may_have_body and self.is_type(self.token):  # parameters as C had them before 1989
             self._skip_to("{", ("}",))
-        if may_have_body and self.text not in (",", ";"):
+        if self.text == "{" or (may_have_body and self.text not in (",", ";")):
             if self.text != "{":
                 self.fail(f"expected the body of function {found.name}, got {self.shown()}")
             is_broken = is_broken or bool(unnamed)

@@ -28,22 +28,31 @@ class _Parser(DeclaratorParser):
 
     def text_(self) -> list[tree.Statement]:
         found: list[tree.Statement] = []
+        is_lost = False  # behind an error outside of functions, in what may have been the rest of one
+        self._inner: list[tree.Function] = []
         while self.token.kind is not END:
             before = self.at
+            is_statement = self.token.kind is not NAME or (self.text in KEYWORDS and not self._begins_declaration())
+            if is_lost and is_statement:
+                self._skip(before, is_external=True)
+                continue
             try:
                 if not self.accept(";"):
-                    found.append(self._external())
+                    item = self._external()
+                    is_lost = is_lost and not isinstance(item, tree.Function)
+                    if not (is_lost and isinstance(item, tree.Declaration) and not item.is_typedef):
+                        found.append(item)
             except SyntaxAbort:
                 if self.tokens[before].kind is NAME:  # else it is no declaration, but lies behind a brace too many
                     self.diagnostics.has_gaps = True
-                self.depth = 0
+                is_lost, self.depth = True, 0
                 del self.types[1:], self.hidden[1:]
                 self._skip(before, is_external=True)
                 while self.accept("}"):
                     pass
             if self.at == before and self.token.kind is not END:
                 self.advance()
-        return found
+        return found + self._inner
 
     # Going on behind errors
 
@@ -77,6 +86,9 @@ class _Parser(DeclaratorParser):
         if {"struct", "union", "enum"} & set(before):
             return "members"
         return "block" if has_block or before[-1:] != [")"] else "values"
+
+    def _begins_declaration(self) -> bool:
+        return self.is_type(self.token) or self.text in STORAGE or self.text in _STATIC_ASSERTS
 
     def _recovering(self) -> tree.Statement:
         """Read a statement. One with an error is left out, but for the names that it may declare."""
@@ -145,6 +157,8 @@ class _Parser(DeclaratorParser):
             self.return_to(start)
             return self._declaration()
         self.refuse_old_dialect()
+        if self.text == "}":
+            self.fail("this brace closes nothing", "a brace that opens before it, or none")
         if not self.is_type(self.token):
             if self.peek().kind is NAME or self.peek().text == "*":
                 self.fail_type("a type")
@@ -180,12 +194,14 @@ class _Parser(DeclaratorParser):
                 if is_typedef:
                     self.fail("types of functions are not supported", "the types of its parameters in each function")
                 function = self.function(name, attributes, is_external and not found and not prototypes)
-                if function.body is not None:
+                if function.body is not None and is_external:
                     return function
-                if self.text == "{":
+                if function.body is not None:
                     self._is_unclosed = True
                     message = f"function {function.name} is defined within another function"
-                    self.fail_at(function.token, message, "a closing brace before it")
+                    self.diagnostics.error(function.token, message, "a closing brace before it")
+                    self._inner.append(function)
+                    return tree.Declaration(token, (), False)
                 prototypes.append(function)
             else:
                 value = self.initial_value() if self.accept("=") else None

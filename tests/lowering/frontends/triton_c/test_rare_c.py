@@ -256,6 +256,14 @@ def test_braces_too_many_and_too_few() -> None:
     assert located(head + "  if (n) { *y = q1; } }\n  *y = 3;\n}") == [
         "2:17: error: q1 is not declared", "3:3: error: expected a type, got '*'",
     ]  # fmt: skip
+    assert located(head + "  } }\n  int s = 3;\n  int t = s;\n  *y = t;\n}\nint g(int a) { return a; }") == [
+        "2:5: error: this brace closes nothing",
+    ]  # fmt: skip
+    inner = "int g(int a) { int b = a; for (;;) { b = q2; } return b; }"
+    assert located(head + f"  if (n) {{ *y = g(q1);\n  *y = 3;\n}}\n{inner}") == [
+        "2:19: error: q1 is not declared", "5:5: error: function g is defined within another function",
+        "5:42: error: q2 is not declared",
+    ]  # fmt: skip
     assert located(head + "  if (n) { *y = q1;\n  *y = 3;\n}\nvoid g() { }") == [
         "2:17: error: q1 is not declared", "5:6: error: function g is defined within another function",
     ]  # fmt: skip
