@@ -39,6 +39,7 @@ from ..runtime.host.threads import launch_threads
 from ..runtime.storage.cache import CacheOption, CompileCache, cache_of
 from .argument_packing import plain_sizes
 from .native.arguments import HostArguments, plain_arguments
+from .native.code import decode_native
 from .native.facts import launch_facts
 from .native.host_program import HostObject
 from .native.kernel import LaunchFacts, NativeKernel
@@ -497,6 +498,10 @@ class Kernel:
         facts = self._launch_facts(check_bounds)
         return facts, self.host_object(facts.simplest)
 
+    def use_native(self, code: bytes) -> None:
+        """Take what `encode_native` made of the code of an equal kernel, in place of compiling it for the CPU."""
+        self.native = decode_native(code, self.host_object, self._store)
+
     def _launch_facts(self, checked: bool) -> LaunchFacts:
         return launch_facts(self.name, self._prepared(), self._written, checked)
 
@@ -552,8 +557,7 @@ def from_ttir(
     Raises `UserError` with line and column for text that is no valid module, for functions that are not there,
     and for unknown `numerics`.
     """
-    numerics = checked_numerics(numerics, "from_ttir")
-    return Kernel(ttir_text(text_or_path), name, cache_of(cache), numerics, debug)
+    return Kernel(ttir_text(text_or_path), name, cache_of(cache), checked_numerics(numerics, "from_ttir"), debug)
 
 
 def from_triton_c(

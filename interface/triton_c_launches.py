@@ -201,7 +201,7 @@ def _parts(what: str, struct: Struct, arg: Any) -> list[Any]:
     if not is_struct_value(arg):
         raise UserError(f"{what}: expected a mapping, a tuple or a structured scalar for {struct}, got {type(arg).__name__}")
     arg = arg[()] if isinstance(arg, np.ndarray) else arg
-    names = [name for name, _ in (struct.members[:1] if struct.is_union else struct.members)]
+    names = _given_names(struct)
     if isinstance(arg, tuple | list):
         if len(arg) != len(names):
             raise UserError(f"{what}: {len(arg)} values for {struct}, which has {', '.join(names)}; fix: one for each")
@@ -211,11 +211,27 @@ def _parts(what: str, struct: Struct, arg: Any) -> list[Any]:
         if set(values) != set(names):
             given = ", ".join(map(str, values)) or "none"
             raise UserError(f"{what}: members {given} for {struct}, which has {', '.join(names)}; fix: one value for each")
+    return _leaf_values(what, struct, values)
+
+
+def _given_names(struct: Struct) -> list[str]:
+    """Return the names that values of a struct are given by: those of structs without a name, too; the first of a union."""
+    found: list[str] = []
+    for name, type_ in struct.members[:1] if struct.is_union else struct.members:
+        element = type_.element
+        found += _given_names(element) if name.startswith(" ") and isinstance(element, Struct) else [name]
+    return found
+
+
+def _leaf_values(what: str, struct: Struct, values: Mapping[str, Any]) -> list[Any]:
     found: list[Any] = []
-    for name in names:
-        member = struct.member(name)
-        inner = member.element if member is not None else None
-        found += _parts(f"{what}.{name}", inner, values[name]) if isinstance(inner, Struct) else [values[name]]
+    for name, type_ in struct.members[:1] if struct.is_union else struct.members:
+        element = type_.element
+        if isinstance(element, Struct):
+            is_nameless = name.startswith(" ")
+            found += _leaf_values(what, element, values) if is_nameless else _parts(f"{what}.{name}", element, values[name])
+        else:
+            found.append(values[name])
     return found
 
 

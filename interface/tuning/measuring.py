@@ -26,10 +26,12 @@ class HostTimer:
     Attributes:
         name: of the device, in lock files.
         has_warps: whether the number of warps matters.
+        can_precompile: whether code for it can be made in other processes.
         args: the arguments that are launched.
     """
 
     has_warps = False
+    can_precompile = True
 
     def __init__(self, args: Sequence[Any]) -> None:
         self.name = f"cpu {host_target().cpu}"
@@ -72,6 +74,7 @@ class CudaTimer:
     """Times launches on a GPU, with copies of NumPy arrays that lie there. The attributes are those of `HostTimer`."""
 
     has_warps = True
+    can_precompile = False
 
     def __init__(self, args: Sequence[Any], device: str) -> None:
         from ...runtime.cuda.buffers import Buffer, buffer_of

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 import threading
+import time
 import warnings
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
@@ -20,12 +21,15 @@ from ..texts import TritonCText, marked_parameters, triton_c_text
 from .configurations import Configuration, configurations_of, is_list
 from .lock_file import Choice, Key, LockFile, digest_of, entry_of
 from .measuring import CudaTimer, HostTimer, device_name, timer_of
+from .precompiling import Job, precompiled, workers_for
 from .progress import Progress
 
 ROUNDS = 4
 """How often the configurations are timed by turns, so that what else the machine does hits all of them."""
 MARGIN = 1.2
 """Configurations that took longer than the fastest by this factor are not timed again."""
+_MEASURED = 2
+"""Configurations that tell how long compiling one takes; the first of all takes longer."""
 Grid = int | Sequence[int] | Callable[[dict[str, object]], int | Sequence[int]]
 
 
@@ -37,6 +41,9 @@ class LaunchableKernel(Protocol):
     @property
     def parameters(self) -> tuple[Parameter, ...]:
         """The parameters of a launch, in order."""
+
+    def use_native(self, code: bytes) -> None:
+        """Take the code of an equal kernel, in place of compiling it for the CPU."""
 
     def launch(
         self, grid: int | Sequence[int], *args: Any, device: str = ..., threads: int | None = ..., warps: int = ...
@@ -79,6 +86,7 @@ class TunedKernel(Generic[K]):
     def __init__(
         self,
         make: Callable[[TritonCText], K],
+        job: Callable[[TritonCText], Job],
         base: TritonCText,
         configurations: tuple[Configuration, ...],
         key: Sequence[str] | None,
@@ -91,9 +99,11 @@ class TunedKernel(Generic[K]):
         self.dropped: dict[Configuration, str] = {}
         self._unreadable: dict[Configuration, str] = {}
         self._make = make
+        self._job = job
         self._base = base
         self._progress = progress
         self._kernels: dict[Configuration, K] = {}
+        self._precompiled: dict[Configuration, bytes] = {}
         self._chosen: dict[tuple[str, Key], Configuration] = {}
         self._mutex = threading.RLock()
         first, kernel = self._first()
@@ -160,6 +170,9 @@ class TunedKernel(Generic[K]):
                 self._drop(configuration, reason, self._unreadable)
                 return None
             self._kernels[configuration] = kernel
+            code = self._precompiled.pop(configuration, None)
+            if code is not None:
+                kernel.use_native(code)
         return self._kernels[configuration]
 
     def _drop(self, configuration: Configuration, reason: object, *tables: dict[Configuration, str]) -> None:
@@ -224,13 +237,21 @@ class TunedKernel(Generic[K]):
         failures: list[JoineryError] = []
         self.dropped = dict(self._unreadable)
         with timer, Progress(f"tuning {self.name} on {device}", len(tried), self._progress) as progress:
-            for each in tried:
+            taken: list[float] = []
+            is_decided = not timer.can_precompile
+            for number, each in enumerate(tried):
+                if len(taken) == _MEASURED and not is_decided:
+                    self._precompile(tried[number:], min(taken))
+                    is_decided = True
+                start = time.perf_counter()
                 kernel = self._kernel(each)
                 if kernel is not None:
                     launch = _launch(kernel, _extents(grid, each.defines), timer.args, device, threads, each.warps)
                     try:
                         timer.once(launch)
+                        compiled = time.perf_counter() - start
                         best[each] = timer.seconds(launch)
+                        taken.append(compiled - best[each])
                         launches[each] = launch
                     except JoineryError as error:
                         self._drop(each, error)
@@ -249,6 +270,17 @@ class TunedKernel(Generic[K]):
         if self._lock_file is not None:
             self._lock_file.keep(timer.name, key, _choice(configuration))
         return configuration
+
+    def _precompile(self, rest: Sequence[Configuration], seconds: float) -> None:
+        """Compile what is left in several processes, if that is faster. Nothing is timed meanwhile.
+
+        seconds: what one configuration takes in this process.
+        """
+        jobs = {each: self._job(each.text(self._base)) for each in rest if each not in {**self._kernels, **self._unreadable}}
+        workers = workers_for(len(jobs), seconds)
+        if workers:
+            codes = zip(jobs, precompiled(list(jobs.values()), workers), strict=True)
+            self._precompiled = {each: code for each, code in codes if code is not None}
 
     def _distinct(self, timer: HostTimer | CudaTimer) -> list[Configuration]:
         """Return the configurations without those that are the same code on a device."""
@@ -304,6 +336,7 @@ class Tuner(Generic[K]):
         store = cache_of(cache)
         return TunedKernel(
             lambda text: self._make(text, name, store, numerics, debug),
+            lambda text: Job(text, name, numerics, debug),
             base,
             configurations_of(defines, warps, configurations),
             key,

@@ -52,16 +52,21 @@ class Struct(Scalar):
     """A struct or union, made by `struct_of`. There is none in memory or in the block IR.
 
     Attributes:
-        members: names with their types.
+        members: names with their types. Structs and unions without a name, whose members are as those around them, have
+            names that begin with a space.
         is_union: its members are other views of the bits of the first.
     """
 
     members: tuple[tuple[str, Type], ...]
     is_union: bool
 
-    def member(self, name: str) -> Type | None:
-        """Return the type of a member; None if there is none of this name."""
-        return dict(self.members).get(name)
+    @property
+    def names(self) -> list[str]:
+        """The names of members, with those of members without a name."""
+        found: list[str] = []
+        for name, type_ in self.members:
+            found += type_.element.names if name.startswith(" ") and isinstance(type_.element, Struct) else [name]
+        return found
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -180,7 +185,7 @@ def leaves_of(type_: Type, name: str = "") -> tuple[tuple[str, Type], ...]:
         return () if element is VOID else ((name, type_),)
     found: list[tuple[str, Type]] = []
     for member, own in element.members[:1] if element.is_union else element.members:
-        path = name if element.is_union else f"{name}.{member}"
+        path = name if element.is_union or member.startswith(" ") else f"{name}.{member}"
         found += leaves_of(type_of(own.element, type_.shape or own.shape), path)
     return tuple(found)
 

@@ -13,12 +13,12 @@ import numpy as np
 import pytest
 
 from ...support.tiers import halved
-from . import elements, products, reductions, sparse
+from . import contractions, elements, layers, products, reductions, sparse
 from .cases import KERNELS
 
 ROOT = Path(__file__).resolve().parents[2] / "data" / "triton_c_kernels"
 REVERSED = {"get_program_id(axis)": "(get_num_programs(axis) - 1 - get_program_id(axis))"}
-MODULES = (elements, products, reductions, sparse)
+MODULES = (contractions, elements, layers, products, reductions, sparse)
 NAMES = list(KERNELS)
 
 

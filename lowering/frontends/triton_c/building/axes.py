@@ -3,11 +3,14 @@
 Two axes are one where an operation goes along both element by element, or a variable hands one over as the other. Neither
 extents nor the order of statements count: a block of 8 elements that has nothing to do with the 8 lanes of a condition is
 none of them, however the function is written.
+
+A variable may be along several axes of a value, as `j` is in `t[:, newaxis] + j` and in the sum of its rows with `j`. So an
+axis also has sources, the axes that lead to it: what the result is computed from goes before what has the same lanes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from itertools import product
 
 from xdsl.ir import SSAValue
@@ -27,12 +30,16 @@ class Axes:
 
     Attributes:
         results: the axes of each part of what it returns.
+        stores: those of what it stores, with what the functions that it calls do.
     """
 
     def __init__(self, function: typed.Function, axes_of: Callable[[str], Axes]) -> None:
         self._axes_of = axes_of
         self._parameters = function.parameters
         self._above: list[Axis] = []
+        self.stores: list[Axis] = []
+        self._sources: dict[Axis, list[Axis]] = {}
+        self._leading: dict[Axis, frozenset[Axis]] = {}
         self._symbols: dict[Symbol, tuple[Axis, ...]] = {}
         self._found: dict[int, tuple[typed.Expression, tuple[Axis, ...]]] = {}
         self.results = [self._fresh(leaf) for _, leaf in leaves_of(function.result)]
@@ -49,16 +56,6 @@ class Axes:
         """Return the axes of an expression of the function."""
         found = self._found.get(id(node))
         return self._visit(node) if found is None else found[1]
-
-    def signature(self, node: typed.Call) -> dict[Axis, Axis]:
-        """Return what the axes that a called function takes and returns are here; keys are roots of the called function."""
-        callee = self._axes_of(node.function)
-        results = [self.of_symbol(each) for each in node.results] or [self.of(node)]
-        pairs = [
-            *zip(map(callee.of_symbol, callee._parameters), map(self.of, node.arguments), strict=True),
-            *zip(callee.results, results, strict=False),
-        ]
-        return {callee.root(axis): own for inner, outer in pairs for axis, own in zip(inner, outer, strict=True)}
 
     def of_symbol(self, symbol: Symbol) -> tuple[Axis, ...]:
         """Return the axes of a variable."""
@@ -77,6 +74,40 @@ class Axes:
     def _unify(self, a: Sequence[Axis], b: Sequence[Axis]) -> None:
         for left, right in zip(a, b, strict=True):
             self._above[self.root(left)] = self.root(right)
+
+    def _flow(self, sources: Sequence[Axis], targets: Sequence[Axis]) -> None:
+        """Make axes of an operand those of what is computed from it."""
+        self._unify(sources, targets)
+        for source, target in zip(sources, targets, strict=True):
+            if source != target:
+                self._sources.setdefault(target, []).append(source)
+
+    def leading_to(self, axis: Axis) -> frozenset[Axis]:
+        """Return an axis with all that lead to it."""
+        found = self._leading.get(axis)
+        if found is None:
+            found = self._leading[axis] = _reached([axis], self._sources)
+        return found
+
+    def leading_to_stores(self, lanes: Collection[Axis]) -> frozenset[Axis]:
+        """Return what leads to stores in some lanes."""
+        roots = {self.root(each) for each in lanes}
+        return frozenset().union(*(self.leading_to(each) for each in self.stores if self.root(each) in roots))
+
+    def led_by(self, axes: Collection[Axis]) -> frozenset[Axis]:
+        """Return some axes with all that they lead to."""
+        targets: dict[Axis, list[Axis]] = {}
+        for target, sources in self._sources.items():
+            for source in sources:
+                targets.setdefault(source, []).append(target)
+        return _reached(axes, targets)
+
+    def passed_to(self, node: typed.Call) -> tuple[list[tuple[Axis, Axis]], list[tuple[Axis, Axis]]]:
+        """Return the axes of the parameters and of the results of a called function, each with what it is here."""
+        callee = self._axes_of(node.function)
+        results = [self.of_symbol(each) for each in node.results] or [self.of(node)]
+        passed = zip(map(callee.of_symbol, callee._parameters), map(self.of, node.arguments), strict=True)
+        return _pairs(passed), _pairs(zip(callee.results, results, strict=False))
 
     def _statements(self, statements: Sequence[typed.Statement]) -> None:
         for each in statements:
@@ -100,7 +131,7 @@ class Axes:
                     for value in each.before:
                         self._visit(value)
                     for axes, value in zip(self.results, each.values, strict=True):
-                        self._unify(axes, self._visit(value))
+                        self._flow(self._visit(value), axes)
 
     def _visit(self, expression: typed.Expression) -> tuple[Axis, ...]:
         """Take in an expression, its parts before itself, without recursion: sums may be long."""
@@ -120,7 +151,7 @@ class Axes:
             case typed.Variable():
                 return self.of_symbol(node.symbol)
             case typed.Assign():
-                self._unify(self.of_symbol(node.symbol), parts[0])
+                self._flow(parts[0], self.of_symbol(node.symbol))
                 return parts[0]
             case typed.Broadcast():
                 own, extents = node.operand.type.shape, node.type.shape
@@ -142,9 +173,11 @@ class Axes:
             case typed.Dot():
                 left, right = parts[0], parts[1]
                 self._unify((left[1], *left[2:]), (right[0], *right[2:]))
-                found = (left[0], *right[1:])
+                found = self._fresh(node.type)
+                self._flow((left[0], *left[2:]), (found[0], *found[2:]))
+                self._flow(right[1:], found[1:])
                 for accumulator in parts[2:]:
-                    self._unify(found, accumulator)
+                    self._flow(accumulator, found)
                 return found
             case typed.Sequence():
                 return parts[node.result]
@@ -153,7 +186,9 @@ class Axes:
         found = self._fresh(node.type)
         for each in parts:
             if len(each) == len(found) and each:
-                self._unify(found, each)
+                self._flow(each, found)
+        if isinstance(node, typed.Store | typed.Atomic):
+            self.stores += found
         return found
 
     def _called(self, node: typed.Call, arguments: list[tuple[Axis, ...]]) -> tuple[Axis, ...]:
@@ -161,30 +196,51 @@ class Axes:
         callee = self._axes_of(node.function)
         found = self._fresh(node.type)
         results = [self.of_symbol(each) for each in node.results] or [found]
-        pairs = [
-            *zip(map(callee.of_symbol, callee._parameters), arguments, strict=True),
-            *zip(callee.results, results, strict=False),
-        ]
+        passed = _pairs(zip(map(callee.of_symbol, callee._parameters), arguments, strict=True))
+        targets = _pairs(zip(callee.results, results, strict=False))
         here: dict[Axis, Axis] = {}
-        for inner, outer in pairs:
-            for axis, own in zip(inner, outer, strict=True):
-                self._unify([here.setdefault(callee.root(axis), own)], [own])
+        for axis, own in passed + targets:
+            self._unify([here.setdefault(callee.root(axis), own)], [own])
+        stores = [(axis, self._new()) for axis in callee.stores]
+        self.stores += [own for _, own in stores]
+        for target, own_target in targets + stores:
+            sources = callee.leading_to(target)
+            for axis, own in passed:
+                if axis in sources:
+                    self._flow([own], [own_target])
         return found
+
+
+def _pairs(found: Iterable[tuple[Sequence[Axis], Sequence[Axis]]]) -> list[tuple[Axis, Axis]]:
+    return [pair for each in found for pair in zip(*each, strict=True)]
+
+
+def _reached(axes: Collection[Axis], edges: Mapping[Axis, Sequence[Axis]]) -> frozenset[Axis]:
+    """Return some axes with all that edges lead to from them."""
+    seen, waiting = set(axes), list(axes)
+    while waiting:
+        fresh = set(edges.get(waiting.pop(), ())) - seen
+        seen |= fresh
+        waiting += fresh
+    return frozenset(seen)
 
 
 @dataclass(frozen=True, slots=True)
 class CallersMask:
-    """The active lanes of a call, in the function that is built in its place.
+    """Active lanes: those of an arm, or in the function that is built in place of a call those of its callers.
 
     Attributes:
         value: the mask.
-        results: for each of its axes, the axes of the function that are the same lanes by what it returns.
-        arguments: those that are by what it got, which count where nothing is connected with the result.
+        leading: for each of its axes, the axes that the arm, what the function returns, or stores in these lanes are computed
+            from. They count before all others.
+        roots: of the axes that are these lanes, in the function that the arm stands in.
+        led: axes that are computed from those that the function got as these lanes.
     """
 
     value: SSAValue
-    results: tuple[frozenset[Axis], ...]
-    arguments: tuple[frozenset[Axis], ...]
+    leading: tuple[frozenset[Axis], ...]
+    roots: tuple[frozenset[Axis], ...]
+    led: tuple[frozenset[Axis], ...]
 
 
 class Lanes:
@@ -199,25 +255,23 @@ class Lanes:
         axes = self.axes.of(like)
         if t.shape_of(mask.type) != like.type.shape:
             return None
+        leading = tuple(self.axes.leading_to(axis) | self.axes.leading_to_stores([axis]) for axis in axes)
         roots = tuple(frozenset([self.axes.root(axis)]) for axis in axes)
-        return CallersMask(mask, roots, roots)
+        return CallersMask(mask, leading, roots, tuple(frozenset[Axis]() for _ in axes))
 
     def called(self, node: typed.Call, callee: Axes, mask: CallersMask | None) -> Lanes:
         """Return the lanes of a function that is called under a further mask."""
-        here = {inner: self.axes.root(outer) for inner, outer in self.axes.signature(node).items()}
-
-        def inside(axes: frozenset[Axis]) -> frozenset[Axis]:
-            return frozenset(inner for inner, outer in here.items() if outer in axes)
-
-        found = [
-            CallersMask(each.value, tuple(map(inside, each.results)), tuple(map(inside, each.arguments)))
-            for each in self.masks
-        ]
-        if mask is not None:
-            arguments = tuple(map(inside, mask.arguments))
-            is_result = not node.results and t.shape_of(mask.value.type) == node.type.shape
-            axes = [frozenset([callee.root(axis)]) for axis in callee.results[0]] if is_result and callee.results else None
-            found.append(CallersMask(mask.value, arguments if axes is None else tuple(axes), arguments))
+        passed, returned = self.axes.passed_to(node)
+        found = []
+        for each in (*self.masks, *(() if mask is None else (mask,))):
+            leading, led = [], []
+            for known, roots, computed in zip(each.leading, each.roots, each.led, strict=True):
+                got = {inner for inner, own in passed if own in known or own in computed or self.axes.root(own) in roots}
+                gives = {inner for inner, own in returned if own in known}
+                sources = (callee.leading_to(inner) for inner in gives)
+                leading.append(callee.leading_to_stores(got | gives).union(*sources))
+                led.append(callee.led_by(got))
+            found.append(CallersMask(each.value, tuple(leading), tuple(frozenset[Axis]() for _ in led), tuple(led)))
         return Lanes(callee, tuple(found))
 
     def placements(self, mask: CallersMask, node: typed.Expression) -> list[tuple[int | None, ...]]:
@@ -226,11 +280,11 @@ class Lanes:
         There are several if axes of the value are the same lanes, as those of `x[:, newaxis] + x`: an element is active
         if it is by any of them.
         """
-        roots = [self.axes.root(axis) for axis in self.axes.of(node)]
+        axes = self.axes.of(node)
         choices: list[list[int | None]] = []
-        for by_result, by_argument in zip(mask.results, mask.arguments, strict=True):
-            at = [number for number, root in enumerate(roots) if root in by_result]
-            at = at or [number for number, root in enumerate(roots) if root in by_argument]
+        for leading, roots, led in zip(mask.leading, mask.roots, mask.led, strict=True):
+            at = [number for number, axis in enumerate(axes) if axis in leading]
+            at = at or [number for number, axis in enumerate(axes) if axis in led or self.axes.root(axis) in roots]
             choices.append([*at, None])
         found = [each for each in product(*choices) if _is_injective(each)]
         most = max(map(_matched, found))

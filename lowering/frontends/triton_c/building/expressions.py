@@ -248,7 +248,7 @@ class ExpressionBuilder(ABC):
         if not typed.contains(arm, ACCESSES):
             return self.build(arm)
         lanes = self._inverted(node.token, condition) if is_second else condition
-        with self.in_arm(lanes, node.condition):
+        with self.in_arm(lanes, arm if arm.type.shape == node.condition.type.shape else node.condition):
             return self.build(arm)
 
     def _inverted(self, token: Token, condition: SSAValue) -> SSAValue:

@@ -22,11 +22,11 @@ _ATOMICS = {
 }  # fmt: skip
 """Operation → the one of the block IR for signed and unsigned integers and for floats; "" where there is none."""
 _FUNCTIONS = {
-    "exp": "math.exp", "exp2": "math.exp2", "log": "math.log", "log2": "math.log2", "sqrt": "math.sqrt", "sqrtf": "math.sqrt",
+    "exp": "math.exp", "exp2": "math.exp2", "log": "math.log", "log2": "math.log2", "sqrt": "math.sqrt",
     "sin": "math.sin", "cos": "math.cos", "tanh": "math.tanh", "erf": "math.erf", "rsqrt": "math.rsqrt",
-    "floor": "math.floor", "ceil": "math.ceil", "expf": "math.exp", "logf": "math.log", "tanhf": "math.tanh",
-    "sinf": "math.sin", "cosf": "math.cos", "fabs": "math.absf", "fabsf": "math.absf",
+    "floor": "math.floor", "ceil": "math.ceil", "fabs": "math.absf",
 }  # fmt: skip
+_FUNCTIONS |= {f"{name}f": operation for name, operation in _FUNCTIONS.items()}  # C names those of float so
 """Elementary functions of one float operand."""
 
 Builtin = Callable[["CallChecker", tree.Call], typed.Expression]
@@ -116,10 +116,14 @@ class CallChecker(SubscriptChecker):
         return typed.Math(value.type, node.token, "math.absi", (value,)) if element.is_signed else value
 
     def _extremum(self, node: tree.Call) -> typed.Expression:
-        a, b, element = self.usual(node.token, *self.arguments(node, 2))
+        name, (a, b) = node.token.text, self.arguments(node, 2)
+        operator = "max" if "max" in name else "min"
+        if name != operator:  # fmax, fmaxf
+            a, b = self._float(node.token, a), self._float(node.token, b)
+        a, b, element = self.usual(node.token, a, b)
         a, b = self.joined(node.token, a, b)
-        folded = folded_binary(node.token.text, a, b, node.token)
-        return folded or typed.Binary(type_of(element, a.type.shape), node.token, node.token.text, a, b)
+        folded = folded_binary(operator, a, b, node.token)
+        return folded or typed.Binary(type_of(element, a.type.shape), node.token, operator, a, b)
 
     def _select(self, node: tree.Call) -> typed.Expression:
         condition, a, b = self.arguments(node, 3)
@@ -236,8 +240,10 @@ class CallChecker(SubscriptChecker):
 
 _BUILTINS: dict[str, Builtin] = {
     "get_program_id": CallChecker._program, "get_num_programs": CallChecker._program, "min": CallChecker._extremum,
-    "max": CallChecker._extremum, "select": CallChecker._select, "dot": CallChecker._dot, "trans": CallChecker._trans,
+    "max": CallChecker._extremum, **dict.fromkeys(["fmax", "fmin", "fmaxf", "fminf"], CallChecker._extremum),
+    "select": CallChecker._select, "dot": CallChecker._dot, "trans": CallChecker._trans,
     "abs": CallChecker._absolute, "fma": CallChecker._multiply_add, "pow": CallChecker._power,
+    "fmaf": CallChecker._multiply_add, "powf": CallChecker._power,
     "argmax": CallChecker._arg_reduce, "argmin": CallChecker._arg_reduce, "__debug_barrier": CallChecker._barrier,
     "assert": CallChecker._assert, "print": CallChecker._print,
     **dict.fromkeys(_FUNCTIONS, CallChecker._elementary),

@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
+from .....promotion.dataclass import dataclass
 from .....promotion.errors import close_names
 from ..reading.conditions import ConditionError, evaluate
 from ..reading.diagnostics import Diagnostics
@@ -36,7 +37,22 @@ OLD_FUNCTIONS = {
 """Functions of the dialect of early 2019, and what is said now."""
 _MAX_VALUES = 8
 """Macros whose values a message has."""
-Entry = typed.Symbol | typed.Aggregate | typed.Table | typed.Constant | Type
+
+
+@dataclass(frozen=True, slots=True)
+class Announced:
+    """What `struct name;` stands for until it is defined, and a typedef of it.
+
+    Attributes:
+        type: what the typedef means; None for the struct itself.
+        scopes: how many scopes there are where it is declared, in which its definition is looked for.
+    """
+
+    type: tree.TypeName | None = None
+    scopes: int = 0
+
+
+Entry = typed.Symbol | typed.Aggregate | typed.Table | typed.Constant | typed.Record | Type | Announced
 """What a name stands for: a variable, constant memory, a constant of an enum, the type of a typedef or of `struct name`."""
 
 
@@ -129,12 +145,13 @@ class Context(Conversions, ABC):
         fix = f"did you mean {' or '.join(close)}?" if close else ""
         if name.isupper() and not close:
             fix = f"missing define? defines={{{name!r}: …}}"
+        self.scopes[min(1, len(self.scopes) - 1)].setdefault(name, None)  # other uses in the function say no more
         self.fail(token, f"{name} is not declared", fix)
 
     def declare(self, token: Token, entry: Entry | None, name: str = "") -> None:
         """Give a name of the current scope its meaning. `name`: where it is not the token alone, as in `struct point`."""
         name = name or token.text
-        if self.scopes[-1].get(name) is not None:
+        if not isinstance(self.scopes[-1].get(name), Announced | None):
             self.diagnostics.error(token, f"{name} is declared twice in this scope", "another name, or an assignment")
         self.scopes[-1][name] = entry
 
@@ -178,7 +195,7 @@ class Context(Conversions, ABC):
         elif name.definition is not None or " " in name.base:
             element = self._structure(name)
         else:
-            found = self.look_up(name.token)
+            found = self._completed(self.look_up(name.token))
             if not isinstance(found, Type):
                 self.fail(name.token, f"{name.base} is no type")
             element, shape = found.element, found.shape
@@ -203,6 +220,25 @@ class Context(Conversions, ABC):
             self.fail(name.token, "void is no type of values", "void* for an address")
         return type_of(element, shape)
 
+    def _completed(self, entry: Entry | None) -> Entry:
+        """Return the type that a typedef of `struct name` means, which is defined behind it; other entries as they are."""
+        if entry is None:
+            self.abort()
+        if not isinstance(entry, Announced) or entry.type is None:
+            return entry
+        inner, self.scopes = self.scopes, self.scopes[: entry.scopes]
+        try:
+            return self.resolve(entry.type)
+        finally:
+            self.scopes = inner
+
+    def is_announced(self, name: tree.TypeName) -> bool:
+        """Return whether a type is a struct that may be defined later."""
+        if " " not in name.base or name.definition is not None:
+            return False
+        found = next((scope[name.base] for scope in reversed(self.scopes) if name.base in scope), Announced())
+        return isinstance(found, Announced)
+
     @abstractmethod
     def define_once(self, node: tree.Structure | tree.Enumeration) -> Struct | None:
         """Take in a definition that several variables share; return the type that it gives, None for an enum."""
@@ -218,6 +254,8 @@ class Context(Conversions, ABC):
             found = scope.get(name.base)
             if isinstance(found, Type) and isinstance(found.element, Struct):
                 return found.element
+            if isinstance(found, Announced):
+                self.fail(name.token, f"{name.base} is declared, and not defined", f"{name.base} {{ … }}; before it")
             if name.base in scope:
                 self.abort()
         known = [each for scope in self.scopes for each in scope if " " in each]
@@ -285,4 +323,4 @@ def first_token(expression: tree.Expression) -> Token:
     return expression.token
 
 
-__all__ = ["Context", "Entry", "first_token"]
+__all__ = ["Announced", "Context", "Entry", "first_token"]

@@ -125,7 +125,12 @@ class ExpressionChecker(CallChecker):
             return self.read_lvalue(self.lvalue(node), token)
         if isinstance(found, typed.Constant):
             return typed.Constant(found.type, token, found.value)
+        if isinstance(found, typed.Record):
+            return found
         self.fail(token, f"{token.text} is a type, expected a value")
+
+    def _erroneous(self, node: tree.Erroneous) -> typed.Expression:
+        self.abort()
 
     def _type_name(self, node: tree.TypeName) -> typed.Expression:
         self.fail(node.token, "a type, expected a value")
@@ -463,7 +468,7 @@ _CHECKS: dict[type[tree.Expression], Callable[[ExpressionChecker, Any], typed.Ex
     tree.MaskedDereference: ExpressionChecker._masked, tree.Assignment: ExpressionChecker._assignment,
     tree.Postfix: ExpressionChecker._postfix, tree.Subscript: ExpressionChecker.check_subscript,
     tree.Call: ExpressionChecker.check_call, tree.Member: ExpressionChecker.check_member,
-    tree.CompoundLiteral: ExpressionChecker.check_compound_literal,
+    tree.CompoundLiteral: ExpressionChecker.check_compound_literal, tree.Erroneous: ExpressionChecker._erroneous,
 }  # fmt: skip
 
 

@@ -42,6 +42,15 @@ class Lvalue:
     symbols: tuple[typed.Symbol, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """A struct or a part of one: what messages call it, and which of the leaves of the whole are its own."""
+
+    path: str
+    type: Type
+    positions: tuple[int, ...]
+
+
 class RecordChecker(Context):
     """The part of the checker that knows of structs and unions."""
 
@@ -79,9 +88,14 @@ class RecordChecker(Context):
         is_sound = True
         for each in node.members:
             with self.reported() as reported:
-                if each.name in members:
-                    self.fail(each.token, f"{each.name} is twice a member of {node.name}", "another name")
-                members[each.name] = self.resolve(each.type)
+                type_ = self.resolve(each.type)
+                names = [each.name]
+                if not each.name and isinstance(type_.element, Struct):
+                    names = type_.element.names
+                taken = set(names) & {name for known in members.items() for name in _names_of(*known)}
+                if taken:
+                    self.fail(each.token, f"{min(taken)} is twice a member of {node.name}", "another name")
+                members[each.name or f" {len(members)}"] = type_
                 if each.type.constant[-1]:
                     self.fail(each.token, f"{each.name} is a const member of {node.name}", "const before the variable")
             is_sound = is_sound and not reported
@@ -103,10 +117,10 @@ class RecordChecker(Context):
         """Refuse members that are no other views of one another's bits."""
         first = next(iter(members))
         for each in node.members:
-            type_ = members[each.name]
+            type_ = self.resolve(each.type)
             if isinstance(type_.element, Struct) or type_.element == BOOL:
                 fix = "numbers and pointers of one width"
-                self.fail(each.token, f"{each.name} of type {type_} is a member of {node.name}", fix)
+                self.fail(each.token, f"{each.name or 'one'} of type {type_} is a member of {node.name}", fix)
             if _bits(type_) != _bits(members[first]) or type_.shape != members[first].shape:
                 message = f"the members of {node.name} differ in width: {first} is {_shown(members[first])}, {each.name} is "
                 self.fail(each.token, message + _shown(type_), "members of one width and shape, or a struct")
@@ -124,9 +138,11 @@ class RecordChecker(Context):
             count = len(leaves_of(found))
             if member == name.text:
                 return found, tuple(parts[at : at + count])
+            if member.startswith(" ") and name.text in _names_of(member, own):
+                return self.selected(found, parts[at : at + count], name)
             at += 0 if element.is_union else count
-        close = close_names(name.text, [member for member, _ in element.members])
-        known = f"did you mean {' or '.join(close)}?" if close else ", ".join(member for member, _ in element.members)
+        close = close_names(name.text, element.names)
+        known = f"did you mean {' or '.join(close)}?" if close else ", ".join(element.names)
         self.fail(name, f"{element} has no member {name.text}", known)
 
     def check_member(self, node: tree.Member) -> typed.Expression:
@@ -240,7 +256,10 @@ class RecordChecker(Context):
     def initialized(self, token: Token, type_: Type, value: tree.Expression, what: str) -> typed.Expression:
         """Return what a variable or member is initialized with: an expression, or values in braces for a struct."""
         if isinstance(value, tree.Braces):
-            return self.check_braces(type_, value, what)
+            if isinstance(type_.element, Struct) or type_.shape or len(value.entries) != 1 or value.entries[0][0]:
+                return self.check_braces(type_, value, what)
+            ((_, value),) = value.entries  # C allows braces around one number
+            return self.initialized(token, type_, value, what)
         return self.assigned(token, self.check(value), type_, what)
 
     def check_compound_literal(self, node: tree.CompoundLiteral) -> typed.Expression:
@@ -255,26 +274,34 @@ class RecordChecker(Context):
             self.fail(node.token, "brace lists are not supported", "a scalar, which fills a block, or a range 0 ... N")
         before: list[typed.Expression] = []
         leaves = [self._zero(own, node.token) for _, own in leaves_of(type_)]
-        positions = tuple(range(len(leaves)))
-        members = [member for member, _ in element.members]
+        whole = _Part(what, type_, tuple(range(len(leaves))))
         following = 0
-        for names, expression in node.entries:
-            if not names and following >= (1 if element.is_union else len(members)):
-                count = "one value" if element.is_union else f"{len(members)} members"
+        for designators, expression in node.entries:
+            if not designators and following >= len(leaves):
+                count = "one value" if element.is_union else f"{len(element.members)} members"
                 self.fail(expression.token, f"too many values for {element}, which has {count}")
-            member = names[0] if names else _named(expression.token, members[following])
-            own, selected = self.selected(type_, positions, member)
-            following = members.index(member.text) + 1
-            for name in names[1:]:
-                own, selected = self.selected(own, selected, name)
-            path = ".".join([what, member.text, *(name.text for name in names[1:])])
-            value = self.initialized(expression.token, own, expression, path)
+            chosen = whole
+            for each in designators:
+                if each.indices is not None:
+                    self.fail(each.token, f"[…] = in values of {chosen.type.element}, which has members", ".name =")
+                own, positions = self.selected(chosen.type, chosen.positions, each.token)
+                chosen = _Part(f"{chosen.path}.{each.token.text}", own, positions)
+            parts = _parts_at(chosen, chosen.positions[0] if designators else following)
+            parts = parts if designators else parts[1:]
+            if isinstance(expression, tree.Braces):
+                part = parts[0]
+                value = self.initialized(expression.token, part.type, expression, part.path)
+            else:
+                value = self.check(expression)
+                part = _fitting(parts, value)
+                value = self.assigned(expression.token, value, part.type, part.path)
+            following = part.positions[-1] + 1
             if isinstance(value, typed.Record):
                 before += value.before
                 new = tuple(self.captured(leaf, before) for leaf in value.leaves)
             else:
-                new = (_bits_as(self.captured(value, before), leaves[selected[0]].type),)
-            for position, leaf in zip(selected, new, strict=True):
+                new = (_bits_as(self.captured(value, before), leaves[part.positions[0]].type),)
+            for position, leaf in zip(part.positions, new, strict=True):
                 leaves[position] = leaf
         return typed.Record(type_, node.token, tuple(before), tuple(leaves))
 
@@ -356,6 +383,36 @@ class RecordChecker(Context):
         return type_of(element, together)
 
 
+def _names_of(name: str, type_: Type) -> list[str]:
+    """Return what a member is called, or those of one without a name."""
+    return type_.element.names if name.startswith(" ") and isinstance(type_.element, Struct) else [name]
+
+
+def _parts_at(whole: _Part, position: int) -> list[_Part]:
+    """Return the struct and the members that hold a leaf: all that begin there, below those that begin before it."""
+    found = [whole]
+    while isinstance(element := found[-1].type.element, Struct):
+        outer = found[-1]
+        at = outer.positions[0]
+        for name, own in element.members:
+            type_ = type_of(own.element, outer.type.shape or own.shape)
+            count = len(leaves_of(type_))
+            if element.is_union or position < at + count:
+                path = outer.path if name.startswith(" ") else f"{outer.path}.{name}"
+                found.append(_Part(path, type_, tuple(range(at, at + count))))
+                break
+            at += count
+    begin = [each for each in found[1:] if each.positions[0] == position]
+    return [whole, *begin]
+
+
+def _fitting(parts: Sequence[_Part], value: typed.Expression) -> _Part:
+    """Return what a value initializes: of parts that begin with one another, the one of its type, else the innermost."""
+    if isinstance(value, typed.Record):
+        return next((each for each in parts if each.type.element is value.type.element), parts[0])
+    return parts[-1]
+
+
 def _bits_as(value: typed.Expression, type_: Type) -> typed.Expression:
     """Return the bits of a value as another type of the same width: a union holds those of its first member."""
     own, element = value.type.element, type_.element
@@ -372,11 +429,6 @@ def _bits_as(value: typed.Expression, type_: Type) -> typed.Expression:
     if own.is_float or element.is_float:
         return typed.Bitcast(target, value.token, value)
     return typed.Convert(target, value.token, value)
-
-
-def _named(token: Token, text: str) -> Token:
-    """Return a token with another text, at the same location."""
-    return Token(token.kind, text, token.source, token.start, token.is_spaced, False, token.macro)
 
 
 def _bits(type_: Type) -> int:

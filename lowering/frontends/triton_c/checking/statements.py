@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from ..reading.diagnostics import Diagnostics
@@ -12,6 +12,7 @@ from ..syntax import tree
 from ..types import INT, VOID, Pointer, Scalar, Struct, Type, leaves_of, type_of
 from . import typed
 from .calls import BUILTIN_NAMES
+from .context import Announced
 from .conversions import CheckAbort
 from .expressions import ExpressionChecker
 from .promises import kept_promises
@@ -38,12 +39,10 @@ def check_text(
     kernel = checker.kernel(name, tokens[-1])
     if kernel is None:
         return None
-    if kernel.is_broken:
-        for each in called_functions([kernel], checker.own_functions):
-            checker.function(each)
-        return None
     found = checker.function(kernel)
-    if found is None:
+    if found is None or diagnostics.reports:
+        for each in called_functions([kernel], checker.own_functions):  # those that statements with errors call
+            checker.function(each)
         return None
     kept = kept_promises(found, checker.done, diagnostics)
     found = dataclasses.replace(found, promises=kept)
@@ -53,8 +52,10 @@ def check_text(
 
 def kernels_of(items: Sequence[tree.Statement]) -> list[tree.Function]:
     """Return the kernels of a text: functions marked `__global__`; if there are none, void functions that nobody calls."""
-    functions = [each for each in items if isinstance(each, tree.Function) and each.body is not None]
-    marked = [each for each in functions if each.is_global]
+    functions = [each for each in items if isinstance(each, tree.Function)]
+    prototypes = [each for item in items if isinstance(item, tree.Declaration) for each in item.prototypes]
+    announced = {each.name for each in prototypes if each.is_global}
+    marked = [each for each in functions if each.is_global or each.name in announced]
     if marked:
         return marked
     called = _called_names(functions)
@@ -76,17 +77,22 @@ def called_functions(functions: Sequence[tree.Function], known: Mapping[str, tre
 
 def _called_names(functions: Sequence[tree.Function]) -> set[str]:
     """Return the names that are called in the bodies of functions."""
-    called: set[str] = set()
-    waiting: list[object] = [each.body for each in functions]
+    nodes = _nodes(*(each.body for each in functions if each.body is not None))
+    return {each.callee.token.text for each in nodes if isinstance(each, tree.Call) and isinstance(each.callee, tree.Name)}
+
+
+def _nodes(*roots: tree.Node) -> Iterator[tree.Node]:
+    """Give all parts of some trees; of calls without the names of what is called."""
+    waiting: list[object] = list(roots)
     while waiting:
         node = waiting.pop()
-        if isinstance(node, tuple | list):
+        if isinstance(node, tuple):
             waiting.extend(node)
         elif isinstance(node, tree.Node):
-            if isinstance(node, tree.Call) and isinstance(node.callee, tree.Name):
-                called.add(node.callee.token.text)
-            waiting.extend(getattr(node, slot) for kind in type(node).__mro__ for slot in getattr(kind, "__slots__", ()))
-    return called
+            yield node
+            slots = [slot for kind in type(node).__mro__ for slot in getattr(kind, "__slots__", ())]
+            is_named = isinstance(node, tree.Call) and isinstance(node.callee, tree.Name)
+            waiting.extend(getattr(node, slot) for slot in slots if not (is_named and slot == "callee"))
 
 
 class _Checker(ExpressionChecker):
@@ -100,6 +106,7 @@ class _Checker(ExpressionChecker):
         super().__init__(diagnostics, single, tokens)
         self.done: dict[str, typed.Function] = {}
         self._functions: dict[str, tree.Function] = {}
+        self._prototypes: dict[str, list[tree.Function]] = {}
         self._kernels: list[tree.Function] = []
         self._open: list[str] = []
         self._failed: set[str] = set()
@@ -120,12 +127,11 @@ class _Checker(ExpressionChecker):
         """Take in what stands outside of functions."""
         for item in items:
             if isinstance(item, tree.Function):
-                if item.body is None:
-                    continue
                 if item.name in self._functions:
                     self.diagnostics.error(item.token, f"function {item.name} is defined twice", "another name, or #if")
                 self._functions[item.name] = item
             elif isinstance(item, tree.Declaration) and not item.is_typedef:
+                self._announce(item)
                 self.declare_outside(item)
             else:
                 self.statement(item, [])
@@ -153,7 +159,7 @@ class _Checker(ExpressionChecker):
         """Return a function's typed tree; None if it has errors, which are reported."""
         if node.name in self.done:
             return self.done[node.name]
-        if node.name in self._failed or node.body is None or node.is_broken:
+        if node.name in self._failed or node.body is None:
             return None
         outer = self.scopes, self._events, self._uncertain, self.arms, self._result, self._loops, self._switches, self.work
         outer_tables, self.tables = self.tables, {}
@@ -183,7 +189,9 @@ class _Checker(ExpressionChecker):
             self.fail(node.token, f"function {node.name} returns a block of void")
         declared: list[typed.Symbol | typed.Aggregate] = []
         promises: list[tuple[typed.Promise, ...]] = []
-        is_whole = True
+        is_whole = not node.is_broken
+        for token in node.unknown:
+            self.scopes[-1][token.text] = None
         for each in node.parameters:
             with self.reported() as failed:
                 entry = self._parameter(each, is_kernel)
@@ -192,6 +200,7 @@ class _Checker(ExpressionChecker):
                 promises += [()] * len(entry.symbols) if isinstance(entry, typed.Aggregate) else [found]
             is_whole = is_whole and not failed
         body: list[typed.Statement] = []
+        self._compare_prototypes(node, [each.type for each in declared], is_whole)
         for statement in node.body.statements if node.body is not None else ():
             self.statement(statement, body)
         if not is_whole:
@@ -203,6 +212,25 @@ class _Checker(ExpressionChecker):
         return typed.Function(
             node.name, node.token, tuple(declared), parameters, kept, tables, self._result, tuple(body)
         )
+
+    def _announce(self, node: tree.Declaration) -> None:
+        """Take in prototypes, and types that are defined later. Those of unknown functions may be of built-in ones."""
+        for each in node.prototypes:
+            self._prototypes.setdefault(each.name, []).append(each)
+        if node.announced:
+            self.scopes[-1].setdefault(node.announced, Announced())
+
+    def _compare_prototypes(self, node: tree.Function, types: Sequence[Type], is_whole: bool) -> None:
+        """Compare a function with its prototypes. One without parameters says nothing of them."""
+        own = f"{self._result} ({', '.join(map(str, types)) or 'void'})"
+        for each in self._prototypes.get(node.name, ()) if is_whole else ():
+            with self.reported():
+                result = self.resolve(each.result, is_value=False)
+                found = [self.resolve(parameter.type) for parameter in each.parameters]
+                if result is not self._result or (found and found != list(types)):
+                    shown = f"{result} ({', '.join(map(str, found))})"
+                    message = f"function {node.name} is declared as {shown}, and defined as {own}"
+                    self.fail(each.token, message, "the same types in both")
 
     def _parameter(self, node: tree.Declarator, is_kernel: bool) -> typed.Symbol | typed.Aggregate:
         """Declare a parameter, also one with an error, so that uses of its name have none."""
@@ -247,7 +275,10 @@ class _Checker(ExpressionChecker):
         """Check the call of a function of the text."""
         callee = self._functions.get(token.text)
         if callee is None:
-            self.look_up(token)
+            if token.text in self._prototypes:
+                self.fail(token, f"{token.text} is declared, and has no body", "its definition, or another function")
+            if self.look_up(token) is None:
+                self.abort()
             self.fail(token, f"{token.text} is no function")
         if token.text in self._open:
             chain = " → ".join([*self._open[self._open.index(token.text) :], token.text])
@@ -304,9 +335,23 @@ class _Checker(ExpressionChecker):
     def _compound(self, node: tree.Compound, into: list[typed.Statement]) -> None:
         into.extend(self._block(node))
 
+    def _whole(self, expression: tree.Expression) -> typed.Expression:
+        """Check the expression of a statement. Names in it that are not declared are told even behind another error."""
+        try:
+            return self.check(expression)
+        except CheckAbort:
+            self._look_up_names(expression)
+            raise
+
+    def _look_up_names(self, expression: tree.Expression) -> None:
+        for each in _nodes(expression):
+            if isinstance(each, tree.Name) and each.token.text not in self.known_functions:
+                with self.reported():
+                    self.check(each)
+
     def _evaluation(self, node: tree.Evaluation, into: list[typed.Statement]) -> None:
         if node.expression is not None:
-            self._evaluated(node.token, self.check(node.expression), into)
+            self._evaluated(node.token, self._whole(node.expression), into)
 
     def _evaluated(self, token: Token, value: typed.Expression, into: list[typed.Statement]) -> None:
         """Append the evaluation of an expression; of a struct, one for each part of what it does."""
@@ -315,9 +360,17 @@ class _Checker(ExpressionChecker):
             into.append(typed.Evaluate(token, each, events))
             events = ()
 
+    def _broken(self, node: tree.Broken, into: list[typed.Statement]) -> None:
+        for _, name in node.names:
+            self.scopes[-1][name] = None
+
     def _declaration(self, node: tree.Declaration, into: list[typed.Statement]) -> None:
+        self._announce(node)
         for each in node.declarators:
             type_, value = None, None
+            if node.is_typedef and self.is_announced(each.type):
+                self.declare(each.token, Announced(each.type, len(self.scopes)))
+                continue
             try:
                 type_ = self.resolve(each.type)
                 for attribute in each.attributes:
@@ -325,12 +378,15 @@ class _Checker(ExpressionChecker):
                 if each.value is not None and not node.is_typedef:
                     value = self.initialized(each.token, type_, each.value, each.name)
             except CheckAbort:
+                if each.value is not None and type_ is not None:
+                    self._look_up_names(each.value)
                 self.take_events()
             if type_ is None:
                 self.declare(each.token, None)
                 continue
             if node.is_typedef:
-                self.declare(each.token, type_)
+                if self.scopes[-1].get(each.name) is not type_:
+                    self.declare(each.token, type_)
                 continue
             entry = self._entry(each, type_)
             symbols = entry.symbols if isinstance(entry, typed.Aggregate) else (entry,)
@@ -357,7 +413,7 @@ class _Checker(ExpressionChecker):
 
     def _condition(self, expression: tree.Expression) -> typed.Expression:
         """Return the condition of a statement, a scalar bool."""
-        value = self.check(expression)
+        value = self._whole(expression)
         if value.type.shape:
             message = f"the condition is a block of shape {list(value.type.shape)}"
             fix = "use ?: or a mask, or reduce it: (c)[max] = any, (c)[min] = all"
@@ -418,7 +474,7 @@ class _Checker(ExpressionChecker):
     def _subject(self, node: tree.Switch) -> typed.Expression | None:
         """Return the subject of a switch; None, after an error, if it has one."""
         try:
-            subject = self.check(node.subject)
+            subject = self._whole(node.subject)
             element = subject.type.element
             if subject.type.shape or not isinstance(element, Scalar) or not element.is_integer:
                 self.fail(node.token, f"a switch over a value of type {subject.type}, expected a scalar integer")
@@ -433,13 +489,15 @@ class _Checker(ExpressionChecker):
         seen: dict[int | None, Token] = {}
         values: list[int] = []
         body: list[typed.Statement] = []
-        is_default = False
+        is_default = has_broken_label = False
         self._switches += 1
         with self.scope():
             for each in node.body.statements:
                 if not isinstance(each, tree.Case):
-                    is_reached = bool(seen)
-                    if not is_reached and not isinstance(each, tree.Declaration):
+                    is_label = isinstance(each, tree.Broken) and each.token.text in ("case", "default")
+                    has_broken_label = has_broken_label or is_label
+                    is_reached = bool(seen) or has_broken_label
+                    if not is_reached and not isinstance(each, tree.Declaration | tree.Broken):
                         message = "a statement before the first case of a switch"
                         self.diagnostics.error(each.token, message, "case N: before it")
                     self.statement(each, body if is_reached else [])
@@ -495,7 +553,7 @@ class _Checker(ExpressionChecker):
                 self.fail(node.token, f"return without a value in a function of type {self._result}")
             into.append(typed.Return(node.token, (), (), ()))
             return
-        value = self.check(node.value)
+        value = self._whole(node.value)
         if is_void:
             self.fail(node.token, f"a value of type {value.type} is returned from a void function", "return;")
         value = self.assigned(node.token, value, self._result, "the result")
@@ -505,7 +563,7 @@ class _Checker(ExpressionChecker):
 
 _STATEMENTS: dict[type[tree.Statement], Callable[[_Checker, Any, list[typed.Statement]], None]] = {
     tree.Compound: _Checker._compound, tree.Evaluation: _Checker._evaluation, tree.Declaration: _Checker._declaration,
-    tree.Enumeration: _Checker._definition, tree.Structure: _Checker._definition,
+    tree.Broken: _Checker._broken, tree.Enumeration: _Checker._definition, tree.Structure: _Checker._definition,
     tree.StaticAssert: _Checker._static_assert, tree.If: _Checker._if,
     tree.For: _Checker._for, tree.While: _Checker._while, tree.DoWhile: _Checker._do, tree.Switch: _Checker._switch,
     tree.Case: _Checker._case, tree.Break: _Checker._break, tree.Continue: _Checker._continue, tree.Return: _Checker._return,

@@ -36,14 +36,14 @@ class TableChecker(RecordChecker):
     def declare_outside(self, node: tree.Declaration) -> None:
         """Take in variables outside of functions: constants, and tables."""
         for each in node.declarators:
-            found: typed.Constant | typed.Table | None = None
+            found: typed.Constant | typed.Record | typed.Table | None = None
             try:
                 found = self._outside(each)
             except CheckAbort:
                 self.take_events()
             self.declare(each.token, found)
 
-    def _outside(self, node: tree.Declarator) -> typed.Constant | typed.Table:
+    def _outside(self, node: tree.Declarator) -> typed.Constant | typed.Record | typed.Table:
         is_allocated = isinstance(node.value, tree.Call) and node.value.token.text == "calloc"
         if not node.type.constant[0]:
             self.fail(node.token, f"{node.name} is a variable outside of functions", "__constant__ before it, #define or enum")
@@ -57,8 +57,22 @@ class TableChecker(RecordChecker):
         if node.value is None or type_.shape or type_.is_pointer:
             fix = f"{node.name}[N] = {{…}}, or T *{node.name} = calloc(bytes)"
             self.fail(node.token, f"{node.name} of type {type_} in constant memory has no values", fix)
-        value = self.assigned(node.token, self.check(node.value), type_, node.name)
+        value = self.initialized(node.token, type_, node.value, node.name)
+        if isinstance(value, typed.Record):
+            return self._constant_record(value, node.value)
         return typed.Constant(type_, node.token, self._number(value, node.value))
+
+    def _constant_record(self, value: typed.Record, expression: tree.Expression) -> typed.Record:
+        """Return a struct whose leaves are numbers."""
+        computed = {each.symbol: each.value for each in value.before if isinstance(each, typed.Assign)}
+        numbers = []
+        for leaf in value.leaves:
+            while isinstance(leaf, typed.Variable) and leaf.symbol in computed:
+                leaf = computed[leaf.symbol]
+            if leaf.type.shape or leaf.type.is_pointer:
+                self.fail(expression.token, f"a {leaf.type} of a struct in constant memory", "members that are numbers")
+            numbers.append(typed.Constant(leaf.type, leaf.token, self._number(leaf, expression)))
+        return typed.Record(value.type, value.token, (), tuple(numbers))
 
     def _allocated(self, node: tree.Declarator, call: tree.Call) -> typed.Table:
         """Check `__constant__ T *name = calloc(bytes)`, a table that the host fills in."""
@@ -87,7 +101,7 @@ class TableChecker(RecordChecker):
         if any(extent < 1 for extent in shape):
             self.fail(node.token, f"table {node.name} has extents {list(shape)}", "positive ones")
         if not shape:
-            shape = (max(1, len(node.value.entries)),)
+            shape = (max(1, self._length(node.value)),)
         if prod(shape) * size_of(type_of(element)) > MAX_TABLE:
             self.fail(node.token, f"table {node.name} of {prod(shape)} elements is larger than {MAX_TABLE} bytes")
         values: list[int | float] = [0] * prod(shape)
@@ -102,26 +116,79 @@ class TableChecker(RecordChecker):
         symbol = typed.Symbol(node.name, type_of(pointer_to(element, True)), node.token, is_constant=True)
         return typed.Table(symbol, shape, values)
 
+    def _length(self, node: tree.Braces) -> int:
+        """Return how many elements initial values in braces tell of."""
+        following = most = 0
+        for designators, _ in node.entries:
+            if designators:
+                following = self._index(designators[0])[0]
+            following += 1
+            most = max(most, following)
+        return most
+
+    def _index(self, node: tree.Designator) -> tuple[int, ...]:
+        """Return the indices of `[1, 2] =`."""
+        if node.indices is None:
+            self.fail(node.token, f".{node.token.text} in a table, which has no members", "[index] =")
+        for each in node.indices:
+            if each.token.text == "...":
+                self.fail(each.token, "a range of indices before an initial value", "one value for each index")
+        return tuple(self.constant(each, "the index that an initial value is for") for each in node.indices)
+
     def _fill(
         self, values: list[int | float], node: tree.Braces, shape: Sequence[int], start: int, element: Scalar
     ) -> None:
-        """Put values in braces into a table, or into a part of it. What has no value is 0."""
-        if len(node.entries) > shape[0]:
-            self.fail(node.entries[shape[0]][1].token, f"{len(node.entries)} values for an axis of {shape[0]}")
-        stride = prod(shape[1:])
-        for number, (names, expression) in enumerate(node.entries):
-            if names:
-                self.fail(names[0], f".{names[0].text} in a table, which has no members")
-            at = start + number * stride
-            if len(shape) > 1:
-                if not isinstance(expression, tree.Braces):
-                    self.fail(expression.token, f"a value where {len(shape) - 1} more axes are", "braces around each row")
-                self._fill(values, expression, shape[1:], at, element)
-                continue
+        """Put values in braces into a table, or into a part of it. What has no value is 0.
+
+        Without braces of their own, values fill one row after the other.
+        """
+        count = prod(shape)
+        is_flat = all(not designators and not isinstance(each, tree.Braces) for designators, each in node.entries)
+        if is_flat and len(node.entries) > count:
+            what = "an axis" if len(shape) == 1 else "axes"
+            extents = shape[0] if len(shape) == 1 else list(shape)
+            self.fail(node.entries[count][1].token, f"{len(node.entries)} values for {what} of {extents}")
+        at = 0
+        for designators, expression in node.entries:
+            inner = tuple(shape)
+            if designators:
+                at, inner = self._designated(designators, inner)
+            elif at >= count:
+                self.fail(expression.token, f"too many values for a table of shape {list(shape)}")
+            else:
+                inner = inner[1:]
+                while at % prod(inner):  # the largest part that begins here
+                    inner = inner[1:]
             if isinstance(expression, tree.Braces):
-                self.fail(expression.token, "braces around an element of a table")
+                if not inner:
+                    (expression,) = self._only(expression)
+                else:
+                    self._fill(values, expression, inner, start + at, element)
+                    at += prod(inner)
+                    continue
             value = self.assigned(expression.token, self.check(expression), type_of(element), "an element")
-            values[at] = self._number(value, expression)
+            values[start + at] = self._number(value, expression)
+            at += 1
+
+    def _only(self, node: tree.Braces) -> tuple[tree.Expression]:
+        """Return the number in braces around an element."""
+        if len(node.entries) != 1 or node.entries[0][0] or isinstance(node.entries[0][1], tree.Braces):
+            self.fail(node.token, "braces around an element of a table, not with one number in them", "the number alone")
+        return (node.entries[0][1],)
+
+    def _designated(self, designators: Sequence[tree.Designator], shape: tuple[int, ...]) -> tuple[int, tuple[int, ...]]:
+        """Return which element `[1, 2] =` begins with, and the shape of what it is for."""
+        at = 0
+        for each in designators:
+            for index in self._index(each):
+                if not shape:
+                    self.fail(each.token, "more indices than the table has axes", "one for each")
+                if not 0 <= index < shape[0]:
+                    message = f"the index {index} of an initial value lies outside the table"
+                    self.fail(each.token, f"{message}, which has {shape[0]} elements there", f"0 to {shape[0] - 1}")
+                shape = shape[1:]
+                at += index * prod(shape)
+        return at, shape
 
     def _number(self, value: typed.Expression, expression: tree.Expression) -> int | float:
         """Return the value of a constant expression. Those of floats are computed as the device would."""

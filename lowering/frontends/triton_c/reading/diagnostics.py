@@ -82,7 +82,7 @@ class TritonCError(UserError):
     """A Triton-C text has errors. The message has them all.
 
     Attributes:
-        diagnostics: the errors and the warnings before them, in order.
+        diagnostics: the errors and the warnings beside them, as they stand in the text.
     """
 
     is_formatted = True
@@ -102,6 +102,8 @@ class Diagnostics:
 
     def __init__(self) -> None:
         self.found: list[Diagnostic] = []
+        self._order: list[tuple[int, int]] = []
+        self._sources: dict[Source, int] = {}
         self.reports = 0
         self.has_gaps = False
         self._errors = 0
@@ -141,7 +143,15 @@ class Diagnostics:
                 notes = [*notes[: _MAX_MACROS // 2], *notes[-_MAX_MACROS // 2 :]]
             locations = [Location.of(uses[0]), *notes]
         self.found.append(Diagnostic(severity, message, fix, tuple(locations)))
+        outermost = uses[0] if uses else token
+        self._order.append((self._sources.setdefault(outermost.source, len(self._sources)), outermost.start))
         return True
+
+    @property
+    def ordered(self) -> list[Diagnostic]:
+        """What was found, as it stands in the text, whichever stage found it."""
+        order = sorted(range(len(self.found)), key=self._order.__getitem__)
+        return [self.found[each] for each in order]
 
     def check(self) -> None:
         """Raise `TritonCError` if there are errors."""
@@ -150,10 +160,11 @@ class Diagnostics:
 
     def stop(self) -> NoReturn:
         """Raise `TritonCError` with what there is."""
-        texts = [each.text for each in self.found if each.severity == "error"]
+        ordered = self.ordered
+        texts = [each.text for each in ordered if each.severity == "error"]
         if self._errors >= MAX_ERRORS:
             texts.append(f"{MAX_ERRORS} errors; reading stops here")
-        raise TritonCError("\n".join(texts), tuple(self.found))
+        raise TritonCError("\n".join(texts), tuple(ordered))
 
     @property
     def warnings(self) -> list[Diagnostic]:

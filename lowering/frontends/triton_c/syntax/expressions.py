@@ -111,24 +111,37 @@ class ExpressionParser(TypeNameParser):
         """Read initial values in braces: `{1, {2, 3}, .name = 4}`."""
         token = self.expect("{")
         self.deeper()
-        entries: list[tuple[tuple[Token, ...], tree.Expression]] = []
+        entries: list[tuple[tuple[tree.Designator, ...], tree.Expression]] = []
         while self.text != "}":
             if entries:
                 self.expect(",", "or } in a list of initial values")
                 if self.text == "}":
                     break
-            if self.text == "[":
-                self.fail("[…] = in a list of initial values", "the values before it, too")
-            names: list[Token] = []
-            while self.text == "." and self.peek().kind is NAME:
-                self.advance()
-                names.append(self.identifier("the name of a member"))
-            if names:
-                self.expect("=", "behind the name of a member")
-            entries.append((tuple(names), self.initial_value()))
+            if self.token.kind is NAME and self.peek().text == ":":
+                self.fail("name: before an initial value is an old spelling", f".{self.text} =")
+            designators: list[tree.Designator] = []
+            while (found := self._designator()) is not None:
+                designators.append(found)
+            if designators:
+                self.expect("=", "behind what an initial value is for")
+            entries.append((tuple(designators), self.initial_value()))
         self.advance()
         self.depth -= 1
         return tree.Braces(token, tuple(entries))
+
+    def _designator(self) -> tree.Designator | None:
+        """Read `.name` or `[1, 2]` before an initial value; None if there is none."""
+        if self.text == "." and self.peek().kind is NAME:
+            self.advance()
+            return tree.Designator(self.identifier("the name of a member"), None)
+        if self.text != "[":
+            return None
+        token = self.advance()
+        indices = [self.conditional()]
+        while self.accept(","):
+            indices.append(self.conditional())
+        self.expect("]", "behind the index that an initial value is for")
+        return tree.Designator(token, tuple(indices))
 
     def initial_value(self) -> tree.Expression:
         """Read what a variable or member is initialized with."""

@@ -2,26 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 from ..reading.diagnostics import Diagnostics
 from ..reading.source import END, NAME, STRING, Token
 from . import tree
-from .expressions import ExpressionParser
-from .token_stream import KEYWORDS, QUALIFIERS, STORAGE, UNSUPPORTED, SyntaxAbort
+from .declarators import OLD_DIALECT, DeclaratorParser, declared_names
+from .token_stream import KEYWORDS, STORAGE, UNSUPPORTED, SyntaxAbort
 
-ATTRIBUTES = {
-    "global": 0, "noalias": 0, "readonly": 0, "writeonly": 0, "aligned": 1, "multipleof": 1, "retune": 0,
-}  # fmt: skip
-"""Attributes and how many arguments they take."""
-_RESTRICT = ("restrict", "__restrict__", "__restrict")
-_SYNONYMS = {"restrict": "noalias", "kernel": "global"}
-OLD_DIALECT = {
-    "read_only": "T *p __readonly", "write_only": "T *p __writeonly", "align": "T *p __aligned(N)",
-    "multiple_of": "int n __multipleof(N)", "tunable": "#define, or a list in defines", "fp16": "half", "fp32": "float",
-    "fp64": "double", "int1": "bool", "get_range_id": "get_program_id(axis) * T + 0 ... T",
-}  # fmt: skip
-"""Names of the dialect of early 2019, and what is said now."""
+_STATIC_ASSERTS = ("_Static_assert", "static_assert")
+_CONTROL = frozenset(["if", "for", "while", "do", "switch", "{"])
+"""What begins a statement that may end with a brace."""
+T = TypeVar("T")
 
 
 def parse(tokens: Sequence[Token], diagnostics: Diagnostics) -> list[tree.Statement]:
@@ -29,224 +22,206 @@ def parse(tokens: Sequence[Token], diagnostics: Diagnostics) -> list[tree.Statem
     return _Parser(tokens, diagnostics).text_()
 
 
-class _Parser(ExpressionParser):
+class _Parser(DeclaratorParser):
+    _is_unclosed = False
+    """Whether a brace that is not closed has been told of."""
+
     def text_(self) -> list[tree.Statement]:
         found: list[tree.Statement] = []
+        is_lost = False  # behind an error outside of functions, in what may have been the rest of one
+        self._inner: list[tree.Function] = []
         while self.token.kind is not END:
             before = self.at
+            is_statement = self.token.kind is not NAME or (self.text in KEYWORDS and not self._begins_declaration())
+            if is_lost and is_statement:
+                self._skip(before, is_external=True)
+                continue
             try:
                 if not self.accept(";"):
-                    found.append(self._external())
+                    item = self._external()
+                    is_lost = is_lost and not isinstance(item, tree.Function)
+                    if not (is_lost and isinstance(item, tree.Declaration) and not item.is_typedef):
+                        found.append(item)
             except SyntaxAbort:
-                self.diagnostics.has_gaps = True
-                self.depth = 0
+                if self.tokens[before].kind is NAME:  # else it is no declaration, but lies behind a brace too many
+                    self.diagnostics.has_gaps = True
+                is_lost, self.depth = True, 0
                 del self.types[1:], self.hidden[1:]
-                self._skip(is_external=True)
+                self._skip(before, is_external=True)
+                while self.accept("}"):
+                    pass
             if self.at == before and self.token.kind is not END:
                 self.advance()
-        return found
+        return found + self._inner
 
-    def _skip(self, is_external: bool = False) -> None:
-        """Go behind the statement at hand: its semicolon, or the brace that closes it."""
-        depth = 0
+    # Going on behind errors
+
+    def _skip(self, start: int, is_external: bool = False) -> None:
+        """Go behind a statement that begins at `start`: its semicolon, or the brace that closes it."""
+        end = self.at
+        self.return_to(start)
+        has_block = is_external or self.text in _CONTROL
+        opened: list[str] = []
         while self.token.kind is not END:
-            text = self.text
+            text, is_behind = self.text, self.at >= end
             if text == "{":
-                depth += 1
+                opened.append(self._kind_of_brace(start, has_block, opened[-1:] == ["values"]))
             elif text == "}":
-                if not depth and not is_external:
+                if not opened and is_behind and not is_external:
                     return
-                depth -= 1
-                if depth <= 0:
+                kind = opened.pop() if opened else "block"
+                if not opened and kind == "block" and is_behind and self.peek().text != "else":
                     self.advance()
                     return
-            elif text == ";" and not depth:
+            elif text == ";" and is_behind and not {"block", "members"} & set(opened):
                 self.advance()
                 return
             self.advance()
 
-    # Functions
+    def _kind_of_brace(self, start: int, has_block: bool, is_nested: bool) -> str:
+        """Return what the brace at hand opens: "values", the "members" of a type, or a "block" of statements."""
+        before = [each.text for each in self.tokens[max(start, self.at - 2) : self.at]]
+        if is_nested or before[-1:] in (["="], [","]):
+            return "values"
+        if {"struct", "union", "enum"} & set(before):
+            return "members"
+        return "block" if has_block or before[-1:] != [")"] else "values"
+
+    def _begins_declaration(self) -> bool:
+        return self.is_type(self.token) or self.text in STORAGE or self.text in _STATIC_ASSERTS
+
+    def _recovering(self) -> tree.Statement:
+        """Read a statement. One with an error is left out, but for the names that it may declare."""
+        start, depth, scopes = self.at, self.depth, len(self.types)
+        may_declare = self.is_type(self.token) or self.text in STORAGE or self._is_declaration_of_unknown_type()
+        try:
+            return self._statement()
+        except SyntaxAbort:
+            self.depth = depth
+            del self.types[scopes:], self.hidden[scopes:]
+            self._skip(start)
+            return self._broken(start, may_declare)
+
+    def _broken(self, start: int, may_declare: bool) -> tree.Broken:
+        """Return what stands for the tokens from `start` on."""
+        token, tokens = self.tokens[start], self.tokens[start : self.at]
+        names = declared_names(tokens) if may_declare else []
+        is_typedef = any(each.text == "typedef" for each in tokens[:4])
+        for _, name in names:
+            self.declare(name, is_typedef and " " not in name)
+        return tree.Broken(token, tuple(names))
+
+    def _in_parentheses(self, read: Callable[[], T], what: str, behind: str, otherwise: T) -> T:
+        """Read what stands in the parentheses behind a keyword. If it has an error, go behind them; return `otherwise`."""
+        start, depth, scopes = self.at, self.depth, len(self.types)
+        self.expect("(", what)
+        try:
+            found = read()
+            self.expect(")", behind)
+        except SyntaxAbort:
+            self.depth = depth
+            del self.types[scopes:], self.hidden[scopes:]
+            if not self._close(start, 2 if what.endswith("for") else 0):
+                raise
+            return otherwise
+        return found
+
+    def _close(self, start: int, semicolons: int) -> bool:
+        """Go behind the parenthesis that closes the one at `start`, or to a brace before it; False if neither comes.
+
+        semicolons: how many may come before it.
+        """
+        end = self.at
+        self.return_to(start)
+        opened = 0
+        while self.token.kind is not END:
+            text, is_behind = self.text, self.at >= end
+            semicolons -= text == ";"
+            if is_behind and (text in ("{", "}") or semicolons < 0):
+                return text == "{"
+            opened += (text in ("(", "[", "{")) - (text in (")", "]", "}"))
+            if opened == 0 and is_behind:
+                self.advance()
+                return True
+            self.advance()
+        return False
+
+    # Functions and declarations
 
     def _external(self) -> tree.Statement:
-        if self.text == "_Static_assert":
-            return self._declaration()
+        if self.text in _STATIC_ASSERTS:
+            return self._static_assert()
         start = self.at
-        attributes = self._storage()
+        attributes = self.storage()
         if self.text == "typedef":
+            self.return_to(start)
             return self._declaration()
-        self._refuse_old_dialect()
-        reports = self.diagnostics.reports
+        self.refuse_old_dialect()
+        if self.text == "}":
+            self.fail("this brace closes nothing", "a brace that opens before it, or none")
         if not self.is_type(self.token):
             if self.peek().kind is NAME or self.peek().text == "*":
                 self.fail_type("a type")
             self.fail(f"expected a function, got {self.shown()}", UNSUPPORTED.get(self.text, "__global__ void name(…) { … }"))
-        base = self.specifiers()
-        if self.text == ";":
-            self.return_to(start)
-            return self._declaration()
-        base = self.with_pointers(base)
-        attributes += self._storage()
-        if self.peek().text != "(" or self.text.strip("_") in ATTRIBUTES:  # else it is the name, such as __debug_barrier
-            attributes += self._attributes()
-        name = self.identifier("the name of a function")
-        if not self.accept("("):
-            self.return_to(start)
-            return self._declaration()
-        self.open_scope()
-        parameters, unnamed = self._parameters()
-        result = self.with_shape(base)
-        attributes += self._attributes()
-        body = None
-        if not self.accept(";"):
-            if self.text != "{":
-                self.fail(f"expected the body of function {name.text}, got {self.shown()}")
-            for number, type_ in unnamed:
-                message = f"parameter {number} of function {name.text} has no name, which prototypes alone leave out"
-                self.diagnostics.error(type_, message, "a name behind its type")
-            body = self._compound(own_scope=False)
-        self.close_scope()
-        is_broken = self.diagnostics.reports > reports
-        return tree.Function(name, tuple(attributes), result, tuple(parameters), body, is_broken)
+        self.return_to(start)
+        return self._declaration(attributes, is_external=True)
 
-    def _storage(self) -> list[tree.Attribute]:
-        """Read what stands before a type: `__global__`, and what means nothing here, such as static and inline."""
-        found = []
-        while (self.text in STORAGE and self.text != "typedef") or self.text.startswith("__attribute__"):
-            if self.text == "__global__":
-                found.append(tree.Attribute(self.advance(), "global", ()))
-            elif self.text == "__device__":
-                found.append(tree.Attribute(self.advance(), "device", ()))
-            elif self.text.startswith("__attribute__"):
-                found += self._attributes()
-            else:
-                self.advance()
-        return found
+    def body(self) -> tree.Compound:
+        """Read the body of a function, whose parameters are in the current scope."""
+        return self._compound(own_scope=False)
 
-    def _parameters(self) -> tuple[list[tree.Declarator], list[tuple[int, Token]]]:
-        """Read parameters, and go on behind errors in one; return them, and the numbers and types of those without a name."""
-        found: list[tree.Declarator] = []
-        unnamed: list[tuple[int, Token]] = []
-        number = 0
-        if self.text == "void" and self.peek().text == ")":
-            self.advance()
-        while self.text != ")":
-            depth = self.depth
-            try:
-                if number:
-                    self.expect(",", "or ) in the parameters of a function")
-                number += 1
-                found.append(self._parameter())
-            except SyntaxAbort:
-                self.depth = depth
-                self._skip_to(",)", ("{", "}", ";"))
-                continue
-            if found[-1].token is found[-1].type.token:
-                unnamed.append((number, found[-1].token))
-        self.advance()
-        return found, unnamed
-
-    def _parameter(self) -> tree.Declarator:
-        """Read one parameter. Where a prototype leaves its name out, the type stands for it."""
-        self._refuse_old_dialect()
-        before = self._attributes()
-        if not self.is_type(self.token):
-            self.fail_type("the type of a parameter")
-        type_ = self.with_pointers(self.specifiers())
-        if self.text in (",", ")", "["):
-            return tree.Declarator(type_.token, self.with_shape(type_), (), None)
-        return self._declarator(type_, before)
-
-    def _skip_to(self, ends: str, never: tuple[str, ...]) -> None:
-        """Go to one of some characters outside of brackets; leave the statement if something of `never` comes before."""
-        depth = 0
-        while depth > 0 or self.text not in tuple(ends):
-            if self.token.kind is END or self.text in never:
-                raise SyntaxAbort
-            depth += (self.text in ("(", "[")) - (self.text in (")", "]"))
-            self.advance()
-
-    def _refuse_old_dialect(self) -> None:
-        token, following = self.token, self.peek()
-        for each in (token, following):
-            is_old = each.text in OLD_DIALECT and not self.is_declared(each.text)  # the text may give an old name a meaning
-            if is_old and (each is token or token.text in ("const", "restrict")):
-                fix = OLD_DIALECT[each.text]
-                self.fail_at(each, f"{each.text} is of the dialect of early 2019, another language", fix)
-        if token.text == "restrict":
-            self.fail("restrict before a type is of the dialect of early 2019, another language", "T *p __noalias")
-
-    def _declarator(self, type_: tree.TypeName, before: list[tree.Attribute]) -> tree.Declarator:
-        """Read a name with its attributes and its shape, in either order."""
-        while self.text in _RESTRICT:
-            before = [*before, tree.Attribute(self.advance(), "noalias", ())]
-        is_in_parentheses = self.text == "(" and self.peek().kind is NAME and not self.is_type(self.peek())
-        if is_in_parentheses:
-            self.advance()
-        name = self.identifier("a name")
-        if is_in_parentheses:
-            self.expect(")", f"behind the name {name.text}")
-        self.declare(name.text, is_type=False)
-        attributes = before + self._attributes()
-        type_ = self.with_shape(type_)
-        attributes += self._attributes()
-        return tree.Declarator(name, type_, tuple(attributes), None)
-
-    def _attributes(self) -> list[tree.Attribute]:
-        found: list[tree.Attribute] = []
-        while (self.text.startswith("__") and self.text not in QUALIFIERS - set(_RESTRICT)) or self.text == "restrict":
-            if self.text == "__attribute__":
-                self.advance()
-                self.expect("(")
-                self.expect("(")
-                while self.text != ")":
-                    found.append(self._attribute())
-                    self.accept(",")
-                self.advance()
-                self.expect(")")
-            else:
-                found.append(self._attribute())
-        return found
-
-    def _attribute(self) -> tree.Attribute:
-        token = self.advance()
-        name = token.text.strip("_")
-        name = _SYNONYMS.get(name, name)
-        if name not in ATTRIBUTES:
-            self.fail_at(token, f"{token.text} is no attribute", ", ".join(f"__{each}" for each in ATTRIBUTES))
-        arguments = []
-        if ATTRIBUTES[name]:
-            self.expect("(", f"and the argument of {token.text}")
-            arguments.append(self.conditional())
-            self.expect(")")
-        return tree.Attribute(token, name, tuple(arguments))
-
-    # Declarations
-
-    def _declaration(self) -> tree.Statement:
+    def _declaration(self, attributes: Sequence[tree.Attribute] = (), is_external: bool = False) -> tree.Statement:
+        """Read variables, types, prototypes, or outside of functions one with a body. attributes: those of functions."""
         token = self.token
-        if self.text == "_Static_assert":
-            return self._static_assert()
         is_typedef = False
-        while self.text in STORAGE:
+        while self.text in STORAGE or self.text.startswith("__attribute__"):
             is_typedef = is_typedef or self.text == "typedef"
-            self.advance()
+            if self.text in STORAGE:
+                self.advance()
+            else:
+                self.attributes()
         if self.peek().text == "tunable":
-            self._refuse_old_dialect()
+            self.refuse_old_dialect()
         base = self.specifiers()
-        if self.text == ";" and base.definition is not None:
-            self.advance()
-            return base.definition
-        found = []
+        attributes = (*attributes, *self.storage())
+        if self.text == ";":
+            return self._without_names(token, base)
+        found: list[tree.Declarator] = []
+        prototypes: list[tree.Function] = []
         while True:
-            declarator = self._declarator(self.with_pointers(base), [])
-            value = self.initial_value() if self.accept("=") else None
-            if is_typedef:
-                self.declare(declarator.name, is_type=True)
-            found.append(tree.Declarator(declarator.token, declarator.type, declarator.attributes, value))
+            name = self.declarator(base, "the name of a function" if is_external and self.peek().text == "(" else "a name")
+            if self.text == "(":
+                if is_typedef:
+                    self.fail("types of functions are not supported", "the types of its parameters in each function")
+                function = self.function(name, attributes, is_external and not found and not prototypes)
+                if function.body is not None and is_external:
+                    return function
+                if function.body is not None:
+                    self._is_unclosed = True
+                    message = f"function {function.name} is defined within another function"
+                    self.diagnostics.error(function.token, message, "a closing brace before it")
+                    self._inner.append(function)
+                    return tree.Declaration(token, (), False)
+                prototypes.append(function)
+            else:
+                value = self.initial_value() if self.accept("=") else None
+                if is_typedef:
+                    self.declare(name.name, is_type=True)
+                found.append(tree.Declarator(name.token, name.type, name.attributes, value))
             if not self.accept(","):
                 break
-        self.expect(";", "behind a declaration")
-        return tree.Declaration(token, tuple(found), is_typedef)
+        self.expect_semicolon("behind a declaration")
+        return tree.Declaration(token, tuple(found), is_typedef, tuple(prototypes))
+
+    def _without_names(self, token: Token, base: tree.TypeName) -> tree.Statement:
+        """Read the end of a declaration that has no names, such as `struct point;` or the definition of one."""
+        self.advance()
+        if base.definition is not None:
+            return base.definition
+        is_announced = base.base.startswith(("struct ", "union "))
+        if not is_announced and base.token.text != "enum":
+            self.diagnostics.warning(base.token, "this declaration declares nothing", "a name behind the type")
+        return tree.Declaration(token, (), False, (), base.base if is_announced else "")
 
     def _static_assert(self) -> tree.Statement:
         token = self.advance()
@@ -258,7 +233,7 @@ class _Parser(ExpressionParser):
                 self.fail(f"expected the message of _Static_assert, got {self.shown()}")
             message = self.string().text[1:-1]
         self.expect(")")
-        self.expect(";")
+        self.expect_semicolon("behind _Static_assert")
         return tree.StaticAssert(token, condition, message)
 
     # Statements
@@ -270,14 +245,11 @@ class _Parser(ExpressionParser):
         found = []
         while self.text != "}":
             if self.token.kind is END:
-                self.fail_at(token, "this brace is not closed", "a closing brace")
-            depth, scopes = self.depth, len(self.types)
-            try:
-                found.append(self._statement())
-            except SyntaxAbort:
-                self.depth = depth
-                del self.types[scopes:], self.hidden[scopes:]
-                self._skip()
+                if not self._is_unclosed:
+                    self.diagnostics.error(token, "this brace is not closed", "a closing brace")
+                self._is_unclosed = True
+                break
+            found.append(self._recovering())
         self.advance()
         if own_scope:
             self.close_scope()
@@ -298,20 +270,26 @@ class _Parser(ExpressionParser):
             found = reader(self)
             self.depth -= 1
             return found
-        if self.is_type(self.token) or text in STORAGE or text == "_Static_assert":
+        if self.is_type(self.token) or text in STORAGE:
             return self._declaration()
+        if text == "_Static_assert" or (text == "static_assert" and self.peek().text == "("):
+            return self._static_assert()
         if text in UNSUPPORTED:
             self.fail(UNSUPPORTED[text])
         token = self.token
         if self.accept(";"):
             return tree.Evaluation(token, None)
-        self._refuse_old_dialect()
+        self.refuse_old_dialect()
         if self._is_declaration_of_unknown_type():
             self.fail_type("a type")
         if self.peek().text == ":" and text not in KEYWORDS:
-            self.fail("labels are not supported: there is no goto", UNSUPPORTED["goto"].partition("; ")[2])
+            message, fix = "labels are not supported: there is no goto", UNSUPPORTED["goto"].partition("; ")[2]
+            self.diagnostics.error(token, message, fix)
+            self.advance()
+            self.advance()
+            return tree.Evaluation(token, None) if self.text == "}" else self._statement()
         expression = self.expression()
-        self.expect(";", "behind an expression")
+        self.expect_semicolon("behind an expression")
         return tree.Evaluation(expression.token, expression)
 
     def _is_declaration_of_unknown_type(self) -> bool:
@@ -329,38 +307,46 @@ class _Parser(ExpressionParser):
     def _scoped(self) -> tree.Statement:
         """Read the statement that a loop or a branch controls."""
         self.open_scope()
-        found = self._statement()
+        found = self._recovering()
         self.close_scope()
         return found
 
+    def _condition(self, keyword: str, what: str = "the condition of") -> tree.Expression:
+        """Read an expression in parentheses."""
+        otherwise: tree.Expression = tree.Erroneous(self.token)
+        return self._in_parentheses(self.expression, f"and {what} {keyword}", f"behind {what} {keyword}", otherwise)
+
     def _if(self) -> tree.Statement:
         token = self.advance()
-        self.expect("(", "and the condition of if")
-        condition = self.expression()
-        self.expect(")", "behind the condition of if")
+        condition = self._condition("if")
         first = self._scoped()
         second = self._scoped() if self.accept("else") else None
         return tree.If(token, condition, first, second)
 
     def _for(self) -> tree.Statement:
         token = self.advance()
-        self.expect("(", "and the header of for")
         self.open_scope()
-        depth, scopes = self.depth, len(self.types)
-        try:
-            start, condition, step = self._for_header()
-        except SyntaxAbort:
-            self.depth = depth
-            del self.types[scopes:], self.hidden[scopes:]
-            self._skip_to(")", ("{", "}"))
-            self.advance()
-            start, condition, step = tree.Evaluation(token, None), None, None
+        begin, scopes = self.at + 1, len(self.types)
+        what = "the header of for"
+        header = self._in_parentheses(self._for_header, f"and {what}", f"behind {what}", None)
+        if header is None:
+            header = self._broken_header(begin), None, None
+        assert len(self.types) == scopes
         body = self._scoped()
         self.close_scope()
-        return tree.For(token, start, condition, step, body)
+        return tree.For(token, *header, body)
+
+    def _broken_header(self, begin: int) -> tree.Statement:
+        """Return what stands for the header of a loop that has an error: the names that it may declare."""
+        tokens = self.tokens[begin : self.at]
+        end = next((number for number, each in enumerate(tokens) if each.text == ";"), len(tokens) - 1)
+        names = declared_names(tokens[:end]) if tokens and tokens[0].kind is NAME else []
+        for _, name in names:
+            self.declare(name, is_type=False)
+        return tree.Broken(self.tokens[begin], tuple(names))
 
     def _for_header(self) -> tuple[tree.Statement, tree.Expression | None, tree.Expression | None]:
-        """Read start, condition and step of a loop, and the parenthesis behind them."""
+        """Read start, condition and step of a loop."""
         start: tree.Statement
         if self.is_type(self.token):
             start = self._declaration()
@@ -373,31 +359,24 @@ class _Parser(ExpressionParser):
         condition = None if self.text == ";" else self.expression()
         self.expect(";", "behind the condition of for")
         step = None if self.text == ")" else self.expression()
-        self.expect(")", "behind the header of for")
         return start, condition, step
 
     def _while(self) -> tree.Statement:
         token = self.advance()
-        self.expect("(", "and the condition of while")
-        condition = self.expression()
-        self.expect(")", "behind the condition of while")
+        condition = self._condition("while")
         return tree.While(token, condition, self._scoped())
 
     def _do(self) -> tree.Statement:
         token = self.advance()
         body = self._scoped()
         self.expect("while", "behind the body of do")
-        self.expect("(", "and the condition of while")
-        condition = self.expression()
-        self.expect(")")
-        self.expect(";", "behind do … while (…)")
+        condition = self._condition("while")
+        self.expect_semicolon("behind do … while (…)")
         return tree.DoWhile(token, condition, body)
 
     def _switch(self) -> tree.Statement:
         token = self.advance()
-        self.expect("(", "and the subject of switch")
-        subject = self.expression()
-        self.expect(")")
+        subject = self._condition("switch", "the subject of")
         if self.text != "{":
             self.fail(f"expected {{ and the cases of switch, got {self.shown()}")
         return tree.Switch(token, subject, self._compound())
@@ -410,18 +389,18 @@ class _Parser(ExpressionParser):
 
     def _break(self) -> tree.Statement:
         token = self.advance()
-        self.expect(";", "behind break")
+        self.expect_semicolon("behind break")
         return tree.Break(token)
 
     def _continue(self) -> tree.Statement:
         token = self.advance()
-        self.expect(";", "behind continue")
+        self.expect_semicolon("behind continue")
         return tree.Continue(token)
 
     def _return(self) -> tree.Statement:
         token = self.advance()
-        value = None if self.text == ";" else self.expression()
-        self.expect(";", "behind return")
+        value = None if self.text in (";", "}") else self.expression()
+        self.expect_semicolon("behind return")
         return tree.Return(token, value)
 
 

@@ -16,7 +16,10 @@ BASIC_TYPES = frozenset([
     *(f"{u}int{bits}" for u in ("", "u") for bits in (8, 16, 32, 64)),
 ])  # fmt: skip
 QUALIFIERS = frozenset(["const", "volatile", "restrict", "__restrict__", "__restrict", "__constant__"])
-STORAGE = frozenset(["static", "inline", "extern", "register", "typedef", "auto", "__global__", "__device__"])
+STORAGE = frozenset([
+    "static", "inline", "extern", "register", "typedef", "auto", "__global__", "__device__", "__inline__", "__inline",
+    "__forceinline__", "__noinline__",
+])  # fmt: skip
 KEYWORDS = BASIC_TYPES | QUALIFIERS | STORAGE | frozenset([
     "if", "else", "for", "while", "do", "switch", "case", "default", "break", "continue", "return", "goto", "sizeof",
     "struct", "union", "enum", "newaxis", "_Static_assert", "true", "false",
@@ -79,6 +82,17 @@ class TokenStream:
         if self.text != text:
             self.fail(f"expected {text}{what and f' {what}'}, got {self.shown()}", self.missing_define())
         return self.advance()
+
+    def expect_semicolon(self, what: str = "") -> None:
+        """Step behind a semicolon. Where it is missing at the end of a line or a block, go on as if it was there."""
+        if self.text == ";":
+            self.advance()
+            return
+        message = f"expected ;{what and f' {what}'}, got {self.shown()}"
+        self.diagnostics.error(self.token, message, self.missing_define())
+        outermost = self.token.uses[:1] or [self.token]
+        if not (self.text == "}" or self.token.kind is END or outermost[0].is_first):
+            raise SyntaxAbort
 
     def missing_define(self, token: Token | None = None) -> str:
         """Return the fix for a name in capitals where none can stand, which was meant to be a macro; "" for other tokens.

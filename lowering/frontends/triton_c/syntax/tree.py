@@ -146,10 +146,20 @@ class Member(Expression):
 
 
 @dataclass(frozen=True, slots=True)
-class Braces(Expression):
-    """A list of initial values in braces, each with the members that it is for: `.a.b = 1`; () for the next one."""
+class Designator(Node):
+    """What an initial value is for: the member `.name`, whose token is the name, or the element `[1, 2]`.
 
-    entries: tuple[tuple[tuple[Token, ...], Expression], ...]
+    indices: None for a member.
+    """
+
+    indices: tuple[Expression, ...] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Braces(Expression):
+    """A list of initial values in braces, each with what it is for: `.a.b = 1`, `[2] = 1`; () for the next one."""
+
+    entries: tuple[tuple[tuple[Designator, ...], Expression], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,10 +193,29 @@ class Declarator(Node):
 
 @dataclass(frozen=True, slots=True)
 class Declaration(Statement):
-    """Variables, or with `is_typedef` names of types."""
+    """Variables, or with `is_typedef` names of types; functions without bodies beside them, and what their type defines.
+
+    Attributes:
+        prototypes: the functions.
+        announced: "struct name" of `struct name;`, a type that is defined behind it; else "".
+    """
 
     declarators: tuple[Declarator, ...]
     is_typedef: bool
+    prototypes: tuple[Function, ...] = ()
+    announced: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Erroneous(Expression):
+    """What stands for an expression with an error, which is reported."""
+
+
+@dataclass(frozen=True, slots=True)
+class Broken(Statement):
+    """What stands for a statement with an error, which is reported. names: what it may declare."""
+
+    names: tuple[tuple[Token, str], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -279,13 +308,19 @@ class Return(Statement):
 
 @dataclass(frozen=True, slots=True)
 class Function(Statement):
-    """A function; without a body a prototype. is_broken: parts of it are missing, behind errors."""
+    """A function; without a body a prototype.
+
+    Attributes:
+        is_broken: parameters are missing, behind errors.
+        unknown: names that these may have.
+    """
 
     attributes: tuple[Attribute, ...]
     result: TypeName
     parameters: tuple[Declarator, ...]
     body: Compound | None
     is_broken: bool = False
+    unknown: tuple[Token, ...] = ()
 
     @property
     def name(self) -> str:

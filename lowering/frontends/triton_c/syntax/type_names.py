@@ -20,6 +20,10 @@ class TypeNameParser(TokenStream, ABC):
     def conditional(self) -> tree.Expression:
         """Read a constant expression."""
 
+    @abstractmethod
+    def declarator(self, base: tree.TypeName, what: str) -> tree.Declarator:
+        """Read stars, a name, which may stand in parentheses, and its attributes and shape."""
+
     def type_name(self) -> tree.TypeName:
         """Read the name of a type, its pointers and its shape: T, T*, T[TM, TN], T*[TM, TN]."""
         base = self.specifiers()
@@ -65,7 +69,8 @@ class TypeNameParser(TokenStream, ABC):
         depth = self.depth
         while self.text != "}":
             try:
-                members += self._members(name)
+                if not self.accept(";"):
+                    members += self._members(name)
             except SyntaxAbort:
                 is_whole, self.depth = False, depth
                 while self.text not in (";", "{", "}"):
@@ -89,14 +94,21 @@ class TypeNameParser(TokenStream, ABC):
         if not self.is_type(self.token):
             self.fail_type(f"the type of a member of {name}")
         base = self.specifiers()
+        if self.text == ";" and isinstance(base.definition, tree.Structure) and " " not in base.base:
+            token = self.advance()
+            return [tree.Declarator(_nameless(token), base, (), None)]
         while True:
-            type_ = self.with_pointers(base)
-            member = self.identifier(f"the name of a member of {name}")
+            hidden, types = set(self.hidden[-1]), set(self.types[-1])  # names of members are none of the scope
+            member = self.declarator(base, f"the name of a member of {name}")
+            self.hidden[-1], self.types[-1] = hidden, types
             if self.text == ":":
                 self.fail("members of some bits are not supported", "shifts and masks of an integer")
-            if self.text.startswith("__") or self.text == "=":
-                self.fail(f"{self.text} behind a member of {name}", "it is for parameters and variables")
-            found.append(tree.Declarator(member, self.with_shape(type_), (), None))
+            if member.attributes or self.text == "=":
+                shown = member.attributes[0].token if member.attributes else self.token
+                self.fail_at(shown, f"{shown.text} behind a member of {name}", "it is for parameters and variables")
+            if self.text == "(":
+                self.fail("a function is no member", "the function outside of the struct")
+            found.append(member)
             if not self.accept(","):
                 break
         self.expect(";", "behind a member")
@@ -165,6 +177,11 @@ class TypeNameParser(TokenStream, ABC):
         if self.text == "[":
             self.fail_at(token, "arrays of arrays are not supported", "the extents of a block, as in x[16, 32]")
         return tree.TypeName(type_.token, type_.base, type_.constant, tuple(extents), type_.definition)
+
+
+def _nameless(token: Token) -> Token:
+    """Return a token without a text, which stands for the name of a member that has none."""
+    return Token(token.kind, "", token.source, token.start, token.is_spaced, False, token.macro)
 
 
 __all__ = ["TypeNameParser"]

@@ -100,3 +100,95 @@ def test_a_function_that_waits_is_not_called_where_no_lane_is_active(body: str) 
     text += "__global__ void k(int *y, int *lock, int n) { int i[8] = 0 ... 8; *(y + i) = i < n ? wait(lock) : 5; }"
     assert results(text, np.ones(1, I32), 2) == [1, 1, *[5] * 6]
     assert results(text, np.zeros(1, I32), 0) == [5] * 8
+
+
+LANES = np.arange(8)
+ROWS = np.arange(40, dtype=I32)
+"""Five rows of 8: what is loaded for a sixth one lies outside."""
+SUMS = np.append(ROWS.reshape(5, 8).sum(1), [0, 0, 0])
+LOAD = "int load(int *p[8])[8] { int t[8] = *p; return t; } void put(int *o[8], int v[8]) { *o = v; } "
+TILE = "int t[8, 8] = *(p[:, newaxis] + j[newaxis, :]);"
+HOSTILE = {
+    "an index that is returned, too": (
+        f"int f(int *p[8])[8] {{ int j[8] = 0 ... 8; {TILE} return t[:, +] + j; }}", "f(x + i * 8)", SUMS + LANES),
+    "lanes along both axes": (
+        "int f(int *p, int v[8])[8] { return (*(p + v[:, newaxis] * 8 + v[newaxis, :]))[:, +]; }", "f(x, i)", SUMS),
+    "through another function": (
+        f"int g(int *p[8], int j[8])[8] {{ {TILE} return t[:, +]; }}"
+        "int f(int *p[8])[8] { int j[8] = 0 ... 8; return g(p, j) + j; }", "f(x + i * 8)", SUMS + LANES),
+    "in the argument": (
+        "int f(int v[8, 8])[8] { return v[:, +]; }", "f(*(x + i[:, newaxis] * 8 + i[newaxis, :])) + i", SUMS + LANES),
+    "in a struct": (
+        "struct r { int *p[8], v[8]; }; "
+        "int f(struct r a)[8] { int j[8] = 0 ... 8; return (*(a.p[:, newaxis] + j))[:, +] + a.v + j; }",
+        "f((struct r){x + i * 8, i})", SUMS + 2 * LANES),
+    "in a loop with a return": (
+        "int f(int *p[8])[8] { int j[8] = 0 ... 8, s[8] = 0; for (int q = 0; ; q++) { if (q == 2) return s; "
+        "s += (*(p[:, newaxis] + j))[:, +] + j; } return j; }", "f(x + i * 8)", 2 * (SUMS + LANES)),
+    "a factor that all lanes need": (
+        "int f(int *p[8], int *w)[8] { int j[8] = 0 ... 8; int a[8, 8] = *(p[:, newaxis] + j); "
+        "int b[8, 8] = *(w + (j[:, newaxis] * 8 + j) % 40); return (a @ b)[:, +] + j; }", "f(x + i * 8, x)",
+        np.append(ROWS.reshape(5, 8) @ np.resize(ROWS, (8, 8)), np.zeros((3, 8), I32), 0).sum(1) + LANES),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_what_leads_to_a_lane_is_masked_whatever_else_is_along_it(name: str) -> None:
+    functions, call, expected = HOSTILE[name]
+    text = f"{functions} __global__ void k(int *y, int *x, int n) {{ int i[8] = 0 ... 8; *(y + i) = i < n ? {call} : -1; }}"
+    assert results(text, ROWS, 5) == np.where(LANES < 5, expected, -1).tolist()
+    text = text.replace("i < n ?", "i >= n ? -1 :").replace(" : -1;", ";")
+    assert results(text, ROWS, 5) == np.where(LANES < 5, expected, -1).tolist()
+
+
+@pytest.mark.parametrize(
+    ("body", "call", "expected"),
+    [
+        (f"void f(int *p[8], int *o[8]) {{ int j[8] = 0 ... 8; {TILE} *o = t[:, +] + j; }}", "f(x + i * 8, y + i)",
+         SUMS + LANES),
+        (f"void f(int *p[8], int *o[8]) {{ int j[8] = 0 ... 8; {TILE} put(o, t[:, +] + j); }}", "f(x + i * 8, y + i)",
+         SUMS + LANES),
+        (f"void f(int *p[8], int *o[8]) {{ int j[8] = 0 ... 8; {TILE} atomic_add(o, t[:, +] + j); }}", "f(x + i * 8, y + i)",
+         SUMS + LANES),
+        ("int f(int *p, int *o, int v[8])[8] { int t[8, 8] = *(p + v[:, newaxis] * 8 + v); *(o + v) = t[:, +]; return v; }",
+         "f(x, y, i)", SUMS),
+        (f"void f(int *p[8], int *o) {{ int j[8] = 0 ... 8; {TILE} *(o + j) = t[+, :]; }}", "f(x + i * 8, y)", None),
+        (f"void f(int *p[8], int *o) {{ int j[8] = 0 ... 8; {TILE} atomic_add(o + j, t[+, :]); }}", "f(x + i * 8, y)", None),
+    ],
+)  # fmt: skip
+def test_what_leads_to_a_store_in_a_lane_is_masked_like_it(body: str, call: str, expected: np.ndarray | None) -> None:
+    kernel = f"int i[8] = 0 ... 8; int w[8] = i < n ? ({call}, 0) : 0;"
+    text = f"{LOAD}{body} __global__ void k(int *y, int *x, int n) {{ {kernel} }}"
+    columns = ROWS.reshape(5, 8).sum(0)
+    assert results(text, ROWS, 5) == (columns if expected is None else np.where(LANES < 5, expected, 0)).tolist()
+
+
+@pytest.mark.parametrize(
+    ("functions", "value", "expected"),
+    [
+        ("int f(int *p[8], int v[8])[8] { if (v[max] > 100) return v; int t[8] = *p; "
+         "if (t[max] > 4) return t + 10; return t; }",
+         "f(x + i, i)", [11, 12, 13, 14, 15]),
+        ("int f(int *p[8], int m)[8] { int s[8] = 0; for (int a = 0; ; a++) switch (a % 3) { case 0: s += *p; break; "
+         "case 1: if (a > m) return s; default: s += 1; continue; } return s; }", "f(x + i, 4)", [7, 10, 13, 16, 19]),
+        ("int f(int *p[8], int v[8])[8] { for (int a = 0; a < 9; a++) for (int b = 0; b < 3; b++) { "
+         "if (a * b == 4) return *p + a * 10 + b; if (a == 7) break; } return v; }", "f(x + i, i)", [23, 24, 25, 26, 27]),
+        ("int f(int *p[8], int *q[8])[8] { int s[8] = 0; for (int a = 0; a < 5; a++) { int *t[8] = p; p = q; q = t; "
+         "if (a == 3) return s; s = s * 10 + *p; } return s; }", "f(x + i, x + (4 - i))", [515, 424, 333, 242, 151]),
+        ("int f(int *p[8], int v[8])[8] { v += 1; p += v - 1; int t[8] = *p; p -= v - 1; return t + v; }", "f(x + 0 * i, i)",
+         [2, 4, 6, 8, 10]),
+        ("int f(int *p[8], int v[8], int m)[8] { return v > m ? *p : (v > 0 ? *(p - 1) : 7); }", "f(x + i, i, 2)",
+         [7, 1, 2, 4, 5]),
+        ("int f(int *p, int v[8])[8] { return (v[:, newaxis] >= v ? *(p + v) : 0)[:, +]; }", "f(x, i)", [1, 3, 6, 10, 15]),
+        ("int f(int *p, int v[8])[8] { int a[8] = *(p + v); return (a[:, newaxis] * a)[:, +]; }", "f(x, i)",
+         [15, 30, 45, 60, 75]),
+        ("", "*?(load(x + i) > 2)(x + i)", [0, 0, 3, 4, 5]),
+        ("", "10 / load(x + i) + i[load(x + i) - 1]", [10, 6, 5, 5, 6]),
+        ("", "i < 2 ? load(x + i) : load(x + i - 2) * 10", [1, 2, 10, 20, 30]),
+        ("int f(int *p[8])[8] { int t[8] = *p; assert(t > 0); return t; }", "f(x + i)", [1, 2, 3, 4, 5]),
+    ],
+)  # fmt: skip
+def test_early_exits_and_loops_under_masks(functions: str, value: str, expected: list[int]) -> None:
+    kernel = f"int i[8] = 0 ... 8; *(y + i) = i < n ? {value} : -1;"
+    text = f"{LOAD}{functions} __global__ void k(int *y, int *x, int n) {{ {kernel} }}"
+    assert results(text, X[:5], 5) == [*expected, -1, -1, -1]

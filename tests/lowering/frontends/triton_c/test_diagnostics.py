@@ -273,9 +273,10 @@ __global__ void f(read_only fp16 *a, write_only fp32 *b, int n) {
 """
     found = [line for line in problems(text).split("\n") if "error:" in line]
     assert [line.split(":")[1] + line.partition("error:")[2].partition("; fix")[0] for line in found] == [
-        "2 expected an expression, got ';'", "4 read_only is of the dialect of early 2019, another language",
+        "1 b is not declared", "2 expected an expression, got ';'", "2 d is not declared",
+        "4 read_only is of the dialect of early 2019, another language",
         "4 write_only is of the dialect of early 2019, another language",
-        "5 @ before an expression: the dialect of early 2019 wrote @mask *p = v", "1 b is not declared",
+        "5 @ before an expression: the dialect of early 2019 wrote @mask *p = v",
     ]  # fmt: skip
     same = "#define BAD int c = ;\nint g(int a) { BAD return c; }\n__global__ void f(int *y) { BAD *y = g(c); }"
     assert problems(same).count("error:") == 1

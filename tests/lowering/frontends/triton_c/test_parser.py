@@ -115,7 +115,7 @@ def test_functions_and_attributes() -> None:
     )
     assert isinstance(kernel, tree.Function)
     assert isinstance(device, tree.Function)
-    assert isinstance(prototype, tree.Function)
+    assert isinstance(prototype, tree.Declaration)
     assert kernel.is_global
     assert not device.is_global
     assert [[each.name for each in parameter.attributes] for parameter in kernel.parameters] == [
@@ -124,7 +124,7 @@ def test_functions_and_attributes() -> None:
     assert [shown(each.type) for each in kernel.parameters] == ["float*", "half*", "int32", "int32", "int8*"]
     assert [shown(each.type) for each in device.parameters] == ["float[B]", "float"]
     assert shown(device.result) == "float[B]"
-    assert prototype.body is None
+    assert [each.name for each in prototype.prototypes] == ["atomic_add"]
 
 
 def test_attributes_stand_before_or_behind_the_shape() -> None:
@@ -188,7 +188,15 @@ def test_mistakes_in_statements(body: str, message: str) -> None:
         ("void f(int a) { ", "1:15: error: this brace is not closed"),
         ("void f(int) x", "expected the body of function f, got 'x'"),
         ("void f(a) {}", "expected the type of a parameter, got 'a'"),
-        ("struct s { int a; }; struct s;", "expected a name, got ';'"),
+        ("void f(int a, ...) {}", "a varying number of arguments is not supported"),
+        ("void f(int (*g)(int)) {}", "1:12: error: pointers to functions are not supported"),
+        ("void f(int (*)(int)) {}", "1:12: error: pointers to functions are not supported"),
+        ("void f(int g(int)) {}", "parameters that are functions are not supported"),
+        ("typedef int F(int); void f() {}", "types of functions are not supported"),
+        ("int (f(int a)) { return a; }", "parameters in the parentheses around a name"),
+        ("void f(int a) { int (*p)[4]; }", "pointers to blocks are not supported; fix: a block of pointers, T *p[…]"),
+        ("void f(int a) { void g(int b) { } }", "1:22: error: function g is defined within another function; fix: a closing"),
+        ("struct s { int g(int); }; void f() {}", "a function is no member"),
         ("void f(int a; int b) {}", "expected , or ) in the parameters"),
         ("void 3() {}", "expected the name of a function, got '3'"),
     ],
