@@ -69,6 +69,8 @@ KINDS: Mapping[str, Kind] = {
     "approximate": _one_of("none", "tanh", "quick"),
     "axes": _INTS,
     "axis": _INT,
+    "captured": _INTS,
+    "carried": _INT,
     "counts": _SIZES,
     "correction": (_is_number, "a number"),
     "dilations": _INTS,
@@ -82,14 +84,18 @@ KINDS: Mapping[str, Kind] = {
     "high": _SIZES,
     "index": _INT,
     "keepdims": _FLAG,
+    "length": _SIZE,
+    "limited": _FLAG,
     "low": _SIZES,
     "mode": _TEXT,
     "name": _TEXT,
     "options": _TEXT,
     "precision": _one_of("ieee", "tf32"),
+    "regions": (_tuple_of(lambda value: getattr(value, "is_region", False)), "regions"),
     "reverse": _FLAG,
     "rounding": _one_of("nearest", "toward_zero"),
     "saturate": _FLAG,
+    "sequences": _INT,
     "shape": _SIZES,
     "sizes": _INTS,
     "starts": _SIZES,
@@ -108,6 +114,8 @@ class Attributes(TypedDict, total=False):
     approximate: str
     axes: tuple[int, ...]
     axis: int
+    captured: tuple[int, ...]
+    carried: int
     correction: int | float
     counts: tuple[Extent, ...]
     dilations: tuple[int, ...]
@@ -121,14 +129,18 @@ class Attributes(TypedDict, total=False):
     high: tuple[Extent, ...]
     index: int
     keepdims: bool
+    length: Extent
+    limited: bool
     low: tuple[Extent, ...]
     mode: str
     name: str
     options: str
     precision: str
+    regions: tuple[Any, ...]  # finished `graph.region.Region`s
     reverse: bool
     rounding: str
     saturate: bool
+    sequences: int
     shape: tuple[Extent, ...]
     sizes: tuple[int, ...]
     starts: tuple[Extent, ...]
