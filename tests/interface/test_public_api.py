@@ -25,7 +25,7 @@ ERRORS = [
     "PtxCheckError", "DeviceError", "DeviceMemoryError",
 ]  # fmt: skip
 
-NOT_YET = ["jit", "cond", "while_loop", "scan", "call_kernel", "sort", "top_k", "scatter", "Resize"]
+NOT_YET = ["jit", "call_kernel", "sort", "top_k", "scatter", "Resize"]
 """Names of the contract that this version does not offer."""
 RULE_SETS = ["max", "max-published", "jax", "numpy", "torch", "triton", "exact"]
 COMPILE_OPTIONS_NOT_YET = ["schedule"]
@@ -145,6 +145,10 @@ SIGNATURES: dict[str, str] = {
     "to_onnx": "graph, path=None, *, opset=None, external_data='auto'",
     "save_safetensors": "weights, path",
     "load_safetensors": "path, names=None",
+    "while_loop": "cond_fun, body_fun, init_val",
+    "fori_loop": "lower, upper, body_fun, init_val",
+    "scan": "f, init, xs=None, length=None, reverse=False",
+    "cond": "pred, true_fun, false_fun, *operands",
     "windows": "x, sizes, axes=None, strides=1, dilations=1",
     "conv": "x, kernel, stride=1, dilation=1, padding=0, groups=1, bias=None",
     "conv1d": "x, kernel, stride=1, dilation=1, padding=0, groups=1, bias=None",

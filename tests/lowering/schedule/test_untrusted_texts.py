@@ -60,6 +60,7 @@ HOST_CASES: dict[str, Build] = {
     "nonzero": lambda x, y, i: (jn.nonzero(x),),
     "unique": lambda x, y, i: (*jn.unique(i), *jn.unique(x, 0)),
     "boxes": lambda x, y, i: (jn.non_max_suppression(x[None], x.T[None, :1], 2, 0.5, 0.1),),
+    "rows": lambda x, y, i: (x.graph.apply("empty_rows", (jn.sum(i),), {"extents": (jn.dim("rows"),)}),),
     "pictures": lambda x, y, i: (jn.image_decode(i.cast("uint8")),),
     "strings": lambda x, y, i: (
         *jn.string_split(jn.print_numbers(x), "."), jn.string_normalize(jn.print_numbers(i), "upper", stopwords=("1",)),
