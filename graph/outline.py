@@ -45,9 +45,9 @@ class Outline:
                 self.taken.append(symbol)
         return self._new[symbol.id]
 
-    def finish(self, results: Sequence[Symbol], known: Iterable[str]) -> None:
-        """End the graph. known: names of dims; the checks of the source that these decide are made."""
-        names = set(known)
-        self.graph.standing = tuple([check for check in self.source.checks if mentioned(check[:2]) <= names])
+    def finish(self, results: Sequence[Symbol], known: Iterable[str], names: Sequence[str] | None = None) -> None:
+        """End the graph. known: names of dims; the checks of the source that these decide are made. names: of the outputs."""
+        decided = set(known)
+        self.graph.standing = tuple([check for check in self.source.checks if mentioned(check[:2]) <= decided])
         outputs = [self.of(symbol) for symbol in results]
-        self.graph.output(*outputs, names=[f"value{position}" for position in range(len(outputs))])
+        self.graph.output(*outputs, names=names or [f"value{position}" for position in range(len(outputs))])
