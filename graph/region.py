@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 import numpy as np
 
-from ..promotion.errors import UnsupportedError
+from ..promotion.errors import InternalError, UnsupportedError
 from ..promotion.literals import is_scalar
 from . import constants
 from .checks import Checks
@@ -97,6 +98,16 @@ class Region(Graph):
     def weight(self, name: str, array: TensorLike, dtype: DTypeLike | None = None) -> Symbol:
         """Return the input that stands for a weight of the parent."""
         return self._capture(self.parent.weight(name, array, dtype), "weight")
+
+    @recorded
+    def output(self, *symbols: Any, names: Sequence[str] | None = None, name: str | None = None) -> None:
+        """End the region. It keeps the checks of its parent only where its shapes do not follow without them."""
+        inherited, self.standing = self.standing, ()
+        try:
+            super().output(*symbols, names=names, name=name)
+        except InternalError:
+            self.standing = inherited
+            super().output(*symbols, names=names, name=name)
 
     @contextmanager
     def building(self) -> Iterator[None]:

@@ -201,7 +201,7 @@ class _Reader:
         if not self.outputs or self.regions:
             line.fail(f"the region {'has no output' if not self.outputs else 'ends in a region of no symbol'}")
         region.standing = tuple(region.shape_checks.entries)
-        region.output(*self.outputs, names=self.names)
+        Graph.output(region, *self.outputs, names=self.names)  # with the checks that its lines state
         self.graph, self.regions, self.outputs, self.names = self.outer.pop()
         self.regions.append(region)
 

@@ -110,6 +110,34 @@ def test_captures_are_operands_whatever_comes_first() -> None:
     assert jn.evaluate(g, np.ones((2, 3), np.float32), 0).shape == (3, 3)
 
 
+def test_a_region_keeps_no_check_that_it_does_not_need() -> None:
+    g, x, _ = graph()
+    x[0] + x[1]  # which needs two rows, and nobody reads it
+    other = g.input(F32, ("m", 3), "other")
+    same = jn.rebind(other, ("n", 3))
+    g.output(jn.fori_loop(0, 2, lambda i, v: v + same, x))
+    assert len(g.checks) == 1
+    for rows in (0, 3):
+        given = np.ones((rows, 3), np.float32)
+        assert jn.compile(g, "cpu")(given, np.int64(0), given).tolist() == (given * 3).tolist()
+    with pytest.raises(jn.UserError, match="m"):
+        jn.evaluate(g, np.ones((2, 3), np.float32), 0, np.ones((3, 3), np.float32))
+    assert jn.to_text(jn.from_text(*jn.to_text(g)))[0] == jn.to_text(g)[0]
+
+
+def test_what_a_body_states_is_a_check_of_the_launch() -> None:
+    g = jn.Graph("g", [jn.TensorType(F32, ("n",), "x"), jn.TensorType(F32, ("m",), "y")])
+    x, y = g.inputs
+    g.output(jn.fori_loop(0, 2, lambda i, v: v + jn.rebind(y, ("n",)), x))
+    again = jn.from_text(*jn.to_text(g))
+    assert jn.to_text(again)[0] == jn.to_text(g)[0]
+    for each in (g, again):
+        model = jn.compile(each, "cpu")
+        assert model(np.ones(2, np.float32), np.ones(2, np.float32)).tolist() == [3, 3]
+        with pytest.raises(jn.UserError, match="n"):
+            model(np.ones(2, np.float32), np.ones(3, np.float32))
+
+
 def test_what_if_builds_bodies_again() -> None:
     g = jn.Graph("g", [jn.TensorType("int32", (3,), "i"), jn.TensorType("float16", (3,), "x")])
     i, x = g.inputs
