@@ -2,7 +2,7 @@
 
 # ruff: noqa: A001, A002, A004 (names of builtins are ours)
 import builtins
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -477,6 +477,26 @@ def encode_labels(
 ) -> Symbol: ...
 def parse_numbers(x: Symbol, dtype: _DTypeLike) -> Symbol: ...
 def print_numbers(x: Symbol) -> Symbol: ...
+def while_loop(cond_fun: Callable[[Any], Any], body_fun: Callable[[Any], Any], init_val: Any) -> Any: ...
+def fori_loop(
+    lower: _TensorLike,
+    upper: _TensorLike,
+    body_fun: Callable[[Symbol, Any], Any],
+    init_val: Any,
+) -> Any: ...
+def scan(
+    f: Callable[[Any, Any], tuple[Any, Any]],
+    init: Any,
+    xs: Any = ...,
+    length: _DimLike | None = ...,
+    reverse: builtins.bool = ...,
+) -> tuple[Any, Any]: ...
+def cond(
+    pred: Symbol,
+    true_fun: Callable[..., Any],
+    false_fun: Callable[..., Any],
+    *operands: Any,
+) -> Any: ...
 def full(
     graph: Graph | Symbol,
     shape: _ShapeLike,

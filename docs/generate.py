@@ -19,6 +19,7 @@ from typing import Any
 import joinery as jn
 import numpy as np
 from joinery.graph.functions.names.exports import EXPORTS
+from joinery.graph.ops import control as ops_control
 from joinery.graph.ops import elementwise as ops_elementwise
 from joinery.graph.ops import host as ops_host
 from joinery.graph.ops import structural as ops_structural
@@ -50,6 +51,7 @@ GROUPS: tuple[tuple[str, tuple[OpDef, ...]], ...] = (
     ("Composites", ops_structural.COMPOSITES),
     ("On the host: strings", ops_host.STRINGS),
     ("On the host: sizes from data", ops_host.DATA_SIZED),
+    ("Loops and branches", ops_control.ROWS),
     ("Sources", ops_structural.SOURCES),
     ("Approximations inside composites", ops_elementwise.PARTS),
 )
@@ -248,6 +250,8 @@ Every operation of a graph is a row of the op table (`graph/ops/table.py`). The 
 - **kind `host`**: computed on the host between compiled parts, because values decide a size of the result, or because it takes
   strings (tensors of dtype `string`: NumPy arrays of `str` objects). `jn.compile` makes a staged model of a graph with such an
   operation, for the CPU; GPUs refuse it. A size that values decide has a name, and is used like others.
+- **kind `control`**: runs regions, graphs inside the graph, of which `while_loop`, `fori_loop`, `scan` and `cond` make it
+  ([design](design/019-control-flow.md)). Compiled for the CPU; GPUs refuse it.
 - **NumPy**: the function of the same meaning. Dtypes follow joinery's promotion, not NumPy's.
 - **ONNX**: the operator of the same meaning and its first such version. **error**: of compiled code, [see below](#errors).
 
@@ -475,7 +479,7 @@ def result_rules() -> str:
     known: dict[str, ResultRule] = {
         **RESULT_RULES,
         **{rule.name: rule for rule in (CONTRACT, POSITION, INDEXED, SCATTERED)},
-        **{row.promote.name: row.promote for row in ops_host.ROWS},
+        **{row.promote.name: row.promote for row in (*ops_host.ROWS, *ops_control.ROWS)},
     }
     users: dict[str, list[str]] = {
         name: [f"`{op}`" for op in OUTSIDE_THE_TABLE.get(name, ())] for name in known

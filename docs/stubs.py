@@ -21,7 +21,7 @@ HEAD = '''"""Types of joinery's public names. Written by docs/stubs.py: do not e
 
 # ruff: noqa: A001, A002, A004 (names of builtins are ours)
 import builtins
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -45,6 +45,17 @@ SPECIAL = {
     ("rebind", "shape"): "_DimLike | Sequence[_DimLike | None] | None",
     ("slice_tensor", "indices"): "Any",
     ("pad", "value"): "complex | np.generic",
+    ("while_loop", "cond_fun"): "Callable[[Any], Any]",
+    ("while_loop", "body_fun"): "Callable[[Any], Any]",
+    ("while_loop", "init_val"): "Any",
+    ("fori_loop", "body_fun"): "Callable[[Symbol, Any], Any]",
+    ("fori_loop", "init_val"): "Any",
+    ("scan", "f"): "Callable[[Any, Any], tuple[Any, Any]]",
+    ("scan", "init"): "Any",
+    ("scan", "xs"): "Any",
+    ("cond", "true_fun"): "Callable[..., Any]",
+    ("cond", "false_fun"): "Callable[..., Any]",
+    ("cond", "operands"): "Any",
 }
 
 

@@ -20,12 +20,15 @@ def deciders(symbols: Iterable[SymbolLike]) -> Mapping[str, int]:
 
 
 def extents_of(symbol: SymbolLike) -> Iterator[Extent]:
-    """Yield the sizes in the shape and the attributes of a symbol."""
+    """Yield the sizes in the shape and the attributes of a symbol, and those in its regions."""
     yield from symbol.shape
     for value in symbol.attrs.values():
         for entry in value if isinstance(value, tuple) else (value,):
             if isinstance(entry, Dim):
                 yield entry
+    for region in symbol.attrs.get("regions", ()):
+        for inner in region.symbols:
+            yield from extents_of(inner)
 
 
 def mentioned(extents: Iterable[Extent]) -> set[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import MappingProxyType
@@ -21,12 +20,14 @@ from . import constants
 from .checks import Check, Checks, ShapeError
 from .construction.ending import closed, foreign, output_names
 from .construction.misuse import NeverCurrent, input_types
+from .construction.nesting import Nesting, innermost
 from .construction.recording import OWNERS, Journal, recorded
 from .dims.dim import Dim, Extent
 from .errors import completed, compose, describe
 from .location import Location, user_location
 from .names import checked_name
 from .ops.attributes import Attributes, fixed
+from .ops.control import regions_of
 from .ops.host import text_shape
 from .ops.opdef import OpDef
 from .ops.table import OPS, op_named
@@ -36,7 +37,7 @@ from .promote.operands import promote
 from .protocols import Growing, SymbolLike, TensorLike, WrittenOperand
 from .reference.budget import Budget
 from .symbol import Symbol
-from .text import printing
+from .text import networkx, printing
 from .types import DimLike, DTypeLike, Shape, ShapeLike, TensorType, as_dtype, as_extent
 from .verify import limits, verify
 
@@ -47,7 +48,7 @@ _Written: TypeAlias = Symbol | np.generic | Scalar
 """An operand as the user wrote it, where arrays and sizes have become symbols of this graph."""
 
 
-class Graph(NeverCurrent):
+class Graph(Nesting, NeverCurrent):
     """A computation under construction.
 
     There is no current graph: an op belongs to the graph of its operands. `output` ends construction.
@@ -67,7 +68,7 @@ class Graph(NeverCurrent):
         checks: the conditions of a launch: (lhs, rhs, message), where lhs must equal rhs. Once the graph is finished, those
             that its outputs need: see `verify`.
         budget, limits: what a run may need, if limited, and the checks that it needs no more. Not part of the text form.
-        dim_names: the named dims of the input shapes, in order of appearance.
+        dim_names: the named dims of the input shapes, in order of appearance. outer_dims: those known without inputs.
         finished: whether `output` was called.
     """
 
@@ -237,9 +238,11 @@ class Graph(NeverCurrent):
     def as_symbol(self, value: TensorLike, op: str = "operand") -> Symbol:
         """Return a symbol of this graph for a symbol, array, Python scalar or dim."""
         if type(value) is Symbol:
-            if value.graph is not self:
+            if value.graph is self:
+                return value
+            if self.twin is None:
                 raise foreign(self, op, value)
-            return value
+            return self.as_symbol(self.twin(value), op)
         if isinstance(value, Dim):
             return self.dim_value(value)
         value = self.rules.weakened(value)
@@ -267,6 +270,9 @@ class Graph(NeverCurrent):
 
         Raises `UserError` at the user's line for whatever does not fit, `UnsupportedError` for dtypes the op cannot compute.
         """
+        for operand in operands:
+            if type(operand) is Symbol and operand.graph is not self and operand.graph.is_inside(self):
+                return operand.graph.apply(op, operands, attrs, dtype)
         row = op if isinstance(op, OpDef) else op_named(op)
         written, inputs, promotion = self._operands(row, operands, dtype, row.name)
         arguments = tuple(inputs)
@@ -288,7 +294,8 @@ class Graph(NeverCurrent):
 
         This is for functions of several ops, which messages and the ledger call `op`.
         """
-        return tuple(self._operands(op_named(like), operands, None, op)[1])
+        graph = innermost(self, operands)
+        return tuple(graph._operands(op_named(like), operands, None, op)[1])
 
     def _operands(
         self, row: OpDef, operands: Sequence[TensorLike], dtype: DType | None, label: str
@@ -449,7 +456,7 @@ class Graph(NeverCurrent):
         """Return an empty graph of the same name, rules and checks, for rewrites of this one. No check is added to these,
         because what this graph needs holds for whatever computes the same; no user builds it, so it records no calls."""
         copy = Graph(self.name, semantics=self.rules, policy=self.policy)
-        copy.standing, copy.limits = self.checks, self.limits
+        copy.standing, copy.limits, copy.outer_dims = self.checks, self.limits, self.outer_dims
         copy.shape_checks = Checks(self.checks, is_final=True)
         copy.journal.busy, copy.chains = True, False
         return copy
@@ -532,9 +539,10 @@ class Graph(NeverCurrent):
         return MappingProxyType(self._weights)
 
     def casts(self) -> tuple[CastEntry, ...]:
-        """Return the ledger of implicit casts, in order of creation. Casts that the user wrote, and those that belong to the
-        definition of an op (the accumulator of a sum), are not in it."""
-        return tuple(self._ledger.values())
+        """Return the ledger of implicit casts, in order of creation, those of regions behind the others. Casts that the user
+        wrote, and those that belong to the definition of an op (the accumulator of a sum), are not in it."""
+        inner = [entry for symbol in self.symbols for region in regions_of(symbol) for entry in region.casts()]
+        return (*self._ledger.values(), *inner)
 
     def is_implicit(self, symbol: SymbolLike) -> bool:
         """Return whether `symbol` is a cast that promotion inserted."""
@@ -547,22 +555,12 @@ class Graph(NeverCurrent):
         """
         if not self.finished:
             raise UserError(f"Graph {self.name!r} has no outputs yet; fix: call graph.output(…) first")
-        if self._key is None:
-            self._key = printing.canonical_key(self)
+        self._key = self._key or printing.canonical_key(self)
         return self._key
 
     def to_networkx(self) -> Any:
         """Return a `networkx.DiGraph` of ids: nodes carry `symbol`, `op`, `dtype`, `shape`, edges operand `positions`."""
-        networkx = importlib.import_module("networkx")
-        result = networkx.DiGraph(name=self.name)
-        for symbol in self.symbols:
-            result.add_node(
-                symbol.id, symbol=symbol, op=symbol.op.name, dtype=symbol.dtype, shape=symbol.shape
-            )
-            for operand in dict.fromkeys(symbol.inputs):
-                positions = tuple([p for p, value in enumerate(symbol.inputs) if value is operand])
-                result.add_edge(operand.id, symbol.id, positions=positions)
-        return result
+        return networkx.to_networkx(self)
 
     def __repr__(self) -> str:
         state = f"{len(self._outputs)} outputs" if self.finished else "under construction"
@@ -579,14 +577,17 @@ OWNERS[Graph] = lambda graph: graph
 
 
 def graph_of(op: str, *operands: object) -> Graph:
-    """Return the graph of the first symbol among operands, also in sequences. Raises `UserError` for none."""
+    """Return the graph of the first symbol among operands, also in sequences; of a region inside it where there is one.
+
+    Raises `UserError` where there is no symbol.
+    """
+    found: Graph | None = None
     for operand in operands:
-        if type(operand) is Symbol:
-            return operand.graph
-        if isinstance(operand, (tuple, list)):
-            for entry in operand:
-                if type(entry) is Symbol:
-                    return entry.graph
+        for entry in operand if isinstance(operand, (tuple, list)) else (operand,):
+            if type(entry) is Symbol and entry.graph is not found and (found is None or entry.graph.is_inside(found)):
+                found = entry.graph
+    if found is not None:
+        return found
     raise UserError(
         compose(f"{op}: no operand is a Symbol, so there is no graph to add the op to", operands,
                 fix="make one with graph.constant(array) or graph.scalar(value, dtype), or use NumPy")

@@ -8,13 +8,14 @@ from typing import Protocol
 import numpy as np
 
 from ..promotion.dtype import DType, string, tensor_float32
-from ..promotion.errors import InternalError, JoineryError, UserError
+from ..promotion.errors import InternalError, JoineryError, UnsupportedError, UserError
 from .checks import Check, Checks
 from .construction.recording import Recording, symbols_in
-from .data_sizes import needed
+from .data_sizes import extents_of, needed
 from .dims.dim import Dim
-from .ops.attributes import Attributes, require_attributes
-from .ops.host import text_shape
+from .ops.attributes import require_attributes
+from .ops.control import regions_of, result_types
+from .ops.host import is_host, text_shape
 from .ops.opdef import VARIADIC
 from .ops.table import OPS
 from .protocols import SymbolLike
@@ -85,7 +86,7 @@ def problems(graph: Verified, found: list[Check] | None = None) -> Iterator[str]
         if symbol.graph is not graph:
             yield f"output %{symbol.id} belongs to graph {symbol.graph.name!r}"
     for entry in graph.casts():
-        if entry.symbol.op.name != "cast":
+        if entry.symbol.graph is graph and entry.symbol.op.name != "cast":
             yield f"the ledger lists %{entry.symbol.id}, a {entry.symbol.op.name}"
     used = [symbol for symbol in graph.symbols if symbol.id in live]
     if graph.outputs:
@@ -145,11 +146,37 @@ def _symbol_problems(symbol: SymbolLike, checks: Checks, approved: set[Hashable]
                 yield f"its shape is {shape_text(symbol.shape)}, its operands are scalars"
             return
         shape = row.infer(dtypes, [operand.shape for operand in symbol.inputs], symbol.attrs, checks)
+        if row.kind == "control":
+            yield from _control_problems(symbol)
+    except UnsupportedError:
+        raise
     except JoineryError as error:
         yield str(error)
         return
     if not _same_shape(shape, symbol.shape, checks):
         yield f"its shape is {shape_text(symbol.shape)}, the op gives {shape_text(shape)}"
+
+
+def _control_problems(symbol: SymbolLike) -> Iterator[str]:
+    """Yield what is wrong with a result of a loop or branch, or with the regions that one has. (Regions verify themselves.)"""
+    if symbol.op.name == "region_result":
+        (source,) = symbol.inputs
+        types = result_types(source) if regions_of(source) else []
+        index = symbol.attrs["index"]
+        if not 0 <= index < len(types):
+            yield f"value {index} of {source.op.name}, which returns {len(types)}"
+        elif types[index] != (symbol.dtype, symbol.shape):
+            yield f"it is {symbol.dtype} {shape_text(symbol.shape)}, the region returns {types[index][0]} {types[index][1]}"
+    for region in regions_of(symbol):
+        for inner in region.symbols:
+            value = inner.attrs.get("value") if inner.op.name == "constant" else None
+            if inner.op.name in ("weight", "text_constant") or (value is not None and value.size != 1):
+                yield f"its region holds {inner.op.name} %{inner.id}; only single numbers are not captured"
+            if is_host([operand.dtype for operand in inner.inputs], inner.op.kind, inner.dtype):
+                raise UnsupportedError(
+                    f"{inner.op.name} runs on the host, which is not supported inside of a {symbol.op.name}\n"
+                    f"  {inner.describe()}\n  fix: compute it before or after the {symbol.op.name}"
+                )
 
 
 def _dtype_problem(symbol: SymbolLike, dtypes: tuple[DType, ...]) -> str:
@@ -196,7 +223,7 @@ def _same_shape(lhs: Shape, rhs: Shape, checks: Checks) -> bool:
 
 
 def _check_dims(graph: Verified, symbols: Iterable[SymbolLike], checks: Checks) -> None:
-    known = set(graph.dim_names)
+    known = {*graph.dim_names, *graph.outer_dims}
     seen: set[Hashable] = set()
     for symbol in symbols:
         if symbol.op.kind == "host":
@@ -205,7 +232,7 @@ def _check_dims(graph: Verified, symbols: Iterable[SymbolLike], checks: Checks) 
             seen.add(symbol.shape)
             _require_known(symbol.op.name, symbol.describe(), symbol.shape, known)
         if symbol.attrs:
-            _require_known(symbol.op.name, symbol.describe(), _attribute_extents(symbol.attrs), known)
+            _require_known(symbol.op.name, symbol.describe(), extents_of(symbol), known)
     for check in checks.entries:
         _require_known("check", check.message, check[:2], known)
 
@@ -219,11 +246,3 @@ def _require_known(op: str, what: str, extents: Iterable[object], known: set[str
                 f"  {what}\n  expected: dims of the inputs: {', '.join(sorted(known)) or 'none'}\n"
                 f"  fix: use a dim of an input's shape, such as x.shape[0], or add the dim to an input's TensorType"
             )
-
-
-def _attribute_extents(attrs: Attributes) -> Iterator[object]:
-    for value in attrs.values():
-        if isinstance(value, Dim):
-            yield value
-        elif isinstance(value, tuple):
-            yield from value

@@ -14,6 +14,7 @@ import numpy as np
 from ..graph.data_sizes import deciders, extents_of, mentioned, needed
 from ..graph.graph import Graph
 from ..graph.ops.host import is_host
+from ..graph.outline import Outline
 from ..graph.reference.evaluate import bind_inputs, compute_host, in_order, require_checks, require_limits
 from ..graph.symbol import Symbol
 from ..graph.types import TensorType
@@ -88,37 +89,23 @@ def _part(
     """Make the graph of a part from the symbols that are compiled in it."""
     if not symbols:
         return Part(None, (), (), tuple(host))
-    part = Graph(f"{graph.name} part {number}", semantics=graph.rules, policy=graph.policy)
-    part.journal.busy = True
-    own = {symbol.id for symbol in symbols}
-    new: dict[int, Symbol] = {}
-    taken: list[Symbol | str] = []
-
-    def operand_of(symbol: Symbol) -> Symbol:
-        if symbol.id not in new:
-            if symbol.op.kind == "source" and symbol.op.name != "input":
-                new[symbol.id] = part.adopt(symbol, ())
-            else:
-                with part.located(symbol.location):
-                    new[symbol.id] = part.input(TensorType(symbol.dtype, symbol.shape, f"value{symbol.id}"))
-                taken.append(symbol)
-        return new[symbol.id]
-
+    outline = Outline(graph, f"{graph.name} part {number}")
     for symbol in symbols:
-        new[symbol.id] = part.adopt(symbol, [operand_of(operand) for operand in symbol.inputs])
+        outline.add(symbol)
+    part = outline.graph
+    inputs: list[Symbol | str] = [*outline.taken]
     used = {name for symbol in part.symbols for name in mentioned(extents_of(symbol))}
     plain = {getattr(extent, "name", None) for symbol in part.inputs for extent in symbol.shape}
     for name in sorted(used - plain):
         part.input(TensorType(bool_, (name, 0), f"size {name}"))
-        taken.append(name)
+        inputs.append(name)
+    own = {symbol.id for symbol in symbols}
     others = [symbol for symbol in graph.symbols if symbol.id in stages and symbol.id not in own]
     readers = {operand.id for symbol in others for operand in symbol.inputs}
     readers |= {symbol.id for symbol in graph.outputs}
     results = [symbol for symbol in symbols if symbol.id in readers]
-    known = set(part.dim_names)
-    part.standing = tuple([check for check in graph.checks if mentioned(check[:2]) <= known])
-    part.output(*[new[symbol.id] for symbol in results], names=[f"value{symbol.id}" for symbol in results])
-    return Part(part, tuple(taken), tuple(results), tuple(host))
+    outline.finish(results, part.dim_names, [f"value{symbol.id}" for symbol in results])
+    return Part(part, tuple(inputs), tuple(results), tuple(host))
 
 
 class StagedModel(Model):

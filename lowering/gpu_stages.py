@@ -5,6 +5,7 @@ from __future__ import annotations
 from ..graph.dims.dim import maximum
 from ..graph.reference.budget import MAX_SIZE
 from ..promotion.dataclass import dataclass
+from ..promotion.errors import UnsupportedError
 from .artifact import GPU_ALIGNMENT, GpuLaunch, GpuProgram, KernelCode
 from .graph_passes.weight_packing import ConstantLayout
 from .launch_checks import launch_checks, magnitude
@@ -48,6 +49,12 @@ class NvptxBackend:
 
     def lay_out(self, scheduled: Scheduled) -> LaidOut:
         plan = scheduled.plan
+        if plan.steps:
+            first = next(symbol for symbol in scheduled.expanded.source.symbols if symbol.op.kind == "control")
+            raise UnsupportedError(
+                f"compile: {first.op.name} from {first.location} runs on CPUs only: target {self.target.name} has no driver "
+                "that repeats launches; fix: device='cpu', or graphs of their own for what comes before and after it"
+            )
         layouts = tuple(ConstantLayout(buffer.symbol, "plain") for buffer in plan.constants)
         return LaidOut(scheduled.expanded, plan, layouts, (False,) * len(plan.nests))
 

@@ -10,7 +10,8 @@ from ..promotion.errors import InternalError
 from .graph_passes.weight_packing import PANEL, store_in_panels
 from .launch_checks import launch_checks, magnitude
 from .llvm.compile import compile_object
-from .llvm.host.driver import DriverPlan, emit_driver
+from .llvm.host.driver import emit_driver
+from .llvm.host.driver_launches import DriverPlan
 from .llvm.host.kernel import lower_kernel
 from .llvm.math.library import check_target
 from .llvm.metadata import Metadata
@@ -78,4 +79,6 @@ def _driver_plan(tiled: Tiled, names: Sequence[str]) -> DriverPlan:
         kernels=tuple(names[launch.program] for launch in tiled.launches),
         magnitude=magnitude(tiled),
         checks=tuple((check[0], check[1]) for check in launch_checks(graph)),
+        steps=plan.steps,
+        variables=plan.variables,
     )

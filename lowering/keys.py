@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from ..graph.graph import Graph
+from ..graph.ops.control import regions_of
 from ..graph.text.printing import INLINE_BYTES, attributes_text, shape_list
 from ..promotion.arrays import Array
 from .llvm.compile import llvm_version
@@ -68,6 +69,7 @@ def structure_text(graph: Graph) -> str:
 
     lines = []
     for symbol in graph.symbols:
+        lines += [f"region\n{structure_text(region)}" for region in regions_of(symbol)]
         operands = ", ".join(f"%{operand.id}" for operand in symbol.inputs)
         attrs = attributes_text(symbol.attrs, array_text)
         lines.append(f"%{symbol.id} = {symbol.op.name}({operands}){attrs} : {symbol.dtype.name} {shape_list(symbol.shape)}")
@@ -78,7 +80,11 @@ def structure_text(graph: Graph) -> str:
 
 def lines_text(graph: Graph) -> str:
     """Returns the user's line and file of every symbol, which are part of code with line tables."""
-    return "\n".join([f"{symbol.location.line} {symbol.location.file!r}" for symbol in graph.symbols])
+    lines = []
+    for symbol in graph.symbols:
+        lines += [lines_text(region) for region in regions_of(symbol)]
+        lines.append(f"{symbol.location.line} {symbol.location.file!r}")
+    return "\n".join(lines)
 
 
 def compile_key(graph: Graph, target: HostTarget | GpuTarget, numerics: str = "strict", debug: bool = False) -> str:

@@ -57,7 +57,7 @@ def magnitude(tiled: Tiled) -> Extent:
 def _sizes(tiled: Tiled) -> Iterator[Extent]:
     for check in launch_checks(tiled.source):
         yield from check[:2]
-    for symbol in tiled.laid_out.expanded.graph.symbols:
+    for symbol in tiled.laid_out.expanded.symbols():
         yield symbol.nbytes
         yield from symbol.shape
         for value in symbol.attrs.values():

@@ -30,7 +30,8 @@ Attributes: TypeAlias = Mapping[str, Any]
 """Attributes of a body value; the table of `Value` lists those of each operation."""
 Template = Literal["map", "row", "contract", "attention", "scan", "ordered"]
 """How a nest becomes a block program; see `schedule/templates.py`."""
-BufferKind = Literal["input", "constant", "output", "temporary"]
+BufferKind = Literal["input", "constant", "output", "temporary", "variable"]
+"""A "variable" is memory whose address changes while the plan runs; see `control/steps.py`."""
 
 
 @dataclass(frozen=True, slots=True)

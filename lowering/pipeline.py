@@ -11,7 +11,10 @@ from collections.abc import Mapping, Sequence
 from typing import TypeVar
 
 from ..graph.graph import Graph
+from ..graph.ops.control import has_control
 from .artifact import CompiledGraph, ConstantSpec, KernelReport, TensorSpec
+from .control.blocks import divide
+from .control.scheduling import schedule_block
 from .gc_paused import gc_paused
 from .graph_passes.channels_last import keep_channels_last
 from .graph_passes.expand import expand
@@ -44,13 +47,19 @@ def tile_graph(graph: Graph, backend: Backend[L], options: Options) -> Tiled:
 
 
 def expanded(graph: Graph) -> Expanded:
-    """Expands the graph into primitive operations, keeps channels last, and makes complex128 values pairs of uint64."""
+    """Expands the graph into primitive operations, keeps channels last, and makes complex128 values pairs of uint64.
+
+    A graph with loops or branches is divided first, and each of its parts expanded.
+    """
+    if has_control(graph):
+        block = divide(graph, frozenset((*graph.dim_names, *graph.outer_dims)))
+        return Expanded(graph, graph, block.wide(), block)
     return Expanded(graph, *split_complex128(keep_channels_last(expand(graph))))
 
 
 def scheduled(expanded: Expanded) -> Scheduled:
     """Fuses the graph into loop nests in execution order, and assigns memory to the values between them."""
-    return Scheduled(expanded, schedule(expanded.graph))
+    return Scheduled(expanded, schedule(expanded.graph) if expanded.block is None else schedule_block(expanded.block))
 
 
 def block_texts(graph: Graph, backend: Backend[L], options: Options, locations: bool) -> dict[str, str]:

@@ -15,7 +15,7 @@ from ..graph.dims.dim import evaluate_dim
 from ..promotion.arrays import Array
 from ..promotion.dataclass import dataclass
 from ..promotion.dtype import DType
-from ..promotion.errors import InternalError
+from ..promotion.errors import InternalError, UnsupportedError
 from .artifact import GPU_ALIGNMENT
 from .nest import Buffer
 from .program import Launch
@@ -79,6 +79,11 @@ def sanitize_launches(
     Raises `UnsupportedError` for operations that the interpreter does not know.
     """
     plan = tiled.plan
+    if plan.steps:
+        raise UnsupportedError(
+            f"sanitize: graph {tiled.source.name!r} has loops or branches, which the sanitizer does not run; "
+            "fix: sanitize a graph of what a body computes"
+        )
     memory = _Memory(dims)
     for buffer, array in zip(plan.inputs, inputs, strict=True):
         memory.give(buffer, array)

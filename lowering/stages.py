@@ -8,13 +8,15 @@ stage can be called by itself.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Protocol, TypeVar
 
 from ..graph.graph import Graph
+from ..graph.symbol import Symbol
 from ..promotion.arrays import Array
 from ..promotion.dataclass import dataclass
 from .artifact import GpuProgram
+from .control.blocks import Block
 from .graph_passes.weight_packing import ConstantLayout
 from .program import BlockProgram, Launch
 from .schedule.plan import Plan
@@ -34,15 +36,30 @@ class Expanded:
     """A graph of primitive operations.
 
     source: the graph as it was given. wide: the arrays of complex128 constants, which are pairs of uint64 in `graph`, by the id
-    of their symbol there.
+    of their symbol there. block: the parts of a graph with loops or branches; `graph` is then the source, and constants have
+    the numbers that the block gives them instead of ids.
     """
 
     source: Graph
     graph: Graph
     wide: Mapping[int, Array]
+    block: Block | None = None
 
     def text(self) -> str:
-        return str(self.graph)
+        return str(self.graph) if self.block is None else "\n".join([str(part.graph) for part in self.block.straight()])
+
+    def symbols(self) -> Iterator[Symbol]:
+        """Yield the symbols of all parts."""
+        yield from self.graph.symbols
+        for part in self.block.straight() if self.block is not None else ():
+            yield from part.graph.symbols
+
+    def constants(self) -> Mapping[int, Array]:
+        """Return the arrays of constants and weights as they were given, by the number that buffers have for their symbol."""
+        if self.block is not None:
+            return self.block.constants()[1]
+        named = [symbol for symbol in self.graph.symbols if symbol.op.name in ("constant", "weight")]
+        return {symbol.id: self.wide.get(symbol.id, symbol.attrs["value"]) for symbol in named}
 
 
 @dataclass(frozen=True, slots=True)

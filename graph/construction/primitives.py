@@ -14,6 +14,7 @@ from ..ops.opdef import accumulator
 from ..ops.shape import infer_reshape, normalize_axis
 from ..protocols import GraphLike, SymbolT, TensorLike
 from ..types import DimLike, DTypeLike, ShapeLike, as_dtype, as_extent
+from .nesting import innermost
 
 
 def cast(x: SymbolT, dtype: DTypeLike, rounding: str = "nearest", saturate: bool = True) -> SymbolT:
@@ -118,6 +119,7 @@ def matmul(graph: GraphLike[SymbolT], a: TensorLike, b: TensorLike, precision: s
     """
     if precision not in ("ieee", "tf32"):
         raise mistake(op, f"unknown precision {precision!r}", (a, b), '"ieee" or "tf32"', 'precision="ieee"')
+    graph = innermost(graph, (a, b))
     lhs, rhs = graph.as_symbol(a, op), graph.as_symbol(b, op)
     for operand in (lhs, rhs):
         if not operand.shape:

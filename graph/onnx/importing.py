@@ -6,8 +6,9 @@ Functions are inlined by running their bodies in a scope of their own, subgraphs
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from collections.abc import Sequence as Ordered
+from contextlib import contextmanager
 from typing import Any
 
 from ...promotion.dtype import DType
@@ -15,6 +16,7 @@ from ...promotion.errors import InternalError, JoineryError, UnsupportedError, U
 from ..graph import Graph
 from ..location import Location
 from ..reference.evaluate import evaluate
+from ..region import Region
 from ..symbol import Symbol
 from ..types import shape_text
 from .export.functions import recognised
@@ -151,7 +153,7 @@ class Importer:
 
         def made(graph: Graph, symbols: dict[int, tuple[Known, Symbol]]) -> Node:
             run = lambda body, inputs: self.run_subgraph(body, inputs, scope, node)  # noqa: E731
-            return Node(definition_, version, values, plain, defaults, graph, symbols, run, self.limits)
+            return Node(definition_, version, values, plain, defaults, graph, symbols, run, self.limits, self.inside)
 
         if node.domain == "":
             on = on_sizes(made(self.graph, self.symbols))
@@ -261,6 +263,17 @@ class Importer:
         inner = Scope(scope.opsets, scope.attributes, scope, f"{scope.trail}{node.label} > ", line)
         inner.names.update({parameter.name: value for parameter, value in zip(body.inputs, inputs, strict=True)})
         return self.run_body(body, inner)
+
+    @contextmanager
+    def inside(self, region: Region) -> Iterator[dict[int, tuple[Known, Symbol]]]:
+        """Add nodes to a region of the graph instead, with constants of its own, which are given."""
+        before = self.graph, self.symbols
+        self.graph, self.symbols = region, {}
+        try:
+            with region.building():
+                yield self.symbols
+        finally:
+            self.graph, self.symbols = before
 
     def count(self, nodes: int) -> None:
         """Count nodes that are run. Raises `UserError` beyond the limit."""

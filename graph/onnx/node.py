@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from collections.abc import Sequence as Ordered
+from contextlib import AbstractContextManager
 from typing import Any, TypeAlias, cast
 
 import numpy as np
@@ -20,6 +21,7 @@ from ..dims.dim import Dim, Extent
 from ..functions.building import apply
 from ..graph import Graph
 from ..ops.shape import normalize_axis
+from ..region import Region
 from ..symbol import Symbol
 from ..types import Shape, shape_text
 from .limits import OnnxLimits
@@ -29,6 +31,7 @@ from .values import Known, Optional, Ratio, Sequence, Sizes, Value
 
 Result: TypeAlias = "Value | tuple[Value | None, ...]"
 Handler: TypeAlias = "Callable[[Node], Result]"
+Inside: TypeAlias = "Callable[[Region], AbstractContextManager[dict[int, tuple[Known, Symbol]]]]"
 
 _MAX_SPECIALISED = 1024
 """Most elements of an input that is worth making a constant."""
@@ -47,6 +50,8 @@ class Node:
         version: the version of its domain since which the operator means what it means here.
         graph: the graph that its symbols belong to: the imported one, or one for constants alone.
         run: imports a subgraph with values for its inputs, and returns those of its outputs.
+        inside: a context in which subgraphs are imported into a region.
+        symbols: of constants that were made before, by their identity.
     """
 
     def __init__(
@@ -60,9 +65,11 @@ class Node:
         symbols: dict[int, tuple[Known, Symbol]],
         run: Callable[[Body, Ordered[Value | None]], list[Value]],
         limits: OnnxLimits,
+        inside: Inside,
     ) -> None:
         self.definition, self.version, self.graph, self.run, self.limits = definition, version, graph, run, limits
-        self._values, self._attributes, self._defaults, self._symbols = values, attributes, defaults, symbols
+        self.inside, self.symbols = inside, symbols
+        self._values, self._attributes, self._defaults = values, attributes, defaults
         self._read_attributes: set[str] = set()
         self._read_inputs: set[int] = set()
 
@@ -102,7 +109,7 @@ class Node:
 
     def symbol_of(self, value: Value, what: str = "a value") -> Symbol:
         """Return a tensor as a symbol of the graph. Raises `UserError` for sequences and absent values."""
-        return as_symbol(self.graph, value, self._symbols, what)
+        return as_symbol(self.graph, value, self.symbols, what)
 
     def dtype(self, position: int) -> DType:
         """Return the dtype of an input."""

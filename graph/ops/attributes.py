@@ -69,6 +69,8 @@ KINDS: Mapping[str, Kind] = {
     "approximate": _one_of("none", "tanh", "quick"),
     "axes": _INTS,
     "axis": _INT,
+    "captured": _INTS,
+    "carried": _INT,
     "counts": _SIZES,
     "correction": (_is_number, "a number"),
     "descending": _FLAG,
@@ -85,15 +87,19 @@ KINDS: Mapping[str, Kind] = {
     "k": (lambda value: type(value) is int and value >= 0, "an int, 0 or more"),
     "keepdims": _FLAG,
     "largest": _FLAG,
+    "length": _SIZE,
+    "limited": _FLAG,
     "low": _SIZES,
     "mode": _TEXT,
     "name": _TEXT,
     "options": _TEXT,
     "precision": _one_of("ieee", "tf32"),
     "reduction": _one_of("none", "add", "mul", "min", "max"),
+    "regions": (_tuple_of(lambda value: getattr(value, "is_region", False)), "regions"),
     "reverse": _FLAG,
     "rounding": _one_of("nearest", "toward_zero"),
     "saturate": _FLAG,
+    "sequences": _INT,
     "shape": _SIZES,
     "sizes": _INTS,
     "starts": _SIZES,
@@ -112,6 +118,8 @@ class Attributes(TypedDict, total=False):
     approximate: str
     axes: tuple[int, ...]
     axis: int
+    captured: tuple[int, ...]
+    carried: int
     correction: int | float
     counts: tuple[Extent, ...]
     descending: bool
@@ -128,15 +136,19 @@ class Attributes(TypedDict, total=False):
     k: int
     keepdims: bool
     largest: bool
+    length: Extent
+    limited: bool
     low: tuple[Extent, ...]
     mode: str
     name: str
     options: str
     precision: str
     reduction: str
+    regions: tuple[Any, ...]  # finished `graph.region.Region`s
     reverse: bool
     rounding: str
     saturate: bool
+    sequences: int
     shape: tuple[Extent, ...]
     sizes: tuple[int, ...]
     starts: tuple[Extent, ...]

@@ -64,6 +64,8 @@ _TO_FLOAT = _rule("TERMS", "the operand holds strings or integers; the result is
 _TO_ANY = _rule("ENCODED", "the operand keeps its dtype; the result has `dtype`", lambda dtype: True, "a tensor", None)
 _NUMBERS = lambda dtype: dtype.has_arithmetic or dtype is string  # noqa: E731
 _POSITIONS = _rule("POSITIONS", "the operand keeps its dtype; the result is int64, positions", _NUMBERS, "numbers", int64)
+_IS_INT64 = lambda dtype: dtype is int64  # noqa: E731
+_TO_SIZE = _rule("SIZE", "the operand is an int64 scalar; the result is bool", _IS_INT64, "an int64 scalar", bool_)
 _PARTS = _rule("PARTS", "the operand keeps its dtype; values have it too, positions and counts are int64", _NUMBERS,
                "numbers or strings", None)  # fmt: skip
 _PARSED = _rule("PARSED", "the operand holds strings; the result has `dtype`", _TEXT, "strings", None)
@@ -198,6 +200,12 @@ def _nonzero(shapes: Sequence[Shape], attrs: Attributes, checks: Checks) -> Shap
     return (len(shapes[0]), *_fresh(attrs, 1))
 
 
+def _rows(shapes: Sequence[Shape], attrs: Attributes, checks: Checks) -> Shape:
+    if shapes[0]:
+        raise ShapeError(f"{len(shapes[0])} axes", "a scalar", "take one element")
+    return (*_fresh(attrs, 1), 0)
+
+
 def _unique(shapes: Sequence[Shape], attrs: Attributes, checks: Checks) -> Shape:
     (shape,) = shapes
     found = _options(attrs, axis=_is_count, sorted=_is_flag, part=_one_of("values", "first", "inverse", "counts"))
@@ -257,9 +265,9 @@ def _picture(shapes: Sequence[Shape], attrs: Attributes, checks: Checks) -> Shap
 
 def _row(
     name: str, arity: int, doc: str, promote: ResultRule, infer: ShapeFunction, attrs: tuple[str, ...] = ("options",),
-    onnx: tuple[str, int] | None = None, demand: Demand | None = None,
+    onnx: tuple[str, int] | None = None, demand: Demand | None = None, is_internal: bool = False,
 ) -> OpDef:  # fmt: skip
-    traits = frozenset(("any_dtype",))
+    traits = frozenset(("any_dtype", "internal") if is_internal else ("any_dtype",))
     return OpDef(name, "host", arity, doc, promote, infer, attrs=attrs, demand=demand, traits=traits, onnx=onnx)
 
 
@@ -288,6 +296,8 @@ STRINGS = (
 DATA_SIZED = (
     _row("nonzero", 1, "The positions of elements that are not 0, one column each, in row-major order; as numpy.nonzero.",
          _POSITIONS, _nonzero, ("extents",), ("NonZero", 13)),
+    _row("empty_rows", 1, "As many rows without elements as an integer says, none for a negative one: a size that is computed.",
+         _TO_SIZE, _rows, ("extents",), is_internal=True),
     _row("unique", 1, "The distinct slices along an axis: their values, the position of the first of each, for each slice "
          "which one it is, or how many there are; sorted, or in order of appearance.", _PARTS, _unique, (*_SIZED, "dtype"),
          ("Unique", 11), _part_dtype),

@@ -18,7 +18,9 @@ from ..dims.dim import Extent
 from ..types import MAX_RANK, Shape
 from .attributes import Attributes, require_attributes
 
-OpKind = Literal["source", "map", "reduce", "scan", "contract", "view", "join", "index", "ordered", "host", "composite"]
+OpKind = Literal[
+    "source", "map", "reduce", "scan", "contract", "view", "join", "index", "ordered", "host", "control", "composite"
+]  # fmt: skip
 ShapeFunction = Callable[[Sequence[Shape], Attributes, Checks], Shape]
 Demand = Callable[[Sequence[DType], Sequence[Shape], Attributes, Checks], None]
 ViewTerms = tuple[tuple[tuple[int, int], ...], Extent]

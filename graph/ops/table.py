@@ -1,8 +1,8 @@
 """Collects the op table: everything a graph is made of, one row per op.
 
 An elementwise op is one row in `elementwise.py`; its public function, its operator, its documentation and its
-tests derive from the row. Other ops are a row in `structural.py` and an emitter in the tiler, or a
-row in `host.py`, which the evaluator computes between compiled parts.
+tests derive from the row. Other ops are a row in `structural.py` and an emitter in the tiler, a row
+in `host.py`, which the evaluator computes between compiled parts, or one in `control.py`, which runs other graphs.
 """
 
 from __future__ import annotations
@@ -11,13 +11,16 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from ...promotion.errors import UserError, close_names
+from . import control as ops_control
 from . import elementwise as ops_elementwise
 from . import host as ops_host
 from . import structural as ops_structural
 from .opdef import OpDef
 
 OPS: Mapping[str, OpDef] = MappingProxyType(
-    {row.name: row for row in (*ops_structural.SOURCES, *ops_elementwise.ROWS, *ops_structural.ROWS, *ops_host.ROWS)}
+    {row.name: row for row in (
+        *ops_structural.SOURCES, *ops_elementwise.ROWS, *ops_structural.ROWS, *ops_host.ROWS, *ops_control.ROWS,
+    )}
 )
 """Every row by name."""
 

@@ -11,6 +11,7 @@ from ...promotion.errors import UnsupportedError, UserError
 from ...promotion.result_rules import EXPLICIT
 from ...promotion.rules import RuleSet
 from ..construction import primitives
+from ..construction.ending import foreign
 from ..construction.misuse import checked_graph
 from ..construction.recording import Call, perform, rebuilt, symbols_in
 from ..graph import Graph
@@ -92,6 +93,7 @@ def what_if(graph: Graph, semantics: str | RuleSet | None = None, policy: str | 
     target = Graph(graph.name, (), semantics or graph.rules, policy or graph.policy, errors)
     target.chains = False
     rebuild = _Rebuild(graph, target)
+    target.twin = rebuild.twin_of
     rebuild.run()
     return WhatIf(graph, target, tuple(rebuild.changes), tuple(rebuild.refusals))
 
@@ -164,6 +166,12 @@ class _Rebuild:
             return {key: self._value(entry) for key, entry in value.items()}
         return value
 
+    def twin_of(self, symbol: Symbol) -> Symbol:
+        """Return the new symbol for one that the function of a loop or branch holds."""
+        if symbol.graph is not self.source:
+            raise foreign(self.target, "what_if", symbol)
+        return self._symbol(symbol)
+
     def _symbol(self, symbol: Symbol) -> Symbol:
         found = self.made.get(id(symbol), self.nodes.get(symbol.id))
         if found is None:
@@ -195,6 +203,8 @@ class _Rebuild:
                 return target.weight(attrs["name"], attrs["value"], symbol.dtype)
             case "dim_value":
                 return target.dim_value(attrs["extent"])
+            case "loop" | "branch":
+                raise UnsupportedError(f"{row.name}: a region that was read from text is not built again under other rules")
             case "matmul":  # its accumulator depends on the dtypes
                 return primitives.matmul(target, operands[0], operands[1], attrs["precision"])
         return target.apply(row, operands, attrs, attrs.get("dtype") if row.promote is EXPLICIT else None)

@@ -6,13 +6,14 @@ depends on symbolic sizes becomes runtime checks of the graph, which are made be
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import fields
 
 from ...promotion.dataclass import dataclass
 from ...promotion.errors import UserError
 from ..checks import Check
 from ..dims.dim import Extent, at_most, maximum
+from ..ops.control import regions_of
 from ..protocols import SymbolLike
 
 MAX_SIZE = 1 << 62
@@ -51,7 +52,7 @@ class Budget:
         work: Extent = 0
         for symbol in symbols:
             if symbol.op.kind != "source":
-                total = total + symbol.nbytes
+                total = total + _bytes(symbol)
                 work = work + _work(symbol)
         found: list[Check] = []
         for name, unit, needed in (("bytes", "bytes", total), ("work", "operations", work)):
@@ -65,8 +66,27 @@ class Budget:
         return tuple(found)
 
 
+def _inside(symbol: SymbolLike) -> Iterator[SymbolLike]:
+    """Yield what the regions of a loop or branch compute in one iteration."""
+    for region in regions_of(symbol):
+        yield from [inner for inner in region.symbols if inner.op.kind != "source"]
+
+
+def _bytes(symbol: SymbolLike) -> Extent:
+    return sum([_bytes(inner) for inner in _inside(symbol)], symbol.nbytes)
+
+
 def _work(symbol: SymbolLike) -> Extent:
     match symbol.op.kind:
+        case "control":
+            work: Extent = sum([_work(inner) for inner in _inside(symbol)], symbol.size)
+            length = symbol.attrs.get("length", 1)
+            if isinstance(length, int) and length < 0:
+                raise UserError(
+                    f"values decide how often a loop runs, which no budget limits\n  {symbol.describe()}\n"
+                    "  fix: budget=None where a text is read, or trusted=True where a file is, if you trust it"
+                )
+            return work * length
         case "view":
             return 0
         case "contract":

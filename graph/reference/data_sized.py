@@ -25,6 +25,11 @@ def nonzero(symbol: BoundSymbol, x: Array) -> Array:
     return np.array(np.nonzero(x != ("" if symbol.inputs[0].dtype is string else 0)), np.int64).reshape(x.ndim, -1)
 
 
+@row("empty_rows")
+def empty_rows(symbol: BoundSymbol, x: Array) -> Array:
+    return np.zeros((max(int(x), 0), 0), np.bool_)
+
+
 @row("unique")
 def unique(symbol: BoundSymbol, x: Array) -> Array:
     options = _options(symbol)

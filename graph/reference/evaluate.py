@@ -8,7 +8,7 @@ plainly rather than fast. Back ends are tested against them, never against each 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -25,6 +25,8 @@ from ..data_sizes import mentioned, needed
 from ..dims.binding import ArrayShape, bind_dims
 from ..dims.dim import Dim, evaluate_dim
 from ..graph import Graph
+from ..ops.control import regions_of
+from ..region import Region
 from ..symbol import Symbol
 from ..types import shape_text
 from . import data_sized as reference_data_sized
@@ -35,6 +37,7 @@ from . import reductions as reference_reductions
 from . import strings as reference_strings
 from . import structure as reference_structure
 from .budget import MAX_SIZE
+from .control import run_control
 from .numerics import literal
 from .registry import REFERENCE, BoundSymbol
 
@@ -94,30 +97,57 @@ def _evaluate(graph: Graph, arrays: Sequence[ArrayLike]) -> Array | tuple[Array,
         )
     waiting = require_checks(graph.checks, dims, "evaluate")
     limits = require_limits(graph.limits, dims)
-    live = needed(graph.symbols, outputs)
-    symbols = [symbol for symbol in graph.symbols if symbol.id in live]
-    pending = _use_counts(symbols, outputs)
-    values: dict[int, Array] = {symbol.id: array for symbol, array in zip(graph.inputs, inputs, strict=True)}
-    bound: dict[int, BoundSymbol] = {}
-    for symbol in symbols:
-        if symbol.op.kind == "host":
-            operands = [values[operand.id] for operand in symbol.inputs]
-            values[symbol.id] = compute_host(symbol, operands, dims)
-            waiting, limits = require_checks(waiting, dims, "evaluate"), require_limits(limits, dims)
-        bound[symbol.id] = _bind(symbol, dims, bound)
-        if _largest(bound[symbol.id], symbol.dtype) >= MAX_SIZE:
-            raise UserError(
-                f"evaluate: a size of {symbol.op.name}, which gives {bound[symbol.id].shape}, is more than 64 bits address "
-                f"(from {symbol.location}); fix: pass smaller arrays"
-            )
-        if symbol.id not in values:
-            values[symbol.id] = _compute(symbol, bound[symbol.id], [values[i.id] for i in symbol.inputs])
-        for operand in symbol.inputs:  # values that no later symbol reads are dropped
-            pending[operand.id] -= 1
-            if not pending[operand.id]:
-                values.pop(operand.id, None)
-    results = tuple(np.array(values[symbol.id], order="C") for symbol in outputs)
+    values = {symbol.id: array for symbol, array in zip(graph.inputs, inputs, strict=True)}
+
+    def decided() -> None:
+        nonlocal waiting, limits
+        waiting, limits = require_checks(waiting, dims, "evaluate"), require_limits(limits, dims)
+
+    results = tuple([np.array(array, order="C") for array in _Run(graph).results(values, dims, decided)])
     return results[0] if len(results) == 1 else results
+
+
+class _Run:
+    """Computes the outputs of a graph, of a region once for each iteration."""
+
+    def __init__(self, graph: Graph) -> None:
+        live = needed(graph.symbols, graph.outputs)
+        self.outputs = graph.outputs
+        self.symbols = [symbol for symbol in graph.symbols if symbol.id in live]
+        self.regions = {id(region): _Run(region) for symbol in self.symbols for region in regions_of(symbol)}
+
+    def results(self, values: dict[int, Array], dims: dict[str, int], decided: Callable[[], None]) -> tuple[Array, ...]:
+        """Return the outputs. values: those of the inputs. decided: called when an operation has decided a size."""
+        pending = _use_counts(self.symbols, self.outputs)
+        bound: dict[int, BoundSymbol] = {}
+        returned: dict[int, tuple[Array, ...]] = {}
+        for symbol in self.symbols:
+            operands = [values[operand.id] for operand in symbol.inputs]
+            if symbol.op.kind == "host":
+                values[symbol.id] = compute_host(symbol, operands, dims)
+                decided()
+            bound[symbol.id] = _bind(symbol, dims, bound)
+            if _largest(bound[symbol.id], symbol.dtype) >= MAX_SIZE:
+                raise UserError(
+                    f"evaluate: a size of {symbol.op.name}, which gives {bound[symbol.id].shape}, is more than 64 bits address "
+                    f"(from {symbol.location}); fix: pass smaller arrays"
+                )
+            if symbol.op.name == "region_result":
+                values[symbol.id] = returned[symbol.inputs[0].id][symbol.attrs["index"]]
+            elif symbol.op.kind == "control":
+                values[symbol.id], returned[symbol.id] = run_control(symbol, operands, dims, self.run_region)
+            elif symbol.id not in values:
+                values[symbol.id] = _compute(symbol, bound[symbol.id], operands)
+            for operand in symbol.inputs:  # values that no later symbol reads are dropped
+                pending[operand.id] -= 1
+                if not pending[operand.id]:
+                    values.pop(operand.id, None)
+        return tuple([values[symbol.id] for symbol in self.outputs])
+
+    def run_region(self, region: Region, inputs: Sequence[Array], dims: Mapping[str, int]) -> tuple[Array, ...]:
+        """Return the outputs of a region."""
+        values = {symbol.id: array for symbol, array in zip(region.inputs, inputs, strict=True)}
+        return self.regions[id(region)].results(values, dict(dims), lambda: None)
 
 
 def _largest(bound: BoundSymbol, dtype: DType) -> int:

@@ -11,7 +11,7 @@ import json
 import math
 import re
 from collections.abc import Mapping, Sequence
-from typing import NoReturn, cast
+from typing import NamedTuple, NoReturn, cast
 
 import numpy as np
 
@@ -26,6 +26,7 @@ from ..location import UNKNOWN, Location
 from ..ops.attributes import Attributes, fixed
 from ..ops.table import op_named
 from ..reference.budget import Budget
+from ..region import Region
 from ..symbol import Symbol
 from ..types import as_dtype, as_extent
 from ..verify import verify
@@ -130,10 +131,21 @@ class _Line:
             self.fail(f"unexpected {self.peek()[1]!r}")
 
 
+class _Open(NamedTuple):
+    """A graph whose lines go on behind those of a region."""
+
+    graph: Graph
+    regions: list[Region]
+    outputs: list[Symbol]
+    names: list[str]
+
+
 class _Reader:
     def __init__(self, arrays: Mapping[str, Array], budget: Budget | None) -> None:
         self.arrays, self.budget = arrays, budget
         self.graph: Graph | None = None
+        self.outer: list[_Open] = []
+        self.regions: list[Region] = []
         self.outputs: list[Symbol] = []
         self.names: list[str] = []
 
@@ -156,6 +168,10 @@ class _Reader:
             policy = line.string()
             own = self._rules(line, semantics) if line.accept("rules") else semantics
             self.graph = Graph(name, (), own, policy)
+        elif line.accept("region"):
+            self._open(line, line.string())
+        elif line.accept("end"):
+            self._close(line)
         elif line.accept("check"):
             lhs, rhs = self._extents(line, 2)
             self.graph.shape_checks.add(lhs, rhs, line.string())
@@ -166,12 +182,37 @@ class _Reader:
             self._definition(line, self.graph)
         line.done()
 
+    def _open(self, line: _Line, name: str) -> None:
+        """Begin a region of the graph."""
+        if len(self.outer) >= _MAX_DEPTH:
+            line.fail(f"regions are nested deeper than {_MAX_DEPTH}")
+        graph = self.graph
+        if graph is not None:
+            self.outer.append(_Open(graph, self.regions, self.outputs, self.names))
+            self.graph = Region(graph, "region")
+            self.graph.name = name
+            self.regions, self.outputs, self.names = [], [], []
+
+    def _close(self, line: _Line) -> None:
+        """End a region, which belongs to the next symbol of the graph around it."""
+        region = self.graph
+        if not self.outer or not isinstance(region, Region):
+            line.fail("there is no region to end")
+        if not self.outputs or self.regions:
+            line.fail(f"the region {'has no output' if not self.outputs else 'ends in a region of no symbol'}")
+        region.standing = tuple(region.shape_checks.entries)
+        Graph.output(region, *self.outputs, names=self.names)  # with the checks that its lines state
+        self.graph, self.regions, self.outputs, self.names = self.outer.pop()
+        self.regions.append(region)
+
     def finish(self) -> Graph:
         graph = self.graph
         if graph is None:
             raise UserError(
                 'graph text: there is no header; expected: graph "name" semantics "max" policy "lattice"'
             )
+        if self.outer or self.regions:
+            raise UserError(f"graph text: {'a region has no end' if self.outer else 'the last region belongs to no symbol'}")
         graph.standing, graph.budget = tuple(graph.shape_checks.entries), self.budget
         try:
             if self.outputs:
@@ -205,6 +246,10 @@ class _Reader:
         dtype = DType(line.take("word"))
         shape = tuple([as_extent(extent) for extent in self._extents(line)])
         attrs = {name: self._array(line, value, dtype, shape) for name, value in raw.items()}
+        if "regions" in row.attrs:
+            attrs["regions"], self.regions = tuple(self.regions), []
+        if self.regions:
+            line.fail(f"{row.name} has no regions")
         if set(attrs) != set(row.attrs):
             line.fail(
                 f"{row.name} has the attributes {', '.join(row.attrs) or 'none'}, found {', '.join(attrs) or 'none'}"

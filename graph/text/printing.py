@@ -9,7 +9,8 @@
       output %3 "y"
 
 One statement per line; `#` starts a comment. Casts that promotion inserted end in `implicit "op"`, and with locations
-every symbol ends in `at "file" line "function"`. Small arrays are written as bytes, larger ones by digest and kept in
+every symbol ends in `at "file" line "function"`. The regions of a loop or branch stand before it, each between `region "name"`
+and `end`, with symbols of their own. Small arrays are written as bytes, larger ones by digest and kept in
 a dict beside the text.
 """
 
@@ -31,6 +32,7 @@ from ..constants import array_digest
 from ..construction.misuse import checked_graph
 from ..data_sizes import needed
 from ..dims.dim import Dim, Extent
+from ..ops.control import regions_of
 from ..protocols import GraphLike, SymbolLike
 
 INLINE_BYTES = 64
@@ -66,9 +68,11 @@ def value_text(value: object, array_text: ArrayText) -> str:
 
 
 def attributes_text(attrs: Mapping[str, object], array_text: ArrayText) -> str:
-    if not attrs:
+    """Return the text of attributes, without regions, which have lines of their own."""
+    plain = sorted(attrs.keys() - {"regions"})
+    if not plain:
         return ""
-    return " {" + ", ".join(f"{name} = {value_text(attrs[name], array_text)}" for name in sorted(attrs)) + "}"
+    return " {" + ", ".join(f"{name} = {value_text(attrs[name], array_text)}" for name in plain) + "}"
 
 
 def shape_list(shape: tuple[Extent, ...]) -> str:
@@ -95,9 +99,18 @@ def to_text(graph: GraphLike[SymbolLike], locations: bool = False) -> tuple[str,
     lines = ["graph {} semantics {} policy {}".format(*header)]
     if graph.rules.name not in PRESETS or rules(graph.rules.name) != graph.rules:
         lines[0] += f" rules {json.dumps(json.dumps(graph.rules.definition.to_dict()))}"
-    implicit = {entry.symbol.id: entry.op for entry in graph.casts()}
+    return "\n".join([*lines, *_body(graph, array_text, locations, "  ")]) + "\n", arrays
+
+
+def _body(graph: GraphLike[SymbolLike], array_text: ArrayText, locations: bool, indent: str) -> list[str]:
+    """Return the lines of a graph without its header; those of regions stand before the symbol that has them."""
+    lines: list[str] = []
+    implicit = {entry.symbol.id: entry.op for entry in graph.casts() if entry.symbol.graph is graph}
     for symbol in graph.symbols:
-        line = f"  {_statement(symbol, array_text)}"
+        for region in regions_of(symbol):
+            inner = _body(region, array_text, locations, f"{indent}  ")
+            lines += [f"{indent}region {json.dumps(region.name)}", *inner, f"{indent}end"]
+        line = f"{indent}{_statement(symbol, array_text)}"
         if symbol.weak is not None:
             line += f" weak {symbol.weak}"
         if symbol.id in implicit:
@@ -109,10 +122,10 @@ def to_text(graph: GraphLike[SymbolLike], locations: bool = False) -> tuple[str,
             line += f"  # {symbol.attrs['value'].reshape(())[()]}"
         lines.append(line)
     for check in graph.checks:
-        lines.append(f"  check {shape_list((check.lhs, check.rhs))} {json.dumps(check.message)}")
+        lines.append(f"{indent}check {shape_list((check.lhs, check.rhs))} {json.dumps(check.message)}")
     for name, symbol in zip(graph.output_names, graph.outputs, strict=True):
-        lines.append(f"  output %{symbol.id} {json.dumps(name)}")
-    return "\n".join(lines) + "\n", arrays
+        lines.append(f"{indent}output %{symbol.id} {json.dumps(name)}")
+    return lines
 
 
 def _statement(symbol: SymbolLike, array_text: ArrayText) -> str:
@@ -132,11 +145,9 @@ def canonical_key(graph: GraphLike[SymbolLike]) -> str:
     Live symbols are renumbered in order, dims in order of appearance in the inputs, names and locations are
     left out, arrays enter by their bytes.
     """
-    live = needed(graph.symbols, (*graph.outputs, *graph.inputs))
     renamed: dict[str, Extent] = {
         name: Dim(f"d{position}") for position, name in enumerate(_dims_in_order(graph))
     }
-    numbers: dict[int, int] = {}
     digest = hashlib.sha256(b"joinery graph 1\n")
 
     def array_text(array: Array) -> str:
@@ -147,19 +158,27 @@ def canonical_key(graph: GraphLike[SymbolLike]) -> str:
             return value.substitute(renamed)
         return tuple([rename(entry) for entry in value]) if isinstance(value, tuple) else value
 
-    ordered = [*graph.inputs, *[symbol for symbol in graph.symbols if symbol.op.name != "input"]]
-    for symbol in ordered:
-        if symbol.id not in live:
-            continue
-        numbers[symbol.id] = len(numbers)
-        operands = ",".join(str(numbers[operand.id]) for operand in symbol.inputs)
-        attrs = {name: rename(value) for name, value in symbol.attrs.items() if name != "name"}
-        op = "constant" if symbol.op.name == "weight" else symbol.op.name
-        text = f"{op}({operands}){attributes_text(attrs, array_text)}:{symbol.dtype}{shape_list(rename(symbol.shape))}\n"
-        digest.update(text.encode())
-    for check in graph.checks:
-        digest.update(f"check {shape_list((rename(check.lhs), rename(check.rhs)))}\n".encode())
-    digest.update(f"outputs {[numbers[symbol.id] for symbol in graph.outputs]}\n".encode())
+    def add(graph: GraphLike[SymbolLike]) -> None:
+        live = needed(graph.symbols, (*graph.outputs, *graph.inputs))
+        numbers: dict[int, int] = {}
+        ordered = [*graph.inputs, *[symbol for symbol in graph.symbols if symbol.op.name != "input"]]
+        for symbol in ordered:
+            if symbol.id not in live:
+                continue
+            for region in regions_of(symbol):
+                digest.update(b"region\n")
+                add(region)
+            numbers[symbol.id] = len(numbers)
+            operands = ",".join(str(numbers[operand.id]) for operand in symbol.inputs)
+            attrs = {name: rename(value) for name, value in symbol.attrs.items() if name not in ("name", "regions")}
+            op = "constant" if symbol.op.name == "weight" else symbol.op.name
+            attributes = attributes_text(attrs, array_text)
+            digest.update(f"{op}({operands}){attributes}:{symbol.dtype}{shape_list(rename(symbol.shape))}\n".encode())
+        for check in graph.checks:
+            digest.update(f"check {shape_list((rename(check.lhs), rename(check.rhs)))}\n".encode())
+        digest.update(f"outputs {[numbers[symbol.id] for symbol in graph.outputs]}\n".encode())
+
+    add(graph)
     return digest.hexdigest()
 
 

@@ -139,7 +139,8 @@ def store_in_panels(plan: Plan) -> tuple[Plan, tuple[ConstantLayout, ...], tuple
 
     Returns the plan, the layouts of its constant buffers, and which of its nests read panels.
     """
-    plan = _copy_runtime_operands(plan)
+    if not plan.steps:
+        plan = _copy_runtime_operands(plan)
     constants: list[Buffer] = []
     layouts: list[ConstantLayout] = []
     index: dict[tuple[int, str], int] = {}

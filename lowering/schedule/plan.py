@@ -12,6 +12,7 @@ from ...graph.graph import Graph
 from ...graph.symbol import Symbol
 from ...promotion.dataclass import dataclass
 from ...promotion.errors import InternalError
+from ..control.steps import Step, steps_text
 from ..nest import Buffer, BufferKind, Nest
 from .body import NeedsBufferError
 from .grouping import Grouping
@@ -40,6 +41,7 @@ class Plan:
         memory: offsets and size of the arena.
         checks: equations (lhs, rhs, message) that must hold at launch.
         dims: the named dims, in the order in which the graph's inputs mention them.
+        steps: what runs, where that is more than the kernels in order; variables: how many addresses it changes.
     """
 
     name: str
@@ -51,6 +53,8 @@ class Plan:
     memory: MemoryPlan
     checks: tuple[Check, ...]
     dims: tuple[str, ...]
+    steps: tuple[Step, ...] = ()
+    variables: int = 0
 
     def describe(self) -> str:
         """Returns a table of the kernels (template, axes, bytes moved, operations, fused ops), and the size
@@ -72,6 +76,7 @@ class Plan:
         for row in rows:
             cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=False)]
             lines.append("  ".join([*cells, row[6]]).rstrip())
+        lines += steps_text(self.steps)
         lines.append(f"arena: {self.memory.size} bytes for {len(self.temporaries)} temporaries")
         return "\n".join(lines)
 

@@ -66,7 +66,7 @@ class Kernel:
         for number, buffer in enumerate(self.buffers):
             params.append((f"{buffer.kind}{number}", ptr(memory_type(buffer.dtype))))
             facts.append({NOALIAS: UnitAttr()})
-            if buffer.kind != "input":
+            if buffer.kind not in ("input", "variable"):
                 facts[-1][DIVISIBILITY] = BUFFER_ALIGNMENT
         for number, extent in enumerate(self.runtime):
             params.append((f"n{number}", I64))

@@ -34,7 +34,7 @@ class _Eraser:
         shape = (
             buffer.shape if buffer.kind == "constant" else ()
         )  # only panels of constants depend on the shape
-        kind = buffer.kind if buffer.kind in ("input", "constant") else "other"
+        kind = "input" if buffer.kind == "variable" else buffer.kind if buffer.kind in ("input", "constant") else "other"
         return (self.buffers[buffer.kind, buffer.index], buffer.dtype.name, kind, shape)
 
     def attrs(self, attrs: Mapping[str, Any]) -> Hashable:

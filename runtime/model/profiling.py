@@ -1,4 +1,4 @@
-"""Measures how long each kernel of a model takes: native code notes the time after every launch of a call."""
+"""Measures how long each kernel of a model takes: native code adds up the times of the launches of a call."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import ctypes
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from itertools import pairwise
 from statistics import median
 from typing import Any
 
@@ -19,7 +18,7 @@ from .kernels import Kernel, aligned
 
 MAX_CALLS = 1_000_000
 _FIRST = 3
-"""Where the times of launches begin in the table of `profile.ll`."""
+"""Where the nanoseconds of launches begin in the table of `profile.ll`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +125,7 @@ def seconds_text(taken: float) -> str:
 
 
 class Recorder:
-    """Calls a model and notes the time of each launch. Calls of other threads meanwhile are not counted."""
+    """Calls a model and notes how long each launch takes. Calls of other threads meanwhile are not counted."""
 
     def __init__(self, executable: Executable, kernels: Sequence[Kernel]) -> None:
         """Prepare to record. Raises `UnsupportedError` for models whose launches are not timed."""
@@ -153,13 +152,14 @@ class Recorder:
         outputs = executable.allocate(plan)
         with executable.profiled:
             table[0], table[1] = self._code["jn_mark"], threading.get_ident()
+            table[_FIRST : _FIRST + len(self._kernels)] = [0] * len(self._kernels)
             self._variable.value = ctypes.addressof(table)
             try:
                 executable.run(arrays, outputs, plan)
             finally:
                 self._variable.value = None
-            times = table[2 : _FIRST + len(self._kernels)]
-        self._launches.append([(after - before) / 1e9 for before, after in pairwise(times)])
+            times = table[_FIRST : _FIRST + len(self._kernels)]
+        self._launches.append([each / 1e9 for each in times])
         self._dims = {name: plan.dims[name] for name in executable.compiled.dims}
         return outputs
 

@@ -1,6 +1,7 @@
-; What jn_run calls where its variable jn_profile holds a table: notes the time, for calls of one thread.
+; What jn_run calls where its variable jn_profile holds a table: adds up times, for calls of one thread. A launch has taken the
+; time since the mark before; launches of a loop do so in every iteration.
 ;
-;     0 jn_mark     1 the thread     2 time at the beginning of the run     3 … time after each launch, in nanoseconds
+;     0 jn_mark     1 the thread     2 time of the last mark     3 … nanoseconds of each launch
 
 declare i64 @pthread_self()
 declare i32 @clock_gettime(i32, ptr)
@@ -20,9 +21,18 @@ note:
   %rest = load i64, ptr %rest.p, align 8
   %whole = mul i64 %seconds, 1000000000
   %now = add i64 %whole, %rest
+  %last.p = getelementptr i64, ptr %table, i64 2
+  %last = load i64, ptr %last.p, align 8
+  store i64 %now, ptr %last.p, align 8
+  %is_launch = icmp sge i64 %number, 0
+  br i1 %is_launch, label %count, label %out
+count:
   %at = add i64 %number, 3
   %slot = getelementptr i64, ptr %table, i64 %at
-  store i64 %now, ptr %slot, align 8
+  %before = load i64, ptr %slot, align 8
+  %taken = sub i64 %now, %last
+  %sum = add i64 %before, %taken
+  store i64 %sum, ptr %slot, align 8
   br label %out
 out:
   ret void

@@ -25,7 +25,7 @@ ERRORS = [
     "PtxCheckError", "DeviceError", "DeviceMemoryError",
 ]  # fmt: skip
 
-NOT_YET = ["jit", "cond", "while_loop", "scan", "call_kernel", "associative_scan", "histogram", "Resize"]
+NOT_YET = ["jit", "call_kernel", "associative_scan", "histogram", "Resize"]
 """Names of the contract that this version does not offer."""
 RULE_SETS = ["max", "max-published", "jax", "numpy", "torch", "triton", "exact"]
 COMPILE_OPTIONS_NOT_YET = ["schedule"]
@@ -154,6 +154,10 @@ SIGNATURES: dict[str, str] = {
     "save_safetensors": "weights, path",
     "load_safetensors": "path, names=None",
     "load_gguf": "path, names=None, *, blocks='dequantize'",
+    "while_loop": "cond_fun, body_fun, init_val",
+    "fori_loop": "lower, upper, body_fun, init_val",
+    "scan": "f, init, xs=None, length=None, reverse=False",
+    "cond": "pred, true_fun, false_fun, *operands",
     "windows": "x, sizes, axes=None, strides=1, dilations=1",
     "conv": "x, kernel, stride=1, dilation=1, padding=0, groups=1, bias=None",
     "conv1d": "x, kernel, stride=1, dilation=1, padding=0, groups=1, bias=None",

@@ -23,10 +23,12 @@ def reshaped() -> Any:
 
 
 def scanned() -> Any:
-    """A running sum along an axis whose size has a name: its steps are unrolled."""
-    nodes = [node("Add", "total x", "next"), node("Identity", "next", "out")]
-    step = body(nodes, {"total": (F, [6]), "x": (F, [6])}, "next out")
-    return model([node("Scan", "start x", "_ y", num_scan_inputs=1, body=step)], {"start": (F, [6]), "x": (F, ["n", 6])})
+    """A running sum along an axis whose size has a name. Steps are unrolled, since another value that it carries grows."""
+    grows = node("Concat", "seen x", "more", axis=0)
+    nodes = [node("Add", "total x", "next"), node("Identity", "next", "out"), grows]
+    step = body(nodes, {"total": (F, [6]), "seen": (F, ["k"]), "x": (F, [6])}, "next more out")
+    scan = node("Scan", "start start x", "_ _ y", num_scan_inputs=1, body=step)
+    return model([scan], {"start": (F, [6]), "x": (F, ["n", 6])})
 
 
 def compiled(made: Any, **options: Any) -> Any:

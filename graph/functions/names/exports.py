@@ -74,6 +74,12 @@ _MODULES: dict[str, str] = {
         "string_concat string_equal string_split string_split_count regex_full_match string_normalize tf_idf encode_labels "
         "parse_numbers print_numbers"
     ),
+    "control.loops": (
+        "while_loop fori_loop scan"
+    ),
+    "control.branches": (
+        "cond"
+    ),
     "creation": (
         "full zeros ones zeros_like ones_like"
     ),

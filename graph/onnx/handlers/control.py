@@ -1,21 +1,30 @@
-"""Handles operators with subgraphs, as far as they can be resolved while importing: branches are chosen, loops unrolled."""
+"""Handles operators with subgraphs: branches that are known are chosen, small loops unrolled, others become regions."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence as Ordered
+from contextlib import suppress
 
 import numpy as np
 
 from ....promotion.dtype import DType
+from ....promotion.errors import UnsupportedError, UserError
+from ...construction.primitives import permute
 from ...functions.building import apply
 from ...functions.joining import stack
+from ...functions.shaping import flip
 from ...symbol import Symbol
 from ..model import Body
 from ..node import Node, Result
+from ..regions import NoRegionError, import_branch, import_loop, import_scan
 from ..registry import handles
 from ..tensors import dtype_of_code
 from ..values import Known, Optional, Sequence, Sizes, Value, from_items
 
+_SELECTED = 8
+"""Most nodes of both branches of an If that are computed, to select between the results: that fuses, and any device does it."""
+_UNROLLED = 256
+"""Most nodes that loops are unrolled to: what they compute of constants stays known, kernels fuse, and any device runs them."""
 _MAX_COMPARED = 64
 """Most elements of constants that are compared."""
 
@@ -30,13 +39,16 @@ def truth_of(node: Node, value: Value) -> bool | None:
 
 @handles("If", structural=True)
 def if_(node: Node) -> Result:
-    """Import the branch of a known condition; of another one both, and select between their results."""
+    """Import the branch of a known condition. Of another one both become regions, or one selects between their results."""
     condition = node.value(0)
     then, otherwise = node.attr("then_branch"), node.attr("else_branch")
     known = truth_of(node, condition)
     if known is not None:
         return tuple(node.run(then if known else otherwise, ()))
     flag = node[0].reshape(())
+    if then.size + otherwise.size > _SELECTED:
+        with suppress(NoRegionError):
+            return tuple(import_branch(node, flag, then, otherwise))
     pairs = zip(node.run(then, ()), node.run(otherwise, ()), strict=True)
     return tuple([_selected(node, flag, yes, no, condition) for yes, no in pairs])
 
@@ -95,15 +107,33 @@ def require_unrollable(node: Node, trips: int, body: Body) -> None:
 
 @handles("Loop", structural=True)
 def loop(node: Node) -> Result:
-    """Unroll a loop of known trip count.
+    """Unroll a small loop of known trip count, and make others loops of the graph, if all iterations have the same types.
 
     A condition that is data ends such a loop early by selection: later iterations go on from what they computed, which is
     dropped, so that counters stay known.
     """
     body: Body = node.attr("body")
-    trips = node.integer(0, "the trip count of Loop") if node.has(0) else None
+    limit = node.value(0) if node.has(0) else None
     going: Value = node.value(1) if node.has(1) else Known(np.array(True))
     state = [node.value(position) for position in range(2, len(node))]
+    rows = len(body.outputs) - 1 - len(state)
+    small = isinstance(limit, Known) and int(limit.array.reshape(-1)[0]) * max(body.size, 1) <= _UNROLLED
+    refusal: NoRegionError | None = None
+    if not small and truth_of(node, going) is not False:
+        try:
+            return tuple(import_loop(node, body, limit, going, state, rows))
+        except NoRegionError as error:
+            refusal = error
+    try:
+        return _unrolled(node, body, going, state)
+    except (UserError, UnsupportedError) as error:
+        if refusal is not None:
+            error.add_note(f"It is no loop of the graph, either: {refusal}")
+        raise
+
+
+def _unrolled(node: Node, body: Body, going: Value, state: list[Value]) -> Result:
+    trips = node.integer(0, "the trip count of Loop") if node.has(0) else None
     scans: list[list[Value]] = [[] for _ in range(len(body.outputs) - 1 - len(state))]
     active: Symbol | None = None
     first: Value = going
@@ -138,7 +168,7 @@ def loop(node: Node) -> Result:
 
 @handles("Scan", since=9, structural=True)
 def scan(node: Node) -> Result:
-    """Unroll a scan over the slices of tensors."""
+    """Make a scan over the slices of tensors a loop of the graph; unroll small ones, and those whose types change."""
     body: Body = node.attr("body")
     count = node.attr("num_scan_inputs")
     node.require(0 < count <= len(node), f"num_scan_inputs is {count} of {len(node)} inputs")
@@ -153,10 +183,20 @@ def scan(node: Node) -> Result:
     lengths = {node.shape(states + number)[axis] for number, axis in enumerate(axes)}
     (trips,) = lengths if len(lengths) == 1 else (-1,)
     node.require(trips != -1, f"the scanned axes have sizes {lengths}; equal ones are expected")
+    state = [node.value(position) for position in range(states)]
+    if not isinstance(trips, int) or trips * max(body.size, 1) > _UNROLLED:
+        with suppress(NoRegionError):
+            scanned = zip(sources, axes, backwards, strict=True)
+            tensors = [_to_front(node.symbol_of(source), axis, back) for source, axis, back in scanned]
+            made = import_scan(node, body, state, tensors, trips)
+            rows = [
+                _from_front(node.symbol_of(value), node.axis(axis, _rank(value)), prepend)
+                for value, axis, prepend in zip(made[states:], out_axes, prepends, strict=True)
+            ]
+            return tuple([*made[:states], *rows])
     if not isinstance(trips, int):
         raise node.size_needed((trips,), f"a Scan of {trips} iterations")
     require_unrollable(node, trips, body)
-    state = [node.value(position) for position in range(states)]
     scans: list[list[Value]] = [[] for _ in range(results)]
     for step in range(trips):
         slices = [
@@ -173,6 +213,19 @@ def scan(node: Node) -> Result:
         ordered = each[::-1] if prepend else each
         finished.append(stacked(node, ordered, node.axis(axis, rank + 1), body, states + number))
     return tuple([*state, *finished])
+
+
+def _to_front(x: Symbol, axis: int, is_reversed: int) -> Symbol:
+    """Return a tensor with the scanned axis in front, in the order of iterations."""
+    moved = permute(x, (axis, *[each for each in range(len(x.shape)) if each != axis]))
+    return flip(moved, 0) if is_reversed else moved
+
+
+def _from_front(x: Symbol, axis: int, is_reversed: int) -> Symbol:
+    """Return stacked rows, which lie along axis 0, along another axis."""
+    order = list(range(1, len(x.shape)))
+    order.insert(axis, 0)
+    return permute(flip(x, 0) if is_reversed else x, order)
 
 
 def _rank(value: Value) -> int:

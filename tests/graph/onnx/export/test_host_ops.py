@@ -134,9 +134,10 @@ def test_onnxruntime_computes_the_same(name: str) -> None:
 
 
 def test_every_row_of_the_host_is_written_and_tried() -> None:
-    assert {row.name for row in ROWS} <= {*WRITERS, *SIZED}
+    rows = {row.name for row in ROWS if "internal" not in row.traits}  # the others stand behind loops, which are not written
+    assert rows <= {*WRITERS, *SIZED}
     tried = {symbol.op.name for build, inputs in CASES.values() for symbol in graph_of(build, *inputs).symbols}
-    assert {row.name for row in ROWS} - tried == {"image_decode"}
+    assert rows - tried == {"image_decode"}
 
 
 def test_a_picture_is_decoded_by_one_node() -> None:

@@ -1,0 +1,45 @@
+"""Holds what graphs know of regions, graphs inside them, and finds the graph that an operation belongs to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, TypeVar
+
+
+class Nesting:
+    """A base of `Graph`, which may be a region itself.
+
+    Attributes:
+        outer_dims: names of the dims that are known without inputs, because a graph around this one has them.
+        twin: returns the symbol for one of another graph, where this graph is that one built again (`promote/what_if.py`).
+        open: the region that is being built for a symbol of this graph, if any.
+    """
+
+    outer_dims: frozenset[str] = frozenset()
+    twin: Callable[[Any], Any] | None = None
+    open: Any = None
+
+    def is_inside(self, graph: object) -> bool:
+        """Return whether this is a region of a symbol of `graph`."""
+        return False
+
+
+GraphT = TypeVar("GraphT")
+
+
+def innermost(graph: GraphT, operands: Iterable[object]) -> GraphT:
+    """Return the graph, or the innermost of its regions that an operand belongs to: an operation is made there."""
+    found: Any = graph
+    for operand in operands:
+        own = getattr(operand, "graph", found)
+        if own is not found and own.is_inside(found):
+            found = own
+    return found  # type: ignore[no-any-return]
+
+
+def under_construction(graph: GraphT) -> GraphT:
+    """Return the graph, or the innermost region that is being built in it: what a loop's functions use may belong there."""
+    found: Any = graph
+    while found.open is not None:
+        found = found.open
+    return found  # type: ignore[no-any-return]

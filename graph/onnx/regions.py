@@ -1,0 +1,193 @@
+"""Imports subgraphs as regions: loops and branches of the graph, where every iteration has the same types."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from collections.abc import Sequence as Ordered
+from contextlib import contextmanager
+
+import numpy as np
+
+from ...promotion.dtype import int64
+from ...promotion.errors import UnsupportedError, UserError
+from ..construction.history import mark, rewind
+from ..dims.dim import Extent
+from ..functions.control.branches import build_branch
+from ..functions.control.loops import build_loop, results_of
+from ..functions.host.data_sized import fresh_dim, host
+from ..ops.host import is_host
+from ..region import Region
+from ..symbol import Symbol
+from ..types import TensorType, shape_text
+from .model import Body
+from .node import Node, as_symbol
+from .values import Known, Optional, Sequence, Sizes, Value
+
+_FOREVER = 1 << 62
+"""Trip counts from here on bound nothing: exporters write the largest integer where there is none."""
+
+
+class NoRegionError(UnsupportedError):
+    """A subgraph cannot be a region, for instance because types change from one iteration to the next."""
+
+
+@contextmanager
+def attempting(node: Node) -> Iterator[None]:
+    """Undo what was added to the graph when a subgraph turns out to be no region."""
+    before, symbols = mark(node.graph), dict(node.symbols)
+    try:
+        yield
+    except (UserError, UnsupportedError) as error:
+        rewind(node.graph, before)
+        node.symbols.clear()
+        node.symbols.update(symbols)
+        raise NoRegionError(str(error)) from error
+
+
+def _region(
+    node: Node, name: str, types: Ordered[TensorType], body: Callable[[Region, dict[int, tuple[Known, Symbol]]], list[Symbol]]
+) -> Region:  # fmt: skip
+    region = Region(node.graph, f"{node.op} {name}", types)
+    with node.inside(region) as symbols:
+        outputs = body(region, symbols)
+    region.output(*outputs, names=[f"value{position}" for position in range(len(outputs))])
+    for symbol in region.symbols:
+        if is_host([operand.dtype for operand in symbol.inputs], symbol.op.kind, symbol.dtype):
+            raise NoRegionError(f"{symbol.op.name} runs on the host, not in a loop or branch")
+    return region
+
+
+def _tensor(region: Region, value: Value, symbols: dict[int, tuple[Known, Symbol]]) -> Symbol:
+    if isinstance(value, (Sequence, Optional)):
+        raise NoRegionError("a sequence or optional value in a loop or branch")
+    return region.as_symbol(as_symbol(region, value, symbols, "a result"), "result")
+
+
+def _require_type(symbol: Symbol, wanted: TensorType, what: str) -> Symbol:
+    checks = symbol.graph.shape_checks
+    same = len(symbol.shape) == len(wanted.shape) and all(map(checks.decide, symbol.shape, wanted.shape))
+    if symbol.dtype is not wanted.dtype or not same:
+        raise NoRegionError(
+            f"{what} is {symbol.dtype} {shape_text(symbol.shape)}, and {wanted.dtype} {shape_text(wanted.shape)} before it"
+        )
+    return symbol
+
+
+def _as_known(value: Value) -> bool | None:
+    return bool(value.array.reshape(-1)[0]) if isinstance(value, Known) and value.array.size == 1 else None
+
+
+def import_branch(node: Node, condition: Symbol, then: Body, otherwise: Body) -> list[Value]:
+    """Return the results of two subgraphs, of which a condition chooses one. Raises `NoRegionError`."""
+    with attempting(node):
+        returned: list[list[Symbol]] = []
+
+        def arm(body: Body) -> Callable[[Region, dict[int, tuple[Known, Symbol]]], list[Symbol]]:
+            def built(region: Region, symbols: dict[int, tuple[Known, Symbol]]) -> list[Symbol]:
+                found = [_tensor(region, value, symbols) for value in node.run(body, ())]
+                if returned:
+                    found = [
+                        _require_type(symbol, TensorType(other.dtype, other.shape), "a result of the other branch")
+                        for symbol, other in zip(found, returned[0], strict=True)
+                    ]
+                returned.append(found)
+                return found
+
+            return built
+
+        regions = [_region(node, name, (), arm(body)) for name, body in (("then", then), ("else", otherwise))]
+        return [*results_of(build_branch(condition, *regions))]
+
+
+def import_loop(
+    node: Node, body: Body, trips: Value | None, going: Value, state: Ordered[Value], rows: int
+) -> list[Value]:
+    """Return the results of a Loop: its state, then tensors of one row for each iteration. Raises `NoRegionError`.
+
+    What ends the loop is carried as its first value. Rows need the number of iterations: where values decide it, a first loop
+    counts, and the rows are made by a second one of that length.
+    """
+    with attempting(node):
+        graph = node.graph
+        first = [_tensor_of(node, each) for each in state]
+        flag = node.symbol_of(going).reshape(())
+        carried = [flag, *first]
+        types = [TensorType(each.dtype, each.shape, f"state{number}") for number, each in enumerate(carried)]
+        shape = () if isinstance(going, Known) and not going.array.ndim else going.shape  # type: ignore[union-attr]
+        true = Known(np.ones([size for size in shape if isinstance(size, int)], np.bool_))
+        endless = [True]
+
+        def step(wants_rows: bool) -> Region:
+            def built(region: Region, symbols: dict[int, tuple[Known, Symbol]]) -> list[Symbol]:
+                index, before, *values = region.inputs
+                results = node.run(body, (index, true, *values))
+                known = _as_known(results[0])
+                after = before if known is True else _tensor(region, results[0], symbols).reshape(())
+                endless[0] = known is True
+                found = [after]
+                for wanted, value in zip(types[1:], results[1:], strict=False):
+                    found.append(_require_type(_tensor(region, value, symbols), wanted, "a carried value"))
+                stacked = results[1 + len(state) :] if wants_rows else []
+                return [*found, *[_tensor(region, value, symbols) for value in stacked]]
+
+            return _region(node, "body", (TensorType(int64, (), "index"), *types), built)
+
+        length, limit = _bound(node, trips)
+        counting = step(wants_rows=False)
+        ends = not (endless[0] and _as_known(going) is True)
+        condition = None
+        if ends:
+            condition = _region(node, "condition", (TensorType(int64, (), "index"), *types),
+                                lambda region, symbols: [region.inputs[1]])  # fmt: skip
+        elif limit is None and length == -1:
+            raise NoRegionError("nothing ends the loop")
+        if not rows:
+            return [*results_of(build_loop(graph, "Loop", carried, counting, condition, limit=limit, length=length))[1:]]
+        if ends or length == -1:
+            if isinstance(graph, Region):
+                raise NoRegionError("values decide how many rows a loop inside of another one returns")
+            count = build_loop(graph, "Loop", carried, counting, condition, limit=limit, length=length) if ends else limit
+            length = fresh_dim(graph, "trips")
+            host("empty_rows", graph.as_symbol(count), sizes=(length,))  # type: ignore[arg-type]
+        return [*results_of(build_loop(graph, "Loop", carried, step(wants_rows=True), length=length))[1:]]
+
+
+def _tensor_of(node: Node, value: Value) -> Symbol:
+    if isinstance(value, (Sequence, Optional)):
+        raise NoRegionError("a sequence or optional value in a loop")
+    return node.symbol_of(value)
+
+
+def _bound(node: Node, trips: Value | None) -> tuple[Extent, Symbol | None]:
+    """Return the most iterations as a size (-1 for no bound), or as a symbol."""
+    if trips is None:
+        return -1, None
+    if isinstance(trips, Known):
+        count = max(int(trips.array.reshape(-1)[0]), 0)
+        return (-1 if count >= _FOREVER else count), None
+    if isinstance(trips, Sizes):
+        (size,) = trips.items.reshape(-1).tolist()
+        return size, None
+    return -1, node.symbol_of(trips).reshape(()).cast(int64)
+
+
+def import_scan(
+    node: Node, body: Body, state: Ordered[Value], sequences: Ordered[Symbol], length: Extent
+) -> list[Value]:
+    """Return the results of a Scan over axis 0 of its sequences, stacked along axis 0. Raises `NoRegionError`."""
+    with attempting(node):
+        carried = [_tensor_of(node, each) for each in state]
+        types = [TensorType(each.dtype, each.shape, f"state{number}") for number, each in enumerate(carried)]
+        slices = [TensorType(each.dtype, each.shape[1:], f"x{number}") for number, each in enumerate(sequences)]
+
+        def built(region: Region, symbols: dict[int, tuple[Known, Symbol]]) -> list[Symbol]:
+            found = [_tensor(region, value, symbols) for value in node.run(body, region.inputs[1:])]
+            return [
+                *[_require_type(each, wanted, "a carried value") for each, wanted in zip(found, types, strict=False)],
+                *found[len(types) :],
+            ]
+
+        region = _region(node, "body", (TensorType(int64, (), "index"), *types, *slices), built)
+        return [*results_of(build_loop(node.graph, "Scan", carried, region, length=length, sequences=sequences))]
+
+

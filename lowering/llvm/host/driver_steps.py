@@ -1,0 +1,123 @@
+"""Emits the steps of plans with loops and branches: a function for each region, which the function around it calls.
+
+What changes while a plan runs, which memory holds a carried value and which row an iteration reads, are addresses in a frame,
+an array on the stack of `jn_run` (`control/steps.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ...control.steps import Branch, Launches, Loop, Step, inner_steps
+from ...nest import Buffer
+from ..ir import Function
+from ..module import Module
+from ..values import V, const, i64
+from .driver_launches import DriverCode, DriverPlan
+
+
+def emit_steps(module: Module, plan: DriverPlan, steps: Sequence[Step]) -> str:
+    """Add the function of some steps, and those that it calls. Returns its name."""
+    inner = [[emit_steps(module, plan, each) if each else "" for each in inner_steps(step)] for step in steps]
+    parameters = [("ptr", "pool"), ("ptr", "buffers"), ("ptr", "dims"), ("ptr", "frame")]
+    f = Function(module, f"jn_steps_{len(module.functions)}", parameters, linkage="internal")
+    code = DriverCode(f, plan, f.params[3])
+    for step in steps:  # first the addresses that stay, so that they are known wherever the code branches
+        for buffer in _fixed_buffers(step):
+            code.address(buffer)
+    for step, functions in zip(steps, inner, strict=True):
+        match step:
+            case Launches():
+                code.launch(step.first, step.last)
+            case Loop():
+                _emit_loop(code, step, functions)
+            case Branch():
+                _emit_branch(code, step, functions)
+    f.ret()
+    module.add(f)
+    return f.name
+
+
+def _fixed_buffers(step: Step) -> list[Buffer]:
+    """Return the buffers that the code of a loop or branch itself looks at, without variables."""
+    found: list[Buffer | None] = []
+    if isinstance(step, Loop):
+        found = [step.limit, step.asked, step.index, step.count, *[each.whole for each in step.slices]]
+        found += [buffer for each in step.carried for buffer in (each.begin, *each.memory)]
+    elif isinstance(step, Branch):
+        found = [step.condition, step.number]
+    return [buffer for buffer in found if buffer is not None and buffer.kind != "variable"]
+
+
+def _emit_loop(code: DriverCode, loop: Loop, functions: Sequence[str]) -> None:
+    f = code.f
+    condition, body = functions
+    for each in loop.carried:
+        f.store(code.address(each.begin), code.slot(each.now.index), 8)
+        for variable, memory in zip((each.following, each.spare), each.memory, strict=False):
+            if variable is not None:
+                f.store(code.address(memory), code.slot(variable.index), 8)
+    limits = [] if loop.is_unbounded else [code.extent(loop.length)]
+    if loop.limit is not None:
+        limits.append(f.load("i64", code.address(loop.limit), 8))
+    rows = [(code.address(each.whole), code.extent(each.nbytes), code.slot(each.row.index)) for each in loop.slices]
+    last = f.sub(code.extent(loop.length), i64(1)) if loop.reverse else None
+    index = code.address(loop.index)
+    counter = f.alloca("i64", 1, 8)
+    f.store(i64(0), counter, 8)
+    head, done = f.label("head"), f.label("done")
+    f.branch(head)
+    f.start(head)
+    count = f.load("i64", counter, 8)
+    for limit in limits:
+        _go_on(f, f.icmp("slt", count, limit), done)
+    f.store(count, index, 8)
+    if loop.asked is not None:
+        _call(code, condition)
+        _go_on(f, _truth(f, code.address(loop.asked)), done)
+    at = count if last is None else f.sub(last, count)
+    for whole, nbytes, slot in rows:
+        f.store(f.gep(whole, f.mul(at, nbytes)), slot, 8)
+    _call(code, body)
+    for each in loop.carried:
+        if each.following is not None and each.spare is not None:
+            written = f.load("ptr", code.slot(each.following.index), 8)
+            f.store(written, code.slot(each.now.index), 8)
+            f.store(f.load("ptr", code.slot(each.spare.index), 8), code.slot(each.following.index), 8)
+            f.store(written, code.slot(each.spare.index), 8)
+    f.store(f.add(f.load("i64", counter, 8), i64(1)), counter, 8)
+    f.branch(head)
+    f.start(done)
+    if loop.count is not None:
+        f.store(f.load("i64", counter, 8), code.address(loop.count), 8)
+
+
+def _go_on(f: Function, condition: V, done: str) -> None:
+    """Emit a branch to `done` unless a condition holds."""
+    goes = f.label("goes")
+    f.cond_branch(condition, goes, done)
+    f.start(goes)
+
+
+def _truth(f: Function, address: V) -> V:
+    """Return the bool at an address, which is one byte."""
+    return f.icmp("ne", f.load("i8", address, 1), const(0, "i8"))
+
+
+def _call(code: DriverCode, function: str) -> None:
+    if function:
+        code.f.call(function, "void", code.f.params)
+
+
+def _emit_branch(code: DriverCode, branch: Branch, functions: Sequence[str]) -> None:
+    f = code.f
+    condition = _truth(f, code.address(branch.condition))
+    then, otherwise, done = f.label("then"), f.label("otherwise"), f.label("done")
+    f.cond_branch(condition, then, otherwise)
+    for number, (label, function) in enumerate(zip((then, otherwise), functions, strict=True)):
+        f.start(label)
+        _call(code, function)
+        if branch.number is not None:
+            f.store(i64(number), code.address(branch.number), 8)
+        f.branch(done)
+    f.start(done)
