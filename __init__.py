@@ -47,6 +47,7 @@ _LOCATIONS: dict[str, str] = {
     "load_gguf": "graph.weights.gguf_files",
     "BlockQuantized": "graph.weights.block_quantised",
     "result_type": "graph.promote.result_types",
+    "from_exported": "interface.torch.exported",
     "compile": "interface.compiling",
     "compile_onnx": "interface.specialised",
     "load": "interface.compiling",

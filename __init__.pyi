@@ -42,6 +42,7 @@ from .interface.model import Model as Model
 from .interface.specialised import compile_onnx as compile_onnx
 from .interface.tensor_arguments import PointerTable as PointerTable
 from .interface.tensor_arguments import TensorDescriptor as TensorDescriptor
+from .interface.torch.exported import from_exported as from_exported
 from .lowering.sanitize import ModelReport as ModelReport
 from .lowering.tt.interpret.memory import AccessError as AccessError
 from .lowering.tt.sanitize.findings import SanitizerError as SanitizerError
