@@ -41,7 +41,7 @@ TITLES: Mapping[str, tuple[str, str, tuple[str, ...]]] = MappingProxyType({
     "triton": (
         "Triton's launches", "`import joinery.triton`: kernels under `@triton.jit`, run by joinery.", ("interface.triton",),
     ),
-    "torch": ("PyTorch", "Models of PyTorch as graphs, and joinery behind `torch.compile`.", ("interface.torch",)),
+    "torch": ("PyTorch", "Models of PyTorch as graphs, and what `torch.compile` made of them.", ("interface.torch",)),
     "errors": ("Errors", "Every exception that joinery raises on purpose is a `JoineryError`.", ("promotion.errors",)),
 })  # fmt: skip
 """Page → title, first sentence, and the modules whose public names it shows; the longest match decides."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from torch._decomp import core_aten_decompositions
 from torch.export import default_decompositions
 
 from ...graph.aten.table import HANDLERS
@@ -29,3 +30,8 @@ def exported_decompositions() -> Any:
         if handled(overload):
             del table[overload]
     return table
+
+
+def compiled_decompositions() -> dict[Any, Any]:
+    """Return the table for AOTAutograd."""
+    return {overload: rule for overload, rule in core_aten_decompositions().items() if not handled(overload)}

@@ -19,7 +19,7 @@ from .tensors import dtype_of, expression_of, extent_of, require_plain, to_array
 
 _LINE = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+), in (?P<function>\S+)')
 _PYTORCH = os.path.dirname(torch.__file__) + os.sep
-_SILENT = frozenset({"sym_constrain_range_for_size", "sym_constrain_range", "_assert_scalar", "_assert_async", "sym_size"})
+_SILENT = frozenset({"sym_constrain_range_for_size", "sym_constrain_range", "_assert_scalar", "sym_size"})
 """Statements about sizes that data decides, or sizes: nothing of them is left in a graph without such sizes."""
 
 
@@ -73,10 +73,21 @@ class Reader:
                 if self.strict:
                     raise type(error)(f"node {node.name!r} ({node.target}), from {location_of(node)}: {error}") from None
                 self.refused[node.name] = error
-                continue
+                call = self._stand_in(node)
             if call is not None:
                 found.append(call)
         return found
+
+    def _stand_in(self, node: Any) -> Call | None:
+        """Return a call without arguments for a node that cannot be read, so that those that need its results can."""
+        value = node.meta.get("val")
+        values = value if isinstance(value, (tuple, list)) else (value,)
+        try:
+            results = tuple([self.type_of(each, "a result") if _is_tensor(each) else None for each in values])
+        except JoineryError:
+            return None
+        self.refs[node.name] = Ref(node.name)
+        return Call(node.name, f"torch.{_shown(node.target)}", (), {}, results, location_of(node))
 
     def _node(self, node: Any) -> Call | None:
         value = node.meta.get("val")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
 import torch
 
 from ...graph.dims.dim import Extent, dim, maximum, minimum
@@ -23,6 +24,14 @@ def dtype_of(dtype: Any) -> DType:
         return DType(name)
     except UserError:
         raise UnsupportedError(f"dtype {dtype} is not supported; fix: convert it before it enters the model") from None
+
+
+def torch_dtype(dtype: DType) -> Any:
+    """Return the `torch.dtype` of a dtype."""
+    found = getattr(torch, dtype.name, None)
+    if not isinstance(found, torch.dtype):
+        raise UnsupportedError(f"PyTorch has no dtype {dtype}; fix: cast the output")
+    return found
 
 
 def require_plain(tensor: Any, what: str) -> None:
@@ -44,6 +53,17 @@ def to_array(tensor: Any) -> Array:
         return carrier.view(own.numpy)
     array: Array = plain.numpy()
     return array
+
+
+def to_tensor(array: Array, dtype: DType) -> Any:
+    """Return an array as a tensor over the same memory."""
+    wanted = torch_dtype(dtype)
+    if wanted is torch.bfloat16 or str(wanted).startswith("torch.float8"):
+        return torch.from_numpy(array.view(_NUMPY_CARRIERS[dtype.itemsize])).view(wanted)
+    return torch.from_numpy(array)
+
+
+_NUMPY_CARRIERS = {1: np.uint8, 2: np.int16}
 
 
 def extent_of(size: Any, names: Mapping[str, str]) -> Extent:
