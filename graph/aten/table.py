@@ -5,6 +5,7 @@ from __future__ import annotations
 from .handlers import (
     activations,
     attention,
+    backward,
     conversion,
     creation,
     elementwise,
@@ -20,7 +21,7 @@ from .registry import HANDLERS
 __all__ = ["HANDLERS", "MODULES"]
 
 MODULES = (
-    activations, attention, conversion, creation, elementwise, indexing, normalization, products, reductions, shaping,
-    spatial,
+    activations, attention, backward, conversion, creation, elementwise, indexing, normalization, products, reductions,
+    shaping, spatial,
 )  # fmt: skip
 """The modules whose import fills the table."""

@@ -111,9 +111,28 @@ def _laid_out(tensor: Any, layout: Layout) -> Any:
         tensor = tensor.permute(back)
     if layout.strides is None or tensor.stride() == layout.strides:
         return tensor
-    if layout.copies:
-        return torch.empty_strided(tensor.shape, layout.strides, dtype=tensor.dtype).copy_(tensor)
-    return tensor.as_strided(tensor.shape, layout.strides)  # axes of size 1 alone differ
+    if not layout.copies:
+        return tensor.as_strided(tensor.shape, layout.strides)  # axes of size 1 alone differ
+    single = tensor
+    for axis, step in enumerate(layout.strides):
+        if step == 0:  # the same elements all along the axis
+            single = single.narrow(axis, 0, 1)
+    if _overlaps(single.shape, layout.strides):
+        return tensor
+    return torch.empty_strided(single.shape, layout.strides, dtype=tensor.dtype).copy_(single).as_strided(
+        tensor.shape, layout.strides
+    )
+
+
+def _overlaps(sizes: Sequence[int], strides: Sequence[int]) -> bool:
+    """Return whether two elements of a tensor may lie at one address."""
+    reach = 0
+    for step, size in sorted(zip(strides, sizes, strict=True)):
+        if size > 1:
+            if step <= reach:
+                return True
+            reach += step * (size - 1)
+    return False
 
 
 class EagerStep:

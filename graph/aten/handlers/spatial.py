@@ -31,7 +31,8 @@ def _first(x: Symbol) -> Symbol:
     return apply("permute", x, axes=(0, rank - 1, *range(1, rank - 1)))
 
 
-def _per_axis(numbers: Sequence[int], rank: int) -> tuple[int, ...]:
+def per_axis(numbers: Sequence[int], rank: int) -> tuple[int, ...]:
+    """Return one number for each axis, where one may stand for all."""
     return tuple(numbers) * rank if len(numbers) == 1 else tuple(numbers)
 
 
@@ -45,13 +46,13 @@ def convolution(
     alone = len(x.shape) == rank + 1
     if alone:
         x = apply("reshape", x, shape=(1, *x.shape))
-    steps, gaps = _per_axis(stride, rank), _per_axis(dilation, rank)
-    pads = [(width, width) for width in _per_axis(padding, rank)]
+    steps, gaps = per_axis(stride, rank), per_axis(dilation, rank)
+    pads = [(width, width) for width in per_axis(padding, rank)]
     dtype = x.dtype
     wide = float32 if dtype.is_float and dtype.bits == 16 else dtype
     image, kernel = _last(x.cast(wide)), weight.cast(wide)
     if transposed:
-        image, kernel, pads = _backwards(node, image, kernel, steps, pads, gaps, _per_axis(output_padding, rank), groups)
+        image, kernel, pads = _backwards(node, image, kernel, steps, pads, gaps, per_axis(output_padding, rank), groups)
         steps = (1,) * rank
     matrix = apply("permute", kernel, axes=(*range(2, rank + 2), 1, 0))
     added = None if bias is None else bias.cast(wide)
@@ -101,8 +102,8 @@ def max_pool(
     """Return the largest element of each window, and its position in its image; padding never counts."""
     rank = 2 if node.kind == "max_pool2d_with_indices" else 3
     node.require(x.dtype.is_float or x.dtype.bits < 64, f"max_pool of {x.dtype}", "a narrower dtype")
-    sizes = _per_axis(kernel_size, rank)
-    steps, pads, gaps = _per_axis(stride, rank) or sizes, _per_axis(padding, rank), _per_axis(dilation, rank)
+    sizes = per_axis(kernel_size, rank)
+    steps, pads, gaps = per_axis(stride, rank) or sizes, per_axis(padding, rank), per_axis(dilation, rank)
     spatial, counts = x.shape[-rank:], node.shape[-rank:]
     first = len(x.shape) - rank
     lowest = -math.inf if x.dtype.is_float else int(x.dtype.min_value)
@@ -151,8 +152,8 @@ def average_pool(
     rank = int(node.kind[len("avg_pool")])
     node.require(divisor_override is None, "divisor_override", "divide afterwards")
     node.require(x.dtype.is_float, f"avg_pool of {x.dtype}", "floats")
-    sizes = _per_axis(kernel_size, rank)
-    steps, pads = _per_axis(stride, rank) or sizes, _per_axis(padding, rank)
+    sizes = per_axis(kernel_size, rank)
+    steps, pads = per_axis(stride, rank) or sizes, per_axis(padding, rank)
     alone = len(x.shape) == rank + 1
     image = apply("reshape", x, shape=(1, *x.shape)) if alone else x
     result = _first(avg_pool(_last(image), sizes, steps, 1, pads, ceil_mode, count_include_pad))

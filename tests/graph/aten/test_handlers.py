@@ -171,3 +171,96 @@ def test_what_has_no_form_is_refused(op: str, arguments: Any, text: str) -> None
 
 def test_handlers_are_named_as_overloads() -> None:
     assert all(len(name.split(".")) == 3 and name.startswith("aten.") for name in HANDLERS)
+
+
+def several(op: str, *arguments: Any, results: list[np.ndarray], **options: Any) -> list[np.ndarray]:
+    """Run one operator with several results, of the dtypes and shapes of these arrays."""
+    arrays: list[np.ndarray] = []
+
+    def given(value: Any) -> Any:
+        if isinstance(value, np.ndarray):
+            arrays.append(value)
+            return Ref(f"x{len(arrays) - 1}")
+        return value
+
+    stated = tuple(TensorType(DType.from_numpy(each.dtype), each.shape) for each in results)
+    call = Call("node", f"aten.{op}", tuple(map(given, arguments)), options, stated)
+    sources = tuple(Source(f"x{n}", TensorType(DType.from_numpy(a.dtype), a.shape)) for n, a in enumerate(arrays))
+    outputs = tuple((f"output{n}", Ref("node", n)) for n in range(len(results)))
+    found = jn.evaluate(import_program(Program("one", sources, (call,), outputs, {})), *arrays)
+    return list(found) if isinstance(found, tuple) else [found]
+
+
+@pytest.mark.parametrize(("stride", "padding", "dilation", "groups"), [
+    ((1, 1), (0, 0), (1, 1), 1), ((2, 1), (1, 0), (1, 2), 1), ((2, 2), (1, 1), (1, 1), 4), ((3, 2), (0, 1), (1, 1), 1),
+])  # fmt: skip
+def test_gradients_of_convolutions_are_those_of_their_products(stride: Any, padding: Any, dilation: Any, groups: int) -> None:
+    """A convolution is linear in image and in kernel: ⟨grad, conv(dx, w)⟩ = ⟨dx, grad_x⟩, and the same for the kernel."""
+    x, w = RANDOM.standard_normal((2, 4, 8, 7)), RANDOM.standard_normal((4, 4 // groups, 3, 2))
+    sizes = [(n + 2 * p - d * (k - 1) - 1) // s + 1
+             for n, k, s, p, d in zip((8, 7), (3, 2), stride, padding, dilation, strict=True)]  # fmt: skip
+    shape = (2, 4, *sizes)
+
+    def forward(image: np.ndarray, kernel: np.ndarray) -> np.ndarray:
+        settings = (None, stride, padding, dilation, False, (0, 0), groups)
+        return run("convolution.default", image, kernel, *settings, dtype=jn.float64, shape=shape)
+
+    grad = RANDOM.standard_normal(shape)
+    grad_x, grad_w, grad_b = several(
+        "convolution_backward.default", grad, x, w, (4,), stride, padding, dilation, False, (0, 0), groups, (True, True, True),
+        results=[x, w, np.zeros(4)],
+    )  # fmt: skip
+    dx, dw = RANDOM.standard_normal(x.shape), RANDOM.standard_normal(w.shape)
+    assert np.vdot(grad, forward(dx, w)) == pytest.approx(np.vdot(dx, grad_x))
+    assert np.vdot(grad, forward(x, dw)) == pytest.approx(np.vdot(dw, grad_w))
+    np.testing.assert_allclose(grad_b, grad.sum((0, 2, 3)))
+
+
+def test_gradients_of_transposed_convolutions_are_those_of_their_products() -> None:
+    x, w = RANDOM.standard_normal((2, 3, 5, 4)), RANDOM.standard_normal((3, 2, 4, 3))
+    settings = ((2, 2), (1, 1), (1, 1), True, (0, 1), 1)
+    shape = (2, 2, 10, 8)
+
+    def forward(image: np.ndarray, kernel: np.ndarray) -> np.ndarray:
+        return run("convolution.default", image, kernel, None, *settings, dtype=jn.float64, shape=shape)
+
+    grad = RANDOM.standard_normal(shape)
+    grad_x, grad_w, grad_b = several(
+        "convolution_backward.default", grad, x, w, (2,), *settings, (True, True, True), results=[x, w, np.zeros(2)]
+    )
+    dx, dw = RANDOM.standard_normal(x.shape), RANDOM.standard_normal(w.shape)
+    assert np.vdot(grad, forward(dx, w)) == pytest.approx(np.vdot(dx, grad_x))
+    assert np.vdot(grad, forward(x, dw)) == pytest.approx(np.vdot(dw, grad_w))
+    np.testing.assert_allclose(grad_b, grad.sum((0, 2, 3)))
+
+
+def test_gradients_of_attention_are_its_slopes() -> None:
+    """Against differences of the forward pass in float64, and zero for a row without keys."""
+    q, k, v = (RANDOM.standard_normal((1, 2, 3, 4)) for _ in range(3))
+    bias = np.where(np.array([[True, True, False], [False, False, False], [True, True, True]]), 0.0, -np.inf)
+    name, rows = "_scaled_dot_product_flash_attention_for_cpu", np.zeros((1, 2, 3), np.float32)
+
+    def forward(*operands: np.ndarray) -> list[np.ndarray]:
+        masked = Ref("bias")
+        sources = tuple(Source(f"x{n}", TensorType(jn.float64, q.shape)) for n in range(3))
+        call = Call("node", f"aten.{name}.default", (Ref("x0"), Ref("x1"), Ref("x2")), {"attn_mask": masked},
+                    (TensorType(jn.float64, q.shape), TensorType(jn.float32, rows.shape)))  # fmt: skip
+        program = Program("one", (*sources, Source("bias", TensorType(jn.float64, bias.shape), bias)), (call,),
+                          (("out", Ref("node", 0)), ("sums", Ref("node", 1))), {})  # fmt: skip
+        return list(jn.evaluate(import_program(program), *operands))
+
+    out, sums = forward(q, k, v)
+    grad = RANDOM.standard_normal(q.shape)
+    operands = {"grad": grad, "q": q, "k": k, "v": v, "out": out, "sums": sums, "bias": bias}
+    sources = tuple(Source(n, TensorType(DType.from_numpy(a.dtype), a.shape)) for n, a in operands.items())
+    call = Call("node", f"aten.{name}_backward.default", (*[Ref(n) for n in list(operands)[:-1]], 0.0, False),
+                {"attn_mask": Ref("bias")}, (TensorType(jn.float64, q.shape),) * 3)  # fmt: skip
+    outputs = tuple((f"d{n}", Ref("node", n)) for n in range(3))
+    found = jn.evaluate(import_program(Program("one", sources, (call,), outputs, {})), *operands.values())
+    for at in range(3):
+        direction = RANDOM.standard_normal(q.shape)
+        step = 1e-5
+        moved = [[each + sign * step * direction if n == at else each for n, each in enumerate((q, k, v))] for sign in (1, -1)]
+        slope = (np.vdot(grad, forward(*moved[0])[0]) - np.vdot(grad, forward(*moved[1])[0])) / (2 * step)
+        assert np.vdot(found[at], direction) == pytest.approx(slope, rel=1e-5)  # sums of the softmax are kept in float32
+    assert (found[0][0, :, 1] == 0).all()

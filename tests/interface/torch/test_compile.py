@@ -251,6 +251,22 @@ def test_operators_without_a_form_run_in_pytorch_and_are_reported() -> None:
     assert entry.name in str(joinery.torch.report())
 
 
+@pytest.mark.parametrize("repeated", [
+    lambda x: x.relu().sum(0).expand(3, 4),
+    lambda x: x.relu()[:, :1].expand(3, 4),
+    lambda x: x.relu().unfold(1, 2, 1),
+    lambda x: x.relu().t(),
+], ids=["rows", "columns", "windows", "transposed"])  # fmt: skip
+def test_operators_of_pytorch_get_the_strides_that_the_graph_states(repeated: Any) -> None:
+    def function(x: Any) -> Any:
+        return torch.special.i0(repeated(x)) * 2
+
+    x = torch.randn(3, 4)
+    torch.testing.assert_close(compiled(function)(x), function(x))
+    (entry,) = only().eager.values()
+    assert entry.calls == 1
+
+
 def test_random_numbers_are_those_of_eager() -> None:
     def function(x: Any) -> Any:
         noise = torch.rand_like(x)
