@@ -39,7 +39,7 @@ class Division:
         steps: parts, and nodes that PyTorch runs.
         tail: views that PyTorch makes of results at the end, so that they share memory as the model says.
         reasons: why PyTorch runs a node, by its name.
-        operators: how many operators the graph has, without those that only make sizes.
+        operators: how many operators the graph has, without those that only make sizes, and views of the tail.
     """
 
     steps: tuple[Part | Any, ...]
@@ -64,11 +64,22 @@ class Partitioner:
         for name, error in reader.refused.items():
             self.reasons.setdefault(name, _reason(error))
         self.calls = {call.name: call for call in calls if call.name not in self.reasons}
+        self._keep_storages()
         self.node_of: dict[Ref, Any] = {}
         for node in module.graph.nodes:
             ref = reader.refs.get(node.name)
             if isinstance(ref, Ref):
                 self.node_of.setdefault(ref, node)
+
+    def _keep_storages(self) -> None:
+        """Leave views to PyTorch where it takes a view by strides of them: that counts from the beginning of their storage."""
+        for node in self.nodes:
+            if str(node.target).startswith("aten.as_strided") and node.name not in self.calls:
+                at = node.args[0]
+                while is_view(at):
+                    if self.calls.pop(at.name, None) is not None:
+                        self.reasons[at.name] = "a view by strides is taken of its storage"
+                    at = at.args[0]
 
     def divided(self) -> Division:
         """Return the steps."""
@@ -82,7 +93,7 @@ class Partitioner:
                 steps += inside
             else:
                 steps.append(self._part(inside, {*bases, *(node for node in self.wanted if node not in tail)}, tail))
-        operators = sum(1 for node in self.nodes if self._is_operator(node) and node in {*self._needed, *tail})
+        operators = sum(1 for node in self.nodes if self._is_operator(node) and node in self._needed)
         return Division(tuple(steps), tuple(tail), self.reasons, operators)
 
     # -- which nodes ---------------------------------------------------------------------------------------------------

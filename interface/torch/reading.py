@@ -107,6 +107,8 @@ class Reader:
         if overload.split(".")[1] in _SILENT:
             self.refs[node.name] = self.size(value) if value is not None else None
             return None
+        if overload.startswith("aten.as_strided"):
+            _require_plain_storage(node.args[0].meta["val"])
         values = value if isinstance(value, (tuple, list)) else () if value is None else (value,)
         results = tuple([
             self.type_of(each, f"result {position}") if _is_tensor(each) else None for position, each in enumerate(values)
@@ -159,6 +161,12 @@ class Reader:
         if isinstance(value, complex):
             raise UnsupportedError(f"the complex number {value}; fix: real numbers")
         raise UnsupportedError(f"an argument {value!r:.60} ({kind}); fix: export the model without it")
+
+
+def _require_plain_storage(value: Any) -> None:
+    """Raise `UnsupportedError` unless the storage of a tensor begins with its elements in row-major order."""
+    if value.storage_offset() != 0 or not value.is_contiguous():
+        raise UnsupportedError("as_strided of a view is not supported; fix: slices and transposes, or contiguous() before it")
 
 
 def location_of(node: Any) -> Location:

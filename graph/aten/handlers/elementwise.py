@@ -50,6 +50,17 @@ def function(node: Node, x: Symbol) -> Symbol:
     return _FUNCTIONS[node.kind](x)
 
 
+@handles("round.decimals")
+def round_decimals(node: Node, x: Symbol, decimals: int = 0) -> Symbol:
+    """Round to a number of decimal digits, which is negative for tens and hundreds; integers stay."""
+    if not x.dtype.is_float or not decimals:
+        return apply("round", x)
+    wide = x.cast(float32) if x.dtype.bits == 16 else x
+    power = node.number(10.0 ** abs(decimals), wide.dtype)
+    before, after = ("mul", "div") if decimals > 0 else ("div", "mul")
+    return apply(after, apply("round", apply(before, wide, power)), power).cast(x.dtype)
+
+
 @handles("sign.default", "sgn.default")
 def sign(node: Node, x: Symbol) -> Symbol:
     """Return the sign; of NaN it is 0."""

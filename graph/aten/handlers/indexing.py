@@ -34,6 +34,8 @@ def gather(node: Node, x: Symbol, dim: int, index: Symbol, sparse_grad: bool = F
     """Take an element of an axis for each element of the positions, which may be fewer along other axes."""
     if not x.shape:
         return x if not index.shape else node.broadcast(x, index.shape)
+    if 0 in index.shape:
+        return node.broadcast(node.number(0, x.dtype))
     if not index.shape:
         index = primitives.reshape(index, (1,))
     axis = node.axis(dim, len(x.shape))

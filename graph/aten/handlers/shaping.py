@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+
+import numpy as np
 
 from ...dims.dim import Extent, product
 from ...functions.building import apply
@@ -12,6 +15,9 @@ from ...functions.joining import stack as stacked
 from ...symbol import Symbol
 from ..node import Node, Number
 from ..registry import handles
+
+MAX_POSITIONS = 1 << 24
+"""Up to this many positions of elements are a constant."""
 
 
 @handles("view.default", "_unsafe_view.default", "reshape.default", "flatten.using_ints", "unflatten.int", "squeeze.default",
@@ -256,13 +262,22 @@ def pixel_shuffle(node: Node, x: Symbol, upscale_factor: int) -> Symbol:
 def as_strided(
     node: Node, x: Symbol, size: tuple[Extent, ...], stride: tuple[Extent, ...], storage_offset: Extent | None = None
 ) -> Symbol:
-    """Return a view by strides, where it is a reshape of a slice of a tensor that lies in row-major order."""
-    elements: Extent = 1
-    for extent, step in zip(reversed(size), reversed(stride), strict=True):
-        if extent != 1 and step != elements:
-            node.unsupported(f"as_strided with strides {list(map(str, stride))}", "a view by slices and transposes")
-        elements = elements * extent
+    """Return a view by strides of a tensor that lies in row-major order from the beginning of its storage: else it is refused
+    before it comes here. It is a slice if its elements lie side by side, else a read at fixed positions."""
     offset: Extent = storage_offset or 0
     flat = node.shaped(x, (product(x.shape),))
-    return node.shaped(cut(flat, 0, offset, offset + elements))
+    elements: Extent = 1
+    dense = True
+    for extent, step in zip(reversed(size), reversed(stride), strict=True):
+        dense = dense and (extent == 1 or step == elements)
+        elements = elements * extent
+    if dense:
+        return node.shaped(cut(flat, 0, offset, offset + elements))
+    sizes, steps = node.static(size, "as_strided"), node.static(stride, "the strides of as_strided")
+    (first,) = node.static((offset,), "the offset of as_strided")
+    node.require(math.prod(sizes) <= MAX_POSITIONS, f"as_strided to {math.prod(sizes)} elements", "slices and transposes")
+    positions = np.full(sizes, first, np.int64)
+    for axis, step in enumerate(steps):
+        positions += (np.arange(sizes[axis]) * step).reshape(-1, *(1,) * (len(sizes) - 1 - axis))
+    return apply("gather", flat, node.graph.constant(positions), axis=0)
 

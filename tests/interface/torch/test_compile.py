@@ -251,6 +251,13 @@ def test_operators_without_a_form_run_in_pytorch_and_are_reported() -> None:
     assert entry.name in str(joinery.torch.report())
 
 
+@pytest.mark.parametrize("operand", [lambda x: x.relu()[1:], lambda x: x.relu().t(), lambda x: x[1:], lambda x: x.relu()])
+def test_views_by_strides_count_from_the_beginning_of_the_storage(operand: Any) -> None:
+    function = lambda x: operand(x).as_strided((2, 3), (2, 1), 1) * 2  # noqa: E731
+    x = torch.randn(3, 4)
+    assert_same(compiled(function)(x), function(x))
+
+
 @pytest.mark.parametrize("repeated", [
     lambda x: x.relu().sum(0).expand(3, 4),
     lambda x: x.relu()[:, :1].expand(3, 4),
@@ -402,3 +409,33 @@ def test_an_optimiser_trains_as_in_eager() -> None:
 
     assert trained(True) == pytest.approx(trained(False), rel=1e-5)
     assert jn is joinery
+
+
+# -- failures ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_part_that_cannot_be_compiled_runs_in_pytorch_and_is_told_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    def failing(*arguments: Any, **options: Any) -> Any:
+        raise jn.UnsupportedError("no code for this today; fix: another day")
+
+    monkeypatch.setattr("joinery.interface.torch.backend.compile_model", failing)
+
+    def function(x: Any) -> Any:
+        low, high = nn.functional.layer_norm(x, (4,)).max(1)
+        return low + 1, high, x.view(-1)
+
+    x = torch.randn(3, 4)
+    with pytest.warns(UserWarning, match="a part of graph 0 is left to PyTorch: no code for this today"):
+        got = compiled(function)(x)
+    assert_same(got, function(x))
+    graph = only()
+    assert (graph.compiled, graph.segments) == (0, 0)
+    assert {entry.reason for entry in graph.eager.values()} == {"no code for this today; fix: another day"}
+
+
+def test_models_on_other_devices_are_left_to_pytorch() -> None:
+    with pytest.warns(UserWarning, match="on device meta"):
+        got = torch.compile(lambda x: x + 1, backend="joinery")(torch.ones(2, device="meta"))
+    assert got.device.type == "meta"
+    assert "on device meta" in only().failure
+    assert joinery.torch.report().share == 0

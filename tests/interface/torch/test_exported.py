@@ -190,6 +190,22 @@ def test_what_has_no_form_is_refused_with_its_line(module: nn.Module, text: str)
     assert "test_exported.py" in str(raised.value)
 
 
+def test_views_by_strides_of_views_are_refused() -> None:
+    class Strided(nn.Module):
+        def forward(self, x: Any) -> Any:
+            return x.relu()[1:].as_strided((2, 2), (2, 1), 1)
+
+    class Plain(nn.Module):
+        def forward(self, x: Any) -> Any:
+            return x.relu().as_strided((2, 3), (1, 2), 1)
+
+    with pytest.raises(jn.UnsupportedError, match="as_strided of a view"):
+        jn.from_exported(exported(Strided(), torch.randn(3, 4)))
+    x = torch.randn(3, 4)
+    got = jn.evaluate(jn.from_exported(exported(Plain(), x)), x.numpy())
+    np.testing.assert_array_equal(got, Plain()(x).numpy())
+
+
 @pytest.mark.parametrize(("given", "text"), [
     (nn.Linear(2, 2), "expected an ExportedProgram, got Linear"),
     (3, "expected an ExportedProgram, got int"),
