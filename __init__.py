@@ -47,6 +47,7 @@ _LOCATIONS: dict[str, str] = {
     "load_gguf": "graph.weights.gguf_files",
     "BlockQuantized": "graph.weights.block_quantised",
     "result_type": "graph.promote.result_types",
+    "from_exported": "interface.torch.exported",
     "compile": "interface.compiling",
     "compile_onnx": "interface.specialised",
     "load": "interface.compiling",
@@ -58,8 +59,8 @@ _LOCATIONS: dict[str, str] = {
     "TensorDescriptor": "interface.tensor_arguments",
     "PointerTable": "interface.tensor_arguments",
 }
-_MODULES = {"kernel": "interface.kernel", "promotion": "promotion", "triton": "interface.triton"}
-_DOORS = ("triton",)
+_MODULES = {"kernel": "interface.kernel", "promotion": "promotion", "triton": "interface.triton", "torch": "interface.torch"}
+_DOORS = ("triton", "torch")
 """Ways into other libraries, which are imported by name: `import joinery.triton` is `joinery.interface.triton`."""
 
 

@@ -34,6 +34,7 @@ from .graph.weights.gguf_files import load_gguf as load_gguf
 from .graph.weights.safetensors_files import load_safetensors as load_safetensors
 from .graph.weights.safetensors_files import save_safetensors as save_safetensors
 from .interface import kernel as kernel
+from .interface import torch as torch
 from .interface import triton as triton
 from .interface.compiling import compile as compile
 from .interface.compiling import load as load
@@ -42,6 +43,7 @@ from .interface.model import Model as Model
 from .interface.specialised import compile_onnx as compile_onnx
 from .interface.tensor_arguments import PointerTable as PointerTable
 from .interface.tensor_arguments import TensorDescriptor as TensorDescriptor
+from .interface.torch.exported import from_exported as from_exported
 from .lowering.sanitize import ModelReport as ModelReport
 from .lowering.tt.interpret.memory import AccessError as AccessError
 from .lowering.tt.sanitize.findings import SanitizerError as SanitizerError

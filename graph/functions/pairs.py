@@ -99,10 +99,17 @@ def _bits_of(x: Symbol) -> Symbol:
 
 def _is_negative(x: Symbol) -> Symbol:
     """Return the sign bit as bool; that of -0.0 is set."""
-    return apply("greater_equal", _bits_of(x), 1 << (x.dtype.bits - 1))
+    bits = _bits_of(x)
+    return apply("greater_equal", bits, _top_of(bits))
 
 
 def _signed(x: Symbol, sign: Symbol) -> Symbol:
     """Return |x| with the sign bit of a value of the same dtype."""
-    top = 1 << (x.dtype.bits - 1)
-    return primitives.bitcast((_bits_of(x) & (top - 1)) | (_bits_of(sign) & top), x.dtype)
+    magnitude, bits = _bits_of(x), _bits_of(sign)
+    top = _top_of(bits)
+    return primitives.bitcast((magnitude & ~top) | (bits & top), x.dtype)
+
+
+def _top_of(bits: Symbol) -> Symbol:
+    """Return the highest bit of an unsigned integer, in its dtype whatever rule set the graph has."""
+    return bits.graph.scalar(1 << (bits.dtype.bits - 1), bits.dtype)

@@ -184,6 +184,7 @@ SIGNATURES: dict[str, str] = {
     "roll": "x, shift, axis=None",
     "to_text": "graph, locations=False",
     "from_text": "text, arrays=None, budget=Budget(bytes=68719476736, work=281474976710656)",
+    "from_exported": "exported_program, *, state='refuse', name='model'",
     "from_onnx": "model, *, constants=None, sizes=None, external_data_dir=None, limits=None",
     "ones_like": "x, dtype=None",
     "dim": "name",
@@ -258,7 +259,7 @@ def test_dir_lists_exactly_the_contract() -> None:
     listed = dir(jn)
     assert listed == sorted(listed)
     expected = {*TYPES, *ERRORS, *DTYPES, "string", *SIGNATURES, "PromotionWarning", "TritonCWarning"}
-    expected |= {"kernel", "promotion", "triton", "__version__"}
+    expected |= {"kernel", "promotion", "torch", "triton", "__version__"}
     assert set(listed) - expected == set()
     assert expected - set(listed) == set()
     for name in listed:

@@ -1,0 +1,95 @@
+"""Handles gradients of convolutions, which are convolutions again."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+
+from ....promotion.dtype import float32
+from ...dims.dim import Extent
+from ...functions.building import apply
+from ...functions.joining import stack
+from ...functions.spatial.convolution import conv
+from ...symbol import Symbol
+from ..node import Node
+from ..registry import handles
+from .shaping import cut
+from .spatial import convolution, per_axis
+
+
+@handles("convolution_backward.default")
+def convolution_backward(
+    node: Node, grad_output: Symbol, x: Symbol, weight: Symbol, bias_sizes: tuple[Extent, ...] | None, stride: tuple[int, ...],
+    padding: tuple[int, ...], dilation: tuple[int, ...], transposed: bool, output_padding: tuple[int, ...], groups: int,
+    output_mask: tuple[bool, ...],
+) -> tuple[Symbol | None, Symbol | None, Symbol | None]:  # fmt: skip
+    """Return the gradients that are asked for, of image, kernel and what is added."""
+    rank = len(weight.shape) - 2
+    node.require(len(x.shape) == rank + 2, "the gradient of a convolution of a single image", "a batch of images")
+    steps, pads, gaps = per_axis(stride, rank), per_axis(padding, rank), per_axis(dilation, rank)
+    image = kernel = added = None
+    if output_mask[0] and transposed:
+        image = convolution(node, grad_output, weight, None, steps, pads, gaps, False, (0,) * rank, groups)
+    elif output_mask[0]:
+        image = _image(node, grad_output, x, weight, steps, pads, gaps, groups)
+    if output_mask[1]:
+        windows, values = (grad_output, x) if transposed else (x, grad_output)
+        kernel = _kernel(node, values, windows, weight, steps, pads, gaps, groups)
+    if output_mask[2]:
+        wide = grad_output.cast(float32) if grad_output.dtype.bits == 16 else grad_output
+        axes = (0, *range(2, rank + 2))
+        added = apply("reduce_sum", wide, axes=axes, keepdims=False).cast(node.result(2).dtype)
+    return image, kernel, added
+
+
+def _image(
+    node: Node, grad: Symbol, x: Symbol, weight: Symbol, steps: Sequence[int], pads: Sequence[int], gaps: Sequence[int],
+    groups: int,
+) -> Symbol:  # fmt: skip
+    """Convolve backwards: to the size of the image, whose last elements no window may have reached."""
+    sizes = node.static((*x.shape[2:], *grad.shape[2:], *weight.shape[2:]), "the gradient of a convolution")
+    rank = len(steps)
+    extra = []
+    for axis, (step, pad, gap) in enumerate(zip(steps, pads, gaps, strict=True)):
+        extent, count, size = sizes[axis], sizes[rank + axis], sizes[2 * rank + axis]
+        extra.append(extent - ((count - 1) * step - 2 * pad + gap * (size - 1) + 1))
+    return convolution(node, grad, weight, None, tuple(steps), tuple(pads), tuple(gaps), True, tuple(extra), groups)
+
+
+def _kernel(
+    node: Node, grad: Symbol, x: Symbol, weight: Symbol, steps: Sequence[int], pads: Sequence[int], gaps: Sequence[int],
+    groups: int,
+) -> Symbol:  # fmt: skip
+    """Correlate the image with the gradient: images are channels, and steps between windows are gaps between elements."""
+    wide = float32 if x.dtype.bits == 16 else x.dtype
+    rank, dtype = len(steps), node.result(1).dtype
+    if groups != 1:
+        return _alone(node, grad.cast(wide), x.cast(wide), weight, steps, pads, gaps, groups).cast(dtype)
+    spatial = tuple(range(2, rank + 2))
+    images = apply("permute", x.cast(wide), axes=(1, *spatial, 0))
+    taps = apply("permute", grad.cast(wide), axes=(*spatial, 0, 1))
+    found = conv(images, taps, gaps, steps, [(pad, pad) for pad in pads])
+    for axis in range(rank):
+        found = cut(found, axis + 1, 0, weight.shape[axis + 2])
+    return apply("permute", found, axes=(rank + 1, 0, *range(1, rank + 1))).cast(dtype)
+
+
+def _alone(
+    node: Node, grad: Symbol, x: Symbol, weight: Symbol, steps: Sequence[int], pads: Sequence[int], gaps: Sequence[int],
+    groups: int,
+) -> Symbol:  # fmt: skip
+    """Return the gradient of a kernel with one channel per group: a sum of products for each of its elements."""
+    filters, depth, *sizes = node.static(weight.shape, "the kernel of a convolution")
+    problem = f"the gradient of {groups} groups of {depth} channels to {filters}"
+    node.require(depth == 1 and filters == groups, problem, "one group, or one channel and filter in each")
+    low = (0, 0, *pads)
+    wide = apply("pad", x, low=low, high=low, mode="constant", value=0.0) if any(pads) else x
+    found = []
+    for position in itertools.product(*map(range, sizes)):
+        part = wide
+        for axis, (offset, step, gap) in enumerate(zip(position, steps, gaps, strict=True)):
+            first, count = offset * gap, grad.shape[axis + 2]
+            part = cut(part, axis + 2, first, first + (count - 1) * step + 1, step)
+        product = apply("mul", part, grad)
+        found.append(apply("reduce_sum", product, axes=(0, *range(2, len(x.shape))), keepdims=False))
+    return apply("reshape", stack(found, 1), shape=(filters, 1, *sizes))

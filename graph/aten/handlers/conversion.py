@@ -1,0 +1,51 @@
+"""Handles conversions, copies, and statements about tensors, which are checked while importing or mean nothing."""
+
+from __future__ import annotations
+
+from ....promotion.dtype import DType
+from ....promotion.errors import UserError
+from ...dims.dim import Extent
+from ...functions.conversion import bitcast
+from ...symbol import Symbol
+from ..node import Node
+from ..registry import handles
+
+
+@handles("_to_copy.default", "to.dtype")
+def to_copy(node: Node, x: Symbol, dtype: DType | None = None, non_blocking: bool = False, copy: bool = False) -> Symbol:
+    """Convert to a dtype, as the model asks for."""
+    return x if dtype is None else x.cast(dtype)
+
+
+@handles("clone.default", "alias.default", "detach.default", "lift_fresh_copy.default", "contiguous.default",
+         "lift_fresh.default")  # fmt: skip
+def same(node: Node, x: Symbol) -> Symbol:
+    """Return the tensor: values have no storage that could be shared."""
+    return x
+
+
+@handles("view.dtype")
+def view_dtype(node: Node, x: Symbol, dtype: DType) -> Symbol:
+    """Reinterpret the bits of a tensor as another dtype of the same width."""
+    if dtype.itemsize != x.dtype.itemsize:
+        node.unsupported(f"the bits of {x.dtype} as {dtype}, of another width", "view it as a dtype of the same width")
+    return bitcast(x, dtype)
+
+
+@handles("copy.default")
+def copy(node: Node, x: Symbol, source: Symbol, non_blocking: bool = False) -> Symbol:
+    """Return what overwrites a tensor, in its dtype and shape."""
+    return node.broadcast(source.cast(x.dtype))
+
+
+@handles("_assert_tensor_metadata.default")
+def assert_tensor_metadata(
+    node: Node, x: Symbol, size: tuple[Extent, ...] | None = None, stride: tuple[Extent, ...] | None = None,
+    dtype: DType | None = None,
+) -> tuple[()]:  # fmt: skip
+    """Check what the model states of a tensor."""
+    if dtype is not None and dtype is not x.dtype:
+        raise UserError(f"the model states {dtype} of a tensor of {x.dtype}; fix: export the model again")
+    for axis, (own, stated) in enumerate(zip(x.shape, size or x.shape, strict=True)):
+        node.graph.shape_checks.add(own, stated, f"axis {axis} must have the size {stated}, as the model states")
+    return ()

@@ -1,0 +1,46 @@
+"""Handles products of matrices. Of 16-bit floats, what is added enters before the only rounding, as in ATen."""
+
+from __future__ import annotations
+
+from ....promotion.dtype import DType, float32
+from ...functions.building import apply
+from ...functions.linalg import matmul
+from ...symbol import Symbol
+from ..node import Node, Number
+from ..registry import handles
+
+
+@handles("mm.default", "bmm.default", "matmul.default", "mv.default", "dot.default")
+def product(node: Node, x: Symbol, y: Symbol) -> Symbol:
+    """Multiply matrices."""
+    return matmul(x, y).cast(node.dtype)
+
+
+def _sum_dtype(dtype: DType) -> DType:
+    return float32 if dtype.is_float and dtype.bits == 16 else dtype
+
+
+def _added(node: Node, start: Symbol, x: Symbol, y: Symbol, beta: Number, alpha: Number) -> Symbol:
+    """Return beta · start + alpha · (x @ y); with beta = 0, `start` is not read."""
+    dtype = x.dtype
+    wide = _sum_dtype(dtype)
+    result = matmul(x.cast(wide), y.cast(wide)).cast(wide)
+    if alpha != 1:
+        result = apply("mul", result, node.number(alpha, wide))
+    if beta != 0:
+        first = start.cast(wide)
+        result = apply("add", result, first if beta == 1 else apply("mul", first, node.number(beta, wide)))
+    return node.broadcast(result.cast(dtype))
+
+
+@handles("addmm.default", "baddbmm.default", "addmv.default")
+def addmm(node: Node, start: Symbol, x: Symbol, y: Symbol, beta: Number = 1, alpha: Number = 1) -> Symbol:
+    """Compute beta · start + alpha · (x @ y)."""
+    return _added(node, start, x, y, beta, alpha)
+
+
+@handles("linear.default")
+def linear(node: Node, x: Symbol, weight: Symbol, bias: Symbol | None = None) -> Symbol:
+    """Compute x @ weightᵀ + bias."""
+    matrix = apply("permute", weight, axes=(1, 0)) if len(weight.shape) == 2 else weight
+    return matmul(x, matrix).cast(node.dtype) if bias is None else _added(node, bias, x, matrix, 1, 1)

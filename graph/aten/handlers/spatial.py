@@ -1,0 +1,232 @@
+"""Handles convolutions and poolings of (N, C, …): with channels last, which lowering makes of no consequence."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from ....promotion.arrays import Array
+from ....promotion.dtype import float32, int64
+from ...dims.dim import Extent, maximum
+from ...functions.building import apply
+from ...functions.linalg import matmul
+from ...functions.positions import positions
+from ...functions.reductions import argmax, max_, mean
+from ...functions.spatial.convolution import avg_pool, conv
+from ...symbol import Symbol
+from ..node import Node, Number
+from ..registry import handles
+
+
+def _last(x: Symbol) -> Symbol:
+    """Return (N, C, …) as (N, …, C)."""
+    return apply("permute", x, axes=(0, *range(2, len(x.shape)), 1))
+
+
+def _first(x: Symbol) -> Symbol:
+    """Return (N, …, C) as (N, C, …)."""
+    rank = len(x.shape)
+    return apply("permute", x, axes=(0, rank - 1, *range(1, rank - 1)))
+
+
+def per_axis(numbers: Sequence[int], rank: int) -> tuple[int, ...]:
+    """Return one number for each axis, where one may stand for all."""
+    return tuple(numbers) * rank if len(numbers) == 1 else tuple(numbers)
+
+
+@handles("convolution.default")
+def convolution(
+    node: Node, x: Symbol, weight: Symbol, bias: Symbol | None, stride: tuple[int, ...], padding: tuple[int, ...],
+    dilation: tuple[int, ...], transposed: bool, output_padding: tuple[int, ...], groups: int,
+) -> Symbol:  # fmt: skip
+    """Convolve, or convolve backwards; what is added enters before the only rounding."""
+    rank = len(weight.shape) - 2
+    alone = len(x.shape) == rank + 1
+    if alone:
+        x = apply("reshape", x, shape=(1, *x.shape))
+    steps, gaps = per_axis(stride, rank), per_axis(dilation, rank)
+    pads = [(width, width) for width in per_axis(padding, rank)]
+    dtype = x.dtype
+    wide = float32 if dtype.is_float and dtype.bits == 16 else dtype
+    image, kernel = _last(x.cast(wide)), weight.cast(wide)
+    if transposed:
+        image, kernel, pads = _backwards(node, image, kernel, steps, pads, gaps, per_axis(output_padding, rank), groups)
+        steps = (1,) * rank
+    matrix = apply("permute", kernel, axes=(*range(2, rank + 2), 1, 0))
+    added = None if bias is None else bias.cast(wide)
+    result = _first(conv(image, matrix, steps, gaps, pads, groups, added)).cast(dtype)
+    return node.shaped(result) if alone else result
+
+
+def _backwards(
+    node: Node, image: Symbol, kernel: Symbol, steps: Sequence[int], pads: Sequence[tuple[int, int]], gaps: Sequence[int],
+    extra: Sequence[int], groups: int,
+) -> tuple[Symbol, Symbol, list[tuple[int, int]]]:  # fmt: skip
+    """Return the image with zeros between its elements, the kernel turned over, and paddings, for a convolution forwards."""
+    rank = len(steps)
+    channels, filters, *sizes = node.static(kernel.shape, "the kernel of a convolution")
+    widths: list[tuple[int, int]] = []
+    for axis in range(rank):
+        image = _spread(image, axis + 1, steps[axis])
+        reach = (sizes[axis] - 1) * gaps[axis]
+        low, high = reach - pads[axis][0], reach - pads[axis][1] + extra[axis]
+        node.require(low >= 0 and high >= 0, f"a transposed convolution with padding {pads[axis][0]} of a kernel {sizes}",
+                     "less padding")  # fmt: skip
+        widths.append((low, high))
+    apart = apply("reshape", kernel, shape=(groups, channels // groups, filters, *sizes))
+    turned = apply("flip", apply("permute", apart, axes=(0, 2, 1, *range(3, rank + 3))), axes=tuple(range(3, rank + 3)))
+    return image, apply("reshape", turned, shape=(groups * filters, channels // groups, *sizes)), widths
+
+
+def _spread(x: Symbol, axis: int, step: int) -> Symbol:
+    """Return a tensor with step - 1 zeros between the elements of an axis."""
+    if step == 1:
+        return x
+    shape = x.shape
+    apart = apply("reshape", x, shape=(*shape[: axis + 1], 1, *shape[axis + 1 :]))
+    rank = len(apart.shape)
+    high = tuple([step - 1 if a == axis + 1 else 0 for a in range(rank)])
+    wide = apply("pad", apart, low=(0,) * rank, high=high, mode="constant", value=0.0 if x.dtype.is_float else 0)
+    flat = apply("reshape", wide, shape=(*shape[:axis], shape[axis] * step, *shape[axis + 1 :]))
+    stops = tuple([extent - (step - 1) if a == axis else extent for a, extent in enumerate(flat.shape)])
+    return apply("slice", flat, starts=(0,) * len(shape), stops=stops, steps=(1,) * len(shape))
+
+
+@handles("max_pool2d_with_indices.default", "max_pool3d_with_indices.default")
+def max_pool(
+    node: Node, x: Symbol, kernel_size: tuple[int, ...], stride: tuple[int, ...] = (), padding: tuple[int, ...] = (0,),
+    dilation: tuple[int, ...] = (1,), ceil_mode: bool = False,
+) -> tuple[Symbol, Symbol]:  # fmt: skip
+    """Return the largest element of each window, and its position in its image; padding never counts."""
+    rank = 2 if node.kind == "max_pool2d_with_indices" else 3
+    node.require(x.dtype.is_float or x.dtype.bits < 64, f"max_pool of {x.dtype}", "a narrower dtype")
+    sizes = per_axis(kernel_size, rank)
+    steps, pads, gaps = per_axis(stride, rank) or sizes, per_axis(padding, rank), per_axis(dilation, rank)
+    spatial, counts = x.shape[-rank:], node.shape[-rank:]
+    first = len(x.shape) - rank
+    lowest = -math.inf if x.dtype.is_float else int(x.dtype.min_value)
+    low = (*(0,) * first, *pads)
+    high: list[Extent] = [0] * first
+    for extent, count, size, step, pad, gap in zip(spatial, counts, sizes, steps, pads, gaps, strict=True):
+        high.append(maximum((count - 1) * step + (size - 1) * gap + 1 - extent - pad, 0))
+    wide = x
+    if any(width != 0 for width in (*low, *high)):
+        wide = apply("pad", x, low=low, high=tuple(high), mode="constant", value=lowest)
+    axes = tuple(range(first, first + rank))
+    taken = apply("windows", wide, axes=axes, counts=tuple(counts), sizes=sizes, strides=steps, dilations=gaps)
+    best = max_(taken, axis=tuple(range(len(x.shape), len(x.shape) + rank)))
+    flat = apply("reshape", taken, shape=(*best.shape, math.prod(sizes)))
+    tap = argmax(flat, -1)
+    return best, _positions_in_image(node, best, tap, spatial, sizes, steps, pads, gaps)
+
+
+def _positions_in_image(
+    node: Node, best: Symbol, tap: Symbol, spatial: Sequence[Extent], sizes: Sequence[int], steps: Sequence[int],
+    pads: Sequence[int], gaps: Sequence[int],
+) -> Symbol:  # fmt: skip
+    """Return positions in the image for the taps of windows."""
+    rank = len(sizes)
+
+    def number(value: Extent) -> Symbol:
+        return node.operand(value, int64)
+
+    total: Symbol | None = None
+    for axis in range(rank):
+        below = math.prod(sizes[axis + 1 :])
+        within = apply("rem", apply("trunc_div", tap, number(below)), number(sizes[axis]))
+        window = apply("mul", positions(best, len(best.shape) - rank + axis), number(steps[axis]))
+        here = apply("sub", apply("add", window, apply("mul", within, number(gaps[axis]))), number(pads[axis]))
+        total = here if total is None else apply("add", apply("mul", total, number(spatial[axis])), here)
+    assert total is not None
+    return total
+
+
+@handles("avg_pool1d.default", "avg_pool2d.default", "avg_pool3d.default")
+def average_pool(
+    node: Node, x: Symbol, kernel_size: tuple[int, ...], stride: tuple[int, ...] = (), padding: tuple[int, ...] = (0,),
+    ceil_mode: bool = False, count_include_pad: bool = True, divisor_override: int | None = None,
+) -> Symbol:  # fmt: skip
+    """Return the mean of each window."""
+    rank = int(node.kind[len("avg_pool")])
+    node.require(divisor_override is None, "divisor_override", "divide afterwards")
+    node.require(x.dtype.is_float, f"avg_pool of {x.dtype}", "floats")
+    sizes = per_axis(kernel_size, rank)
+    steps, pads = per_axis(stride, rank) or sizes, per_axis(padding, rank)
+    alone = len(x.shape) == rank + 1
+    image = apply("reshape", x, shape=(1, *x.shape)) if alone else x
+    result = _first(avg_pool(_last(image), sizes, steps, 1, pads, ceil_mode, count_include_pad))
+    return node.shaped(result) if alone else result
+
+
+@handles("_adaptive_avg_pool2d.default", "_adaptive_avg_pool3d.default")
+def adaptive_average_pool(node: Node, x: Symbol, output_size: tuple[Extent, ...]) -> Symbol:
+    """Return means of windows that cover the image in equal steps; those of static sizes may overlap."""
+    rank = len(output_size)
+    axes = tuple(range(len(x.shape) - rank, len(x.shape)))
+    if all(size == 1 for size in output_size):
+        return mean(x, axes, True)
+    wide = x.cast(float32) if x.dtype.bits == 16 else x
+    for axis in axes:
+        extent, size = node.static((x.shape[axis], node.shape[axis]), "adaptive pooling")
+        starts = np.arange(size) * extent // max(size, 1)
+        stops = -(-(np.arange(1, size + 1) * extent) // max(size, 1))
+        inside = (np.arange(extent)[:, None] >= starts) & (np.arange(extent)[:, None] < stops)
+        wide = _along(node, wide, axis, inside / np.maximum(stops - starts, 1))
+    return wide.cast(x.dtype)
+
+
+def _along(node: Node, x: Symbol, axis: int, matrix: Array) -> Symbol:
+    """Multiply an axis by a constant matrix (from, to)."""
+    rank = len(x.shape)
+    order = (*[a for a in range(rank) if a != axis], axis)
+    back = tuple([order.index(a) for a in range(rank)])
+    result = matmul(apply("permute", x, axes=order), node.graph.constant(matrix.astype(x.dtype.numpy), x.dtype))
+    return apply("permute", result, axes=back)
+
+
+@handles("upsample_nearest2d.vec")
+def upsample_nearest(
+    node: Node, x: Symbol, output_size: tuple[Extent, ...] | None, scale_factors: tuple[Number, ...] | None
+) -> Symbol:
+    """Repeat elements by whole factors."""
+    *batch, height, width = x.shape
+    *_, tall, broad = node.shape
+    if tall % height != 0 or broad % width != 0:
+        node.unsupported(f"{height} by {width} elements to {tall} by {broad}", "whole factors")
+    down, right = tall // height, broad // width
+    apart = apply("reshape", x, shape=(*batch, height, 1, width, 1))
+    return node.shaped(node.broadcast(apart, (*batch, height, down, width, right)))
+
+
+@handles("upsample_bilinear2d.vec", "upsample_bilinear2d.default")
+def upsample_bilinear(
+    node: Node, x: Symbol, output_size: tuple[Extent, ...] | None, align_corners: bool, *scales: object
+) -> Symbol:
+    """Interpolate between the nearest elements, along one axis after the other."""
+    given = scales[0] if node.call.op.endswith("vec") and scales else scales
+    factors = given if isinstance(given, tuple) and len(given) == 2 else (None, None)
+    result = x.cast(float32) if x.dtype.bits == 16 else x
+    for axis, factor in zip((-2, -1), factors, strict=True):
+        here = len(x.shape) + axis
+        extent, size = node.static((x.shape[here], node.shape[here]), "bilinear interpolation")
+        low, high, share = _between(extent, size, align_corners, factor, result.dtype.numpy)
+        shape = (size, *(1,) * (-1 - axis))
+        weight = node.graph.constant(share.reshape(shape), result.dtype)
+        first, second = (apply("gather", result, node.graph.constant(at), axis=here) for at in (low, high))
+        result = apply("add", first, apply("mul", apply("sub", second, first), weight))
+    return result.cast(x.dtype)
+
+
+def _between(extent: int, size: int, corners: bool, factor: object, dtype: np.dtype[np.generic]) -> tuple[Array, Array, Array]:
+    """Return, for each element of an interpolated axis, the positions before and after it, and where it lies between."""
+    to = np.arange(size)
+    if corners:
+        source = to * ((extent - 1) / (size - 1) if size > 1 else 0.0)
+    else:
+        step = 1 / factor if isinstance(factor, (int, float)) and factor > 0 else extent / size
+        source = np.maximum((to + 0.5) * step - 0.5, 0.0)
+    low = np.minimum(source.astype(np.int64), extent - 1)
+    high = np.minimum(low + 1, extent - 1)
+    return low, high, np.clip(source - low, 0.0, 1.0).astype(dtype)

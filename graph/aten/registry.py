@@ -1,0 +1,24 @@
+"""Holds the handlers of ATen's operators by overload."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+Handler = Callable[..., Any]
+"""Takes the `Node` and the operator's arguments, under ATen's names, with ATen's defaults; returns its results."""
+Registered = TypeVar("Registered", bound=Handler)
+
+HANDLERS: dict[str, Handler] = {}
+"""Overload, such as "add.Tensor" of the namespace aten → handler."""
+
+
+def handles(*overloads: str) -> Callable[[Registered], Registered]:
+    """Register a handler of overloads. Of several registrations in a stack, all hold."""
+
+    def register(handler: Registered) -> Registered:
+        for overload in overloads:
+            HANDLERS[f"aten.{overload}"] = handler
+        return handler
+
+    return register

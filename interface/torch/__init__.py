@@ -1,0 +1,24 @@
+"""joinery as a back end of PyTorch: `torch.compile(model, backend="joinery")`, and models of `torch.export` as graphs.
+
+    import joinery.torch
+    print(joinery.torch.report())               # which operators of compiled models run in PyTorch, and what they cost
+
+PyTorch finds the back end by the entry point "joinery" of the group `torch_dynamo_backends`.
+"""
+
+from __future__ import annotations
+
+from .reporting import Report, forget, recorded
+
+__all__ = ["report"]
+
+
+def report(*, clear: bool = False) -> Report:
+    """Return what became of the graphs that `torch.compile` has handed over in this process: its text is a table.
+
+    clear: whether to begin anew after this.
+    """
+    found = Report(recorded())
+    if clear:
+        forget()
+    return found

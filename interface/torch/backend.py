@@ -1,0 +1,243 @@
+"""Provides the back end of `torch.compile`: graphs of AOTAutograd become parts that joinery compiles, and what PyTorch runs."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import torch
+from torch._dynamo.backends.common import aot_autograd
+from torch._functorch.partitioners import min_cut_rematerialization_partition
+from torch._subclasses.fake_tensor import unset_fake_temporarily
+
+from ...graph.aten.importing import import_program
+from ...graph.aten.program import Call, Program, Ref, Source
+from ...graph.types import TensorType
+from ...lowering.numerics import checked_numerics
+from ...promotion.dtype import bool_
+from ...promotion.errors import JoineryError, UserError
+from ..compiling import compile as compile_model
+from .decompositions import compiled_decompositions
+from .partition import Part, Partitioner
+from .reading import Reader
+from .reporting import GraphReport, started
+from .running import CompiledGraph, CompiledPart, EagerStep, Layout, layout_of
+
+_OPTIONS = ("numerics", "threads", "cache")
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What `joinery.compile` gets."""
+
+    numerics: str = "strict"
+    threads: int | None = None
+    cache: Any = True
+
+
+def backend(
+    module: Any, example_inputs: Sequence[Any], *, options: Mapping[str, Any] | None = None, mode: str | None = None
+) -> Any:
+    """Compile a graph of Dynamo: `torch.compile(model, backend="joinery", options={"numerics": "fast"})`.
+
+    options: "numerics", "threads" and "cache" as `joinery.compile` takes them. Raises `UserError` for others.
+    """
+    given = dict(options or {})
+    if mode not in (None, "default"):
+        raise UserError(f"torch.compile: mode {mode!r} is none of joinery's; fix: options={{'numerics': 'fast'}}")
+    if unknown := sorted(set(given) - set(_OPTIONS)):
+        raise UserError(f"torch.compile: options {unknown}; fix: some of {', '.join(_OPTIONS)}")
+    chosen = Options(**given)
+    checked_numerics(chosen.numerics, "torch.compile")
+    if chosen.threads is not None and (type(chosen.threads) is not int or chosen.threads < 1):
+        raise UserError(f"torch.compile: threads is {chosen.threads!r}; fix: a positive number, or None for every core")
+    compilers = {kind: partial(_compiled, kind, chosen) for kind in ("forward", "backward", "inference")}
+    compiler: Callable[..., Any] = aot_autograd(
+        fw_compiler=compilers["forward"], bw_compiler=compilers["backward"], inference_compiler=compilers["inference"],
+        partition_fn=min_cut_rematerialization_partition, decompositions=compiled_decompositions(),
+        keep_inference_input_mutations=True,
+    )  # fmt: skip
+    return compiler(module, example_inputs)
+
+
+def _compiled(kind: str, options: Options, module: Any, example_inputs: Sequence[Any]) -> Callable[[list[Any]], Any]:
+    """Return what runs a graph of AOTAutograd. What cannot be compiled is left to PyTorch, reported, and told of once."""
+    report = started(kind)
+    with unset_fake_temporarily():
+        try:
+            return _boxed(_Building(module, options, report).built().run)
+        except JoineryError as error:
+            report.failure = str(error).partition("\n")[0]
+            report.nodes = sum(node.op == "call_function" for node in module.graph.nodes)
+            _tell(f"{report.name} ({kind}) is left to PyTorch: {report.failure}")
+            return _eager(module)
+
+
+def _tell(message: str) -> None:
+    warnings.warn(f"joinery: {message}", stacklevel=2)
+
+
+def _eager(module: Any) -> Callable[[list[Any]], Any]:
+    def run(arguments: list[Any]) -> Any:
+        given = list(arguments)
+        arguments.clear()
+        return module(*given)
+
+    return _boxed(run)
+
+
+def _boxed(run: Callable[[list[Any]], Any]) -> Callable[[list[Any]], Any]:
+    """Return a function that says of itself that it takes one list; PyTorch copies such attributes of functions alone."""
+
+    def boxed(arguments: list[Any]) -> Any:
+        return run(arguments)
+
+    boxed._boxed_call = True  # type: ignore[attr-defined]
+    return boxed
+
+
+class _Building:
+    """A graph while its steps are made."""
+
+    def __init__(self, module: Any, options: Options, report: GraphReport) -> None:
+        self.module, self.options, self.report = module, options, report
+        self.reader = Reader(module, strict=False)
+        self.placeholders = [node for node in module.graph.nodes if node.op == "placeholder"]
+
+    def built(self) -> CompiledGraph:
+        """Return the whole graph as something to call."""
+        sources = [source for node in self.placeholders if (source := self.reader.source(node, node.name)) is not None]
+        (last,) = [node for node in self.module.graph.nodes if node.op == "output"]
+        written = self._written()
+        wanted = [node for node in last.all_input_nodes if node.op != "placeholder"]
+        wanted += [source for _, source in written if source.op != "placeholder"]
+        division = Partitioner(self.module, self.reader, sources, wanted).divided()
+        self.report.nodes = division.operators
+        steps: list[CompiledPart | EagerStep] = []
+        for step in division.steps:
+            if isinstance(step, Part):
+                steps += self._part(step)
+            else:
+                steps.append(self._eager(step, division.reasons))
+        steps += [EagerStep(node, None) for node in division.tail]
+        self.report.compiled = self.report.nodes - sum(entry.nodes for entry in self.report.eager.values())
+        attributes = [node for node in self.module.graph.nodes if node.op == "get_attr"]
+        constants = {node.name: _attribute(self.module, node.target) for node in attributes}
+        names = [node.name for node in self.placeholders]
+        pairs = [(target.name, source.name) for target, source in written]
+        return CompiledGraph(names, constants, steps, last.args[0], pairs, self.report)
+
+    def _written(self) -> list[tuple[Any, Any]]:
+        """Take the copies into inputs out of the graph: inputs, and what is written to them when all else is done."""
+        found = []
+        for node in list(self.module.graph.nodes):
+            if node.target is torch.ops.aten.copy_.default and not node.users and node.args[0].op == "placeholder":
+                found.append((node.args[0], node.args[1]))
+                self.module.graph.erase_node(node)
+        return found
+
+    def _eager(self, node: Any, reasons: Mapping[str, str]) -> EagerStep:
+        name = str(node.target)
+        entry = None
+        if getattr(node.target, "_schema", None) is not None:
+            entry = self.report.leave(name, reasons.get(node.name, "it has an effect"))
+        return EagerStep(node, entry)
+
+    def _part(self, part: Part) -> list[CompiledPart | EagerStep]:
+        """Return a compiled part; or its nodes for PyTorch to run, if compiling fails."""
+        try:
+            made = self._compiled_part(part)
+        except JoineryError as error:
+            problem = str(error).partition("\n")[0]
+            _tell(f"a part of {self.report.name} is left to PyTorch: {problem}")
+            names = {call.name for call in part.calls}
+            nodes = [node for node in self.module.graph.nodes if node.name in names or _producer(node) in names]
+            return [self._eager(node, dict.fromkeys(names, problem)) for node in nodes]
+        self.report.segments += 1
+        return [made]
+
+    def _compiled_part(self, part: Part) -> CompiledPart:
+        inputs = [(node.name, layout_of(node.meta["val"])) for node in part.inputs]
+        sources: list[Source] = []
+        calls: list[Call] = []
+        for node, (name, layout) in zip(part.inputs, inputs, strict=True):
+            declared = self.reader.type_of(node.meta["val"], name)
+            array = next((source.array for source in self.reader.sources if Ref(source.name) == self.reader.refs[name]), None)
+            if array is not None and node.op == "get_attr":
+                sources.append(Source(name, declared, array))
+                continue
+            sources.append(_source(name, declared, layout, calls))
+        inputs = [entry for node, entry in zip(part.inputs, inputs, strict=True) if node.op != "get_attr"]
+        sizes = [self._size_source(name) for name in part.sizes]
+        sources += [Source(f"size {name}", TensorType(bool_, (name, 0))) for name in part.sizes]
+        calls += [_renamed(call, {name for name, layout in inputs if layout.order is not None}) for call in part.calls]
+        outputs: list[tuple[str, Any, Layout]] = []
+        results: list[tuple[str, Ref]] = []
+        for node in part.outputs:
+            declared, layout = self.reader.type_of(node.meta["val"], node.name), layout_of(node.meta["val"])
+            ref = self.reader.refs[node.name]
+            assert isinstance(ref, Ref)
+            results.append((node.name, _in_memory_order(node.name, ref, declared, layout, calls)))
+            outputs.append((node.name, declared.dtype, layout))
+        graph = import_program(Program(self.report.name, tuple(sources), tuple(calls), tuple(results), {}))
+        chosen = self.options
+        model = compile_model(graph, "cpu", threads=chosen.threads, numerics=chosen.numerics, cache=chosen.cache)
+        return CompiledPart(model, inputs, sizes, outputs, self.report)
+
+    def _size_source(self, name: str) -> tuple[str, int | None]:
+        """Return where a symbolic size is found when the graph runs: an input that is the size, or an axis of one."""
+        for node in self.placeholders:
+            value = node.meta.get("val")
+            sizes = getattr(value, "shape", None)
+            for axis, size in enumerate((value,) if sizes is None else sizes):
+                if type(size).__name__ == "SymInt" and str(size.node.expr) == name:
+                    return node.name, None if sizes is None else axis
+        raise UserError(f"the size {name} is that of no input; fix: a fixed size")
+
+
+def _source(name: str, declared: TensorType, layout: Layout, calls: list[Call]) -> Source:
+    """Return an input in the order of its memory, and add the call that puts its axes back."""
+    if layout.order is None:
+        return Source(name, declared)
+    order = layout.order
+    back = tuple(sorted(range(len(order)), key=order.__getitem__))
+    calls.append(Call(f"{name}.axes", "aten.permute.default", (Ref(name), back), {}, (declared,)))
+    return Source(name, TensorType(declared.dtype, tuple([declared.shape[axis] for axis in order])))
+
+
+def _renamed(call: Call, names: set[str]) -> Call:
+    """Return a call that reads inputs with their axes put back."""
+
+    def changed(value: Any) -> Any:
+        if isinstance(value, tuple):
+            return tuple([changed(each) for each in value])
+        return Ref(f"{value.name}.axes") if isinstance(value, Ref) and value.name in names else value
+
+    if not names:
+        return call
+    options = {name: changed(value) for name, value in call.options.items()}
+    return Call(call.name, call.op, changed(call.arguments), options, call.results, call.location)
+
+
+def _in_memory_order(name: str, ref: Ref, declared: TensorType, layout: Layout, calls: list[Call]) -> Ref:
+    """Return a result with its axes in the order of its memory."""
+    if layout.order is None:
+        return ref
+    permuted = TensorType(declared.dtype, tuple([declared.shape[axis] for axis in layout.order]))
+    calls.append(Call(f"{name}.memory", "aten.permute.default", (ref, layout.order), {}, (permuted,)))
+    return Ref(f"{name}.memory")
+
+
+def _producer(node: Any) -> str:
+    """Return the name of the node whose result a node takes an element of; "" for others."""
+    return node.args[0].name if getattr(node.target, "__name__", "") == "getitem" else ""
+
+
+def _attribute(module: Any, target: str) -> Any:
+    found = module
+    for part in target.split("."):
+        found = getattr(found, part)
+    return found

@@ -1,0 +1,150 @@
+"""Reads models that `torch.export` has traced into programs."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from torch.export import ExportedProgram, load
+from torch.export.graph_signature import InputKind, OutputKind
+from torch.utils import _pytree
+
+from ...graph.aten.program import Program, Ref, Source
+from ...graph.dims.dim import Extent
+from ...promotion.errors import UnsupportedError, UserError
+from .decompositions import exported_decompositions
+from .reading import Reader, ranges_of
+from .tensors import to_array
+
+
+def loaded(given: Any) -> Any:
+    """Return an `ExportedProgram`, which may be given as the path of its file."""
+    if isinstance(given, (str, os.PathLike)):
+        return load(given)
+    if not isinstance(given, ExportedProgram):
+        raise UserError(
+            f"from_exported: expected an ExportedProgram, got {type(given).__name__}; "
+            "fix: joinery.from_exported(torch.export.export(model.eval(), example_inputs))"
+        )
+    return given
+
+
+def read_exported(exported: Any, state: str, name: str) -> Program:
+    """Return the program of an exported model, with the operators that joinery keeps whole.
+
+    state: "refuse" or "explicit", as for `joinery.from_exported`.
+    """
+    lowered = exported.run_decompositions(exported_decompositions())
+    return _Exported(lowered, state, name).program()
+
+
+class _Exported:
+    """An exported model while its parts become sources, calls and outputs."""
+
+    def __init__(self, exported: Any, state: str, name: str) -> None:
+        self.exported, self.state, self.name = exported, state, name
+        self.nodes = list(exported.graph_module.graph.nodes)
+        self.placeholders = {node.name: node for node in self.nodes if node.op == "placeholder"}
+        self.mutated = self._mutated()
+        self.reader = Reader(exported.graph_module, self._dim_names())
+
+    def _mutated(self) -> dict[str, str]:
+        """Return the buffers and inputs that the model writes to: key → name of what is written."""
+        kinds = (OutputKind.BUFFER_MUTATION, OutputKind.USER_INPUT_MUTATION)
+        found = {
+            str(spec.target): spec.arg.name for spec in self.exported.graph_signature.output_specs if spec.kind in kinds
+        }
+        if found and self.state == "refuse":
+            shown = ", ".join(sorted(found))
+            raise UnsupportedError(
+                f"from_exported: the model writes to {shown}, which a graph does not; fix: state='explicit', which gives what "
+                "is written as outputs; model.eval() stops running statistics"
+            )
+        return found
+
+    def _dim_names(self) -> dict[str, str]:
+        """Return names for symbolic sizes: of the first input and axis that has each, such as "tokens_1"."""
+        names: dict[str, str] = {}
+        for spec in self.exported.graph_signature.input_specs:
+            if spec.kind is not InputKind.USER_INPUT:
+                continue
+            value: Any = self.placeholders[spec.arg.name].meta.get("val")
+            for axis, size in enumerate(getattr(value, "shape", ())):
+                symbol = None if isinstance(size, int) else size.node.expr
+                if symbol is not None and symbol.is_Symbol:
+                    names.setdefault(str(symbol), f"{spec.arg.name}_{axis}")
+        return names
+
+    def program(self) -> Program:
+        """Return the whole program."""
+        weights, inputs, state = [], [], []
+        known: dict[tuple[Any, ...], str] = {}
+        for spec in self.exported.graph_signature.input_specs:
+            node = self.placeholders[spec.arg.name]
+            if spec.kind is InputKind.USER_INPUT:
+                source = self.reader.source(node, spec.arg.name)
+                inputs += [] if source is None else [source]
+            elif spec.kind in (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR):
+                if str(spec.target) in self.mutated:
+                    source = self.reader.source(node, str(spec.target))
+                    state += [] if source is None else [source]
+                    continue
+                weight = self._weight(node, str(spec.target), known)
+                weights += [] if weight is None else [weight]
+            else:
+                raise UnsupportedError(f"from_exported: input {spec.arg.name!r} is a {spec.kind.name}; fix: tensors as inputs")
+        calls = self.reader.calls(self.nodes)
+        return Program(
+            self.name, (*inputs, *state, *weights, *self.reader.sources), tuple(calls), tuple(self._results()),
+            ranges_of(self.exported.range_constraints, self.reader.names),
+        )  # fmt: skip
+
+    def _weight(self, node: Any, key: str, known: dict[tuple[Any, ...], str]) -> Source | None:
+        """Return a weight; None for one that lies where another does, which it shares."""
+        exported = self.exported
+        tensor = exported.state_dict[key] if key in exported.state_dict else exported.constants[key]
+        where = (tensor.data_ptr(), tuple(tensor.shape), tuple(tensor.stride()), tensor.dtype)
+        if tensor.numel() and where in known:
+            self.reader.refs[node.name] = Ref(known[where])
+            return None
+        known[where] = key
+        declared = self.reader.source(node, key)
+        return None if declared is None else Source(key, declared.type, to_array(tensor))
+
+    def _results(self) -> list[tuple[str, Ref | Extent]]:
+        """Return the outputs of the model by the keys of what it returns, and after them what it writes."""
+        signature = self.exported.graph_signature
+        names = _output_names(self.exported.call_spec.out_spec)
+        found: list[tuple[str, Ref | Extent]] = []
+        written: list[tuple[str, Ref | Extent]] = []
+        position = 0
+        for spec in signature.output_specs:
+            if spec.kind is OutputKind.USER_OUTPUT:
+                name = names[position] if position < len(names) else f"output{position}"
+                position += 1
+                value = self._result(spec)
+                found += [] if value is None else [(name, value)]
+            elif spec.kind in (OutputKind.BUFFER_MUTATION, OutputKind.USER_INPUT_MUTATION):
+                value = self._result(spec)
+                written += [] if value is None else [(f"new.{spec.target}", value)]
+            else:
+                raise UnsupportedError(f"from_exported: an output is a {spec.kind.name}; fix: tensors as outputs")
+        return [*found, *written]
+
+    def _result(self, spec: Any) -> Ref | Extent | None:
+        if hasattr(spec.arg, "value"):  # a constant
+            return spec.arg.value if isinstance(spec.arg.value, int) else None
+        found = self.reader.refs.get(spec.arg.name)
+        if found is None:
+            raise UnsupportedError(f"from_exported: output {spec.arg.name!r} is no tensor; fix: return tensors")
+        return found
+
+
+def _output_names(spec: Any) -> list[str]:
+    """Return a name for each leaf of what the model returns: its keys and positions, joined by dots."""
+    leaves = _pytree.tree_unflatten(list(range(spec.num_leaves)), spec)
+    paths, _ = _pytree.tree_flatten_with_path(leaves)
+    names = [".".join(str(getattr(key, "key", getattr(key, "idx", getattr(key, "name", key)))) for key in path)
+             for path, _ in paths]  # fmt: skip
+    names = ["output" if not name else f"output{name}" if name[0].isdigit() else name for name in names]
+    return [name if names.count(name) == 1 else f"{name}.{position}" for position, name in enumerate(names)]

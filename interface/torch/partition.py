@@ -1,0 +1,228 @@
+"""Divides the nodes of a graph into parts that joinery compiles and steps that PyTorch runs, in the order in which they run."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ...graph.aten.importing import refusals
+from ...graph.aten.program import Argument, Call, Program, Ref, Source
+from ...graph.dims.dim import Dim
+from ...promotion.errors import JoineryError
+from .reading import Reader
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Nodes that joinery compiles together.
+
+    Attributes:
+        calls: their calls, in order.
+        inputs: nodes whose values it needs.
+        outputs: nodes whose values others need.
+        sizes: symbolic sizes that it needs and no input has as one of its own.
+    """
+
+    calls: tuple[Call, ...]
+    inputs: tuple[Any, ...]
+    outputs: tuple[Any, ...]
+    sizes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Division:
+    """The steps of a graph.
+
+    Attributes:
+        steps: parts, and nodes that PyTorch runs.
+        tail: views that PyTorch makes of results at the end, so that they share memory as the model says.
+        reasons: why PyTorch runs a node, by its name.
+        operators: how many operators the graph has, without those that only make sizes, and views of the tail.
+    """
+
+    steps: tuple[Part | Any, ...]
+    tail: tuple[Any, ...]
+    reasons: dict[str, str]
+    operators: int
+
+
+class Partitioner:
+    """Divides one graph."""
+
+    def __init__(self, module: Any, reader: Reader, sources: Sequence[Source], wanted: Iterable[Any]) -> None:
+        """wanted: the nodes whose values the graph returns or writes."""
+        self.module, self.reader, self.sources = module, reader, tuple(sources)
+        self.nodes = [node for node in module.graph.nodes if node.op in ("call_function", "get_attr")]
+        self.wanted = list(dict.fromkeys(wanted))
+        calls = reader.calls(self.nodes)
+        program = Program("graph", (*self.sources, *reader.sources), tuple(calls), (), {})
+        self.reasons: dict[str, str] = {}
+        for refusal in refusals(program):
+            self.reasons[refusal.call.name] = _reason(reader.refused.get(refusal.call.name, refusal.error))
+        for name, error in reader.refused.items():
+            self.reasons.setdefault(name, _reason(error))
+        self.calls = {call.name: call for call in calls if call.name not in self.reasons}
+        self._keep_storages()
+        self.node_of: dict[Ref, Any] = {}
+        for node in module.graph.nodes:
+            ref = reader.refs.get(node.name)
+            if isinstance(ref, Ref):
+                self.node_of.setdefault(ref, node)
+
+    def _keep_storages(self) -> None:
+        """Leave views to PyTorch where it takes a view by strides of them: that counts from the beginning of their storage."""
+        for node in self.nodes:
+            if str(node.target).startswith("aten.as_strided") and node.name not in self.calls:
+                at = node.args[0]
+                while is_view(at):
+                    if self.calls.pop(at.name, None) is not None:
+                        self.reasons[at.name] = "a view by strides is taken of its storage"
+                    at = at.args[0]
+
+    def divided(self) -> Division:
+        """Return the steps."""
+        tail, bases = self._tail()
+        self._needed = self._demanded([*bases, *self.wanted], set(tail))
+        levels = self._levels()
+        steps: list[Part | Any] = []
+        for level in sorted({*levels.values()}):
+            inside = [node for node in self.nodes if levels.get(node) == level]
+            if level % 2:
+                steps += inside
+            else:
+                steps.append(self._part(inside, {*bases, *(node for node in self.wanted if node not in tail)}, tail))
+        operators = sum(1 for node in self.nodes if self._is_operator(node) and node in self._needed)
+        return Division(tuple(steps), tuple(tail), self.reasons, operators)
+
+    # -- which nodes ---------------------------------------------------------------------------------------------------
+
+    def _is_compiled(self, node: Any) -> bool:
+        if node.target is operator.getitem:
+            return self._is_compiled(node.args[0])
+        return node.name in self.calls
+
+    def _is_size(self, node: Any) -> bool:
+        """Return whether a node makes a size, which joinery takes as an expression."""
+        return type(node.meta.get("val")).__name__ in ("SymInt", "int") and node.op == "call_function"
+
+    def _is_operator(self, node: Any) -> bool:
+        return node.op == "call_function" and node.target is not operator.getitem and not self._is_size(node)
+
+    def _tail(self) -> tuple[list[Any], list[Any]]:
+        """Return the views at the ends of the graph in order, and what they are views of."""
+        found: set[Any] = set()
+        bases: list[Any] = []
+        for node in self.wanted:
+            at = node
+            while is_view(at):
+                found.add(at)
+                at = at.args[0]
+            if at is not node:
+                bases.append(at)
+        return [node for node in self.nodes if node in found], [node for node in bases if node.op != "placeholder"]
+
+    def _demanded(self, wanted: Sequence[Any], tail: set[Any]) -> set[Any]:
+        """Return the nodes that must run: for what is wanted, for views at the end, and those with effects."""
+        effects = [node for node in self.nodes if node.op == "call_function" and node.is_impure()]
+        pending = [node for node in (*wanted, *effects) if node not in tail]
+        for node in tail:
+            pending += [each for each in node.all_input_nodes if each not in tail]
+        found: set[Any] = set()
+        while pending:
+            node = pending.pop()
+            if node in found or node.op == "placeholder":
+                continue
+            found.add(node)
+            operands = node.all_input_nodes
+            if self._is_compiled(node):  # sizes among its operands are expressions
+                operands = [each for each in operands if not self._is_size(each)]
+            pending += operands
+        return found
+
+    def _levels(self) -> dict[Any, int]:
+        """Return when each node runs: parts of joinery at even levels, nodes of PyTorch at odd ones, the latter in order."""
+        levels: dict[Any, int] = {}
+        last = 1
+        for node in self.nodes:
+            if node not in self._needed or node.op == "get_attr":
+                continue
+            before = [levels[each] for each in node.all_input_nodes if each in levels]
+            if self._is_compiled(node):
+                levels[node] = max([0, *(level + level % 2 for level in before)])
+            else:
+                last = max([last, *(level if level % 2 else level + 1 for level in before)])
+                levels[node] = last
+        return levels
+
+    # -- parts ---------------------------------------------------------------------------------------------------------
+
+    def _part(self, nodes: Sequence[Any], wanted: set[Any], tail: Sequence[Any]) -> Part:
+        own = {node.name for node in nodes if node.name in self.calls}
+        inputs: dict[Any, None] = {}
+        calls = []
+        for node in nodes:
+            if node.name in own:
+                call = self.calls[node.name]
+                arguments = tuple([self._outside(each, own, inputs) for each in call.arguments])
+                options = {name: self._outside(each, own, inputs) for name, each in call.options.items()}
+                calls.append(Call(call.name, call.op, arguments, options, call.results, call.location))
+        inside = set(nodes)
+        outputs = [node for node in nodes
+                   if isinstance(self.reader.refs.get(node.name), Ref) and not self._has_several(node)
+                   and (node in wanted or any(user not in inside and (user in self._needed or user in tail)
+                                              for user in node.users))]  # fmt: skip
+        return Part(tuple(calls), tuple(inputs), tuple(outputs), self._sizes(calls, inputs))
+
+    def _has_several(self, node: Any) -> bool:
+        return isinstance(node.meta.get("val"), (tuple, list))
+
+    def _outside(self, value: Argument, own: set[str], inputs: dict[Any, None]) -> Argument:
+        """Return an argument with results of other parts as inputs of this one."""
+        if isinstance(value, tuple):
+            return tuple([self._outside(each, own, inputs) for each in value])
+        if not isinstance(value, Ref) or value.name in own:
+            return value
+        node = self.node_of[value]
+        inputs.setdefault(node)
+        return Ref(node.name)
+
+    def _sizes(self, calls: Sequence[Call], inputs: Iterable[Any]) -> tuple[str, ...]:
+        used: dict[str, None] = {}
+
+        def look(value: object) -> None:
+            if isinstance(value, Dim):
+                used.update(dict.fromkeys(sorted(value.symbols())))
+            elif isinstance(value, (tuple, list)):
+                for each in value:
+                    look(each)
+
+        for call in calls:
+            look(call.arguments)
+            look(tuple(call.options.values()))
+            look([result.shape for result in call.results if result is not None])
+        known: set[str] = set()
+        for node in inputs:
+            shape = self.reader.type_of(node.meta["val"], node.name).shape
+            look(shape)
+            known |= {extent.name for extent in shape if isinstance(extent, Dim) and extent.name}
+        return tuple([name for name in used if name not in known])
+
+
+def is_view(node: Any) -> bool:
+    """Return whether a node is a view of its first operand, or one of several such."""
+    if node.op != "call_function":
+        return False
+    if node.target is operator.getitem:
+        return is_view(node.args[0])
+    schema = getattr(node.target, "_schema", None)
+    if schema is None or not schema.returns:
+        return False
+    return all(each.alias_info is not None and not each.alias_info.is_write for each in schema.returns)
+
+
+def _reason(error: JoineryError) -> str:
+    """Return the problem of a message, in one line."""
+    text = str(error).partition("\n")[0]
+    return text.partition("; fix:")[0].rpartition("): ")[2] or text

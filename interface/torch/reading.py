@@ -1,0 +1,222 @@
+"""Reads graphs of torch.fx, of functional ATen operators, into programs that the importer takes."""
+
+from __future__ import annotations
+
+import operator
+import os
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+
+from ...graph.aten.program import Argument, Call, Ref, Source
+from ...graph.dims.dim import Extent
+from ...graph.location import UNKNOWN, Location
+from ...graph.types import TensorType
+from ...promotion.errors import JoineryError, UnsupportedError
+from .tensors import dtype_of, expression_of, extent_of, require_plain, to_array
+
+_LINE = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+), in (?P<function>\S+)')
+_PYTORCH = os.path.dirname(torch.__file__) + os.sep
+_SILENT = frozenset({"sym_constrain_range_for_size", "sym_constrain_range", "_assert_scalar", "sym_size"})
+"""Statements about sizes that data decides, or sizes: nothing of them is left in a graph without such sizes."""
+
+
+class Reader:
+    """Reads the nodes of one graph.
+
+    Attributes:
+        names: new names of symbolic sizes.
+        refused: nodes that cannot be read, and why; filled by `read` unless `strict`.
+        sources: constants that the graph holds itself.
+    """
+
+    def __init__(self, module: Any, names: Mapping[str, str] | None = None, *, strict: bool = True) -> None:
+        self.module, self.names, self.strict = module, dict(names or {}), strict
+        self.refs: dict[str, Ref | Extent | None] = {}
+        self.refused: dict[str, JoineryError] = {}
+        self.sources: list[Source] = []
+
+    def source(self, node: Any, name: str) -> Source | None:
+        """Return an input of the graph under a name, for which the node stands from now on; None if it is no tensor."""
+        value = node.meta.get("val")
+        if _is_tensor(value):
+            self.refs[node.name] = Ref(name)
+            return Source(name, self.type_of(value, f"input {name!r}"))
+        self.refs[node.name] = None if value is None else self.size(value)
+        return None
+
+    def type_of(self, value: Any, what: str) -> TensorType:
+        """Return dtype and shape of a tensor."""
+        require_plain(value, what)
+        return TensorType(dtype_of(value.dtype), tuple([extent_of(size, self.names) for size in value.shape]))
+
+    def size(self, value: Any) -> Extent | None:
+        """Return a size or a number that is known now; None for anything else."""
+        if isinstance(value, (bool, int)):
+            return value
+        kind = type(value).__name__
+        if kind == "SymInt":
+            return extent_of(value, self.names)
+        return None
+
+    def calls(self, nodes: list[Any]) -> list[Call]:
+        """Return the calls of a graph's nodes."""
+        found = []
+        for node in nodes:
+            if node.op not in ("call_function", "get_attr"):
+                continue
+            try:
+                call = self._node(node)
+            except JoineryError as error:
+                if self.strict:
+                    raise type(error)(f"node {node.name!r} ({node.target}), from {location_of(node)}: {error}") from None
+                self.refused[node.name] = error
+                call = self._stand_in(node)
+            if call is not None:
+                found.append(call)
+        return found
+
+    def _stand_in(self, node: Any) -> Call | None:
+        """Return a call without arguments for a node that cannot be read, so that those that need its results can."""
+        value = node.meta.get("val")
+        values = value if isinstance(value, (tuple, list)) else (value,)
+        try:
+            results = tuple([self.type_of(each, "a result") if _is_tensor(each) else None for each in values])
+        except JoineryError:
+            return None
+        self.refs[node.name] = Ref(node.name)
+        return Call(node.name, f"torch.{_shown(node.target)}", (), {}, results, location_of(node))
+
+    def _node(self, node: Any) -> Call | None:
+        value = node.meta.get("val")
+        if node.op == "get_attr":
+            self._attribute(node)
+            return None
+        if node.target is operator.getitem:
+            self.refs[node.name] = self._item(node.args[0], node.args[1])
+            return None
+        overload = _overload_name(node.target)
+        if overload is None:
+            size = self._size_node(node, value)
+            if size is not None:
+                self.refs[node.name] = size
+                return None
+            raise UnsupportedError(f"{_shown(node.target)} is not supported; fix: export the model without it")
+        if overload.split(".")[1] in _SILENT:
+            self.refs[node.name] = self.size(value) if value is not None else None
+            return None
+        if overload.startswith("aten.as_strided"):
+            _require_plain_storage(node.args[0].meta["val"])
+        values = value if isinstance(value, (tuple, list)) else () if value is None else (value,)
+        results = tuple([
+            self.type_of(each, f"result {position}") if _is_tensor(each) else None for position, each in enumerate(values)
+        ])  # fmt: skip
+        self.refs[node.name] = Ref(node.name)
+        arguments = tuple([self.argument(each) for each in node.args])
+        options = {name: self.argument(each) for name, each in node.kwargs.items()}
+        device = node.kwargs.get("device")
+        if device is not None and getattr(device, "type", "cpu") != "cpu":
+            raise UnsupportedError(f"device {device}; fix: move the model to the CPU")
+        return Call(node.name, overload, arguments, options, results, location_of(node))
+
+    def _size_node(self, node: Any, value: Any) -> Extent | None:
+        return None if value is None else self.size(value)
+
+    def _attribute(self, node: Any) -> None:
+        value: Any = self.module
+        for part in str(node.target).split("."):
+            value = getattr(value, part)
+        if not _is_tensor(value):
+            self.refs[node.name] = None
+            return
+        name = _free_name(str(node.target), {source.name for source in self.sources})
+        self.sources.append(Source(name, self.type_of(value, f"constant {name!r}"), to_array(value)))
+        self.refs[node.name] = Ref(name)
+
+    def _item(self, container: Any, position: int) -> Ref | Extent | None:
+        ref = self.refs.get(container.name)
+        if not isinstance(ref, Ref):
+            raise UnsupportedError(f"an element of {container.name!r}, which is no result of an operator; fix: export it again")
+        return Ref(ref.name, position)
+
+    def argument(self, value: Any) -> Argument:
+        """Return an argument of a node as a plain value."""
+        if hasattr(value, "meta") and hasattr(value, "op"):  # a node
+            if value.name not in self.refs:
+                raise UnsupportedError(f"it needs {value.name!r}, which has no form in joinery; fix: see there")
+            return self.refs[value.name]
+        if value is None or isinstance(value, (bool, int, float, str)):
+            return value
+        if isinstance(value, (tuple, list)):
+            return tuple([self.argument(each) for each in value])
+        kind = type(value).__name__
+        if kind == "dtype":
+            return dtype_of(value)
+        if kind in ("device", "layout", "memory_format"):
+            return str(value)
+        if kind == "SymInt":
+            return extent_of(value, self.names)
+        if isinstance(value, complex):
+            raise UnsupportedError(f"the complex number {value}; fix: real numbers")
+        raise UnsupportedError(f"an argument {value!r:.60} ({kind}); fix: export the model without it")
+
+
+def _require_plain_storage(value: Any) -> None:
+    """Raise `UnsupportedError` unless the storage of a tensor begins with its elements in row-major order."""
+    if value.storage_offset() != 0 or not value.is_contiguous():
+        raise UnsupportedError("as_strided of a view is not supported; fix: slices and transposes, or contiguous() before it")
+
+
+def location_of(node: Any) -> Location:
+    """Return the line of the model that a node comes from: the innermost that is no part of PyTorch."""
+    trace = node.meta.get("stack_trace") or ""
+    found = list(_LINE.finditer(trace))
+    if not found:
+        return UNKNOWN
+    own = [line for line in found if not line["file"].startswith((_PYTORCH, "<"))]
+    last = (own or found)[-1]
+    return Location(last["file"], int(last["line"]), last["function"])
+
+
+def ranges_of(constraints: Mapping[Any, Any], names: Mapping[str, str]) -> dict[str, tuple[int, int | None]]:
+    """Return the ranges of symbolic sizes; what PyTorch takes for infinity is no limit."""
+    found: dict[str, tuple[int, int | None]] = {}
+    for symbol, bounds in constraints.items():
+        name = str(symbol)
+        if not getattr(symbol, "is_Symbol", False) or name.startswith(("u", "zuf")):
+            continue
+        least = expression_of(bounds.lower, {}) if bounds.lower.is_Integer else 0
+        most = int(bounds.upper) if bounds.upper.is_Integer and int(bounds.upper) < 2**62 else None
+        found[names.get(name, name)] = (int(least) if isinstance(least, int) else 0, most)
+    return found
+
+
+def _is_tensor(value: Any) -> bool:
+    return hasattr(value, "shape") and hasattr(value, "dtype") and hasattr(value, "stride")
+
+
+def _overload_name(target: Any) -> str | None:
+    """Return an operator's overload as "aten.add.Tensor"; None for what is no operator of PyTorch's dispatcher."""
+    schema = getattr(target, "_schema", None)
+    if schema is None or not hasattr(target, "overloadpacket"):
+        return None
+    namespace, name = str(schema.name).split("::")
+    return f"{namespace}.{name}.{schema.overload_name or 'default'}"
+
+
+def _shown(target: Any) -> str:
+    name = getattr(target, "__name__", None) or str(target)
+    higher = any(base.__name__ == "HigherOrderOperator" for base in type(target).__mro__)
+    return f"the higher-order operator {name}" if higher else f"the function {name}"
+
+
+def _free_name(name: str, taken: set[str]) -> str:
+    found, count = name, 1
+    while found in taken:
+        count += 1
+        found = f"{name}_{count}"
+    return found
+
+

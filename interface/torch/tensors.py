@@ -1,0 +1,102 @@
+"""Passes tensors between PyTorch and NumPy without copies, and maps dtypes and sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+
+from ...graph.dims.dim import Extent, dim, maximum, minimum
+from ...promotion.arrays import Array
+from ...promotion.dtype import DType
+from ...promotion.errors import UnsupportedError, UserError
+
+_CARRIERS = {1: "uint8", 2: "int16"}
+"""Bytes of an element → the dtype of PyTorch as which NumPy takes formats that it does not have itself."""
+
+
+def dtype_of(dtype: Any) -> DType:
+    """Return the dtype of a `torch.dtype`. Raises `UnsupportedError` for those that joinery does not have."""
+    name = str(dtype).removeprefix("torch.")
+    try:
+        return DType(name)
+    except UserError:
+        raise UnsupportedError(f"dtype {dtype} is not supported; fix: convert it before it enters the model") from None
+
+
+def torch_dtype(dtype: DType) -> Any:
+    """Return the `torch.dtype` of a dtype."""
+    found = getattr(torch, dtype.name, None)
+    if not isinstance(found, torch.dtype):
+        raise UnsupportedError(f"PyTorch has no dtype {dtype}; fix: cast the output")
+    return found
+
+
+def require_plain(tensor: Any, what: str) -> None:
+    """Raise `UnsupportedError` for tensors that are no strided tensors of the CPU."""
+    if tensor.device.type != "cpu":
+        raise UnsupportedError(f"{what} is on device {tensor.device}; fix: move the model and its inputs to the CPU")
+    if str(tensor.layout) != "torch.strided" or tensor.is_quantized:
+        kind = "quantised" if tensor.is_quantized else str(tensor.layout).removeprefix("torch.")
+        raise UnsupportedError(f"{what} is {kind}; fix: a dense tensor")
+
+
+def to_array(tensor: Any) -> Array:
+    """Return a tensor of the CPU as an array over the same memory, with the same strides."""
+    plain = tensor.detach() if tensor.requires_grad else tensor
+    dtype = plain.dtype
+    own = dtype_of(dtype)
+    if dtype is torch.bfloat16 or str(dtype).startswith("torch.float8"):
+        carrier: Array = plain.view(getattr(torch, _CARRIERS[own.itemsize])).numpy()
+        return carrier.view(own.numpy)
+    array: Array = plain.numpy()
+    return array
+
+
+def to_tensor(array: Array, dtype: DType) -> Any:
+    """Return an array as a tensor over the same memory."""
+    wanted = torch_dtype(dtype)
+    if wanted is torch.bfloat16 or str(wanted).startswith("torch.float8"):
+        return torch.from_numpy(array.view(_NUMPY_CARRIERS[dtype.itemsize])).view(wanted)
+    return torch.from_numpy(array)
+
+
+_NUMPY_CARRIERS = {1: np.uint8, 2: np.int16}
+
+
+def extent_of(size: Any, names: Mapping[str, str]) -> Extent:
+    """Return a size of PyTorch, an int or a `SymInt`; `names` renames its symbols."""
+    return size if isinstance(size, int) else expression_of(size.node.expr, names)
+
+
+def expression_of(expression: Any, names: Mapping[str, str]) -> Extent:
+    """Return an expression of sizes. Raises `UnsupportedError` for sizes that data decides, and functions unknown here."""
+    kind = type(expression).__name__
+    if expression.is_Integer:
+        return int(expression)
+    if expression.is_Symbol:
+        name = str(expression)
+        if name.startswith(("u", "zuf")):
+            raise UnsupportedError(f"the size {name} is decided by data, which is not supported; fix: use torch.where")
+        return dim(names.get(name, name))
+    parts = [expression_of(part, names) for part in expression.args]
+    if kind == "Add":
+        return sum(parts[1:], parts[0])
+    if kind == "Mul":
+        result = parts[0]
+        for part in parts[1:]:
+            result = result * part
+        return result
+    if kind == "Pow" and isinstance(parts[1], int) and parts[1] >= 0 and not isinstance(parts[0], int):
+        return parts[0] ** parts[1]
+    if kind in ("FloorDiv", "CleanDiv"):
+        return parts[0] // parts[1]
+    if kind in ("PythonMod", "Mod"):
+        return parts[0] % parts[1]
+    if kind == "ModularIndexing":
+        return (parts[0] // parts[1]) % parts[2]
+    if kind in ("Max", "Min"):
+        return (maximum if kind == "Max" else minimum)(*parts)
+    raise UnsupportedError(f"the function {kind} in the size {expression} is not supported; fix: sizes of + * // % max min")

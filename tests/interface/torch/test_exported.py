@@ -1,0 +1,240 @@
+"""Models that `torch.export` traced give as graphs what PyTorch computes, and what has no form is refused by name."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import joinery as jn
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from torch import nn  # noqa: E402
+from torch.utils import _pytree  # noqa: E402
+
+from ...support.torch_models import BOUND, MODELS, made  # noqa: E402
+
+TRANSFORMERS = {"bert", "gpt2", "llama", "vit", "t5"}
+AUTO = torch.export.Dim.AUTO
+
+
+def exported(module: nn.Module, *inputs: Any, **options: Any) -> Any:
+    with torch.no_grad():
+        return torch.export.export(module.eval(), inputs, **options)
+
+
+def assert_agrees(model: Any, module: nn.Module, inputs: tuple[Any, ...], bound: float = BOUND) -> None:
+    with torch.no_grad():
+        wanted = [leaf.numpy() for leaf in _pytree.tree_leaves(module(*inputs)) if isinstance(leaf, torch.Tensor)]
+    got = model(*[each.numpy() for each in inputs])
+    got = got if isinstance(got, tuple) else (got,)
+    assert len(got) == len(wanted)
+    for mine, theirs in zip(got, wanted, strict=True):
+        assert mine.dtype == theirs.dtype
+        assert mine.shape == theirs.shape
+        np.testing.assert_allclose(mine, theirs, rtol=0, atol=bound * max(1.0, float(np.abs(theirs).max(initial=0))))
+
+
+SLOW = [pytest.param(name, marks=pytest.mark.slow) if name in ("bert", "t5", "llama") else name for name in sorted(MODELS)]
+
+
+@pytest.mark.parametrize("name", SLOW)
+def test_models_agree_with_torch(name: str) -> None:
+    if name in TRANSFORMERS:
+        pytest.importorskip("transformers")
+    module, inputs = made(name)
+    graph = jn.from_exported(exported(module, *inputs))
+    assert_agrees(jn.compile(graph, "cpu"), module, inputs)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["llama", "t5"])
+def test_dynamic_sizes_serve_every_size_in_their_range(name: str) -> None:
+    pytest.importorskip("transformers")
+    module, inputs = made(name)
+    axes: Any = [{0: AUTO, 1: AUTO} for _ in inputs]
+    axes = {"tokens": axes[0], "targets": axes[1]} if name == "t5" else tuple(axes)
+    model = jn.compile(jn.from_exported(exported(module, *inputs, dynamic_shapes=axes)), "cpu")
+    for batch, length in ((2, 9), (3, 5), (5, 16)):
+        tokens = torch.randint(0, 50, (batch, length))
+        given = {"bert": (tokens, torch.ones_like(tokens)), "t5": (tokens, tokens[:, 1:].contiguous())}.get(name, (tokens,))
+        assert_agrees(model, module, given)
+
+
+class Named(nn.Module):
+    def forward(self, first: Any, pair: Any, options: Any) -> Any:
+        total = first + pair[0] * pair[1] - options["shift"]
+        return {"total": total, "parts": (total[:1], [total * 2]), "nothing": None, "count": 3}
+
+
+def test_inputs_and_outputs_have_clear_names() -> None:
+    x = torch.arange(4.0)
+    graph = jn.from_exported(exported(Named(), x, (x, x), {"shift": x}))
+    assert [symbol.name for symbol in graph.inputs] == ["first", "pair_0", "pair_1", "options_shift"]
+    assert graph.output_names == ("total", "parts.0", "parts.1.0", "count")
+    total, first, twice, count = jn.evaluate(graph, *[np.arange(4, dtype=np.float32)] * 4)
+    assert total.tolist() == [0, 1, 4, 9]
+    assert first.tolist() == [0]
+    assert twice.tolist() == [0, 2, 8, 18]
+    assert int(count) == 3
+
+
+def test_parameters_are_shared_and_tied_ones_are_one_weight() -> None:
+    class Tied(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.table = nn.Embedding(5, 3)
+            self.head = nn.Linear(3, 5, bias=False)
+            self.head.weight = self.table.weight
+            self.gain = nn.Parameter(torch.ones(3, dtype=torch.bfloat16))
+
+        def forward(self, tokens: Any) -> Any:
+            return self.head(self.table(tokens) * self.gain)
+
+    module = Tied()
+    graph = jn.from_exported(exported(module, torch.tensor([1, 2])))
+    assert len(graph.weights) == 2
+    (table,) = [symbol for symbol in graph.weights.values() if symbol.dtype is jn.float32]
+    assert table.attrs["value"].ctypes.data == module.table.weight.data_ptr()
+    (half,) = [symbol for symbol in graph.weights.values() if symbol.dtype is jn.bfloat16]
+    assert half.attrs["value"].ctypes.data == module.gain.data_ptr()
+
+
+class Counting(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("seen", torch.zeros(3))
+        self.register_buffer("scale", torch.full((3,), 2.0), persistent=False)
+
+    def forward(self, x: Any) -> Any:
+        self.seen.add_(x)
+        return self.seen * self.scale
+
+
+def test_a_model_that_writes_to_buffers_is_refused_by_name() -> None:
+    with pytest.raises(jn.UnsupportedError, match=r"the model writes to seen.*state='explicit'"):
+        jn.from_exported(exported(Counting(), torch.ones(3)))
+
+
+def test_written_buffers_can_be_inputs_and_outputs() -> None:
+    graph = jn.from_exported(exported(Counting(), torch.ones(3)), state="explicit")
+    assert [symbol.name for symbol in graph.inputs] == ["x", "seen"]
+    assert graph.output_names == ("output", "new.seen")
+    output, seen = jn.evaluate(graph, np.ones(3, np.float32), np.full(3, 4, np.float32))
+    assert (output.tolist(), seen.tolist()) == ([10.0] * 3, [5.0] * 3)
+
+
+def test_inputs_that_the_model_writes_to_are_not_dropped() -> None:
+    class Writing(nn.Module):
+        def forward(self, x: Any) -> Any:
+            x.mul_(2)
+            return x + 1
+
+    program = exported(Writing(), torch.ones(2))
+    with pytest.raises(jn.UnsupportedError, match="the model writes to x"):
+        jn.from_exported(program)
+    graph = jn.from_exported(program, state="explicit")
+    assert graph.output_names == ("output", "new.x")
+    assert [each.tolist() for each in jn.evaluate(graph, np.ones(2, np.float32))] == [[3.0, 3.0], [2.0, 2.0]]
+
+
+def test_ranges_of_sizes_are_those_of_the_export() -> None:
+    batch = torch.export.Dim("batch", min=3, max=6)
+    graph = jn.from_exported(exported(nn.Linear(4, 2), torch.ones(4, 4), dynamic_shapes=({0: batch},)))
+    assert [str(extent) for extent in graph.inputs[0].shape] == ["input_0", "4"]
+    model = jn.compile(graph, "cpu")
+    assert model(np.ones((6, 4), np.float32)).shape == (6, 2)
+    for size in (2, 7):
+        with pytest.raises(jn.UserError, match="the size input_0 must be at"):
+            model(np.ones((size, 4), np.float32))
+
+
+def test_the_ledger_names_the_line_of_the_model() -> None:
+    class Mixed(nn.Module):
+        def forward(self, x: Any, n: Any) -> Any:
+            return x.to(torch.float64) + n
+
+    graph = jn.from_exported(exported(Mixed(), torch.ones(2), torch.arange(2)))
+    (entry,) = graph.casts()
+    assert (entry.op, entry.source, entry.target) == ("aten.add.Tensor", jn.int64, jn.float64)
+    assert Path(entry.location.file).name == "test_exported.py"
+
+
+class Branching(nn.Module):
+    def forward(self, x: Any) -> Any:
+        return torch.cond(x.sum() > 0, lambda y: y + 1, lambda y: y - 1, (x,))
+
+
+class Sized(nn.Module):
+    def forward(self, x: Any) -> Any:
+        return torch.nonzero(x)
+
+
+class Spectral(nn.Module):
+    def forward(self, x: Any) -> Any:
+        return torch.fft.fft(x).real
+
+
+@pytest.mark.parametrize(("module", "text"), [
+    (Branching(), "the higher-order operator cond is not supported"),
+    (Sized(), "the size u0 is decided by data"),
+    (Spectral(), "not supported"),
+])  # fmt: skip
+def test_what_has_no_form_is_refused_with_its_line(module: nn.Module, text: str) -> None:
+    with pytest.raises(jn.UnsupportedError, match=text) as raised:
+        jn.from_exported(exported(module, torch.ones(4)))
+    assert "test_exported.py" in str(raised.value)
+
+
+def test_views_by_strides_of_views_are_refused() -> None:
+    class Strided(nn.Module):
+        def forward(self, x: Any) -> Any:
+            return x.relu()[1:].as_strided((2, 2), (2, 1), 1)
+
+    class Plain(nn.Module):
+        def forward(self, x: Any) -> Any:
+            return x.relu().as_strided((2, 3), (1, 2), 1)
+
+    with pytest.raises(jn.UnsupportedError, match="as_strided of a view"):
+        jn.from_exported(exported(Strided(), torch.randn(3, 4)))
+    x = torch.randn(3, 4)
+    got = jn.evaluate(jn.from_exported(exported(Plain(), x)), x.numpy())
+    np.testing.assert_array_equal(got, Plain()(x).numpy())
+
+
+@pytest.mark.parametrize(("given", "text"), [
+    (nn.Linear(2, 2), "expected an ExportedProgram, got Linear"),
+    (3, "expected an ExportedProgram, got int"),
+])  # fmt: skip
+def test_other_objects_are_refused(given: Any, text: str) -> None:
+    with pytest.raises(jn.UserError, match=text):
+        jn.from_exported(given)
+    with pytest.raises(jn.UserError, match="state is 'keep'"):
+        jn.from_exported(given, state="keep")
+
+
+def test_a_model_travels_to_onnx(tmp_path: Path) -> None:
+    module, inputs = made("mlp")
+    jn.to_onnx(jn.from_exported(exported(module, *inputs)), tmp_path / "model.onnx")
+    assert_agrees(lambda x: jn.evaluate(jn.from_onnx(tmp_path / "model.onnx"), x), module, inputs)
+
+
+def test_a_model_travels_to_a_process_without_torch(tmp_path: Path) -> None:
+    module, inputs = made("cnn")
+    graph = jn.from_exported(exported(module, *inputs))
+    jn.compile(graph, "cpu").save(tmp_path / "model.joinery")
+    np.save(tmp_path / "x.npy", inputs[0].numpy())
+    code = f"""
+import sys
+sys.modules["torch"] = None
+import joinery as jn, numpy as np
+model = jn.load({str(tmp_path / "model.joinery")!r}, "cpu")
+np.save({str(tmp_path / "y.npy")!r}, model(np.load({str(tmp_path / "x.npy")!r})))
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
+    with torch.no_grad():
+        np.testing.assert_allclose(np.load(tmp_path / "y.npy"), module(*inputs).numpy(), rtol=0, atol=BOUND)
