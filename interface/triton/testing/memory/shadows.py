@@ -22,20 +22,20 @@ from .....promotion.arrays import Array
 from ...memory import Span
 
 _MAX_SHADOWS = 1 << 14
-_WORDS = 1 << 12
-"""Words after which the fill begins anew."""
+_RANDOM = 1 << 12
+"""Numbers after which the fill begins anew."""
 DOUBT = 16
 """Bytes around one that somebody wrote unseen which count as written too: they may have been given what they held. That all of
 as many bytes were, by chance, is as likely as one in 2^55."""
 
 
-def _random_words() -> Array:
-    halves = np.frombuffer(secrets.token_bytes(4 * _WORDS), np.uint16)
+def _random_bits() -> Array:
+    halves = np.frombuffer(secrets.token_bytes(4 * _RANDOM), np.uint16)
     payload = np.maximum(halves & np.uint16(0x3F), np.uint16(1))
     return np.asarray(((halves & np.uint16(0x8000)) | np.uint16(0x7F80) | payload).view(np.uint8))
 
 
-_FILL = _random_words()
+_FILL = _random_bits()
 
 
 class Shadow:
