@@ -127,7 +127,7 @@ def _computes_in_registers(
         owner = waiting.pop().owner
         if isinstance(owner, Operation) and owner not in found:
             found.add(owner)
-            waiting += owner.operands
+            waiting += [value for inner in owner.walk() for value in inner.operands]
     if rotation.early not in found:
         return False
     body = op.body.blocks[0]
