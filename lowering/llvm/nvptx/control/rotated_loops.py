@@ -39,7 +39,7 @@ from .warp_specialization import ConsumerLoop
 
 _OTHERS = 56
 """The registers of a thread besides those of the products: addresses, what rows carry, and arithmetic under way."""
-_MOST = 255
+_MAX = 255
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,18 +143,18 @@ def _computes_in_registers(
 def _have_room(k: KernelContext, loop: ConsumerLoop, products: Sequence[WarpgroupProduct]) -> bool:
     """Whether both results and the words of the left operand fit in registers, for as many blocks as fit in shared memory."""
     first, second = products
-    words = second.a_registers.size(REGISTER) * second.bits // 32
-    wanted = first.accumulator.size(REGISTER) + second.accumulator.size(REGISTER) + words + _OTHERS
-    blocks = max(1, k.target.blocks(loop.pipeline.stages * loop.pipeline.stage_bytes))
-    return wanted <= min(_MOST, REGISTERS // (blocks * (k.warps + 1) * WARP_SIZE) // 8 * 8)
+    packed = second.a_registers.size(REGISTER) * second.bits // 32
+    wanted = first.accumulator.size(REGISTER) + second.accumulator.size(REGISTER) + packed + _OTHERS
+    blocks = max(1, k.target.blocks(k.shared.with_kept(loop.pipeline.stages * loop.pipeline.stage_bytes)))
+    return wanted <= min(_MAX, REGISTERS // (blocks * (k.warps + 1) * WARP_SIZE) // 8 * 8)
 
 
 @dataclass(frozen=True, slots=True)
 class _Left:
-    """What an iteration leaves to the next one of its second product: the `address` of its stage, the words of A."""
+    """What an iteration leaves to the next one of its second product: the `address` of its stage, the packed registers of A."""
 
     stage: V
-    words: Sequence[V]
+    packed: Sequence[V]
 
 
 class RotatedLoop:
@@ -247,8 +247,8 @@ class RotatedLoop:
             self._wait(sums, ring)
         following = [*flat(k, self._yielded, self.layouts), *self.loop.advance(ring), ring[0]]
         tiles = fragments(k.t, self._product, k.registers(late.operands[0], self._product.a_registers))
-        self._tiles = {tile: len(words) for tile, words in tiles.items()}
-        return [*following, *(word for words in tiles.values() for word in words)]
+        self._tiles = {tile: len(packed) for tile, packed in tiles.items()}
+        return [*following, *(register for packed in tiles.values() for register in packed)]
 
     def _products(self, registers: Sequence[V], left: _Left) -> list[V]:
         """Starts this iteration's first product and the second one of the last iteration, and waits for the first.
@@ -267,8 +267,8 @@ class RotatedLoop:
 
     def _late(self, registers: Sequence[V], left: _Left, wait: bool) -> list[V]:
         """Emits the second product of the last iteration."""
-        words = iter(left.words)
-        tiles = {tile: [next(words) for _ in range(count)] for tile, count in self._tiles.items()}
+        packed = iter(left.packed)
+        tiles = {tile: [next(packed) for _ in range(count)] for tile, count in self._tiles.items()}
         right, offset = self.rotation.right
         matrix = SharedMatrix(right, self.k.f.add(left.stage, i32(offset >> 4)))
         start = registers[self._at : self._at + self._product.accumulator.size(REGISTER)]

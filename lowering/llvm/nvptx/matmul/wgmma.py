@@ -223,8 +223,8 @@ def multiply(
         if isinstance(left, SharedMatrix):
             a = text.operand(left.descriptor(t, range(many)))
         else:
-            words = left if isinstance(left, Mapping) else fragments(t, product, left)
-            operands = {tile: text.operands(each) for tile, each in words.items()}
+            packed = left if isinstance(left, Mapping) else fragments(t, product, left)
+            operands = {tile: text.operands(each) for tile, each in packed.items()}
         transposed = "" if product.bits != 16 else f", {int(not right.matrix.descriptor.k_major)}"
         if isinstance(left, SharedMatrix) and product.bits == 16:
             transposed = f", {int(not left.matrix.descriptor.k_major)}{transposed}"
