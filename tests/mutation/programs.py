@@ -76,15 +76,6 @@ def _causal_attention(target: str, warps: int) -> None:
     _attention_of_rows(target, warps, causal=True)
 
 
-def _wide_attention(target: str, warps: int) -> None:
-    """Launches attention whose loop is rotated, as there are registers for it besides heads of 128."""
-    rows = 16 * warps
-    kernel = jn.kernel.from_ttir(gpu_texts.attention(rows, 64, 128, "f16"))
-    for keys in LENGTHS:
-        tensors = [jn.TensorDescriptor(halves(length, 128)) for length in (rows, keys, keys, rows)]
-        kernel.launch(1, *tensors, keys, 0.09, device="ptxsim", target=target, warps=warps)
-
-
 def _made_attention(target: str, warps: int) -> None:
     for keys in LENGTHS:
         q, k, v, out = (halves(1, keys, 64) for _ in range(4))
@@ -227,7 +218,6 @@ PROGRAMS = [
     *_programs("attention", _attention, BOTH, (4, 8)),
     *_programs("attention of rows", _attention_of_rows, BOTH, (4, 8)),
     *_programs("causal attention of rows", _causal_attention, BOTH, (4, 8)),
-    *_programs("rotated attention", _wide_attention, ("sm_90a",), (4, 8)),
     *_programs("attention with descriptors it makes", _made_attention, ("sm_90a",), (4,)),
     *_programs("graph of a product", _graph_product, BOTH, (0,)),
     *_programs("graph of reductions", _graph_reductions, ("sm_80",), (0,)),
