@@ -146,8 +146,9 @@ tt.func public @matmul(%a: !tt.ptr<{elem}>, %b: !tt.ptr<{elem}>, %c: !tt.ptr<{el
 
 def attention(q: int, k: int, width: int, elem: str = "bf16", causal: bool = False, described: bool = True) -> str:
     """Writes softmax(scale Q Kᵀ) V for heads that follow each other as rows of four matrices: (q, k, v, o,
-    rows of a head, scale · log2 e), programs (blocks of rows, heads). The rows of a head must be a multiple
-    of both block sizes."""
+    rows of a head, scale · log2 e), programs (blocks of rows, heads). The rows of a head must be a
+    multiple of both block sizes. Causal: the last rows, which take longest, come first; only blocks with
+    hidden scores are masked."""
     score, part, out = f"tensor<{q}x{k}xf32>", f"tensor<{q}x{k}x{elem}>", f"tensor<{q}x{width}xf32>"
     line, thin = f"tensor<{q}xf32>", f"tensor<{q}x1xf32>"
     qt, kt, vt = f"tensor<{q}x{width}x{elem}>", f"tensor<{width}x{k}x{elem}>", f"tensor<{k}x{width}x{elem}>"
@@ -174,11 +175,18 @@ def attention(q: int, k: int, width: int, elem: str = "bf16", causal: bool = Fal
         f"""%k_next = tt.addptr %k_now, %steps : {pointers}, tensor<{k}x{width}xi32>
     %v_next = tt.addptr %v_now, %steps : {pointers}, tensor<{k}x{width}xi32>""", ", %k_next, %v_next")  # fmt: skip
     masked = f"""
-    %key_s = tt.splat %j : i32 -> tensor<1x{k}xi32>
-    %key_i = arith.addi %key_s, %keys : tensor<1x{k}xi32>
-    %key_w = tt.broadcast %key_i : tensor<1x{k}xi32> -> tensor<{q}x{k}xi32>
-    %seen = arith.cmpi sle, %key_w, %query_w : tensor<{q}x{k}xi32>
-    %shown = arith.select %seen, %scaled, %never : tensor<{q}x{k}xi1>, {score}""" if causal else ""
+    %keys_end = arith.addi %j, %bk : i32
+    %hides = arith.cmpi sgt, %keys_end, %block : i32
+    %shown = scf.if %hides -> ({score}) {{
+      %key_s = tt.splat %j : i32 -> tensor<1x{k}xi32>
+      %key_i = arith.addi %key_s, %keys : tensor<1x{k}xi32>
+      %key_w = tt.broadcast %key_i : tensor<1x{k}xi32> -> tensor<{q}x{k}xi32>
+      %seen = arith.cmpi sle, %key_w, %query_w : tensor<{q}x{k}xi32>
+      %visible = arith.select %seen, %scaled, %never : tensor<{q}x{k}xi1>, {score}
+      scf.yield %visible : {score}
+    }} else {{
+      scf.yield %scaled : {score}
+    }}""" if causal else ""
     indices = f"""
   %key_r = tt.make_range {{start = 0 : i32, end = {k} : i32}} : tensor<{k}xi32>
   %keys = tt.expand_dims %key_r {{axis = 0 : i32}} : tensor<{k}xi32> -> tensor<1x{k}xi32>
@@ -190,6 +198,9 @@ def attention(q: int, k: int, width: int, elem: str = "bf16", causal: bool = Fal
   %never = arith.constant dense<-1.0e30> : {score}
   %behind = arith.addi %block, %bq : i32
   %end = arith.minsi %behind, %T : i32""" if causal else ""
+    heavy_first = """
+  %behind_it = arith.addi %block_before, %bq : i32
+  %block = arith.subi %T, %behind_it : i32""" if causal else ""
     carried = f"({line}, {line}, {out}{more[1]})"
     end, shown = ("%end", "%shown") if causal else ("%T", "%scaled")
     own_rows = f"tensor<{q}x{width}x!tt.ptr<{elem}>>"
@@ -204,7 +215,7 @@ tt.func public @attention(%q: {rows}, %k: {keys}, %v: {keys}, %o: {rows}, %T: i3
   %bk = arith.constant {k} : i32
   %x = tt.get_program_id x : i32
   %y = tt.get_program_id y : i32
-  %block = arith.muli %x, %bq : i32
+  %block{"_before" if causal else ""} = arith.muli %x, %bq : i32{heavy_first}
   %head = arith.muli %y, %T : i32
   %row = arith.addi %head, %block : i32
   %factor = tt.splat %scale : f32 -> {score}

@@ -25,7 +25,8 @@ OF_THE_SIMULATOR = (
     "test_what_ptx_breaks", "test_lowering_is_deterministic", "test_what_is_compiled_in_such_a_thread",
     "test_questions_are_answered", "test_random_programs.py::test_what_is_refused", "test_an_assertion_names_its_line",
     "test_names.py", "test_debug_lines.py", "host/test_bounds.py", "test_the_position_of_a_program",
-    "test_clocks_go_on_between_reads", "test_halves_of_clocks", "test_the_worst_operands_have_the_recorded_errors",
+    "test_clocks_go_on_between_reads", "test_halves_of_clocks", "test_an_element_acts_once",
+    "test_the_worst_operands_have_the_recorded_errors",
 )  # fmt: skip
 """Parts of the names of tests that say what only the simulator notices, prints or numbers."""
 ON_CUDA = os.environ.get(VARIABLE) == "cuda"

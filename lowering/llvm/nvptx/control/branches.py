@@ -6,8 +6,8 @@ body yields decide, else those of the initial values.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from typing import Any
 
 from xdsl.dialects.scf import ForOp
@@ -28,7 +28,9 @@ from .counting import counting
 from .loop_carried import Layouts, bind, flat, types
 from .pipelined_loads import PipelinedLoad, make_pipeline, plan_load
 from .pipelined_loops import PipelinedLoop
-from .warp_specialization import OuterConsumerLoop, outer_consumer_loop, pipelined_loop
+from .rotated_loops import rotated_loop
+from .trials import trial
+from .warp_specialization import ConsumerLoop, OuterConsumerLoop, outer_consumer_loop, pipelined_loop
 
 _TRIALS = 3
 
@@ -60,17 +62,6 @@ def _starts_copies(op: Operation) -> bool:
 def _wanted(k: KernelContext, values: Sequence[SSAValue]) -> Layouts:
     """Returns the layouts of values, None for those that are expressions or scalars."""
     return [k.ev.choose_layout([k.node(value)]) if is_tensor(value.type) else None for value in values]
-
-
-@contextmanager
-def trial(k: KernelContext) -> Iterator[None]:
-    """Lowers what is inside on trial, to find out in which layouts it results. Everything is restored afterwards."""
-    nodes, scalars, on_trial = dict(k.nodes), dict(k.scalars), k.ev.only_layouts
-    k.ev.only_layouts = True
-    with k.f.trial(), k.shared.trial(), k.order.trial(), k.ev.scope():
-        yield
-    k.ev.only_layouts = on_trial
-    k.nodes, k.scalars = nodes, scalars
 
 
 def _carried_layouts(
@@ -122,6 +113,12 @@ def _for(k: KernelContext, op: ForOp) -> None:
         k.shared.several_ways(copies)
         prepare(k, body)
         pipelined = None if k.ev.only_layouts else _pipelined(k, op, layouts)
+        rotated = rotated_loop(k, pipelined, layouts) if isinstance(pipelined, ConsumerLoop) else None
+        if rotated is not None:
+            stack.enter_context(rotated.loop)
+            bind(k, op.results, layouts, rotated.lower(start))
+            k.shared.several_ways(copies)
+            return
         count = counting(k, op, 1 if pipelined is None else pipelined.lookahead)
         more: list[V] = []
         if pipelined is not None:

@@ -149,6 +149,10 @@ class ConsumerLoop(PipelinedLoop):
     def has_barriers(self) -> bool:
         return False
 
+    @property
+    def is_nested(self) -> bool:
+        return self._slice.outer is not None
+
     def __enter__(self) -> PipelinedLoop:
         if not self._has_room:
             return super().__enter__()
@@ -257,7 +261,7 @@ class ConsumerLoop(PipelinedLoop):
     def finish(self, counter: V, own: Sequence[V]) -> list[V]:
         """Releases a stage: the previous iteration's when its products are done, or this one's."""
         k, f = self.k, self.k.f
-        read, pointer, parity, last = own
+        _, pointer, _, last = own
         if not all(isinstance(load.operand, Matrix) for load in self.pipeline.loads):
             self._meet()  # lanes have read the stage; wgmma's reads have been waited for by the whole warp
         done = f.icmp("eq", k.t.lane, i32(0))
@@ -266,6 +270,22 @@ class ConsumerLoop(PipelinedLoop):
             done = f.binary("and", done, f.icmp("ne", counter, self.count.low))
         with f.when(done):
             self._release(last if self.pipeline.sums else pointer)
+        return self.advance(own)
+
+    def wait_again(self, own: Sequence[V]) -> None:
+        """Waits for this iteration's blocks, which are there: the assembler moves no arithmetic across the branch of that."""
+        wait_for_phase(self.k.shared, self._producer.full(own[1]), own[2])
+
+    def release_previous(self, own: Sequence[V]) -> None:
+        """Signals that the warp's products have read the stage of the previous iteration."""
+        k, f = self.k, self.k.f
+        with f.when(f.icmp("eq", k.t.lane, i32(0))):
+            self._release(own[3])
+
+    def advance(self, own: Sequence[V]) -> list[V]:
+        """Emits what the next iteration carries."""
+        f = self.k.f
+        read, pointer, parity, _ = own
         following, phase = self._next_phase(pointer, parity)
         size = self.pipeline.stage_bytes >> 4
         back = f.select(f.icmp("eq", following, i32(0)), i32(size - size * self.pipeline.stages), i32(size))

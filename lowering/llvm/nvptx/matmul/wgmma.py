@@ -10,7 +10,7 @@ Source: NVIDIA, "PTX ISA", "Asynchronous Warpgroup Level Matrix Multiply-Accumul
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from xdsl.ir import Operation
 
@@ -41,6 +41,8 @@ from ..threads import ALL_LANES, Threads
 from .operand_kinds import SPLIT, may_be_imprecise
 
 Registers = Sequence[V]
+Fragments = Mapping[tuple[int, int], Registers]
+"""The words of A in registers, four for each tile of an instruction, by its coordinate."""
 GROUP = 4
 """The warps of a warpgroup."""
 ROWS = 64
@@ -201,12 +203,13 @@ class SharedMatrix:
 
 
 def multiply(
-    t: Threads, product: WarpgroupProduct, pairs: Sequence[tuple[SharedMatrix | Registers, SharedMatrix]],
+    t: Threads, product: WarpgroupProduct, pairs: Sequence[tuple[SharedMatrix | Registers | Fragments, SharedMatrix]],
     start: Registers | None, wait: bool = True,
 ) -> list[V]:  # fmt: skip
     """Emits start + the sum of the products of these pairs, in the accumulator's layout. None: start from zero.
 
-    A may be in the registers of `product.a_registers`. Without `wait` the result is valid only after `wait_for`.
+    A may be in the registers of `product.a_registers`, or in `fragments` of these. Without `wait` the result is valid only
+    after `wait_for`.
     """
     layout = product.accumulator
     type_ = "i32" if product.elem == "i8" else "float"
@@ -220,7 +223,8 @@ def multiply(
         if isinstance(left, SharedMatrix):
             a = text.operand(left.descriptor(t, range(many)))
         else:
-            operands = {tile: text.operands(each) for tile, each in _operand_registers(t, product, left).items()}
+            packed = left if isinstance(left, Mapping) else fragments(t, product, left)
+            operands = {tile: text.operands(each) for tile, each in packed.items()}
         transposed = "" if product.bits != 16 else f", {int(not right.matrix.descriptor.k_major)}"
         if isinstance(left, SharedMatrix) and product.bits == 16:
             transposed = f", {int(not left.matrix.descriptor.k_major)}{transposed}"
@@ -244,9 +248,12 @@ _HEAD = (
 )  # fmt: skip
 
 
-def wait_for(t: Threads, values: Sequence[V]) -> list[V]:
-    """Waits for all products in flight and returns what they have put into these registers."""
-    return _Statement(list(values)).emit(t, ["wgmma.wait_group.sync.aligned 0;"]) if values else []
+def wait_for(t: Threads, values: Sequence[V], later: int = 0) -> list[V]:
+    """Waits for all products in flight but the last ones, and returns what the others have put into these registers.
+
+    later: how many products may go on.
+    """
+    return _Statement(list(values)).emit(t, [f"wgmma.wait_group.sync.aligned {later};"]) if values else []
 
 
 class _Statement:
@@ -279,8 +286,8 @@ class _Statement:
         return [t.f.op(f"extractvalue {result} {got.operand()}, {i}", type_) for i in range(count)]
 
 
-def _operand_registers(t: Threads, product: WarpgroupProduct, values: Registers) -> dict[tuple[int, int], Registers]:
-    """Returns the four registers of A for each tile of an instruction, by its coordinate."""
+def fragments(t: Threads, product: WarpgroupProduct, values: Registers) -> dict[tuple[int, int], Registers]:
+    """Packs A, in the registers of `product.a_registers`, into the words that instructions take."""
     found: dict[tuple[int, int], Registers] = {}
     each = 32 // product.bits
     for registers, tile in fragment_tiles(product.a_registers, wgmma_a_fragment(product.bits)):

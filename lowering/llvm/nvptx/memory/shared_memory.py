@@ -85,6 +85,10 @@ class SharedMemory:
         """Returns the bytes of a limit that are left for a loop to keep, besides those that moves have needed so far."""
         return limit - self._floor - max(self.bytes - self._floor, 0)
 
+    def with_kept(self, size: int) -> int:
+        """Returns the bytes that the kernel needs so far, if a loop keeps this many."""
+        return max(self.bytes, self._floor + size)
+
     @contextmanager
     def kept(self, size: int) -> Iterator[V]:
         """Reserves memory that moves leave alone as long as this is open."""
