@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from torch.export import ExportedProgram, load
@@ -143,8 +144,27 @@ class _Exported:
 def _output_names(spec: Any) -> list[str]:
     """Return a name for each leaf of what the model returns: its keys and positions, joined by dots."""
     leaves = _pytree.tree_unflatten(list(range(spec.num_leaves)), spec)
-    paths, _ = _pytree.tree_flatten_with_path(leaves)
-    names = [".".join(str(getattr(key, "key", getattr(key, "idx", getattr(key, "name", key)))) for key in path)
-             for path, _ in paths]  # fmt: skip
+    names = [".".join(path) for path in _paths(leaves, ())]
     names = ["output" if not name else f"output{name}" if name[0].isdigit() else name for name in names]
     return [name if names.count(name) == 1 else f"{name}.{position}" for position, name in enumerate(names)]
+
+
+def _paths(node: Any, before: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
+    """Yield the keys and positions that lead to each leaf. Types that were registered without a function for their keys, as
+    the outputs of transformers 4 are, have them in their context, or positions."""
+    handler = _pytree.SUPPORTED_NODES.get(_pytree._get_node_type(node))
+    if handler is None:
+        yield before
+        return
+    keys: Sequence[Any]
+    if handler.flatten_with_keys_fn:
+        pairs = list(handler.flatten_with_keys_fn(node)[0])
+        keys = [getattr(key, "key", getattr(key, "idx", getattr(key, "name", key))) for key, _ in pairs]
+        children = [child for _, child in pairs]
+    else:
+        found, context = handler.flatten_fn(node)
+        children = list(found)
+        is_named = isinstance(context, list | tuple) and all(isinstance(key, str) for key in context)
+        keys = context if is_named and len(context) == len(children) else range(len(children))
+    for key, child in zip(keys, children, strict=True):
+        yield from _paths(child, (*before, str(key)))

@@ -57,6 +57,9 @@ def forget() -> None:
         else:
             setattr(owner, name, function)
     _plain.clear()
+    rules = sys.modules.get("torch._dynamo.trace_rules")
+    if hasattr(rules, "clear_lru_cache"):  # it knows functions by identity, and may have met ours
+        rules.clear_lru_cache()  # type: ignore[union-attr]
     writes.unwatch()
     shadows.clear()
 

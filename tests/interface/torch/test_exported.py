@@ -238,3 +238,27 @@ np.save({str(tmp_path / "y.npy")!r}, model(np.load({str(tmp_path / "x.npy")!r}))
     subprocess.run([sys.executable, "-c", code], check=True)
     with torch.no_grad():
         np.testing.assert_allclose(np.load(tmp_path / "y.npy"), module(*inputs).numpy(), rtol=0, atol=BOUND)
+
+
+def test_outputs_of_types_without_keys_are_named_by_their_context() -> None:
+    """Outputs of transformers 4 are registered so, mappings with what a user calls their entries."""
+
+    class Named(dict[str, Any]):
+        pass
+
+    class Plain(tuple[Any, ...]):
+        pass
+
+    register = torch.utils._pytree.register_pytree_node
+    register(Named, lambda x: (list(x.values()), list(x)), lambda values, keys: Named(zip(keys, values, strict=True)),
+             serialized_type_name="tests.Named")  # fmt: skip
+    register(Plain, lambda x: (list(x), None), lambda values, _: Plain(values), serialized_type_name="tests.Plain")
+
+    class Model(torch.nn.Module):
+        def forward(self, x: Any) -> Any:
+            return Named(logits=x + 1, pair=Plain((x * 2, x * 3)))
+
+    graph = jn.from_exported(torch.export.export(Model(), (torch.ones(3),)))
+    model = jn.compile(graph, device="cpu", cache=False)
+    assert [spec.name for spec in model.outputs] == ["logits", "pair.0", "pair.1"]
+    np.testing.assert_array_equal(np.stack(model(np.ones(3, np.float32))), [[2] * 3, [2] * 3, [3] * 3])

@@ -388,3 +388,19 @@ def test_a_device_that_stands_in_for_cuda(tmp_path: Path) -> None:
         [sys.executable, "program.py"], capture_output=True, text=True, check=False, env=surroundings, cwd=tmp_path
     )
     assert done.returncode == 0, done.stderr
+
+
+DYNAMO = """
+import torch, joinery.triton as door
+for value in range(3):
+    door.disable() if value == 1 else door.enable("sanitize")
+    torch._dynamo.reset()
+    whole = torch.compile(lambda x: torch.empty_like(x.t()).fill_(value), backend="eager", fullgraph=True)
+    assert whole(torch.ones(2, 3)).eq(value).all()
+"""
+
+
+def test_torchs_compiler_knows_the_functions_before_and_afterwards() -> None:
+    """It knows functions by identity: with `fullgraph` an unknown one is an error."""
+    done = subprocess.run([sys.executable, "-c", DYNAMO], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
