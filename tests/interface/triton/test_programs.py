@@ -193,7 +193,7 @@ def test_a_suite_for_a_gpu(mode: str, failed: int, summary: list[str], tmp_path:
     (tmp_path / "test_suite.py").write_text(SUITE)
     plugin = ["-p", "joinery.triton.pytest", mode, "--joinery-report=page.html"]
     command = [sys.executable, "-m", "pytest", "-q", *plugin, "test_suite.py"]
-    own = {**os.environ, "TRITON_CACHE_DIR": str(tmp_path / "cache")}  # kernels there keep the path that they were compiled from
+    own = {**os.environ, "TRITON_CACHE_DIR": str(tmp_path / "cache")}  # kernels there keep the path of their file
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path, env=own)
     assert f"{failed} failed, {3 - failed} passed" in done.stdout, done.stdout + done.stderr
     for line in summary:
