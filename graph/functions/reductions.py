@@ -232,14 +232,17 @@ def cumsum(
 
     exclusive: leave the element itself out of its sum; reverse: run from the end.
     """
-    symbol = symbol_of("cumsum", x)
-    with describing("cumsum", symbol):
-        axis_index = normalize_axis(axis, len(symbol.shape))
-    result = accumulated("cumsum", symbol, dtype)
+    return running("cumsum", x, axis, exclusive, reverse, dtype)
+
+
+def running(op: str, x: TensorLike, axis: int, exclusive: bool, reverse: bool, dtype: DTypeLike | None) -> Symbol:
+    """Apply a scan whose dtypes are those of the reduction with the same combination."""
+    symbol = symbol_of(op, x)
+    with describing(op, symbol):
+        number = normalize_axis(axis, len(symbol.shape))
+    result = accumulated(op, symbol, dtype)
     work = primitives.accumulate_in(symbol, result)
-    return primitives.cast(
-        apply("cumsum", work, axis=axis_index, exclusive=bool(exclusive), reverse=bool(reverse)), result
-    )
+    return primitives.cast(apply(op, work, axis=number, exclusive=bool(exclusive), reverse=bool(reverse)), result)
 
 
 # -- norms -------------------------------------------------------------------------------------------------------------

@@ -377,6 +377,7 @@ class CudaDevice(DeviceProperties):
             raise InternalError(f"@{code.name} takes {len(code.parameters)} arguments, {len(arguments)} were given")
         doing = "launching @%s on grid %s with %d threads and %d bytes of shared memory"
         with self._context_guard(doing, code.name, grid, code.threads, code.shared_bytes):
+            loaded.is_lent = loaded.is_lent or stream is not None
             loaded.fill(arguments)
             self.driver.cuLaunchKernelEx(
                 loaded.function, grid, code.threads, code.shared_bytes, self.stream if stream is None else stream, cluster,

@@ -23,6 +23,7 @@ class CudaKernel:
     Attributes:
         function: the driver's handle.  registers: per thread.  prints: whether it may print.
         parameters: the address of the parameters' addresses, which a launch takes.
+        is_lent: whether it was launched on a stream of another library, which may have recorded it: it is never unloaded then.
     """
 
     def __init__(self, device: DeviceProperties, code: KernelCode, module: int, function: int, registers: int) -> None:
@@ -30,6 +31,7 @@ class CudaKernel:
         self.code = code
         self.function = function
         self.registers = registers
+        self.is_lent = False
         self.prints = "vprintf" in code.ptx
         self._module = module
         count = len(code.parameters)
@@ -64,7 +66,8 @@ class CudaKernel:
                 slots[index] = argument & ((1 << bits) - 1)
 
     def __del__(self) -> None:
-        self.device.deferred_modules.append(self._module)
+        if not self.is_lent:
+            self.device.deferred_modules.append(self._module)
 
 
 def check_code(device: DeviceProperties, code: KernelCode) -> None:

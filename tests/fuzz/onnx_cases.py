@@ -81,6 +81,7 @@ class _Reads:
             return
         path = arguments[0].decode(errors="replace") if isinstance(arguments[0], bytes) else arguments[0]
         own = path.startswith((self.folder, _PACKAGE)) or path.endswith((".py", ".pyc", ".so")) or "/site-packages/" in path
+        own = own or path in sys.path  # such as python312.zip, which an import looks into
         if not own and ("/" in path or path.startswith("..")):
             self.found.append(path)
 

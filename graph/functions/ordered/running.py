@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from ...construction import primitives
 from ...errors import describing
 from ...ops.shape import normalize_axis
 from ...protocols import TensorLike
 from ...symbol import Symbol
 from ...types import DTypeLike
 from ..building import apply, symbol_of
-from ..reductions import accumulated
+from ..reductions import running
 
 
 def cumprod(
@@ -19,12 +18,7 @@ def cumprod(
 
     exclusive: leave the element itself out of its product; reverse: run from the end.
     """
-    symbol = symbol_of("cumprod", x)
-    with describing("cumprod", symbol):
-        number = normalize_axis(axis, len(symbol.shape))
-    result = accumulated("cumprod", symbol, dtype)
-    work = primitives.accumulate_in(symbol, result)
-    return primitives.cast(apply("cumprod", work, axis=number, exclusive=bool(exclusive), reverse=bool(reverse)), result)
+    return running("cumprod", x, axis, exclusive, reverse, dtype)
 
 
 def cummax(x: TensorLike, axis: int = -1, reverse: bool = False) -> Symbol:

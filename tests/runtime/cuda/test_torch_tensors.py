@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 from collections.abc import Callable
 from types import ModuleType, SimpleNamespace
@@ -10,6 +11,7 @@ from typing import Any
 import joinery as jn
 import numpy as np
 import pytest
+from joinery.runtime.cuda.device import cuda_device
 
 from ...support.cuda.kernels import VECTOR_ADD
 from .test_launch import floats, kernel
@@ -104,6 +106,17 @@ def test_what_is_printed_is_there_when_the_launch_returns(fake: Any, tensor: Cal
     text = VECTOR_ADD.replace("tt.return", 'tt.print " n: " {hex = false, isSigned = array<i32: 1>} : %n : i32\ntt.return')
     kernel(text).launch(1, *[tensor(floats(300))] * 3, 300, device="cuda")
     assert "n: 300" in fake.printed
+
+
+@pytest.mark.parametrize("is_torchs", [False, True])
+def test_a_kernel_on_their_stream_is_never_unloaded(fake: Any, tensor: Callable[..., Tensor], is_torchs: bool) -> None:
+    """They may have recorded it, and replay it later."""
+    x = tensor(floats(300)) if is_torchs else jn.Buffer(floats(300))
+    kernel(VECTOR_ADD).launch((2,), x, x, x, 300, device="cuda")
+    gc.collect()
+    cuda_device().synchronize()
+    assert len(fake.named("cuModuleUnload")) == (0 if is_torchs else 1)
+    assert len(fake.modules) == (1 if is_torchs else 0)
 
 
 @pytest.mark.parametrize(

@@ -145,12 +145,8 @@ def test_a_model_without_kernels() -> None:
 
 
 def test_launches_of_a_loop_are_added_up() -> None:
-    """Three times the iterations take about three times as long, in the same launches."""
-    times = []
-    for count in (2000, 6000):
-        graph = jn.Graph("g", [jn.TensorType(jn.float32, (64,), "x")])
-        graph.output(jn.fori_loop(0, count, lambda i, x: jn.tanh(x) + 1.0, graph.inputs[0]))
-        found = jn.compile(graph, device="cpu", cache=False).profile(np.ones(64, F), repeat=5)
-        assert all(each.seconds >= 0 for each in found.kernels)
-        times.append(sum(each.seconds for each in found.kernels))
-    assert times[1] > 1.5 * times[0] > 0
+    """All iterations together are most of the call; one of them alone would be a thousandth."""
+    graph = jn.Graph("g", [jn.TensorType(jn.float32, (64,), "x")])
+    graph.output(jn.fori_loop(0, 5000, lambda i, x: jn.tanh(x) + 1.0, graph.inputs[0]))
+    found = jn.compile(graph, device="cpu", cache=False).profile(np.ones(64, F), repeat=1)
+    assert 0.2 * found.seconds[0] < sum(each.seconds for each in found.kernels) <= found.seconds[0]
