@@ -330,8 +330,9 @@ class Evaluator:
         """Selects `other` where the mask is false. Without `other` those lanes are zero, as the load leaves them."""
         if guard is None or guard is tail or node.other is None:
             return value
-        n = max(lanes(value.type), lanes(guard.type))
-        fill = self.f.splat(self.at(node.other, coordinates, tail), n)
+        other = self.at(node.other, coordinates, tail)
+        n = max(lanes(value.type), lanes(guard.type), lanes(other.type))  # one address may have many others
+        fill = self.f.splat(other, n)
         if is_zero(fill):
             return value
         return self.f.select(
