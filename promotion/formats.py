@@ -86,7 +86,7 @@ def _complex(bits: int, part: Format, names: Names) -> Format:
     return part._replace(kind="complex", bits=bits, names=names, storage_only=True, has_arithmetic=False)
 
 
-def _integer(kind: Kind, bits: int, onnx: int) -> Format:
+def _integer(kind: Kind, bits: int, onnx: int | None) -> Format:
     """Return an integer format; types below 8 bits are only stored and cast, those of 1 bit only stored."""
     ptx, code, safetensors = ("s", 0, "I") if kind == "int" else ("u", 1, "U")
     names = Names(f"{kind}{bits}", f"i{bits}" if bits > 2 else "", dlpack=code, onnx=onnx)
