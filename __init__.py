@@ -52,6 +52,7 @@ _LOCATIONS: dict[str, str] = {
     "compile_onnx": "interface.specialised",
     "load": "interface.compiling",
     "save": "interface.compiling",
+    "set_threads": "runtime.host.threads",
     "Model": "interface.model",
     "ModelReport": "lowering.sanitize",
     "CompileCache": "runtime.storage.cache",

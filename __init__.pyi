@@ -58,6 +58,7 @@ from .promotion.errors import TritonCWarning as TritonCWarning
 from .promotion.errors import UnsupportedError as UnsupportedError
 from .promotion.errors import UserError as UserError
 from .runtime.cuda.buffers import Buffer as Buffer
+from .runtime.host.threads import set_threads as set_threads
 from .runtime.ptxsim.checks.findings import PtxCheckError as PtxCheckError
 from .runtime.storage.cache import CompileCache as CompileCache
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..graph.constants import array_digest
 from ..graph.dims.binding import parse_extent
 from ..graph.dims.dim import Extent
 from ..graph.graph import Graph
@@ -33,9 +34,10 @@ from ..runtime.cuda.current import why_unavailable
 from ..runtime.device import Device
 from ..runtime.host.device import HostDevice
 from ..runtime.host.memory import address, aligned_copy, is_aligned
-from ..runtime.native.library import preload_native_library
+from ..runtime.native.library import native_library, preload_native_library
 from ..runtime.storage import artifact_file
 from ..runtime.storage.artifact_file import StoredWeight
+from ..runtime.storage.artifact_source import Location
 from ..runtime.storage.cache import CacheOption, CompileCache, cache_of
 from ..runtime.storage.weight_packing import pack
 from .model import Archive, Model
@@ -102,9 +104,9 @@ def compile(  # noqa: A001 - the public name
     constants = _constants(graph, compiled, {})
 
     def archive() -> Archive:
-        text, weights = _stored_graph(graph, compiled, constants)
+        text, weights, names = _stored_graph(graph, compiled, constants)
         texts = _texts(graph, resolved, numerics, locations=False)  # a file does not depend on where its model was built
-        return replace(compiled, ttir=texts), text, weights
+        return replace(_named(compiled, names), ttir=texts), text, weights
 
     there = _device(device, resolved, store)
     return Model(
@@ -113,9 +115,10 @@ def compile(  # noqa: A001 - the public name
 
 
 def _staged(
-    graph: Graph, device: str, target: str | None, threads: int | None, numerics: str, debug: bool, cache: CacheOption
+    graph: Graph, device: str, target: str | None, threads: int | None, numerics: str, debug: bool, cache: CacheOption,
+    digest: str | None = None,
 ) -> Model:
-    """Compile a graph with host operations, for the CPU."""
+    """Compile a graph with host operations, for the CPU. digest: that of the file that it was read from."""
     from .staged import StagedModel, host_symbols
 
     if device not in ("cpu", "auto") or target is not None:
@@ -130,14 +133,12 @@ def _staged(
     def compiled(part: Graph) -> Model:
         return compile(part, "cpu", threads=threads, numerics=numerics, debug=debug, cache=cache)
 
-    def save(path: str | os.PathLike[str]) -> None:
-        text, by_digest = to_text(graph)
-        weights = [
-            StoredWeight(digest, _dtype_name(array), array.shape, "plain", array) for digest, array in by_digest.items()
-        ]
-        artifact_file.save(path, graph.name, text, [], weights, {"numerics": numerics})
+    def assemble() -> artifact_file.Assembled:
+        text, arrays = to_text(graph)
+        weights = [StoredWeight(name, _dtype_name(array), array.shape, "plain", array) for name, array in arrays.items()]
+        return artifact_file.assemble(graph.name, text, [], weights, {"numerics": numerics})
 
-    return StagedModel(graph, compiled, save)
+    return StagedModel(graph, compiled, assemble, digest)
 
 
 def _constants(
@@ -318,36 +319,50 @@ def save(
         texts = _texts(graph, target, numerics, locations=False)
         made.append(replace(_compiled(graph, target, numerics, cache, store, labels), ttir=texts))
     packed = next((each for each, name in zip(made, targets, strict=True) if name == "cpu"), made[0])
-    text, weights = _stored_graph(graph, packed, _constants(graph, packed, {}))
+    text, weights, names = _stored_graph(graph, packed, _constants(graph, packed, {}))
+    made = [_named(each, names) for each in made]
     artifact_file.save(path, graph.name, text, made, weights, {"numerics": numerics})
 
 
-def _stored_graph(graph: Graph, compiled: CompiledGraph, constants: Sequence[Array]) -> tuple[str, list[StoredWeight]]:
-    """Return a graph as text, and its arrays as the code reads them, where it does."""
+def _named(compiled: CompiledGraph, weights: Mapping[str, str]) -> CompiledGraph:
+    """Return code whose constants say which weight of its file they are. weights: their names, by those of the constants."""
+    constants = tuple([replace(spec, weight=weights.get(spec.name, "")) for spec in compiled.constants])
+    return replace(compiled, constants=constants)
+
+
+def _stored_graph(
+    graph: Graph, compiled: CompiledGraph, constants: Sequence[Array]
+) -> tuple[str, list[StoredWeight], dict[str, str]]:
+    """Return a graph as text, its arrays as the code reads them, where it does, and the weight that each constant is.
+
+    Small arrays stand in the text; those that the code reads are weights as well.
+    """
     text, by_digest = to_text(graph)
-    by_label = {label: identity for identity, label in constant_labels(graph).items()}
-    stored = {
-        by_label[spec.name]: (spec.layout, array) for spec, array in zip(compiled.constants, constants, strict=True)
-    }
+    labels, identities = constant_labels(graph), {id(array): digest for digest, array in by_digest.items()}
+    read = {spec.name for spec in compiled.constants}
+    names: dict[str, str] = {}
+    for array in _arrays(graph):
+        label, digest = labels[id(array)], identities.get(id(array))
+        if digest is None and label in read:
+            digest = str(array_digest(array).hexdigest())
+            by_digest.setdefault(digest, array)
+        if digest is not None:
+            names[label] = digest
+    stored = {names[spec.name]: (spec.layout, array) for spec, array in zip(compiled.constants, constants, strict=True)}
     weights = []
     for digest, array in by_digest.items():
-        layout, kept = stored.get(id(array), ("plain", array))
+        layout, kept = stored.get(digest, ("plain", array))
         weights.append(StoredWeight(digest, _dtype_name(array), array.shape, layout, kept))
-    return text, weights
+    return text, weights, names
 
 
 def saved_graph(path: str | os.PathLike[str], budget: Budget | None = None) -> Graph:
     """Return the graph of a file that `Model.save` or `save` wrote; what it may need at a run is bounded."""
-    opened = artifact_file.load(path)
-    plain = {entry.name: opened.plain_weight(entry.name) for entry in opened.manifest.weights}
-    try:
-        return from_text(opened.graph_text, plain, budget)
-    except UserError as error:
-        raise UserError(f"artifact {os.fspath(path)}: {error}") from error
+    return _read(artifact_file.load(path), budget)[0]
 
 
 def load(
-    path: str | os.PathLike[str],
+    source: Location,
     device: str = "auto",
     *,
     target: str | None = None,
@@ -355,68 +370,111 @@ def load(
     trusted: bool = False,
     budget: Budget | None = None,
     cache: CacheOption = True,
+    digest: str | None = None,
+    verify: bool = True,
 ) -> Model:
-    """Open a model that `Model.save` wrote.
+    """Open a model that `Model.save` or `save` wrote.
 
-    Devices and targets are those of `compile`, `numerics` is that of the saved model. The file is read as a whole
-    and checked; later changes to it have no effect. No code in it runs unless `trusted` is True, which is for files
-    you wrote yourself; otherwise the graph is compiled anew, through the cache.
+    Devices and targets are those of `compile`, `numerics` is that of the saved model. No code in the file runs unless `trusted`
+    is True, which is for files you wrote yourself; otherwise the graph is compiled anew, through the cache.
 
-    budget: what a run of a file that is not trusted may need, by default `Budget()`. Anything beyond it is refused
-    when the file is read or, where it depends on the sizes of the inputs, by the run. A trusted file has no budget
-    unless one is given.
+    Args:
+        source: a path; bytes, a memoryview, or anything else with contiguous memory; or a file open for reading bytes, which is
+            read from where it stands to its end. A file is read as a whole and checked, so later changes to it have no effect.
+            Read-only memory on a 64-byte boundary, such as a mapped file or an object store gives, is used in place: processes
+            share it, and nobody may change it as long as the model lives. Other memory is copied.
+        digest: what `Model.digest` of the model must be; a file with another one is refused.
+        verify: False believes that the bytes are those that `digest` stands for, and does not read them all to find out.
+        budget: what a run of a file that is not trusted may need, by default `Budget()`. Anything beyond it is refused
+            when the file is read or, where it depends on the sizes of the inputs, by the run. A trusted file has no budget
+            unless one is given.
 
     Raises `UserError` for a file that is no artifact, damaged, changed or beyond its budget.
     """
     if budget is not None and not isinstance(budget, Budget):
         raise UserError(f"load: budget is {budget!r:.60}; fix: budget=joinery.Budget(bytes=2**40)")
     device, resolved = _resolve(device, target, "load")
-    if not isinstance(path, (str, os.PathLike)):
-        raise UserError(
-            f"load: expected a path, got {type(path).__name__}; fix: joinery.load('model.joinery')"
-        )
-    opened = artifact_file.load(path, trusted=trusted, target=_same_code(resolved))
-    entries = opened.manifest.weights
-    plain = {entry.name: opened.plain_weight(entry.name) for entry in entries}
-    try:
-        graph = from_text(opened.graph_text, plain, (None if trusted else Budget()) if budget is None else budget)
-    except UserError as error:
-        raise UserError(f"artifact {os.fspath(path)}: {error}") from error
-    if needs_host(graph):
-        numerics = checked_numerics(opened.manifest.metadata.get("numerics", "strict"), f"artifact {os.fspath(path)}")
-        return _staged(graph, device, target, threads, numerics, False, cache)
-    compiled, store = opened.compiled, cache_of(cache)
-    if compiled is None or budget is not None:  # the code in a file has no checks of a budget
-        numerics = checked_numerics(opened.manifest.metadata.get("numerics", "strict"), f"artifact {os.fspath(path)}")
-        compiled = _compiled(graph, resolved, numerics, cache, store, constant_labels(graph))
+    store = cache_of(cache)
+    native_library(store)  # before memory is asked of it without the store, which keeps its code
+    opened = artifact_file.load(source, trusted=trusted, target=_same_code(resolved), digest=digest, verify=verify)
+    limits = (None if trusted else Budget()) if budget is None else budget
+    is_limited = False
+    # Who asks for a digest knows the file: its code was written with its graph, which need not be read to find that out.
+    kept = None if digest is None or budget is not None else _kept_constants(opened)
+    if kept is not None:
+        compiled, constants = kept
     else:
-        _check_code(os.fspath(path), graph, compiled)
-    addresses = {entry.name: (address(plain[entry.name]), entry.shape) for entry in entries}
-    ready = {(*addresses[entry.name], entry.layout): opened.weights[entry.name] for entry in entries}
-    constants = _constants(graph, compiled, ready)
-
-    limited = bool(graph.limits)
+        graph, plain = _read(opened, limits)
+        is_limited = bool(graph.limits)
+        if needs_host(graph):
+            return _staged(graph, device, target, threads, _numerics_of(opened), False, cache, opened.manifest.digest)
+        if opened.compiled is None or budget is not None:  # the code in a file has no checks of a budget
+            compiled = _compiled(graph, resolved, _numerics_of(opened), cache, store, constant_labels(graph))
+        else:
+            compiled = opened.compiled
+            _check_code(opened.source, graph, compiled)
+        addresses = {entry.name: (address(plain[entry.name]), entry.shape) for entry in opened.manifest.weights}
+        ready = {(*addresses[entry.name], entry.layout): opened.weights[entry.name] for entry in opened.manifest.weights}
+        constants = _constants(graph, compiled, ready)
 
     # What `save` needs is in the file already, so the graph and the unpacked copies of its weights are not kept. A budget
     # belongs to this call, not to the file.
     def archive() -> Archive:
         code = compiled
-        if limited:
-            again = from_text(opened.graph_text, {entry.name: opened.plain_weight(entry.name) for entry in entries}, None)
-            code = _compiled(again, resolved, code.numerics, cache, store, constant_labels(again))
+        if is_limited or any(not spec.weight for spec in code.constants):
+            again, _ = _read(opened, None)
+            labels = constant_labels(again)
+            if is_limited:
+                code = _compiled(again, resolved, code.numerics, cache, store, labels)
+            stored = {entry.name for entry in opened.manifest.weights}
+            digests = {labels[id(array)]: str(array_digest(array).hexdigest()) for array in _arrays(again)}
+            code = _named(code, {label: name for label, name in digests.items() if name in stored})
         return code, opened.graph_text, [
             StoredWeight(entry.name, entry.dtype, entry.shape, entry.layout, opened.weights[entry.name])
-            for entry in entries
+            for entry in opened.manifest.weights
         ]
 
     def tiled() -> Tiled:
-        plain = {entry.name: opened.plain_weight(entry.name) for entry in entries}
-        again = from_text(opened.graph_text, plain, (None if trusted else Budget()) if budget is None else budget)
-        return _tiled(again, resolved, compiled.numerics)
+        return _tiled(_read(opened, limits)[0], resolved, compiled.numerics)
 
     return Model(
-        compiled, constants, "", threads, archive=archive, device=_device(device, resolved, store), tiled=tiled
-    )
+        compiled, constants, "", threads, archive=archive, device=_device(device, resolved, store), tiled=tiled,
+        digest=opened.manifest.digest,
+    )  # fmt: skip
+
+
+def _read(opened: artifact_file.Artifact, budget: Budget | None) -> tuple[Graph, dict[str, Array]]:
+    """Return the graph of a file, and its weights in the plain layout, by name."""
+    plain = {entry.name: opened.plain_weight(entry.name) for entry in opened.manifest.weights}
+    try:
+        return from_text(opened.graph_text, plain, budget), plain
+    except UserError as error:
+        raise UserError(f"artifact {opened.source}: {error}") from error
+
+
+def _numerics_of(opened: artifact_file.Artifact) -> str:
+    return checked_numerics(opened.manifest.metadata.get("numerics", "strict"), f"artifact {opened.source}")
+
+
+def _kept_constants(opened: artifact_file.Artifact) -> tuple[CompiledGraph, list[Array]] | None:
+    """Return the code of a file and the arrays that it reads, as the file has them; None without code that says which they are.
+
+    Raises `UserError` where the file has no such weight.
+    """
+    compiled = opened.compiled
+    if compiled is None or any(not spec.weight for spec in compiled.constants):
+        return None
+    entries = {entry.name: entry for entry in opened.manifest.weights}
+    constants = []
+    for spec in compiled.constants:
+        entry = entries.get(spec.weight)
+        if entry is None or (entry.dtype, entry.shape) != (spec.dtype, spec.shape):
+            raise UserError(f"artifact {opened.source}: its code reads {spec.name!r}, which is none of its weights")
+        if entry.layout == spec.layout:
+            constants.append(opened.weights[entry.name])
+        else:
+            constants.append(_stored(spec, opened.plain_weight(entry.name)))
+    return compiled, constants
 
 
 def _same_code(target: Target) -> Callable[[str], bool]:

@@ -37,12 +37,15 @@ class Model(RuntimeModel):
         archive: Callable[[], Archive] | None = None,
         device: Device | None = None,
         tiled: Callable[[], Tiled] | None = None,
+        digest: str | None = None,
     ) -> None:
         """Make a model.
 
         `tiled` makes the block programs and their launches; the others are those of the class.
         """
-        super().__init__(compiled, constants, graph_text, threads, weights=weights, archive=archive, device=device)
+        super().__init__(
+            compiled, constants, graph_text, threads, weights=weights, archive=archive, device=device, digest=digest
+        )
         self._tiled = tiled
 
     def sanitize(self, *inputs: object, **named: object) -> ModelReport:

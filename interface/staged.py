@@ -27,6 +27,7 @@ from ..promotion.float_modes import default_modes
 from ..runtime.model.inputs import describe
 from ..runtime.model.kernels import Kernel
 from ..runtime.model.profiling import KernelProfile, Profile, Recorder, clock, profile_of, require_calls
+from ..runtime.storage.artifact_file import Assembled
 from .model import Model
 
 
@@ -115,14 +116,16 @@ class StagedModel(Model):
     values. `parts` are the compiled models.
     """
 
-    __slots__ = ("_graph", "_models", "_parts", "_save", "_specs")
+    __slots__ = ("_assemble", "_graph", "_models", "_parts", "_specs")
 
-    def __init__(self, graph: Graph, compiled: Callable[[Graph], Model], save: Callable[[Any], None]) -> None:
+    def __init__(
+        self, graph: Graph, compiled: Callable[[Graph], Model], assemble: Callable[[], Assembled], digest: str | None = None
+    ) -> None:
         """Make a model.
 
-        `compiled` compiles a part, `save` writes the whole graph to a path.
+        `compiled` compiles a part, `assemble` makes the file of the whole graph, `digest` is that of the file it comes from.
         """
-        self._graph, self._save = graph, save
+        self._graph, self._assemble, self._digest = graph, assemble, digest
         self._parts = parts_of(graph)
         self._models = tuple([None if part.graph is None else compiled(part.graph) for part in self._parts])
         pairs = [(str(symbol.name), symbol) for symbol in graph.inputs], zip(graph.output_names, graph.outputs, strict=True)
@@ -271,7 +274,10 @@ class StagedModel(Model):
 
     def save(self, path: Any) -> None:
         """Write the graph and its weights as one file, without code: loading compiles the parts, through the cache."""
-        self._save(path)
+        self._assemble().write(path)
+
+    def _assembled(self) -> Assembled:
+        return self._assemble()
 
     def __repr__(self) -> str:
         inputs, outputs = (", ".join(map(describe, specs)) for specs in self._specs)

@@ -31,12 +31,14 @@ class ConstantSpec:
     """A weight or constant the kernels read: its array (by name in the weights) and the layout it must be stored in.
 
     `layout` is "plain", or "panels:<n>": a (…, K, N) matrix stored as N/n panels of shape (K, n), zero padded, for `tt.dot`.
+    `weight` is the name of the array in the artifact that the code lies in; "" elsewhere, and in artifacts of earlier versions.
     """
 
     name: str
     dtype: str
     shape: tuple[int, ...]
     layout: str = "plain"
+    weight: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,7 @@ from ...promotion.errors import UserError
 from ..native.library import c_library, native_library
 
 MAX_THREADS = 1024
+VARIABLE = "JOINERY_THREADS"
 _SPIN_NS = 100_000
 """How long an idle worker looks for work before it sleeps: longer than the gap between two kernels, or launches from Python,
 40 to 70 µs where a kernel's data has filled the caches; too short to be noticed as load."""
@@ -27,6 +28,7 @@ _WORKER_BYTES = 64
 
 _lock = threading.Lock()
 _pools: dict[int, int] = {}
+_chosen: int | None = None  # by set_threads
 
 
 def _quota() -> float:
@@ -64,9 +66,35 @@ def _cores(cpus: set[int]) -> int:
 
 
 def default_threads() -> int:
-    """Returns how many threads a model uses by default: the physical cores this process may run on, within
-    its CPU quota."""
+    """Returns how many threads a model uses by default: what `set_threads` was given, else the variable JOINERY_THREADS,
+    else the physical cores this process may run on, within its CPU quota. Raises `UserError` for a variable that is no
+    such number."""
+    if _chosen is not None:
+        return _chosen
+    wanted = os.environ.get(VARIABLE, "").strip()
+    if wanted:
+        if wanted.isascii() and wanted.isdigit() and 1 <= int(wanted[:9]) <= MAX_THREADS:
+            return int(wanted)
+        raise UserError(
+            f"the environment variable {VARIABLE} is {wanted[:60]!r}; fix: a number from 1 to {MAX_THREADS}, or unset it"
+        )
     return max(1, min(_cores(_allowed_cpus()), math.ceil(_quota()) if _quota() < math.inf else MAX_THREADS))
+
+
+def set_threads(threads: int | None) -> None:
+    """Set how many threads models and kernels of this process use where `threads` is not given.
+
+    It is above the environment variable JOINERY_THREADS, which is above the cores and the CPU quota that the process has.
+    Models that are there already keep their number (`Model.threads`).
+
+    Args:
+        threads: 1 to 1024, the calling thread included; None goes back to the variable or the cores.
+
+    Raises `UserError` for other values.
+    """
+    global _chosen
+    _chosen = None if threads is None else resolve_threads(threads)
+    _default_for_launches.cache_clear()
 
 
 @functools.cache

@@ -44,6 +44,7 @@ class Model:
         archive: returns what `save` writes: the compiled code, the graph as text and all of its arrays. It is
             called by `save`, and replaces `graph_text` and `weights`.
         device: the device that it runs on; the host by default.
+        digest: that of the file that it was loaded from.
 
     Raises `UserError` when constants do not fit their specs or `threads` is not a thread count.
     """
@@ -54,7 +55,7 @@ class Model:
         del args, options
         return object.__new__(type(cls.__name__, (cls,), {"__module__": cls.__module__, "__slots__": ()}))
 
-    __slots__ = ("__weakref__", "_archive", "_compiled", "_executable", "_graph_text", "_kernels", "_weights")
+    __slots__ = ("__weakref__", "_archive", "_compiled", "_digest", "_executable", "_graph_text", "_kernels", "_weights")
 
     def __init__(
         self,
@@ -66,8 +67,10 @@ class Model:
         weights: Mapping[str, Array] | None = None,
         archive: Callable[[], tuple[CompiledGraph, str, Sequence[artifact_file.StoredWeight]]] | None = None,
         device: Device | None = None,
+        digest: str | None = None,
     ) -> None:
         self._compiled = compiled
+        self._digest = digest
         self._graph_text = graph_text
         self._weights = dict(weights or {})
         self._archive = archive
@@ -197,18 +200,28 @@ class Model:
                 f"{self._executable.label}: save expects a path, got {type(path).__name__}; "
                 "fix: save('model.joinery')"
             )
+        self._assembled().write(path)
+
+    @property
+    def digest(self) -> str:
+        """The SHA-256, in hexadecimal, that stands for the model's file: the one it was loaded from, or the one that `save`
+        writes. It is that of the file's manifest, which has those of all parts (docs/artifact.md)."""
+        if self._digest is None:
+            self._digest = self._assembled().digest
+        return self._digest
+
+    def _assembled(self) -> artifact_file.Assembled:
         metadata = {"numerics": self.numerics}
         if self._archive is not None:
             compiled, text, arrays = self._archive()
-            artifact_file.save(path, self.name, text, [compiled], arrays, metadata)
-            return
+            return artifact_file.assemble(self.name, text, [compiled], arrays, metadata)
         stored = {
             spec.name: artifact_file.StoredWeight(spec.name, spec.dtype, spec.shape, spec.layout, array)
             for spec, array in zip(self._compiled.constants, self._executable.constants, strict=True)
         }
         for name, array in self._weights.items():
             stored.setdefault(name, artifact_file.StoredWeight.plain(name, array))
-        artifact_file.save(path, self.name, self._graph_text, [self._compiled], list(stored.values()), metadata)
+        return artifact_file.assemble(self.name, self._graph_text, [self._compiled], list(stored.values()), metadata)
 
     def __repr__(self) -> str:
         inputs = ", ".join(map(describe, self.inputs))

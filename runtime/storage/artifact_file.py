@@ -22,7 +22,7 @@ Files are read, not mapped. The pages of a mapping follow the file: whoever trun
 with a bus error, and whoever writes to it changes results, after every check. Private mappings follow it too,
 until a page is written. Once a file is read, later changes to it have no effect. The price is a copy of the weights
 per process, where mappings would share one, and the time to read them, a fraction of the time that their SHA-256
-takes.
+takes. Who keeps a file from being changed maps it, and gives the memory: read-only memory is used in place.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from ...promotion.arrays import Array
 from ...promotion.dataclass import dataclass
 from ...promotion.dtype import DType
 from ...promotion.errors import UserError
-from ..host.memory import empty
+from .artifact_source import Location, Source, bad, opened
 from .serialize import (
     Json,
     checked_fields,
@@ -118,12 +118,14 @@ class Section:
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """The checked manifest of a file."""
+    """The checked manifest of a file. `digest` is its SHA-256, in hexadecimal: it has those of all sections, and so stands for
+    the whole file."""
 
     name: str
     metadata: Mapping[str, str]
     sections: tuple[Section, ...]
     weights: tuple[WeightEntry, ...]
+    digest: str
 
     @property
     def targets(self) -> tuple[str, ...]:
@@ -132,13 +134,14 @@ class Manifest:
 
 
 class Artifact(NamedTuple):
-    """An opened file. `weights` are read-only and in their stored layout; `compiled` is None unless the file
-    is trusted, and has code for the target in the format of this version."""
+    """An opened file. `source` is what messages call it. `weights` are read-only and in their stored layout; `compiled` is None
+    unless the file is trusted, and has code for the target in the format of this version."""
 
     manifest: Manifest
     graph_text: str
     compiled: CompiledGraph | None
     weights: dict[str, Array]
+    source: str
 
     def plain_weight(self, name: str) -> Array:
         """Returns a weight in the plain layout: the array itself, or an unpacked copy. Raises `UserError` for
@@ -152,18 +155,36 @@ class Artifact(NamedTuple):
 # --- writing
 
 
-def save(
-    path: str | os.PathLike[str],
+@dataclass(frozen=True, slots=True)
+class Assembled:
+    """The content of a file that is not written yet. `digest` is that of its manifest, in hexadecimal."""
+
+    name: str
+    digest: str
+    head: bytes
+    sections: tuple[tuple[int, Sequence[bytes | Array]], ...]
+
+    def write(self, path: str | os.PathLike[str]) -> None:
+        """Writes the file. An existing one is replaced atomically, once the new one is complete. Raises `UserError` when the
+        path cannot be written."""
+        with _replacing(Path(path), self.name) as file:
+            file.write(self.head)
+            for offset, parts in self.sections:
+                file.write(bytes(offset - file.tell()))
+                for part in parts:
+                    file.write(_bytes_of(part))
+
+
+def assemble(
     name: str,
     graph_text: str,
     compiled: Sequence[CompiledGraph],
     weights: Sequence[StoredWeight],
     metadata: Mapping[str, str] | None = None,
-) -> None:
-    """Writes an artifact. An existing file is replaced atomically, once the new one is complete.
+) -> Assembled:
+    """Returns the content of an artifact; equal arguments give equal bytes.
 
-    Raises `UserError` when two weights share a name, a weight's bytes do not match its dtype and shape, or the path
-    cannot be written.
+    Raises `UserError` when two weights share a name, or a weight's bytes do not match its dtype and shape.
     """
     entries = [WeightEntry(weight.name, weight.dtype, weight.shape, weight.layout) for weight in weights]
     if len({entry.name for entry in entries}) != len(entries):
@@ -189,21 +210,31 @@ def save(
         "weights": [[entry.name, entry.dtype, list(entry.shape), entry.layout] for entry in entries],
     }
     reserved = len(_json(manifest))
-    with _replacing(Path(path), name) as file:
-        file.write(bytes(_HEAD.size + reserved))
-        for section, (_, _, parts) in zip(sections, bodies, strict=True):
-            file.write(bytes(-file.tell() % _ALIGNMENT))
-            section[2] = file.tell()
-            digest = hashlib.sha256()
-            for part in parts:
-                data = _bytes_of(part)
-                digest.update(data)
-                file.write(data)
-            section[4] = digest.hexdigest()
-        encoded = _json(manifest).ljust(reserved)
-        file.seek(0)
-        file.write(_HEAD.pack(_MAGIC, VERSION, 0, len(encoded), hashlib.sha256(encoded).digest()))
-        file.write(encoded)
+    at, written = _HEAD.size + reserved, []
+    for section, (_, _, parts) in zip(sections, bodies, strict=True):
+        at += -at % _ALIGNMENT
+        written.append((at, parts))
+        digest = hashlib.sha256()
+        for part in parts:
+            digest.update(_bytes_of(part))
+        section[2], section[4] = at, digest.hexdigest()
+        at += sum(map(_nbytes, parts))
+    encoded = _json(manifest).ljust(reserved)
+    whole = hashlib.sha256(encoded)
+    head = _HEAD.pack(_MAGIC, VERSION, 0, len(encoded), whole.digest()) + encoded
+    return Assembled(name, whole.hexdigest(), head, tuple(written))
+
+
+def save(
+    path: str | os.PathLike[str],
+    name: str,
+    graph_text: str,
+    compiled: Sequence[CompiledGraph],
+    weights: Sequence[StoredWeight],
+    metadata: Mapping[str, str] | None = None,
+) -> None:
+    """Writes what `assemble` makes of the same arguments. Raises what it and `Assembled.write` raise."""
+    assemble(name, graph_text, compiled, weights, metadata).write(path)
 
 
 def _json(value: object) -> bytes:
@@ -277,42 +308,56 @@ def _replacing(path: Path, name: str) -> Iterator[BinaryIO]:
 
 
 def load(
-    path: str | os.PathLike[str],
+    location: Location,
     *,
     trusted: bool = False,
     target: str | Callable[[str], bool] | None = None,
     verify: bool = True,
+    digest: str | None = None,
+    what: str = "load",
 ) -> Artifact:
-    """Opens an artifact and reads it as a whole, so that later changes to the file have no effect.
+    """Opens an artifact and reads it as a whole, so that later changes to a file have no effect.
 
     Args:
-        path: the file.
+        location: a path, bytes or a stream (see `artifact_source.opened`). Memory that is read-only and aligned is used in
+            place.
         trusted: whether compiled code in the file may be returned. Only for files whose origin you trust: the code
             runs with your permissions.
         target: the target whose code is returned, or what tells whether a target fits; the first that the file holds when None.
-        verify: whether to check the weights against their SHA-256; the rest is always checked.
+        verify: whether to check the sections against their SHA-256, which the manifest has; only with a `digest` may this be
+            left out.
+        digest: the SHA-256 that the manifest must have, in hexadecimal.
+        what: the call, for messages.
 
     Raises `UserError`, which says what is wrong with the file.
     """
-    source = Path(path)
+    if digest is not None and not (isinstance(digest, str) and _is_sha256(digest)):
+        raise UserError(f"{what}: digest {digest!r:.80} is no SHA-256; fix: 64 hexadecimal digits, as `Model.digest` has them")
+    if not verify and digest is None:
+        raise UserError(f"{what}: verify=False without a digest; fix: the digest of a file that you have checked, or no verify")
+    source = opened(location, what)
     try:
-        with open(source, "rb") as file:
-            manifest = _read_manifest(source, file)
-            bodies = _read_sections(source, file, manifest, trusted, target, verify)
+        manifest = _read_manifest(source)
+        if digest is not None and manifest.digest != digest:
+            raise UserError(
+                f"{source.name} has the digest {manifest.digest}, not {digest}: it is another model, or another version of it"
+            )
+        bodies = _read_sections(source, manifest, trusted, target, verify)
     except OSError as error:
-        raise UserError(f"artifact {source} cannot be opened: {error.strerror or error}") from error
+        raise UserError(f"artifact {source.name} cannot be read: {error.strerror or error}") from error
+    finally:
+        source.close()
     try:
         graph_text = bytes(bodies["graph"]).decode()
     except UnicodeDecodeError as error:
-        raise _bad(source, "its graph is not UTF-8 text") from error
+        raise bad(source, "its graph is not UTF-8 text") from error
     code = bodies["compiled"].data if "compiled" in bodies else None
     compiled = decode_compiled(code) if code is not None and is_current(code) else None
-    return Artifact(manifest, graph_text, compiled, _weights(source, bodies["weights"], manifest.weights))
+    return Artifact(manifest, graph_text, compiled, _weights(source, bodies["weights"], manifest.weights), source.name)
 
 
 def _read_sections(
-    path: Path,
-    file: BinaryIO,
+    source: Source,
     manifest: Manifest,
     trusted: bool,
     target: str | Callable[[str], bool] | None,
@@ -320,82 +365,63 @@ def _read_sections(
 ) -> dict[str, Array]:
     """Reads and checks all sections; returns the bytes of the graph, of the weights and, if trusted, of the
     first code that fits."""
-    size = os.fstat(file.fileno()).st_size
     bodies: dict[str, Array] = {}
     for section in manifest.sections:
-        if section.offset + section.length > size:
-            raise _bad(
-                path,
-                f"section {section.kind!r} ends at byte {section.offset + section.length}, but the file "
-                f"has {size}: "
+        if section.offset + section.length > source.size:
+            raise bad(
+                source,
+                f"section {section.kind!r} ends at byte {section.offset + section.length}, but the file has {source.size}: "
                 "it is truncated",
             )
-        body = empty((section.length,), np.dtype(np.uint8))  # on a 64-byte boundary, as the section is in the file
-        file.seek(section.offset)
-        _fill(path, file, body)
-        checked = section.kind != "weights" or verify
-        if checked and hashlib.sha256(body.data).hexdigest() != section.sha256:
-            raise _bad(path, f"section {section.kind!r} does not match its SHA-256: it was damaged or changed")
         fits = target(section.target) if callable(target) else target in (None, section.target)
-        if section.kind != "compiled" or (trusted and fits):
-            bodies.setdefault(section.kind, body)
+        is_wanted = section.kind not in bodies and (section.kind != "compiled" or (trusted and fits))
+        if not is_wanted and not verify:
+            continue
+        body = source.section(section.offset, section.length)  # on a 64-byte boundary, as the section is in the file
+        if verify and hashlib.sha256(body.data).hexdigest() != section.sha256:
+            raise bad(source, f"section {section.kind!r} does not match its SHA-256: it was damaged or changed")
+        if is_wanted:
+            bodies[section.kind] = body
     return bodies
 
 
-def _fill(path: Path, file: BinaryIO, body: Array) -> None:
-    view = body.data
-    at = 0
-    while at < len(view):
-        count = file.readinto(view[at:])  # type: ignore[attr-defined]
-        if not count:
-            raise _bad(path, "it ends before its sections do: it was cut while it was read")
-        at += count
-
-
-def _bad(path: Path, what: str) -> UserError:
-    return UserError(
-        f"{path} is not a joinery artifact that can be used: {what}; fix: save or copy the file again"
-    )
-
-
-def _read_manifest(path: Path, file: BinaryIO) -> Manifest:
-    size = os.fstat(file.fileno()).st_size
-    head = file.read(_HEAD.size)
-    if len(head) < _HEAD.size:
-        raise _bad(path, f"it has {len(head)} bytes, less than a header")
+def _read_manifest(source: Source) -> Manifest:
+    if source.size < _HEAD.size:
+        raise bad(source, f"it has {source.size} bytes, less than a header")
+    head = bytes(source.section(0, _HEAD.size))
     magic, version, _, length, digest = _HEAD.unpack(head)
     if magic != _MAGIC:
-        raise _bad(path, f"it does not start with {_MAGIC!r}")
+        raise bad(source, f"it does not start with {_MAGIC!r}")
     if version != VERSION:
         raise UserError(
-            f"{path} has artifact version {version}; this joinery reads version {VERSION}; fix: save it anew"
+            f"{source.name} has artifact version {version}; this joinery reads version {VERSION}; fix: save it anew"
         )
-    if length > _MAX_MANIFEST_BYTES or length > size - _HEAD.size:
-        raise _bad(path, f"its manifest of {length} bytes does not fit: it is truncated or damaged")
-    encoded = file.read(length)
+    if length > _MAX_MANIFEST_BYTES or length > source.size - _HEAD.size:
+        raise bad(source, f"its manifest of {length} bytes does not fit: it is truncated or damaged")
+    encoded = bytes(source.section(_HEAD.size, length))
     if hashlib.sha256(encoded).digest() != digest:
-        raise _bad(path, "its manifest does not match its SHA-256: it was damaged or changed")
+        raise bad(source, "its manifest does not match its SHA-256: it was damaged or changed")
     fields = checked_fields(parse_json(encoded, "artifact"), _MANIFEST_FIELDS, "artifact")
-    manifest = Manifest(**fields)
+    manifest = Manifest(**fields, digest=digest.hex())
     kinds = [section.kind for section in manifest.sections]
     if kinds.count("graph") != 1 or kinds.count("weights") != 1:
-        raise _bad(path, "it must have one graph and one weights section")
+        raise bad(source, "it must have one graph and one weights section")
     end = _HEAD.size + length
     for section in manifest.sections:
         if section.offset < end or section.offset % _ALIGNMENT:
-            raise _bad(path, f"section {section.kind!r} overlaps another or is not aligned")
+            raise bad(source, f"section {section.kind!r} overlaps another or is not aligned")
         end = section.offset + section.length
     if len({entry.name for entry in manifest.weights}) != len(manifest.weights):
-        raise _bad(path, "two weights have the same name")
+        raise bad(source, "two weights have the same name")
     return manifest
 
 
-def _weights(path: Path, section: Array, entries: Sequence[WeightEntry]) -> dict[str, Array]:
+def _weights(source: Source, section: Array, entries: Sequence[WeightEntry]) -> dict[str, Array]:
     """Returns read-only arrays over a section. The manifest and the safetensors header must agree on every weight."""
     view = section.data
     length = int.from_bytes(view[:8], "little") if len(view) >= 8 else len(view)
     if length > min(_MAX_MANIFEST_BYTES, len(view) - 8):
-        raise _bad(path, "the header of its weights does not fit")
+        raise bad(source, "the header of its weights does not fit")
     header = parse_json(bytes(view[8 : 8 + length]).rstrip(b" "), "weights section")
     start = 8 + length
     available = len(view) - 8 - length
@@ -404,13 +430,13 @@ def _weights(path: Path, section: Array, entries: Sequence[WeightEntry]) -> dict
         tensor = header.get(entry.name) if isinstance(header, dict) else None
         offsets = tensor.get("data_offsets") if isinstance(tensor, dict) else None
         if not isinstance(offsets, list):
-            raise _bad(path, f"weight {entry.name!r} is missing from its weights section")
+            raise bad(source, f"weight {entry.name!r} is missing from its weights section")
         try:
             low, high = row(offsets, non_negative, non_negative)
         except (TypeError, ValueError) as error:
-            raise _bad(path, f"weight {entry.name!r} has no valid offsets") from error
+            raise bad(source, f"weight {entry.name!r} has no valid offsets") from error
         if high > available or high - low != entry.nbytes or (start + low) % _ALIGNMENT:
-            raise _bad(path, f"weight {entry.name!r} does not lie where its shape says")
+            raise bad(source, f"weight {entry.name!r} does not lie where its shape says")
         dtype = DType(entry.dtype).numpy
         count = entry.nbytes // dtype.itemsize
         flat = np.frombuffer(section, dtype, count, start + low) if count else np.empty(0, dtype)
@@ -419,9 +445,13 @@ def _weights(path: Path, section: Array, entries: Sequence[WeightEntry]) -> dict
     return arrays
 
 
+def _is_sha256(value: str) -> bool:
+    return len(value) == 64 and set(value) <= set("0123456789abcdef")
+
+
 def _sha256(value: object) -> str:
     digest = text(value)
-    if len(digest) != 64 or not set(digest) <= set("0123456789abcdef"):
+    if not _is_sha256(digest):
         raise ValueError("not a SHA-256")
     return digest
 

@@ -37,7 +37,7 @@ from ...promotion.errors import UserError
 from ..gpu import PARAMETER_BYTES
 from .weight_packing import stored_shape
 
-FORMAT = 3
+FORMAT = 4
 MAX_HEADER_BYTES = 64 << 20
 MAX_ITEMS = 100_000
 MAX_TEXT = 10_000
@@ -69,7 +69,7 @@ def encode_compiled(compiled: CompiledGraph) -> bytes:
         "dims": list(compiled.dims),
         "inputs": [[spec.name, spec.dtype, list(spec.shape)] for spec in compiled.inputs],
         "outputs": [[spec.name, spec.dtype, list(spec.shape)] for spec in compiled.outputs],
-        "constants": [[spec.name, spec.dtype, list(spec.shape), spec.layout] for spec in compiled.constants],
+        "constants": [[spec.name, spec.dtype, list(spec.shape), spec.layout, spec.weight] for spec in compiled.constants],
         "checks": list(compiled.checks),
         "kernels": [_kernel_fields(kernel) for kernel in compiled.kernels],
         "object_code": len(compiled.object_code),
@@ -350,7 +350,7 @@ def _tensor(value: object) -> TensorSpec:
 
 
 def _constant(value: object) -> ConstantSpec:
-    spec = ConstantSpec(*row(value, text, dtype_name, extents, text))
+    spec = ConstantSpec(*row(value, text, dtype_name, extents, text, text))
     stored_shape(spec.shape, spec.layout)
     return spec
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import mmap
 import os
 import pickle
 import struct
@@ -396,7 +397,7 @@ def test_code_of_another_graph_is_refused(saved: tuple[Path, Any], tmp_path: Pat
     [
         ("/nonexistent.joinery", r"artifact /nonexistent\.joinery cannot be opened: No such file"),
         (os.sep, r"cannot be opened: Is a directory"),
-        (5, r"load: expected a path, got int; fix: joinery\.load\('model\.joinery'\)"),
+        (5, r"load: expected a path, bytes or a file open for reading, got int; fix: joinery\.load\('model\.joinery'\)"),
     ],
 )
 def test_paths_that_are_no_file(path: Any, message: str) -> None:
@@ -414,3 +415,82 @@ def test_devices_are_checked_first() -> None:
 def test_models_are_not_pickled(saved: tuple[Path, Any]) -> None:
     with pytest.raises(TypeError, match=r"cannot be pickled; fix: m\.save\(path\) and joinery\.load\(path\)"):
         pickle.dumps(jn.load(saved[0], trusted=True, cache=False))
+
+
+# -- from memory, by digest
+
+
+def test_a_digest_stands_for_a_file(saved: tuple[Path, tuple[Array, Array]], tmp_path: Path) -> None:
+    """It is known before the file is written, and the same for equal models."""
+    opened = jn.load(saved[0])
+    made = jn.compile(build(), cache=False)
+    assert made.digest == opened.digest == jn.load(saved[0].read_bytes()).digest
+    assert jn.compile(build("another"), cache=False).digest != opened.digest
+    made.save(tmp_path / "a")
+    assert jn.load(tmp_path / "a", digest=opened.digest).digest == opened.digest
+    with pytest.raises(jn.UserError, match=f"has the digest {opened.digest}, not {'0' * 64}: it is another model"):
+        jn.load(tmp_path / "a", digest="0" * 64)
+    with pytest.raises(jn.UserError, match="verify=False without a digest"):
+        jn.load(tmp_path / "a", verify=False)
+
+
+@pytest.mark.parametrize("trusted", [False, True])
+@pytest.mark.parametrize("verify", [False, True])
+def test_a_model_from_memory(
+    saved: tuple[Path, tuple[Array, Array]], trusted: bool, verify: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, want = saved
+    digest = jn.load(path).digest
+    with open(path, "rb") as file:
+        mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    if trusted:
+        monkeypatch.setattr("joinery.interface.compiling.from_text", lambda *_: pytest.fail("the graph is not needed"))
+    model = jn.load(mapped, "cpu", trusted=trusted, digest=digest, verify=verify, cache=False)
+    monkeypatch.undo()
+    for got, expected in zip(model(INPUT), want, strict=True):
+        assert got.tobytes() == expected.tobytes()
+
+
+def test_what_was_loaded_without_its_graph_is_saved_and_sanitized(saved: tuple[Path, Any], tmp_path: Path) -> None:
+    model = jn.load(saved[0].read_bytes(), "cpu", trusted=True, digest=jn.load(saved[0]).digest, verify=False, cache=False)
+    model.save(tmp_path / "again")
+    assert (tmp_path / "again").read_bytes() == saved[0].read_bytes()
+    assert not model.sanitize(INPUT).findings
+    again = jn.load(tmp_path / "again", "cpu", trusted=True, cache=False)
+    assert again(INPUT)[0].tobytes() == saved[1][0].tobytes()
+
+
+def test_two_constants_of_one_content_and_one_in_two_layouts(tmp_path: Path) -> None:
+    """A file has each array once; the code says which of them each constant is."""
+    g = jn.Graph("g", [jn.TensorType(jn.float32, ("batch", 64), name="x")])
+    (x,) = g.inputs
+    first, second = g.weight("first", MATRIX), g.weight("second", MATRIX.copy())
+    g.output(x @ first, x @ second + 1, jn.sum(first, axis=0), jn.sum(second, axis=1))
+    m = jn.compile(g, cache=False)
+    m.save(tmp_path / "m")
+    loaded = jn.load(tmp_path / "m", trusted=True, digest=m.digest, cache=False)
+    for got, expected in zip(loaded(INPUT), m(INPUT), strict=True):
+        assert got.tobytes() == expected.tobytes()
+
+
+def test_code_that_reads_a_weight_that_is_not_there(saved: tuple[Path, Any], tmp_path: Path) -> None:
+    opened = artifact_file.load(saved[0], trusted=True)
+    assert opened.compiled is not None
+    (constant, *others) = opened.compiled.constants
+    wrong = replace(opened.compiled, constants=(replace(constant, weight="f" * 64), *others))
+    stored = [
+        artifact_file.StoredWeight(each.name, each.dtype, each.shape, each.layout, opened.weights[each.name])
+        for each in opened.manifest.weights
+    ]
+    made = artifact_file.assemble("saved", opened.graph_text, [wrong], stored, opened.manifest.metadata)
+    made.write(tmp_path / "wrong")
+    with pytest.raises(jn.UserError, match=r"its code reads '.*', which is none of its weights"):
+        jn.load(tmp_path / "wrong", "cpu", trusted=True, digest=made.digest, cache=False)
+
+
+def test_a_model_with_operations_of_the_host_has_a_digest(tmp_path: Path) -> None:
+    g = jn.Graph("found", [jn.TensorType(jn.float32, ("n",), name="x")])
+    g.output(jn.nonzero(g.inputs[0]))
+    m = jn.compile(g)
+    m.save(tmp_path / "m")
+    assert jn.load(tmp_path / "m").digest == m.digest

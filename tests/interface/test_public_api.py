@@ -149,6 +149,7 @@ SIGNATURES: dict[str, str] = {
     "print_numbers": "x",
     "compile_onnx": "model, device='auto', *, target=None, threads=None, numerics='strict', cache=True, constants=None, "
                     "external_data_dir=None, limits=None",
+    "set_threads": "threads",
     "save": "graph, path, targets=('cpu',), *, numerics='strict', cache=True",
     "to_onnx": "graph, path=None, *, opset=None, external_data='auto'",
     "save_safetensors": "weights, path",
@@ -192,7 +193,8 @@ SIGNATURES: dict[str, str] = {
     "what_if": "graph, semantics=None, policy=None",
     "result_type": "op, *operands, rules='max', **options",
     "compile": "graph, device='auto', *, target=None, threads=None, numerics='strict', debug=False, cache=True",
-    "load": "path, device='auto', *, target=None, threads=None, trusted=False, budget=None, cache=True",
+    "load": "source, device='auto', *, target=None, threads=None, trusted=False, budget=None, cache=True, digest=None, "
+            "verify=True",
 }  # fmt: skip
 
 METHODS: dict[str, str] = {

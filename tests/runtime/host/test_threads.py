@@ -299,6 +299,33 @@ def test_quota_limits_the_default(monkeypatch):
         assert threads.default_threads() == expected
 
 
+def test_the_default_can_be_chosen(monkeypatch, symbolic):
+    monkeypatch.delenv("JOINERY_THREADS", raising=False)
+    found = threads.default_threads()
+    monkeypatch.setenv("JOINERY_THREADS", " 7 ")
+    assert threads.default_threads() == threads.resolve_threads(None) == 7
+    assert Model(symbolic, [], "").threads == 7
+    assert threads.resolve_threads(3) == 3
+    try:
+        threads.set_threads(5)
+        assert threads.default_threads() == threads.launch_threads(None) == 5
+        with pytest.raises(UserError, match="threads must be an int from 1 to 1024"):
+            threads.set_threads(0)
+        assert threads.default_threads() == 5
+    finally:
+        threads.set_threads(None)
+    assert threads.default_threads() == threads.launch_threads(None) == 7
+    monkeypatch.setenv("JOINERY_THREADS", "")
+    assert threads.default_threads() == found
+
+
+@pytest.mark.parametrize("wrong", ["0", "-1", "1025", "2.5", "many", "²", "9" * 400])
+def test_a_wrong_variable_is_named(monkeypatch, wrong):
+    monkeypatch.setenv("JOINERY_THREADS", wrong)
+    with pytest.raises(UserError, match=r"the environment variable JOINERY_THREADS is .*; fix: a number from 1 to 1024"):
+        threads.default_threads()
+
+
 def test_fork_gives_the_child_a_working_pool(symbolic, kernels):
     model = Model(symbolic, [], "", threads=2)
     x = np.ones((5000, 4), np.float32)

@@ -18,7 +18,7 @@ from joinery.promotion.errors import UserError
 from joinery.runtime.model.model import Model
 from joinery.runtime.storage import artifact_file
 from joinery.runtime.storage import weight_packing as layouts
-from joinery.runtime.storage.artifact_file import StoredWeight, load, save
+from joinery.runtime.storage.artifact_file import StoredWeight, assemble, load, save
 
 
 def weights() -> list[StoredWeight]:
@@ -146,14 +146,42 @@ def test_damaged_sections_are_named(path):
         path.write_bytes(good)
 
 
-def test_unverified_weights_skip_only_their_hash(path):
-    section = load(path).manifest.sections[-1]
+def test_only_who_knows_the_digest_may_leave_out_the_check(path):
+    manifest = load(path).manifest
+    section = manifest.sections[-1]
     flip(path, section.offset + section.length - 1)
-    artifact = load(path, verify=False)
+    artifact = load(path, verify=False, digest=manifest.digest)
     assert list(artifact.weights) == [weight.name for weight in weights()]
-    flip(path, artifact.manifest.sections[0].offset)
-    with pytest.raises(UserError, match="section 'graph'"):
+    with pytest.raises(UserError, match="section 'weights' does not match its SHA-256"):
+        load(path, digest=manifest.digest)
+    with pytest.raises(UserError, match="verify=False without a digest; fix: the digest of a file that you have checked"):
         load(path, verify=False)
+    flip(path, 60)  # in the manifest, which is always checked
+    with pytest.raises(UserError, match="its manifest does not match its SHA-256"):
+        load(path, verify=False, digest=manifest.digest)
+
+
+@pytest.mark.parametrize("wrong", ["", "0" * 63, "G" * 64, "A" * 64, 5, b"0" * 64])
+def test_a_digest_is_64_digits(path, wrong):
+    with pytest.raises(UserError, match="is no SHA-256; fix: 64 hexadecimal digits"):
+        load(path, digest=wrong)
+
+
+def test_another_digest_is_refused(path):
+    with pytest.raises(UserError, match=rf"model.joinery has the digest {load(path).manifest.digest}, not {'0' * 64}"):
+        load(path, digest="0" * 64)
+
+
+def test_the_digest_is_known_before_the_file_is_written(symbolic, tmp_path):
+    found = assemble("net", "text", [symbolic], weights())
+    found.write(tmp_path / "a")
+    assert load(tmp_path / "a").manifest.digest == found.digest
+    other = assemble("net", "text ", [symbolic], weights())
+    assert other.digest != found.digest
+    heavier = weights()
+    heavier[0] = StoredWeight.plain(heavier[0].name, heavier[0].array + 1)
+    assert assemble("net", "text", [symbolic], heavier).digest != found.digest
+    assert assemble("net", "text", [symbolic], weights()).digest == found.digest
 
 
 def test_truncation_is_named(path):
@@ -304,7 +332,7 @@ def test_a_model_runs_from_its_artifact(tmp_path, many, weight):
     target = tmp_path / "many.joinery"
     unused = np.arange(6.0).reshape(2, 3)
     Model(many, [weight], "text", weights={"w": weight, "unused": unused}).save(target)
-    manifest, text, compiled, arrays = load(target, trusted=True)
+    manifest, text, compiled, arrays, _ = load(target, trusted=True)
     assert (manifest.name, text, compiled) == ("many", "text", many)
     model = Model(compiled, [arrays[spec.name] for spec in compiled.constants], text)
     assert np.may_share_memory(model._executable.constants[0], arrays["w"]), (

@@ -87,7 +87,7 @@ def test_changing_nothing_keeps_a_good_file_good(graph):
 @pytest.mark.parametrize(
     ("edit", "message"),
     [
-        (lambda h: h.update(format=1), "format 1 is not 3"),
+        (lambda h: h.update(format=1), "format 1 is not 4"),
         (lambda h: h.update(numerics="wild"), "numerics 'wild' is none of strict, fast"),
         (lambda h: h.update(extra=1), "unknown field 'extra'"),
         (lambda h: h.pop("dims"), "field 'dims' is missing"),
@@ -108,10 +108,10 @@ def test_changing_nothing_keeps_a_good_file_good(graph):
         (lambda h: h.update(inputs=[["x", "float32", [1.5]]]), "expected an integer, got float"),
         (lambda h: h.update(inputs=[["x", "float32", [1] * 65]]), "rank 65"),
         (lambda h: h.update(inputs={"x": 1}), "expected a list, got dict"),
-        (lambda h: h.update(constants=[["w", "float32", ["n"], "plain"]]), "expected an integer, got str"),
-        (lambda h: h.update(constants=[["w", "float32", [4], "panels:32"]]), "is for matrices"),
-        (lambda h: h.update(constants=[["w", "float32", [4, 4], "panels:0"]]), "unknown constant layout"),
-        (lambda h: h.update(constants=[["w", "float32", [2**40, 2**40], "plain"]]), "too many elements"),
+        (lambda h: h.update(constants=[["w", "float32", ["n"], "plain", ""]]), "expected an integer, got str"),
+        (lambda h: h.update(constants=[["w", "float32", [4], "panels:32", ""]]), "is for matrices"),
+        (lambda h: h.update(constants=[["w", "float32", [4, 4], "panels:0", ""]]), "unknown constant layout"),
+        (lambda h: h.update(constants=[["w", "float32", [2**40, 2**40], "plain", ""]]), "too many elements"),
         (lambda h: h["kernels"][0].pop(), "expected a list of 8"),
         (lambda h: h["kernels"][0].__setitem__(3, [["i"]]), "expected a list of 2"),
         (lambda h: h.update(object_code=7), "do not add up"),
