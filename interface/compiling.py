@@ -98,8 +98,8 @@ def compile(  # noqa: A001 - the public name
         return _staged(graph, device, target, threads, numerics, debug, cache)
     if device == "auto" and target is None and has_control(graph):
         device = "cpu"
-    device, resolved = _resolve(device, target, "compile")
     store = cache_of(cache)
+    device, resolved = _resolve(device, target, "compile")
     compiled = _compiled(graph, resolved, numerics, cache, store, constant_labels(graph), debug)
     constants = _constants(graph, compiled, {})
 
@@ -309,11 +309,12 @@ def save(
     numerics = checked_numerics(numerics, "save")
     if isinstance(targets, str) or not targets or len(set(targets)) != len(targets):
         raise UserError(f"save: targets {targets!r}; fix: different ones in a tuple, such as ('cpu', 'sm_80')")
+    store = cache_of(cache)
     resolved = [host_target() if name == "cpu" else gpu_target(name) for name in targets]
     if needs_host(graph):
         compile(graph, "cpu" if list(targets) == ["cpu"] else "ptxsim", numerics=numerics, cache=cache).save(path)
         return
-    store, labels = cache_of(cache), constant_labels(graph)
+    labels = constant_labels(graph)
     made = []
     for target in resolved:
         texts = _texts(graph, target, numerics, locations=False)
@@ -393,8 +394,8 @@ def load(
     """
     if budget is not None and not isinstance(budget, Budget):
         raise UserError(f"load: budget is {budget!r:.60}; fix: budget=joinery.Budget(bytes=2**40)")
-    device, resolved = _resolve(device, target, "load")
     store = cache_of(cache)
+    device, resolved = _resolve(device, target, "load")
     native_library(store)  # before memory is asked of it without the store, which keeps its code
     opened = artifact_file.load(source, trusted=trusted, target=_same_code(resolved), digest=digest, verify=verify)
     limits = (None if trusted else Budget()) if budget is None else budget

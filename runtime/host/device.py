@@ -9,8 +9,8 @@ from dataclasses import field
 from ...lowering.artifact import CompiledGraph
 from ...promotion.arrays import Array, NumpyDType
 from ...promotion.dataclass import dataclass
-from ..native.codegen import LinkedCode, link
 from ..native.library import ObjectStore, library_symbols, native_library
+from ..native.linking import LinkedCode, link
 from . import memory
 
 _PREPARE = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p)
@@ -64,12 +64,8 @@ class HostDevice:
     def link(self, compiled: CompiledGraph) -> HostModel:
         """Links a compiled graph. Raises `InternalError`, which names the symbols that cannot be found."""
         library = native_library(self._store)
-        imports = {"jn_parallel": library.parallel}
         code = compiled.object_code
-        for name, address in library_symbols().items():
-            # each definition costs the linker time, so only names in the object's string table are offered
-            if f"{name}\0".encode() in code:
-                imports[name] = address
+        imports = {"jn_parallel": library.parallel, **library_symbols()}
         exports = ["jn_prepare", "jn_run"]
         if b"jn_profile\0" in code:  # not in code of earlier versions
             exports.append("jn_profile")

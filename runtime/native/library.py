@@ -26,7 +26,8 @@ import numpy as np
 from ...promotion.arrays import Array, NumpyDType
 from ...promotion.dataclass import dataclass
 from ..device import Result
-from .codegen import LinkedCode, address_of, emit_object, link, target_key
+from .codegen import emit_object
+from .linking import LinkedCode, address_of, link, target_key
 
 _HERE = Path(__file__).parent
 

@@ -21,7 +21,7 @@ ALLOWED = {
     "promotion": ("promotion",),
     "graph": ("promotion", "graph"),
     "lowering": ("promotion", "graph", "lowering"),
-    "runtime": ("promotion", "graph.dims", "lowering.artifact", "lowering.ptx", "runtime"),
+    "runtime": ("promotion", "graph.dims", "lowering.artifact", "lowering.machine", "lowering.ptx", "runtime"),
     "interface": (*LAYERS, "__version__"),
     "__init__": (),
     "__main__": ("interface",),
