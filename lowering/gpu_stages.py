@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from ..graph.checks import MAX_SIZE
 from ..graph.dims.dim import maximum
-from ..graph.reference.budget import MAX_SIZE
 from ..promotion.dataclass import dataclass
 from ..promotion.errors import UnsupportedError
 from .artifact import GPU_ALIGNMENT, GpuLaunch, GpuProgram, KernelCode

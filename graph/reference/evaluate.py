@@ -18,7 +18,7 @@ from ...promotion.dtype import DType, string
 from ...promotion.errors import InternalError, UnsupportedError, UserError
 from ...promotion.float_modes import default_modes
 from ...promotion.literals import Scalar, is_scalar, rank, scalar_rank
-from ..checks import Check
+from ..checks import MAX_SIZE, Check
 from ..constants import as_texts
 from ..construction.misuse import checked_graph
 from ..data_sizes import mentioned, needed
@@ -36,7 +36,6 @@ from . import ordered as reference_ordered
 from . import reductions as reference_reductions
 from . import strings as reference_strings
 from . import structure as reference_structure
-from .budget import MAX_SIZE
 from .control import run_control
 from .numerics import literal
 from .registry import REFERENCE, BoundSymbol

@@ -8,8 +8,8 @@ that is its first entry is called at the beginning and after every launch.
 
 from __future__ import annotations
 
+from ....graph.checks import MAX_SIZE
 from ....graph.dims.dim import Dim
-from ....graph.reference.budget import MAX_SIZE
 from ...target import HostTarget
 from ..ir import Function
 from ..module import Module
