@@ -13,6 +13,7 @@ from ....functions.reductions import mean
 from ....symbol import Symbol
 from ...node import Node, Result
 from ...registry import handles
+from ..products import integers
 from ..quantisation import by_its_range, requantised, rounded_into
 from ..recurrent import lstm_step, unrolled
 
@@ -86,6 +87,36 @@ def qlinear_global_average_pool(node: Node) -> Result:
     last = bool(node.attr("channels_last", 0))
     axes = tuple(range(1, len(x.shape) - 1)) if last else tuple(range(2, len(x.shape)))
     return _quantised(node, mean(x, axes, True), 3)
+
+
+@handles("MatMulIntegerToFloat", domain=_DOMAIN)
+def matmul_integer_to_float(node: Node) -> Result:
+    """Multiply matrices of integers of 8 bits in int32, scale the result by row or column, and add a bias."""
+    total = matmul(integers(node, node[0], 4, "a"), integers(node, node[1], 5, "b")).cast(int32)
+    rows, columns = _whole(node[2]), _whole(node[3])
+    if len(rows.shape) == 1:
+        rows = rows.reshape((*rows.shape, 1))
+    return _scaled(node, total, apply("mul", rows, columns), 6)
+
+
+@handles("DynamicQuantizeMatMul", domain=_DOMAIN)
+def dynamic_quantize_matmul(node: Node) -> Result:
+    """Quantise the first matrix by its range, and multiply it with a quantised one."""
+    codes, scale, zero = by_its_range(node[0])
+    left = apply("sub", codes.cast(int32), zero.cast(int32))
+    total = matmul(left, integers(node, node[1], 3, "b")).cast(int32)
+    return _scaled(node, total, apply("mul", scale, _whole(node[2])), 4)
+
+
+def _whole(scale: Symbol) -> Symbol:
+    """Return a scale without axes where it is one number."""
+    return scale.reshape(()) if scale.shape == (1,) else scale
+
+
+def _scaled(node: Node, total: Symbol, scale: Symbol, bias: int) -> Symbol:
+    """Return floats of sums in int32, with the bias at a position among the inputs, if it is there."""
+    result = apply("mul", total.cast(scale.dtype), scale)
+    return apply("add", result, node[bias]) if node.has(bias) else result
 
 
 @handles("QGemm", domain=_DOMAIN)
