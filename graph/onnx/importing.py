@@ -9,6 +9,7 @@ import math
 from collections.abc import Iterator, Mapping
 from collections.abc import Sequence as Ordered
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 from ...promotion.dtype import DType
@@ -147,9 +148,7 @@ class Importer:
         plain = {name: attribute.value for name, attribute in attributes.items()}
         defaults = dict(found.defaults) if found is not None else {}
         outputs = tuple([name if name in used else "" for name in node.outputs])
-        definition_ = NodeDef(
-            node.index, node.op, node.domain, node.overload, node.name, node.inputs, outputs, node.attributes, node.captured
-        )
+        definition_ = replace(node, outputs=outputs)
 
         def made(graph: Graph, symbols: dict[int, tuple[Known, Symbol]]) -> Node:
             run = lambda body, inputs: self.run_subgraph(body, inputs, scope, node)  # noqa: E731
