@@ -79,6 +79,7 @@ class GpuModel:
     prepare_address = None
     run_address = None
     profile_address = None
+    is_interruptible = False  # an exception ends a run between two launches, as in any code in Python
 
     @property
     def on_device(self) -> GpuLinkedModel | None:

@@ -191,7 +191,7 @@ def test_wrong_programs_of_gpus_are_refused(on_gpu, edit, message):
         (lambda steps: steps[1][2][0].__setitem__(0, ["input", 99]), "a step with input 99 of"),
         (lambda steps: steps[1][2][0].__setitem__(1, 5), "a step with variable 5 of 5"),
         (lambda steps: steps[1][2][0].__setitem__(2, -2), "variable -2"),
-        (lambda steps: steps[1][2][0].__setitem__(4, []), "a carried value without two places"),
+        (lambda steps: steps[1][2][0].__setitem__(4, []), "a carried value without two locations"),
         (lambda steps: steps[1][3][0].__setitem__(2, -4), "-4 is out of range"),
         (lambda steps: steps[1].__setitem__(7, None), "a loop with a condition that nothing reads"),
         (lambda steps: steps[1].__setitem__(10, 1), "expected true or false"),
