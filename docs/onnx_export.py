@@ -136,6 +136,7 @@ HOST = {
     "non_max_suppression": ("NonMaxSuppression", ""),
     "image_decode": ("ImageDecoder, opset 20", ""),
     "empty_rows": ("ConstantOfShape", ""),
+    "positions_in_range": ("Identity: Gather, GatherElements and ScatterElements refuse positions themselves", ""),
     "loop": ("Scan where only sequences say how often it runs and no index is read, else Loop", ""),
     "branch": ("If", ""),
     "region_result": ("an output of its loop or branch", ""),
