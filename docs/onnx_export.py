@@ -135,8 +135,14 @@ HOST = {
     "unique": ("Unique, whose outputs are shared: int8 int64 float32 float64 string; others with Cast", ""),
     "non_max_suppression": ("NonMaxSuppression", ""),
     "image_decode": ("ImageDecoder, opset 20", ""),
+    "empty_rows": ("ConstantOfShape", ""),
+    "positions_in_range": ("Identity: Gather, GatherElements and ScatterElements refuse positions themselves", ""),
+    "loop": ("Scan where only sequences say how often it runs and no index is read, else Loop", ""),
+    "branch": ("If", ""),
+    "region_result": ("an output of its loop or branch", ""),
 }
-"""Rows of the host: what they are written as; those that stand in the graph itself name the node in the first column."""
+"""Rows of the host, and of loops and branches: what they are written as; those that stand in the graph itself name the node
+in the first column."""
 CASTS = {
     "cast": "Cast: where ONNX says what it does: to bool, between integers, from integers, between floats of 16 bits and more",
     "bitcast": "",

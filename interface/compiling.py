@@ -13,7 +13,6 @@ from ..graph.constants import array_digest
 from ..graph.dims.binding import parse_extent
 from ..graph.dims.dim import Extent
 from ..graph.graph import Graph
-from ..graph.ops.control import has_control
 from ..graph.ops.host import needs_host
 from ..graph.reference.budget import Budget
 from ..graph.text.parsing import from_text
@@ -64,9 +63,9 @@ def compile(  # noqa: A001 - the public name
 
     Args:
         graph: a graph whose `output` has been called.
-        device: "cpu"; "cuda", "cuda:1"; "auto" for the first GPU, or the CPU where there is none or the graph has loops,
-            branches, or operations that run on the host (kinds `control` and `host` in docs/ops.md); "ptxsim" interprets the
-            PTX that a GPU would run, and checks every access (slow: for tests).
+        device: "cpu"; "cuda", "cuda:1"; "auto" for the first GPU, or the CPU where there is none or the graph has
+            operations that run on the host (kind `host` in docs/ops.md); "ptxsim" interprets the PTX that a GPU would run, and
+            checks every access (slow: for tests).
         target: the GPU that code is made for, such as "sm_90a"; by default what fits the device best, and "sm_80" for
             "ptxsim".
         threads: threads a call may use, the caller included; None uses every core, 1 keeps all work on the calling thread.
@@ -96,8 +95,6 @@ def compile(  # noqa: A001 - the public name
     numerics = checked_numerics(numerics, "compile")
     if needs_host(graph):
         return _staged(graph, device, target, threads, numerics, debug, cache)
-    if device == "auto" and target is None and has_control(graph):
-        device = "cpu"
     store = cache_of(cache)
     device, resolved = _resolve(device, target, "compile")
     compiled = _compiled(graph, resolved, numerics, cache, store, constant_labels(graph), debug)

@@ -10,6 +10,7 @@ import numpy as np
 
 from ...promotion.arrays import Array
 from ...promotion.dtype import DType, string
+from ...promotion.errors import UserError
 from ..ops.attributes import parsed_options
 from .registry import BoundSymbol, row
 
@@ -28,6 +29,21 @@ def nonzero(symbol: BoundSymbol, x: Array) -> Array:
 @row("empty_rows")
 def empty_rows(symbol: BoundSymbol, x: Array) -> Array:
     return np.zeros((max(int(x), 0), 0), np.bool_)
+
+
+@row("positions_in_range")
+def positions_in_range(symbol: BoundSymbol, x: Array, size: Array) -> Array:
+    options, extent = _options(symbol), int(size)
+    outside = (x < -extent) | (x >= extent)
+    if outside.any():
+        first = tuple(map(int, np.argwhere(outside)[0]))
+        where = f"position {int(x[first])}" + (f", element {list(first)} of the indices," if first else "")
+        raise UserError(
+            f"{options['operation']}: {where} is not on axis {options['axis']}, whose size is {extent}: "
+            f"{-extent} to {extent - 1} are; {np.count_nonzero(outside)} of {x.size} positions are out of range; "
+            "fix: clip them, or another mode"
+        )
+    return x
 
 
 @row("unique")

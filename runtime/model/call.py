@@ -16,7 +16,7 @@ from ...promotion.arrays import Array, is_masked
 from ...promotion.errors import UserError
 from ..device import Result
 from ..host import memory
-from ..native.library import native_library
+from ..native.library import interrupts, native_library
 from .executable import Executable
 
 # A run that reads and writes this many bytes releases the GIL: at 16 KiB, it takes longer than the release and the
@@ -86,6 +86,7 @@ def entry_function(executable: Executable) -> Callable[..., Result]:
             memory.address(addresses),
             extents,
             memory.address(name_addresses),
+            interrupts().retake if linked.is_interruptible else 0,
         ],
         executable,
         names,
@@ -170,6 +171,7 @@ class BoundCall:
                 id(result),
                 0,
                 id(busy),
+                interrupts().retake if executable.linked.is_interruptible else 0,
             ],
             *self._keep_alive,
             result,

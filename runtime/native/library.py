@@ -1,6 +1,6 @@
 """Loads the native part of the runtime: it is compiled once per machine and linked once per process.
 
-`pool.ll` (threads), `memory.ll` (aligned, recycled blocks) and `entry.ll` (the Python call) are LLVM IR
+`pool.ll` (threads), `memory.ll` (aligned, recycled blocks), `entry.ll` (the Python call) and `poll.ll` (interrupts) are LLVM IR
 templates. Parts that this platform or this interpreter cannot run are left out, and callers see `None`: there is no
 entry on PyPy or a free-threaded build, for example, where `Executable` does the same work in Python.
 """
@@ -56,6 +56,10 @@ _PYTHON_SYMBOLS = (
     "PyObject_Vectorcall", "PyEval_SaveThread", "PyEval_RestoreThread", "PyTuple_New", "PyTuple_SetItem",
     "PyTuple_Size", "PyTuple_GetItem", "PyErr_Occurred", "Py_IncRef", "Py_DecRef", "PyLong_AsUnsignedLongLongMask",
     "PyBytes_FromStringAndSize",
+)  # fmt: skip
+_POLL_SYMBOLS = (
+    "PyGILState_Ensure", "PyGILState_Release", "PyGILState_GetThisThreadState", "PyErr_CheckSignals", "PyEval_SaveThread",
+    "PyEval_RestoreThread",
 )  # fmt: skip
 _NEW_COPY = 85  # index of PyArray_NewCopy in NumPy's C-API table; the table is append-only
 _NEW_FROM_DESCR = 94  # index of PyArray_NewFromDescr
@@ -141,6 +145,20 @@ class Entry:
         """Returns the Python callable over a prepared call's table (see `entry.ll`); it keeps the table alive."""
         function: Callable[[], Result] = self._new_function(ctypes.addressof(self._bound), table, None)
         return function
+
+
+@dataclass(frozen=True, slots=True)
+class Interrupts:
+    """What ends loops early (see `poll.ll`).
+
+    poll: the address of `jn_poll`, which loops call.
+    retake: that of `jn_retake`, 0 where nothing can interrupt them.
+    released: calls `jn_run` without the GIL, and raises what interrupted it; None where nothing can.
+    """
+
+    poll: int
+    retake: int
+    released: Callable[[int, int, int, int], None] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -311,6 +329,31 @@ def load_pool(platform_name: str, store: ObjectStore | None = None) -> LinkedCod
     return code
 
 
+def load_interrupts(store: ObjectStore | None = None, alone: bool = False) -> Interrupts:
+    """Link what interrupts loops; the code is never unmapped. alone: for interpreters without signals as CPython has them."""
+    clock = getattr(time, "CLOCK_MONOTONIC", None)
+    states = [name for name in ("PyThreadState_GetUnchecked", "_PyThreadState_UncheckedGet") if hasattr(ctypes.pythonapi, name)]
+    if alone or sys.implementation.name != "cpython" or os.name != "posix" or clock is None or not states:
+        code = link([cached_object("poll_never", _template("poll_never", {}), store)], ("jn_poll",), {})
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(code))
+        return Interrupts(code["jn_poll"], 0, None)
+    imports = _addresses(c_library(), ("pthread_self", "clock_gettime"))
+    imports |= _addresses(ctypes.pythonapi, (*_POLL_SYMBOLS, states[0]))
+    text = _template("poll", {"CLOCK_MONOTONIC": str(clock), "CURRENT": states[0]})
+    exports = ("jn_poll", "jn_retake", "jn_released", "jn_main_thread")
+    code = link([cached_object("poll", text, store)], exports, imports)
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(code))
+    main = ctypes.c_uint64.from_address(code["jn_main_thread"])
+
+    def remember() -> None:
+        main.value = threading.main_thread().ident or 0
+
+    remember()
+    os.register_at_fork(after_in_child=remember)
+    released = ctypes.PYFUNCTYPE(None, *[ctypes.c_void_p] * 4)  # this prototype raises what is set when the function returns
+    return Interrupts(code["jn_poll"], code["jn_retake"], released(code["jn_released"]))
+
+
 def _load(store: ObjectStore | None) -> NativeLibrary:
     name = pool_platform()
     code = load_pool(name, store)
@@ -322,6 +365,7 @@ _lock = threading.Lock()
 if hasattr(os, "register_at_fork"):  # a forked child finds the library loaded, or loading not yet begun
     os.register_at_fork(before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release)
 _loaded: list[NativeLibrary] = []
+_interrupts: list[Interrupts] = []
 
 
 def native_library(store: ObjectStore | None = None) -> NativeLibrary:
@@ -332,6 +376,15 @@ def native_library(store: ObjectStore | None = None) -> NativeLibrary:
             if not _loaded:
                 _loaded.append(_load(store))
     return _loaded[0]
+
+
+def interrupts(store: ObjectStore | None = None) -> Interrupts:
+    """Returns what interrupts loops in this process. The first call, for the first model with a loop, compiles it."""
+    if not _interrupts:
+        with _lock:
+            if not _interrupts:
+                _interrupts.append(load_interrupts(store))
+    return _interrupts[0]
 
 
 def preload_native_library(store: ObjectStore | None = None) -> None:

@@ -7,6 +7,7 @@ import numpy as np
 from ....promotion.dtype import int64
 from ...dims.dim import Extent, product
 from ...functions.building import apply
+from ...functions.ordered.out_of_range import with_mode
 from ...functions.ordered.scattering import scatter, scatter_nd
 from ...functions.positions import counting
 from ...symbol import Symbol
@@ -30,7 +31,7 @@ def gather(node: Node) -> Result:
     x = node[0]
     axis = node.axis(node.attr("axis"), len(x.shape))
     _require_inside(node, 1, x.shape[axis])
-    return apply("gather", x, node[1], axis=axis)
+    return apply("gather", x, _checked(node, node[1], x.shape[axis], axis), axis=axis)
 
 
 @handles("GatherElements")
@@ -45,7 +46,7 @@ def gather_elements(node: Node) -> Result:
     stops = tuple([extent if a == axis else positions.shape[a] for a, extent in enumerate(x.shape)])
     if stops != x.shape:
         x = apply("slice", x, starts=(0,) * len(stops), stops=stops, steps=(1,) * len(stops))
-    return apply("take_along_axis", x, positions, axis=axis)
+    return apply("take_along_axis", x, _checked(node, positions, x.shape[axis], axis), axis=axis)
 
 
 @handles("GatherND")
@@ -62,7 +63,10 @@ def gather_nd(node: Node) -> Result:
     indexed, rest = x.shape[batch : batch + depth], x.shape[batch + depth :]
     leading = product(x.shape[:batch])
     flat_positions = positions.reshape((leading, -1, depth))
-    linear = _linear(flat_positions, indexed)
+    columns = [
+        _checked(node, flat_positions[..., number], extent, batch + number) for number, extent in enumerate(indexed)
+    ]
+    linear = _linear(flat_positions, columns, indexed)
     if batch:
         rows = counting(node.graph, leading).reshape((leading, 1))
         linear = apply("add", linear, apply("mul", rows, node.graph.dim_value(product(indexed))))
@@ -70,12 +74,18 @@ def gather_nd(node: Node) -> Result:
     return apply("gather", table, linear.reshape(positions.shape[:-1]), axis=0)
 
 
-def _linear(positions: Symbol, sizes: tuple[Extent, ...]) -> Symbol:
+def _checked(node: Node, positions: Symbol, extent: Extent, axis: int) -> Symbol:
+    """Return positions on an axis, which end a run that are out of range, if the import asks for that."""
+    if not node.checks_positions or positions.op.name in ("constant", "weight"):
+        return positions
+    return with_mode(node.op, positions, extent, axis, "error", ("clip", "error"), ())
+
+
+def _linear(positions: Symbol, columns: list[Symbol], sizes: tuple[Extent, ...]) -> Symbol:
     """Return positions in row-major order of tuples of positions on the last axis; negative ones count from the end."""
     graph = positions.graph
     total = graph.constant(np.zeros((), np.int64))
-    for number, extent in enumerate(sizes):
-        one = positions[..., number]
+    for one, extent in zip(columns, sizes, strict=True):
         size = graph.dim_value(extent)
         wrapped = apply("where", apply("less", one, 0), apply("add", one, size), one)
         inside = apply("maximum", apply("minimum", wrapped, apply("sub", size, 1)), 0)
@@ -91,13 +101,15 @@ def scatter_elements(node: Node) -> Result:
     x = node[0]
     axis = node.axis(node.attr("axis"), len(x.shape))
     _require_inside(node, 1, x.shape[axis])
-    return scatter(x, node[2], node[1], axis, node.attr("reduction", "none"))
+    mode = "error" if node.checks_positions else "drop"
+    return scatter(x, node[2], node[1], axis, node.attr("reduction", "none"), mode)
 
 
 @handles("ScatterND")
 def write_slices(node: Node) -> Result:
     """Write slices at tuples of positions."""
-    return scatter_nd(node[0], node[2], node[1], node.attr("reduction", "none"))
+    mode = "error" if node.checks_positions else "drop"
+    return scatter_nd(node[0], node[2], node[1], node.attr("reduction", "none"), mode)
 
 
 @handles("TensorScatter")
