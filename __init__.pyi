@@ -383,6 +383,7 @@ def avg_pool(
 ) -> Symbol: ...
 def gather(x: _TensorLike, indices: _TensorLike, axis: int = ...) -> Symbol: ...
 def take_along_axis(x: _TensorLike, indices: _TensorLike, axis: int = ...) -> Symbol: ...
+def gather_nd(x: _TensorLike, indices: _TensorLike, batch_dims: int = ...) -> Symbol: ...
 def sort(x: Symbol, axis: int = ..., descending: builtins.bool = ...) -> Symbol: ...
 def argsort(x: Symbol, axis: int = ..., descending: builtins.bool = ...) -> Symbol: ...
 def top_k(x: Symbol, k: int, axis: int = ..., largest: builtins.bool = ...) -> tuple[Symbol, Symbol]: ...
@@ -418,6 +419,43 @@ def scatter_nd_add(x: _TensorLike, updates: _TensorLike, indices: _TensorLike) -
 def scatter_nd_mul(x: _TensorLike, updates: _TensorLike, indices: _TensorLike) -> Symbol: ...
 def scatter_nd_min(x: _TensorLike, updates: _TensorLike, indices: _TensorLike) -> Symbol: ...
 def scatter_nd_max(x: _TensorLike, updates: _TensorLike, indices: _TensorLike) -> Symbol: ...
+def searchsorted(
+    a: _TensorLike,
+    v: _TensorLike,
+    side: str = ...,
+    sorter: _TensorLike | None = ...,
+) -> Symbol: ...
+def bincount(
+    x: _TensorLike,
+    weights: _TensorLike | None = ...,
+    minlength: _DimLike = ...,
+    length: _DimLike | None = ...,
+) -> Symbol: ...
+def histogram(
+    a: _TensorLike,
+    bins: int | _TensorLike = ...,
+    range: tuple[float, float] | None = ...,
+    density: builtins.bool = ...,
+    weights: _TensorLike | None = ...,
+) -> tuple[Symbol, Symbol]: ...
+def quantize(
+    x: _TensorLike,
+    scale: _TensorLike,
+    zero_point: _TensorLike | None = ...,
+    dtype: _DTypeLike | None = ...,
+    axis: int = ...,
+    block_size: int | None = ...,
+    saturate: builtins.bool = ...,
+) -> Symbol: ...
+def dequantize(
+    x: _TensorLike,
+    scale: _TensorLike,
+    zero_point: _TensorLike | None = ...,
+    dtype: _DTypeLike | None = ...,
+    axis: int = ...,
+    block_size: int | None = ...,
+) -> Symbol: ...
+def dynamic_quantize(x: Symbol) -> tuple[Symbol, Symbol, Symbol]: ...
 def random_bits(x: Symbol, seed: int = ..., stream: int = ...) -> Symbol: ...
 def random_uniform(
     x: Symbol,
@@ -514,6 +552,14 @@ def arange(
     start: _Bound,
     stop: _Bound | None = ...,
     step: float | np.generic = ...,
+    dtype: _DTypeLike | None = ...,
+) -> Symbol: ...
+def linspace(
+    graph: Graph | Symbol,
+    start: _TensorLike,
+    stop: _TensorLike,
+    num: _DimLike = ...,
+    endpoint: builtins.bool = ...,
     dtype: _DTypeLike | None = ...,
 ) -> Symbol: ...
 def eye(

@@ -54,9 +54,9 @@ linalg_norm: norm                 | masked_select: where               | broadca
 """
 _PLANNED = """
 jit associative_scan call_kernel from_exported distributed
-attention scaled_dot_product_attention rotary_embedding gather_nd histogram band_part linspace uniform normal dropout set_seed
-conv_transpose global_avg_pool resize batch_norm group_norm instance_norm lp_norm cross_entropy quantize
-dequantize dynamic_quantize depth_to_space space_to_depth center_crop_pad reverse_sequence
+attention scaled_dot_product_attention rotary_embedding band_part uniform normal dropout set_seed
+conv_transpose global_avg_pool resize batch_norm group_norm instance_norm lp_norm cross_entropy
+depth_to_space space_to_depth center_crop_pad reverse_sequence
 """
 
 ALIASES: dict[str, str] = {

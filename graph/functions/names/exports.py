@@ -52,7 +52,7 @@ _MODULES: dict[str, str] = {
         "conv conv1d conv2d conv3d max_pool avg_pool"
     ),
     "indexing": (
-        "gather take_along_axis"
+        "gather take_along_axis gather_nd"
     ),
     "ordered.sorting": (
         "sort argsort top_k bottom_k"
@@ -63,6 +63,12 @@ _MODULES: dict[str, str] = {
     "ordered.scattering": (
         "scatter scatter_add scatter_mul scatter_min scatter_max put_along_axis scatter_nd scatter_nd_add scatter_nd_mul "
         "scatter_nd_min scatter_nd_max"
+    ),
+    "ordered.searching": (
+        "searchsorted bincount histogram"
+    ),
+    "quantization.codes": (
+        "quantize dequantize dynamic_quantize"
     ),
     "random.distributions": (
         "random_bits random_uniform random_normal bernoulli"
@@ -84,7 +90,7 @@ _MODULES: dict[str, str] = {
         "full zeros ones zeros_like ones_like"
     ),
     "triangles": (
-        "arange eye tril triu one_hot"
+        "arange linspace eye tril triu one_hot"
     ),
 }  # fmt: skip
 """Module → the names of its public functions. A new name is a line of its own below the module's."""
