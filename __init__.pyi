@@ -531,6 +531,12 @@ def scan(
     length: _DimLike | None = ...,
     reverse: builtins.bool = ...,
 ) -> tuple[Any, Any]: ...
+def associative_scan(
+    fn: Callable[[Any, Any], Any],
+    elems: Any,
+    reverse: builtins.bool = ...,
+    axis: int = ...,
+) -> Any: ...
 def cond(
     pred: Symbol,
     true_fun: Callable[..., Any],

@@ -53,7 +53,7 @@ sliding_window_view: windows      | unfold: windows                    | reduce_
 linalg_norm: norm                 | masked_select: where               | broadcast_in_dim: broadcast_to
 """
 _PLANNED = """
-jit associative_scan call_kernel from_exported distributed
+jit call_kernel from_exported distributed
 attention scaled_dot_product_attention rotary_embedding band_part uniform normal dropout set_seed
 conv_transpose global_avg_pool resize batch_norm group_norm instance_norm lp_norm cross_entropy
 depth_to_space space_to_depth center_crop_pad reverse_sequence

@@ -83,6 +83,9 @@ _MODULES: dict[str, str] = {
     "control.loops": (
         "while_loop fori_loop scan"
     ),
+    "control.associative": (
+        "associative_scan"
+    ),
     "control.branches": (
         "cond"
     ),
