@@ -48,6 +48,9 @@ _MODULES: dict[str, str] = {
     "joining": (
         "concat stack split chunk tile repeat_interleave roll pad"
     ),
+    "signal.fourier": (
+        "fft ifft rfft irfft stft"
+    ),
     "spatial.convolution": (
         "conv conv1d conv2d conv3d max_pool avg_pool"
     ),

@@ -57,7 +57,7 @@ def check(
             np.testing.assert_allclose(one, other, rtol=1e-5 if other.dtype == np.float32 else 1e-12, atol=1e-300)
 
 
-@pytest.mark.parametrize("size", [0, 1, 2, 3, 4, 5, 13, 64, 65])
+@pytest.mark.parametrize("size", [0, 1, 5, *[pytest.param(n, marks=pytest.mark.slow) for n in (2, 3, 4, 13, 64, 65)]])
 def test_two_arrays_along_an_axis(size: int) -> None:
     a, b = (RNG.random((2, size, 3)) + 0.25 for _ in range(2))
     check(
@@ -65,7 +65,7 @@ def test_two_arrays_along_an_axis(size: int) -> None:
         (a, b),
         reverse=size % 2 == 1,
         axis=1,
-        devices=("cpu", "ptxsim") if size == 13 else ("cpu",),
+        devices=("cpu", "ptxsim") if size in (5, 13) else ("cpu",),
     )
     check(recurrence, (a, b), reverse=size % 2 == 0, axis=-2, names=True)
 
@@ -79,7 +79,7 @@ def test_longer_ones(size: int) -> None:
         check(recurrence, (a, b), reverse=reverse, devices=("cpu", "ptxsim") if size < 99 else ("cpu",))
 
 
-@pytest.mark.parametrize("dtype", ["bool", "int8", "uint64", "float32"])
+@pytest.mark.parametrize("dtype", ["bool", "int8", *[pytest.param(n, marks=pytest.mark.slow) for n in ("uint64", "float32")]])
 def test_dtypes(dtype: str) -> None:
     x = RNG.integers(0, 2 if dtype == "bool" else 100, 11).astype(dtype)
     fn: Any = (lambda a, b: a ^ b) if dtype == "bool" else lambda a, b: a * b
@@ -92,6 +92,7 @@ def test_dtypes(dtype: str) -> None:
     np.testing.assert_array_equal(jn.compile(graph, device="cpu", cache=False)(noisy), want)
 
 
+@pytest.mark.slow
 def test_products_of_matrices_which_do_not_commute() -> None:
     x = RNG.integers(-2, 3, (9, 2, 2)).astype(np.float64)
     for reverse in (False, True):
