@@ -166,6 +166,31 @@ def triu(x: TensorLike, k: int | Dim = 0) -> Symbol:
     return _triangle("triu", "less_equal", x, k)
 
 
+def band_part(x: TensorLike, num_lower: int | None = None, num_upper: int | None = None, exclude: bool = False) -> Symbol:
+    """Return the last two axes with zeros outside the `num_lower` diagonals below the main one and the `num_upper` above it.
+
+    None keeps all on its side. exclude: whether the elements inside are 0 instead. As MAX's band_part.
+    """
+    symbol = symbol_of("band_part", x)
+    with describing("band_part", symbol):
+        if len(symbol.shape) < 2:
+            raise ShapeError(f"the operand has {len(symbol.shape)} axes", "two axes or more", "reshape it into a matrix")
+    for name, number in (("num_lower", num_lower), ("num_upper", num_upper)):
+        if number is not None and (type(number) is not int or number < 0):
+            problem = f"{name} is {number!r:.40}"
+            raise mistake("band_part", problem, (symbol,), "0 or more diagonals, or None for all", f"{name}=0")
+    rows, columns = symbol.shape[-2:]
+    row_numbers = primitives.reshape(counting(symbol.graph, rows), (rows, 1))
+    distance = apply("sub", counting(symbol.graph, columns), row_numbers)
+    nothing = False if symbol.dtype.is_bool else 0
+    inside: Symbol = symbol.graph.constant(np.True_)
+    if num_lower is not None:
+        inside = apply("greater_equal", distance, -num_lower)
+    if num_upper is not None:
+        inside = apply("logical_and", inside, apply("less_equal", distance, num_upper))
+    return apply("where", inside, nothing, symbol) if exclude else apply("where", inside, symbol, nothing)
+
+
 def _triangle(op: str, relation: str, x: TensorLike, k: int | Dim) -> Symbol:
     symbol = symbol_of(op, x)
     with describing(op, symbol):

@@ -29,7 +29,7 @@ _MODULES: dict[str, str] = {
         "swiglu shrink thresholded_relu hardmax"
     ),
     "normalization": (
-        "layer_norm rms_norm"
+        "layer_norm rms_norm batch_norm group_norm instance_norm"
     ),
     "reductions": (
         "sum prod max min argmax argmin any all count_nonzero mean var stdev logsumexp cumsum reduce_l1 reduce_l2 sum_square "
@@ -74,7 +74,7 @@ _MODULES: dict[str, str] = {
         "quantize dequantize dynamic_quantize"
     ),
     "random.distributions": (
-        "random_bits random_uniform random_normal bernoulli"
+        "random_bits random_uniform random_normal random_integers random_permutation bernoulli categorical dropout"
     ),
     "host.data_sized": (
         "nonzero compress unique non_max_suppression image_decode"
@@ -96,7 +96,7 @@ _MODULES: dict[str, str] = {
         "full zeros ones zeros_like ones_like"
     ),
     "triangles": (
-        "arange linspace eye tril triu one_hot"
+        "arange linspace eye tril triu band_part one_hot"
     ),
 }  # fmt: skip
 """Module → the names of its public functions. A new name is a line of its own below the module's."""

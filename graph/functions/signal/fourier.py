@@ -272,11 +272,11 @@ def _factor(length: int) -> int:
     return min(found, key=lambda factor: (abs(math.log(factor * factor / length)), factor), default=1)
 
 
-def _waves(turns: Array, length: int, sign: int) -> tuple[Array, Array]:
-    """Return cosines and signed sines of fractions turns / length of a turn, exact where these are quarters."""
-    angles = 2 * np.pi * (turns % length) / length
+def _waves(counts: Array, length: int, sign: int) -> tuple[Array, Array]:
+    """Return cosines and signed sines of 2π counts / length, exact at multiples of π / 2."""
+    angles = 2 * np.pi * (counts % length) / length
     cosines, sines = np.cos(angles), sign * np.sin(angles)
-    quarters = (4 * turns) % length == 0
+    quarters = (4 * counts) % length == 0
     return np.where(quarters, np.rint(cosines), cosines), np.where(quarters, np.rint(sines), sines)
 
 
