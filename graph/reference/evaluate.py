@@ -33,6 +33,7 @@ from . import data_sized as reference_data_sized
 from . import elementwise as reference_elementwise
 from . import images as reference_images
 from . import ordered as reference_ordered
+from . import quantization as reference_quantization
 from . import reductions as reference_reductions
 from . import strings as reference_strings
 from . import structure as reference_structure
@@ -44,7 +45,7 @@ __all__ = ["REFERENCE", "BoundSymbol", "bind_inputs", "evaluate"]
 
 MODULES = (
     reference_elementwise, reference_reductions, reference_structure, reference_strings, reference_data_sized,
-    reference_images, reference_ordered,
+    reference_images, reference_ordered, reference_quantization,
 )  # fmt: skip
 """The modules whose import fills `REFERENCE`."""
 

@@ -20,7 +20,7 @@ from ...promotion.dataclass import dataclass
 from ...promotion.errors import InternalError
 from ..nest import Extent, Template
 from .attention import Attention, find_attention
-from .costs import RECOMPUTE_LIMIT, is_cheap_prologue, op_cost
+from .costs import RECOMPUTE_LIMIT, STEP_LIMIT, is_cheap_prologue, op_cost
 from .extents import at_most, is_one
 from .groups import (
     Group,
@@ -409,8 +409,10 @@ class Grouping:
     def _group_ordered(self, symbol: Symbol) -> None:
         """Opens a group for one operation that works in the memory of its result; nothing joins it."""
         before = 0
-        for operand in symbol.inputs:
+        for number, operand in enumerate(symbol.inputs):
             before |= self.require(operand)
+            if number and not self.in_memory(operand) and self.cost[operand.id] > STEP_LIMIT:
+                self.must_store.add(storage_root(operand).id)
         group = self.new_group("ordered", before)
         axis_map = own_axes(group, symbol.shape)
         if symbol.op.name == "scatter":

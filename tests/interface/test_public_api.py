@@ -25,7 +25,7 @@ ERRORS = [
     "PtxCheckError", "DeviceError", "DeviceMemoryError",
 ]  # fmt: skip
 
-NOT_YET = ["jit", "call_kernel", "associative_scan", "histogram", "Resize"]
+NOT_YET = ["jit", "call_kernel", "Resize"]
 """Names of the contract that this version does not offer."""
 RULE_SETS = ["max", "max-published", "jax", "numpy", "torch", "triton", "exact"]
 COMPILE_OPTIONS_NOT_YET = ["schedule"]
@@ -153,6 +153,16 @@ SIGNATURES: dict[str, str] = {
     "compile_onnx": "model, device='auto', *, target=None, threads=None, numerics='strict', cache=True, constants=None, "
                     "external_data_dir=None, limits=None, check_positions=False",
     "set_threads": "threads",
+    "bincount": "x, weights=None, minlength=0, length=None",
+    "dequantize": "x, scale, zero_point=None, dtype=None, axis=-1, block_size=None",
+    "dynamic_quantize": "x",
+    "gather_nd": "x, indices, batch_dims=0, mode='clip'",
+    "quantize": "x, scale, zero_point=None, dtype=None, axis=-1, block_size=None, saturate=True",
+    "random_integers": "x, low, high, seed=0, stream=0",
+    "random_permutation": "x, axis=-1, seed=0, stream=0",
+    "searchsorted": "a, v, side='left', sorter=None",
+    "associative_scan": "fn, elems, reverse=False, axis=0",
+    "histogram": "a, bins=10, range=None, density=False, weights=None",
     "save": "graph, path, targets=('cpu',), *, numerics='strict', cache=True",
     "to_onnx": "graph, path=None, *, opset=None, external_data='auto'",
     "save_safetensors": "weights, path",

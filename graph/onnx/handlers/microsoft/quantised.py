@@ -9,12 +9,13 @@ from ....functions.activations import softmax
 from ....functions.building import apply
 from ....functions.joining import concat
 from ....functions.linalg import matmul
+from ....functions.quantization.codes import dynamic_quantize, quantize
 from ....functions.reductions import mean
 from ....symbol import Symbol
 from ...node import Node, Result
 from ...registry import handles
 from ..products import integers
-from ..quantisation import by_its_range, requantised, rounded_into
+from ..quantisation import requantised
 from ..recurrent import lstm_step, unrolled
 
 _DOMAIN = "com.microsoft"
@@ -37,11 +38,9 @@ def _plain(node: Node, position: int) -> Symbol:
 
 def _quantised(node: Node, value: Symbol, scale: int, like: int = 0) -> Symbol:
     """Return the codes of numbers, by a scale and the zero point after it (0 of the dtype of input `like` without one)."""
-    ratio = apply("div", value, _number(node, scale))
     if node.has(scale + 1):
-        zero = _number(node, scale + 1)
-        return rounded_into(ratio, zero, zero.dtype)
-    return rounded_into(ratio, None, node.dtype(like))
+        return quantize(value, _number(node, scale), _number(node, scale + 1))
+    return quantize(value, _number(node, scale), dtype=node.dtype(like))
 
 
 @handles("QLinearAdd", "QLinearMul", domain=_DOMAIN)
@@ -76,8 +75,7 @@ def qlinear_concat(node: Node) -> Result:
     node.require(complete, f"{len(node)} inputs; a scale, a zero point, and three for each tensor are expected")
     parts = [_plain(node, position) for position in range(2, len(node), 3)]
     axis = node.axis(node.attr("axis"), len(parts[0].shape))
-    zero = _number(node, 1)
-    return rounded_into(apply("div", concat(parts, axis), _number(node, 0)), zero, zero.dtype)
+    return quantize(concat(parts, axis), _number(node, 0), _number(node, 1))
 
 
 @handles("QLinearGlobalAveragePool", domain=_DOMAIN)
@@ -102,7 +100,7 @@ def matmul_integer_to_float(node: Node) -> Result:
 @handles("DynamicQuantizeMatMul", domain=_DOMAIN)
 def dynamic_quantize_matmul(node: Node) -> Result:
     """Quantise the first matrix by its range, and multiply it with a quantised one."""
-    codes, scale, zero = by_its_range(node[0])
+    codes, scale, zero = dynamic_quantize(node[0])
     left = apply("sub", codes.cast(int32), zero.cast(int32))
     total = matmul(left, integers(node, node[1], 3, "b")).cast(int32)
     return _scaled(node, total, apply("mul", scale, _whole(node[2])), 4)
@@ -164,7 +162,7 @@ def _quantised_product(node: Node, position: int, number: int) -> Callable[[Symb
     scale = one_or_each(after)
 
     def product(x: Symbol) -> Symbol:
-        codes, own, zero = by_its_range(x)
+        codes, own, zero = dynamic_quantize(x)
         total = matmul(apply("sub", codes.cast(int32), zero.cast(int32)), wide).cast(int32)
         return apply("mul", total.cast(float32), apply("mul", own, scale))
 
