@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 import warnings
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -108,6 +109,11 @@ def cases(every: int = 1, patterns: tuple[str, ...] = ()) -> Iterator[Case]:
                     yield case
 
 
+def counted() -> dict[tuple[str, str], int]:
+    """Return how many samples there are, by entry and dtype."""
+    return dict(Counter((case.entry, case.dtype) for case in cases()))
+
+
 def outcome(case: Case) -> Outcome:
     """Run a sample compiled and eagerly, and compare."""
     leaves, form = _pytree.tree_flatten((case.arguments, case.options))
@@ -124,10 +130,10 @@ def outcome(case: Case) -> Outcome:
 
     with torch.no_grad(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        wanted = call(*[tensor.clone() for tensor in tensors])
+        wanted = call(*map(_copied, tensors))
         joinery.torch.report(clear=True)
         try:
-            given = [tensor.clone() for tensor in tensors]
+            given = list(map(_copied, tensors))
             if case.op in DATA_SIZED:
                 got = _by_dynamo(case, given)
             else:
@@ -172,6 +178,12 @@ def _untied(case: Case, x: Any, got: list[Any], wanted: list[Any]) -> list[Any]:
         return got
     same = torch.gather(x, axis, at) == torch.gather(x, axis, wanted[1])
     return [values, torch.where(same, wanted[1], at)]
+
+
+def _copied(tensor: Any) -> Any:
+    """Return a copy of a tensor with a copy of all of its storage: samples may be views of a part of it."""
+    storage = tensor.untyped_storage().clone()
+    return torch.empty(0, dtype=tensor.dtype).set_(storage, tensor.storage_offset(), tensor.shape, tensor.stride())
 
 
 def _graph(call: Any, tensors: list[Any], results: int) -> Any:

@@ -141,6 +141,17 @@ def test_bags_are_sums_means_and_maxima_of_rows(mode: int) -> None:
     assert np.vdot(grad, change) == pytest.approx(np.vdot(back, moved))
 
 
+def test_bags_of_indices_that_torch_left_empty_are_found_again() -> None:
+    indices, offsets, empty = np.array([2, 0, 2]), np.array([0, 1]), np.zeros(0, np.int64)
+    grad = RANDOM.standard_normal((2, 5))
+    got = run("_embedding_bag_backward.default", grad, indices, offsets, empty, np.array([1, 2]), empty, 3, False, 0, False,
+              None, dtype=jn.float64, shape=(3, 5))  # fmt: skip
+    np.testing.assert_allclose(got, put(np.zeros((3, 5)), indices, grad[[0, 1, 1]], add=True))
+    results = [grad, empty, offsets, offsets]
+    table = RANDOM.standard_normal((3, 5))
+    assert several("_embedding_bag.default", table, indices, offsets, results=results)[1].shape == (0,)
+
+
 def test_the_gradient_of_maxima_of_bags_is_refused() -> None:
     at = np.array([0, 1])
     with pytest.raises(jn.UnsupportedError, match="the gradient of the maximum of bags"):

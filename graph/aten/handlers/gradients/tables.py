@@ -101,11 +101,17 @@ def embedding_bag(
 
 
 def _saved(node: Node, owner: Symbol, counts: Symbol, mode: int) -> tuple[Symbol | None, Symbol | None, Symbol | None]:
-    """Return the bags of indices and their sizes where PyTorch has room for them. Which row was the maximum has no value."""
+    """Return the bags of indices and their sizes, which PyTorch leaves empty for some sums. Which row was the maximum has no
+    value.
+    """
     found: list[Symbol | None] = []
     for position, symbol in ((1, owner), (2, counts)):
         declared = node.result(position)
-        found.append(symbol.cast(declared.dtype) if declared.shape == symbol.shape else None)
+        if declared.shape == symbol.shape:
+            found.append(symbol.cast(declared.dtype))
+        else:
+            empty = declared.shape == (0,)
+            found.append(node.broadcast(node.number(0, declared.dtype), declared.shape) if empty else None)
     last = node.result(3)
     return found[0], found[1], None if mode == 2 else node.broadcast(node.number(0, last.dtype), last.shape)
 
@@ -127,7 +133,8 @@ def embedding_bag_backward(
 ) -> Symbol:  # fmt: skip
     """Add the gradient of each bag to its rows."""
     node.require(not sparse, "a sparse gradient", "sparse=False")
-    return _from_bags(node, grad, indices, offset2bag, bag_size, num_weights, scale_grad_by_freq, mode, per_sample_weights,
+    owner = offset2bag if offset2bag.shape == indices.shape else _owners(node, offsets, indices.shape[0], grad.shape[0])
+    return _from_bags(node, grad, indices, owner, bag_size, num_weights, scale_grad_by_freq, mode, per_sample_weights,
                       padding_idx)  # fmt: skip
 
 
