@@ -8,7 +8,6 @@ from .handlers import (
     control,
     conversion,
     creation,
-    distances,
     elementwise,
     indexing,
     normalization,
@@ -19,14 +18,15 @@ from .handlers import (
     scattering,
     shaping,
     spatial,
+    tables,
 )
-from .handlers.gradients import convolution, pooling, tables
+from .handlers.gradients import convolution, pooling
 from .registry import HANDLERS
 
 __all__ = ["HANDLERS", "MODULES"]
 
 MODULES = (
-    activations, attention, control, conversion, creation, distances, elementwise, indexing, normalization, ordering,
+    activations, attention, control, conversion, creation, elementwise, indexing, normalization, ordering,
     products, recurrent, reductions, scattering, shaping, spatial, convolution, pooling, tables,
 )  # fmt: skip
 """The modules whose import fills the table."""

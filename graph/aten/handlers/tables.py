@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import math
 
-from .....promotion.dtype import float32, int64
-from ....construction import primitives
-from ....dims.dim import Extent, product
-from ....functions import reductions
-from ....functions.building import apply
-from ....functions.positions import counting
-from ....symbol import Symbol
-from ...node import Node, Number
-from ...registry import handles
-from ..scattering import written
+from ....promotion.dtype import float32, int64
+from ...construction import primitives
+from ...dims.dim import Extent, product
+from ...functions import reductions
+from ...functions.building import apply
+from ...functions.positions import counting
+from ...symbol import Symbol
+from ..node import Node, Number
+from ..registry import handles
+from .scattering import written
 
 
 @handles("embedding_renorm.default")
