@@ -119,7 +119,7 @@ def index(node: Node, x: Symbol, indices: tuple[Symbol | None, ...]) -> Symbol:
     given = [(axis, each) for axis, each in enumerate(indices) if each is not None]
     if not given:
         return x
-    given = _without_masks(node, given)
+    given = _without_masks(node, x, given)
     if len(given) == 1:
         return node.shaped(apply("gather", x, given[0][1], axis=given[0][0]))
     selected = indexed(node, x, given)
@@ -127,11 +127,17 @@ def index(node: Node, x: Symbol, indices: tuple[Symbol | None, ...]) -> Symbol:
     return node.shaped(apply("gather", table, selected.positions, axis=len(selected.before)))
 
 
-def _without_masks(node: Node, given: Sequence[tuple[int, Symbol]]) -> list[tuple[int, Symbol]]:
+def _new_sizes(node: Node, x: Symbol) -> list[Dim]:
+    """Return the sizes of the result that data decides, and that the operand does not have."""
+    known = {extent for extent in x.shape if isinstance(extent, Dim)}
+    return [extent for extent in node.shape if isinstance(extent, Dim) and decided(extent) and extent not in known]
+
+
+def _without_masks(node: Node, x: Symbol, given: Sequence[tuple[int, Symbol]]) -> list[tuple[int, Symbol]]:
     """Return indices with the positions where a mask holds in place of it; how many they are is the size that PyTorch names."""
     if not any(is_mask(each) for _, each in given):
         return list(given)
-    names = [extent for extent in node.shape if isinstance(extent, Dim) and decided(extent)]
+    names = _new_sizes(node, x)
     node.require(len(given) == 1, "an index by a mask beside others", "one mask alone")
     node.require(len(names) == 1, "an index by a mask, whose size data decides,", "select with torch.where")
     axis, mask = given[0]
@@ -153,7 +159,9 @@ def nonzero(node: Node, x: Symbol) -> Symbol:
 def masked_select(node: Node, x: Symbol, mask: Symbol) -> Symbol:
     """Return the elements where a mask holds."""
     (count,) = node.shape
-    assert isinstance(count, Dim)
+    if not isinstance(count, Dim):  # of no elements none is selected
+        node.require(count == 0, f"exactly {count} selected elements", "export it with sizes that data decides")
+        return node.broadcast(node.number(0, x.dtype))
     shape = broadcast_shapes((x.shape, mask.shape), node.graph.shape_checks)
     wide, holds = (primitives.reshape(node.broadcast(each, shape), (product(shape),)) for each in (x, mask))
     return apply("gather", wide, data_sized.host("nonzero", holds, sizes=(count,))[0], axis=0)
@@ -178,8 +186,9 @@ def unique_dim(
 
 
 def _distinct(node: Node, x: Symbol, axis: int, shape: Shape) -> tuple[Symbol, Symbol, Symbol]:
-    (count,) = {extent for extent in node.shape if decided(extent)}
-    assert isinstance(count, Dim)
+    names = _new_sizes(node, x)
+    node.require(len(names) == 1, "a number of distinct elements that is known beforehand", "leave it out for no elements")
+    (count,) = names
 
     def part(name: str, dtype: DType) -> Symbol:
         return data_sized.host("unique", x, sizes=(count,), dtype=dtype, axis=axis, sorted=True, part=name)

@@ -150,6 +150,30 @@ def test_a_mask_selects_as_many_elements_as_it_holds_for() -> None:
             np.testing.assert_array_equal(model(X, holds), X[holds])
 
 
+def test_masks_may_follow_each_other() -> None:
+    """x[x > 0][:, mask]: the first size is known when the second one is decided."""
+    rows = TensorType("float32", ("u0", 7))
+    calls = (
+        Call("first", "aten.index.Tensor", (Ref("x"), (Ref("rows"),)), {}, (rows,)),
+        Call("second", "aten.index.Tensor", (Ref("first"), (None, Ref("columns"))), {}, (TensorType("float32", ("u0", "u1")),)),
+    )
+    sources = tuple(Source(name, TensorType(*kind)) for name, kind in (
+        ("x", ("float32", (4, 7))), ("rows", ("bool", (4,))), ("columns", ("bool", (7,)))))  # fmt: skip
+    model = jn.compile(import_program(Program("two", sources, calls, (("output", Ref("second")),), {})), "cpu")
+    down, across = np.array([True, False, True, True]), I[0] > 0
+    np.testing.assert_array_equal(model(X, down, across), X[down][:, across])
+
+
+def test_of_no_elements_nothing_is_selected() -> None:
+    empty, mask = np.zeros(0, np.float32), np.zeros(0, np.bool_)
+    assert run("nonzero.default", empty, dtype=jn.int64, shape=(0, 1)).shape == (0, 1)
+    assert run("masked_select.default", empty, mask, dtype=jn.float32, shape=(0,)).shape == (0,)
+    with pytest.raises(jn.UnsupportedError, match="exactly 3 elements that are not zero"):
+        run("nonzero.default", X[0], dtype=jn.int64, shape=(3, 1))
+    with pytest.raises(jn.UnsupportedError, match="a number of distinct elements that is known beforehand"):
+        run("_unique2.default", X, dtype=jn.float32, shape=(3,))
+
+
 def test_distinct_elements_and_slices() -> None:
     values, inverse, counts = decided(
         "_unique2.default", Ref("x"), True, True, True, x=I, results=[("int64", ("u0",)), ("int64", (4, 7)), ("int64", ("u0",))]
