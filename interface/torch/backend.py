@@ -22,7 +22,7 @@ from ...promotion.errors import JoineryError, UserError
 from ..compiling import compile as compile_model
 from .decompositions import compiled_decompositions
 from .partition import Part, Partitioner
-from .reading import Reader
+from .reading import Reader, states_sizes
 from .reporting import GraphReport, started
 from .running import CompiledGraph, CompiledPart, EagerStep, Layout, layout_of
 
@@ -142,7 +142,7 @@ class _Building:
     def _eager(self, node: Any, reasons: Mapping[str, str]) -> EagerStep:
         name = str(node.target)
         entry = None
-        if getattr(node.target, "_schema", None) is not None:
+        if getattr(node.target, "_schema", None) is not None and not states_sizes(node):
             entry = self.report.leave(name, reasons.get(node.name, "it has an effect"))
         return EagerStep(node, entry)
 

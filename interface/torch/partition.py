@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...graph.aten.importing import refusals
-from ...graph.aten.program import Argument, Call, Program, Ref, Source
+from ...graph.aten.program import DECIDING, Argument, Call, Condition, Program, Ref, Source, decided
 from ...graph.dims.dim import Dim
 from ...promotion.errors import JoineryError
-from .reading import Reader
+from .reading import Reader, states_sizes
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +108,8 @@ class Partitioner:
         return type(node.meta.get("val")).__name__ in ("SymInt", "int") and node.op == "call_function"
 
     def _is_operator(self, node: Any) -> bool:
-        return node.op == "call_function" and node.target is not operator.getitem and not self._is_size(node)
+        is_call = node.op == "call_function" and node.target is not operator.getitem
+        return is_call and not self._is_size(node) and not states_sizes(node)
 
     def _tail(self) -> tuple[list[Any], list[Any]]:
         """Return the views at the ends of the graph in order, and what they are views of."""
@@ -197,12 +198,20 @@ class Partitioner:
             elif isinstance(value, (tuple, list)):
                 for each in value:
                     look(each)
+            elif isinstance(value, Condition):
+                look(value.parts)
+            elif isinstance(value, Program):
+                look_inside(value.calls)
 
-        for call in calls:
-            look(call.arguments)
-            look(tuple(call.options.values()))
-            look([result.shape for result in call.results if result is not None])
-        known: set[str] = set()
+        def look_inside(calls: Sequence[Call]) -> None:
+            for call in calls:
+                look(call.arguments)
+                look(tuple(call.options.values()))
+                look([result.shape for result in call.results if result is not None])
+
+        look_inside(calls)
+        known = {extent.name for call in calls if call.op in DECIDING for result in call.results if result is not None
+                 for extent in result.shape if isinstance(extent, Dim) and decided(extent)}  # fmt: skip
         for node in inputs:
             shape = self.reader.type_of(node.meta["val"], node.name).shape
             look(shape)

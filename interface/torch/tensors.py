@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
 import torch
 
+from ...graph.aten.program import Condition
 from ...graph.dims.dim import Extent, dim, maximum, minimum
 from ...promotion.arrays import Array
 from ...promotion.dtype import DType
@@ -66,6 +68,29 @@ def to_tensor(array: Array, dtype: DType) -> Any:
 _NUMPY_CARRIERS = {1: np.uint8, 2: np.int16}
 
 
+def decided_sizes(values: Iterable[Any]) -> set[str]:
+    """Return the names of sizes of tensors that data decides."""
+    shapes = [value.shape for value in values if hasattr(value, "shape")]
+    return {str(size) for shape in shapes for size in shape if not isinstance(size, int) and re.fullmatch(r"u\d+", str(size))}
+
+
+_CONDITIONS = {"Equality": "equal", "Unequality": "not_equal", "StrictLessThan": "less", "LessThan": "less_equal",
+               "StrictGreaterThan": "greater", "GreaterThan": "greater_equal", "And": "and", "Or": "or",
+               "Not": "not"}  # fmt: skip
+
+
+def condition_of(expression: Any, names: Mapping[str, str]) -> Condition | bool:
+    """Return a condition on sizes."""
+    kind = type(expression).__name__
+    if kind in ("BooleanTrue", "BooleanFalse"):
+        return kind == "BooleanTrue"
+    if kind not in _CONDITIONS:
+        raise UnsupportedError(f"the condition {expression} is not supported; fix: compare sizes by == != < <= > >=")
+    of_sizes = _CONDITIONS[kind] not in ("and", "or", "not")
+    parts = [expression_of(part, names) if of_sizes else condition_of(part, names) for part in expression.args]
+    return Condition(_CONDITIONS[kind], tuple(parts))
+
+
 def extent_of(size: Any, names: Mapping[str, str]) -> Extent:
     """Return a size of PyTorch, an int or a `SymInt`; `names` renames its symbols."""
     return size if isinstance(size, int) else expression_of(size.node.expr, names)
@@ -78,7 +103,7 @@ def expression_of(expression: Any, names: Mapping[str, str]) -> Extent:
         return int(expression)
     if expression.is_Symbol:
         name = str(expression)
-        if name.startswith(("u", "zuf")):
+        if name.startswith(("u", "zuf")) and name not in names:
             raise UnsupportedError(f"the size {name} is decided by data, which is not supported; fix: use torch.where")
         return dim(names.get(name, name))
     parts = [expression_of(part, names) for part in expression.args]
