@@ -22,6 +22,7 @@ from ...promotion.dtype import bool_
 from ...promotion.errors import JoineryError, UserError
 from ...runtime.storage.cache import cache_of
 from ..compiling import compile as compile_model
+from .custom_ops import is_own
 from .decompositions import compiled_decompositions
 from .layouts import Layout, Reading, dense_reading, layout_of, reading_of
 from .partition import Part, Partitioner
@@ -29,6 +30,7 @@ from .parts import CompiledPart, PartInput, PartOutput, PartSize
 from .reading import Reader
 from .reporting import GraphReport, started
 from .stepping import EagerStep, run_function
+from .triton_kernels import is_launch, kernel_name, launch_function
 
 _OPTIONS = ("numerics", "threads", "cache")
 
@@ -126,7 +128,7 @@ class _Building:
                 steps += self._part(step)
             else:
                 steps.append(self._eager(step, division.reasons))
-        steps += [EagerStep(node, None) for node in division.tail]
+        steps += [EagerStep(node, _callee(node), None) for node in division.tail]
         self.report.compiled = self.report.nodes - sum(entry.nodes for entry in self.report.eager.values())
         attributes = [node for node in self.module.graph.nodes if node.op == "get_attr"]
         constants = {node.name: _attribute(self.module, node.target) for node in attributes}
@@ -144,11 +146,14 @@ class _Building:
         return found
 
     def _eager(self, node: Any, reasons: Mapping[str, str]) -> EagerStep:
-        name = str(node.target)
-        entry = None
-        if getattr(node.target, "_schema", None) is not None:
-            entry = self.report.leave(name, reasons.get(node.name, "it has an effect"))
-        return EagerStep(node, entry)
+        schema = getattr(node.target, "_schema", None)
+        if is_launch(node):
+            entry = self.report.launch(kernel_name(node), "a kernel of Triton, by the driver that Triton has")
+            return EagerStep(node, launch_function(node), entry)
+        if schema is not None and is_own(schema.name):
+            return EagerStep(node, node.target, self.report.launch(str(node.target), "a block kernel of joinery"))
+        entry = None if schema is None else self.report.leave(str(node.target), reasons.get(node.name, "it has an effect"))
+        return EagerStep(node, _callee(node), entry)
 
     def _part(self, part: Part) -> list[CompiledPart | EagerStep]:
         """Return a compiled part; or its nodes for PyTorch to run, if compiling fails."""
@@ -273,6 +278,11 @@ def _in_memory_order(name: str, ref: Ref, declared: TensorType, layout: Layout, 
     permuted = TensorType(declared.dtype, tuple([declared.shape[axis] for axis in layout.order]))
     calls.append(Call(f"{name}.memory", "aten.permute.default", (ref, layout.order), {}, (permuted,)))
     return Ref(f"{name}.memory")
+
+
+def _callee(node: Any) -> Any:
+    """Return what is called for a node. Fakes are sometimes wrong about strides: a view is a reshape, which never fails."""
+    return torch.ops.aten.reshape.default if node.target is torch.ops.aten.view.default else node.target
 
 
 def _producer(node: Any) -> str:

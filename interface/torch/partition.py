@@ -176,7 +176,7 @@ class Partitioner:
         return Part(tuple(calls), tuple(inputs), tuple(outputs), self._sizes(calls, inputs))
 
     def _has_several(self, node: Any) -> bool:
-        return isinstance(node.meta.get("val"), (tuple, list))
+        return isinstance(node.meta.get("val"), (tuple, list, dict))
 
     def _outside(self, value: Argument, own: set[str], inputs: dict[Any, None]) -> Argument:
         """Return an argument with results of other parts as inputs of this one."""

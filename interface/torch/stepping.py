@@ -19,16 +19,16 @@ from .reporting import EagerOperator, GraphReport
 
 @dataclass(frozen=True, slots=True)
 class EagerStep:
-    """A node that PyTorch runs. entry: what counts its calls, None for views."""
+    """A node that PyTorch runs.
+
+    Attributes:
+        target: what is called with the node's arguments.
+        entry: what counts its calls, None for views.
+    """
 
     node: Any
+    target: Any
     entry: EagerOperator | None
-
-    @property
-    def target(self) -> Any:
-        """What is called. Fakes are sometimes wrong about strides: a view is a reshape, which never fails."""
-        target = self.node.target
-        return torch.ops.aten.reshape.default if target is torch.ops.aten.view.default else target
 
 
 def run_function(
