@@ -148,8 +148,8 @@ class _Building:
     def _eager(self, node: Any, reasons: Mapping[str, str]) -> EagerStep:
         schema = getattr(node.target, "_schema", None)
         if is_launch(node):
-            entry = self.report.launch(kernel_name(node), "a kernel of Triton, by the driver that Triton has")
-            return EagerStep(node, launch_function(node), entry)
+            kernel = self.report.launch(kernel_name(node), "a kernel of Triton, by the driver that Triton has")
+            return EagerStep(node, launch_function(node), kernel)
         if schema is not None and is_own(schema.name):
             return EagerStep(node, node.target, self.report.launch(str(node.target), "a block kernel of joinery"))
         entry = None if schema is None else self.report.leave(str(node.target), reasons.get(node.name, "it has an effect"))
