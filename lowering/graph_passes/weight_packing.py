@@ -19,11 +19,11 @@ from ..tile.structure import contracted_extent, products
 
 PANEL = 64
 MIN_COLUMNS = 33  # fewer fill less than half a panel
-MIN_ROWS = 128
+MIN_ROWS = 512
 MIN_ELEMENTS, MIN_TRANSPOSED = 1 << 19, 1 << 16
 """A runtime operand is copied into panels if the other operand has at least `MIN_ROWS` rows and it has at
-least `MIN_ELEMENTS` elements itself, or `MIN_TRANSPOSED` if it is transposed. Smaller ones stay in the
-second-level cache, where `tt.dot` copies its panel with the first rows."""
+least `MIN_ELEMENTS` elements itself, or `MIN_TRANSPOSED` if it is transposed. For others `tt.dot` copies its panel
+with the first rows, which fewer rows do not pay for twice (docs/design/002-host-lowering.md)."""
 
 
 @dataclass(frozen=True, slots=True)

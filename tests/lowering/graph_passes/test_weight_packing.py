@@ -5,7 +5,7 @@ from __future__ import annotations
 import joinery as jn
 import numpy as np
 
-ROWS, WIDTH, LAYERS = 128, 384, 6
+ROWS, WIDTH, LAYERS = 512, 384, 6
 
 
 def test_the_arena_holds_the_panels_of_one_operand_at_a_time() -> None:
