@@ -12,7 +12,7 @@ from typing import Any
 
 from .reporting import Report, forget, recorded
 
-__all__ = ["custom_op", "report"]
+__all__ = ["custom_op", "report", "to_array", "to_tensor"]
 
 
 def report(*, clear: bool = False) -> Report:
@@ -26,9 +26,13 @@ def report(*, clear: bool = False) -> Report:
     return found
 
 
-def __getattr__(name: str) -> Any:
-    if name == "custom_op":  # it needs PyTorch, which reports do not
+def __getattr__(name: str) -> Any:  # they need PyTorch, which reports do not
+    if name == "custom_op":
         from .custom_ops import custom_op
 
         return custom_op
+    if name in ("to_array", "to_tensor"):
+        from . import tensors
+
+        return getattr(tensors, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -60,8 +60,9 @@ def to_array(tensor: Any) -> Array:
     return array
 
 
-def to_tensor(array: Array, dtype: DType) -> Any:
-    """Return an array as a tensor over the same memory."""
+def to_tensor(array: Array, dtype: DType | None = None) -> Any:
+    """Return an array as a tensor over the same memory. dtype: that of the array."""
+    dtype = DType.from_numpy(array.dtype) if dtype is None else dtype
     wanted = torch_dtype(dtype)
     if wanted is torch.bfloat16 or str(wanted).startswith("torch.float8"):
         return torch.from_numpy(array.view(_NUMPY_CARRIERS[dtype.itemsize])).view(wanted)
