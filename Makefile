@@ -20,6 +20,7 @@
 #   make fuzz-onnx  a million mutated models in ONNX, hundreds in a child: refused with a fix, or run; FUZZ_ARGS="--seed 2 --batched 2"
 #   make bench      benchmarks side by side with the peers, as ratios
 #   make bench-triton  Triton programs through joinery, beside joinery's graphs, torch, and Triton's interpreter
+#   make bench-torch  models of PyTorch compiled by joinery, beside eager PyTorch and inductor, and their first calls; BENCH_ARGS="bert --first-calls 3"
 #   make bench-triton-c  kernels in Triton-C beside Triton's texts of the same algorithms, and how long reading them takes
 #   make bench-gpu  the same on this machine's CUDA device, and whether its results are right; PYTHON= one with torch and triton
 
@@ -53,7 +54,7 @@ SUITES_ARGS ?=
 CONFORMANCE_ARGS ?= --record
 
 .PHONY: help venv demo docs docs-site accuracy tt-ops mutants test test-fast test-slow test-all every-test test-triton test-doors test-gpu triton-versions triton-suites conformance torch-ops torch-models fuzz fuzz-onnx lint types \
-    bench bench-peers bench-triton bench-triton-c bench-gpu clean
+    bench bench-peers bench-torch bench-triton bench-triton-c bench-gpu clean
 .DEFAULT_GOAL := help
 
 help:
@@ -200,6 +201,9 @@ bench: $(BENCH_VENV)/.ready
 # The peers and the machine alone: a baseline without joinery.
 bench-peers: $(BENCH_VENV)/.ready
 	$(RUN_BENCH) benchmarks/run.py --peers-only $(BENCH_ARGS)
+
+bench-torch: $(DOORS_VENV)/.ready
+	$(RUN_DOORS) benchmarks/torch_models.py $(BENCH_ARGS)
 
 bench-triton: $(DOORS_VENV)/.ready
 	$(RUN_DOORS) benchmarks/triton_programs.py $(BENCH_ARGS)

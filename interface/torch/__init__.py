@@ -8,9 +8,11 @@ PyTorch finds the back end by the entry point "joinery" of the group `torch_dyna
 
 from __future__ import annotations
 
+from typing import Any
+
 from .reporting import Report, forget, recorded
 
-__all__ = ["report"]
+__all__ = ["custom_op", "report", "to_array", "to_tensor"]
 
 
 def report(*, clear: bool = False) -> Report:
@@ -22,3 +24,15 @@ def report(*, clear: bool = False) -> Report:
     if clear:
         forget()
     return found
+
+
+def __getattr__(name: str) -> Any:  # they need PyTorch, which reports do not
+    if name == "custom_op":
+        from .custom_ops import custom_op
+
+        return custom_op
+    if name in ("to_array", "to_tensor"):
+        from . import tensors
+
+        return getattr(tensors, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -12,6 +13,9 @@ from ...graph.aten.program import DECIDING, Argument, Call, Condition, Program, 
 from ...graph.dims.dim import Dim
 from ...promotion.errors import JoineryError
 from .reading import Reader, states_sizes
+
+_WHERE = re.compile(r"^graph: node '[^']*' \([^)]*\), from .*?:\d+ in \S+: ")
+"""How messages of the importer begin: the report has the operator beside them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +181,7 @@ class Partitioner:
         return Part(tuple(calls), tuple(inputs), tuple(outputs), self._sizes(calls, inputs))
 
     def _has_several(self, node: Any) -> bool:
-        return isinstance(node.meta.get("val"), (tuple, list))
+        return isinstance(node.meta.get("val"), (tuple, list, dict))
 
     def _outside(self, value: Argument, own: set[str], inputs: dict[Any, None]) -> Argument:
         """Return an argument with results of other parts as inputs of this one."""
@@ -234,4 +238,4 @@ def is_view(node: Any) -> bool:
 def _reason(error: JoineryError) -> str:
     """Return the problem of a message, in one line."""
     text = str(error).partition("\n")[0]
-    return text.partition("; fix:")[0].rpartition("): ")[2] or text
+    return _WHERE.sub("", text).partition("; fix:")[0] or text

@@ -86,7 +86,7 @@ class Reader:
     def _stand_in(self, node: Any) -> Call | None:
         """Return a call without arguments for a node that cannot be read, so that those that need its results can."""
         value = node.meta.get("val")
-        values = value if isinstance(value, (tuple, list)) else (value,)
+        values = tuple(value.values()) if isinstance(value, dict) else value if isinstance(value, (tuple, list)) else (value,)
         try:
             results = tuple([self.type_of(each, "a result") if _is_tensor(each) else None for each in values])
         except JoineryError:
@@ -178,10 +178,12 @@ class Reader:
         self.sources.append(Source(name, self.type_of(value, f"constant {name!r}"), to_array(value)))
         self.refs[node.name] = Ref(name)
 
-    def _item(self, container: Any, position: int) -> Ref | Extent | None:
+    def _item(self, container: Any, position: int | str) -> Ref | Extent | None:
         ref = self.refs.get(container.name)
         if not isinstance(ref, Ref):
             raise UnsupportedError(f"an element of {container.name!r}, which is no result of an operator; fix: export it again")
+        if isinstance(position, str):  # kernels of Triton return what they write by the names of their parameters
+            position = list(container.meta["val"]).index(position)
         return Ref(ref.name, position)
 
     def argument(self, value: Any) -> Argument:

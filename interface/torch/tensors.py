@@ -46,8 +46,13 @@ def require_plain(tensor: Any, what: str) -> None:
 
 
 def to_array(tensor: Any) -> Array:
-    """Return a tensor of the CPU as an array over the same memory, with the same strides."""
+    """Return a tensor of the CPU as an array over the same memory, with its strides. Elements that memory does not have as they
+    are (negated views, zeros without memory) are written first."""
     plain = tensor.detach() if tensor.requires_grad else tensor
+    if plain.is_neg():
+        plain = plain.resolve_neg()
+    if plain._is_zerotensor():  # it has no memory
+        plain = torch.zeros(plain.shape, dtype=plain.dtype)
     dtype = plain.dtype
     own = dtype_of(dtype)
     if dtype is torch.bfloat16 or str(dtype).startswith("torch.float8"):
@@ -57,8 +62,9 @@ def to_array(tensor: Any) -> Array:
     return array
 
 
-def to_tensor(array: Array, dtype: DType) -> Any:
-    """Return an array as a tensor over the same memory."""
+def to_tensor(array: Array, dtype: DType | None = None) -> Any:
+    """Return an array as a tensor over the same memory. dtype: that of the array."""
+    dtype = DType.from_numpy(array.dtype) if dtype is None else dtype
     wanted = torch_dtype(dtype)
     if wanted is torch.bfloat16 or str(wanted).startswith("torch.float8"):
         return torch.from_numpy(array.view(_NUMPY_CARRIERS[dtype.itemsize])).view(wanted)

@@ -101,7 +101,11 @@ class _MemoryHandler(ctypes.Structure):
 
 
 class Entry:
-    """The native Python entry and its allocator. Every method needs the GIL, which a call from Python holds."""
+    """The native Python entry and its allocator. Every method needs the GIL, which a call from Python holds.
+
+    Attributes:
+        memory: the addresses of the allocator's functions by name, for other native code.
+    """
 
     def __init__(self, code: LinkedCode, keep_alive: tuple[object, ...]) -> None:
         self._keep_alive = (code, *keep_alive)
@@ -112,6 +116,8 @@ class Entry:
         )(code["jn_new_array"])
         self.cached_bytes = ctypes.c_int64.from_address(code["jn_cached_bytes"])
         self.cached_limit = ctypes.c_int64.from_address(code["jn_cached_limit"])
+        self.memory = {name: code[name] for name in ("jn_alloc", "jn_free")}
+        self._fastcalls: dict[int, _MethodDef] = {}
         self._call = _MethodDef(b"model", code["jn_entry"], _FASTCALL_KEYWORDS, b"Runs the compiled model.")
         self._bound = _MethodDef(b"bound_call", code["jn_bound"], _NOARGS, b"Runs the prepared call.")
         self._start = _MethodDef(b"start", code["jn_start"], _FASTCALL, b"Runs all programs of a kernel.")
@@ -122,6 +128,13 @@ class Entry:
     def start_function(self) -> Callable[..., bytes | None]:
         """Returns the Python callable that launches a single kernel (see `jn_start` in `entry.ll`)."""
         function: Callable[..., bytes | None] = self._new_function(ctypes.addressof(self._start), None, None)
+        return function
+
+    def fastcall(self, name: bytes, address: int, table: Array) -> Callable[..., object]:
+        """Returns a Python callable of native code whose first argument is a table; it keeps the table alive, not the code."""
+        if address not in self._fastcalls:
+            self._fastcalls[address] = _MethodDef(name, address, _FASTCALL, b"Runs native code.")
+        function: Callable[..., object] = self._new_function(ctypes.addressof(self._fastcalls[address]), table, None)
         return function
 
     def new_array(self, shape: tuple[int, ...], dtype: NumpyDType) -> Array | None:
@@ -274,7 +287,7 @@ def _load_entry(launch: int, store: ObjectStore | None) -> Entry:
     imports["_Py_NoneStruct"] = id(None)
     imports["jn_launch"] = launch
     exports = (
-        "jn_trim", "jn_new_array", "jn_entry", "jn_bound", "jn_cached_bytes", "jn_cached_limit", "jn_free",
+        "jn_trim", "jn_new_array", "jn_entry", "jn_bound", "jn_cached_bytes", "jn_cached_limit", "jn_alloc", "jn_free",
         "jn_handler_malloc", "jn_handler_calloc", "jn_handler_realloc", "jn_start",
     )  # fmt: skip
     code = link([cached_object("entry", text, store)], exports, imports)
