@@ -164,24 +164,12 @@ def test_the_ledger_names_the_line_of_the_model() -> None:
     assert Path(entry.location.file).name == "test_exported.py"
 
 
-class Branching(nn.Module):
-    def forward(self, x: Any) -> Any:
-        return torch.cond(x.sum() > 0, lambda y: y + 1, lambda y: y - 1, (x,))
-
-
-class Sized(nn.Module):
-    def forward(self, x: Any) -> Any:
-        return torch.nonzero(x)
-
-
 class Spectral(nn.Module):
     def forward(self, x: Any) -> Any:
         return torch.fft.fft(x).real
 
 
 @pytest.mark.parametrize(("module", "text"), [
-    (Branching(), "the higher-order operator cond is not supported"),
-    (Sized(), "the size u0 is decided by data"),
     (Spectral(), "not supported"),
 ])  # fmt: skip
 def test_what_has_no_form_is_refused_with_its_line(module: nn.Module, text: str) -> None:
