@@ -146,8 +146,14 @@ def after_again(before: dict[str, Any], again: dict[str, Any], tests: Sequence[s
 
 
 def write_page() -> None:
-    """Write the page from what was kept."""
-    PAGE.write_text(page(json.loads(DATA.read_text(encoding="utf-8"))), encoding="utf-8")
+    """Write the page from what was kept, with the reasons that the table has now."""
+    data = json.loads(DATA.read_text(encoding="utf-8"))
+    projects = read_projects(TABLE.read_text(encoding="utf-8"))
+    for name, results in data.items():
+        given = [(each["test"], each["message"], each["launched"]) for each in results["failures"]]
+        results["failures"] = [_failure(projects[name], *each) for each in given]
+    DATA.write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
+    PAGE.write_text(page(data), encoding="utf-8")
 
 
 def page(data: dict[str, dict[str, Any]]) -> str:
