@@ -105,6 +105,7 @@ def test_sums_of_16_bits_and_other_functions(tmp_path: Path) -> None:
             weight, target = torch.rand(300, device="cuda").to(dtype), torch.randint(300, (400,), device="cuda")
             once_rounded(lambda x: torch.prod(1 + x.sign() * 0.125, 1) + 0, x[:, :40])
             once_rounded(lambda x, w, t: torch.nn.functional.nll_loss(x, t, w), x, weight, target)
+            once_rounded(lambda x: torch.log_softmax(x, 1), x)
             once_rounded(lambda g, t: aten.embedding_dense_backward(g, t % 5, 5, -1, False), x, target)
             statistics = torch.zeros(400, 1, device="cuda"), torch.ones(400, 1, device="cuda")
             once_rounded(
