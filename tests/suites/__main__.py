@@ -80,6 +80,8 @@ def main(arguments: list[str]) -> int:
                 continue
         print(f"{name}: {folder / 'log.txt'}", flush=True)
         outcome = last(folder) if options.last else run(project, source, python, folder, chosen)
+        if options.again is not None:
+            outcome.tests = {test: result for test, result in outcome.tests.items() if test in chosen.tests}
         results = results_of(project, outcome, python, chosen)
         if options.again is not None:
             results = after_again(recorded(name), results, list(outcome.tests))

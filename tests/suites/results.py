@@ -134,6 +134,7 @@ def after_again(before: dict[str, Any], again: dict[str, Any], tests: Sequence[s
     counts = {name: before[name] + again[name] for name in ("launched", "passed", "failed", "skipped", "no launch")}
     counts["failed"] -= len(replaced)
     counts["launched"] -= sum(each["launched"] for each in replaced)
+    earlier = before.get("again", {}).get("tests", 0)
     skips = Counter(before["skips"]) + Counter(again["skips"])
     return {
         **before,
@@ -141,7 +142,7 @@ def after_again(before: dict[str, Any], again: dict[str, Any], tests: Sequence[s
         "kernels": max(before["kernels"], again["kernels"]),
         "failures": sorted([*kept, *again["failures"]], key=lambda each: each["test"]),
         "skips": dict(sorted(skips.items(), key=lambda each: (-each[1], each[0]))),
-        "again": {"date": again["date"], "tests": len(tests), "seconds per test": again["seconds per test"]},
+        "again": {"date": again["date"], "tests": earlier + len(tests), "seconds per test": again["seconds per test"]},
     }
 
 
