@@ -215,15 +215,20 @@ class Grouping:
             self._store_alone(symbol)
 
     def _store_alone(self, symbol: Symbol) -> None:
-        """Makes a kernel of its own that stores a floating symbol."""
+        """Makes a kernel of its own that stores a floating symbol; of a reshape, that which has the memory."""
         if self.in_memory(symbol):
             return
-        group = self.map_group(symbol)
-        group.stores[symbol.id] = None
-        self.stored[symbol.id] = group.bit
-        self.direct[symbol.id] = group.bit
-        self.evaluators[symbol.id] = group.bit
-        self.depth[symbol.id] = 0
+        root = storage_root(symbol)
+        group = self.map_group(root)
+        group.stores[root.id] = None
+        self.stored[root.id] = group.bit
+        self.evaluators[root.id] = group.bit
+        while True:
+            self.direct[symbol.id] = group.bit
+            self.depth[symbol.id] = 0
+            if symbol is root:
+                return
+            symbol = symbol.inputs[0]
 
     def _force(self, symbol: Symbol) -> None:
         """Stores `symbol`, a storage root that an earlier attempt could not evaluate where it was read, and

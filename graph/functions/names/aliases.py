@@ -52,14 +52,14 @@ shape: shape_to_tensor            | slice: slice_tensor                | logical
 sliding_window_view: windows      | unfold: windows                    | reduce_window: windows
 uniform: random_uniform            | normal: random_normal              | gaussian: random_normal
 randint: random_integers          | permuted: random_permutation       | multinomial: categorical
-matrix_band_part: band_part       | gather_elements_nd: gather_nd      | dft: fft
+matrix_band_part: band_part       | scaled_dot_product_attention: attention |  gather_elements_nd: gather_nd      | dft: fft
 batch_normalization: batch_norm   | group_normalization: group_norm    | instance_normalization: instance_norm
 quantize_linear: quantize         | dequantize_linear: dequantize      | dynamic_quantize_linear: dynamic_quantize
 linalg_norm: norm                 | masked_select: where               | broadcast_in_dim: broadcast_to
 """
 _PLANNED = """
 jit call_kernel from_exported distributed
-attention scaled_dot_product_attention rotary_embedding set_seed
+rotary_embedding set_seed
 conv_transpose global_avg_pool resize lp_norm cross_entropy
 depth_to_space space_to_depth center_crop_pad reverse_sequence
 """

@@ -36,7 +36,7 @@ _MODULES: dict[str, str] = {
         "log_sum norm"
     ),
     "linalg": (
-        "matmul dot outer linear gemm tensordot"
+        "matmul dot outer linear gemm tensordot attention"
     ),
     "einsum": (
         "einsum"
