@@ -164,12 +164,26 @@ def test_the_ledger_names_the_line_of_the_model() -> None:
     assert Path(entry.location.file).name == "test_exported.py"
 
 
+class Branching(nn.Module):
+    def forward(self, x: Any) -> Any:
+        return torch.cond(x.sum() > 0, lambda y: torch.special.bessel_j0(y), lambda y: y - 1, (x,))
+
+
+class Sized(nn.Module):
+    def forward(self, x: Any) -> Any:
+        count = x.sum().int().item()
+        torch._check(count >= 0)
+        return torch.zeros(count)
+
+
 class Spectral(nn.Module):
     def forward(self, x: Any) -> Any:
         return torch.fft.fft(x).real
 
 
 @pytest.mark.parametrize(("module", "text"), [
+    (Branching(), "body: node 'special_bessel_j0'"),
+    (Sized(), "the size u0 is decided by data"),
     (Spectral(), "not supported"),
 ])  # fmt: skip
 def test_what_has_no_form_is_refused_with_its_line(module: nn.Module, text: str) -> None:
