@@ -1,4 +1,4 @@
-"""Provides `joinery.torch.custom_op`: operators of PyTorch that are made of block kernels."""
+"""Makes operators of PyTorch of block kernels, for `joinery.torch.custom_op`."""
 
 from __future__ import annotations
 
@@ -20,31 +20,10 @@ _OWN: set[str] = set()
 """The names of the operators made here, for reports; nothing is decided by them."""
 
 
-def custom_op(
-    kernel: Kernel, name: str, *, mutates_args: Sequence[str] = (), threads: int | None = None
+def made_operator(
+    kernel: Kernel, name: str, mutates_args: Sequence[str], threads: int | None
 ) -> Callable[[Callable[..., Any]], Any]:
-    """Return a decorator that makes an operator of PyTorch of a function that launches a block kernel.
-
-        @joinery.torch.custom_op(kernel, "mine::scaled_add")
-        def scaled_add(launch, x: torch.Tensor, y: torch.Tensor, scale: float) -> torch.Tensor:
-            out = torch.empty_like(x)
-            launch((-(-x.numel() // 1024),), x, y, out, scale, x.numel())
-            return out
-
-    Args:
-        kernel: what `joinery.kernel.from_triton_c` or `from_ttir` returned.
-        name: a namespace of your own and the operator's name, as `torch.library.custom_op` takes it.
-        mutates_args: names of the arguments that the kernel writes to.
-        threads: what launches use, as for `Kernel.launch`.
-
-    The function gets `launch` first, which takes a grid and the kernel's arguments, tensors for its pointers. Its other
-    parameters and its result are annotated, as `torch.library.custom_op` asks for. PyTorch also calls it with tensors that have
-    no elements, to learn about shapes: `launch` does nothing then.
-
-    What the decorator returns is what `torch.library.custom_op` returns: it is called like the function without `launch`,
-    stays one node in `torch.compile` and `torch.export`, and `register_autograd` gives it a gradient. A launch raises
-    `UserError` for tensors that are not contiguous or on another device, besides what `Kernel.launch` raises.
-    """
+    """See `joinery.torch.custom_op`."""
     if not isinstance(kernel, Kernel):
         raise UserError(f"custom_op: expected a kernel, got {type(kernel).__name__}; fix: joinery.kernel.from_triton_c(text)")
     if not isinstance(name, str) or name.count("::") != 1 or not all(name.split("::")):

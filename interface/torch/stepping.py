@@ -63,6 +63,7 @@ class _Writer:
         self.inputs, self.steps, self.outputs, self.written, self.report = inputs, steps, outputs, written, report
         self.names: dict[str, Any] = {"clock": time.perf_counter, "restrided": restrided, "report": report}
         self.variables: dict[str, str] = {}
+        self.made = 0
         for name, value in constants.items():
             self.variables[name] = self.constant(value)
         for position, name in enumerate(inputs):
@@ -73,6 +74,11 @@ class _Writer:
         name = f"c{len(self.names)}"
         self.names[name] = value
         return name
+
+    def variable(self) -> str:
+        """Return the name of a new variable. A node may have several: a view is made by a part, and at the end of the graph."""
+        self.made += 1
+        return f"v{self.made}"
 
     def function(self) -> Callable[[list[Any]], Any]:
         lines = self._direct() or self._stepwise()
@@ -130,7 +136,7 @@ class _Writer:
         call = self.constant(part.caller(part.needs))
         arguments = ", ".join(self.variables[name] for name in part.needs)
         for output in part.outputs:
-            self.variables[output.name] = f"v{len(self.variables)}"
+            self.variables[output.name] = self.variable()
         results = ", ".join(self.variables[output.name] for output in part.outputs)
         lines = [f"{results}, = {call}({arguments})"]
         for output in part.outputs:
@@ -143,7 +149,7 @@ class _Writer:
         node = step.node
         values = [self.text(argument) for argument in node.args]
         values += [f"{name}={self.text(argument)}" for name, argument in node.kwargs.items()]
-        self.variables[node.name] = variable = f"v{len(self.variables)}"
+        self.variables[node.name] = variable = self.variable()
         line = f"{variable} = {self.constant(step.target)}({', '.join(values)})"
         if step.entry is None:
             return [line]

@@ -58,6 +58,7 @@ TYPES_ONLY = {
     ("interface.cli.models", "lowering.artifact"): "each command loads what it needs",
     ("interface.cli.models", "runtime.model.kernels"): "each command loads what it needs",
     ("interface.cli.models", "interface.model"): "each command loads what it needs",
+    ("interface.torch", "interface.kernel"): "reports and conversions need no kernels",
 }
 """(file, what it imports for type checkers only): why it is no ordinary import."""
 TOGETHER = frozenset({"graph.graph", "graph.symbol"})

@@ -438,3 +438,15 @@ def test_models_on_other_devices_are_left_to_pytorch() -> None:
     assert got.device.type == "meta"
     assert "on device meta" in only().failure
     assert joinery.torch.report().share == 0
+
+
+def test_a_view_may_be_an_operand_of_pytorch_and_a_result() -> None:
+    def function(x: Any) -> Any:
+        y = x.relu()
+        turned = y.t()
+        low = torch.special.i0(turned)
+        high = torch.special.i0(low + 1) * 2
+        return turned, low.sum(0), high, torch.special.i0(high).t()
+
+    x = torch.randn(3, 4)
+    assert_same(compiled(function)(x), function(x), 1e-5)
