@@ -5,7 +5,7 @@ Memory is what its elements are: there are no conversions. Integers of one width
 
 from __future__ import annotations
 
-import math
+import sys
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
@@ -91,6 +91,7 @@ class ArgumentCheck:
         element = self.declared.element
         assert isinstance(element, Scalar)
         if element.is_float:
+            self._check_float(arg)
             return
         if isinstance(arg, float | np.floating) and not (np.isfinite(arg) and int(arg) == arg):
             raise UserError(f"{self.what}: {arg} is no integer; fix: int(…), or a parameter of type float")
@@ -98,6 +99,14 @@ class ArgumentCheck:
             fits = -(1 << (LONG.bits - 1)) <= int(arg) < 1 << (LONG.bits - 1)
             fix = "a parameter of type long" if fits and element is not LONG else "a number in this range"
             raise UserError(f"{self.what}: {arg} does not fit into {self.low} to {self.high}; fix: {fix}")
+
+
+    def _check_float(self, arg: Any) -> None:
+        """Raise `UserError` for an integer that no float of Python can hold. Others are rounded, to infinity if need be."""
+        try:
+            float(arg)
+        except OverflowError:
+            raise UserError(f"{self.what}: an integer of {int(arg).bit_length()} bits; fix: float('inf')") from None
 
 
 def argument_check(kernel: str, parameter: Symbol) -> ArgumentCheck:
@@ -108,7 +117,7 @@ def argument_check(kernel: str, parameter: Symbol) -> ArgumentCheck:
     if isinstance(element, Pointer):
         return ArgumentCheck(*named, _dtypes_of(element.pointee), 0, -1, ())
     if element.is_float:
-        return ArgumentCheck(*named, None, -math.inf, math.inf, (int, float))
+        return ArgumentCheck(*named, None, -sys.float_info.max, sys.float_info.max, (int, float))
     low = -(1 << (element.bits - 1)) if element.is_signed else 0
     return ArgumentCheck(*named, None, low, low + (1 << element.bits) - 1, (int, bool))
 

@@ -7,7 +7,7 @@ import os
 import threading
 import time
 import warnings
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -17,8 +17,8 @@ from ...lowering.tt.arguments import Parameter, supplied
 from ...promotion.dataclass import dataclass
 from ...promotion.errors import DeviceError, InternalError, JoineryError, TritonCWarning, UserError
 from ...runtime.storage.cache import CacheOption, CompileCache, cache_of
-from ..texts import TritonCText, marked_parameters, triton_c_text
-from .configurations import Configuration, configurations_of, is_list
+from ..texts import TritonCText, checked_defines, checked_path, marked_parameters, triton_c_text
+from .configurations import Configuration, configurations_of, is_list, pairs_of
 from .lock_file import Choice, Key, LockFile, digest_of, entry_of
 from .measuring import CudaTimer, HostTimer, device_name, timer_of
 from .precompiling import Job, precompiled, workers_for
@@ -90,7 +90,7 @@ class TunedKernel(Generic[K]):
         base: TritonCText,
         configurations: tuple[Configuration, ...],
         key: Sequence[str] | None,
-        lock: str | os.PathLike[str] | None,
+        lock: Path | None,
         numerics: str,
         progress: bool | None,
     ) -> None:
@@ -116,7 +116,7 @@ class TunedKernel(Generic[K]):
             warnings.warn(each.text, TritonCWarning, stacklevel=3)
         self.key = self._checked_key(key, marked_parameters(reading, "retune"))
         entry = entry_of(self.name, base, numerics)
-        self._lock_file = None if lock is None else LockFile(Path(lock), entry, digest_of(base, numerics))
+        self._lock_file = None if lock is None else LockFile(lock, entry, digest_of(base, numerics))
 
     def __repr__(self) -> str:
         return f"<TunedKernel {self.name!r}: {len(self.configurations)} configurations, key {', '.join(self.key) or 'none'}>"
@@ -202,6 +202,9 @@ class TunedKernel(Generic[K]):
         integers = [each.name for each in self.parameters if t.is_integer(each.type)]
         if key is None:
             return tuple(name for name in integers if not marked or name in marked)
+        if not isinstance(key, str | Iterable):
+            fix = f"key=[{integers[0]!r}]" if integers else "no key: it has none"
+            raise UserError(f"tune: key is {key!r}, expected names of integer parameters of {self.name}; fix: {fix}")
         names = [key] if isinstance(key, str) else list(key)
         for name in names:
             if name not in integers:
@@ -329,8 +332,9 @@ class Tuner(Generic[K]):
         is left.
         """
         numerics = checked_numerics(numerics, "tune")
-        defines = defines or {}
-        chosen = {macro for pair in configurations or () if isinstance(pair, tuple | list) and pair for macro in pair[0]}
+        defines = checked_defines(defines, "tune")
+        listed = None if configurations is None else pairs_of(configurations)
+        chosen = {macro for macros, _ in listed or () for macro in macros}
         fixed = {macro: value for macro, value in defines.items() if not is_list(value) and macro not in chosen}
         base = triton_c_text(text_or_path, fixed, name, include, single_precision_constants)
         store = cache_of(cache)
@@ -338,9 +342,9 @@ class Tuner(Generic[K]):
             lambda text: self._make(text, name, store, numerics, debug),
             lambda text: Job(text, name, numerics, debug),
             base,
-            configurations_of(defines, warps, configurations),
+            configurations_of(defines, warps, listed),
             key,
-            lock,
+            None if lock is None else checked_path(lock, "tune: lock file"),
             numerics,
             progress,
         )

@@ -15,6 +15,10 @@ BASIC_TYPES = frozenset([
     "void", "bool", "_Bool", "char", "short", "int", "long", "signed", "unsigned", "half", "bfloat16", "float", "double",
     *(f"{u}int{bits}" for u in ("", "u") for bits in (8, 16, 32, 64)),
 ])  # fmt: skip
+BUILT_IN_TYPES = frozenset([
+    "bool", "half", "bfloat16", *(f"{u}int{bits}" for u in ("", "u") for bits in (8, 16, 32, 64)),
+])  # fmt: skip
+"""Names of types that are no keywords of C, which a text may declare once more."""
 QUALIFIERS = frozenset(["const", "volatile", "restrict", "__restrict__", "__restrict", "__constant__"])
 STORAGE = frozenset([
     "static", "inline", "extern", "register", "typedef", "auto", "__global__", "__device__", "__inline__", "__inline",
@@ -174,4 +178,7 @@ class TokenStream:
         (self.hidden if is_type else self.types)[-1].discard(name)
 
 
-__all__ = ["BASIC_TYPES", "KEYWORDS", "MAX_NESTED", "QUALIFIERS", "STORAGE", "UNSUPPORTED", "SyntaxAbort", "TokenStream"]
+__all__ = [
+    "BASIC_TYPES", "BUILT_IN_TYPES", "KEYWORDS", "MAX_NESTED", "QUALIFIERS", "STORAGE", "UNSUPPORTED",
+    "SyntaxAbort", "TokenStream",
+]  # fmt: skip
