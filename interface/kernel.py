@@ -258,7 +258,11 @@ class Kernel:
                 self._run(self.native, grid_extents(grid), *plain, threads)
                 return
         with default_modes():  # this thread rounds constants to their types, and computes for simulated GPUs
-            self._launch(grid_extents(grid), args, device, target, sanitize, threads, warps, check_bounds)
+            try:
+                self._launch(grid_extents(grid), args, device, target, sanitize, threads, warps, check_bounds)
+            except UserError as error:
+                self._source.name_types(error)
+                raise
 
     def _launch(
         self,
@@ -297,6 +301,8 @@ class Kernel:
             if report.findings:
                 raise SanitizerError(self.name, report)
             return
+        if not check_bounds:
+            self._source.refuse_null(args)
         arguments = self._kernel_arguments(args)
         native = self.checked_native if check_bounds else self.native
         reach = arguments.reach(native.facts.follows) if check_bounds else None

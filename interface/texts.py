@@ -52,6 +52,12 @@ class KernelText(Protocol):
         Raises `UserError` for arguments that break what the text promises of them, and for a grid that it cannot have.
         """
 
+    def refuse_null(self, args: Sequence[Any]) -> None:
+        """Raise `UserError` for a None that every program reads or writes through. args: those of the block function."""
+
+    def name_types(self, error: UserError) -> None:
+        """Let an error of a launch name types of parameters as the text has them."""
+
     def constants(self) -> dict[str, Array]:
         """Return new arrays for the constant memory of the kernel, by name."""
 
@@ -69,6 +75,12 @@ class TtirText:
     def arguments(self, grid: Any, args: Sequence[Any], constants: Callable[[], Mapping[str, Array]]) -> tuple[Any, ...]:
         """Return the arguments as they are: launches find out by themselves what holds for them."""
         return tuple(args)
+
+    def refuse_null(self, args: Sequence[Any]) -> None:
+        """Accept everything: what such a text reads is not followed."""
+
+    def name_types(self, error: UserError) -> None:
+        """Leave the error as it is: its types are those of the text."""
 
     def constants(self) -> dict[str, Array]:
         """Return nothing: the dialect has no constant memory."""
@@ -135,6 +147,14 @@ class TritonCText:
             found = (*found, *(memory[each.name] for each in rules.tables))
         rules.check(found)
         return rules.as_bytes(found)
+
+    def refuse_null(self, args: Sequence[Any]) -> None:
+        """Raise `UserError` for a None that every program reads or writes through. args: those of the block function."""
+        _rules(self).refuse_null(args)
+
+    def name_types(self, error: UserError) -> None:
+        """Let an error of a launch name types of parameters as the text has them, in place of those of the block IR."""
+        error.args = (_rules(self).with_own_types(str(error)), *error.args[1:])
 
     def constants(self) -> dict[str, Array]:
         """Return new arrays for the constant memory of the kernel, by name."""

@@ -98,6 +98,7 @@ class ArgumentCheck:
         if not self.low <= int(arg) <= self.high:
             fits = -(1 << (LONG.bits - 1)) <= int(arg) < 1 << (LONG.bits - 1)
             fix = "a parameter of type long" if fits and element is not LONG else "a number in this range"
+            fix = "bool(…), which is true for all numbers but 0" if element is BOOL else fix
             raise UserError(f"{self.what}: {arg} does not fit into {self.low} to {self.high}; fix: {fix}")
 
 

@@ -9,6 +9,8 @@ from typing import Any, NoReturn
 import numpy as np
 
 from ..lowering.frontends.triton_c.checking import typed
+from ..lowering.frontends.triton_c.checking.certain_accesses import certain_accesses
+from ..lowering.frontends.triton_c.reading.source import Token
 from ..lowering.frontends.triton_c.text import Reading, build
 from ..lowering.frontends.triton_c.types import VOID, Pointer, Struct, Type, leaves_of
 from ..lowering.tt.analysis.alias_sets import may_alias
@@ -101,6 +103,7 @@ class LaunchRules:
         untyped: which of them are `void*`.
         tables: what stands behind them.
         is_plain: whether there are neither structs nor tables.
+        accessed: the positions of pointers that every program loads or stores through, and where.
     """
 
     kernel: str
@@ -110,6 +113,7 @@ class LaunchRules:
     promises: tuple[PromiseCheck, ...]
     tables: tuple[ConstantTable, ...]
     is_plain: bool
+    accessed: tuple[tuple[int, str], ...]
 
     @property
     def count(self) -> int:
@@ -130,6 +134,24 @@ class LaunchRules:
             memories = [_memory(arg) for arg in args]
             for each in self.promises:
                 each.check(args, memories)
+
+    def refuse_null(self, args: Sequence[Any]) -> None:
+        """Raise `UserError` for a None that every program loads or stores through, which would end the process."""
+        for position, line in self.accessed:
+            if args[position] is None:
+                fix = "an array, or a test of the pointer before the access"
+                what = self.checks[position].what
+                message = f"{what}: None is a null pointer, and every program accesses memory through it at {line}"
+                raise UserError(f"{message}; fix: {fix}")
+
+    def with_own_types(self, message: str) -> str:
+        """Return a message with the parameter that it begins with as the text declares it."""
+        for each in self.checks:
+            before = f"@{each.kernel}, parameter {each.parameter} of type !tt."
+            if message.startswith(before):
+                _, colon, behind = message.removeprefix(before).partition(": ")
+                return f"{each.what}{colon}{behind}"
+        return message
 
     def check_grid(self, grid: Any) -> None:
         """Raise `UserError` for a grid with sizes that are not one to three or not positive; launches check everything else."""
@@ -245,7 +267,14 @@ def launch_rules(reading: Reading) -> LaunchRules:
     types = [each.type.element for each in kernel.parameters]
     untyped = tuple(at for at, each in enumerate(types) if isinstance(each, Pointer) and each.pointee == VOID)
     is_plain = not tables and all(not isinstance(type_.element, Struct) for _, type_ in declared)
-    return LaunchRules(kernel.name, declared, checks, untyped, _promises(reading), tables, is_plain)
+    certain = certain_accesses(kernel)
+    accessed = tuple((at, _line_of(certain[each])) for at, each in enumerate(own) if each in certain)
+    return LaunchRules(kernel.name, declared, checks, untyped, _promises(reading), tables, is_plain, accessed)
+
+
+def _line_of(token: Token) -> str:
+    file, line, _ = (token.uses or [token])[0].position
+    return f"{file}:{line}"
 
 
 def _table(table: typed.Table) -> ConstantTable:

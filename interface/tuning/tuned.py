@@ -46,8 +46,9 @@ class LaunchableKernel(Protocol):
         """Take the code of an equal kernel, in place of compiling it for the CPU."""
 
     def launch(
-        self, grid: int | Sequence[int], *args: Any, device: str = ..., threads: int | None = ..., warps: int = ...
-    ) -> None:
+        self, grid: int | Sequence[int], *args: Any, device: str = ..., threads: int | None = ..., warps: int = ...,
+        check_bounds: bool = ...,
+    ) -> None:  # fmt: skip
         """Run all programs of the grid."""
 
 
@@ -136,8 +137,14 @@ class TunedKernel(Generic[K]):
         best = self.best(grid, *args, device=device, threads=threads)
         best.kernel.launch(best.grid, *args, device=device, threads=threads, warps=best.warps)
 
-    def best(self, grid: Grid, *args: Any, device: str = "cpu", threads: int | None = None) -> Best[K]:
-        """Return what `launch` would run: the kernel, its macros and the number of warps."""
+    def best(
+        self, grid: Grid, *args: Any, device: str = "cpu", threads: int | None = None, check_bounds: bool = False
+    ) -> Best[K]:
+        """Return what `launch` would run: the kernel, its macros and the number of warps.
+
+        check_bounds: run each configuration once on the CPU as `Kernel.launch` does with it, before it is timed without; one
+        that leaves its arrays is dropped.
+        """
         device = _device(device)
         args = self._text.flattened(args)
         key = self._key_of(args)
@@ -145,7 +152,7 @@ class TunedKernel(Generic[K]):
         with self._mutex:
             configuration = self._known(name, key)
             if configuration is None:
-                configuration = self._tuned(timer_of(device, args), grid, device, threads, key)
+                configuration = self._tuned(timer_of(device, args), grid, device, threads, key, check_bounds)
             self._chosen[name, key] = configuration
             defines = configuration.defines
             return Best(self._kernels[configuration], defines, configuration.warps, _extents(grid, defines))
@@ -231,7 +238,7 @@ class TunedKernel(Generic[K]):
     # Timing
 
     def _tuned(
-        self, timer: HostTimer | CudaTimer, grid: Grid, device: str, threads: int | None, key: Key
+        self, timer: HostTimer | CudaTimer, grid: Grid, device: str, threads: int | None, key: Key, check_bounds: bool
     ) -> Configuration:
         """Time all configurations, and return the fastest."""
         tried = self._distinct(timer)
@@ -249,8 +256,11 @@ class TunedKernel(Generic[K]):
                 start = time.perf_counter()
                 kernel = self._kernel(each)
                 if kernel is not None:
-                    launch = _launch(kernel, _extents(grid, each.defines), timer.args, device, threads, each.warps)
+                    extents = _extents(grid, each.defines)
+                    launch = _launch(kernel, extents, timer.args, device, threads, each.warps)
                     try:
+                        if check_bounds:
+                            timer.once(_launch(kernel, extents, timer.args, device, threads, each.warps, check_bounds))
                         timer.once(launch)
                         compiled = time.perf_counter() - start
                         best[each] = timer.seconds(launch)
@@ -367,9 +377,10 @@ def _extents(grid: Grid, defines: dict[str, object]) -> int | Sequence[int]:
 
 
 def _launch(
-    kernel: LaunchableKernel, grid: int | Sequence[int], args: Sequence[Any], device: str, threads: int | None, warps: int
-) -> Callable[[], object]:
-    return lambda: kernel.launch(grid, *args, device=device, threads=threads, warps=warps)
+    kernel: LaunchableKernel, grid: int | Sequence[int], args: Sequence[Any], device: str, threads: int | None, warps: int,
+    check_bounds: bool = False,
+) -> Callable[[], object]:  # fmt: skip
+    return lambda: kernel.launch(grid, *args, device=device, threads=threads, warps=warps, check_bounds=check_bounds)
 
 
 def _shown(seconds: float | None) -> str:

@@ -174,3 +174,38 @@ def test_numbers_that_no_float_holds_are_refused(type_: str) -> None:
     for number in (float("inf"), float("nan"), np.float64("-inf"), 2**10, True):
         kernel(text).interpret(1, y, number)
         np.testing.assert_equal(float(y[0]), float(number))
+
+
+@pytest.mark.parametrize(
+    ("text", "args", "is_refused"),
+    [
+        ("void f(float *y, float *p) { *y = *p; }", (None,), True),
+        ("void f(float *y, float *p) { int i[4] = 0 ... 4; float *q[4] = p + i; for (int k = 0; k < 3; k++) y += 0; *q = 1; }",
+         (None,), True),
+        ("struct s { float *p; int n; }; void f(float *y, struct s v) { *v.p = v.n; }", ((None, 3),), True),
+        ("void f(float *y, float *p) { atomic_add(p, 1); }", (None,), True),
+        ("void f(float *y, float *p) { if (p == 0) return; *p = 1; }", (None,), False),
+        ("void f(float *y, float *p) { p = y; *p = 1; }", (None,), False),
+        ("void f(float *y, float *p) { *y = p ? *p : 3; }", (None,), False),
+        ("void f(float *y, float *p) { if (!p) p = y; *p = 1; }", (None,), False),
+        ("void f(float *y, float *p, float z) { *?(z > 3)p = 1; (p = y, *p = 2); }", (None, 1.0), False),
+        ("void f(float *y, float *p) { bool m[4] = 0 ... 4 > 7; *?(m)(p + 0 ... 4) = 1; *y = p && *p; }", (None,), False),
+    ],
+)  # fmt: skip
+def test_a_null_pointer_that_every_program_goes_through_is_refused(text: str, args: tuple[Any, ...], is_refused: bool) -> None:
+    y = np.zeros(4, np.float32)
+    if not is_refused:
+        kernel(text).launch(1, y, *args)
+        return
+    with pytest.raises(jn.UserError, match="None is a null pointer, and every program accesses memory through it at <text>:1"):
+        kernel(text).launch(1, y, *args)
+    with pytest.raises(jn.UserError, match="null pointer"):
+        kernel(text).launch(1, y, *args, check_bounds=True)
+
+
+def test_errors_of_launches_name_the_types_of_the_text() -> None:
+    y = np.zeros(1, np.float32)
+    y.flags.writeable = False
+    with pytest.raises(jn.UserError, match=r"^@f, parameter y of type float\* \(<text>:1\): the array is read-only"):
+        kernel("void f(float *y) { *y = 1; }").launch(1, y)
+    assert "2 does not fit into 0 to 1; fix: bool(…), which is true for all numbers but 0" in refusal("void f(bool b) { }", 2)

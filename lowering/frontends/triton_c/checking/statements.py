@@ -282,9 +282,12 @@ class _Checker(ExpressionChecker):
         if callee is None:
             if token.text in self._prototypes:
                 self.fail(token, f"{token.text} is declared, and has no body", "its definition, or another function")
-            if self.look_up(token) is None:
+            entry = self.look_up(token)
+            if entry is None:
                 self.abort()
-            self.fail(token, f"{token.text} is no function")
+            element = entry.type.element if isinstance(entry, typed.Symbol) else None
+            is_mask = isinstance(element, Scalar) and element.is_integer
+            self.fail(token, f"{token.text} is no function", f"*?({token.text})p, where it is a mask" if is_mask else "")
         if token.text in self._open:
             chain = " → ".join([*self._open[self._open.index(token.text) :], token.text])
             self.fail(token, f"recursion is not supported: {chain}", "a loop")

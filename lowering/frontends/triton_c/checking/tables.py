@@ -146,7 +146,8 @@ class TableChecker(RecordChecker):
         plain = tree.TypeName(node.type.token, node.type.base, node.type.constant, None, node.type.definition)
         element = self.resolve(plain).element
         if not isinstance(element, Scalar) or element.kind == "struct":
-            self.fail(node.token, f"a table of {element}", "numbers")
+            is_struct = isinstance(element, Scalar) and element.kind == "struct"
+            self.fail(node.token, f"a table of {element}", "one table for each member" if is_struct else "numbers")
         if not isinstance(node.value, tree.Braces):
             self.fail(node.token, f"table {node.name} has no values", f"{node.name}[…] = {{…}}, or T *p = calloc(bytes)")
         shape = tuple(self.constant(each, "the extent of a table") for each in node.type.shape or ())
