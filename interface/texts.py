@@ -6,7 +6,8 @@ import functools
 import math
 import os
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -25,6 +26,8 @@ if TYPE_CHECKING:  # the front end of Triton-C loads when it is used
     from ..lowering.frontends.triton_c.text import Reading
     from .triton_c_launches import LaunchRules
 
+MakeArguments = Callable[[Any, Sequence[Any]], tuple[Any, ...]]
+"""(grid, arguments of a launch) → arguments of the block function."""
 MAX_TEXT = 1 << 26
 """Most bytes of text that are read."""
 TTIR_SUFFIXES = (".ttir", ".mlir")
@@ -46,17 +49,17 @@ class KernelText(Protocol):
     def module(self) -> ModuleOp:
         """Return the block IR. Raises `UserError` for a text with errors."""
 
-    def arguments(self, grid: Any, args: Sequence[Any], constants: Callable[[], Mapping[str, Array]]) -> tuple[Any, ...]:
-        """Return the arguments of the block function, made of those of a launch and of the constant memory.
+    def launcher(self, constants: Callable[[], Mapping[str, Array]]) -> MakeArguments:
+        """Return what makes the arguments of the block function from a grid, those of a launch, and the constant memory.
 
-        Raises `UserError` for arguments that break what the text promises of them, and for a grid that it cannot have.
+        It raises `UserError` for arguments that break what the text promises of them, and for a grid that it cannot have.
         """
 
     def refuse_null(self, args: Sequence[Any]) -> None:
         """Raise `UserError` for a None that every program reads or writes through. args: those of the block function."""
 
-    def name_types(self, error: UserError) -> None:
-        """Let an error of a launch name types of parameters as the text has them."""
+    def naming_types(self) -> AbstractContextManager[None]:
+        """Let errors of a launch name types of parameters as the text has them."""
 
     def constants(self) -> dict[str, Array]:
         """Return new arrays for the constant memory of the kernel, by name."""
@@ -72,15 +75,16 @@ class TtirText:
     def module(self) -> ModuleOp:
         return parse(self.text, self.source)
 
-    def arguments(self, grid: Any, args: Sequence[Any], constants: Callable[[], Mapping[str, Array]]) -> tuple[Any, ...]:
-        """Return the arguments as they are: launches find out by themselves what holds for them."""
-        return tuple(args)
+    def launcher(self, constants: Callable[[], Mapping[str, Array]]) -> MakeArguments:
+        """Return what leaves arguments as they are: launches find out by themselves what holds for them."""
+        return _as_they_are
 
     def refuse_null(self, args: Sequence[Any]) -> None:
         """Accept everything: what such a text reads is not followed."""
 
-    def name_types(self, error: UserError) -> None:
-        """Leave the error as it is: its types are those of the text."""
+    def naming_types(self) -> AbstractContextManager[None]:
+        """Leave errors as they are: their types are those of the text."""
+        return nullcontext()
 
     def constants(self) -> dict[str, Array]:
         """Return nothing: the dialect has no constant memory."""
@@ -133,32 +137,35 @@ class TritonCText:
         rules.check(found)
         return found
 
-    def arguments(self, grid: Any, args: Sequence[Any], constants: Callable[[], Mapping[str, Array]]) -> tuple[Any, ...]:
-        """Return the arguments of the block function: one for each part of a struct, and tables behind them.
+    def launcher(self, constants: Callable[[], Mapping[str, Array]]) -> MakeArguments:
+        """Return what makes the arguments of the block function: one for each part of a struct, and tables behind them.
 
         Types of parameters are compared with them, and what is promised of them: multiples, alignments, arrays that do not
         overlap. Grids have positive sizes.
         """
-        rules = _rules(self)
-        rules.check_grid(grid)
-        found = rules.flattened(args)
-        if rules.tables and len(found) == rules.count:
-            memory = constants()
-            found = (*found, *(memory[each.name] for each in rules.tables))
-        rules.check(found)
-        return rules.as_bytes(found)
+        make = _rules(self).arguments
+        return lambda grid, args: make(grid, args, constants)
 
     def refuse_null(self, args: Sequence[Any]) -> None:
         """Raise `UserError` for a None that every program reads or writes through. args: those of the block function."""
         _rules(self).refuse_null(args)
 
-    def name_types(self, error: UserError) -> None:
-        """Let an error of a launch name types of parameters as the text has them, in place of those of the block IR."""
-        error.args = (_rules(self).with_own_types(str(error)), *error.args[1:])
+    @contextmanager
+    def naming_types(self) -> Iterator[None]:
+        """Let errors of a launch name types of parameters as the text has them, in place of those of the block IR."""
+        try:
+            yield
+        except UserError as error:
+            error.args = (_rules(self).with_own_types(str(error)), *error.args[1:])
+            raise
 
     def constants(self) -> dict[str, Array]:
         """Return new arrays for the constant memory of the kernel, by name."""
         return {each.name: each.array() for each in _rules(self).tables}
+
+
+def _as_they_are(grid: Any, args: Sequence[Any]) -> tuple[Any, ...]:
+    return tuple(args)
 
 
 @functools.lru_cache(maxsize=256)

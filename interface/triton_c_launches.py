@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NoReturn
 
 import numpy as np
@@ -125,9 +125,20 @@ class LaunchRules:
         """The parameters with their types, and the members of those that are structs."""
         return ", ".join(f"{each.declared} {each.parameter}" for each in self.checks) or "none"
 
+    def arguments(self, grid: Any, args: Sequence[Any], constants: Callable[[], Mapping[str, Array]]) -> tuple[Any, ...]:
+        """Return the arguments of the block function, see `KernelText.launcher`."""
+        self.check_grid(grid)
+        found = tuple(args) if self.is_plain else self.flattened(args)
+        if self.tables and len(found) == self.count:
+            memory = constants()
+            found = (*found, *(memory[each.name] for each in self.tables))
+        self.check(found)
+        return self.as_bytes(found) if self.untyped else found
+
     def check(self, args: Sequence[Any]) -> None:
         """Raise `UserError` for arguments of the block function that do not go to its parameters, or break a promise."""
-        if len(args) not in (len(self.checks), len(self.checks) + len(self.tables)):
+        count = len(self.checks)
+        if len(args) != count and len(args) != count + len(self.tables):
             self._fail_number(args)
         check_arguments(self.checks, args)
         if self.promises:
@@ -155,6 +166,8 @@ class LaunchRules:
 
     def check_grid(self, grid: Any) -> None:
         """Raise `UserError` for a grid with sizes that are not one to three or not positive; launches check everything else."""
+        if type(grid) is tuple and len(grid) == 1 and type(grid[0]) is int and grid[0] > 0:
+            return
         if isinstance(grid, tuple | list) and not 1 <= len(grid) <= 3:
             raise UserError(f"@{self.kernel}: grid {grid}: expected one to three numbers of programs")
         for size in grid if isinstance(grid, tuple | list) else (grid,):
