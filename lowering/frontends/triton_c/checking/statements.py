@@ -9,7 +9,7 @@ from typing import Any
 from ..reading.diagnostics import Diagnostics
 from ..reading.source import Token
 from ..syntax import tree
-from ..types import INT, VOID, Pointer, Scalar, Struct, Type, leaves_of, type_of
+from ..types import INT, SCALARS, VOID, Pointer, Scalar, Struct, Type, leaves_of, type_of
 from . import typed
 from .calls import BUILTIN_NAMES
 from .context import Announced
@@ -50,17 +50,19 @@ def check_text(
     return typed.Module(found, tuple(checker.done.values()))
 
 
-def kernels_of(items: Sequence[tree.Statement]) -> list[tree.Function]:
+def kernels_of(items: Sequence[tree.Statement]) -> list[tree.Function | tree.Skipped]:
     """Return the kernels of a text: functions marked `__global__`; if there are none, void functions that nobody calls."""
-    functions = [each for each in items if isinstance(each, tree.Function)]
+    skipped = [each for each in items if isinstance(each, tree.Skipped)]
+    read = [each for each in items if isinstance(each, tree.Function)]
+    functions: list[tree.Function | tree.Skipped] = [*read, *(each for each in skipped if not each.is_prototype)]
     prototypes = [each for item in items if isinstance(item, tree.Declaration) for each in item.prototypes]
     announced = {each.name for each in prototypes if each.is_global}
+    announced |= {each.name for each in skipped if each.is_prototype and each.is_global}
     marked = [each for each in functions if each.is_global or each.name in announced]
     if marked:
         return marked
-    called = _called_names(functions)
-    void = [each for each in functions if each.result.base == "void" and len(each.result.constant) == 1]
-    return [each for each in void if each.name not in called and not each.is_device]
+    called = _called_names(read).union(*(each.called for each in skipped if not each.is_prototype))
+    return [each for each in functions if each.is_void and each.name not in called and not each.is_device]
 
 
 def called_functions(functions: Sequence[tree.Function], known: Mapping[str, tree.Function]) -> list[tree.Function]:
@@ -107,7 +109,7 @@ class _Checker(ExpressionChecker):
         self.done: dict[str, typed.Function] = {}
         self._functions: dict[str, tree.Function] = {}
         self._prototypes: dict[str, list[tree.Function]] = {}
-        self._kernels: list[tree.Function] = []
+        self._kernels: list[tree.Function | tree.Skipped] = []
         self._open: list[str] = []
         self._failed: set[str] = set()
         self._weights: dict[str, int] = {}
@@ -130,20 +132,23 @@ class _Checker(ExpressionChecker):
                 if item.name in self._functions:
                     self.diagnostics.error(item.token, f"function {item.name} is defined twice", "another name, or #if")
                 self._functions[item.name] = item
+            elif isinstance(item, tree.Skipped):
+                continue
             elif isinstance(item, tree.Declaration) and not item.is_typedef:
                 self._announce(item)
                 self.declare_outside(item)
             else:
                 self.statement(item, [])
+        self.finish_outside()
         self._kernels = kernels_of(items)
 
     def kernel(self, name: str | None, end: Token) -> tree.Function | None:
         """Return the kernel of this name."""
         names = [each.name for each in self._kernels]
-        if name is None and len(names) == 1:
-            return self._kernels[0]
-        if name in names:
-            return self._kernels[names.index(name)]
+        asked = names[0] if name is None and len(names) == 1 else name
+        found = next((each for each in self._kernels if each.name == asked and isinstance(each, tree.Function)), None)
+        if found is not None:
+            return found
         listed = ", ".join(names) or "none"
         if name in self._functions:
             token = self._functions[name].token
@@ -277,9 +282,12 @@ class _Checker(ExpressionChecker):
         if callee is None:
             if token.text in self._prototypes:
                 self.fail(token, f"{token.text} is declared, and has no body", "its definition, or another function")
-            if self.look_up(token) is None:
+            entry = self.look_up(token)
+            if entry is None:
                 self.abort()
-            self.fail(token, f"{token.text} is no function")
+            element = entry.type.element if isinstance(entry, typed.Symbol) else None
+            is_mask = isinstance(element, Scalar) and element.is_integer
+            self.fail(token, f"{token.text} is no function", f"*?({token.text})p, where it is a mask" if is_mask else "")
         if token.text in self._open:
             chain = " → ".join([*self._open[self._open.index(token.text) :], token.text])
             self.fail(token, f"recursion is not supported: {chain}", "a loop")
@@ -385,7 +393,9 @@ class _Checker(ExpressionChecker):
                 self.declare(each.token, None)
                 continue
             if node.is_typedef:
-                if self.scopes[-1].get(each.name) is not type_:
+                if each.name in SCALARS:
+                    self._compare_built_in(each, type_)
+                elif self.scopes[-1].get(each.name) is not type_:
                     self.declare(each.token, type_)
                 continue
             entry = self._entry(each, type_)
@@ -394,6 +404,13 @@ class _Checker(ExpressionChecker):
                 self._evaluated(each.token, self.write(each.token, Lvalue(each.name, type_, symbols), value), into)
             elif each.value is None:
                 into += [typed.Declare(each.token, symbol) for symbol in symbols]
+
+    def _compare_built_in(self, node: tree.Declarator, type_: Type) -> None:
+        """Compare a typedef of the name of a built-in type with that type, which it cannot change."""
+        own = SCALARS[node.name]
+        if type_.element is not own or type_.shape:
+            shown = f"{node.name} is the built-in type {own}" if str(own) != node.name else f"{own} is a built-in type"
+            self.diagnostics.error(node.token, f"{shown}, and this typedef makes it {type_}", "another name")
 
     def _local_attribute(self, attribute: tree.Attribute, node: tree.Declarator, type_: Type) -> None:
         """Check an attribute of a local variable. It promises what nobody checks, and so has no effect."""
