@@ -233,7 +233,8 @@ class FunctionBuilder(ExpressionBuilder):
     def _iterations(self, counter: Counter, start: SSAValue, bound: SSAValue, size: SSAValue) -> SSAValue:
         """Return how many iterations a loop has: an int where the counter is a signed one of 32 bits, else a long.
 
-        The distance is divided as an unsigned number, since it may be larger than the largest signed one.
+        The distance is divided as an unsigned number, since it may be larger than the largest signed one. Where the counter
+        of a launch does step over the end of its numbers, its steps are counted one by one.
         """
         b = self.builder
         element, is_up = counter.element, counter.is_up
@@ -243,11 +244,43 @@ class FunctionBuilder(ExpressionBuilder):
         if counter.operator in ("<", ">"):
             distance = b.binary("arith.subi", distance, one)
         is_int = element.bits == 32 and element.is_signed and isinstance(counter.step, int) and counter.step > 1
+        own_size = size
         if not is_int:
             distance, one = b.cast("arith.extui", distance, t.I64), b.const(1, t.I64)
             size = b.const(counter.step, t.I64) if isinstance(counter.step, int) else b.cast("arith.extui", size, t.I64)
         count = b.binary("arith.addi", b.binary("arith.divui", distance, size), one)
-        return b.select(goes_on, count, b.const(0, distance.type))
+        count = b.select(goes_on, count, b.const(0, distance.type))
+        return self._stepped(counter, start, bound, own_size, goes_on, count) if counter.may_wrap else count
+
+    def _stepped(
+        self, counter: Counter, start: SSAValue, bound: SSAValue, size: SSAValue, goes_on: SSAValue, count: SSAValue
+    ) -> SSAValue:
+        """Return how many iterations an unsigned counter has: `count`, unless it steps over the end of its numbers."""
+        b, element = self.builder, counter.element
+        one = b.const(1, element.mlir)
+        last = bound  # the value next to the bound from which there is another step
+        if counter.operator in ("<", ">"):
+            last = b.binary("arith.subi" if counter.is_up else "arith.addi", bound, one)
+        if counter.is_up:
+            wraps = b.cmpi("ugt", size, b.binary("arith.subi", b.const(-1, element.mlir), last))
+        else:
+            wraps = b.cmpi("ult", last, size)
+        branch = b.if_(b.binary("arith.andi", goes_on, wraps), [count.type])
+        with branch.then():
+            types = [start.type, count.type]
+            before, after = Block(arg_types=types), Block(arg_types=types)
+            with b.inside(before):
+                condition = self.elements.compared(counter.operator, element, before.args[0], bound)
+                b.op(scf.ConditionOp, [condition, *before.args], ())
+            with b.inside(after):
+                moved = b.binary("arith.addi" if counter.is_up else "arith.subi", after.args[0], size)
+                b.op(scf.YieldOp, [moved, b.binary("arith.addi", after.args[1], b.const(1, count.type))], ())
+            inits = [start, b.const(0, count.type)]
+            counted = b.op(scf.WhileOp, inits, types, regions=(Region(before), Region(after)))
+            branch.yield_([counted[1]])
+        with branch.otherwise():
+            branch.yield_([count])
+        return branch.results[0]
 
     # Calls
 

@@ -48,7 +48,7 @@ class Repeat:
         condition, events: what is evaluated before each iteration, behind it if `is_post`; None: nothing.
         flags: the loop ends when one of them is set.
         body: what runs, with the step of a `for`.
-        counter: for a loop that counts; its step is not in the body.
+        counter: for a loop that counts; its own step is not in the body.
         gen: variables that it may read as they were before; writes: those that it assigns; live: those that are read behind
             it; carried: those whose values go from one iteration to the next or out of it; passed: those that the condition
             assigns and the body reads. Liveness fills them in.
@@ -235,7 +235,9 @@ class _Structure:
             body = [_set(own.skipped, 0, node.token), *body]
         leaving = sorted(flags - {own.skipped}, key=lambda flag: flag.name)
         counter = None if leaving or node.is_post else counter_of(node, self._initial_values)
-        if counter is None and node.step:
+        if counter is not None:
+            body = [*body, *counter.rest]
+        elif node.step:
             step: list[Node] = [each for each in node.step if isinstance(each, typed.Evaluate)]
             if leaving:
                 events = tuple((flag, "read") for flag in leaving)
