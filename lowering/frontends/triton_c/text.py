@@ -68,7 +68,10 @@ def read(
     diagnostics = Diagnostics()
     tokens = preprocess(Source(source, text), defines or {}, include or {}, diagnostics)
     is_whole = not diagnostics.reports
-    syntax = parse(tokens, diagnostics)
+    try:
+        syntax = parse(tokens, diagnostics)
+    except RecursionError:
+        _fail_nested(diagnostics, tokens[-1])
     if not is_whole or diagnostics.has_gaps:  # names may be missing; functions that have errors are left out
         diagnostics.check()
     try:
@@ -89,11 +92,11 @@ def build(reading: Reading) -> ModuleOp:
     """
     diagnostics = reading.diagnostics
     functions = {}
-    for each in reading.typed.functions:
-        functions[each.name] = structured(each, diagnostics)
-        find_liveness(functions[each.name], diagnostics)
     kernel = reading.typed.kernel.name
     try:
+        for each in reading.typed.functions:
+            functions[each.name] = structured(each, diagnostics)
+            find_liveness(functions[each.name], diagnostics)
         module = _module(functions, kernel, diagnostics)
     except RecursionError:
         _fail_nested(diagnostics, reading.typed.kernel.token)

@@ -28,10 +28,12 @@ from ..checking import typed
 from ..checking.typed import Symbol
 from ..reading.diagnostics import Diagnostics
 from .axes import Axes, Lanes
+from .conditionals import ACCESSES
 from .counting import Counter
 from .elements import Locations, mlir_types
-from .expressions import ACCESSES, ExpressionBuilder
+from .expressions import ExpressionBuilder
 from .structure import Branch, Node, Repeat, Structured
+from .uses import Uses
 
 _NOINLINE: dict[str, Attribute] = {"noinline": BoolAttr.from_bool(False)}
 _FLAGS = {"noalias": "llvm.noalias", "readonly": "llvm.readonly", "writeonly": "llvm.writeonly"}
@@ -93,14 +95,19 @@ class FunctionBuilder(ExpressionBuilder):
     ) -> None:
         super().__init__(builder, diagnostics, locations)
         self._name = name
+        self._unused: frozenset[Symbol] | None = None
         self._callees = callees
         self._axes: dict[str, Axes] = {}
+        self._uses = Uses({each: callees[each].function for each in callees})
 
     def body(self, nodes: Sequence[Node]) -> None:
         """Build statements one after the other."""
         for node in nodes:
             if isinstance(node, typed.Evaluate):
-                self.build(node.expression)
+                if self.is_idle(node.expression):
+                    self.skip(node.expression)
+                else:
+                    self.build(node.expression)
             elif isinstance(node, typed.Declare):
                 self.at(node.token)
                 type_ = node.symbol.type
@@ -293,7 +300,10 @@ class FunctionBuilder(ExpressionBuilder):
         mask, lanes = self.mask, self.own_lanes()
         like = self.arm[1] if self.arm is not None and mask is self.arm[0] else node
         inner = lanes.called(node, self._axes_of(node.function), None if mask is None else lanes.mask_of(mask, like))
-        outer = self.values, self.mask, self.arm, self.lanes
+        outer = self.values, self.mask, self.arm, self.lanes, self._unused
+        unused = self._uses.unused(self._name) if self._unused is None else self._unused
+        dropped = frozenset(number for number, result in enumerate(node.results) if result in unused)
+        self._unused = self._uses.unused(node.function, dropped) | {callee.results[number] for number in dropped}
         self.mask, self.arm, self.lanes = None, None, inner
         self.values = dict(zip(callee.function.parameters, arguments, strict=True))
         results: list[SSAValue] = []
@@ -311,8 +321,20 @@ class FunctionBuilder(ExpressionBuilder):
                 with branch.otherwise(), self.region(node.token):
                     branch.yield_([self.elements.zero(each.type.element, each.type.shape) for each in callee.results])
             results = list(branch.results)
-        self.values, self.mask, self.arm, self.lanes = outer
+        self.values, self.mask, self.arm, self.lanes, self._unused = outer
         return results
+
+    def is_idle(self, node: typed.Expression) -> bool:
+        if self.mask is None and self.lanes is None:
+            return False
+        if self._unused is None:
+            self._unused = self._uses.unused(self._name)
+        return self._uses.is_idle(node, self._unused)
+
+    def taken(self, node: typed.Call) -> list[tuple[typed.Expression, bool]]:
+        parameters = self._callees[node.function].function.parameters
+        unused = self._uses.unused(node.function)
+        return [(value, each not in unused) for value, each in zip(node.arguments, parameters, strict=True)]
 
     def own_lanes(self) -> Lanes:
         return self.lanes or Lanes(self._axes_of(self._name), ())

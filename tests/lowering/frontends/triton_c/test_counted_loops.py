@@ -96,8 +96,9 @@ def test_an_unsigned_counter_that_wraps_goes_on_from_the_other_end(
 @pytest.mark.parametrize(
     ("header", "is_plain"),
     [
-        ("unsigned i = 0; i < n; i++", True), ("unsigned i = n; i > 0; i--", True), ("unsigned i = 0; i < 4000u; i += 16", True),
-        ("unsigned i = 0; i < n; i += 16", False), ("unsigned i = n; i >= 1; i--", True), ("int i = 0; i < (int)n; i += 16", True),
+        ("unsigned i = 0; i < n; i++", True), ("unsigned i = n; i > 0; i--", True), ("unsigned i = n; i >= 1; i--", True),
+        ("unsigned i = 0; i < 4000u; i += 16", True), ("int i = 0; i < (int)n; i += 16", True),
+        ("unsigned i = 0; i < n; i += 16", False),
     ],
 )  # fmt: skip
 def test_steps_are_counted_one_by_one_only_where_a_counter_may_wrap(header: str, is_plain: bool) -> None:
