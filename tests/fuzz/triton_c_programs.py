@@ -50,12 +50,14 @@ class Programs:
 
     Attributes:
         scopes: the variables of each open scope; those of loops count and are not assigned.
+        declared: the name whose initial value is drawn: it hides the outer variables of that name already.
     """
 
     def __init__(self, draw: Draw) -> None:
         self.draw = draw
         self.scopes: list[list[Variable]] = [[]]
         self.counted: set[str] = set()
+        self.declared = ""
         self.made = 0
         self.left = draw.integer(4, 14)
         self.expressions = Expressions(draw, self.visible)
@@ -65,6 +67,7 @@ class Programs:
         found: dict[str, Variable] = {}
         for scope in self.scopes:
             found.update({each.name: each for each in scope})
+        found.pop(self.declared, None)
         return list(found.values())
 
     def assignable(self) -> list[Variable]:
@@ -127,8 +130,10 @@ class Programs:
 
     def _declaration(self, depth: int, jumps: tuple[str, ...]) -> Statement:
         type_, shape = self.draw.one(*DTYPES), self.draw.one(*SHAPES)
+        self.declared = self.new_name()
         value = self._fits(self.expressions.of_shape(self.depth(), shape), type_)
-        variable = self.declare(self.new_name(), type_, shape)
+        variable = self.declare(self.declared, type_, shape)
+        self.declared = ""
         return Statement(f"{declared(variable)} = {value.text};", self._assigning(variable, value))
 
     @staticmethod
