@@ -9,6 +9,8 @@
 #   make triton-versions  what joinery uses of Triton, tried with every version, into docs/triton_versions.md; 5 GB of environments
 #   make triton-suites  suites of other projects, written for a GPU, without one; SUITES_ARGS="liger --sample 1"
 #   make conformance  ONNX's backend suite on the CPU, in an environment with the recorded onnx, into docs/onnx.md
+#   make torch-ops  PyTorch's samples of its operators through the back end of torch.compile, compared with the record
+#   make torch-models  models of PyTorch compiled, trained and exported, compared with the record
 #   make docs       the pages of docs/ that are written from the code: ops, promotion, dtypes, commands, passes, libdevice, tt_ops, triton_versions
 #   make docs-site  all pages as a site in out/site, with a search and the API reference; broken links are errors
 #   make accuracy   errors of all float32 values of elementary functions on the host, into docs/accuracy.json: an hour
@@ -18,6 +20,7 @@
 #   make fuzz-onnx  a million mutated models in ONNX, hundreds in a child: refused with a fix, or run; FUZZ_ARGS="--seed 2 --batched 2"
 #   make bench      benchmarks side by side with the peers, as ratios
 #   make bench-triton  Triton programs through joinery, beside joinery's graphs, torch, and Triton's interpreter
+#   make bench-torch  models of PyTorch compiled by joinery, beside eager PyTorch and inductor, and their first calls; BENCH_ARGS="bert --first-calls 3"
 #   make bench-triton-c  kernels in Triton-C beside Triton's texts of the same algorithms, and how long reading them takes
 #   make bench-gpu  the same on this machine's CUDA device, and whether its results are right; PYTHON= one with torch and triton
 
@@ -50,8 +53,8 @@ MUTANTS ?=
 SUITES_ARGS ?=
 CONFORMANCE_ARGS ?= --record
 
-.PHONY: help venv demo docs docs-site accuracy tt-ops mutants test test-fast test-slow test-all every-test test-triton test-doors test-gpu triton-versions triton-suites conformance fuzz fuzz-onnx lint types \
-    bench bench-peers bench-triton bench-triton-c bench-gpu clean
+.PHONY: help venv demo docs docs-site accuracy tt-ops mutants test test-fast test-slow test-all every-test test-triton test-doors test-gpu triton-versions triton-suites conformance torch-ops torch-models fuzz fuzz-onnx lint types \
+    bench bench-peers bench-torch bench-triton bench-triton-c bench-gpu clean
 .DEFAULT_GOAL := help
 
 help:
@@ -135,11 +138,17 @@ $(BENCH_VENV)/.ready: pyproject.toml Makefile
 
 $(DOORS_VENV)/.ready: pyproject.toml Makefile
 	test -x $(RUN_DOORS) || $(PYTHON) -m venv $(DOORS_VENV)
-	$(RUN_DOORS) $(PIP_INSTALL) --editable '.[test]' $(TRITON) $(TORCH) $(TRANSFORMERS)
+	$(RUN_DOORS) $(PIP_INSTALL) --editable '.[test]' $(TRITON) $(TORCH) $(TRANSFORMERS) expecttest
 	touch $@
 
 test-doors: $(DOORS_VENV)/.ready
 	$(RUN_DOORS) -m pytest -n $(WORKERS) --dist worksteal tests/interface/triton tests/interface/torch tests/suites
+
+torch-ops: $(DOORS_VENV)/.ready
+	$(RUN_DOORS) -m tests.conformance.torch_ops $(CONFORMANCE_ARGS)
+
+torch-models: $(DOORS_VENV)/.ready
+	$(RUN_DOORS) -m tests.conformance.torch_models $(CONFORMANCE_ARGS)
 
 # Tests of what only the simulator does are left out (tests/support/on_cuda.py).
 test-gpu:
@@ -192,6 +201,9 @@ bench: $(BENCH_VENV)/.ready
 # The peers and the machine alone: a baseline without joinery.
 bench-peers: $(BENCH_VENV)/.ready
 	$(RUN_BENCH) benchmarks/run.py --peers-only $(BENCH_ARGS)
+
+bench-torch: $(DOORS_VENV)/.ready
+	$(RUN_DOORS) benchmarks/torch_models.py $(BENCH_ARGS)
 
 bench-triton: $(DOORS_VENV)/.ready
 	$(RUN_DOORS) benchmarks/triton_programs.py $(BENCH_ARGS)

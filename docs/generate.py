@@ -22,6 +22,8 @@ from joinery.graph.functions.names.exports import EXPORTS
 from joinery.graph.ops import control as ops_control
 from joinery.graph.ops import elementwise as ops_elementwise
 from joinery.graph.ops import host as ops_host
+from joinery.graph.ops import lookups as ops_lookups
+from joinery.graph.ops import quantization as ops_quantization
 from joinery.graph.ops import structural as ops_structural
 from joinery.graph.ops.opdef import CONTRACT, INDEXED, POSITION, SCATTERED, OpDef
 from joinery.graph.ops.table import OPS
@@ -49,6 +51,8 @@ GROUPS: tuple[tuple[str, tuple[OpDef, ...]], ...] = (
     ("Indexing", ops_structural.INDEXING),
     ("In order", ops_structural.ORDERED),
     ("Composites", ops_structural.COMPOSITES),
+    ("Looking up", ops_lookups.ROWS),
+    ("Codes of few bits", ops_quantization.ROWS),
     ("On the host: strings", ops_host.STRINGS),
     ("On the host: sizes from data", ops_host.DATA_SIZED),
     ("Loops and branches", ops_control.ROWS),
@@ -111,6 +115,9 @@ SHAPES = {
     "scatter": "as x",
     "sorted_keys": "(…, n) → (…, 2, n)",
     "top": "axis → k",
+    "_search_shape": "as the values",
+    "_gather_shape": "indices[:-1] + x[batch_dims + depth:]",
+    "_parameters": "as x",
 }
 KINDS = ("bool", "int", "uint", "float")
 
@@ -479,7 +486,7 @@ def result_rules() -> str:
     known: dict[str, ResultRule] = {
         **RESULT_RULES,
         **{rule.name: rule for rule in (CONTRACT, POSITION, INDEXED, SCATTERED)},
-        **{row.promote.name: row.promote for row in (*ops_host.ROWS, *ops_control.ROWS)},
+        **{row.promote.name: row.promote for row in (*ops_host.ROWS, *ops_control.ROWS, *ops_lookups.ROWS)},
     }
     users: dict[str, list[str]] = {
         name: [f"`{op}`" for op in OUTSIDE_THE_TABLE.get(name, ())] for name in known

@@ -53,7 +53,7 @@ def error(row: OpDef, floats: bool) -> str:
     """Returns the error column: a bound, or the error measured for float32 on the host and the simulator, or
     the number of the row."""
     rounds = "any_dtype" not in row.traits or "rounding" in row.attrs
-    if not rounds or not floats or row.promote.name in ("JOIN_TO_BOOL", "POSITION"):
+    if not rounds or not floats or row.promote.name in ("JOIN_TO_BOOL", "POSITION", "SEARCHED"):
         return "–"
     if row.bound:
         return row.bound

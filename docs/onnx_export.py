@@ -36,7 +36,7 @@ ATTRS: dict[str, dict[str, Any]] = {
     "epsilon": {"epsilon": 1e-5}, "has_scale": {"has_scale": True}, "has_bias": {"has_bias": True},
     "accumulate": {"accumulate": float32}, "precision": {"precision": "ieee"}, "rounding": {"rounding": "nearest"},
     "saturate": {"saturate": True}, "reduction": {"reduction": "none"}, "descending": {"descending": False}, "k": {"k": 1},
-    "largest": {"largest": True},
+    "largest": {"largest": True}, "batch_dims": {"batch_dims": 0}, "side": {"side": "left"},
 }  # fmt: skip
 OPSET = 21
 
@@ -59,13 +59,13 @@ def calls(row: str) -> Iterator[tuple[DType, Call]]:
             operands = (dtype,) * (3 if row == "layer_norm" else 2)
         elif row == "where":
             operands = (bool_, dtype, dtype)
-        elif row in ("gather", "take_along_axis"):
+        elif row in ("gather", "take_along_axis", "gather_nd"):
             operands = (dtype, int64)
         elif row == "scatter":
             operands = (dtype, int64, dtype)
         elif definition.promote.name == "JOIN_TO_BOOL":
             result = bool_
-        elif definition.promote.name == "POSITION":
+        elif definition.promote.name in ("POSITION", "SEARCHED"):
             result = int64
         elif row == "matmul" and dtype.bits <= 8:
             result = int32
@@ -100,6 +100,8 @@ def cells(row: str) -> list[str]:
         operator = OPS[row].onnx
         if row == "windows":
             return ["Gather and Transpose (sizes)", ""]
+        if row in QUANTIZED:
+            return [QUANTIZED[row], "others are operators in the graph itself"]
         return [f"{operator[0]} (sizes)" if operator else "Shape, Squeeze and arithmetic (sizes)", ""]
     if row in REASONS or row not in WRITERS:
         return ["–", f"refused: {REASONS.get(row, UNWRITTEN)[0]}"]
@@ -135,8 +137,18 @@ HOST = {
     "unique": ("Unique, whose outputs are shared: int8 int64 float32 float64 string; others with Cast", ""),
     "non_max_suppression": ("NonMaxSuppression", ""),
     "image_decode": ("ImageDecoder, opset 20", ""),
+    "empty_rows": ("ConstantOfShape", ""),
+    "positions_in_range": ("Identity: Gather, GatherElements and ScatterElements refuse positions themselves", ""),
+    "loop": ("Scan where only sequences say how often it runs and no index is read, else Loop", ""),
+    "branch": ("If", ""),
+    "region_result": ("an output of its loop or branch", ""),
 }
-"""Rows of the host: what they are written as; those that stand in the graph itself name the node in the first column."""
+"""Rows of the host, and of loops and branches: what they are written as; those that stand in the graph itself name the node
+in the first column."""
+QUANTIZED = {
+    "quantize": "QuantizeLinear: float32 to codes of 4, 8 and 16 bits",
+    "dequantize": "DequantizeLinear: codes of 4, 8, 16 and 32 bits to float32",
+}
 CASTS = {
     "cast": "Cast: where ONNX says what it does: to bool, between integers, from integers, between floats of 16 bits and more",
     "bitcast": "",

@@ -53,6 +53,8 @@ SPECIAL = {
     ("scan", "f"): "Callable[[Any, Any], tuple[Any, Any]]",
     ("scan", "init"): "Any",
     ("scan", "xs"): "Any",
+    ("associative_scan", "fn"): "Callable[[Any, Any], Any]",
+    ("associative_scan", "elems"): "Any",
     ("cond", "true_fun"): "Callable[..., Any]",
     ("cond", "false_fun"): "Callable[..., Any]",
     ("cond", "operands"): "Any",

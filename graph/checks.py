@@ -8,6 +8,9 @@ from typing import NamedTuple
 from ..promotion.errors import UserError
 from .dims.dim import Dim, Extent, at_most, dims_equal, maximum, minimum
 
+MAX_SIZE = 1 << 62
+"""No tensor of any graph has this many bytes: sizes are computed in 64 bits."""
+
 
 class ShapeError(UserError):
     """Operand shapes or attributes do not fit the op. `expected` and `fix` complete the message."""

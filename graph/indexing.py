@@ -7,7 +7,7 @@ at launch: `table[:seq]` has exactly `seq` rows, and a launch with a larger `seq
 
 from __future__ import annotations
 
-from .checks import Checks, ShapeError
+from .checks import MAX_SIZE, Checks, ShapeError
 from .dims.dim import Dim, Extent, lower_bound, maximum, minimum
 from .errors import describing
 from .ops.shape import slice_length
@@ -98,6 +98,11 @@ def _position(value: Extent, extent: Extent, axis: int, checks: Checks) -> Exten
     return value
 
 
+def is_open(bound: Extent) -> bool:
+    """Return whether a bound of a slice is a number beyond every axis, as exporters write "to the end"."""
+    return isinstance(bound, int) and abs(bound) >= MAX_SIZE
+
+
 def _slice(entry: slice, extent: Extent, axis: int, checks: Checks) -> Bounds:
     step = 1 if entry.step is None else _number(entry.step, axis)
     if not isinstance(step, int) or step == 0:
@@ -132,6 +137,8 @@ def _start(value: Extent, extent: Extent, what: str, checks: Checks) -> Extent:
 
 def _bound(value: Extent, extent: Extent, low: int, high: Extent, what: str, checks: Checks) -> Extent:
     if isinstance(value, int):
+        if is_open(value):
+            return low if value < 0 else high
         return maximum(extent + value, low) if value < 0 else minimum(value, high)
     _require_not_below(value, low, f"{what}: {value} is below {low}", checks)
     checks.require_at_most(value, high, f"{what}: {value} is beyond the end")

@@ -13,7 +13,6 @@ from ..graph.constants import array_digest
 from ..graph.dims.binding import parse_extent
 from ..graph.dims.dim import Extent
 from ..graph.graph import Graph
-from ..graph.ops.control import has_control
 from ..graph.ops.host import needs_host
 from ..graph.reference.budget import Budget
 from ..graph.text.parsing import from_text
@@ -64,9 +63,9 @@ def compile(  # noqa: A001 - the public name
 
     Args:
         graph: a graph whose `output` has been called.
-        device: "cpu"; "cuda", "cuda:1"; "auto" for the first GPU, or the CPU where there is none or the graph has loops,
-            branches, or operations that run on the host (kinds `control` and `host` in docs/ops.md); "ptxsim" interprets the
-            PTX that a GPU would run, and checks every access (slow: for tests).
+        device: "cpu"; "cuda", "cuda:1"; "auto" for the first GPU, or the CPU where there is none or the graph has
+            operations that run on the host (kind `host` in docs/ops.md); "ptxsim" interprets the PTX that a GPU would run, and
+            checks every access (slow: for tests).
         target: the GPU that code is made for, such as "sm_90a"; by default what fits the device best, and "sm_80" for
             "ptxsim".
         threads: threads a call may use, the caller included; None uses every core, 1 keeps all work on the calling thread.
@@ -96,10 +95,8 @@ def compile(  # noqa: A001 - the public name
     numerics = checked_numerics(numerics, "compile")
     if needs_host(graph):
         return _staged(graph, device, target, threads, numerics, debug, cache)
-    if device == "auto" and target is None and has_control(graph):
-        device = "cpu"
-    device, resolved = _resolve(device, target, "compile")
     store = cache_of(cache)
+    device, resolved = _resolve(device, target, "compile")
     compiled = _compiled(graph, resolved, numerics, cache, store, constant_labels(graph), debug)
     constants = _constants(graph, compiled, {})
 
@@ -309,11 +306,12 @@ def save(
     numerics = checked_numerics(numerics, "save")
     if isinstance(targets, str) or not targets or len(set(targets)) != len(targets):
         raise UserError(f"save: targets {targets!r}; fix: different ones in a tuple, such as ('cpu', 'sm_80')")
+    store = cache_of(cache)
     resolved = [host_target() if name == "cpu" else gpu_target(name) for name in targets]
     if needs_host(graph):
         compile(graph, "cpu" if list(targets) == ["cpu"] else "ptxsim", numerics=numerics, cache=cache).save(path)
         return
-    store, labels = cache_of(cache), constant_labels(graph)
+    labels = constant_labels(graph)
     made = []
     for target in resolved:
         texts = _texts(graph, target, numerics, locations=False)
@@ -393,8 +391,8 @@ def load(
     """
     if budget is not None and not isinstance(budget, Budget):
         raise UserError(f"load: budget is {budget!r:.60}; fix: budget=joinery.Budget(bytes=2**40)")
-    device, resolved = _resolve(device, target, "load")
     store = cache_of(cache)
+    device, resolved = _resolve(device, target, "load")
     native_library(store)  # before memory is asked of it without the store, which keeps its code
     opened = artifact_file.load(source, trusted=trusted, target=_same_code(resolved), digest=digest, verify=verify)
     limits = (None if trusted else Budget()) if budget is None else budget

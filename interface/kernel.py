@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from ..lowering.llvm.compile import host_target
 from ..lowering.llvm.host.launch_specialization import GENERIC, LaunchSpecialization
 from ..lowering.llvm.host.launcher import HostKernel, lower_for_launch
-from ..lowering.llvm.nvptx.targets import DEFAULT_TARGET, DEFAULT_WARPS, gpu_target
+from ..lowering.llvm.nvptx.targets import DEFAULT_TARGET, DEFAULT_WARPS, gpu_target, is_host
 from ..lowering.numerics import checked_numerics
 from ..lowering.tt.analysis.alias_sets import AliasSet
 from ..lowering.tt.analysis.aliasing import AliasAnalysis
@@ -44,7 +44,7 @@ from .native.facts import launch_facts
 from .native.host_program import HostObject
 from .native.kernel import LaunchFacts, NativeKernel
 from .native.reach import Reach
-from .texts import KernelText, triton_c_text, ttir_text
+from .texts import KernelText, MakeArguments, triton_c_text, ttir_text
 from .tuning.tuned import TunedKernel, Tuner
 
 if TYPE_CHECKING:  # the modules for GPUs take as long to load as all others, and load on first use
@@ -94,6 +94,11 @@ class Kernel:
 
     def __reduce__(self) -> tuple[type[Kernel], tuple[object, ...]]:
         return Kernel, (self._source, self.name, self._store, self.numerics, self.debug)  # its code is made anew
+
+    @functools.cached_property
+    def _arguments(self) -> MakeArguments:
+        """What makes the arguments of the block function, found once: hashing a text takes a part of a launch."""
+        return self._source.launcher(lambda: self.constants)
 
     @functools.cached_property
     def constants(self) -> Mapping[str, Array]:
@@ -150,7 +155,7 @@ class Kernel:
         arrays, `KernelAssertionError` for assertions of the kernel that fail, `UnsupportedError` for operations the interpreter
         does not know.
         """
-        args = self._source.arguments(grid, args, lambda: self.constants)
+        args = self._arguments(grid, args)
         with default_modes():
             interpret(self._defining_module, grid, args, self.name, trace)
 
@@ -176,7 +181,7 @@ class Kernel:
                 run natively first, by code that stops where a finding is possible; only then is it undone and looked at. That
                 takes a small part of the time of a launch that has no findings. `sanitizer_obstacle` says why it is not done.
         """
-        args = self._source.arguments(grid, args, lambda: self.constants)
+        args = self._arguments(grid, args)
         if not notes and self._is_clean(grid, args, unwritten or {}, needs_barriers, undefined_arithmetic):
             return Report(())
         with default_modes():
@@ -251,13 +256,13 @@ class Kernel:
         not fit, `KernelAssertionError` for assertions of the kernel that fail, `UnsupportedError` for operations, devices and
         options this version does not have, `DeviceError` for a GPU that is not there or fails.
         """
-        args = self._source.arguments(grid, args, lambda: self.constants)
+        args = self._arguments(grid, args)
         if device == "cpu" and not (sanitize or check_bounds or target is not None):
             plain = plain_arguments(self.parameters, self._sizes, args)
             if plain is not None:
                 self._run(self.native, grid_extents(grid), *plain, threads)
                 return
-        with default_modes():  # this thread rounds constants to their types, and computes for simulated GPUs
+        with default_modes(), self._source.naming_types():  # this thread rounds constants, and computes for simulated GPUs
             self._launch(grid_extents(grid), args, device, target, sanitize, threads, warps, check_bounds)
 
     def _launch(
@@ -276,8 +281,8 @@ class Kernel:
 
             device = "cpu" if sanitize or check_bounds or why_unavailable() is not None else "cuda"
         if check_bounds and device != "cpu":
-            fix = "device='cpu', or leave out; device='ptxsim' checks all memory anyway"
-            raise UnsupportedError(f"launch: check_bounds=True with device={device!r}; fix: {fix}")
+            message = f"launch: check_bounds=True with device={device!r}"
+            raise UnsupportedError(f"{message}; fix: device='cpu', or leave out; device='ptxsim' checks all memory anyway")
         if isinstance(device, str) and device.split(":")[0] == "cuda":
             from ..runtime.cuda.device import cuda_device
 
@@ -297,6 +302,8 @@ class Kernel:
             if report.findings:
                 raise SanitizerError(self.name, report)
             return
+        if not check_bounds:
+            self._source.refuse_null(args)
         arguments = self._kernel_arguments(args)
         native = self.checked_native if check_bounds else self.native
         reach = arguments.reach(native.facts.follows) if check_bounds else None
@@ -339,7 +346,7 @@ class Kernel:
 
     def _pipeline(self, target: str, through: str | None = None) -> Pipeline:
         """Return the passes for a target, as far as the one of the name `through`."""
-        if not _is_host(target):
+        if not is_host(target):
             with default_modes():
                 return self._gpu.pipeline(target, through)
         found = pipeline_of(HOST, self.numerics)
@@ -382,7 +389,7 @@ class Kernel:
         passes: a pipeline in place of the target's own (`pipeline`), which launches use. Operations that it
             leaves and the back end has no code for raise `UnsupportedError`.
         """
-        if not _is_host(target):
+        if not is_host(target):
             return self._gpu_code(target, passes).lowered.llvm_ir
         return self._lowered(passes).llvm_ir
 
@@ -453,7 +460,7 @@ class Kernel:
 
         passes: as for `llvm_ir`. Raises `UnsupportedError` for GPUs, `UserError` for unknown targets.
         """
-        if not _is_host(target):
+        if not is_host(target):
             known = gpu_target(target).name  # UserError for a name that is none
             raise UnsupportedError(f"asm: target {known!r}; fix: target='host', or ptx({known!r}) for a GPU")
         return self._lowered(passes).assembly()
@@ -588,13 +595,6 @@ def from_triton_c(
 
 
 tune = Tuner(Kernel).tune
-
-
-def _is_host(target: object) -> bool:
-    """Return whether a target is the CPU, not a GPU. Raises `UserError` for what can be neither."""
-    if not isinstance(target, str):
-        raise UserError(f"target {target!r}: expected 'host', or a GPU such as {DEFAULT_TARGET!r}, got {type(target).__name__}")
-    return target == HOST
 
 
 __all__ = ["Finding", "Kernel", "Report", "SanitizerError", "Step", "TunedKernel", "from_triton_c", "from_ttir", "tune"]

@@ -47,11 +47,12 @@ def compile_onnx(
     constants: Mapping[str, Any] | None = None,
     external_data_dir: str | os.PathLike[str] | None = None,
     limits: OnnxLimits | None = None,
+    check_positions: bool = False,
 ) -> Model:
     """Import a model in ONNX and compile it.
 
     Args:
-        model, constants, external_data_dir, limits: what `from_onnx` takes.
+        model, constants, external_data_dir, limits, check_positions: what `from_onnx` takes.
         device, target, threads, numerics, cache: what `compile` takes.
 
     Where sizes, axes or trip counts depend on the values of inputs, or something cannot be computed for all sizes, the model is
@@ -67,7 +68,7 @@ def compile_onnx(
     others = {parameter.name for parameter in checked.graph.inputs if parameter.kind != "tensor"} - {*checked.graph.constants}
     if not others - set(given):
         try:
-            imported = import_model(checked, budget, given)
+            imported = import_model(checked, budget, given, None, check_positions)
             if imported.graph.finished:
                 return compiled(imported.graph)
             raise UserError("compile_onnx: no output of the model is a tensor; fix: make a tensor its output")
@@ -76,7 +77,7 @@ def compile_onnx(
                 raise
 
     def graph_for(values: Mapping[str, Any], sizes: Mapping[str, int]) -> Graph:
-        graph = import_model(checked, budget, {**given, **values}, sizes).graph
+        graph = import_model(checked, budget, {**given, **values}, sizes, check_positions).graph
         if not graph.finished:
             raise UserError(f"{checked.file}: no output of the model is a tensor; fix: make a tensor its output")
         return graph

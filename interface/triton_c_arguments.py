@@ -5,7 +5,7 @@ Memory is what its elements are: there are no conversions. Integers of one width
 
 from __future__ import annotations
 
-import math
+import sys
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
@@ -34,6 +34,8 @@ class ArgumentCheck:
         dtypes: of the arrays that go to a pointer; None for numbers, and for `void*`, which takes all.
         low, high: the range of a number.
         numbers: the types of Python whose values in the range need no other look.
+        usual: the dtype of arrays that the text names, which most launches have; None as `dtypes`.
+        usual_type: the type of Python of most arguments.
     """
 
     kernel: str
@@ -44,6 +46,8 @@ class ArgumentCheck:
     low: float
     high: float
     numbers: tuple[type, ...]
+    usual: np.dtype[Any] | None
+    usual_type: type
 
     @property
     def what(self) -> str:
@@ -91,13 +95,23 @@ class ArgumentCheck:
         element = self.declared.element
         assert isinstance(element, Scalar)
         if element.is_float:
+            self._check_float(arg)
             return
         if isinstance(arg, float | np.floating) and not (np.isfinite(arg) and int(arg) == arg):
             raise UserError(f"{self.what}: {arg} is no integer; fix: int(…), or a parameter of type float")
         if not self.low <= int(arg) <= self.high:
             fits = -(1 << (LONG.bits - 1)) <= int(arg) < 1 << (LONG.bits - 1)
             fix = "a parameter of type long" if fits and element is not LONG else "a number in this range"
+            fix = "bool(…), which is true for all numbers but 0" if element is BOOL else fix
             raise UserError(f"{self.what}: {arg} does not fit into {self.low} to {self.high}; fix: {fix}")
+
+
+    def _check_float(self, arg: Any) -> None:
+        """Raise `UserError` for an integer that no float of Python can hold. Others are rounded, to infinity if need be."""
+        try:
+            float(arg)
+        except OverflowError:
+            raise UserError(f"{self.what}: an integer of {int(arg).bit_length()} bits; fix: float('inf')") from None
 
 
 def argument_check(kernel: str, parameter: Symbol) -> ArgumentCheck:
@@ -106,16 +120,24 @@ def argument_check(kernel: str, parameter: Symbol) -> ArgumentCheck:
     file, line, _ = parameter.token.position
     named = kernel, parameter.name, type_, f"{file}:{line}"
     if isinstance(element, Pointer):
-        return ArgumentCheck(*named, _dtypes_of(element.pointee), 0, -1, ())
+        usual = None if element.pointee is VOID else dtype_of(element.pointee)
+        return ArgumentCheck(*named, _dtypes_of(element.pointee), 0, -1, (), usual, np.ndarray)
     if element.is_float:
-        return ArgumentCheck(*named, None, -math.inf, math.inf, (int, float))
+        return ArgumentCheck(*named, None, -sys.float_info.max, sys.float_info.max, (int, float), None, float)
     low = -(1 << (element.bits - 1)) if element.is_signed else 0
-    return ArgumentCheck(*named, None, low, low + (1 << element.bits) - 1, (int, bool))
+    return ArgumentCheck(*named, None, low, low + (1 << element.bits) - 1, (int, bool), None, int)
 
 
 def check_arguments(checks: Sequence[ArgumentCheck], args: Sequence[Any]) -> None:
     """Raise `UserError` for arguments that do not go to their parameters. Those of tables stand behind them."""
     for each, arg in zip(checks, args, strict=False):
+        kind: Any = each.usual_type
+        if type(arg) is kind:  # what most launches have, with as little work as can be
+            if each.usual is not None:
+                if arg.dtype is each.usual and arg.flags.c_contiguous:
+                    continue
+            elif kind is float or (kind is int and each.low <= arg <= each.high):
+                continue
         if each.dtypes is not None:
             if type(arg) is np.ndarray and arg.dtype in each.dtypes and arg.flags.c_contiguous:
                 continue

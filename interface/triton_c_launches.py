@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NoReturn
 
 import numpy as np
 
 from ..lowering.frontends.triton_c.checking import typed
+from ..lowering.frontends.triton_c.checking.certain_accesses import certain_accesses
+from ..lowering.frontends.triton_c.reading.source import Token
 from ..lowering.frontends.triton_c.text import Reading, build
 from ..lowering.frontends.triton_c.types import VOID, Pointer, Struct, Type, leaves_of
 from ..lowering.tt.analysis.alias_sets import may_alias
@@ -101,6 +103,7 @@ class LaunchRules:
         untyped: which of them are `void*`.
         tables: what stands behind them.
         is_plain: whether there are neither structs nor tables.
+        accessed: the positions of pointers that every program loads or stores through, and where.
     """
 
     kernel: str
@@ -110,6 +113,7 @@ class LaunchRules:
     promises: tuple[PromiseCheck, ...]
     tables: tuple[ConstantTable, ...]
     is_plain: bool
+    accessed: tuple[tuple[int, str], ...]
 
     @property
     def count(self) -> int:
@@ -121,9 +125,20 @@ class LaunchRules:
         """The parameters with their types, and the members of those that are structs."""
         return ", ".join(f"{each.declared} {each.parameter}" for each in self.checks) or "none"
 
+    def arguments(self, grid: Any, args: Sequence[Any], constants: Callable[[], Mapping[str, Array]]) -> tuple[Any, ...]:
+        """Return the arguments of the block function, see `KernelText.launcher`."""
+        self.check_grid(grid)
+        found = tuple(args) if self.is_plain else self.flattened(args)
+        if self.tables and len(found) == self.count:
+            memory = constants()
+            found = (*found, *(memory[each.name] for each in self.tables))
+        self.check(found)
+        return self.as_bytes(found) if self.untyped else found
+
     def check(self, args: Sequence[Any]) -> None:
         """Raise `UserError` for arguments of the block function that do not go to its parameters, or break a promise."""
-        if len(args) not in (len(self.checks), len(self.checks) + len(self.tables)):
+        count = len(self.checks)
+        if len(args) != count and len(args) != count + len(self.tables):
             self._fail_number(args)
         check_arguments(self.checks, args)
         if self.promises:
@@ -131,8 +146,28 @@ class LaunchRules:
             for each in self.promises:
                 each.check(args, memories)
 
+    def refuse_null(self, args: Sequence[Any]) -> None:
+        """Raise `UserError` for a None that every program loads or stores through, which would end the process."""
+        for position, line in self.accessed:
+            if args[position] is None:
+                fix = "an array, or a test of the pointer before the access"
+                what = self.checks[position].what
+                message = f"{what}: None is a null pointer, and every program accesses memory through it at {line}"
+                raise UserError(f"{message}; fix: {fix}")
+
+    def with_own_types(self, message: str) -> str:
+        """Return a message with the parameter that it begins with as the text declares it."""
+        for each in self.checks:
+            before = f"@{each.kernel}, parameter {each.parameter} of type !tt."
+            if message.startswith(before):
+                _, colon, behind = message.removeprefix(before).partition(": ")
+                return f"{each.what}{colon}{behind}"
+        return message
+
     def check_grid(self, grid: Any) -> None:
         """Raise `UserError` for a grid with sizes that are not one to three or not positive; launches check everything else."""
+        if type(grid) is tuple and len(grid) == 1 and type(grid[0]) is int and grid[0] > 0:
+            return
         if isinstance(grid, tuple | list) and not 1 <= len(grid) <= 3:
             raise UserError(f"@{self.kernel}: grid {grid}: expected one to three numbers of programs")
         for size in grid if isinstance(grid, tuple | list) else (grid,):
@@ -245,7 +280,14 @@ def launch_rules(reading: Reading) -> LaunchRules:
     types = [each.type.element for each in kernel.parameters]
     untyped = tuple(at for at, each in enumerate(types) if isinstance(each, Pointer) and each.pointee == VOID)
     is_plain = not tables and all(not isinstance(type_.element, Struct) for _, type_ in declared)
-    return LaunchRules(kernel.name, declared, checks, untyped, _promises(reading), tables, is_plain)
+    certain = certain_accesses(kernel)
+    accessed = tuple((at, _line_of(certain[each])) for at, each in enumerate(own) if each in certain)
+    return LaunchRules(kernel.name, declared, checks, untyped, _promises(reading), tables, is_plain, accessed)
+
+
+def _line_of(token: Token) -> str:
+    file, line, _ = (token.uses or [token])[0].position
+    return f"{file}:{line}"
 
 
 def _table(table: typed.Table) -> ConstantTable:

@@ -4,7 +4,7 @@ xDSL or graphs."""
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 from ..promotion.dataclass import dataclass
 from .integers import DIVISIONS, INTEGERS, SHIFTS, signed
@@ -234,8 +234,7 @@ class GpuLaunch:
     """One launch of a kernel.
 
     kernel: index into `GpuProgram.kernels`.
-    arguments: one per parameter before the tensor maps: the kind ("input", "constant", "output", "temporary")
-    and index of the buffer whose address is passed, or a size.
+    arguments: one per parameter before the tensor maps: the `Location` of the buffer whose address is passed, or a size.
     grid: the number of programs.
     """
 
@@ -245,11 +244,77 @@ class GpuLaunch:
 
 
 @dataclass(frozen=True, slots=True)
+class GpuSection:
+    """Launches number `first` to `last - 1` of a program, in order."""
+
+    first: int
+    last: int
+
+
+Location: TypeAlias = tuple[str, int]
+"""Where an array lies: its kind ("input", "constant", "output", "temporary", "variable") and its index."""
+
+
+@dataclass(frozen=True, slots=True)
+class GpuCarried:
+    """A value that a loop carries. All but `begin` and `memory` are numbers of variables, -1 for none; see
+    `control.steps.Carried`."""
+
+    begin: Location
+    now: int
+    following: int = -1
+    spare: int = -1
+    memory: tuple[Location, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class GpuSlice:
+    """A row of the array `whole` that each iteration reads or writes; the variable `row` has its address."""
+
+    whole: Location
+    row: int
+    nbytes: int | str
+
+
+@dataclass(frozen=True, slots=True)
+class GpuLoop:
+    """A loop, as `control.steps.Loop`.
+
+    index, count: where the number of the iteration, and in the end of all of them, go; None where nothing reads them.
+    """
+
+    body: tuple[GpuStep, ...]
+    carried: tuple[GpuCarried, ...]
+    slices: tuple[GpuSlice, ...]
+    length: int | str
+    limit: Location | None
+    condition: tuple[GpuStep, ...]
+    asked: Location | None
+    index: Location | None
+    count: Location | None
+    reverse: bool
+
+
+@dataclass(frozen=True, slots=True)
+class GpuBranch:
+    """A branch, as `control.steps.Branch`. number: where the number of the region that ran goes, or None."""
+
+    condition: Location
+    then: tuple[GpuStep, ...]
+    otherwise: tuple[GpuStep, ...]
+    number: Location | None
+
+
+GpuStep: TypeAlias = "GpuSection | GpuLoop | GpuBranch"
+
+
+@dataclass(frozen=True, slots=True)
 class GpuProgram:
     """The kernels that a GPU runs for a graph, and their launches in order.
 
     offsets: byte offset of every temporary in the arena, whose size is `arena_bytes`.  checks: pairs of sizes
     that have to be equal, in the order of `CompiledGraph.checks`.
+    steps: what runs, where that is more than all launches in order; variables: how many addresses it changes.
     """
 
     kernels: tuple[KernelCode, ...]
@@ -257,6 +322,8 @@ class GpuProgram:
     offsets: tuple[int | str, ...]
     arena_bytes: int | str
     checks: tuple[tuple[int | str, int | str], ...]
+    steps: tuple[GpuStep, ...] = ()
+    variables: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from ..graph.checks import MAX_SIZE
 from ..graph.dims.dim import maximum
-from ..graph.reference.budget import MAX_SIZE
 from ..promotion.dataclass import dataclass
-from ..promotion.errors import UnsupportedError
 from .artifact import GPU_ALIGNMENT, GpuLaunch, GpuProgram, KernelCode
+from .control.gpu_steps import gpu_steps, variable_alignments
 from .graph_passes.weight_packing import ConstantLayout
 from .launch_checks import launch_checks, magnitude
 from .llvm.compile_ptx import compile_ptx
@@ -49,26 +49,25 @@ class NvptxBackend:
 
     def lay_out(self, scheduled: Scheduled) -> LaidOut:
         plan = scheduled.plan
-        if plan.steps:
-            first = next(symbol for symbol in scheduled.expanded.source.symbols if symbol.op.kind == "control")
-            raise UnsupportedError(
-                f"compile: {first.op.name} from {first.location} runs on CPUs only: target {self.target.name} has no driver "
-                "that repeats launches; fix: device='cpu', or graphs of their own for what comes before and after it"
-            )
         layouts = tuple(ConstantLayout(buffer.symbol, "plain") for buffer in plan.constants)
         return LaidOut(scheduled.expanded, plan, layouts, (False,) * len(plan.nests))
 
     def tile(self, laid_out: LaidOut, options: Options) -> Tiled:
-        target, nests = self.target, laid_out.plan.nests
+        target, plan = self.target, laid_out.plan
+        nests, alignments = plan.nests, variable_alignments(plan.steps, GPU_ALIGNMENT)
         fixed_order = options.numerics == "reproducible"  # matrix instructions add in orders of their own
         use_descriptors, warpgroups = (each and not fixed_order for each in (target.has_tensor_copies, target.has_wgmma))
         limits = GpuLimits(target.shared_bytes, target.processors, use_descriptors, warpgroups, not fixed_order)
-        tiler = Tiler(limits, fixed_order)
+        unaligned = [number for number, divisor in alignments.items() if divisor % MAP_MULTIPLE]
+        tiler = Tiler(limits, fixed_order, frozenset(unaligned))
         launches = tiler.tile_all(nests, [None] * len(nests))
         return Tiled(laid_out, tuple(tiler.programs), launches)
 
     def lower(self, tiled: Tiled, options: Options) -> GpuModules:
-        kernels = [_lower(program, self.target, options) for program in tiled.programs]
+        divisors = _divisors(tiled)
+        kernels = [
+            _lower(program, self.target, options, known) for program, known in zip(tiled.programs, divisors, strict=True)
+        ]
         return GpuModules(tiled, tuple(kernels))
 
     def compile(self, lowered: GpuModules) -> Compiled:
@@ -76,18 +75,31 @@ class NvptxBackend:
         return Compiled(lowered.tiled, lowered.text(), gpu=_gpu_program(lowered.tiled, kernels))
 
 
-def _lower(program: BlockProgram, target: GpuTarget, options: Options) -> GpuKernel:
-    function = _pipeline(program, options.numerics).run_on_copy(program.func)  # the program stays as it was tiled
+def _divisors(tiled: Tiled) -> list[tuple[int, ...]]:
+    """Returns for each program what divides the addresses that its launches pass."""
+    steps = variable_alignments(tiled.plan.steps, GPU_ALIGNMENT)
+    divisors = [[GPU_ALIGNMENT] * program.pointers for program in tiled.programs]
+    for launch in tiled.launches:
+        known = divisors[launch.program]
+        for number, buffer in enumerate(launch.buffers):
+            if buffer.kind == "variable":
+                known[number] = min(known[number], steps[buffer.index])
+    return [tuple(each) for each in divisors]
+
+
+def _lower(program: BlockProgram, target: GpuTarget, options: Options, divisors: tuple[int, ...]) -> GpuKernel:
+    pipeline = _pipeline(program, options.numerics, divisors)
+    function = pipeline.run_on_copy(program.func)  # the program stays as it was tiled
     return lower_to_threads(function, target, program.warps, options.debug)
 
 
-def _pipeline(program: BlockProgram, numerics: str) -> Pipeline:
+def _pipeline(program: BlockProgram, numerics: str, divisors: tuple[int, ...]) -> Pipeline:
     # the passes of "fast" ran on the tiled program already, and the hints that the tiler attaches are true
     pipeline = pipeline_of(NVPTX, numerics if numerics == "reproducible" else "strict").without("drop-claims")
     first, pointers = program.pointers + program.scalars, tuple(range(program.pointers))
     return pipeline.configured(
         ExpandDescriptors(tuple(range(first, first + program.descriptors))),
-        AssumeDivisibility(pointers, (GPU_ALIGNMENT,) * len(pointers)),
+        AssumeDivisibility(pointers, divisors),
         MarkFewPointers(program.warps),
     )
 
@@ -144,4 +156,5 @@ def _gpu_program(tiled: Tiled, kernels: tuple[KernelCode, ...]) -> GpuProgram:
     fits = (maximum(magnitude(tiled) - (MAX_SIZE - 1), 0), 0)
     checks = tuple((size_text(lhs), size_text(rhs)) for lhs, rhs in (fits, *[c[:2] for c in launch_checks(tiled.source)]))
     offsets = tuple(size_text(extent) for extent in memory.offsets)
-    return GpuProgram(kernels, launches, offsets, size_text(memory.size), checks)
+    steps = gpu_steps(tiled.plan.steps, tiled.launches)
+    return GpuProgram(kernels, launches, offsets, size_text(memory.size), checks, steps, tiled.plan.variables)

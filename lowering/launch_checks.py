@@ -11,10 +11,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from ..graph.checks import Check
-from ..graph.dims.dim import Dim, dim
+from ..graph.checks import MAX_SIZE, Check
+from ..graph.dims.dim import Atom, Dim, dim
 from ..graph.graph import Graph
-from ..graph.reference.budget import MAX_SIZE
 from ..promotion.errors import UserError
 from .nest import Extent
 from .stages import Tiled
@@ -40,9 +39,11 @@ def magnitude(tiled: Tiled) -> Extent:
     """
     largest: dict[Any, int] = {}
     for extent in set(_sizes(tiled)):
-        bound = _bound(extent)
-        for coefficient, monomial in bound.terms if isinstance(bound, Dim) else [(bound, ())]:
-            largest[monomial] = max(largest.get(monomial, 0), coefficient)
+        bounds: list[Extent] = []
+        bounds.append(_bound(extent, bounds))
+        for bound in bounds:
+            for coefficient, monomial in bound.terms if isinstance(bound, Dim) else [(bound, ())]:
+                largest[monomial] = max(largest.get(monomial, 0), coefficient)
     total: Extent = 0
     for monomial, coefficient in largest.items():
         term: Extent = min(coefficient, MAX_SIZE)  # any more fails the check just the same, and may overflow a float64
@@ -77,18 +78,40 @@ def _extents(value: Any) -> Iterable[Extent]:
     return [entry for entry in value if isinstance(entry, Dim)] if isinstance(value, tuple) else ()
 
 
-def _bound(extent: Extent) -> Extent:
-    """Returns a polynomial in dim names that bounds the absolute values of `extent` and of all intermediate
-    results."""
+def _bound(extent: Extent, inner: list[Extent]) -> Extent:
+    """Returns a polynomial in dim names that bounds the absolute value of `extent`. Those of intermediate results that it does
+    not bound are added to `inner`."""
+    positive, negative = _parts(extent, inner)
+    return positive + negative
+
+
+def _parts(extent: Extent, inner: list[Extent]) -> tuple[Extent, Extent]:
+    """Returns polynomials p and n with nonnegative coefficients so that -n <= extent <= p."""
     if isinstance(extent, int):
-        return abs(extent)
-    total: Extent = 0
+        return max(extent, 0), max(-extent, 0)
+    positive: Extent = 0
+    negative: Extent = 0
     for coefficient, monomial in extent.terms:
         term: Extent = abs(coefficient)
         for atom, power in monomial:
-            # a quotient is at most its dividend, a remainder less than its divisor or the dividend
-            factor: Extent = dim(atom) if isinstance(atom, str) else _bound(atom.args[0]) + _bound(atom.args[1])
+            factor = dim(atom) if isinstance(atom, str) else _factor(atom, inner)
             for _ in range(power):
                 term = term * factor
-        total = total + term
-    return total
+        has_sign = any(isinstance(atom, Atom) and atom.kind == "floordiv" for atom, _ in monomial)
+        if has_sign or coefficient > 0:
+            positive = positive + term
+        if has_sign or coefficient < 0:
+            negative = negative + term
+    return positive, negative
+
+
+def _factor(atom: Atom, inner: list[Extent]) -> Extent:
+    if atom.kind != "max":
+        # a quotient is at most its dividend, a remainder less than its divisor or the dividend
+        return _bound(atom.args[0], inner) + _bound(atom.args[1], inner)
+    # max(p, 0): min(n, 2^63 - 1) is n - max(n - (2^63 - 1), 0), which is no more than n, and computes nothing that is larger
+    positive, negative = _parts(atom.args[0], inner)
+    inner.append(positive)
+    if not isinstance(negative, int) or negative >= 1 << 63:
+        inner.append(negative)
+    return positive

@@ -35,6 +35,12 @@ class LinkedModel(Protocol):
         ...
 
     @property
+    def is_interruptible(self) -> bool:
+        """Whether it has loops: native code of it may release the GIL and end early with an exception. Whoever calls it calls
+        `jn_retake` afterwards, and looks for an exception."""
+        ...
+
+    @property
     def on_device(self) -> GpuLinkedModel | None:
         """The same model for arrays in the device's own memory; None where it takes arrays of the host only."""
         ...
@@ -45,7 +51,7 @@ class LinkedModel(Protocol):
 
     def run(self, pool: int, buffers: int, dims: int) -> None:
         """Calls `jn_run(pool, buffers, dims)` without holding the GIL; returns when the outputs are
-        written."""
+        written. Raises what a signal's handler raises while a loop runs."""
         ...
 
 

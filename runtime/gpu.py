@@ -96,6 +96,14 @@ class GpuDevice(Protocol):
         it is filled."""
         ...
 
+    def read(self, address: int, array: Array) -> None:
+        """Fills a small, C-contiguous, writeable array from an address on the device; returns when it is filled."""
+        ...
+
+    def write(self, address: int, array: Array) -> None:
+        """Copies a small, C-contiguous array to an address on the device. The array may change as soon as this returns."""
+        ...
+
     def load(self, code: KernelCode) -> LoadedKernel:
         """Makes a kernel callable; the same code is loaded only once. Raises `UserError` for code that cannot
         run here."""

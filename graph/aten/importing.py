@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from ...promotion.dataclass import dataclass
 from ...promotion.errors import InternalError, JoineryError, UnsupportedError, UserError
 from ..checks import Check, Checks
+from ..construction.nesting import under_construction
 from ..dims.dim import Dim, Extent, at_most, dim, maximum, minimum
 from ..functions.building import apply
 from ..graph import Graph
@@ -16,7 +18,7 @@ from ..location import Location
 from ..symbol import Symbol
 from ..types import TensorType, shape_text
 from .node import Node
-from .program import Argument, Call, Program, Ref
+from .program import Argument, Call, Condition, Program, Ref
 from .table import HANDLERS
 
 _TRIES = (ArithmeticError, AssertionError, AttributeError, LookupError, TypeError, ValueError)
@@ -63,6 +65,7 @@ class Importer:
     """Adds the calls of a program to a graph."""
 
     def __init__(self, program: Program) -> None:
+        """Begin a graph."""
         self.program = program
         self.graph = graph = Graph(_NAME.sub("_", program.name)[:80].strip() or "model", semantics="torch")
         graph.journal.busy = True  # no user builds it, call by call
@@ -76,6 +79,19 @@ class Importer:
                 else:
                     symbol = graph.weight(source.name, source.array, source.type.dtype)
             self.values[source.name] = (symbol,)
+
+    @classmethod
+    def inside(cls, program: Program, graph: Graph, operands: Sequence[Symbol]) -> Importer:
+        """Return an importer that adds a program to a graph that is being built, with symbols for its inputs."""
+        importer = cls.__new__(cls)
+        importer.program, importer.graph, importer.values = program, graph, {}
+        given = iter(operands)
+        for source in program.sources:
+            if source.array is None:
+                importer.values[source.name] = (next(given),)
+            else:
+                importer.values[source.name] = (graph.weight(source.name, source.array, source.type.dtype),)
+        return importer
 
     def run(self, call: Call) -> None:
         """Run one call through its handler, and check what comes out against what PyTorch states."""
@@ -114,7 +130,28 @@ class Importer:
             return self.symbol(value)
         if isinstance(value, tuple):
             return tuple([self.argument(entry) for entry in value])
+        if isinstance(value, Program):
+            return partial(self.body, value)
+        if isinstance(value, Condition):
+            return self._condition(value)
         return value
+
+    def body(self, program: Program, *operands: Symbol) -> tuple[Symbol, ...]:
+        """Add a program that a higher-order operator runs to the region that is being built, and return its results."""
+        inner = Importer.inside(program, under_construction(self.graph), operands)
+        for call in program.calls:
+            inner.run(call)
+        return tuple([inner.symbol(each) if isinstance(each, Ref) else inner._size(each) for _, each in program.outputs])
+
+    def _condition(self, condition: Condition) -> Symbol:
+        parts = [self._condition(part) if isinstance(part, Condition) else self._size(part) for part in condition.parts]
+        if condition.kind == "not":
+            return apply("logical_not", parts[0])
+        row = {"and": "logical_and", "or": "logical_or"}.get(condition.kind, condition.kind)
+        result = parts[0]
+        for part in parts[1:]:
+            result = apply(row, result, part)
+        return result
 
     def symbol(self, ref: Ref) -> Symbol:
         """Return the symbol of a tensor."""

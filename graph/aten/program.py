@@ -11,7 +11,7 @@ from typing import TypeAlias
 from ...promotion.arrays import Array
 from ...promotion.dataclass import dataclass
 from ...promotion.dtype import DType
-from ..dims.dim import Extent
+from ..dims.dim import Dim, Extent
 from ..location import UNKNOWN, Location
 from ..types import TensorType
 
@@ -28,8 +28,34 @@ class Ref:
     position: int | None = None
 
 
-Argument: TypeAlias = "Ref | Extent | float | str | DType | tuple[Argument, ...] | None"
-"""An argument of an operator: a tensor, a size (`Dim` where it is symbolic), a number, a bool, an option, a dtype, a list."""
+DECIDING = frozenset({
+    "aten._unique2.default", "aten.index.Tensor", "aten.masked_select.default", "aten.nonzero.default",
+    "aten.unique_dim.default",
+})  # fmt: skip
+"""Operators whose results may have sizes that data decides, and that a graph has a form of."""
+
+
+def decided(extent: object) -> bool:
+    """Return whether data decides a size: PyTorch calls such u0, u1, …"""
+    return isinstance(extent, Dim) and extent.name is not None and extent.name[0] == "u" and extent.name[1:].isdigit()
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """A condition on sizes.
+
+    Attributes:
+        kind: "equal", "not_equal", "less", "less_equal", "greater", "greater_equal" of two sizes; "and", "or", "not" of
+            conditions.
+    """
+
+    kind: str
+    parts: tuple[Condition | Extent, ...]
+
+
+Argument: TypeAlias = "Ref | Extent | float | str | DType | Condition | Program | tuple[Argument, ...] | None"
+"""An argument of an operator: a tensor, a size (`Dim` where it is symbolic), a number, a bool, an option, a dtype, a list; of
+a higher-order operator also a condition on sizes, and the programs that it runs, whose sources stand for its operands."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

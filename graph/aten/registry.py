@@ -10,15 +10,15 @@ Handler = Callable[..., Any]
 Registered = TypeVar("Registered", bound=Handler)
 
 HANDLERS: dict[str, Handler] = {}
-"""Overload, such as "add.Tensor" of the namespace aten → handler."""
+"""Overload, such as "aten.add.Tensor" → handler."""
 
 
-def handles(*overloads: str) -> Callable[[Registered], Registered]:
+def handles(*overloads: str, namespace: str = "aten") -> Callable[[Registered], Registered]:
     """Register a handler of overloads. Of several registrations in a stack, all hold."""
 
     def register(handler: Registered) -> Registered:
         for overload in overloads:
-            HANDLERS[f"aten.{overload}"] = handler
+            HANDLERS[f"{namespace}.{overload}"] = handler
         return handler
 
     return register

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
+from ...promotion.dtype import DType
 from ...promotion.literals import is_scalar
 from ..checks import ShapeError
 from ..construction import primitives
-from ..dims.dim import product
+from ..dims.dim import exact_quotient, product
 from ..errors import describing, mistake
 from ..graph import graph_of
+from ..ops.opdef import accumulator
 from ..ops.shape import normalize_axes
 from ..protocols import TensorLike
 from ..symbol import Symbol
+from .activations import softmax
 from .building import apply, as_symbols
+from .positions import counting
 
 
 def matmul(a: TensorLike, b: TensorLike, precision: str = "ieee") -> Symbol:
@@ -141,3 +146,71 @@ def _listed(axes: int | Sequence[int], rank: int) -> tuple[int, ...]:
     entries = tuple(axes) if isinstance(axes, (tuple, list)) else (axes,)
     normalize_axes(entries, rank)
     return tuple([entry % rank for entry in entries])
+
+
+def attention(
+    query: TensorLike, key: TensorLike, value: TensorLike, mask: TensorLike | None = None, is_causal: bool = False,
+    scale: float | None = None, softcap: float | None = None,
+) -> Symbol:  # fmt: skip
+    """Compute softmax(query @ keyᵀ · scale + mask) @ value (Vaswani et al., 2017), which is one kernel where that is faster.
+
+    Args:
+        query: (…, heads, length, size).
+        key, value: (…, heads, keys, size). With fewer heads than the query, each serves as many of its heads in a row.
+        mask: bools, true where a key counts, or numbers that are added to the scores; it broadcasts against them.
+        is_causal: whether a query counts keys up to its own position only.
+        scale: by default 1 / √size, which needs a known size.
+        softcap: scores are softcap · tanh(score / softcap), before the mask.
+
+    Scores of 16-bit floats are computed in float32. A row in which a mask leaves no key is 0.
+    """
+    op = "attention"
+    operands = graph_of(op, query, key, value).promoted(op, (query, key, value), "layer_norm")
+    for operand in operands:
+        if len(operand.shape) < 2:
+            raise mistake(op, f"{len(operand.shape)} axes", operands, "(…, heads, length, size)", "insert axes of size 1")
+    q, k, v = operands[0], *[_shared_heads(op, operands, each) for each in operands[1:]]
+    size = q.shape[-1]
+    if scale is None and not isinstance(size, int):
+        raise mistake(op, f"heads of {size} numbers and no scale", operands, "a known size, or a scale", "scale=0.125")
+    factor = float(scale) if scale is not None else 1.0 / math.sqrt(max(size, 1))  # type: ignore[arg-type, type-var]
+    work = accumulator(q.dtype)
+    scores = apply("mul", matmul(primitives.cast(q, work), primitives.cast(k, work).transpose()), factor)
+    if softcap is not None:
+        if isinstance(softcap, bool) or not isinstance(softcap, (int, float)) or not softcap > 0:
+            raise mistake(op, f"softcap is {softcap!r:.40}", operands, "a positive number", "softcap=30.0")
+        scores = apply("mul", apply("tanh", apply("div", scores, float(softcap))), float(softcap))
+    biases = []
+    if is_causal:
+        rows, columns = (counting(q.graph, extent) for extent in (q.shape[-2], k.shape[-2]))
+        seen = apply("less_equal", columns, primitives.reshape(rows, (q.shape[-2], 1)))
+        biases.append(_bias(seen, work))
+    if mask is not None:
+        given = q.graph.as_symbol(mask, op)
+        biases.append(_bias(given, work) if given.dtype.is_bool else primitives.cast(given, work))
+    for bias in biases:
+        scores = apply("add", scores, bias)
+    found = matmul(primitives.cast(softmax(scores, -1), v.dtype), v)
+    if mask is None or not biases[-1].shape or biases[-1].shape[-1] == 0:
+        return found
+    best = apply("reduce_max", biases[-1], axes=(len(biases[-1].shape) - 1,), keepdims=True)
+    return apply("where", apply("greater", best, -math.inf), found, 0.0)
+
+
+def _bias(seen: Symbol, dtype: DType) -> Symbol:
+    """Return 0 where a key counts, and -inf elsewhere."""
+    return apply("where", seen, *[seen.graph.scalar(number, dtype) for number in (0.0, -math.inf)])
+
+
+def _shared_heads(op: str, operands: Sequence[Symbol], x: Symbol) -> Symbol:
+    """Repeat heads of keys or values for the heads of queries that share them."""
+    wanted = operands[0].shape[-3] if len(operands[0].shape) > 2 else 1
+    *batch, heads, length, size = x.shape if len(x.shape) > 2 else (1, *x.shape)
+    if len(x.shape) < 3 or heads in (wanted, 1) or wanted == 1:
+        return x
+    group = exact_quotient(wanted, heads)
+    if group is None:
+        raise mistake(op, f"{wanted} heads of queries, {heads} of keys", operands, "a multiple", "repeat_interleave the keys")
+    apart = primitives.reshape(x, (*batch, heads, 1, length, size))
+    wide = primitives.broadcast_to(apart, (*batch, heads, group, length, size))
+    return primitives.reshape(wide, (*batch, wanted, length, size))

@@ -15,6 +15,7 @@ from ..construction import primitives
 from ..dims.dim import Dim, Extent, maximum
 from ..errors import describe, describing, mistake
 from ..graph import Graph
+from ..ops.opdef import accumulator
 from ..ops.shape import normalize_axis
 from ..protocols import TensorLike
 from ..reference.numerics import convert
@@ -75,6 +76,51 @@ def arange(
     return primitives.cast(scaled, target)
 
 
+@creates
+def linspace(
+    graph: Graph | Symbol, start: TensorLike, stop: TensorLike, num: DimLike = 50, endpoint: bool = True,
+    dtype: DTypeLike | None = None,
+) -> Symbol:  # fmt: skip
+    """Return `num` numbers from `start` to `stop` at equal distances, as numpy.linspace.
+
+    Args:
+        graph: the graph it belongs to, or any symbol of it; there is no current graph.
+        start, stop: numbers, or rank-0 symbols.
+        num: how many numbers, 0 or more; an int, name or dim.
+        endpoint: whether `stop` is the last number; otherwise it would be the one after the last.
+        dtype: by default that of symbols, or the rule set's default float. Integers are rounded down.
+    """
+    owner = owner_of("linspace", graph)
+    target = None if dtype is None else as_dtype(dtype, "linspace: dtype")
+    ends = [end for end in (start, stop) if isinstance(end, Symbol)]
+    for name, end in (("start", start), ("stop", stop)):
+        if isinstance(end, bool) or not (isinstance(end, (int, float, np.generic)) or getattr(end, "shape", None) == ()):
+            raise UserError(f"linspace: {name} is {describe(end)}; expected a number or a scalar; fix: linspace(graph, 0, 1)")
+    work = owner.promoted("linspace", ends, "sqrt" if len(ends) < 2 else "div")[0].dtype if ends else None
+    if work is None:
+        work = target if target is not None and target.is_float and target.has_arithmetic else owner.rules.literals.default(0.5)
+    size = as_extent(num, "linspace: num")
+    wide = float64 if work is float64 or not ends else accumulator(work)
+    first, last = (primitives.cast(owner.as_symbol(end, "linspace"), wide) for end in (start, stop))
+    spread = spaced(first, last, size, endpoint)
+    if target is not None and target.is_integer:
+        return primitives.cast(apply("floor", spread), target)
+    return primitives.cast(spread, target or work)
+
+
+def spaced(first: Symbol, last: Symbol, size: Extent, endpoint: bool = True) -> Symbol:
+    """Return numbers at equal distances between two scalars of one float dtype. The last one is exact, as the first is."""
+    graph, dtype = first.graph, first.dtype
+    numbers = primitives.cast(counting(graph, size), dtype)
+    gaps = size - 1 if endpoint else size
+    divisor = primitives.cast(graph.dim_value(maximum(gaps, 1)), dtype)
+    found = apply("add", apply("mul", numbers, apply("div", apply("sub", last, first), divisor)), first)
+    if not endpoint or size in (0, 1):
+        return found
+    is_last = apply("equal", counting(graph, size), graph.dim_value(maximum(gaps, 1)))
+    return apply("where", is_last, last, found)
+
+
 def _count(start: Extent, stop: Extent, step: int) -> Extent:
     span = stop - start if step > 0 else start - stop
     return maximum((span + (abs(step) - 1)) // abs(step), 0)
@@ -118,6 +164,31 @@ def triu(x: TensorLike, k: int | Dim = 0) -> Symbol:
     `x` may have any dtype that can be stored.
     """
     return _triangle("triu", "less_equal", x, k)
+
+
+def band_part(x: TensorLike, num_lower: int | None = None, num_upper: int | None = None, exclude: bool = False) -> Symbol:
+    """Return the last two axes with zeros outside the `num_lower` diagonals below the main one and the `num_upper` above it.
+
+    None keeps all on its side. exclude: whether the elements inside are 0 instead. As MAX's band_part.
+    """
+    symbol = symbol_of("band_part", x)
+    with describing("band_part", symbol):
+        if len(symbol.shape) < 2:
+            raise ShapeError(f"the operand has {len(symbol.shape)} axes", "two axes or more", "reshape it into a matrix")
+    for name, number in (("num_lower", num_lower), ("num_upper", num_upper)):
+        if number is not None and (type(number) is not int or number < 0):
+            problem = f"{name} is {number!r:.40}"
+            raise mistake("band_part", problem, (symbol,), "0 or more diagonals, or None for all", f"{name}=0")
+    rows, columns = symbol.shape[-2:]
+    row_numbers = primitives.reshape(counting(symbol.graph, rows), (rows, 1))
+    distance = apply("sub", counting(symbol.graph, columns), row_numbers)
+    nothing = False if symbol.dtype.is_bool else 0
+    inside: Symbol = symbol.graph.constant(np.True_)
+    if num_lower is not None:
+        inside = apply("greater_equal", distance, -num_lower)
+    if num_upper is not None:
+        inside = apply("logical_and", inside, apply("less_equal", distance, num_upper))
+    return apply("where", inside, nothing, symbol) if exclude else apply("where", inside, symbol, nothing)
 
 
 def _triangle(op: str, relation: str, x: TensorLike, k: int | Dim) -> Symbol:

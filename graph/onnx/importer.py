@@ -46,6 +46,7 @@ def from_onnx(
     sizes: Mapping[str, int] | None = None,
     external_data_dir: str | os.PathLike[str] | None = None,
     limits: OnnxLimits | None = None,
+    check_positions: bool = False,
 ) -> Graph:
     """Return the graph of a model in ONNX (opsets 1 to 28).
 
@@ -58,6 +59,9 @@ def from_onnx(
         external_data_dir: the folder of the tensors that are kept outside the model's file; by default the one the file lies
             in. The data is read only from files inside it, and links are not followed.
         limits: budgets for models from strangers.
+        check_positions: whether positions out of range are errors of a run, as ONNX says, in Gather, GatherElements, GatherND,
+            Scatter, ScatterElements and ScatterND outside of loops and branches. Without it reads are clamped and writes left
+            out. The host looks at the positions then, between two compiled parts, on the CPU only.
 
     Functions are inlined, constants folded, and sizes with names stay symbolic. No implicit cast is made: `casts()` of the
     graph is empty. An output that is a sequence becomes one output for each element. Raises `UserError` for a model that is
@@ -65,7 +69,7 @@ def from_onnx(
     package `onnx`, an extra: `pip install 'joinery-graph[onnx]'`.
     """
     checked, budget = read_model(model, external_data_dir, limits)
-    imported = import_model(checked, budget, constants, sizes)
+    imported = import_model(checked, budget, constants, sizes, check_positions)
     if not imported.graph.finished:
         raise UserError("from_onnx: no output of the model is a tensor; fix: make a tensor its output")
     return imported.graph
@@ -87,13 +91,14 @@ def import_model(
     budget: OnnxLimits,
     constants: Mapping[str, Any] | None = None,
     sizes: Mapping[str, int] | None = None,
+    check_positions: bool = False,
 ) -> ImportedModel:
     """Return the graph of a checked model, with the structure of the outputs."""
     body, file = checked.graph, checked.file
     graph = Graph(_graph_name(body.name), policy="strict")
     graph.journal.busy = True  # no user builds it, call by call
     graph.shape_checks = Checks(names=False)  # exporters give one size several names, or none: launches check that they agree
-    importer = Importer(checked, graph, budget)
+    importer = Importer(checked, graph, budget, check_positions)
     scope = Scope(checked.opsets, {})
     given = dict(constants or {})
     dims = DimNames(sizes or {}, file)

@@ -9,6 +9,7 @@ import math
 from collections.abc import Iterator, Mapping
 from collections.abc import Sequence as Ordered
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 from ...promotion.dtype import DType
@@ -67,11 +68,11 @@ class Scope:
 
 
 class Importer:
-    """Adds the nodes of a model to a graph."""
+    """Adds the nodes of a model to a graph. check_positions: whether positions out of range are errors of a run."""
 
-    def __init__(self, model: CheckedModel, graph: Graph, limits: OnnxLimits) -> None:
-        self.model, self.graph, self.limits = model, graph, limits
-        self.nodes = self.folded_bytes = self.depth = 0
+    def __init__(self, model: CheckedModel, graph: Graph, limits: OnnxLimits, check_positions: bool = False) -> None:
+        self.model, self.graph, self.limits, self.check_positions = model, graph, limits, check_positions
+        self.nodes = self.folded_bytes = self.depth = self.branches = 0
         self.symbols: dict[int, tuple[Known, Symbol]] = {}
         self.calls: dict[int, Call | None] = {}
 
@@ -147,13 +148,14 @@ class Importer:
         plain = {name: attribute.value for name, attribute in attributes.items()}
         defaults = dict(found.defaults) if found is not None else {}
         outputs = tuple([name if name in used else "" for name in node.outputs])
-        definition_ = NodeDef(
-            node.index, node.op, node.domain, node.overload, node.name, node.inputs, outputs, node.attributes, node.captured
-        )
+        definition_ = replace(node, outputs=outputs)
 
         def made(graph: Graph, symbols: dict[int, tuple[Known, Symbol]]) -> Node:
             run = lambda body, inputs: self.run_subgraph(body, inputs, scope, node)  # noqa: E731
-            return Node(definition_, version, values, plain, defaults, graph, symbols, run, self.limits, self.inside)
+            node_ = Node(definition_, version, values, plain, defaults, graph, symbols, run, self.limits, self.inside)
+            # what a branch reads that is not taken must raise nothing
+            node_.checks_positions = self.check_positions and not self.branches and not isinstance(graph, Region)
+            return node_
 
         if node.domain == "":
             on = on_sizes(made(self.graph, self.symbols))
@@ -262,7 +264,11 @@ class Importer:
         line = node.index if scope.line is None else scope.line
         inner = Scope(scope.opsets, scope.attributes, scope, f"{scope.trail}{node.label} > ", line)
         inner.names.update({parameter.name: value for parameter, value in zip(body.inputs, inputs, strict=True)})
-        return self.run_body(body, inner)
+        self.branches += node.op == "If"
+        try:
+            return self.run_body(body, inner)
+        finally:
+            self.branches -= node.op == "If"
 
     @contextmanager
     def inside(self, region: Region) -> Iterator[dict[int, tuple[Known, Symbol]]]:

@@ -40,6 +40,7 @@ class NodeDef:
         index: its position in the file, in its graph or function.
         inputs, outputs: names; "" for those left out.
         captured: names that its subgraphs take from outside.
+        is_region: whether it was written for a loop or branch of a graph, and becomes one again whatever its size is.
     """
 
     index: int
@@ -51,6 +52,7 @@ class NodeDef:
     outputs: tuple[str, ...]
     attributes: Mapping[str, Attribute]
     captured: frozenset[str]
+    is_region: bool = False
 
     @property
     def label(self) -> str:

@@ -52,6 +52,7 @@ class Node:
         run: imports a subgraph with values for its inputs, and returns those of its outputs.
         inside: a context in which subgraphs are imported into a region.
         symbols: of constants that were made before, by their identity.
+        checks_positions: whether positions that are out of range have to end a run.
     """
 
     def __init__(
@@ -69,6 +70,7 @@ class Node:
     ) -> None:
         self.definition, self.version, self.graph, self.run, self.limits = definition, version, graph, run, limits
         self.inside, self.symbols = inside, symbols
+        self.checks_positions = False
         self._values, self._attributes, self._defaults = values, attributes, defaults
         self._read_attributes: set[str] = set()
         self._read_inputs: set[int] = set()

@@ -232,7 +232,10 @@ class _Reader:
         captured = frozenset(name for body in bodies for name in _captured(body))
         domain = domain_of(message.domain)
         op, overload, name = (self.name(text) for text in (message.op_type, message.overload, message.name))
-        return NodeDef(index, op, domain, overload, name, inputs, outputs, attributes, captured)
+        is_region = bool(bodies) and any(
+            entry.key == "joinery.symbol" and entry.value.endswith((" loop", " branch")) for entry in message.metadata_props
+        )
+        return NodeDef(index, op, domain, overload, name, inputs, outputs, attributes, captured, is_region)
 
     def attribute(self, proto: Any, depth: int, visible: frozenset[str], where: str) -> Attribute:
         if proto.ref_attr_name:

@@ -111,45 +111,63 @@ def import_loop(
         graph = node.graph
         first = [_tensor_of(node, each) for each in state]
         flag = node.symbol_of(going).reshape(())
-        carried = [flag, *first]
-        types = [TensorType(each.dtype, each.shape, f"state{number}") for number, each in enumerate(carried)]
         shape = () if isinstance(going, Known) and not going.array.ndim else going.shape  # type: ignore[union-attr]
         true = Known(np.ones([size for size in shape if isinstance(size, int)], np.bool_))
-        endless = [True]
 
-        def step(wants_rows: bool) -> Region:
+        def step(flags: int, wants_rows: bool) -> tuple[Region, bool]:
+            """Return the body, and whether it always goes on. flags: 1 if it carries whether it does, else 0."""
+            types = _state_types([flag, *first][1 - flags :])
+            goes_on = [True]
+
             def built(region: Region, symbols: dict[int, tuple[Known, Symbol]]) -> list[Symbol]:
-                index, before, *values = region.inputs
+                index, values = region.inputs[0], region.inputs[1 + flags :]
                 results = node.run(body, (index, true, *values))
-                known = _as_known(results[0])
-                after = before if known is True else _tensor(region, results[0], symbols).reshape(())
-                endless[0] = known is True
-                found = [after]
-                for wanted, value in zip(types[1:], results[1:], strict=False):
+                goes_on[0] = _as_known(results[0]) is True
+                found = list(region.inputs[1 : 1 + flags])
+                if flags and not goes_on[0]:
+                    found = [_tensor(region, results[0], symbols).reshape(())]
+                for wanted, value in zip(types[flags:], results[1:], strict=False):
                     found.append(_require_type(_tensor(region, value, symbols), wanted, "a carried value"))
                 stacked = results[1 + len(state) :] if wants_rows else []
                 return [*found, *[_tensor(region, value, symbols) for value in stacked]]
 
-            return _region(node, "body", (TensorType(int64, (), "index"), *types), built)
+            return _region(node, "body", (TensorType(int64, (), "index"), *types), built), goes_on[0]
 
         length, limit = _bound(node, trips)
-        counting = step(wants_rows=False)
-        ends = not (endless[0] and _as_known(going) is True)
+        flags, begin, known = 0, mark(graph), dict(node.symbols)
+        is_endless = bool(first) and _as_known(going) is True
+        if is_endless:
+            counting, is_endless = step(0, wants_rows=False)
+        if not is_endless:  # what was made for a body that goes on is in the way of one that may not
+            rewind(graph, begin)
+            node.symbols.clear()
+            node.symbols.update(known)
+            flags = 1
+            counting, goes_on = step(1, wants_rows=False)
+            is_endless = goes_on and _as_known(going) is True
+        carried = [flag, *first][1 - flags :]
         condition = None
-        if ends:
-            condition = _region(node, "condition", (TensorType(int64, (), "index"), *types),
+        if not is_endless:
+            condition = _region(node, "condition", (TensorType(int64, (), "index"), *_state_types(carried)),
                                 lambda region, symbols: [region.inputs[1]])  # fmt: skip
         elif limit is None and length == -1:
             raise NoRegionError("nothing ends the loop")
         if not rows:
-            return [*results_of(build_loop(graph, "Loop", carried, counting, condition, limit=limit, length=length))[1:]]
-        if ends or length == -1:
+            return [*results_of(build_loop(graph, "Loop", carried, counting, condition, limit=limit, length=length))[flags:]]
+        if not is_endless or length == -1:
             if isinstance(graph, Region):
                 raise NoRegionError("values decide how many rows a loop inside of another one returns")
-            count = build_loop(graph, "Loop", carried, counting, condition, limit=limit, length=length) if ends else limit
+            count = limit
+            if not is_endless:
+                count = build_loop(graph, "Loop", carried, counting, condition, limit=limit, length=length)
             length = fresh_dim(graph, "trips")
             host("empty_rows", graph.as_symbol(count), sizes=(length,))  # type: ignore[arg-type]
-        return [*results_of(build_loop(graph, "Loop", carried, step(wants_rows=True), length=length))[1:]]
+        made, _ = step(flags, wants_rows=True)
+        return [*results_of(build_loop(graph, "Loop", carried, made, length=length))[flags:]]
+
+
+def _state_types(symbols: Ordered[Symbol]) -> list[TensorType]:
+    return [TensorType(each.dtype, each.shape, f"state{number}") for number, each in enumerate(symbols)]
 
 
 def _tensor_of(node: Node, value: Value) -> Symbol:
@@ -172,12 +190,15 @@ def _bound(node: Node, trips: Value | None) -> tuple[Extent, Symbol | None]:
 
 
 def import_scan(
-    node: Node, body: Body, state: Ordered[Value], sequences: Ordered[Symbol], length: Extent
+    node: Node, body: Body, state: Ordered[Value], sequences: Ordered[Symbol], length: Extent, reverse: bool = False
 ) -> list[Value]:
-    """Return the results of a Scan over axis 0 of its sequences, stacked along axis 0. Raises `NoRegionError`."""
+    """Return the results of a Scan over axis 0 of its sequences, stacked along axis 0. Raises `NoRegionError`.
+
+    reverse: whether it begins at the end, and rows stand where the slices do.
+    """
     with attempting(node):
         carried = [_tensor_of(node, each) for each in state]
-        types = [TensorType(each.dtype, each.shape, f"state{number}") for number, each in enumerate(carried)]
+        types = _state_types(carried)
         slices = [TensorType(each.dtype, each.shape[1:], f"x{number}") for number, each in enumerate(sequences)]
 
         def built(region: Region, symbols: dict[int, tuple[Known, Symbol]]) -> list[Symbol]:
@@ -188,6 +209,10 @@ def import_scan(
             ]
 
         region = _region(node, "body", (TensorType(int64, (), "index"), *types, *slices), built)
-        return [*results_of(build_loop(node.graph, "Scan", carried, region, length=length, sequences=sequences))]
+        return [
+            *results_of(
+                build_loop(node.graph, "Scan", carried, region, length=length, sequences=sequences, reverse=reverse)
+            )
+        ]
 
 

@@ -69,6 +69,8 @@ KINDS: Mapping[str, Kind] = {
     "approximate": _one_of("none", "tanh", "quick"),
     "axes": _INTS,
     "axis": _INT,
+    "batch_dims": _INT,
+    "block_size": _INT,
     "captured": _INTS,
     "carried": _INT,
     "counts": _SIZES,
@@ -101,6 +103,7 @@ KINDS: Mapping[str, Kind] = {
     "saturate": _FLAG,
     "sequences": _INT,
     "shape": _SIZES,
+    "side": _one_of("left", "right"),
     "sizes": _INTS,
     "starts": _SIZES,
     "steps": _INTS,
@@ -118,6 +121,8 @@ class Attributes(TypedDict, total=False):
     approximate: str
     axes: tuple[int, ...]
     axis: int
+    batch_dims: int
+    block_size: int
     captured: tuple[int, ...]
     carried: int
     correction: int | float
@@ -150,6 +155,7 @@ class Attributes(TypedDict, total=False):
     saturate: bool
     sequences: int
     shape: tuple[Extent, ...]
+    side: str
     sizes: tuple[int, ...]
     starts: tuple[Extent, ...]
     steps: tuple[int, ...]

@@ -9,23 +9,13 @@ subtract the maximum; variances take two passes.
 from __future__ import annotations
 
 import math
-from typing import Unpack
 
 from ...promotion.dtype import DType, float32, float64, int32, int64
 from ..dims.dim import Extent, maximum, product
-from ..protocols import SymbolLike, TensorLike
-from .attributes import Attributes
+from ..protocols import SymbolLike
+from .building import apply as _apply
+from .building import cast as _cast
 from .opdef import accumulator
-
-
-def _apply(name: str, /, *operands: TensorLike, **attrs: Unpack[Attributes]) -> SymbolLike:
-    graph = next(operand.graph for operand in operands if hasattr(operand, "graph"))
-    result: SymbolLike = graph.apply(name, operands, attrs, attrs.get("dtype"))
-    return result
-
-
-def _cast(x: SymbolLike, dtype: DType) -> SymbolLike:
-    return x if x.dtype is dtype else _apply("cast", x, dtype=dtype, rounding="nearest", saturate=True)
 
 
 def _reduce(name: str, x: SymbolLike, axes: tuple[int, ...], keepdims: bool = True) -> SymbolLike:

@@ -470,7 +470,7 @@ def gather(shapes: Sequence[Shape], attrs: Attributes, checks: Checks) -> Shape:
     axis = attrs["axis"]
     if normalize_axis(axis, len(shape)) != axis:
         raise ShapeError(f"axis {axis} is not normalised")
-    _indexable(shape[axis], indices, axis, checks)
+    indexable(shape[axis], indices, axis, checks)
     return (*shape[:axis], *indices, *shape[axis + 1 :])
 
 
@@ -485,7 +485,7 @@ def take_along_axis(shapes: Sequence[Shape], attrs: Attributes, checks: Checks) 
             "equal ranks",
             "insert axes of size 1, or use joinery.gather",
         )
-    _indexable(shape[axis], indices, axis, checks)
+    indexable(shape[axis], indices, axis, checks)
     others = broadcast_shapes(
         ((*shape[:axis], 1, *shape[axis + 1 :]), (*indices[:axis], 1, *indices[axis + 1 :])), checks
     )
@@ -530,7 +530,8 @@ def top(shapes: Sequence[Shape], attrs: Attributes, checks: Checks) -> Shape:
     return (*shape[:axis], k, *shape[axis + 1 :])
 
 
-def _indexable(extent: Extent, indices: Shape, axis: int, checks: Checks) -> None:
+def indexable(extent: Extent, indices: Shape, axis: int, checks: Checks) -> None:
+    """Require an axis with elements, or no indices."""
     if extent == 0 and not any(size == 0 for size in indices):
         raise ShapeError(f"axis {axis} is empty, no index points into it", "an axis of at least one element")
     if isinstance(extent, Dim):  # the check holds if the axis has an element, or there are no indices

@@ -11,13 +11,10 @@ from dataclasses import fields
 
 from ...promotion.dataclass import dataclass
 from ...promotion.errors import UserError
-from ..checks import Check
+from ..checks import MAX_SIZE, Check
 from ..dims.dim import Extent, at_most, maximum
 from ..ops.control import regions_of
 from ..protocols import SymbolLike
-
-MAX_SIZE = 1 << 62
-"""No tensor of any graph has this many bytes: sizes are computed in 64 bits."""
 
 _COMPOSITE = 8
 

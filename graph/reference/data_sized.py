@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
 
 from ...promotion.arrays import Array
 from ...promotion.dtype import DType, string
+from ...promotion.errors import UserError
 from ..ops.attributes import parsed_options
 from .registry import BoundSymbol, row
 
@@ -28,6 +29,21 @@ def nonzero(symbol: BoundSymbol, x: Array) -> Array:
 @row("empty_rows")
 def empty_rows(symbol: BoundSymbol, x: Array) -> Array:
     return np.zeros((max(int(x), 0), 0), np.bool_)
+
+
+@row("positions_in_range")
+def positions_in_range(symbol: BoundSymbol, x: Array, size: Array) -> Array:
+    options, extent = _options(symbol), int(size)
+    outside = (x < -extent) | (x >= extent)
+    if outside.any():
+        first = tuple(map(int, np.argwhere(outside)[0]))
+        where = f"position {int(x[first])}" + (f", element {list(first)} of the indices," if first else "")
+        raise UserError(
+            f"{options['operation']}: {where} is not on axis {options['axis']}, whose size is {extent}: "
+            f"{-extent} to {extent - 1} are; {np.count_nonzero(outside)} of {x.size} positions are out of range; "
+            "fix: clip them, or another mode"
+        )
+    return x
 
 
 @row("unique")
@@ -69,30 +85,67 @@ def _distinct(x: Array, dtype: DType, axis: int) -> tuple[Array, Array, Array]:
     return first, inverse.reshape(-1), counts
 
 
+_CHUNK = 64
+"""Boxes that are compared with each other at once."""
+_FEW = 2048
+"""Up to so many boxes are put in order at once; of more, first the best."""
+
+
 @row("non_max_suppression")
 def non_max_suppression(symbol: BoundSymbol, boxes: Array, scores: Array) -> Array:
     """Take the boxes of each class by falling score, and drop those that overlap one that was taken."""
     options = _options(symbol)
     corners = _corners(boxes.astype(np.float32), options["centered"])
-    found: list[tuple[int, int, int]] = []
+    found: list[Array] = [np.zeros((0, 3), np.int64)]
     for batch in range(scores.shape[0]):
         low, high = corners[batch, :, :2], corners[batch, :, 2:]
-        areas = np.prod(high - low, -1)
+        measured = (low, high, np.prod(high - low, -1))
         for number in range(scores.shape[1]):
-            given = scores[batch, number]
-            left = np.argsort(-given, kind="stable")
-            left = left[given[left] > np.float32(options["score"])]
-            taken = 0
-            while left.size and taken < options["limit"]:
-                best, left = left[0], left[1:]
-                found.append((batch, number, int(best)))
-                taken += 1
-                sides = np.maximum(np.minimum(high[best], high[left]) - np.maximum(low[best], low[left]), np.float32(0))
-                shared = np.prod(sides, -1)
-                union = areas[best] + areas[left] - shared
-                overlap = np.where(union > 0, shared / np.where(union > 0, union, np.float32(1)), np.float32(0))
-                left = left[~(overlap > np.float32(options["iou"]))]
-    return np.array(found, np.int64).reshape(-1, 3)
+            taken = _suppressed(measured, scores[batch, number], options)
+            found.append(np.stack([np.full_like(taken, batch), np.full_like(taken, number), taken], 1))
+    return np.concatenate(found)
+
+
+def _suppressed(measured: tuple[Array, Array, Array], scores: Array, options: Mapping[str, Any]) -> Array:
+    """Return the boxes that are taken of a class, best first. measured: lower and upper corners of all boxes, and areas."""
+    limit, most = options["limit"], np.float32(options["iou"])
+    taken = np.zeros(0, np.int64)
+    for candidates in _by_score(scores, np.float32(options["score"]), limit):
+        for at in range(0, candidates.size, _CHUNK):
+            if taken.size >= limit:
+                return taken[:limit]
+            left = candidates[at : at + _CHUNK]
+            if taken.size:
+                left = left[~_overlaps(measured, taken, left, most).any(0)]
+            covers = _overlaps(measured, left, left, most)
+            alive = np.ones(left.size, np.bool_)
+            for position in range(left.size):
+                if alive[position]:
+                    alive[position + 1 :] &= ~covers[position, position + 1 :]
+            taken = np.concatenate([taken, left[alive]])
+    return taken[:limit]
+
+
+def _by_score(scores: Array, least: Any, limit: int) -> Iterator[Array]:
+    """Yield the positions of scores above the least one by falling score, equal ones in their order: the best first, then the
+    others, which are needed only where the best overlap each other."""
+    left = np.flatnonzero(scores > least)
+    count = max(4 * limit, _FEW // 4)
+    if left.size > max(_FEW, count):
+        bound = np.partition(scores[left], left.size - count)[left.size - count]
+        is_best = scores[left] >= bound
+        best, left = left[is_best], left[~is_best]
+        yield best[np.argsort(-scores[best], kind="stable")]
+    yield left[np.argsort(-scores[left], kind="stable")]
+
+
+def _overlaps(measured: tuple[Array, Array, Array], first: Array, second: Array, most: Any) -> Array:
+    """Return which of some boxes share more than a part of their union with which of others."""
+    low, high, areas = measured
+    upper, lower = np.minimum(high[first, None], high[None, second]), np.maximum(low[first, None], low[None, second])
+    shared = np.prod(np.maximum(upper - lower, np.float32(0)), -1)
+    union = areas[first, None] + areas[None, second] - shared
+    return np.asarray(np.where(union > 0, shared / np.where(union > 0, union, np.float32(1)), np.float32(0)) > most)
 
 
 def _corners(boxes: Array, centered: bool) -> Array:

@@ -18,7 +18,7 @@ from ...promotion.dtype import DType, string
 from ...promotion.errors import InternalError, UnsupportedError, UserError
 from ...promotion.float_modes import default_modes
 from ...promotion.literals import Scalar, is_scalar, rank, scalar_rank
-from ..checks import Check
+from ..checks import MAX_SIZE, Check
 from ..constants import as_texts
 from ..construction.misuse import checked_graph
 from ..data_sizes import mentioned, needed
@@ -33,10 +33,10 @@ from . import data_sized as reference_data_sized
 from . import elementwise as reference_elementwise
 from . import images as reference_images
 from . import ordered as reference_ordered
+from . import quantization as reference_quantization
 from . import reductions as reference_reductions
 from . import strings as reference_strings
 from . import structure as reference_structure
-from .budget import MAX_SIZE
 from .control import run_control
 from .numerics import literal
 from .registry import REFERENCE, BoundSymbol
@@ -45,7 +45,7 @@ __all__ = ["REFERENCE", "BoundSymbol", "bind_inputs", "evaluate"]
 
 MODULES = (
     reference_elementwise, reference_reductions, reference_structure, reference_strings, reference_data_sized,
-    reference_images, reference_ordered,
+    reference_images, reference_ordered, reference_quantization,
 )  # fmt: skip
 """The modules whose import fills `REFERENCE`."""
 

@@ -58,6 +58,15 @@ def _argsort(symbol: BoundSymbol, a: Array, descending: bool) -> Array:
     return np.asarray(values.shape[axis] - 1 - np.flip(mirrored, axis), np.int64)
 
 
+@row("searchsorted")
+def searchsorted(symbol: BoundSymbol, a: Array, values: Array) -> Array:
+    """Search the elements that NumPy knows the order of; NaN comes last there, too."""
+    dtype = symbol.inputs[0].dtype
+    within, wanted = working(a, dtype), working(values, dtype)
+    found = np.searchsorted(within, wanted, side=symbol.attrs["side"])
+    return np.asarray(found, np.int64)
+
+
 @row("sort_keys")
 def sort_keys(symbol: BoundSymbol, a: Array) -> Array:
     positions = np.argsort(a, -1, kind="stable").astype(np.int64)

@@ -133,10 +133,22 @@ def take_along_axis(symbol: BoundSymbol, a: Array, indices: Array) -> Array:
     return np.take_along_axis(a, _positions(symbol, a.shape[axis], indices), axis)
 
 
-def _positions(symbol: BoundSymbol, extent: int, indices: Array) -> Array:
+@row("gather_nd")
+def gather_nd(symbol: BoundSymbol, a: Array, indices: Array) -> Array:
+    """Take slices with one array of positions for each axis; batch axes have their own numbers."""
+    batch, depth = symbol.attrs["batch_dims"], indices.shape[-1]
+    lead = indices.shape[:-1]
+    numbers = np.indices(lead, sparse=True)[:batch] if batch else ()
+    columns = [_positions(symbol, a.shape[batch + n], indices[..., n], batch + n) for n in range(depth)]
+    where = tuple([np.broadcast_to(each, lead) for each in (*numbers, *columns)])
+    return a[where] if where else np.broadcast_to(a, (*lead, *a.shape))
+
+
+def _positions(symbol: BoundSymbol, extent: int, indices: Array, axis: int | None = None) -> Array:
     """Return indices as positions in [0, extent): negative ones count from the end, the rest is clamped."""
     if extent == 0 and indices.size:
-        raise UserError(f"{symbol.op}: axis {symbol.attrs['axis']} is empty, so no index can be read from it")
+        which = symbol.attrs["axis"] if axis is None else axis
+        raise UserError(f"{symbol.op}: axis {which} is empty, so no index can be read from it")
     if indices.dtype.kind == "u":
         return np.minimum(indices, np.uint64(max(extent - 1, 0))).astype(np.int64)
     wide = indices.astype(np.int64)

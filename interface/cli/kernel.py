@@ -19,6 +19,7 @@ from .triton_c import (
     STAGES,
     STDIN,
     add_triton_c_options,
+    chosen_kernel,
     diagnostics_json,
     is_triton_c,
     is_tuned,
@@ -125,6 +126,10 @@ def add_run_options(parser: argparse.ArgumentParser) -> None:
         "--sanitize", action="store_true", help="check every access, undefined values, races on the CPU"
     )
     how.add_argument("--interpret", action="store_true", help="of a kernel: run by the NumPy interpreter")
+    how.add_argument(
+        "--no-check-bounds", action="store_true",
+        help="of a kernel on the CPU: do not compare accesses with the arrays; what lies outside may end the process",
+    )  # fmt: skip
 
 
 def add_numerics(parser: argparse.ArgumentParser, more: str = "") -> None:
@@ -239,9 +244,7 @@ def run_kernel(options: argparse.Namespace, read: Callable[[str], Array]) -> int
     values = [_argument(text, read) for text in options.arguments]
     warps: int | None = None
     if tuned is not None:
-        best = tuned.best(grid, *values, device=_device(options), threads=options.threads)
-        kernel, warps = best.kernel, best.warps
-        print(wrapped(f"fastest: {', '.join(f'{name}={value}' for name, value in best.defines.items())}"), file=sys.stderr)
+        kernel, warps = chosen_kernel(tuned, grid, values, _device(options), options.threads, _checks_bounds(options))
     parameters = kernel.parameters
     if len(options.arguments) != len(parameters):  # tables in constant memory are supplied by the launch
         parameters = parameters[: len(parameters) - len(kernel.constants)]
@@ -286,7 +289,7 @@ def _execute(
 ) -> int:
     """Run the kernel as the options say; return 2 if the sanitizer found something, else 0. warps: None for the default."""
     device = _device(options)
-    if device != "cpu" or options.target is not None:
+    if not _checks_bounds(options) and (device != "cpu" or options.target is not None):
         from ...lowering.llvm.nvptx.targets import DEFAULT_WARPS
 
         if options.interpret:
@@ -298,11 +301,19 @@ def _execute(
         kernel.interpret(grid, *values)
         return 0
     if not options.sanitize:
-        kernel.launch(grid, *values, threads=options.threads)
+        kernel.launch(grid, *values, threads=options.threads, check_bounds=_checks_bounds(options))
         return 0
     report = kernel.sanitize(grid, *values)
     print(wrapped(f"sanitizer: {report}"), file=sys.stderr if report.findings else sys.stdout)
     return 2 if report.findings else 0
+
+
+def _checks_bounds(options: argparse.Namespace) -> bool:
+    """Return whether accesses are compared with the arrays: on the CPU, unless that is switched off. GPUs do it anyway."""
+    is_cpu = _device(options) == "cpu" and options.target is None
+    if options.no_check_bounds and not is_cpu:
+        raise UserError("--no-check-bounds is for the CPU: simulated GPUs check all memory; fix: leave it out")
+    return is_cpu and not options.no_check_bounds
 
 
 def _device(options: argparse.Namespace) -> str:

@@ -187,6 +187,7 @@ def _run(options: argparse.Namespace) -> int:
         raise UserError(f"--repeat {options.repeat}; fix: 1 or more")
     of_kernels = {"--grid": options.grid, "--name": options.function}
     of_kernels |= {"--numerics": options.numerics}
+    of_kernels |= {"--no-check-bounds": options.no_check_bounds}
     of_kernels |= {"--interpret": options.interpret, "--in-place": options.in_place, "ARGUMENT": options.arguments}
     for what, given in of_kernels.items():
         if given:

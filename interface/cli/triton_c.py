@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
+import dataclasses
 import json
 import re
 import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ...promotion.errors import TritonCWarning, UserError
-from .text import printable
+from .text import printable, wrapped
 
 if TYPE_CHECKING:
     from ..kernel import Kernel
@@ -63,6 +65,37 @@ def refuse_triton_c_options(options: argparse.Namespace, path: str) -> None:
             raise UserError(f"{option} is for texts in Triton-C ({', '.join(SUFFIXES)}); {path} is none")
 
 
+_FIXES = (
+    (re.compile(r"\bdefines=\{'(\w+)': …\}"), r"--define \1=…"),
+    (re.compile(r"\bname='(\w+)'"), r"--name \1"),
+    (re.compile(r"\binclude=\{'([^']*)': text\}"), r"--include \1"),
+    (re.compile(r"\bsingle_precision_constants=True"), "--single-precision-constants"),
+)
+"""What fixes say of the library's arguments, and what the command line calls them."""
+
+
+def as_options(text: str) -> str:
+    """Return a message whose fixes name options of the command line in place of arguments of the library."""
+    lines = []
+    for line in text.split("\n"):
+        before, fix, behind = line.rpartition("; fix: ")
+        if fix and not line.startswith("  "):  # else it is a line of the text
+            for pattern, option in _FIXES:
+                behind = pattern.sub(option, behind)
+        lines.append(before + fix + behind)
+    return "\n".join(lines)
+
+
+@contextlib.contextmanager
+def _told_as_options() -> Iterator[None]:
+    """Let what is wrong with a text speak of the options of the command line."""
+    try:
+        yield
+    except UserError as error:
+        error.args = (as_options(str(error)).replace("from_triton_c: ", ""),)
+        raise
+
+
 def defines_of(options: argparse.Namespace) -> dict[str, str | list[str]]:
     """Return the macros that are defined on the command line, lists for those with several values.
 
@@ -93,10 +126,25 @@ def tuned_kernel(options: argparse.Namespace, path: str, numerics: str) -> Tuned
     """Return the kernel in a file with all values of its macros."""
     from ..kernel import tune
 
-    return tune(
-        _path_or_text(path), defines_of(options), options.function, include=options.include, numerics=numerics,
-        single_precision_constants=options.single_precision_constants,
-    )  # fmt: skip
+    with _told_as_options():
+        return tune(
+            _path_or_text(path), defines_of(options), options.function, include=options.include, numerics=numerics,
+            single_precision_constants=options.single_precision_constants,
+        )  # fmt: skip
+
+
+def chosen_kernel(
+    tuned: TunedKernel[Kernel], grid: Sequence[int], values: Sequence[object], device: str, threads: int | None, checked: bool
+) -> tuple[Kernel, int]:
+    """Return the fastest kernel and its warps; tell of it on standard error, and why others were dropped."""
+    with _told_as_options():
+        best = tuned.best(grid, *values, device=device, threads=threads, check_bounds=checked)
+    reasons = {each.bodies: reason for each, reason in tuned.dropped.items()}  # those of other numbers of warps are alike
+    for bodies, reason in reasons.items():
+        macros = ", ".join(f"{name}={body}" for name, body in bodies)
+        print(printable(f"dropped: {macros}\n{as_options(reason)}"), file=sys.stderr)
+    print(wrapped(f"fastest: {', '.join(f'{name}={value}' for name, value in best.defines.items())}"), file=sys.stderr)
+    return best.kernel, best.warps
 
 
 def _single(options: argparse.Namespace) -> dict[str, str]:
@@ -124,14 +172,14 @@ def triton_c_kernel(options: argparse.Namespace, path: str, numerics: str, debug
     """Return the kernel in a file. Its warnings go to standard error."""
     from ..kernel import from_triton_c
 
-    with warnings.catch_warnings(record=True) as caught:
+    with warnings.catch_warnings(record=True) as caught, _told_as_options():
         warnings.simplefilter("always", TritonCWarning)
         kernel = from_triton_c(
             _path_or_text(path), _single(options), options.function, include=options.include, numerics=numerics, debug=debug,
             single_precision_constants=options.single_precision_constants,
         )  # fmt: skip
     for each in caught:
-        print(printable(str(each.message)), file=sys.stderr)
+        print(printable(as_options(str(each.message))), file=sys.stderr)
     return kernel
 
 
@@ -139,12 +187,13 @@ def stage_text(options: argparse.Namespace, path: str, stage: str) -> str:
     """Return a stage of a text, as it is printed."""
     from ...lowering.frontends.triton_c.printing import print_stage
 
-    return print_stage(_text(options, path).reading(), stage)
+    with _told_as_options():
+        return print_stage(_text(options, path).reading(), stage)
 
 
 def diagnostics_json(options: argparse.Namespace, path: str) -> tuple[str, int]:
     """Return the errors and warnings of a text as JSON, and the exit status: 2 if there are errors."""
-    from ...lowering.frontends.triton_c.reading.diagnostics import Diagnostic, TritonCError
+    from ...lowering.frontends.triton_c.reading.diagnostics import Diagnostic, Location, TritonCError
     from ...lowering.frontends.triton_c.text import build
 
     found: Sequence[Diagnostic]
@@ -154,7 +203,11 @@ def diagnostics_json(options: argparse.Namespace, path: str) -> tuple[str, int]:
         found, status = reading.diagnostics.warnings, 0
     except TritonCError as error:
         found, status = error.diagnostics, 2
-    return json.dumps([each.json for each in found], indent=2, ensure_ascii=False), status
+    except UserError as error:  # the text is not there, or an option is wrong
+        message, _, fix = str(error).replace("from_triton_c: ", "").partition("; fix: ")
+        found, status = [Diagnostic("error", message, fix, (Location("", path, 1, 1, "", 0, 1, 1),))], 2
+    shown = [dataclasses.replace(each, fix=as_options(f"; fix: {each.fix}").removeprefix("; fix: ")) for each in found]
+    return json.dumps([each.json for each in shown], indent=2, ensure_ascii=False), status
 
 
 def _text(options: argparse.Namespace, path: str) -> TritonCText:
@@ -166,6 +219,6 @@ def _text(options: argparse.Namespace, path: str) -> TritonCText:
 
 
 __all__ = [
-    "STAGES", "STDIN", "SUFFIXES", "add_triton_c_options", "diagnostics_json", "is_triton_c", "is_tuned",
-    "refuse_triton_c_options", "stage_text", "triton_c_kernel", "tuned_kernel",
+    "STAGES", "STDIN", "SUFFIXES", "add_triton_c_options", "as_options", "chosen_kernel", "diagnostics_json", "is_triton_c",
+    "is_tuned", "refuse_triton_c_options", "stage_text", "triton_c_kernel", "tuned_kernel",
 ]  # fmt: skip

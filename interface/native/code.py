@@ -11,7 +11,7 @@ from ...lowering.llvm.host.control.sites import Access, Printed, PrintSite, Site
 from ...lowering.llvm.host.launch_specialization import LaunchSpecialization
 from ...promotion.errors import UserError
 from ...runtime.storage.cache import CompileCache
-from ...runtime.storage.serialize import parse_json
+from ...runtime.storage.header import parse_json
 from .host_program import HostObject, shared_text
 from .kernel import LaunchFacts, NativeKernel
 

@@ -29,8 +29,8 @@ from ...promotion.arrays import Array
 from ...promotion.dataclass import dataclass
 from ...promotion.errors import InternalError, KernelAssertionError, UnsupportedError, called_from
 from ...runtime.host.threads import pool_address
-from ...runtime.native.codegen import LinkedCode, link
 from ...runtime.native.library import cached_object, library_symbols, native_library
+from ...runtime.native.linking import LinkedCode, link
 from ...runtime.storage.cache import CompileCache
 from ..interrupts import has_handlers, launch_aside, watcher_for_launches
 from .reach import Reach

@@ -33,7 +33,7 @@ from ...promotion.arrays import Array
 from ...promotion.dataclass import dataclass
 from ...promotion.errors import UnsupportedError, UserError
 from ...promotion.float_modes import default_modes
-from ...runtime.native.codegen import target_key
+from ...runtime.native.linking import target_key
 from ...runtime.storage.cache import CompileCache
 from .arguments import HostArguments
 from .code import decode_object, encode_object

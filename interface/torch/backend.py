@@ -14,17 +14,23 @@ from torch._functorch.partitioners import min_cut_rematerialization_partition
 from torch._subclasses.fake_tensor import unset_fake_temporarily
 
 from ...graph.aten.importing import import_program
-from ...graph.aten.program import Call, Program, Ref, Source
+from ...graph.aten.program import Argument, Call, Program, Ref, Source
+from ...graph.dims.dim import Dim
 from ...graph.types import TensorType
 from ...lowering.numerics import checked_numerics
 from ...promotion.dtype import bool_
 from ...promotion.errors import JoineryError, UserError
+from ...runtime.storage.cache import cache_of
 from ..compiling import compile as compile_model
+from .custom_ops import is_own
 from .decompositions import compiled_decompositions
+from .layouts import Layout, Reading, dense_reading, layout_of, reading_of
 from .partition import Part, Partitioner
-from .reading import Reader
+from .parts import CompiledPart, PartInput, PartOutput, PartSize
+from .reading import Reader, states_sizes
 from .reporting import GraphReport, started
-from .running import CompiledGraph, CompiledPart, EagerStep, Layout, layout_of
+from .stepping import EagerStep, run_function
+from .triton_kernels import is_launch, kernel_name, launch_function
 
 _OPTIONS = ("numerics", "threads", "cache")
 
@@ -68,7 +74,7 @@ def _compiled(kind: str, options: Options, module: Any, example_inputs: Sequence
     report = started(kind)
     with unset_fake_temporarily():
         try:
-            return _boxed(_Building(module, options, report).built().run)
+            return _boxed(_Building(module, options, report).built())
         except JoineryError as error:
             report.failure = str(error).partition("\n")[0]
             report.nodes = sum(node.op == "call_function" for node in module.graph.nodes)
@@ -107,8 +113,8 @@ class _Building:
         self.reader = Reader(module, strict=False)
         self.placeholders = [node for node in module.graph.nodes if node.op == "placeholder"]
 
-    def built(self) -> CompiledGraph:
-        """Return the whole graph as something to call."""
+    def built(self) -> Callable[[list[Any]], Any]:
+        """Return the whole graph as a function of a list, which it empties."""
         sources = [source for node in self.placeholders if (source := self.reader.source(node, node.name)) is not None]
         (last,) = [node for node in self.module.graph.nodes if node.op == "output"]
         written = self._written()
@@ -122,13 +128,13 @@ class _Building:
                 steps += self._part(step)
             else:
                 steps.append(self._eager(step, division.reasons))
-        steps += [EagerStep(node, None) for node in division.tail]
+        steps += [EagerStep(node, _callee(node), None) for node in division.tail]
         self.report.compiled = self.report.nodes - sum(entry.nodes for entry in self.report.eager.values())
         attributes = [node for node in self.module.graph.nodes if node.op == "get_attr"]
         constants = {node.name: _attribute(self.module, node.target) for node in attributes}
         names = [node.name for node in self.placeholders]
         pairs = [(target.name, source.name) for target, source in written]
-        return CompiledGraph(names, constants, steps, last.args[0], pairs, self.report)
+        return run_function(names, constants, steps, last.args[0], pairs, self.report)
 
     def _written(self) -> list[tuple[Any, Any]]:
         """Take the copies into inputs out of the graph: inputs, and what is written to them when all else is done."""
@@ -140,11 +146,16 @@ class _Building:
         return found
 
     def _eager(self, node: Any, reasons: Mapping[str, str]) -> EagerStep:
-        name = str(node.target)
+        schema = getattr(node.target, "_schema", None)
+        if is_launch(node):
+            kernel = self.report.launch(kernel_name(node), "a kernel of Triton, by the driver that Triton has")
+            return EagerStep(node, launch_function(node), kernel)
+        if schema is not None and is_own(schema.name):
+            return EagerStep(node, node.target, self.report.launch(str(node.target), "a block kernel of joinery"))
         entry = None
-        if getattr(node.target, "_schema", None) is not None:
-            entry = self.report.leave(name, reasons.get(node.name, "it has an effect"))
-        return EagerStep(node, entry)
+        if schema is not None and not states_sizes(node):
+            entry = self.report.leave(str(node.target), reasons.get(node.name, "it has an effect"))
+        return EagerStep(node, _callee(node), entry)
 
     def _part(self, part: Part) -> list[CompiledPart | EagerStep]:
         """Return a compiled part; or its nodes for PyTorch to run, if compiling fails."""
@@ -159,53 +170,93 @@ class _Building:
         self.report.segments += 1
         return [made]
 
-    def _compiled_part(self, part: Part) -> CompiledPart:
-        inputs = [(node.name, layout_of(node.meta["val"])) for node in part.inputs]
+    def _compiled_part(self, part: Part, read: Callable[[Any], Reading] = reading_of) -> CompiledPart:
+        """Compile a part. read: how it takes each of its inputs."""
+        inputs: list[PartInput] = []
         sources: list[Source] = []
         calls: list[Call] = []
-        for node, (name, layout) in zip(part.inputs, inputs, strict=True):
-            declared = self.reader.type_of(node.meta["val"], name)
-            array = next((source.array for source in self.reader.sources if Ref(source.name) == self.reader.refs[name]), None)
-            if array is not None and node.op == "get_attr":
-                sources.append(Source(name, declared, array))
+        arrays = {source.name: source.array for source in self.reader.sources}
+        for node in part.inputs:
+            declared = self.reader.type_of(node.meta["val"], node.name)
+            if node.op == "get_attr":
+                ref = self.reader.refs[node.name]
+                assert isinstance(ref, Ref)
+                sources.append(Source(node.name, declared, arrays[ref.name]))
                 continue
-            sources.append(_source(name, declared, layout, calls))
-        inputs = [entry for node, entry in zip(part.inputs, inputs, strict=True) if node.op != "get_attr"]
-        sizes = [self._size_source(name) for name in part.sizes]
-        sources += [Source(f"size {name}", TensorType(bool_, (name, 0))) for name in part.sizes]
-        calls += [_renamed(call, {name for name, layout in inputs if layout.order is not None}) for call in part.calls]
-        outputs: list[tuple[str, Any, Layout]] = []
+            inputs.append(PartInput(node.name, declared, read(node.meta["val"])))
+            sources.append(_source(inputs[-1], calls))
+        needed = [self._size_source(name) for name in _undecided(part.sizes, inputs)]
+        sources += [Source(f"size {size.name}", TensorType(bool_, (size.name, 0))) for size in needed]
+        calls += [_renamed(call, {each.name for each in inputs if not each.reading.is_plain}) for call in part.calls]
+        outputs: list[PartOutput] = []
         results: list[tuple[str, Ref]] = []
         for node in part.outputs:
             declared, layout = self.reader.type_of(node.meta["val"], node.name), layout_of(node.meta["val"])
             ref = self.reader.refs[node.name]
             assert isinstance(ref, Ref)
             results.append((node.name, _in_memory_order(node.name, ref, declared, layout, calls)))
-            outputs.append((node.name, declared.dtype, layout))
+            outputs.append(PartOutput(node.name, declared, layout))
         graph = import_program(Program(self.report.name, tuple(sources), tuple(calls), tuple(results), {}))
         chosen = self.options
         model = compile_model(graph, "cpu", threads=chosen.threads, numerics=chosen.numerics, cache=chosen.cache)
-        return CompiledPart(model, inputs, sizes, outputs, self.report)
+        plain = partial(self._compiled_part, part, dense_reading)
+        return CompiledPart(model, inputs, needed, outputs, self.report, plain, cache_of(chosen.cache))
 
-    def _size_source(self, name: str) -> tuple[str, int | None]:
+    def _size_source(self, name: str) -> PartSize:
         """Return where a symbolic size is found when the graph runs: an input that is the size, or an axis of one."""
         for node in self.placeholders:
             value = node.meta.get("val")
             sizes = getattr(value, "shape", None)
             for axis, size in enumerate((value,) if sizes is None else sizes):
                 if type(size).__name__ == "SymInt" and str(size.node.expr) == name:
-                    return node.name, None if sizes is None else axis
+                    return PartSize(name, node.name, None if sizes is None else axis, 0 if sizes is None else len(sizes))
         raise UserError(f"the size {name} is that of no input; fix: a fixed size")
 
 
-def _source(name: str, declared: TensorType, layout: Layout, calls: list[Call]) -> Source:
-    """Return an input in the order of its memory, and add the call that puts its axes back."""
-    if layout.order is None:
-        return Source(name, declared)
-    order = layout.order
+def _undecided(sizes: Sequence[str], inputs: Sequence[PartInput]) -> list[str]:
+    """Return the symbolic sizes that no array has: those given, and those of axes along which elements repeat."""
+    found = dict.fromkeys(sizes)
+    decided: set[str] = set()
+    for each in inputs:
+        for extent in each.type.shape:
+            found.update(dict.fromkeys(sorted(extent.symbols()) if isinstance(extent, Dim) else ()))
+        shape = each.reading.source_shape(each.name, each.type.shape)
+        decided |= {extent.name for extent in shape if isinstance(extent, Dim) and extent.name}
+    return [name for name in found if name not in decided]
+
+
+def _source(given: PartInput, calls: list[Call]) -> Source:
+    """Return an input as its reading says, and add the calls that make the tensor of it."""
+    name, declared, reading = given.name, given.type, given.reading
+    shape = list(reading.source_shape(name, declared.shape))
+    source = Source(name, TensorType(declared.dtype, tuple(shape)))
+    last = Ref(name)
+
+    def call(what: str, op: str, *arguments: Argument) -> Ref:
+        made = Call(f"{name}.{what}", op, (last, *arguments), {}, (TensorType(declared.dtype, tuple(shape)),))
+        calls.append(made)
+        return Ref(made.name)
+
+    for position, axis in enumerate(reading.axes):
+        if axis.room is not None:
+            size = shape[position] = declared.shape[axis.number]
+            last = call(f"axis {axis.number}", "aten.slice.Tensor", position, 0, (size - 1) * axis.step + 1, axis.step)
+    if reading.unit != 1:
+        shape[-1] = 1
+        last = call("unit", "aten.slice.Tensor", len(reading.axes), 0, 1)
+        shape.pop()
+        last = call("elements", "aten.view.default", tuple(shape))
+    order = tuple([axis.number for axis in reading.axes])
+    if reading.is_plain:
+        return source
     back = tuple(sorted(range(len(order)), key=order.__getitem__))
-    calls.append(Call(f"{name}.axes", "aten.permute.default", (Ref(name), back), {}, (declared,)))
-    return Source(name, TensorType(declared.dtype, tuple([declared.shape[axis] for axis in order])))
+    shape = [shape[position] for position in back]
+    is_last = tuple(shape) == declared.shape
+    last = call("axes" if is_last else "order", "aten.permute.default", back)
+    if not is_last:
+        shape = list(declared.shape)
+        call("axes", "aten.expand.default", tuple(shape))
+    return source
 
 
 def _renamed(call: Call, names: set[str]) -> Call:
@@ -229,6 +280,11 @@ def _in_memory_order(name: str, ref: Ref, declared: TensorType, layout: Layout, 
     permuted = TensorType(declared.dtype, tuple([declared.shape[axis] for axis in layout.order]))
     calls.append(Call(f"{name}.memory", "aten.permute.default", (ref, layout.order), {}, (permuted,)))
     return Ref(f"{name}.memory")
+
+
+def _callee(node: Any) -> Any:
+    """Return what is called for a node. Fakes are sometimes wrong about strides: a view is a reshape, which never fails."""
+    return torch.ops.aten.reshape.default if node.target is torch.ops.aten.view.default else node.target
 
 
 def _producer(node: Any) -> str:

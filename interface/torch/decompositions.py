@@ -4,10 +4,24 @@ from __future__ import annotations
 
 from typing import Any
 
-from torch._decomp import core_aten_decompositions
+import torch
+from torch._decomp import core_aten_decompositions, get_decompositions
 from torch.export import default_decompositions
 
 from ...graph.aten.table import HANDLERS
+
+_SAMPLER = torch.ops.aten.grid_sampler_2d.default
+
+
+def _sampled(x: Any, grid: Any, *settings: Any) -> Any:
+    """Take apart sampling at positions between elements, which PyTorch calls core; 16-bit floats are computed in float32."""
+    (rule,) = get_decompositions([_SAMPLER]).values()
+    if x.element_size() > 2:
+        return rule(x, grid, *settings)
+    return rule(x.float(), grid.float(), *settings).to(x.dtype)
+
+
+_MORE = {_SAMPLER: _sampled}
 
 
 def handled(overload: Any) -> bool:
@@ -29,9 +43,11 @@ def exported_decompositions() -> Any:
     for overload in list(table):
         if handled(overload):
             del table[overload]
+    table.update(_MORE)
     return table
 
 
 def compiled_decompositions() -> dict[Any, Any]:
     """Return the table for AOTAutograd."""
-    return {overload: rule for overload, rule in core_aten_decompositions().items() if not handled(overload)}
+    table = {**core_aten_decompositions(), **_MORE}
+    return {overload: rule for overload, rule in table.items() if not handled(overload)}

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import operator
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from ...graph.aten.importing import refusals
-from ...graph.aten.program import Argument, Call, Program, Ref, Source
+from ...graph.aten.program import DECIDING, Argument, Call, Condition, Program, Ref, Source, decided
 from ...graph.dims.dim import Dim
 from ...promotion.errors import JoineryError
-from .reading import Reader
+from .reading import Reader, states_sizes
+
+_WHERE = re.compile(r"^graph: node '[^']*' \([^)]*\), from .*?:\d+ in \S+: ")
+"""How messages of the importer begin: the report has the operator beside them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +112,8 @@ class Partitioner:
         return type(node.meta.get("val")).__name__ in ("SymInt", "int") and node.op == "call_function"
 
     def _is_operator(self, node: Any) -> bool:
-        return node.op == "call_function" and node.target is not operator.getitem and not self._is_size(node)
+        is_call = node.op == "call_function" and node.target is not operator.getitem
+        return is_call and not self._is_size(node) and not states_sizes(node)
 
     def _tail(self) -> tuple[list[Any], list[Any]]:
         """Return the views at the ends of the graph in order, and what they are views of."""
@@ -176,7 +181,7 @@ class Partitioner:
         return Part(tuple(calls), tuple(inputs), tuple(outputs), self._sizes(calls, inputs))
 
     def _has_several(self, node: Any) -> bool:
-        return isinstance(node.meta.get("val"), (tuple, list))
+        return isinstance(node.meta.get("val"), (tuple, list, dict))
 
     def _outside(self, value: Argument, own: set[str], inputs: dict[Any, None]) -> Argument:
         """Return an argument with results of other parts as inputs of this one."""
@@ -197,12 +202,20 @@ class Partitioner:
             elif isinstance(value, (tuple, list)):
                 for each in value:
                     look(each)
+            elif isinstance(value, Condition):
+                look(value.parts)
+            elif isinstance(value, Program):
+                look_inside(value.calls)
 
-        for call in calls:
-            look(call.arguments)
-            look(tuple(call.options.values()))
-            look([result.shape for result in call.results if result is not None])
-        known: set[str] = set()
+        def look_inside(calls: Sequence[Call]) -> None:
+            for call in calls:
+                look(call.arguments)
+                look(tuple(call.options.values()))
+                look([result.shape for result in call.results if result is not None])
+
+        look_inside(calls)
+        known = {extent.name for call in calls if call.op in DECIDING for result in call.results if result is not None
+                 for extent in result.shape if isinstance(extent, Dim) and decided(extent)}  # fmt: skip
         for node in inputs:
             shape = self.reader.type_of(node.meta["val"], node.name).shape
             look(shape)
@@ -225,4 +238,4 @@ def is_view(node: Any) -> bool:
 def _reason(error: JoineryError) -> str:
     """Return the problem of a message, in one line."""
     text = str(error).partition("\n")[0]
-    return text.partition("; fix:")[0].rpartition("): ")[2] or text
+    return _WHERE.sub("", text).partition("; fix:")[0] or text

@@ -10,17 +10,18 @@ from typing import Any
 
 import torch
 
-from ...graph.aten.program import Argument, Call, Ref, Source
-from ...graph.dims.dim import Extent
+from ...graph.aten.program import DECIDING, Argument, Call, Program, Ref, Source
+from ...graph.dims.dim import Dim, Extent
 from ...graph.location import UNKNOWN, Location
 from ...graph.types import TensorType
 from ...promotion.errors import JoineryError, UnsupportedError
-from .tensors import dtype_of, expression_of, extent_of, require_plain, to_array
+from .tensors import condition_of, decided_sizes, dtype_of, expression_of, extent_of, require_plain, to_array
 
 _LINE = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+), in (?P<function>\S+)')
 _PYTORCH = os.path.dirname(torch.__file__) + os.sep
 _SILENT = frozenset({"sym_constrain_range_for_size", "sym_constrain_range", "_assert_scalar", "sym_size"})
 """Statements about sizes that data decides, or sizes: nothing of them is left in a graph without such sizes."""
+_HIGHER_ORDER = frozenset({"cond", "while_loop", "scan", "map_impl"})
 
 
 class Reader:
@@ -30,6 +31,8 @@ class Reader:
         names: new names of symbolic sizes.
         refused: nodes that cannot be read, and why; filled by `read` unless `strict`.
         sources: constants that the graph holds itself.
+        modules: graphs that it holds, for operators that run them.
+        conditions: nodes that compare sizes, and what they give.
     """
 
     def __init__(self, module: Any, names: Mapping[str, str] | None = None, *, strict: bool = True) -> None:
@@ -37,6 +40,8 @@ class Reader:
         self.refs: dict[str, Ref | Extent | None] = {}
         self.refused: dict[str, JoineryError] = {}
         self.sources: list[Source] = []
+        self.modules: dict[str, Any] = {}
+        self.conditions: dict[str, Any] = {}
 
     def source(self, node: Any, name: str) -> Source | None:
         """Return an input of the graph under a name, for which the node stands from now on; None if it is no tensor."""
@@ -81,7 +86,7 @@ class Reader:
     def _stand_in(self, node: Any) -> Call | None:
         """Return a call without arguments for a node that cannot be read, so that those that need its results can."""
         value = node.meta.get("val")
-        values = value if isinstance(value, (tuple, list)) else (value,)
+        values = tuple(value.values()) if isinstance(value, dict) else value if isinstance(value, (tuple, list)) else (value,)
         try:
             results = tuple([self.type_of(each, "a result") if _is_tensor(each) else None for each in values])
         except JoineryError:
@@ -98,10 +103,15 @@ class Reader:
             self.refs[node.name] = self._item(node.args[0], node.args[1])
             return None
         overload = _overload_name(node.target)
+        if overload is None and _higher_order_name(node.target) in _HIGHER_ORDER:
+            return self._higher_order(node, value)
         if overload is None:
             size = self._size_node(node, value)
             if size is not None:
                 self.refs[node.name] = size
+                return None
+            if type(value).__name__ == "SymBool":
+                self.conditions[node.name] = value
                 return None
             raise UnsupportedError(f"{_shown(node.target)} is not supported; fix: export the model without it")
         if overload.split(".")[1] in _SILENT:
@@ -110,6 +120,8 @@ class Reader:
         if overload.startswith("aten.as_strided"):
             _require_plain_storage(node.args[0].meta["val"])
         values = value if isinstance(value, (tuple, list)) else () if value is None else (value,)
+        if overload in DECIDING:
+            self.names.update({name: name for name in decided_sizes(values)})
         results = tuple([
             self.type_of(each, f"result {position}") if _is_tensor(each) else None for position, each in enumerate(values)
         ])  # fmt: skip
@@ -121,6 +133,34 @@ class Reader:
             raise UnsupportedError(f"device {device}; fix: move the model to the CPU")
         return Call(node.name, overload, arguments, options, results, location_of(node))
 
+    def _higher_order(self, node: Any, value: Any) -> Call:
+        """Return the call of an operator that runs other graphs."""
+        values = value if isinstance(value, (tuple, list)) else (value,)
+        arguments = tuple([self.argument(each) for each in node.args])
+        options = {name: self.argument(each) for name, each in node.kwargs.items()}
+        results = tuple([
+            self.type_of(each, f"result {position}") if _is_tensor(each) else None for position, each in enumerate(values)
+        ])  # fmt: skip
+        self.refs[node.name] = Ref(node.name)
+        name = f"higher_order.{_higher_order_name(node.target)}.default"
+        return Call(node.name, name, arguments, options, results, location_of(node))
+
+    def _body(self, module: Any) -> Program:
+        """Return a graph that an operator runs as a program; its sizes are those of this one."""
+        inner = Reader(module, self.names)
+        nodes = list(module.graph.nodes)
+        sources = [inner.source(node, node.name) for node in nodes if node.op == "placeholder"]
+        calls = inner.calls(nodes)
+        (last,) = [node for node in nodes if node.op == "output"]
+        found = inner.argument(tuple(last.args[0]) if isinstance(last.args[0], (tuple, list)) else (last.args[0],))
+        outputs: list[tuple[str, Ref | Extent]] = []
+        for position, result in enumerate(found if isinstance(found, tuple) else (found,)):
+            if not isinstance(result, (Ref, int, Dim)) or isinstance(result, bool):
+                raise UnsupportedError(f"result {position} of a graph inside is {result!r:.40}; fix: return tensors from it")
+            outputs.append((f"value{position}", result))
+        given = [source for source in sources if source is not None]
+        return Program("body", (*given, *inner.sources), tuple(calls), tuple(outputs), {})
+
     def _size_node(self, node: Any, value: Any) -> Extent | None:
         return None if value is None else self.size(value)
 
@@ -128,6 +168,9 @@ class Reader:
         value: Any = self.module
         for part in str(node.target).split("."):
             value = getattr(value, part)
+        if hasattr(value, "graph"):
+            self.modules[node.name] = value
+            return
         if not _is_tensor(value):
             self.refs[node.name] = None
             return
@@ -135,15 +178,21 @@ class Reader:
         self.sources.append(Source(name, self.type_of(value, f"constant {name!r}"), to_array(value)))
         self.refs[node.name] = Ref(name)
 
-    def _item(self, container: Any, position: int) -> Ref | Extent | None:
+    def _item(self, container: Any, position: int | str) -> Ref | Extent | None:
         ref = self.refs.get(container.name)
         if not isinstance(ref, Ref):
             raise UnsupportedError(f"an element of {container.name!r}, which is no result of an operator; fix: export it again")
+        if isinstance(position, str):  # kernels of Triton return what they write by the names of their parameters
+            position = list(container.meta["val"]).index(position)
         return Ref(ref.name, position)
 
     def argument(self, value: Any) -> Argument:
         """Return an argument of a node as a plain value."""
         if hasattr(value, "meta") and hasattr(value, "op"):  # a node
+            if value.name in self.modules:
+                return self._body(self.modules[value.name])
+            if value.name in self.conditions:
+                return condition_of(self.conditions[value.name].node.expr, self.names)
             if value.name not in self.refs:
                 raise UnsupportedError(f"it needs {value.name!r}, which has no form in joinery; fix: see there")
             return self.refs[value.name]
@@ -161,6 +210,17 @@ class Reader:
         if isinstance(value, complex):
             raise UnsupportedError(f"the complex number {value}; fix: real numbers")
         raise UnsupportedError(f"an argument {value!r:.60} ({kind}); fix: export the model without it")
+
+
+def _higher_order_name(target: Any) -> str:
+    """Return the name of a higher-order operator; "" for anything else."""
+    is_one = any(base.__name__ == "HigherOrderOperator" for base in type(target).__mro__)
+    return str(target.__name__) if is_one else ""
+
+
+def states_sizes(node: Any) -> bool:
+    """Return whether a node says something about sizes, or makes one, and computes nothing."""
+    return getattr(node.target, "_opname", "") in _SILENT
 
 
 def _require_plain_storage(value: Any) -> None:
@@ -207,9 +267,8 @@ def _overload_name(target: Any) -> str | None:
 
 
 def _shown(target: Any) -> str:
-    name = getattr(target, "__name__", None) or str(target)
-    higher = any(base.__name__ == "HigherOrderOperator" for base in type(target).__mro__)
-    return f"the higher-order operator {name}" if higher else f"the function {name}"
+    higher = _higher_order_name(target)
+    return f"the higher-order operator {higher}" if higher else f"the function {getattr(target, '__name__', target)}"
 
 
 def _free_name(name: str, taken: set[str]) -> str:

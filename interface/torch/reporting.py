@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 
 @dataclass(slots=True)
 class EagerOperator:
-    """An operator of a compiled graph that PyTorch runs.
+    """An operator of a compiled graph that PyTorch runs, or a kernel that it launches.
 
     Attributes:
-        reason: why joinery does not.
+        reason: why joinery does not; of a kernel, what it is.
         nodes: how many nodes of the graph it is.
         seconds: what its calls have taken so far.
     """
@@ -34,6 +34,7 @@ class GraphReport:
         calls: how often it has run.
         copied: tensors whose strides no part takes, which were copied, over all calls.
         eager: operators that PyTorch runs, by name.
+        kernels: the user's kernels that the graph launches, by name; they count as compiled.
         failure: why PyTorch runs all of it, else "".
     """
 
@@ -45,7 +46,14 @@ class GraphReport:
     calls: int = 0
     copied: int = 0
     eager: dict[str, EagerOperator] = field(default_factory=dict)
+    kernels: dict[str, EagerOperator] = field(default_factory=dict)
     failure: str = ""
+
+    def launch(self, name: str, what: str) -> EagerOperator:
+        """Count a node that launches a kernel of the user, and return the entry of the kernel."""
+        entry = self.kernels.setdefault(name, EagerOperator(name, what))
+        entry.nodes += 1
+        return entry
 
     def leave(self, name: str, reason: str) -> EagerOperator:
         """Count a node that PyTorch runs, and return the entry of its operator."""
@@ -58,7 +66,8 @@ class GraphReport:
                  f"{self.calls} calls, {self.copied} tensors copied"]  # fmt: skip
         if self.failure:
             lines.append(f"  PyTorch runs all of it: {self.failure}")
-        for entry in sorted(self.eager.values(), key=lambda each: -each.seconds):
+        left = sorted(self.eager.values(), key=lambda each: -each.seconds)
+        for entry in (*left, *self.kernels.values()):
             lines.append(
                 f"  {entry.name}: {entry.nodes} nodes, {entry.calls} calls, {entry.seconds * 1e3:.3f} ms: {entry.reason}"
             )

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
 import torch
 
+from ...graph.aten.program import Condition
 from ...graph.dims.dim import Extent, dim, maximum, minimum
 from ...promotion.arrays import Array
 from ...promotion.dtype import DType
@@ -44,8 +46,13 @@ def require_plain(tensor: Any, what: str) -> None:
 
 
 def to_array(tensor: Any) -> Array:
-    """Return a tensor of the CPU as an array over the same memory, with the same strides."""
+    """Return a tensor of the CPU as an array over the same memory, with its strides. Elements that memory does not have as they
+    are (negated views, zeros without memory) are written first."""
     plain = tensor.detach() if tensor.requires_grad else tensor
+    if plain.is_neg():
+        plain = plain.resolve_neg()
+    if plain._is_zerotensor():  # it has no memory
+        plain = torch.zeros(plain.shape, dtype=plain.dtype)
     dtype = plain.dtype
     own = dtype_of(dtype)
     if dtype is torch.bfloat16 or str(dtype).startswith("torch.float8"):
@@ -55,8 +62,9 @@ def to_array(tensor: Any) -> Array:
     return array
 
 
-def to_tensor(array: Array, dtype: DType) -> Any:
-    """Return an array as a tensor over the same memory."""
+def to_tensor(array: Array, dtype: DType | None = None) -> Any:
+    """Return an array as a tensor over the same memory. dtype: that of the array."""
+    dtype = DType.from_numpy(array.dtype) if dtype is None else dtype
     wanted = torch_dtype(dtype)
     if wanted is torch.bfloat16 or str(wanted).startswith("torch.float8"):
         return torch.from_numpy(array.view(_NUMPY_CARRIERS[dtype.itemsize])).view(wanted)
@@ -64,6 +72,29 @@ def to_tensor(array: Array, dtype: DType) -> Any:
 
 
 _NUMPY_CARRIERS = {1: np.uint8, 2: np.int16}
+
+
+def decided_sizes(values: Iterable[Any]) -> set[str]:
+    """Return the names of sizes of tensors that data decides."""
+    shapes = [value.shape for value in values if hasattr(value, "shape")]
+    return {str(size) for shape in shapes for size in shape if not isinstance(size, int) and re.fullmatch(r"u\d+", str(size))}
+
+
+_CONDITIONS = {"Equality": "equal", "Unequality": "not_equal", "StrictLessThan": "less", "LessThan": "less_equal",
+               "StrictGreaterThan": "greater", "GreaterThan": "greater_equal", "And": "and", "Or": "or",
+               "Not": "not"}  # fmt: skip
+
+
+def condition_of(expression: Any, names: Mapping[str, str]) -> Condition | bool:
+    """Return a condition on sizes."""
+    kind = type(expression).__name__
+    if kind in ("BooleanTrue", "BooleanFalse"):
+        return kind == "BooleanTrue"
+    if kind not in _CONDITIONS:
+        raise UnsupportedError(f"the condition {expression} is not supported; fix: compare sizes by == != < <= > >=")
+    of_sizes = _CONDITIONS[kind] not in ("and", "or", "not")
+    parts = [expression_of(part, names) if of_sizes else condition_of(part, names) for part in expression.args]
+    return Condition(_CONDITIONS[kind], tuple(parts))
 
 
 def extent_of(size: Any, names: Mapping[str, str]) -> Extent:
@@ -78,7 +109,7 @@ def expression_of(expression: Any, names: Mapping[str, str]) -> Extent:
         return int(expression)
     if expression.is_Symbol:
         name = str(expression)
-        if name.startswith(("u", "zuf")):
+        if name.startswith(("u", "zuf")) and name not in names:
             raise UnsupportedError(f"the size {name} is decided by data, which is not supported; fix: use torch.where")
         return dim(names.get(name, name))
     parts = [expression_of(part, names) for part in expression.args]

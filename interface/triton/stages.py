@@ -20,7 +20,7 @@ _NAME = re.compile(r"tt\.func public @(?:\"([^\"]+)\"|([\w.$-]+))\(")
 def identity() -> str:
     """What compiled kernels depend on beside their text and options: joinery's own code, the processor and LLVM."""
     from ...lowering.keys import source_fingerprint
-    from ...runtime.native.codegen import target_key
+    from ...runtime.native.linking import target_key
 
     return f"joinery-{source_fingerprint()}-{target_key()}"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
@@ -55,7 +55,7 @@ def is_list(value: object) -> bool:
 def configurations_of(
     defines: Mapping[str, object],
     warps: int | Sequence[int],
-    listed: Sequence[tuple[Mapping[str, object], int]] | None,
+    listed: Sequence[tuple[Mapping[str, object], object]] | None,
 ) -> tuple[Configuration, ...]:
     """Return all configurations: the product of the lists and of `warps`, or those that are listed.
 
@@ -66,10 +66,7 @@ def configurations_of(
     if listed is not None:
         if axes:
             raise UserError(f"tune: configurations are listed, and {', '.join(axes)} have lists too; fix: one of both")
-        pairs = [_pair(each) for each in listed]
-        if not pairs:
-            raise UserError("tune: configurations is empty; fix: pairs of macros and a number of warps")
-        return tuple(_configuration({**fixed, **chosen}, chosen, count) for chosen, count in pairs)
+        return tuple(_configuration({**fixed, **chosen}, chosen, count) for chosen, count in listed)
     counts = list(warps) if isinstance(warps, Sequence | np.ndarray) else [warps]
     empty = [name for name, values in {**axes, "warps": counts}.items() if not values]
     if empty:
@@ -84,7 +81,18 @@ def configurations_of(
     return tuple(dict.fromkeys(found))
 
 
-def _pair(value: object) -> tuple[Mapping[str, object], int]:
+def pairs_of(configurations: object) -> list[tuple[Mapping[str, object], object]]:
+    """Return the pairs of macros and a number of warps that a caller lists. Raises `UserError` for what is none."""
+    if not isinstance(configurations, Iterable):
+        what = type(configurations).__name__
+        raise UserError(f"tune: configurations is a {what}; fix: a list of pairs of macros and a number of warps")
+    pairs = [_pair(each) for each in configurations]
+    if not pairs:
+        raise UserError("tune: configurations is empty; fix: pairs of macros and a number of warps")
+    return pairs
+
+
+def _pair(value: object) -> tuple[Mapping[str, object], object]:
     if isinstance(value, tuple | list) and len(value) == 2 and isinstance(value[0], Mapping):
         return value[0], value[1]
     raise UserError(f"tune: configurations has {value!r}, expected a pair of macros and a number of warps, ({{'TM': 64}}, 4)")
@@ -100,4 +108,4 @@ def _configuration(values: Mapping[str, object], chosen: Mapping[str, object], w
     return Configuration(tuple(bodies), int(warps), tuple(plain.items()))
 
 
-__all__ = ["Configuration", "configurations_of"]
+__all__ = ["Configuration", "configurations_of", "is_list", "pairs_of"]

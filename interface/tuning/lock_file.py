@@ -101,8 +101,9 @@ class LockFile:
         """The file that is replaced: where the path is a link, what it leads to."""
         return Path(os.path.realpath(self.path))
 
-    def _unwritable(self, error: OSError) -> UserError:
-        return UserError(f"tune: lock file {self.path} cannot be written: {error.strerror or error}")
+    def _unwritable(self, error: OSError | UnicodeError) -> UserError:
+        reason = error.strerror if isinstance(error, OSError) else None
+        return UserError(f"tune: lock file {self.path} cannot be written: {reason or error}")
 
     def _choices(self, content: Mapping[str, Any]) -> list[dict[str, Any]]:
         entry = content["kernels"].get(self.kernel)
@@ -120,8 +121,12 @@ class LockFile:
             if len(data) > MAX_BYTES:
                 raise ValueError(f"it has more than {MAX_BYTES} bytes")
             content = json.loads(data)
+            if b"\\u" in data:  # half a character, which could not be written again
+                json.dumps(content, ensure_ascii=False).encode("utf-8")
             _check(content)
         except (ValueError, RecursionError) as error:
+            if isinstance(error, UnicodeEncodeError):
+                error = ValueError("it has a lone surrogate")
             raise UserError(f"tune: lock file {self.path} is not valid: {error}; fix: delete it, and tune again") from None
         found: dict[str, Any] = content
         return found
@@ -137,11 +142,13 @@ class LockFile:
                 stream.write(text)
             os.chmod(temporary, 0o644)  # a file to commit, not a private one
             os.replace(temporary, path)  # readers see the old content or the new one
-        except OSError as error:
+            temporary = None
+        except (OSError, UnicodeError) as error:
+            raise self._unwritable(error) from None
+        finally:
             if temporary is not None:
                 with contextlib.suppress(OSError):
                     os.unlink(temporary)
-            raise self._unwritable(error) from None
 
 
 def _check(content: object) -> None:

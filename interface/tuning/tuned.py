@@ -7,7 +7,7 @@ import os
 import threading
 import time
 import warnings
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -17,8 +17,8 @@ from ...lowering.tt.arguments import Parameter, supplied
 from ...promotion.dataclass import dataclass
 from ...promotion.errors import DeviceError, InternalError, JoineryError, TritonCWarning, UserError
 from ...runtime.storage.cache import CacheOption, CompileCache, cache_of
-from ..texts import TritonCText, marked_parameters, triton_c_text
-from .configurations import Configuration, configurations_of, is_list
+from ..texts import TritonCText, checked_defines, checked_path, marked_parameters, triton_c_text
+from .configurations import Configuration, configurations_of, is_list, pairs_of
 from .lock_file import Choice, Key, LockFile, digest_of, entry_of
 from .measuring import CudaTimer, HostTimer, device_name, timer_of
 from .precompiling import Job, precompiled, workers_for
@@ -46,8 +46,9 @@ class LaunchableKernel(Protocol):
         """Take the code of an equal kernel, in place of compiling it for the CPU."""
 
     def launch(
-        self, grid: int | Sequence[int], *args: Any, device: str = ..., threads: int | None = ..., warps: int = ...
-    ) -> None:
+        self, grid: int | Sequence[int], *args: Any, device: str = ..., threads: int | None = ..., warps: int = ...,
+        check_bounds: bool = ...,
+    ) -> None:  # fmt: skip
         """Run all programs of the grid."""
 
 
@@ -90,7 +91,7 @@ class TunedKernel(Generic[K]):
         base: TritonCText,
         configurations: tuple[Configuration, ...],
         key: Sequence[str] | None,
-        lock: str | os.PathLike[str] | None,
+        lock: Path | None,
         numerics: str,
         progress: bool | None,
     ) -> None:
@@ -116,7 +117,7 @@ class TunedKernel(Generic[K]):
             warnings.warn(each.text, TritonCWarning, stacklevel=3)
         self.key = self._checked_key(key, marked_parameters(reading, "retune"))
         entry = entry_of(self.name, base, numerics)
-        self._lock_file = None if lock is None else LockFile(Path(lock), entry, digest_of(base, numerics))
+        self._lock_file = None if lock is None else LockFile(lock, entry, digest_of(base, numerics))
 
     def __repr__(self) -> str:
         return f"<TunedKernel {self.name!r}: {len(self.configurations)} configurations, key {', '.join(self.key) or 'none'}>"
@@ -136,8 +137,14 @@ class TunedKernel(Generic[K]):
         best = self.best(grid, *args, device=device, threads=threads)
         best.kernel.launch(best.grid, *args, device=device, threads=threads, warps=best.warps)
 
-    def best(self, grid: Grid, *args: Any, device: str = "cpu", threads: int | None = None) -> Best[K]:
-        """Return what `launch` would run: the kernel, its macros and the number of warps."""
+    def best(
+        self, grid: Grid, *args: Any, device: str = "cpu", threads: int | None = None, check_bounds: bool = False
+    ) -> Best[K]:
+        """Return what `launch` would run: the kernel, its macros and the number of warps.
+
+        check_bounds: run each configuration once on the CPU as `Kernel.launch` does with it, before it is timed without; one
+        that leaves its arrays is dropped.
+        """
         device = _device(device)
         args = self._text.flattened(args)
         key = self._key_of(args)
@@ -145,7 +152,7 @@ class TunedKernel(Generic[K]):
         with self._mutex:
             configuration = self._known(name, key)
             if configuration is None:
-                configuration = self._tuned(timer_of(device, args), grid, device, threads, key)
+                configuration = self._tuned(timer_of(device, args), grid, device, threads, key, check_bounds)
             self._chosen[name, key] = configuration
             defines = configuration.defines
             return Best(self._kernels[configuration], defines, configuration.warps, _extents(grid, defines))
@@ -202,6 +209,9 @@ class TunedKernel(Generic[K]):
         integers = [each.name for each in self.parameters if t.is_integer(each.type)]
         if key is None:
             return tuple(name for name in integers if not marked or name in marked)
+        if not isinstance(key, str | Iterable):
+            fix = f"key=[{integers[0]!r}]" if integers else "no key: it has none"
+            raise UserError(f"tune: key is {key!r}, expected names of integer parameters of {self.name}; fix: {fix}")
         names = [key] if isinstance(key, str) else list(key)
         for name in names:
             if name not in integers:
@@ -228,7 +238,7 @@ class TunedKernel(Generic[K]):
     # Timing
 
     def _tuned(
-        self, timer: HostTimer | CudaTimer, grid: Grid, device: str, threads: int | None, key: Key
+        self, timer: HostTimer | CudaTimer, grid: Grid, device: str, threads: int | None, key: Key, check_bounds: bool
     ) -> Configuration:
         """Time all configurations, and return the fastest."""
         tried = self._distinct(timer)
@@ -246,8 +256,11 @@ class TunedKernel(Generic[K]):
                 start = time.perf_counter()
                 kernel = self._kernel(each)
                 if kernel is not None:
-                    launch = _launch(kernel, _extents(grid, each.defines), timer.args, device, threads, each.warps)
+                    extents = _extents(grid, each.defines)
+                    launch = _launch(kernel, extents, timer.args, device, threads, each.warps)
                     try:
+                        if check_bounds:
+                            timer.once(_launch(kernel, extents, timer.args, device, threads, each.warps, check_bounds))
                         timer.once(launch)
                         compiled = time.perf_counter() - start
                         best[each] = timer.seconds(launch)
@@ -329,8 +342,9 @@ class Tuner(Generic[K]):
         is left.
         """
         numerics = checked_numerics(numerics, "tune")
-        defines = defines or {}
-        chosen = {macro for pair in configurations or () if isinstance(pair, tuple | list) and pair for macro in pair[0]}
+        defines = checked_defines(defines, "tune")
+        listed = None if configurations is None else pairs_of(configurations)
+        chosen = {macro for macros, _ in listed or () for macro in macros}
         fixed = {macro: value for macro, value in defines.items() if not is_list(value) and macro not in chosen}
         base = triton_c_text(text_or_path, fixed, name, include, single_precision_constants)
         store = cache_of(cache)
@@ -338,9 +352,9 @@ class Tuner(Generic[K]):
             lambda text: self._make(text, name, store, numerics, debug),
             lambda text: Job(text, name, numerics, debug),
             base,
-            configurations_of(defines, warps, configurations),
+            configurations_of(defines, warps, listed),
             key,
-            lock,
+            None if lock is None else checked_path(lock, "tune: lock file"),
             numerics,
             progress,
         )
@@ -363,9 +377,10 @@ def _extents(grid: Grid, defines: dict[str, object]) -> int | Sequence[int]:
 
 
 def _launch(
-    kernel: LaunchableKernel, grid: int | Sequence[int], args: Sequence[Any], device: str, threads: int | None, warps: int
-) -> Callable[[], object]:
-    return lambda: kernel.launch(grid, *args, device=device, threads=threads, warps=warps)
+    kernel: LaunchableKernel, grid: int | Sequence[int], args: Sequence[Any], device: str, threads: int | None, warps: int,
+    check_bounds: bool = False,
+) -> Callable[[], object]:  # fmt: skip
+    return lambda: kernel.launch(grid, *args, device=device, threads=threads, warps=warps, check_bounds=check_bounds)
 
 
 def _shown(seconds: float | None) -> str:

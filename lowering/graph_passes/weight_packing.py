@@ -19,11 +19,11 @@ from ..tile.structure import contracted_extent, products
 
 PANEL = 64
 MIN_COLUMNS = 33  # fewer fill less than half a panel
-MIN_ROWS = 128
+MIN_ROWS = 512
 MIN_ELEMENTS, MIN_TRANSPOSED = 1 << 19, 1 << 16
 """A runtime operand is copied into panels if the other operand has at least `MIN_ROWS` rows and it has at
-least `MIN_ELEMENTS` elements itself, or `MIN_TRANSPOSED` if it is transposed. Smaller ones stay in the
-second-level cache, where `tt.dot` copies its panel with the first rows."""
+least `MIN_ELEMENTS` elements itself, or `MIN_TRANSPOSED` if it is transposed. For others `tt.dot` copies its panel
+with the first rows, which fewer rows do not pay for twice (docs/design/002-host-lowering.md)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,8 +108,11 @@ def _read_from(nest: Nest, operand: RightOperand, buffer: Buffer) -> Nest:
     return replace(nest, body=tuple(body))
 
 
-def _packing_nest(source: Buffer, operand: RightOperand, target: Buffer) -> Nest:
-    """Makes the nest target[p, k, j] = source[k, p · PANEL + j], zero beyond the last column."""
+def _packing_nest(source: Buffer, operand: RightOperand, target: Buffer, reader: Nest) -> Nest:
+    """Makes the nest target[p, k, j] = source[k, p · PANEL + j], zero beyond the last column.
+
+    It counts as part of its reader and comes right before it: so the arena holds one operand's panels after the other's.
+    """
     k, n = operand.depth, operand.columns
     panels = -(-n // PANEL)
     row, column = (1, k) if operand.transposed else (n, 1)
@@ -130,7 +133,7 @@ def _packing_nest(source: Buffer, operand: RightOperand, target: Buffer) -> Nest
     body.append(Value("load", source.dtype, every, guard, attrs))
     store = Affine(0, ((panel_axis, k * PANEL), (row_axis, PANEL), (column_axis, 1)))
     axes = (Axis("p", panels), Axis("k", k), Axis("j", PANEL))
-    return Nest(axes, tuple(body), (Store(len(body) - 1, target, store),), "map", ("pack",), (source.symbol,))
+    return Nest(axes, tuple(body), (Store(len(body) - 1, target, store),), "map", ("pack",), reader.symbols)
 
 
 def store_in_panels(plan: Plan) -> tuple[Plan, tuple[ConstantLayout, ...], tuple[bool, ...]]:
@@ -199,7 +202,7 @@ def _copy_runtime_operands(plan: Plan) -> Plan:
                 padded = -(-found.columns // PANEL) * PANEL
                 copies[key] = Buffer("temporary", len(temporaries), source.dtype, (found.depth, padded), PACKED)
                 temporaries.append(copies[key])
-                nests.append(_packing_nest(source, found, copies[key]))
+                nests.append(_packing_nest(source, found, copies[key], nest))
             nest = _read_from(nest, found, replace(copies[key], shape=(found.depth, found.columns)))
         nests.append(nest)
     return plan if not copies else with_nests(plan, nests, temporaries)

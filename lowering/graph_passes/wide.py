@@ -81,6 +81,9 @@ def _moved(target: Graph, symbol: Symbol, operands: list[Symbol]) -> Symbol:
             attrs |= {"low": (*attrs["low"], 0), "high": (*attrs["high"], 0), "value": int(fill[0])}
         case "take_along_axis":
             operands = [operands[0], _with_axis(operands[1])]
+        case "scatter" if attrs["reduction"] == "none":
+            both = target.apply("broadcast_to", (_with_axis(operands[1]),), {"shape": operands[2].shape})
+            operands = [operands[0], both, operands[2]]
         case "where":
             operands = [_with_axis(operands[0]), *operands[1:]]
         case "windows":

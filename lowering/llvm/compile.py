@@ -10,9 +10,8 @@ import functools
 from pathlib import Path
 from typing import Any
 
-import llvmlite.binding as llvm
-
 from ...promotion.errors import InternalError
+from ..machine import machine
 from ..target import HostTarget
 
 LEVEL = 1
@@ -20,9 +19,12 @@ LEVEL = 1
 
 
 @functools.cache
-def _initialize() -> None:
+def _llvm() -> Any:
+    import llvmlite.binding as llvm  # which takes a twentieth of a second, and what is compiled already does not need
+
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
+    return llvm
 
 
 def _cache_size(index: int) -> int | None:
@@ -42,9 +44,8 @@ L3_SHARE = 32 << 20
 @functools.cache
 def host_target() -> HostTarget:
     """Describes the machine that this process runs on."""
-    _initialize()
-    triple = llvm.get_process_triple()
-    features = frozenset(name for name, on in llvm.get_host_cpu_features().items() if on)
+    found = machine()
+    features = frozenset(name[1:] for name in found.features.split(",") if name.startswith("+"))
     if "avx512f" in features and "avx512vl" in features and "avx512bw" in features and "avx512dq" in features:
         vector_bytes = 64
     elif "avx2" in features:
@@ -53,8 +54,8 @@ def host_target() -> HostTarget:
         vector_bytes = 16
     sizes = [_cache_size(i) for i in (0, 2, 3)]
     return HostTarget(
-        triple,
-        llvm.get_host_cpu_name(),
+        found.triple,
+        found.cpu,
         features,
         vector_bytes,
         sizes[0] or 32 << 10,
@@ -64,20 +65,19 @@ def host_target() -> HostTarget:
 
 
 def llvm_version() -> str:
-    return ".".join(str(part) for part in llvm.llvm_version_info)
+    return machine().llvm
 
 
 @functools.lru_cache(maxsize=8)
 def _target_machine(target: HostTarget, level: int) -> Any:
-    _initialize()
-    return llvm.Target.from_triple(target.triple).create_target_machine(
+    return _llvm().Target.from_triple(target.triple).create_target_machine(
         cpu=target.cpu, features=target.feature_text, opt=level, reloc="pic", codemodel="small"
     )
 
 
 def _module(text: str, target: HostTarget, machine: Any) -> Any:
     try:
-        module = llvm.parse_assembly(text)
+        module = _llvm().parse_assembly(text)
         module.triple = target.triple
         module.data_layout = str(machine.target_data)
         module.verify()

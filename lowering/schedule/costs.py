@@ -15,6 +15,9 @@ each."""
 PROLOGUE_LIMIT = 4
 """Elementwise work allowed on an operand of a matmul, whose tiles are read several times."""
 
+STEP_LIMIT = 32
+"""Elementwise work allowed on positions and updates of a scatter, which takes them one by one, and for each segment again."""
+
 
 def op_cost(symbol: Symbol) -> int:
     return 0 if symbol.op.kind == "view" else symbol.op.cost

@@ -20,7 +20,7 @@ from ...promotion.dataclass import dataclass
 from ...promotion.errors import InternalError
 from ..nest import Extent, Template
 from .attention import Attention, find_attention
-from .costs import RECOMPUTE_LIMIT, is_cheap_prologue, op_cost
+from .costs import RECOMPUTE_LIMIT, STEP_LIMIT, is_cheap_prologue, op_cost
 from .extents import at_most, is_one
 from .groups import (
     Group,
@@ -215,15 +215,20 @@ class Grouping:
             self._store_alone(symbol)
 
     def _store_alone(self, symbol: Symbol) -> None:
-        """Makes a kernel of its own that stores a floating symbol."""
+        """Makes a kernel of its own that stores a floating symbol; of a reshape, that which has the memory."""
         if self.in_memory(symbol):
             return
-        group = self.map_group(symbol)
-        group.stores[symbol.id] = None
-        self.stored[symbol.id] = group.bit
-        self.direct[symbol.id] = group.bit
-        self.evaluators[symbol.id] = group.bit
-        self.depth[symbol.id] = 0
+        root = storage_root(symbol)
+        group = self.map_group(root)
+        group.stores[root.id] = None
+        self.stored[root.id] = group.bit
+        self.evaluators[root.id] = group.bit
+        while True:
+            self.direct[symbol.id] = group.bit
+            self.depth[symbol.id] = 0
+            if symbol is root:
+                return
+            symbol = symbol.inputs[0]
 
     def _force(self, symbol: Symbol) -> None:
         """Stores `symbol`, a storage root that an earlier attempt could not evaluate where it was read, and
@@ -409,8 +414,10 @@ class Grouping:
     def _group_ordered(self, symbol: Symbol) -> None:
         """Opens a group for one operation that works in the memory of its result; nothing joins it."""
         before = 0
-        for operand in symbol.inputs:
+        for number, operand in enumerate(symbol.inputs):
             before |= self.require(operand)
+            if number and not self.in_memory(operand) and self.cost[operand.id] > STEP_LIMIT:
+                self.must_store.add(storage_root(operand).id)
         group = self.new_group("ordered", before)
         axis_map = own_axes(group, symbol.shape)
         if symbol.op.name == "scatter":

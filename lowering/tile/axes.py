@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from ..nest import Affine, Extent, Nest
 from ..schedule.templates import IN_ORDER
@@ -58,13 +58,18 @@ def next_axis(nest: Nest, inner: int, candidates: Sequence[int] | None = None) -
 LONGEST_SEGMENT, SHORTEST_SEGMENT, UNKNOWN_SEGMENT = 1 << 20, 1 << 10, 1 << 16
 """Most and least positions of a line that a program of a scatter owns, and those of lines whose number is known at launch only.
 Every program of a line reads all of its positions."""
+WHOLE_LINE = 1 << 48
+"""The segment of lines that are not cut: more positions than memory has."""
 
 
-def ordered_blocks(nest: Nest, lanes: int, programs: int, any_lines: bool = False) -> tuple[tuple[int, int], ...]:
+def ordered_blocks(
+    nest: Nest, lanes: int, programs: int, any_lines: bool = False, is_cut: Callable[[Extent, Extent], bool] = lambda *_: True
+) -> tuple[tuple[int, int], ...]:
     """Returns the blocks of a nest that works in order: of the innermost line axis, and of the positions of a scatter.
 
     The lines of a block are worked on together, if they lie side by side in memory, or in any case with `any_lines`. The lines
-    of a scatter are cut where there are fewer than `programs` blocks of them.
+    of a scatter are cut where there are fewer than `programs` blocks of them, and `is_cut` holds for the numbers of positions
+    of a line and of its updates.
     """
     value = next(value for value in nest.body if value.op in IN_ORDER)
     fixed = [value.attrs[name] for name in IN_ORDER[value.op]]
@@ -74,7 +79,10 @@ def ordered_blocks(nest: Nest, lanes: int, programs: int, any_lines: bool = Fals
     inner = unit or (lines[-1:] if any_lines else [])
     blocks = [(inner[0], lanes if any_lines else capped(nest.axes[inner[0]].extent, lanes))] if inner else []
     if value.op == "scatter" and fixed[0] >= 0:
-        blocks.insert(0, (fixed[0], _segment(nest, fixed[0], lines, dict(blocks), programs)))
+        target, over = (1 if axis < 0 else nest.axes[axis].extent for axis in fixed)
+        cut = is_cut(target, over)
+        segment = _segment(nest, fixed[0], lines, dict(blocks), programs) if cut else capped(target, WHOLE_LINE)
+        blocks.insert(0, (fixed[0], segment))
     return tuple(blocks)
 
 

@@ -77,18 +77,24 @@ class _Made:
     accesses: tuple[DescriptorAccess, ...]
 
 
-_Identity = tuple[Signature, Schedule | None, tuple[int, ...]]
+_Identity = tuple[Signature, Schedule | None, tuple[int, ...], bool]
 
 
 class Tiler:
     """Tiles the nests of one model. Equal nests share a program; `programs` lists all programs in the order
     in which they were made."""
 
-    def __init__(self, limits: Limits | None = None, fixed_order: bool = False) -> None:
-        """Makes a tiler without programs. fixed_order: blocks of reduced axes are the same for all limits,
-        see `fixed_order.py`."""
+    def __init__(
+        self, limits: Limits | None = None, fixed_order: bool = False, unaligned: frozenset[int] = frozenset()
+    ) -> None:
+        """Makes a tiler without programs.
+
+        fixed_order: blocks of reduced axes are the same for all limits, see `fixed_order.py`.
+        unaligned: the variables whose addresses no tensor map takes; nests that use them have no descriptors.
+        """
         self.limits: Limits = HostLimits() if limits is None else limits
         self.fixed_order = fixed_order
+        self.unaligned = unaligned
         self.programs: list[BlockProgram] = []
         self._made: dict[_Identity, _Made] = {}
         self._by_key: dict[str, int] = {}
@@ -98,13 +104,13 @@ class Tiler:
     ) -> tuple[BlockProgram, Launch]:
         """Tiles one nest, as `tile.tile` does; `Launch.program` is an index into `programs`."""
         form = Shared(nest, {}, {})
-        return self._launched(nest, form, self._program(_identity(form, schedule), form, [], name))
+        return self._launched(nest, form, self._program(self._identity(form, schedule), form, [], name))
 
     def tile_all(self, nests: Sequence[Nest], schedules: Sequence[Schedule | None]) -> tuple[Launch, ...]:
         """Returns one launch per nest. Nests that differ only in offsets share a program, which names the
         lines of all of them."""
         shared = share_offsets(nests, schedules)
-        identities = [_identity(form, schedule) for form, schedule in zip(shared, schedules, strict=True)]
+        identities = [self._identity(form, schedule) for form, schedule in zip(shared, schedules, strict=True)]
         uses: dict[_Identity, list[Nest]] = {}
         for form, identity in zip(shared, identities, strict=True):
             uses.setdefault(identity, []).append(form.nest)
@@ -114,6 +120,15 @@ class Tiler:
                 for nest, form, identity in zip(nests, shared, identities, strict=True)
             ]
         )
+
+    def _identity(self, shared: Shared, schedule: Schedule | None) -> _Identity:
+        """Returns a key that is equal for nests that share a program."""
+        multiples = tuple([shared.multiples.get(extent, 1) for extent in runtime_extents(shared.nest)])
+        return signature(shared.nest), schedule, multiples, self._allows_descriptors(shared.nest)
+
+    def _allows_descriptors(self, nest: Nest) -> bool:
+        used = pointer_buffers(nest) if self.unaligned else ()
+        return not any(buffer.kind == "variable" and buffer.index in self.unaligned for buffer in used)
 
     def _launched(self, nest: Nest, shared: Shared, made: _Made) -> tuple[BlockProgram, Launch]:
         scalars = tuple([shared.values.get(extent, extent) for extent in runtime_extents(shared.nest)])
@@ -126,21 +141,21 @@ class Tiler:
         if found is None:
             form = replace(shared, nest=with_lines_of(shared.nest, uses))
             try:
-                found = self._made[identity] = self._build(form, identity[1], name)
+                found = self._made[identity] = self._build(form, identity, name)
             except JoineryError as error:
                 name_lines(error, nest_lines(form.nest))
                 raise
         return found
 
-    def _build(self, shared: Shared, schedule: Schedule | None, name: str | None) -> _Made:
-        nest = shared.nest
+    def _build(self, shared: Shared, identity: _Identity, name: str | None) -> _Made:
+        nest, schedule = shared.nest, identity[1]
         template = nest.template
         if schedule is None:
             schedule = self.limits.schedule(nest)
             if self.fixed_order:
                 schedule = in_fixed_order(nest, schedule)
         check_schedule(nest, schedule)
-        use_descriptors = self.limits.use_descriptors and template in ("contract", "attention")
+        use_descriptors = self.limits.use_descriptors and template in ("contract", "attention") and identity[3]
         kernel = Kernel(nest, CANONICAL_NAME, schedule.streaming, use_descriptors, shared.multiples)
         grid = tuple(
             [(kernel.merged.get(axis, (axis,)), block) for axis, block in _BUILDERS[template](kernel, schedule)]
@@ -169,12 +184,6 @@ class Tiler:
         else:
             fuse_locations(self.programs[index].func, function)
         return _Made(index, grid, tuple(kernel.descriptors))
-
-
-def _identity(shared: Shared, schedule: Schedule | None) -> _Identity:
-    """Returns a key that is equal for nests that share a program."""
-    multiples = tuple([shared.multiples.get(extent, 1) for extent in runtime_extents(shared.nest)])
-    return signature(shared.nest), schedule, multiples
 
 
 CANONICAL_NAME = "kernel"

@@ -320,6 +320,18 @@ class CudaDevice(DeviceProperties):
                 self._not_while_recording("memory is copied")
                 self._transfers.download(array.ctypes.data, memory.address + offset, array.nbytes)
 
+    def read(self, address: int, array: Array) -> None:
+        """Implements `GpuDevice.read`."""
+        with self._context_guard("reading %d bytes from address %#x", array.nbytes, address):
+            self._not_while_recording("memory is read")
+            self._transfers.download(array.ctypes.data, address, array.nbytes)
+
+    def write(self, address: int, array: Array) -> None:
+        """Implements `GpuDevice.write`."""
+        with self._context_guard("writing %d bytes to address %#x", array.nbytes, address):
+            self._not_while_recording("memory is written")
+            self._transfers.upload(address, array.ctypes.data, array.nbytes)
+
     def copy_between(self, target: int, source: int, nbytes: int) -> None:
         """Copies bytes from one address to another, in the order of the calls."""
         if nbytes:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import ctypes
+import functools
 from collections.abc import Callable
 from dataclasses import field
 
 from ...lowering.artifact import CompiledGraph
 from ...promotion.arrays import Array, NumpyDType
 from ...promotion.dataclass import dataclass
-from ..native.codegen import LinkedCode, link
-from ..native.library import ObjectStore, library_symbols, native_library
+from ..native.library import ObjectStore, interrupts, library_symbols, native_library
+from ..native.linking import LinkedCode, link
 from . import memory
 
 _PREPARE = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p)
@@ -22,6 +23,7 @@ class HostModel:
     """Linked host code; implements `LinkedModel`. The code is unmapped when this object dies."""
 
     code: LinkedCode
+    is_interruptible: bool
     _prepare: Callable[[int, int], int] = field(repr=False)
     _run: Callable[[int, int, int], None] = field(repr=False)
 
@@ -64,17 +66,20 @@ class HostDevice:
     def link(self, compiled: CompiledGraph) -> HostModel:
         """Links a compiled graph. Raises `InternalError`, which names the symbols that cannot be found."""
         library = native_library(self._store)
-        imports = {"jn_parallel": library.parallel}
         code = compiled.object_code
-        for name, address in library_symbols().items():
-            # each definition costs the linker time, so only names in the object's string table are offered
-            if f"{name}\0".encode() in code:
-                imports[name] = address
+        imports = {"jn_parallel": library.parallel, **library_symbols()}
+        found = interrupts(self._store) if b"jn_poll\0" in code else None
+        if found is not None:
+            imports["jn_poll"] = found.poll
         exports = ["jn_prepare", "jn_run"]
         if b"jn_profile\0" in code:  # not in code of earlier versions
             exports.append("jn_profile")
         linked = link([code], exports, imports)
-        return HostModel(linked, _PREPARE(linked["jn_prepare"]), _RUN(linked["jn_run"]))
+        run: Callable[[int, int, int], None] = _RUN(linked["jn_run"])
+        is_interruptible = found is not None and found.released is not None
+        if found is not None and found.released is not None:
+            run = functools.partial(found.released, linked["jn_run"])
+        return HostModel(linked, is_interruptible, _PREPARE(linked["jn_prepare"]), run)
 
     def empty(self, shape: tuple[int, ...], dtype: NumpyDType) -> Array:
         native_library(self._store)

@@ -16,23 +16,24 @@ from ...promotion.arrays import Array, is_masked
 from ...promotion.errors import UserError
 from ..device import Result
 from ..host import memory
-from ..native.library import native_library
+from ..native.library import interrupts, native_library
 from .executable import Executable
 
 # A run that reads and writes this many bytes releases the GIL: at 16 KiB, it takes longer than the release and the
 # return.
-_RELEASE_BYTES = 16 << 10
+RELEASE_BYTES = 16 << 10
 # 64-bit words of stack that the native entry may use for addresses and sizes.
-_MAX_STACK_SLOTS = 1 << 14
+MAX_STACK_SLOTS = 1 << 14
 
 
 class _Table(Array):
-    """An int64 table that `entry.ll` reads, with references to everything that it points to."""
+    """An int64 table that native code reads, with references to everything that it points to."""
 
     keep_alive: tuple[object, ...] = ()
 
 
-def _table(entries: Sequence[int], *keep_alive: object) -> _Table:
+def native_table(entries: Sequence[int], *keep_alive: object) -> _Table:
+    """Returns a table for native code, which keeps alive what its entries point to."""
     table = np.array(entries, np.int64).view(_Table)
     table.keep_alive = keep_alive
     return table
@@ -53,7 +54,7 @@ def entry_function(executable: Executable) -> Callable[..., Result]:
     linked = executable.linked
     if entry is None or linked.prepare_address is None or linked.run_address is None:
         return executable.call
-    if computed or slots > _MAX_STACK_SLOTS:
+    if computed or slots > MAX_STACK_SLOTS:
         return executable.call
     formats = [spec.dtype.numpy for spec in (*inputs, *outputs)]
     input_fields: list[int] = []
@@ -69,7 +70,7 @@ def entry_function(executable: Executable) -> Callable[..., Result]:
     slow = executable.call
     names = [sys.intern(spec.name) for spec in inputs]  # the interpreter interns keywords: they are compared by identity
     name_addresses = np.array([id(name) for name in names] or [0], np.int64)
-    table = _table(
+    table = native_table(
         [
             len(inputs),
             len(executable.slots),
@@ -80,12 +81,13 @@ def entry_function(executable: Executable) -> Callable[..., Result]:
             executable.pool,
             id(slow),
             sum(array.nbytes for array in constants),
-            _RELEASE_BYTES,
+            RELEASE_BYTES,
             memory.address(input_records),
             memory.address(output_records),
             memory.address(addresses),
             extents,
             memory.address(name_addresses),
+            interrupts().retake if linked.is_interruptible else 0,
         ],
         executable,
         names,
@@ -160,16 +162,17 @@ class BoundCall:
             return
 
         busy = functools.partial(_busy, label)
-        table = _table(
+        table = native_table(
             [
                 run_address,
                 executable.pool,
                 ctypes.addressof(buffers),
                 ctypes.addressof(plan.dim_values),
-                int(traffic >= _RELEASE_BYTES),
+                int(traffic >= RELEASE_BYTES),
                 id(result),
                 0,
                 id(busy),
+                interrupts().retake if executable.linked.is_interruptible else 0,
             ],
             *self._keep_alive,
             result,

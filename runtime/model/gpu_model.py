@@ -16,16 +16,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...graph.dims.binding import extent_at
-from ...lowering.artifact import CompiledGraph, ConstantSpec, GpuProgram, TensorMap, TensorSpec
+from ...lowering.artifact import CompiledGraph, ConstantSpec, GpuProgram, TensorSpec
 from ...promotion.arrays import Array, DeviceArray, NumpyDType
 from ...promotion.dataclass import dataclass
 from ...promotion.dtype import DType
-from ...promotion.errors import InternalError, UserError
+from ...promotion.errors import InternalError
 from ..device import GpuLinkedModel, LinkedModel
 from ..gpu import ALIGNMENT, DeviceArrays, GpuDevice, GpuMemory, Recording
 from ..host import memory
 from ..native.library import ObjectStore, native_library
 from ..storage.weight_packing import stored_shape
+from .gpu_steps import GpuStepRunner, ProgramOnGpu
 
 MAX_RECORDINGS = 8
 """How many sets of dims keep their memory and recording: the most recently used ones."""
@@ -78,6 +79,7 @@ class GpuModel:
     prepare_address = None
     run_address = None
     profile_address = None
+    is_interruptible = False  # an exception ends a run between two launches, as in any code in Python
 
     @property
     def on_device(self) -> GpuLinkedModel | None:
@@ -171,38 +173,22 @@ class GpuModel:
             raise
         return _Prepared(whole, inputs, outputs, recording)
 
-    def _map(self, facts: TensorMap, arguments: Sequence[int]) -> int:
-        """Encodes the tensor map whose sizes follow from the launch's arguments."""
-        sizes = facts.source.sizes(arguments)
-        if sizes is None:
-            raise UserError(f"the extents and strides of a tensor map of {self._compiled.name} have no values")
-        return self._device.tensor_map(facts, arguments[facts.parameter], sizes.extents, sizes.strides, sizes.pads_with_nan)
-
     def _record(self, dims: Mapping[str, int], arena: int, array_addresses: Mapping[str, Sequence[int]]) -> Recording:
-        """Records all launches. array_addresses: addresses of the arrays, by "input" and "output"."""
-        program, device = self._program, self._device
+        """Records all launches, or prepares the steps that repeat them.
+
+        array_addresses: addresses of the arrays, by "input" and "output".
+        """
+        program = self._program
         addresses = {
             **array_addresses,
             "temporary": [arena + extent_at(offset, dims) for offset in program.offsets],
             "constant": [constant.address for constant in self._constants],
         }
-
-        launches = []
-        for launch in program.launches:
-            arguments = [
-                addresses[each[0]][each[1]] if isinstance(each, tuple) else extent_at(each, dims)
-                for each in launch.arguments
-            ]
-            grid = extent_at(launch.grid, dims)
-            if grid:  # with an empty grid, tensors may be empty, which no map can describe
-                arguments += [self._map(facts, arguments) for facts in program.kernels[launch.kernel].tensor_maps]
-                launches.append((self._kernels[launch.kernel], (grid, 1, 1), arguments))
-
-        def record() -> None:
-            for kernel, extents, arguments in launches:
-                device.launch(kernel, extents, arguments)
-
-        return device.capture(record)
+        there = ProgramOnGpu(self._device, program, self._kernels, self._compiled.name)
+        if program.steps:
+            return GpuStepRunner(there, dims, addresses)
+        launches = there.launches(0, len(program.launches), dims, addresses)
+        return self._device.capture(lambda: there.launch(launches))
 
 
 class ArrayGpuModel(GpuModel):

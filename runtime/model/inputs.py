@@ -14,6 +14,7 @@ from ...promotion.arrays import Array, DeviceArray, is_masked
 from ...promotion.dataclass import dataclass
 from ...promotion.dtype import DType
 from ...promotion.errors import UserError
+from ..host.dlpack import host_array, is_exported
 
 _BUILD_BY_VIEW = {1: "uint8", 2: "uint16"}
 
@@ -51,6 +52,8 @@ def convert(spec: InputSpec, value: object, model: str) -> Array:
         array = _from_scalar(spec, value, what)
     elif isinstance(value, (np.ndarray, np.generic)):
         array = np.asarray(value)
+    elif is_exported(value):
+        array = host_array(value, what)
     else:
         given = f"a {type(value).__name__}" if value is not None else "None"
         if value is None:

@@ -1,23 +1,22 @@
-"""Compiles the runtime's own LLVM IR modules to object code, and links object code to callable addresses.
+"""Compiles the runtime's own LLVM IR modules to object code, and links what `elf.py` does not.
 
-One LLJIT serves the process. Objects are linked into libraries whose names are never reused; the returned
-`LinkedCode` keeps the code mapped, and the code is unmapped when that dies.
+LLVM is loaded when it is first asked for anything. One LLJIT serves the process. Objects are linked into libraries whose names
+are never reused.
 """
 
 from __future__ import annotations
 
-import ctypes
 import functools
 import itertools
 import os
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
-import llvmlite.binding as llvm
-
-from ...promotion.dataclass import dataclass
 from ...promotion.errors import InternalError
-from .profilers import announce
+
+if TYPE_CHECKING:
+    import llvmlite.binding as llvm
 
 _lock = threading.Lock()
 _numbers = itertools.count()
@@ -27,10 +26,18 @@ if hasattr(os, "register_at_fork"):
 
 
 @functools.cache
-def target_machine() -> llvm.TargetMachine:
-    """Returns the code generator for the CPU that this process runs on."""
+def _llvm() -> Any:
+    import llvmlite.binding as llvm  # which takes a twentieth of a second, and what is compiled already does not need
+
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
+    return llvm
+
+
+@functools.cache
+def target_machine() -> llvm.TargetMachine:
+    """Returns the code generator for the CPU that this process runs on."""
+    llvm = _llvm()
     return llvm.Target.from_triple(llvm.get_process_triple()).create_target_machine(
         cpu=llvm.get_host_cpu_name(),
         features=llvm.get_host_cpu_features().flatten(),
@@ -40,16 +47,8 @@ def target_machine() -> llvm.TargetMachine:
     )
 
 
-def target_key() -> str:
-    """Returns a text that identifies everything about this machine and this LLVM on which object code of
-    `emit_object` depends."""
-    features = llvm.get_host_cpu_features().flatten()
-    version = ".".join(str(part) for part in llvm.llvm_version_info)
-    return f"{llvm.get_process_triple()}|{llvm.get_host_cpu_name()}|{features}|llvm {version}"
-
-
 def _module(text: str) -> llvm.ModuleRef:
-    machine = target_machine()
+    machine, llvm = target_machine(), _llvm()
     try:
         module = llvm.parse_assembly(text)
         module.triple = llvm.get_process_triple()
@@ -73,52 +72,31 @@ def emit_assembly(text: str) -> str:
         return str(target_machine().emit_assembly(_module(text)))
 
 
-@dataclass(frozen=True, slots=True)
-class LinkedCode:
-    """Code in memory: the addresses of the exported symbols, valid for as long as this object lives."""
-
-    addresses: Mapping[str, int]
-    _tracker: llvm.ResourceTracker
-
-    def __getitem__(self, name: str) -> int:
-        return self.addresses[name]
-
-
 @functools.cache
 def _jit() -> llvm.LLJIT:
-    return llvm.create_lljit_compiler(target_machine(), suppress_errors=True)
+    return _llvm().create_lljit_compiler(target_machine(), suppress_errors=True)
 
 
-def link(objects: Iterable[bytes], exports: Iterable[str], imports: Mapping[str, int]) -> LinkedCode:
-    """Links object code. imports: the address of every symbol that the objects need and do not define.
+def link_by_llvm(
+    objects: Sequence[bytes], exports: Sequence[str], imports: Mapping[str, int]
+) -> tuple[dict[str, int], llvm.ResourceTracker]:
+    """Links object code; returns the addresses of the exports, and what keeps the code mapped.
 
     Raises `InternalError` when a symbol is missing. The bytes must come from LLVM or from a store that verified
     them: LLVM aborts the process on damaged object files.
     """
-    builder = llvm.JITLibraryBuilder()
-    objects = tuple(objects)
+    builder = _llvm().JITLibraryBuilder()
     for code in objects:
         builder.add_object_img(code)
     for name, address in imports.items():
-        builder.import_symbol(name, address)
-    names = tuple(exports)
-    for name in names:
+        # each definition costs the linker time, so only names in an object's string table are offered
+        if any(f"{name}\0".encode() in code for code in objects):
+            builder.import_symbol(name, address)
+    for name in exports:
         builder.export_symbol(name)
     with _lock:
         try:
             tracker = builder.link(_jit(), f"joinery.{next(_numbers)}")
         except RuntimeError as error:
             raise InternalError(f"object code cannot be linked: {str(error).strip()}") from error
-        addresses = {name: int(tracker[name]) for name in names}
-        announce(objects, addresses)
-    return LinkedCode(addresses, tracker)
-
-
-def address_of(library: ctypes.CDLL, name: str) -> int:
-    """Returns the address of a function of a library. Raises `AttributeError` when the library has none of
-    that name."""
-    function = getattr(library, name)
-    address = ctypes.cast(function, ctypes.c_void_p).value
-    if address is None:
-        raise InternalError(f"{function!r} has no address")
-    return address
+        return {name: int(tracker[name]) for name in exports}, tracker

@@ -9,7 +9,7 @@
 ;    10 input records -> descr, bytes per element, ndim, then one word per axis: an extent, or -1 - slot of a symbolic dim
 ;    11 output records -> descr, bytes per element, ndim
 ;    12 constant addresses                    13 extents jn_prepare writes (all outputs)
-;    14 the inputs' names, interned
+;    14 the inputs' names, interned           15 jn_retake where there are loops, which release the GIL and may be interrupted
 ;
 ; Keywords are put in order, and arrays that are right but for their layout are copied, by a second call of the entry.  Whatever
 ; else is not exactly as the records say (type, dtype, rank, extent, unknown names, a failed check, no memory) goes to the slow
@@ -311,12 +311,25 @@ run:
   br i1 %long, label %run.released, label %run.held
 run.held:
   call void %jn_run(ptr %pool, ptr %buffers, ptr %dims)
-  br label %ran
+  %retake.p = getelementptr i64, ptr %table, i64 15
+  %jn_retake = load ptr, ptr %retake.p, align 8
+  %no.loops = icmp eq ptr %jn_retake, null
+  br i1 %no.loops, label %ran, label %retake
+retake:
+  call void %jn_retake()
+  br label %look
 run.released:
   %thread = call ptr @PyEval_SaveThread()
   call void %jn_run(ptr %pool, ptr %buffers, ptr %dims)
   call void @PyEval_RestoreThread(ptr %thread)
-  br label %ran
+  br label %look
+look:
+  %interrupt = call ptr @PyErr_Occurred()                  ; a loop was interrupted: see poll.ll
+  %ended = icmp eq ptr %interrupt, null
+  br i1 %ended, label %ran, label %interrupted
+interrupted:
+  call void @jn_free(ptr null, ptr %arena.block, i64 0)
+  br label %drop
 ran:
   call void @jn_free(ptr null, ptr %arena.block, i64 0)
   %single = icmp eq i64 %outputs, 1
@@ -346,7 +359,7 @@ abandon:
   call void @jn_free(ptr null, ptr %arena.block, i64 0)
   br label %drop
 drop:                                                      ; the arrays made so far: o of them, or all
-  %made = phi i64 [ %o, %abandon ], [ %outputs, %several ]
+  %made = phi i64 [ %o, %abandon ], [ %outputs, %several ], [ %outputs, %interrupted ]
   br label %drop.next
 drop.next:
   %d = phi i64 [ 0, %drop ], [ %d.next, %drop.one ]
@@ -486,6 +499,7 @@ dropped:
 
 ; A prepared call (METH_NOARGS): every address is known, nothing is checked or allocated.  Its table:
 ;     0 jn_run   1 pool   2 buffers   3 dims   4 release the GIL?   5 result (a Python object)   6 busy   7 callable when busy
+;     8 jn_retake where there are loops
 define ptr @jn_bound(ptr %self, ptr %nothing) nounwind {
 entry:
   %table.p = getelementptr %Array, ptr %self, i32 0, i32 2
@@ -510,12 +524,25 @@ run:
   br i1 %long, label %released, label %held
 held:
   call void %jn_run(ptr %pool, ptr %buffers, ptr %dims)
-  br label %done
+  %retake.p = getelementptr i64, ptr %table, i64 8
+  %jn_retake = load ptr, ptr %retake.p, align 8
+  %no.loops = icmp eq ptr %jn_retake, null
+  br i1 %no.loops, label %done, label %retake
+retake:
+  call void %jn_retake()
+  br label %look
 released:
   %thread = call ptr @PyEval_SaveThread()
   call void %jn_run(ptr %pool, ptr %buffers, ptr %dims)
   call void @PyEval_RestoreThread(ptr %thread)
-  br label %done
+  br label %look
+look:
+  %interrupt = call ptr @PyErr_Occurred()                  ; a loop was interrupted: see poll.ll
+  %ended = icmp eq ptr %interrupt, null
+  br i1 %ended, label %done, label %interrupted
+interrupted:
+  store atomic i64 0, ptr %busy.p release, align 8
+  ret ptr null
 done:
   store atomic i64 0, ptr %busy.p release, align 8
   call void @Py_IncRef(ptr %result)

@@ -1,6 +1,6 @@
 """Loads the native part of the runtime: it is compiled once per machine and linked once per process.
 
-`pool.ll` (threads), `memory.ll` (aligned, recycled blocks) and `entry.ll` (the Python call) are LLVM IR
+`pool.ll` (threads), `memory.ll` (aligned, recycled blocks), `entry.ll` (the Python call) and `poll.ll` (interrupts) are LLVM IR
 templates. Parts that this platform or this interpreter cannot run are left out, and callers see `None`: there is no
 entry on PyPy or a free-threaded build, for example, where `Executable` does the same work in Python.
 """
@@ -26,7 +26,8 @@ import numpy as np
 from ...promotion.arrays import Array, NumpyDType
 from ...promotion.dataclass import dataclass
 from ..device import Result
-from .codegen import LinkedCode, address_of, emit_object, link, target_key
+from .codegen import emit_object
+from .linking import LinkedCode, address_of, link, target_key
 
 _HERE = Path(__file__).parent
 
@@ -55,6 +56,10 @@ _PYTHON_SYMBOLS = (
     "PyObject_Vectorcall", "PyEval_SaveThread", "PyEval_RestoreThread", "PyTuple_New", "PyTuple_SetItem",
     "PyTuple_Size", "PyTuple_GetItem", "PyErr_Occurred", "Py_IncRef", "Py_DecRef", "PyLong_AsUnsignedLongLongMask",
     "PyBytes_FromStringAndSize",
+)  # fmt: skip
+_POLL_SYMBOLS = (
+    "PyGILState_Ensure", "PyGILState_Release", "PyGILState_GetThisThreadState", "PyErr_CheckSignals", "PyEval_SaveThread",
+    "PyEval_RestoreThread",
 )  # fmt: skip
 _NEW_COPY = 85  # index of PyArray_NewCopy in NumPy's C-API table; the table is append-only
 _NEW_FROM_DESCR = 94  # index of PyArray_NewFromDescr
@@ -96,7 +101,11 @@ class _MemoryHandler(ctypes.Structure):
 
 
 class Entry:
-    """The native Python entry and its allocator. Every method needs the GIL, which a call from Python holds."""
+    """The native Python entry and its allocator. Every method needs the GIL, which a call from Python holds.
+
+    Attributes:
+        memory: the addresses of the allocator's functions by name, for other native code.
+    """
 
     def __init__(self, code: LinkedCode, keep_alive: tuple[object, ...]) -> None:
         self._keep_alive = (code, *keep_alive)
@@ -107,6 +116,8 @@ class Entry:
         )(code["jn_new_array"])
         self.cached_bytes = ctypes.c_int64.from_address(code["jn_cached_bytes"])
         self.cached_limit = ctypes.c_int64.from_address(code["jn_cached_limit"])
+        self.memory = {name: code[name] for name in ("jn_alloc", "jn_free")}
+        self._fastcalls: dict[int, _MethodDef] = {}
         self._call = _MethodDef(b"model", code["jn_entry"], _FASTCALL_KEYWORDS, b"Runs the compiled model.")
         self._bound = _MethodDef(b"bound_call", code["jn_bound"], _NOARGS, b"Runs the prepared call.")
         self._start = _MethodDef(b"start", code["jn_start"], _FASTCALL, b"Runs all programs of a kernel.")
@@ -117,6 +128,13 @@ class Entry:
     def start_function(self) -> Callable[..., bytes | None]:
         """Returns the Python callable that launches a single kernel (see `jn_start` in `entry.ll`)."""
         function: Callable[..., bytes | None] = self._new_function(ctypes.addressof(self._start), None, None)
+        return function
+
+    def fastcall(self, name: bytes, address: int, table: Array) -> Callable[..., object]:
+        """Returns a Python callable of native code whose first argument is a table; it keeps the table alive, not the code."""
+        if address not in self._fastcalls:
+            self._fastcalls[address] = _MethodDef(name, address, _FASTCALL, b"Runs native code.")
+        function: Callable[..., object] = self._new_function(ctypes.addressof(self._fastcalls[address]), table, None)
         return function
 
     def new_array(self, shape: tuple[int, ...], dtype: NumpyDType) -> Array | None:
@@ -140,6 +158,20 @@ class Entry:
         """Returns the Python callable over a prepared call's table (see `entry.ll`); it keeps the table alive."""
         function: Callable[[], Result] = self._new_function(ctypes.addressof(self._bound), table, None)
         return function
+
+
+@dataclass(frozen=True, slots=True)
+class Interrupts:
+    """What ends loops early (see `poll.ll`).
+
+    poll: the address of `jn_poll`, which loops call.
+    retake: that of `jn_retake`, 0 where nothing can interrupt them.
+    released: calls `jn_run` without the GIL, and raises what interrupted it; None where nothing can.
+    """
+
+    poll: int
+    retake: int
+    released: Callable[[int, int, int, int], None] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,7 +287,7 @@ def _load_entry(launch: int, store: ObjectStore | None) -> Entry:
     imports["_Py_NoneStruct"] = id(None)
     imports["jn_launch"] = launch
     exports = (
-        "jn_trim", "jn_new_array", "jn_entry", "jn_bound", "jn_cached_bytes", "jn_cached_limit", "jn_free",
+        "jn_trim", "jn_new_array", "jn_entry", "jn_bound", "jn_cached_bytes", "jn_cached_limit", "jn_alloc", "jn_free",
         "jn_handler_malloc", "jn_handler_calloc", "jn_handler_realloc", "jn_start",
     )  # fmt: skip
     code = link([cached_object("entry", text, store)], exports, imports)
@@ -310,6 +342,31 @@ def load_pool(platform_name: str, store: ObjectStore | None = None) -> LinkedCod
     return code
 
 
+def load_interrupts(store: ObjectStore | None = None, alone: bool = False) -> Interrupts:
+    """Link what interrupts loops; the code is never unmapped. alone: for interpreters without signals as CPython has them."""
+    clock = getattr(time, "CLOCK_MONOTONIC", None)
+    states = [name for name in ("PyThreadState_GetUnchecked", "_PyThreadState_UncheckedGet") if hasattr(ctypes.pythonapi, name)]
+    if alone or sys.implementation.name != "cpython" or os.name != "posix" or clock is None or not states:
+        code = link([cached_object("poll_never", _template("poll_never", {}), store)], ("jn_poll",), {})
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(code))
+        return Interrupts(code["jn_poll"], 0, None)
+    imports = _addresses(c_library(), ("pthread_self", "clock_gettime"))
+    imports |= _addresses(ctypes.pythonapi, (*_POLL_SYMBOLS, states[0]))
+    text = _template("poll", {"CLOCK_MONOTONIC": str(clock), "CURRENT": states[0]})
+    exports = ("jn_poll", "jn_retake", "jn_released", "jn_main_thread")
+    code = link([cached_object("poll", text, store)], exports, imports)
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(code))
+    main = ctypes.c_uint64.from_address(code["jn_main_thread"])
+
+    def remember() -> None:
+        main.value = threading.main_thread().ident or 0
+
+    remember()
+    os.register_at_fork(after_in_child=remember)
+    released = ctypes.PYFUNCTYPE(None, *[ctypes.c_void_p] * 4)  # this prototype raises what is set when the function returns
+    return Interrupts(code["jn_poll"], code["jn_retake"], released(code["jn_released"]))
+
+
 def _load(store: ObjectStore | None) -> NativeLibrary:
     name = pool_platform()
     code = load_pool(name, store)
@@ -321,6 +378,7 @@ _lock = threading.Lock()
 if hasattr(os, "register_at_fork"):  # a forked child finds the library loaded, or loading not yet begun
     os.register_at_fork(before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release)
 _loaded: list[NativeLibrary] = []
+_interrupts: list[Interrupts] = []
 
 
 def native_library(store: ObjectStore | None = None) -> NativeLibrary:
@@ -331,6 +389,15 @@ def native_library(store: ObjectStore | None = None) -> NativeLibrary:
             if not _loaded:
                 _loaded.append(_load(store))
     return _loaded[0]
+
+
+def interrupts(store: ObjectStore | None = None) -> Interrupts:
+    """Returns what interrupts loops in this process. The first call, for the first model with a loop, compiles it."""
+    if not _interrupts:
+        with _lock:
+            if not _interrupts:
+                _interrupts.append(load_interrupts(store))
+    return _interrupts[0]
 
 
 def preload_native_library(store: ObjectStore | None = None) -> None:

@@ -5,7 +5,8 @@ JOINERY_PERF asks for it.
     JOINERY_PERF=jitdump   writes code, names and lines to jit-PID.dump in the directory for temporary files: after
                            `perf record -k 1 …`, `perf inject --jit` makes object files of it, and annotates by line
 
-Debuggers need none of this: LLVM registers every object that it links with GDB's interface for code made at run time.
+Debuggers need none of this: LLVM links objects with line tables, and registers them with GDB's interface for code made at run
+time.
 """
 
 from __future__ import annotations

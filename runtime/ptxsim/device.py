@@ -147,6 +147,20 @@ class SimulatedGpu:
         assert isinstance(memory, SimulatedMemory)
         array.reshape(-1).view(np.uint8)[...] = self._octets[memory.range(offset, array.nbytes)]
 
+    def read(self, address: int, array: Array) -> None:
+        array.reshape(-1).view(np.uint8)[...] = self._octets[self._bytes_at(address, array.nbytes)]
+
+    def write(self, address: int, array: Array) -> None:
+        self._octets[self._bytes_at(address, array.nbytes)] = array.reshape(-1).view(np.uint8)
+
+    def _bytes_at(self, address: int, nbytes: int) -> slice:
+        """Returns the slice of bytes at an address in the device's memory. Raises `InternalError` for bytes out of bounds."""
+        found = self._memory().at(address)
+        if found is None or address + nbytes > found.address + found.size:
+            raise InternalError(f"ptxsim: {nbytes} bytes at address {address:#x} are in no allocation")
+        start = found.start + (address - found.address)
+        return slice(start, start + nbytes)
+
     # -- kernels
 
     def load(self, code: KernelCode) -> SimulatedKernel:

@@ -46,20 +46,8 @@ from ...promotion.dataclass import dataclass
 from ...promotion.dtype import DType
 from ...promotion.errors import UserError
 from .artifact_source import Location, Source, bad, opened
-from .serialize import (
-    Json,
-    checked_fields,
-    decode_compiled,
-    dtype_name,
-    encode_compiled,
-    extents,
-    is_current,
-    items,
-    non_negative,
-    parse_json,
-    row,
-    text,
-)
+from .header import Json, checked_fields, dtype_name, extents, items, non_negative, parse_json, row, text
+from .serialize import decode_compiled, encode_compiled, is_current
 from .weight_packing import stored_shape, unpack
 
 VERSION = 1

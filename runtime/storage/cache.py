@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Literal
 
 from ...lowering.artifact import CompiledGraph
+from ...lowering.machine import use_store
 from ...promotion.errors import UserError
 from .serialize import decode_compiled, encode_compiled
 
@@ -125,6 +126,10 @@ class CompileCache:
             os.utime(self._path(key))  # `trim` removes the entries with the oldest times first
         return data
 
+    def recall(self, key: str) -> bytes | None:
+        """Returns the bytes stored under this key, or None, and counts neither as a hit nor as a miss."""
+        return self._read(key) if self._usable else None
+
     def put_bytes(self, key: str, data: bytes) -> None:
         """Stores bytes under a key; does nothing when the directory cannot be written."""
         if not self._usable:
@@ -222,12 +227,18 @@ CacheOption = bool | Literal["must-hit"] | str | os.PathLike[str] | CompileCache
 
 
 def cache_of(option: CacheOption) -> CompileCache | None:
-    """Returns the cache that an option names; None for no cache. Raises `UserError` for anything that is not
-    an option."""
-    if isinstance(option, CompileCache):
-        return option
+    """Returns the cache that an option names; None for no cache. The first one keeps what LLVM says of this machine. Raises
+    `UserError` for anything that is not an option."""
     if option is False:
         return None
+    found = _opened(option)
+    use_store(found)
+    return found
+
+
+def _opened(option: CacheOption) -> CompileCache:
+    if isinstance(option, CompileCache):
+        return option
     if option is True or option == "must-hit":
         return CompileCache()
     if not isinstance(option, (str, os.PathLike)) or option == "":

@@ -12,10 +12,8 @@ not add up.
 from __future__ import annotations
 
 import json
-import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, NoReturn, TypeVar
 
 from ...graph.dims.binding import parse_extent
 from ...graph.dims.dim import Dim
@@ -32,27 +30,31 @@ from ...lowering.artifact import (
     TensorSource,
     TensorSpec,
 )
-from ...promotion.dtype import DTYPES
 from ...promotion.errors import UserError
 from ..gpu import PARAMETER_BYTES
+from .gpu_steps import check_steps, location, step_fields, steps
+from .header import (
+    MAX_RANK,
+    Check,
+    Fields,
+    Json,
+    checked_fields,
+    dtype_name,
+    extents,
+    integer,
+    items,
+    non_negative,
+    parse_json,
+    row,
+    size,
+    text,
+)
 from .weight_packing import stored_shape
 
 FORMAT = 4
 MAX_HEADER_BYTES = 64 << 20
-MAX_ITEMS = 100_000
-MAX_TEXT = 10_000
-MAX_RANK = 64
-MAX_INT = 2**63 - 1
 MAX_THREADS = 1024
 MAX_BOX, MAX_MAP_RANK, SWIZZLES = 256, 5, (0, 32, 64, 128)
-
-T = TypeVar("T")
-Json = None | bool | int | float | str | Sequence["Json"] | Mapping[str, "Json"]
-Check = Callable[[object], Any]
-"""Converts an item of the header to its own type. Raises `TypeError`, `ValueError` or `OverflowError` for
-invalid items."""
-Fields = dict[str, Any]
-"""Checked fields by name, each of the type that its check returns."""
 
 
 def encode_compiled(compiled: CompiledGraph) -> bytes:
@@ -110,6 +112,8 @@ def _gpu_fields(gpu: GpuProgram) -> Json:
         "offsets": list(gpu.offsets),
         "arena_bytes": gpu.arena_bytes,
         "checks": [list(check) for check in gpu.checks],
+        "steps": [step_fields(step) for step in gpu.steps],
+        "variables": gpu.variables,
     }
 
 
@@ -158,13 +162,13 @@ def decode_compiled(data: bytes | memoryview) -> CompiledGraph:
         raise _bad("the lengths of its parts do not add up")
     at = code_length + ir_length
     ttir: dict[str, str] = {}
-    for name, size in fields["ttir"]:
-        ttir[name] = _utf8(blobs[at : at + size], f"block program {name!r}")
-        at += size
+    for name, length in fields["ttir"]:
+        ttir[name] = _utf8(blobs[at : at + length], f"block program {name!r}")
+        at += length
     codes = []
-    for size in fields["ptx"]:
-        codes.append(_utf8(blobs[at : at + size], "PTX"))
-        at += size
+    for length in fields["ptx"]:
+        codes.append(_utf8(blobs[at : at + length], "PTX"))
+        at += length
     return CompiledGraph(
         name=fields["name"],
         target=fields["target"],
@@ -211,6 +215,7 @@ def _gpu_program(fields: Fields, codes: list[str]) -> GpuProgram | None:
         "constant": len(fields["constants"]),
         "output": len(fields["outputs"]),
         "temporary": len(gpu["offsets"]),
+        "variable": gpu["variables"],
     }
     kernels = tuple(replace(kernel, ptx=ptx) for kernel, ptx in zip(gpu["kernels"], codes, strict=True))
     for launch in gpu["launches"]:
@@ -222,7 +227,12 @@ def _gpu_program(fields: Fields, codes: list[str]) -> GpuProgram | None:
         for argument in launch.arguments:
             if isinstance(argument, tuple) and argument[1] >= counts[argument[0]]:
                 raise _bad(f"a launch reads {argument[0]} {argument[1]} of {counts[argument[0]]}")
-    return GpuProgram(kernels, gpu["launches"], gpu["offsets"], gpu["arena_bytes"], gpu["checks"])
+    problem = check_steps(gpu["steps"], len(gpu["launches"]), counts)
+    if problem:
+        raise _bad(f"a step with {problem}")
+    return GpuProgram(
+        kernels, gpu["launches"], gpu["offsets"], gpu["arena_bytes"], gpu["checks"], gpu["steps"], gpu["variables"]
+    )
 
 
 def _bad(what: str) -> UserError:
@@ -234,108 +244,6 @@ def _utf8(data: memoryview, what: str) -> str:
         return bytes(data).decode()
     except UnicodeDecodeError as error:
         raise _bad(f"its {what} is not UTF-8") from error
-
-
-# --- validation, shared with the artifact file
-
-
-def parse_json(data: bytes, what: str) -> object:
-    """Parses untrusted JSON. Raises `UserError` for anything that is not plain JSON, for duplicate keys and
-    for NaN."""
-    try:
-        return json.loads(data, object_pairs_hook=_unique, parse_constant=_no_constant)
-    except (ValueError, RecursionError) as error:
-        raise UserError(f"the header of this {what} is not JSON: {error}") from error
-
-
-def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    keys = dict(pairs)
-    if len(keys) != len(pairs):
-        raise ValueError("a key appears twice")
-    return keys
-
-
-def _no_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no JSON")
-
-
-def checked_fields(value: object, fields: Mapping[str, Check], what: str) -> Fields:
-    """Converts the fields of a JSON object, each by its check. Raises `UserError` naming the first field that
-    is invalid, unknown or missing."""
-    if not isinstance(value, dict):
-        raise UserError(f"the header of this {what} must be a JSON object")
-    unknown = sorted(set(value) - set(fields))
-    missing = sorted(set(fields) - set(value))
-    if unknown or missing:
-        problem = f"unknown field {unknown[0][:100]!r}" if unknown else f"field {missing[0]!r} is missing"
-        raise UserError(f"the header of this {what} is wrong: {problem}")
-    result = {}
-    for name, check in fields.items():
-        try:
-            result[name] = check(value[name])
-        except (TypeError, ValueError, OverflowError) as error:
-            raise UserError(f"the header of this {what} is wrong: field {name!r}: {error}") from error
-    return result
-
-
-def text(value: object) -> str:
-    if not isinstance(value, str):
-        raise TypeError(f"expected text, got {type(value).__name__}")
-    if len(value) > MAX_TEXT:
-        raise ValueError(f"a text of {len(value)} characters")
-    value.encode()  # raises ValueError for lone surrogates
-    return value
-
-
-def non_negative(value: object) -> int:
-    """Checks a non-negative integer below 2^63."""
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise TypeError(f"expected an integer, got {type(value).__name__}")
-    if not 0 <= value <= MAX_INT:
-        raise ValueError(f"{value} is out of range")
-    return value
-
-
-def size(value: object) -> int | str:
-    """Checks a size: a non-negative integer, or a dim expression as text."""
-    return text(value) if isinstance(value, str) else non_negative(value)
-
-
-def items(check: Callable[[object], T]) -> Callable[[object], tuple[T, ...]]:
-    """Makes a check for lists whose every item passes `check`."""
-
-    def check_list(value: object) -> tuple[T, ...]:
-        if not isinstance(value, list):
-            raise TypeError(f"expected a list, got {type(value).__name__}")
-        if len(value) > MAX_ITEMS:
-            raise ValueError(f"a list of {len(value)} items")
-        return tuple(check(item) for item in value)
-
-    return check_list
-
-
-def row(value: object, *checks: Check) -> list[Any]:
-    """Converts the items of a list of fixed length, each by its own check."""
-    if not isinstance(value, list) or len(value) != len(checks):
-        raise TypeError(f"expected a list of {len(checks)}")
-    return [check(item) for check, item in zip(checks, value, strict=True)]
-
-
-def dtype_name(value: object) -> str:
-    name = text(value)
-    if name not in DTYPES:
-        raise ValueError(f"unknown dtype {name[:100]!r}")
-    return name
-
-
-def extents(value: object) -> tuple[int, ...]:
-    """Checks a static shape whose element count is below 2^63."""
-    shape = items(non_negative)(value)
-    if len(shape) > MAX_RANK:
-        raise ValueError(f"rank {len(shape)}")
-    if math.prod(extent for extent in shape if extent) > MAX_INT:
-        raise ValueError(f"shape {shape} has too many elements")
-    return shape
 
 
 def _shape(value: object) -> tuple[int | str, ...]:
@@ -419,21 +327,8 @@ def _expression(value: object) -> ArgumentExpression:
 
 
 def _step(value: object) -> tuple[str, int, int]:
-    operation, width, number = row(value, text, non_negative, _integer)
+    operation, width, number = row(value, text, non_negative, integer)
     return operation, width, number
-
-
-def _integer(value: object) -> int:
-    if isinstance(value, int) and not isinstance(value, bool) and -MAX_INT - 1 <= value < 0:
-        return value
-    return non_negative(value)
-
-
-def _buffer(value: object) -> tuple[str, int]:
-    kind, index = row(value, text, non_negative)
-    if kind not in ("input", "constant", "output", "temporary"):
-        raise ValueError(f"a buffer of kind {kind[:100]!r}")
-    return kind, index
 
 
 def _launch(value: object) -> GpuLaunch:
@@ -443,8 +338,8 @@ def _launch(value: object) -> GpuLaunch:
 def _argument(value: object) -> tuple[str, int] | int | str:
     """Checks a buffer, or a size that may be negative, as strides can be."""
     if isinstance(value, list):
-        return _buffer(value)
-    return text(value) if isinstance(value, str) else _integer(value)
+        return location(value)
+    return text(value) if isinstance(value, str) else integer(value)
 
 
 def _check(value: object) -> tuple[int | str, int | str]:
@@ -458,6 +353,8 @@ _GPU_FIELDS: dict[str, Check] = {
     "offsets": items(size),
     "arena_bytes": size,
     "checks": items(_check),
+    "steps": steps,
+    "variables": non_negative,
 }
 
 

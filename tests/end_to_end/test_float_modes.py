@@ -12,7 +12,8 @@ from typing import Any
 import joinery as jn
 import numpy as np
 import pytest
-from joinery.runtime.native.codegen import emit_object, link
+from joinery.runtime.native.codegen import emit_object
+from joinery.runtime.native.linking import link
 
 X86 = """
 declare void @llvm.x86.sse.ldmxcsr(ptr)

@@ -252,6 +252,22 @@ def test_slices_at_tuples_of_positions(depth: int) -> None:
     np.testing.assert_array_equal(on_all(graph, x, updates, indices), want)
 
 
+@pytest.mark.parametrize("device", ["cpu", "ptxsim"])
+def test_complex_numbers_of_128_bits_are_scattered_as_pairs(device: str) -> None:
+    graph = jn.Graph("g", [jn.TensorType("complex128", (3, "n"), "x"), jn.TensorType("complex128", (2, "n"), "u"),
+                           jn.TensorType("int64", (2, "n"), "i")])  # fmt: skip
+    x, u, i = graph.inputs
+    graph.output(jn.scatter(x, u, i, 0))
+    rng = np.random.default_rng(3)
+    data, updates = (rng.standard_normal(shape) + 1j * rng.standard_normal(shape) for shape in ((3, 4), (2, 4)))
+    where = np.array([[0, 1, 2, 0], [2, -3, 1, 7]])
+    expected = data.copy()
+    for (row, column), position in np.ndenumerate(where):
+        if position < 3:
+            expected[position, column] = updates[row, column]
+    np.testing.assert_array_equal(jn.compile(graph, device, cache=False)(data, updates, where), expected)
+
+
 def test_put_along_axis_broadcasts() -> None:
     x, indices = np.arange(12, dtype=np.float32).reshape(3, 4), np.array([[1, -1]])
     want = x.copy()

@@ -21,7 +21,7 @@ ALLOWED = {
     "promotion": ("promotion",),
     "graph": ("promotion", "graph"),
     "lowering": ("promotion", "graph", "lowering"),
-    "runtime": ("promotion", "graph.dims", "lowering.artifact", "lowering.ptx", "runtime"),
+    "runtime": ("promotion", "graph.dims", "lowering.artifact", "lowering.machine", "lowering.ptx", "runtime"),
     "interface": (*LAYERS, "__version__"),
     "__init__": (),
     "__main__": ("interface",),
@@ -58,6 +58,7 @@ TYPES_ONLY = {
     ("interface.cli.models", "lowering.artifact"): "each command loads what it needs",
     ("interface.cli.models", "runtime.model.kernels"): "each command loads what it needs",
     ("interface.cli.models", "interface.model"): "each command loads what it needs",
+    ("interface.torch", "interface.kernel"): "reports and conversions need no kernels",
 }
 """(file, what it imports for type checkers only): why it is no ordinary import."""
 TOGETHER = frozenset({"graph.graph", "graph.symbol"})

@@ -25,7 +25,7 @@ ERRORS = [
     "PtxCheckError", "DeviceError", "DeviceMemoryError",
 ]  # fmt: skip
 
-NOT_YET = ["jit", "call_kernel", "associative_scan", "histogram", "Resize"]
+NOT_YET = ["jit", "call_kernel", "Resize"]
 """Names of the contract that this version does not offer."""
 RULE_SETS = ["max", "max-published", "jax", "numpy", "torch", "triton", "exact"]
 COMPILE_OPTIONS_NOT_YET = ["schedule"]
@@ -79,10 +79,13 @@ SIGNATURES: dict[str, str] = {
     "cummin": "x, axis=-1, reverse=False",
     "sort": "x, axis=-1, descending=False", "argsort": "x, axis=-1, descending=False",
     "top_k": "x, k, axis=-1, largest=True", "bottom_k": "x, k, axis=-1",
-    "scatter": "x, updates, indices, axis=-1, reduction='none'", "put_along_axis": "x, indices, values, axis=-1",
-    **dict.fromkeys(("scatter_add", "scatter_mul", "scatter_min", "scatter_max"), "x, updates, indices, axis=-1"),
-    "scatter_nd": "x, updates, indices, reduction='none'",
-    **dict.fromkeys(("scatter_nd_add", "scatter_nd_mul", "scatter_nd_min", "scatter_nd_max"), "x, updates, indices"),
+    "scatter": "x, updates, indices, axis=-1, reduction='none', mode='drop'",
+    "put_along_axis": "x, indices, values, axis=-1, mode='drop'",
+    **dict.fromkeys(("scatter_add", "scatter_mul", "scatter_min", "scatter_max"), "x, updates, indices, axis=-1, mode='drop'"),
+    "scatter_nd": "x, updates, indices, reduction='none', mode='drop'",
+    **dict.fromkeys(
+        ("scatter_nd_add", "scatter_nd_mul", "scatter_nd_min", "scatter_nd_max"), "x, updates, indices, mode='drop'"
+    ),
     "cast": "x, dtype, rounding='nearest', saturate=True",
     "bitcast": "x, dtype",
     "cast_like": "x, like",
@@ -129,8 +132,8 @@ SIGNATURES: dict[str, str] = {
     "tile": "x, repeats",
     "repeat_interleave": "x, repeats, axis=None",
     "pad": "x, widths, mode='constant', value=0",
-    "gather": "x, indices, axis=0",
-    "take_along_axis": "x, indices, axis=-1",
+    "gather": "x, indices, axis=0, mode='clip'",
+    "take_along_axis": "x, indices, axis=-1, mode='clip'",
     "nonzero": "x",
     "compress": "x, condition, axis=None",
     "unique": "x, axis=None, sorted=True",
@@ -148,8 +151,30 @@ SIGNATURES: dict[str, str] = {
     "parse_numbers": "x, dtype",
     "print_numbers": "x",
     "compile_onnx": "model, device='auto', *, target=None, threads=None, numerics='strict', cache=True, constants=None, "
-                    "external_data_dir=None, limits=None",
+                    "external_data_dir=None, limits=None, check_positions=False",
     "set_threads": "threads",
+    "band_part": "x, num_lower=None, num_upper=None, exclude=False",
+    "batch_norm": "x, scale, bias, mean, var, epsilon=1e-05, axis=1",
+    "categorical": "logits, count=1, seed=0, stream=0",
+    "dropout": "x, ratio=0.5, seed=0, stream=0",
+    "fft": "x, n=None, axis=-1",
+    "group_norm": "x, num_groups, scale=None, bias=None, epsilon=1e-05",
+    "ifft": "x, n=None, axis=-1",
+    "instance_norm": "x, scale=None, bias=None, epsilon=1e-05",
+    "irfft": "x, n=None, axis=-1",
+    "linspace": "graph, start, stop, num=50, endpoint=True, dtype=None",
+    "rfft": "x, n=None, axis=-1",
+    "stft": "x, frame_length, frame_step, window=None, onesided=True",
+    "bincount": "x, weights=None, minlength=0, length=None",
+    "dequantize": "x, scale, zero_point=None, dtype=None, axis=-1, block_size=None",
+    "dynamic_quantize": "x",
+    "gather_nd": "x, indices, batch_dims=0, mode='clip'",
+    "quantize": "x, scale, zero_point=None, dtype=None, axis=-1, block_size=None, saturate=True",
+    "random_integers": "x, low, high, seed=0, stream=0",
+    "random_permutation": "x, axis=-1, seed=0, stream=0",
+    "searchsorted": "a, v, side='left', sorter=None",
+    "associative_scan": "fn, elems, reverse=False, axis=0",
+    "histogram": "a, bins=10, range=None, density=False, weights=None",
     "save": "graph, path, targets=('cpu',), *, numerics='strict', cache=True",
     "to_onnx": "graph, path=None, *, opset=None, external_data='auto'",
     "save_safetensors": "weights, path",
@@ -186,7 +211,7 @@ SIGNATURES: dict[str, str] = {
     "to_text": "graph, locations=False",
     "from_text": "text, arrays=None, budget=Budget(bytes=68719476736, work=281474976710656)",
     "from_exported": "exported_program, *, state='refuse', name='model'",
-    "from_onnx": "model, *, constants=None, sizes=None, external_data_dir=None, limits=None",
+    "from_onnx": "model, *, constants=None, sizes=None, external_data_dir=None, limits=None, check_positions=False",
     "ones_like": "x, dtype=None",
     "dim": "name",
     "evaluate": "graph, /, *arrays, **named",

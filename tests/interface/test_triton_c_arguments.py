@@ -118,3 +118,94 @@ def test_macros_may_be_dtypes_of_numpy() -> None:
         jn.kernel.from_triton_c("__global__ void f(T *y) { }", {"T": np.complex64})
     with pytest.raises(jn.UserError, match="got 'float16'; fix: half"):
         jn.kernel.from_triton_c("__global__ void f(T *y) { }", {"T": "float16"})
+
+
+STORE = "__global__ void f({} *y) {{ *y = A; }}\n"
+
+
+@pytest.mark.parametrize(
+    ("type_", "value"),
+    [("unsigned long", 2**64 - 1), ("unsigned long", 2**63), ("long", -(2**63)), ("long", 2**63 - 1), ("int", -(2**31))],
+)
+def test_macros_may_be_all_integers_of_64_bits(type_: str, value: int) -> None:
+    y = np.zeros(1, {"unsigned long": np.uint64, "long": np.int64, "int": np.int32}[type_])
+    condition = f"#if (A {'<' if value < 0 else '>'} 0) && A / 2 == {value // 2}{'u' if value >= 2**63 else ''}\n"
+    jn.kernel.from_triton_c(f"{condition}{STORE.format(type_)}#endif\n", {"A": value}).interpret(1, y)
+    assert y[0] == value
+
+
+REFUSED: list[tuple[dict[str, Any], str]] = [
+    ({"defines": [("A", 1)]}, "defines is a list, expected a mapping of macros; fix: dict(…) of the pairs"),
+    ({"defines": "A=1"}, "defines is a str, expected a mapping of macros; fix: {'NAME': value}"),
+    ({"defines": {"A": 2**64}}, "defines['A'] is an integer of 65 bits, and integers have 64; fix: a smaller number"),
+    ({"defines": {"A": -(2**63) - 1}}, "is an integer of 65 bits"),
+    ({"defines": {"A": 10**5000}}, "is an integer of 16610 bits"),
+    ({"defines": {"A": "1 // \ud800"}}, "defines['A'] has a lone surrogate, '\\ud800', at 5"),
+    ({"defines": {"F(\ud800)": "1"}}, "expected the name of a macro"),
+    ({"include": "lib.h"}, "include is a str, expected paths, or a mapping of names; fix: include=['lib.h']"),
+    ({"include": 3}, "include is a int, expected paths"),
+    ({"include": [3]}, "include: expected a path, got int"),
+    ({"include": {"a": 3}}, "include: expected a path, got int"),
+    ({"include": {3: "a"}}, "include has 3, expected the name of a file"),
+    ({"include": ["a\0.h"]}, "include 'a\\x00.h' has a NUL character"),
+    ({"include": {"a": "\ud800"}}, "include['a'] has a lone surrogate"),
+    ({"name": 3}, "name is 3, expected the name of a kernel"),
+    ({"text_or_path": "a\0.tc"}, "the path 'a\\x00.tc' has a NUL character; fix: the name of a file"),
+    ({"text_or_path": "a\ud800.tc"}, "the path 'a\\ud800.tc' has a lone surrogate"),
+    ({"text_or_path": "void f(int *y) { } // \ud800"}, "the text has a lone surrogate"),
+]
+
+
+@pytest.mark.parametrize(("given", "message"), REFUSED)
+def test_what_can_be_no_text_macro_or_file_is_refused(given: dict[str, Any], message: str) -> None:
+    with pytest.raises(jn.UserError) as caught:
+        jn.kernel.from_triton_c(**{"text_or_path": STORE.format("int"), "defines": {"A": 1}, **given})
+    assert f"from_triton_c: {message}" in str(caught.value) or f" {message}" in str(caught.value)
+    str(caught.value).encode("utf-8")
+
+
+@pytest.mark.parametrize("type_", ["half", "float", "double"])
+def test_numbers_that_no_float_holds_are_refused(type_: str) -> None:
+    text = f"__global__ void f({type_} *y, {type_} a) {{ *y = a; }}"
+    y = np.zeros(1, {"half": np.float16, "float": np.float32, "double": np.float64}[type_])
+    for value in (10**400, -(10**400)):
+        message = f"parameter a of type {type_} (<text>:1): an integer of 1329 bits; fix: float('inf')"
+        assert message in refusal(text, y, value)
+    for number in (float("inf"), float("nan"), np.float64("-inf"), 2**10, True):
+        kernel(text).interpret(1, y, number)
+        np.testing.assert_equal(float(y[0]), float(number))
+
+
+@pytest.mark.parametrize(
+    ("text", "args", "is_refused"),
+    [
+        ("void f(float *y, float *p) { *y = *p; }", (None,), True),
+        ("void f(float *y, float *p) { int i[4] = 0 ... 4; float *q[4] = p + i; for (int k = 0; k < 3; k++) y += 0; *q = 1; }",
+         (None,), True),
+        ("struct s { float *p; int n; }; void f(float *y, struct s v) { *v.p = v.n; }", ((None, 3),), True),
+        ("void f(float *y, float *p) { atomic_add(p, 1); }", (None,), True),
+        ("void f(float *y, float *p) { if (p == 0) return; *p = 1; }", (None,), False),
+        ("void f(float *y, float *p) { p = y; *p = 1; }", (None,), False),
+        ("void f(float *y, float *p) { *y = p ? *p : 3; }", (None,), False),
+        ("void f(float *y, float *p) { if (!p) p = y; *p = 1; }", (None,), False),
+        ("void f(float *y, float *p, float z) { *?(z > 3)p = 1; (p = y, *p = 2); }", (None, 1.0), False),
+        ("void f(float *y, float *p) { bool m[4] = 0 ... 4 > 7; *?(m)(p + 0 ... 4) = 1; *y = p && *p; }", (None,), False),
+    ],
+)  # fmt: skip
+def test_a_null_pointer_that_every_program_goes_through_is_refused(text: str, args: tuple[Any, ...], is_refused: bool) -> None:
+    y = np.zeros(4, np.float32)
+    if not is_refused:
+        kernel(text).launch(1, y, *args)
+        return
+    with pytest.raises(jn.UserError, match="None is a null pointer, and every program accesses memory through it at <text>:1"):
+        kernel(text).launch(1, y, *args)
+    with pytest.raises(jn.UserError, match="null pointer"):
+        kernel(text).launch(1, y, *args, check_bounds=True)
+
+
+def test_errors_of_launches_name_the_types_of_the_text() -> None:
+    y = np.zeros(1, np.float32)
+    y.flags.writeable = False
+    with pytest.raises(jn.UserError, match=r"^@f, parameter y of type float\* \(<text>:1\): the array is read-only"):
+        kernel("void f(float *y) { *y = 1; }").launch(1, y)
+    assert "2 does not fit into 0 to 1; fix: bool(…), which is true for all numbers but 0" in refusal("void f(bool b) { }", 2)

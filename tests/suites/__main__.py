@@ -6,11 +6,12 @@
     --python PROJECT=PATH    an interpreter that has the requirements, instead of an environment of its own
     --sample N               parameter sets per test function; 0 for all (default: the table's)
     --every N                one in so many test functions, chosen by digests of their names
-    --seconds N              time that a test may take (default: the table's)
+    --seconds N              processor time that a test may take (default: the table's)
     --memory N               GiB that a process may use (default: 12)
     --mode MODE              native, interpret, sanitize or ptxsim
     --tests PATH             paths of the suite, instead of the table's; may be repeated
     --failed[=PATTERN]       run again what failed in the last run (and has the pattern), and keep its other results
+    --again[=PATTERN]        run again what failed by the record (and has the pattern), and keep its other results
     --last                   show the results of the last run, and run nothing
     --record                 keep the results in docs/triton_suites.json, and write the page that shows them
     --page                   write that page only
@@ -23,6 +24,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -47,7 +49,7 @@ def main(arguments: list[str]) -> int:
     except TableError as error:
         print(f"python -m tests.suites: {error}", file=sys.stderr)
         return 2
-    from .results import print_table, record, results_of, write_page
+    from .results import after_again, failed_before, print_table, record, recorded, results_of, write_page
 
     if options.list:
         for project in projects.values():
@@ -71,10 +73,18 @@ def main(arguments: list[str]) -> int:
             print(f"{name}: not run: {error}", file=sys.stderr)
             found.append(None)
             continue
-        print(f"{name}: {options.cache / name / 'run' / 'log.txt'}", flush=True)
-        folder = options.cache / name / "run"
-        outcome = last(folder) if options.last else run(project, source, python, folder, settings)
-        results = results_of(project, outcome, python, settings)
+        folder, chosen = options.cache / name / ("again" if options.again is not None else "run"), settings
+        if options.again is not None:
+            chosen = replace(settings, tests=failed_before(name, options.again), sample=0, every=1)
+            if not chosen.tests:
+                continue
+        print(f"{name}: {folder / 'log.txt'}", flush=True)
+        outcome = last(folder) if options.last else run(project, source, python, folder, chosen)
+        if options.again is not None:
+            outcome.tests = {test: result for test, result in outcome.tests.items() if test in chosen.tests}
+        results = results_of(project, outcome, python, chosen)
+        if options.again is not None:
+            results = after_again(recorded(name), results, list(outcome.tests))
         print_table([results])
         found.append(results)
         if options.record:
@@ -102,6 +112,7 @@ def _options(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--mode", default="native", choices=["native", "interpret", "sanitize", "ptxsim"])
     parser.add_argument("--tests", action="append", default=[], metavar="PATH")
     parser.add_argument("--failed", nargs="?", const="", metavar="PATTERN")
+    parser.add_argument("--again", nargs="?", const="", metavar="PATTERN")
     parser.add_argument("--last", action="store_true")
     parser.add_argument("--record", action="store_true")
     parser.add_argument("--page", action="store_true")

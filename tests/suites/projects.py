@@ -55,7 +55,7 @@ class Project:
     every: int = 1
     """One in so many test functions is run."""
     seconds: float = 60.0
-    """Time that a test may take."""
+    """Processor time that a test may take."""
     reasons: tuple[Reason, ...] = ()
 
 

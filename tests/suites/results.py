@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from .projects import HERE, TABLE, Project, read_projects, reason_of
+from .projects import HERE, TABLE, Project, TableError, read_projects, reason_of
 from .session import Outcome, Settings
 
 DOCS = HERE.parents[1] / "docs"
@@ -54,6 +54,7 @@ def results_of(project: Project, outcome: Outcome, python: Path, settings: Setti
         "sample": project.sample if settings.sample is None else settings.sample,
         "every": settings.every or project.every,
         "seconds per test": settings.seconds or project.seconds,
+        "clock": "processor",
         "tests": list(settings.tests or project.tests),
         "collected": outcome.collected,
         "run": len(outcome.tests),
@@ -106,9 +107,54 @@ def record(results: dict[str, Any]) -> None:
     DATA.write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
 
 
+def recorded(name: str) -> dict[str, Any]:
+    """The results of a project that were kept. Raises `TableError` where there are none."""
+    data = json.loads(DATA.read_text(encoding="utf-8"))
+    if name not in data:
+        raise TableError(f"{name}: nothing is recorded")
+    found: dict[str, Any] = data[name]
+    return found
+
+
+def failed_before(name: str, pattern: str) -> tuple[str, ...]:
+    """The tests that failed by the record, where their name, message or cause has the pattern; without files as a whole."""
+    said = ((each["test"], f"{each['test']} {each['message']} {each['cause']}") for each in recorded(name)["failures"])
+    return tuple(test for test, text in said if "::" in test and re.search(pattern, text))
+
+
+def after_again(before: dict[str, Any], again: dict[str, Any], tests: Sequence[str]) -> dict[str, Any]:
+    """What was recorded, after some of the tests that failed were run again.
+
+    Raises `TableError` for tests of another commit.
+    """
+    if before["commit"] != again["commit"]:
+        raise TableError(f"{before['project']}: recorded at {before['commit']}, run again at {again['commit']}")
+    replaced = [each for each in before["failures"] if each["test"] in tests]
+    kept = [each for each in before["failures"] if each["test"] not in tests]
+    counts = {name: before[name] + again[name] for name in ("launched", "passed", "failed", "skipped", "no launch")}
+    counts["failed"] -= len(replaced)
+    counts["launched"] -= sum(each["launched"] for each in replaced)
+    earlier = before.get("again", {}).get("tests", 0)
+    skips = Counter(before["skips"]) + Counter(again["skips"])
+    return {
+        **before,
+        **counts,
+        "kernels": max(before["kernels"], again["kernels"]),
+        "failures": sorted([*kept, *again["failures"]], key=lambda each: each["test"]),
+        "skips": dict(sorted(skips.items(), key=lambda each: (-each[1], each[0]))),
+        "again": {"date": again["date"], "tests": earlier + len(tests), "seconds per test": again["seconds per test"]},
+    }
+
+
 def write_page() -> None:
-    """Write the page from what was kept."""
-    PAGE.write_text(page(json.loads(DATA.read_text(encoding="utf-8"))), encoding="utf-8")
+    """Write the page from what was kept, with the reasons that the table has now."""
+    data = json.loads(DATA.read_text(encoding="utf-8"))
+    projects = read_projects(TABLE.read_text(encoding="utf-8"))
+    for name, results in data.items():
+        given = [(each["test"], each["message"], each["launched"]) for each in results["failures"]]
+        results["failures"] = [_failure(projects[name], *each) for each in given]
+    DATA.write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
+    PAGE.write_text(page(data), encoding="utf-8")
 
 
 def page(data: dict[str, dict[str, Any]]) -> str:
@@ -132,8 +178,13 @@ def _section(project: Project, result: dict[str, Any]) -> str:
     parts = [
         f"## {project.name}",
         f"{project.about} {where}; {result['date']}, {versions}, {result['machine']}; {sample}, "
-        f"{result['seconds per test']:g} s a test.",
+        f"{result['seconds per test']:g} s{' of processor time' if 'clock' in result else ''} a test.",
     ]
+    if again := result.get("again"):
+        parts.append(
+            f"On {again['date']} {again['tests']} tests that had failed were run again, "
+            f"{again['seconds per test']:g} s of processor time a test; the numbers are those after it."
+        )
     if project.leave:
         parts.append("Left out:\n\n" + "\n".join(f"- `{each.path.removeprefix('-k ')}`: {each.why}" for each in project.leave))
     grouped: defaultdict[tuple[str, str, str], list[str]] = defaultdict(list)
@@ -173,7 +224,7 @@ The test-suites of projects that write kernels for GPUs, run on a machine withou
 - **launched**: the tests that launched a kernel, whatever came of it. **passed** counts those alone; a test that passed without
   a launch has shown nothing, and counts as **no launch**.
 - **failed**: each stands below, with the first line that it says, and who causes it. Tests that take longer than the time given
-  fail as well; the machine was busy with other work.
+  fail as well. Where it is not processor time, the machine was busy with other work meanwhile.
 
 `make triton-suites SUITES_ARGS="liger --sample 0"` runs one of them, with all parameter sets. `--clone liger=PATH` takes its
 files from a clone on the machine; `python -m tests.suites --help` tells the rest."""

@@ -15,7 +15,7 @@ import pytest
 
 from .checkouts import SetupError, clone
 from .projects import CAUSES, TABLE, Project, Reason, TableError, read_projects, reason_of
-from .results import DATA, PAGE, page, results_of, without_folders
+from .results import DATA, PAGE, after_again, page, results_of, without_folders
 from .session import Outcome, Settings, forget_failures, last, run
 
 PLUGIN = Path(__file__).resolve().parent / "plugin"
@@ -200,6 +200,27 @@ def test_a_test_without_a_launch_is_no_pass() -> None:
     assert {name: found[name] for name in counts} == counts
     assert [failure["cause"] for failure in found["failures"]] == ["unexplained", "unexplained"]
     assert found["skips"] == {"why": 1}
+
+
+def test_what_failed_is_run_again_and_counted_once() -> None:
+    def failure(test: str, launched: bool, message: str = "assert") -> dict[str, object]:
+        return {"test": test, "message": message, "launched": launched, "cause": "time", "why": ""}
+
+    names = ("launched", "passed", "failed", "skipped", "no launch")
+    before = {"project": "a", "commit": "c", "date": "1", "kernels": 9, "skips": {"x": 1}, "failures": [
+        failure("f.py::a", True), failure("f.py::b", False), failure("f.py::c", True), failure("g.py", False),
+    ]} | dict(zip(names, (7, 5, 4, 1, 2), strict=True))  # fmt: skip
+    again = {"commit": "c", "date": "2", "kernels": 3, "skips": {"x": 1}, "seconds per test": 60.0, "failures": [
+        failure("f.py::c", False, "other"),
+    ]} | dict(zip(names, (2, 1, 1, 1, 0), strict=True))  # fmt: skip
+    found = after_again(before, again, ["f.py::a", "f.py::b", "f.py::c"])
+    assert [found[name] for name in names] == [7, 6, 2, 2, 2]
+    assert [(each["test"], each["message"]) for each in found["failures"]] == [("f.py::c", "other"), ("g.py", "assert")]
+    assert found["again"] == {"date": "2", "tests": 3, "seconds per test": 60.0}
+    assert found["kernels"] == 9
+    assert found["skips"] == {"x": 2}
+    with pytest.raises(TableError, match="recorded at c, run again at d"):
+        after_again(before, again | {"commit": "d"}, [])
 
 
 def test_clones_come_from_a_repository_on_this_machine_and_are_pinned(tmp_path: Path) -> None:

@@ -65,6 +65,17 @@ ARCHITECTURES: dict[str, Architecture] = {
     "resnet": Architecture("ResNetModel", "ResNetConfig",
                            {"embedding_size": 8, "hidden_sizes": [8, 16], "depths": [1, 1], "layer_type": "basic"}, _IMAGE),
     "mobilenet_v2": Architecture("MobileNetV2Model", "MobileNetV2Config", {"depth_multiplier": 0.25, "image_size": 32}, _IMAGE),
+    "efficientnet": Architecture("EfficientNetModel", "EfficientNetConfig", {
+        "image_size": 32, "width_coefficient": 0.25, "depth_coefficient": 0.5, "hidden_dim": 320, "kernel_sizes": [3, 3, 5],
+        "in_channels": [32, 16, 24], "out_channels": [16, 24, 40], "strides": [1, 2, 2], "num_block_repeats": [1, 1, 1],
+        "expand_ratios": [1, 6, 6], "depthwise_padding": []}, _IMAGE),
+    "regnet": Architecture("RegNetModel", "RegNetConfig", {
+        "embedding_size": 8, "hidden_sizes": [8, 16], "depths": [1, 1], "groups_width": 4, "layer_type": "y"}, _IMAGE),
+    "clip": Architecture("CLIPModel", "CLIPConfig", {
+        "text_config": {**_SIZES, "eos_token_id": 2}, "projection_dim": 16,
+        "vision_config": {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 48,
+                          "image_size": 32, "patch_size": 8}}, ("2x9", "f2x3x32x32")),
+    "llama_bf16": Architecture("LlamaModel", "LlamaConfig", {**_DECODER, "dtype": "bfloat16"}),
     "segformer": Architecture("SegformerForSemanticSegmentation", "SegformerConfig", {
         "hidden_sizes": [8, 16], "depths": [1, 1], "num_encoder_blocks": 2, "sr_ratios": [2, 1], "num_attention_heads": [1, 2],
         "patch_sizes": [7, 3], "strides": [4, 2], "mlp_ratios": [2, 2], "decoder_hidden_size": 16}, _IMAGE),
@@ -91,4 +102,6 @@ def architecture(name: str) -> tuple[Any, tuple[Any, ...]]:
     for text in entry.inputs:
         shape = [int(size) for size in text.removeprefix("f").split("x")]
         inputs.append(torch.randn(shape) if text.startswith("f") else torch.randint(1, 50, shape))
+    if entry.settings.get("dtype") == "bfloat16":
+        model = model.to(torch.bfloat16)
     return (Decoding(model) if entry.decodes else model).eval(), tuple(inputs)

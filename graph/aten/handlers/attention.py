@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 
 from ....promotion.dtype import DType, bool_, float32
-from ...functions.activations import softmax
+from ...functions.activations import gelu, softmax
 from ...functions.building import apply
 from ...functions.linalg import matmul
+from ...functions.normalization import layer_norm
 from ...functions.positions import counting
 from ...functions.reductions import logsumexp
 from ...symbol import Symbol
@@ -115,3 +116,41 @@ def _bias(node: Node, seen: Symbol, dtype: DType) -> Symbol:
     """Return 0 where attention is allowed, and -inf elsewhere."""
     wide = node.number(0.0, dtype), node.number(-math.inf, dtype)
     return apply("where", seen, *wide)
+
+
+@handles("_transformer_encoder_layer_fwd.default")
+def encoder_layer(
+    node: Node, src: Symbol, embed_dim: int, num_heads: int, qkv_weight: Symbol, qkv_bias: Symbol, proj_weight: Symbol,
+    proj_bias: Symbol, use_gelu: bool, norm_first: bool, eps: float, norm_weight_1: Symbol, norm_bias_1: Symbol,
+    norm_weight_2: Symbol, norm_bias_2: Symbol, ffn_weight_1: Symbol, ffn_bias_1: Symbol, ffn_weight_2: Symbol,
+    ffn_bias_2: Symbol, mask: Symbol | None = None, mask_type: int | None = None,
+) -> Symbol:  # fmt: skip
+    """Run a layer of an encoder: attention and two products with an activation between them, each added to its input."""
+    node.require(mask is None, "a mask of an encoder's fast layer", "torch.backends.mha.set_fastpath_enabled(False)")
+    norms = (norm_weight_1, norm_bias_1), (norm_weight_2, norm_bias_2)
+
+    def attend(x: Symbol) -> Symbol:
+        *batch, length, _ = x.shape
+        parts = _affine(x, qkv_weight, qkv_bias).reshape((*batch, length, 3, num_heads, embed_dim // num_heads))
+        rank = len(batch)
+        moved = apply("permute", parts, axes=(rank + 1, *range(rank), rank + 2, rank, rank + 3))
+        q, k, v = (moved[number] for number in range(3))
+        found, _ = _attended(node, q, k, v, None, 0.0, False, None)
+        back = apply("permute", found, axes=(*range(rank), rank + 1, rank, rank + 2)).reshape(x.shape)
+        return _affine(back, proj_weight, proj_bias)
+
+    def feed(x: Symbol) -> Symbol:
+        hidden = _affine(x, ffn_weight_1, ffn_bias_1)
+        return _affine(gelu(hidden) if use_gelu else apply("relu", hidden), ffn_weight_2, ffn_bias_2)
+
+    result = src
+    for step, (weight, bias) in zip((attend, feed), norms, strict=True):
+        if norm_first:
+            result = apply("add", result, step(layer_norm(result, weight, bias, float(eps))))
+        else:
+            result = layer_norm(apply("add", result, step(result)), weight, bias, float(eps))
+    return result
+
+
+def _affine(x: Symbol, weight: Symbol, bias: Symbol) -> Symbol:
+    return apply("add", matmul(x, apply("permute", weight, axes=(1, 0))), bias)

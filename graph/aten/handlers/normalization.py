@@ -63,6 +63,13 @@ def _cast(x: Symbol | None, dtype: DType) -> Symbol | None:
 
 def _layer_norm(x: Symbol, count: int, weight: Symbol | None, bias: Symbol | None, eps: float) -> Symbol:
     flat, _ = _flat(x, count)
+    if eps < 0:  # the roots of small variances are NaN
+        wide = _wide(flat)
+        offset = apply("add", reductions.var(wide, (-1,), True), wide.graph.scalar(float(eps), wide.dtype))
+        plain = apply("mul", apply("sub", wide, reductions.mean(wide, (-1,), True)), apply("rsqrt", offset))
+        scale, shift = (_cast(_vector(each), wide.dtype) for each in (weight, bias))
+        scaled = plain if scale is None else apply("mul", plain, scale)
+        return apply("reshape", (scaled if shift is None else apply("add", scaled, shift)).cast(x.dtype), shape=x.shape)
     if (weight is None or weight.dtype is x.dtype) and (bias is None or bias.dtype is x.dtype):
         result = normalization.layer_norm(flat, _vector(weight), _vector(bias), float(eps))
     else:  # parameters of another dtype: computed in float32, as in ATen
@@ -174,14 +181,12 @@ def batch_norm_training(
     training: bool, momentum: Number, eps: float,
 ) -> tuple[Symbol, ...]:  # fmt: skip
     """Normalise channels by their own statistics, and return the running ones moved towards these."""
-    node.require(training, "functional batch norm outside of training", "model.eval() before exporting")
-    wide = _wide(x)
-    rank = len(x.shape)
-    axes = (0, *range(2, rank))
-    mean, inverse = _moments(node, wide, axes, eps)
-    result = _affine(apply("mul", apply("sub", wide, mean), inverse), weight, bias, rank).cast(x.dtype)
-    flat = [apply("reshape", each, shape=(x.shape[1],)) for each in (mean, inverse)]
-    unbiased = reductions.var(wide, axes, False, 1)
+    if not training:
+        found = batch_norm_inference(node, x, weight, bias, running_mean, running_var, momentum, eps)
+        kept = [each.cast(node.result(at).dtype) for at, each in ((3, running_mean), (4, running_var))]
+        return *found, *kept
+    result, flat = _batch_norm(node, x, weight, bias, eps)
+    unbiased = reductions.var(_wide(x), (0, *range(2, len(x.shape))), False, 1)
     moved = [
         _moved(node, old, new, momentum).cast(node.result(at).dtype)
         for at, old, new in ((3, running_mean, flat[0]), (4, running_var, unbiased))
@@ -190,8 +195,49 @@ def batch_norm_training(
     return (result, *saved, *moved)
 
 
+def _batch_norm(
+    node: Node, x: Symbol, weight: Symbol | None, bias: Symbol | None, eps: float
+) -> tuple[Symbol, list[Symbol]]:
+    """Return normalised channels, and their means and inverse deviations."""
+    wide = _wide(x)
+    rank = len(x.shape)
+    mean, inverse = _moments(node, wide, (0, *range(2, rank)), eps)
+    result = _affine(apply("mul", apply("sub", wide, mean), inverse), weight, bias, rank).cast(x.dtype)
+    return result, [apply("reshape", each, shape=(x.shape[1],)) for each in (mean, inverse)]
+
+
+@handles("_native_batch_norm_legit.no_stats")
+def batch_norm_without_statistics(
+    node: Node, x: Symbol, weight: Symbol | None, bias: Symbol | None, training: bool, momentum: Number, eps: float
+) -> tuple[Symbol, ...]:
+    """Normalise channels by their own statistics."""
+    result, flat = _batch_norm(node, x, weight, bias, eps)
+    return (result, *[each.cast(node.result(at).dtype) for at, each in ((1, flat[0]), (2, flat[1]))])
+
+
 def _moved(node: Node, old: Symbol, new: Symbol, momentum: Number) -> Symbol:
     """Return momentum · new + (1 - momentum) · old."""
     dtype = new.dtype
     kept = apply("mul", old.cast(dtype), node.number(1 - momentum, dtype))
     return apply("add", apply("mul", new, node.number(momentum, dtype)), kept)
+
+
+# -- weights -----------------------------------------------------------------------------------------------------------
+
+
+@handles("_weight_norm_interface_backward.default")
+def weight_norm_backward(
+    node: Node, grad_w: Symbol, saved_v: Symbol, saved_g: Symbol, saved_norms: Symbol, dim: int
+) -> tuple[Symbol, Symbol]:
+    """Return the gradients of direction and length of weights w = g · v / ‖v‖, whose norms are over all axes but one."""
+    rank = len(saved_v.shape)
+    kept = node.axis(dim, rank)
+    shape = tuple([extent if axis == kept else 1 for axis, extent in enumerate(saved_v.shape)])
+    wide = _wide(saved_v).dtype
+    grad, v = grad_w.cast(wide), saved_v.cast(wide)
+    g, norm = (apply("reshape", each.cast(wide), shape=shape) for each in (saved_g, saved_norms))
+    axes = tuple([axis for axis in range(rank) if axis != kept])
+    along = apply("div", apply("reduce_sum", apply("mul", grad, v), axes=axes, keepdims=True), norm)
+    across = apply("sub", grad, apply("mul", v, apply("div", along, norm)))
+    direction = apply("mul", apply("div", g, norm), across)
+    return direction.cast(node.result(0).dtype), node.shaped(along.cast(node.result(1).dtype), node.result(1).shape)

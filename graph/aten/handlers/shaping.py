@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from ....promotion.arrays import Array
 from ...dims.dim import Extent, product
 from ...functions.building import apply
 from ...functions.joining import concat as concatenated
@@ -273,11 +274,15 @@ def as_strided(
         elements = elements * extent
     if dense:
         return node.shaped(cut(flat, 0, offset, offset + elements))
+    return apply("gather", flat, node.graph.constant(strided_positions(node, size, stride, offset)), axis=0)
+
+
+def strided_positions(node: Node, size: Sequence[Extent], stride: Sequence[Extent], storage_offset: Extent | None) -> Array:
+    """Return the positions in a storage of the elements of a view by strides, which are numbers."""
     sizes, steps = node.static(size, "as_strided"), node.static(stride, "the strides of as_strided")
-    (first,) = node.static((offset,), "the offset of as_strided")
+    (first,) = node.static((storage_offset or 0,), "the offset of as_strided")
     node.require(math.prod(sizes) <= MAX_POSITIONS, f"as_strided to {math.prod(sizes)} elements", "slices and transposes")
     positions = np.full(sizes, first, np.int64)
     for axis, step in enumerate(steps):
         positions += (np.arange(sizes[axis]) * step).reshape(-1, *(1,) * (len(sizes) - 1 - axis))
-    return apply("gather", flat, node.graph.constant(positions), axis=0)
-
+    return positions

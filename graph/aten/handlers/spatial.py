@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from ....promotion.arrays import Array
+from ....promotion.dataclass import dataclass
 from ....promotion.dtype import float32, int64
 from ...dims.dim import Extent, maximum
 from ...functions.building import apply
@@ -143,21 +144,71 @@ def _positions_in_image(
     return total
 
 
+@dataclass(frozen=True, slots=True)
+class Averaging:
+    """Windows along one axis whose means are taken.
+
+    Attributes:
+        inside: whether an element (a row) is in a window (a column).
+        counts: by how much the sum of a window is divided, as a factor of the whole divisor.
+    """
+
+    inside: Array
+    counts: Array
+
+
+def averaging(extent: int, count: int, size: int, step: int, pad: int, pads_count: bool) -> Averaging:
+    """Return the windows of an average pooling along one axis; padding counts, but not what `ceil_mode` adds behind it."""
+    starts = np.arange(count) * step - pad
+    stops = np.minimum(starts + size, extent + pad)
+    at = np.arange(extent)[:, None]
+    inside = (at >= starts) & (at < stops)
+    counts = stops - starts if pads_count else np.minimum(stops, extent) - np.maximum(starts, 0)
+    return Averaging(inside, counts)
+
+
+def adaptive(extent: int, size: int) -> Averaging:
+    """Return windows that cover an axis in equal steps."""
+    starts = np.arange(size) * extent // max(size, 1)
+    stops = -(-(np.arange(1, size + 1) * extent) // max(size, 1))
+    at = np.arange(extent)[:, None]
+    return Averaging((at >= starts) & (at < stops), stops - starts)
+
+
 @handles("avg_pool1d.default", "avg_pool2d.default", "avg_pool3d.default")
 def average_pool(
     node: Node, x: Symbol, kernel_size: tuple[int, ...], stride: tuple[int, ...] = (), padding: tuple[int, ...] = (0,),
     ceil_mode: bool = False, count_include_pad: bool = True, divisor_override: int | None = None,
 ) -> Symbol:  # fmt: skip
-    """Return the mean of each window."""
+    """Return the mean of each window, or its sum divided by a given number."""
     rank = int(node.kind[len("avg_pool")])
-    node.require(divisor_override is None, "divisor_override", "divide afterwards")
-    node.require(x.dtype.is_float, f"avg_pool of {x.dtype}", "floats")
     sizes = per_axis(kernel_size, rank)
     steps, pads = per_axis(stride, rank) or sizes, per_axis(padding, rank)
+    if divisor_override is not None or not x.dtype.is_float:
+        return _sums(node, x, rank, sizes, steps, pads, count_include_pad, divisor_override)
     alone = len(x.shape) == rank + 1
     image = apply("reshape", x, shape=(1, *x.shape)) if alone else x
     result = _first(avg_pool(_last(image), sizes, steps, 1, pads, ceil_mode, count_include_pad))
     return node.shaped(result) if alone else result
+
+
+def _sums(
+    node: Node, x: Symbol, rank: int, sizes: Sequence[int], steps: Sequence[int], pads: Sequence[int], pads_count: bool,
+    divisor: int | None,
+) -> Symbol:  # fmt: skip
+    """Return the sums of windows, divided once; quotients of integers are rounded towards zero."""
+    wide = float32 if x.dtype.is_float and x.dtype.bits == 16 else x.dtype
+    found = x.cast(wide)
+    total: Array = np.array(1 if divisor is None else divisor)
+    for number in range(rank):
+        axis = len(x.shape) - rank + number
+        extent, count = node.static((x.shape[axis], node.shape[axis]), "average pooling")
+        windows = averaging(extent, count, sizes[number], steps[number], pads[number], pads_count)
+        found = along(node, found, axis, windows.inside)
+        if divisor is None:
+            total = total[..., None] * windows.counts
+    by = node.graph.constant(total.astype(wide.numpy), wide)
+    return apply("div" if wide.is_float else "trunc_div", found.cast(wide), by).cast(x.dtype)
 
 
 @handles("_adaptive_avg_pool2d.default", "_adaptive_avg_pool3d.default")
@@ -170,14 +221,12 @@ def adaptive_average_pool(node: Node, x: Symbol, output_size: tuple[Extent, ...]
     wide = x.cast(float32) if x.dtype.bits == 16 else x
     for axis in axes:
         extent, size = node.static((x.shape[axis], node.shape[axis]), "adaptive pooling")
-        starts = np.arange(size) * extent // max(size, 1)
-        stops = -(-(np.arange(1, size + 1) * extent) // max(size, 1))
-        inside = (np.arange(extent)[:, None] >= starts) & (np.arange(extent)[:, None] < stops)
-        wide = _along(node, wide, axis, inside / np.maximum(stops - starts, 1))
+        windows = adaptive(extent, size)
+        wide = along(node, wide, axis, windows.inside / np.maximum(windows.counts, 1))
     return wide.cast(x.dtype)
 
 
-def _along(node: Node, x: Symbol, axis: int, matrix: Array) -> Symbol:
+def along(node: Node, x: Symbol, axis: int, matrix: Array) -> Symbol:
     """Multiply an axis by a constant matrix (from, to)."""
     rank = len(x.shape)
     order = (*[a for a in range(rank) if a != axis], axis)

@@ -50,13 +50,18 @@ hardswish: hard_swish             | hardsigmoid: hard_sigmoid          | expit: 
 logistic: sigmoid                 | layer_normalization: layer_norm    | rms_normalization: rms_norm
 shape: shape_to_tensor            | slice: slice_tensor                | logical_invert: logical_not
 sliding_window_view: windows      | unfold: windows                    | reduce_window: windows
+uniform: random_uniform            | normal: random_normal              | gaussian: random_normal
+randint: random_integers          | permuted: random_permutation       | multinomial: categorical
+matrix_band_part: band_part       | scaled_dot_product_attention: attention |  gather_elements_nd: gather_nd      | dft: fft
+batch_normalization: batch_norm   | group_normalization: group_norm    | instance_normalization: instance_norm
+quantize_linear: quantize         | dequantize_linear: dequantize      | dynamic_quantize_linear: dynamic_quantize
 linalg_norm: norm                 | masked_select: where               | broadcast_in_dim: broadcast_to
 """
 _PLANNED = """
-jit associative_scan call_kernel from_exported distributed
-attention scaled_dot_product_attention rotary_embedding gather_nd histogram band_part linspace uniform normal dropout set_seed
-conv_transpose global_avg_pool resize batch_norm group_norm instance_norm lp_norm cross_entropy quantize
-dequantize dynamic_quantize depth_to_space space_to_depth center_crop_pad reverse_sequence
+jit call_kernel from_exported distributed
+rotary_embedding set_seed
+conv_transpose global_avg_pool resize lp_norm cross_entropy
+depth_to_space space_to_depth center_crop_pad reverse_sequence
 """
 
 ALIASES: dict[str, str] = {

@@ -29,14 +29,14 @@ _MODULES: dict[str, str] = {
         "swiglu shrink thresholded_relu hardmax"
     ),
     "normalization": (
-        "layer_norm rms_norm"
+        "layer_norm rms_norm batch_norm group_norm instance_norm"
     ),
     "reductions": (
         "sum prod max min argmax argmin any all count_nonzero mean var stdev logsumexp cumsum reduce_l1 reduce_l2 sum_square "
         "log_sum norm"
     ),
     "linalg": (
-        "matmul dot outer linear gemm tensordot"
+        "matmul dot outer linear gemm tensordot attention"
     ),
     "einsum": (
         "einsum"
@@ -48,11 +48,14 @@ _MODULES: dict[str, str] = {
     "joining": (
         "concat stack split chunk tile repeat_interleave roll pad"
     ),
+    "signal.fourier": (
+        "fft ifft rfft irfft stft"
+    ),
     "spatial.convolution": (
         "conv conv1d conv2d conv3d max_pool avg_pool"
     ),
     "indexing": (
-        "gather take_along_axis"
+        "gather take_along_axis gather_nd"
     ),
     "ordered.sorting": (
         "sort argsort top_k bottom_k"
@@ -64,8 +67,14 @@ _MODULES: dict[str, str] = {
         "scatter scatter_add scatter_mul scatter_min scatter_max put_along_axis scatter_nd scatter_nd_add scatter_nd_mul "
         "scatter_nd_min scatter_nd_max"
     ),
+    "ordered.searching": (
+        "searchsorted bincount histogram"
+    ),
+    "quantization.codes": (
+        "quantize dequantize dynamic_quantize"
+    ),
     "random.distributions": (
-        "random_bits random_uniform random_normal bernoulli"
+        "random_bits random_uniform random_normal random_integers random_permutation bernoulli categorical dropout"
     ),
     "host.data_sized": (
         "nonzero compress unique non_max_suppression image_decode"
@@ -77,6 +86,9 @@ _MODULES: dict[str, str] = {
     "control.loops": (
         "while_loop fori_loop scan"
     ),
+    "control.associative": (
+        "associative_scan"
+    ),
     "control.branches": (
         "cond"
     ),
@@ -84,7 +96,7 @@ _MODULES: dict[str, str] = {
         "full zeros ones zeros_like ones_like"
     ),
     "triangles": (
-        "arange eye tril triu one_hot"
+        "arange linspace eye tril triu band_part one_hot"
     ),
 }  # fmt: skip
 """Module → the names of its public functions. A new name is a line of its own below the module's."""

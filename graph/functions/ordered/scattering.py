@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from ....promotion.dtype import int64
@@ -12,11 +14,15 @@ from ...ops.shape import broadcast_shapes, normalize_axis
 from ...protocols import TensorLike
 from ...symbol import Symbol
 from ..building import apply, as_symbols
+from .out_of_range import with_mode
 
 _REDUCTIONS = ("none", "add", "mul", "min", "max")
+_MODES = ("drop", "clip", "error")
 
 
-def scatter(x: TensorLike, updates: TensorLike, indices: TensorLike, axis: int = -1, reduction: str = "none") -> Symbol:
+def scatter(
+    x: TensorLike, updates: TensorLike, indices: TensorLike, axis: int = -1, reduction: str = "none", mode: str = "drop"
+) -> Symbol:
     """Return `x` with `updates` written at integer positions along `axis`, as ONNX's ScatterElements.
 
     Element [i, j, k] of `updates` goes to [indices[i, j, k], j, k] for axis 0. Updates are applied in the order of the axis: of
@@ -25,39 +31,51 @@ def scatter(x: TensorLike, updates: TensorLike, indices: TensorLike, axis: int =
     Args:
         updates, indices: of one shape, which is that of `x` but for the axis; elsewhere they may be shorter.
         reduction: "none" replaces elements; "add", "mul", "min", "max" combine them with the updates.
-
-    Positions out of range are refused where they are constants, and their updates are dropped by a run.
+        mode: what becomes of updates at positions out of range, which are refused at once where they are constants. "drop"
+            leaves them out, as JAX does. "clip" clamps the positions. "error" raises `UserError` when the graph runs, as NumPy
+            and ONNX have it, with the position and the axis; the host looks at them, between two compiled parts, on the CPU
+            only.
     """
     data, values, positions = as_symbols("scatter", x, updates, indices)
     with describing("scatter", data, positions, values):
         number = normalize_axis(axis, len(data.shape))
-    return _scattered("scatter", data, values, positions, number, reduction)
+    return _scattered("scatter", data, values, positions, number, reduction, mode)
 
 
-def scatter_add(x: TensorLike, updates: TensorLike, indices: TensorLike, axis: int = -1) -> Symbol:
+def scatter_add(
+    x: TensorLike, updates: TensorLike, indices: TensorLike, axis: int = -1, mode: str = "drop"
+) -> Symbol:
     """Return `x` with `updates` added at integer positions along `axis`; see `scatter`."""
-    return scatter(x, updates, indices, axis, "add")
+    return scatter(x, updates, indices, axis, "add", mode)
 
 
-def scatter_mul(x: TensorLike, updates: TensorLike, indices: TensorLike, axis: int = -1) -> Symbol:
+def scatter_mul(
+    x: TensorLike, updates: TensorLike, indices: TensorLike, axis: int = -1, mode: str = "drop"
+) -> Symbol:
     """Return `x` multiplied by `updates` at integer positions along `axis`; see `scatter`."""
-    return scatter(x, updates, indices, axis, "mul")
+    return scatter(x, updates, indices, axis, "mul", mode)
 
 
-def scatter_min(x: TensorLike, updates: TensorLike, indices: TensorLike, axis: int = -1) -> Symbol:
+def scatter_min(
+    x: TensorLike, updates: TensorLike, indices: TensorLike, axis: int = -1, mode: str = "drop"
+) -> Symbol:
     """Return the minimum of `x` and `updates` at integer positions along `axis`; see `scatter`."""
-    return scatter(x, updates, indices, axis, "min")
+    return scatter(x, updates, indices, axis, "min", mode)
 
 
-def scatter_max(x: TensorLike, updates: TensorLike, indices: TensorLike, axis: int = -1) -> Symbol:
+def scatter_max(
+    x: TensorLike, updates: TensorLike, indices: TensorLike, axis: int = -1, mode: str = "drop"
+) -> Symbol:
     """Return the maximum of `x` and `updates` at integer positions along `axis`; see `scatter`."""
-    return scatter(x, updates, indices, axis, "max")
+    return scatter(x, updates, indices, axis, "max", mode)
 
 
-def put_along_axis(x: TensorLike, indices: TensorLike, values: TensorLike, axis: int = -1) -> Symbol:
+def put_along_axis(
+    x: TensorLike, indices: TensorLike, values: TensorLike, axis: int = -1, mode: str = "drop"
+) -> Symbol:
     """Return `x` with `values` at integer positions along `axis`, as numpy.put_along_axis, which changes `x` instead.
 
-    `indices` and `values` broadcast, but for the axis to the shape of `x`.
+    `indices` and `values` broadcast, but for the axis to the shape of `x`. `mode` is that of `scatter`; NumPy's is "error".
     """
     data, positions, updates = as_symbols("put_along_axis", x, indices, values)
     with describing("put_along_axis", data, positions, updates):
@@ -71,14 +89,16 @@ def put_along_axis(x: TensorLike, indices: TensorLike, values: TensorLike, axis:
         count = broadcast_shapes((positions.shape[number : number + 1], updates.shape[number - len(data.shape) :][:1]), checks)
         shape = (*data.shape[:number], *count, *data.shape[number + 1 :])
     positions, updates = (primitives.broadcast_to(each, shape) for each in (positions, updates))
-    return _scattered("put_along_axis", data, updates, positions, number, "none")
+    return _scattered("put_along_axis", data, updates, positions, number, "none", mode)
 
 
-def scatter_nd(x: TensorLike, updates: TensorLike, indices: TensorLike, reduction: str = "none") -> Symbol:
+def scatter_nd(
+    x: TensorLike, updates: TensorLike, indices: TensorLike, reduction: str = "none", mode: str = "drop"
+) -> Symbol:
     """Return `x` with `updates` written at tuples of positions, as ONNX's ScatterND.
 
     The last axis of `indices` holds one position for each of the first axes of `x`; slices of the others are written. The shape
-    of `updates` is indices.shape[:-1] + x.shape[indices.shape[-1]:]. Order, reductions and ranges are those of `scatter`.
+    of `updates` is indices.shape[:-1] + x.shape[indices.shape[-1]:]. Order, reductions and modes are those of `scatter`.
     """
     data, values, positions = as_symbols("scatter_nd", x, updates, indices)
     operands = (data, positions, values)
@@ -102,40 +122,43 @@ def scatter_nd(x: TensorLike, updates: TensorLike, indices: TensorLike, reductio
     for number, extent in enumerate(indexed):
         _require_inside("scatter_nd", positions, operands, extent, number)
     count, slices, inner = product(indexed), product(positions.shape[:-1]), product(rest)
-    linear = primitives.reshape(_linear(positions, indexed, count), (slices, 1))
+    columns = [
+        with_mode("scatter_nd", positions[..., number], extent, number, mode, _MODES, operands)
+        for number, extent in enumerate(indexed)
+    ]
+    linear = primitives.reshape(_linear(positions, columns, indexed, count), (slices, 1))
     table, rows = primitives.reshape(data, (count, inner)), primitives.reshape(values, (slices, inner))
     written = _scattered("scatter_nd", table, rows, primitives.broadcast_to(linear, (slices, inner)), 0, reduction)
     return primitives.reshape(written, data.shape)
 
 
-def scatter_nd_add(x: TensorLike, updates: TensorLike, indices: TensorLike) -> Symbol:
+def scatter_nd_add(x: TensorLike, updates: TensorLike, indices: TensorLike, mode: str = "drop") -> Symbol:
     """Return `x` with `updates` added at tuples of positions; see `scatter_nd`."""
-    return scatter_nd(x, updates, indices, "add")
+    return scatter_nd(x, updates, indices, "add", mode)
 
 
-def scatter_nd_mul(x: TensorLike, updates: TensorLike, indices: TensorLike) -> Symbol:
+def scatter_nd_mul(x: TensorLike, updates: TensorLike, indices: TensorLike, mode: str = "drop") -> Symbol:
     """Return `x` multiplied by `updates` at tuples of positions; see `scatter_nd`."""
-    return scatter_nd(x, updates, indices, "mul")
+    return scatter_nd(x, updates, indices, "mul", mode)
 
 
-def scatter_nd_min(x: TensorLike, updates: TensorLike, indices: TensorLike) -> Symbol:
+def scatter_nd_min(x: TensorLike, updates: TensorLike, indices: TensorLike, mode: str = "drop") -> Symbol:
     """Return the minimum of `x` and `updates` at tuples of positions; see `scatter_nd`."""
-    return scatter_nd(x, updates, indices, "min")
+    return scatter_nd(x, updates, indices, "min", mode)
 
 
-def scatter_nd_max(x: TensorLike, updates: TensorLike, indices: TensorLike) -> Symbol:
+def scatter_nd_max(x: TensorLike, updates: TensorLike, indices: TensorLike, mode: str = "drop") -> Symbol:
     """Return the maximum of `x` and `updates` at tuples of positions; see `scatter_nd`."""
-    return scatter_nd(x, updates, indices, "max")
+    return scatter_nd(x, updates, indices, "max", mode)
 
 
-def _linear(positions: Symbol, indexed: tuple[Extent, ...], count: Extent) -> Symbol:
+def _linear(positions: Symbol, columns: Sequence[Symbol], indexed: tuple[Extent, ...], count: Extent) -> Symbol:
     """Return positions in row-major order of the indexed axes; `count`, which is out of range, where a part of one is."""
     graph = positions.graph
     total = primitives.broadcast_to(graph.constant(np.zeros((), np.int64)), positions.shape[:-1])
     inside: Symbol | None = None
-    for number, extent in enumerate(indexed):
+    for one, extent in zip(columns, indexed, strict=True):
         size = graph.dim_value(extent)
-        one = positions[..., number]
         if one.dtype.kind == "uint" and one.dtype.bits == 64:  # beyond int64 they are out of any range
             one = apply("minimum", one, 1 << 62)
         one = primitives.cast(one, int64)
@@ -146,11 +169,14 @@ def _linear(positions: Symbol, indexed: tuple[Extent, ...], count: Extent) -> Sy
     return total if inside is None else apply("where", inside, total, graph.dim_value(count))
 
 
-def _scattered(op: str, data: Symbol, updates: Symbol, positions: Symbol, axis: int, reduction: str) -> Symbol:
+def _scattered(
+    op: str, data: Symbol, updates: Symbol, positions: Symbol, axis: int, reduction: str, mode: str = "drop"
+) -> Symbol:
     operands = (data, positions, updates)
     if reduction not in _REDUCTIONS:
         raise mistake(op, f"reduction {reduction!r}", operands, ", ".join(map(repr, _REDUCTIONS)), 'reduction="none"')
     _require_inside(op, positions, operands, data.shape[axis])
+    positions = with_mode(op, positions, data.shape[axis], axis, mode, _MODES, operands)
     with describing(op, *operands):
         positions, updates = _lengthened(positions, updates, data, axis)
         return apply("scatter", data, positions, updates, axis=axis, reduction=reduction)

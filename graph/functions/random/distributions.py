@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import math
 
-from ....promotion.dtype import bool_, float32
+from ....promotion.dtype import bool_, float32, int64, uint64
 from ...construction import primitives
-from ...errors import mistake
+from ...errors import describing, mistake
+from ...ops.shape import normalize_axis
 from ...protocols import TensorLike
 from ...symbol import Symbol
+from ..activations import softmax
 from ..building import apply, symbol_of
+from ..reductions import cumsum, sum_
 from .philox import bits_like
 
 
@@ -56,3 +59,59 @@ def bernoulli(p: TensorLike, seed: int = 0, stream: int = 0) -> Symbol:
     chances = _like("bernoulli", p, seed, stream)
     drawn = random_uniform(chances, seed=seed, stream=stream)
     return primitives.cast(apply("less", primitives.cast(drawn, chances.dtype), chances), bool_)
+
+
+def random_integers(x: TensorLike, low: int, high: int, seed: int = 0, stream: int = 0) -> Symbol:
+    """Return int64 numbers in the shape of `x`, with equal chances in [low, high), as numpy's Generator.integers.
+
+    There may be up to 2^32 of them; chances differ by less than 2^-32 of one. The stream after `stream` is used as well.
+    """
+    symbol = _like("random_integers", x, seed, stream)
+    whole = type(low) is type(high) is int and -(1 << 63) <= low <= high <= 1 << 63
+    if not whole or not 0 < high - low <= 1 << 32:
+        problem = f"low is {low!r:.40}, high {high!r:.40}"
+        raise mistake("random_integers", problem, (symbol,), "1 to 2^32 integers of 64 bits", "low=0, high=10")
+    upper, lower = (
+        primitives.cast(bits_like(symbol, seed, number % (1 << 64)), uint64) for number in (stream, stream + 1)
+    )
+    span = high - low  # the upper half of a product of 64 and 32 bits, in two parts
+    carried = apply("shift_right", apply("mul", lower, span), 32)
+    number = apply("shift_right", apply("add", apply("mul", upper, span), carried), 32)
+    return apply("add", primitives.cast(number, int64), low)
+
+
+def random_permutation(x: TensorLike, axis: int = -1, seed: int = 0, stream: int = 0) -> Symbol:
+    """Return the elements of `x` along `axis` in a random order, each line in one of its own, as numpy's Generator.permuted."""
+    symbol = _like("random_permutation", x, seed, stream)
+    with describing("random_permutation", symbol):
+        number = normalize_axis(axis, len(symbol.shape))
+    order = apply("argsort", bits_like(symbol, seed, stream), axis=number, descending=False)
+    return apply("take_along_axis", symbol, order, axis=number)
+
+
+def categorical(logits: TensorLike, count: int = 1, seed: int = 0, stream: int = 0) -> Symbol:
+    """Draw `count` classes (int64) for each row of unnormalised log-probabilities: shape (…, classes) becomes (…, count).
+
+    As `jax.random.categorical`, and ONNX's Multinomial.
+    """
+    symbol = _like("categorical", logits, seed, stream)
+    if not symbol.shape or type(count) is not int or count < 0:
+        raise mistake("categorical", f"{count!r:.40} draws", (symbol,), "rows of classes, and 0 draws or more", "count=1")
+    *rows, classes = symbol.shape
+    limits = primitives.reshape(cumsum(softmax(primitives.cast(symbol, float32), -1), -1), (*rows, 1, classes))
+    chance = random_uniform(primitives.broadcast_to(symbol.graph.scalar(0, float32), (*rows, count)), 0.0, 1.0, seed, stream)
+    passed = apply("greater_equal", primitives.reshape(chance, (*rows, count, 1)), limits)
+    return apply("minimum", sum_(primitives.cast(passed, int64), -1), symbol.graph.dim_value(classes - 1))
+
+
+def dropout(x: TensorLike, ratio: float = 0.5, seed: int = 0, stream: int = 0) -> Symbol:
+    """Return `x` with a share of its elements 0 and the others multiplied by 1 / (1 - ratio) (Srivastava et al., 2014).
+
+    That is for training; without it, leave the call out. ratio: from 0, which keeps all, to 1, which keeps none.
+    """
+    symbol = _like("dropout", x, seed, stream)
+    if isinstance(ratio, bool) or not isinstance(ratio, (int, float)) or not 0 <= ratio <= 1:
+        raise mistake("dropout", f"ratio is {ratio!r:.40}", (symbol,), "a number from 0 to 1", "ratio=0.5")
+    kept = apply("greater_equal", random_uniform(symbol, seed=seed, stream=stream), float(ratio))
+    scale = 0.0 if ratio == 1 else 1.0 / (1.0 - ratio)
+    return apply("where", kept, apply("mul", symbol, scale), 0.0)

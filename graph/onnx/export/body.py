@@ -12,6 +12,7 @@ from ....promotion.arrays import Array
 from ....promotion.dataclass import dataclass
 from ....promotion.dtype import DTYPES, DType, bool_, int64, string, uint64
 from ...constants import scalar_array
+from ...types import Shape
 from .native import ORDERED, carrier
 
 ML = "ai.onnx.ml"
@@ -44,12 +45,12 @@ class Constant:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Subgraph:
-    """The body of a loop: its inputs and outputs have a name, a dtype, and a rank-0 shape or none that is declared."""
+    """The body of a loop or branch: its inputs and outputs have a name, a dtype, and a shape or None if none is declared."""
 
     name: str
     body: Body
-    inputs: tuple[tuple[str, DType, bool], ...]
-    outputs: tuple[tuple[str, DType, bool], ...]
+    inputs: tuple[tuple[str, DType, Shape | None], ...]
+    outputs: tuple[tuple[str, DType, Shape | None], ...]
 
 
 AttributeValue: TypeAlias = (

@@ -118,5 +118,5 @@ def nodes_of(onnx: Any, body: Body) -> list[Any]:
 def _subgraph(onnx: Any, given: Subgraph) -> Any:
     message = onnx.GraphProto(name=given.name, node=nodes_of(onnx, given.body))
     for values, declared in ((message.input, given.inputs), (message.output, given.outputs)):
-        values.extend([value_info(onnx, name, dtype, () if is_scalar else None) for name, dtype, is_scalar in declared])
+        values.extend([value_info(onnx, name, dtype, shape) for name, dtype, shape in declared])
     return message

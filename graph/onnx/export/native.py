@@ -40,7 +40,7 @@ NATIVE: Mapping[str, frozenset[str]] = {
     "Unique": _WIDE_REAL | {"int8", "int64"},
     "Where": _SIGNED | {"uint8"} | _REAL | _COMPLEX,
     **dict.fromkeys(("Reshape", "Transpose"), _MOVED | _EIGHT_BITS | {"bfloat16"}),
-    **dict.fromkeys(("Slice", "Concat", "Gather", "GatherElements"), _MOVED | {"bfloat16"}),
+    **dict.fromkeys(("Slice", "Concat", "Gather", "GatherElements", "GatherND", "Unsqueeze"), _MOVED | {"bfloat16"}),
     "Expand": _MOVED,
     "Pad": _MOVED - {"int16", "uint16"},
     "TopK": _SIGNED | _WIDE_REAL,

@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
-from .handlers import arithmetic, composites, elementwise, host, ordered, reductions, structure
+from .handlers import (
+    arithmetic,
+    composites,
+    elementwise,
+    host,
+    lookups,
+    ordered,
+    quantization,
+    reductions,
+    structure,
+)
 from .handlers.structure import SIZED
 from .registry import REASONS, WRITERS
 
 __all__ = ["MODULES", "REASONS", "SIZED", "WRITERS"]
 
-MODULES = (arithmetic, composites, elementwise, host, ordered, reductions, structure)
+MODULES = (arithmetic, composites, elementwise, host, lookups, ordered, quantization, reductions, structure)
 """The modules whose import fills the table."""

@@ -46,7 +46,7 @@ def if_(node: Node) -> Result:
     if known is not None:
         return tuple(node.run(then if known else otherwise, ()))
     flag = node[0].reshape(())
-    if then.size + otherwise.size > _SELECTED:
+    if then.size + otherwise.size > _SELECTED or node.definition.is_region:
         with suppress(NoRegionError):
             return tuple(import_branch(node, flag, then, otherwise))
     pairs = zip(node.run(then, ()), node.run(otherwise, ()), strict=True)
@@ -119,7 +119,7 @@ def loop(node: Node) -> Result:
     rows = len(body.outputs) - 1 - len(state)
     small = isinstance(limit, Known) and int(limit.array.reshape(-1)[0]) * max(body.size, 1) <= _UNROLLED
     refusal: NoRegionError | None = None
-    if not small and truth_of(node, going) is not False:
+    if (not small or node.definition.is_region) and truth_of(node, going) is not False:
         try:
             return tuple(import_loop(node, body, limit, going, state, rows))
         except NoRegionError as error:
@@ -184,13 +184,14 @@ def scan(node: Node) -> Result:
     (trips,) = lengths if len(lengths) == 1 else (-1,)
     node.require(trips != -1, f"the scanned axes have sizes {lengths}; equal ones are expected")
     state = [node.value(position) for position in range(states)]
-    if not isinstance(trips, int) or trips * max(body.size, 1) > _UNROLLED:
+    if not isinstance(trips, int) or trips * max(body.size, 1) > _UNROLLED or node.definition.is_region:
+        reverse = all(backwards) and all(prepends)
         with suppress(NoRegionError):
             scanned = zip(sources, axes, backwards, strict=True)
-            tensors = [_to_front(node.symbol_of(source), axis, back) for source, axis, back in scanned]
-            made = import_scan(node, body, state, tensors, trips)
+            tensors = [_to_front(node.symbol_of(source), axis, bool(back) and not reverse) for source, axis, back in scanned]
+            made = import_scan(node, body, state, tensors, trips, reverse)
             rows = [
-                _from_front(node.symbol_of(value), node.axis(axis, _rank(value)), prepend)
+                _from_front(node.symbol_of(value), node.axis(axis, _rank(value)), bool(prepend) and not reverse)
                 for value, axis, prepend in zip(made[states:], out_axes, prepends, strict=True)
             ]
             return tuple([*made[:states], *rows])
@@ -215,13 +216,13 @@ def scan(node: Node) -> Result:
     return tuple([*state, *finished])
 
 
-def _to_front(x: Symbol, axis: int, is_reversed: int) -> Symbol:
+def _to_front(x: Symbol, axis: int, is_reversed: bool) -> Symbol:
     """Return a tensor with the scanned axis in front, in the order of iterations."""
     moved = permute(x, (axis, *[each for each in range(len(x.shape)) if each != axis]))
     return flip(moved, 0) if is_reversed else moved
 
 
-def _from_front(x: Symbol, axis: int, is_reversed: int) -> Symbol:
+def _from_front(x: Symbol, axis: int, is_reversed: bool) -> Symbol:
     """Return stacked rows, which lie along axis 0, along another axis."""
     order = list(range(1, len(x.shape)))
     order.insert(axis, 0)

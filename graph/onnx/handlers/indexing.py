@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from ....promotion.dtype import int64
-from ...dims.dim import Extent, product
+from ...dims.dim import Extent
 from ...functions.building import apply
+from ...functions.indexing import gather_nd
+from ...functions.ordered.out_of_range import with_mode
 from ...functions.ordered.scattering import scatter, scatter_nd
 from ...functions.positions import counting
 from ...symbol import Symbol
@@ -30,7 +30,7 @@ def gather(node: Node) -> Result:
     x = node[0]
     axis = node.axis(node.attr("axis"), len(x.shape))
     _require_inside(node, 1, x.shape[axis])
-    return apply("gather", x, node[1], axis=axis)
+    return apply("gather", x, _checked(node, node[1], x.shape[axis], axis), axis=axis)
 
 
 @handles("GatherElements")
@@ -45,44 +45,28 @@ def gather_elements(node: Node) -> Result:
     stops = tuple([extent if a == axis else positions.shape[a] for a, extent in enumerate(x.shape)])
     if stops != x.shape:
         x = apply("slice", x, starts=(0,) * len(stops), stops=stops, steps=(1,) * len(stops))
-    return apply("take_along_axis", x, positions, axis=axis)
+    return apply("take_along_axis", x, _checked(node, positions, x.shape[axis], axis), axis=axis)
 
 
 @handles("GatherND")
-def gather_nd(node: Node) -> Result:
+def slices(node: Node) -> Result:
     """Take slices at tuples of positions, for each batch on its own."""
-    x, positions = node[0], node[1].cast(int64)
-    batch = node.attr("batch_dims", 0)
-    depth = positions.shape[-1] if positions.shape else 0
+    x, positions, batch = node[0], node[1], int(node.attr("batch_dims", 0))
     node.require(0 <= batch < len(positions.shape), f"batch_dims {batch} of {len(positions.shape)} axes")
+    depth: Extent = positions.shape[-1]
     if not isinstance(depth, int):
         node.unsupported(f"tuples of {depth} positions", "give the last axis of the positions a fixed size")
     depth = int(depth)  # type: ignore[arg-type]
     node.require(batch + depth <= len(x.shape), f"{depth} positions after {batch} batch axes, the data has {len(x.shape)} axes")
-    indexed, rest = x.shape[batch : batch + depth], x.shape[batch + depth :]
-    leading = product(x.shape[:batch])
-    flat_positions = positions.reshape((leading, -1, depth))
-    linear = _linear(flat_positions, indexed)
-    if batch:
-        rows = counting(node.graph, leading).reshape((leading, 1))
-        linear = apply("add", linear, apply("mul", rows, node.graph.dim_value(product(indexed))))
-    table = x.reshape((leading * product(indexed), *rest))
-    return apply("gather", table, linear.reshape(positions.shape[:-1]), axis=0)
+    is_checked = node.checks_positions and positions.op.name not in ("constant", "weight")
+    return gather_nd(x, positions, batch, "error" if is_checked else "clip")
 
 
-def _linear(positions: Symbol, sizes: tuple[Extent, ...]) -> Symbol:
-    """Return positions in row-major order of tuples of positions on the last axis; negative ones count from the end."""
-    graph = positions.graph
-    total = graph.constant(np.zeros((), np.int64))
-    for number, extent in enumerate(sizes):
-        one = positions[..., number]
-        size = graph.dim_value(extent)
-        wrapped = apply("where", apply("less", one, 0), apply("add", one, size), one)
-        inside = apply("maximum", apply("minimum", wrapped, apply("sub", size, 1)), 0)
-        total = apply("add", apply("mul", total, size), inside)
-    if not sizes:
-        total = apply("broadcast_to", total, shape=positions.shape[:-1])
-    return total
+def _checked(node: Node, positions: Symbol, extent: Extent, axis: int) -> Symbol:
+    """Return positions on an axis, which end a run that are out of range, if the import asks for that."""
+    if not node.checks_positions or positions.op.name in ("constant", "weight"):
+        return positions
+    return with_mode(node.op, positions, extent, axis, "error", ("clip", "error"), ())
 
 
 @handles("ScatterElements", "Scatter")
@@ -91,13 +75,15 @@ def scatter_elements(node: Node) -> Result:
     x = node[0]
     axis = node.axis(node.attr("axis"), len(x.shape))
     _require_inside(node, 1, x.shape[axis])
-    return scatter(x, node[2], node[1], axis, node.attr("reduction", "none"))
+    mode = "error" if node.checks_positions else "drop"
+    return scatter(x, node[2], node[1], axis, node.attr("reduction", "none"), mode)
 
 
 @handles("ScatterND")
 def write_slices(node: Node) -> Result:
     """Write slices at tuples of positions."""
-    return scatter_nd(node[0], node[2], node[1], node.attr("reduction", "none"))
+    mode = "error" if node.checks_positions else "drop"
+    return scatter_nd(node[0], node[2], node[1], node.attr("reduction", "none"), mode)
 
 
 @handles("TensorScatter")

@@ -102,8 +102,9 @@ def _as_vectors(x: Symbol, axis: int, *parameters: Symbol | None) -> tuple[Symbo
 def layer_normalization(node: Node) -> Result:
     """Normalise over the axes from `axis` on."""
     x, scale, bias = node[0], node[1], node.get(2)
-    axis, epsilon = node.axis(node.attr("axis"), len(x.shape)), float(node.attr("epsilon"))
-    node.require(node.attr("stash_type") == 1, "stash_type is not float32", "leave it out")
+    # The defaults count where an optimiser put the operation into a model of an opset that does not have it.
+    axis, epsilon = node.axis(node.attr("axis", -1), len(x.shape)), float(node.attr("epsilon", 1e-5))
+    node.require(node.attr("stash_type", 1) == 1, "stash_type is not float32", "leave it out")
     vectors = _as_vectors(x, axis, scale, bias)
     if vectors is not None and scale.dtype is x.dtype:
         flat, (weight, shift) = vectors

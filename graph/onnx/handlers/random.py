@@ -8,12 +8,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from ....promotion.dtype import DType, bool_, float32, int32, int64
-from ...functions.activations import softmax
+from ....promotion.dtype import DType, bool_, float32, int32
 from ...functions.building import apply
 from ...functions.creation import zeros
-from ...functions.random.distributions import bernoulli, random_normal, random_uniform
-from ...functions.reductions import cumsum, sum_
+from ...functions.random.distributions import bernoulli, categorical, random_normal, random_uniform
 from ...symbol import Symbol
 from ..node import Node, Result
 from ..registry import handles
@@ -70,13 +68,9 @@ def multinomial(node: Node) -> Result:
     """Draw classes by their unnormalised log-probabilities, several for each row."""
     x, count = node[0], node.attr("sample_size", 1)
     node.require(len(x.shape) == 2 and count > 0, f"{len(x.shape)} axes, sample_size {count}")
-    rows, classes = x.shape
-    limits = cumsum(softmax(x.cast(float32), -1), 1).reshape((rows, 1, classes))
-    chance = random_uniform(zeros(node.graph, (rows, count)), 0.0, 1.0, *sequence(node)).reshape((rows, count, 1))
-    passed = sum_(apply("greater_equal", chance, limits).cast(int64), -1)
+    classes = categorical(x, count, *sequence(node))
     code = node.attr("dtype", None)
-    target = int32 if code is None else dtype_of_code(code, "Multinomial")
-    return apply("minimum", passed, node.graph.dim_value(classes - 1)).cast(target)
+    return classes.cast(int32 if code is None else dtype_of_code(code, "Multinomial"))
 
 
 def dropped(node: Node, x: Symbol, ratio: float) -> tuple[Symbol, Symbol]:

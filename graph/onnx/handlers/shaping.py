@@ -18,6 +18,7 @@ from ...functions.positions import counting
 from ...functions.shaping import expand as expanded
 from ...functions.shaping import squeeze as squeezed
 from ...functions.shaping import unsqueeze as unsqueezed
+from ...indexing import is_open
 from ...symbol import Symbol
 from ..node import Node, Result
 from ..registry import handles
@@ -160,6 +161,8 @@ def _bounds(node: Node, start: Extent, stop: Extent, step: int, extent: Extent) 
 
 def _from_start(node: Node, bound: Extent, extent: Extent) -> Extent:
     """Return a bound counted from the start of the axis."""
+    if is_open(bound):
+        return extent if isinstance(bound, int) and bound > 0 else -1
     if (below := lower_bound(bound)) is not None and below >= 0:
         return bound
     if (below := lower_bound(-bound)) is not None and below > 0:

@@ -1,4 +1,4 @@
-"""Handles Fourier transforms as products with matrices, computed in float64 so that what cancels is 0."""
+"""Handles Fourier transforms, computed in float64 so that what cancels is 0."""
 
 from __future__ import annotations
 
@@ -8,64 +8,32 @@ from ....promotion.dtype import float64, int64
 from ...dims.dim import maximum
 from ...functions.building import apply
 from ...functions.joining import stack
-from ...functions.linalg import matmul
 from ...functions.positions import counting
+from ...functions.signal import fourier
 from ...symbol import Symbol
 from ..node import Node, Result
 from ..registry import handles
 
-_MAX_LENGTH = 2048
-"""Longest transform: its matrices are constants of the graph."""
-
 
 def transformed(node: Node, x: Symbol, axis: int, length: int, inverse: bool, onesided: bool) -> Symbol:
     """Return the transform along an axis of a tensor whose last axis holds real, or real and imaginary parts."""
-    if not 0 < length <= _MAX_LENGTH:
-        node.unsupported(f"a Fourier transform of length {length}", f"at most {_MAX_LENGTH}")
+    if not 0 < length <= fourier.MAX_LENGTH:
+        node.unsupported(f"a Fourier transform of length {length}", f"at most {fourier.MAX_LENGTH}")
     parts = x.shape[-1]
     node.require(parts in (1, 2), f"the last axis has {parts} elements; 1 or 2 are expected")
-    back = inverse and onesided
     node.require(not onesided or inverse or parts == 1, "onesided=1 of complex numbers")
     rank = len(x.shape) - 1
     order = (*[a for a in range(rank) if a != axis], axis)
-    used = length // 2 + 1 if back else length
-    real, imaginary = (
-        _fitted(x[..., part].permute(order).cast(float64), used) if part < parts else None  # type: ignore[operator]
-        for part in (0, 1)
-    )
+    real, imaginary = (x[..., part].permute(order).cast(float64) if part < parts else None for part in (0, 1))  # type: ignore[operator]
     assert real is not None
-    count = length // 2 + 1 if onesided and not inverse else length
-    angles = np.outer(np.arange(used), np.arange(count)) % length
-    sign = 1.0 if inverse else -1.0
-    cosines, sines = np.cos(2 * np.pi * angles / length), sign * np.sin(2 * np.pi * angles / length)
-    if inverse:
-        cosines, sines = cosines / length, sines / length
-    if back:  # the other half is the conjugate of this one
-        weights = np.full((used, 1), 2.0)
-        weights[0] = 1.0
-        if length % 2 == 0:
-            weights[-1] = 1.0
-        cosines, sines = cosines * weights, sines * weights
-    cos, sin = (node.constant(np.where(np.abs(matrix) < 1e-15, 0.0, matrix), float64) for matrix in (cosines, sines))
-    real_result, imaginary_result = matmul(real, cos), matmul(real, sin)
-    if imaginary is not None:
-        real_result = apply("sub", real_result, matmul(imaginary, sin))
-        imaginary_result = apply("add", imaginary_result, matmul(imaginary, cos))
+    if inverse and onesided:
+        results = [fourier.from_half(real, imaginary, length)]
+    elif onesided:
+        results = list(fourier.half_of(real, length))
+    else:
+        results = list(fourier.transformed((real, imaginary), length, 1 if inverse else -1))
     inverse_order = tuple([order.index(a) for a in range(rank)])
-    results = [real_result] if back else [real_result, imaginary_result]
     return stack([result.permute(inverse_order) for result in results], rank).cast(x.dtype)
-
-
-def _fitted(x: Symbol, length: int) -> Symbol:
-    """Cut the last axis, or add zeros, to a length."""
-    extent = x.shape[-1]
-    if extent == length:
-        return x
-    if isinstance(extent, int) and extent > length:
-        return x[..., :length]
-    missing = length - extent
-    lead = (0,) * (len(x.shape) - 1)
-    return apply("pad", x, low=(*lead, 0), high=(*lead, missing), mode="constant", value=0.0)
 
 
 @handles("DFT")

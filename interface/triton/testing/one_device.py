@@ -14,7 +14,7 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-from .missing import computed_otherwise, lead_range
+from .lacking.functions import computed_otherwise, lead_range
 
 _modes: list[Any] = []
 """The mode that was entered: it lives as long as the process."""

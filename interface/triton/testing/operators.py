@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from .aliases import Aliases
+from .lacking.functions import LACKING, computed_otherwise
 from .memory.exchange import Exchange
 from .memory.writes import number_as_tensor
-from .missing import LACKING, computed_otherwise
 from .processes import collectives
 from .surface import MEMORY
 
@@ -54,15 +54,21 @@ def install(torch: Any, count: Callable[[int], Any], exchange: Exchange, generat
     operators = Operators(torch, Aliases(torch, count), exchange, generator)
     every, own = torch.library.Library("_", "IMPL"), torch.library.Library("aten", "IMPL")
     every.fallback(operators.run, "CUDA")
-    for kind in ("Quantized", "NestedTensor"):
-        every.fallback(functools.partial(_refuse, kind), f"{kind}CUDA")
+    every.fallback(_refuse, "QuantizedCUDA")
+    nested = torch._C.DispatchKeySet(torch._C.DispatchKey.NestedTensorCPU)
+    every.fallback(functools.partial(operators.run_by_parts, nested), "NestedTensorCUDA")
+    for name in operators.implemented("NestedTensorCPU"):  # also where torch composes the operator of others
+        of_parts = functools.partial(operators.run_by_parts, nested, _operator(torch, name))
+        own.impl(name.removeprefix("aten::"), of_parts, "NestedTensorCUDA")
+    padded = functools.partial(operators.run_by_parts, operators.cpu_keys, torch.ops.aten._nested_from_padded.default)
+    own.impl("_nested_from_padded", padded, "CUDA")  # whose sizes are on the CPU
     for kind, names in _OF_SPARSE.items():
         every.fallback(operators.run, f"{kind}CUDA")
         for operator in (torch.ops.aten.copy_.default, torch.ops.aten.clone.default):
             own.impl(operator._opname, functools.partial(operators.run, operator), f"{kind}CUDA")
         keys = torch._C.DispatchKeySet(getattr(torch._C.DispatchKey, f"{kind}CPU"))
         for name in names:
-            own.impl(name, functools.partial(operators.run_sparse, keys, _operator(torch, f"aten::{name}")), f"{kind}CUDA")
+            own.impl(name, functools.partial(operators.run_by_parts, keys, _operator(torch, f"aten::{name}")), f"{kind}CUDA")
     for name in operators.composed():
         operator = _operator(torch, name)
         if operator is not None and torch.Tag.inplace_view not in operator.tags:
@@ -77,10 +83,10 @@ def install(torch: Any, count: Callable[[int], Any], exchange: Exchange, generat
     return operators
 
 
-def _refuse(kind: str, operator: Any, *args: Any, **keywords: Any) -> Any:
-    what = "quantized tensors" if kind == "Quantized" else "nested tensors of strided layout"
-    fix = "quantize tensor.cpu()" if kind == "Quantized" else "layout=torch.jagged, or nest tensors on the CPU"
-    raise NotImplementedError(f"{operator}: {what} are not there on the 'cuda' that stands in for a GPU's; fix: {fix}")
+def _refuse(operator: Any, *args: Any, **keywords: Any) -> Any:
+    raise NotImplementedError(
+        f"{operator}: quantized tensors are not there on the 'cuda' that stands in for a GPU's; fix: quantize tensor.cpu()"
+    )
 
 
 def _lead_redispatch(torch: Any, operators: Operators) -> None:
@@ -177,7 +183,7 @@ class Operators:
         self._tensor = torch.Tensor
         self._aliases, self._exchange, self._generator = aliases, exchange, generator
         self._plans: dict[Any, _Plan] = {}
-        self._keys = torch._C.DispatchKeySet(torch._C.DispatchKey.CPU)
+        self.cpu_keys = self._keys = torch._C.DispatchKeySet(torch._C.DispatchKey.CPU)
         self._cpu, self._meta = torch.device("cpu"), torch.device("meta")
         self._empty, self._empty_strided = torch.ops.aten.empty.memory_format, torch.ops.aten.empty_strided.default
         self._set = torch.ops.aten.set_.source_Storage_storage_offset
@@ -189,6 +195,12 @@ class Operators:
         names = [name for name in self._torch._C._dispatch_get_all_op_names() if name.startswith("aten::")]
         composed, whole = "CompositeExplicitAutogradNonFunctional", "CompositeExplicitAutograd"
         return [name for name in names if has(name, composed) or (has(name, whole) and has(name, "CPU"))]
+
+    def implemented(self, key: str) -> list[str]:
+        """Operators of torch's own that have an implementation for this key."""
+        has = self._torch._C._dispatch_has_kernel_for_dispatch_key
+        names = self._torch._C._dispatch_get_all_op_names()
+        return [name for name in names if name.startswith("aten::") and has(name, key)]
 
     def special(self) -> dict[str, Callable[..., Any]]:
         """Operators that are no computation, by name."""
@@ -303,9 +315,14 @@ class Operators:
         mask = self._torch.empty_like(x, dtype=self._torch.bool).bernoulli_(1 - p, generator=self._generator.source())
         return x.mul(mask).mul_(1 / (1 - p) if p < 1 else 0.0), mask
 
-    def run_sparse(self, keys: Any, operator: Any, *args: Any, **keywords: Any) -> Any:
-        """Do what an operator does with the parts of a sparse tensor, by the CPU's code: it looks at no elements."""
-        return operator.redispatch(keys, *args, **keywords)
+    def run_by_parts(self, keys: Any, operator: Any, *args: Any, **keywords: Any) -> Any:
+        """Do what an operator does with the parts of a sparse or nested tensor, by the CPU's code: it asks for each again."""
+        plan = self._plans.get(operator) or self._plan(operator)
+        given = list(args)
+        for i in plan.tensors:
+            if i < len(args) and isinstance(args[i], self._numbers):  # which torch made of a tensor
+                given[i] = number_as_tensor(self._torch, args[i])
+        return operator.redispatch(keys, *given, **keywords)
 
     def _plan(self, operator: Any) -> _Plan:
         plan = self._plans[operator] = _Plan(operator, self._torch.Tag, self._torch._C._should_allow_numbers_as_tensors)

@@ -6,12 +6,11 @@ own where torch can be told of it (`guard`, `operators`), else by a mode that ha
 
 from __future__ import annotations
 
-import functools
 import os
 from typing import Any
 
 from .. import memory
-from . import guard, one_device, operators
+from . import compiled, guard, one_device, operators
 from .generators import Drawing, generator_class, shared_generator
 from .memory import types, writes
 from .memory.counts import Counts
@@ -23,8 +22,7 @@ from .surface import VERSION, marks, memory_functions, replace_accelerator, repl
 def install() -> None:
     """Make torch have a GPU from now on, in this process.
 
-    `torch.compile` returns functions as they are, unless `TORCHDYNAMO_DISABLE=0` is set: it would compile them for a GPU. What
-    asks it for another back end than torch's own is compiled by that, where torch has the device.
+    `torch.compile` returns functions as they are, unless `TORCHDYNAMO_DISABLE=0` is set: see `compiled`.
     """
     import torch
 
@@ -53,7 +51,7 @@ def install() -> None:
         let_storages_change(torch, installed.resize_storage)
         types.install(torch)
         memory.use_cuda()
-        _leave_uncompiled(torch)
+        compiled.lead(torch)
     else:
         os.environ.setdefault("TORCHDYNAMO_DISABLE", "1")
         one_device.install(torch)
@@ -76,16 +74,3 @@ def _exchange(torch: Any) -> Exchange | None:
         return Exchange(torch)
     except LookupError:
         return None
-
-
-def _leave_uncompiled(torch: Any) -> None:
-    """Let `torch.compile` return functions as they are, unless another back end than torch's own compiles them."""
-    plain = torch.compile
-
-    @functools.wraps(plain)
-    def compile_(model: Any = None, *, backend: Any = "inductor", **keywords: Any) -> Any:
-        if backend != "inductor" or os.environ.get("TORCHDYNAMO_DISABLE") == "0":
-            return plain(model, backend=backend, **keywords)
-        return model if model is not None else lambda function: function
-
-    torch.compile = compile_

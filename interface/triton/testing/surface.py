@@ -48,6 +48,8 @@ def replacements(torch: Any, generator: Any, is_device: bool) -> dict[str, Any]:
         "empty_cache": None,
         "ipc_collect": None,
         "_sleep": None,
+        "_exchange_device": 0,
+        "_maybe_exchange_device": 0,
         "memory_snapshot": [],
         "set_per_process_memory_fraction": None,
     }

@@ -26,6 +26,7 @@ from .reading.preprocessor import preprocess
 from .reading.source import Source, Token
 from .syntax import tree
 from .syntax.parser import parse
+from .syntax.selection import selected
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,8 +69,9 @@ def read(
     diagnostics = Diagnostics()
     tokens = preprocess(Source(source, text), defines or {}, include or {}, diagnostics)
     is_whole = not diagnostics.reports
+    reached, skipped = (tokens, []) if name is None else selected(tokens, name)
     try:
-        syntax = parse(tokens, diagnostics)
+        syntax = [*parse(reached, diagnostics), *skipped]
     except RecursionError:
         _fail_nested(diagnostics, tokens[-1])
     if not is_whole or diagnostics.has_gaps:  # names may be missing; functions that have errors are left out

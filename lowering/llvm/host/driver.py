@@ -8,8 +8,8 @@ that is its first entry is called at the beginning and after every launch.
 
 from __future__ import annotations
 
+from ....graph.checks import MAX_SIZE
 from ....graph.dims.dim import Dim
-from ....graph.reference.budget import MAX_SIZE
 from ...target import HostTarget
 from ..ir import Function
 from ..module import Module
@@ -53,6 +53,8 @@ def _require(f: Function, condition: V, index: int) -> None:
 
 def _emit_run(module: Module, plan: DriverPlan, target: HostTarget) -> None:
     module.declare("jn_parallel", "void", ["ptr", "ptr", "ptr", "i64", "i64"])
+    if plan.steps:
+        module.declare("jn_poll", "i64", ["ptr", "i64"])
     steps = emit_steps(module, plan, plan.steps) if plan.steps else ""
     f = Function(module, "jn_run", [("ptr", "pool"), ("ptr", "buffers"), ("ptr", "dims")])
     module.globals["jn_profile"] = "@jn_profile = dso_local global ptr null, align 8"
@@ -60,7 +62,7 @@ def _emit_run(module: Module, plan: DriverPlan, target: HostTarget) -> None:
     with default_modes(f, target):
         code.mark(-1)
         if steps:
-            f.call(steps, "void", [*f.params, f.alloca("ptr", max(plan.variables, 1), 8)])
+            f.call(steps, "i64", [*f.params, f.alloca("ptr", max(plan.variables, 1), 8)])
         else:
             code.launch(0, len(plan.launches))
     f.ret()

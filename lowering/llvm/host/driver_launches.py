@@ -143,3 +143,12 @@ def _work(s: Scalars, launch: Launch, env: Mapping[str, V]) -> V:
     traffic = s.add(emit_extent(s, launch.bytes_read, env), emit_extent(s, launch.bytes_written, env))
     operations = emit_extent(s, launch.flops, env)
     return s.add(s.floor_div(traffic, BYTES_PER_NS), s.floor_div(operations, OPERATIONS_PER_NS))
+
+
+def work(launch: Launch) -> int | None:
+    """Estimates the nanoseconds of a whole launch on one core; None where sizes are known only at run time."""
+    sizes = (launch.bytes_read, launch.bytes_written, launch.flops)
+    read, written, flops = (each if isinstance(each, int) else None for each in sizes)
+    if read is None or written is None or flops is None:
+        return None
+    return (read + written) // BYTES_PER_NS + flops // OPERATIONS_PER_NS

@@ -13,15 +13,21 @@ from ...nest import Buffer
 from ..ir import Function
 from ..module import Module
 from ..values import V, const, i64
-from .driver_launches import DriverCode, DriverPlan
+from .driver_launches import DriverCode, DriverPlan, work
+
+FIRST_INTERVAL, SHORT_NS = 64, 1000
+"""After how many iterations a loop looks for signals first, if one takes no more than so many nanoseconds."""
 
 
 def emit_steps(module: Module, plan: DriverPlan, steps: Sequence[Step]) -> str:
-    """Add the function of some steps, and those that it calls. Returns its name."""
+    """Add the function of some steps, and those that it calls. Returns its name.
+
+    The function returns 0, or 1 if a loop was interrupted; then nothing is computed any more.
+    """
     inner = [[emit_steps(module, plan, each) if each else "" for each in inner_steps(step)] for step in steps]
     parameters = [("ptr", "pool"), ("ptr", "buffers"), ("ptr", "dims"), ("ptr", "frame")]
-    f = Function(module, f"jn_steps_{len(module.functions)}", parameters, linkage="internal")
-    code = DriverCode(f, plan, f.params[3])
+    f = Function(module, f"jn_steps_{len(module.functions)}", parameters, "i64", linkage="internal")
+    code, stopped = DriverCode(f, plan, f.params[3]), f.label("stopped")
     for step in steps:  # first the addresses that stay, so that they are known wherever the code branches
         for buffer in _fixed_buffers(step):
             code.address(buffer)
@@ -30,10 +36,12 @@ def emit_steps(module: Module, plan: DriverPlan, steps: Sequence[Step]) -> str:
             case Launches():
                 code.launch(step.first, step.last)
             case Loop():
-                _emit_loop(code, step, functions)
+                _emit_loop(code, step, functions, stopped)
             case Branch():
-                _emit_branch(code, step, functions)
-    f.ret()
+                _emit_branch(code, step, functions, stopped)
+    f.ret(i64(0))
+    f.start(stopped)
+    f.ret(i64(1))
     module.add(f)
     return f.name
 
@@ -49,7 +57,7 @@ def _fixed_buffers(step: Step) -> list[Buffer]:
     return [buffer for buffer in found if buffer is not None and buffer.kind != "variable"]
 
 
-def _emit_loop(code: DriverCode, loop: Loop, functions: Sequence[str]) -> None:
+def _emit_loop(code: DriverCode, loop: Loop, functions: Sequence[str], stopped: str) -> None:
     f = code.f
     condition, body = functions
     for each in loop.carried:
@@ -65,6 +73,10 @@ def _emit_loop(code: DriverCode, loop: Loop, functions: Sequence[str]) -> None:
     index = code.address(loop.index)
     counter = f.alloca("i64", 1, 8)
     f.store(i64(0), counter, 8)
+    last_look, interval, until_look = (f.alloca("i64", 1, 8) for _ in range(3))
+    f.store(i64(0), last_look, 8)
+    for slot in (interval, until_look):
+        f.store(i64(_first_interval(code, loop)), slot, 8)
     head, done = f.label("head"), f.label("done")
     f.branch(head)
     f.start(head)
@@ -73,12 +85,13 @@ def _emit_loop(code: DriverCode, loop: Loop, functions: Sequence[str]) -> None:
         _go_on(f, f.icmp("slt", count, limit), done)
     f.store(count, index, 8)
     if loop.asked is not None:
-        _call(code, condition)
+        _call(code, condition, stopped)
         _go_on(f, _truth(f, code.address(loop.asked)), done)
     at = count if last is None else f.sub(last, count)
     for whole, nbytes, slot in rows:
         f.store(f.gep(whole, f.mul(at, nbytes)), slot, 8)
-    _call(code, body)
+    _call(code, body, stopped)
+    _emit_look(f, last_look, interval, until_look, stopped)
     for each in loop.carried:
         if each.following is not None and each.spare is not None:
             written = f.load("ptr", code.slot(each.following.index), 8)
@@ -90,6 +103,36 @@ def _emit_loop(code: DriverCode, loop: Loop, functions: Sequence[str]) -> None:
     f.start(done)
     if loop.count is not None:
         f.store(f.load("i64", counter, 8), code.address(loop.count), 8)
+
+
+def _emit_look(f: Function, last_look: V, interval: V, until_look: V, stopped: str) -> None:
+    """Emit a count of iterations, and a call that looks for signals when there were enough of them."""
+    left = f.sub(f.load("i64", until_look, 8), i64(1))
+    f.store(left, until_look, 8)
+    look, goes = f.label("look"), f.label("goes")
+    f.cond_branch(f.icmp("eq", left, i64(0)), look, goes)
+    f.start(look, dominated=True)
+    following = f.call("jn_poll", "i64", [last_look, f.load("i64", interval, 8)])
+    f.store(following, interval, 8)
+    f.store(following, until_look, 8)
+    f.cond_branch(f.icmp("eq", following, i64(0)), stopped, goes)
+    f.start(goes)
+
+
+def _first_interval(code: DriverCode, loop: Loop) -> int:
+    """Return after how many iterations a loop looks for signals first: 1 where an iteration may take long."""
+    if any(not isinstance(step, Launches) for inner in inner_steps(loop) for step in inner):
+        return 1
+    time = 0
+    for inner in inner_steps(loop):
+        for step in inner:
+            assert isinstance(step, Launches)
+            for launch in code.plan.launches[step.first : step.last]:
+                known = work(launch)
+                if known is None:
+                    return 1
+                time += known
+    return FIRST_INTERVAL if time <= SHORT_NS else 1
 
 
 def _go_on(f: Function, condition: V, done: str) -> None:
@@ -104,19 +147,19 @@ def _truth(f: Function, address: V) -> V:
     return f.icmp("ne", f.load("i8", address, 1), const(0, "i8"))
 
 
-def _call(code: DriverCode, function: str) -> None:
+def _call(code: DriverCode, function: str, stopped: str) -> None:
     if function:
-        code.f.call(function, "void", code.f.params)
+        _go_on(code.f, code.f.icmp("eq", code.f.call(function, "i64", code.f.params), i64(0)), stopped)
 
 
-def _emit_branch(code: DriverCode, branch: Branch, functions: Sequence[str]) -> None:
+def _emit_branch(code: DriverCode, branch: Branch, functions: Sequence[str], stopped: str) -> None:
     f = code.f
     condition = _truth(f, code.address(branch.condition))
     then, otherwise, done = f.label("then"), f.label("otherwise"), f.label("done")
     f.cond_branch(condition, then, otherwise)
     for number, (label, function) in enumerate(zip((then, otherwise), functions, strict=True)):
         f.start(label)
-        _call(code, function)
+        _call(code, function, stopped)
         if branch.number is not None:
             f.store(i64(number), code.address(branch.number), 8)
         f.branch(done)

@@ -99,6 +99,13 @@ def gpu_target(name: str) -> GpuTarget:
     return found
 
 
+def is_host(target: object) -> bool:
+    """Return whether a target is the CPU, not a GPU. Raises `UserError` for what can be neither."""
+    if not isinstance(target, str):
+        raise UserError(f"target {target!r}: expected 'host', or a GPU such as {DEFAULT_TARGET!r}, got {type(target).__name__}")
+    return target == "host"
+
+
 def _hint(name: str) -> str:
     """Suggests what to use for an unknown target. PTX for targets without a letter runs on later GPUs too."""
     number = re.fullmatch(r"sm_?(\d{2,3})[a-z]?", name)

@@ -11,12 +11,14 @@ _PREPARED = {
     "strict": (
         "inline,drop-claims,"
         "expand-control,expand-arithmetic,expand-library,expand-assembly,expand-scaled-products,expand-maps,expand-float8,"
+        "wide-sums,"
         "canonicalize,cse,dce,expand-descriptors,legalize-division,canonicalize,cse,dce,"
         "softmax-weights,contract,licm"
     ),
     "fast": (
         "inline,drop-claims,fast-math,"
         "expand-control,expand-arithmetic,expand-library,expand-assembly,expand-scaled-products,expand-maps,expand-float8,"
+        "wide-sums,"
         "canonicalize,cse,dce,expand-descriptors,legalize-division,canonicalize,cse,dce,"
         "softmax-weights,contract,licm"
     ),

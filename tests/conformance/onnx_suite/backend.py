@@ -20,8 +20,8 @@ class Prepared(BackendRep):
         computes: whether its graph had inputs.
     """
 
-    def __init__(self, model: Any, native: bool) -> None:
-        self.model, self.native = model, native
+    def __init__(self, model: Any, device: str | None) -> None:
+        self.model, self.device = model, device
         self.specialised: tuple[str, ...] = ()
         self.computes = False
 
@@ -47,10 +47,10 @@ class Prepared(BackendRep):
     def results(self, imported: ImportedModel, arrays: list[Any]) -> tuple[Any, ...]:
         if not imported.graph.finished:
             return ()
-        if self.native:
-            found = jn.compile(imported.graph, device="cpu", cache=False)(*arrays)
-        else:
+        if self.device is None:
             found = jn.evaluate(imported.graph, *arrays)
+        else:
+            found = jn.compile(imported.graph, device=self.device, cache=False)(*arrays)
         return found if isinstance(found, tuple) else (found,)
 
 
@@ -73,14 +73,14 @@ def joined(structure: Structure, results: tuple[Any, ...]) -> Any:
 
 
 class Joinery(Backend):
-    """The backend as the suite calls it. `last` is what was prepared last."""
+    """The backend as the suite calls it. `last` is what was prepared last; device: None for the evaluator."""
 
-    native = True
+    device: str | None = "cpu"
     last: Prepared | None = None
 
     @classmethod
     def prepare(cls, model: Any, device: str = "CPU", **_: Any) -> Prepared:
-        cls.last = Prepared(model, cls.native)
+        cls.last = Prepared(model, cls.device)
         return cls.last
 
     @classmethod
@@ -91,4 +91,10 @@ class Joinery(Backend):
 class Evaluated(Joinery):
     """The same, with the reference evaluator."""
 
-    native = False
+    device = None
+
+
+class Simulated(Joinery):
+    """The same, on a simulated GPU."""
+
+    device = "ptxsim"

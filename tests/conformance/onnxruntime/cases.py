@@ -109,6 +109,14 @@ def cases() -> dict[str, Case]:
     add("quantised gemm", "QGemm",
         inputs={**product, "c": rng.integers(-999, 999, 5).astype(np.int32), "ys": number(0.2), "yz": zero(128)})
     add("quantised gemm to floats", "QGemm", inputs={**product, "b": codes(5, 4)}, transB=1, alpha=0.5)
+    scaled = {"a": codes(2, 3, 4), "b": codes(4, 5), "as": number(0.02), "bs": number(0.03)}
+    add("integers to floats", "MatMulIntegerToFloat", inputs={**scaled, "az": zero(120), "bz": zero(110), "c": floats(5)})
+    add("integers to floats by column", "MatMulIntegerToFloat",
+        inputs={**scaled, "b": codes(4, 5).view(np.int8), "bs": np.abs(floats(5)) + np.float32(0.01)})
+    add("a matrix quantised by its range", "DynamicQuantizeMatMul",
+        inputs={"a": floats(2, 3, 4), "b": codes(4, 5), "bs": number(0.03), "bz": zero(110), "c": floats(5)})
+    add("a matrix quantised by its range, by column", "DynamicQuantizeMatMul",
+        inputs={"a": floats(3, 4), "b": codes(4, 5).view(np.int8), "bs": np.abs(floats(5)) + np.float32(0.01)})
     cache = {"q": floats(2, 1, 64), "k": floats(2, 1, 32), "v": floats(2, 1, 32), "pk": floats(2, 2, 8, 16),
              "pv": floats(2, 2, 8, 16),
              "n": np.array([3, 5], np.int32), "t": np.array(6, np.int32), "c": cos, "s": sin}  # fmt: skip

@@ -16,32 +16,13 @@ from joinery.graph.aten.registry import HANDLERS
 from joinery.graph.types import TensorType
 from joinery.promotion.dtype import DType
 
+from ...support.aten_calls import run, several
+
 BFLOAT16 = ml_dtypes.bfloat16
 RANDOM = np.random.default_rng(3)
 X = RANDOM.standard_normal((3, 4)).astype(np.float32)
 I = RANDOM.integers(-9, 9, (3, 4))  # noqa: E741
 IMAGE = RANDOM.standard_normal((1, 1, 5, 6)).astype(np.float32)
-
-
-def run(
-    op: str, *arguments: Any, dtype: Any, shape: tuple[int, ...], options: dict[str, Any] | None = None, **named: Any
-) -> np.ndarray:
-    """Run one operator on arrays; its result must have this dtype and shape."""
-    arrays: list[np.ndarray] = []
-
-    def given(value: Any) -> Any:
-        if isinstance(value, np.ndarray):
-            arrays.append(value)
-            return Ref(f"x{len(arrays) - 1}")
-        return tuple(map(given, value)) if isinstance(value, tuple) else value
-
-    keywords = {name: given(value) for name, value in {**(options or {}), **named}.items()}
-    call = Call("node", f"aten.{op}", tuple(map(given, arguments)), keywords, (TensorType(dtype, shape),))
-    sources = tuple(Source(f"x{n}", TensorType(DType.from_numpy(a.dtype), a.shape)) for n, a in enumerate(arrays))
-    graph = import_program(Program("one", sources, (call,), (("output", Ref("node")),), {}))
-    result = jn.evaluate(graph, *arrays)
-    assert isinstance(result, np.ndarray)
-    return result
 
 
 HALF = X.astype(BFLOAT16)
@@ -164,7 +145,7 @@ def test_masks_as_indices_are_refused() -> None:
 
 
 @pytest.mark.parametrize(("op", "arguments", "text"), [
-    ("index_put.default", (X, (np.array([0]),), X[:1]), "writing at positions that are data"),
+    ("index_put.default", (X, (np.array([0, 1, 2]), X[0] > 0), X[0]), "writing by a mask and positions"),
     ("as_strided.default", (X, (1 << 13, 1 << 12), (0, 0), 0), "as_strided to 33554432 elements"),
     ("view.dtype", (X, jn.float64), "of another width"),
 ])  # fmt: skip
@@ -174,25 +155,7 @@ def test_what_has_no_form_is_refused(op: str, arguments: Any, text: str) -> None
 
 
 def test_handlers_are_named_as_overloads() -> None:
-    assert all(len(name.split(".")) == 3 and name.startswith("aten.") for name in HANDLERS)
-
-
-def several(op: str, *arguments: Any, results: list[np.ndarray], **options: Any) -> list[np.ndarray]:
-    """Run one operator with several results, of the dtypes and shapes of these arrays."""
-    arrays: list[np.ndarray] = []
-
-    def given(value: Any) -> Any:
-        if isinstance(value, np.ndarray):
-            arrays.append(value)
-            return Ref(f"x{len(arrays) - 1}")
-        return value
-
-    stated = tuple(TensorType(DType.from_numpy(each.dtype), each.shape) for each in results)
-    call = Call("node", f"aten.{op}", tuple(map(given, arguments)), options, stated)
-    sources = tuple(Source(f"x{n}", TensorType(DType.from_numpy(a.dtype), a.shape)) for n, a in enumerate(arrays))
-    outputs = tuple((f"output{n}", Ref("node", n)) for n in range(len(results)))
-    found = jn.evaluate(import_program(Program("one", sources, (call,), outputs, {})), *arrays)
-    return list(found) if isinstance(found, tuple) else [found]
+    assert all(len(name.split(".")) == 3 and name.split(".")[0] in ("aten", "higher_order") for name in HANDLERS)
 
 
 @pytest.mark.parametrize(("stride", "padding", "dilation", "groups"), [

@@ -30,6 +30,15 @@ COMPOSITES: dict[str, Any] = {
     "layer_norm": lambda x: jn.layer_norm(x, np.linspace(0, 1, 6).astype(np.float16), np.ones(6, np.float16)),
     "layer_norm bare": jn.layer_norm,
     "layer_norm bias": lambda x: jn.layer_norm(x, bias=np.linspace(0, 1, 6).astype(np.float16)),
+    "gather_nd": lambda x: jn.gather_nd(x, np.array([[1, 2], [-1, -3], [4, 0]])),
+    "gather_nd batches": lambda x: jn.gather_nd(x, x.cast(jn.int64)[..., None], batch_dims=1),
+    "searchsorted": lambda x: jn.searchsorted(jn.sort(x[0]), x),
+    "searchsorted right": lambda x: jn.searchsorted(jn.sort(x[:, 0]), x, "right"),
+    "quantize": lambda x: jn.quantize(x, 0.25, 3, jn.int8),
+    "quantize axis": lambda x: jn.quantize(x, jn.abs(x[0]) + 0.25, dtype=jn.uint8),
+    "quantize floats": lambda x: jn.quantize(x, 0.25, dtype=jn.float8_e4m3fn),
+    "dequantize": lambda x: jn.dequantize(x.cast(jn.int8), 0.25, 3, x.dtype),
+    "dequantize blocks": lambda x: jn.dequantize(x.cast(jn.int8), x[:, :1], block_size=6),
     "rms_norm": lambda x: jn.rms_norm(x, np.linspace(0, 1, 6).astype(np.float16)),
 }
 DTYPES = {"float16": 2e-3, "bfloat16": 1e-2, "float32": 3e-6, "float64": 1e-12}

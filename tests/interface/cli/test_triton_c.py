@@ -80,10 +80,11 @@ def test_errors_are_shown_as_json(capsys: Capture, files: Path) -> None:
     status, out, err = run(capsys, "compile", "bad.c", "--format", "json")
     assert (status, err) == (2, "")
     assert json.loads(out) == [
-        {"file": "bad.c", "line": 3, "column": 8, "severity": "error", "fix": "",
+        {"file": "bad.c", "line": 3, "column": 8, "endLine": 3, "endColumn": 9, "severity": "error", "fix": "",
          "message": "int @ int: both are blocks of two axes, or of three with a batch axis that is the last",
-         "macros": [{"file": "bad.c", "line": 1, "column": 16, "note": "from macro M"}]},
-        {"file": "bad.c", "line": 4, "column": 3, "severity": "error", "fix": "", "message": "y is not declared", "macros": []},
+         "macros": [{"file": "bad.c", "line": 1, "column": 16, "endLine": 1, "endColumn": 17, "note": "from macro M"}]},
+        {"file": "bad.c", "line": 4, "column": 3, "endLine": 4, "endColumn": 4, "severity": "error", "fix": "",
+         "message": "y is not declared", "macros": []},
     ]  # fmt: skip
     status, out, err = run(capsys, "compile", "warn.tc", "--format", "json", "--output", "out.json")
     assert (status, out, err) == (0, "", "")
@@ -130,7 +131,9 @@ def test_run_keeps_the_fastest_value_of_a_list(capsys: Capture, files: Path) -> 
     (files / "l.tc").write_text("__global__ void f(T *y, T *p) { int i[N] = 0 ... N; *y = (p == 0) + (i * 0)RED; }\n")
     status, out, err = run(capsys, *ask, "--define", "N=[4, 5, 8]", "zeros:int32:1", "none")
     assert (status, out) == (0, "y: int32[1]\n[1]\n")
-    assert err in ("fastest: RED=[+], T=int, N=4\n", "fastest: RED=[+], T=int, N=8\n")
+    dropped, _, fastest = err.partition("fastest: ")
+    assert fastest in ("RED=[+], T=int, N=4\n", "RED=[+], T=int, N=8\n")
+    assert dropped.startswith("dropped: N=5\nl.tc:1:39: error: the extent 5 of a block is no power of two (N = 5); fix: 8, and")
     status, _, err = run(capsys, "compile", "l.tc", "--define", "N=[4,8]", "--define", "RED=[+]", "--define", "T=int")
     assert status == 2
     assert "--define N=[4, 8]: one kernel is shown, and this is a list" in " ".join(err.split())
@@ -168,3 +171,45 @@ def test_mistakes(capsys: Capture, files: Path, arguments: tuple[str, ...], mess
     status, _, err = run(capsys, *arguments)
     assert status == 2
     assert message in " ".join(err.split())
+
+
+def test_accesses_are_checked_unless_that_is_switched_off(capsys: Capture, files: Path) -> None:
+    (files / "n.tc").write_text("__global__ void f(int *y, int *p, int at) { *(p + at + A - A) = 7; }\n")
+    for define in ("A=1", "A=[1,2]"):
+        ask = ("run", "n.tc", "--define", define, "--grid", "1", "zeros:int32:1")
+        status, _, err = run(capsys, *ask, "none", "0")
+        assert status == 2
+        assert "address 0x0 is written; 'p' is a null pointer" in " ".join(err.split())
+        status, _, err = run(capsys, *ask, "zeros:int32:4", "4")
+        assert status == 2
+        assert "element 4 of array 'p' is written" in " ".join(err.split())
+        status, out, _ = run(capsys, *ask, "zeros:int32:4", "3", "--no-check-bounds")
+        assert (status, out) == (0, "p: int32[4]\n[0 0 0 7]\n")
+    options = ("--no-check-bounds", "--device", "ptxsim")
+    status, _, err = run(capsys, *ask[:2], "--define", "A=1", *ask[4:], "zeros:int32:4", "3", *options)
+    assert status == 2
+    assert "--no-check-bounds is for the CPU" in err
+
+
+def test_fixes_name_options_of_the_command_line(capsys: Capture, files: Path) -> None:
+    included = '#ifdef I\n#include "x.h"\n#endif\n'
+    text = "void f(float *y) { float a[4] = TM; a = a * 0.5; *y = a[+]; }\nvoid g(int *y) { }\n"
+    (files / "f.tc").write_text(included + text)
+    assert "fix: missing define? --define TM=…\n" in run(capsys, "compile", "f.tc", "--name", "f")[2]
+    assert "fix: --name f\n" in run(capsys, "compile", "f.tc", "--define", "TM=1")[2]
+    assert "fix: --include x.h; files" in run(capsys, "compile", "f.tc", "--define", "I", "--name", "g")[2]
+    _, _, err = run(capsys, "compile", "f.tc", "--name", "f", "--define", "TM=1")
+    assert "fix: 0.5f, or --single-precision-constants\n" in err
+    found = json.loads(run(capsys, "compile", "f.tc", "--name", "f", "--format", "json")[1])
+    assert [each["fix"] for each in found if "TM" in each["message"]] == ["missing define? --define TM=…"]
+    _, _, err = run(capsys, "run", "f.tc", "--define", "A=[1,2]", "--name", "f", "--grid", "1")
+    assert "fix: missing define? --define TM=…" in " ".join(err.split())
+
+
+def test_a_text_that_is_not_there_is_told_as_json(capsys: Capture) -> None:
+    status, out, err = run(capsys, "compile", "none.tc", "--format", "json")
+    assert (status, err) == (2, "")
+    assert json.loads(out) == [
+        {"file": "none.tc", "line": 1, "column": 1, "endLine": 1, "endColumn": 1, "severity": "error", "fix": "", "macros": [],
+         "message": "none.tc cannot be read: No such file or directory"},
+    ]  # fmt: skip

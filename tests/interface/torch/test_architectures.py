@@ -19,14 +19,13 @@ from ...support.torch_models import BOUND  # noqa: E402
 
 pytestmark = pytest.mark.slow
 
-NOT_WHOLE = {"mixtral": {"topk", "sort", "histc", "index_put", "grouped_mm_fallback"}}
-"""Architectures of which PyTorch runs some operators of inference, and which."""
-NOT_WHOLE_IN_TRAINING = {
-    "index_put", "_unsafe_index_put", "scatter_add", "scatter", "as_strided_scatter", "max_pool2d_with_indices_backward",
-    "_weight_norm_interface_backward", "convolution_backward", "topk", "sort", "histc", "grouped_mm_fallback",
-    "grouped_mm_fallback_backward",
-}  # fmt: skip
-"""Operators that PyTorch may run in training: those that write at positions which are data, and gradients without a form."""
+NOT_WHOLE = {"mixtral": {"_assert_async", "histc", "grouped_mm_fallback"}}
+"""Architectures of which PyTorch runs some operators of inference, and which, by the version of transformers."""
+NOT_WHOLE_IN_TRAINING = {"_assert_async", "histc", "grouped_mm_fallback", "grouped_mm_fallback_backward"}
+"""Operators that PyTorch may run in training."""
+NARROW = {name for name, entry in ARCHITECTURES.items() if entry.settings.get("dtype") == "bfloat16"}
+"""Architectures in bfloat16, which are compared elsewhere (tests/conformance/torch_models)."""
+WIDE = [name for name in ARCHITECTURES if name not in NARROW]
 
 
 def tensors(result: Any) -> list[Any]:
@@ -44,7 +43,7 @@ def left(reports: Any) -> set[str]:
     return {name.split(".")[1] for graph in reports for name in graph.eager}
 
 
-@pytest.mark.parametrize("name", ARCHITECTURES)
+@pytest.mark.parametrize("name", WIDE)
 def test_inference(name: str) -> None:
     module, inputs = architecture(name)
     torch._dynamo.reset()
@@ -55,10 +54,10 @@ def test_inference(name: str) -> None:
     for mine, theirs in zip(got, wanted, strict=True):
         assert mine.stride() == theirs.stride()
         assert_close(mine, theirs)
-    assert left(joinery.torch.report()) == NOT_WHOLE.get(name, set())
+    assert left(joinery.torch.report()) <= NOT_WHOLE.get(name, set())
 
 
-@pytest.mark.parametrize("name", [name for name in ARCHITECTURES if name not in NOT_WHOLE])
+@pytest.mark.parametrize("name", [name for name in WIDE if name not in NOT_WHOLE])
 def test_export(name: str) -> None:
     module, inputs = architecture(name)
     with torch.no_grad():
@@ -68,7 +67,7 @@ def test_export(name: str) -> None:
         assert_close(torch.from_numpy(np.asarray(mine)), theirs)
 
 
-@pytest.mark.parametrize("name", ARCHITECTURES)
+@pytest.mark.parametrize("name", WIDE)
 def test_a_step_of_training(name: str) -> None:
     module, inputs = architecture(name)
 

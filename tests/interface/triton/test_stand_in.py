@@ -174,6 +174,35 @@ def test_another_back_end_compiles_functions(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.slow
+@pytest.mark.skipif(not one_can_tell_torch(), reason="this torch cannot be told of a device")
+def test_inductor_compiles_for_the_device_where_it_is_asked_to(tmp_path: Path) -> None:
+    run(
+        """
+        import os
+        from joinery.interface.triton.testing import record
+        from joinery.interface.triton.testing.suites import Choices, prepare
+
+        os.environ["TORCHDYNAMO_DISABLE"] = "0"
+        prepare(Choices("native", "cuda", "sm_90a", None, True, 1))
+        launched = record.start()
+
+        def weigh(x, y):
+            return torch.softmax(x * y + 1, -1).sum(0)
+
+        x, y = (torch.randn(64, 100, device="cuda", requires_grad=True) for _ in range(2))
+        found = torch.compile(weigh)(x, y)
+        found.square().sum().backward()
+        exact = [each.detach().cpu().requires_grad_() for each in (x, y)]
+        expected = weigh(*exact)
+        expected.square().sum().backward()
+        torch.testing.assert_close([found.cpu(), x.grad.cpu(), y.grad.cpu()], [expected, *(each.grad for each in exact)])
+        assert len(launched.launches) >= 3 and all(name.startswith("triton_") for name in launched.launches), launched.launches
+        """,
+        tmp_path,
+    )
+
+
 def test_generators_have_a_seed_and_an_offset(tmp_path: Path, devices: str) -> None:
     run(
         """

@@ -303,3 +303,41 @@ def test_a_lock_file_that_is_a_link_stays_one(tmp_path: Path) -> None:
     tuned(lock=link).launch((1,), np.zeros(8, np.int32), 8, 1)
     assert link.is_symlink()
     assert "add" in (tmp_path / "committed" / "add.lock.json").read_text()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"key": 3}, "key is 3, expected names of integer parameters of add; fix: key=['n']"),
+        ({"configurations": 3}, "configurations is a int; fix: a list of pairs"),
+        ({"include": 3}, "include is a int, expected paths"),
+        ({"lock": 3}, "lock file: expected a path, got int"),
+        ({"lock": b"l.json"}, "lock file: expected a path, got bytes"),
+        ({"lock": "a\0.json"}, "lock file 'a\\x00.json' has a NUL character; fix: the name of a file"),
+        ({"lock": "a\ud800.json"}, "lock file 'a\\ud800.json' has a lone surrogate"),
+        ({"defines": [("BS", [1])]}, "defines is a list, expected a mapping of macros"),
+        ({"defines": {"BS": ["1", "\ud800"], "WORK": 1}}, "defines['BS'] has a lone surrogate"),
+    ],
+)
+def test_options_that_can_be_none_are_refused(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(jn.UserError) as caught:
+        jn.kernel.tune(ADD, **{"defines": {"BS": [32], "WORK": 1}, "cache": False, **options})
+    assert message in str(caught.value)
+    str(caught.value).encode("utf-8")
+
+
+def test_configurations_may_come_from_a_generator() -> None:
+    kernel = jn.kernel.tune(ADD, {"WORK": 1}, configurations=(({"BS": size}, 4) for size in (16, 32)), cache=False)
+    assert [each.defines["BS"] for each in kernel.configurations] == [16, 32]
+
+
+@pytest.mark.parametrize("where", ["name", "text", "device"])
+def test_a_lock_file_with_half_a_character_is_refused_and_kept(tmp_path: Path, where: str) -> None:
+    path = tmp_path / "k.json"
+    half = {each: "\ud800" if each == where else "x" for each in ("name", "text", "device")}
+    choice = {"device": half["device"], "key": {}, "defines": {}, "warps": 4}
+    content = json.dumps({"format": 1, "kernels": {half["name"]: {"text": half["text"], "choices": [choice]}}})
+    path.write_text(content)
+    with pytest.raises(jn.UserError, match=r"k\.json is not valid: it has a lone surrogate; fix: delete it, and tune again"):
+        tuned(lock=path).launch((1,), np.zeros(8, np.int32), 8, 1)
+    assert [(each.name, each.read_text()) for each in tmp_path.iterdir()] == [("k.json", content)]

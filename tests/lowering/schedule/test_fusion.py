@@ -601,3 +601,15 @@ def test_nests_in_a_cycle_are_refused():
         order_nests([copies(buffers[0], buffers[1]), copies(buffers[1], buffers[0])])
     forwards = [copies(buffers[0], buffers[1]), copies(Buffer("input", 0, F32, (4,), 9), buffers[0])]
     assert order_nests(forwards) == forwards[::-1]
+
+
+@pytest.mark.parametrize("count", [94, 95, 96, 97])
+def test_a_long_chain_that_ends_in_a_reshape(harness, count):
+    """A chain is cut after so many operations, also where the next one is a reshape, which has no memory of its own."""
+    graph = harness.graph((6, 4))
+    (x,) = graph.inputs
+    for _ in range(count):
+        x = x + 0.5
+    flat = x.reshape((24,))
+    graph.output(flat, flat * 2.0)
+    harness.check(graph, harness.array(6, 4))

@@ -60,6 +60,11 @@ CASES: dict[str, Build] = {
     "cast": lambda x, y, i: (x.cast("int8"), x.bitcast("int32"), x.cast("float16") + 1),
     "size": lambda x, y, i: (jn.size(x), jn.shape_to_tensor(x), x * (N + 1)),
     "tile": lambda x, y, i: (jn.tile(x, (2, 1)), jn.repeat_interleave(x, M, 0), jn.where(x > 0, x, -x)),
+    "looked up": lambda x, y, i: (jn.gather_nd(x, i[:, None]), jn.searchsorted(jn.sort(y[0]), x, "right")),
+    "codes": lambda x, y, i: (
+        jn.dequantize(jn.quantize(x, 0.5, dtype="int8"), y[0, :4]),
+        jn.quantize(x, y[0, :1] * jn.ones(x, (N, 1)), None, "uint8", 1, 4),
+    ),
 }  # fmt: skip
 HOST_CASES: dict[str, Build] = {
     "nonzero": lambda x, y, i: (jn.nonzero(x),),

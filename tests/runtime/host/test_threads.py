@@ -18,8 +18,9 @@ import pytest
 from joinery.promotion.errors import UserError
 from joinery.runtime.host import memory, threads
 from joinery.runtime.model.model import Model
-from joinery.runtime.native.codegen import emit_object, link
+from joinery.runtime.native.codegen import emit_object
 from joinery.runtime.native.library import load_pool, native_library
+from joinery.runtime.native.linking import link
 from joinery.runtime.storage.serialize import encode_compiled
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the pool is for Linux")

@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 from joinery.promotion.errors import InternalError
 from joinery.runtime.native import library
-from joinery.runtime.native.codegen import emit_assembly, emit_object, link, target_key
+from joinery.runtime.native.codegen import emit_assembly, emit_object
+from joinery.runtime.native.linking import link, target_key
 
 
 @pytest.mark.parametrize(

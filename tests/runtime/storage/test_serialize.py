@@ -11,8 +11,13 @@ from joinery.lowering.artifact import (
     ArgumentExpression,
     CompiledGraph,
     ConstantSpec,
+    GpuBranch,
+    GpuCarried,
     GpuLaunch,
+    GpuLoop,
     GpuProgram,
+    GpuSection,
+    GpuSlice,
     KernelCode,
     KernelReport,
     TensorMap,
@@ -55,7 +60,14 @@ def on_gpu(graph) -> CompiledGraph:
         GpuLaunch(1, (("input", 1), -3), "ceildiv(batch, 4)"),
         GpuLaunch(0, (("temporary", 0), "2*seq", ("output", 0)), 7),
     )
-    program = GpuProgram(kernels, launches, ("64*batch",), "128*batch", (("batch", "seq"),))
+    carried = (GpuCarried(("input", 0), 0, 1, 2, (("temporary", 0),) * 2), GpuCarried(("variable", 0), 3))
+    branch = GpuBranch(("temporary", 0), (GpuSection(0, 1),), (), ("temporary", 0))
+    loop = GpuLoop(
+        (branch,), carried, (GpuSlice(("output", 0), 4, "4*batch"),), "seq", None, (GpuSection(1, 1),), ("temporary", 0),
+        None, ("temporary", 0), True,
+    )  # fmt: skip
+    steps = (GpuSection(0, 2), loop)
+    program = GpuProgram(kernels, launches, ("64*batch",), "128*batch", (("batch", "seq"),), steps, 5)
     return replace(graph, target="nvptx|sm_90a", object_code=b"", gpu=program)
 
 
@@ -165,6 +177,32 @@ def test_wrong_headers_are_refused(graph, edit, message):
 def test_wrong_programs_of_gpus_are_refused(on_gpu, edit, message):
     with pytest.raises(UserError, match=message):
         decode_compiled(change(encode_compiled(on_gpu), edit))
+
+
+@pytest.mark.parametrize(
+    ("edit", "message"),
+    [
+        (lambda steps: steps.append(["jump", 0, 1]), "a step of kind 'jump'"),
+        (lambda steps: steps.append([]), "a step of kind None"),
+        (lambda steps: steps.append(["launches", 1]), "expected a list of 3"),
+        (lambda steps: steps.append(["launches", 0, 3]), "launches 0 to 3 of 2"),
+        (lambda steps: steps.append(["launches", 2, 1]), "launches 2 to 1 of 2"),
+        (lambda steps: steps[1][2][0].__setitem__(0, ["register", 0]), "a buffer of kind 'register'"),
+        (lambda steps: steps[1][2][0].__setitem__(0, ["input", 99]), "a step with input 99 of"),
+        (lambda steps: steps[1][2][0].__setitem__(1, 5), "a step with variable 5 of 5"),
+        (lambda steps: steps[1][2][0].__setitem__(2, -2), "variable -2"),
+        (lambda steps: steps[1][2][0].__setitem__(4, []), "a carried value without two locations"),
+        (lambda steps: steps[1][3][0].__setitem__(2, -4), "-4 is out of range"),
+        (lambda steps: steps[1].__setitem__(7, None), "a loop with a condition that nothing reads"),
+        (lambda steps: steps[1].__setitem__(10, 1), "expected true or false"),
+        (lambda steps: steps[1][1][0].__setitem__(1, ["temporary", 7]), "a step with temporary 7 of 1"),
+        (lambda steps: [steps.__setitem__(slice(None), [["branch", ["input", 0], list(steps), [], None]]) for _ in range(70)],
+         "loops and branches 65 deep"),
+    ],
+)
+def test_steps_that_do_not_fit(on_gpu, edit, message):
+    with pytest.raises(UserError, match=message):
+        decode_compiled(change(encode_compiled(on_gpu), lambda header: edit(header["gpu"]["steps"])))
 
 
 @pytest.mark.parametrize(

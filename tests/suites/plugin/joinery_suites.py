@@ -24,13 +24,17 @@ from typing import Any
 
 import pytest
 
+PATIENCE = 5.0
+"""Times a test's limit, which is of processor time, that may go by: a test may wait, and a machine may have other work."""
+
 
 def pytest_addoption(parser: Any) -> None:
     group = parser.getgroup("suites")
     group.addoption("--suites-events", metavar="PATH", help="append events to this file")
     group.addoption("--suites-sample", type=int, default=0, metavar="N", help="parameter sets per test function; 0: all")
     group.addoption("--suites-every", type=int, default=1, metavar="N", help="every Nth test function, by digests; 1: all")
-    group.addoption("--suites-seconds", type=float, default=0.0, metavar="N", help="time that a test may take; 0: any")
+    limit = "processor time that a test may take; 0: any"
+    group.addoption("--suites-seconds", type=float, default=0.0, metavar="N", help=limit)
     group.addoption("--suites-done", metavar="PATH", help="a file of node ids that are not run again")
     group.addoption("--suites-stub", action="append", default=[], metavar="NAME", help="a module to make up; may be repeated")
 
@@ -83,17 +87,20 @@ class _Events:
         self._done = set(Path(done).read_text(encoding="utf-8").splitlines()) if done else set()
         self._test: dict[str, Any] = {}
         self._seconds = config.getoption("--suites-seconds")
-        signal.signal(signal.SIGALRM, self._stop)
+        for number in (signal.SIGPROF, signal.SIGALRM):
+            signal.signal(number, self._stop)
 
     def _stop(self, number: int, frame: Any) -> None:
         pytest.fail(f"Timeout: more than {self._seconds:g} s", pytrace=False)
 
     @contextlib.contextmanager
     def _limited(self) -> Iterator[None]:
-        signal.setitimer(signal.ITIMER_REAL, self._seconds)
+        signal.setitimer(signal.ITIMER_PROF, self._seconds)
+        signal.setitimer(signal.ITIMER_REAL, PATIENCE * self._seconds)
         try:
             yield
         finally:
+            signal.setitimer(signal.ITIMER_PROF, 0)
             signal.setitimer(signal.ITIMER_REAL, 0)
 
     @pytest.hookimpl(wrapper=True)

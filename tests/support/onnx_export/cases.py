@@ -54,6 +54,7 @@ ATTRIBUTES: dict[str, list[dict[str, Any]]] = {
     "logsoftmax": [{"axis": 1}],
     "gelu": [{"approximate": "none"}, {"approximate": "tanh"}, {"approximate": "quick"}],
     "layer_norm": [{"epsilon": 1e-5, "has_scale": a, "has_bias": b} for a in (False, True) for b in (False, True)],
+    "searchsorted": [{"side": "left"}, {"side": "right"}],
     "rms_norm": [{"epsilon": 1e-5, "has_scale": flag} for flag in (False, True)],
 }
 """Row → attributes to try; those of others depend on the dtype, or there are none."""
@@ -114,6 +115,16 @@ def _of_row(row: Any, dtype: Any) -> Iterator[tuple[str, list[tuple[Any, tuple[i
             for position, attrs in enumerate(ATTRIBUTES[name]):
                 shape = (3, 2) if name == "take_along_axis" else (2, 2)
                 yield f"{which}.{position}", [(dtype, SHAPE), (DTYPES[which], shape)], attrs
+    elif name == "gather_nd":
+        for which in ("int8", "int32", "int64", "uint64"):
+            for attrs, shape in (({"batch_dims": 0}, (2, 2)), ({"batch_dims": 1}, (3, 2, 1))):
+                yield f"{which}.{len(shape)}.{shape[-1]}", [(dtype, SHAPE), (DTYPES[which], shape)], attrs
+    elif name == "searchsorted":
+        for attrs in ATTRIBUTES[name]:
+            for size in (1, 7):
+                yield f"{attrs['side']}.{size}", [(dtype, (size,)), (dtype, SHAPE)], attrs
+    elif name in ("quantize", "dequantize"):
+        yield from _quantized(name, dtype)
     elif name == "scatter":
         for reduction in ("none", "add", "mul", "min", "max"):
             attrs = {"axis": 1, "reduction": reduction}
@@ -128,6 +139,22 @@ def _of_row(row: Any, dtype: Any) -> Iterator[tuple[str, list[tuple[Any, tuple[i
         shapes = [SHAPE, (5,)] if row.arity == 2 else [SHAPE]
         for position, attrs in enumerate(ATTRIBUTES.get(name, [{}])):
             yield str(position), [(dtype, shape) for shape in shapes], attrs
+
+
+def _quantized(name: str, dtype: Any) -> Iterator[tuple[str, list[tuple[Any, tuple[int, ...]]], dict[str, Any]]]:
+    """Conversions with one scale, one along each axis, and one for each block, the last of which is shorter."""
+    work = dtype if dtype.is_float and dtype.has_arithmetic else jn.float32
+    forms = ((), 0, 0), ((3,), 0, 0), ((3, 3), 1, 2)
+    codes: tuple[str, ...] = (dtype.name,)
+    if name == "quantize":
+        codes = ("int8", "uint8", "int16", "int4", "uint2", "float8_e4m3fn", "float4_e2m1fn")
+    for code in codes:
+        target = DTYPES[code] if name == "quantize" else work
+        for scale, axis, block in forms:
+            attrs = {"axis": axis, "block_size": block, "dtype": target, **({"saturate": True} if name == "quantize" else {})}
+            for has_zero in (False, True)[: 1 + DTYPES[code].is_integer]:
+                zero = [(DTYPES[code], scale)] if has_zero else []
+                yield f"{code}.{len(scale)}.{int(has_zero)}", [(dtype, SHAPE), (work, scale), *zero], attrs
 
 
 def op_cases(dtypes: Sequence[str] = (), seed: int = 0) -> Iterator[Case]:
@@ -158,7 +185,11 @@ def _case(row: Any, dtype: Any, label: str, operands: Any, attrs: dict[str, Any]
                 "matmul", "cumsum", "cumprod", "reduce_sum", "reduce_prod", "scatter",
             )
             array = values(own, math.prod(shape), seed + position, tame).reshape(shape)
-            arrays.append(array.astype(wide.numpy))
+            if row.name == "searchsorted" and position == 0:
+                array = array[np.argsort(array.astype(np.float64) if own.is_float else array, kind="stable")]
+            if row.name in ("quantize", "dequantize") and position == 1:
+                array = np.asarray(np.abs(array.astype(np.float64)) + 0.25, own.numpy)
+            arrays.append(np.asarray(array.astype(wide.numpy)))
             inputs.append(x if own is wide else x.cast(own))
         y = graph.apply(row.name, inputs, attrs, attrs.get("dtype"))
         if y.op.name != row.name:

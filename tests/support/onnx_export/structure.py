@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from joinery.graph.ops.control import captures_of, regions_of
 
 
 def structure(graph: Any) -> tuple[str, ...]:
@@ -15,7 +16,12 @@ def structure(graph: Any) -> tuple[str, ...]:
     symbols and the order of independent symbols do not count; a weight is a constant. Numbers of norms count as float32, which
     is what ONNX stores, and the number that a pad adds by its value, whatever its Python type is.
     """
-    numbers: dict[int, int] = {}
+    return _lines(graph, {})
+
+
+def _lines(graph: Any, captured: dict[int, str]) -> tuple[str, ...]:
+    """captured: what inputs of a region stand for, by their id."""
+    numbers: dict[int, str] = dict(captured)
     lines: list[str] = []
 
     def visit(symbol: Any) -> None:
@@ -26,21 +32,67 @@ def structure(graph: Any) -> tuple[str, ...]:
                 continue
             if not ready:
                 stack.append((current, True))
-                stack.extend((operand, False) for operand in reversed(current.inputs))
+                stack.extend((operand, False) for operand in reversed(_own_first(current)))
                 continue
             attrs = {
                 name: _value(name, value)
                 for name, value in current.attrs.items()
-                if name not in ("name", "index") or current.op.name == "input"
+                if name not in ("name", "index", "regions", "captured") or (current.op.name, name) in _INDICES
             }
             op = "constant" if current.op.name == "weight" else current.op.name
-            operands = [numbers[operand.id] for operand in current.inputs]
-            numbers[current.id] = len(lines)
-            lines.append(f"{op}{operands} {sorted(attrs.items())} {current.dtype} {[str(extent) for extent in current.shape]}")
+            regions = [
+                _lines(region, _captured(region, captures_of(current, number), numbers))
+                for number, region in enumerate(regions_of(current))
+            ]
+            own = current.inputs[: len(current.inputs) - sum(current.attrs["captured"])] if regions else current.inputs
+            operands = [numbers[operand.id] for operand in own]
+            numbers[current.id] = str(len(lines))
+            shape = [str(extent) for extent in current.shape]
+            lines.append(f"{op}[{', '.join(operands)}] {sorted(attrs.items())} {current.dtype} {shape} {regions}")
 
-    for symbol in (*graph.inputs, *graph.outputs):
+    for symbol in (*[each for each in graph.inputs if each.id not in captured], *graph.outputs):
         visit(symbol)
-    return (*lines, str([numbers[symbol.id] for symbol in graph.outputs]))
+    return (*lines, f"[{', '.join(numbers[symbol.id] for symbol in graph.outputs)}]")
+
+
+_INDICES = (("input", "index"), ("region_result", "index"))
+"""Rows whose attribute `index` counts."""
+
+
+def _own_first(symbol: Any) -> list[Any]:
+    """The operands of a symbol, those that regions capture in the order in which the regions use them."""
+    regions = regions_of(symbol)
+    if not regions:
+        return list(symbol.inputs)
+    found = list(symbol.inputs[: len(symbol.inputs) - sum(symbol.attrs["captured"])])
+    for number, region in enumerate(regions):
+        stands_for = {inner: outer for inner, outer in _pairs(region, captures_of(symbol, number))}
+        found += [stands_for[each] for each in _first_uses(region) if each in stands_for]
+    return found
+
+
+def _pairs(region: Any, captures: Any) -> list[tuple[int, Any]]:
+    own = region.inputs[len(region.inputs) - len(captures) :]
+    return [(inner.id, outer) for inner, outer in zip(own, captures, strict=True)]
+
+
+def _captured(region: Any, captures: Any, numbers: dict[int, str]) -> dict[int, str]:
+    return {inner: f"outer {numbers[outer.id]}" for inner, outer in _pairs(region, captures)}
+
+
+def _first_uses(region: Any) -> list[int]:
+    """The ids of inputs, in the order in which a walk from the outputs of a region finds them."""
+    seen: dict[int, None] = {}
+
+    def walk(symbol: Any) -> None:
+        if symbol.id not in seen:
+            for operand in _own_first(symbol):
+                walk(operand)
+            seen[symbol.id] = None
+
+    for output in region.outputs:
+        walk(output)
+    return list(seen)
 
 
 def _value(name: str, value: object) -> str:

@@ -192,6 +192,6 @@ def _squarings(outer: Body) -> Subgraph:
     some = body.node("Greater", body.node("ReduceSum", nonzero, keepdims=0), body.constant(0, int64))
     return Subgraph(
         "squarings", body,
-        ((trip, int64, True), (go, bool_, True), (power_, int64, False), (square, int64, False), (left, uint64, False)),
-        ((some, bool_, True), (again, int64, False), (squared, int64, False), (rest, uint64, False)),
+        ((trip, int64, ()), (go, bool_, ()), (power_, int64, None), (square, int64, None), (left, uint64, None)),
+        ((some, bool_, ()), (again, int64, None), (squared, int64, None), (rest, uint64, None)),
     )  # fmt: skip

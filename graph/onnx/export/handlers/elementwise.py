@@ -270,7 +270,3 @@ never(
     "exp_shifted", "exp_shifted_unchecked", "one_unless_below", "where_below", "x_phi", "x_sigmoid", "x_sigmoid_quick",
     "x_sigmoid_tanh", "div_approximate",
 )  # fmt: skip
-never(
-    "loops and branches are not written yet", "write what stands before and after it as models of their own", "loop", "branch",
-    "region_result", "empty_rows",
-)  # fmt: skip

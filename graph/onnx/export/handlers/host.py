@@ -52,6 +52,13 @@ def nonzero(body: Body, sizes: Sizes, symbol: Symbol, x: str) -> str:
     return body.node("NonZero", x)
 
 
+@sized("empty_rows")
+def empty_rows(body: Body, sizes: Sizes, symbol: Symbol, x: str) -> str:
+    rows = body.node("Max", body.cast(x, symbol.inputs[0].dtype, int64), body.constant(0, int64))
+    shape = body.node("Concat", body.node("Unsqueeze", rows, body.ints(0)), body.ints(0), axis=0)
+    return body.node("ConstantOfShape", shape, value=Constant(np.zeros(1, np.bool_), bool_))
+
+
 @sized("unique")
 def unique(body: Body, sizes: Sizes, symbol: Symbol, x: str) -> str:
     dtype, given = symbol.inputs[0].dtype, parsed_options(symbol.attrs["options"])

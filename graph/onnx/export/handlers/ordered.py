@@ -10,7 +10,7 @@ from ....symbol import Symbol
 from ..body import Body, OpsetNeeded
 from ..registry import Call, never, writes
 from ..sizes import Sizes
-from .structure import sized
+from .structure import checked, sized
 
 
 @writes("argsort", "top_positions")
@@ -37,16 +37,19 @@ def cumprod(body: Body, call: Call, x: str) -> str:
 
 @sized("scatter")
 def scatter_in_range(body: Body, sizes: Sizes, symbol: Symbol, x: str, positions: str, updates: str) -> str | None:
-    """Scatter to positions that are constants inside the axis."""
+    """Scatter to positions that are constants inside the axis, or that the operator itself has to refuse."""
     data, which = symbol.inputs[:2]
     extent = data.shape[symbol.attrs["axis"]]
+    dtypes = tuple([operand.dtype for operand in symbol.inputs])
+    call = Call("scatter", dtypes, symbol.dtype, symbol.attrs, 0)
+    if which.op.name == "positions_in_range":
+        return _scattered(body, call, x, checked(body, which, positions), updates)
     if which.op.name not in ("constant", "weight") or which.dtype.name not in ("int32", "int64") or isinstance(extent, Dim):
         return None
     found = which.attrs["value"]
     if found.size and not (-extent <= int(found.min()) and int(found.max()) < extent):
         return None
-    dtypes = tuple([operand.dtype for operand in symbol.inputs])
-    return _scattered(body, Call("scatter", dtypes, symbol.dtype, symbol.attrs, 0), x, positions, updates)
+    return _scattered(body, call, x, positions, updates)
 
 
 @writes("scatter")

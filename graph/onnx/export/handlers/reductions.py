@@ -50,8 +50,8 @@ def _product(body: Body, x: str, dtype: DType, axes: tuple[int, ...], keepdims: 
         step = Body(outer=body)
         element = step.node("Gather", x, step.node("Unsqueeze", trip, step.ints(0)), axis=axis)
         after, again = step.node("Mul", before, element), step.node("Identity", go)
-        x = body.loop(count, Subgraph("products", step, ((trip, int64, True), (go, bool_, True), (before, int64, False)),
-                                      ((again, bool_, True), (after, int64, False))), start)  # fmt: skip
+        x = body.loop(count, Subgraph("products", step, ((trip, int64, ()), (go, bool_, ()), (before, int64, None)),
+                                      ((again, bool_, ()), (after, int64, None))), start)  # fmt: skip
     if not keepdims:
         x = body.node("Squeeze", x, body.ints(*axes))
     return body.cast(x, int64, dtype)

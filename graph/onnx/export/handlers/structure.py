@@ -92,11 +92,23 @@ def pad(body: Body, sizes: Sizes, symbol: Symbol, x: str) -> str:
     return body.returned("Pad", padded, wide, symbol.dtype)
 
 
+def checked(body: Body, which: Symbol, indices: str) -> str:
+    """Return positions that operators take as they are: out of range, they are an error of the runtime."""
+    return indices if which.dtype.name in ("int32", "int64") else body.cast(indices, which.dtype, int64)
+
+
+@sized("positions_in_range")
+def positions_in_range(body: Body, sizes: Sizes, symbol: Symbol, indices: str, size: str) -> str:
+    return body.node("Identity", indices)
+
+
 @sized("gather")
 def gather_in_range(body: Body, sizes: Sizes, symbol: Symbol, x: str, indices: str) -> str | None:
-    """Gather at positions that are constants inside the axis."""
+    """Gather at positions that are constants inside the axis, or that the operator itself has to refuse."""
     data, which = symbol.inputs
     extent = data.shape[symbol.attrs["axis"]]
+    if which.op.name == "positions_in_range":
+        return body.op("Gather", symbol.dtype, x, others=(checked(body, which, indices),), axis=symbol.attrs["axis"])
     if which.op.name not in ("constant", "weight") or which.dtype.name not in ("int32", "int64") or isinstance(extent, Dim):
         return None
     positions = which.attrs["value"]
@@ -112,6 +124,8 @@ def broadcast_along_axis(body: Body, sizes: Sizes, symbol: Symbol, x: str, indic
     data, which = symbol.inputs
     wanted = (*symbol.shape[:axis], data.shape[axis], *symbol.shape[axis + 1 :])
     if data.shape == wanted and which.shape == symbol.shape:
+        if which.op.name == "positions_in_range":
+            return body.op("GatherElements", symbol.dtype, x, others=(checked(body, which, indices),), axis=axis)
         return None
     if data.shape != wanted:
         x = body.op("Expand", data.dtype, x, others=(sizes.vector(wanted),))

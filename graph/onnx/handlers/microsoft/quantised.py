@@ -9,11 +9,13 @@ from ....functions.activations import softmax
 from ....functions.building import apply
 from ....functions.joining import concat
 from ....functions.linalg import matmul
+from ....functions.quantization.codes import dynamic_quantize, quantize
 from ....functions.reductions import mean
 from ....symbol import Symbol
 from ...node import Node, Result
 from ...registry import handles
-from ..quantisation import by_its_range, requantised, rounded_into
+from ..products import integers
+from ..quantisation import requantised
 from ..recurrent import lstm_step, unrolled
 
 _DOMAIN = "com.microsoft"
@@ -36,11 +38,9 @@ def _plain(node: Node, position: int) -> Symbol:
 
 def _quantised(node: Node, value: Symbol, scale: int, like: int = 0) -> Symbol:
     """Return the codes of numbers, by a scale and the zero point after it (0 of the dtype of input `like` without one)."""
-    ratio = apply("div", value, _number(node, scale))
     if node.has(scale + 1):
-        zero = _number(node, scale + 1)
-        return rounded_into(ratio, zero, zero.dtype)
-    return rounded_into(ratio, None, node.dtype(like))
+        return quantize(value, _number(node, scale), _number(node, scale + 1))
+    return quantize(value, _number(node, scale), dtype=node.dtype(like))
 
 
 @handles("QLinearAdd", "QLinearMul", domain=_DOMAIN)
@@ -75,8 +75,7 @@ def qlinear_concat(node: Node) -> Result:
     node.require(complete, f"{len(node)} inputs; a scale, a zero point, and three for each tensor are expected")
     parts = [_plain(node, position) for position in range(2, len(node), 3)]
     axis = node.axis(node.attr("axis"), len(parts[0].shape))
-    zero = _number(node, 1)
-    return rounded_into(apply("div", concat(parts, axis), _number(node, 0)), zero, zero.dtype)
+    return quantize(concat(parts, axis), _number(node, 0), _number(node, 1))
 
 
 @handles("QLinearGlobalAveragePool", domain=_DOMAIN)
@@ -86,6 +85,36 @@ def qlinear_global_average_pool(node: Node) -> Result:
     last = bool(node.attr("channels_last", 0))
     axes = tuple(range(1, len(x.shape) - 1)) if last else tuple(range(2, len(x.shape)))
     return _quantised(node, mean(x, axes, True), 3)
+
+
+@handles("MatMulIntegerToFloat", domain=_DOMAIN)
+def matmul_integer_to_float(node: Node) -> Result:
+    """Multiply matrices of integers of 8 bits in int32, scale the result by row or column, and add a bias."""
+    total = matmul(integers(node, node[0], 4, "a"), integers(node, node[1], 5, "b")).cast(int32)
+    rows, columns = _whole(node[2]), _whole(node[3])
+    if len(rows.shape) == 1:
+        rows = rows.reshape((*rows.shape, 1))
+    return _scaled(node, total, apply("mul", rows, columns), 6)
+
+
+@handles("DynamicQuantizeMatMul", domain=_DOMAIN)
+def dynamic_quantize_matmul(node: Node) -> Result:
+    """Quantise the first matrix by its range, and multiply it with a quantised one."""
+    codes, scale, zero = dynamic_quantize(node[0])
+    left = apply("sub", codes.cast(int32), zero.cast(int32))
+    total = matmul(left, integers(node, node[1], 3, "b")).cast(int32)
+    return _scaled(node, total, apply("mul", scale, _whole(node[2])), 4)
+
+
+def _whole(scale: Symbol) -> Symbol:
+    """Return a scale without axes where it is one number."""
+    return scale.reshape(()) if scale.shape == (1,) else scale
+
+
+def _scaled(node: Node, total: Symbol, scale: Symbol, bias: int) -> Symbol:
+    """Return floats of sums in int32, with the bias at a position among the inputs, if it is there."""
+    result = apply("mul", total.cast(scale.dtype), scale)
+    return apply("add", result, node[bias]) if node.has(bias) else result
 
 
 @handles("QGemm", domain=_DOMAIN)
@@ -133,7 +162,7 @@ def _quantised_product(node: Node, position: int, number: int) -> Callable[[Symb
     scale = one_or_each(after)
 
     def product(x: Symbol) -> Symbol:
-        codes, own, zero = by_its_range(x)
+        codes, own, zero = dynamic_quantize(x)
         total = matmul(apply("sub", codes.cast(int32), zero.cast(int32)), wide).cast(int32)
         return apply("mul", total.cast(float32), apply("mul", own, scale))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from abc import abstractmethod
 from collections.abc import Callable
+from typing import NoReturn
 
 from ..reading.source import Token
 from ..syntax import tree
@@ -34,6 +35,9 @@ _FUNCTIONS = {
 _FUNCTIONS |= {f"{name}f": operation for name, operation in _FUNCTIONS.items()}  # C names those of float so
 """Elementary functions of one float operand."""
 
+_REDUCTIONS = {"sum": "+", "reduce_sum": "+", "any": "max", "all": "min", "prod": "*"}
+"""Reductions of other languages, and what stands in a subscript here."""
+
 Builtin = Callable[["CallChecker", tree.Call], typed.Expression]
 
 
@@ -57,6 +61,8 @@ class CallChecker(SubscriptChecker):
         found = _BUILTINS.get(token.text)
         if found is not None and token.text not in self.own_functions:
             return found(self, node)
+        if token.text in _REDUCTIONS and token.text not in self.known_functions and len(node.arguments) == 1:
+            self._fail_reduction(node, f"{token.text} is not declared", _REDUCTIONS[token.text])
         if _ATOMIC_NAMES.fullmatch(token.text) and token.text not in self.own_functions:
             return self._atomic(token, node)
         return self.check_own_call(node, token)
@@ -122,7 +128,10 @@ class CallChecker(SubscriptChecker):
         return typed.Math(value.type, node.token, "math.absi", (value,)) if element.is_signed else value
 
     def _extremum(self, node: tree.Call) -> typed.Expression:
-        name, (a, b) = node.token.text, self.arguments(node, 2)
+        name = node.token.text
+        if len(node.arguments) == 1:
+            self._fail_reduction(node, f"{name} takes 2 arguments, got 1", "max" if "max" in name else "min")
+        a, b = self.arguments(node, 2)
         operator = "max" if "max" in name else "min"
         if name != operator:  # fmax, fmaxf
             a, b = self._float(node.token, a), self._float(node.token, b)
@@ -130,6 +139,13 @@ class CallChecker(SubscriptChecker):
         a, b = self.joined(node.token, a, b)
         folded = folded_binary(operator, a, b, node.token)
         return folded or typed.Binary(type_of(element, a.type.shape), node.token, operator, a, b)
+
+    def _fail_reduction(self, node: tree.Call, message: str, operator: str) -> NoReturn:
+        """Refuse `max(v)` and `sum(v)`, which are reductions in other languages."""
+        value = self.check(node.arguments[0])
+        rank = len(value.type.shape)
+        operand = node.arguments[0].token.text if isinstance(node.arguments[0], tree.Name) else "(…)"
+        self.fail(node.token, message, f"{operand}[{', '.join([operator] * rank)}]" if rank else "")
 
     def _select(self, node: tree.Call) -> typed.Expression:
         condition, a, b = self.arguments(node, 3)
@@ -206,7 +222,8 @@ class CallChecker(SubscriptChecker):
         numbers = tuple(each for each in values if not isinstance(each, typed.Text))
         for each in numbers:
             self.refuse_record(each.token, each, "print")
-        return typed.Effect(type_of(VOID), node.token, "print", numbers, " ".join(texts))
+        separator = ": " if numbers else ""
+        return typed.Effect(type_of(VOID), node.token, "print", numbers, f" {' '.join(texts) or 'value'}{separator}")
 
     def _atomic(self, token: Token, node: tree.Call, named: Element | None = None) -> typed.Expression:
         """Check an atomic operation: (p, v[, mask]), or (p, comparand, v) of cas. The result is what was there before.

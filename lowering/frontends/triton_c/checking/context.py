@@ -58,7 +58,23 @@ class Announced:
     scopes: int = 0
 
 
-Entry = typed.Symbol | typed.Aggregate | typed.Table | typed.Constant | typed.Record | Type | Announced
+class Tentative:
+    """What a constant outside of functions is, which is declared, until its definition gives it a value.
+
+    Attributes:
+        node: the first of its declarations.
+        type, shape: what they all say, of a table the type of an element; shape: None for what is no table.
+    """
+
+    __slots__ = ("node", "shape", "type")
+
+    def __init__(self, node: tree.Declarator, type_: Type, shape: tuple[int, ...] | None) -> None:
+        self.node = node
+        self.type = type_
+        self.shape = shape
+
+
+Entry = typed.Symbol | typed.Aggregate | typed.Table | typed.Constant | typed.Record | Type | Announced | Tentative
 """What a name stands for: a variable, constant memory, a constant of an enum, the type of a typedef or of `struct name`."""
 
 
@@ -84,6 +100,7 @@ class Context(Conversions, ABC):
         self._uncertain = 0
         self._temporaries = 0
         self._expanded: dict[MacroUse | None, list[tuple[int, Token | MacroUse]]] | None = None
+        self._undeclared: set[str] = set()
         self.work = 0
 
     def spend(self, token: Token, count: int) -> None:
@@ -153,16 +170,22 @@ class Context(Conversions, ABC):
         name = token.text
         for scope in reversed(self.scopes):
             if name in scope:
-                return scope[name]
+                found = scope[name]
+                if isinstance(found, Tentative):
+                    self.fail(token, f"{name} has no value yet", "its definition before this use")
+                return found
         if name in self.known_functions:
             self.fail(token, f"{name} is not declared as a variable, and is a function", f"{name}(…)")
         if name in OLD_FUNCTIONS:
             self.fail(token, f"{name} is of the dialect of early 2019, another language", OLD_FUNCTIONS[name])
-        known = {each for scope in self.scopes for each in scope if " " not in each} | set(self.known_functions)
+        declared = [(each, entry) for scope in self.scopes for each, entry in scope.items() if " " not in each]
+        known = {each for each, entry in declared if entry is not None or each not in self._undeclared}
+        known |= set(self.known_functions)
         close = close_names(name, known)
         fix = f"did you mean {' or '.join(close)}?" if close else ""
         if name.isupper() and not close:
             fix = f"missing define? defines={{{name!r}: …}}"
+        self._undeclared.add(name)
         self.scopes[min(1, len(self.scopes) - 1)].setdefault(name, None)  # other uses in the function say no more
         self.fail(token, f"{name} is not declared", fix)
 
@@ -374,4 +397,4 @@ def first_token(expression: tree.Expression) -> Token:
     return expression.token
 
 
-__all__ = ["Announced", "Context", "Entry", "first_token"]
+__all__ = ["Announced", "Context", "Entry", "Tentative", "first_token"]

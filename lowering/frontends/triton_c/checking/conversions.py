@@ -117,6 +117,8 @@ class Conversions:
         if not shape:
             message = f"{what} is a scalar, and the value has shape {list(own)}"
         fix = "a reduction, as in v[+] or v[:, max]" if _is_reducible(own, shape) else ""
+        if isinstance(value.type.element, Pointer):
+            fix = f"a block of pointers, {value.type.element} p{list(own)}"
         if len(own) == len(shape) == 1 < shape[0] < own[0]:
             fix = f"a reduction, as in v[+], or some of the elements, as in v[0 ... {shape[0]}]"
         elif len(own) == len(shape) > 1 and joined_shape((*own[1:], own[0]), shape) == shape:

@@ -54,7 +54,7 @@ class _Accesses:
             return known
         sources: dict[Symbol, set[Symbol]] = {}
         accesses: list[tuple[set[Symbol], str, Token]] = []
-        for node in _expressions(function.body):
+        for node in expressions_in(function.body):
             if type(node) not in _RELEVANT:
                 continue
             if isinstance(node, typed.Assign) and node.type.is_pointer:
@@ -108,7 +108,7 @@ def _closure(symbols: set[Symbol], sources: Mapping[Symbol, set[Symbol]]) -> set
     return found
 
 
-def _expressions(statements: Sequence[typed.Statement]) -> Iterator[typed.Expression]:
+def expressions_in(statements: Sequence[typed.Statement]) -> Iterator[typed.Expression]:
     """Yield all expressions in statements, those inside of others too."""
     waiting: list[object] = list(reversed(statements))
     while waiting:
@@ -134,4 +134,4 @@ def _expressions(statements: Sequence[typed.Statement]) -> Iterator[typed.Expres
             waiting += [node.values, node.before]
 
 
-__all__ = ["kept_promises"]
+__all__ = ["expressions_in", "kept_promises"]

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ..reading.diagnostics import Diagnostics
 from ..reading.source import Token
 from ..syntax import tree
-from ..types import INT, VOID, Pointer, Scalar, Struct, Type, leaves_of, type_of, wrapped
+from ..types import INT, SCALARS, VOID, Pointer, Scalar, Struct, Type, leaves_of, type_of, wrapped
 from . import typed
 from .calls import BUILTIN_NAMES
 from .context import Announced
 from .conversions import CheckAbort
 from .expressions import ExpressionChecker
+from .kernels import called_functions, kernels_of, nodes_of
 from .promises import kept_promises
 from .records import Lvalue
 
@@ -48,51 +49,6 @@ def check_text(
     return typed.Module(found, tuple(checker.done.values()))
 
 
-def kernels_of(items: Sequence[tree.Statement]) -> list[tree.Function]:
-    """Return the kernels of a text: functions marked `__global__`; if there are none, void functions that nobody calls."""
-    functions = [each for each in items if isinstance(each, tree.Function)]
-    prototypes = [each for item in items if isinstance(item, tree.Declaration) for each in item.prototypes]
-    announced = {each.name for each in prototypes if each.is_global}
-    marked = [each for each in functions if each.is_global or each.name in announced]
-    if marked:
-        return marked
-    called = _called_names(functions)
-    void = [each for each in functions if each.result.base == "void" and len(each.result.constant) == 1]
-    return [each for each in void if each.name not in called and not each.is_device]
-
-
-def called_functions(functions: Sequence[tree.Function], known: Mapping[str, tree.Function]) -> list[tree.Function]:
-    """Return the functions that some functions call, and those that these call, in no order of calls."""
-    found: dict[str, tree.Function] = {}
-    waiting = list(functions)
-    while waiting:
-        for name in sorted(_called_names([waiting.pop()])):
-            if name in known and name not in found:
-                found[name] = known[name]
-                waiting.append(known[name])
-    return [each for each in known.values() if each.name in found]
-
-
-def _called_names(functions: Sequence[tree.Function]) -> set[str]:
-    """Return the names that are called in the bodies of functions."""
-    nodes = _nodes(*(each.body for each in functions if each.body is not None))
-    return {each.callee.token.text for each in nodes if isinstance(each, tree.Call) and isinstance(each.callee, tree.Name)}
-
-
-def _nodes(*roots: tree.Node) -> Iterator[tree.Node]:
-    """Give all parts of some trees; of calls without the names of what is called."""
-    waiting: list[object] = list(roots)
-    while waiting:
-        node = waiting.pop()
-        if isinstance(node, tuple):
-            waiting.extend(node)
-        elif isinstance(node, tree.Node):
-            yield node
-            slots = [slot for kind in type(node).__mro__ for slot in getattr(kind, "__slots__", ())]
-            is_named = isinstance(node, tree.Call) and isinstance(node.callee, tree.Name)
-            waiting.extend(getattr(node, slot) for slot in slots if not (is_named and slot == "callee"))
-
-
 class _Checker(ExpressionChecker):
     """Checks whole functions.
 
@@ -105,7 +61,7 @@ class _Checker(ExpressionChecker):
         self.done: dict[str, typed.Function] = {}
         self._functions: dict[str, tree.Function] = {}
         self._prototypes: dict[str, list[tree.Function]] = {}
-        self._kernels: list[tree.Function] = []
+        self._kernels: list[tree.Function | tree.Skipped] = []
         self._open: list[str] = []
         self._failed: set[str] = set()
         self._weights: dict[str, int] = {}
@@ -128,20 +84,23 @@ class _Checker(ExpressionChecker):
                 if item.name in self._functions:
                     self.diagnostics.error(item.token, f"function {item.name} is defined twice", "another name, or #if")
                 self._functions[item.name] = item
+            elif isinstance(item, tree.Skipped):
+                continue
             elif isinstance(item, tree.Declaration) and not item.is_typedef:
                 self._announce(item)
                 self.declare_outside(item)
             else:
                 self.statement(item, [])
+        self.finish_outside()
         self._kernels = kernels_of(items)
 
     def kernel(self, name: str | None, end: Token) -> tree.Function | None:
         """Return the kernel of this name."""
         names = [each.name for each in self._kernels]
-        if name is None and len(names) == 1:
-            return self._kernels[0]
-        if name in names:
-            return self._kernels[names.index(name)]
+        asked = names[0] if name is None and len(names) == 1 else name
+        found = next((each for each in self._kernels if each.name == asked and isinstance(each, tree.Function)), None)
+        if found is not None:
+            return found
         listed = ", ".join(names) or "none"
         if name in self._functions:
             token = self._functions[name].token
@@ -275,9 +234,12 @@ class _Checker(ExpressionChecker):
         if callee is None:
             if token.text in self._prototypes:
                 self.fail(token, f"{token.text} is declared, and has no body", "its definition, or another function")
-            if self.look_up(token) is None:
+            entry = self.look_up(token)
+            if entry is None:
                 self.abort()
-            self.fail(token, f"{token.text} is no function")
+            element = entry.type.element if isinstance(entry, typed.Symbol) else None
+            is_mask = isinstance(element, Scalar) and element.is_integer
+            self.fail(token, f"{token.text} is no function", f"*?({token.text})p, where it is a mask" if is_mask else "")
         if token.text in self._open:
             chain = " → ".join([*self._open[self._open.index(token.text) :], token.text])
             self.fail(token, f"recursion is not supported: {chain}", "a loop")
@@ -339,7 +301,7 @@ class _Checker(ExpressionChecker):
             raise
 
     def _look_up_names(self, expression: tree.Expression) -> None:
-        for each in _nodes(expression):
+        for each in nodes_of(expression):
             if isinstance(each, tree.Name) and each.token.text not in self.known_functions:
                 with self.reported():
                     self.check(each)
@@ -376,7 +338,9 @@ class _Checker(ExpressionChecker):
                 self.declare(each.token, None)
                 continue
             if node.is_typedef:
-                if self.scopes[-1].get(each.name) is not type_:
+                if each.name in SCALARS:
+                    self._compare_built_in(each, type_)
+                elif self.scopes[-1].get(each.name) is not type_:
                     self.declare(each.token, type_)
                 continue
             entry = self._entry(each, type_)  # the name is known in its own initial value, as in C
@@ -393,6 +357,13 @@ class _Checker(ExpressionChecker):
                 self._evaluated(each.token, self.write(each.token, Lvalue(each.name, type_, symbols), value), into)
             elif each.value is None:
                 into += [typed.Declare(each.token, symbol) for symbol in symbols]
+
+    def _compare_built_in(self, node: tree.Declarator, type_: Type) -> None:
+        """Compare a typedef of the name of a built-in type with that type, which it cannot change."""
+        own = SCALARS[node.name]
+        if type_.element is not own or type_.shape:
+            shown = f"{node.name} is the built-in type {own}" if str(own) != node.name else f"{own} is a built-in type"
+            self.diagnostics.error(node.token, f"{shown}, and this typedef makes it {type_}", "another name")
 
     def _local_attribute(self, attribute: tree.Attribute, node: tree.Declarator, type_: Type) -> None:
         """Check an attribute of a local variable. It promises what nobody checks, and so has no effect."""

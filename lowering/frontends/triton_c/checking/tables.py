@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
+from typing import NoReturn
 
 from ..reading.source import Token
 from ..syntax import tree
@@ -21,6 +22,7 @@ from ..types import (
     type_of,
 )
 from . import typed
+from .context import Entry, Tentative
 from .conversions import CheckAbort, folded_binary, rounded
 from .records import RecordChecker
 
@@ -34,14 +36,62 @@ class TableChecker(RecordChecker):
     """The part of the checker that knows of constant memory."""
 
     def declare_outside(self, node: tree.Declaration) -> None:
-        """Take in variables outside of functions: constants, and tables."""
+        """Take in variables outside of functions: constants, and tables. Those without values may be defined behind."""
         for each in node.declarators:
             found: typed.Constant | typed.Record | typed.Table | None = None
+            before = self.scopes[-1].get(each.name)
             try:
+                if each.value is None and each.type.constant[0] and not each.attributes:
+                    self._declare_tentatively(each, before)
+                    continue
                 found = self._outside(each)
+                if isinstance(before, Tentative):
+                    self._compare_tentative(each, before)
             except CheckAbort:
                 self.take_events()
-            self.declare(each.token, found)
+            if isinstance(before, Tentative):
+                self.scopes[-1][each.name] = found
+            else:
+                self.declare(each.token, found)
+
+    def _declare_tentatively(self, node: tree.Declarator, before: Entry | None) -> None:
+        """Take in a declaration without a value; what defines it may stand before or behind it."""
+        if before is None and node.name in self.scopes[-1]:
+            self.abort()
+        if isinstance(before, Tentative):
+            self._compare_tentative(node, before)
+        elif isinstance(before, typed.Constant | typed.Record | typed.Table):
+            self._compare_tentative(node, Tentative(node, *_outline_of(before)))
+        else:
+            self.declare(node.token, Tentative(node, *self._outline(node)))
+
+    def _outline(self, node: tree.Declarator) -> tuple[Type, tuple[int, ...] | None]:
+        """Return what declarations of one constant have in common: the type, and of a table its element and shape."""
+        if node.type.shape is None:
+            return self.resolve(node.type), None
+        plain = tree.TypeName(node.type.token, node.type.base, node.type.constant, None, node.type.definition)
+        return self.resolve(plain), tuple(self.constant(each, "the extent of a table") for each in node.type.shape)
+
+    def _compare_tentative(self, node: tree.Declarator, before: Tentative) -> None:
+        """Compare a declaration with an earlier one. An empty shape `[]` says nothing of extents."""
+        type_, shape = self._outline(node)
+        is_same = (type_.element, type_.shape, shape is None) == (before.type.element, before.type.shape, before.shape is None)
+        if not is_same or (shape and before.shape and shape != before.shape):
+            self.fail(node.token, f"{node.name} is declared before as something else", "the same type and extents in both")
+
+    def finish_outside(self) -> None:
+        """Tell of constants that are declared and have no definition."""
+        for name, entry in self.scopes[0].items():
+            if isinstance(entry, Tentative):
+                with self.reported():
+                    self._fail_without_value(entry.node, entry.type)
+                self.scopes[0][name] = None
+
+    def _fail_without_value(self, node: tree.Declarator, type_: Type) -> NoReturn:
+        if node.type.shape is not None:
+            self.fail(node.token, f"table {node.name} has no values", f"{node.name}[…] = {{…}}, or T *p = calloc(bytes)")
+        fix = f"T *{node.name} = calloc(bytes)" if type_.is_pointer or type_.shape else f"{node.name} = …"
+        self.fail(node.token, f"{node.name} of type {type_} in constant memory has no values", fix)
 
     def _outside(self, node: tree.Declarator) -> typed.Constant | typed.Record | typed.Table:
         is_allocated = isinstance(node.value, tree.Call) and node.value.token.text == "calloc"
@@ -54,7 +104,9 @@ class TableChecker(RecordChecker):
         if node.type.shape is not None:
             return self._listed(node)
         type_ = self.resolve(node.type)
-        if node.value is None or type_.shape or type_.is_pointer:
+        if node.value is None:
+            self._fail_without_value(node, type_)
+        if type_.shape or type_.is_pointer:
             fix = f"{node.name}[N] = {{…}}, or T *{node.name} = calloc(bytes)"
             self.fail(node.token, f"{node.name} of type {type_} in constant memory has no values", fix)
         value = self.initialized(node.token, type_, node.value, node.name)
@@ -94,7 +146,8 @@ class TableChecker(RecordChecker):
         plain = tree.TypeName(node.type.token, node.type.base, node.type.constant, None, node.type.definition)
         element = self.resolve(plain).element
         if not isinstance(element, Scalar) or element.kind == "struct":
-            self.fail(node.token, f"a table of {element}", "numbers")
+            is_struct = isinstance(element, Scalar) and element.kind == "struct"
+            self.fail(node.token, f"a table of {element}", "one table for each member" if is_struct else "numbers")
         if not isinstance(node.value, tree.Braces):
             self.fail(node.token, f"table {node.name} has no values", f"{node.name}[…] = {{…}}, or T *p = calloc(bytes)")
         shape = tuple(self.constant(each, "the extent of a table") for each in node.type.shape or ())
@@ -272,6 +325,16 @@ class TableChecker(RecordChecker):
         product = folded_binary("*", outer, size, token) or typed.Binary(outer.type, token, "*", outer, size)
         product, inner = self.joined(token, product, inner)
         return folded_binary("+", product, inner, token) or typed.Binary(product.type, token, "+", product, inner)
+
+
+def _outline_of(defined: typed.Constant | typed.Record | typed.Table) -> tuple[Type, tuple[int, ...] | None]:
+    """Return what the declarations of a constant that is defined have said, as `_outline` does."""
+    if not isinstance(defined, typed.Table):
+        return defined.type, None
+    pointer = defined.symbol.type.element
+    if defined.values is None or not isinstance(pointer, Pointer):
+        return defined.symbol.type, None
+    return type_of(pointer.pointee), defined.shape
 
 
 def _width(type_: Type) -> int:

@@ -21,6 +21,7 @@ class Location:
     Attributes:
         what: what stands there: "" for the subject itself, else the macro that led to it.
         excerpt: the line, cut to 120 characters; caret: the column to point at in it, from 0.
+        end_line, end_column: the position behind the last character of what stands there.
     """
 
     what: str
@@ -29,6 +30,8 @@ class Location:
     column: int
     excerpt: str
     caret: int
+    end_line: int
+    end_column: int
 
     @classmethod
     def of(cls, token: Token, what: str = "") -> Location:
@@ -36,7 +39,17 @@ class Location:
         file, line, column = token.position
         text = token.source.line(token.start).expandtabs(1).rstrip()
         first = max(0, min(column - 1 - _MAX_EXCERPT // 2, len(text) - _MAX_EXCERPT))
-        return cls(what, file, line, column, text[first : first + _MAX_EXCERPT], column - 1 - first)
+        is_written = token.source.spliced.startswith(token.text, token.start)  # else a macro has made it
+        _, end_line, end_column = token.source.position(token.start + (len(token.text) if is_written else 1))
+        if end_line < line:  # behind a line that #line renumbers
+            end_line, end_column = line, column + 1
+        return cls(what, file, line, column, text[first : first + _MAX_EXCERPT], column - 1 - first, end_line, end_column)
+
+    @property
+    def position(self) -> dict[str, object]:
+        """Where it is, as plain data."""
+        start = {"file": self.file, "line": self.line, "column": self.column}
+        return {**start, "endLine": self.end_line, "endColumn": self.end_column}
 
     @property
     def text(self) -> str:
@@ -71,11 +84,10 @@ class Diagnostic:
 
     @property
     def json(self) -> dict[str, object]:
-        """The diagnostic as plain data, for editors. Lines and columns count from 1."""
+        """The diagnostic as plain data, for editors. Lines and columns count from 1; the end is behind what is meant."""
         first, *rest = self.locations
-        macros = [{"file": each.file, "line": each.line, "column": each.column, "note": each.what} for each in rest]
-        position = {"file": first.file, "line": first.line, "column": first.column}
-        return {**position, "severity": self.severity, "message": self.message, "fix": self.fix, "macros": macros}
+        macros = [{**each.position, "note": each.what} for each in rest]
+        return {**first.position, "severity": self.severity, "message": self.message, "fix": self.fix, "macros": macros}
 
 
 class TritonCError(UserError):

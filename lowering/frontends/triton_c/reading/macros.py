@@ -20,6 +20,7 @@ MAX_CHARACTERS = 1 << 22
 """Characters of all strings and names that macros make."""
 MAX_HIDDEN = 1 << 20
 """Names in all sets of macros that some token is not expanded by."""
+OPTION = "__VA_OPT__"
 _MAX_SHOWN = 60
 _MAX_NESTED = 100
 """Uses of macros in the arguments of others, nested in one another."""
@@ -143,9 +144,23 @@ class Expander:
     ) -> list[Token]:
         """Return the body with arguments in place of parameters: expanded ones, except beside # and ##."""
         by = MacroUse(use, macro.parameters is not None)
-        expanded: dict[str, list[Token]] = {}
+        found = [each for each in self._parts(macro.body, macro, use, by, raw, {}, hidden) if each.text]
+        if found:
+            first = found[0]
+            found[0] = Token(
+                first.kind, first.text, first.source, first.start, use.is_spaced, use.is_first, first.macro, first.hidden
+            )
+        return found
+
+    def _parts(
+        self, body: Sequence[Token], macro: Macro, use: Token, by: MacroUse, raw: Mapping[str, list[Token]],
+        expanded: dict[str, list[Token]], hidden: frozenset[str],
+    ) -> list[Token]:  # fmt: skip
+        """Return a part of a macro's body with arguments in it, and tokens without text for what vanishes.
+
+        expanded: the arguments of the use that were expanded before.
+        """
         found: list[Token] = []
-        body = macro.body
         at = 0
         is_pasted = False
         while at < len(body):
@@ -155,16 +170,27 @@ class Expander:
             if token.text == "##" and token.kind is PUNCTUATOR and found and at < len(body):
                 is_pasted = True
                 continue
-            if token.text == "#" and macro.parameters is not None and follows in raw:
+            is_quoted = token.text == "#" and macro.parameters is not None
+            is_option = macro.is_variadic and OPTION in ((follows,) if is_quoted else (token.text,))
+            if is_option:
+                begin = at + 1 + is_quoted
+                at = option_end(body, begin) + 1
+                last = (macro.parameters or ())[-1]
+                is_given = any(each.text for each in self._argument(raw, expanded, last, use))
+                inner = body[begin : at - 1] if is_given else ()
+                made = self._parts(inner, macro, use, by, raw, expanded, hidden)
+                made = [self._string(token, [each for each in made if each.text], by, use)] if is_quoted else made
+                if not made:
+                    made = [Token(OTHER, "", token.source, token.start, token.is_spaced, False, by, hidden)]
+            elif is_quoted and follows in raw:
                 made = [self._string(token, raw[follows], by, use)]
                 at += 1
             elif token.kind is NAME and token.text in raw:
                 if is_pasted or follows == "##":
                     made = [_copied(each, self._both(use, each.hidden, hidden)) for each in raw[token.text]]
                 else:
-                    if token.text not in expanded:
-                        expanded[token.text] = self._expanded_argument(raw[token.text], use)
-                    made = [_copied(each, self._both(use, each.hidden, hidden)) for each in expanded[token.text]]
+                    argument = self._argument(raw, expanded, token.text, use)
+                    made = [_copied(each, self._both(use, each.hidden, hidden)) for each in argument]
                     self._produced += len(made)
                 made[:1] = [_copied(each, each.hidden, token.is_spaced) for each in made[:1]]
                 if not made and (is_pasted or follows == "##"):  # something to paste with, which vanishes in the end
@@ -176,13 +202,15 @@ class Expander:
                 made = made[1:]
             is_pasted = False
             found.extend(made)
-        found = [each for each in found if each.text]
-        if found:
-            first = found[0]
-            found[0] = Token(
-                first.kind, first.text, first.source, first.start, use.is_spaced, use.is_first, first.macro, first.hidden
-            )
         return found
+
+    def _argument(
+        self, raw: Mapping[str, list[Token]], expanded: dict[str, list[Token]], name: str, use: Token
+    ) -> list[Token]:
+        """Return an argument of a use, expanded."""
+        if name not in expanded:
+            expanded[name] = self._expanded_argument(raw[name], use)
+        return expanded[name]
 
     def _expanded_argument(self, argument: list[Token], use: Token) -> list[Token]:
         self._depth += 1
@@ -226,6 +254,37 @@ class Expander:
         return [Token(made[0].kind, text, right.source, right.start, left.is_spaced, False, right.macro or by, hidden)]
 
 
+def option_end(body: Sequence[Token], begin: int) -> int:
+    """Return where the parenthesis stands that closes `__VA_OPT__(`, whose content begins at `begin`; -1 if none does."""
+    depth = 0
+    for at in range(begin, len(body)):
+        if body[at].text == ")" and not depth:
+            return at
+        depth += (body[at].text == "(") - (body[at].text == ")")
+    return -1
+
+
+def options_problem(body: Sequence[Token], is_variadic: bool) -> str:
+    """Return what is wrong with uses of `__VA_OPT__` in the body of a macro; "" if nothing is."""
+    at = 0
+    while at < len(body):
+        if body[at].text != OPTION:
+            at += 1
+            continue
+        end = option_end(body, at + 2)
+        if not is_variadic:
+            return f"has {OPTION}, which is for macros with ... among their parameters"
+        if end < 0 or body[at + 1].text != "(":
+            return f"has {OPTION} without content in parentheses"
+        inner = [each.text for each in body[at + 2 : end]]
+        if OPTION in inner:
+            return f"has {OPTION} within {OPTION}"
+        if "##" in (*inner[:1], *inner[-1:]):
+            return f"has {OPTION}, whose content begins or ends with ##"
+        at = end + 1
+    return ""
+
+
 def _copied(token: Token, hidden: frozenset[str], is_spaced: bool | None = None) -> Token:
     """Return a token of an argument with other macros that it is not expanded by, and as if other space stood before it."""
     spaced = token.is_spaced if is_spaced is None else is_spaced
@@ -236,4 +295,4 @@ def _short(text: str) -> str:
     return text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}…"
 
 
-__all__ = ["Expander", "Macro"]
+__all__ = ["Expander", "Macro", "options_problem"]

@@ -9,7 +9,7 @@ from ....tt.limits import MAX_SOURCE
 from .conditions import ConditionError, evaluate, integer_literal
 from .diagnostics import Diagnostics
 from .lexer import MAX_READ, lex
-from .macros import Expander, Macro
+from .macros import OPTION, Expander, Macro, options_problem
 from .source import END, NAME, NUMBER, PUNCTUATOR, STRING, Source, Token
 
 MAX_TOKENS = 1 << 16
@@ -18,7 +18,8 @@ MAX_INCLUDES = 200
 """Files that are included into one text, each counted as often as it is."""
 _MAX_NESTED = 16
 _DIRECTIVES = (
-    "define", "undef", "if", "ifdef", "ifndef", "elif", "else", "endif", "include", "error", "warning", "line", "pragma",
+    "define", "undef", "if", "ifdef", "ifndef", "elif", "elifdef", "elifndef", "else", "endif", "include", "error",
+    "warning", "line", "pragma",
 )  # fmt: skip
 PRELUDE = frozenset([
     "bool", "true", "false", "newaxis", "half", "bfloat16", *(f"{u}int{bits}" for u in ("", "u") for bits in (8, 16, 32, 64)),
@@ -43,6 +44,7 @@ def preprocess(
     for name, body in defines.items():
         run.define_from_outside(name, body)
     run.read(source)
+    _take_out_pragmas(run.tokens, diagnostics)
     end = Token(END, "the end of the text", source, max(0, len(source.spliced.rstrip()) - 1))
     return [*run.tokens, end]
 
@@ -121,7 +123,7 @@ class _Preprocessor:
             value = is_live and self._condition(name, rest)
             groups.append(_Group(name, is_live, value))
             return value
-        if name.text in ("elif", "else", "endif"):
+        if name.text in ("elif", "elifdef", "elifndef", "else", "endif"):
             return self._branch(name, rest, groups)
         if not is_live:
             return False
@@ -165,11 +167,11 @@ class _Preprocessor:
         return group.is_live and value
 
     def _condition(self, name: Token, rest: Sequence[Token]) -> bool:
-        if name.text in ("ifdef", "ifndef"):
+        if name.text.endswith("def"):
             if len(rest) != 1 or rest[0].kind is not NAME:
                 self._diagnostics.error(name, f"#{name.text} takes one name")
                 return False
-            return self._is_defined(rest[0].text) == (name.text == "ifdef")
+            return self._is_defined(rest[0].text) == (not name.text.endswith("ndef"))
         if not rest:
             self._diagnostics.error(name, f"#{name.text} without a condition")
             return False
@@ -227,12 +229,15 @@ class _Preprocessor:
             body = body[end + 1 :]
         for at, each in enumerate(body):
             behind = body[at + 1].text if at + 1 < len(body) else ""
-            if parameters is not None and each.text == "#" and each.kind is PUNCTUATOR and behind not in parameters:
+            is_string = parameters is not None and each.text == "#" and each.kind is PUNCTUATOR
+            if is_string and behind not in (*(parameters or ()), OPTION):
                 fix = f"# before one of {', '.join(parameters)}" if parameters else ""
                 self._diagnostics.error(each, f"# in the body of macro {name} is not before a parameter", fix)
                 return
-        if body and "##" in (body[0].text, body[-1].text):
-            self._diagnostics.error(line[0], f"the body of macro {name} begins or ends with ##")
+        problem = "begins or ends with ##" if body and "##" in (body[0].text, body[-1].text) else ""
+        problem = problem or options_problem(body, is_variadic)
+        if problem:
+            self._diagnostics.error(line[0], f"the body of macro {name} {problem}")
             return
         macro = Macro(name, parameters, is_variadic, tuple(body))
         known = self._macros.get(name)
@@ -270,6 +275,27 @@ class _Preprocessor:
             self._diagnostics.error(name, '#line takes a number, and a "file"')
             return
         name.source.renumber(name.start, number[0], file)
+
+
+def _take_out_pragmas(tokens: list[Token], diagnostics: Diagnostics) -> None:
+    """Take `_Pragma("…")` out, which says no more than `#pragma`."""
+    if not any(each.text == "_Pragma" and each.kind is NAME for each in tokens):
+        return
+    found: list[Token] = []
+    at = 0
+    while at < len(tokens):
+        token = tokens[at]
+        if token.text != "_Pragma" or token.kind is not NAME:
+            found.append(token)
+            at += 1
+            continue
+        behind = tokens[at + 1 : at + 4]
+        if [each.text for each in behind[::2]] != ["(", ")"] or behind[1].kind is not STRING:
+            diagnostics.error(token, "_Pragma takes one string", '_Pragma("…"), or #pragma on a line of its own')
+        else:
+            at += 3
+        at += 1
+    tokens[:] = found
 
 
 def _written(line: Sequence[Token]) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from ..reading.source import END, NAME, Token
 from . import tree
 from .expressions import ExpressionParser
-from .token_stream import KEYWORDS, QUALIFIERS, STORAGE, SyntaxAbort
+from .token_stream import BUILT_IN_TYPES, KEYWORDS, QUALIFIERS, STORAGE, SyntaxAbort
 
 ATTRIBUTES = {
     "global": 0, "noalias": 0, "readonly": 0, "writeonly": 0, "aligned": 1, "multipleof": 1, "retune": 0,
@@ -16,6 +16,8 @@ ATTRIBUTES = {
 """Attributes and how many arguments they take."""
 _WITHOUT_EFFECT = frozenset(["always_inline", "noinline", "unused"])
 """Attributes of C compilers that say nothing here: functions are inlined where they are called."""
+FUNCTION_MARKS = ("__global__", "__device__")
+"""What stands before a function and says what it is."""
 _RESTRICT = ("restrict", "__restrict__", "__restrict")
 _SYNONYMS = {"restrict": "noalias", "kernel": "global"}
 OLD_DIALECT = {
@@ -33,20 +35,23 @@ class DeclaratorParser(ExpressionParser, ABC):
     def body(self) -> tree.Compound:
         """Read the body of a function, whose parameters are in the current scope."""
 
-    def declarator(self, base: tree.TypeName, what: str) -> tree.Declarator:
-        """Read stars, a name, which may stand in parentheses, and its attributes and shape, in either order."""
+    def declarator(self, base: tree.TypeName, what: str, is_typedef: bool = False) -> tree.Declarator:
+        """Read stars, a name, which may stand in parentheses, and its attributes and shape, in either order.
+
+        is_typedef: the name may be that of a built-in type.
+        """
         type_ = self.with_pointers(base)
         before: list[tree.Attribute] = []
         while self.text in _RESTRICT:
             before.append(tree.Attribute(self.advance(), "noalias", ()))
-        while self._is_attribute():  # else it is a name, such as __debug_barrier
+        while is_attribute(self.text):  # else it is a name, such as __debug_barrier
             before += self.attributes()
         if self.text != "(":
-            name = self.identifier(what)
+            name = self.advance() if is_typedef and self.text in BUILT_IN_TYPES else self.identifier(what)
         else:
             opening = self.advance()
             self.deeper()
-            inner = self.declarator(type_, what)
+            inner = self.declarator(type_, what, is_typedef)
             self.depth -= 1
             if self.text == "(":
                 self.fail("parameters in the parentheses around a name", "the name alone in parentheses, or none")
@@ -131,9 +136,13 @@ class DeclaratorParser(ExpressionParser, ABC):
         before = self.attributes()
         if self.text == "...":
             self.fail("a varying number of arguments is not supported", "one function for each number of them")
-        if not self.is_type(self.token):
+        if not self.is_type(self.token) and self.text != "register":
             self.fail_type("the type of a parameter")
-        base = self.specifiers()
+        storage: list[Token] = []
+        base = self.specifiers(storage)
+        for each in storage:
+            if each.text != "register":
+                self.fail_at(each, f"{each.text} on a parameter", "the type and the name alone")
         start = self.at
         type_ = self.with_pointers(base)
         if self.text in (",", ")", "["):
@@ -169,7 +178,7 @@ class DeclaratorParser(ExpressionParser, ABC):
         """Read what stands before a type: `__global__`, and what means nothing here, such as static and inline."""
         found = []
         while (self.text in STORAGE and self.text != "typedef") or self.text.startswith("__attribute__"):
-            if self.text in ("__global__", "__device__"):
+            if self.text in FUNCTION_MARKS:
                 found.append(tree.Attribute(self.token, self.text.strip("_"), ()))
                 self.advance()
             elif self.text.startswith("__attribute__"):
@@ -195,10 +204,6 @@ class DeclaratorParser(ExpressionParser, ABC):
                 found += self._attribute()
         return found
 
-    def _is_attribute(self) -> bool:
-        """Return whether an attribute stands where a name may stand, too."""
-        name = self.text.strip("_")
-        return self.text.startswith("__") and (name in ATTRIBUTES or name in _WITHOUT_EFFECT or name == "attribute")
 
     def _attribute(self) -> list[tree.Attribute]:
         """Read one attribute; nothing for one that has no effect."""
@@ -226,6 +231,14 @@ class DeclaratorParser(ExpressionParser, ABC):
                 self.fail_at(each, f"{each.text} is of the dialect of early 2019, another language", fix)
         if token.text == "restrict":
             self.fail("restrict before a type is of the dialect of early 2019, another language", "T *p __noalias")
+
+
+def is_attribute(text: str, name: str = "") -> bool:
+    """Return whether a name is an attribute in the short spelling, or `__attribute__`; of one name, if it is given."""
+    if not text.startswith("__"):
+        return False
+    found = _SYNONYMS.get(text.strip("_"), text.strip("_"))
+    return found == name if name else found in ATTRIBUTES or found in _WITHOUT_EFFECT or found == "attribute"
 
 
 def declared_names(tokens: Sequence[Token]) -> list[tuple[Token, str]]:
@@ -257,4 +270,4 @@ def declared_names(tokens: Sequence[Token]) -> list[tuple[Token, str]]:
     return found
 
 
-__all__ = ["ATTRIBUTES", "OLD_DIALECT", "DeclaratorParser", "declared_names"]
+__all__ = ["ATTRIBUTES", "FUNCTION_MARKS", "OLD_DIALECT", "DeclaratorParser", "declared_names", "is_attribute"]

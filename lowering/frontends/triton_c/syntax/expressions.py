@@ -5,6 +5,8 @@ Ranges bind tighter than all other binary operators, and `@` comes next: `p * T 
 
 from __future__ import annotations
 
+from typing import NoReturn
+
 from ..reading.source import CHARACTER, NAME, NUMBER, STRING, Token
 from . import tree
 from .token_stream import KEYWORDS, MAX_NESTED, UNSUPPORTED
@@ -93,6 +95,8 @@ class ExpressionParser(TypeNameParser):
             self.deeper()
             token = self.advance()
             is_masked = token.text == "*" and self.text == "?"
+            if token.text == "*" and self.text == "(":
+                self._refuse_plain_mask(token)
             found = self._masked(token) if is_masked else tree.Unary(token, self.cast())
             self.depth -= 1
             return found
@@ -110,6 +114,18 @@ class ExpressionParser(TypeNameParser):
             self.depth -= 1
             return found
         return self.postfix()
+
+    def _refuse_plain_mask(self, token: Token) -> None:
+        """Refuse `*(mask)p`, where an operand follows what stands in parentheses, and `*(a < b)(p + i)`."""
+        at, depth = 1, 1
+        while depth and self.at + at < len(self.tokens) - 1:
+            depth += (self.peek(at).text == "(") - (self.peek(at).text == ")")
+            at += 1
+        behind, is_name = self.peek(at), at == 3 and self._is_name(self.peek())
+        is_call = behind.text == "(" and not is_name and not any(self.peek(each).text in (".", ",") for each in range(1, at))
+        is_cast = self.is_type(self.peek()) or (is_name and self.missing_define(self.peek()))
+        if (self._is_name(behind) or is_call) and not is_cast:
+            self.fail_at(token, "a mask of * stands behind *?, and what is dereferenced behind it", "*?(mask)p")
 
     def _masked(self, token: Token) -> tree.Expression:
         self.advance()
@@ -199,6 +215,10 @@ class ExpressionParser(TypeNameParser):
                 return found
         self.diagnostics.fatal(self.token, f"more than {MAX_NESTED} subscripts and calls of one another's results")
 
+    def _fail_cast(self, token: Token) -> NoReturn:
+        """Leave the statement, with an error at the name of a type of a cast that is not known."""
+        self.fail_at(token, f"expected the type of a cast, got {token.text!r}", self.missing_define(token))
+
     @staticmethod
     def _is_name(token: Token) -> bool:
         return token.kind is NAME and token.text not in KEYWORDS
@@ -248,12 +268,18 @@ class ExpressionParser(TypeNameParser):
         if self.text == "(":
             self.advance()
             self.deeper()
+            at = 1
+            while self.peek(at).text == "*":
+                at += 1
+            if at > 1 and self.peek(at).text in (")", "[") and self._is_name(self.token):
+                self._fail_cast(self.token)
             found = self.expression()
             self.expect(")")
             self.depth -= 1
-            if isinstance(found, tree.Name) and (self.token.kind in (NUMBER, CHARACTER) or self._is_name(self.token)):
-                fix = self.missing_define(found.token)
-                self.fail_at(found.token, f"expected the type of a cast, got {found.token.text!r}", fix)
+            named = found.operand if isinstance(found, tree.Subscript) else found
+            is_operand = self.token.kind in (NUMBER, CHARACTER) or self._is_name(self.token)
+            if isinstance(named, tree.Name) and is_operand and (named is found or not self.is_declared(named.token.text)):
+                self._fail_cast(named.token)
             return found
         if token.kind in (NUMBER, CHARACTER) or self.text in ("true", "false"):
             return tree.Literal(self.advance())

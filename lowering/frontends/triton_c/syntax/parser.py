@@ -8,7 +8,7 @@ from typing import TypeVar
 from ..reading.diagnostics import Diagnostics
 from ..reading.source import END, NAME, STRING, Token
 from . import tree
-from .declarators import OLD_DIALECT, DeclaratorParser, declared_names
+from .declarators import FUNCTION_MARKS, OLD_DIALECT, DeclaratorParser, declared_names
 from .token_stream import KEYWORDS, STORAGE, UNSUPPORTED, SyntaxAbort
 
 _STATIC_ASSERTS = ("_Static_assert", "static_assert")
@@ -173,25 +173,27 @@ class _Parser(DeclaratorParser):
     def _declaration(self, attributes: Sequence[tree.Attribute] = (), is_external: bool = False) -> tree.Statement:
         """Read variables, types, prototypes, or outside of functions one with a body. attributes: those of functions."""
         token = self.token
-        is_typedef = False
-        lasting = None  # static or extern, which say that a variable outlives the function
+        storage: list[Token] = []
         while self.text in STORAGE or self.text.startswith("__attribute__"):
-            is_typedef = is_typedef or self.text == "typedef"
-            lasting = self.token if self.text in ("static", "extern") else lasting
             if self.text in STORAGE:
-                self.advance()
+                storage.append(self.advance())
             else:
                 self.attributes()
         if self.peek().text == "tunable":
             self.refuse_old_dialect()
-        base = self.specifiers()
-        attributes = (*attributes, *self.storage())
+        before = len(storage)
+        base = self.specifiers(storage)
+        is_typedef = any(each.text == "typedef" for each in storage)
+        lasting = next((each for each in storage if each.text in ("static", "extern")), None)
+        marks = [tree.Attribute(each, each.text.strip("_"), ()) for each in storage[before:] if each.text in FUNCTION_MARKS]
+        attributes = (*attributes, *marks, *self.storage())
         if self.text == ";":
             return self._without_names(token, base)
         found: list[tree.Declarator] = []
         prototypes: list[tree.Function] = []
         while True:
-            name = self.declarator(base, "the name of a function" if is_external and self.peek().text == "(" else "a name")
+            what = "the name of a function" if is_external and self.peek().text == "(" else "a name"
+            name = self.declarator(base, what, is_typedef)
             if self.text == "(":
                 if is_typedef:
                     self.fail("types of functions are not supported", "the types of its parameters in each function")

@@ -15,6 +15,10 @@ BASIC_TYPES = frozenset([
     "void", "bool", "_Bool", "char", "short", "int", "long", "signed", "unsigned", "half", "bfloat16", "float", "double",
     *(f"{u}int{bits}" for u in ("", "u") for bits in (8, 16, 32, 64)),
 ])  # fmt: skip
+BUILT_IN_TYPES = frozenset([
+    "bool", "half", "bfloat16", *(f"{u}int{bits}" for u in ("", "u") for bits in (8, 16, 32, 64)),
+])  # fmt: skip
+"""Names of types that are no keywords of C, which a text may declare once more."""
 QUALIFIERS = frozenset(["const", "volatile", "restrict", "__restrict__", "__restrict", "__constant__"])
 STORAGE = frozenset([
     "static", "inline", "extern", "register", "typedef", "auto", "__global__", "__device__", "__inline__", "__inline",
@@ -22,10 +26,12 @@ STORAGE = frozenset([
 ])  # fmt: skip
 KEYWORDS = BASIC_TYPES | QUALIFIERS | STORAGE | frozenset([
     "if", "else", "for", "while", "do", "switch", "case", "default", "break", "continue", "return", "goto", "sizeof",
-    "struct", "union", "enum", "newaxis", "_Static_assert", "true", "false",
+    "struct", "union", "enum", "newaxis", "_Static_assert", "true", "false", "_Atomic", "_Complex",
 ])  # fmt: skip
 UNSUPPORTED = {
     "goto": "goto is not supported; use break, continue, return, or a loop",
+    "_Atomic": "atomic types are not supported; use atomic_add(p, v) and its like, which change memory at once",
+    "_Complex": "complex numbers are not supported; use a struct of two numbers",
 }
 
 
@@ -89,10 +95,19 @@ class TokenStream:
             self.advance()
             return
         message = f"expected ;{what and f' {what}'}, got {self.shown()}"
-        self.diagnostics.error(self.token, message, self.missing_define())
         outermost = self.token.uses[:1] or [self.token]
-        if not (self.text == "}" or self.token.kind is END or outermost[0].is_first):
+        is_at_end = outermost[0].is_first or self.token.kind is END
+        missing = self.missing_define()
+        self.diagnostics.error(self._behind() if is_at_end and not missing else self.token, message, missing)
+        if not (self.text == "}" or is_at_end):
             raise SyntaxAbort
+
+    def _behind(self) -> Token:
+        """Return a token for the place behind the token before the one at hand; that one itself if a macro has made it."""
+        before = self.tokens[max(self.at - 1, 0)]
+        if before.macro is not None or not before.source.spliced.startswith(before.text, before.start):
+            return self.token
+        return Token(OTHER, "", before.source, before.start + len(before.text))
 
     def missing_define(self, token: Token | None = None) -> str:
         """Return the fix for a name in capitals where none can stand, which was meant to be a macro; "" for other tokens.
@@ -174,4 +189,7 @@ class TokenStream:
         (self.hidden if is_type else self.types)[-1].discard(name)
 
 
-__all__ = ["BASIC_TYPES", "KEYWORDS", "MAX_NESTED", "QUALIFIERS", "STORAGE", "UNSUPPORTED", "SyntaxAbort", "TokenStream"]
+__all__ = [
+    "BASIC_TYPES", "BUILT_IN_TYPES", "KEYWORDS", "MAX_NESTED", "QUALIFIERS", "STORAGE", "UNSUPPORTED",
+    "SyntaxAbort", "TokenStream",
+]  # fmt: skip

@@ -334,3 +334,26 @@ class Function(Statement):
     def is_device(self) -> bool:
         """Whether it is said to be no kernel."""
         return any(each.name == "device" for each in self.attributes)
+
+    @property
+    def is_void(self) -> bool:
+        return self.result.base == "void" and len(self.result.constant) == 1
+
+
+@dataclass(frozen=True, slots=True)
+class Skipped(Statement):
+    """A function that the kernel does not reach, of which nothing is read but what tells kernels from others.
+
+    Attributes:
+        called: the names of what it may call.
+    """
+
+    is_prototype: bool
+    is_global: bool
+    is_device: bool
+    is_void: bool
+    called: frozenset[str]
+
+    @property
+    def name(self) -> str:
+        return self.token.text

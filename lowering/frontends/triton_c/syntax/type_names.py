@@ -6,7 +6,15 @@ from abc import ABC, abstractmethod
 
 from ..reading.source import END, Token
 from . import tree
-from .token_stream import BASIC_TYPES, QUALIFIERS, UNSUPPORTED, SyntaxAbort, TokenStream
+from .token_stream import (
+    BASIC_TYPES,
+    BUILT_IN_TYPES,
+    QUALIFIERS,
+    STORAGE,
+    UNSUPPORTED,
+    SyntaxAbort,
+    TokenStream,
+)
 
 _INTEGERS = {
     ("char",): "int8", ("short",): "int16", ("int",): "int32", (): "int32", ("long",): "int64", ("long", "long"): "int64",
@@ -21,7 +29,7 @@ class TypeNameParser(TokenStream, ABC):
         """Read a constant expression."""
 
     @abstractmethod
-    def declarator(self, base: tree.TypeName, what: str) -> tree.Declarator:
+    def declarator(self, base: tree.TypeName, what: str, is_typedef: bool = False) -> tree.Declarator:
         """Read stars, a name, which may stand in parentheses, and its attributes and shape."""
 
     def type_name(self) -> tree.TypeName:
@@ -29,8 +37,12 @@ class TypeNameParser(TokenStream, ABC):
         base = self.specifiers()
         return self.with_shape(self.with_pointers(base))
 
-    def specifiers(self) -> tree.TypeName:
-        """Read the name of an element type with its qualifiers, in any order."""
+    def specifiers(self, storage: list[Token] | None = None) -> tree.TypeName:
+        """Read the name of an element type with its qualifiers, in any order.
+
+        storage: takes `static`, `typedef` and their like, which may stand among them; None where they are errors. With
+        `typedef` the name of a built-in type behind another one is what is declared: `typedef unsigned char uint8;`.
+        """
         token = self.token
         is_constant = False
         names: list[str] = []
@@ -44,8 +56,12 @@ class TypeNameParser(TokenStream, ABC):
                 name, definition = self.enumeration() if text == "enum" else self._structure()
                 names.append(name)
                 continue
+            if names and text in BUILT_IN_TYPES and storage is not None and any(each.text == "typedef" for each in storage):
+                break
             if text in QUALIFIERS:
                 is_constant = is_constant or text in ("const", "__constant__")
+            elif text in STORAGE and storage is not None:
+                storage.append(self.token)
             elif text in BASIC_TYPES or (not names and self.is_type(self.token)):
                 token = token if names else self.token
                 names.append(text)

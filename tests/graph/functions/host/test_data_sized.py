@@ -113,6 +113,26 @@ def test_non_max_suppression_by_hand(limit: int, iou: float, score: float) -> No
     np.testing.assert_array_equal(both(g, boxes, scores)[0], np.array(expected, np.int64).reshape(-1, 3))
 
 
+@pytest.mark.parametrize("boxes", [0, 1, 63, 64, 65, 200, 3000])
+@pytest.mark.parametrize(("limit", "iou", "size"), [(3, 0.5, 0.05), (600, 0.5, 0.02), (10**6, 0.3, 0.5), (40, 0.0, 0.01)])
+def test_non_max_suppression_of_many_boxes(boxes: int, limit: int, iou: float, size: float) -> None:
+    """With equal scores, scores that are NaN, and more boxes than are looked at first."""
+    rng = np.random.default_rng(boxes)
+    corners, scores = rng.random((1, boxes, 4), np.float32), np.round(rng.random((1, 1, boxes), np.float32) * 500) / 500
+    corners[..., 2:] = corners[..., :2] + corners[..., 2:] * np.float32(size)
+    scores[..., 1:2] = np.nan
+    g = jn.Graph("g", [jn.TensorType(jn.float32, (1, "n", 4)), jn.TensorType(jn.float32, (1, 1, "n"))])
+    g.output(jn.non_max_suppression(*g.inputs, limit, iou, 0.1))
+    low, high = corners[0, :, :2].astype(np.float64), corners[0, :, 2:].astype(np.float64)
+    kept: list[int] = []
+    for box in np.argsort(-np.nan_to_num(scores[0, 0], nan=-1), kind="stable"):
+        sides = np.clip(np.minimum(high[box], high[kept]) - np.maximum(low[box], low[kept]), 0, None).prod(-1)
+        union = (high[box] - low[box]).prod() + (high[kept] - low[kept]).prod(-1) - sides
+        if scores[0, 0, box] > np.float32(0.1) and len(kept) < limit and not (sides / union > iou).any():
+            kept.append(int(box))
+    np.testing.assert_array_equal(jn.evaluate(g, corners, scores), [(0, 0, box) for box in kept] or np.zeros((0, 3)))
+
+
 def test_centers_and_sizes_mean_the_same_boxes() -> None:
     boxes, scores = RNG.random((1, 20, 4), np.float32), RNG.random((1, 1, 20), np.float32)
     low, size = boxes[..., :2], boxes[..., 2:]

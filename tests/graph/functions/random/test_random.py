@@ -59,3 +59,34 @@ def test_seeds_that_are_refused(seed: object) -> None:
     g = jn.Graph("g", [jn.TensorType(jn.float32, (2,), name="x")])
     with pytest.raises(jn.UserError, match=r"random_bits: seed is .*\n.*\n.*expected: an int of 64 bits"):
         jn.random_bits(g.inputs[0], seed=seed)  # type: ignore[arg-type]
+
+
+def test_integers_orders_classes_and_drops() -> None:
+    g = jn.Graph("g", [jn.TensorType(jn.float32, (12000,), name="x")])
+    (x,) = g.inputs
+    chances = np.array([0.1, 0.2, 0.7], np.float32)
+    rows = jn.broadcast_to(g.constant(np.log(chances) + 5), (6000, 3))
+    g.output(jn.random_integers(x, -5, 7, seed=1), jn.random_integers(x, -(2**31), 2**31, seed=2), jn.random_integers(x, 3, 4),
+             jn.random_permutation(x, seed=1), jn.dropout(x, 0.25, seed=1), jn.categorical(rows, 2, seed=1))  # fmt: skip
+    values = np.arange(1, 12001, dtype=np.float32)
+    found = jn.compile(g, device="cpu", cache=False)(values)
+    for one, other in zip(found, jn.evaluate(g, values), strict=True):
+        np.testing.assert_array_equal(one, other)
+    small, wide, one, order, dropped, classes = found
+    assert (small.dtype, small.min(), small.max(), set(one)) == (np.int64, -5, 6, {3})
+    np.testing.assert_allclose(np.bincount(small + 5) / 1000, np.ones(12), atol=0.12)
+    np.testing.assert_allclose([wide.mean() / 2**31, wide.std() / 2**31], [0, 1 / np.sqrt(3)], atol=0.02)
+    assert (order != values).mean() > 0.99
+    np.testing.assert_array_equal(np.sort(order), values)
+    kept = dropped != 0
+    np.testing.assert_allclose(kept.mean(), 0.75, atol=0.02)
+    np.testing.assert_allclose(dropped[kept], values[kept] / 0.75, rtol=1e-6)
+    assert classes.shape == (6000, 2)
+    np.testing.assert_allclose(np.bincount(classes.reshape(-1)) / 12000, chances, atol=0.02)
+
+
+def test_nothing_and_everything_is_dropped() -> None:
+    g = jn.Graph("g", [jn.TensorType(jn.float32, (4,), name="x")])
+    g.output(jn.dropout(g.inputs[0], 0), jn.dropout(g.inputs[0], 1))
+    none, every = jn.evaluate(g, np.ones(4, np.float32))
+    np.testing.assert_array_equal([none, every], [np.ones(4), np.zeros(4)])

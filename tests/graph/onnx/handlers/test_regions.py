@@ -201,10 +201,3 @@ def test_an_if_of_large_branches_is_a_branch(large: bool) -> None:
               s = Neg (r) }}
         > }}""")
     agree(made, *[{"x": floats(3), "flag": np.array(flag)} for flag in (True, False)], control=large)
-
-
-def test_export_refuses_loops_with_the_line() -> None:
-    g = jn.Graph("g", [jn.TensorType("float32", (3,), "x")])
-    g.output(jn.fori_loop(0, 3, lambda i, v: v + 1.0, g.inputs[0]))
-    with pytest.raises(jn.UnsupportedError, match=r"loops and branches are not written yet[^$]*test_regions"):
-        jn.to_onnx(g)

@@ -322,7 +322,18 @@ def test_diagnostics_are_values_too() -> None:
         jn.kernel.from_triton_c(text)
     warning, error = caught.value.diagnostics
     assert [warning.severity, error.severity] == ["warning", "error"]
-    assert error.json["macros"] == [{"file": "<text>", "line": 1, "column": 16, "note": "from macro M"}]
+    at = {"file": "<text>", "line": 1, "column": 16, "endLine": 1, "endColumn": 17}
+    assert error.json["macros"] == [{**at, "note": "from macro M"}]
+    assert (error.json["endLine"], error.json["endColumn"]) == (3, 39)
+
+
+def test_ends_are_behind_what_is_meant() -> None:
+    text = "__global__ void f(float *x) {\n  *x = unk\\\nnown + 3;\n  *x = 1\n}\n#define P(a, b) a ## b\nvoid g() { P(q, r); }"
+    with pytest.raises(jn.UserError) as caught:
+        jn.kernel.from_triton_c(text + "\n")
+    names = ("line", "column", "endLine", "endColumn")
+    found = [tuple(each.json[name] for name in names) for each in caught.value.diagnostics]
+    assert found[:2] == [(2, 8, 3, 5), (4, 9, 4, 9)]
 
 
 def test_too_many_nested_branches_are_told() -> None:
@@ -345,3 +356,42 @@ def test_arguments_of_a_launch_are_checked(args: tuple[object, ...], message: st
         kernel.launch(1, *args)
     with pytest.raises(jn.UserError, match="expected one to three numbers of programs"):
         kernel.launch((1, 2, 3, 4), *args)
+
+
+HINTS = "int i[4] = 0 ... 4; float v[4] = 0, m[4, 8] = 0; bool b[4] = i < n;"
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ("max(v);", "3:1: error: max takes 2 arguments, got 1; fix: v[max]"),
+        ("max(m);", "max takes 2 arguments, got 1; fix: m[max, max]"),
+        ("sum(m);", "3:1: error: sum is not declared; fix: m[+, +]"),
+        ("sum(v + 1);", "sum is not declared; fix: (…)[+]"),
+        ("any(b);", "any is not declared; fix: b[max]"),
+        ("p = p + i;", "3:3: error: p is a scalar, and the value has shape [4]; fix: a block of pointers, float* p[4]"),
+        ("*(b)p = 1;", "3:1: error: a mask of * stands behind *?, and what is dereferenced behind it; fix: *?(mask)p"),
+        ("*(i < 2)(p + i) = 1;", "3:1: error: a mask of * stands behind *?"),
+        ("*(b)(p + i) = 1;", "b is no function; fix: *?(b)p, where it is a mask"),
+        ("(TYPE[TM])v;", "3:2: error: expected the type of a cast, got 'TYPE'; fix: missing define? defines={'TYPE': …}"),
+        ("(TYPE*)p;", "3:2: error: expected the type of a cast, got 'TYPE'"),
+        ("(TYPE*[4])p;", "3:2: error: expected the type of a cast, got 'TYPE'"),
+        ("_Atomic int q;", "3:1: error: atomic types are not supported; use atomic_add(p, v) and its like"),
+        ("_Complex float q;", "3:1: error: complex numbers are not supported"),
+        ("n = 1\nn = 2;", "3:6: error: expected ; behind an expression, got 'n'"),
+        ("n = 1 // one\n;n = 2\n\n\n", "4:7: error: expected ; behind an expression, got '}'"),
+        ("n = 1 }", "3:7: error: expected ; behind an expression, got '}'"),
+    ],
+)
+def test_what_was_meant_is_told(body: str, message: str) -> None:
+    assert message in problems(f"{HEAD}\n{HINTS}\n{body}\n}}")
+
+
+def test_stars_before_parentheses_are_products_and_accesses() -> None:
+    text = "__constant__ float t[2] = {1, 2}; const float *g(int n) { return t + n; }\n"
+    body = "*(y) = *(g)(1) * (n) + *(g(0)) * (float)n + *(float*)y;"
+    kernel = jn.kernel.from_triton_c(f"{text}__global__ void f(float *y, int n) {{ {body} }}")
+    assert kernel.name == "f"
+    assert "a table of struct P; fix: one table for each member" in problems(
+        "struct P { int a; }; __constant__ struct P t[2] = {1, 2}; __global__ void f(int *y) { }"
+    )

@@ -374,7 +374,7 @@ def test_print_and_assert(capsys: pytest.CaptureFixture[str]) -> None:
     text = '__global__ void f(int *x, int n) { print("n is", n); assert(*x > n, "too small"); assert((0 ... 4) >= 0); }\n'
     kernel = jn.kernel.from_triton_c(text)
     kernel.launch(1, np.array([3], I32), 2)
-    assert "n is" in capsys.readouterr().out
+    assert capsys.readouterr().out == "pid (0, 0, 0) idx () n is: 2\n"
     with pytest.raises(jn.KernelAssertionError, match="too small") as caught:
         kernel.launch(1, np.array([3], I32), 4)
     assert (caught.value.file, caught.value.line) == ("<text>", 1)

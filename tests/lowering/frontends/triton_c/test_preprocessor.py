@@ -159,8 +159,8 @@ def test_mistakes(text: str, message: str) -> None:
 def test_several_mistakes_are_told_at_once() -> None:
     found = errors("#foo\n#if 1 +\n#endif\n#undef\n")
     assert [line for line in found.split("\n") if ": error:" in line] == [
-        "k.tc:1:2: error: #foo is no directive; fix: one of define, undef, if, ifdef, ifndef, elif, else, endif, include, "
-        "error, warning, line, pragma",
+        "k.tc:1:2: error: #foo is no directive; fix: one of define, undef, if, ifdef, ifndef, elif, elifdef, elifndef, else, "
+        "endif, include, error, warning, line, pragma",
         "k.tc:2:7: error: #if: the condition is not complete; fix: integers, macros of integers, defined(NAME)",
         "k.tc:4:2: error: #undef takes one name",
     ]
@@ -267,3 +267,40 @@ def test_sets_of_macros_are_limited() -> None:
     assert texts(names + inner).count("1") == 91
     chain = "#define D0 1\n" + "".join(f"#define D{n + 1} D{n}\n" for n in range(3000))
     assert "too many macros use one another" in errors(chain + "D3000")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [  # those with capitals are the examples of C23, 6.10.5.2
+        ("#define X(a, ...) (a __VA_OPT__(+) __VA_ARGS__)\nX(1, 2) X(1) X(1,)", "( 1 + 2 ) ( 1 ) ( 1 )"),
+        ("#define F(...) f(0 __VA_OPT__(,) __VA_ARGS__)\n#define EMP\nF(a, b) F() F(EMP)", "f ( 0 , a , b ) f ( 0 ) f ( 0 )"),
+        ("#define S(n, ...) S n __VA_OPT__(= { __VA_ARGS__ })\nS(foo) S(bar, 1, 2)", "S foo S bar = { 1 , 2 }"),
+        ("#define H2(X, Y, ...) __VA_OPT__(X ## Y,) __VA_ARGS__\nH2(a, b, c, d)", "ab , c , d"),
+        ("#define H3(X, ...) #__VA_OPT__(X##X X##X)\nH3(, 0) H3(a, 0) H3(a)", '"" "aa aa" ""'),
+        ("#define H4(X, ...) __VA_OPT__(a X ## X) ## b\nH4(, 1)", "a b"),
+        ("#define H5A(...) __VA_OPT__()/**/__VA_OPT__()\n#define B(X) a ## X ## b\n#define C(X) B(X)\nC(H5A())", "ab"),
+        ('_Pragma("unroll") a _Pragma("x") b\n#define P(x) _Pragma(#x) c\nP(unroll 4)', "a b c"),
+        ("#if 0\n#elifdef A\na\n#elifndef A\nb\n#else\nc\n#endif", "b"),
+        ("#ifdef A\n#elifdef int8\na\n#elifndef A\nb\n#endif\n#if 1\nc\n#elifdef\n#endif", "a c"),
+    ],
+)
+def test_what_c23_has(text: str, expected: str) -> None:
+    assert texts(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("#define H(X) __VA_OPT__(x)", "macro H has __VA_OPT__, which is for macros with ... among their parameters"),
+        ("#define H(X, ...) __VA_OPT__(x ## X ## )", "has __VA_OPT__, whose content begins or ends with ##"),
+        ("#define H(...) __VA_OPT__(", "has __VA_OPT__ without content in parentheses"),
+        ("#define H(...) __VA_OPT__ a b)", "has __VA_OPT__ without content in parentheses"),
+        ("#define H(...) __VA_OPT__(__VA_OPT__(a))", "has __VA_OPT__ within __VA_OPT__"),
+        ("_Pragma(unroll) a", '1:1: error: _Pragma takes one string; fix: _Pragma("…"), or #pragma on a line of its own'),
+        ("a _Pragma", "_Pragma takes one string"),
+        ("#elifdef A", "#elifdef without #if"),
+        ("#if 0\n#elifndef 3\n#endif", "2:2: error: #elifndef takes one name"),
+    ],
+)
+def test_mistakes_in_what_c23_has(text: str, message: str) -> None:
+    assert message in errors(text)

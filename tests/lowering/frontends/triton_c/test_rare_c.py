@@ -200,7 +200,7 @@ MIXED = [
         int b = q1
         if (b < a) *y = b
         return
-        """, ["3 expected ; behind a declaration", "3 q1", "4 expected ;", "5 expected ;", "7 expected ; behind return"]),
+        """, ["2 expected ; behind a declaration", "3 q1", "3 expected ;", "4 expected ;", "5 expected ; behind return"]),
     ("""if (n) *y = ; else *y = q1;
         while (n < 3 { *y = q2; }
         for (int i = 0; i < n i++) { *y = i + q3; }

@@ -13,7 +13,7 @@ from joinery.lowering.llvm.host.kernel import lower_kernel
 from joinery.lowering.llvm.module import Module
 from joinery.lowering.target import HostTarget
 from joinery.lowering.tt.facts import state_facts_of_graphs
-from joinery.runtime.native.codegen import link
+from joinery.runtime.native.linking import link
 
 GUARD = 256
 

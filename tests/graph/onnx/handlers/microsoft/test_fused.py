@@ -87,3 +87,16 @@ def test_weights_of_8_bits() -> None:
     weights = ((codes - 128) * scales.reshape(3, 2, 1)).reshape(3, -1)
     found = run("MatMulNBits", "x w s", x, codes.astype(np.uint8), scales, K=32, N=3, bits=8, block_size=16)[0]
     np.testing.assert_allclose(found, x @ weights.T, rtol=1e-4, atol=1e-2)
+
+
+@pytest.mark.parametrize("opset", [13, 14, 16])
+def test_layer_normalization_in_a_model_of_an_earlier_opset(opset: int) -> None:
+    """As onnxruntime's optimiser writes it: the opset does not have it, so its defaults stand nowhere else."""
+    rng = np.random.default_rng(1)
+    x, scale, bias = (rng.standard_normal(shape).astype(np.float32) for shape in ((2, 3, 8), (8,), (8,)))
+    inputs = {"x": (np.float32, x.shape), "s": (np.float32, scale.shape), "b": (np.float32, bias.shape)}
+    made = model([node("LayerNormalization", "x s b", "y")], inputs, "y", opset=opset)
+    found = jn.evaluate(jn.from_onnx(made), x, scale, bias)
+    wide = x.astype(np.float64)
+    normal = (wide - wide.mean(-1, keepdims=True)) / np.sqrt(wide.var(-1, keepdims=True) + 1e-5)
+    np.testing.assert_allclose(found, normal * scale + bias, rtol=1e-5, atol=1e-6)

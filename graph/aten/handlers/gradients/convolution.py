@@ -5,16 +5,16 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 
-from ....promotion.dtype import float32
-from ...dims.dim import Extent
-from ...functions.building import apply
-from ...functions.joining import stack
-from ...functions.spatial.convolution import conv
-from ...symbol import Symbol
-from ..node import Node
-from ..registry import handles
-from .shaping import cut
-from .spatial import convolution, per_axis
+from .....promotion.dtype import float32
+from ....dims.dim import Extent
+from ....functions.building import apply
+from ....functions.joining import stack
+from ....functions.spatial.convolution import conv
+from ....symbol import Symbol
+from ...node import Node
+from ...registry import handles
+from ..shaping import cut
+from ..spatial import convolution, per_axis
 
 
 @handles("convolution_backward.default")
@@ -63,12 +63,18 @@ def _kernel(
     """Correlate the image with the gradient: images are channels, and steps between windows are gaps between elements."""
     wide = float32 if x.dtype.bits == 16 else x.dtype
     rank, dtype = len(steps), node.result(1).dtype
-    if groups != 1:
+    if groups != 1 and weight.shape[:2] == (groups, 1):
         return _alone(node, grad.cast(wide), x.cast(wide), weight, steps, pads, gaps, groups).cast(dtype)
+    batch, channels, *sizes = x.shape
     spatial = tuple(range(2, rank + 2))
-    images = apply("permute", x.cast(wide), axes=(1, *spatial, 0))
+    if groups == 1:
+        images = apply("permute", x.cast(wide), axes=(1, *spatial, 0))
+    else:  # channels of one group are images, and images of one group its channels
+        apart = apply("reshape", x.cast(wide), shape=(batch, groups, channels // groups, *sizes))
+        turned = apply("permute", apart, axes=(2, *range(3, rank + 3), 1, 0))
+        images = apply("reshape", turned, shape=(channels // groups, *sizes, batch * groups))
     taps = apply("permute", grad.cast(wide), axes=(*spatial, 0, 1))
-    found = conv(images, taps, gaps, steps, [(pad, pad) for pad in pads])
+    found = conv(images, taps, gaps, steps, [(pad, pad) for pad in pads], groups)
     for axis in range(rank):
         found = cut(found, axis + 1, 0, weight.shape[axis + 2])
     return apply("permute", found, axes=(rank + 1, 0, *range(1, rank + 1))).cast(dtype)
@@ -79,9 +85,7 @@ def _alone(
     groups: int,
 ) -> Symbol:  # fmt: skip
     """Return the gradient of a kernel with one channel per group: a sum of products for each of its elements."""
-    filters, depth, *sizes = node.static(weight.shape, "the kernel of a convolution")
-    problem = f"the gradient of {groups} groups of {depth} channels to {filters}"
-    node.require(depth == 1 and filters == groups, problem, "one group, or one channel and filter in each")
+    filters, _, *sizes = node.static(weight.shape, "the kernel of a convolution")
     low = (0, 0, *pads)
     wide = apply("pad", x, low=low, high=low, mode="constant", value=0.0) if any(pads) else x
     found = []

@@ -1,0 +1,72 @@
+"""Handles gradients of poolings: what a window took is given back to its elements."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from .....promotion.dtype import float32
+from ....construction import primitives
+from ....dims.dim import Extent, product
+from ....functions.building import apply
+from ....symbol import Symbol
+from ...node import Node
+from ...registry import handles
+from ..scattering import written
+from ..spatial import Averaging, adaptive, along, averaging, per_axis
+
+
+@handles("max_pool2d_with_indices_backward.default", "max_pool3d_with_indices_backward.default")
+def max_pool_backward(
+    node: Node, grad_output: Symbol, x: Symbol, kernel_size: tuple[int, ...], stride: tuple[int, ...],
+    padding: tuple[int, ...], dilation: tuple[int, ...], ceil_mode: bool, indices: Symbol,
+) -> Symbol:  # fmt: skip
+    """Add each gradient at the position that was the largest of its window."""
+    rank = 2 if node.kind.startswith("max_pool2d") else 3
+    before, spatial = x.shape[:-rank], x.shape[-rank:]
+    images, count = product(before), product(grad_output.shape[-rank:])
+    grad, at = (primitives.reshape(each, (images, count)) for each in (grad_output, indices))
+    start = node.broadcast(node.number(0.0, x.dtype), (images, product(spatial)))
+    if 0 in grad.shape or 0 in start.shape:
+        return node.shaped(start)
+    return node.shaped(written(start, at, grad, 1, "add"))
+
+
+@handles("avg_pool2d_backward.default", "avg_pool3d_backward.default")
+def average_pool_backward(
+    node: Node, grad_output: Symbol, x: Symbol, kernel_size: tuple[int, ...], stride: tuple[int, ...],
+    padding: tuple[int, ...], ceil_mode: bool, count_include_pad: bool, divisor_override: int | None,
+) -> Symbol:  # fmt: skip
+    """Share each gradient among the elements of its window."""
+    rank = int(node.kind[len("avg_pool")])
+    sizes = per_axis(kernel_size, rank)
+    steps, pads = per_axis(stride, rank) or sizes, per_axis(padding, rank)
+    first = len(x.shape) - rank
+    windows = []
+    for number in range(rank):
+        extents = (x.shape[first + number], grad_output.shape[first + number])
+        extent, count = node.static(extents, "the gradient of average pooling")
+        windows.append(averaging(extent, count, sizes[number], steps[number], pads[number], count_include_pad))
+    return _shared(node, grad_output, first, windows, divisor_override)
+
+
+@handles("_adaptive_avg_pool2d_backward.default", "_adaptive_avg_pool3d_backward.default")
+def adaptive_average_pool_backward(node: Node, grad_output: Symbol, x: Symbol) -> Symbol:
+    """Share each gradient among the elements of its window."""
+    rank = int(node.kind[len("_adaptive_avg_pool")])
+    first = len(x.shape) - rank
+    pairs: Sequence[tuple[Extent, Extent]] = list(zip(x.shape[first:], grad_output.shape[first:], strict=True))
+    windows = [adaptive(*node.static(pair, "the gradient of adaptive pooling")) for pair in pairs]
+    return _shared(node, grad_output, first, windows, None)
+
+
+def _shared(node: Node, grad: Symbol, first: int, windows: Sequence[Averaging], divisor: int | None) -> Symbol:
+    """Divide gradients by the sizes of windows, and add them at each of their elements, along one axis after the other."""
+    found = grad.cast(float32) if grad.dtype.bits == 16 else grad
+    for number, window in enumerate(windows):
+        matrix = window.inside if divisor is not None else window.inside / np.maximum(window.counts, 1)
+        found = along(node, found, first + number, matrix.T)
+    if divisor is not None:
+        found = apply("div", found, node.number(float(divisor), found.dtype))
+    return found.cast(grad.dtype)

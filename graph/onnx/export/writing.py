@@ -1,0 +1,235 @@
+"""Writes the symbols of a graph, or of a region inside it, as nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import field
+
+import numpy as np
+
+from ....promotion.arrays import Array
+from ....promotion.dataclass import dataclass
+from ....promotion.errors import UnsupportedError
+from ...data_sizes import needed
+from ...errors import compose
+from ...graph import Graph
+from ...ops.attributes import parsed_options
+from ...symbol import Symbol
+from ..values import objects
+from .body import Body, Constant, OnnxNode, OpsetNeeded, Refused
+from .functions import DOMAIN, Written, call_text, written
+from .regions import write_branch, write_loop
+from .registry import UNWRITTEN, Call
+from .sizes import Sizes
+from .table import REASONS, SIZED, WRITERS
+from .windowed import Windowed, find_windowed, weights_of
+
+MIN_OPSET = 18
+"""The oldest opset that graphs are written in."""
+_DTYPE_OPSETS: Mapping[str, int] = {
+    "float8_e8m0fnu": 24, "float4_e2m1fn": 23, "int2": 25, "uint2": 25,
+    **dict.fromkeys(("int4", "uint4", "float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz"), 21),
+}  # fmt: skip
+
+
+class TooOld(Exception):
+    """A symbol needs a newer opset."""
+
+    def __init__(self, opset: int, message: str) -> None:
+        super().__init__(message)
+        self.opset, self.message = opset, message
+
+
+@dataclass(slots=True)
+class Model:
+    """What a graph and its regions share.
+
+    Attributes:
+        graph: the outermost graph, whose ledger has the casts of all.
+        sizes: values of sizes, which nodes of the outermost body compute.
+        arrays: constants of the model.
+        functions: the name and body of each call that is written as a function or a node, by its text.
+        called: names of the functions that nodes call.
+    """
+
+    graph: Graph
+    opset: int
+    sizes: Sizes
+    arrays: dict[str, Constant] = field(default_factory=dict)
+    functions: dict[str, tuple[str, Written]] = field(default_factory=dict)
+    called: set[str] = field(default_factory=set)
+
+    def function_name(self, call: Call) -> str:
+        """Return a name that tells op and dtype; calls that differ in attributes are numbered."""
+        dtype = call.operands[0] if call.operands else call.result
+        base = f"{call.row}_{dtype}" + (f"_{call.result}" if call.row in ("cast", "bitcast") else "")
+        taken = {name for name, _ in self.functions.values()}
+        name, count = base, 1
+        while name in taken:
+            count += 1
+            name = f"{base}_{count}"
+        return name
+
+
+class GraphWriter:
+    """Adds the symbols of a graph to a body, in order.
+
+    Attributes:
+        names: of the values of symbols, by their id; what has one before is an input of a region, or an output's name.
+        live: the symbols that are written.
+    """
+
+    def __init__(self, graph: Graph, body: Body, model: Model, names: Mapping[int, str]) -> None:
+        self.graph, self.body, self.model = graph, body, model
+        self.names = dict(names)
+        self.windowed = find_windowed(graph, live_symbols(graph))
+        self.live = live_symbols(graph, self.windowed)
+        self.casts = {entry.symbol.id: entry for entry in model.graph.casts() if entry.symbol.graph is graph}
+        self.kernels: dict[int, str] = {}
+
+    def write(self) -> None:
+        """Write all symbols that outputs need."""
+        for symbol in self.live:
+            self._add(symbol)
+
+    def inside(self, region: Graph, body: Body, inputs: Sequence[str]) -> list[str]:
+        """Write a region whose inputs have these names, and return the names of its outputs."""
+        given = {symbol.id: name for symbol, name in zip(region.inputs, inputs, strict=True)}
+        writer = GraphWriter(region, body, self.model, given)
+        writer.write()
+        return [writer.names[symbol.id] for symbol in region.outputs]
+
+    def _add(self, symbol: Symbol) -> None:
+        first = len(self.body.nodes)
+        try:
+            self._check_dtype(symbol)
+            if symbol.id in self.windowed:
+                self._rename_last(symbol, self._of_windows(symbol, self.windowed[symbol.id]), first)
+            elif symbol.op.name == "input":
+                self.names.setdefault(symbol.id, str(symbol.name))
+            elif symbol.op.name == "loop":
+                write_loop(self, symbol)
+            elif symbol.op.name == "branch":
+                write_branch(self, symbol)
+            elif symbol.op.name == "region_result":
+                return  # the loop or branch gave it its name
+            elif symbol.op.name == "constant" and self.graph is not self.model.graph:  # a number, inside a region
+                self.names[symbol.id] = self.body.constant(array_of(symbol), symbol.dtype)
+            elif symbol.op.name in ("constant", "weight", "text_constant"):
+                name = self.body.name(str(symbol.name) if symbol.name else f"constant_{symbol.id}")
+                self.model.arrays[name] = Constant(array_of(symbol), symbol.dtype)
+                self.names[symbol.id] = name
+            else:
+                self._rename_last(symbol, self._written(symbol), first)
+                if "extents" in symbol.attrs:
+                    self.model.sizes.learn(self.names[symbol.id], symbol.shape)
+        except Refused as error:
+            raise UnsupportedError(self._message(symbol, error.reason, error.fix)) from None
+        except OpsetNeeded as error:
+            message = self._message(symbol, f"{error.what} is in opset {error.opset} and later, not in {self.model.opset}", "")
+            raise TooOld(error.opset, message) from None
+        metadata = self._metadata(symbol)
+        for made in self.body.nodes[first:]:
+            made.metadata.update(metadata)
+
+    def _check_dtype(self, symbol: Symbol) -> None:
+        dtype = symbol.dtype
+        if dtype.name == "tensor_float32":
+            raise Refused("ONNX has no tensor_float32: float32 rounds otherwise", "cast to float32")
+        if not dtype.names.onnx:  # 0 is "undefined"
+            raise Refused(f"{dtype} is no tensor data type of ONNX", "cast to float32 or another dtype of ONNX")
+        first = _DTYPE_OPSETS.get(dtype.name, MIN_OPSET)
+        if self.model.opset < first:
+            raise OpsetNeeded(first, str(dtype))
+
+    def _written(self, symbol: Symbol) -> str:
+        row = symbol.op.name
+        operands = [self.names[operand.id] for operand in symbol.inputs]
+        if row in REASONS:
+            raise Refused(*REASONS[row])
+        if row in SIZED:
+            name = SIZED[row](self.body, self.model.sizes, symbol, *operands)
+            if name is not None:
+                return name
+        if row not in WRITERS:
+            raise Refused(*UNWRITTEN)
+        call = Call(row, tuple([operand.dtype for operand in symbol.inputs]), symbol.dtype, symbol.attrs, self.model.opset)
+        key = call_text(call)
+        functions = self.model.functions
+        if key not in functions:
+            functions[key] = (self.model.function_name(call), written(call))
+        name, found = functions[key]
+        if found.is_single:
+            return WRITERS[row](self.body, call, *operands)
+        self.model.called.add(name)
+        return self.body.node(name, *operands, domain=DOMAIN)
+
+    def _of_windows(self, symbol: Symbol, made: Windowed) -> str:
+        """Write a convolution or pooling, with channels first."""
+        rank = len(symbol.shape)
+        x = self.names[made.image.id]
+        if made.image_last:
+            x = self.body.op("Transpose", symbol.dtype, x, perm=(0, rank - 1, *range(1, rank - 1)))
+        weights = () if made.kernel is None else (self._kernel(made.kernel),)
+        result = self.body.node(made.op, x, *weights, **made.attributes)
+        if made.result_last:
+            result = self.body.op("Transpose", symbol.dtype, result, perm=(0, *range(2, rank), 1))
+        return result
+
+    def _kernel(self, kernel: Symbol) -> str:
+        """Return the name of a kernel (…, C / groups, M) as weights (M, C / groups, …); constants are turned now."""
+        rank = len(kernel.shape)
+        order = (rank - 1, rank - 2, *range(rank - 2))
+        if kernel.op.name in ("constant", "weight"):
+            if kernel.id not in self.kernels:
+                array = np.ascontiguousarray(array_of(kernel).transpose(order))
+                given = str(kernel.name).removesuffix(".channels_last") if kernel.name else f"constant_{kernel.id}"
+                self.kernels[kernel.id] = self.body.name(given)
+                self.model.arrays[self.kernels[kernel.id]] = Constant(array, kernel.dtype)
+            return self.kernels[kernel.id]
+        source = weights_of(kernel)
+        if source is not kernel:
+            return self.names[source.id]
+        return self.body.op("Transpose", kernel.dtype, self.names[kernel.id], perm=order)
+
+    def _rename_last(self, symbol: Symbol, name: str, first: int) -> None:
+        """Give the value of a symbol its name, if the last node made it: that of the output, or of op and number."""
+        last = self.body.nodes[-1] if len(self.body.nodes) > first else None
+        if last is None or last.outputs != (name,):
+            if symbol.id in self.names:  # an output: its name has to be that of a node
+                self.body.node("Identity", name, output=self.names[symbol.id])
+            else:
+                self.names[symbol.id] = name
+            return
+        wanted = self.names.get(symbol.id) or self.body.name(f"{symbol.op.name}_{symbol.id}")
+        self.body.nodes[-1] = OnnxNode(last.op, last.domain, last.inputs, (wanted,), last.attributes, last.metadata)
+        self.names[symbol.id] = wanted
+
+    def _metadata(self, symbol: Symbol) -> dict[str, str]:
+        found = {"joinery.symbol": f"%{symbol.id} {symbol.op.name}", "joinery.location": str(symbol.location)}
+        entry = self.casts.get(symbol.id)
+        if entry is not None:
+            found["joinery.cast"], found["joinery.loss"] = f"implicit {entry.op}", str(entry.loss)
+        return found
+
+    def _message(self, symbol: Symbol, reason: str, fix: str) -> str:
+        return compose(f"to_onnx: {symbol.op.name} at {symbol.location}: {reason}", symbol.inputs, fix=fix)
+
+
+def live_symbols(graph: Graph, windowed: Mapping[int, Windowed] | None = None) -> list[Symbol]:
+    """Return the inputs and whatever the outputs need, sizes that values decide among it, in order.
+
+    windowed: nodes that stand for several symbols, and need less.
+    """
+    operands = {key: made.inputs for key, made in (windowed or {}).items()}
+    wanted = needed(graph.symbols, (*graph.inputs, *graph.outputs), operands)
+    return [symbol for symbol in graph.symbols if symbol.id in wanted]
+
+
+def array_of(symbol: Symbol) -> Array:
+    """Return the array of a constant; strings are objects."""
+    if symbol.op.name != "text_constant":
+        array: Array = symbol.attrs["value"]
+        return array
+    options = parsed_options(symbol.attrs["options"])
+    return objects(options["texts"], tuple(options["shape"]))
