@@ -50,12 +50,14 @@ class Programs:
 
     Attributes:
         scopes: the variables of each open scope; those of loops count and are not assigned.
+        declared: the name whose initial value is drawn: it hides the outer variables of that name already.
     """
 
     def __init__(self, draw: Draw) -> None:
         self.draw = draw
         self.scopes: list[list[Variable]] = [[]]
         self.counted: set[str] = set()
+        self.declared = ""
         self.made = 0
         self.left = draw.integer(4, 14)
         self.expressions = Expressions(draw, self.visible)
@@ -65,6 +67,7 @@ class Programs:
         found: dict[str, Variable] = {}
         for scope in self.scopes:
             found.update({each.name: each for each in scope})
+        found.pop(self.declared, None)
         return list(found.values())
 
     def assignable(self) -> list[Variable]:
@@ -127,8 +130,10 @@ class Programs:
 
     def _declaration(self, depth: int, jumps: tuple[str, ...]) -> Statement:
         type_, shape = self.draw.one(*DTYPES), self.draw.one(*SHAPES)
+        self.declared = self.new_name()
         value = self._fits(self.expressions.of_shape(self.depth(), shape), type_)
-        variable = self.declare(self.new_name(), type_, shape)
+        variable = self.declare(self.declared, type_, shape)
+        self.declared = ""
         return Statement(f"{declared(variable)} = {value.text};", self._assigning(variable, value))
 
     @staticmethod
@@ -259,6 +264,7 @@ class Programs:
         elif self.draw.flag(4):
             operator = "!="
         move = self.draw.one(f"{name} {'+' if is_up else '-'}= {step}", f"{name} = {name} {'+' if is_up else '-'} {step}")
+        moves, also = self._moved_beside(move)
         body = self.block(depth, ("break", "continue", "return"), (variable,))
         holds = {"<": np.less, ">": np.greater, "<=": np.less_equal, ">=": np.greater_equal, "!=": np.not_equal}[operator]
 
@@ -274,10 +280,25 @@ class Programs:
                     if str(jump) == "break":
                         return
                 number += step if is_up else -step
+                also(s)
 
         if operator in ("<=",) and bound < 0 and type_ == "unsigned int":
             return self._nested(depth, jumps)
-        return Statement(f"for ({type_} {name} = {start}; {name} {operator} {bound}; {move}) {body.text}", run)
+        return Statement(f"for ({type_} {name} = {start}; {name} {operator} {bound}; {moves}) {body.text}", run)
+
+    def _moved_beside(self, move: str) -> tuple[str, Run]:
+        """Draw what else the step of a loop does, before and behind its counter; return all of it, and what that does."""
+        variables = [each for each in self.assignable() if not each.shape and each.type in ("int", "long", "unsigned int")]
+        count = self.draw.below(3) if variables and self.draw.flag() else 0
+        others = [(self.draw.one(*variables), self.draw.integer(1, 5)) for _ in range(count)]
+        parts = [self.draw.one(f"{each.name} += {add}", f"{each.name} = {each.name} + {add}") for each, add in others]
+        parts.insert(self.draw.below(count + 1), move)
+
+        def run(s: State) -> None:
+            for each, add in others:
+                s[each.key] = np.asarray(s[each.key] + DTYPES[each.type](add), DTYPES[each.type])
+
+        return ", ".join(parts), run
 
     def _counting(self) -> tuple[Variable, int]:
         self.made += 1

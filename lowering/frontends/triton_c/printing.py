@@ -12,6 +12,9 @@ from .types import Type
 
 STAGES = ("tokens", "ast", "typed")
 _INDENT = "  "
+_MAX_INDENT = 60
+"""Levels up to which lines are indented: those of a sum of many terms would be as long as the sum."""
+_SHOWN = (tree.Node, typed.Expression, typed.Statement, typed.Function, typed.Section, typed.Promise)
 _NAMED = (str, int, float, bool, typed.Symbol, typed.Aggregate, typed.Table)
 
 
@@ -20,9 +23,9 @@ def print_stage(reading: Reading, stage: str) -> str:
     if stage == "tokens":
         lines: Iterable[str] = map(_token_line, reading.tokens)
     elif stage == "ast":
-        lines = (line for item in reading.syntax for line in _lines(item, 0, ""))
+        lines = _lines(reading.syntax)
     else:
-        lines = (line for item in reading.typed.functions for line in _lines(item, 0, ""))
+        lines = _lines(reading.typed.functions)
     return "".join(f"{line}\n" for line in lines)
 
 
@@ -36,33 +39,31 @@ def _token_line(token: Token) -> str:
     return f"{_position(token)}: {token.kind} {token.text}{uses}"
 
 
-def _lines(node: object, depth: int, label: str) -> Iterator[str]:
-    """Show a node and what it is made of, each part behind the name of its field."""
-    before = f"{_INDENT * depth}{label}"
-    if isinstance(node, tuple):
-        if not node:
-            return
-        if not all(isinstance(each, str | int | bool) for each in node):
-            for each in node:
-                yield from _lines(each, depth, label)
-            return
-    if not isinstance(node, tree.Node | typed.Expression | typed.Statement | typed.Function | typed.Section | typed.Promise):
-        yield f"{before}{_value(node)}"
-        return
-    parts = [(name, getattr(node, name)) for name in _fields(node)]
-    plain = [(name, value) for name, value in parts if _is_plain(value)]
-    token = getattr(node, "token", None)
-    head = [type(node).__name__]
-    if isinstance(node, typed.Expression):
-        head.append(f": {node.type}")
-    if token is not None:
-        shown = f" {token.text}" if isinstance(node, tree.Node) or not plain else ""
-        head.append(f"{shown} @{_position((token.uses or [token])[0])}")
-    head += [f" {name}={_value(value)}" for name, value in plain if not _is_empty(value)]
-    yield before + "".join(head)
-    for name, value in parts:
-        if not _is_plain(value):
-            yield from _lines(value, depth + 1, f"{name}: ")
+def _lines(items: Iterable[object]) -> Iterator[str]:
+    """Show nodes and what they are made of, each part behind the name of its field, without recursion: sums may be long."""
+    waiting = [(item, 0, "") for item in items][::-1]
+    while waiting:
+        node, depth, label = waiting.pop()
+        if isinstance(node, tuple) and (not node or not all(isinstance(each, str | int | bool) for each in node)):
+            waiting += [(each, depth, label) for each in reversed(node)]
+            continue
+        indent = _INDENT * depth if depth <= _MAX_INDENT else f"{_INDENT * _MAX_INDENT}({depth} deep) "
+        before = f"{indent}{label}"
+        if not isinstance(node, _SHOWN):
+            yield f"{before}{_value(node)}"
+            continue
+        parts = [(name, getattr(node, name)) for name in _fields(node)]
+        plain = [(name, value) for name, value in parts if _is_plain(value)]
+        token = getattr(node, "token", None)
+        head = [type(node).__name__]
+        if isinstance(node, typed.Expression):
+            head.append(f": {node.type}")
+        if token is not None:
+            shown = f" {token.text}" if isinstance(node, tree.Node) or not plain else ""
+            head.append(f"{shown} @{_position((token.uses or [token])[0])}")
+        head += [f" {name}={_value(value)}" for name, value in plain if not _is_empty(value)]
+        yield before + "".join(head)
+        waiting += [(value, depth + 1, f"{name}: ") for name, value in reversed(parts) if not _is_plain(value)]
 
 
 def _fields(node: object) -> list[str]:

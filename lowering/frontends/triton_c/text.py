@@ -70,7 +70,10 @@ def read(
     tokens = preprocess(Source(source, text), defines or {}, include or {}, diagnostics)
     is_whole = not diagnostics.reports
     reached, skipped = (tokens, []) if name is None else selected(tokens, name)
-    syntax = [*parse(reached, diagnostics), *skipped]
+    try:
+        syntax = [*parse(reached, diagnostics), *skipped]
+    except RecursionError:
+        _fail_nested(diagnostics, tokens[-1])
     if not is_whole or diagnostics.has_gaps:  # names may be missing; functions that have errors are left out
         diagnostics.check()
     try:
@@ -91,11 +94,11 @@ def build(reading: Reading) -> ModuleOp:
     """
     diagnostics = reading.diagnostics
     functions = {}
-    for each in reading.typed.functions:
-        functions[each.name] = structured(each, diagnostics)
-        find_liveness(functions[each.name], diagnostics)
     kernel = reading.typed.kernel.name
     try:
+        for each in reading.typed.functions:
+            functions[each.name] = structured(each, diagnostics)
+            find_liveness(functions[each.name], diagnostics)
         module = _module(functions, kernel, diagnostics)
     except RecursionError:
         _fail_nested(diagnostics, reading.typed.kernel.token)

@@ -11,7 +11,6 @@ axis also has sources, the axes that lead to it: what the result is computed fro
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from itertools import product
 
 from xdsl.ir import SSAValue
 
@@ -21,6 +20,8 @@ from ..checking import typed
 from ..checking.typed import Symbol
 from ..types import Type, leaves_of
 
+MAX_PLACEMENTS = 64
+"""Ways in which the lanes of a mask may be axes of a value."""
 Axis = int
 """One axis of some value. `Axes.root` of two is equal where they are the same lanes."""
 
@@ -115,9 +116,12 @@ class Axes:
                 case typed.Evaluate():
                     self._visit(each.expression)
                 case typed.If():
-                    self._visit(each.condition)
-                    self._statements(each.first)
-                    self._statements(each.second)
+                    following: tuple[typed.Statement, ...] = (each,)
+                    while len(following) == 1 and isinstance(link := following[0], typed.If):  # chains of `else if` are long
+                        self._visit(link.condition)
+                        self._statements(link.first)
+                        following = link.second
+                    self._statements(following)
                 case typed.Loop():
                     if each.condition is not None:
                         self._visit(each.condition)
@@ -281,22 +285,65 @@ class Lanes:
         if it is by any of them.
         """
         axes = self.axes.of(node)
-        choices: list[list[int | None]] = []
+        extents = t.shape_of(mask.value.type)
+        choices: list[list[int]] = []
         for leading, roots, led in zip(mask.leading, mask.roots, mask.led, strict=True):
             at = [number for number, axis in enumerate(axes) if axis in leading]
-            at = at or [number for number, axis in enumerate(axes) if axis in led or self.axes.root(axis) in roots]
-            choices.append([*at, None])
-        found = [each for each in product(*choices) if _is_injective(each)]
-        most = max(map(_matched, found))
-        return [each for each in found if _matched(each) == most] if most else []
+            choices.append(at or [number for number, axis in enumerate(axes) if axis in led or self.axes.root(axis) in roots])
+        # an axis of extent 1 is the same wherever it is placed: one axis is looked for, when the others have theirs
+        found = matchings([at if extent > 1 else [] for at, extent in zip(choices, extents, strict=True)])
+        return [each for each in (_completed(each, choices) for each in found) if any(at is not None for at in each)]
 
 
-def _matched(placement: Sequence[int | None]) -> int:
-    return sum(each is not None for each in placement)
+def matchings(choices: Sequence[Sequence[int]]) -> list[tuple[int | None, ...]]:
+    """Return the ways to give different numbers to as many as possible, each one of its choices; None for what has none.
+
+    Raises `OverflowError` if there are more than `MAX_PLACEMENTS` of them.
+    """
+    found: list[tuple[int | None, ...]] = []
+    most = _most(choices, 0, frozenset())
+
+    def extend(before: tuple[int | None, ...], taken: frozenset[int]) -> None:
+        at, missing = len(before), most - len(taken)
+        if at == len(choices):
+            if len(found) == MAX_PLACEMENTS:
+                raise OverflowError
+            found.append(before)
+            return
+        for each in choices[at]:
+            if each not in taken and _most(choices, at + 1, taken | {each}) >= missing - 1:
+                extend((*before, each), taken | {each})
+        if _most(choices, at + 1, taken) >= missing:
+            extend((*before, None), taken)
+
+    extend((), frozenset())
+    return found
 
 
-def _is_injective(placement: Sequence[int | None]) -> bool:
-    return len(set(placement) - {None}) == _matched(placement)
+def _most(choices: Sequence[Sequence[int]], start: int, taken: frozenset[int]) -> int:
+    """Return for how many choices, from `start` on, there are different numbers that are not taken (Kuhn's algorithm)."""
+    owner: dict[int, int] = {}
+
+    def has_axis(number: int, seen: set[int]) -> bool:
+        for each in choices[number]:
+            if each in taken or each in seen:
+                continue
+            seen.add(each)
+            if each not in owner or has_axis(owner[each], seen):
+                owner[each] = number
+                return True
+        return False
+
+    return sum(has_axis(number, set()) for number in range(start, len(choices)))
 
 
-__all__ = ["Axes", "CallersMask", "Lanes"]
+def _completed(placement: Sequence[int | None], choices: Sequence[Sequence[int]]) -> tuple[int | None, ...]:
+    """Return a placement with an axis that is free for whatever has none, if it has such a choice."""
+    found = list(placement)
+    for number, axes in enumerate(choices):
+        if found[number] is None:
+            found[number] = next((each for each in axes if each not in found), None)
+    return tuple(found)
+
+
+__all__ = ["MAX_PLACEMENTS", "Axes", "CallersMask", "Lanes", "matchings"]

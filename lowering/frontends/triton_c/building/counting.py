@@ -27,12 +27,21 @@ class Counter:
         step: what is added to the symbol if `is_up`, else subtracted: a positive number, or a value that is positive.
         element: the type that the symbol is compared in: its own, or the unsigned one of the same width.
         events: what the step reads.
+        may_wrap: whether an unsigned counter may step over the end of its numbers, and go on from the other one.
+        rest: what else the step does, behind the body of each iteration.
     """
 
-    __slots__ = ("bound", "element", "events", "is_up", "operator", "step", "symbol")
+    __slots__ = ("bound", "element", "events", "is_up", "may_wrap", "operator", "rest", "step", "symbol")
 
     def __init__(
-        self, symbol: Symbol, operator: str, bound: typed.Expression, step: int | typed.Expression, element: Scalar
+        self,
+        symbol: Symbol,
+        operator: str,
+        bound: typed.Expression,
+        step: int | typed.Expression,
+        element: Scalar,
+        may_wrap: bool,
+        rest: tuple[typed.Evaluate, ...],
     ) -> None:
         self.symbol = symbol
         self.operator = operator
@@ -41,6 +50,8 @@ class Counter:
         self.step = step
         self.element = element
         self.events: Events = () if isinstance(step, int) else tuple((each, "read") for each in _variables(step))
+        self.may_wrap = may_wrap
+        self.rest = rest
 
 
 def initial_values(function: typed.Function) -> InitialValues:
@@ -67,29 +78,93 @@ def initial_values(function: typed.Function) -> InitialValues:
 def counter_of(node: typed.Loop, values: InitialValues) -> Counter | None:
     """Return how a loop counts; None for one that does not, or by what changes in it."""
     condition = node.condition
-    if not isinstance(condition, typed.Compare) or len(node.step) != 1:
+    if not isinstance(condition, typed.Compare) or len(node.step) != 1 or not isinstance(node.step[0], typed.Evaluate):
         return None
     operator, variable, bound = condition.operator, condition.left, condition.right
-    symbol = _stepped(node.step[0])
-    if symbol is None or operator not in _FLIPPED:
+    if operator not in _FLIPPED:
         return None
+    found = _split(node.step[0], condition)
+    if found is None:
+        return None
+    assignment, rest = found
+    symbol = assignment.symbol
     if not _is_counter(variable, symbol):
         operator, variable, bound = _FLIPPED[operator], bound, variable
-    if not _is_counter(variable, symbol):
-        return None
     element = variable.type.element
     if symbol.type.shape or not isinstance(element, Scalar) or element.kind != "int" or element.bits < 32:
         return None
-    step = _step(node.step[0], symbol, operator in ("<", "<="), values)
+    step = _step(assignment.value, symbol, operator in ("<", "<="), values)
     if step is None:
         return None
-    written = {each for each, what in _events(node.body) if what != "read"}
+    written = {each for each, what in _events((*node.body, *rest)) if what != "read"}
     if symbol in written or any(what != "read" for _, what in node.events):
         return None
     written.add(symbol)
     if not _is_invariant(bound, written) or not (isinstance(step, int) or _is_invariant(step, written)):
         return None
-    return Counter(symbol, operator, bound, step, element)
+    may_wrap = not element.is_signed and _may_wrap(operator, bound, step, element, values)
+    if may_wrap and isinstance(bound, typed.Constant):
+        return None
+    return Counter(symbol, operator, bound, step, element, may_wrap, rest)
+
+
+def _split(node: typed.Evaluate, condition: typed.Compare) -> tuple[typed.Assign, tuple[typed.Evaluate, ...]] | None:
+    """Return the assignment to the counter in a step, and what else the step does; None if none or several are of it.
+
+    What else it does comes behind the body, and so must not read the counter as it is behind its step.
+    """
+    parts = _parts(node.expression)
+    found = [
+        (at, each) for at, each in enumerate(parts) if isinstance(each, typed.Assign) and _is_compared(condition, each.symbol)
+    ]
+    if len(found) != 1:
+        return None
+    ((at, assignment),) = found
+    if any(assignment.symbol in _variables(each) for each in parts[at + 1 :]):
+        return None
+    others = [*parts[:at], *parts[at + 1 :]]
+    if not others:
+        return assignment, ()
+    token = node.token
+    rest = others[0] if len(others) == 1 else typed.Sequence(others[-1].type, token, tuple(others), len(others) - 1)
+    events = list(node.events)
+    writes = [number for number, event in enumerate(events) if event == (assignment.symbol, "write")]
+    if len(writes) != 1:
+        return None
+    del events[writes[0]]
+    return assignment, (typed.Evaluate(token, rest, tuple(events)),)
+
+
+def _is_compared(condition: typed.Compare, symbol: Symbol) -> bool:
+    return _is_counter(condition.left, symbol) or _is_counter(condition.right, symbol)
+
+
+def _parts(node: typed.Expression) -> list[typed.Expression]:
+    """Return what an expression evaluates one after the other."""
+    found: list[typed.Expression] = []
+    waiting = [node]
+    while waiting:
+        each = waiting.pop()
+        if isinstance(each, typed.Sequence):
+            waiting += reversed(each.parts)
+        else:
+            found.append(each)
+    return found
+
+
+def _may_wrap(
+    operator: str, bound: typed.Expression, step: int | typed.Expression, element: Scalar, values: InitialValues
+) -> bool:
+    """Return whether the last step of an unsigned counter may lead over the end of its numbers."""
+    low, high = _limits(element)
+    least, most = _range(bound, values, MAX_DEPTH) or (low, high)
+    steps = (step, step) if isinstance(step, int) else _range(step, values, MAX_DEPTH)
+    if steps is None:
+        return True
+    is_closed = operator in ("<=", ">=")
+    if operator in ("<", "<="):
+        return most - (not is_closed) + steps[1] > high
+    return least + (not is_closed) - steps[1] < low
 
 
 def _is_counter(node: typed.Expression, symbol: Symbol) -> bool:
@@ -126,25 +201,8 @@ def _variables(node: typed.Expression) -> list[Symbol]:
     return found
 
 
-def _stepped(node: typed.Statement) -> Symbol | None:
-    """Return the variable that a step assigns last; None if it assigns none."""
-    written = [symbol for symbol, what in _events([node]) if what == "write"]
-    return written[-1] if written else None
-
-
-def _step(node: typed.Statement, symbol: Symbol, is_up: bool, values: InitialValues) -> int | typed.Expression | None:
-    """Return by how much a step moves a variable in a direction; None if that may be nothing, or the other direction."""
-    if not isinstance(node, typed.Evaluate):
-        return None
-    assignment = node.expression
-    if isinstance(assignment, typed.Sequence):  # i++
-        assignments = [each for each in assignment.parts if isinstance(each, typed.Assign) and each.symbol is symbol]
-        if len(assignments) != 1 or len(assignment.parts) != 3:
-            return None
-        assignment = assignments[0]
-    if not isinstance(assignment, typed.Assign) or assignment.symbol is not symbol:
-        return None
-    value = assignment.value
+def _step(value: typed.Expression, symbol: Symbol, is_up: bool, values: InitialValues) -> int | typed.Expression | None:
+    """Return by how much a new value moves its variable in a direction; None if that may be nothing, or the other direction."""
     if not isinstance(value, typed.Binary) or value.operator not in ("+", "-"):
         return None
     left, right = value.left, value.right

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from abc import abstractmethod
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -17,109 +16,27 @@ from ....tt.dialect.attributes import enum_attr
 from ....tt.dialect.functions import CallOp
 from ....tt.dialect.hints import BarrierOp
 from ....tt.dialect.memory.atomics import MEMORY_ORDERS, MEMORY_SCOPES, RMW_OPERATIONS
-from ....tt.limits import MAX_NESTED_REGIONS
 from ..checking import typed
-from ..checking.typed import Symbol
-from ..reading.diagnostics import Diagnostics
-from ..reading.source import Token
 from ..types import VOID, Scalar
-from .axes import CallersMask, Lanes
-from .elements import Elements, Locations, mlir_types
-from .masks import Masks
+from .axes import MAX_PLACEMENTS, CallersMask
+from .conditionals import ACCESSES, COSTLY, ConditionalBuilder
+from .elements import mlir_types
 
-_EFFECTS = (typed.Load, typed.Store, typed.Assign, typed.Call, typed.Atomic, typed.Effect)
-ACCESSES = (typed.Load, typed.Store, typed.Call, typed.Atomic, typed.Effect, typed.Gather)
-"""What the mask of an arm is for: memory, and indices, which may lie outside where lanes are inactive."""
-_COSTLY = (*_EFFECTS, typed.Dot, typed.Gather, typed.Reduce, typed.ArgReduce, typed.Math)
-"""What a branch is made for, so that only the chosen arm is evaluated; other arms are evaluated both."""
 _ORDERED: dict[str, Attribute] = {
     "sem": enum_attr(MEMORY_ORDERS["acq_rel"]), "scope": enum_attr(MEMORY_SCOPES["gpu"]),
 }  # fmt: skip
 
 
-class ExpressionBuilder(ABC):
-    """Builds expressions of one function.
-
-    Attributes:
-        values: the value of each variable at this point.
-        _made: what is visible here of ranges, views, broadcasts and program ids: texts write them again in every expression.
-        mask: the active lanes, in arms of conditionals with blocks of conditions; None: all.
-        arm: the mask of the arm that is being built, in the shape of its condition, and an expression that has its axes.
-        lanes: what masks of callers mean here, in a function that is built in place of a call.
-    """
-
-    def __init__(self, builder: BlockBuilder, diagnostics: Diagnostics, locations: Locations) -> None:
-        self.builder = builder
-        self.diagnostics = diagnostics
-        self.locations = locations
-        self.elements = Elements(builder)
-        self.masks = Masks(builder)
-        self.values: dict[Symbol, SSAValue] = {}
-        self.mask: SSAValue | None = None
-        self.arm: tuple[SSAValue, typed.Expression] | None = None
-        self.lanes: Lanes | None = None
-        self._made: dict[tuple[object, ...], SSAValue] = {}
-        self._depth = 0
-
-    def at(self, token: Token) -> BlockBuilder:
-        """Return the builder, whose next operations come from a token."""
-        self.builder.location = self.locations.of(token)
-        return self.builder
+class ExpressionBuilder(ConditionalBuilder):
+    """Builds expressions of one function."""
 
     def build(self, node: typed.Expression) -> SSAValue:
         """Return the value of an expression."""
         return _BUILD[type(node)](self, node)
 
     @abstractmethod
-    def inlined(self, node: typed.Call, arguments: list[SSAValue]) -> list[SSAValue]:
-        """Build the body of a function in place of a call, if any lane is active."""
-
-    @abstractmethod
-    def own_lanes(self) -> Lanes:
-        """Return the axes of the function that is built, and the masks of its callers."""
-
-    @contextmanager
-    def region(self, token: Token) -> Iterator[None]:
-        """Build inside of a region, whose values nobody sees behind it."""
-        outer, self._made = self._made, dict(self._made)
-        self._depth += 1
-        if self._depth >= MAX_NESTED_REGIONS:
-            message = f"more than {MAX_NESTED_REGIONS - 1} branches and loops in one another, of conditional expressions too"
-            self.diagnostics.fatal(token, message, "variables for the inner ones")
-        try:
-            yield
-        finally:
-            self._made = outer
-            self._depth -= 1
-
-    def _once(self, token: Token, key: tuple[object, ...], make: Callable[[BlockBuilder], SSAValue]) -> SSAValue:
-        """Return the value that was made for a key, or make it."""
-        found = self._made.get(key)
-        if found is None:
-            found = self._made[key] = make(self.at(token))
-        return found
-
-    @contextmanager
-    def under(self, mask: SSAValue | None) -> Iterator[None]:
-        """Build with other active lanes."""
-        outer, self.mask = self.mask, mask
-        try:
-            yield
-        finally:
-            self.mask = outer
-
-    @contextmanager
-    def in_arm(self, lanes: SSAValue | None, like: typed.Expression) -> Iterator[None]:
-        """Build an arm, whose lanes have the axes of `like`; None: what is no arm."""
-        outer = self.arm
-        mask = self.masks.both(self.mask, lanes)
-        if lanes is not None and mask is not None:
-            self.arm = mask, like
-        try:
-            with self.under(mask):
-                yield
-        finally:
-            self.arm = outer
+    def taken(self, node: typed.Call) -> list[tuple[typed.Expression, bool]]:
+        """Return the arguments of a call, and whether the function does anything with each."""
 
     def _operand(self, node: typed.Expression, change: Callable[[SSAValue], SSAValue]) -> SSAValue:
         """Return the value of an operand in another shape, whose lanes the mask is brought to if it touches memory."""
@@ -196,64 +113,12 @@ class ExpressionBuilder(ABC):
 
     def _joined_logically(self, node: typed.Logical, left: SSAValue) -> SSAValue:
         """Return `left && right` or `left || right`; of scalars, the right one is evaluated if it matters."""
-        if node.type.shape or not typed.contains(node.right, _COSTLY):
+        if node.type.shape or not typed.contains(node.right, COSTLY):
             right = self.build(node.right)
             return self.at(node.token).binary("arith.andi" if node.operator == "&&" else "arith.ori", left, right)
         known = typed.Constant(node.type, node.token, int(node.operator == "||"))
         arms = (node.right, known) if node.operator == "&&" else (known, node.right)
         return self.chosen(node.token, left, arms[0], arms[1], node.writes)
-
-    def chosen(
-        self, token: Token, condition: SSAValue, first: typed.Expression, second: typed.Expression, writes: frozenset[Symbol]
-    ) -> SSAValue:
-        """Return the value of one of two arms, of which one is evaluated, with what it does to variables."""
-        is_void = first.type.element == VOID
-        changed = [symbol for symbol in self.values if symbol in writes]
-        types = [*([] if is_void else [first.type.mlir]), *mlir_types(changed)]
-        branch = self.at(token).if_(condition, types)
-        before = dict(self.values)
-        for context, arm in ((branch.then, first), (branch.otherwise, second)):
-            self.values = dict(before)
-            with context(), self.region(token):
-                value = self.build(arm)
-                self.at(token)
-                branch.yield_([*([] if is_void else [value]), *(self.values[symbol] for symbol in changed)])
-        self.values = before
-        results = list(branch.results)
-        if not is_void:
-            value = results.pop(0)
-        self.values.update(zip(changed, results, strict=True))
-        return value
-
-    def _conditional(self, node: typed.Conditional) -> SSAValue:
-        condition = self.build(node.condition)
-        is_block = bool(t.shape_of(condition.type))
-        if not is_block and not node.is_eager and any(typed.contains(each, _COSTLY) for each in (node.first, node.second)):
-            return self.chosen(node.token, condition, node.first, node.second, node.writes)
-        if not is_block or node.is_eager:
-            first, second = self.build(node.first), self.build(node.second)
-            return self.at(node.token).select(condition, first, second)
-        if isinstance(node.first, typed.Load) and node.first.mask is None and node.first.type == node.type:
-            second = self._arm(node, condition, node.second, is_second=True)
-            return self._loaded(node.first, condition, second)
-        if isinstance(node.second, typed.Load) and node.second.mask is None and node.second.type == node.type:
-            first = self._arm(node, condition, node.first, is_second=False)
-            return self._loaded(node.second, self._inverted(node.token, condition), first)
-        first = self._arm(node, condition, node.first, is_second=False)
-        second = self._arm(node, condition, node.second, is_second=True)
-        return self.at(node.token).select(condition, first, second)
-
-    def _arm(self, node: typed.Conditional, condition: SSAValue, arm: typed.Expression, is_second: bool) -> SSAValue:
-        """Return the value of an arm, whose accesses are masked by the condition or its negation."""
-        if not typed.contains(arm, ACCESSES):
-            return self.build(arm)
-        lanes = self._inverted(node.token, condition) if is_second else condition
-        with self.in_arm(lanes, arm if arm.type.shape == node.condition.type.shape else node.condition):
-            return self.build(arm)
-
-    def _inverted(self, token: Token, condition: SSAValue) -> SSAValue:
-        b = self.at(token)
-        return b.binary("arith.xori", condition, b.const(1, t.I1, t.shape_of(condition.type)))
 
     # Shapes
 
@@ -389,7 +254,12 @@ class ExpressionBuilder(ABC):
     def mask_by_axes(self, mask: CallersMask, node: typed.Expression) -> SSAValue | None:
         """Return which elements of a value are active by a mask, whose axes tell; None if none is an axis of the value."""
         found: SSAValue | None = None
-        for placement in self.own_lanes().placements(mask, node):
+        try:
+            placements = self.own_lanes().placements(mask, node)
+        except OverflowError:
+            message = f"the axes of {node.type} may be the lanes of the condition in more than {MAX_PLACEMENTS} ways"
+            self.diagnostics.fatal(node.token, message, "other variables for its axes, or if and else")
+        for placement in placements:
             key = ("lanes", mask.value, placement, node.type.shape)
             make = partial(self._moved, mask.value, placement, node.type.shape)
             made = self._once(node.token, key, make)
@@ -468,27 +338,46 @@ class ExpressionBuilder(ABC):
     # Variables, calls
 
     def _assign(self, node: typed.Assign) -> SSAValue:
+        if self.is_idle(node):
+            self.skip(node)
+            return self.values[node.symbol]
         value = self.build(node.value)
         self.values[node.symbol] = value
         if value.name_hint is None and node.symbol.name.isidentifier():
             value.name_hint = node.symbol.name
         return value
 
+    def skip(self, node: typed.Expression) -> None:
+        """Leave out an idle expression. The variables that it assigns are 0, which nobody takes."""
+        self.at(node.token)
+        waiting = [node]
+        while waiting:
+            each = waiting.pop()
+            symbols = (each.symbol,) if isinstance(each, typed.Assign) else each.results if isinstance(each, typed.Call) else ()
+            for symbol in symbols:
+                self.values[symbol] = self.elements.zero(symbol.type.element, symbol.type.shape)
+            waiting.extend(typed.parts_of(each))
+
     def _sequence(self, node: typed.Sequence) -> SSAValue:
-        values = []
+        value: SSAValue | None = None
         for number, each in enumerate(node.parts):
             mask = self.mask
             if self.arm is not None and number != node.result and typed.contains(each, ACCESSES):
                 mask, like = self.arm  # what is done beside the value is done for all lanes of the arm
                 self.at(node.token)
                 mask = mask if each.type.element == VOID else self._beside(mask, like, each)
+            if number != node.result and self.is_idle(each):
+                self.skip(each)
+                continue
             with self.under(mask):
-                values.append(self.build(each))
-        return values[node.result]
+                found = self.build(each)
+            value = found if number == node.result else value
+        assert value is not None
+        return value
 
     def _call(self, node: typed.Call) -> SSAValue:
         like = self.arm[1] if self.arm is not None and self.mask is self.arm[0] else node
-        arguments = [self._operand(each, partial(self._beside, like=like, node=each)) for each in node.arguments]
+        arguments = [self._argument(each, like, is_taken) for each, is_taken in self.taken(node)]
         if self.mask is not None or self.lanes is not None:
             values = self.inlined(node, arguments)
         else:
@@ -498,6 +387,13 @@ class ExpressionBuilder(ABC):
             values = list(operation(CallOp, arguments, results, {"callee": SymbolRefAttr(node.function)}))
         self.values.update(zip(node.results, values, strict=False))
         return values[0] if values else self.builder.const(0, t.I1)
+
+    def _argument(self, node: typed.Expression, like: typed.Expression, is_taken: bool) -> SSAValue:
+        """Return the value of an argument; 0 for one that the function does not use, if it is nothing but a value."""
+        if not is_taken and self.is_idle(node):
+            self.skip(node)
+            return self.elements.zero(node.type.element, node.type.shape)
+        return self._operand(node, partial(self._beside, like=like, node=node))
 
     def _math(self, node: typed.Math) -> SSAValue:
         operands = [self.build(each) for each in node.operands]
@@ -554,4 +450,4 @@ _BUILD: dict[type[typed.Expression], Callable[[ExpressionBuilder, Any], SSAValue
 }  # fmt: skip
 
 
-__all__ = ["ACCESSES", "ExpressionBuilder"]
+__all__ = ["ExpressionBuilder"]

@@ -28,10 +28,12 @@ from ..checking import typed
 from ..checking.typed import Symbol
 from ..reading.diagnostics import Diagnostics
 from .axes import Axes, Lanes
+from .conditionals import ACCESSES
 from .counting import Counter
 from .elements import Locations, mlir_types
-from .expressions import ACCESSES, ExpressionBuilder
+from .expressions import ExpressionBuilder
 from .structure import Branch, Node, Repeat, Structured
+from .uses import Uses
 
 _NOINLINE: dict[str, Attribute] = {"noinline": BoolAttr.from_bool(False)}
 _FLAGS = {"noalias": "llvm.noalias", "readonly": "llvm.readonly", "writeonly": "llvm.writeonly"}
@@ -93,14 +95,19 @@ class FunctionBuilder(ExpressionBuilder):
     ) -> None:
         super().__init__(builder, diagnostics, locations)
         self._name = name
+        self._unused: frozenset[Symbol] | None = None
         self._callees = callees
         self._axes: dict[str, Axes] = {}
+        self._uses = Uses({each: callees[each].function for each in callees})
 
     def body(self, nodes: Sequence[Node]) -> None:
         """Build statements one after the other."""
         for node in nodes:
             if isinstance(node, typed.Evaluate):
-                self.build(node.expression)
+                if self.is_idle(node.expression):
+                    self.skip(node.expression)
+                else:
+                    self.build(node.expression)
             elif isinstance(node, typed.Declare):
                 self.at(node.token)
                 type_ = node.symbol.type
@@ -233,7 +240,8 @@ class FunctionBuilder(ExpressionBuilder):
     def _iterations(self, counter: Counter, start: SSAValue, bound: SSAValue, size: SSAValue) -> SSAValue:
         """Return how many iterations a loop has: an int where the counter is a signed one of 32 bits, else a long.
 
-        The distance is divided as an unsigned number, since it may be larger than the largest signed one.
+        The distance is divided as an unsigned number, since it may be larger than the largest signed one. Where the counter
+        of a launch does step over the end of its numbers, its steps are counted one by one.
         """
         b = self.builder
         element, is_up = counter.element, counter.is_up
@@ -243,11 +251,43 @@ class FunctionBuilder(ExpressionBuilder):
         if counter.operator in ("<", ">"):
             distance = b.binary("arith.subi", distance, one)
         is_int = element.bits == 32 and element.is_signed and isinstance(counter.step, int) and counter.step > 1
+        own_size = size
         if not is_int:
             distance, one = b.cast("arith.extui", distance, t.I64), b.const(1, t.I64)
             size = b.const(counter.step, t.I64) if isinstance(counter.step, int) else b.cast("arith.extui", size, t.I64)
         count = b.binary("arith.addi", b.binary("arith.divui", distance, size), one)
-        return b.select(goes_on, count, b.const(0, distance.type))
+        count = b.select(goes_on, count, b.const(0, distance.type))
+        return self._stepped(counter, start, bound, own_size, goes_on, count) if counter.may_wrap else count
+
+    def _stepped(
+        self, counter: Counter, start: SSAValue, bound: SSAValue, size: SSAValue, goes_on: SSAValue, count: SSAValue
+    ) -> SSAValue:
+        """Return how many iterations an unsigned counter has: `count`, unless it steps over the end of its numbers."""
+        b, element = self.builder, counter.element
+        one = b.const(1, element.mlir)
+        last = bound  # the value next to the bound from which there is another step
+        if counter.operator in ("<", ">"):
+            last = b.binary("arith.subi" if counter.is_up else "arith.addi", bound, one)
+        if counter.is_up:
+            wraps = b.cmpi("ugt", size, b.binary("arith.subi", b.const(-1, element.mlir), last))
+        else:
+            wraps = b.cmpi("ult", last, size)
+        branch = b.if_(b.binary("arith.andi", goes_on, wraps), [count.type])
+        with branch.then():
+            types = [start.type, count.type]
+            before, after = Block(arg_types=types), Block(arg_types=types)
+            with b.inside(before):
+                condition = self.elements.compared(counter.operator, element, before.args[0], bound)
+                b.op(scf.ConditionOp, [condition, *before.args], ())
+            with b.inside(after):
+                moved = b.binary("arith.addi" if counter.is_up else "arith.subi", after.args[0], size)
+                b.op(scf.YieldOp, [moved, b.binary("arith.addi", after.args[1], b.const(1, count.type))], ())
+            inits = [start, b.const(0, count.type)]
+            counted = b.op(scf.WhileOp, inits, types, regions=(Region(before), Region(after)))
+            branch.yield_([counted[1]])
+        with branch.otherwise():
+            branch.yield_([count])
+        return branch.results[0]
 
     # Calls
 
@@ -260,7 +300,10 @@ class FunctionBuilder(ExpressionBuilder):
         mask, lanes = self.mask, self.own_lanes()
         like = self.arm[1] if self.arm is not None and mask is self.arm[0] else node
         inner = lanes.called(node, self._axes_of(node.function), None if mask is None else lanes.mask_of(mask, like))
-        outer = self.values, self.mask, self.arm, self.lanes
+        outer = self.values, self.mask, self.arm, self.lanes, self._unused
+        unused = self._uses.unused(self._name) if self._unused is None else self._unused
+        dropped = frozenset(number for number, result in enumerate(node.results) if result in unused)
+        self._unused = self._uses.unused(node.function, dropped) | {callee.results[number] for number in dropped}
         self.mask, self.arm, self.lanes = None, None, inner
         self.values = dict(zip(callee.function.parameters, arguments, strict=True))
         results: list[SSAValue] = []
@@ -278,8 +321,20 @@ class FunctionBuilder(ExpressionBuilder):
                 with branch.otherwise(), self.region(node.token):
                     branch.yield_([self.elements.zero(each.type.element, each.type.shape) for each in callee.results])
             results = list(branch.results)
-        self.values, self.mask, self.arm, self.lanes = outer
+        self.values, self.mask, self.arm, self.lanes, self._unused = outer
         return results
+
+    def is_idle(self, node: typed.Expression) -> bool:
+        if self.mask is None and self.lanes is None:
+            return False
+        if self._unused is None:
+            self._unused = self._uses.unused(self._name)
+        return self._uses.is_idle(node, self._unused)
+
+    def taken(self, node: typed.Call) -> list[tuple[typed.Expression, bool]]:
+        parameters = self._callees[node.function].function.parameters
+        unused = self._uses.unused(node.function)
+        return [(value, each not in unused) for value, each in zip(node.arguments, parameters, strict=True)]
 
     def own_lanes(self) -> Lanes:
         return self.lanes or Lanes(self._axes_of(self._name), ())

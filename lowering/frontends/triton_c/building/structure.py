@@ -21,7 +21,8 @@ _BOOL = type_of(BOOL)
 MAX_REGIONS = MAX_NESTED_REGIONS - 4
 """Branches and loops in one another; conditionals in their conditions and the function itself need the rest."""
 MAX_EXITS = 8
-"""Statements of one list that may jump, and sections of a switch, up to which each takes what is behind it into another arm."""
+"""Statements of one list that may jump, sections of a switch, and `else if` in a chain, up to which each takes what is behind
+it into another arm."""
 
 
 class Branch:
@@ -48,7 +49,7 @@ class Repeat:
         condition, events: what is evaluated before each iteration, behind it if `is_post`; None: nothing.
         flags: the loop ends when one of them is set.
         body: what runs, with the step of a `for`.
-        counter: for a loop that counts; its step is not in the body.
+        counter: for a loop that counts; its own step is not in the body.
         gen: variables that it may read as they were before; writes: those that it assigns; live: those that are read behind
             it; carried: those whose values go from one iteration to the next or out of it; passed: those that the condition
             assigns and the body reads. Liveness fills them in.
@@ -154,7 +155,7 @@ class _Structure:
         self, statements: Sequence[typed.Statement], target: _Target | None, found: list[Node], flags: set[Symbol]
     ) -> tuple[list[Node], set[Symbol]]:
         for number, each in enumerate(statements):
-            if isinstance(each, typed.If) and number + 1 < len(statements):
+            if isinstance(each, typed.If) and number + 1 < len(statements) and len(_links(each)) <= MAX_EXITS:
                 ends, others = self._always_ends(each.first), self._always_ends(each.second)
                 if ends or others:  # the rest is part of the arm that goes on
                     rest = statements[number + 1 :]
@@ -198,6 +199,8 @@ class _Structure:
         match node:
             case typed.Evaluate() | typed.Declare():
                 return [node], set()
+            case typed.If() if len(links := _links(node)) > MAX_EXITS:
+                return self._chain(links, target)
             case typed.If():
                 first, flags = self._list(node.first, target)
                 second, others = self._list(node.second, target)
@@ -228,6 +231,33 @@ class _Structure:
                 return [*nodes, _set(self._returned, 1, node.token)], {self._returned}
         raise AssertionError(type(node))
 
+    def _chain(self, links: Sequence[typed.If], target: _Target | None) -> tuple[list[Node], set[Symbol]]:
+        """Return a long chain of `else if`: groups of nested branches, each behind a flag that none before it was taken."""
+        token = links[0].token
+        rest = Symbol("rest", _BOOL, token)
+        depth = self._depth
+        size = max(1, min(MAX_EXITS, MAX_REGIONS - depth - 2))
+        found: list[Node] = [_set(rest, 0, token)]
+        flags: set[Symbol] = set()
+        for start in range(0, len(links), size):
+            group = links[start : start + size]
+            is_last = start + size >= len(links)
+            outer = depth + (start > 0)
+            self._depth = outer + len(group) - 1
+            nodes, more = self._list(group[-1].second, target) if is_last else ([_set(rest, 1, token)], set())
+            flags |= more
+            for number, each in reversed(list(enumerate(group))):
+                self._depth = outer + number
+                first, more = self._list(each.first, target)
+                flags |= more
+                nodes = [Branch(each.token, each.condition, each.events, first, nodes)]
+            if start:
+                is_left = typed.Variable(_BOOL, token, rest)
+                nodes = [Branch(token, is_left, ((rest, "read"),), [_set(rest, 0, token), *nodes], [])]
+            found += nodes
+        self._depth = depth
+        return found, flags
+
     def _loop(self, node: typed.Loop, target: _Target | None) -> tuple[list[Node], set[Symbol]]:
         own = _Target(node.token, True, target)
         body, flags = self._list(node.body, own)
@@ -235,7 +265,9 @@ class _Structure:
             body = [_set(own.skipped, 0, node.token), *body]
         leaving = sorted(flags - {own.skipped}, key=lambda flag: flag.name)
         counter = None if leaving or node.is_post else counter_of(node, self._initial_values)
-        if counter is None and node.step:
+        if counter is not None:
+            body = [*body, *counter.rest]
+        elif node.step:
             step: list[Node] = [each for each in node.step if isinstance(each, typed.Evaluate)]
             if leaving:
                 events = tuple((flag, "read") for flag in leaving)
@@ -292,7 +324,8 @@ class _Structure:
             return is_endless and not _leaves(node.body)
         if not isinstance(node, typed.If):
             return False
-        return self._always_ends(node.first) and self._always_ends(node.second)
+        links = _links(node)
+        return all(self._always_ends(each.first) for each in links) and self._always_ends(links[-1].second)
 
 
 def _chained(node: typed.Switch, subject: Symbol) -> list[typed.Statement]:
@@ -325,7 +358,8 @@ def _separate(node: typed.Switch, subject: Symbol) -> list[typed.Statement]:
 def _may_jump(node: typed.Statement) -> bool:
     """Return whether a statement may jump behind itself."""
     if isinstance(node, typed.If):
-        return any(map(_may_jump, (*node.first, *node.second)))
+        links = _links(node)
+        return any(map(_may_jump, [*(inner for each in links for inner in each.first), *links[-1].second]))
     if isinstance(node, typed.Loop):
         return any(map(_may_jump, node.body))
     if isinstance(node, typed.Switch):
@@ -336,9 +370,21 @@ def _may_jump(node: typed.Statement) -> bool:
 def _leaves(statements: Sequence[typed.Statement]) -> bool:
     """Return whether a loop with this body may be left by `break`; those of inner loops and switches are their own."""
     for each in statements:
-        if isinstance(each, typed.Break) or (isinstance(each, typed.If) and (_leaves(each.first) or _leaves(each.second))):
+        if isinstance(each, typed.Break):
             return True
+        if isinstance(each, typed.If):
+            links = _links(each)
+            if any(_leaves(link.first) for link in links) or _leaves(links[-1].second):
+                return True
     return False
+
+
+def _links(node: typed.If) -> list[typed.If]:
+    """Return an `if` with each `else if` behind it."""
+    found = [node]
+    while len(second := found[-1].second) == 1 and isinstance(second[0], typed.If):
+        found.append(second[0])
+    return found
 
 
 def _without_break(body: tuple[typed.Statement, ...]) -> tuple[typed.Statement, ...]:

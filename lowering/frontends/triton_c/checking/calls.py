@@ -9,14 +9,19 @@ from typing import NoReturn
 
 from ..reading.source import Token
 from ..syntax import tree
-from ..types import BOOL, DOUBLE, FLOAT, INT, VOID, Element, Pointer, Scalar, type_of
+from ..types import BOOL, DOUBLE, FLOAT, HALF, INT, LONG, SCALARS, VOID, Element, Pointer, Scalar, type_of
 from . import typed
 from .conversions import folded_binary
 from .subscripts import SubscriptChecker
 
 _ATOMIC_NAMES = re.compile(
-    r"(?:(?:f16|f32|f64|i32|i64)_)?atomic_(add|max|min|and|or|xor|xchg|exch|cas)(?:_[a-z]+\d*)?(?:_\d+(?:x\d+)*)?"
+    r"(?:(f16|f32|f64|i32|i64)_)?atomic_(add|max|min|and|or|xor|xchg|exch|cas)(?:_([a-z]+\d*))?(?:_\d+(?:x\d+)*)?"
 )
+_NAMED_TYPES = {
+    "f16": HALF, "f32": FLOAT, "f64": DOUBLE, "i32": INT, "i64": LONG, "int": INT, "long": LONG,
+    **{name: element for name, element in SCALARS.items() if element.kind in ("int", "float")},
+}  # fmt: skip
+"""Types in the names of atomic operations."""
 _ATOMICS = {
     "add": ("add", "add", "fadd"), "max": ("max", "umax", ""), "min": ("min", "umin", ""), "and": ("and", "and", ""),
     "or": ("or", "or", ""), "xor": ("xor", "xor", ""), "xchg": ("exch", "exch", "exch"), "exch": ("exch", "exch", "exch"),
@@ -46,7 +51,8 @@ class CallChecker(SubscriptChecker):
             inner = callee.callee.token
             if _ATOMIC_NAMES.fullmatch(inner.text) is None:
                 self.fail(inner, f"the result of {inner.text} is no function")
-            return self._atomic(inner, node)
+            first = callee.arguments[0] if callee.arguments else None
+            return self._atomic(inner, node, self.resolve(first).element if isinstance(first, tree.TypeName) else None)
         if isinstance(callee, tree.Subscript):
             self.check(callee)
         if not isinstance(callee, tree.Name):
@@ -219,10 +225,13 @@ class CallChecker(SubscriptChecker):
         separator = ": " if numbers else ""
         return typed.Effect(type_of(VOID), node.token, "print", numbers, f" {' '.join(texts) or 'value'}{separator}")
 
-    def _atomic(self, token: Token, node: tree.Call) -> typed.Expression:
-        """Check an atomic operation: (p, v[, mask]), or (p, comparand, v) of cas. The result is what was there before."""
+    def _atomic(self, token: Token, node: tree.Call, named: Element | None = None) -> typed.Expression:
+        """Check an atomic operation: (p, v[, mask]), or (p, comparand, v) of cas. The result is what was there before.
+
+        named: the type that the historical spelling has beside the name; integers of either sign are one type there.
+        """
         match = _ATOMIC_NAMES.fullmatch(token.text)
-        operator = match.group(1) if match else ""
+        before, operator, behind = match.groups() if match else ("", "", "")
         counts = (3, 3) if operator == "cas" else (2, 3)
         if not counts[0] <= len(node.arguments) <= counts[1]:
             expected = "(p, comparand, value)" if operator == "cas" else "(p, value) or (p, value, mask)"
@@ -232,6 +241,10 @@ class CallChecker(SubscriptChecker):
         kind = pointer.type.element
         if isinstance(kind, Pointer) and kind.is_constant:
             self.fail(token, f"{token.text} through {pointer.type}, which is const")
+        for each in (named, _NAMED_TYPES.get(before or ""), _NAMED_TYPES.get(behind or "")):
+            if each is not None and not _is_alike(each, element):
+                fix = f"atomic_{operator}(…), or a {each}*"
+                self.fail(token, f"{token.text} of {each} through {pointer.type}, which points to {element}", fix)
         if not isinstance(element, Scalar) or element.bits < 16 or (element.bits < 32 and not element.is_float):
             self.fail(token, f"{token.text} through {pointer.type}; atomics are on half, float, double, int and long")
         comparand = self.convert(values.pop(0), element, token) if operator == "cas" else None
@@ -253,6 +266,13 @@ class CallChecker(SubscriptChecker):
         mask = shaped[2] if mask is not None else None
         comparand = shaped[-1] if comparand is not None else None
         return typed.Atomic(value.type, token, name, pointer, value, mask, comparand)
+
+
+def _is_alike(a: Element, b: Element) -> bool:
+    """Return whether two types are one for atomic operations: integers of one width are, whatever their signs."""
+    if isinstance(a, Scalar) and isinstance(b, Scalar) and a.kind == b.kind == "int":
+        return a.bits == b.bits
+    return a == b
 
 
 _BUILTINS: dict[str, Builtin] = {

@@ -35,8 +35,14 @@ OLD_FUNCTIONS = {
     "__sum": "v[+], or v[:, +] of an axis",
 }  # fmt: skip
 """Functions of the dialect of early 2019, and what is said now."""
+MAX_WORK = 1 << 17
+"""Expressions of a kernel with those of all calls, which are inlined: functions that call one another twice double them."""
 _MAX_VALUES = 8
 """Macros whose values a message has."""
+_MAX_USES = 64
+"""Uses of macros that are looked at for them."""
+_MAX_VALUE = 256
+"""Tokens and uses of macros that a value consists of."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,8 +99,16 @@ class Context(Conversions, ABC):
         self._events: list[tuple[typed.Symbol, str]] = []
         self._uncertain = 0
         self._temporaries = 0
+        self._expanded: dict[MacroUse | None, list[tuple[int, Token | MacroUse]]] | None = None
         self._undeclared: set[str] = set()
         self.work = 0
+
+    def spend(self, token: Token, count: int) -> None:
+        """Count expressions that are made for one of the text: a struct is one for each number that it consists of."""
+        self.work += count
+        if self.work > MAX_WORK:
+            message = f"the function has more than {MAX_WORK} expressions, with what it calls and the members of structs"
+            self.diagnostics.fatal(token, message, "fewer calls of functions that call others, or smaller structs")
 
     @abstractmethod
     def check(self, expression: tree.Expression) -> typed.Expression:
@@ -126,6 +140,10 @@ class Context(Conversions, ABC):
         symbol = typed.Symbol(f"temporary {self._temporaries}", type_, token)
         self._events.append((symbol, "write"))
         return symbol
+
+    def is_read(self, symbol: typed.Symbol) -> bool:
+        """Return whether what is evaluated at present reads a variable."""
+        return (symbol, "read") in self._events
 
     @contextmanager
     def uncertain(self, is_block: bool = False) -> Iterator[set[typed.Symbol]]:
@@ -310,7 +328,7 @@ class Context(Conversions, ABC):
         while waiting:
             each = waiting.pop()
             use = each.token.macro
-            while use is not None:
+            while use is not None and use not in uses and len(uses) < _MAX_USES:
                 uses[use] = None
                 use = use.token.macro
             parts = (getattr(each, name, None) for name in ("left", "right", "operand", "condition", "first", "second"))
@@ -321,13 +339,30 @@ class Context(Conversions, ABC):
 
     def _value_of(self, use: MacroUse) -> int | None:
         """Return the value of what a use of a macro became; None if it is no integer by itself."""
-        tokens = [each for each in self._tokens if use in each.macros()]
-        if any(each.kind is NAME for each in tokens):
+        tokens = self._tokens_of(use)
+        if tokens is None or any(each.kind is NAME for each in tokens):
             return None
         try:
             return evaluate(tokens)
         except ConditionError:
             return None
+
+    def _tokens_of(self, use: MacroUse) -> list[Token] | None:
+        """Return what a use of a macro became; None if that is longer than any value."""
+        if self._expanded is None:
+            self._expanded = _by_use(self._tokens)
+        found: list[tuple[int, Token]] = []
+        waiting, steps = [use], 0
+        while waiting:
+            for at, each in self._expanded.get(waiting.pop(), ()):
+                steps += 1
+                if steps > _MAX_VALUE:
+                    return None
+                if isinstance(each, MacroUse):
+                    waiting.append(each)
+                else:
+                    found.append((at, each))
+        return [token for _, token in sorted(found, key=lambda each: each[0])]
 
     def pointee(self, value: typed.Expression, token: Token) -> Scalar | Pointer:
         """Return what a value points to. Anything but a pointer to values is an error."""
@@ -337,6 +372,22 @@ class Context(Conversions, ABC):
         if element.pointee == VOID:
             self.fail(token, "void* is dereferenced", "a cast, as in (float*)p")
         return element.pointee
+
+
+def _by_use(tokens: Sequence[Token]) -> dict[MacroUse | None, list[tuple[int, Token | MacroUse]]]:
+    """Return what each use of a macro became directly: tokens with their positions, and uses of other macros."""
+    found: dict[MacroUse | None, list[tuple[int, Token | MacroUse]]] = {}
+    known: set[MacroUse] = set()
+    for at, token in enumerate(tokens):
+        each: Token | MacroUse = token
+        use = token.macro
+        while use is not None:
+            found.setdefault(use, []).append((at, each))
+            if use in known:
+                break
+            known.add(use)
+            each, use = use, use.token.macro
+    return found
 
 
 def first_token(expression: tree.Expression) -> Token:

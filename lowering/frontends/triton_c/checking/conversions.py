@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from fractions import Fraction
+from math import prod
 from typing import NoReturn
 
 import ml_dtypes
@@ -17,6 +19,8 @@ from ..types import (
     DOUBLE,
     FLOAT,
     HALF,
+    MAX_ELEMENTS,
+    MAX_RANK,
     Element,
     Pointer,
     Scalar,
@@ -73,7 +77,18 @@ class Conversions:
             if together is None:
                 self._fail_shapes(token, shape, value.type.shape)
             shape = together
+        self.check_shape(token, shape, *(value.type.shape for value in values))
         return tuple(self.broadcast(value, shape) for value in values)
+
+    def check_shape(self, token: Token, shape: tuple[int, ...], *operands: tuple[int, ...]) -> tuple[int, ...]:
+        """Return the shape of a result. One that is larger than blocks can be is an error; operands: what led to it."""
+        if prod(shape) > MAX_ELEMENTS or len(shape) > MAX_RANK:
+            shown = " and ".join(str(list(each)) for each in dict.fromkeys(operands) if each)
+            what = f"{prod(shape)} elements" if prod(shape) > MAX_ELEMENTS else f"{len(shape)} axes"
+            most = MAX_ELEMENTS if prod(shape) > MAX_ELEMENTS else MAX_RANK
+            message = f"{shown} give a block of shape {list(shape)} with {what}; at most {most} are possible"
+            self.fail(token, message, "smaller blocks, and a loop over them")
+        return shape
 
     def _fail_shapes(self, token: Token, a: tuple[int, ...], b: tuple[int, ...]) -> NoReturn:
         rank = max(len(a), len(b))
@@ -131,13 +146,15 @@ class Conversions:
             return folded if folded is not None else typed.Convert(type_, value.token, value)
         if isinstance(own, Pointer) and element == BOOL:
             return typed.Convert(type_, value.token, value)
-        if isinstance(element, Pointer) and isinstance(value, typed.Constant) and value.value == 0:
+        if isinstance(element, Pointer) and is_null(value):
             return typed.Convert(type_, value.token, value)
         if isinstance(own, Pointer) and isinstance(element, Pointer) and own.pointee == element.pointee:
             if own.is_constant and not element.is_constant:
                 self.fail(token, f"{value.type} is converted to {element}, which could be stored through", f"(({element})…)")
             return typed.Convert(type_, value.token, value)
-        self.fail(token, f"a value of type {value.type} where {element} is expected", f"a cast, ({type_})…")
+        is_number = isinstance(own, Scalar) and own.is_float and isinstance(element, Pointer)
+        fix = "0, the null pointer" if is_number else f"a cast, ({type_})…"
+        self.fail(token, f"a value of type {value.type} where {element} is expected", fix)
 
     def truth(self, value: typed.Expression) -> typed.Expression:
         """Return whether a value is not 0."""
@@ -167,6 +184,11 @@ class Conversions:
     def assigned(self, token: Token, value: typed.Expression, type_: Type, what: str) -> typed.Expression:
         """Return a value converted and broadcast as an assignment does to its target."""
         return self.to_shape(token, self.convert(value, type_.element, token), type_.shape, what)
+
+
+def is_null(value: typed.Expression) -> bool:
+    """Return whether a value is a null pointer constant: an integer constant that is 0."""
+    return isinstance(value, typed.Constant) and isinstance(value.value, int) and value.value == 0
 
 
 def _is_double(value: typed.Expression) -> bool:
@@ -201,10 +223,38 @@ def _folded(value: typed.Expression, element: Scalar) -> typed.Constant | None:
     return typed.Constant(type_, value.token, wrapped(number, element))
 
 
-def rounded(number: float, element: Scalar) -> float:
-    """Round a number to a float type."""
+def rounded(number: float | Fraction, element: Scalar) -> float:
+    """Round a number to a float type, once."""
     with np.errstate(over="ignore"):
+        if isinstance(number, Fraction):
+            number = float(number) if element == DOUBLE else _to_odd(number)
+        if element == BFLOAT16:
+            number = _single_to_odd(number)
         return float(_ROUNDED[element](number))
+
+
+def _to_odd(number: Fraction) -> float:
+    """Return a double that rounds to every narrower type as the number does.
+
+    Where it is not exact it is the one of its two neighbours whose last bit is set, which lies between two numbers of a
+    narrower type, or beside the middle of two, where the number does.
+    """
+    found = float(number)
+    exact = Fraction(found)
+    if exact == number:
+        return found
+    other = math.nextafter(found, math.inf if exact < number else -math.inf)
+    return found if np.float64(found).view(np.uint64) & np.uint64(1) else other
+
+
+def _single_to_odd(number: float) -> float:
+    """Return a float that rounds to every narrower type as a double does."""
+    found = np.float32(number)
+    if not math.isfinite(number) or float(found) == number:
+        return number
+    if abs(float(found)) > abs(number):
+        found = np.nextafter(found, np.float32(0))
+    return float((found.view(np.uint32) | np.uint32(1)).view(np.float32))
 
 
 def folded_binary(operator: str, a: typed.Expression, b: typed.Expression, token: Token) -> typed.Constant | None:
@@ -232,4 +282,4 @@ COMPARISONS = {
 }  # fmt: skip
 
 
-__all__ = ["COMPARISONS", "CheckAbort", "Conversions", "folded_binary", "rounded"]
+__all__ = ["COMPARISONS", "CheckAbort", "Conversions", "folded_binary", "is_null", "rounded"]

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable
+from contextlib import ExitStack
+from fractions import Fraction
 from functools import lru_cache
 from typing import Any
 
@@ -33,7 +35,7 @@ from ..types import (
 )
 from . import typed
 from .calls import CallChecker
-from .conversions import COMPARISONS, folded_binary, rounded
+from .conversions import COMPARISONS, folded_binary, is_null, rounded
 from .records import LVALUES
 
 _FLOATING = re.compile(r"((?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)([fFlL]?)")
@@ -68,7 +70,7 @@ def _number(text: str, is_single: bool) -> tuple[Type, int | float] | str:
     return type_of(element), rounded(number, element)
 
 
-def _floating(text: str) -> tuple[float, str] | None:
+def _floating(text: str) -> tuple[float | Fraction, str] | None:
     """Return the value and the suffix of a floating constant, decimal or hexadecimal; None for anything else."""
     match = _HEXADECIMAL.fullmatch(text)
     if match is not None:
@@ -80,7 +82,9 @@ def _floating(text: str) -> tuple[float, str] | None:
     match = _FLOATING.fullmatch(text)
     if match is None or text.isdigit():
         return None
-    return float(match.group(1)), match.group(2)
+    number = float(match.group(1))
+    is_finite = 0 < number < math.inf  # else the exponent may be of any size
+    return Fraction(match.group(1)) if is_finite else number, match.group(2)
 
 
 class ExpressionChecker(CallChecker):
@@ -103,7 +107,7 @@ class ExpressionChecker(CallChecker):
             code = character_value(text)
             if code is None:
                 self.fail(token, f"{text} is no single character")
-            return typed.Constant(type_of(INT), token, wrapped(code, CHAR))
+            return typed.Constant(type_of(INT), token, code)
         number = _number(text, self.single)
         if isinstance(number, str):
             self.fail(token, number)
@@ -211,8 +215,7 @@ class ExpressionChecker(CallChecker):
         if a.type.is_pointer or b.type.is_pointer:
             pointer = (a if a.type.is_pointer else b).type.element
             for each in (a, b):
-                is_null = isinstance(each, typed.Constant) and each.value == 0
-                if not is_null and not self._same_pointee(each, pointer):
+                if not is_null(each) and not self._same_pointee(each, pointer):
                     self.fail(token, f"{a.type} {token.text} {b.type}: pointers are compared with pointers of their type, or 0")
             a, b = (self._as(each, LONG) for each in (a, b))
         else:
@@ -298,24 +301,41 @@ class ExpressionChecker(CallChecker):
         return typed.Sequence(last.type, node.token, (*before, last), len(before))
 
     def _conditional(self, node: tree.Conditional) -> typed.Expression:
-        condition = self.truth(self.check(node.condition))
-        is_block = bool(condition.type.shape)
-        if isinstance(condition, typed.Constant):  # the other arm is checked, and left out
-            with self.uncertain():
-                first = self.check(node.first)
-            with self.uncertain():
-                second = self.check(node.second)
-            if isinstance(first, typed.Record) and first.type == second.type:
-                return first if condition.value else second
-            chosen = self.chosen(node.token, condition, first, second, frozenset(), is_eager=False)
-            if isinstance(chosen, typed.Conditional):
-                return chosen.first if condition.value else chosen.second
-            return chosen
-        with self.uncertain(is_block) as writes:
-            first = self.check(node.first)
-        with self.uncertain(is_block) as others:
-            second = self.check(node.second)
-        return self.chosen(node.token, condition, first, second, frozenset(writes | others), is_eager=False)
+        """Check `c ? a : b`, where `b` may be another one and so on: such chains are long, and need no recursion."""
+        chain: list[tuple[Token, typed.Expression, typed.Expression, set[typed.Symbol], set[typed.Symbol]]] = []
+        with ExitStack() as arms:
+            levels: list[ExitStack] = []
+            following: tree.Expression = node
+            while isinstance(following, tree.Conditional):
+                self.work += len(levels) > 0
+                condition = self.truth(self.check(following.condition))
+                is_block = bool(condition.type.shape)
+                with self.uncertain(is_block) as writes:
+                    first = self.check(following.first)
+                level = arms.enter_context(ExitStack())
+                others = level.enter_context(self.uncertain(is_block))
+                levels.append(level)
+                chain.append((following.token, condition, first, writes, others))
+                following = following.second
+            value = self.check(following)
+            for token, condition, first, writes, others in reversed(chain):
+                levels.pop().close()
+                value = self._chosen_arm(token, condition, first, value, frozenset(writes | others))
+        return value
+
+    def _chosen_arm(
+        self, token: Token, condition: typed.Expression, first: typed.Expression, second: typed.Expression,
+        writes: frozenset[typed.Symbol],
+    ) -> typed.Expression:  # fmt: skip
+        """Return `condition ? first : second`; of a constant condition one arm is left out."""
+        if not isinstance(condition, typed.Constant):
+            return self.chosen(token, condition, first, second, writes, is_eager=False)
+        if isinstance(first, typed.Record) and first.type == second.type:
+            return first if condition.value else second
+        chosen = self.chosen(token, condition, first, second, frozenset(), is_eager=False)
+        if isinstance(chosen, typed.Conditional):
+            return chosen.first if condition.value else chosen.second
+        return chosen
 
     # Casts
 
@@ -332,10 +352,9 @@ class ExpressionChecker(CallChecker):
         if isinstance(own, Pointer) != isinstance(element, Pointer):
             number = own if isinstance(own, Scalar) else element
             is_address = isinstance(number, Scalar) and number.kind == "int" and number.bits == LONG.bits
-            is_null = isinstance(value, typed.Constant) and value.value == 0
-            if is_address and not is_null:
+            if is_address and not is_null(value):
                 value = typed.Convert(type_of(element, value.type.shape), node.token, value)
-            elif not is_null and number != BOOL:
+            elif not is_null(value) and (number != BOOL or isinstance(element, Pointer)):
                 message = f"a cast of a value of type {value.type} to {target}: addresses are integers of 64 bits"
                 is_integer = isinstance(number, Scalar) and number.kind == "int"
                 self.fail(node.token, message, f"({element})(long)…" if is_integer else "")

@@ -152,6 +152,7 @@ class RecordChecker(Context):
             root = root.operand
         if isinstance(root, tree.Name) and isinstance(self.look_up(root.token), typed.Aggregate):
             lvalue = self.lvalue(node)
+            self.spend(node.token, len(lvalue.symbols) - 1)
             reads = tuple(self.read(symbol, node.token) for symbol in lvalue.symbols)
             return self._value(lvalue.type, node.token, (), reads)
         value = self.check(node.operand)
@@ -201,6 +202,7 @@ class RecordChecker(Context):
 
     def read_lvalue(self, lvalue: Lvalue, token: Token) -> typed.Expression:
         """Return the value of a variable or of a part of one."""
+        self.spend(token, len(lvalue.symbols) - 1)
         return self._value(lvalue.type, token, (), tuple(self.read(symbol, token) for symbol in lvalue.symbols))
 
     def write(self, token: Token, lvalue: Lvalue, value: typed.Expression) -> typed.Expression:
@@ -216,6 +218,7 @@ class RecordChecker(Context):
             self.written(symbol)
             kept.append(typed.Assign(symbol.type, token, symbol, _bits_as(value, symbol.type)))
             return typed.Sequence(value.type, token, (*kept, value), len(kept))
+        self.spend(token, 2 * len(lvalue.symbols))
         parts = list(value.before)
         leaves = [
             self.temporary(leaf, parts) if isinstance(leaf, typed.Variable) and leaf.symbol in lvalue.symbols else leaf
@@ -274,6 +277,7 @@ class RecordChecker(Context):
             self.fail(node.token, "brace lists are not supported", "a scalar, which fills a block, or a range 0 ... N")
         before: list[typed.Expression] = []
         leaves = [self._zero(own, node.token) for _, own in leaves_of(type_)]
+        self.spend(node.token, 2 * len(leaves))
         whole = _Part(what, type_, tuple(range(len(leaves))))
         following = 0
         for designators, expression in node.entries:
@@ -322,6 +326,7 @@ class RecordChecker(Context):
         if not (isinstance(a, typed.Record) and isinstance(b, typed.Record)) or a.type.element is not b.type.element:
             self.fail(token, f"the arms of a conditional expression are {a.type} and {b.type}", "two values of one type")
         type_ = self._chosen_type(token, condition, a, b)
+        self.spend(token, 4 * len(a.leaves))
         parts: list[typed.Expression] = []
         condition = self.reusable(condition, parts)
         if condition.type.shape or is_eager or not (a.before or b.before):
@@ -380,7 +385,7 @@ class RecordChecker(Context):
         if together is None:
             shown = ", ".join(str(list(shape)) for shape in shapes)
             self.fail(token, f"shapes {shown} of a condition and its arms do not broadcast")
-        return type_of(element, together)
+        return type_of(element, self.check_shape(token, together, *shapes))
 
 
 def _names_of(name: str, type_: Type) -> list[str]:

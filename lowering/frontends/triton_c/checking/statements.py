@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ..reading.diagnostics import Diagnostics
 from ..reading.source import Token
 from ..syntax import tree
-from ..types import INT, SCALARS, VOID, Pointer, Scalar, Struct, Type, leaves_of, type_of
+from ..types import INT, SCALARS, VOID, Pointer, Scalar, Struct, Type, leaves_of, type_of, wrapped
 from . import typed
 from .calls import BUILTIN_NAMES
 from .context import Announced
 from .conversions import CheckAbort
 from .expressions import ExpressionChecker
+from .kernels import called_functions, kernels_of, nodes_of
 from .promises import kept_promises
 from .records import Lvalue
 
-MAX_WORK = 1 << 17
-"""Expressions of a kernel with those of all calls, which are inlined: functions that call one another twice double them."""
 _ON_POINTERS = ("noalias", "readonly", "writeonly", "aligned")
 _ON_INTEGERS = ("multipleof", "retune")
 
@@ -48,53 +47,6 @@ def check_text(
     found = dataclasses.replace(found, promises=kept)
     checker.done[found.name] = found
     return typed.Module(found, tuple(checker.done.values()))
-
-
-def kernels_of(items: Sequence[tree.Statement]) -> list[tree.Function | tree.Skipped]:
-    """Return the kernels of a text: functions marked `__global__`; if there are none, void functions that nobody calls."""
-    skipped = [each for each in items if isinstance(each, tree.Skipped)]
-    read = [each for each in items if isinstance(each, tree.Function)]
-    functions: list[tree.Function | tree.Skipped] = [*read, *(each for each in skipped if not each.is_prototype)]
-    prototypes = [each for item in items if isinstance(item, tree.Declaration) for each in item.prototypes]
-    announced = {each.name for each in prototypes if each.is_global}
-    announced |= {each.name for each in skipped if each.is_prototype and each.is_global}
-    marked = [each for each in functions if each.is_global or each.name in announced]
-    if marked:
-        return marked
-    called = _called_names(read).union(*(each.called for each in skipped if not each.is_prototype))
-    return [each for each in functions if each.is_void and each.name not in called and not each.is_device]
-
-
-def called_functions(functions: Sequence[tree.Function], known: Mapping[str, tree.Function]) -> list[tree.Function]:
-    """Return the functions that some functions call, and those that these call, in no order of calls."""
-    found: dict[str, tree.Function] = {}
-    waiting = list(functions)
-    while waiting:
-        for name in sorted(_called_names([waiting.pop()])):
-            if name in known and name not in found:
-                found[name] = known[name]
-                waiting.append(known[name])
-    return [each for each in known.values() if each.name in found]
-
-
-def _called_names(functions: Sequence[tree.Function]) -> set[str]:
-    """Return the names that are called in the bodies of functions."""
-    nodes = _nodes(*(each.body for each in functions if each.body is not None))
-    return {each.callee.token.text for each in nodes if isinstance(each, tree.Call) and isinstance(each.callee, tree.Name)}
-
-
-def _nodes(*roots: tree.Node) -> Iterator[tree.Node]:
-    """Give all parts of some trees; of calls without the names of what is called."""
-    waiting: list[object] = list(roots)
-    while waiting:
-        node = waiting.pop()
-        if isinstance(node, tuple):
-            waiting.extend(node)
-        elif isinstance(node, tree.Node):
-            yield node
-            slots = [slot for kind in type(node).__mro__ for slot in getattr(kind, "__slots__", ())]
-            is_named = isinstance(node, tree.Call) and isinstance(node.callee, tree.Name)
-            waiting.extend(getattr(node, slot) for slot in slots if not (is_named and slot == "callee"))
 
 
 class _Checker(ExpressionChecker):
@@ -297,10 +249,7 @@ class _Checker(ExpressionChecker):
         found = self.function(callee)
         if found is None:
             self.abort()
-        self.work += self._weights[token.text]
-        if self.work > MAX_WORK:
-            message = f"with what it calls, the function has more than {MAX_WORK} expressions, and calls are inlined"
-            self.diagnostics.fatal(token, message, "fewer calls of functions that call others")
+        self.spend(token, self._weights[token.text] + sum(_parts_of(each.type) for each in found.declared))
         if len(arguments) != len(found.declared):
             self.fail(token, f"{token.text} takes {len(found.declared)} arguments, got {len(arguments)}")
         values = [
@@ -352,7 +301,7 @@ class _Checker(ExpressionChecker):
             raise
 
     def _look_up_names(self, expression: tree.Expression) -> None:
-        for each in _nodes(expression):
+        for each in nodes_of(expression):
             if isinstance(each, tree.Name) and each.token.text not in self.known_functions:
                 with self.reported():
                     self.check(each)
@@ -383,11 +332,7 @@ class _Checker(ExpressionChecker):
                 type_ = self.resolve(each.type)
                 for attribute in each.attributes:
                     self._local_attribute(attribute, each, type_)
-                if each.value is not None and not node.is_typedef:
-                    value = self.initialized(each.token, type_, each.value, each.name)
             except CheckAbort:
-                if each.value is not None and type_ is not None:
-                    self._look_up_names(each.value)
                 self.take_events()
             if type_ is None:
                 self.declare(each.token, None)
@@ -398,9 +343,17 @@ class _Checker(ExpressionChecker):
                 elif self.scopes[-1].get(each.name) is not type_:
                     self.declare(each.token, type_)
                 continue
-            entry = self._entry(each, type_)
+            entry = self._entry(each, type_)  # the name is known in its own initial value, as in C
             symbols = entry.symbols if isinstance(entry, typed.Aggregate) else (entry,)
+            try:
+                if each.value is not None:
+                    value = self.initialized(each.token, type_, each.value, each.name)
+            except CheckAbort:
+                if each.value is not None:
+                    self._look_up_names(each.value)
+                self.take_events()
             if value is not None:
+                into += [typed.Declare(each.token, symbol) for symbol in symbols if self.is_read(symbol)]
                 self._evaluated(each.token, self.write(each.token, Lvalue(each.name, type_, symbols), value), into)
             elif each.value is None:
                 into += [typed.Declare(each.token, symbol) for symbol in symbols]
@@ -439,18 +392,27 @@ class _Checker(ExpressionChecker):
         return self.to_shape(value.token, self.truth(value), (), "the condition")
 
     def _if(self, node: tree.If, into: list[typed.Statement]) -> None:
-        try:
-            condition = self._condition(node.condition)
-        except CheckAbort:  # what it controls is checked as well
-            self.take_events()
-            self._block(node.first)
-            if node.second is not None:
-                self._block(node.second)
-            raise
-        events = self.take_events()
-        first = self._block(node.first)
-        second = self._block(node.second) if node.second is not None else ()
-        into.append(typed.If(node.token, condition, events, first, second))
+        """Check an `if`, with each `else if` behind it: such chains are long, and need no recursion."""
+        chain: list[tuple[Token, typed.Expression, typed.Events, tuple[typed.Statement, ...]]] = []
+        is_whole = True
+        following: tree.Statement | None = node
+        while isinstance(following, tree.If):
+            condition: typed.Expression | None = None
+            try:
+                condition = self._condition(following.condition)
+            except CheckAbort:  # what it controls is checked as well
+                is_whole = False
+            events = self.take_events()
+            first = self._block(following.first)
+            if condition is not None:
+                chain.append((following.token, condition, events, first))
+            following = following.second
+        second = self._block(following) if following is not None else ()
+        if not is_whole:
+            self.abort()
+        for token, condition, events, first in reversed(chain):
+            second = (typed.If(token, condition, events, first, second),)
+        into += second
 
     def _loop_body(self, node: tree.Statement) -> tuple[typed.Statement, ...]:
         self._loops += 1
@@ -522,7 +484,7 @@ class _Checker(ExpressionChecker):
                 if body:
                     sections.append(typed.Section(tuple(values), is_default, tuple(body)))
                     values, is_default, body = [], False, []
-                value = self._label(each, seen)
+                value = self._label(each, seen, subject)
                 is_default = is_default or each.value is None
                 if value is not None:
                     values.append(value)
@@ -537,13 +499,18 @@ class _Checker(ExpressionChecker):
         sections.append(typed.Section(tuple(values), is_default, tuple(body)))
         into.append(typed.Switch(node.token, subject, events, tuple(sections)))
 
-    def _label(self, node: tree.Case, seen: dict[int | None, Token]) -> int | None:
-        """Return the value of a case; None for default, and after an error. `seen`: the labels before it."""
+    def _label(self, node: tree.Case, seen: dict[int | None, Token], subject: typed.Expression | None) -> int | None:
+        """Return the value of a case as the subject's type has it; None for default, and after an error.
+
+        `seen`: the labels before it.
+        """
         try:
             value = None if node.value is None else self.constant(node.value, "the value of a case")
         except CheckAbort:
             seen.setdefault(None if node.value is None else -1, node.token)
             return None
+        if value is not None and subject is not None and isinstance(subject.type.element, Scalar):
+            value = wrapped(value, subject.type.element)
         if value in seen:
             what = "default" if value is None else f"case {value}"
             self.diagnostics.error(node.token, f"{what} is there twice in this switch")
@@ -576,6 +543,11 @@ class _Checker(ExpressionChecker):
         value = self.assigned(node.token, value, self._result, "the result")
         before, values = (value.before, value.leaves) if isinstance(value, typed.Record) else ((), (value,))
         into.append(typed.Return(node.token, before, values, self.take_events()))
+
+
+def _parts_of(type_: Type) -> int:
+    """Return how many expressions a value of a type is beside its own."""
+    return len(leaves_of(type_)) if isinstance(type_.element, Struct) else 0
 
 
 _STATEMENTS: dict[type[tree.Statement], Callable[[_Checker, Any, list[typed.Statement]], None]] = {

@@ -90,10 +90,11 @@ class SubscriptChecker(TableChecker):
         if not positions:
             return value
         if not value.type.shape:  # every axis is reduced: a block of one element for each new axis
-            return self.broadcast(value, (1,) * len(positions))
+            return self.broadcast(value, self.check_shape(node.token, (1,) * len(positions)))
         shape = list(value.type.shape)
         for position in positions:
             shape.insert(position, 1)
+        self.check_shape(node.token, tuple(shape), operand.type.shape)
         return typed.View(type_of(value.type.element, tuple(shape)), node.token, value, tuple(positions))
 
     def _reduced(self, token: Token, value: typed.Expression, operator: str, axis: int) -> typed.Expression:
@@ -120,6 +121,7 @@ class SubscriptChecker(TableChecker):
             self.fail(token, message, f"0 to {extent - 1}")
         index = self.convert(index, promoted(element))
         shape = (*shape[:axis], *index.type.shape, *shape[axis + 1 :])
+        self.check_shape(token, shape, value.type.shape, index.type.shape)
         return typed.Gather(type_of(value.type.element, shape), token, value, index, axis)
 
     def _permuted(self, node: tree.Subscript, operand: typed.Expression) -> typed.Expression:
@@ -199,7 +201,8 @@ class SubscriptChecker(TableChecker):
             a, b, element = self.convert(a, INT), self.convert(b, INT), INT
         elif element in (HALF, BFLOAT16, CHAR):
             element = result
-        type_ = type_of(element, (left.shape[0], right.shape[1], *left.shape[2:]))
+        shape = (left.shape[0], right.shape[1], *left.shape[2:])
+        type_ = type_of(element, self.check_shape(token, shape, left.shape, right.shape))
         if result != element:
             product = self.convert(typed.Dot(type_, token, a, b, None), result)
             return product if accumulator is None else self._summed(token, product, accumulator)

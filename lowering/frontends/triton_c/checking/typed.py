@@ -5,6 +5,7 @@ Operands of one node have equal types where the block IR asks for it. Nothing of
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import fields
 
 from .....promotion.dataclass import dataclass
@@ -452,6 +453,34 @@ def parts_of(expression: Expression) -> list[Expression]:
         elif isinstance(value, tuple):
             found.extend(each for each in value if isinstance(each, Expression))
     return found
+
+
+def evaluated(
+    statements: Iterable[Statement], unused: frozenset[int] = frozenset()
+) -> Iterator[tuple[Expression, bool]]:
+    """Give the expressions of statements, each with whether its value is discarded.
+
+    unused: which parts of what the function returns are.
+    """
+    waiting: list[Statement] = list(statements)
+    while waiting:
+        node = waiting.pop()
+        match node:
+            case Evaluate():
+                yield node.expression, True
+            case If():
+                yield node.condition, False
+                waiting += [*node.first, *node.second]
+            case Loop():
+                if node.condition is not None:
+                    yield node.condition, False
+                waiting += [*node.body, *node.step]
+            case Switch():
+                yield node.subject, False
+                waiting += [inner for section in node.sections for inner in section.body]
+            case Return():
+                yield from ((each, True) for each in node.before)
+                yield from ((each, number in unused) for number, each in enumerate(node.values))
 
 
 def contains(expression: Expression, kinds: tuple[type[Expression], ...]) -> bool:

@@ -55,16 +55,24 @@ def integer_literal(text: str) -> tuple[int, str] | None:
 
 
 def character_value(text: str) -> int | None:
-    """Return the value of a character constant, quotes included; None for one that is not a single character."""
+    """Return the value of a character constant, quotes included; None for one that is not a single character.
+
+    Characters have a sign: that of '\\377' is -1.
+    """
     inner = text[1:-1]
     if inner.startswith("\\"):
         code = inner[1:]
         if code[:1] == "x":
-            return int(code[1:], 16) & 255 if re.fullmatch(r"x[0-9a-fA-F]{1,2}", code) else None
+            return _signed(int(code[1:], 16)) if re.fullmatch(r"x[0-9a-fA-F]{1,2}", code) else None
         if re.fullmatch(r"[0-7]{1,3}", code):
-            return int(code, 8) & 255
+            return _signed(int(code, 8))
         return _ESCAPES.get(code)
     return ord(inner) if len(inner) == 1 and ord(inner) < 128 else None
+
+
+def _signed(code: int) -> int:
+    """Return the number that the lowest 8 bits are as a char."""
+    return ((code & 255) ^ 128) - 128
 
 
 @dataclass(frozen=True, slots=True)

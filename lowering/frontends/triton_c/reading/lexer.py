@@ -23,8 +23,12 @@ _TOKENS = re.compile(
 _KINDS: dict[str | None, str] = {kind: kind for kind in (NAME, NUMBER, STRING, CHARACTER, PUNCTUATOR, OTHER)}
 
 
-def lex(source: Source, diagnostics: Diagnostics) -> list[Token]:
-    """Return the tokens of a text, without comments and white space. Errors are added to `diagnostics`."""
+MAX_READ = 1 << 19
+"""Tokens of a text and of all files that it includes, before the preprocessor."""
+
+
+def lex(source: Source, diagnostics: Diagnostics, most: int = MAX_READ) -> list[Token]:
+    """Return the tokens of a text, at most `most`, without comments and white space. Errors are added to `diagnostics`."""
     tokens: list[Token] = []
     append = tokens.append
     text = source.spliced
@@ -46,9 +50,12 @@ def lex(source: Source, diagnostics: Diagnostics) -> list[Token]:
             diagnostics.fatal(token, "a comment begins here and does not end", "*/ at its end")
         if kind == "number" and len(found) > MAX_LITERAL:
             diagnostics.fatal(token, f"a number of {len(found)} characters; the limit is {MAX_LITERAL}")
+        if len(tokens) >= most:
+            message = f"the text and what it includes have more than {MAX_READ} tokens"
+            diagnostics.fatal(token, message, "fewer or smaller files")
         append(token)
         is_first = is_spaced = False
     return tokens
 
 
-__all__ = ["lex"]
+__all__ = ["MAX_READ", "lex"]

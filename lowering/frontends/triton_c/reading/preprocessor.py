@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from .....promotion.errors import close_names
+from ....tt.limits import MAX_SOURCE
 from .conditions import ConditionError, evaluate, integer_literal
 from .diagnostics import Diagnostics
-from .lexer import lex
-from .macros import Expander, Macro, options_problem
+from .lexer import MAX_READ, lex
+from .macros import OPTION, Expander, Macro, options_problem
 from .source import END, NAME, NUMBER, PUNCTUATOR, STRING, Source, Token
 
 MAX_TOKENS = 1 << 16
@@ -43,8 +44,6 @@ def preprocess(
     for name, body in defines.items():
         run.define_from_outside(name, body)
     run.read(source)
-    if len(run.tokens) > MAX_TOKENS:
-        diagnostics.fatal(run.tokens[MAX_TOKENS], f"more than {MAX_TOKENS} tokens; kernels have a few thousand")
     _take_out_pragmas(run.tokens, diagnostics)
     end = Token(END, "the end of the text", source, max(0, len(source.spliced.rstrip()) - 1))
     return [*run.tokens, end]
@@ -71,6 +70,8 @@ class _Preprocessor:
         self._expander = Expander(self._macros, diagnostics)
         self._open: list[str] = []
         self._included = 0
+        self._read = 0
+        self._characters = 0
 
     def define_from_outside(self, name: str, body: str) -> None:
         source = Source(f"<define {name}>", f"{name} {body}")
@@ -82,7 +83,8 @@ class _Preprocessor:
     def read(self, source: Source) -> None:
         """Read one text to its end."""
         self._open.append(source.name)
-        tokens = lex(source, self._diagnostics)
+        tokens = lex(source, self._diagnostics, MAX_READ - self._read)
+        self._read += len(tokens)
         groups: list[_Group] = []
         is_live = True
         begin = at = 0
@@ -93,17 +95,24 @@ class _Preprocessor:
                 at += 1
                 continue
             if is_live and begin < at:
-                self.tokens += self._expander.expand(tokens[begin:at])
+                self._add(tokens[begin:at])
             end = at + 1
             while end < count and not tokens[end].is_first:
                 end += 1
             is_live = self._directive(token, tokens[at + 1 : end], groups, is_live)
             at = begin = end
         if is_live and begin < count:
-            self.tokens += self._expander.expand(tokens[begin:])
+            self._add(tokens[begin:])
         if groups:
             self._diagnostics.error(groups[-1].token, "this condition has no #endif", "#endif behind the last branch")
         self._open.pop()
+
+    def _add(self, tokens: Sequence[Token]) -> None:
+        """Add the tokens that some tokens expand to."""
+        self.tokens += self._expander.expand(tokens)
+        if len(self.tokens) > MAX_TOKENS:
+            message = f"more than {MAX_TOKENS} tokens; kernels have a few thousand"
+            self._diagnostics.fatal(self.tokens[MAX_TOKENS], message)
 
     def _directive(self, token: Token, line: list[Token], groups: list[_Group], is_live: bool) -> bool:
         """Carry out one directive; return whether the text behind it counts."""
@@ -218,6 +227,13 @@ class _Preprocessor:
             is_variadic = names[-1:] == ["..."]
             parameters = tuple("__VA_ARGS__" if each == "..." else each for each in names)
             body = body[end + 1 :]
+        for at, each in enumerate(body):
+            behind = body[at + 1].text if at + 1 < len(body) else ""
+            is_string = parameters is not None and each.text == "#" and each.kind is PUNCTUATOR
+            if is_string and behind not in (*(parameters or ()), OPTION):
+                fix = f"# before one of {', '.join(parameters)}" if parameters else ""
+                self._diagnostics.error(each, f"# in the body of macro {name} is not before a parameter", fix)
+                return
         problem = "begins or ends with ##" if body and "##" in (body[0].text, body[-1].text) else ""
         problem = problem or options_problem(body, is_variadic)
         if problem:
@@ -246,6 +262,10 @@ class _Preprocessor:
         if len(self._open) > _MAX_NESTED or self._included > MAX_INCLUDES:
             chain = " → ".join([*self._open[:4], path])
             self._diagnostics.fatal(name, f"files include one another without end: {chain} …", "#ifndef around their text")
+        self._characters += len(self._include[path])
+        if self._characters > MAX_SOURCE:
+            message = f"the files that are included have more than {MAX_SOURCE} characters"
+            self._diagnostics.fatal(name, message, "fewer or smaller files")
         self.read(Source(path, self._include[path]))
 
     def _line(self, name: Token, line: Sequence[Token]) -> None:

@@ -96,7 +96,9 @@ class DeclaratorParser(ExpressionParser, ABC):
             for number, type_ in unnamed:
                 message = f"parameter {number} of function {found.name} has no name, which prototypes alone leave out"
                 self.diagnostics.error(type_, message, "a name behind its type")
+            self.deeper()
             body = self.body()
+            self.depth -= 1
         self.close_scope()
         return tree.Function(found.token, attributes, result, tuple(parameters), body, is_broken, unknown)
 

@@ -19,6 +19,8 @@ _OPERATORS = (
 _LEVELS = {operator: level for level, operators in enumerate(_OPERATORS) for operator in operators}
 ASSIGNMENTS = frozenset(["=", "+=", "-=", "*=", "/=", "%=", "<<=", ">>=", "&=", "^=", "|="])
 _PREFIXES = frozenset(["+", "-", "!", "~", "*", "^", "++", "--"])
+MAX_ARMS = 1024
+"""Conditional expressions of which each is the last arm of another."""
 REDUCTIONS = frozenset(["+", "max", "min", "*", "&", "|"])
 
 
@@ -52,12 +54,20 @@ class ExpressionParser(TypeNameParser):
         if self.text != "?":
             return condition
         self.deeper()
-        token = self.advance()
-        first = self.expression()
-        self.expect(":", "of this conditional expression")
-        second = self.conditional()
+        chain: list[tuple[Token, tree.Expression, tree.Expression]] = []
+        while self.text == "?":  # `a ? x : b ? y : z` is no deeper than `a ? x : z`
+            token = self.advance()
+            chain.append((token, condition, self.expression()))
+            self.expect(":", "of this conditional expression")
+            condition = self.binary(0)
+            if len(chain) > MAX_ARMS:
+                message = f"more than {MAX_ARMS} conditional expressions, of which each is the last arm of another"
+                self.diagnostics.fatal(token, message, "if and else, or a table in constant memory")
         self.depth -= 1
-        return tree.Conditional(token, condition, first, second)
+        found = condition
+        for token, condition, first in reversed(chain):
+            found = tree.Conditional(token, condition, first, found)
+        return found
 
     def binary(self, level: int) -> tree.Expression:
         """Read operators of a level of precedence and of those that bind tighter, from left to right."""
@@ -93,13 +103,16 @@ class ExpressionParser(TypeNameParser):
         if self.text == "&":
             self.fail("variables have no addresses: unary & is not supported", "pass the value, or a pointer parameter")
         if self.text == "sizeof":
+            self.deeper()
             token = self.advance()
             if self.text == "(" and self.is_type(self.peek()):
                 self.advance()
                 found = tree.SizeOf(token, self.type_name())
                 self.expect(")")
-                return found
-            return tree.SizeOf(token, self.cast())
+            else:
+                found = tree.SizeOf(token, self.cast())
+            self.depth -= 1
+            return found
         return self.postfix()
 
     def _refuse_plain_mask(self, token: Token) -> None:
@@ -273,6 +286,7 @@ class ExpressionParser(TypeNameParser):
         if token.kind is STRING:
             return tree.Literal(self.string())
         if self.text == "bitcast" and self.peek().text == "<":
+            self.deeper()
             self.advance()
             self.advance()
             type_ = self.type_name()
@@ -280,6 +294,7 @@ class ExpressionParser(TypeNameParser):
             self.expect("(", "and the operand of a bitcast")
             found = self.expression()
             self.expect(")")
+            self.depth -= 1
             return tree.Bitcast(token, type_, found)
         if token.kind is NAME and self.text not in KEYWORDS:
             return tree.Name(self.advance())

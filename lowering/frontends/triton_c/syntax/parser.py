@@ -184,6 +184,7 @@ class _Parser(DeclaratorParser):
         before = len(storage)
         base = self.specifiers(storage)
         is_typedef = any(each.text == "typedef" for each in storage)
+        lasting = next((each for each in storage if each.text in ("static", "extern")), None)
         marks = [tree.Attribute(each, each.text.strip("_"), ()) for each in storage[before:] if each.text in FUNCTION_MARKS]
         attributes = (*attributes, *marks, *self.storage())
         if self.text == ";":
@@ -207,6 +208,10 @@ class _Parser(DeclaratorParser):
                     return tree.Declaration(token, (), False)
                 prototypes.append(function)
             else:
+                if is_typedef and self.text == "=":
+                    self.fail(f"a value for {name.name}, which is the name of a type", "no typedef before it")
+                if lasting is not None and not is_external and not (lasting.text == "static" and name.type.constant[-1]):
+                    self._refuse_lasting(lasting, name.name)
                 value = self.initial_value() if self.accept("=") else None
                 if is_typedef:
                     self.declare(name.name, is_type=True)
@@ -215,6 +220,12 @@ class _Parser(DeclaratorParser):
                 break
         self.expect_semicolon("behind a declaration")
         return tree.Declaration(token, tuple(found), is_typedef, tuple(prototypes))
+
+    def _refuse_lasting(self, token: Token, name: str) -> None:
+        """Refuse a local variable that is `static` or `extern`: there are none that outlive a function."""
+        message = f"the local variable {name} is {token.text}, and no variable outlives a program instance"
+        fix = f"a pointer parameter, or no {token.text}" if token.text == "static" else "a parameter"
+        self.diagnostics.error(token, message, fix)
 
     def _without_names(self, token: Token, base: tree.TypeName) -> tree.Statement:
         """Read the end of a declaration that has no names, such as `struct point;` or the definition of one."""
@@ -320,11 +331,32 @@ class _Parser(DeclaratorParser):
         return self._in_parentheses(self.expression, f"and {what} {keyword}", f"behind {what} {keyword}", otherwise)
 
     def _if(self) -> tree.Statement:
-        token = self.advance()
-        condition = self._condition("if")
-        first = self._scoped()
-        second = self._scoped() if self.accept("else") else None
-        return tree.If(token, condition, first, second)
+        """Read an `if` with each `else if` behind it, without recursion: their authors do not nest them."""
+        chain: list[tuple[Token, tree.Expression, tree.Statement]] = []
+        second: tree.Statement | None = None
+        while True:
+            start, depth, scopes = self.at, self.depth, len(self.types)
+            token = self.advance()
+            try:
+                condition = self._condition("if")
+            except SyntaxAbort:
+                if not chain:
+                    raise
+                self.depth = depth  # what stands before it is whole
+                del self.types[scopes:], self.hidden[scopes:]
+                self._skip(start)
+                second = self._broken(start, may_declare=False)
+                break
+            chain.append((token, condition, self._scoped()))
+            if not self.accept("else"):
+                break
+            if self.text != "if":
+                second = self._scoped()
+                break
+        for token, condition, first in reversed(chain):
+            second = tree.If(token, condition, first, second)
+        assert second is not None
+        return second
 
     def _for(self) -> tree.Statement:
         token = self.advance()

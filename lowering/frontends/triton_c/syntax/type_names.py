@@ -157,7 +157,7 @@ class TypeNameParser(TokenStream, ABC):
         if not signs and len(rest) == 1 and rest[0] not in ("char", "short", "int", "long"):
             return {"_Bool": "bool"}.get(rest[0], rest[0])
         plain = tuple(each for each in rest if each != "int" or len(rest) == 1)
-        if plain not in _INTEGERS or len(signs) > 1:
+        if rest.count("int") > 1 or ("int" in rest and "char" in rest) or plain not in _INTEGERS or len(signs) > 1:
             shown = " ".join(names)
             self.fail_at(token, f"{shown} is no type", "double" if shown == "long double" else "")
         return ("u" if signs == ["unsigned"] else "") + _INTEGERS[plain]

@@ -38,7 +38,7 @@ def result(body: str, before: str = "") -> int:
 @pytest.mark.parametrize(
     ("body", "before", "expected"),
     [
-        ("const static int a = 1; int static b = 2; static const int unsigned c = 3; *y = a + b + c;", "", 6),
+        ("const static int a = 1; int static const b = 2; static const int unsigned c = 3; *y = a + b + c;", "", 6),
         ("*y = g(N) + h(1);", "int const static N = 4; const inline static int g(int x) { return x; } "
          "int static h(register int x) { return x; }", 5),
         ("uint8 a = 300; int8 b = 200; uint16 c = 65537; uint64 d = 1; *y = a + b + c + d;", PRELUDE, 44 - 56 + 1 + 1),

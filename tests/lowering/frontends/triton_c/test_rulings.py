@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import random
 import warnings
+from fractions import Fraction
 from typing import Any
 
 import joinery as jn
@@ -155,3 +157,127 @@ def test_names_in_inactive_text_are_not_looked_at() -> None:
     text = "__global__ void f(int *y) {\n#if TZ > 1\n  atomic_xchg(locks, 1);\n#endif\n  *y = TZ;\n}"
     assert run(text, 1, np.zeros(1, np.int32), defines={"TZ": 1})[0].tolist() == [1]
     assert "3:15: error: locks is not declared" in problems(text, {"TZ": 2})
+
+
+# Conversions of constants
+
+
+def test_constants_are_rounded_once() -> None:
+    """A little more than the middle of two numbers of bfloat16: a double, an int, and of float."""
+    assert ints("*y = bitcast<unsigned short>((bfloat16)1.003906250931322574615478515625);")[0] == 16257
+    assert ints("*y = bitcast<unsigned short>((bfloat16)-1.003906250931322574615478515625);")[0] == 16257 + 32768
+    assert ints("*y = (int)(float)(bfloat16)16842753; *(y + 1) = (int)(float)(bfloat16)16842752;")[:2] == [16908288, 16777216]
+    assert ints("*y = bitcast<unsigned short>((bfloat16)1e39); *(y + 1) = bitcast<unsigned short>((bfloat16)1e-50);")[:2] == [
+        0x7F80, 0]  # fmt: skip
+    # 1 + 2^-24 is the middle of two floats, and what double makes of both numbers
+    text = "*y = bitcast<int>(1.0000000596046447753906251f); *(y + 1) = bitcast<int>(1.0000000596046447753906249f);"
+    assert ints(text)[:2] == [0x3F800001, 0x3F800000]
+    assert ints("*y = bitcast<int>(1e999999999f); *(y + 1) = bitcast<int>(0e999999999f);")[:2] == [0x7F800000, 0]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_bfloat16_constants_are_those_of_fractions(seed: int) -> None:
+    """The nearest of all numbers of bfloat16, found by exact comparison."""
+    chosen = random.Random(seed)
+    numbers = [chosen.randrange(1 << 48, 1 << 53) / (1 << 52) for _ in range(4)]
+    for _ in range(4):
+        middle = (2 * chosen.randrange(128, 256) + 1) / 256
+        numbers += [middle, np.nextafter(middle, 0), np.nextafter(middle, 9)]
+    stores = " ".join(f"*(y + {at}) = bitcast<unsigned short>((bfloat16){float(x)!r});" for at, x in enumerate(numbers))
+    y = np.zeros(len(numbers), np.int32)
+    jn.kernel.from_triton_c(f"__global__ void f(int *y) {{ {stores} }}\n").interpret(1, y)
+    every = [(bits, Fraction(float(np.uint32(bits << 16).view(np.float32)))) for bits in range(0x3D00, 0x4081)]
+    for found, number in zip(y, numbers, strict=True):
+        exact = Fraction(float(number))
+        assert int(found) == min(every, key=lambda each: (abs(each[1] - exact), each[0] & 1))[0]
+
+
+# What C refuses
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ("int *p = 0.0f;", "2:6: error: a value of type float where int* is expected; fix: 0, the null pointer"),
+        ("int *p = n ? y : 0.0;", "a value of type double where int* is expected; fix: 0, the null pointer"),
+        ("int *p = (int*)0.0f;", "a cast of a value of type float to int*: addresses are integers of 64 bits"),
+        ("int *p[4] = 0.0;", "a value of type double where int* is expected"), ("n = y == 0.0;", "pointers are compared with"),
+        ("y = n > 1;", "a value of type bool where int* is expected"), ("y = (int*)(n > 1);", "a cast of a value of type bool"),
+        ("switch ((unsigned)n) { case -1: ; break; case 4294967295u: ; }", "case 4294967295 is there twice"),
+        ("switch (n) { case 4294967295u: ; break; case -1: ; }", "case -1 is there twice in this switch"),
+        ("switch ((char)n) { case 1ul << 32: ; break; case 0: ; }", "case 0 is there twice in this switch"),
+        ("typedef int T = 3;", "2:15: error: a value for T, which is the name of a type; fix: no typedef before it"),
+        ("int int;", "2:1: error: int int is no type"), ("int int q;", "int int is no type"), ("char int q;", "is no type"),
+        ("short int int q;", "short int int is no type"), ("unsigned int long int q;", "is no type"),
+        ("f32_atomic_add(y, 1);", "2:1: error: f32_atomic_add of float through int*, which points to int; fix: atomic_add(…),"),
+        ("atomic_add(float, 4, 4)(y, 1);", "atomic_add of float through int*, which points to int"),
+        ("atomic_add(T)(y, 1);", "atomic_add of half through int*"), ("atomic_add_float_64x64(y, 1);", "of float through int*"),
+        ("atomic_xchg_half(y, 1);", "atomic_xchg_half of half"),
+        ("i64_atomic_cas(y, 1, 2);", "i64_atomic_cas of long through int*"),
+        ("static int s = 0;", "2:1: error: the local variable s is static, and no variable outlives a program instance; "
+         "fix: a pointer parameter, or no static"),
+        ("static int s, t;", "the local variable t is static"), ("extern int q;", "the local variable q is extern, and no"),
+        ("extern const int q;", "the local variable q is extern"),
+    ],
+)  # fmt: skip
+def test_what_c_refuses_is_refused(body: str, message: str) -> None:
+    assert message in problems(f"typedef half T;\n__global__ void f(int *y, int n) {{\n{body}\n}}").replace(":3:", ":2:")
+
+
+def test_what_looks_like_it_is_accepted() -> None:
+    text = """switch ((unsigned)*y) { case -1: *y = 1; break; case 2: *y = 3; }
+      static const int s = 3; short int a = 1; long int int1 = 2; unsigned long long int b = 3; int *p = 0, *q = false;
+      atomic_add(int, 1, 1)(y + 1, 2); i32_atomic_add(y + 1, 3); atomic_add_int_1x1(y + 1, 1, (bool)1);
+      atomic_add(uint32, 1)(y + 1, 1); *(y + 2) = s + a + int1 + b + (p == q) + (y != 0) + (p == (int*)0);"""
+    kernel = jn.kernel.from_triton_c(f"__global__ void f(int *y) {{ {text} }}\n")
+    y = np.array([-1, 0, 0], np.int32)
+    kernel.interpret(1, y)
+    assert y.tolist() == [1, 7, 12]
+
+
+@pytest.mark.parametrize(
+    ("before", "message"),
+    [
+        ("#define F(a) #b", "1:14: error: # in the body of macro F is not before a parameter; fix: # before one of a"),
+        ("#define F(a) a #", "# in the body of macro F is not before a parameter"), ("#define F() #x", "is not before a"),
+        ("#define F(a) # #a", "is not before a parameter"),
+    ],
+)
+def test_the_operator_of_strings_stands_before_a_parameter(before: str, message: str) -> None:
+    assert message in problems(f"{before}\n__global__ void f(int *y) {{ *y = 1; }}")
+
+
+def test_where_it_does_or_is_none_it_is_no_error() -> None:
+    before = "#define F(a) #a\n#define G(a, ...) # a #__VA_ARGS__\n#define H #x\n#define HASH #"
+    assert ints("assert(1, F(x)); assert(1, G(x, y)); *y = 3;", before)[0] == 3
+
+
+def test_characters_have_a_sign_in_conditions_too() -> None:
+    before = "#if '\\377' < 0 && '\\xff' == -1 && '\\177' == 127 && 'a' == 97\n#define A 1\n#else\n#define A 2\n#endif"
+    assert ints("*y = A; *(y + 1) = '\\377' < 0; *(y + 2) = '\\177';", before)[:3] == [1, 1, 127]
+
+
+# Scopes
+
+
+@pytest.mark.parametrize(
+    ("body", "wanted"),
+    [
+        ("int a = 41; { int a = a + 1; *y = a; }", 1), ("int a = 41; { int b = a, a = b + 1; *y = a; }", 42),
+        ("int a = 1; for (int k = 0; k < 3; k++) { int a = a + 5; *y = a; }", 5),
+        ("struct s { int p, q; }; struct s a = {1, 2}; { struct s a = {a.q + 3, 4}; *y = a.p; }", 3),
+        ("int a[2] = 7; { int a[2] = a + (0 ... 2); *y = a[+]; }", 1),
+    ],
+)  # fmt: skip
+def test_a_variable_is_known_in_its_own_initial_value(body: str, wanted: int) -> None:
+    if "b = a, a" in body:
+        assert ints(body)[0] == wanted
+        return
+    with pytest.warns(jn.TritonCWarning, match="may be read before something is assigned to it: it is 0"):
+        assert ints(body)[0] == wanted
+
+
+def test_its_size_is_known_there_without_a_warning() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert ints("long a = 1; { int a = sizeof(a); *y = a; }")[0] == 4
