@@ -185,8 +185,9 @@ def _reads_panels(nest: Nest, layouts: Sequence[ConstantLayout]) -> bool:
     return buffer.symbol == PACKED
 
 
-PACKED = -1
-"""`Buffer.symbol` of temporaries that hold panels, since they store no symbol of the graph as it is."""
+PACKED = -2
+"""`Buffer.symbol` of temporaries that hold panels, since they store no symbol of the graph as it is. Other temporaries without
+a symbol, those of loops and branches, have -1."""
 
 
 def _copy_runtime_operands(plan: Plan) -> Plan:

@@ -273,6 +273,29 @@ def test_bodies_that_use_threads_and_packed_weights(threads: int) -> None:
     assert len(model.kernels) == 2
 
 
+@pytest.mark.parametrize("columns", [8, 33, 64, 128])
+@pytest.mark.parametrize("source", ["computed", "input", "weight"])
+@pytest.mark.parametrize("rows", ["b", 3])
+def test_products_with_a_captured_matrix(source: str, columns: int, rows: int | str) -> None:
+    """Only what is stored in panels is read in panels."""
+    weights = np.random.default_rng(0).standard_normal((columns, columns), np.float32) / np.float32(columns)
+    g = jn.Graph("g", [jn.TensorType(jn.float32, ("t", rows, columns), "x"), jn.TensorType(jn.float32, weights.shape, "w")])
+    x, w = g.inputs
+    matrix = {"computed": w.permute(1, 0) + 0, "input": w, "weight": g.weight("kept", weights)}[source]
+    start = jn.broadcast_to(g.constant(np.float32(1)), (x.shape[1], columns))
+    last, found = jn.scan(lambda state, row: (jn.tanh(row + state @ matrix),) * 2, start, x)
+    g.output(last, found, jn.cond(x[0, 0, 0] > 0, lambda: start @ matrix, lambda: start - 1))
+    arrays = np.random.default_rng(1).standard_normal((5, 3, columns), np.float32), weights
+    state, expected = np.ones((3, columns)), []
+    for row in arrays[0].astype(np.float64):
+        state = np.tanh(row + state @ (weights.T if source == "computed" else weights).astype(np.float64))
+        expected.append(state)
+    results: Any = jn.compile(g, "cpu", threads=1, cache=False)(*arrays)
+    np.testing.assert_allclose(results[0], state, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(results[1], np.array(expected), rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(results[2], jn.evaluate(g, *arrays)[2], rtol=1e-5, atol=1e-6)
+
+
 def test_a_body_is_compiled_once_and_runs_often() -> None:
     g = graph((F32, ()))
     (x,) = g.inputs

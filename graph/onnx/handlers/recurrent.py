@@ -1,4 +1,4 @@
-"""Handles recurrent networks, whose steps are unrolled; products with the inputs are made for all steps at once."""
+"""Handles recurrent networks: loops, but for a few steps; products with the inputs are made for all steps at once."""
 
 from __future__ import annotations
 
@@ -7,11 +7,14 @@ from typing import Any
 
 from ....promotion.dataclass import dataclass
 from ....promotion.dtype import int64
+from ...dims.dim import Extent
 from ...functions import activations
 from ...functions.building import apply
+from ...functions.control.loops import scan
 from ...functions.creation import full
 from ...functions.joining import stack
 from ...functions.linalg import matmul
+from ...functions.positions import counting
 from ...symbol import Symbol
 from ..node import Node, Result
 from ..registry import handles
@@ -23,6 +26,8 @@ _PLAIN: dict[str, _Function] = {
 }  # fmt: skip
 _DEFAULTS = {"affine": (1.0, 0.0), "leakyrelu": (0.01, 0.0), "thresholdedrelu": (1.0, 0.0), "scaledtanh": (1.0, 1.0),
              "hardsigmoid": (0.2, 0.5), "elu": (1.0, 0.0)}  # fmt: skip
+_FEW_STEPS = 4
+"""Up to so many steps are unrolled: kernels are fused over the steps, and one model has one length."""
 _WITH_ALPHA, _WITH_BETA = frozenset(_DEFAULTS), frozenset(("affine", "scaledtanh", "hardsigmoid"))
 
 
@@ -65,18 +70,19 @@ class Cell:
     """One direction of a network, with its weights.
 
     Attributes:
-        recurrent: R, transposed.
-        times: the product of a state with it.
-        bias, recurrent_bias: Wb and Rb, zeros where none are given.
+        recurrent: R, transposed; of GRU the parts for the gates, and for the candidate.
+        times: the product of a state with R.
+        bias, recurrent_bias: Wb and Rb, zeros where none are given.  biases: their sum.
         peepholes: P, or None.
         limit: clips what comes before an activation.
     """
 
     functions: list[_Function]
-    recurrent: Symbol
+    recurrent: tuple[Symbol, ...]
     times: _Function
     bias: Symbol
     recurrent_bias: Symbol
+    biases: Symbol
     peepholes: Symbol | None
     hidden: int
     limit: Callable[[Symbol], Symbol]
@@ -92,7 +98,7 @@ def _gates(x: Symbol, hidden: int) -> list[Symbol]:
 
 
 def _rnn_step(node: Node, cell: Cell, inputs: Symbol, state: list[Symbol]) -> list[Symbol]:
-    total = apply("add", apply("add", inputs, cell.times(state[0])), apply("add", cell.bias, cell.recurrent_bias))
+    total = apply("add", apply("add", inputs, cell.times(state[0])), cell.biases)
     return [cell.functions[0](cell.limit(total))]
 
 
@@ -101,12 +107,12 @@ def _gru_step(node: Node, cell: Cell, inputs: Symbol, state: list[Symbol]) -> li
     f, g = cell.functions
     n = cell.hidden
     from_inputs = _gates(apply("add", inputs, cell.bias), n)
-    both = matmul(h, cell.recurrent[:, : 2 * n])
+    both = matmul(h, cell.recurrent[0])
     z, r = (
         f(cell.limit(apply("add", apply("add", one, two), three)))
         for one, two, three in zip(from_inputs[:2], _gates(both, n), _gates(cell.recurrent_bias, n)[:2], strict=True)
     )
-    rest, shift = cell.recurrent[:, 2 * n :], cell.recurrent_bias[2 * n :]
+    rest, shift = cell.recurrent[1], cell.recurrent_bias[2 * n :]
     if node.attr("linear_before_reset", 0):
         change = apply("mul", r, apply("add", matmul(h, rest), shift))
     else:
@@ -118,7 +124,7 @@ def _gru_step(node: Node, cell: Cell, inputs: Symbol, state: list[Symbol]) -> li
 def lstm_step(node: Node, cell: Cell, inputs: Symbol, state: list[Symbol]) -> list[Symbol]:
     h, c = state
     f, g, last = cell.functions
-    total = apply("add", apply("add", inputs, cell.times(h)), apply("add", cell.bias, cell.recurrent_bias))
+    total = apply("add", apply("add", inputs, cell.times(h)), cell.biases)
     i, o, forget, new = _gates(total, cell.hidden)
     peeps = _gates(cell.peepholes, cell.hidden) if cell.peepholes is not None else None
     if peeps is not None:
@@ -131,7 +137,7 @@ def lstm_step(node: Node, cell: Cell, inputs: Symbol, state: list[Symbol]) -> li
     return [apply("mul", f(cell.limit(o)), last(c)), c]
 
 
-def unrolled(
+def network(
     node: Node, step: _Step, gates: int, states: int, defaults: tuple[str, ...], product: Product | None = None
 ) -> Result:
     """Run a network whose gates `step` computes. product: of W and R that are stored transposed, and not as floats."""
@@ -147,12 +153,11 @@ def unrolled(
     backwards = {"forward": [False], "reverse": [True], "bidirectional": [False, True]}[direction]
     length, batch = x.shape[0], x.shape[1]
     hidden = node[2].shape[-1 if product is None else 1]
-    if not isinstance(length, int) or not isinstance(hidden, int):
-        raise node.size_needed((length, hidden), f"a sequence of {length} steps with a state of {hidden}")
+    if not isinstance(hidden, int):
+        raise node.size_needed((hidden,), f"a state of {hidden}")
     node.require(node.attr("hidden_size", hidden) == hidden, f"hidden_size is not {hidden}, which R has")
-    trips, size = length, hidden
+    size = hidden
     node.require(node[1].shape[0] == len(backwards), f"weights of {node[1].shape[0]} directions for {direction!r}")
-    node.require(trips * 20 <= node.limits.unrolled_nodes, f"{trips} steps to unroll", "limits=OnnxLimits(unrolled_nodes=…)")
     lengths = node[4].cast(int64).reshape((batch, 1)) if node.has(4) else None
     wide = gates * size
     for position, expected in ((1, wide), (2, wide), (3, 2 * wide), (7, 3 * size if states == 2 else 0)):
@@ -164,7 +169,7 @@ def unrolled(
     limit: _Function = (
         (lambda v: v) if clip is None else (lambda v: apply("minimum", apply("maximum", v, -float(clip)), float(clip)))
     )
-    outputs: list[list[Symbol]] = []
+    outputs: list[Symbol] = []
     finals: list[list[Symbol]] = []
     for number, reverse in enumerate(backwards):
         biases = node[3][number] if node.has(3) else full(node.graph, (2 * gates * size,), 0.0, x.dtype)
@@ -173,8 +178,10 @@ def unrolled(
             product(node, position, number) if product else _times(weights)
             for position, weights in ((1, node[1][number].transpose()), (2, recurrent))
         )
+        own, other = biases[: gates * size], biases[gates * size :]
+        parts = (recurrent[:, : 2 * size], recurrent[:, 2 * size :]) if gates == 3 else ()
         cell = Cell(
-            functions[number], recurrent, from_state, biases[: gates * size], biases[gates * size :],
+            functions[number], parts, from_state, own, other, apply("add", own, other),
             node[7][number] if states == 2 and node.has(7) else None, size, limit,
         )  # fmt: skip
         state = []
@@ -184,15 +191,14 @@ def unrolled(
                 state.append(full(node.graph, (batch, size), 0.0, x.dtype))
             else:
                 state.append(given[:, number] if batch_first else given[number])
-        steps, state = _direction(node, step, cell, from_inputs(x), state, lengths, trips, reverse)
+        steps, state = _direction(node, step, cell, from_inputs(x), state, lengths, length, reverse)
         outputs.append(steps)
         finals.append(state)
     axis = 1 if batch_first else 0
     results: list[Any] = [None]
     if node.wants(0):
-        node.require(trips > 0, "a sequence without steps")
-        each = [stack(directions, 1 if batch_first else 0) for directions in zip(*outputs, strict=True)]
-        results[0] = stack(each, 1 if batch_first else 0)
+        together = stack(outputs, 1)  # (steps, directions, batch, hidden)
+        results[0] = together.permute((2, 0, 1, 3)) if batch_first else together
     results += [stack(list(each), axis) for each in zip(*finals, strict=True)]
     return tuple(results)
 
@@ -202,35 +208,43 @@ def _times(weights: Symbol) -> _Function:
 
 
 def _direction(
-    node: Node, step: _Step, cell: Cell, inputs: Symbol, state: list[Symbol], lengths: Symbol | None, trips: int, reverse: bool
-) -> tuple[list[Symbol], list[Symbol]]:
+    node: Node, step: _Step, cell: Cell, inputs: Symbol, state: list[Symbol], lengths: Symbol | None, length: Extent,
+    reverse: bool,
+) -> tuple[Symbol, list[Symbol]]:
     """Run all steps; beyond its length the output of a row is 0 and its state stays: backwards it begins where it is valid."""
-    found: list[Symbol] = []
-    for time in range(trips - 1, -1, -1) if reverse else range(trips):
-        new = step(node, cell, inputs[time], state)
+
+    def run(before: list[Symbol], one: tuple[Symbol, ...]) -> tuple[list[Symbol], Symbol]:
+        new = step(node, cell, one[0], before)
         if lengths is None:
-            state = new
-            found.append(new[0])
-            continue
-        valid = apply("less", node.graph.dim_value(time), lengths)
-        state = [apply("where", valid, after, before) for after, before in zip(new, state, strict=True)]
-        found.append(apply("where", valid, new[0], 0.0))
-    return (found[::-1] if reverse else found), state
+            return new, new[0]
+        valid = apply("less", one[1], lengths)
+        kept = [apply("where", valid, after, own) for after, own in zip(new, before, strict=True)]
+        return kept, apply("where", valid, new[0], 0.0)
+
+    if not isinstance(length, int) or length > _FEW_STEPS or length == 0:
+        scanned = (inputs,) if lengths is None else (inputs, counting(node.graph, length))
+        last, found = scan(run, state, scanned, reverse=reverse)
+        return found, last
+    each: list[Symbol] = []
+    for time in range(length - 1, -1, -1) if reverse else range(length):
+        state, output = run(state, (inputs[time], node.graph.dim_value(time)))
+        each.append(output)
+    return stack(each[::-1] if reverse else each, 0), state
 
 
 @handles("RNN")
 def rnn(node: Node) -> Result:
-    """Unroll a simple recurrent network."""
-    return unrolled(node, _rnn_step, 1, 1, ("tanh",))
+    """Run a simple recurrent network."""
+    return network(node, _rnn_step, 1, 1, ("tanh",))
 
 
 @handles("GRU")
 def gru(node: Node) -> Result:
-    """Unroll gated recurrent units."""
-    return unrolled(node, _gru_step, 3, 1, ("sigmoid", "tanh"))
+    """Run gated recurrent units."""
+    return network(node, _gru_step, 3, 1, ("sigmoid", "tanh"))
 
 
 @handles("LSTM")
 def lstm(node: Node) -> Result:
-    """Unroll long short-term memory."""
-    return unrolled(node, lstm_step, 4, 2, ("sigmoid", "tanh", "tanh"))
+    """Run long short-term memory."""
+    return network(node, lstm_step, 4, 2, ("sigmoid", "tanh", "tanh"))

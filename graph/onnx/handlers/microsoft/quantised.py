@@ -16,7 +16,7 @@ from ...node import Node, Result
 from ...registry import handles
 from ..products import integers
 from ..quantisation import requantised
-from ..recurrent import lstm_step, unrolled
+from ..recurrent import lstm_step, network
 
 _DOMAIN = "com.microsoft"
 
@@ -141,7 +141,7 @@ def qgemm(node: Node) -> Result:
 @handles("DynamicQuantizeLSTM", domain=_DOMAIN)
 def dynamic_quantize_lstm(node: Node) -> Result:
     """Unroll long short-term memory with weights of 8 bits, whose products quantise inputs and states by their range."""
-    return unrolled(node, lstm_step, 4, 2, ("sigmoid", "tanh", "tanh"), _quantised_product)
+    return network(node, lstm_step, 4, 2, ("sigmoid", "tanh", "tanh"), _quantised_product)
 
 
 def _quantised_product(node: Node, position: int, number: int) -> Callable[[Symbol], Symbol]:
