@@ -1,11 +1,14 @@
-"""Resizes axes whose sizes are known at a run: positions and weights of the taps are computed there, in float64."""
+"""Resizes axes whose sizes are known at a run: positions and weights of the taps are computed there, as for known sizes."""
 
 from __future__ import annotations
 
 from fractions import Fraction
+from functools import lru_cache
+
+import numpy as np
 
 from .....promotion.dataclass import dataclass
-from .....promotion.dtype import float64, int64
+from .....promotion.dtype import DType, float32, float64, int64
 from ....dims.dim import Extent
 from ....functions.building import apply
 from ....functions.positions import counting
@@ -14,9 +17,14 @@ from ....symbol import Symbol
 from ...node import Node
 
 _TAPS = {"linear": (0, 1), "cubic": (-1, 0, 1, 2)}
+ALMOST_HALF = 1e-6
+"""How far from the middle between two elements a coordinate, which float32 rounded, still counts as the middle."""
 _ROUNDINGS = {
-    "round_prefer_floor": ("ceil", -0.5), "round_prefer_ceil": ("floor", 0.5), "floor": ("floor", 0.0), "ceil": ("ceil", 0.0),
+    "round_prefer_floor": ("ceil", -0.5 - ALMOST_HALF), "round_prefer_ceil": ("floor", 0.5 + ALMOST_HALF),
+    "floor": ("floor", 0.0), "ceil": ("ceil", 0.0),
 }  # fmt: skip
+_TRIED = 1 << 16
+"""Sizes up to this one have the product with a scale that float32 arithmetic gives; beyond it may round another way."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,28 +35,40 @@ class SymbolicAxis:
     axis: int
     size: Extent
     count: Extent
-    scale: Fraction | None = None
+    scale: float | None = None
 
 
-def scaled(extent: Extent, scale: float) -> tuple[Extent, Fraction]:
-    """Return how many elements so many are by a scale, and that exactly."""
-    ratio = Fraction(scale)
-    return (extent * ratio.numerator) // ratio.denominator, ratio
+def scaled_size(extent: Extent, scale: float) -> Extent | None:
+    """Return how many elements so many are by a scale, the floor of a product in float32; None where no fraction gives it."""
+    ratio = _ratio(scale)
+    return None if ratio is None else (extent * ratio.numerator) // ratio.denominator
 
 
-def _float(graph: Graph, extent: Extent) -> Symbol:
-    return graph.dim_value(extent).cast(float64)
+@lru_cache(maxsize=256)
+def _ratio(scale: float) -> Fraction | None:
+    """Return the simplest fraction whose product with every size, rounded down, is that of a scale in float32."""
+    if scale > _TRIED:
+        return None
+    sizes = np.arange(1, _TRIED + 1)
+    counts = np.floor(sizes.astype(np.float32) * np.float32(scale)).astype(np.int64)
+    low, high = int(np.argmax(counts / sizes)), int(np.argmin((counts + 1) / sizes))
+    (p, q), (above, part) = (counts[low], sizes[low]), (counts[high] + 1, sizes[high])
+    denominators = sizes[:q]  # the smallest one that has a numerator in [p / q, above / part)
+    numerators = -(-p * denominators // q)
+    fits = numerators * part < above * denominators
+    first = int(np.argmax(fits))
+    return Fraction(int(numerators[first]), int(denominators[first])) if fits[first] else None
+
+
+def _float(graph: Graph, extent: Extent, dtype: DType = float32) -> Symbol:
+    return graph.dim_value(extent).cast(dtype)
 
 
 def _origins(graph: Graph, coordinates: str, along: SymbolicAxis) -> Symbol:
-    """Return where in the source each element of the result lies."""
-    x = counting(graph, along.count).cast(float64)
+    """Return where in the source each element of the result lies, in float32."""
+    x = counting(graph, along.count).cast(float32)
     size, count = _float(graph, along.size), _float(graph, along.count)
-    if along.scale is None:
-        scale, exact = apply("div", count, size), count
-    else:
-        scale = graph.scalar(float(along.scale), float64)
-        exact = apply("mul", size, scale)
+    scale = apply("div", count, size) if along.scale is None else graph.scalar(along.scale, float32)
     match coordinates:
         case "asymmetric":
             return apply("div", x, scale)
@@ -56,17 +76,20 @@ def _origins(graph: Graph, coordinates: str, along: SymbolicAxis) -> Symbol:
             moved = apply("div", apply("add", x, 0.5), scale)
             return apply("where", apply("equal", scale, 1.0), x, moved)  # an axis that keeps its size is left alone
         case "align_corners":
+            exact = count if along.scale is None else apply("mul", size, scale)
             steps = apply("sub", exact, 1.0)
             alone = apply("logical_or", apply("less_equal", count, 1.0), apply("equal", steps, 0.0))
             found = apply("div", apply("mul", x, apply("sub", size, 1.0)), apply("where", alone, 1.0, steps))
             return apply("where", alone, 0.0, found)
+        case "half_pixel_symmetric":
+            adjusted = apply("sub", 1.0, apply("div", count, apply("mul", scale, size)))
+            offset = apply("mul", apply("div", size, 2.0), adjusted).cast(float64)
+            moved = apply("div", apply("add", x.cast(float64), 0.5), scale.cast(float64))
+            return apply("sub", apply("add", offset, moved), 0.5).cast(float32)
     center = apply("div", apply("add", x, 0.5), scale)
     half = apply("sub", center, 0.5)
     if coordinates == "pytorch_half_pixel":
         return apply("where", apply("greater", count, 1.0), half, 0.0)
-    if coordinates == "half_pixel_symmetric":
-        shift = apply("mul", apply("div", size, 2.0), apply("sub", 1.0, apply("div", count, exact)))
-        return apply("sub", apply("add", shift, center), 0.5)
     return half
 
 
@@ -87,8 +110,8 @@ def resampled_at_run(
 ) -> Symbol:
     """Resize one axis by taps that are computed when the graph runs."""
     graph, axis, trailing = node.graph, along.axis, len(x.shape) - 1 - along.axis
-    where = _origins(graph, coordinates, along)
-    last = apply("sub", _float(graph, along.size), 1.0)
+    where = _origins(graph, coordinates, along).cast(float64)
+    last = apply("sub", _float(graph, along.size, float64), 1.0)
 
     def taken(positions: Symbol) -> Symbol:
         inside = apply("maximum", apply("minimum", positions, last), 0.0)
