@@ -119,25 +119,39 @@ def _mul(x: object, y: object) -> object:
 
 def _div(x: object, y: object) -> object:
     if _plain(x, y):
-        below = [lower_bound(x), lower_bound(y)]
-        if below[0] is None or below[0] < 0 or below[1] is None or below[1] < 0 or y == 0:
-            return None
-        return x // y  # type: ignore[operator]
+        return _truncated(x, y)  # type: ignore[arg-type]
     if isinstance(x, Ratio) and isinstance(y, Ratio) and isinstance(y.dividend, int) and y.dividend > 0:
         return _mul(x, Ratio(y.divisor, y.dividend))
     return None
 
 
+def _truncated(x: Extent, y: Extent) -> Extent | None:
+    """Return a quotient of integers rounded towards 0, as ONNX divides them; None for divisors that may be 0."""
+    if isinstance(y, int) and y < 0:
+        quotient = _truncated(x, -y)
+        return None if quotient is None else -quotient
+    least, divisor = lower_bound(x), lower_bound(y)
+    if divisor is None or divisor < 0 or y == 0:
+        return None
+    if least is not None and least >= 0:
+        return x // y
+    if not isinstance(y, int):
+        return None
+    negative: Extent = 0 if least is not None and least > -y else maximum(-x, 0) // y
+    return maximum(x, 0) // y - negative
+
+
 def _mod(node: Node, arrays: list[Array]) -> Array | None:
-    node.ignore("fmod")  # sizes are not negative, so both remainders agree
-    return _each(_remainder)(node, arrays)
+    truncates = bool(node.attr("fmod", 0))
+    return _each(lambda x, y: _remainder(x, y, truncates))(node, arrays)
 
 
-def _remainder(x: Extent, y: Extent) -> object:
+def _remainder(x: Extent, y: Extent, truncates: bool) -> object:
+    """Return a remainder: with the divisor's sign, or of a quotient that is rounded towards 0."""
     if not _plain(x, y) or not (isinstance(y, int) and y > 0):
         return None
-    below = lower_bound(x)
-    return x % y if below is not None and below >= 0 else None
+    quotient = _truncated(x, y) if truncates else None
+    return x % y if quotient is None else x - quotient * y
 
 
 def _equal(x: Extent, y: Extent) -> object:
@@ -163,10 +177,7 @@ def _cast(node: Node, arrays: list[Array]) -> Array | None:
     def converted(item: object) -> object:
         if target.is_float:
             return item if isinstance(item, Ratio) else Ratio(item, 1) if _plain(item) else None  # type: ignore[arg-type]
-        if isinstance(item, Ratio):
-            below = lower_bound(item.dividend)
-            return item.dividend // item.divisor if below is not None and below >= 0 else None
-        return item
+        return _truncated(item.dividend, item.divisor) if isinstance(item, Ratio) else item
 
     return _each(converted)(node, arrays)
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence as Ordered
 import numpy as np
 
 from ....promotion.dtype import int64
-from ...dims.dim import Extent, at_most, ceil_div, lower_bound, maximum, minimum, product
+from ...dims.dim import Extent, at_most, ceil_div, exact_quotient, lower_bound, maximum, minimum, product
 from ...functions.building import apply
 from ...functions.creation import full
 from ...functions.joining import concat as joined
@@ -22,6 +22,9 @@ from ...symbol import Symbol
 from ..node import Node, Result
 from ..registry import handles
 from ..values import Known
+
+_BEYOND = 1 << 48
+"""Bounds from here on are beyond any tensor: exporters write the largest integer for the end."""
 
 
 @handles("Reshape")
@@ -141,31 +144,37 @@ def slice_(node: Node) -> Result:
     bounds: list[tuple[Extent, Extent, int]] = [(0, extent, 1) for extent in x.shape]
     for axis, start, stop, step in zip(node.axes(axes, rank), starts, stops, steps, strict=True):
         node.require(step != 0, "a step of Slice is 0")
-        bounds[axis] = _bounds(node, start, stop, step, x.shape[axis])
+        bounds[axis] = _bounds(start, stop, step, x.shape[axis])
     if all(bound == (0, extent, 1) for bound, extent in zip(bounds, x.shape, strict=True)):
         return x
     first, last, strides = zip(*bounds, strict=True)
     return apply("slice", x, starts=first, stops=last, steps=strides)
 
 
-def _bounds(node: Node, start: Extent, stop: Extent, step: int, extent: Extent) -> tuple[Extent, Extent, int]:
-    if isinstance(start, int) and isinstance(stop, int) and isinstance(extent, int):
-        first, last, _ = slice(start, stop if step > 0 or stop >= -extent else None, step).indices(extent)
-        return (first, max(first, last), step) if step > 0 else (first, min(first, last), step)
-    low: Extent = 0 if step > 0 else -1
-    high: Extent = extent if step > 0 else extent - 1
-    first_, last_ = (_clamped(_from_start(node, bound, extent), low, high) for bound in (start, stop))
-    return (first_, maximum(first_, last_), step) if step > 0 else (first_, minimum(first_, last_), step)
+def _bounds(start: Extent, stop: Extent, step: int, extent: Extent) -> tuple[Extent, Extent, int]:
+    """Return bounds counted from the start and clamped; backwards the first one is clamped to an element, unlike Python's."""
+    first, last = (_from_start(bound, extent, step) for bound in (start, stop))
+    if step > 0:
+        first, last = _clamped(first, 0, extent), _clamped(last, 0, extent)
+        return first, maximum(first, last), step
+    first = minimum(first if at_most(0, first) else maximum(first, 0), extent - 1)
+    return first, minimum(first, _clamped(last, -1, extent - 1)), step
 
 
-def _from_start(node: Node, bound: Extent, extent: Extent) -> Extent:
-    """Return a bound counted from the start of the axis."""
+def _from_start(bound: Extent, extent: Extent, step: int) -> Extent:
+    """Return a bound counted from the start of the axis, up to what clamping changes: a negative one counts from the end."""
+    if isinstance(bound, int) and abs(bound) >= _BEYOND:
+        return extent if bound > 0 else -1
     if (below := lower_bound(bound)) is not None and below >= 0:
         return bound
-    if (below := lower_bound(-bound)) is not None and below > 0:
+    if (above := lower_bound(-bound)) is not None and above > 0:
         return extent + bound
-    node.unsupported(f"a bound {bound} of a slice may be of either sign", "give this size a fixed value")
-    return bound
+    if step > 0 and above == 0 and at_most(extent + bound, 0):
+        return 0  # -t of t elements: the start, also where t is 0
+    if step > 0 and below == -1 and any(exact_quotient(extent - rest, bound + 1) is not None for rest in (0, 1)):
+        return bound  # t - 1 of t elements, or of t + 1: where it is negative there is no element before the last one
+    is_negative = minimum(maximum(-bound, 0), 1)
+    return bound + is_negative * extent
 
 
 def _clamped(value: Extent, low: Extent, high: Extent) -> Extent:
