@@ -21,6 +21,7 @@ from ...functions.shaping import unsqueeze as unsqueezed
 from ...symbol import Symbol
 from ..node import Node, Result
 from ..registry import handles
+from ..sizes.broadcasting import with_units
 from ..values import Known
 
 _BEYOND = 1 << 48
@@ -93,7 +94,8 @@ def unsqueeze(node: Node) -> Result:
 @handles("Expand")
 def expand(node: Node) -> Result:
     """Broadcast to a shape; sizes of 1 in it keep those of the operand."""
-    return expanded(node[0], node.sizes(1, "the shape of Expand"))
+    shape = node.sizes(1, "the shape of Expand")
+    return expanded(*with_units(node[0], shape))
 
 
 @handles("Concat")

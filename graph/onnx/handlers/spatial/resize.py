@@ -20,7 +20,8 @@ from ....functions.linalg import matmul
 from ....symbol import Symbol
 from ...node import Node, Result
 from ...registry import handles
-from .symbolic_resize import ALMOST_HALF, SymbolicAxis, resampled_at_run, scaled_size
+from ...sizes.scaled import scaled_size
+from .symbolic_resize import ALMOST_HALF, SymbolicAxis, resampled_at_run
 
 _FEW_TAPS = 4
 _MAX_WEIGHTS = 1 << 24

@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-from fractions import Fraction
-from functools import lru_cache
-
-import numpy as np
-
 from .....promotion.dataclass import dataclass
 from .....promotion.dtype import DType, float32, float64, int64
 from ....dims.dim import Extent
@@ -23,8 +18,6 @@ _ROUNDINGS = {
     "round_prefer_floor": ("ceil", -0.5 - ALMOST_HALF), "round_prefer_ceil": ("floor", 0.5 + ALMOST_HALF),
     "floor": ("floor", 0.0), "ceil": ("ceil", 0.0),
 }  # fmt: skip
-_TRIED = 1 << 16
-"""Sizes up to this one have the product with a scale that float32 arithmetic gives; beyond it may round another way."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,28 +29,6 @@ class SymbolicAxis:
     size: Extent
     count: Extent
     scale: float | None = None
-
-
-def scaled_size(extent: Extent, scale: float) -> Extent | None:
-    """Return how many elements so many are by a scale, the floor of a product in float32; None where no fraction gives it."""
-    ratio = _ratio(scale)
-    return None if ratio is None else (extent * ratio.numerator) // ratio.denominator
-
-
-@lru_cache(maxsize=256)
-def _ratio(scale: float) -> Fraction | None:
-    """Return the simplest fraction whose product with every size, rounded down, is that of a scale in float32."""
-    if scale > _TRIED:
-        return None
-    sizes = np.arange(1, _TRIED + 1)
-    counts = np.floor(sizes.astype(np.float32) * np.float32(scale)).astype(np.int64)
-    low, high = int(np.argmax(counts / sizes)), int(np.argmin((counts + 1) / sizes))
-    (p, q), (above, part) = (counts[low], sizes[low]), (counts[high] + 1, sizes[high])
-    denominators = sizes[:q]  # the smallest one that has a numerator in [p / q, above / part)
-    numerators = -(-p * denominators // q)
-    fits = numerators * part < above * denominators
-    first = int(np.argmax(fits))
-    return Fraction(int(numerators[first]), int(denominators[first])) if fits[first] else None
 
 
 def _float(graph: Graph, extent: Extent, dtype: DType = float32) -> Symbol:

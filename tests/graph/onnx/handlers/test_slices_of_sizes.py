@@ -78,3 +78,23 @@ def test_integers_are_divided_towards_zero(name: str) -> None:
     for n, t in itertools.product((0, 1, 2, 5, 8, 9), (0, 1, 4, 8)):
         x, q = np.zeros(n, F), np.zeros(t, F)
         assert jn.evaluate(graph, x, q).shape == session.run(None, {"x": x, "q": q})[0].shape, f"n = {n}, t = {t}"
+
+
+@pytest.mark.parametrize("op", ["Add", "Max", "Where", "Expand", "Pow", "to"])
+def test_a_slice_of_one_element_is_broadcast(op: str) -> None:
+    """Its size is the smaller of n and 1."""
+    nodes = [node("Slice", "x zero one zero", "s")]
+    nodes += {
+        "Where": [node("Greater", "h s", "g"), node("Where", "g h s")],
+        "Expand": [node("Shape", "h", "w"), node("Expand", "s w")],
+        "to": [node("Shape", "s", "w"), node("Expand", "h w")],
+    }.get(op, [node(op, "h s")])
+    made = model(nodes, {"x": (F, ["n", 4]), "h": (F, ["e", 4])}, opset=18,
+                 constants={key: np.array(ONE[key], INT) for key in ("zero", "one")})  # fmt: skip
+    made.graph.output[0].type.tensor_type.elem_type = 1
+    graph, session = jn.from_onnx(made), witness(made)
+    for n, e in ((1, 1), (5, 3), (2, 1)):
+        x, h = np.arange(4 * n, dtype=F).reshape(n, 4), np.ones((e, 4), F)
+        np.testing.assert_allclose(jn.evaluate(graph, x, h), session.run(None, {"x": x, "h": h})[0], rtol=1e-6)
+    with pytest.raises(jn.UserError, match=r"reshape of .*n"):
+        jn.evaluate(graph, np.zeros((0, 4), F), np.ones((3, 4), F))

@@ -13,12 +13,13 @@ from typing import TypeAlias
 
 import numpy as np
 
-from ...promotion.arrays import Array
-from ...promotion.dtype import DType, bool_
-from ..dims.dim import Dim, Extent, at_most, ceil_div, dims_equal, lower_bound, maximum, minimum, product
-from .node import Node
-from .tensors import dtype_of_code
-from .values import Known, Ratio, Sizes, Value, from_items, objects
+from ....promotion.arrays import Array
+from ....promotion.dtype import DType, bool_
+from ...dims.dim import Dim, Extent, at_most, ceil_div, dims_equal, lower_bound, maximum, minimum, product
+from ..node import Node
+from ..tensors import dtype_of_code
+from ..values import Known, Ratio, Sizes, Tabulated, Value, from_items, objects
+from .scaled import size_of, tabulated
 
 _Rule: TypeAlias = Callable[[Node, list[Array]], Array | None]
 _MAX_ITEMS = 1024
@@ -110,11 +111,11 @@ def _sub(x: Extent, y: Extent) -> object:
 def _mul(x: object, y: object) -> object:
     if _plain(x, y):
         return x * y  # type: ignore[operator]
-    if isinstance(x, Ratio) and isinstance(y, Ratio):
-        divisor = x.divisor * y.divisor
-        both = isinstance(x.dividend, Dim) and isinstance(y.dividend, Dim)
-        return None if both or divisor > _MAX_DIVISOR else Ratio(x.dividend * y.dividend, divisor)
-    return None
+    if not (isinstance(x, Ratio) and isinstance(y, Ratio)):
+        return None
+    divisor = x.divisor * y.divisor
+    both = isinstance(x.dividend, Dim) and isinstance(y.dividend, Dim)
+    return None if both or divisor > _MAX_DIVISOR else Ratio(x.dividend * y.dividend, divisor)
 
 
 def _div(x: object, y: object) -> object:
@@ -168,6 +169,25 @@ def _rounded(divide: Callable[[Extent, Extent], Extent]) -> Callable[[object], o
     return lambda x: Ratio(divide(x.dividend, x.divisor), 1) if isinstance(x, Ratio) else None
 
 
+def _unknown(*items: object) -> object:
+    return None
+
+
+def _in_floats(exact: Callable[..., object], op: str) -> _Rule:
+    """Return the rule of an elementwise operator that is computed in floats, as they round, where it is not exact."""
+
+    def rule(node: Node, arrays: list[Array]) -> Array | None:
+        dtype = next(node.dtype(position) for position in range(len(node)) if node.has(position))
+
+        def computed(*items: object) -> object:
+            found = exact(*items)
+            return tabulated(op, dtype, *items) if found is None and dtype.is_float else found
+
+        return _each(computed)(node, arrays)
+
+    return rule
+
+
 def _cast(node: Node, arrays: list[Array]) -> Array | None:
     target = dtype_of_code(node.attr("to"), "Cast")
     node.ignore("saturate", "round_mode")  # of floats of 8 bits
@@ -175,6 +195,8 @@ def _cast(node: Node, arrays: list[Array]) -> Array | None:
         return None
 
     def converted(item: object) -> object:
+        if isinstance(item, Tabulated):
+            return tabulated("cast", target, item) if target.is_float else size_of(item)
         if target.is_float:
             return item if isinstance(item, Ratio) else Ratio(item, 1) if _plain(item) else None  # type: ignore[arg-type]
         return _truncated(item.dividend, item.divisor) if isinstance(item, Ratio) else item
@@ -258,13 +280,15 @@ def _same(node: Node, arrays: list[Array]) -> Array | None:
 
 
 _RULES: dict[str, _Rule] = {
-    "Add": _each(_add), "Sub": _each(_sub), "Mul": _each(_mul), "Div": _each(_div), "Mod": _mod,
+    "Add": _in_floats(_add, "add"), "Sub": _in_floats(_sub, "sub"), "Mul": _in_floats(_mul, "mul"),
+    "Div": _in_floats(_div, "div"), "Mod": _mod, "Sqrt": _in_floats(_unknown, "sqrt"),
     "Min": _each(lambda *items: minimum(*items) if _plain(*items) else None),
     "Max": _each(lambda *items: maximum(*items) if _plain(*items) else None),
     "Equal": _each(_equal), "Less": _each(_less), "Greater": _each(lambda x, y: _less(y, x)),
     "LessOrEqual": _each(lambda x, y: _not(_less(y, x))), "GreaterOrEqual": _each(lambda x, y: _not(_less(x, y))),
     "Not": _each(lambda x: _not(x)), "Neg": _each(lambda x: -x if _plain(x) else None),
-    "Floor": _each(_rounded(lambda x, y: x // y)), "Ceil": _each(_rounded(ceil_div)),
+    "Floor": _in_floats(_rounded(lambda x, y: x // y), "floor"), "Ceil": _in_floats(_rounded(ceil_div), "ceil"),
+    "Round": _in_floats(_unknown, "round"),
     "Cast": _cast, "Gather": _gather, "Slice": _slice, "Concat": _concat, "Squeeze": _squeeze, "Unsqueeze": _unsqueeze,
     "Reshape": _reshape, "ReduceProd": _reduce_prod, "Where": _where, "Identity": _same,
 }  # fmt: skip

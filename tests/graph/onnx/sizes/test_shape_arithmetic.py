@@ -8,7 +8,7 @@ import joinery as jn
 import numpy as np
 import pytest
 
-from ...support.onnx_models import agrees, evaluated, model, node
+from ....support.onnx_models import agrees, evaluated, model, node
 
 F, INT = np.float32, np.int64
 RNG = np.random.default_rng(0)
