@@ -16,12 +16,13 @@ from typing import Any, NoReturn
 import numpy as np
 
 from ..graph.constants import as_texts
-from ..graph.dims.dim import Dim
+from ..graph.dims.dim import Dim, Extent
 from ..graph.graph import Graph
 from ..graph.onnx.importer import import_model, read_model
 from ..graph.onnx.inputs import DimNames
 from ..graph.onnx.limits import OnnxLimits
 from ..graph.onnx.messages import SizeNeededError, ValueNeededError
+from ..graph.onnx.model import CheckedModel
 from ..graph.onnx.sizes.origins import MAX_SPECIALISED
 from ..graph.onnx.tensors import dtype_of_code
 from ..lowering.artifact import TensorSpec
@@ -144,12 +145,7 @@ class SpecialisedModel(Model):
         self._inputs = [
             parameter for parameter in checked.graph.inputs if parameter.name not in {*given, *checked.graph.constants}
         ]
-        names = DimNames({}, checked.file)
-        self._dims = {
-            parameter.name: [names.extent(size, f"{parameter.name}_{axis}") for axis, size in enumerate(parameter.sizes or ())]
-            for parameter in checked.graph.inputs
-            if parameter.name not in {*given, *checked.graph.constants}
-        }
+        self._dims = _declared(checked, given)
         self._needed = {parameter.name for parameter in self._inputs if parameter.kind != "tensor"}
         names_of_sizes = {extent.name for extents in self._dims.values() for extent in extents if isinstance(extent, Dim)}
         self._names = {name for name in names_of_sizes if name is not None}
@@ -253,18 +249,7 @@ class SpecialisedModel(Model):
 
     def _sizes_of(self, values: Mapping[str, object]) -> dict[str, int]:
         """Return the numbers of sizes that have a name of their own, of which all that are equal must agree."""
-        found: dict[str, int] = {}
-        for name, extents in self._dims.items():
-            array = values[name]
-            if not isinstance(array, np.ndarray) or array.ndim != len(extents):
-                continue  # the model that is called says what is wrong
-            for extent, size in zip(extents, array.shape, strict=True):
-                if isinstance(extent, Dim) and extent.name is not None and found.setdefault(extent.name, size) != size:
-                    raise UserError(
-                        f"model {self.name!r}: {extent.name} is {found[extent.name]}, but {size} in {name!r}; "
-                        "fix: pass arrays whose sizes agree"
-                    )
-        return found
+        return _named_sizes(self._dims, values, f"model {self.name!r}")
 
     def profile(self, *inputs: object, repeat: int = 10, **named: object) -> Profile:
         """Call the model for these arguments several times, and return how long its kernels take (see `Model.profile`)."""
@@ -356,6 +341,51 @@ class SpecialisedModel(Model):
     def __repr__(self) -> str:
         inputs = ", ".join(map(describe, self.inputs))
         return f"<joinery.SpecialisedModel {self.name!r} ({inputs}); {len(self._kept)} compiled>"
+
+
+def _declared(checked: CheckedModel, given: Mapping[str, Any]) -> dict[str, list[Extent]]:
+    """Return the declared sizes of the inputs that are no constants."""
+    names = DimNames({}, checked.file)
+    return {
+        parameter.name: [names.extent(size, f"{parameter.name}_{axis}") for axis, size in enumerate(parameter.sizes or ())]
+        for parameter in checked.graph.inputs
+        if parameter.name not in {*given, *checked.graph.constants}
+    }
+
+
+def _named_sizes(declared: Mapping[str, list[Extent]], values: Mapping[str, object], what: str) -> dict[str, int]:
+    """Return the numbers of sizes that have a name of their own, of which all that are equal must agree."""
+    found: dict[str, int] = {}
+    for name, extents in declared.items():
+        array = values.get(name)
+        if not isinstance(array, np.ndarray) or array.ndim != len(extents):
+            continue  # the model that is called says what is wrong
+        for extent, size in zip(extents, array.shape, strict=True):
+            if isinstance(extent, Dim) and extent.name is not None and found.setdefault(extent.name, size) != size:
+                raise UserError(
+                    f"{what}: {extent.name} is {found[extent.name]}, but {size} in {name!r}; fix: pass arrays whose sizes agree"
+                )
+    return found
+
+
+def graph_for_arguments(path: str, constants: dict[str, Any], sizes: dict[str, int], arguments: Mapping[str, Array]) -> Graph:
+    """Return the graph of a file in ONNX; what it needs of arguments for that is added to `constants` and `sizes`."""
+    checked, budget = read_model(path)
+    while True:
+        try:
+            graph = import_model(checked, budget, constants, sizes).graph
+        except (ValueNeededError, SizeNeededError) as error:
+            known = _named_sizes(_declared(checked, {}), arguments, path)
+            values = {name: arguments[name] for name in error.inputs if name in arguments and name not in constants}
+            numbers = {name: known[name] for name in error.sizes if name in known and name not in sizes}
+            if not values and not numbers:
+                raise
+            constants.update(values)
+            sizes.update(numbers)
+            continue
+        if not graph.finished:
+            raise UserError(f"{checked.file}: no output of the model is a tensor; fix: make a tensor its output")
+        return graph
 
 
 def _array(value: object, what: str) -> Array:

@@ -40,8 +40,10 @@ class SizeNeededError(UnsupportedError):
 
     Attributes:
         sizes: the names of these sizes, none if data decides them. `from_onnx(…, sizes={name: number})` fixes them.
+        inputs: none; values decide nothing.
     """
 
+    inputs: tuple[str, ...] = ()
     sizes: tuple[str, ...] = ()
 
 

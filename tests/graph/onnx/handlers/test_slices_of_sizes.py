@@ -98,3 +98,17 @@ def test_a_slice_of_one_element_is_broadcast(op: str) -> None:
         np.testing.assert_allclose(jn.evaluate(graph, x, h), session.run(None, {"x": x, "h": h})[0], rtol=1e-6)
     with pytest.raises(jn.UserError, match=r"reshape of .*n"):
         jn.evaluate(graph, np.zeros((0, 4), F), np.ones((3, 4), F))
+
+
+def test_slices_of_exported_windows_are_read_back() -> None:
+    """Windows of convolutions with strides are written as slices up to 2 * n - 1."""
+    rng = np.random.default_rng(0)
+    constants = {"w": rng.normal(size=(3, 2, 3, 3)).astype(F), "v": rng.normal(size=(4, 3, 3, 3)).astype(F),
+                 "s": np.array([1, 1, 2, 2], F)}  # fmt: skip
+    nodes = [node("Conv", "x w", "a", pads=[1, 1, 1, 1], strides=[2, 2]), node("Resize", "a _ s", "b", mode="nearest"),
+             node("Conv", "b v", pads=[1, 1, 1, 1], strides=[2, 2])]  # fmt: skip
+    graph = jn.from_onnx(model(nodes, {"x": (F, ["n", 2, "h", "k"])}, constants=constants, opset=18))
+    again = jn.from_onnx(jn.to_onnx(graph))
+    for height, width in ((1, 2), (5, 8), (6, 7)):
+        x = rng.normal(size=(2, 2, height, width)).astype(F)
+        np.testing.assert_allclose(jn.evaluate(again, x), jn.evaluate(graph, x), rtol=1e-5, atol=1e-6)
