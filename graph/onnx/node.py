@@ -28,7 +28,7 @@ from .limits import OnnxLimits
 from .messages import SizeNeededError
 from .model import Body, NodeDef
 from .sizes.origins import size_needed, value_needed
-from .values import Known, Optional, Ratio, Sequence, Sizes, Tabulated, Value
+from .values import IsZero, Known, Optional, Ratio, Sequence, Sizes, Tabulated, Value
 
 Result: TypeAlias = "Value | tuple[Value | None, ...]"
 Handler: TypeAlias = "Callable[[Node], Result]"
@@ -152,12 +152,14 @@ class Node:
 
     def needed(self, value: Value, what: str) -> UnsupportedError:
         """Return the error for a value that is not known while importing: it names the inputs or sizes that decide it."""
+        if isinstance(value, Sizes):
+            return self.size_needed([_size(item) for item in value.items.reshape(-1).tolist()], f"{what} depends on sizes")
         return value_needed(value if isinstance(value, Symbol) else None, what)
 
     def sizes(self, position: int, what: str) -> tuple[Extent, ...]:
         """Return the elements of an input that holds sizes, axes or counts."""
         value = self.value(position)
-        if isinstance(value, Sizes) and not value.dtype.is_float:
+        if isinstance(value, Sizes) and value.dtype.is_integer:
             return tuple(value.items.reshape(-1).tolist())
         return self.ints(position, what)
 
@@ -276,7 +278,7 @@ def _constant(graph: Graph, value: Known) -> Symbol:
 
 
 def _size(item: object) -> object:
-    return item.dividend if isinstance(item, Ratio) else item.size if isinstance(item, Tabulated) else item
+    return item.dividend if isinstance(item, Ratio) else item.size if isinstance(item, (IsZero, Tabulated)) else item
 
 
 def _number(graph: Graph, item: object, dtype: DType) -> Symbol:
@@ -284,6 +286,8 @@ def _number(graph: Graph, item: object, dtype: DType) -> Symbol:
     if isinstance(item, Tabulated):
         operands = [_number(graph, each, item.dtype) for each in item.operands]
         return operands[0].cast(item.dtype) if item.op == "cast" else apply(item.op, *operands)
+    if isinstance(item, IsZero):
+        return apply("equal", graph.dim_value(item.size), 0)
     if isinstance(item, Ratio):
         whole = _number(graph, item.dividend, dtype)
         return whole if item.divisor == 1 else apply("div", whole, float(item.divisor))

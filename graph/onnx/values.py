@@ -47,6 +47,13 @@ class Ratio:
     divisor: int
 
 
+@dataclass(frozen=True, slots=True)
+class IsZero:
+    """Whether a size is 0, which is known at launch."""
+
+    size: Dim
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Tabulated:
     """A function of a size in floats, rounded as they are.
@@ -69,8 +76,8 @@ class Sizes:
     """A scalar or vector of sizes, some of which are known only at launch.
 
     Attributes:
-        items: an array of objects: ints, dims, and ratios or tables where `dtype` is a float.
-        dtype: an integer dtype, or a float one on the way from sizes to sizes.
+        items: an array of objects: ints, dims, ratios or tables where `dtype` is a float, truths where it is that of truths.
+        dtype: an integer dtype, or another one on the way from sizes to sizes.
     """
 
     items: Array

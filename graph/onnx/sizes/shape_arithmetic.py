@@ -15,10 +15,21 @@ import numpy as np
 
 from ....promotion.arrays import Array
 from ....promotion.dtype import DType, bool_
-from ...dims.dim import Dim, Extent, at_most, ceil_div, dims_equal, lower_bound, maximum, minimum, product
+from ...dims.dim import (
+    Atom,
+    Dim,
+    Extent,
+    at_most,
+    ceil_div,
+    dims_equal,
+    lower_bound,
+    maximum,
+    minimum,
+    product,
+)
 from ..node import Node
 from ..tensors import dtype_of_code
-from ..values import Known, Ratio, Sizes, Tabulated, Value, from_items, objects
+from ..values import IsZero, Known, Ratio, Sizes, Tabulated, Value, from_items, objects
 from .scaled import size_of, tabulated
 
 _Rule: TypeAlias = Callable[[Node, list[Array]], Array | None]
@@ -71,14 +82,16 @@ def _ratio(number: Fraction) -> Ratio:
 def _typed(node: Node, items: Array, values: list[Value | None]) -> Value | None:
     if items.size and all(isinstance(item, bool) for item in items.reshape(-1).tolist()):
         return Known(np.array(items.tolist(), np.bool_).reshape(items.shape))
+    if any(isinstance(item, IsZero) for item in items.reshape(-1).tolist()):
+        return Sizes(items, bool_)
     dtype = dtype_of_code(node.attr("to"), "Cast") if node.op == "Cast" else _dtype(values)
     return from_items(items, dtype)
 
 
 def _dtype(values: list[Value | None]) -> DType:
     """Return the dtype of the operands, which agree, those of conditions and positions apart."""
-    found = [value.dtype for value in values if isinstance(value, Sizes)]
-    return found[0]
+    found = [value.dtype for value in values if isinstance(value, Sizes) and not value.dtype.is_bool]
+    return found[0] if found else next(value.dtype for value in values[1:] if isinstance(value, Known))
 
 
 def _each(function: Callable[..., object]) -> _Rule:
@@ -156,7 +169,12 @@ def _remainder(x: Extent, y: Extent, truncates: bool) -> object:
 
 
 def _equal(x: Extent, y: Extent) -> object:
-    return dims_equal(x, y) if _plain(x, y) else None
+    if not _plain(x, y):
+        return None
+    decided = dims_equal(x, y)
+    if decided is None and isinstance(x, Dim) and y == 0 and lower_bound(x) == 0:
+        return IsZero(x)
+    return decided
 
 
 def _less(x: Extent, y: Extent) -> object:
@@ -195,6 +213,8 @@ def _cast(node: Node, arrays: list[Array]) -> Array | None:
         return None
 
     def converted(item: object) -> object:
+        if isinstance(item, IsZero):
+            return 1 - minimum(item.size, 1) if target.is_integer else None
         if isinstance(item, Tabulated):
             return tabulated("cast", target, item) if target.is_float else size_of(item)
         if target.is_float:
@@ -272,7 +292,26 @@ def _reduce_prod(node: Node, arrays: list[Array]) -> Array | None:
 
 
 def _where(node: Node, arrays: list[Array]) -> Array | None:
-    return _each(lambda condition, x, y: (x if condition else y) if isinstance(condition, bool) else None)(node, arrays)
+    return _each(_chosen)(node, arrays)
+
+
+def _chosen(condition: object, x: object, y: object) -> object:
+    """Return what a condition chooses; of a size that may be 0, a divisor that is then 1, or a quotient that is then 0."""
+    if isinstance(condition, bool):
+        return x if condition else y
+    if not isinstance(condition, IsZero) or not _plain(x, y):
+        return None
+    size = condition.size
+    if x == 1 and y == size:
+        return maximum(size, 1)
+    guarded = y.terms if isinstance(y, Dim) else ()
+    if x == 0 and len(guarded) == 1:
+        coefficient, monomial = guarded[0]
+        if coefficient == 1 and len(monomial) == 1 and isinstance(monomial[0][0], Atom) and monomial[0][1] == 1:
+            atom = monomial[0][0]
+            if atom.kind == "floordiv" and atom.args[1] == maximum(size, 1):
+                return atom.args[0] // size
+    return None
 
 
 def _same(node: Node, arrays: list[Array]) -> Array | None:
