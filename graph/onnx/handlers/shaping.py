@@ -7,7 +7,7 @@ from collections.abc import Sequence as Ordered
 import numpy as np
 
 from ....promotion.dtype import int64
-from ...dims.dim import Extent, at_most, ceil_div, exact_quotient, lower_bound, maximum, minimum, product
+from ...dims.dim import Dim, Extent, at_most, ceil_div, exact_quotient, lower_bound, maximum, minimum, product
 from ...functions.building import apply
 from ...functions.creation import full
 from ...functions.joining import concat as joined
@@ -27,6 +27,9 @@ from ..values import Known
 _BEYOND = 1 << 48
 """Bounds from here on are beyond any tensor: exporters write the largest integer for the end."""
 
+_LARGE, _SAMPLES = 1 << 12, 64
+"""Where forms of sizes are compared; a launch checks that they agree."""
+
 
 @handles("Reshape")
 def reshape(node: Node) -> Result:
@@ -43,7 +46,46 @@ def reshape(node: Node) -> Result:
     node.require(len(unknown) < 2, "-1 stands for more than one size")
     if unknown and 0 in wanted:
         wanted[unknown[0]] = 0
+    same = _as_in(x.shape, wanted, unknown[0] if unknown else None)
+    if same is not None:
+        for axis in unknown:
+            wanted[axis] = same[axis]
+        return apply("reshape", x.reshape(tuple(wanted)), shape=tuple(same))  # the first one has a launch check that they agree
     return x.reshape(tuple(wanted))
+
+
+def _as_in(shape: tuple[Extent, ...], wanted: list[Extent], unknown: int | None) -> list[Extent] | None:
+    """Return a shape with one size as the operand has it, where the number of elements says that it is that one.
+
+    Exporters compute sizes of windows anew, in another form: with that of the operand, sizes divide exactly.
+    """
+    count = product(shape)
+    others = product([extent for axis, extent in enumerate(wanted) if axis != unknown])
+    if exact_quotient(count, others) is not None:
+        return None
+    own = [extent for extent in shape if isinstance(extent, Dim) and extent not in wanted]
+    for axis, extent in enumerate(wanted):
+        if not isinstance(extent, Dim) or extent in shape:
+            continue
+        for known in own:
+            if not _equal_where_large(extent, known):
+                continue
+            found = [*wanted[:axis], known, *wanted[axis + 1 :]]
+            quotient = exact_quotient(count, product([each for at, each in enumerate(found) if at != unknown]))
+            if quotient is not None and (quotient == 1 if unknown is None else isinstance(quotient, int)):
+                if unknown is not None:
+                    found[unknown] = quotient
+                return found
+    return None
+
+
+def _equal_where_large(first: Dim, second: Dim) -> bool:
+    """Return whether two forms of a size agree at some large sizes; near 0, where quotients are rounded up, they may differ."""
+    names = sorted(first.symbols())
+    if names != sorted(second.symbols()):
+        return False
+    samples = [{name: _LARGE + 97 * number + step for number, name in enumerate(names)} for step in range(_SAMPLES)]
+    return all(first.evaluate(sizes) == second.evaluate(sizes) for sizes in samples)
 
 
 @handles("Transpose")

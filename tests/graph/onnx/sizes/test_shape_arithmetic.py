@@ -161,3 +161,26 @@ def test_a_branch_that_depends_on_whether_a_size_is_zero_names_it() -> None:
     with pytest.raises(jn.UnsupportedError, match=r"the type of what an If returns depends on sizes, .*sizes={'n': number}"):
         jn.from_onnx(made)
     assert jn.evaluate(jn.from_onnx(made, sizes={"n": 2}), np.ones(2, F)).shape == (2,)
+
+
+@pytest.mark.parametrize("last", [-1, 6])
+def test_a_size_of_windows_computed_anew_is_the_operand_s(last: int) -> None:
+    """As exporters write it, (n - 3) / 2 + 1, which is rounded towards zero; then sizes divide exactly."""
+    nodes = [node("Conv", "x w", "c", strides=[2]), node("Shape", "x", "n", start=2), node("Shape", "x", "b", end=1),
+             node("Sub", "n three", "a"), node("Div", "a two", "h"), node("Add", "h one", "k"),
+             node("Concat", "b k last", "s", axis=0), node("Transpose", "c", "t", perm=[0, 2, 1]),
+             node("Reshape", "t s")]  # fmt: skip
+    constants = {**constant(one=[1], two=[2], three=[3], last=[last]), "w": RNG.standard_normal((6, 4, 3), F)}
+    made = model(nodes, {"x": (F, ["b", 4, "n"])}, constants=constants)
+    graph = jn.from_onnx(made)
+    assert "max" not in str(graph.outputs[0].shape)
+    assert graph.outputs[0].shape[2] == 6
+    for size in (3, 4, 9):
+        agrees(made, RNG.standard_normal((2, 4, size), F), rtol=1e-4, atol=1e-5)
+
+
+def test_a_split_by_another_size_is_none_of_the_operand_s() -> None:
+    nodes = [node("Shape", "x", "n"), node("Div", "n two", "k"), node("Concat", "k minus", "s", axis=0), node("Reshape", "x s")]
+    made = model(nodes, {"x": (F, ["n"])}, constants=constant(two=[2], minus=[-1]))
+    for size in (2, 6, 8):
+        agrees(made, np.arange(size, dtype=F))
