@@ -9,22 +9,25 @@ from __future__ import annotations
 import os
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
+from functools import partial
 from threading import Lock
 from typing import Any, NoReturn
 
 import numpy as np
 
 from ..graph.constants import as_texts
-from ..graph.dims.dim import Dim
+from ..graph.dims.dim import Dim, Extent
 from ..graph.graph import Graph
 from ..graph.onnx.importer import import_model, read_model
 from ..graph.onnx.inputs import DimNames
 from ..graph.onnx.limits import OnnxLimits
 from ..graph.onnx.messages import SizeNeededError, ValueNeededError
+from ..graph.onnx.model import CheckedModel
+from ..graph.onnx.sizes.origins import MAX_SPECIALISED
 from ..graph.onnx.tensors import dtype_of_code
 from ..lowering.artifact import TensorSpec
 from ..promotion.arrays import Array
-from ..promotion.errors import UnsupportedError, UserError
+from ..promotion.errors import JoineryError, UnsupportedError, UserError
 from ..runtime.model.inputs import describe
 from ..runtime.model.kernels import Kernel
 from ..runtime.model.profiling import Profile
@@ -56,8 +59,10 @@ def compile_onnx(
         device, target, threads, numerics, cache: what `compile` takes.
 
     Where sizes, axes or trip counts depend on the values of inputs, or something cannot be computed for all sizes, the model is
-    a `SpecialisedModel`: a call compiles a graph for these values and sizes, and later calls with equal ones find it. Raises
-    what `from_onnx` and `compile` raise; what data inside the model decides cannot be specialised, and the error says so.
+    a `SpecialisedModel`: a call compiles a graph for these values and sizes, and later calls with equal ones find it. Where
+    a model for all sizes refuses those of a call, such as two sizes of which one is 1 and broadcast, that call is served by a
+    graph for its sizes, too. Raises what `from_onnx` and `compile` raise; what data inside the model decides cannot be
+    specialised, and the error says so.
     """
     checked, budget = read_model(model, external_data_dir, limits)
 
@@ -65,22 +70,27 @@ def compile_onnx(
         return compile_graph(graph, device, target=target, threads=threads, numerics=numerics, cache=cache)
 
     given = dict(constants or {})
-    others = {parameter.name for parameter in checked.graph.inputs if parameter.kind != "tensor"} - {*checked.graph.constants}
-    if not others - set(given):
-        try:
-            imported = import_model(checked, budget, given, None, check_positions)
-            if imported.graph.finished:
-                return compiled(imported.graph)
-            raise UserError("compile_onnx: no output of the model is a tensor; fix: make a tensor its output")
-        except (ValueNeededError, SizeNeededError) as error:
-            if not needed_by(error):
-                raise
 
     def graph_for(values: Mapping[str, Any], sizes: Mapping[str, int]) -> Graph:
         graph = import_model(checked, budget, {**given, **values}, sizes, check_positions).graph
         if not graph.finished:
             raise UserError(f"{checked.file}: no output of the model is a tensor; fix: make a tensor its output")
         return graph
+
+    others = {parameter.name for parameter in checked.graph.inputs if parameter.kind != "tensor"} - {*checked.graph.constants}
+    if not others - set(given):
+        try:
+            imported = import_model(checked, budget, given, None, check_positions)
+            if imported.graph.finished:
+                general = compiled(imported.graph)
+                if imported.graph.dim_names and imported.graph.checks:
+                    every = partial(SpecialisedModel, checked, given, graph_for, compiled, every_size=True)
+                    _serve_refused_sizes(general, every)
+                return general
+            raise UserError("compile_onnx: no output of the model is a tensor; fix: make a tensor its output")
+        except (ValueNeededError, SizeNeededError) as error:
+            if not needed_by(error):
+                raise
 
     return SpecialisedModel(checked, given, graph_for, compiled)
 
@@ -90,6 +100,28 @@ def needed_by(error: UnsupportedError) -> tuple[str, ...]:
     return (*getattr(error, "inputs", ()), *getattr(error, "sizes", ()))
 
 
+def _serve_refused_sizes(general: Model, make: Callable[[], SpecialisedModel]) -> None:
+    """Let calls whose sizes a model refuses go to one that is compiled for them; what that cannot do either stays refused."""
+    kind = type(general)  # each model has a class of its own, which holds the native entry
+    entry = vars(kind).get("__call__")
+    made: list[SpecialisedModel] = []
+
+    def call(self: Model, *arrays: object, **named: object) -> Any:
+        try:
+            return entry(*arrays, **named) if entry is not None else super(kind, self).__call__(*arrays, **named)
+        except UserError as refused:
+            if not refused.refuses_sizes:
+                raise
+            try:
+                if not made:
+                    made.append(make())
+                return made[0](*arrays, **named)
+            except JoineryError:
+                raise refused from None
+
+    setattr(kind, "__call__", call)  # noqa: B010 - a type checker refuses to assign methods
+
+
 class SpecialisedModel(Model):
     """A model in ONNX that is compiled for what it is called with.
 
@@ -97,35 +129,50 @@ class SpecialisedModel(Model):
     far, `specialised(…)` returns the compiled model for arguments, which can be saved and bound.
     """
 
-    __slots__ = ("_build", "_compiled_for", "_dims", "_given", "_inputs", "_kept", "_lock", "_name", "_needed", "_sizes_needed")
+    __slots__ = ("_build", "_compiled_for", "_dims", "_given", "_inputs", "_kept", "_lock", "_name", "_names", "_needed",
+                 "_sizes_needed")
 
     def __init__(
         self, checked: Any, given: Mapping[str, Any],
         build: Callable[[Mapping[str, Any], Mapping[str, int]], Graph], compiled: Callable[[Graph], Model],
+        *, every_size: bool = False,
     ) -> None:  # fmt: skip
         """Make a model.
 
-        `build` imports for values and sizes, `compiled` compiles a graph.
+        `build` imports for values and sizes, `compiled` compiles a graph. `every_size`: whether all sizes that have names are
+        specialised to, needed or not.
         """
         self._name, self._given, self._build, self._compiled_for = checked.graph.name or "model", dict(given), build, compiled
         self._inputs = [
             parameter for parameter in checked.graph.inputs if parameter.name not in {*given, *checked.graph.constants}
         ]
-        names = DimNames({}, checked.file)
-        self._dims = {
-            parameter.name: [names.extent(size, f"{parameter.name}_{axis}") for axis, size in enumerate(parameter.sizes or ())]
-            for parameter in checked.graph.inputs
-            if parameter.name not in {*given, *checked.graph.constants}
-        }
+        self._dims = _declared(checked, given)
         self._needed = {parameter.name for parameter in self._inputs if parameter.kind != "tensor"}
-        self._sizes_needed: set[str] = set()
+        names_of_sizes = {extent.name for extents in self._dims.values() for extent in extents if isinstance(extent, Dim)}
+        self._names = {name for name in names_of_sizes if name is not None}
+        self._sizes_needed: set[str] = set(self._names) if every_size else set()
         self._kept: OrderedDict[object, tuple[Model, tuple[str, ...]]] = OrderedDict()
         self._lock = Lock()
 
     def __call__(self, *arrays: object, **named: object) -> Any:
         """Run the model on inputs given by position or by name; return the output array, or a tuple of them."""
-        model, inputs = self._found(self._by_name(arrays, named))
-        return model(*inputs)
+        return self._called(self._by_name(arrays, named))[1]
+
+    def _called(self, values: dict[str, object]) -> tuple[Model, Any]:
+        """Call the model for arguments; if it refuses their sizes, call the one that is specialised to all of these."""
+        model, inputs = self._found(values)
+        try:
+            return model, model(*inputs)
+        except UserError as refused:
+            if not refused.refuses_sizes or self._names <= self._sizes_needed:
+                raise
+            with self._lock:
+                self._sizes_needed |= self._names
+            try:
+                model, inputs = self._found(values)
+            except JoineryError:
+                raise refused from None
+            return model, model(*inputs)
 
     def specialised(self, *arrays: object, **named: object) -> Model:
         """Return the compiled model for arguments; its inputs are those that it is not specialised to."""
@@ -138,8 +185,7 @@ class SpecialisedModel(Model):
                 f"model {self.name!r}: run takes a mapping of input names to arrays, not a {type(inputs).__name__}; "
                 "fix: call the model itself with arrays"
             )
-        model, given = self._found(self._by_name((), dict(inputs)))
-        result = model(*given)
+        model, result = self._called(self._by_name((), dict(inputs)))
         outputs = (result,) if len(model.outputs) == 1 else result
         return {spec.name: array for spec, array in zip(model.outputs, outputs, strict=True)}
 
@@ -168,7 +214,14 @@ class SpecialisedModel(Model):
         with self._lock:
             while True:
                 fixed = {name: values[name] for name in sorted(self._needed)}
-                numbers = {name: sizes[name] for name in sorted(self._sizes_needed)}
+                for name, value in fixed.items():
+                    count = getattr(value, "size", 0)
+                    if count > MAX_SPECIALISED:
+                        raise UnsupportedError(
+                            f"model {self.name!r}: {name!r} decides shapes or counts, and has {count} elements; models are "
+                            f"specialised to {MAX_SPECIALISED} at most; fix: a smaller array"
+                        )
+                numbers = {name: sizes[name] for name in sorted(self._sizes_needed & sizes.keys())}
                 key = (tuple([_key(value) for value in fixed.values()]), tuple(numbers.values()), len(fixed))
                 if key in self._kept:
                     self._kept.move_to_end(key)
@@ -188,7 +241,8 @@ class SpecialisedModel(Model):
 
     def _learnt(self, error: UnsupportedError, values: Mapping[str, object], sizes: Mapping[str, int]) -> bool:
         """Note what an import needs; return whether that is anything new. What was kept holds for less."""
-        inputs = set(getattr(error, "inputs", ())) & set(values) - self._needed
+        small = {name for name, value in values.items() if getattr(value, "size", 0) <= MAX_SPECIALISED}
+        inputs = set(getattr(error, "inputs", ())) & small - self._needed
         numbers = set(getattr(error, "sizes", ())) & set(sizes) - self._sizes_needed
         self._needed |= inputs
         self._sizes_needed |= numbers
@@ -196,18 +250,7 @@ class SpecialisedModel(Model):
 
     def _sizes_of(self, values: Mapping[str, object]) -> dict[str, int]:
         """Return the numbers of sizes that have a name of their own, of which all that are equal must agree."""
-        found: dict[str, int] = {}
-        for name, extents in self._dims.items():
-            array = values[name]
-            if not isinstance(array, np.ndarray) or array.ndim != len(extents):
-                continue  # the model that is called says what is wrong
-            for extent, size in zip(extents, array.shape, strict=True):
-                if isinstance(extent, Dim) and extent.name is not None and found.setdefault(extent.name, size) != size:
-                    raise UserError(
-                        f"model {self.name!r}: {extent.name} is {found[extent.name]}, but {size} in {name!r}; "
-                        "fix: pass arrays whose sizes agree"
-                    )
-        return found
+        return _named_sizes(self._dims, values, f"model {self.name!r}")
 
     def profile(self, *inputs: object, repeat: int = 10, **named: object) -> Profile:
         """Call the model for these arguments several times, and return how long its kernels take (see `Model.profile`)."""
@@ -299,6 +342,51 @@ class SpecialisedModel(Model):
     def __repr__(self) -> str:
         inputs = ", ".join(map(describe, self.inputs))
         return f"<joinery.SpecialisedModel {self.name!r} ({inputs}); {len(self._kept)} compiled>"
+
+
+def _declared(checked: CheckedModel, given: Mapping[str, Any]) -> dict[str, list[Extent]]:
+    """Return the declared sizes of the inputs that are no constants."""
+    names = DimNames({}, checked.file)
+    return {
+        parameter.name: [names.extent(size, f"{parameter.name}_{axis}") for axis, size in enumerate(parameter.sizes or ())]
+        for parameter in checked.graph.inputs
+        if parameter.name not in {*given, *checked.graph.constants}
+    }
+
+
+def _named_sizes(declared: Mapping[str, list[Extent]], values: Mapping[str, object], what: str) -> dict[str, int]:
+    """Return the numbers of sizes that have a name of their own, of which all that are equal must agree."""
+    found: dict[str, int] = {}
+    for name, extents in declared.items():
+        array = values.get(name)
+        if not isinstance(array, np.ndarray) or array.ndim != len(extents):
+            continue  # the model that is called says what is wrong
+        for extent, size in zip(extents, array.shape, strict=True):
+            if isinstance(extent, Dim) and extent.name is not None and found.setdefault(extent.name, size) != size:
+                raise UserError(
+                    f"{what}: {extent.name} is {found[extent.name]}, but {size} in {name!r}; fix: pass arrays whose sizes agree"
+                )
+    return found
+
+
+def graph_for_arguments(path: str, constants: dict[str, Any], sizes: dict[str, int], arguments: Mapping[str, Array]) -> Graph:
+    """Return the graph of a file in ONNX; what it needs of arguments for that is added to `constants` and `sizes`."""
+    checked, budget = read_model(path)
+    while True:
+        try:
+            graph = import_model(checked, budget, constants, sizes).graph
+        except (ValueNeededError, SizeNeededError) as error:
+            known = _named_sizes(_declared(checked, {}), arguments, path)
+            values = {name: arguments[name] for name in error.inputs if name in arguments and name not in constants}
+            numbers = {name: known[name] for name in error.sizes if name in known and name not in sizes}
+            if not values and not numbers:
+                raise
+            constants.update(values)
+            sizes.update(numbers)
+            continue
+        if not graph.finished:
+            raise UserError(f"{checked.file}: no output of the model is a tensor; fix: make a tensor its output")
+        return graph
 
 
 def _array(value: object, what: str) -> Array:

@@ -24,10 +24,12 @@ class JoineryError(Exception):
     Attributes:
         origin: `file:line` of the operation that cannot be lowered or run, which the message names; else None.
         is_formatted: whether the message has lines with carets below them, which nobody may wrap.
+        refuses_sizes: whether a model refuses the sizes of its inputs: one that is compiled for these sizes may take them.
     """
 
     origin: str | None = None
     is_formatted: bool = False
+    refuses_sizes: bool = False
 
     def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]:
         # Exceptions are made again by calling the class with `args`, the finished message, which many classes compose of

@@ -105,6 +105,7 @@ def import_model(
     for index, parameter in enumerate(body.inputs):
         if parameter.name in given:
             scope.names[parameter.name] = baked(parameter, given.pop(parameter.name), file)
+            dims.note(parameter.sizes or ())
         elif parameter.name not in body.constants:
             with graph.located(Location(file, index, f"input {parameter.name!r}")):
                 scope.names[parameter.name] = importer.checked(graph.input(input_type(parameter, dims, file)))

@@ -28,7 +28,7 @@ from .model import Attribute, Body, CheckedModel, FunctionDef, NodeDef, Referenc
 from .node import Handler, Node, Result, as_symbol
 from .opsets import Operator, definition_of, operator
 from .reading import load_onnx
-from .shape_arithmetic import on_sizes
+from .sizes.shape_arithmetic import on_sizes
 from .table import STRUCTURAL, handler_for
 from .values import Known, Optional, Sequence, Sizes, Value
 

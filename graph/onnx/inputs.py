@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -40,6 +40,12 @@ class DimNames:
         """Return a size: numbers as they are, names and expressions of names as dims, what has no name as a new one."""
         found = self._extent(size, hint)
         return found.substitute(self.given) if isinstance(found, Dim) and self.given else found
+
+    def note(self, sizes: Iterable[int | str | None]) -> None:
+        """Note the names of sizes of a constant: numbers may be given for them, though no input may have them any more."""
+        for size in sizes:
+            if isinstance(size, str):
+                self._extent(size, size)
 
     def require_used(self) -> None:
         """Raise `UserError` for a number that no size was given for."""

@@ -2,7 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from ...promotion.errors import JoineryError, UnsupportedError
+
+
+def sizes_fix(names: Iterable[str]) -> str:
+    """Return how sizes are given."""
+    names = list(names)
+    shown = ", ".join(f"{name!r}: number" for name in names)
+    options = " ".join(f"--size {name}=NUMBER" for name in names)
+    return f"from_onnx(…, sizes={{{shown}}}) or {options}; compile_onnx takes sizes from each call"
+
+
+def constants_fix(names: Iterable[str]) -> str:
+    """Return how values of inputs are given."""
+    names = list(names)
+    shown = ", ".join(f"{name!r}: array" for name in names)
+    options = " ".join(f"--constant {name}=FILE" for name in names)
+    return f"from_onnx(…, constants={{{shown}}}) or {options}; compile_onnx takes values from each call"
 
 
 class ValueNeededError(UnsupportedError):
@@ -10,9 +28,11 @@ class ValueNeededError(UnsupportedError):
 
     Attributes:
         inputs: the names of these inputs of the graph. `from_onnx(…, constants={name: array})` makes them constants.
+        sizes: the names of sizes that it depends on besides.
     """
 
     inputs: tuple[str, ...] = ()
+    sizes: tuple[str, ...] = ()
 
 
 class SizeNeededError(UnsupportedError):
@@ -20,8 +40,10 @@ class SizeNeededError(UnsupportedError):
 
     Attributes:
         sizes: the names of these sizes, none if data decides them. `from_onnx(…, sizes={name: number})` fixes them.
+        inputs: none; values decide nothing.
     """
 
+    inputs: tuple[str, ...] = ()
     sizes: tuple[str, ...] = ()
 
 

@@ -25,16 +25,15 @@ from ..region import Region
 from ..symbol import Symbol
 from ..types import Shape, shape_text
 from .limits import OnnxLimits
-from .messages import SizeNeededError, ValueNeededError
+from .messages import SizeNeededError
 from .model import Body, NodeDef
-from .values import Known, Optional, Ratio, Sequence, Sizes, Value
+from .sizes.origins import size_needed, value_needed
+from .values import IsZero, Known, Optional, Ratio, Sequence, Sizes, Tabulated, Value
 
 Result: TypeAlias = "Value | tuple[Value | None, ...]"
 Handler: TypeAlias = "Callable[[Node], Result]"
 Inside: TypeAlias = "Callable[[Region], AbstractContextManager[dict[int, tuple[Known, Symbol]]]]"
 
-_MAX_SPECIALISED = 1024
-"""Most elements of an input that is worth making a constant."""
 _MAX_READ = 64 << 20
 """Most bytes of a constant that handlers look at: what is broadcast takes no memory before somebody does."""
 _MAX_MADE = 1 << 24
@@ -139,44 +138,30 @@ class Node:
 
     def size_needed(self, extents: Iterable[object], problem: str) -> SizeNeededError:
         """Return the error for sizes that must be numbers: it names those of the inputs that they are made of."""
-        names = sorted({name for extent in extents if isinstance(extent, Dim) for name in extent.symbols()})
-        known = {name for symbol in self.graph.inputs for extent in symbol.shape if isinstance(extent, Dim)
-                 for name in extent.symbols()}  # fmt: skip
-        if not known.issuperset(names):
-            return SizeNeededError(f"{problem}, which data decides and is not supported; fix: make it a constant of the model")
-        shown = ", ".join(f"{name!r}: number" for name in names)
-        error = SizeNeededError(f"{problem}, which is not supported; fix: from_onnx(…, sizes={{{shown}}})")
-        error.sizes = tuple(names)
-        return error
+        return size_needed(self.graph, list(extents), problem)
 
     def known(self, position: int, what: str) -> Array:
-        """Return an input that must be a constant. Raises `ValueNeededError`, which names the fix."""
+        """Return an input that must be a constant. Raises `ValueNeededError` or `SizeNeededError`, which name the fix."""
         value = self.value(position)
         if isinstance(value, Known):
             if value.array.nbytes > _MAX_READ:
                 self.unsupported(f"{what} has {value.array.size} elements", "make it smaller")
             return value.array
         if isinstance(value, Sizes):
-            items = [item.dividend if isinstance(item, Ratio) else item for item in value.items.reshape(-1).tolist()]
-            raise self.size_needed(items, f"{what} depends on the sizes {items}")
+            items = [_size(item) for item in value.items.reshape(-1).tolist()]
+            raise self.size_needed(items, f"{what} depends on the sizes {', '.join(map(str, items))}")
         raise self.needed(value, what)
 
-    def needed(self, value: Value, what: str) -> ValueNeededError:
-        """Return the error for a value that is not known while importing: it names the inputs that it depends on."""
-        names = _origins(value) if isinstance(value, Symbol) else None
-        if names is None:
-            return ValueNeededError(
-                f"{what} is computed from data, which is not supported; fix: make it a constant of the model"
-            )
-        shown = ", ".join(f"{name!r}: array" for name in names)
-        error = ValueNeededError(f"{what} depends on the values of an input; fix: from_onnx(…, constants={{{shown}}})")
-        error.inputs = names
-        return error
+    def needed(self, value: Value, what: str) -> UnsupportedError:
+        """Return the error for a value that is not known while importing: it names the inputs or sizes that decide it."""
+        if isinstance(value, Sizes):
+            return self.size_needed([_size(item) for item in value.items.reshape(-1).tolist()], f"{what} depends on sizes")
+        return value_needed(value if isinstance(value, Symbol) else None, what)
 
     def sizes(self, position: int, what: str) -> tuple[Extent, ...]:
         """Return the elements of an input that holds sizes, axes or counts."""
         value = self.value(position)
-        if isinstance(value, Sizes) and not any(isinstance(item, Ratio) for item in value.items.reshape(-1)):
+        if isinstance(value, Sizes) and value.dtype.is_integer:
             return tuple(value.items.reshape(-1).tolist())
         return self.ints(position, what)
 
@@ -294,35 +279,28 @@ def _constant(graph: Graph, value: Known) -> Symbol:
     return graph.constant(array)
 
 
+def _size(item: object) -> object:
+    return item.dividend if isinstance(item, Ratio) else item.size if isinstance(item, (IsZero, Tabulated)) else item
+
+
+def _number(graph: Graph, item: object, dtype: DType) -> Symbol:
+    """Return a size, or what is computed from one, as a scalar of a run."""
+    if isinstance(item, Tabulated):
+        operands = [_number(graph, each, item.dtype) for each in item.operands]
+        return operands[0].cast(item.dtype) if item.op == "cast" else apply(item.op, *operands)
+    if isinstance(item, IsZero):
+        return apply("equal", graph.dim_value(item.size), 0)
+    if isinstance(item, Ratio):
+        whole = _number(graph, item.dividend, dtype)
+        return whole if item.divisor == 1 else apply("div", whole, float(item.divisor))
+    number = graph.dim_value(item) if isinstance(item, Dim) else graph.constant(np.array(item, np.int64))
+    return number if dtype is int64 else number.cast(dtype)
+
+
 def _computed(graph: Graph, sizes: Sizes) -> Symbol:
-    parts = []
-    for item in sizes.items.reshape(-1).tolist():
-        if isinstance(item, Ratio):
-            number = graph.dim_value(item.dividend).cast(sizes.dtype)
-            parts.append(apply("div", number, float(item.divisor)))
-        else:
-            number = graph.dim_value(item) if isinstance(item, Dim) else graph.constant(np.array(item, np.int64))
-            parts.append(number if sizes.dtype is int64 else number.cast(sizes.dtype))
+    parts = [_number(graph, item, sizes.dtype) for item in sizes.items.reshape(-1).tolist()]
     if not sizes.items.ndim:
         return parts[0]
     wide = [apply("reshape", part, shape=(1,)) for part in parts]
     vector = apply("concat", *wide, axis=0) if len(wide) > 1 else wide[0]
     return vector if sizes.items.ndim == 1 else apply("reshape", vector, shape=tuple(sizes.items.shape))
-
-
-def _origins(symbol: Symbol) -> tuple[str, ...] | None:
-    """Return the inputs that a symbol depends on, if all are small; None if one is not."""
-    names: dict[str, None] = {}
-    seen = {symbol.id}
-    pending = [symbol]
-    while pending:
-        each = pending.pop()
-        if each.op.name == "input":
-            if not isinstance(each.size, int) or each.size > _MAX_SPECIALISED:
-                return None
-            names[str(each.name)] = None
-        for operand in each.inputs:
-            if operand.id not in seen:
-                seen.add(operand.id)
-                pending.append(operand)
-    return tuple(sorted(names)) or None

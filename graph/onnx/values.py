@@ -14,7 +14,7 @@ import numpy as np
 from ...promotion.arrays import Array
 from ...promotion.dataclass import dataclass
 from ...promotion.dtype import DType, string
-from ..dims.dim import Extent
+from ..dims.dim import Dim, Extent
 from ..symbol import Symbol
 
 
@@ -47,13 +47,37 @@ class Ratio:
     divisor: int
 
 
+@dataclass(frozen=True, slots=True)
+class IsZero:
+    """Whether a size is 0, which is known at launch."""
+
+    size: Dim
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Tabulated:
+    """A function of a size in floats, rounded as they are.
+
+    Attributes:
+        size: what it is a function of.
+        values: where the size is 0, 1, 2, …
+        op, operands, dtype: how it is computed at a run.
+    """
+
+    size: Dim
+    values: Array
+    op: str
+    operands: tuple[object, ...]
+    dtype: DType
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Sizes:
     """A scalar or vector of sizes, some of which are known only at launch.
 
     Attributes:
-        items: an array of objects: ints, dims, and ratios where `dtype` is a float.
-        dtype: an integer dtype, or a float one on the way from sizes to sizes.
+        items: an array of objects: ints, dims, ratios or tables where `dtype` is a float, truths where it is that of truths.
+        dtype: an integer dtype, or another one on the way from sizes to sizes.
     """
 
     items: Array

@@ -183,10 +183,12 @@ def require_checks(checks: Iterable[Check], dims: Mapping[str, int], what: str) 
         if left != right:
             sizes = ", ".join(f"{name} = {size}" for name, size in dims.items())
             expected = f"{check.rhs} = {right}" if isinstance(check.rhs, Dim) else str(right)
-            raise UserError(
+            error = UserError(
                 f"{what}: {check.message}: {check.lhs} is {left}, not {expected} (where {sizes}); "
                 "fix: pass arrays whose sizes satisfy it"
             )
+            error.refuses_sizes = True
+            raise error
     return waiting
 
 

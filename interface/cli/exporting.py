@@ -101,15 +101,22 @@ def _compare(options: argparse.Namespace) -> int:
 
     constants = {name: read_array(path) for name, path in options.constants}
     sizes = dict(options.sizes)
-    first = graph_of(options.first, constants, sizes)
-    second = first if options.second is None else graph_of(options.second, constants, sizes)
+    arguments = {name: read_array(path) for name, path in options.inputs}
+    first = _graph_for(options.first, constants, sizes, arguments)
+    second = first
+    if options.second is not None:
+        decided = {*constants}, {*sizes}
+        second = _graph_for(options.second, constants, sizes, arguments)
+        if decided != ({*constants}, {*sizes}):  # one of them needs values or sizes: both take them
+            first = _graph_for(options.first, constants, sizes, arguments)
     other = options.other_device or ("reference" if options.second is None else options.device)
     known = [str(symbol.name) for symbol in first.inputs]
-    for name, _ in options.inputs:
+    given = [(name, path) for name, path in options.inputs if name not in constants]
+    for name, _ in given:
         if name not in known:
             raise UserError(f"model {first.name!r} has no input {name!r}; inputs: {', '.join(known) or 'none'}")
     inputs: dict[str, Any] = {}
-    for name, path in options.inputs:
+    for name, path in given:
         symbol = next(symbol for symbol in first.inputs if symbol.name == name)
         inputs[name] = read_array(path, symbol.dtype)
     found = compare(first, second, inputs, (_run_on(options.device), _run_on(other)), options.rtol, options.atol)
@@ -126,6 +133,15 @@ def _compare(options: argparse.Namespace) -> int:
         print(f"  B: {two.describe()}")
     print(f"  {found.difference.problem}")
     return 2
+
+
+def _graph_for(path: str, constants: dict[str, Array], sizes: dict[str, int], arguments: Mapping[str, Array]) -> Graph:
+    """Return the graph of a file; one in ONNX may be specialised to values and sizes of the inputs, which are added."""
+    if not path.endswith(".onnx"):
+        return graph_of(path, constants, sizes)
+    from ..specialised import graph_for_arguments
+
+    return graph_for_arguments(path, constants, sizes, arguments)
 
 
 def _run_on(device: str) -> Run:

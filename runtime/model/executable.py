@@ -176,7 +176,9 @@ class Executable:
         if failed != -1:
             if not 0 <= failed < len(self.compiled.checks):
                 raise InternalError(f"{self.label}: jn_prepare answered {failed} for {bound}")
-            raise UserError(f"{self.label}: {self.compiled.checks[failed]} ({bound})")
+            error = UserError(f"{self.label}: {self.compiled.checks[failed]} ({bound})")
+            error.refuses_sizes = True
+            raise error
         if sizes[0] < 0:
             raise InternalError(f"{self.label}: jn_prepare asks for an arena of {sizes[0]} bytes for {bound}")
         shapes, at = [], 1

@@ -133,8 +133,85 @@ def test_sizes_that_disagree_name_both() -> None:
 def test_what_data_inside_decides_is_refused() -> None:
     made = model([node("ReduceSum", "x", "s", keepdims=0), node("Cast", "s", "k", to=7), node("Range", "zero k one", "y")],
                  {"x": (F, [2000])}, constants={"zero": np.int64(0), "one": np.int64(1)})  # fmt: skip
-    with pytest.raises(jn.UnsupportedError, match="is computed from data, which is not supported"):
+    with pytest.raises(jn.UnsupportedError, match="is computed from data, the values of 'x', which is not supported; fix: "):
         compiled(made)
+
+
+def squeezed() -> Any:
+    """A model that drops its second axis if that is 1: the ranks of the branches differ."""
+    then, otherwise = body([node("Squeeze", "x one", "u")], {}, "u"), body([node("Identity", "x", "v")], {}, "v")
+    nodes = [node("Shape", "x", "s"), node("Gather", "s one", "d"), node("Equal", "d one", "q"),
+             node("If", "q", then_branch=then, else_branch=otherwise)]  # fmt: skip
+    return model(nodes, {"x": (F, ["b", "t", 4])}, constants={"one": np.array([1])}, opset=13)
+
+
+def root() -> Any:
+    """A model that reshapes n columns to a square, whose side goes through floats."""
+    nodes = [node("Shape", "x", "n", start=1, end=2), node("Cast", "n", "f", to=1), node("Sqrt", "f", "r"),
+             node("Cast", "r", "h", to=7), node("Concat", "minus h h", "s", axis=0), node("Reshape", "x s")]  # fmt: skip
+    return model(nodes, {"x": (F, ["b", "n"])}, constants={"minus": np.array([-1])}, opset=17)
+
+
+def test_what_sizes_decide_is_specialised_to_them() -> None:
+    made = compiled(squeezed())
+    for shape in ((3, 1, 4), (1, 3, 4), (2, 1, 4)):
+        x = np.ones(shape, F)
+        assert made(x).shape == (x.squeeze(1) if shape[1] == 1 else x).shape
+    assert (made.constants, made.sizes, len(made.models)) == ((), ("t",), 2)
+    made = compiled(root())
+    for rows, side in ((2, 3), (4, 2), (1, 3)):
+        assert made(np.ones((rows, side * side), F)).shape == (rows, side, side)
+    assert (made.sizes, len(made.models)) == (("n",), 2)
+
+
+def test_errors_about_sizes_say_how_they_are_given() -> None:
+    for each, name in ((squeezed(), "t"), (root(), "n")):
+        fix = rf"fix: from_onnx\(…, sizes={{'{name}': number}}\) or --size {name}=NUMBER; compile_onnx takes sizes from"
+        with pytest.raises(jn.UnsupportedError, match=fix):
+            jn.from_onnx(each)
+        jn.from_onnx(each, sizes={name: 4})
+    with pytest.raises(jn.UnsupportedError, match=r"fix: from_onnx\(…, constants={'s': array}\) or --constant s=FILE; comp"):
+        jn.from_onnx(reshaped())
+
+
+def test_a_shape_of_unknown_length_is_a_value() -> None:
+    made = compiled(model([node("Reshape", "x s")], {"x": (F, ["n", 6]), "s": (np.int64, ["q"])}))
+    for shape in ((3, 4), (12,), (1, 2, 6)):
+        assert made(X, np.array(shape)).shape == shape
+    with pytest.raises(jn.UnsupportedError, match=r"'s' decides shapes or counts, and has 2000 elements; .* 1024 at most"):
+        made(X, np.ones(2000, np.int64))
+
+
+def test_sizes_of_constants_have_names() -> None:
+    """Values and sizes of one input are needed: a constant has its sizes already."""
+    graph = jn.from_onnx(model([node("Add", "x z")], {"x": (F, ["n"]), "z": (F, ["m"])}), constants={"x": X[0]}, sizes={"n": 6})
+    assert [symbol.name for symbol in graph.inputs] == ["z"]
+
+
+def test_sizes_that_a_model_refuses_are_specialised_to() -> None:
+    """One of two sizes is 1 at a call: broadcasting that no single graph has."""
+    made = compiled(model([node("Add", "x z")], {"x": (F, ["a", 4]), "z": (F, ["b", 4])}))
+    assert not isinstance(made, module.SpecialisedModel)
+    for first, second in ((3, 3), (3, 1), (1, 2), (3, 3)):
+        x, z = np.full((first, 4), 2, F), np.ones((second, 4), F)
+        np.testing.assert_array_equal(made(x, z), x + z)
+        np.testing.assert_array_equal(made.run({"x": x, "z": z})["y"], x + z)
+    with pytest.raises(jn.UserError, match=r"a must equal b \(a = 3, b = 2\)"):
+        made(np.ones((3, 4), F), np.ones((2, 4), F))
+    nodes = [node("Reshape", "x s", "r"), node("Add", "r z")]
+    made = compiled(model(nodes, {"x": (F, ["n"]), "s": (np.int64, [2]), "z": (F, ["b", 4])}))
+    for rows, second in ((3, 3), (3, 1)):
+        x, z = np.arange(4 * rows, dtype=F), np.ones((second, 4), F)
+        np.testing.assert_array_equal(made(x, np.array([-1, 4]), z), x.reshape(-1, 4) + z)
+    assert made.sizes == ("b", "n")
+
+
+def test_a_model_with_operations_of_the_host_is_specialised_too() -> None:
+    nodes = [node("Add", "x z", "a"), node("NonZero", "a", "y")]
+    made = compiled(model(nodes, {"x": (F, ["a"]), "z": (F, ["b"])}))
+    for first, second in ((3, 3), (3, 1)):
+        x, z = np.arange(first, dtype=F), np.zeros(second, F)
+        np.testing.assert_array_equal(made(x, z), np.stack(np.nonzero(x + z)))
 
 
 @pytest.mark.parametrize(

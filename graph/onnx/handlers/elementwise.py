@@ -11,6 +11,7 @@ from ...functions.host.strings import string_equal
 from ...symbol import Symbol
 from ..node import Node, Result
 from ..registry import handles
+from ..sizes.broadcasting import broadcastable
 from ..values import Known
 
 _UNARY = {
@@ -57,6 +58,7 @@ def legacy_pair(node: Node) -> tuple[Symbol, Symbol]:
             y = apply("reshape", y, shape=(*y.shape, *(1,) * missing))
         elif not broadcast:
             node.require(x.shape == y.shape, "the shapes differ without broadcast=1")
+    x, y = broadcastable(x, y)
     return x, y
 
 
@@ -118,7 +120,7 @@ def variadic(node: Node) -> Result:
     values = node.all()
     result = values[0]
     for value in values[1:]:
-        result = apply(_VARIADIC[node.op], result, value)
+        result = apply(_VARIADIC[node.op], *broadcastable(result, value))
     return result
 
 
@@ -130,7 +132,7 @@ def mean(node: Node) -> Result:
     values = node.all()
     total = values[0]
     for value in values[1:]:
-        total = apply("add", total, value)
+        total = apply("add", *broadcastable(total, value))
     return apply("div", total, float(len(values)))
 
 
@@ -162,7 +164,7 @@ def clip(node: Node) -> Result:
 @handles("Where")
 def where(node: Node) -> Result:
     """Select between two tensors."""
-    return apply("where", node[0], node[1], node[2])
+    return apply("where", *broadcastable(node[0], node[1], node[2]))
 
 
 @handles("IsInf")

@@ -7,7 +7,7 @@ from collections.abc import Sequence as Ordered
 import numpy as np
 
 from ....promotion.dtype import int64
-from ...dims.dim import Extent, at_most, ceil_div, lower_bound, maximum, minimum, product
+from ...dims.dim import Dim, Extent, at_most, ceil_div, exact_quotient, lower_bound, maximum, minimum, product
 from ...functions.building import apply
 from ...functions.creation import full
 from ...functions.joining import concat as joined
@@ -22,7 +22,11 @@ from ...indexing import is_open
 from ...symbol import Symbol
 from ..node import Node, Result
 from ..registry import handles
+from ..sizes.broadcasting import with_units
 from ..values import Known
+
+_LARGE, _SAMPLES = 1 << 12, 64
+"""Where forms of sizes are compared; a launch checks that they agree."""
 
 
 @handles("Reshape")
@@ -40,7 +44,46 @@ def reshape(node: Node) -> Result:
     node.require(len(unknown) < 2, "-1 stands for more than one size")
     if unknown and 0 in wanted:
         wanted[unknown[0]] = 0
+    same = _as_in(x.shape, wanted, unknown[0] if unknown else None)
+    if same is not None:
+        for axis in unknown:
+            wanted[axis] = same[axis]
+        return apply("reshape", x.reshape(tuple(wanted)), shape=tuple(same))  # the first one has a launch check that they agree
     return x.reshape(tuple(wanted))
+
+
+def _as_in(shape: tuple[Extent, ...], wanted: list[Extent], unknown: int | None) -> list[Extent] | None:
+    """Return a shape with one size as the operand has it, where the number of elements says that it is that one.
+
+    Exporters compute sizes of windows anew, in another form: with that of the operand, sizes divide exactly.
+    """
+    count = product(shape)
+    others = product([extent for axis, extent in enumerate(wanted) if axis != unknown])
+    if exact_quotient(count, others) is not None:
+        return None
+    own = [extent for extent in shape if isinstance(extent, Dim) and extent not in wanted]
+    for axis, extent in enumerate(wanted):
+        if not isinstance(extent, Dim) or extent in shape:
+            continue
+        for known in own:
+            if not _equal_where_large(extent, known):
+                continue
+            found = [*wanted[:axis], known, *wanted[axis + 1 :]]
+            quotient = exact_quotient(count, product([each for at, each in enumerate(found) if at != unknown]))
+            if quotient is not None and (quotient == 1 if unknown is None else isinstance(quotient, int)):
+                if unknown is not None:
+                    found[unknown] = quotient
+                return found
+    return None
+
+
+def _equal_where_large(first: Dim, second: Dim) -> bool:
+    """Return whether two forms of a size agree at some large sizes; near 0, where quotients are rounded up, they may differ."""
+    names = sorted(first.symbols())
+    if names != sorted(second.symbols()):
+        return False
+    samples = [{name: _LARGE + 97 * number + step for number, name in enumerate(names)} for step in range(_SAMPLES)]
+    return all(first.evaluate(sizes) == second.evaluate(sizes) for sizes in samples)
 
 
 @handles("Transpose")
@@ -91,7 +134,8 @@ def unsqueeze(node: Node) -> Result:
 @handles("Expand")
 def expand(node: Node) -> Result:
     """Broadcast to a shape; sizes of 1 in it keep those of the operand."""
-    return expanded(node[0], node.sizes(1, "the shape of Expand"))
+    shape = node.sizes(1, "the shape of Expand")
+    return expanded(*with_units(node[0], shape))
 
 
 @handles("Concat")
@@ -142,33 +186,37 @@ def slice_(node: Node) -> Result:
     bounds: list[tuple[Extent, Extent, int]] = [(0, extent, 1) for extent in x.shape]
     for axis, start, stop, step in zip(node.axes(axes, rank), starts, stops, steps, strict=True):
         node.require(step != 0, "a step of Slice is 0")
-        bounds[axis] = _bounds(node, start, stop, step, x.shape[axis])
+        bounds[axis] = _bounds(start, stop, step, x.shape[axis])
     if all(bound == (0, extent, 1) for bound, extent in zip(bounds, x.shape, strict=True)):
         return x
     first, last, strides = zip(*bounds, strict=True)
     return apply("slice", x, starts=first, stops=last, steps=strides)
 
 
-def _bounds(node: Node, start: Extent, stop: Extent, step: int, extent: Extent) -> tuple[Extent, Extent, int]:
-    if isinstance(start, int) and isinstance(stop, int) and isinstance(extent, int):
-        first, last, _ = slice(start, stop if step > 0 or stop >= -extent else None, step).indices(extent)
-        return (first, max(first, last), step) if step > 0 else (first, min(first, last), step)
-    low: Extent = 0 if step > 0 else -1
-    high: Extent = extent if step > 0 else extent - 1
-    first_, last_ = (_clamped(_from_start(node, bound, extent), low, high) for bound in (start, stop))
-    return (first_, maximum(first_, last_), step) if step > 0 else (first_, minimum(first_, last_), step)
+def _bounds(start: Extent, stop: Extent, step: int, extent: Extent) -> tuple[Extent, Extent, int]:
+    """Return bounds counted from the start and clamped; backwards the first one is clamped to an element, unlike Python's."""
+    first, last = (_from_start(bound, extent, step) for bound in (start, stop))
+    if step > 0:
+        first, last = _clamped(first, 0, extent), _clamped(last, 0, extent)
+        return first, maximum(first, last), step
+    first = minimum(first if at_most(0, first) else maximum(first, 0), extent - 1)
+    return first, minimum(first, _clamped(last, -1, extent - 1)), step
 
 
-def _from_start(node: Node, bound: Extent, extent: Extent) -> Extent:
-    """Return a bound counted from the start of the axis."""
+def _from_start(bound: Extent, extent: Extent, step: int) -> Extent:
+    """Return a bound counted from the start of the axis, up to what clamping changes: a negative one counts from the end."""
     if is_open(bound):
         return extent if isinstance(bound, int) and bound > 0 else -1
     if (below := lower_bound(bound)) is not None and below >= 0:
         return bound
-    if (below := lower_bound(-bound)) is not None and below > 0:
+    if (above := lower_bound(-bound)) is not None and above > 0:
         return extent + bound
-    node.unsupported(f"a bound {bound} of a slice may be of either sign", "give this size a fixed value")
-    return bound
+    if step > 0 and above == 0 and at_most(extent + bound, 0):
+        return 0  # -t of t elements: the start, also where t is 0
+    if step > 0 and below == -1 and any(exact_quotient(extent - rest, bound + 1) is not None for rest in (0, 1)):
+        return bound  # t - 1 of t elements, or of t + 1: where it is negative there is no element before the last one
+    is_negative = minimum(maximum(-bound, 0), 1)
+    return bound + is_negative * extent
 
 
 def _clamped(value: Extent, low: Extent, high: Extent) -> Extent:

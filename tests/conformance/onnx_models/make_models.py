@@ -76,7 +76,7 @@ class Decoder(nn.Module):
 
 
 class Recurrent(nn.Module):
-    """Needs the number of steps as a number."""
+    """Runs steps of an open number."""
 
     def __init__(self) -> None:
         super().__init__()

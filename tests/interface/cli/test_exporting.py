@@ -62,6 +62,22 @@ def test_export_fixes_values_and_sizes(capsys: Capture, folder: Path) -> None:
     assert jn.load(path, device="cpu").inputs[0].shape == (2, 3)
 
 
+def test_compare_takes_values_and_sizes_from_the_inputs(capsys: Capture, folder: Path) -> None:
+    given = ("--input", f"x={folder / 'x.npy'}")
+    status, out, err = run(capsys, "compare", folder / "late.onnx", *given, "--input", f"s={folder / 's.npy'}")
+    assert (status, err) == (0, "")
+    assert "agree: 1 outputs" in out
+    assert "--constant s=FILE" in run(capsys, "compare", folder / "late.onnx", *given)[2]
+    nodes = [node("Shape", "x", "n", start=0, end=1), node("Cast", "n", "f", to=1), node("Sqrt", "f", "r"),
+             node("Cast", "r", "k", to=7), node("ConstantOfShape", "k", "zero"), node("ReduceSum", "x", "s", keepdims=0),
+             node("Add", "zero s")]  # fmt: skip
+    (folder / "root.onnx").write_bytes(model(nodes, {"x": (F, ["n", 3])}).SerializeToString())
+    assert run(capsys, "compare", folder / "root.onnx", *given)[0] == 0
+    path = folder / "root.joinery"
+    assert "--size n=NUMBER" in run(capsys, "export", folder / "root.onnx", "-o", path)[2]
+    assert run(capsys, "export", folder / "root.onnx", "-o", path, "--size", "n=2")[0] == 0
+
+
 def test_run_writes_a_folder_and_shows_times(capsys: Capture, folder: Path) -> None:
     out_folder = folder / "out"
     status, out, _ = run(

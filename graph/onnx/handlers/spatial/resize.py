@@ -1,4 +1,8 @@
-"""Handles Resize and Upsample: along each axis a few taps with constant weights, computed in float64."""
+"""Handles Resize and Upsample: along each axis a few taps with constant weights.
+
+Sizes and coordinates are computed in float32, the type of scales, as onnxruntime computes them: 20 elements by a scale of 0.7
+are 14, though the float32 next to 0.7 is below it. Weights of the taps are computed in float64.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +20,8 @@ from ....functions.linalg import matmul
 from ....symbol import Symbol
 from ...node import Node, Result
 from ...registry import handles
-from .symbolic_resize import SymbolicAxis, resampled_at_run, scaled
+from ...sizes.scaled import scaled_size
+from .symbolic_resize import ALMOST_HALF, SymbolicAxis, resampled_at_run
 
 _FEW_TAPS = 4
 _MAX_WEIGHTS = 1 << 24
@@ -36,7 +41,7 @@ class Options:
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """The resizing of one axis: from `size` elements to `count`, by `scale`; `exact` is the size before rounding."""
+    """The resizing of one axis: from `size` elements to `count`, by `scale`, a float32; `exact` is the size before rounding."""
 
     axis: int
     size: int
@@ -47,33 +52,38 @@ class Axis:
     stop: float = 1.0
 
 
+_HALF = 0.5 + ALMOST_HALF
 _ROUNDINGS: dict[str, Callable[[Array], Array]] = {
-    "round_prefer_floor": lambda x: np.ceil(x - 0.5), "round_prefer_ceil": lambda x: np.floor(x + 0.5),
+    "round_prefer_floor": lambda x: np.ceil(x - _HALF), "round_prefer_ceil": lambda x: np.floor(x + _HALF),
     "floor": np.floor, "ceil": np.ceil,
 }  # fmt: skip
 
 
 def origins(options: Options, along: Axis) -> Array:
-    """Return where in the source each element of the result lies."""
-    x = np.arange(along.count, dtype=np.float64)
-    size, count, scale = along.size, along.count, along.scale
+    """Return where in the source each element of the result lies, in float32."""
+    x = np.arange(along.count, dtype=np.float32)
+    size, count, scale, exact = map(np.float32, (along.size, along.count, along.scale, along.exact))
+    half, one = np.float32(0.5), np.float32(1)
     match options.coordinates:
         case "half_pixel":
-            return (x + 0.5) / scale - 0.5
+            return (x + half) / scale - half
         case "pytorch_half_pixel":
-            return (x + 0.5) / scale - 0.5 if count > 1 else np.zeros(count)
+            return (x + half) / scale - half if along.count > 1 else np.zeros_like(x)
         case "asymmetric":
             return x / scale
         case "align_corners":
-            return x * (size - 1) / (along.exact - 1) if count > 1 and along.exact != 1 else np.zeros(count)
+            return x * (size - one) / (exact - one) if along.count > 1 and exact != 1 else np.zeros_like(x)
         case "half_pixel_symmetric":
-            return size / 2 * (1 - count / along.exact) + (x + 0.5) / scale - 0.5
+            offset = size / np.float32(2) * (one - count / (scale * size))
+            found: Array = np.float64(offset) + (x + np.float64(0.5)) / np.float64(scale) - 0.5
+            return found.astype(np.float32)
         case "tf_half_pixel_for_nn":
-            return (x + 0.5) / scale
+            return (x + half) / scale
         case _:  # tf_crop_and_resize
-            if count == 1:
-                return np.full(1, 0.5 * (along.start + along.stop) * (size - 1))
-            return along.start * (size - 1) + x * (along.stop - along.start) * (size - 1) / (count - 1)
+            start, stop = np.float32(along.start), np.float32(along.stop)
+            if along.count == 1:
+                return np.full(1, half * (start + stop) * (size - one))
+            return start * (size - one) + x * (stop - start) * (size - one) / (count - one)
 
 
 def _triangle(x: Array) -> Array:
@@ -93,7 +103,7 @@ def _cubic(a: float) -> Callable[[Array], Array]:
 
 def taps(options: Options, along: Axis) -> tuple[Array, Array]:
     """Return positions and weights (count, taps) of the source's elements that make each element of the result."""
-    where = origins(options, along)
+    where = origins(options, along).astype(np.float64)
     if options.mode == "nearest":
         positions = np.clip(_ROUNDINGS[options.nearest](where), 0, along.size - 1)[:, None]
         return positions.astype(np.int64), np.ones_like(positions)
@@ -189,16 +199,15 @@ def resize(node: Node) -> Result:
     for axis, scale, size, (start, stop) in zip(axes, *scales, regions, strict=True):
         extent = shape[axis]
         if not isinstance(extent, int) or (size is not None and not isinstance(size, int)):
-            symbolic = _symbolic(axis, extent, scale, size)
+            symbolic = _symbolic(node, axis, extent, scale, size)
             alongs += [] if symbolic is None else [symbolic]
             continue
         node.require(
             math.isfinite(scale) and math.isfinite(start) and math.isfinite(stop),
             f"a scale {scale}, a region {start} to {stop}",
         )
-        span = stop - start if crops else 1.0
-        count = size if size is not None else math.floor(extent * scale * span)
-        alongs.append(Axis(axis, extent, count, scale, float(count) if size is not None else extent * scale, start, stop))
+        exact = size if size is not None else _scaled(extent, scale, stop - start if crops else 1.0)
+        alongs.append(Axis(axis, extent, math.floor(exact), scale, float(exact), start, stop))
     result = _resized(node, x, options, alongs)
     if not crops:
         return result
@@ -211,11 +220,22 @@ def resize(node: Node) -> Result:
     return result
 
 
-def _symbolic(axis: int, extent: Extent, scale: float, size: Extent | None) -> SymbolicAxis | None:
+def _scaled(extent: int, scale: float, span: float = 1.0) -> float:
+    """Return how many elements so many are by a scale, before rounding."""
+    return float(np.float32(extent) * np.float32(scale) * np.float32(span))
+
+
+def _symbolic(node: Node, axis: int, extent: Extent, scale: float, size: Extent | None) -> SymbolicAxis | None:
     """Return how an axis is resized at a run; None if it keeps its size."""
     if size is not None:
         return None if size == extent else SymbolicAxis(axis, extent, size)
-    return None if scale == 1 else SymbolicAxis(axis, extent, *scaled(extent, scale))
+    if scale == 1:
+        return None
+    count = scaled_size(extent, scale)
+    if count is None:
+        problem = f"a scale {scale:.9g} of axis {axis}, whose product with a size float32 rounds unevenly,"
+        raise node.size_needed((extent,), problem)
+    return SymbolicAxis(axis, extent, count, scale)
 
 
 def _scales(node: Node, axes: tuple[int, ...]) -> tuple[list[float], list[Extent | None]]:
@@ -233,7 +253,7 @@ def _scales(node: Node, axes: tuple[int, ...]) -> tuple[list[float], list[Extent
     node.require(len(wanted) == len(axes), f"{len(wanted)} sizes for {len(axes)} axes")
     node.require(all(not isinstance(extent, int) or extent > 0 for extent in extents), f"sizes for {extents}")
     ratios = [
-        size / extent if isinstance(size, int) and isinstance(extent, int) else 1.0
+        float(np.float32(size) / np.float32(extent)) if isinstance(size, int) and isinstance(extent, int) else 1.0
         for size, extent in zip(wanted, extents, strict=True)
     ]
     if policy == "stretch":
@@ -241,13 +261,13 @@ def _scales(node: Node, axes: tuple[int, ...]) -> tuple[list[float], list[Extent
     node.require(policy in ("not_larger", "not_smaller"), f"keep_aspect_ratio_policy {policy!r}")
     node.static_sizes((*wanted, *extents), "an aspect ratio that is kept")
     ratio = min(ratios) if policy == "not_larger" else max(ratios)
-    return [ratio] * len(axes), [math.floor(ratio * int(extent) + 0.5) for extent in extents]  # type: ignore[arg-type]
+    return [ratio] * len(axes), [math.floor(_scaled(int(extent), ratio) + 0.5) for extent in extents]  # type: ignore[arg-type]
 
 
 @handles("Resize", since=10)
 @handles("Upsample")
 def upsample(node: Node) -> Result:
-    """Resize by scales, in the coordinates of opset 10 and before."""
+    """Resize by scales, in the coordinates of opset 10 and before; scales below 1 round up, larger ones down."""
     x = node[0]
     shape = node.shape(0)
     if node.op == "Upsample" and node.version < 7:
@@ -261,12 +281,15 @@ def upsample(node: Node) -> Result:
     node.require(
         len(scales) == len(shape) and all(0 < scale < math.inf for scale in scales), f"scales {scales} for {len(shape)} axes"
     )
-    options = Options(mode, "asymmetric", "floor", -0.75, False, False)
-    alongs: list[Axis | SymbolicAxis] = []
+    scales = [float(np.float32(scale)) for scale in scales]
+    value = x
     for axis, (extent, scale) in enumerate(zip(shape, scales, strict=True)):
+        along: Axis | SymbolicAxis | None
         if isinstance(extent, int):
-            alongs.append(Axis(axis, extent, math.floor(extent * scale), scale, extent * scale))
+            exact = _scaled(extent, scale)
+            along = Axis(axis, extent, math.floor(exact), scale, exact)
         else:
-            symbolic = _symbolic(axis, extent, scale, None)
-            alongs += [] if symbolic is None else [symbolic]
-    return _resized(node, x, options, alongs)
+            along = _symbolic(node, axis, extent, scale, None)
+        nearest = "ceil" if scale < 1 else "floor"
+        value = _resized(node, value, Options(mode, "asymmetric", nearest, -0.75, False, False), [along] if along else [])
+    return value

@@ -1,11 +1,9 @@
-"""Resizes axes whose sizes are known at a run: positions and weights of the taps are computed there, in float64."""
+"""Resizes axes whose sizes are known at a run: positions and weights of the taps are computed there, as for known sizes."""
 
 from __future__ import annotations
 
-from fractions import Fraction
-
 from .....promotion.dataclass import dataclass
-from .....promotion.dtype import float64, int64
+from .....promotion.dtype import DType, float32, float64, int64
 from ....dims.dim import Extent
 from ....functions.building import apply
 from ....functions.positions import counting
@@ -14,8 +12,11 @@ from ....symbol import Symbol
 from ...node import Node
 
 _TAPS = {"linear": (0, 1), "cubic": (-1, 0, 1, 2)}
+ALMOST_HALF = 1e-6
+"""How far from the middle between two elements a coordinate, which float32 rounded, still counts as the middle."""
 _ROUNDINGS = {
-    "round_prefer_floor": ("ceil", -0.5), "round_prefer_ceil": ("floor", 0.5), "floor": ("floor", 0.0), "ceil": ("ceil", 0.0),
+    "round_prefer_floor": ("ceil", -0.5 - ALMOST_HALF), "round_prefer_ceil": ("floor", 0.5 + ALMOST_HALF),
+    "floor": ("floor", 0.0), "ceil": ("ceil", 0.0),
 }  # fmt: skip
 
 
@@ -27,28 +28,18 @@ class SymbolicAxis:
     axis: int
     size: Extent
     count: Extent
-    scale: Fraction | None = None
+    scale: float | None = None
 
 
-def scaled(extent: Extent, scale: float) -> tuple[Extent, Fraction]:
-    """Return how many elements so many are by a scale, and that exactly."""
-    ratio = Fraction(scale)
-    return (extent * ratio.numerator) // ratio.denominator, ratio
-
-
-def _float(graph: Graph, extent: Extent) -> Symbol:
-    return graph.dim_value(extent).cast(float64)
+def _float(graph: Graph, extent: Extent, dtype: DType = float32) -> Symbol:
+    return graph.dim_value(extent).cast(dtype)
 
 
 def _origins(graph: Graph, coordinates: str, along: SymbolicAxis) -> Symbol:
-    """Return where in the source each element of the result lies."""
-    x = counting(graph, along.count).cast(float64)
+    """Return where in the source each element of the result lies, in float32."""
+    x = counting(graph, along.count).cast(float32)
     size, count = _float(graph, along.size), _float(graph, along.count)
-    if along.scale is None:
-        scale, exact = apply("div", count, size), count
-    else:
-        scale = graph.scalar(float(along.scale), float64)
-        exact = apply("mul", size, scale)
+    scale = apply("div", count, size) if along.scale is None else graph.scalar(along.scale, float32)
     match coordinates:
         case "asymmetric":
             return apply("div", x, scale)
@@ -56,17 +47,20 @@ def _origins(graph: Graph, coordinates: str, along: SymbolicAxis) -> Symbol:
             moved = apply("div", apply("add", x, 0.5), scale)
             return apply("where", apply("equal", scale, 1.0), x, moved)  # an axis that keeps its size is left alone
         case "align_corners":
+            exact = count if along.scale is None else apply("mul", size, scale)
             steps = apply("sub", exact, 1.0)
             alone = apply("logical_or", apply("less_equal", count, 1.0), apply("equal", steps, 0.0))
             found = apply("div", apply("mul", x, apply("sub", size, 1.0)), apply("where", alone, 1.0, steps))
             return apply("where", alone, 0.0, found)
+        case "half_pixel_symmetric":
+            adjusted = apply("sub", 1.0, apply("div", count, apply("mul", scale, size)))
+            offset = apply("mul", apply("div", size, 2.0), adjusted).cast(float64)
+            moved = apply("div", apply("add", x.cast(float64), 0.5), scale.cast(float64))
+            return apply("sub", apply("add", offset, moved), 0.5).cast(float32)
     center = apply("div", apply("add", x, 0.5), scale)
     half = apply("sub", center, 0.5)
     if coordinates == "pytorch_half_pixel":
         return apply("where", apply("greater", count, 1.0), half, 0.0)
-    if coordinates == "half_pixel_symmetric":
-        shift = apply("mul", apply("div", size, 2.0), apply("sub", 1.0, apply("div", count, exact)))
-        return apply("sub", apply("add", shift, center), 0.5)
     return half
 
 
@@ -87,8 +81,8 @@ def resampled_at_run(
 ) -> Symbol:
     """Resize one axis by taps that are computed when the graph runs."""
     graph, axis, trailing = node.graph, along.axis, len(x.shape) - 1 - along.axis
-    where = _origins(graph, coordinates, along)
-    last = apply("sub", _float(graph, along.size), 1.0)
+    where = _origins(graph, coordinates, along).cast(float64)
+    last = apply("sub", _float(graph, along.size, float64), 1.0)
 
     def taken(positions: Symbol) -> Symbol:
         inside = apply("maximum", apply("minimum", positions, last), 0.0)

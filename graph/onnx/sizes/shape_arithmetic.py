@@ -13,12 +13,24 @@ from typing import TypeAlias
 
 import numpy as np
 
-from ...promotion.arrays import Array
-from ...promotion.dtype import DType, bool_
-from ..dims.dim import Dim, Extent, at_most, ceil_div, dims_equal, lower_bound, maximum, minimum, product
-from .node import Node
-from .tensors import dtype_of_code
-from .values import Known, Ratio, Sizes, Value, from_items, objects
+from ....promotion.arrays import Array
+from ....promotion.dtype import DType, bool_
+from ...dims.dim import (
+    Atom,
+    Dim,
+    Extent,
+    at_most,
+    ceil_div,
+    dims_equal,
+    lower_bound,
+    maximum,
+    minimum,
+    product,
+)
+from ..node import Node
+from ..tensors import dtype_of_code
+from ..values import IsZero, Known, Ratio, Sizes, Tabulated, Value, from_items, objects
+from .scaled import size_of, tabulated
 
 _Rule: TypeAlias = Callable[[Node, list[Array]], Array | None]
 _MAX_ITEMS = 1024
@@ -70,14 +82,16 @@ def _ratio(number: Fraction) -> Ratio:
 def _typed(node: Node, items: Array, values: list[Value | None]) -> Value | None:
     if items.size and all(isinstance(item, bool) for item in items.reshape(-1).tolist()):
         return Known(np.array(items.tolist(), np.bool_).reshape(items.shape))
+    if any(isinstance(item, IsZero) for item in items.reshape(-1).tolist()):
+        return Sizes(items, bool_)
     dtype = dtype_of_code(node.attr("to"), "Cast") if node.op == "Cast" else _dtype(values)
     return from_items(items, dtype)
 
 
 def _dtype(values: list[Value | None]) -> DType:
     """Return the dtype of the operands, which agree, those of conditions and positions apart."""
-    found = [value.dtype for value in values if isinstance(value, Sizes)]
-    return found[0]
+    found = [value.dtype for value in values if isinstance(value, Sizes) and not value.dtype.is_bool]
+    return found[0] if found else next(value.dtype for value in values[1:] if isinstance(value, Known))
 
 
 def _each(function: Callable[..., object]) -> _Rule:
@@ -110,38 +124,57 @@ def _sub(x: Extent, y: Extent) -> object:
 def _mul(x: object, y: object) -> object:
     if _plain(x, y):
         return x * y  # type: ignore[operator]
-    if isinstance(x, Ratio) and isinstance(y, Ratio):
-        divisor = x.divisor * y.divisor
-        both = isinstance(x.dividend, Dim) and isinstance(y.dividend, Dim)
-        return None if both or divisor > _MAX_DIVISOR else Ratio(x.dividend * y.dividend, divisor)
-    return None
+    if not (isinstance(x, Ratio) and isinstance(y, Ratio)):
+        return None
+    divisor = x.divisor * y.divisor
+    both = isinstance(x.dividend, Dim) and isinstance(y.dividend, Dim)
+    return None if both or divisor > _MAX_DIVISOR else Ratio(x.dividend * y.dividend, divisor)
 
 
 def _div(x: object, y: object) -> object:
     if _plain(x, y):
-        below = [lower_bound(x), lower_bound(y)]
-        if below[0] is None or below[0] < 0 or below[1] is None or below[1] < 0 or y == 0:
-            return None
-        return x // y  # type: ignore[operator]
+        return _truncated(x, y)  # type: ignore[arg-type]
     if isinstance(x, Ratio) and isinstance(y, Ratio) and isinstance(y.dividend, int) and y.dividend > 0:
         return _mul(x, Ratio(y.divisor, y.dividend))
     return None
 
 
+def _truncated(x: Extent, y: Extent) -> Extent | None:
+    """Return a quotient of integers rounded towards 0, as ONNX divides them; None for divisors that may be 0."""
+    if isinstance(y, int) and y < 0:
+        quotient = _truncated(x, -y)
+        return None if quotient is None else -quotient
+    least, divisor = lower_bound(x), lower_bound(y)
+    if divisor is None or divisor < 0 or y == 0:
+        return None
+    if least is not None and least >= 0:
+        return x // y
+    if not isinstance(y, int):
+        return None
+    negative: Extent = 0 if least is not None and least > -y else maximum(-x, 0) // y
+    return maximum(x, 0) // y - negative
+
+
 def _mod(node: Node, arrays: list[Array]) -> Array | None:
-    node.ignore("fmod")  # sizes are not negative, so both remainders agree
-    return _each(_remainder)(node, arrays)
+    truncates = bool(node.attr("fmod", 0))
+    return _each(lambda x, y: _remainder(x, y, truncates))(node, arrays)
 
 
-def _remainder(x: Extent, y: Extent) -> object:
+def _remainder(x: Extent, y: Extent, truncates: bool) -> object:
+    """Return a remainder: with the divisor's sign, or of a quotient that is rounded towards 0."""
     if not _plain(x, y) or not (isinstance(y, int) and y > 0):
         return None
-    below = lower_bound(x)
-    return x % y if below is not None and below >= 0 else None
+    quotient = _truncated(x, y) if truncates else None
+    return x % y if quotient is None else x - quotient * y
 
 
 def _equal(x: Extent, y: Extent) -> object:
-    return dims_equal(x, y) if _plain(x, y) else None
+    if not _plain(x, y):
+        return None
+    decided = dims_equal(x, y)
+    if decided is None and isinstance(x, Dim) and y == 0 and lower_bound(x) == 0:
+        return IsZero(x)
+    return decided
 
 
 def _less(x: Extent, y: Extent) -> object:
@@ -154,6 +187,25 @@ def _rounded(divide: Callable[[Extent, Extent], Extent]) -> Callable[[object], o
     return lambda x: Ratio(divide(x.dividend, x.divisor), 1) if isinstance(x, Ratio) else None
 
 
+def _unknown(*items: object) -> object:
+    return None
+
+
+def _in_floats(exact: Callable[..., object], op: str) -> _Rule:
+    """Return the rule of an elementwise operator that is computed in floats, as they round, where it is not exact."""
+
+    def rule(node: Node, arrays: list[Array]) -> Array | None:
+        dtype = next(node.dtype(position) for position in range(len(node)) if node.has(position))
+
+        def computed(*items: object) -> object:
+            found = exact(*items)
+            return tabulated(op, dtype, *items) if found is None and dtype.is_float else found
+
+        return _each(computed)(node, arrays)
+
+    return rule
+
+
 def _cast(node: Node, arrays: list[Array]) -> Array | None:
     target = dtype_of_code(node.attr("to"), "Cast")
     node.ignore("saturate", "round_mode")  # of floats of 8 bits
@@ -161,12 +213,13 @@ def _cast(node: Node, arrays: list[Array]) -> Array | None:
         return None
 
     def converted(item: object) -> object:
+        if isinstance(item, IsZero):
+            return 1 - minimum(item.size, 1) if target.is_integer else None
+        if isinstance(item, Tabulated):
+            return tabulated("cast", target, item) if target.is_float else size_of(item)
         if target.is_float:
             return item if isinstance(item, Ratio) else Ratio(item, 1) if _plain(item) else None  # type: ignore[arg-type]
-        if isinstance(item, Ratio):
-            below = lower_bound(item.dividend)
-            return item.dividend // item.divisor if below is not None and below >= 0 else None
-        return item
+        return _truncated(item.dividend, item.divisor) if isinstance(item, Ratio) else item
 
     return _each(converted)(node, arrays)
 
@@ -239,7 +292,26 @@ def _reduce_prod(node: Node, arrays: list[Array]) -> Array | None:
 
 
 def _where(node: Node, arrays: list[Array]) -> Array | None:
-    return _each(lambda condition, x, y: (x if condition else y) if isinstance(condition, bool) else None)(node, arrays)
+    return _each(_chosen)(node, arrays)
+
+
+def _chosen(condition: object, x: object, y: object) -> object:
+    """Return what a condition chooses; of a size that may be 0, a divisor that is then 1, or a quotient that is then 0."""
+    if isinstance(condition, bool):
+        return x if condition else y
+    if not isinstance(condition, IsZero) or not _plain(x, y):
+        return None
+    size = condition.size
+    if x == 1 and y == size:
+        return maximum(size, 1)
+    guarded = y.terms if isinstance(y, Dim) else ()
+    if x == 0 and len(guarded) == 1:
+        coefficient, monomial = guarded[0]
+        if coefficient == 1 and len(monomial) == 1 and isinstance(monomial[0][0], Atom) and monomial[0][1] == 1:
+            atom = monomial[0][0]
+            if atom.kind == "floordiv" and atom.args[1] == maximum(size, 1):
+                return atom.args[0] // size
+    return None
 
 
 def _same(node: Node, arrays: list[Array]) -> Array | None:
@@ -247,13 +319,15 @@ def _same(node: Node, arrays: list[Array]) -> Array | None:
 
 
 _RULES: dict[str, _Rule] = {
-    "Add": _each(_add), "Sub": _each(_sub), "Mul": _each(_mul), "Div": _each(_div), "Mod": _mod,
+    "Add": _in_floats(_add, "add"), "Sub": _in_floats(_sub, "sub"), "Mul": _in_floats(_mul, "mul"),
+    "Div": _in_floats(_div, "div"), "Mod": _mod, "Sqrt": _in_floats(_unknown, "sqrt"),
     "Min": _each(lambda *items: minimum(*items) if _plain(*items) else None),
     "Max": _each(lambda *items: maximum(*items) if _plain(*items) else None),
     "Equal": _each(_equal), "Less": _each(_less), "Greater": _each(lambda x, y: _less(y, x)),
     "LessOrEqual": _each(lambda x, y: _not(_less(y, x))), "GreaterOrEqual": _each(lambda x, y: _not(_less(x, y))),
     "Not": _each(lambda x: _not(x)), "Neg": _each(lambda x: -x if _plain(x) else None),
-    "Floor": _each(_rounded(lambda x, y: x // y)), "Ceil": _each(_rounded(ceil_div)),
+    "Floor": _in_floats(_rounded(lambda x, y: x // y), "floor"), "Ceil": _in_floats(_rounded(ceil_div), "ceil"),
+    "Round": _in_floats(_unknown, "round"),
     "Cast": _cast, "Gather": _gather, "Slice": _slice, "Concat": _concat, "Squeeze": _squeeze, "Unsqueeze": _unsqueeze,
     "Reshape": _reshape, "ReduceProd": _reduce_prod, "Where": _where, "Identity": _same,
 }  # fmt: skip

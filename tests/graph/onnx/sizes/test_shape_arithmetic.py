@@ -8,7 +8,7 @@ import joinery as jn
 import numpy as np
 import pytest
 
-from ...support.onnx_models import agrees, evaluated, model, node
+from ....support.onnx_models import agrees, body, evaluated, model, node
 
 F, INT = np.float32, np.int64
 RNG = np.random.default_rng(0)
@@ -123,3 +123,64 @@ def test_a_size_that_never_equals_a_number_is_known() -> None:
              node("Expand", "c three")]  # fmt: skip
     graph = jn.from_onnx(model(nodes, {"x": (F, ["p"])}, constants=constant(one=[1], zero=[0], three=[3])))
     assert graph.outputs[0].op.name == "constant"
+
+
+def test_a_quotient_whose_divisor_may_be_zero_is_read_back() -> None:
+    """An export guards divisions by sizes: no elements are divided into 0 parts."""
+    nodes = [node("Shape", "x", "n"), node("Shape", "z", "m"), node("Mul", "n m", "p"), node("Div", "p m", "q"),
+             node("Concat", "m minus", "s", axis=0), node("Reshape", "x s", "r"), node("Shape", "r", "t", start=1),
+             node("ConstantOfShape", "t")]  # fmt: skip
+    graph = jn.from_onnx(model(nodes, {"x": (F, ["n"]), "z": (F, ["m"])}, constants=constant(minus=[-1])))
+    again = jn.from_onnx(jn.to_onnx(graph))
+    assert again.outputs[0].shape == graph.outputs[0].shape
+    assert "//" in str(graph.outputs[0].shape[0])
+    x, z = np.zeros(6, F), np.zeros(2, F)
+    assert jn.evaluate(again, x, z).shape == (3,)
+
+
+@pytest.mark.parametrize("size", [0, 1, 3])
+def test_whether_a_size_is_zero(size: int) -> None:
+    for nodes in (
+        [node("Cast", "e", "c", to=7), node("Add", "c one", "k"), node("ConstantOfShape", "k")],
+        [node("Where", "e one n", "k"), node("ConstantOfShape", "k")],
+        [node("Where", "e x y0")],
+        [node("Not", "e", "f"), node("Cast", "f", "c", to=1), node("Add", "c x")],
+        [node("Concat", "e e", "f", axis=0), node("Cast", "f", "c", to=7), node("ReduceSum", "c", "k", keepdims=0),
+         node("Cast", "k", "d", to=1), node("Add", "d x")],
+    ):  # fmt: skip
+        named = [*nodes[:-1], node(nodes[-1].op_type, " ".join(nodes[-1].input), "y")]
+        made = model([node("Shape", "x", "n"), node("Equal", "n zero", "e"), *named], {"x": (F, ["n"])},
+                     constants={**constant(zero=[0], one=[1]), "y0": np.zeros(1, F)})  # fmt: skip
+        agrees(made, np.ones(size, F))
+
+
+def test_a_branch_that_depends_on_whether_a_size_is_zero_names_it() -> None:
+    then, otherwise = body([node("Unsqueeze", "x zero", "u")], {}, "u"), body([node("Identity", "x", "v")], {}, "v")
+    nodes = [node("Shape", "x", "n"), node("Equal", "n zero", "e"), node("If", "e", then_branch=then, else_branch=otherwise)]
+    made = model(nodes, {"x": (F, ["n"])}, constants=constant(zero=[0]))
+    with pytest.raises(jn.UnsupportedError, match=r"the type of what an If returns depends on sizes, .*sizes={'n': number}"):
+        jn.from_onnx(made)
+    assert jn.evaluate(jn.from_onnx(made, sizes={"n": 2}), np.ones(2, F)).shape == (2,)
+
+
+@pytest.mark.parametrize("last", [-1, 6])
+def test_a_size_of_windows_computed_anew_is_the_operand_s(last: int) -> None:
+    """As exporters write it, (n - 3) / 2 + 1, which is rounded towards zero; then sizes divide exactly."""
+    nodes = [node("Conv", "x w", "c", strides=[2]), node("Shape", "x", "n", start=2), node("Shape", "x", "b", end=1),
+             node("Sub", "n three", "a"), node("Div", "a two", "h"), node("Add", "h one", "k"),
+             node("Concat", "b k last", "s", axis=0), node("Transpose", "c", "t", perm=[0, 2, 1]),
+             node("Reshape", "t s")]  # fmt: skip
+    constants = {**constant(one=[1], two=[2], three=[3], last=[last]), "w": RNG.standard_normal((6, 4, 3), F)}
+    made = model(nodes, {"x": (F, ["b", 4, "n"])}, constants=constants)
+    graph = jn.from_onnx(made)
+    assert "max" not in str(graph.outputs[0].shape)
+    assert graph.outputs[0].shape[2] == 6
+    for size in (3, 4, 9):
+        agrees(made, RNG.standard_normal((2, 4, size), F), rtol=1e-4, atol=1e-5)
+
+
+def test_a_split_by_another_size_is_none_of_the_operand_s() -> None:
+    nodes = [node("Shape", "x", "n"), node("Div", "n two", "k"), node("Concat", "k minus", "s", axis=0), node("Reshape", "x s")]
+    made = model(nodes, {"x": (F, ["n"])}, constants=constant(two=[2], minus=[-1]))
+    for size in (2, 6, 8):
+        agrees(made, np.arange(size, dtype=F))
