@@ -153,6 +153,7 @@ SIGNATURES: dict[str, str] = {
     "compile_onnx": "model, device='auto', *, target=None, threads=None, numerics='strict', cache=True, constants=None, "
                     "external_data_dir=None, limits=None, check_positions=False",
     "set_threads": "threads",
+    "attention": "query, key, value, mask=None, is_causal=False, scale=None, softcap=None",
     "band_part": "x, num_lower=None, num_upper=None, exclude=False",
     "batch_norm": "x, scale, bias, mean, var, epsilon=1e-05, axis=1",
     "categorical": "logits, count=1, seed=0, stream=0",

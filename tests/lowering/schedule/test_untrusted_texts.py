@@ -71,6 +71,7 @@ HOST_CASES: dict[str, Build] = {
     "unique": lambda x, y, i: (*jn.unique(i), *jn.unique(x, 0)),
     "boxes": lambda x, y, i: (jn.non_max_suppression(x[None], x.T[None, :1], 2, 0.5, 0.1),),
     "rows": lambda x, y, i: (x.graph.apply("empty_rows", (jn.sum(i),), {"extents": (jn.dim("rows"),)}),),
+    "positions": lambda x, y, i: (jn.gather(x, i % 3, mode="error"),),
     "pictures": lambda x, y, i: (jn.image_decode(i.cast("uint8")),),
     "strings": lambda x, y, i: (
         *jn.string_split(jn.print_numbers(x), "."), jn.string_normalize(jn.print_numbers(i), "upper", stopwords=("1",)),

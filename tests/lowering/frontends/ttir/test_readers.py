@@ -216,7 +216,7 @@ def test_a_hostile_text_is_refused_in_time(name: str) -> None:
     with pytest.raises(UserError) as caught:
         jn.kernel.from_ttir(HOSTILE[name])
     assert time.process_time() - start < 2
-    assert "<text>:" in str(caught.value)
+    assert ("the text has a lone surrogate, '\\ud800', at 0" if name == "a lone surrogate" else "<text>:") in str(caught.value)
     assert len(str(caught.value)) < 2000
 
 
