@@ -248,7 +248,7 @@ def composite_graph(shape: tuple[int, ...], dtype: str, symbolic: bool) -> jn.Gr
 
 
 def test_every_composite_is_here() -> None:
-    """Those that give positions, which are orders, are in `test_ordered.py`, searches in `test_searching.py`; codes in the tests of `graph/functions`."""
+    """Orders, which give positions, are in `test_ordered.py`, searches in `test_searching.py`, codes in `test_codes.py`."""
     elsewhere = {"searchsorted", "gather_nd", "quantize", "dequantize"}
     used = {symbol.op.name for symbol in composite_graph((2, 3), "float32", False).symbols}
     assert {row.name for row in OPS.values() if row.kind == "composite" and row.promote.name != "POSITION"} - elsewhere <= used
