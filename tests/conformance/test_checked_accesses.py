@@ -13,7 +13,7 @@ import pytest
 from joinery.lowering.tt.interpret.memory import AccessError
 
 from ..support.corpus import CASES, WITH_DATA, Case, read, run
-from ..support.tiers import both_tiers, share
+from ..support.tiers import both_tiers, halved, share
 
 
 def some(number: int, of: int) -> list[Any]:
@@ -47,7 +47,7 @@ def leaves(run: Any, case: Case, position: int, short: int, **options: Any) -> b
     return False
 
 
-@pytest.mark.parametrize("name", WITH_DATA)
+@pytest.mark.parametrize("name", halved(WITH_DATA))
 @both_tiers
 def test_arrays_that_are_too_short_are_noticed(name: str, in_full: bool) -> None:
     case, kernel = Case(name), read(name)

@@ -74,7 +74,7 @@ def on_one_or_both() -> list[Any]:
     for i, name in enumerate(WITH_DATA):
         is_both = any(what in Case(name).text for what in HAS_BOTH)
         for j, target in enumerate(("sm_80", "sm_90a")):
-            found.append(pytest.param(name, target, marks=() if is_both or i % 4 == 2 * j else pytest.mark.slow))
+            found.append(pytest.param(name, target, marks=() if is_both or i % 6 == 3 * j else pytest.mark.slow))
     return found
 
 

@@ -8,6 +8,7 @@ import re
 import pytest
 
 from ..support.examples import PAGE, ROOT, Copy, applied, examples
+from ..support.tiers import halved
 
 EXAMPLES = examples()
 FOLDERS = (
@@ -45,7 +46,7 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Copy:
     return Copy.made_in(tmp_path_factory.mktemp("extended"))
 
 
-@pytest.mark.parametrize("title", EXAMPLES)
+@pytest.mark.parametrize("title", halved(EXAMPLES))
 def test_an_example_works_in_a_copy_of_the_package(title: str, copy: Copy) -> None:
     example = EXAMPLES[title]
     try:

@@ -14,6 +14,7 @@ from joinery.lowering.stages import Options
 from joinery.runtime.host import memory
 
 from ..support.control_programs import InGraph, InNumPy, Program
+from ..support.tiers import pairs
 
 Array = np.ndarray[Any, Any]
 F32, F64, I64 = jn.float32, jn.float64, jn.int64
@@ -273,9 +274,7 @@ def test_bodies_that_use_threads_and_packed_weights(threads: int) -> None:
     assert len(model.kernels) == 2
 
 
-@pytest.mark.parametrize("columns", [8, 33, 64, 128])
-@pytest.mark.parametrize("source", ["computed", "input", "weight"])
-@pytest.mark.parametrize("rows", ["b", 3])
+@pytest.mark.parametrize(("columns", "source", "rows"), pairs([8, 33, 64, 128], ["computed", "input", "weight"], ["b", 3]))
 def test_products_with_a_captured_matrix(source: str, columns: int, rows: int | str) -> None:
     """Only what is stored in panels is read in panels."""
     weights = np.random.default_rng(0).standard_normal((columns, columns), np.float32) / np.float32(columns)

@@ -13,6 +13,8 @@ from joinery.graph.text.parsing import from_text
 from joinery.graph.text.printing import to_text
 from joinery.promotion.dtype import DTYPES
 
+from ..support.tiers import halved
+
 COLUMNS = 7
 
 Array = np.ndarray[Any, Any]
@@ -84,7 +86,7 @@ def _check(model: Callable[..., Any], dtype: Any, rows: int) -> None:
         assert _same_bits(np.asarray(found), np.asarray(expected(x, i, m))), (name, rows)
 
 
-@pytest.mark.parametrize("name", DTYPES)
+@pytest.mark.parametrize("name", halved(list(DTYPES)))
 def test_every_dtype_is_moved_on_the_host(name: str) -> None:
     graph = _graph(name)
     model = jn.compile(graph, device="cpu", cache=False)

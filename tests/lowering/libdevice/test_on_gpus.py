@@ -47,10 +47,10 @@ def plain_groups() -> list[Any]:
     return [pytest.param(members, id=name) for name, members in found if members]
 
 
-def every_third_group() -> list[Any]:
-    """The groups of functions; all but every third are slow. Hosts and the interpreter try all functions in the fast tier."""
+def every_fourth_group() -> list[Any]:
+    """The groups of functions; all but every fourth are slow. Hosts and the interpreter try all functions in the fast tier."""
     return [
-        pytest.param(*group.values, id=group.id, marks=pytest.mark.slow if number % 3 else ())
+        pytest.param(*group.values, id=group.id, marks=pytest.mark.slow if number % 4 else ())
         for number, group in enumerate(plain_groups())
     ]
 
@@ -125,12 +125,12 @@ def left_out(signature: Signature, columns: list[np.ndarray], found: np.ndarray,
     return np.zeros(x.shape, np.bool_)
 
 
-@pytest.mark.parametrize("signatures", every_third_group())
+@pytest.mark.parametrize("signatures", every_fourth_group())
 def test_all_functions(signatures: list[Signature]) -> None:
     check(signatures, columns_of(signatures, 1), "sm_80")
 
 
-@pytest.mark.parametrize("signatures", plain_groups()[::3])
+@pytest.mark.parametrize("signatures", plain_groups()[::6])
 def test_the_assembler_takes_some_of_them(signatures: list[Signature]) -> None:
     assert_assembled(signatures, "sm_80")
 

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from ....support.onnx_models import model, node
+from ....support.tiers import each, pairs
 
 SIZE, FEATURES, BATCH = 9, 5, 3
 GATES = {"RNN": 1, "GRU": 3, "LSTM": 4}
@@ -29,9 +30,9 @@ def network(op: str, direction: str, ragged: bool, layout: int = 0, **attributes
     return model([made], inputs, "y h c" if op == "LSTM" else "y h", constants=constants, opset=17)
 
 
-@pytest.mark.parametrize("op", GATES)
-@pytest.mark.parametrize("direction", ["forward", "reverse", "bidirectional"])
-@pytest.mark.parametrize("ragged", [False, True])
+@pytest.mark.parametrize(
+    ("op", "direction", "ragged"), pairs(list(GATES), ["forward", "reverse", "bidirectional"], [False, True])
+)
 def test_one_model_serves_all_lengths(op: str, direction: str, ragged: bool) -> None:
     runtime = pytest.importorskip("onnxruntime")
     made = network(op, direction, ragged, **({"linear_before_reset": 1} if op == "GRU" and ragged else {}))
@@ -47,8 +48,7 @@ def test_one_model_serves_all_lengths(op: str, direction: str, ragged: bool) -> 
                 np.testing.assert_allclose(one, want, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("op", GATES)
-@pytest.mark.parametrize("layout", [0, 1])
+@pytest.mark.parametrize(("op", "layout"), each(list(GATES), [0, 1]))
 def test_known_lengths_are_those_of_the_open_one(op: str, layout: int) -> None:
     """A few steps are unrolled, more of them a loop; both count the same."""
     made = network(op, "bidirectional", True, layout)

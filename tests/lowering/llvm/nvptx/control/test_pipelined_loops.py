@@ -76,7 +76,7 @@ def test_other_types(elem: str, precision: str, copies: int, warps: int) -> None
     np.testing.assert_array_equal(c, a.astype(total) @ b.astype(total))
 
 
-@pytest.mark.parametrize(("turns", "delivery"), each([0, 1, 2, 3, 5], ["late", "early", "random"], times=2))
+@pytest.mark.parametrize(("turns", "delivery"), each([0, 1, 2, 3, 5], ["late", "early", "random"]))
 def test_any_number_of_turns(turns: int, delivery: str) -> None:
     a, b, c = matrices(TILE, TILE, 64 * turns - 16 if turns else 0)
     code = code_of(TEXT, "sm_80", 4)

@@ -11,6 +11,8 @@ import numpy as np
 import pytest
 from joinery.benchmarks import gpu_texts
 
+from .....support.tiers import halved
+
 LOG2_E = 1.4426950408889634
 
 
@@ -33,7 +35,10 @@ def _attention(q: Any, k: Any, v: Any, scale: float, causal: bool) -> Any:
 
 @pytest.mark.parametrize(
     ("q", "k", "width", "warps", "causal"),
-    [(64, 64, 128, 4, False), (64, 64, 128, 4, True), (128, 128, 128, 8, True), (64, 128, 64, 4, False)],
+    halved([
+        pytest.param(*each)
+        for each in ((64, 64, 128, 4, True), (64, 64, 128, 4, False), (64, 128, 64, 4, False), (128, 128, 128, 8, True))
+    ]),
 )
 def test_it_computes_attention_in_any_number_of_iterations(q: int, k: int, width: int, warps: int, causal: bool) -> None:
     text = gpu_texts.attention(q, k, width, "f16", causal)

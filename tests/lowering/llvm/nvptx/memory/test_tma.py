@@ -15,6 +15,8 @@ import pytest
 from joinery.interface.gpu_code import simulated_map
 from joinery.runtime.ptxsim import Module, PtxCheckError
 
+from .....support.tiers import each
+
 TEXT = (Path(__file__).parents[5] / "benchmarks" / "kernels" / "gpu_matmul_described_f16.ttir").read_text()
 DTYPES = {"f16": np.float16, "f32": np.float32, "i8": np.int8, "i32": np.int32, "bf16": ml_dtypes.bfloat16}
 
@@ -235,15 +237,15 @@ def persistent(extra: bool = False) -> str:
     return text.replace("%K: i32", "%tiles: i32, %K: i32")
 
 
-@pytest.mark.parametrize("extra", [False, True])
 @pytest.mark.parametrize(
-    ("delivery", "programs", "k"), [("late", 1, 328), ("early", 2, 200), ("random", 2, 328), ("random", 1, 64)]
+    ("delivery", "extra"), each([("late", 1, 328), ("early", 2, 200), ("random", 2, 328), ("random", 1, 64)], [False, True])
 )
-def test_several_tiles(delivery: str, programs: int, k: int, extra: bool) -> None:
+def test_several_tiles(delivery: tuple[str, int, int], extra: bool) -> None:
     """Blocks of the next tile may arrive while the last one is stored; tiles may have no turns at all."""
+    order, programs, k = delivery
     code = jn.kernel.from_ttir(persistent(extra)).gpu_code("sm_90a", 8, tensor_maps=True)
     a, b, c = whole((456, k), "f16"), whole((k, 128), "f16", 1), np.full((456, 128), 77, np.float16)
-    run(code, (programs,), a, b, c, 4, k, delivery=delivery)
+    run(code, (programs,), a, b, c, 4, k, delivery=order)
     expected = np.zeros_like(c)
     for tile in range(4):
         rows = slice(128 * tile, 128 * tile + 128)
