@@ -15,19 +15,39 @@ import numpy as np
 
 from ....promotion.arrays import Array
 from ....promotion.dtype import DType
-from ...dims.dim import Dim, Extent
+from ...checks import Check
+from ...dims.dim import Dim, Extent, at_most, minimum
+from ...graph import Graph
+from ...region import Region
 from ..values import Ratio, Tabulated
 
-_TRIED = 1 << 16
-"""Sizes up to this one have what the floats give; beyond it their rounding may differ by one."""
+_TRIED = 1 << 17
+"""Sizes up to this one have what the floats give; beyond it their rounding may differ by one: a launch refuses larger ones."""
 _MAX_SCALE = 1 << 16
 _MAX_VALUE = 1 << 40
 
 
-def scaled_size(extent: Extent, scale: float) -> Extent | None:
-    """Return how many elements so many are by a scale, the floor of a product in float32; None where no quotient gives it."""
+def scaled_size(graph: Graph, extent: Extent, scale: float) -> Extent | None:
+    """Return how many elements so many are by a scale, the floor of a product in float32; None where no quotient gives it.
+
+    A launch of the graph refuses sizes that were not tried, unless the scale is the quotient itself.
+    """
     ratio = _ratio(scale)
-    return None if ratio is None else (extent * ratio.numerator) // ratio.denominator
+    if ratio is None:
+        return None
+    if ratio != Fraction(scale):
+        _require_tried(graph, extent)
+    return (extent * ratio.numerator) // ratio.denominator
+
+
+def _require_tried(graph: Graph, size: Extent) -> None:
+    """State for the whole graph, which no operation does, that a size is in the table."""
+    while isinstance(graph, Region):
+        graph = graph.parent
+    what = f"a size {size} that is scaled in floats is at most {_TRIED}; fix: the number itself for larger ones, by sizes={{…}}"
+    check = Check(minimum(size, _TRIED), size, what)
+    if not at_most(size, _TRIED) and check not in graph.standing:
+        graph.standing = (*graph.standing, check)
 
 
 @lru_cache(maxsize=256)
@@ -92,8 +112,18 @@ def tabulated(op: str, dtype: DType, *items: object) -> Tabulated | None:
     return Tabulated(size, values, op, items, dtype) if known else None
 
 
-def size_of(table: Tabulated) -> Extent | None:
-    """Return the size that a table is, rounded towards 0; None where no quotient of integers gives all its values."""
+def size_of(graph: Graph, table: Tabulated) -> Extent | None:
+    """Return the size that a table is, rounded towards 0; None where no quotient of integers gives all its values.
+
+    A launch of the graph refuses sizes that are not in the table.
+    """
+    found = _quotient_of(table)
+    if found is not None:
+        _require_tried(graph, table.size)
+    return found
+
+
+def _quotient_of(table: Tabulated) -> Extent | None:
     counts = np.trunc(table.values).astype(np.int64)
     ratio = _lower(counts)
     if ratio is not None:

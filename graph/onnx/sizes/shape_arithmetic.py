@@ -216,7 +216,7 @@ def _cast(node: Node, arrays: list[Array]) -> Array | None:
         if isinstance(item, IsZero):
             return 1 - minimum(item.size, 1) if target.is_integer else None
         if isinstance(item, Tabulated):
-            return tabulated("cast", target, item) if target.is_float else size_of(item)
+            return tabulated("cast", target, item) if target.is_float else size_of(node.graph, item)
         if target.is_float:
             return item if isinstance(item, Ratio) else Ratio(item, 1) if _plain(item) else None  # type: ignore[arg-type]
         return _truncated(item.dividend, item.divisor) if isinstance(item, Ratio) else item

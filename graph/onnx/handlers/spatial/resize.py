@@ -231,7 +231,7 @@ def _symbolic(node: Node, axis: int, extent: Extent, scale: float, size: Extent 
         return None if size == extent else SymbolicAxis(axis, extent, size)
     if scale == 1:
         return None
-    count = scaled_size(extent, scale)
+    count = scaled_size(node.graph, extent, scale)
     if count is None:
         problem = f"a scale {scale:.9g} of axis {axis}, whose product with a size float32 rounds unevenly,"
         raise node.size_needed((extent,), problem)

@@ -90,3 +90,20 @@ def test_a_kept_aspect_ratio_is_computed_in_float32(policy: str) -> None:
         session = ort.InferenceSession(made.SerializeToString(), options, providers=["CPUExecutionProvider"])
         (want,) = session.run(None, {"x": x})
         np.testing.assert_allclose(jn.evaluate(jn.from_onnx(made), x), want, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(("scale", "is_exact"), [(0.7, False), (0.5, True), (1.5, True)])
+def test_sizes_that_were_not_tried_are_refused_or_specialised_to(scale: float, is_exact: bool) -> None:
+    """Beyond the table the floats may round in another way."""
+    made = resized(scale, "n", mode="nearest")
+    x = np.arange(140_001, dtype=F).reshape(1, 1, 1, -1)
+    (want,) = ort.InferenceSession(made.SerializeToString(), providers=["CPUExecutionProvider"]).run(None, {"x": x})
+    general: Any = jn.compile(jn.from_onnx(made), "cpu", threads=1, cache=False)
+    assert general(x[..., :131_072]).shape[-1] == int(F(131_072) * F(scale))
+    if is_exact:
+        np.testing.assert_array_equal(general(x), want)
+    else:
+        with pytest.raises(jn.UserError, match=r"a size n that is scaled in floats is at most 131072; fix: the number itself"):
+            general(x)
+    specialised: Any = jn.compile_onnx(made, "cpu", threads=1, cache=False)
+    np.testing.assert_array_equal(specialised(x), want)
