@@ -73,9 +73,9 @@ class HostProgram:
         self.sites = compiled.sites
         imports = {name: _shared(name, function, store) for name, function in compiled.shared.items()}
         imports[PRINT] = _PRINT_ADDRESS
-        imports |= {name: at for name, at in library_symbols().items() if f"{name}\0".encode() in code}
+        imports |= library_symbols()
         pool = native_library(store).code
-        imports |= {name: pool[name] for name in (WORKER, WORKERS) if f"{name}\0".encode() in code}
+        imports |= {name: pool[name] for name in (WORKER, WORKERS)}
         _check_library(code, imports)
         self._code = link([code], (KERNEL,), imports)
         self._kernel = self._code[KERNEL]

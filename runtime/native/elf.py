@@ -22,7 +22,7 @@ from ...promotion.errors import InternalError
 _NOBITS, _RELA, _REL, _SYMTAB = 8, 4, 9, 2
 _WRITE, _ALLOC, _EXECUTE, _TLS = 1, 2, 4, 0x400
 _UNDEFINED, _ABSOLUTE, _COMMON = 0, 0xFFF1, 0xFFF2
-_ABS64, _PC32, _PLT32, _ABS32, _ABS32S, _PC64, _GOTPCREL, _GOTPCRELX, _REX_GOTPCRELX = 1, 2, 4, 10, 11, 24, 9, 41, 42
+_ABS64, _PC32, _PLT32, _PC64, _GOTPCREL, _GOTPCRELX, _REX_GOTPCRELX = 1, 2, 4, 24, 9, 41, 42
 _GOT = (_GOTPCREL, _GOTPCRELX, _REX_GOTPCRELX)
 _KNOWN = {_ABS64, _PC32, _PLT32, _PC64, *_GOT}
 _DAMAGE = (struct.error, IndexError, KeyError, OverflowError, ValueError)
@@ -149,7 +149,7 @@ class _Linker:
     def __init__(self, objects: Sequence[_Object], imports: Mapping[str, int]) -> None:
         self.objects, self.imports = objects, imports
         self.offsets: dict[tuple[int, int], int] = {}  # (object, section) → where it lies
-        self.defined: dict[str, int] = {}
+        self.definitions: dict[str, tuple[int, int]] = {}  # a name for others → (object, symbol)
         self.jumps: dict[str, int] = {}
         self.slots: dict[tuple[int, int], int] = {}  # (object, symbol) → where its address is kept
         self.addresses: dict[str, int] = {}  # an imported symbol → where its address is kept
@@ -172,7 +172,7 @@ class _Linker:
                 self._relocate(memory, base, number, relocations)
         _protect(base, code, mmap.PROT_READ | mmap.PROT_EXEC)
         _protect(base + code, constants - code, mmap.PROT_READ)
-        return Image(memory, {name: base + offset for name, offset in self.defined.items()})
+        return Image(memory, {name: base + self._location(*found) for name, found in self.definitions.items()})
 
     def _lay_out(self) -> tuple[int, int, int]:
         """Decide where everything lies; return where the code, the constants and the data end."""
@@ -197,21 +197,18 @@ class _Linker:
             raise ValueError(f"it has {at} bytes, more than relative addresses reach")
         if len(self.offsets) < sum(len(each.kept) for each in self.objects):
             raise ValueError("a section of code can be written")
-        for name in list(self.defined):
-            number, symbol = divmod(self.defined[name], 1 << 32)
-            self.defined[name] = self._location(number, symbol)
         return ends[0], ends[1], ends[2]
 
     def _define_names(self) -> None:
-        """Note the symbols that objects define for others: for now as the number of the object and of the symbol."""
+        """Note the symbols that objects define for others."""
         for number, each in enumerate(self.objects):
             for index, (symbol, is_global) in enumerate(each.symbols):
                 if is_global and symbol.section != _UNDEFINED:
-                    if symbol.name in self.defined:
+                    if symbol.name in self.definitions:
                         raise InternalError(f"object code cannot be linked: {symbol.name!r} is defined twice")
                     if symbol.section in (_ABSOLUTE, _COMMON):
                         raise ValueError(f"symbol {symbol.name!r} lies in no section")
-                    self.defined[symbol.name] = number << 32 | index
+                    self.definitions[symbol.name] = number, index
 
     def _lay_out_jumps(self, at: int) -> int:
         at += -at % _JUMP
@@ -241,7 +238,7 @@ class _Linker:
     def _imported(self, number: int, index: int) -> str | None:
         """Return the name of a symbol that no object defines; None for others. Raises `InternalError` if it is missing."""
         symbol, _ = self.objects[number].symbols[index]
-        if symbol.section != _UNDEFINED or symbol.name in self.defined:
+        if symbol.section != _UNDEFINED or symbol.name in self.definitions:
             return None
         if symbol.name not in self.imports:
             raise InternalError(f"object code cannot be linked: symbol {symbol.name!r} is missing")
@@ -251,7 +248,7 @@ class _Linker:
         """Return where a symbol lies that an object defines."""
         symbol, _ = self.objects[number].symbols[index]
         if symbol.section == _UNDEFINED:
-            return self.defined[symbol.name]
+            return self._location(*self.definitions[symbol.name])
         section = self.objects[number].sections[symbol.section]
         if (number, symbol.section) not in self.offsets or symbol.value > section.size:
             raise ValueError(f"symbol {symbol.name!r} lies in no section")

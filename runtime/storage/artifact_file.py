@@ -302,7 +302,6 @@ def load(
     target: str | Callable[[str], bool] | None = None,
     verify: bool = True,
     digest: str | None = None,
-    what: str = "load",
 ) -> Artifact:
     """Opens an artifact and reads it as a whole, so that later changes to a file have no effect.
 
@@ -315,15 +314,14 @@ def load(
         verify: whether to check the sections against their SHA-256, which the manifest has; only with a `digest` may this be
             left out.
         digest: the SHA-256 that the manifest must have, in hexadecimal.
-        what: the call, for messages.
 
     Raises `UserError`, which says what is wrong with the file.
     """
     if digest is not None and not (isinstance(digest, str) and _is_sha256(digest)):
-        raise UserError(f"{what}: digest {digest!r:.80} is no SHA-256; fix: 64 hexadecimal digits, as `Model.digest` has them")
+        raise UserError(f"load: digest {digest!r:.80} is no SHA-256; fix: 64 hexadecimal digits, as `Model.digest` has them")
     if not verify and digest is None:
-        raise UserError(f"{what}: verify=False without a digest; fix: the digest of a file that you have checked, or no verify")
-    source = opened(location, what)
+        raise UserError("load: verify=False without a digest; fix: the digest of a file that you have checked, or no verify")
+    source = opened(location)
     try:
         manifest = _read_manifest(source)
         if digest is not None and manifest.digest != digest:

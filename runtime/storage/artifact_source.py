@@ -12,9 +12,8 @@ import numpy as np
 
 from ...promotion.arrays import Array
 from ...promotion.errors import UserError
-from ..host.memory import address, empty
+from ..host.memory import empty, is_aligned
 
-ALIGNMENT = 64
 _PIECE = 1 << 20
 """Bytes that are asked of a stream at once, where its length is not known."""
 _BYTE = np.dtype(np.uint8)
@@ -76,7 +75,7 @@ class _Memory:
 
     def section(self, offset: int, length: int) -> Array:
         part = self._bytes[offset : offset + length]
-        if length and not part.flags.writeable and address(part) % ALIGNMENT == 0:
+        if length and not part.flags.writeable and is_aligned(part):
             return part
         body = empty((length,), _BYTE)
         body[:] = part
@@ -86,13 +85,12 @@ class _Memory:
         pass
 
 
-def opened(location: object, what: str) -> _File | _Memory:
+def opened(location: object) -> _File | _Memory:
     """Open the bytes of an artifact; the caller closes them.
 
     Args:
         location: a path; bytes, or anything that gives its memory as C-contiguous bytes; or a stream, which is read from where
             it stands to its end.
-        what: the call, for messages.
 
     Raises `UserError` for what is none of these, and for a file or stream that cannot be read.
     """
@@ -106,16 +104,16 @@ def opened(location: object, what: str) -> _File | _Memory:
         view = memoryview(location)  # type: ignore[arg-type]
     except TypeError:
         if isinstance(location, Stream):
-            return _Memory(_read_all(location).data.toreadonly(), f"stream {_named(location)}")
+            return _Memory(_read_all(location).data.toreadonly(), f"<stream {_named(location)}>")
         raise UserError(
-            f"{what}: expected a path, bytes or a file open for reading, got {type(location).__name__}; fix: "
-            f"joinery.{what}('model.joinery')"
+            f"load: expected a path, bytes or a file open for reading, got {type(location).__name__}; fix: "
+            "joinery.load('model.joinery')"
         ) from None
     except ValueError as error:  # such as a mapping that is closed
-        raise UserError(f"{what}: the memory of a {type(location).__name__} cannot be read: {error}") from error
+        raise UserError(f"load: the memory of a {type(location).__name__} cannot be read: {error}") from error
     if not view.c_contiguous:
-        raise UserError(f"{what}: the memory of a {type(location).__name__} is not contiguous; fix: bytes(…) of it")
-    return _Memory(view, f"artifact of {view.nbytes} bytes in memory")
+        raise UserError(f"load: the memory of a {type(location).__name__} is not contiguous; fix: bytes(…) of it")
+    return _Memory(view, f"<{view.nbytes} bytes in memory>")
 
 
 def bad(source: Source, what: str) -> UserError:

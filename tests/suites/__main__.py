@@ -27,12 +27,9 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
-# The root of the checkout is the package joinery: left on the path, it would make `import graph` a second copy of a layer.
-sys.path[:] = [entry for entry in sys.path if Path(entry or ".").resolve() != ROOT]
-for name in ("tests", "tests.suites"):
-    if name in sys.modules:  # a namespace package is searched for again when the path has changed
-        sys.modules[name].__path__ = [str(ROOT.joinpath(*name.split(".")))]
+from ..support.root import ROOT, leave_path
+
+leave_path("tests.suites")
 
 
 def main(arguments: list[str]) -> int:

@@ -13,14 +13,10 @@ import argparse
 import sys
 import time
 from importlib.metadata import version
-from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[3]
-# The root of the checkout is the package joinery: left on the path, it would make `import graph` a second copy of a layer.
-sys.path[:] = [entry for entry in sys.path if Path(entry or ".").resolve() != ROOT]
-for name in ("tests", "tests.conformance", "tests.conformance.torch_models"):
-    if name in sys.modules:  # a namespace package is searched for again when the path has changed
-        sys.modules[name].__path__ = [str(ROOT.joinpath(*name.split(".")))]
+from ...support.root import leave_path
+
+leave_path("tests.conformance.torch_models")
 
 
 def main(arguments: list[str]) -> int:

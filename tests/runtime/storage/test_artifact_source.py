@@ -56,7 +56,7 @@ def test_what_gives_its_memory(path, make):
     data = path.read_bytes()
     found = load(make(data + bytes(-len(data) % 4)))
     np.testing.assert_array_equal(found.weights["w"], WEIGHT)
-    assert found.source == f"artifact of {len(data) + -len(data) % 4} bytes in memory"
+    assert found.source == f"<{len(data) + -len(data) % 4} bytes in memory>"
 
 
 def test_a_mapped_file_is_used_in_place(path):
@@ -80,7 +80,7 @@ def test_streams_are_read_from_where_they_stand(path, tmp_path):
         found = load(member)
     np.testing.assert_array_equal(found.weights["w"], WEIGHT)
     assert found.weights["w"].ctypes.data % 64 == 0
-    assert found.source == "stream 'inside.joinery'"
+    assert found.source == "<stream 'inside.joinery'>"
 
 
 class Slow(io.RawIOBase):
@@ -99,7 +99,7 @@ def test_short_reads(path):
 
 @pytest.mark.parametrize("data", [b"", b"x", bytes(1000)])
 def test_bytes_that_are_no_artifact(data):
-    for location, name in ((data, f"artifact of {len(data)} bytes in memory"), (io.BytesIO(data), "stream BytesIO")):
+    for location, name in ((data, f"<{len(data)} bytes in memory>"), (io.BytesIO(data), "<stream BytesIO>")):
         with pytest.raises(UserError, match=f"{name} is not a joinery artifact that can be used"):
             load(location)
 
