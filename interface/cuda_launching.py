@@ -8,25 +8,27 @@ from typing import Any
 
 import numpy as np
 
-from ..lowering.artifact import TensorMap, TensorSizes
+from ..lowering.artifact import KernelCode, TensorMap, TensorSizes
 from ..lowering.llvm.nvptx.targets import DEFAULT_WARPS
 from ..lowering.tt import types
 from ..lowering.tt.analysis.alias_sets import UNKNOWN, AliasSet
-from ..lowering.tt.arguments import Parameter
+from ..lowering.tt.arguments import Parameter, grid_extents, supplied
 from ..lowering.tt.host_values import DescriptorArgument, TableArgument, address_of
 from ..promotion.arrays import Array
 from ..promotion.dataclass import dataclass
-from ..promotion.errors import DeviceError, KernelAssertionError, UserError
+from ..promotion.errors import DeviceError, KernelAssertionError, UnsupportedError, UserError
+from ..promotion.float_modes import default_modes
 from ..runtime.cuda.buffers import Buffer, buffer_of
-from ..runtime.cuda.device import CudaDevice, CudaMemory
+from ..runtime.cuda.device import CudaDevice, CudaMemory, cuda_device
 from ..runtime.cuda.driver import ASSERT
 from ..runtime.cuda.tensor_maps import FIRST_CAPABILITY
 from ..runtime.cuda.torch_tensors import address_of_tensor, stream_of_torch
 from ..runtime.gpu import ALIGNMENT, to_bits
 from .argument_packing import ArgumentPacker, check_writeable, may_write
-from .gpu_code import GpuKernelCompiler, no_maps_in_memory
+from .gpu_code import GpuEntry, GpuKernelCompiler, GpuRequest, no_maps_in_memory
 from .gpu_descriptors import MappedTensor, root_address, widths
 from .tensor_arguments import on_device
+from .texts import MakeArguments
 
 FIRST_WITH_SMALL_MAPS, SMALL = 100, 128 << 10
 """Compute capability (times 10), bytes. NVIDIA's release notes of driver 595.71 say that from 10.0 on, tensor
@@ -184,54 +186,109 @@ class CudaArguments(ArgumentPacker):
         return found
 
 
-def launch_on_cuda(
-    kernels: GpuKernelCompiler,
+class CudaLaunches:
+    """Launches one kernel on CUDA devices."""
+
+    def __init__(
+        self,
+        kernels: GpuKernelCompiler,
+        name: str,
+        parameters: Sequence[Parameter],
+        arguments: MakeArguments,
+        sizes: Sequence[int],
+        written: AliasSet,
+    ) -> None:
+        """Take the kernel. sizes: those of its parameters, as `CudaArguments.add_plain` takes them."""
+        self._arguments = arguments
+        self._kernels = kernels
+        self._name = name
+        self._parameters = parameters
+        self._sizes = sizes
+        self._written = written
+
+    def launch(
+        self,
+        device: CudaDevice,
+        grid: tuple[int, int, int],
+        args: Sequence[Any],
+        target: str | None = None,
+        sanitize: bool = False,
+        warps: int = DEFAULT_WARPS,
+    ) -> None:
+        """Run all programs of the grid on a device.
+
+        Arrays of the host are copied there, and back if the kernel may write them. With such arrays, where other
+        libraries share memory, and if the kernel prints or asserts, this waits for the kernel; otherwise it
+        returns at once. With plain tensors of torch the kernel runs on torch's stream, in its order. Raises
+        `KernelAssertionError` for an assertion that fails, `UnsupportedError` for `target` and `sanitize`.
+        """
+        if sanitize:
+            raise UnsupportedError("launch: sanitize=True on a CUDA device; fix: device='cpu', or device='ptxsim' for its PTX")
+        if target is not None:
+            raise UnsupportedError(f"launch: target {target!r} on {device.name}, whose own is {device.target}; fix: leave out")
+        arguments, mapped = self._packed(device, args)
+        if 0 in grid:
+            return
+        ranges: list[_OnDevice] = []
+        made: list[CudaMemory] = []
+        try:
+            for each in arguments.ranges():
+                made.append(device.allocate(each.skew + each.high - each.low))
+                ranges.append(_OnDevice(each, made[-1]))
+            for slot, array, _ in arguments.arrays:
+                if array.nbytes:
+                    own = _range_of(ranges, array)
+                    device.upload(own.memory, own.offset(array), array)
+                    if slot >= 0:
+                        arguments.values[slot] = own.address(array)
+            for slot, entries in arguments.tables:
+                addresses = np.array([_address(ranges, each) for each in entries], np.int64)
+                memory = device.allocate(addresses.nbytes)
+                made.append(memory)
+                device.upload(memory, 0, addresses)
+                arguments.values[slot] = memory.address
+            _run(self._kernels, device, grid, arguments, ranges, mapped, warps)
+        finally:
+            for memory in made:
+                memory.free()
+
+    def request(self, device: str, grid: int | Sequence[int], args: Sequence[Any], warps: int) -> GpuRequest:
+        """Return what a launch by `Kernel.launch` asks the compiler for. Raises what it raises for its arguments.
+
+        Arrays of the host have no address yet: 0 stands for it.
+        """
+        on = cuda_device(device)
+        with default_modes():
+            arguments, mapped = self._packed(on, self._arguments(grid, args))
+            return _request(on, grid_extents(grid), arguments, mapped, warps)
+
+    def keep(self, entry: GpuEntry) -> KernelCode:
+        """Take code that `Kernel.gpu_entry` of an equal kernel made; return what a device loads of it."""
+        self._kernels.keep(entry)
+        return entry[1].kernel
+
+    def _packed(self, device: CudaDevice, args: Sequence[Any]) -> tuple[CudaArguments, dict[int, MappedTensor]]:
+        """Return the packed arguments, and the tensors that fit a tensor map, by the number of their descriptor."""
+        given: Sequence[tuple[Parameter, Any]] = supplied(self._name, self._parameters, args)
+        arguments = CudaArguments(device, self._written)
+        may_fit = self._kernels.may_fit(device.capability >= FIRST_CAPABILITY)
+        if may_fit:
+            given = [(parameter, _buffer_or(arg) if parameter.is_pointer else arg) for parameter, arg in given]
+        for (parameter, arg), size in zip(given, self._sizes, strict=True):
+            if not arguments.add_plain(size, arg):
+                arguments.add(parameter, arg)
+        return arguments, _mapped_tensors(device, self._kernels, given, arguments.values) if may_fit else {}
+
+
+def _request(
     device: CudaDevice,
     grid: tuple[int, int, int],
-    supplied: Sequence[tuple[Parameter, Any]],
-    sizes: Sequence[int],
-    written: AliasSet,
-    warps: int = DEFAULT_WARPS,
-) -> None:
-    """Run all programs of the grid on a device.
-
-    Arrays of the host are copied there, and back if the kernel may write them. With such arrays, where other
-    libraries share memory, and if the kernel prints or asserts, this waits for the kernel; otherwise it
-    returns at once. With plain tensors of torch the kernel runs on torch's stream, in its order. `sizes` are those of
-    the parameters, as `CudaArguments.add_plain` takes them. Raises `KernelAssertionError` for an assertion that fails.
-    """
-    arguments = CudaArguments(device, written)
-    may_fit = kernels.may_fit(device.capability >= FIRST_CAPABILITY)
-    if may_fit:
-        supplied = [(parameter, _buffer_or(arg) if parameter.is_pointer else arg) for parameter, arg in supplied]
-    for (parameter, arg), size in zip(supplied, sizes, strict=True):
-        if not arguments.add_plain(size, arg):
-            arguments.add(parameter, arg)
-    if 0 in grid:
-        return
-    mapped = _mapped_tensors(device, kernels, supplied, arguments.values) if may_fit else {}
-    ranges: list[_OnDevice] = []
-    made: list[CudaMemory] = []
-    try:
-        for each in arguments.ranges():
-            made.append(device.allocate(each.skew + each.high - each.low))
-            ranges.append(_OnDevice(each, made[-1]))
-        for slot, array, _ in arguments.arrays:
-            if array.nbytes:
-                own = _range_of(ranges, array)
-                device.upload(own.memory, own.offset(array), array)
-                if slot >= 0:
-                    arguments.values[slot] = own.address(array)
-        for slot, entries in arguments.tables:
-            addresses = np.array([_address(ranges, each) for each in entries], np.int64)
-            memory = device.allocate(addresses.nbytes)
-            made.append(memory)
-            device.upload(memory, 0, addresses)
-            arguments.values[slot] = memory.address
-        _run(kernels, device, grid, arguments, ranges, mapped, warps)
-    finally:
-        for memory in made:
-            memory.free()
+    arguments: CudaArguments,
+    mapped: dict[int, MappedTensor],
+    warps: int,
+) -> GpuRequest:
+    values = arguments.values
+    return GpuRequest(device.target, warps, widths(arguments.numbers, values), tuple(mapped), (grid, values))
 
 
 def _run(
@@ -248,7 +305,7 @@ def _run(
     mapped: the tensors that fit a tensor map, by the number of their descriptor.
     """
     values = arguments.values
-    code = kernels.code(device.target, warps, widths(arguments.numbers, values), tuple(mapped), (grid, values))
+    code = kernels.code(*_request(device, grid, arguments, mapped, warps))
     loaded = kernels.loaded(device, code)
     values += [
         _map(device, facts, values[facts.parameter], mapped[number].sizes, arguments.maps.get(facts.parameter))

@@ -7,7 +7,7 @@ import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -52,6 +52,16 @@ _Passes = tuple[tuple[int, ...], tuple[int, ...], str, str]
 _Key = tuple[str, int, tuple[tuple[int, int], ...], tuple[int, ...], str, tuple[int, ...], bool, bool]
 
 
+class GpuRequest(NamedTuple):
+    """What the code for a launch is compiled for: the arguments of `GpuKernelCompiler.code`, which has their meaning."""
+
+    target: str
+    warps: int
+    multiples: tuple[tuple[int, int], ...]
+    mapped: tuple[int, ...] | None
+    launch: tuple[tuple[int, int, int], Sequence[Any]] | str
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class GpuCode:
     """A lowered kernel and its PTX.
@@ -75,6 +85,10 @@ class GpuCode:
     def kernel(self) -> KernelCode:
         """The parts of it that a device needs."""
         return kernel_code(self.lowered, self.ptx)
+
+
+GpuEntry = tuple[_Key, GpuCode]
+"""Code, and what it is found by."""
 
 
 class _Prepared:
@@ -201,6 +215,19 @@ class GpuKernelCompiler:
         Raises `UserError` for a libdevice that cannot be used, `UnsupportedError` for functions that only
         libdevice has.
         """
+        return self._entry(GpuRequest(target, warps, multiples, mapped, launch), lines)[1]
+
+    def entry(self, request: GpuRequest) -> GpuEntry:
+        """Return the code for a launch in a form that the compiler of an equal kernel, in another process, can `keep`."""
+        return self._entry(request, False)
+
+    def keep(self, entry: GpuEntry) -> None:
+        """Take code that the compiler of an equal kernel made, in place of compiling it."""
+        with self._lock:
+            self._codes.setdefault(*entry)
+
+    def _entry(self, request: GpuRequest, lines: bool) -> GpuEntry:
+        target, warps, multiples, mapped, launch = request
         resolved = gpu_target(target)
         if warps not in WARPS:
             raise UserError(f"{warps} warps for a program; fix: one of {', '.join(map(str, WARPS))}")
@@ -228,7 +255,7 @@ class GpuKernelCompiler:
                 numbers = tuple([self.descriptors.number_of(each.source, fitting) for each in lowered.tensor_maps])
                 ptx = compile_ptx(lowered.llvm_ir, resolved, {name: prepared.linked[name] for name in lowered.functions})
                 self._codes[key] = GpuCode(lowered, ptx, prepared.pipeline + own, numbers)
-            return self._codes[key]
+            return key, self._codes[key]
 
     def pipeline(self, target: str, through: str | None = None) -> Pipeline:
         """Return the passes of `code(target)`, with their options; as far as the one of the name `through`.

@@ -48,8 +48,8 @@ from .texts import KernelText, MakeArguments, triton_c_text, ttir_text
 from .tuning.tuned import TunedKernel, Tuner
 
 if TYPE_CHECKING:  # the modules for GPUs take as long to load as all others, and load on first use
-    from ..runtime.cuda.device import CudaDevice
-    from .gpu_code import GpuCode, GpuKernelCompiler
+    from .cuda_launching import CudaLaunches
+    from .gpu_code import GpuCode, GpuEntry, GpuKernelCompiler, GpuRequest
     from .native.sanitizer import NativeSanitizer
 
 
@@ -286,7 +286,7 @@ class Kernel:
         if isinstance(device, str) and device.split(":")[0] == "cuda":
             from ..runtime.cuda.device import cuda_device
 
-            self._launch_on_cuda(cuda_device(device), extents, args, target, sanitize, warps)
+            self.on_cuda.launch(cuda_device(device), extents, args, target, sanitize, warps)
             return
         if device == "ptxsim":
             given = supplied(self.name, self.parameters, args)
@@ -316,18 +316,12 @@ class Kernel:
         """Run native code. Raises what `HostProgram.run` does."""
         native.program(spans, values).run(self.name, values, extents, launch_threads(threads), reach)
 
-    def _launch_on_cuda(
-        self, device: CudaDevice, extents: tuple[int, int, int], args: Sequence[Any], target: str | None, sanitize: bool,
-        warps: int,
-    ) -> None:
-        if sanitize:
-            raise UnsupportedError("launch: sanitize=True on a CUDA device; fix: device='cpu', or device='ptxsim' for its PTX")
-        if target is not None:
-            raise UnsupportedError(f"launch: target {target!r} on {device.name}, whose own is {device.target}; fix: leave out")
-        given = supplied(self.name, self.parameters, args)
-        from .cuda_launching import launch_on_cuda
+    @functools.cached_property
+    def on_cuda(self) -> CudaLaunches:
+        """Launches of this kernel on CUDA devices."""
+        from .cuda_launching import CudaLaunches
 
-        launch_on_cuda(self._gpu, device, extents, given, self._sizes, self._written, warps)
+        return CudaLaunches(self._gpu, self.name, self.parameters, self._arguments, self._sizes, self._written)
 
     @property
     def passes(self) -> tuple[str, ...]:
@@ -504,6 +498,11 @@ class Kernel:
         """What launches on the CPU need to know, and the code of those whose arguments do not overlap and fit the caches."""
         facts = self._launch_facts(check_bounds)
         return facts, self.host_object(facts.simplest)
+
+    def gpu_entry(self, request: GpuRequest) -> GpuEntry:
+        """Return the code for a launch on a GPU, for `on_cuda.keep` of an equal kernel. Raises what compiling raises."""
+        with default_modes(), self._source.naming_types():
+            return self._gpu.entry(request)
 
     def use_native(self, code: bytes) -> None:
         """Take what `encode_native` made of the code of an equal kernel, in place of compiling it for the CPU."""

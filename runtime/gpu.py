@@ -109,6 +109,13 @@ class GpuDevice(Protocol):
         run here."""
         ...
 
+    def preload(self, codes: Sequence[KernelCode]) -> Sequence[LoadedKernel]:
+        """Loads what can be loaded of several kernels, at the same time where the device can, for `load` to find.
+
+        The kernels are there for as long as the caller has what is returned. `load` raises the errors of the others.
+        """
+        ...
+
     def launch(self, loaded: LoadedKernel, grid: tuple[int, int, int], arguments: Sequence[int]) -> None:
         """Starts a kernel; may return before it is done.
 

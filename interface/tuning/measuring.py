@@ -9,10 +9,12 @@ from typing import Any
 
 import numpy as np
 
+from ...lowering.artifact import KernelCode
 from ...lowering.llvm.compile import host_target
 from ...lowering.tt.host_values import TableArgument
 from ...promotion.arrays import Array
 from ...promotion.errors import UnsupportedError
+from ...runtime.gpu import LoadedKernel
 
 MAX_SECONDS = 0.05
 """For how long one configuration is launched again in one round."""
@@ -26,12 +28,10 @@ class HostTimer:
     Attributes:
         name: of the device, in lock files.
         has_warps: whether the number of warps matters.
-        can_precompile: whether code for it can be made in other processes.
         args: the arguments that are launched.
     """
 
     has_warps = False
-    can_precompile = True
 
     def __init__(self, args: Sequence[Any]) -> None:
         self.name = f"cpu {host_target().cpu}"
@@ -74,7 +74,6 @@ class CudaTimer:
     """Times launches on a GPU, with copies of NumPy arrays that lie there. The attributes are those of `HostTimer`."""
 
     has_warps = True
-    can_precompile = False
 
     def __init__(self, args: Sequence[Any], device: str) -> None:
         from ...runtime.cuda.buffers import Buffer, buffer_of
@@ -110,6 +109,10 @@ class CudaTimer:
     def _restore(self) -> None:
         for buffer, content in self._kept:
             buffer.copy_from(content)
+
+    def preload(self, codes: Sequence[KernelCode]) -> Sequence[LoadedKernel]:
+        """Assemble several kernels at once. They are there for as long as the caller has what is returned."""
+        return self._device.preload(codes)
 
     def once(self, launch: Callable[[], object]) -> None:
         """Launch without taking time, so that the kernel is compiled and errors of the device show."""

@@ -1,4 +1,4 @@
-"""Compiles configurations for the CPU before their launches, in several processes, where that pays.
+"""Compiles configurations before their launches, in several processes, where that pays.
 
 LLVM's lock lets one thread of a process compile at a time, and Python has half of the work. Processes are started by their
 command, not by `multiprocessing`, which would run the caller's program again in each.
@@ -13,11 +13,14 @@ import sys
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from queue import Empty, SimpleQueue
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...promotion.dataclass import dataclass
 from ...runtime.host.threads import default_threads
 from ..texts import TritonCText
+
+if TYPE_CHECKING:  # loads on first use, as in `interface.kernel`
+    from ..gpu_code import GpuEntry, GpuRequest
 
 START_SECONDS = 1.0
 """From the start of a process to its first code."""
@@ -31,12 +34,13 @@ _CHILD = "import pickle, sys; sys.path[:] = pickle.load(sys.stdin.buffer); from 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What a kernel is made of. name: of the function; None for the only one."""
+    """What a kernel is made of. name: of the function; None for the only one. gpu: the code to make; None: that of the CPU."""
 
     text: TritonCText
     name: str | None
     numerics: str
     debug: bool
+    gpu: GpuRequest | None = None
 
 
 def workers_for(count: int, seconds: float, cores: int | None = None) -> int:
@@ -57,12 +61,12 @@ def workers_for(count: int, seconds: float, cores: int | None = None) -> int:
     return workers if count * seconds > _GAIN * elsewhere else 0
 
 
-def precompiled(jobs: Sequence[Job], workers: int) -> list[bytes | None]:
-    """Return the native code of each job, as `encode_native` makes it.
+def precompiled(jobs: Sequence[Job], workers: int) -> list[bytes | GpuEntry | None]:
+    """Return the code of each job: for the CPU as `encode_native` makes it, for a GPU as `Kernel.gpu_entry` does.
 
     None stands for what has an error, and for what a process that ended early did not make: it is compiled where it is wanted.
     """
-    found: list[bytes | None] = [None] * len(jobs)
+    found: list[bytes | GpuEntry | None] = [None] * len(jobs)
     waiting: SimpleQueue[int] = SimpleQueue()
     for number in range(len(jobs)):
         waiting.put(number)

@@ -8,14 +8,16 @@ import threading
 import time
 import warnings
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from ...lowering.numerics import checked_numerics
 from ...lowering.tt import types as t
 from ...lowering.tt.arguments import Parameter, supplied
 from ...promotion.dataclass import dataclass
 from ...promotion.errors import DeviceError, InternalError, JoineryError, TritonCWarning, UserError
+from ...runtime.gpu import LoadedKernel
 from ...runtime.storage.cache import CacheOption, CompileCache, cache_of
 from ..texts import TritonCText, checked_defines, checked_path, marked_parameters, triton_c_text
 from .configurations import Configuration, configurations_of, is_list, pairs_of
@@ -23,6 +25,9 @@ from .lock_file import Choice, Key, LockFile, digest_of, entry_of
 from .measuring import CudaTimer, HostTimer, device_name, timer_of
 from .precompiling import Job, precompiled, workers_for
 from .progress import Progress
+
+if TYPE_CHECKING:  # loads on first use, as in `interface.kernel`
+    from ..cuda_launching import CudaLaunches
 
 ROUNDS = 4
 """How often the configurations are timed by turns, so that what else the machine does hits all of them."""
@@ -41,6 +46,10 @@ class LaunchableKernel(Protocol):
     @property
     def parameters(self) -> tuple[Parameter, ...]:
         """The parameters of a launch, in order."""
+
+    @property
+    def on_cuda(self) -> CudaLaunches:
+        """Launches on CUDA devices."""
 
     def use_native(self, code: bytes) -> None:
         """Take the code of an equal kernel, in place of compiling it for the CPU."""
@@ -248,10 +257,12 @@ class TunedKernel(Generic[K]):
         self.dropped = dict(self._unreadable)
         with timer, Progress(f"tuning {self.name} on {device}", len(tried), self._progress) as progress:
             taken: list[float] = []
-            is_decided = not timer.can_precompile
+            is_decided = False
+            loaded: list[LoadedKernel] = []  # keeps them until they are launched
             for number, each in enumerate(tried):
                 if len(taken) == _MEASURED and not is_decided:
-                    self._precompile(tried[number:], min(taken))
+                    jobs = self._jobs(tried[number:], timer, grid, device)
+                    loaded += self._precompile(jobs, min(taken), timer)
                     is_decided = True
                 start = time.perf_counter()
                 kernel = self._kernel(each)
@@ -284,16 +295,42 @@ class TunedKernel(Generic[K]):
             self._lock_file.keep(timer.name, key, _choice(configuration))
         return configuration
 
-    def _precompile(self, rest: Sequence[Configuration], seconds: float) -> None:
-        """Compile what is left in several processes, if that is faster. Nothing is timed meanwhile.
+    def _jobs(
+        self, rest: Sequence[Configuration], timer: HostTimer | CudaTimer, grid: Grid, device: str
+    ) -> dict[Configuration, Job]:
+        """Return the code that launches of these configurations will ask for, without what is known to have errors."""
+        jobs: dict[Configuration, Job] = {}
+        for each in rest:
+            job = self._job(each.text(self._base))
+            if isinstance(timer, HostTimer):
+                if each not in self._kernels and each not in self._unreadable:
+                    jobs[each] = job
+                continue
+            kernel = self._kernel(each)  # whose parameters say what the code depends on
+            if kernel is not None:
+                try:
+                    extents = _extents(grid, each.defines)
+                    jobs[each] = replace(job, gpu=kernel.on_cuda.request(device, extents, timer.args, each.warps))
+                except JoineryError:
+                    continue  # the launch raises it
+        return jobs
 
-        seconds: what one configuration takes in this process.
+    def _precompile(
+        self, jobs: dict[Configuration, Job], seconds: float, timer: HostTimer | CudaTimer
+    ) -> Sequence[LoadedKernel]:
+        """Compile these configurations in several processes, if that is faster. Nothing is timed meanwhile.
+
+        seconds: what one configuration takes in this process. Return what a GPU has loaded, to be kept until it is launched.
         """
-        jobs = {each: self._job(each.text(self._base)) for each in rest if each not in {**self._kernels, **self._unreadable}}
         workers = workers_for(len(jobs), seconds)
-        if workers:
-            codes = zip(jobs, precompiled(list(jobs.values()), workers), strict=True)
-            self._precompiled = {each: code for each, code in codes if code is not None}
+        if not workers:
+            return ()
+        found = dict(zip(jobs, precompiled(list(jobs.values()), workers), strict=True))
+        self._precompiled = {each: code for each, code in found.items() if isinstance(code, bytes)}
+        if isinstance(timer, HostTimer):
+            return ()
+        entries = [(each, code) for each, code in found.items() if isinstance(code, tuple)]
+        return timer.preload([self._kernels[each].on_cuda.keep(entry) for each, entry in entries])
 
     def _distinct(self, timer: HostTimer | CudaTimer) -> list[Configuration]:
         """Return the configurations without those that are the same code on a device."""

@@ -1,4 +1,4 @@
-"""Compiles configurations for the CPU in a process of its own, which `precompiling` starts."""
+"""Compiles configurations in a process of its own, which `precompiling` starts."""
 
 from __future__ import annotations
 
@@ -6,11 +6,15 @@ import os
 import pickle
 import signal
 import sys
+from typing import TYPE_CHECKING
 
 from ...promotion.errors import JoineryError
 from ..kernel import Kernel
 from ..native.code import encode_native
 from .precompiling import Job
+
+if TYPE_CHECKING:
+    from ..gpu_code import GpuEntry
 
 
 def serve() -> None:
@@ -27,10 +31,14 @@ def serve() -> None:
         output.flush()
 
 
-def _compiled(job: Job) -> bytes | None:
-    """Return the code for launches of the simplest specialization; None if there is none: who wants it finds the error."""
+def _compiled(job: Job) -> bytes | GpuEntry | None:
+    """Return the code that a job asks for, for the CPU that of the simplest specialization.
+
+    None if there is none: who wants it finds the error.
+    """
     try:
-        return encode_native(*Kernel(job.text, job.name, None, job.numerics, job.debug).native_code())
+        kernel = Kernel(job.text, job.name, None, job.numerics, job.debug)
+        return encode_native(*kernel.native_code()) if job.gpu is None else kernel.gpu_entry(job.gpu)
     except JoineryError:
         return None
 

@@ -266,22 +266,37 @@ class Bindings:
     # -- code and launches
 
     def cuModuleLoadDataEx(self, image: bytes) -> int:
+        return self._assembled("cuModuleLoadDataEx", image)
+
+    def cuLibraryLoadData(self, image: bytes) -> int:
+        return self._assembled("cuLibraryLoadData", image, [], [], 0)
+
+    def _assembled(self, name: str, image: bytes, *rest: object) -> int:
+        """Calls a function that assembles a text. The assembler's errors are in the failure's `log`."""
         option, log = self._cu.CUjit_option, bytearray(LOG_BYTES)
         keys = [option.CU_JIT_ERROR_LOG_BUFFER, option.CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES]
+        values = [log, len(log)]
+        given = (len(keys), keys, values) if name == "cuModuleLoadDataEx" else (keys, values, len(keys))
         try:
-            status, module = self._cu.cuModuleLoadDataEx(image, len(keys), keys, [log, len(log)])
+            status, handle = getattr(self._cu, name)(image, *given, *rest)
         except RuntimeError as error:
-            raise self._missing("cuModuleLoadDataEx", error) from error
+            raise self._missing(name, error) from error
         if int(status) != 0:
             said = bytes(log).split(b"\0")[0].decode("utf-8", "replace").strip()
-            raise self._failure("cuModuleLoadDataEx", status, said)
-        return int(module)
+            raise self._failure(name, status, said)
+        return int(handle)
 
     def cuModuleGetFunction(self, module: int, name: str) -> int:
         return int(self._call("cuModuleGetFunction", module, name.encode()))
 
     def cuModuleUnload(self, module: int) -> None:
         self._call("cuModuleUnload", module)
+
+    def cuLibraryGetModule(self, library: int) -> int:
+        return int(self._call("cuLibraryGetModule", library))
+
+    def cuLibraryUnload(self, library: int) -> None:
+        self._call("cuLibraryUnload", library)
 
     def cuFuncGetAttribute(self, attribute: int, function: int) -> int:
         return int(self._call("cuFuncGetAttribute", self._function_attribute(attribute), function))

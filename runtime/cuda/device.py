@@ -24,7 +24,7 @@ from ..gpu import GpuMemory, LoadedKernel, check_grid
 from . import current
 from . import driver as cu
 from .device_properties import DeviceProperties
-from .modules import CudaKernel, check_code, load_kernel
+from .modules import CudaKernel, check_code, load_kernel, load_kernels
 from .tensor_maps import FIRST_CAPABILITY, encode_map
 from .transfers import Transfers
 
@@ -211,10 +211,10 @@ class CudaDevice(DeviceProperties):
             self._free_deferred()
         while self.deferred_graphs:
             self.driver.cuGraphExecDestroy(self.deferred_graphs.popleft())
-        if self.deferred_modules:
-            self.driver.cuStreamSynchronize(self.stream)  # a module must not be unloaded while its kernels run
-            while self.deferred_modules:
-                self.driver.cuModuleUnload(self.deferred_modules.popleft())
+        if self.deferred_images:
+            self.driver.cuStreamSynchronize(self.stream)  # code must not be unloaded while its kernels run
+            while self.deferred_images:
+                self.deferred_images.popleft().unload(self.driver)
 
     # -- memory --------------------------------------------------------------------------
 
@@ -368,6 +368,28 @@ class CudaDevice(DeviceProperties):
                 found = load_kernel(self, code)
                 self._kernels[code] = found
             return found
+
+    def preload(self, codes: Sequence[KernelCode]) -> Sequence[LoadedKernel]:
+        """Implements `GpuDevice.preload`: the driver assembles the texts on several threads, if it can (from CUDA 12 on)."""
+        if self.driver_version < cu.LIBRARIES:
+            return ()
+        fitting: list[KernelCode] = []
+        for code in dict.fromkeys(codes):
+            try:
+                check_code(self, code)
+            except (UserError, DeviceError):
+                continue
+            fitting.append(code)
+        with self._context_guard("loading %d kernels", len(fitting)):
+            kept = [self._kernels.get(code) for code in fitting]
+            rest = [code for code, kernel in zip(fitting, kept, strict=True) if kernel is None]
+            if len(rest) < 2:
+                return [kernel for kernel in kept if kernel is not None]
+            self._not_while_recording("kernels are loaded")
+            self._sweep()
+            found = load_kernels(self, self.context, rest)
+            self._kernels.update({kernel.code: kernel for kernel in found})
+            return [*[kernel for kernel in kept if kernel is not None], *found]
 
     def launch(
         self,

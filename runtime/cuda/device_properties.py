@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 
 from . import driver as cu
+from .images import Image
 from .targets import choose_target
 
 
@@ -15,7 +16,7 @@ class DeviceProperties:
         ordinal, name, model: such as 1, "cuda:1", "NVIDIA H200".
         capability: 90 for 9.0.  target: the newest target that code can be compiled for.
         total_memory, l2_bytes: in bytes.  processors: multiprocessors.  clock_hz: their highest clock rate.
-        deferred_modules: handles of modules whose kernel objects died, to be unloaded once no kernel runs.
+        deferred_images: the code whose kernel objects died, to be unloaded once no kernel runs.
     """
 
     def __init__(self, driver: cu.Driver, ordinal: int) -> None:
@@ -32,7 +33,7 @@ class DeviceProperties:
         self.processors = self._attribute(cu.MULTIPROCESSOR_COUNT)
         self.max_blocks = tuple(self._attribute(axis) for axis in (cu.MAX_GRID_DIM_X, cu.MAX_GRID_DIM_Y, cu.MAX_GRID_DIM_Z))
         self.total_memory = driver.cuDeviceTotalMem(self.handle)
-        self.deferred_modules: deque[int] = deque()
+        self.deferred_images: deque[Image] = deque()
 
     def _attribute(self, which: int) -> int:
         return self.driver.cuDeviceGetAttribute(which, self.handle)

@@ -122,6 +122,15 @@ class Driver(Protocol):
 
     def cuModuleGetFunction(self, module: int, name: str) -> int: ...
     def cuModuleUnload(self, module: int) -> None: ...
+    def cuLibraryLoadData(self, image: bytes) -> int:
+        """Loads a PTX text as a library, at the same time as other threads theirs. Drivers have it from `LIBRARIES` on."""
+        ...
+
+    def cuLibraryGetModule(self, library: int) -> int:
+        """Returns the module of a library in the current context. It lives as long as the library."""
+        ...
+
+    def cuLibraryUnload(self, library: int) -> None: ...
     def cuFuncGetAttribute(self, attribute: int, function: int) -> int: ...
     def cuFuncSetAttribute(self, function: int, attribute: int, value: int) -> None: ...
     def cuLaunchKernelEx(
@@ -146,6 +155,8 @@ DRIVERS: dict[int, int] = {
     82: 12020, 83: 12030, 84: 12040, 85: 12050, 86: 12070, 87: 12080, 88: 12090, 90: 13000, 91: 13010, 92: 13020, 93: 13030,
 }  # fmt: skip
 """PTX version, times ten → the first driver version that accepts it, as 1000 * major + 10 * minor."""
+LIBRARIES = 12000
+"""The first driver version with `cuLibraryLoadData`."""
 
 
 def highest_ptx(version: int) -> int:

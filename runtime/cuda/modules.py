@@ -2,19 +2,26 @@
 
 The driver takes whole PTX texts (cuModuleLoadDataEx) and caches their machine code on disk itself. Its linker, which would
 return the machine code, treats texts as relocatable: kernels took up to two and a half times the registers that way.
+Threads that load modules wait for each other; threads that load libraries (cuLibraryLoadData) do not.
 """
 
 from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 
 from ...lowering.artifact import KernelCode
 from ...promotion.errors import DeviceError, InternalError, UserError
 from ..gpu import PARAMETER_BYTES
+from ..host.threads import default_threads
 from . import driver as cu
 from .device_properties import DeviceProperties
+from .images import Image
 from .targets import capability_of, runs_on
+
+MAX_ASSEMBLERS = 16
+"""Most threads that assemble kernels at once."""
 
 
 class CudaKernel:
@@ -26,14 +33,14 @@ class CudaKernel:
         is_lent: whether it was launched on a stream of another library, which may have recorded it: it is never unloaded then.
     """
 
-    def __init__(self, device: DeviceProperties, code: KernelCode, module: int, function: int, registers: int) -> None:
+    def __init__(self, device: DeviceProperties, code: KernelCode, image: Image, function: int, registers: int) -> None:
         self.device = device
         self.code = code
         self.function = function
         self.registers = registers
         self.is_lent = False
         self.prints = "vprintf" in code.ptx
-        self._module = module
+        self._image = image
         count = len(code.parameters)
         self._slots = (ctypes.c_uint64 * max(count, 1))()
         self._maps = (ctypes.c_uint8 * (cu.MAP_BYTES * code.parameters.count("ptr") + cu.MAP_ALIGNMENT))()
@@ -67,7 +74,7 @@ class CudaKernel:
 
     def __del__(self) -> None:
         if not self.is_lent:
-            self.device.deferred_modules.append(self._module)
+            self.device.deferred_images.append(self._image)
 
 
 def check_code(device: DeviceProperties, code: KernelCode) -> None:
@@ -97,8 +104,49 @@ def check_code(device: DeviceProperties, code: KernelCode) -> None:
 def load_kernel(device: DeviceProperties, code: KernelCode) -> CudaKernel:
     """Loads a checked kernel; the device's context must be current. Raises `UserError` or `DeviceError` if
     the machine code needs too many registers or too much shared memory."""
+    return _kernel(device, code, Image(device.driver.cuModuleLoadDataEx(_text(code)), 0))
+
+
+def load_kernels(device: DeviceProperties, context: int, codes: Sequence[KernelCode]) -> list[CudaKernel]:
+    """Loads checked kernels in several threads, each with the context of the device that is current here.
+
+    Leaves out those that have an error: `load_kernel` raises it. The driver must be one with libraries.
+    """
     driver = device.driver
-    module = driver.cuModuleLoadDataEx(code.ptx.encode() + b"\0")
+
+    def library(code: KernelCode) -> int:
+        driver.cuCtxPushCurrent(context)
+        try:
+            return driver.cuLibraryLoadData(_text(code))
+        except cu.CudaFailure:
+            return 0
+        finally:
+            driver.cuCtxPopCurrent()
+
+    with ThreadPoolExecutor(min(len(codes), MAX_ASSEMBLERS, default_threads())) as pool:
+        libraries = list(pool.map(library, codes))
+    found: list[CudaKernel] = []
+    for code, handle in zip(codes, libraries, strict=True):
+        if handle:
+            try:
+                module = driver.cuLibraryGetModule(handle)
+            except cu.CudaFailure:
+                driver.cuLibraryUnload(handle)
+                continue
+            try:
+                found.append(_kernel(device, code, Image(module, handle)))
+            except (UserError, DeviceError, cu.CudaFailure):
+                continue  # `_kernel` has given the code back
+    return found
+
+
+def _text(code: KernelCode) -> bytes:
+    return code.ptx.encode() + b"\0"
+
+
+def _kernel(device: DeviceProperties, code: KernelCode, image: Image) -> CudaKernel:
+    """Makes the kernel of loaded code. Unloads the code where it raises."""
+    driver, module = device.driver, image.module
     try:
         function = driver.cuModuleGetFunction(module, code.name)
         static = driver.cuFuncGetAttribute(cu.FUNCTION_STATIC_SHARED, function)
@@ -118,6 +166,6 @@ def load_kernel(device: DeviceProperties, code: KernelCode) -> CudaKernel:
         if code.shared_bytes + static > cu.DEFAULT_SHARED:
             driver.cuFuncSetAttribute(function, cu.FUNCTION_DYNAMIC_SHARED, code.shared_bytes)
     except BaseException:
-        driver.cuModuleUnload(module)
+        image.unload(driver)
         raise
-    return CudaKernel(device, code, module, function, registers)
+    return CudaKernel(device, code, image, function, registers)

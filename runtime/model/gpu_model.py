@@ -91,7 +91,9 @@ class GpuModel:
         self._compiled = compiled
         self._program: GpuProgram = compiled.gpu
         self._device = device
+        preloaded = device.preload(self._program.kernels)
         self._kernels = tuple([device.load(code) for code in self._program.kernels])
+        del preloaded
         self._constants: list[GpuMemory] = []
         self._prepared: OrderedDict[tuple[int, ...], _Prepared] = OrderedDict()
         self._lock = threading.Lock()

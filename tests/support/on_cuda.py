@@ -62,7 +62,7 @@ def install() -> None:
         warps: int, check_bounds: bool,
     ) -> None:  # fmt: skip
         if device == "ptxsim" and not sanitize and runs(gpu := cuda_device(), target or "sm_80"):
-            kernel._launch_on_cuda(gpu, extents, args, None, False, warps)
+            kernel.on_cuda.launch(gpu, extents, args, warps=warps)
         else:
             simulated_launch(kernel, extents, args, device, target, sanitize, threads, warps, check_bounds)
 

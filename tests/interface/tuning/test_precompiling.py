@@ -8,15 +8,20 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from typing import Any
 
 import joinery as jn
 import numpy as np
 import pytest
+from joinery.interface import gpu_code
 from joinery.interface.kernel import Kernel
 from joinery.interface.texts import triton_c_text
 from joinery.interface.tuning import precompiling, tuned
 from joinery.interface.tuning.precompiling import Job, precompiled, workers_for
+from joinery.runtime.cuda.device import cuda_device
+
+from ...support.cuda.fake_driver import FakeDriver
 
 ADD = "__global__ void add(int *y, int n) { int i[BS] = 0 ... BS; *?(i < n)(y + i) += BS; }\n"
 
@@ -96,3 +101,58 @@ def test_an_interrupt_ends_the_processes(monkeypatch: pytest.MonkeyPatch) -> Non
     timer.join()
     assert time.monotonic() - begin < 20
     assert [each.poll() is not None for each in started] == [True, True]
+
+
+def test_a_gpu_runs_code_of_others_too(monkeypatch: pytest.MonkeyPatch, install: Callable[..., FakeDriver]) -> None:
+    fake = install()
+    lowered: list[int] = []
+    lower = gpu_code.lower_to_threads
+
+    def counted(*rest: Any) -> Any:
+        lowered.append(1)
+        return lower(*rest)
+
+    monkeypatch.setattr(gpu_code, "lower_to_threads", counted)
+    monkeypatch.setattr(tuned, "workers_for", lambda count, seconds: 1)
+    kernel = jn.kernel.tune(ADD, {"BS": [16, 32, 24, 128, 256]}, warps=[1, 2], cache=False, progress=False)
+    y = np.zeros(300, np.int32)
+    kernel.launch(1, y, 300, device="cuda")
+    assert len(lowered) == 2  # the two that tell what one takes
+    assert {each.defines["BS"] for each in kernel.dropped} == {24}
+    assert len(fake.named("cuLibraryLoadData")) == 6
+    assert len(fake.named("cuModuleLoadDataEx")) == 2
+    best = kernel.best(1, y, 300, device="cuda")
+    extent = best.defines["BS"]
+    assert y.tolist() == [extent] * extent + [0] * (300 - extent)
+    for each, own in kernel._kernels.items():
+        z, bs = np.zeros(300, np.int32), each.defines["BS"]
+        own.launch(1, z, 300, device="cuda", warps=each.warps)
+        assert z.tolist() == [bs] * bs + [0] * (300 - bs)
+    cuda_device().synchronize()
+    assert len(lowered) == 2
+
+
+def test_a_library_that_the_driver_refuses_is_loaded_as_a_module(install: Callable[..., FakeDriver]) -> None:
+    fake = install()
+    fake.fail("cuLibraryLoadData", 218, 2)
+    kernels = [jn.kernel.from_triton_c(ADD, {"BS": extent}, cache=False) for extent in (16, 32, 64)]
+    codes = [each.gpu_code("sm_80").kernel for each in kernels]
+    device = cuda_device()
+    ahead = device.preload([*codes, codes[0]])
+    assert {kernel.code for kernel in ahead} == {codes[0], codes[2]}
+    assert (len(fake.named("cuLibraryLoadData")), len(fake.named("cuLibraryGetModule"))) == (3, 2)
+    assert [device.load(code).code for code in codes] == codes
+    assert len(fake.named("cuModuleLoadDataEx")) == 1
+    assert len(device.preload(codes[::2])) == 2  # they are there
+    assert len(fake.named("cuLibraryLoadData")) == 3
+    del ahead
+    device.load(codes[1])  # gives back what nobody has any more
+    assert len(fake.named("cuLibraryUnload")) == 2
+    assert len(fake.modules) == 1
+
+
+def test_drivers_before_libraries_load_one_after_the_other(install: Callable[..., FakeDriver]) -> None:
+    fake = install(version=11080)
+    codes = [jn.kernel.from_triton_c(ADD, {"BS": extent}, cache=False).gpu_code("sm_80").kernel for extent in (16, 32)]
+    assert cuda_device().preload(codes) == ()
+    assert len(fake.named("cuLibraryLoadData", "cuModuleLoadDataEx")) == 0

@@ -72,6 +72,12 @@ get 4 0x44
 32
 set 0x44 8 99
 unload 0x33
+library of 8 bytes, options 2: 5 6 size 16384, others 0
+library of 3 bytes, options 2: 5 6 size 16384, others 0
+CudaFailure('cuLibraryLoadData: CUDA_ERROR_INVALID_PTX (218): other; ptxas: line 4: bad') ptxas: line 4: bad
+module of 0x55
+52
+unload library 0x55
 launch 0x44 grid 3 4 5 block 128 1 1 shared 1024 stream 0x5 params 7f0000001111 -1 extra (nil)
 launchex 0x44 grid 4 4 5 block 128 1 1 shared 1024 stream 0x5 attrs 1 id 4: 2 1 1 params 7f0000001111 -1
 sync 0xbad

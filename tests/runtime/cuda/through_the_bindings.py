@@ -72,6 +72,13 @@ def every_call() -> None:
     say(d.cuFuncGetAttribute(4, function))
     d.cuFuncSetAttribute(function, 8, 99)
     d.cuModuleUnload(module)
+    library = d.cuLibraryLoadData(b"good too\0")
+    try:
+        d.cuLibraryLoadData(b"bad\0")
+    except driver.CudaFailure as failure:
+        say(repr(failure), failure.log)
+    say(d.cuLibraryGetModule(library))
+    d.cuLibraryUnload(library)
     slots = (ctypes.c_uint64 * 2)(0x7F0000001111, 0xFFFFFFFF)
     pointers = (ctypes.c_void_p * 2)(ctypes.addressof(slots), ctypes.addressof(slots) + 8)
     d.cuLaunchKernelEx(function, (3, 4, 5), 128, 1024, stream, None, ctypes.addressof(pointers))

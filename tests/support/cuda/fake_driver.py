@@ -8,11 +8,11 @@ raises `AssertionError` here.
 from __future__ import annotations
 
 import ctypes
+import itertools
 import re
 import threading
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -27,6 +27,7 @@ from joinery.runtime.ptxsim.launch import BUDGET, Module, _Launch
 from joinery.runtime.ptxsim.memory.spaces import GLOBAL_BASE, Allocation, GlobalMemory
 
 from .fake_maps import encoded_map
+from .fake_objects import Block, Function, Loaded, Stream
 
 NAMES = {
     1: "CUDA_ERROR_INVALID_VALUE", 2: "CUDA_ERROR_OUT_OF_MEMORY", 3: "CUDA_ERROR_NOT_INITIALIZED", 100: "CUDA_ERROR_NO_DEVICE",
@@ -38,42 +39,6 @@ NAMES = {
 WINDOW = 1 << 24
 """The range of addresses of one device."""
 GAP = 4096
-
-
-@dataclass
-class Block:
-    """An allocation, or a variable of a module."""
-
-    device: int
-    address: int
-    size: int
-    pooled: bool
-    data: np.ndarray[Any, Any]
-    is_freed: bool = False
-    is_variable: bool = False
-
-
-@dataclass
-class Stream:
-    device: int
-    todo: list[Callable[[], None]] = field(default_factory=list)
-    done: int = 0
-    recorded: list[Callable[[], None]] | None = None
-
-
-@dataclass(eq=False)
-class Loaded:
-    device: int
-    module: Module
-    addresses: dict[str, int]
-    is_initialised: bool = False
-
-
-@dataclass
-class Function:
-    loaded: Loaded
-    kernel: Any
-    dynamic: int = 48 << 10
 
 
 class FakeDriver:
@@ -115,7 +80,7 @@ class FakeDriver:
         self._contexts = threading.local()
         self._failures: dict[str, dict[int, int]] = {}
         self._counts: Counter[str] = Counter()
-        self._handles = 100
+        self._handles = itertools.count(101)  # threads load libraries at once
 
     # -- for tests
 
@@ -172,8 +137,7 @@ class FakeDriver:
         return stack
 
     def _handle(self) -> int:
-        self._handles += 1
-        return self._handles
+        return next(self._handles)
 
     def _stream(self, name: str, handle: int, device: int) -> Stream:
         if handle in (1, 2):  # the default streams, of every device
@@ -485,18 +449,34 @@ class FakeDriver:
     # -- code and launches
 
     def cuModuleLoadDataEx(self, image: bytes) -> int:
-        device = self._called("cuModuleLoadDataEx", image)
+        return self._load("cuModuleLoadDataEx", image)
+
+    def cuLibraryLoadData(self, image: bytes) -> int:
+        assert self.version >= 12000, "the driver has no libraries"
+        return self._load("cuLibraryLoadData", image)
+
+    def cuLibraryGetModule(self, library: int) -> int:
+        self._called("cuLibraryGetModule", library)
+        assert library in self.modules
+        return library
+
+    def cuLibraryUnload(self, library: int) -> None:
+        self._called("cuLibraryUnload", library)
+        self._unload(library)
+
+    def _load(self, name: str, image: bytes) -> int:
+        device = self._called(name, image)
         assert image.endswith(b"\0"), "the text does not end with a zero"
         text = image[:-1].decode()
         version = re.search(r"^\.version (\d+)\.(\d+)", text, re.M)
         if version is None:
-            raise self._failed("cuModuleLoadDataEx", 218, "ptxas application ptx input, line 1; fatal: no .version")
+            raise self._failed(name, 218, "ptxas application ptx input, line 1; fatal: no .version")
         if int(version[1]) * 10 + int(version[2]) > highest_ptx(self.version):
-            raise self._failed("cuModuleLoadDataEx", 222)
+            raise self._failed(name, 222)
         try:
             module = Module(text)
         except UserError as error:
-            raise self._failed("cuModuleLoadDataEx", 218, str(error)) from error
+            raise self._failed(name, 218, str(error)) from error
         addresses = {}
         for variable in module.ptx.variables.values():
             if variable.space in ("global", "const") and variable.size is not None:
@@ -519,6 +499,9 @@ class FakeDriver:
 
     def cuModuleUnload(self, module: int) -> None:
         self._called("cuModuleUnload", module)
+        self._unload(module)
+
+    def _unload(self, module: int) -> None:
         loaded = self.modules.pop(module)
         for address in loaded.addresses.values():
             self.blocks[address].is_freed = True

@@ -59,6 +59,12 @@ int cuModuleLoadDataEx(void **m, const char *image, u32 n, int *o, void **v) {
   SAY("module of %zu bytes, options %u: %d %d size %llu", strlen(image), n, o[0], o[1], (unsigned long long)v[1]);
   if (strstr(image, "bad")) { strcpy(v[0], "ptxas: line 3: bad"); return 218; }
   *m = (void *)0x33; return 0; }
+int cuLibraryLoadData(void **l, const char *image, int *o, void **v, u32 n, int *lo, void **lv, u32 ln) {
+  SAY("library of %zu bytes, options %u: %d %d size %llu, others %u", strlen(image), n, o[0], o[1], (unsigned long long)v[1], ln);
+  if (strstr(image, "bad")) { strcpy(v[0], "ptxas: line 4: bad"); return 218; }
+  *l = (void *)0x55; return 0; }
+int cuLibraryGetModule(void **m, void *l) { SAY("module of %p", l); *m = (void *)0x34; return 0; }
+int cuLibraryUnload(void *l) { SAY("unload library %p", l); return 0; }
 int cuModuleGetFunction(void **f, void *m, const char *n) { *f = (void *)0x44; SAY("function %p '%s'", m, n); return 0; }
 int cuModuleUnload(void *m) { SAY("unload %p", m); return 0; }
 int cuFuncGetAttribute(int *v, int a, void *f) { *v = a == 0 ? 1024 : a == 1 ? 0 : 32; SAY("get %d %p", a, f); return 0; }
@@ -80,7 +86,7 @@ E(cuInit)E(cuDriverGetVersion)E(cuDeviceGetCount)E(cuDeviceGet)E(cuDeviceGetName
 E(cuCtxGetCurrent)E(cuCtxPushCurrent)E(cuCtxPopCurrent)E(cuStreamCreate)E(cuStreamSynchronize)E(cuStreamWaitEvent)E(cuStreamBeginCapture)E(cuStreamEndCapture)
 E(cuEventCreate)E(cuEventRecord)E(cuEventSynchronize)E(cuEventDestroy)E(cuEventElapsedTime)E(cuTensorMapEncodeTiled)E(cuGraphInstantiateWithFlags)E(cuGraphLaunch)E(cuGraphExecDestroy)E(cuGraphDestroy)
 E(cuDeviceGetDefaultMemPool)E(cuMemPoolSetAttribute)E(cuMemPoolTrimTo)E(cuMemAllocAsync)E(cuMemFreeAsync)E(cuMemAlloc)E(cuMemFree)E(cuMemGetInfo)
-E(cuMemHostAlloc)E(cuMemFreeHost)E(cuMemcpyHtoDAsync)E(cuMemcpyDtoHAsync)E(cuMemcpyDtoDAsync)E(cuPointerGetAttribute)E(cuModuleLoadDataEx)E(cuModuleGetFunction)E(cuModuleUnload)
+E(cuMemHostAlloc)E(cuMemFreeHost)E(cuMemcpyHtoDAsync)E(cuMemcpyDtoHAsync)E(cuMemcpyDtoDAsync)E(cuPointerGetAttribute)E(cuModuleLoadDataEx)E(cuModuleGetFunction)E(cuModuleUnload)E(cuLibraryLoadData)E(cuLibraryGetModule)E(cuLibraryUnload)
 E(cuFuncGetAttribute)E(cuFuncSetAttribute)E(cuLaunchKernel)E(cuLaunchKernelEx)E(cuGetErrorString)E(cuGetErrorName)
 };
 int cuGetProcAddress_v2(const char *n, void **f, int v, u64 flags, int *status) {
