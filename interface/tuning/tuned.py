@@ -33,8 +33,9 @@ ROUNDS = 4
 """How often the configurations are timed by turns, so that what else the machine does hits all of them."""
 MARGIN = 1.2
 """Configurations that took longer than the fastest by this factor are not timed again."""
-_MEASURED = 2
-"""Configurations that tell how long compiling one takes; the first of all takes longer."""
+_MEASURED = 3
+"""Configurations that tell how long compiling one takes: one of either end and of the middle, since large blocks take several
+times as long as small ones. The first of all is not counted; it takes longer."""
 Grid = int | Sequence[int] | Callable[[dict[str, object]], int | Sequence[int]]
 
 
@@ -250,7 +251,7 @@ class TunedKernel(Generic[K]):
         self, timer: HostTimer | CudaTimer, grid: Grid, device: str, threads: int | None, key: Key, check_bounds: bool
     ) -> Configuration:
         """Time all configurations, and return the fastest."""
-        tried = self._distinct(timer)
+        tried = _ends_first(self._distinct(timer))
         launches: dict[Configuration, Callable[[], object]] = {}
         best: dict[Configuration, float] = {}
         failures: list[JoineryError] = []
@@ -262,7 +263,7 @@ class TunedKernel(Generic[K]):
             for number, each in enumerate(tried):
                 if len(taken) == _MEASURED and not is_decided:
                     jobs = self._jobs(tried[number:], timer, grid, device)
-                    loaded += self._precompile(jobs, min(taken), timer)
+                    loaded += self._precompile(jobs, sum(taken[1:]) / (_MEASURED - 1), timer)
                     is_decided = True
                 start = time.perf_counter()
                 kernel = self._kernel(each)
@@ -407,6 +408,13 @@ def _device(device: str) -> str:
 
 def _choice(configuration: Configuration) -> Choice:
     return tuple(sorted(configuration.bodies)), configuration.warps
+
+
+def _ends_first(configurations: list[Configuration]) -> list[Configuration]:
+    """Return the first configuration, the last, the one in the middle, and then the others."""
+    count = len(configurations)
+    order = dict.fromkeys([0, count - 1, count // 2, *range(count)] if count else [])
+    return [configurations[number] for number in order]
 
 
 def _extents(grid: Grid, defines: dict[str, object]) -> int | Sequence[int]:

@@ -23,6 +23,9 @@ SPLIT_KEPT = 64
 SPLIT_REDUCED = 65536
 """A reduction to fewer than `SPLIT_KEPT` values over more than `SPLIT_REDUCED` elements each is done in two stages, because
 one stage would keep no more threads busy than there are results."""
+SPLIT_COLUMNS, SPLIT_ROWS = 2048, 16384
+"""So is one to fewer than `SPLIT_COLUMNS` values side by side in memory over `SPLIT_ROWS` or more each: a program sums a few of
+the columns, so that a GPU has few programs, and a CPU reads rows in pieces."""
 
 _PARTS = (64, 512)
 """Fewest and most partial results of the first stage."""
@@ -128,7 +131,9 @@ def _is_long_reduction(symbol: Symbol) -> bool:
     sizes: list[int] = [extent for extent in shape if isinstance(extent, int)]
     reduced = math.prod([sizes[axis] for axis in axes])
     kept = math.prod([extent for axis, extent in enumerate(sizes) if axis not in axes])
-    return kept < SPLIT_KEPT and reduced > SPLIT_REDUCED
+    if kept < SPLIT_KEPT:
+        return reduced > SPLIT_REDUCED
+    return kept < SPLIT_COLUMNS and reduced >= SPLIT_ROWS and len(sizes) - 1 not in axes
 
 
 def _in_two_stages(symbol: Symbol, x: Symbol) -> Symbol:

@@ -39,7 +39,7 @@ def in_fixed_order(nest: Nest, schedule: Schedule) -> Schedule:
     kept = tuple([each for each in schedule.blocks if each[0] not in reduced])
     inner = _inner(nest, reduced)
     fixed = _blocks(nest, reduced, inner)
-    return replace(schedule, blocks=(*kept, *fixed) if inner in reduced else (*fixed, *kept))
+    return replace(schedule, blocks=(*kept, *fixed) if inner in reduced else (*fixed, *kept), lanes=False)
 
 
 def _inner(nest: Nest, reduced: tuple[int, ...]) -> int:

@@ -36,6 +36,9 @@ LONGEST_WHOLE_ROW = 16384
 MAX_ROW_WARPS = 16
 """Most warps for a row: a thread then carries up to 32 elements of it, and of what is computed from it."""
 CHUNK = 2048
+PROGRAMS_IN_FLIGHT, MOST_PER_THREAD = 4, 16
+"""Programs per multiprocessor that keep memory busy with `PER_THREAD` elements a thread; with fewer, threads take up to so
+many elements of a chunk."""
 COLUMNS, MIN_COLUMNS = 128, 32
 TRANSPOSE_TILE, TRANSPOSE_WARPS = 64, 8
 SUMS = 64
@@ -173,8 +176,10 @@ def _row(nest: Nest, limits: GpuLimits) -> Schedule:
         return _columns(nest, limits, inner, reduced, whole, sizes)
     longest = min(LONGEST_WHOLE_ROW, _exchangeable(nest, limits))
     if whole is None or whole > longest:
-        chunk = capped(nest.axes[inner].extent, min(CHUNK, longest))
-        return Schedule(((inner, chunk),), warps=_warps(chunk, MAX_ROW_WARPS))
+        rows = _programs(nest, {}, leave=reduced)
+        elements, warps = _chunk(nest, limits, rows, CHUNK)
+        chunk = capped(nest.axes[inner].extent, min(elements, longest))
+        return Schedule(((inner, chunk),), warps=min(warps, _warps(chunk, MAX_ROW_WARPS)), lanes=True)
     blocks: list[tuple[int, int]] = []
     rows = next_axis(nest, inner, kept)
     count = 1 if rows is None else capped(nest.axes[rows].extent, max(1, PROGRAM_ELEMENTS // whole))
@@ -187,6 +192,21 @@ def _row(nest: Nest, limits: GpuLimits) -> Schedule:
         blocks.append((rows, count))
     blocks += [(axis, sizes[axis]) for axis in reduced if axis != inner] + [(inner, sizes[inner])]
     return Schedule(tuple(blocks), warps=_warps(whole * count, MAX_ROW_WARPS))
+
+
+def _chunk(nest: Nest, limits: GpuLimits, programs: int | None, least: int) -> tuple[int, int]:
+    """Returns how many elements of a row, or of columns side by side, one step takes, at least `least`, and the most warps.
+
+    Loads of one step are on their way together, and the next step waits for them: where multiprocessors have few programs,
+    each must ask for more at a time.
+    """
+    if programs is None or programs >= PROGRAMS_IN_FLIGHT * limits.processors or values_of(nest, "scan"):
+        return least, _warps(least, MAX_ROW_WARPS)
+    per_thread = MOST_PER_THREAD
+    carried = sum(max(1, nest.body[number].dtype.itemsize // 4) for number in values_of(nest, "reduce"))
+    while per_thread > PER_THREAD and per_thread * carried > SUMS:
+        per_thread //= 2
+    return max(least, per_thread * MAX_ROW_WARPS * WARP_SIZE), MAX_ROW_WARPS
 
 
 def _exchangeable(nest: Nest, limits: GpuLimits) -> int:
@@ -206,16 +226,18 @@ def _columns(
         if programs is None or programs >= limits.processors:
             break
         columns //= 2
-    rows = max(1, PROGRAM_ELEMENTS // columns)
+    programs = _programs(nest, {inner: columns}, leave=reduced)
+    elements, most = _chunk(nest, limits, programs, PROGRAM_ELEMENTS)
+    rows = max(1, elements // columns)
     if whole is not None and whole <= rows:
         return Schedule(
-            (*[(axis, sizes[axis]) for axis in reduced], (inner, columns)), warps=_warps(whole * columns)
+            (*[(axis, sizes[axis]) for axis in reduced], (inner, columns)), warps=_warps(whole * columns, most)
         )
     chunk_axis = max(reduced, key=lambda axis: sizes.get(axis, CHUNK))
     if values_of(nest, "scan"):
         chunk_axis = nest.body[values_of(nest, "scan")[0]].attrs["axis"]
     chunk = min(rows, sizes.get(chunk_axis, rows))
-    return Schedule(((chunk_axis, chunk), (inner, columns)), warps=_warps(chunk * columns))
+    return Schedule(((chunk_axis, chunk), (inner, columns)), warps=_warps(chunk * columns, most), lanes=True)
 
 
 def _tile_of(nest: Nest, product: Product, limits: GpuLimits) -> _Tile:

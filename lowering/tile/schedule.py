@@ -28,6 +28,8 @@ class Schedule:
         group: for a contract nest, the number of row blocks that pass over all column blocks together (0: all of
             them). Any number is legal.
         warps: how many warps of a GPU run one program; a power of two. Hosts ignore it.
+        lanes: whether a row walked in chunks is combined position by position, and the block of partial results reduced once
+            at the end, not each chunk: on GPUs threads then exchange nothing until the end.
     """
 
     blocks: tuple[tuple[int, int], ...] = ()
@@ -35,6 +37,7 @@ class Schedule:
     streaming: bool = False
     group: int = 0
     warps: int = 4
+    lanes: bool = False
 
 
 def is_whole(extent: Extent, block: int) -> bool:

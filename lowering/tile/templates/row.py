@@ -15,7 +15,7 @@ from xdsl.ir import SSAValue
 
 from ....promotion.errors import UnsupportedError
 from ...nest import Nest, Store
-from ..blocks import Block, Coordinate, Dimension
+from ..blocks import Block, Coordinate, Dimension, union
 from ..emit import Frame, Kernel
 from ..index_builder import Index
 from ..reductions import Reduction, reduce_whole
@@ -69,6 +69,7 @@ class _Chunks:
     def __init__(self, kernel: Kernel, schedule: Schedule, frame: Frame, reduced: tuple[int, ...]) -> None:
         self.kernel, self.frame, self.reduced = kernel, frame, reduced
         self.nest: Nest = kernel.nest
+        self.lanes = schedule.lanes
         ranks = {axis: rank for rank, (axis, _) in enumerate(schedule.blocks)}
         self.blocks = {axis: (size, ranks[axis]) for axis, size in schedule.blocks if axis in reduced}
         self.reductions: dict[int, list[Reduction]] = {}
@@ -146,16 +147,27 @@ class _Chunks:
         frame = self.frame
         frame.hoist([reduction.operand for reduction in reductions], self.reduced)
         dims = [reduction.kept_dims(frame) for reduction in reductions]
+        over = self._dimensions(0) if self.lanes else ()
+        lanes = [union(kept, over) for kept in dims]
         count = self._count(self.reduced)
         if all(reduction.is_exact for reduction in reductions) or (isinstance(count, int) and count <= _SEGMENT):
-            results = self._accumulate(reductions, dims, count, lambda index: index)
+            results = self._accumulate(reductions, lanes, count, lambda index: index)
         else:
-            results = self._accumulate_segments(reductions, dims, count)
-        for reduction, kept in zip(reductions, dims, strict=True):
+            results = self._accumulate_segments(reductions, lanes, count)
+        for reduction, kept, left in zip(reductions, dims, lanes, strict=True):
             size = len(reduction.elems)
             with frame.kernel.at(reduction.value):
-                frame.define(reduction.number, reduction.result(frame, results[:size], kept))
+                values = results[:size]
+                for dim in over:
+                    values = frame.builder.reduce(values, left.index(dim), reduction.combine)
+                    left = tuple([other for other in left if other is not dim])
+                frame.define(reduction.number, reduction.result(frame, values, kept))
             results = results[size:]
+
+    def _dimensions(self, chunk: Index) -> tuple[Dimension, ...]:
+        """Returns the block dimensions of a chunk along the reduced axes."""
+        coordinates = self._coordinates(chunk, self.reduced).values()
+        return tuple([each for each in coordinates if isinstance(each, Dimension)])
 
     def _accumulate_segments(
         self, reductions: list[Reduction], dims: list[tuple[Dimension, ...]], count: Index
@@ -201,9 +213,14 @@ class _Chunks:
             following: list[SSAValue] = []
             for reduction, kept in zip(reductions, dims, strict=True):
                 with kernel.at(reduction.value):
-                    values, left = reduction.partial(inner)
+                    if self.lanes:
+                        values, left, over = reduction.masked(inner)
+                        order = union(reduction.kept_dims(frame), over)
+                    else:
+                        values, left = reduction.partial(inner)
+                        order = kept
                     values = [
-                        inner.expand(Block(value, left, elem), kept)
+                        inner.expand(Block(value, left, elem), order)
                         for value, elem in zip(values, reduction.elems, strict=True)
                     ]
                     accumulated, carried = carried[: len(values)], carried[len(values) :]
