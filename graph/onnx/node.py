@@ -259,7 +259,9 @@ def as_symbol(graph: Graph, value: Value, symbols: dict[int, tuple[Known, Symbol
     if isinstance(value, Known):
         known = symbols.get(id(value))
         if known is None:
-            known = symbols[id(value)] = (value, _constant(graph, value))
+            is_code = value.made is not None and not isinstance(graph, Region)
+            symbol = value.made(graph, symbols) if is_code and value.made is not None else _constant(graph, value)
+            known = symbols[id(value)] = (value, symbol)
         return known[1]
     if isinstance(value, Sizes):
         return _computed(graph, value)

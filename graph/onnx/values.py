@@ -6,7 +6,7 @@ optional values, whose lengths are known while importing, never reach the graph.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TypeAlias
 
 import numpy as np
@@ -15,6 +15,7 @@ from ...promotion.arrays import Array
 from ...promotion.dataclass import dataclass
 from ...promotion.dtype import DType, string
 from ..dims.dim import Dim, Extent
+from ..graph import Graph
 from ..symbol import Symbol
 
 
@@ -22,11 +23,13 @@ from ..symbol import Symbol
 class Known:
     """A constant: an array (of objects for strings), and the name of the initialiser that it is, if it is one.
 
-    A tensor that holds one number everywhere is a broadcast view of it, whatever its size.
+    A tensor that holds one number everywhere is a broadcast view of it, whatever its size. What is kept as codes says how a
+    graph computes it of these, which graphs do: `made`.
     """
 
     array: Array
     name: str | None = None
+    made: Callable[[Graph, dict[int, tuple[Known, Symbol]]], Symbol] | None = None
 
     @property
     def dtype(self) -> DType:

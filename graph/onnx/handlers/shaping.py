@@ -186,11 +186,19 @@ def slice_(node: Node) -> Result:
     bounds: list[tuple[Extent, Extent, int]] = [(0, extent, 1) for extent in x.shape]
     for axis, start, stop, step in zip(node.axes(axes, rank), starts, stops, steps, strict=True):
         node.require(step != 0, "a step of Slice is 0")
-        bounds[axis] = _bounds(start, stop, step, x.shape[axis])
+        exact = node.definition.row == "slice"
+        bounds[axis] = _exact(start, stop, step, x.shape[axis]) if exact else _bounds(start, stop, step, x.shape[axis])
     if all(bound == (0, extent, 1) for bound, extent in zip(bounds, x.shape, strict=True)):
         return x
     first, last, strides = zip(*bounds, strict=True)
     return apply("slice", x, starts=first, stops=last, steps=strides)
+
+
+def _exact(start: Extent, stop: Extent, step: int, extent: Extent) -> tuple[Extent, Extent, int]:
+    """Return bounds of a slice that was written for one of a graph, whose launches check that they are in range."""
+    if step < 0:
+        return (extent + start if isinstance(start, Dim) or start < 0 else start), extent + stop, step
+    return start, stop, step
 
 
 def _bounds(start: Extent, stop: Extent, step: int, extent: Extent) -> tuple[Extent, Extent, int]:
