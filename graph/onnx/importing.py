@@ -30,7 +30,7 @@ from .opsets import Operator, definition_of, operator
 from .reading import load_onnx
 from .sizes.shape_arithmetic import on_sizes
 from .table import STRUCTURAL, handler_for
-from .values import Known, Optional, Sequence, Sizes, Value
+from .values import COMPOSITE, Known, Sizes, Value
 
 _TRIES = (ArithmeticError, AssertionError, AttributeError, LookupError, TypeError, ValueError)
 """What a fault of a handler raises: it is reported with its node, as ours."""
@@ -354,7 +354,7 @@ def _operands(values: Ordered[Value | None]) -> str:
     for value in values[:8]:
         if value is None:
             texts.append("absent")
-        elif isinstance(value, (Sequence, Optional)):
+        elif isinstance(value, COMPOSITE):
             texts.append(type(value).__name__.lower())
         else:
             dtype: DType | str = value.dtype

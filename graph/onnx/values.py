@@ -106,8 +106,41 @@ class Optional:
     value: Value | None
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Piece:
+    """What an iteration of a loop appends: a tensor along an axis, or without an axis one element of a sequence.
+
+    Attributes:
+        flag: a condition that decides whether it is appended; None if it always is.
+    """
+
+    value: Value
+    axis: int | None
+    flag: Symbol | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Growing:
+    """A state of a loop while its body is imported, to which iterations append and which they do not read."""
+
+    pieces: tuple[Piece, ...] = ()
+
+    def appended(self, value: Value, axis: int | None) -> Growing:
+        """Return the state with one piece more."""
+        return Growing((*self.pieces, Piece(value, axis)))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Stacked:
+    """A sequence whose length is a size: the slices of a tensor along axis 0."""
+
+    rows: Symbol
+
+
 Tensor: TypeAlias = "Known | Sizes | Symbol"
-Value: TypeAlias = "Known | Sizes | Symbol | Sequence | Optional"
+Value: TypeAlias = "Known | Sizes | Symbol | Sequence | Optional | Growing | Stacked"
+COMPOSITE = (Sequence, Optional, Growing, Stacked)
+"""Values that are no tensors."""
 
 
 def objects(items: Iterable[object], shape: tuple[int, ...]) -> Array:

@@ -55,6 +55,7 @@ class Model:
         arrays: constants of the model.
         functions: the name and body of each call that is written as a function or a node, by its text.
         called: names of the functions that nodes call.
+        fixed: the names of constants, and of what is computed from these alone.
     """
 
     graph: Graph
@@ -63,6 +64,7 @@ class Model:
     arrays: dict[str, Constant] = field(default_factory=dict)
     functions: dict[str, tuple[str, Written]] = field(default_factory=dict)
     called: set[str] = field(default_factory=set)
+    fixed: set[str] = field(default_factory=set)
 
     def function_name(self, call: Call) -> str:
         """Return a name that tells op and dtype; calls that differ in attributes are numbered."""
@@ -82,7 +84,6 @@ class GraphWriter:
     Attributes:
         names: of the values of symbols, by their id; what has one before is an input of a region, or an output's name.
         live: the symbols that are written.
-        fixed: the ids of constants, and of what is computed from these alone.
     """
 
     def __init__(self, graph: Graph, body: Body, model: Model, names: Mapping[int, str]) -> None:
@@ -92,7 +93,6 @@ class GraphWriter:
         self.live = live_symbols(graph, self.windowed)
         self.casts = {entry.symbol.id: entry for entry in model.graph.casts() if entry.symbol.graph is graph}
         self.kernels: dict[int, str] = {}
-        self.fixed: set[int] = set()
 
     def write(self) -> None:
         """Write all symbols that outputs need."""
@@ -138,10 +138,12 @@ class GraphWriter:
         metadata = self._metadata(symbol)
         for made in self.body.nodes[first:]:
             made.metadata.update(metadata)
-        if symbol.op.kind == "source":
-            self.fixed.update([symbol.id] if symbol.op.name in _ARRAYS else [])
-        elif all([operand.id in self.fixed for operand in symbol.inputs]) and symbol.id not in self.windowed:
-            self.fixed.add(symbol.id)
+        fixed = self.model.fixed
+        if symbol.op.name in _ARRAYS or (
+            symbol.op.kind not in ("source", "control") and symbol.id not in self.windowed
+            and all([self.names[operand.id] in fixed for operand in symbol.inputs])
+        ):
+            fixed.add(self.names[symbol.id])
         if len(self.body.nodes) > first and self._is_kept(symbol):
             self.body.nodes[-1].metadata["joinery.row"] = symbol.op.name
 
@@ -149,7 +151,9 @@ class GraphWriter:
         """Return whether import would compute a symbol, or clamp its bounds, if its node did not say that it is one."""
         if symbol.op.name == "slice" and symbol.id not in self.windowed:
             return any([isinstance(bound, Dim) for bound in (*symbol.attrs["starts"], *symbol.attrs["stops"])])
-        return symbol.op.name == "dim_value" or (symbol.op.kind not in ("source", "control") and symbol.id in self.fixed)
+        if symbol.op.name in ("dim_value", "empty_rows"):
+            return True
+        return symbol.op.kind not in ("source", "control") and self.names[symbol.id] in self.model.fixed
 
     def _check_dtype(self, symbol: Symbol) -> None:
         dtype = symbol.dtype

@@ -23,7 +23,7 @@ from ...symbol import Symbol
 from ..node import Node, Result
 from ..registry import handles
 from ..sizes.broadcasting import with_units
-from ..values import Known
+from ..values import Growing, Known
 
 _LARGE, _SAMPLES = 1 << 12, 64
 """Where forms of sizes are compared; a launch checks that they agree."""
@@ -134,13 +134,19 @@ def unsqueeze(node: Node) -> Result:
 @handles("Expand")
 def expand(node: Node) -> Result:
     """Broadcast to a shape; sizes of 1 in it keep those of the operand."""
-    shape = node.sizes(1, "the shape of Expand")
+    shape = node.counts(1, "the shape of Expand")
     return expanded(*with_units(node[0], shape))
 
 
 @handles("Concat")
 def concat(node: Node) -> Result:
     """Concatenate along an axis."""
+    first = node.value(0)
+    if isinstance(first, Growing):
+        more = [node[position] for position in range(1, len(node))]
+        node.require(bool(more), "one operand")
+        axis = node.axis(node.attr("axis"), len(more[0].shape))
+        return first.appended(joined(more, axis), axis)
     values = node.all()
     return joined(values, node.axis(node.attr("axis"), len(values[0].shape)))
 
