@@ -49,7 +49,7 @@ _LOCATIONS: dict[str, str] = {
     "result_type": "graph.promote.result_types",
     "from_exported": "interface.torch.exported",
     "compile": "interface.compiling",
-    "compile_onnx": "interface.specialised",
+    "compile_onnx": "interface.onnx.specialised",
     "load": "interface.compiling",
     "save": "interface.compiling",
     "set_threads": "runtime.host.threads",

@@ -5,7 +5,10 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
+from collections.abc import Sequence as Ordered
 from typing import Any, TypeAlias
+
+import numpy as np
 
 from ...promotion.dataclass import dataclass
 from ...promotion.errors import UserError
@@ -19,10 +22,19 @@ from .inputs import DimNames, baked, input_type
 from .limits import OnnxLimits
 from .model import CheckedModel
 from .reading import checked_model, read_message
-from .values import Optional, Sequence, Value
+from .values import Optional, Sequence, Stacked, Value
 
-Structure: TypeAlias = "int | list[Any] | None"
-"""Of one output of the model: the number of the graph's output, a list of such for a sequence, None for an absent optional."""
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """A sequence whose elements are the slices of an output of the graph along axis 0."""
+
+    output: int
+
+
+Structure: TypeAlias = "int | list[Any] | Rows | None"
+"""Of one output of the model: the number of the graph's output, a list of such or its rows for a sequence, None for an absent
+optional."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -64,7 +76,8 @@ def from_onnx(
             out. The host looks at the positions then, between two compiled parts, on the CPU only.
 
     Functions are inlined, constants folded, and sizes with names stay symbolic. No implicit cast is made: `casts()` of the
-    graph is empty. An output that is a sequence becomes one output for each element. Raises `UserError` for a model that is
+    graph is empty. An output that is a sequence becomes one output for each element, or one array of all elements where values
+    decide how many there are (`compile_onnx` returns lists). Raises `UserError` for a model that is
     not well formed, `UnsupportedError` for operators that joinery has no form of; both name the file and the node. Needs the
     package `onnx`, an extra: `pip install 'joinery-graph[onnx]'`.
     """
@@ -125,6 +138,22 @@ def import_model(
     return ImportedModel(graph, tuple([str(symbol.name) for symbol in graph.inputs]), tuple(structures))
 
 
+def is_plain(structure: Structure) -> bool:
+    """Return whether an output of the model is one of the graph."""
+    return isinstance(structure, int)
+
+
+def joined(structure: Structure, results: Ordered[Any]) -> Any:
+    """Return an output of the model, of the outputs of its graph."""
+    if structure is None:
+        return None
+    if isinstance(structure, Rows):
+        return [np.ascontiguousarray(row) for row in results[structure.output]]
+    if isinstance(structure, list):
+        return [joined(each, results) for each in structure]
+    return results[structure]
+
+
 def _graph_name(name: str) -> str:
     return re.sub(r"[^\w.\- ]", "_", name)[:80].strip() or "model"
 
@@ -135,6 +164,10 @@ def _flattened(importer: Importer, name: str, value: Value | None, symbols: list
         value = value.value
     if value is None:
         return None
+    if isinstance(value, Stacked):
+        symbols.append(value.rows)
+        names.append(name)
+        return Rows(len(symbols) - 1)
     if isinstance(value, Sequence):
         return [_flattened(importer, f"{name}.{position}", each, symbols, names) for position, each in enumerate(value.items)]
     symbols.append(importer.symbol_of(value, f"output {name!r}"))

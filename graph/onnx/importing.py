@@ -30,7 +30,7 @@ from .opsets import Operator, definition_of, operator
 from .reading import load_onnx
 from .sizes.shape_arithmetic import on_sizes
 from .table import STRUCTURAL, handler_for
-from .values import Known, Optional, Sequence, Sizes, Value
+from .values import COMPOSITE, Known, Sizes, Value
 
 _TRIES = (ArithmeticError, AssertionError, AttributeError, LookupError, TypeError, ValueError)
 """What a fault of a handler raises: it is reported with its node, as ours."""
@@ -123,7 +123,7 @@ class Importer:
         attributes = _substituted(node, scope)
         function = self.model.functions.get((node.domain, node.op, node.overload))
         if function is not None:
-            own = self.own_op(function, values)
+            own = self.own_op(function, values, bool(node.row))
             return (own,) if own is not None else self.call(function, node, values, attributes, scope)
         if node.domain not in scope.opsets:
             raise UserError(f"the model imports no opset of domain {node.domain or 'ai.onnx'!r}; fix: export the model again")
@@ -160,11 +160,12 @@ class Importer:
         if node.domain == "":
             on = on_sizes(made(self.graph, self.symbols))
             if on is not None:
-                return (on,)
-        if (node.domain, node.op) not in STRUCTURAL and all(value is None or isinstance(value, Known) for value in values):
+                return (self.symbol_of(on, "a size"),) if node.row == "dim_value" else (on,)
+        are_known = all(value is None or isinstance(value, Known) for value in values)
+        if are_known and not node.row and (node.domain, node.op) not in STRUCTURAL:
             folded = self.folded(handler, made)
             if folded is not None:
-                return folded
+                return self.as_codes(folded, handler, made) if node.op == "DequantizeLinear" else folded
         return _handled(handler, made(self.graph, self.symbols))
 
     def checked(self, value: Value | None) -> Value | None:
@@ -202,13 +203,30 @@ class Importer:
             found.append(value)
         return tuple(found)
 
-    def own_op(self, function: FunctionDef, values: Ordered[Value | None]) -> Symbol | None:
-        """Return the op that a function was exported for, None for other functions and where there is nothing but constants."""
+    def as_codes(self, results: tuple[Value | None, ...], handler: Handler, made: Any) -> tuple[Value | None, ...]:
+        """Return what DequantizeLinear makes of constants as a constant that becomes the same operation in a graph."""
+        location = self.graph.current_location or Location(self.model.file, 0, "")
+
+        def symbol(graph: Graph, symbols: dict[int, tuple[Known, Symbol]]) -> Symbol:
+            with graph.located(location):
+                (result,) = _handled(handler, made(graph, symbols))
+            assert isinstance(result, Symbol)
+            return result
+
+        return tuple([Known(value.array, None, symbol) if isinstance(value, Known) else value for value in results])
+
+    def own_op(self, function: FunctionDef, values: Ordered[Value | None], is_kept: bool) -> Symbol | None:
+        """Return the op that a function was exported for, None for other functions.
+
+        None, too, where there is nothing but constants, which are folded unless the op is to be kept.
+        """
         key = id(function)
         if key not in self.calls:
             self.calls[key] = recognised(load_onnx(), function.message)
         call = self.calls[key]
-        if call is None or len(values) != len(call.operands) or all(isinstance(value, Known) for value in values):
+        if call is None or len(values) != len(call.operands):
+            return None
+        if not is_kept and all(isinstance(value, Known) for value in values):
             return None
         tensors = [value for value in values if isinstance(value, (Known, Sizes, Symbol))]
         if tuple([value.dtype for value in tensors]) != call.operands:
@@ -336,7 +354,7 @@ def _operands(values: Ordered[Value | None]) -> str:
     for value in values[:8]:
         if value is None:
             texts.append("absent")
-        elif isinstance(value, (Sequence, Optional)):
+        elif isinstance(value, COMPOSITE):
             texts.append(type(value).__name__.lower())
         else:
             dtype: DType | str = value.dtype

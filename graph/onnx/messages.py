@@ -47,6 +47,16 @@ class SizeNeededError(UnsupportedError):
     sizes: tuple[str, ...] = ()
 
 
+class NoRegionError(UnsupportedError):
+    """A subgraph cannot be a region, for instance because types change from one iteration to the next.
+
+    Attributes:
+        growing: names of states that grow from one iteration to the next, and were tried as states that nothing reads.
+    """
+
+    growing: tuple[str, ...] = ()
+
+
 def located(error: JoineryError, where: str) -> JoineryError:
     """Return the error again with the node that it is about in front; an error that names one already stays as it is."""
     if hasattr(error, "onnx_node"):

@@ -41,6 +41,7 @@ class NodeDef:
         inputs, outputs: names; "" for those left out.
         captured: names that its subgraphs take from outside.
         is_region: whether it was written for a loop or branch of a graph, and becomes one again whatever its size is.
+        row: the op of a graph that it was written for, if import has to make it a symbol again that it could compute now.
     """
 
     index: int
@@ -53,6 +54,7 @@ class NodeDef:
     attributes: Mapping[str, Attribute]
     captured: frozenset[str]
     is_region: bool = False
+    row: str = ""
 
     @property
     def label(self) -> str:

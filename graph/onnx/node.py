@@ -19,6 +19,7 @@ from ...promotion.errors import UnsupportedError, UserError
 from ..checks import ShapeError
 from ..dims.dim import Dim, Extent
 from ..functions.building import apply
+from ..functions.host.data_sized import size_of
 from ..graph import Graph
 from ..ops.shape import normalize_axis
 from ..region import Region
@@ -28,7 +29,7 @@ from .limits import OnnxLimits
 from .messages import SizeNeededError
 from .model import Body, NodeDef
 from .sizes.origins import size_needed, value_needed
-from .values import IsZero, Known, Optional, Ratio, Sequence, Sizes, Tabulated, Value
+from .values import COMPOSITE, Growing, IsZero, Known, Optional, Ratio, Sizes, Tabulated, Value
 
 Result: TypeAlias = "Value | tuple[Value | None, ...]"
 Handler: TypeAlias = "Callable[[Node], Result]"
@@ -38,6 +39,8 @@ _MAX_READ = 64 << 20
 """Most bytes of a constant that handlers look at: what is broadcast takes no memory before somebody does."""
 _MAX_MADE = 1 << 24
 """Most elements of constants that handlers make of attributes and sizes."""
+_MAX_COUNTS = 16
+"""Most sizes of one tensor that data decides."""
 _REQUIRED = object()
 
 
@@ -122,7 +125,7 @@ class Node:
 
     def _tensor(self, position: int) -> Known | Sizes | Symbol:
         value = self.value(position)
-        if isinstance(value, (Sequence, Optional)):
+        if isinstance(value, COMPOSITE):
             raise UserError(f"input {position} is a {type(value).__name__.lower()}, not a tensor; fix: export the model again")
         return value
 
@@ -164,6 +167,20 @@ class Node:
         if isinstance(value, Sizes) and value.dtype.is_integer:
             return tuple(value.items.reshape(-1).tolist())
         return self.ints(position, what)
+
+    def counts(self, position: int, what: str) -> tuple[Extent, ...]:
+        """Return the elements of an input that holds sizes; those that data decides are known when a run has come as far.
+
+        Raises `ValueNeededError` where inputs decide them, for which a model is specialised, and in loops and branches.
+        """
+        value = self.value(position)
+        if not isinstance(value, Symbol) or isinstance(self.graph, Region) or not value.dtype.is_integer:
+            return self.sizes(position, what)
+        error = self.needed(value, what)
+        if getattr(error, "inputs", ()) or len(value.shape) > 1 or not isinstance(value.size, int) or value.size > _MAX_COUNTS:
+            raise error
+        elements = value.reshape((value.size,)).cast(int64)
+        return tuple([size_of(elements[number]) for number in range(value.size)])
 
     def ints(self, position: int, what: str) -> tuple[int, ...]:
         """Return the elements of an input that must be integers known now."""
@@ -259,11 +276,15 @@ def as_symbol(graph: Graph, value: Value, symbols: dict[int, tuple[Known, Symbol
     if isinstance(value, Known):
         known = symbols.get(id(value))
         if known is None:
-            known = symbols[id(value)] = (value, _constant(graph, value))
+            is_code = value.made is not None and not isinstance(graph, Region)
+            symbol = value.made(graph, symbols) if is_code and value.made is not None else _constant(graph, value)
+            known = symbols[id(value)] = (value, symbol)
         return known[1]
     if isinstance(value, Sizes):
         return _computed(graph, value)
     kind = "an absent optional" if isinstance(value, Optional) and value.value is None else f"a {type(value).__name__.lower()}"
+    if isinstance(value, Growing):
+        kind = "the state of a loop that grows from one iteration to the next"
     raise UserError(f"{what} is {kind}, not a tensor; fix: export the model again")
 
 

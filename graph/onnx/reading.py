@@ -235,7 +235,10 @@ class _Reader:
         is_region = bool(bodies) and any(
             entry.key == "joinery.symbol" and entry.value.endswith((" loop", " branch")) for entry in message.metadata_props
         )
-        return NodeDef(index, op, domain, overload, name, inputs, outputs, attributes, captured, is_region)
+        row = next((entry.value for entry in message.metadata_props if entry.key == "joinery.row"), "")
+        return NodeDef(
+            index, op, domain, overload, name, inputs, outputs, attributes, captured, is_region, self.name(row)
+        )
 
     def attribute(self, proto: Any, depth: int, visible: frozenset[str], where: str) -> Attribute:
         if proto.ref_attr_name:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from collections.abc import Sequence as Ordered
 from contextlib import contextmanager
 
@@ -19,16 +19,24 @@ from ..ops.host import is_host
 from ..region import Region
 from ..symbol import Symbol
 from ..types import TensorType, shape_text
+from .growing import grown, only_piece
+from .messages import NoRegionError
 from .model import Body
 from .node import Node, as_symbol
-from .values import Known, Optional, Sequence, Sizes, Value
+from .values import COMPOSITE, Growing, Known, Piece, Sizes, Value
 
 _FOREVER = 1 << 62
 """Trip counts from here on bound nothing: exporters write the largest integer where there is none."""
 
 
-class NoRegionError(UnsupportedError):
-    """A subgraph cannot be a region, for instance because types change from one iteration to the next."""
+class ChangingTypeError(NoRegionError):
+    """A state of a loop changes its type from one iteration to the next.
+
+    Attributes:
+        position: which state.
+    """
+
+    position: int = -1
 
 
 @contextmanager
@@ -41,6 +49,8 @@ def attempting(node: Node) -> Iterator[None]:
         rewind(node.graph, before)
         node.symbols.clear()
         node.symbols.update(symbols)
+        if isinstance(error, NoRegionError):
+            raise
         raise NoRegionError(str(error)) from error
 
 
@@ -58,7 +68,7 @@ def _region(
 
 
 def _tensor(region: Region, value: Value, symbols: dict[int, tuple[Known, Symbol]]) -> Symbol:
-    if isinstance(value, (Sequence, Optional)):
+    if isinstance(value, COMPOSITE):
         raise NoRegionError("a sequence or optional value in a loop or branch")
     return region.as_symbol(as_symbol(region, value, symbols, "a result"), "result")
 
@@ -100,16 +110,21 @@ def import_branch(node: Node, condition: Symbol, then: Body, otherwise: Body) ->
 
 
 def import_loop(
-    node: Node, body: Body, trips: Value | None, going: Value, state: Ordered[Value], rows: int
-) -> list[Value]:
+    node: Node, body: Body, trips: Value | None, going: Value, state: Ordered[Value], rows: int,
+    growing: Collection[int] = (),
+) -> list[Value]:  # fmt: skip
     """Return the results of a Loop: its state, then tensors of one row for each iteration. Raises `NoRegionError`.
 
     What ends the loop is carried as its first value. Rows need the number of iterations: where values decide it, a first loop
     counts, and the rows are made by a second one of that length.
+
+    growing: positions of states that iterations append to and do not read. What they append are rows, too.
     """
     with attempting(node):
         graph = node.graph
-        first = [_tensor_of(node, each) for each in state]
+        kept = [position for position in range(len(state)) if position not in growing]
+        first = [_tensor_of(node, state[position]) for position in kept]
+        pieces: dict[int, Piece] = {}
         flag = node.symbol_of(going).reshape(())
         shape = () if isinstance(going, Known) and not going.array.ndim else going.shape  # type: ignore[union-attr]
         true = Known(np.ones([size for size in shape if isinstance(size, int)], np.bool_))
@@ -120,15 +135,20 @@ def import_loop(
             goes_on = [True]
 
             def built(region: Region, symbols: dict[int, tuple[Known, Symbol]]) -> list[Symbol]:
-                index, values = region.inputs[0], region.inputs[1 + flags :]
-                results = node.run(body, (index, true, *values))
+                index, values = region.inputs[0], iter(region.inputs[1 + flags :])
+                given = [Growing() if position in growing else next(values) for position in range(len(state))]
+                results = node.run(body, (index, true, *given))
                 goes_on[0] = _as_known(results[0]) is True
                 found = list(region.inputs[1 : 1 + flags])
                 if flags and not goes_on[0]:
                     found = [_tensor(region, results[0], symbols).reshape(())]
-                for wanted, value in zip(types[flags:], results[1:], strict=False):
-                    found.append(_require_type(_tensor(region, value, symbols), wanted, "a carried value"))
-                stacked = results[1 + len(state) :] if wants_rows else []
+                for wanted, position in zip(types[flags:], kept, strict=True):
+                    found.append(_carried(_tensor(region, results[1 + position], symbols), wanted, position))
+                appended = []
+                for position in sorted(growing):
+                    pieces[position] = piece = only_piece(results[1 + position])
+                    appended += [piece.value] if piece.flag is None else [piece.value, piece.flag]
+                stacked = [*results[1 + len(state) :], *appended] if wants_rows else []
                 return [*found, *[_tensor(region, value, symbols) for value in stacked]]
 
             return _region(node, "body", (TensorType(int64, (), "index"), *types), built), goes_on[0]
@@ -152,18 +172,36 @@ def import_loop(
                                 lambda region, symbols: [region.inputs[1]])  # fmt: skip
         elif limit is None and length == -1:
             raise NoRegionError("nothing ends the loop")
-        if not rows:
+        if not rows and not growing:
             return [*results_of(build_loop(graph, "Loop", carried, counting, condition, limit=limit, length=length))[flags:]]
         if not is_endless or length == -1:
             if isinstance(graph, Region):
                 raise NoRegionError("values decide how many rows a loop inside of another one returns")
-            count = limit
+            trips_run = limit
             if not is_endless:
-                count = build_loop(graph, "Loop", carried, counting, condition, limit=limit, length=length)
+                trips_run = build_loop(graph, "Loop", carried, counting, condition, limit=limit, length=length)
             length = fresh_dim(graph, "trips")
-            host("empty_rows", graph.as_symbol(count), sizes=(length,))  # type: ignore[arg-type]
+            host("empty_rows", graph.as_symbol(trips_run), sizes=(length,))  # type: ignore[arg-type]
         made, _ = step(flags, wants_rows=True)
-        return [*results_of(build_loop(graph, "Loop", carried, made, length=length))[flags:]]
+        found = results_of(build_loop(graph, "Loop", carried, made, length=length))[flags:]
+        results: dict[int, Value] = dict(zip(kept, found, strict=False))
+        more = iter(found[len(kept) + rows :])
+        for position in sorted(growing):
+            is_chosen = pieces[position].flag is not None
+            parts = [next(more) for _ in range(1 + is_chosen)]
+            results[position] = grown(node, state[position], pieces[position], *parts)
+        return [*[results[position] for position in range(len(state))], *found[len(kept) : len(kept) + rows]]
+
+
+def _carried(symbol: Symbol, wanted: TensorType, position: int) -> Symbol:
+    try:
+        return _require_type(symbol, wanted, "a carried value")
+    except NoRegionError as error:
+        if symbol.dtype is not wanted.dtype or len(symbol.shape) != len(wanted.shape):
+            raise
+        changing = ChangingTypeError(str(error))
+        changing.position = position
+        raise changing from None
 
 
 def _state_types(symbols: Ordered[Symbol]) -> list[TensorType]:
@@ -171,7 +209,7 @@ def _state_types(symbols: Ordered[Symbol]) -> list[TensorType]:
 
 
 def _tensor_of(node: Node, value: Value) -> Symbol:
-    if isinstance(value, (Sequence, Optional)):
+    if isinstance(value, COMPOSITE):
         raise NoRegionError("a sequence or optional value in a loop")
     return node.symbol_of(value)
 

@@ -6,7 +6,7 @@ optional values, whose lengths are known while importing, never reach the graph.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TypeAlias
 
 import numpy as np
@@ -15,6 +15,7 @@ from ...promotion.arrays import Array
 from ...promotion.dataclass import dataclass
 from ...promotion.dtype import DType, string
 from ..dims.dim import Dim, Extent
+from ..graph import Graph
 from ..symbol import Symbol
 
 
@@ -22,11 +23,13 @@ from ..symbol import Symbol
 class Known:
     """A constant: an array (of objects for strings), and the name of the initialiser that it is, if it is one.
 
-    A tensor that holds one number everywhere is a broadcast view of it, whatever its size.
+    A tensor that holds one number everywhere is a broadcast view of it, whatever its size. What is kept as codes says how a
+    graph computes it of these, which graphs do: `made`.
     """
 
     array: Array
     name: str | None = None
+    made: Callable[[Graph, dict[int, tuple[Known, Symbol]]], Symbol] | None = None
 
     @property
     def dtype(self) -> DType:
@@ -103,8 +106,41 @@ class Optional:
     value: Value | None
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Piece:
+    """What an iteration of a loop appends: a tensor along an axis, or without an axis one element of a sequence.
+
+    Attributes:
+        flag: a condition that decides whether it is appended; None if it always is.
+    """
+
+    value: Value
+    axis: int | None
+    flag: Symbol | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Growing:
+    """A state of a loop while its body is imported, to which iterations append and which they do not read."""
+
+    pieces: tuple[Piece, ...] = ()
+
+    def appended(self, value: Value, axis: int | None) -> Growing:
+        """Return the state with one piece more."""
+        return Growing((*self.pieces, Piece(value, axis)))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Stacked:
+    """A sequence whose length is a size: the slices of a tensor along axis 0."""
+
+    rows: Symbol
+
+
 Tensor: TypeAlias = "Known | Sizes | Symbol"
-Value: TypeAlias = "Known | Sizes | Symbol | Sequence | Optional"
+Value: TypeAlias = "Known | Sizes | Symbol | Sequence | Optional | Growing | Stacked"
+COMPOSITE = (Sequence, Optional, Growing, Stacked)
+"""Values that are no tensors."""
 
 
 def objects(items: Iterable[object], shape: tuple[int, ...]) -> Array:

@@ -139,7 +139,7 @@ def _graph_for(path: str, constants: dict[str, Array], sizes: dict[str, int], ar
     """Return the graph of a file; one in ONNX may be specialised to values and sizes of the inputs, which are added."""
     if not path.endswith(".onnx"):
         return graph_of(path, constants, sizes)
-    from ..specialised import graph_for_arguments
+    from ..onnx.specialised import graph_for_arguments
 
     return graph_for_arguments(path, constants, sizes, arguments)
 

@@ -241,6 +241,6 @@ def _opened(options: argparse.Namespace) -> Model:
         return compiling.load(options.model, device, target=options.target, trusted=options.trusted, threads=options.threads)
     if options.trusted:
         raise UserError("--trusted is for files written by Model.save; fix: leave it out")
-    from ..specialised import compile_onnx
+    from ..onnx.specialised import compile_onnx
 
     return compile_onnx(options.model, device, target=options.target, threads=options.threads)

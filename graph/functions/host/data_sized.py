@@ -33,6 +33,13 @@ def host(op: str, *operands: Symbol, sizes: tuple[Dim, ...] = (), dtype: DType |
     return operands[0].graph.apply(op, operands, attrs, dtype=dtype)
 
 
+def size_of(count: Symbol) -> Dim:
+    """Return the size that an integer says, which is known when the graph has run as far as that; 0 for a negative one."""
+    size = fresh_dim(count.graph, "size")
+    host("empty_rows", count, sizes=(size,))
+    return size
+
+
 def nonzero(x: TensorLike) -> Symbol:
     """Return the positions of elements that are not 0, as numpy.nonzero: one column each, one row for each axis.
 

@@ -22,6 +22,9 @@ ExternalData: TypeAlias = 'bool | int | Literal["auto"]'
 
 DEFAULT_OPSET = 21
 """The opset that graphs are written in where nothing needs a newer one."""
+_CODES_OPSET = 20
+"""The opset that graphs with codes of 8 bits are written in: from 21 on onnxruntime 1.32 moves QuantizeLinear past Reshape and
+Transpose with a zero point of another dtype, and refuses the model that it has made."""
 _MIN_IR = 10
 """The version of the format from which on nodes, values and functions have metadata."""
 _MAX_INLINE = 3 << 29
@@ -38,7 +41,8 @@ def to_onnx(
     Args:
         graph: a finished graph.
         path: where to write the model.
-        opset: the version of ai.onnx, 18 to 28; by default 21, or the lowest after it that has what the graph needs.
+        opset: the version of ai.onnx, 18 to 28; by default 21 (20 where there are codes of 8 bits), or the lowest after it that
+            has what the graph needs.
         external_data: which arrays are files in the folder `weights` beside the model, so that they need a path: those of at
             least so many bytes, True for 1 KiB and more, False for none. "auto" is True where all are more than 1.5 GiB.
             Models in one folder share the files of equal arrays.
@@ -59,7 +63,7 @@ def to_onnx(
         raise UserError(f"to_onnx: external_data {external_data!r}; {expected}")
     onnx = load_onnx("to_onnx")
     newest = onnx.defs.onnx_opset_version()
-    tried = opset or DEFAULT_OPSET
+    tried = opset or (_CODES_OPSET if _has_codes(graph) else DEFAULT_OPSET)
     while True:
         try:
             exporter = _Exporter(graph, tried)
@@ -76,6 +80,10 @@ def to_onnx(
     except OSError as error:
         reason, fix = error.strerror or error, "fix: a path in a folder that is there"
         raise UserError(f"to_onnx: {os.fspath(path)!r} cannot be written ({reason}); {fix}") from None
+
+
+def _has_codes(graph: Graph) -> bool:
+    return any([symbol.op.name == "dequantize" and symbol.inputs[0].dtype.bits == 8 for symbol in graph.symbols])
 
 
 class _Exporter:

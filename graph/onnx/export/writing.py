@@ -11,6 +11,7 @@ from ....promotion.arrays import Array
 from ....promotion.dataclass import dataclass
 from ....promotion.errors import UnsupportedError
 from ...data_sizes import needed
+from ...dims.dim import Dim
 from ...errors import compose
 from ...graph import Graph
 from ...ops.attributes import parsed_options
@@ -21,8 +22,8 @@ from .functions import DOMAIN, Written, call_text, written
 from .regions import write_branch, write_loop
 from .registry import UNWRITTEN, Call
 from .sizes import Sizes
+from .spatial.windowed import Windowed, find_windowed, weights_of
 from .table import REASONS, SIZED, WRITERS
-from .windowed import Windowed, find_windowed, weights_of
 
 MIN_OPSET = 18
 """The oldest opset that graphs are written in."""
@@ -30,6 +31,10 @@ _DTYPE_OPSETS: Mapping[str, int] = {
     "float8_e8m0fnu": 24, "float4_e2m1fn": 23, "int2": 25, "uint2": 25,
     **dict.fromkeys(("int4", "uint4", "float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz"), 21),
 }  # fmt: skip
+
+
+_ARRAYS = ("constant", "weight", "text_constant")
+"""Rows whose symbols are arrays of the model."""
 
 
 class TooOld(Exception):
@@ -50,6 +55,7 @@ class Model:
         arrays: constants of the model.
         functions: the name and body of each call that is written as a function or a node, by its text.
         called: names of the functions that nodes call.
+        fixed: the names of constants, and of what is computed from these alone.
     """
 
     graph: Graph
@@ -58,6 +64,7 @@ class Model:
     arrays: dict[str, Constant] = field(default_factory=dict)
     functions: dict[str, tuple[str, Written]] = field(default_factory=dict)
     called: set[str] = field(default_factory=set)
+    fixed: set[str] = field(default_factory=set)
 
     def function_name(self, call: Call) -> str:
         """Return a name that tells op and dtype; calls that differ in attributes are numbered."""
@@ -115,7 +122,7 @@ class GraphWriter:
                 return  # the loop or branch gave it its name
             elif symbol.op.name == "constant" and self.graph is not self.model.graph:  # a number, inside a region
                 self.names[symbol.id] = self.body.constant(array_of(symbol), symbol.dtype)
-            elif symbol.op.name in ("constant", "weight", "text_constant"):
+            elif symbol.op.name in _ARRAYS:
                 name = self.body.name(str(symbol.name) if symbol.name else f"constant_{symbol.id}")
                 self.model.arrays[name] = Constant(array_of(symbol), symbol.dtype)
                 self.names[symbol.id] = name
@@ -131,6 +138,22 @@ class GraphWriter:
         metadata = self._metadata(symbol)
         for made in self.body.nodes[first:]:
             made.metadata.update(metadata)
+        fixed = self.model.fixed
+        if symbol.op.name in _ARRAYS or (
+            symbol.op.kind not in ("source", "control") and symbol.id not in self.windowed
+            and all([self.names[operand.id] in fixed for operand in symbol.inputs])
+        ):
+            fixed.add(self.names[symbol.id])
+        if len(self.body.nodes) > first and self._is_kept(symbol):
+            self.body.nodes[-1].metadata["joinery.row"] = symbol.op.name
+
+    def _is_kept(self, symbol: Symbol) -> bool:
+        """Return whether import would compute a symbol, or clamp its bounds, if its node did not say that it is one."""
+        if symbol.op.name == "slice" and symbol.id not in self.windowed:
+            return any([isinstance(bound, Dim) for bound in (*symbol.attrs["starts"], *symbol.attrs["stops"])])
+        if symbol.op.name in ("dim_value", "empty_rows"):
+            return True
+        return symbol.op.kind not in ("source", "control") and self.names[symbol.id] in self.model.fixed
 
     def _check_dtype(self, symbol: Symbol) -> None:
         dtype = symbol.dtype
@@ -171,7 +194,8 @@ class GraphWriter:
         if made.image_last:
             x = self.body.op("Transpose", symbol.dtype, x, perm=(0, rank - 1, *range(1, rank - 1)))
         weights = () if made.kernel is None else (self._kernel(made.kernel),)
-        result = self.body.node(made.op, x, *weights, **made.attributes)
+        bias = () if made.bias is None else (self.names[made.bias.id],)
+        result = self.body.node(made.op, x, *weights, *bias, **made.attributes)
         if made.result_last:
             result = self.body.op("Transpose", symbol.dtype, result, perm=(0, *range(2, rank), 1))
         return result

@@ -8,18 +8,21 @@ from contextlib import suppress
 import numpy as np
 
 from ....promotion.dtype import DType
-from ....promotion.errors import UnsupportedError, UserError
+from ....promotion.errors import JoineryError, UnsupportedError, UserError
+from ...construction.history import mark, rewind
 from ...construction.primitives import permute
 from ...functions.building import apply
 from ...functions.joining import stack
 from ...functions.shaping import flip
 from ...symbol import Symbol
+from ..growing import selected
+from ..messages import NoRegionError
 from ..model import Body
 from ..node import Node, Result
-from ..regions import NoRegionError, import_branch, import_loop, import_scan
+from ..regions import ChangingTypeError, import_branch, import_loop, import_scan
 from ..registry import handles
 from ..tensors import dtype_of_code
-from ..values import Known, Optional, Sequence, Sizes, Value, from_items
+from ..values import COMPOSITE, Growing, Known, Sequence, Sizes, Stacked, Value, from_items
 
 _SELECTED = 8
 """Most nodes of both branches of an If that are computed, to select between the results: that fuses, and any device does it."""
@@ -56,7 +59,11 @@ def if_(node: Node) -> Result:
 def _selected(node: Node, flag: Symbol, yes: Value, no: Value, condition: Value) -> Value:
     if yes is no or (isinstance(yes, Known) and isinstance(no, Known) and _same(yes, no)):
         return yes
-    tensors = not isinstance(yes, (Sequence, Optional)) and not isinstance(no, (Sequence, Optional))
+    if isinstance(yes, Growing) and isinstance(no, Growing):
+        both = selected(node, flag, yes, no)
+        if both is not None:
+            return both
+    tensors = not isinstance(yes, COMPOSITE) and not isinstance(no, COMPOSITE)
     if not tensors or yes.shape != no.shape or yes.dtype is not no.dtype:  # type: ignore[union-attr]
         raise node.needed(condition, "the type of what an If returns")
     return apply("where", flag, node.symbol_of(yes), node.symbol_of(no))
@@ -116,20 +123,67 @@ def loop(node: Node) -> Result:
     limit = node.value(0) if node.has(0) else None
     going: Value = node.value(1) if node.has(1) else Known(np.array(True))
     state = [node.value(position) for position in range(2, len(node))]
-    rows = len(body.outputs) - 1 - len(state)
     small = isinstance(limit, Known) and int(limit.array.reshape(-1)[0]) * max(body.size, 1) <= _UNROLLED
-    refusal: NoRegionError | None = None
-    if (not small or node.definition.is_region) and truth_of(node, going) is not False:
+    if small and not node.definition.is_region:
+        before, symbols = mark(node.graph), dict(node.symbols)
         try:
-            return tuple(import_loop(node, body, limit, going, state, rows))
-        except NoRegionError as error:
-            refusal = error
+            return _unrolled(node, body, going, state)
+        except (UserError, UnsupportedError) as error:
+            rewind(node.graph, before)
+            node.symbols.clear()
+            node.symbols.update(symbols)
+            made = _as_region(node, body, limit, going, state)
+            if isinstance(made, NoRegionError):
+                raise _refused(error, made) from None
+            return made
+    refusal: NoRegionError | None = None
+    if truth_of(node, going) is not False:
+        made = _as_region(node, body, limit, going, state)
+        if not isinstance(made, NoRegionError):
+            return made
+        refusal = made
     try:
         return _unrolled(node, body, going, state)
     except (UserError, UnsupportedError) as error:
-        if refusal is not None:
-            error.add_note(f"It is no loop of the graph, either: {refusal}")
-        raise
+        raise _refused(error, refusal) from None
+
+
+def _refused(error: JoineryError, refusal: NoRegionError | None) -> JoineryError:
+    """Return the error for a Loop that can neither be unrolled nor be a loop of the graph."""
+    if refusal is None:
+        return error
+    needs = (*getattr(error, "inputs", ()), *getattr(error, "sizes", ()))
+    if refusal.growing and not needs and isinstance(error, UnsupportedError):
+        names = ", ".join(map(repr, refusal.growing))
+        found = UnsupportedError(
+            f"a Loop that data ends, and whose body reads {names}, which grows with each iteration, is not supported; "
+            "fix: carry a tensor of the largest size, and a count of what is used of it"
+        )
+        found.add_note(f"What the body does with it: {refusal}")
+        return found
+    error.add_note(f"It is no loop of the graph, either: {refusal}")
+    return error
+
+
+def _as_region(
+    node: Node, body: Body, limit: Value | None, going: Value, state: list[Value]
+) -> tuple[Value, ...] | NoRegionError:
+    """Return the results of a loop of the graph, or why there is none.
+
+    States whose types change are tried as states that are only appended to.
+    """
+    rows = len(body.outputs) - 1 - len(state)
+    growing = {position for position, value in enumerate(state) if isinstance(value, (Sequence, Stacked))}
+    while True:
+        try:
+            return tuple(import_loop(node, body, limit, going, state, rows, growing))
+        except ChangingTypeError as error:
+            if error.position in growing:
+                return error
+            growing.add(error.position)
+        except NoRegionError as error:
+            error.growing = tuple([body.inputs[2 + position].name for position in sorted(growing)])
+            return error
 
 
 def _unrolled(node: Node, body: Body, going: Value, state: list[Value]) -> Result:
@@ -230,7 +284,7 @@ def _from_front(x: Symbol, axis: int, is_reversed: bool) -> Symbol:
 
 
 def _rank(value: Value) -> int:
-    return 0 if isinstance(value, (Sequence, Optional)) else len(value.shape)
+    return 0 if isinstance(value, COMPOSITE) else len(value.shape)
 
 
 @handles("Scan", since=8, structural=True)

@@ -11,8 +11,10 @@ from ....promotion.dtype import int64
 from ...dims.dim import Dim, product
 from ...functions.building import apply
 from ...functions.creation import full
+from ...functions.host.data_sized import fresh_dim, host
 from ...functions.positions import counting
 from ...functions.triangles import arange, eye, tril, triu
+from ...symbol import Symbol
 from ...types import Shape
 from ..node import Node, Result
 from ..registry import handles
@@ -44,7 +46,11 @@ def identity(node: Node) -> Result:
 @handles("ConstantOfShape", structural=True)
 def constant_of_shape(node: Node) -> Result:
     """Return one value everywhere: a view that takes no memory."""
-    shape = node.sizes(0, "the shape of ConstantOfShape")
+    if node.definition.row == "empty_rows":
+        rows = _written_rows(node)
+        if rows is not None:
+            return rows
+    shape = node.counts(0, "the shape of ConstantOfShape")
     given = node.attr("value", None)
     scalar: Array = np.zeros(1, np.float32) if given is None else given.array
     node.require(scalar.size == 1, f"the value has {scalar.size} elements; one is expected")
@@ -57,6 +63,29 @@ def constant_of_shape(node: Node) -> Result:
     return full(node.graph, shape, node.graph.constant(scalar.reshape(())))
 
 
+def _to_data(node: Node) -> Symbol | None:
+    """Count from a known start by a known step to a limit that data decides; None if these are not known."""
+    start, step = node.value(0), node.value(2)
+    if not (isinstance(start, Known) and isinstance(step, Known)) or int(step.array.reshape(-1)[0]) <= 0:
+        return None
+    first, by = int(start.array.reshape(-1)[0]), int(step.array.reshape(-1)[0])
+    if first < 0:
+        return None
+    (stop,) = node.counts(1, "the end of Range")
+    return arange(node.graph, first, stop, by, node.dtype(0))
+
+
+def _written_rows(node: Node) -> Symbol | None:
+    """Return rows without elements whose number a graph that was written computes: the shape is (maximum of it and 0, 0)."""
+    shape = node[0]
+    first = shape.inputs[0] if shape.op.name == "concat" else shape
+    count = first.inputs[0] if first.op.name == "reshape" else first
+    if count.op.name != "maximum" or node.attr("value", None) is None:
+        return None
+    source = count.inputs[0]
+    return host("empty_rows", source, sizes=(fresh_dim(node.graph, "rows"),))
+
+
 @handles("Range", structural=True)
 def range_(node: Node) -> Result:
     """Count from a start to a limit by a step."""
@@ -67,6 +96,10 @@ def range_(node: Node) -> Result:
             raise node.size_needed((step,), f"the step of Range is {step}")
         node.require(step != 0, "the step of Range is 0")
         return arange(node.graph, start, stop, step, dtype)
+    if dtype.is_integer and isinstance(node.value(1), Symbol):
+        counted = _to_data(node)
+        if counted is not None:
+            return counted
     read = node.number if dtype.is_float else node.integer
     first, last, by = (read(position, "an end of Range") for position in range(3))
     node.require(by != 0 and all(map(math.isfinite, (first, last, by))), "a Range has finite ends and a step that is not 0")

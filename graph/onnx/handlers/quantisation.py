@@ -9,6 +9,7 @@ from ...symbol import Symbol
 from ..node import Node, Result
 from ..registry import handles
 from ..tensors import dtype_of_code
+from ..values import Known
 
 
 def rounded_into(value: Symbol, zero: Symbol | None, target: DType) -> Symbol:
@@ -37,6 +38,8 @@ def _parameters(node: Node, x: Symbol, codes: DType) -> tuple[Symbol, Symbol | N
     zero = node[2] if node.has(2) and codes.is_integer else None
     if node.has(2) and zero is None and bool((node.known(2, "the zero point of 8-bit floats").astype("float32") != 0).any()):
         node.unsupported("a zero point of 8-bit floats that is not 0", "leave it out")
+    if zero is not None and codes is int32 and isinstance(given := node.value(2), Known) and not given.array.any():
+        zero = None  # sums of products have none, and models that state one say 0
     number = node.attr("axis", 1)
     if scale.shape in ((), (1,)) and not block:
         return _whole(scale), None if zero is None else _whole(zero), 0, None

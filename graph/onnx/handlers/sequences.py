@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
+from ....promotion.dtype import int64
+from ...functions.building import apply
 from ...functions.joining import concat, split, stack
 from ...symbol import Symbol
 from ..model import Body
 from ..node import Node, Result
 from ..registry import handles
-from ..values import Known, Optional, Sequence, Value
+from ..values import Growing, Known, Optional, Sequence, Sizes, Stacked, Value, objects
 
 
 def sequence_of(node: Node, position: int) -> tuple[Value, ...]:
@@ -39,6 +41,10 @@ def sequence_empty(node: Node) -> Result:
 @handles("SequenceLength", structural=True)
 def sequence_length(node: Node) -> Result:
     """Count the elements."""
+    value = node.value(0)
+    if isinstance(value, Stacked):
+        extent = value.rows.shape[0]
+        return Known(np.array(extent)) if isinstance(extent, int) else Sizes(objects([extent], ()), int64)
     return Known(np.array(len(sequence_of(node, 0)), np.int64))
 
 
@@ -51,6 +57,9 @@ def _position(node: Node, position: int, length: int) -> int:
 @handles("SequenceAt", structural=True)
 def sequence_at(node: Node) -> Result:
     """Return one element."""
+    value = node.value(0)
+    if isinstance(value, Stacked):
+        return apply("gather", value.rows, node[1].reshape(()), axis=0)
     items = sequence_of(node, 0)
     return items[_position(node, 1, len(items))]
 
@@ -67,6 +76,10 @@ def sequence_erase(node: Node) -> Result:
 @handles("SequenceInsert", structural=True)
 def sequence_insert(node: Node) -> Result:
     """Insert an element, by default at the end."""
+    first = node.value(0)
+    if isinstance(first, Growing):
+        node.require(not node.has(2), "an element is inserted at a position of a sequence that a loop makes", "append elements")
+        return first.appended(node.value(1), None)
     items = sequence_of(node, 0)
     number = node.integer(2, "a position in a sequence") if node.has(2) else len(items)
     node.require(-len(items) <= number <= len(items), f"position {number} of a sequence of {len(items)}")
@@ -99,12 +112,25 @@ def _without(x: Symbol, axis: int) -> Symbol:
 @handles("ConcatFromSequence", structural=True)
 def concat_from_sequence(node: Node) -> Result:
     """Join the elements along an axis, or with new_axis=1 along a new one."""
+    value = node.value(0)
+    if isinstance(value, Stacked):
+        return _joined_rows(node, value.rows)
     symbols = [node.symbol_of(item) for item in sequence_of(node, 0)]
     node.require(bool(symbols), "an empty sequence to concatenate")
     rank = len(symbols[0].shape)
     if node.attr("new_axis"):
         return stack(symbols, node.axis(node.attr("axis"), rank + 1))
     return concat(symbols, node.axis(node.attr("axis"), rank))
+
+
+def _joined_rows(node: Node, rows: Symbol) -> Symbol:
+    """Join the slices of a tensor along another axis."""
+    rank = len(rows.shape) - 1
+    is_new = bool(node.attr("new_axis"))
+    axis = node.axis(node.attr("axis"), rank + is_new)
+    moved = rows.permute((*range(1, axis + 1), 0, *range(axis + 1, rank + 1)))
+    shape = moved.shape
+    return moved if is_new else moved.reshape((*shape[:axis], shape[axis] * shape[axis + 1], *shape[axis + 2 :]))
 
 
 @handles("SequenceMap", structural=True)

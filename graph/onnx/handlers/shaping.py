@@ -23,7 +23,7 @@ from ...symbol import Symbol
 from ..node import Node, Result
 from ..registry import handles
 from ..sizes.broadcasting import with_units
-from ..values import Known
+from ..values import Growing, Known
 
 _LARGE, _SAMPLES = 1 << 12, 64
 """Where forms of sizes are compared; a launch checks that they agree."""
@@ -134,13 +134,19 @@ def unsqueeze(node: Node) -> Result:
 @handles("Expand")
 def expand(node: Node) -> Result:
     """Broadcast to a shape; sizes of 1 in it keep those of the operand."""
-    shape = node.sizes(1, "the shape of Expand")
+    shape = node.counts(1, "the shape of Expand")
     return expanded(*with_units(node[0], shape))
 
 
 @handles("Concat")
 def concat(node: Node) -> Result:
     """Concatenate along an axis."""
+    first = node.value(0)
+    if isinstance(first, Growing):
+        more = [node[position] for position in range(1, len(node))]
+        node.require(bool(more), "one operand")
+        axis = node.axis(node.attr("axis"), len(more[0].shape))
+        return first.appended(joined(more, axis), axis)
     values = node.all()
     return joined(values, node.axis(node.attr("axis"), len(values[0].shape)))
 
@@ -186,11 +192,19 @@ def slice_(node: Node) -> Result:
     bounds: list[tuple[Extent, Extent, int]] = [(0, extent, 1) for extent in x.shape]
     for axis, start, stop, step in zip(node.axes(axes, rank), starts, stops, steps, strict=True):
         node.require(step != 0, "a step of Slice is 0")
-        bounds[axis] = _bounds(start, stop, step, x.shape[axis])
+        exact = node.definition.row == "slice"
+        bounds[axis] = _exact(start, stop, step, x.shape[axis]) if exact else _bounds(start, stop, step, x.shape[axis])
     if all(bound == (0, extent, 1) for bound, extent in zip(bounds, x.shape, strict=True)):
         return x
     first, last, strides = zip(*bounds, strict=True)
     return apply("slice", x, starts=first, stops=last, steps=strides)
+
+
+def _exact(start: Extent, stop: Extent, step: int, extent: Extent) -> tuple[Extent, Extent, int]:
+    """Return bounds of a slice that was written for one of a graph, whose launches check that they are in range."""
+    if step < 0:
+        return (extent + start if isinstance(start, Dim) or start < 0 else start), extent + stop, step
+    return start, stop, step
 
 
 def _bounds(start: Extent, stop: Extent, step: int, extent: Extent) -> tuple[Extent, Extent, int]:

@@ -7,7 +7,7 @@ from typing import Any
 
 import joinery as jn
 import numpy as np
-from joinery.graph.onnx.importer import ImportedModel, Structure, import_model, read_model
+from joinery.graph.onnx.importer import ImportedModel, import_model, joined, read_model
 from joinery.graph.onnx.messages import ValueNeededError
 from onnx.backend.base import Backend, BackendRep
 
@@ -61,15 +61,6 @@ def array(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return [array(each) for each in value]
     return np.asarray(value)
-
-
-def joined(structure: Structure, results: tuple[Any, ...]) -> Any:
-    """An output of the model, of outputs of the graph."""
-    if structure is None:
-        return None
-    if isinstance(structure, list):
-        return [joined(each, results) for each in structure]
-    return results[structure]
 
 
 class Joinery(Backend):

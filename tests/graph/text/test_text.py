@@ -161,7 +161,17 @@ def test_arrays_are_checked_against_digest_and_type() -> None:
     with pytest.raises(jn.UserError, match="the line says float64 \\(50,\\)"):
         from_text(text.replace("[100]", "[50]"), arrays)
     with pytest.raises(jn.UserError, match="the array is float64"):
-        from_text(text.replace("float64", "int64"), arrays)
+        from_text(text.replace("float64", "int32"), arrays)
+
+
+def test_constants_of_equal_bytes_keep_their_types() -> None:
+    graph = jn.Graph("g")
+    arrays = [np.zeros((2, 60), np.float32), np.zeros((60, 2), np.float32), np.zeros(120, np.int32)]
+    graph.output(*[graph.constant(array) for array in arrays])
+    again = from_text(*to_text(graph))
+    assert [(str(symbol.dtype), symbol.shape) for symbol in again.outputs] == [
+        ("float32", (2, 60)), ("float32", (60, 2)), ("int32", (120,)),
+    ]  # fmt: skip
 
 
 def test_text_that_is_too_long_is_refused() -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
+from joinery.graph.data_sizes import needed
 from joinery.graph.ops.control import captures_of, regions_of
 
 
@@ -13,10 +15,15 @@ def structure(graph: Any) -> tuple[str, ...]:
 
     Equal structures mean: the same ops with the same attributes, dtypes, shapes and operands, constants of the same bits, and
     the same inputs in order. Names (of graph, weights, outputs), numbers of symbols, source lines, the ledger of casts, unused
-    symbols and the order of independent symbols do not count; a weight is a constant. Numbers of norms count as float32, which
+    symbols and the order of independent symbols do not count, nor do those of sizes that values decide; a weight is a constant.
+    Numbers of norms count as float32, which
     is what ONNX stores, and the number that a pad adds by its value, whatever its Python type is.
     """
-    return _lines(graph, {})
+    lines = _lines(graph, {})
+    decided = {str(extent) for symbol in graph.symbols for extent in symbol.attrs.get("extents", ())}
+    known = re.compile("|".join(rf"\b{name}\b" for name in sorted(decided, key=len, reverse=True)) or "(?!)")
+    names: dict[str, str] = {}
+    return tuple([known.sub(lambda found: names.setdefault(found[0], f"size {len(names)}"), line) for line in lines])
 
 
 def _lines(graph: Any, captured: dict[int, str]) -> tuple[str, ...]:
@@ -52,6 +59,10 @@ def _lines(graph: Any, captured: dict[int, str]) -> tuple[str, ...]:
 
     for symbol in (*[each for each in graph.inputs if each.id not in captured], *graph.outputs):
         visit(symbol)
+    wanted = needed(graph.symbols, graph.outputs) if not captured else ()
+    for symbol in graph.symbols:
+        if symbol.id in wanted and "extents" in symbol.attrs:  # it decides a size, of which the name alone is used
+            visit(symbol)
     return (*lines, f"[{', '.join(numbers[symbol.id] for symbol in graph.outputs)}]")
 
 

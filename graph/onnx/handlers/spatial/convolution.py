@@ -62,7 +62,7 @@ def channels_last(x: Symbol) -> Symbol:
 
 def _weights(node: Node, position: int) -> Symbol | Known:
     value = node.value(position)
-    return value if isinstance(value, Known) else node[position]
+    return value if isinstance(value, Known) and value.made is None else node[position]
 
 
 def convolved(node: Node, x: Symbol, weights: Symbol | Known, over: Windows, group: int) -> Symbol:

@@ -13,7 +13,9 @@ from ....dims.dim import Extent
 from ....functions.building import apply
 from ....functions.creation import full
 from ....functions.ordered.scattering import scatter
+from ....graph import Graph
 from ....symbol import Symbol
+from ....types import Shape
 from ...node import Node, Result
 from ...registry import handles
 from .windows import Windows, along, padded, padding, per_axis, tap, windows
@@ -82,15 +84,15 @@ def _positions(shape: tuple[int, ...], over: Windows, position: tuple[int, ...],
     return total
 
 
-def _counts(node: Node, x: Symbol, over: Windows, include: int) -> Symbol:
+def counted(graph: Graph, spatial: Shape, over: Windows, include: int) -> Symbol:
     """Return how many elements of each window count: those of the input, or of the padded input as the model states it."""
     total: Symbol | None = None
-    for axis, extent in enumerate(x.shape[2:]):
+    for axis, extent in enumerate(spatial):
         low, high = (over.low[axis], over.high[axis]) if include else (0, 0)
         line: tuple[Extent, ...] = (1, 1, *(extent if a == axis else 1 for a in range(len(over.kernel))))
-        ones = full(node.graph, line, 1.0, float32)
+        ones = full(graph, line, 1.0, float32)
         if include:
-            ones = full(node.graph, tuple([n + low + high if a == axis + 2 else 1 for a, n in enumerate(line)]), 1.0, float32)
+            ones = full(graph, tuple([n + low + high if a == axis + 2 else 1 for a, n in enumerate(line)]), 1.0, float32)
         single = Windows(
             (over.kernel[axis],), (over.strides[axis],), (over.dilations[axis],), (0 if include else over.low[axis],), (0,),
             (over.sizes[axis],),
@@ -110,7 +112,7 @@ def average_pool(node: Node) -> Result:
     over = _over(node, x)
     value = x.cast(float32) if x.dtype.bits < 32 else x
     total = _separably("add", padded(value, over, 0.0), over)
-    counts = _counts(node, x, over, node.attr("count_include_pad", 0)).cast(total.dtype)
+    counts = counted(node.graph, x.shape[2:], over, node.attr("count_include_pad", 0)).cast(total.dtype)
     return apply("div", total, counts).cast(x.dtype)
 
 

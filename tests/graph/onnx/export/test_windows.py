@@ -164,3 +164,54 @@ def test_other_windows_are_gathered(case: str, height: Any) -> None:
     made = agrees(graph, RNG.normal(size=(2, 9, 8, 4)).astype(np.float32))
     assert "Gather" in operators(made)
     assert onnx.checker.check_model(made, full_check=True) is None
+
+
+SYMBOLIC: dict[str, tuple[list[Any], dict[str, tuple[int, ...]], list[str]]] = {
+    "strides": ([conv("x", "w", "y", "b", pads=[1, 1, 1, 1], strides=[2, 2])], {"w": (4, 3, 3, 3), "b": (4,)}, ["Conv"]),
+    "a wide stem": ([conv("x", "w", "y", pads=[3, 3, 3, 3], strides=[2, 2])], {"w": (4, 3, 7, 7)}, ["Conv"]),
+    "different padding": ([conv("x", "w", "y", pads=[2, 0, 1, 1], strides=[3, 2])], {"w": (4, 3, 4, 3)}, ["Conv"]),
+    "as large as before": ([conv("x", "w", "y", auto_pad="SAME_UPPER", strides=[2, 3])], {"w": (2, 3, 3, 4)}, ["Conv"]),
+    "more before": ([conv("x", "w", "y", auto_pad="SAME_LOWER", strides=[2, 2])], {"w": (2, 3, 3, 3)}, ["Conv"]),
+    "groups": (
+        [conv("x", "w", "y", "b", group=3, pads=[1, 1, 1, 1], strides=[2, 2])], {"w": (6, 1, 3, 3), "b": (6,)}, ["Conv"],
+    ),
+    "max pool": ([node("MaxPool", "x", "y", kernel_shape=[3, 3], strides=[2, 2], pads=[1, 1, 1, 1])], {}, ["MaxPool"]),
+    "max pool, rounded up": ([node("MaxPool", "x", "y", kernel_shape=[3, 2], strides=[2, 2], ceil_mode=1)], {}, ["MaxPool"]),
+    "max pool, dilation": ([node("MaxPool", "x", "y", kernel_shape=[2, 3], dilations=[2, 2])], {}, ["MaxPool"]),
+    "mean": ([node("AveragePool", "x", "y", kernel_shape=[3, 3], strides=[2, 2], pads=[1, 1, 1, 1])], {}, ["AveragePool"]),
+    "mean with padding": (
+        [node("AveragePool", "x", "y", kernel_shape=[3, 3], strides=[2, 2], pads=[1, 1, 1, 1], count_include_pad=1)], {},
+        ["AveragePool"],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", SYMBOLIC)
+def test_windows_over_space_of_any_size_are_the_node_that_they_were(case: str) -> None:
+    nodes, shapes, wanted = SYMBOLIC[case]
+    graph = jn.from_onnx(model(nodes, ["n", 3, "h", "w"], {name: weights(*shape) for name, shape in shapes.items()}))
+    made = agrees(graph, RNG.normal(size=(2, 3, 11, 14)).astype(np.float32))
+    assert operators(made) == wanted
+    agrees(graph, RNG.normal(size=(1, 3, 12, 13)).astype(np.float32))
+    assert structure(jn.from_onnx(made)) == structure(graph)
+
+
+def test_what_reads_a_convolution_before_its_bias_keeps_it_apart() -> None:
+    graph = jn.from_onnx(
+        model([conv("x", "w", "c"), node("Add", "c", "b", "a"), node("Mul", "a", "c", "y")], [1, 3, 5, 5],
+              {"w": weights(4, 3, 3, 3), "b": weights(4, 1, 1)})
+    )  # fmt: skip
+    made = agrees(graph, RNG.normal(size=(1, 3, 5, 5)).astype(np.float32))
+    assert operators(made) == ["Conv", "Add", "Mul"]
+
+
+def test_slices_that_combine_otherwise_are_no_pooling() -> None:
+    graph = jn.Graph("g", [jn.TensorType("float32", (1, 2, 6, 6), "x")])
+    (x,) = graph.inputs
+    rows = jn.maximum(x[:, :, 0:5], x[:, :, 1:6])
+    graph.output(jn.maximum(rows[:, :, :, 0:4], rows[:, :, :, 1:6][..., 1:5]), jn.minimum(x[..., 0:5:2], x[..., 1:6:2]))
+    made = exported(graph)
+    assert {"MaxPool", "AveragePool"} & set(operators(made)) == set()
+    array = RNG.normal(size=(1, 2, 6, 6)).astype(np.float32)
+    for got, want in zip(by_reference(made, graph, [array]), jn.evaluate(graph, array), strict=True):
+        np.testing.assert_array_equal(got, want)

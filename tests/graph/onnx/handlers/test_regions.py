@@ -124,14 +124,14 @@ def test_a_small_loop_is_unrolled() -> None:
     agree(made, {"x": floats(4)}, control=False)
 
 
-def test_a_state_that_grows_is_unrolled() -> None:
+def test_a_state_that_grows_and_is_read_is_unrolled() -> None:
     made = model("""g (float[n] x) => (float[m] y) {
         trips = Constant <value = int64 {100}> ()
         yes = Constant <value = bool {1}> ()
         y = Loop <body = b (int64 i, bool going, float[a] s) => (bool again, float[c] next) {
-            next = Concat <axis = 0> (s, x)
-            p = Identity (i)
-            q = Identity (p)
+            p = ReduceMean <keepdims = 0> (s)
+            q = Add (x, p)
+            next = Concat <axis = 0> (s, q)
             again = Identity (going)
         }> (trips, yes, x) }""")
     agree(made, {"x": floats(2)}, control=False)

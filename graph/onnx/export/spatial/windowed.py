@@ -7,18 +7,20 @@ graph has the same symbols, down to an image and a kernel, it is that convolutio
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from ....promotion.dataclass import dataclass
-from ...functions.spatial import convolution
-from ...graph import Graph
-from ...ops.attributes import Attributes, fixed
-from ...ops.shape import window_count
-from ...ops.table import OPS
-from ...symbol import Symbol
+from .....promotion.dataclass import dataclass
+from ....functions.spatial import convolution
+from ....graph import Graph
+from ....ops.shape import window_count
+from ....symbol import Symbol
+from .equality import found_among
+from .padding import Line, Widths, stated, unpadded
+from .poolings import pooled
 
 Pairs = tuple[tuple[int, int], ...]
 _FLOATS = {"Conv": ("float32", "float16"), "MaxPool": ("float32", "float64", "float16"), "AveragePool": ("float32",)}
@@ -34,6 +36,7 @@ class Windowed:
         image: a tensor (N, C, …), or (N, …, C) where `image_last`.
         kernel: a tensor (…, C / groups, M), or None.
         result_last: whether the result has channels last.
+        bias: a vector that is added to the channels of the result, or None.
     """
 
     op: str
@@ -42,12 +45,14 @@ class Windowed:
     attributes: Mapping[str, Any]
     image_last: bool
     result_last: bool
+    bias: Symbol | None = None
 
     @property
     def inputs(self) -> tuple[Symbol, ...]:
         """The symbols that the node reads; a kernel that is a constant is written in another order, as one of its own."""
         constant = self.kernel is None or self.kernel.op.name in ("constant", "weight")
-        return (self.image,) if self.kernel is None or constant else (self.image, weights_of(self.kernel))
+        kernel = () if self.kernel is None or constant else (weights_of(self.kernel),)
+        return (self.image, *kernel, *(() if self.bias is None else (self.bias,)))
 
 
 def weights_of(kernel: Symbol) -> Symbol:
@@ -64,24 +69,48 @@ def find_windowed(graph: Graph, live: Sequence[Symbol]) -> dict[int, Windowed]:
     outputs = {symbol.id for symbol in graph.outputs}
     found: dict[int, Windowed] = {}
     for symbol in live:
-        if symbol.op.name == "windows" and _is_plain(symbol):
+        if symbol.op.name == "slice":
+            pool = pooled(graph, symbol, consumers)
+            if pool is not None:
+                found[pool.root.id] = Windowed(pool.op, pool.image, None, pool.attributes, False, False)
+        elif symbol.op.name == "windows" and _is_spatial(symbol):
             match = _matched(graph, symbol, consumers)
             if match is not None:
                 root, made = match
                 after = consumers.get(root.id, [])
                 if len(after) == 1 and root.id not in outputs and _permutes(after[0], _first(len(root.shape))):
-                    root, made = after[0], _with(made, result_last=False)
+                    root, made = after[0], replace(made, result_last=False)
+                    biased = _biased(root, consumers) if made.op == "Conv" and root.id not in outputs else None
+                    if biased is not None:
+                        root, made = biased[0], replace(made, bias=biased[1])
                 found[root.id] = made
     return found
 
 
+def _biased(root: Symbol, consumers: Mapping[int, list[Symbol]]) -> tuple[Symbol, Symbol] | None:
+    """Return the sum of a result (N, M, …) and a vector over its channels, if nothing else reads it, and the vector."""
+    after = consumers.get(root.id, [])
+    if len(after) != 1 or after[0].op.name != "add" or after[0].inputs[0] is not root:
+        return None
+    added, filters = after[0].inputs[1], root.shape[1]
+    is_vector = added.op.name == "reshape" and added.inputs[0].shape == (filters,)
+    if not is_vector or added.shape != (filters, *(1,) * (len(root.shape) - 2)) or added.dtype is not root.dtype:
+        return None
+    return after[0], added.inputs[0]
+
+
+def _is_spatial(taken: Symbol) -> bool:
+    """Return whether windows lie along all axes between batch and channels."""
+    rank = len(taken.attrs["axes"])
+    return rank > 0 and taken.attrs["axes"] == tuple(range(1, rank + 1))
+
+
 def _is_plain(taken: Symbol) -> bool:
-    """Return whether windows lie along all axes between batch and channels, and as many as there is room for."""
+    """Return whether there are as many windows as there is room for."""
     (x,), attrs = taken.inputs, taken.attrs
-    rank = len(attrs["axes"])
     numbers = zip(attrs["axes"], attrs["sizes"], attrs["strides"], attrs["dilations"], strict=True)
     counts = [window_count(x.shape[axis], size, stride, dilation) for axis, size, stride, dilation in numbers]
-    return rank > 0 and attrs["axes"] == tuple(range(1, rank + 1)) and counts == list(attrs["counts"])
+    return counts == list(attrs["counts"])
 
 
 def _matched(graph: Graph, taken: Symbol, consumers: Mapping[int, list[Symbol]]) -> tuple[Symbol, Windowed] | None:
@@ -90,9 +119,9 @@ def _matched(graph: Graph, taken: Symbol, consumers: Mapping[int, list[Symbol]])
     chain = list(_chain(taken, consumers, 16 + int(np.prod(sizes))))
     for position, symbol in enumerate(chain):
         if symbol.op.name == "reduce_max" and position == 0:
-            return _max_pool(graph, taken, symbol)
+            return _max_pool(graph, taken, symbol) if _is_plain(taken) else None
         if symbol.op.name == "div" and position == 1:
-            return _average_pool(graph, taken, symbol)
+            return _average_pool(graph, taken, symbol) if _is_plain(taken) else None
         if symbol.op.name in ("mul", "matmul"):
             for kernel in _kernels(symbol.inputs[1], sizes):
                 found = _conv(graph, taken, kernel, chain[position:], rank)
@@ -138,15 +167,20 @@ def _conv(
     if groups == 0 or filters % groups:
         return None
 
-    def make(image: Symbol, weights: Symbol) -> Symbol:
+    def make(scratch: Graph, image: Symbol, weights: Symbol) -> Symbol:
         return convolution.convolved(image, weights, attrs["counts"], attrs["strides"], attrs["dilations"], groups)
 
-    root = _found(graph, make, (x, kernel), chain)
+    root = found_among(graph, make, (x, kernel), chain)
     if root is None:
         return None
-    inner, pairs = _unpadded(x, 0.0)
+    inner, widths = unpadded(x, 0.0, -1)
+    padding = stated(_lines(taken, inner, widths), may_round_up=False)
+    if padding is None:
+        if not _is_plain(taken):
+            return None
+        inner, padding = x, {"pads": (0,) * (2 * rank)}
     image, last = _turned(inner)
-    given = {**_geometry(taken, pairs), "group": groups}
+    given = {**_steps(taken), **padding, "group": groups}
     return root, Windowed("Conv", image, kernel, given, last, True)
 
 
@@ -156,10 +190,10 @@ def _max_pool(graph: Graph, taken: Symbol, root: Symbol) -> tuple[Symbol, Window
         return None
     inner, pairs = _unpadded(x, -np.inf)
 
-    def make(value: Symbol) -> Symbol:
+    def make(scratch: Graph, value: Symbol) -> Symbol:
         return convolution.max_pool(value, attrs["sizes"], attrs["strides"], attrs["dilations"], pairs)
 
-    if _too_wide(taken, pairs) or _found(graph, make, (inner,), (root,)) is None:
+    if _too_wide(taken, pairs) or found_among(graph, make, (inner,), (root,)) is None:
         return None
     image, last = _turned(inner)
     return root, Windowed("MaxPool", image, None, {**_geometry(taken, pairs), "kernel_shape": attrs["sizes"]}, last, True)
@@ -174,12 +208,12 @@ def _average_pool(graph: Graph, taken: Symbol, root: Symbol) -> tuple[Symbol, Wi
         if pairs is None or _too_wide(taken, pairs):
             continue
 
-        def make(value: Symbol, pairs: Pairs = pairs, include: bool = include) -> Symbol:
+        def make(scratch: Graph, value: Symbol, pairs: Pairs = pairs, include: bool = include) -> Symbol:
             return convolution.avg_pool(
                 value, attrs["sizes"], attrs["strides"], attrs["dilations"], pairs, count_boundary=include
             )
 
-        if _found(graph, make, (inner,), (root,)) is not None:
+        if found_among(graph, make, (inner,), (root,)) is not None:
             image, last = _turned(inner)
             given = {"kernel_shape": attrs["sizes"], "count_include_pad": int(include)}
             return root, Windowed("AveragePool", image, None, {**_geometry(taken, pairs), **given}, last, True)
@@ -210,9 +244,22 @@ def _too_wide(taken: Symbol, pairs: Pairs) -> bool:
     return any(max(pair) >= span for pair, span in zip(pairs, spans, strict=True))
 
 
+def _lines(taken: Symbol, image: Symbol, widths: Widths) -> list[Line]:
+    attrs = taken.attrs
+    numbers = zip(attrs["counts"], attrs["sizes"], attrs["strides"], attrs["dilations"], strict=True)
+    return [
+        Line(extent, count, (size - 1) * gap + 1, stride, low, high)
+        for extent, (count, size, stride, gap), (low, high) in zip(image.shape[1:-1], numbers, widths, strict=True)
+    ]
+
+
+def _steps(taken: Symbol) -> dict[str, Any]:
+    return {"strides": taken.attrs["strides"], "dilations": taken.attrs["dilations"]}
+
+
 def _geometry(taken: Symbol, pairs: Pairs) -> dict[str, Any]:
     low, high = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
-    return {"strides": taken.attrs["strides"], "dilations": taken.attrs["dilations"], "pads": (*low, *high)}
+    return {**_steps(taken), "pads": (*low, *high)}
 
 
 # -- images ------------------------------------------------------------------------------------------------------------
@@ -220,16 +267,9 @@ def _geometry(taken: Symbol, pairs: Pairs) -> dict[str, Any]:
 
 def _unpadded(x: Symbol, value: float) -> tuple[Symbol, Pairs]:
     """Return what `x` pads with `value` in space by known widths, and the widths; `x` itself with none otherwise."""
-    rank = len(x.shape) - 2
-    none: Pairs = ((0, 0),) * rank
-    if x.op.name != "pad" or x.attrs["mode"] != "constant" or x.attrs["value"] != value:
-        return x, none
-    widths = [*x.attrs["low"], *x.attrs["high"]]
-    low, high = x.attrs["low"], x.attrs["high"]
-    if not all(isinstance(each, int) and each >= 0 for each in widths) or any((low[0], high[0], low[-1], high[-1])):
-        return x, none
-    pairs = tuple([(int(a), int(b)) for a, b in zip(low[1:-1], high[1:-1], strict=True)])  # type: ignore[arg-type]
-    return x.inputs[0], pairs
+    inner, widths = unpadded(x, value, -1)
+    pairs = [(low, high) for low, high in widths if isinstance(low, int) and isinstance(high, int)]
+    return (inner, tuple(pairs)) if len(pairs) == len(widths) else (x, ((0, 0),) * len(widths))
 
 
 def _turned(x: Symbol) -> tuple[Symbol, bool]:
@@ -245,56 +285,3 @@ def _permutes(symbol: Symbol, axes: tuple[int, ...]) -> bool:
 def _first(rank: int) -> tuple[int, ...]:
     """Return the permutation that puts channels first."""
     return (0, rank - 1, *range(1, rank - 1))
-
-
-def _with(made: Windowed, result_last: bool) -> Windowed:
-    return Windowed(made.op, made.image, made.kernel, made.attributes, made.image_last, result_last)
-
-
-# -- equality ----------------------------------------------------------------------------------------------------------
-
-
-def _found(
-    graph: Graph, make: Callable[..., Symbol], leaves: Sequence[Symbol], candidates: Sequence[Symbol]
-) -> Symbol | None:
-    """Return the candidate that is what `make` builds of the leaves."""
-    scratch = graph.rewriting()
-    inputs = [
-        scratch.restore(
-            OPS["input"], (), fixed({"index": number, "name": f"leaf{number}"}), leaf.dtype, leaf.shape, leaf.location
-        )
-        for number, leaf in enumerate(leaves)
-    ]
-    built = make(*inputs)
-    known = {made.id: leaf.id for made, leaf in zip(inputs, leaves, strict=True)}
-    return next((symbol for symbol in candidates if _equal(built, symbol, dict(known))), None)
-
-
-def _equal(made: Symbol, symbol: Symbol, known: dict[int, int]) -> bool:
-    """Return whether two symbols are the same computation of the leaves; `known` has the pairs that are."""
-    pending = [(made, symbol)]
-    while pending:
-        one, other = pending.pop()
-        if one.id in known:
-            if known[one.id] != other.id:
-                return False
-            continue
-        if one.op is not other.op or one.dtype is not other.dtype or one.shape != other.shape:
-            return False
-        if not _same_attributes(one.attrs, other.attrs) or len(one.inputs) != len(other.inputs):
-            return False
-        known[one.id] = other.id
-        pending.extend(zip(one.inputs, other.inputs, strict=True))
-    return True
-
-
-def _same_attributes(one: Attributes, other: Attributes) -> bool:
-    for name, value in one.items():
-        given = other.get(name)
-        if isinstance(value, np.ndarray) or isinstance(given, np.ndarray):
-            first, second = np.asarray(value), np.asarray(given)
-            if first.dtype != second.dtype or not np.array_equal(first, second):
-                return False
-        elif value != given:
-            return False
-    return one.keys() == other.keys()

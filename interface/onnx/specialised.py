@@ -15,25 +15,26 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from ..graph.constants import as_texts
-from ..graph.dims.dim import Dim, Extent
-from ..graph.graph import Graph
-from ..graph.onnx.importer import import_model, read_model
-from ..graph.onnx.inputs import DimNames
-from ..graph.onnx.limits import OnnxLimits
-from ..graph.onnx.messages import SizeNeededError, ValueNeededError
-from ..graph.onnx.model import CheckedModel
-from ..graph.onnx.sizes.origins import MAX_SPECIALISED
-from ..graph.onnx.tensors import dtype_of_code
-from ..lowering.artifact import TensorSpec
-from ..promotion.arrays import Array
-from ..promotion.errors import JoineryError, UnsupportedError, UserError
-from ..runtime.model.inputs import describe
-from ..runtime.model.kernels import Kernel
-from ..runtime.model.profiling import Profile
-from ..runtime.storage.cache import CacheOption
-from .compiling import compile as compile_graph
-from .model import Model
+from ...graph.constants import as_texts
+from ...graph.dims.dim import Dim, Extent
+from ...graph.graph import Graph
+from ...graph.onnx.importer import ImportedModel, import_model, read_model
+from ...graph.onnx.inputs import DimNames
+from ...graph.onnx.limits import OnnxLimits
+from ...graph.onnx.messages import SizeNeededError, ValueNeededError
+from ...graph.onnx.model import CheckedModel
+from ...graph.onnx.sizes.origins import MAX_SPECIALISED
+from ...graph.onnx.tensors import dtype_of_code
+from ...lowering.artifact import TensorSpec
+from ...promotion.arrays import Array
+from ...promotion.errors import JoineryError, UnsupportedError, UserError
+from ...runtime.model.inputs import describe
+from ...runtime.model.kernels import Kernel
+from ...runtime.model.profiling import Profile
+from ...runtime.storage.cache import CacheOption
+from ..compiling import compile as compile_graph
+from ..model import Model
+from .grouped import grouped
 
 MAX_KEPT = 64
 """Models that are kept, by what they are specialised to; the one that was used longest ago goes first."""
@@ -61,30 +62,31 @@ def compile_onnx(
     Where sizes, axes or trip counts depend on the values of inputs, or something cannot be computed for all sizes, the model is
     a `SpecialisedModel`: a call compiles a graph for these values and sizes, and later calls with equal ones find it. Where
     a model for all sizes refuses those of a call, such as two sizes of which one is 1 and broadcast, that call is served by a
-    graph for its sizes, too. Raises what `from_onnx` and `compile` raise; what data inside the model decides cannot be
-    specialised, and the error says so.
+    graph for its sizes, too. An output that is a sequence is returned as a list of arrays. Raises what `from_onnx` and
+    `compile` raise; what data inside the model decides cannot be specialised, and the error says so.
     """
     checked, budget = read_model(model, external_data_dir, limits)
 
-    def compiled(graph: Graph) -> Model:
-        return compile_graph(graph, device, target=target, threads=threads, numerics=numerics, cache=cache)
+    def compiled(imported: ImportedModel) -> Model:
+        model = compile_graph(imported.graph, device, target=target, threads=threads, numerics=numerics, cache=cache)
+        return grouped(model, imported)
 
     given = dict(constants or {})
 
-    def graph_for(values: Mapping[str, Any], sizes: Mapping[str, int]) -> Graph:
-        graph = import_model(checked, budget, {**given, **values}, sizes, check_positions).graph
-        if not graph.finished:
+    def imported_for(values: Mapping[str, Any], sizes: Mapping[str, int]) -> ImportedModel:
+        found = import_model(checked, budget, {**given, **values}, sizes, check_positions)
+        if not found.graph.finished:
             raise UserError(f"{checked.file}: no output of the model is a tensor; fix: make a tensor its output")
-        return graph
+        return found
 
     others = {parameter.name for parameter in checked.graph.inputs if parameter.kind != "tensor"} - {*checked.graph.constants}
     if not others - set(given):
         try:
             imported = import_model(checked, budget, given, None, check_positions)
             if imported.graph.finished:
-                general = compiled(imported.graph)
+                general = compiled(imported)
                 if imported.graph.dim_names and imported.graph.checks:
-                    every = partial(SpecialisedModel, checked, given, graph_for, compiled, every_size=True)
+                    every = partial(SpecialisedModel, checked, given, imported_for, compiled, every_size=True)
                     _serve_refused_sizes(general, every)
                 return general
             raise UserError("compile_onnx: no output of the model is a tensor; fix: make a tensor its output")
@@ -92,7 +94,7 @@ def compile_onnx(
             if not needed_by(error):
                 raise
 
-    return SpecialisedModel(checked, given, graph_for, compiled)
+    return SpecialisedModel(checked, given, imported_for, compiled)
 
 
 def needed_by(error: UnsupportedError) -> tuple[str, ...]:
@@ -134,13 +136,13 @@ class SpecialisedModel(Model):
 
     def __init__(
         self, checked: Any, given: Mapping[str, Any],
-        build: Callable[[Mapping[str, Any], Mapping[str, int]], Graph], compiled: Callable[[Graph], Model],
+        build: Callable[[Mapping[str, Any], Mapping[str, int]], ImportedModel], compiled: Callable[[ImportedModel], Model],
         *, every_size: bool = False,
     ) -> None:  # fmt: skip
         """Make a model.
 
-        `build` imports for values and sizes, `compiled` compiles a graph. `every_size`: whether all sizes that have names are
-        specialised to, needed or not.
+        `build` imports for values and sizes, `compiled` compiles what it made. `every_size`: whether all sizes that have names
+        are specialised to, needed or not.
         """
         self._name, self._given, self._build, self._compiled_for = checked.graph.name or "model", dict(given), build, compiled
         self._inputs = [
@@ -178,7 +180,7 @@ class SpecialisedModel(Model):
         """Return the compiled model for arguments; its inputs are those that it is not specialised to."""
         return self._found(self._by_name(arrays, named))[0]
 
-    def run(self, inputs: Mapping[str, object]) -> dict[str, Array]:
+    def run(self, inputs: Mapping[str, object]) -> dict[str, Any]:
         """Run the model on inputs by name; return the outputs by name."""
         if not isinstance(inputs, Mapping):
             raise UserError(
@@ -227,12 +229,12 @@ class SpecialisedModel(Model):
                     self._kept.move_to_end(key)
                     break
                 try:
-                    graph = self._build(fixed, numbers)
+                    imported = self._build(fixed, numbers)
                 except (ValueNeededError, SizeNeededError) as error:
                     if not self._learnt(error, values, sizes):
                         raise
                     continue
-                self._kept[key] = self._compiled_for(graph), tuple([str(symbol.name) for symbol in graph.inputs])
+                self._kept[key] = self._compiled_for(imported), imported.input_names
                 while len(self._kept) > MAX_KEPT:
                     self._kept.popitem(last=False)
                 break
