@@ -137,7 +137,7 @@ def _staged(
         weights = [StoredWeight(name, _dtype_name(array), array.shape, "plain", array) for name, array in arrays.items()]
         return artifact_file.assemble(graph.name, text, [], weights, {"numerics": numerics})
 
-    return StagedModel(graph, compiled, assemble, digest)
+    return StagedModel(graph, compiled, assemble, digest, cache_of(cache))
 
 
 def _constants(

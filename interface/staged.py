@@ -6,7 +6,8 @@ result, and its sizes, as inputs. So each part is an ordinary compiled graph wit
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import functools
+from collections.abc import Callable, Mapping, Sequence, Set
 from typing import Any, NoReturn
 
 import numpy as np
@@ -15,6 +16,7 @@ from ..graph.data_sizes import deciders, extents_of, mentioned, needed
 from ..graph.graph import Graph
 from ..graph.ops.host import is_host
 from ..graph.outline import Outline
+from ..graph.reference.data_sized import suppressed_boxes
 from ..graph.reference.evaluate import bind_inputs, compute_host, in_order, require_checks, require_limits
 from ..graph.symbol import Symbol
 from ..graph.types import TensorType
@@ -27,6 +29,8 @@ from ..promotion.float_modes import default_modes
 from ..runtime.model.inputs import describe
 from ..runtime.model.kernels import Kernel
 from ..runtime.model.profiling import KernelProfile, Profile, Recorder, clock, profile_of, require_calls
+from ..runtime.native.library import ObjectStore
+from ..runtime.native.suppression import load_suppression
 from ..runtime.storage.artifact_file import Assembled
 from .model import Model
 
@@ -109,6 +113,13 @@ def _part(
     return Part(part, tuple(inputs), tuple(results), tuple(host))
 
 
+def _native_functions(names: Set[str], store: ObjectStore | None) -> dict[str, Callable[..., Array]]:
+    """Return what computes host operations instead of the evaluator, by their names: loops that NumPy takes long for."""
+    if "non_max_suppression" not in names:
+        return {}
+    return {"non_max_suppression": functools.partial(suppressed_boxes, suppress=load_suppression(store))}
+
+
 class StagedModel(Model):
     """A model in parts, between which operations run on the host.
 
@@ -116,17 +127,20 @@ class StagedModel(Model):
     values. `parts` are the compiled models.
     """
 
-    __slots__ = ("_assemble", "_graph", "_models", "_parts", "_specs")
+    __slots__ = ("_assemble", "_functions", "_graph", "_models", "_parts", "_specs")
 
     def __init__(
-        self, graph: Graph, compiled: Callable[[Graph], Model], assemble: Callable[[], Assembled], digest: str | None = None
-    ) -> None:
+        self, graph: Graph, compiled: Callable[[Graph], Model], assemble: Callable[[], Assembled], digest: str | None = None,
+        store: ObjectStore | None = None,
+    ) -> None:  # fmt: skip
         """Make a model.
 
-        `compiled` compiles a part, `assemble` makes the file of the whole graph, `digest` is that of the file it comes from.
+        `compiled` compiles a part, `assemble` makes the file of the whole graph, `digest` is that of the file it comes from,
+        `store` keeps native code of host operations.
         """
         self._graph, self._assemble, self._digest = graph, assemble, digest
         self._parts = parts_of(graph)
+        self._functions = _native_functions({symbol.op.name for part in self._parts for symbol in part.host}, store)
         self._models = tuple([None if part.graph is None else compiled(part.graph) for part in self._parts])
         pairs = [(str(symbol.name), symbol) for symbol in graph.inputs], zip(graph.output_names, graph.outputs, strict=True)
         self._specs = tuple([
@@ -166,7 +180,9 @@ class StagedModel(Model):
                     results = found if len(part.outputs) > 1 else (found,)
                     values.update((symbol.id, array) for symbol, array in zip(part.outputs, results, strict=True))
                 for symbol in part.host:
-                    values[symbol.id] = compute_host(symbol, [value_of(operand) for operand in symbol.inputs], dims)
+                    values[symbol.id] = compute_host(
+                        symbol, [value_of(operand) for operand in symbol.inputs], dims, self._functions.get(symbol.op.name)
+                    )
                     checks, limits = require_checks(checks, dims, what), require_limits(limits, dims)
             outputs = tuple([np.array(value_of(symbol), order="C") for symbol in self._graph.outputs])
         return outputs[0] if len(outputs) == 1 else outputs

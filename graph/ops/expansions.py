@@ -239,7 +239,7 @@ def _is_uint64(dtype: DType) -> bool:
 def _sorted_positions(keys: SymbolLike) -> SymbolLike:
     rows = _apply("sort_keys", keys)
     rank = len(rows.shape)
-    starts, stops = tuple([int(a == rank - 2) for a in range(rank)]), rows.shape
+    starts, stops = tuple([int(a == rank - 2) for a in range(rank)]), (*rows.shape[:-2], 2, rows.shape[-1])
     return _apply("reshape", _apply("slice", rows, starts=starts, stops=stops, steps=(1,) * rank), shape=keys.shape)
 
 

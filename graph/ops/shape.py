@@ -511,10 +511,15 @@ def scatter(shapes: Sequence[Shape], attrs: Attributes, checks: Checks) -> Shape
     return shape
 
 
+LONG_LINE = 256
+"""Elements from which on a line is sorted by the bytes of its keys: as many as a byte has values, whose counters it holds."""
+
+
 def sorted_keys(shapes: Sequence[Shape], attrs: Attributes, checks: Checks) -> Shape:
     if not shapes[0]:
         raise ShapeError("no axis to put in order", "at least one axis")
-    return (*shapes[0][:-1], 2, shapes[0][-1])
+    extent = shapes[0][-1]
+    return (*shapes[0][:-1], 2 if isinstance(extent, int) and extent < LONG_LINE else 3, extent)
 
 
 def top(shapes: Sequence[Shape], attrs: Attributes, checks: Checks) -> Shape:

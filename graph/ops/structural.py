@@ -196,7 +196,8 @@ ORDERED = (
          shape.scatter, ("axis", "reduction"), demand=demands.scattered, traits="any_dtype", onnx=("ScatterElements", 18),
          cost=8),
     _row("sort_keys", "ordered", 1, "Of int32 keys k along the last axis, in two rows: 2³² k + position in ascending order, "
-         "and these positions.", POSITION, shape.sorted_keys, demand=demands.keys, traits="internal", cost=64),
+         "and these positions; a third row, of lines that may be long, is memory to work in.", POSITION, shape.sorted_keys,
+         demand=demands.keys, traits="internal", cost=64),
 )  # fmt: skip
 
 COMPOSITES = (

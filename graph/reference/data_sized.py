@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -94,23 +94,31 @@ _FEW = 2048
 @row("non_max_suppression")
 def non_max_suppression(symbol: BoundSymbol, boxes: Array, scores: Array) -> Array:
     """Take the boxes of each class by falling score, and drop those that overlap one that was taken."""
+    return suppressed_boxes(symbol, boxes, scores, _suppressed)
+
+
+def suppressed_boxes(
+    symbol: BoundSymbol, boxes: Array, scores: Array, suppress: Callable[[Array, Iterable[Array], int, float], Array]
+) -> Array:
+    """Return (batch, class, box) of the boxes that `suppress` takes of each class.
+
+    Its arguments are low and high corners and areas of the boxes of a batch, (5, n), candidates in order, in one array or
+    several, and the limits of the number and of overlaps.
+    """
     options = _options(symbol)
-    corners = _corners(boxes.astype(np.float32), options["centered"])
+    measured = _measured(boxes.astype(np.float32).transpose(0, 2, 1), options["centered"])
+    limit, most, least = options["limit"], float(np.float32(options["iou"])), np.float32(options["score"])
     found: list[Array] = [np.zeros((0, 3), np.int64)]
     for batch in range(scores.shape[0]):
-        low, high = corners[batch, :, :2], corners[batch, :, 2:]
-        measured = (low, high, np.prod(high - low, -1))
         for number in range(scores.shape[1]):
-            taken = _suppressed(measured, scores[batch, number], options)
+            taken = suppress(measured[batch], _by_score(scores[batch, number], least, limit), limit, most)
             found.append(np.stack([np.full_like(taken, batch), np.full_like(taken, number), taken], 1))
     return np.concatenate(found)
 
 
-def _suppressed(measured: tuple[Array, Array, Array], scores: Array, options: Mapping[str, Any]) -> Array:
-    """Return the boxes that are taken of a class, best first. measured: lower and upper corners of all boxes, and areas."""
-    limit, most = options["limit"], np.float32(options["iou"])
+def _suppressed(measured: Array, ordered: Iterable[Array], limit: int, most: float) -> Array:
     taken = np.zeros(0, np.int64)
-    for candidates in _by_score(scores, np.float32(options["score"]), limit):
+    for candidates in ordered:
         for at in range(0, candidates.size, _CHUNK):
             if taken.size >= limit:
                 return taken[:limit]
@@ -139,18 +147,22 @@ def _by_score(scores: Array, least: Any, limit: int) -> Iterator[Array]:
     yield left[np.argsort(-scores[left], kind="stable")]
 
 
-def _overlaps(measured: tuple[Array, Array, Array], first: Array, second: Array, most: Any) -> Array:
+def _overlaps(measured: Array, first: Array, second: Array, most: float) -> Array:
     """Return which of some boxes share more than a part of their union with which of others."""
-    low, high, areas = measured
-    upper, lower = np.minimum(high[first, None], high[None, second]), np.maximum(low[first, None], low[None, second])
-    shared = np.prod(np.maximum(upper - lower, np.float32(0)), -1)
-    union = areas[first, None] + areas[None, second] - shared
+    ones, others = measured[:, first, None], measured[:, None, second]
+    upper, lower = np.minimum(ones[2:4], others[2:4]), np.maximum(ones[:2], others[:2])
+    shared = np.prod(np.maximum(upper - lower, np.float32(0)), 0)
+    union = ones[4] + others[4] - shared
     return np.asarray(np.where(union > 0, shared / np.where(union > 0, union, np.float32(1)), np.float32(0)) > most)
 
 
-def _corners(boxes: Array, centered: bool) -> Array:
-    """Return boxes as (low, low, high, high), from corners in any order or from (x, y, width, height)."""
-    first, second = boxes[..., :2], boxes[..., 2:]
+def _measured(boxes: Array, centered: bool) -> Array:
+    """Return low and high corners and areas, (…, 5, n), of boxes (…, 4, n): corners in any order, or (x, y, width, height)."""
+    first, second = boxes[..., :2, :], boxes[..., 2:, :]
     if centered:
-        first, second = first - second / np.float32(2), first + second / np.float32(2)
-    return np.concatenate([np.minimum(first, second), np.maximum(first, second)], -1)
+        half = second / np.float32(2)
+        first, second = first - half, first + half
+    result = np.empty((*boxes.shape[:-2], 5, boxes.shape[-1]), np.float32)
+    low, high = np.minimum(first, second, result[..., :2, :]), np.maximum(first, second, result[..., 2:4, :])
+    np.prod(high - low, -2, out=result[..., 4, :])
+    return result

@@ -71,7 +71,8 @@ def searchsorted(symbol: BoundSymbol, a: Array, values: Array) -> Array:
 def sort_keys(symbol: BoundSymbol, a: Array) -> Array:
     positions = np.argsort(a, -1, kind="stable").astype(np.int64)
     ranked = np.take_along_axis(a, positions, -1).astype(np.int64)
-    return np.stack([(ranked << np.int64(32)) + positions, positions], -2)
+    rows = [(ranked << np.int64(32)) + positions, positions]
+    return np.stack(rows if symbol.shape[-2] == 2 else [*rows, np.zeros_like(positions)], -2)
 
 
 def _scan(name: str, combine: Callable[[Array, Array], Array], first: Callable[[BoundSymbol], object]) -> None:

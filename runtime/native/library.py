@@ -192,7 +192,8 @@ def _machine() -> str:
     return {"amd64": "x86_64", "arm64": "aarch64"}.get(name, name)
 
 
-def _template(name: str, values: Mapping[str, str]) -> str:
+def template(name: str, values: Mapping[str, str]) -> str:
+    """Returns the text of a file of LLVM IR with values for its names in double braces."""
     text = (_HERE / f"{name}.ll").read_text(encoding="utf-8")
     for key, value in values.items():
         text = text.replace("{{" + key + "}}", value)
@@ -217,7 +218,7 @@ def mark_function() -> LinkedCode | None:
     clock = getattr(time, "CLOCK_MONOTONIC", None)
     if os.name != "posix" or clock is None:
         return None
-    text = _template("profile", {"CLOCK_MONOTONIC": str(clock)})
+    text = template("profile", {"CLOCK_MONOTONIC": str(clock)})
     return link([emit_object(text)], ("jn_mark",), _addresses(c_library(), ("pthread_self", "clock_gettime")))
 
 
@@ -313,22 +314,22 @@ def pool_platform() -> str:
 def pool_text(platform_name: str, machine: str, system: str) -> str:
     """Returns the LLVM IR of the pool. `machine` and `system` are named as by `platform.machine` and
     `sys.platform`."""
-    modes = _template("modes", {}) + _template(f"modes_{machine if machine in _PAUSE else 'unknown'}", {})
+    modes = template("modes", {}) + template(f"modes_{machine if machine in _PAUSE else 'unknown'}", {})
     if platform_name == "serial":
-        return _template("pool_serial", {}) + modes
+        return template("pool_serial", {}) + modes
     declaration, pause = _PAUSE[machine]
     futex, gettid = _SYSTEM_CALLS[machine]
     mask = "3" if system == "darwin" else "2"
     values = {"SYS_FUTEX": str(futex), "SYS_GETTID": str(gettid), "SIG_SETMASK": mask}
     values |= {"PAUSE_DECLARATION": declaration, "PAUSE": pause}
-    return _template("pool", values) + _template(f"pool_{platform_name}", values) + modes
+    return template("pool", values) + template(f"pool_{platform_name}", values) + modes
 
 
 def entry_text(system: str) -> str:
     """Returns the LLVM IR of the allocator and the Python entry."""
     linux = system == "linux"
     values = {"MAP_PRIVATE_ANONYMOUS": "34" if linux else "4098", "MADV_HUGEPAGE": "14" if linux else "0"}
-    return _template("memory", values) + _template("entry", {})
+    return template("memory", values) + template("entry", {})
 
 
 def load_pool(platform_name: str, store: ObjectStore | None = None) -> LinkedCode:
@@ -347,12 +348,12 @@ def load_interrupts(store: ObjectStore | None = None, alone: bool = False) -> In
     clock = getattr(time, "CLOCK_MONOTONIC", None)
     states = [name for name in ("PyThreadState_GetUnchecked", "_PyThreadState_UncheckedGet") if hasattr(ctypes.pythonapi, name)]
     if alone or sys.implementation.name != "cpython" or os.name != "posix" or clock is None or not states:
-        code = link([cached_object("poll_never", _template("poll_never", {}), store)], ("jn_poll",), {})
+        code = link([cached_object("poll_never", template("poll_never", {}), store)], ("jn_poll",), {})
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(code))
         return Interrupts(code["jn_poll"], 0, None)
     imports = _addresses(c_library(), ("pthread_self", "clock_gettime"))
     imports |= _addresses(ctypes.pythonapi, (*_POLL_SYMBOLS, states[0]))
-    text = _template("poll", {"CLOCK_MONOTONIC": str(clock), "CURRENT": states[0]})
+    text = template("poll", {"CLOCK_MONOTONIC": str(clock), "CURRENT": states[0]})
     exports = ("jn_poll", "jn_retake", "jn_released", "jn_main_thread")
     code = link([cached_object("poll", text, store)], exports, imports)
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(code))

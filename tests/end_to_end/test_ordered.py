@@ -101,6 +101,24 @@ def test_lines_of_every_length_one_plan_for_all_of_them() -> None:
         same(order, np.take_along_axis(x, stable(x, 1, True), 1))
 
 
+@pytest.mark.parametrize("dtype", ["float32", "int64", *slow("uint64", "int32", *DTYPES)])
+def test_lines_that_are_sorted_by_bytes(dtype: str) -> None:
+    """From 256 elements on, known or open: of few values, of one, of those that differ in one byte, of all."""
+    lengths = (255, 256, 257, 1030)
+    opened = jn.compile(built(lambda x: (jn.argsort(x), jn.sort(x, -1, True)), (dtype, ("r", "n"))), device="cpu", cache=False)
+    known = jn.compile(built(lambda x: (jn.argsort(x), jn.sort(x, -1, True)), (dtype, (4, 257))), device="cpu", threads=2)
+    for n in lengths:
+        x = hard(dtype, (4, n), n)
+        rng = np.random.default_rng(n)
+        x[1] = x[1, 0]
+        x[2] = rng.integers(0, 2**63, n).view(np.float64).astype(x.dtype) if x.dtype.kind in "fV" else rng.integers(0, 2**62, n)
+        x[3] = np.arange(n)[::-1]
+        for compiled in (opened, known) if n == 257 else (opened,):
+            up, down = compiled(x)
+            np.testing.assert_array_equal(up, stable(x, 1, False))
+            same(down, np.take_along_axis(x, stable(x, 1, True), 1))
+
+
 def test_a_long_line_of_words() -> None:
     x = np.random.default_rng(0).integers(-(2**63), 2**63 - 1, 70_001)
     x[::7] = x[0]

@@ -168,7 +168,7 @@ class NestInterpreter:
     def _sort(self, value: Value, keys: Array) -> Array:
         axis, half = value.attrs["axis"], value.attrs["half"]
         lines = _last(keys, axis, half)
-        bound = BoundSymbol("sort_keys", value.dtype, (*lines.shape[:-1], 2, lines.shape[-1]))
+        bound = BoundSymbol("sort_keys", value.dtype, (*lines.shape[:-1], self.extents[half], lines.shape[-1]))
         rows = np.moveaxis(REFERENCE["sort_keys"](bound, lines), -2, 0)
         return np.concatenate([_spread(row, axis, half) for row in rows], half)
 

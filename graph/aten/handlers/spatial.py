@@ -16,6 +16,7 @@ from ...functions.linalg import matmul
 from ...functions.positions import positions
 from ...functions.reductions import argmax, max_, mean
 from ...functions.spatial.convolution import avg_pool, conv
+from ...functions.spatial.transposed import convolved_backwards
 from ...symbol import Symbol
 from ..node import Node, Number
 from ..registry import handles
@@ -52,47 +53,28 @@ def convolution(
     dtype = x.dtype
     wide = float32 if dtype.is_float and dtype.bits == 16 else dtype
     image, kernel = _last(x.cast(wide)), weight.cast(wide)
-    if transposed:
-        image, kernel, pads = _backwards(node, image, kernel, steps, pads, gaps, per_axis(output_padding, rank), groups)
-        steps = (1,) * rank
-    matrix = apply("permute", kernel, axes=(*range(2, rank + 2), 1, 0))
     added = None if bias is None else bias.cast(wide)
-    result = _first(conv(image, matrix, steps, gaps, pads, groups, added)).cast(dtype)
+    if transposed:
+        result = _backwards(node, image, kernel, steps, pads, gaps, per_axis(output_padding, rank), groups)
+        result = result if added is None else apply("add", result, added)
+    else:
+        matrix = apply("permute", kernel, axes=(*range(2, rank + 2), 1, 0))
+        result = conv(image, matrix, steps, gaps, pads, groups, added)
+    result = _first(result).cast(dtype)
     return node.shaped(result) if alone else result
 
 
 def _backwards(
     node: Node, image: Symbol, kernel: Symbol, steps: Sequence[int], pads: Sequence[tuple[int, int]], gaps: Sequence[int],
     extra: Sequence[int], groups: int,
-) -> tuple[Symbol, Symbol, list[tuple[int, int]]]:  # fmt: skip
-    """Return the image with zeros between its elements, the kernel turned over, and paddings, for a convolution forwards."""
-    rank = len(steps)
-    channels, filters, *sizes = node.static(kernel.shape, "the kernel of a convolution")
-    widths: list[tuple[int, int]] = []
-    for axis in range(rank):
-        image = _spread(image, axis + 1, steps[axis])
-        reach = (sizes[axis] - 1) * gaps[axis]
-        low, high = reach - pads[axis][0], reach - pads[axis][1] + extra[axis]
-        node.require(low >= 0 and high >= 0, f"a transposed convolution with padding {pads[axis][0]} of a kernel {sizes}",
-                     "less padding")  # fmt: skip
-        widths.append((low, high))
-    apart = apply("reshape", kernel, shape=(groups, channels // groups, filters, *sizes))
-    turned = apply("flip", apply("permute", apart, axes=(0, 2, 1, *range(3, rank + 3))), axes=tuple(range(3, rank + 3)))
-    return image, apply("reshape", turned, shape=(groups * filters, channels // groups, *sizes)), widths
-
-
-def _spread(x: Symbol, axis: int, step: int) -> Symbol:
-    """Return a tensor with step - 1 zeros between the elements of an axis."""
-    if step == 1:
-        return x
-    shape = x.shape
-    apart = apply("reshape", x, shape=(*shape[: axis + 1], 1, *shape[axis + 1 :]))
-    rank = len(apart.shape)
-    high = tuple([step - 1 if a == axis + 1 else 0 for a in range(rank)])
-    wide = apply("pad", apart, low=(0,) * rank, high=high, mode="constant", value=0.0 if x.dtype.is_float else 0)
-    flat = apply("reshape", wide, shape=(*shape[:axis], shape[axis] * step, *shape[axis + 1 :]))
-    stops = tuple([extent - (step - 1) if a == axis else extent for a, extent in enumerate(flat.shape)])
-    return apply("slice", flat, starts=(0,) * len(shape), stops=stops, steps=(1,) * len(shape))
+) -> Symbol:  # fmt: skip
+    """Convolve an image (N, …, C) backwards."""
+    sizes = node.static(kernel.shape, "the kernel of a convolution")[2:]
+    counts: list[Extent] = []
+    for extent, size, step, (low, high), gap, more in zip(image.shape[1:-1], sizes, steps, pads, gaps, extra, strict=True):
+        counts.append((extent - 1) * step + (size - 1) * gap + 1 + more - low - high)
+        node.require(not isinstance(counts[-1], int) or counts[-1] > 0, f"a result of size {counts[-1]}", "less padding")
+    return convolved_backwards(image, kernel, [low for low, _ in pads], counts, steps, gaps, groups)
 
 
 @handles("max_pool2d_with_indices.default", "max_pool3d_with_indices.default")

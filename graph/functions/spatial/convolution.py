@@ -166,6 +166,23 @@ def _padded(x: Symbol, pairs: Sequence[tuple[Extent, Extent]], value: float) -> 
     return pad(x, [(0, 0), *pairs, (0, 0)], value=value)
 
 
+def around(x: Symbol, low: Sequence[Extent], high: Sequence[Extent], value: float, first: int = 2) -> Symbol:
+    """Pad the axes of a tensor from `first` on; negative numbers remove elements."""
+    rest = (0,) * (len(x.shape) - len(low) - first)
+    low, high = ((*(0,) * first, *widths, *rest) for widths in (low, high))
+    starts = [maximum(width * -1, 0) for width in low]
+    ends = [maximum(width * -1, 0) for width in high]
+    stops = [extent - width for extent, width in zip(x.shape, ends, strict=True)]
+    if any(start != 0 for start in starts) or tuple(stops) != x.shape:
+        x = apply("slice", x, starts=tuple(starts), stops=tuple(stops), steps=(1,) * len(starts))
+    before = tuple([maximum(width, 0) for width in low])
+    after = tuple([maximum(width, 0) for width in high])
+    if all(width == 0 for width in (*before, *after)):
+        return x
+    number = value if x.dtype.is_float else int(value)
+    return apply("pad", x, low=before, high=after, mode="constant", value=number)
+
+
 class _Over(NamedTuple):
     """The windows of a pooling: their sizes, how far apart they begin, and how far apart their elements lie."""
 

@@ -5,14 +5,18 @@ side, which take their steps together; each has memory of its own, so no lane wa
 also owns a segment of its lines: it copies that, goes through all positions in their order, and applies the updates that fall
 into the segment. So results do not depend on the number of programs, and long lines keep all threads busy.
 
-A sort merges runs of 1, 2, 4, … elements from one row of its result to the other and back. Elements that are packed with their
-positions differ from each other, so any sort of them is stable.
+Elements of a sort are packed with their positions: they differ from each other, so any sort of them is stable. Short lines, and
+lines that are lanes, merge runs of 1, 2, 4, … elements from one row of their result to the other and back. Long lines are
+distributed from row to row by the four bytes of their keys, the lowest first (a radix sort); a third row has the counters.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from xdsl.ir import SSAValue
 
+from ....graph.ops.shape import LONG_LINE
 from ....promotion.errors import InternalError
 from ...nest import Affine, Store, Value
 from ...tt.facts import PROGRAM_ORDER
@@ -28,6 +32,8 @@ _COMBINE = {"add": "add", "mul": "mul", "min": "minimum", "max": "maximum"}
 _ROUNDS = 24
 """Pairs of merges: runs grow fourfold in each, to 2^48 elements. Those that a line does not need have no steps."""
 _LARGEST = 2**63 - 1
+_BYTE = 8
+"""Bits of a key by which a long line is distributed at a time."""
 CHUNK = 1024
 """Elements that are copied together, where a line is alone in its program."""
 
@@ -150,19 +156,28 @@ class _Sort(_Ordered):
         self.frame, self.axis, self.half, self.extent = frame, axis, half, self.count(axis)
         self.base, self.terms = frame.position(self.line_address(frame, (axis, half)))
         with self.kernel.at(self.value):
-            self._pack()
-            self._merge_all()
-            self._unpack()
+            self._chunks(self._packed)
+            if self.lanes or (isinstance(self.extent, int) and self.extent < LONG_LINE):
+                self._merge_all(self.extent)
+                self.source: Index = 0
+            elif isinstance(self.extent, int):
+                self.source = self._distribute_all(4)
+            else:
+                none, extent = self.builder.const(0, I64), self.indices.value(self.extent)
+                short = self.indices.is_less(self.extent, LONG_LINE)
+                self._merge_all(self.builder.select(short, extent, none))
+                self.source = self._distribute_all(self.builder.select(short, none, self.builder.const(4, I64)))
+            self._chunks(self._unpacked)
         return grid
 
-    def _pointers(self, row: int, at: SSAValue, dims: tuple[Dimension, ...]) -> SSAValue:
+    def _pointers(self, row: Index, at: SSAValue, dims: tuple[Dimension, ...]) -> SSAValue:
         """Emits pointers to positions (a block over `dims`, or a scalar) of a row of the result."""
         start = self.indices.add(self.base, self.indices.mul(self.step(self.half), row))
         if not dims:
             return self.frame.pointers(self.store.buffer, self.indices.add(start, at), self.terms, ())
         return self.frame.pointers(self.store.buffer, start, [*self.terms, Block(at, dims, I64)], dims)
 
-    def _chunks(self, body: str) -> None:
+    def _chunks(self, body: Callable[[Frame, SSAValue, tuple[Dimension, ...]], None]) -> None:
         """Goes along the line, in chunks or one position of all lanes after the other."""
         size = 1 if self.lanes else CHUNK
         with self.kernel.loop(self.indices.ceil_div(self.extent, size)) as loop:
@@ -174,10 +189,7 @@ class _Sort(_Ordered):
                 where = self.kernel.dimension(self.axis, size, start)
                 at, dims = self.frame.index(where), (where,)
             inner = self.frame.child({} if self.axis < 0 else {self.axis: where})
-            getattr(self, body)(inner, at, dims)
-
-    def _pack(self) -> None:
-        self._chunks("_packed")
+            body(inner, at, dims)
 
     def _packed(self, frame: Frame, at: SSAValue, dims: tuple[Dimension, ...]) -> None:
         b = self.builder
@@ -186,27 +198,65 @@ class _Sort(_Ordered):
         upper = b.binary("arith.shli", b.cast("arith.extsi", keys, I64), b.const(32, I64, shape(dims)))
         b.store(self._pointers(0, at, dims), b.binary("arith.addi", upper, at), frame.mask(dims) if dims else None)
 
-    def _unpack(self) -> None:
-        self._chunks("_unpacked")
-
     def _unpacked(self, frame: Frame, at: SSAValue, dims: tuple[Dimension, ...]) -> None:
         b = self.builder
         mask = frame.mask(dims) if dims else None
         other = None if mask is None else b.const(0, I64, shape(dims))
-        packed = b.load(self._pointers(0, at, dims), mask, other)
+        packed = b.load(self._pointers(self.source, at, dims), mask, other)
+        if not isinstance(self.source, int):
+            b.store(self._pointers(0, at, dims), packed, mask)
         position = b.binary("arith.andi", packed, b.const((1 << 32) - 1, I64, shape(dims)))
         b.store(self._pointers(1, at, dims), position, mask)
 
-    def _merge_all(self) -> None:
+    def _distribute_all(self, passes: Index) -> SSAValue:
+        """Sorts a line by the bytes of its keys, and returns the row in which it ends.
+
+        A pass counts how many elements have each value of a byte, adds these numbers up to where the first of them goes, and
+        moves the elements there in their order. Where all have the same byte, they stay where they are.
+        """
         b, indices = self.builder, self.indices
-        extent = self.extent
+        zero, one, byte = (b.const(number, I64) for number in (0, 1, (1 << _BYTE) - 1))
+        extent = indices.value(self.extent)
+        with self.kernel.loop(passes, [zero]) as loop:
+            (source,) = loop.args
+            shift = b.binary("arith.addi", b.binary("arith.muli", loop.index, b.const(_BYTE, I64)), b.const(32, I64))
+            signed = b.cmpi("eq", loop.index, b.const(3, I64))
+            flip = b.select(signed, b.const(1 << _BYTE - 1, I64), zero)  # the upper bit of a key is its sign
+
+            def counter(element: SSAValue) -> SSAValue:
+                digit = b.binary("arith.andi", b.binary("arith.shrui", element, shift), byte)
+                return self._pointers(2, b.binary("arith.xori", digit, flip), ())
+
+            with self.kernel.loop(1 << _BYTE) as each:
+                b.store(self._pointers(2, each.index, ()), zero)
+            with self.kernel.loop(extent) as each:
+                at = counter(b.load(self._pointers(source, each.index, ())))
+                b.store(at, b.binary("arith.addi", b.load(at), one))
+            whole = b.cmpi("eq", b.load(counter(b.load(self._pointers(source, zero, ())))), extent)
+            target = b.select(whole, source, b.binary("arith.subi", one, source))
+            with self.kernel.loop(1 << _BYTE, [zero]) as each:
+                at = self._pointers(2, each.index, ())
+                number = b.load(at)
+                b.store(at, each.args[0])
+                each.yield_([b.binary("arith.addi", each.args[0], number)])
+            with self.kernel.loop(b.select(whole, zero, extent)) as each:
+                element = b.load(self._pointers(source, each.index, ()))
+                at = counter(element)
+                first = b.load(at)
+                b.store(at, b.binary("arith.addi", first, one))
+                b.store(self._pointers(target, first, ()), element)
+            loop.yield_([target])
+        return loop.results[0]
+
+    def _merge_all(self, extent: Index) -> None:
+        b, indices = self.builder, self.indices
         if isinstance(extent, int) and extent < 2:
             return
         rounds = (extent - 1).bit_length() + 1 >> 1 if isinstance(extent, int) else _ROUNDS
         with self.kernel.loop(rounds, [indices.value(1)]) as loop:
             (width,) = loop.args
             double = b.binary("arith.addi", width, width)
-            left = b.select(b.cmpi("slt", width, indices.value(extent)), indices.value(extent), b.const(0, I64))
+            left = b.select(indices.is_less(width, extent), indices.value(extent), b.const(0, I64))
             self._merge(0, 1, width, double, left)
             fourfold = b.binary("arith.addi", double, double)
             self._merge(1, 0, double, fourfold, left)

@@ -12,14 +12,15 @@ import numpy as np
 from .....promotion.dtype import float32, int32
 from ....dims.dim import Extent, maximum
 from ....functions.building import apply
-from ....functions.spatial import convolution
+from ....functions.spatial import convolution, transposed
+from ....functions.spatial.convolution import around
 from ....symbol import Symbol
 from ...node import Node, Result
 from ...registry import handles
 from ...values import Known
 from ..normalization import per_channel
 from ..quantisation import requantised
-from .windows import Windows, around, kernel_span, padded, padding, per_axis, spread, windows
+from .windows import Windows, kernel_span, padded, padding, per_axis, spread, windows
 
 
 def _kernel(node: Node, weights: Symbol | Known) -> tuple[int, ...]:
@@ -132,8 +133,8 @@ def qlinear_conv(node: Node) -> Result:
 
 @handles("ConvTranspose")
 def conv_transpose(node: Node) -> Result:
-    """Convolve backwards: zeros between the elements, and the kernel flipped."""
-    x, weights = node[0], node[1]
+    """Convolve backwards."""
+    x, weights = node[0], _weights(node, 1)
     rank = len(x.shape) - 2
     kernel, group = _kernel(node, weights), node.attr("group")
     node.require(all(size > 0 for size in kernel), f"a kernel {list(kernel)}")
@@ -141,21 +142,18 @@ def conv_transpose(node: Node) -> Result:
         group > 0 and rank > 0 and len(kernel) == rank, f"group {group}, a kernel {list(kernel)} for {rank} spatial axes"
     )
     strides, dilations = per_axis(node, "strides", rank), per_axis(node, "dilations", rank)
+    node.require(math.prod(strides) <= node.limits.unrolled_nodes, f"strides {list(strides)}", "smaller strides")
     begins, sizes = _transposed(node, x.shape[2:], kernel, strides, dilations)
-    spans = kernel_span(kernel, dilations)
-    wide = spread(x, strides)
-    low = [span - 1 - begin for span, begin in zip(spans, begins, strict=True)]
-    high = [
-        size + span - 1 - extent - first for size, span, extent, first in zip(sizes, spans, wide.shape[2:], low, strict=True)
-    ]
-    channels, filters = weights.shape[0], weights.shape[1]
+    channels = weights.shape[0]
     node.require(not isinstance(channels, int) or channels % group == 0, f"{channels} channels in {group} groups")
-    apart = weights.reshape((group, channels // group, filters, *kernel))
-    order = (0, 2, 1, *range(3, 3 + rank))
-    turned_over = apply("flip", apart.permute(order), axes=tuple(range(3, 3 + rank)))
-    matrix = turned_over.reshape((filters * group, channels // group, *kernel))
-    over = Windows(kernel, (1,) * rank, dilations, tuple(low), tuple(high), tuple(sizes))
-    result = convolved(node, wide, matrix, over, group).cast(x.dtype)
+    node.require(
+        not isinstance(channels, int) or not isinstance(x.shape[1], int) or x.shape[1] == channels,
+        f"{x.shape[1]} channels, the weights take {channels}",
+    )
+    result = transposed.convolved_backwards(
+        channels_last(x), weights if isinstance(weights, Symbol) else weights.array, begins, sizes, strides, dilations, group
+    ).permute((0, rank + 1, *range(1, rank + 1)))  # fmt: skip
+    result = result.cast(x.dtype)
     bias = node.get(2)
     return result if bias is None else apply("add", result, per_channel(bias, len(x.shape)))
 

@@ -10,6 +10,7 @@ from collections.abc import Sequence as Ordered
 from .....promotion.dataclass import dataclass
 from ....dims.dim import Extent, ceil_div, maximum, minimum
 from ....functions.building import apply
+from ....functions.spatial.convolution import around
 from ....symbol import Symbol
 from ....types import Shape
 from ...node import Node
@@ -86,23 +87,6 @@ def windows(node: Node, spatial: Shape, kernel: Ordered[int]) -> Windows:
         high.append(last)
         sizes.append(maximum(count, 0) if isinstance(count, int) else count)
     return Windows(tuple(kernel), strides, dilations, tuple(low), tuple(high), tuple(sizes))
-
-
-def around(x: Symbol, low: Ordered[Extent], high: Ordered[Extent], value: float, first: int = 2) -> Symbol:
-    """Pad the axes of a tensor from `first` on; negative numbers remove elements."""
-    rest = (0,) * (len(x.shape) - len(low) - first)
-    low, high = ((*(0,) * first, *widths, *rest) for widths in (low, high))
-    starts = [maximum(width * -1, 0) for width in low]
-    ends = [maximum(width * -1, 0) for width in high]
-    stops = [extent - width for extent, width in zip(x.shape, ends, strict=True)]
-    if any(start != 0 for start in starts) or tuple(stops) != x.shape:
-        x = apply("slice", x, starts=tuple(starts), stops=tuple(stops), steps=(1,) * len(starts))
-    before = tuple([maximum(width, 0) for width in low])
-    after = tuple([maximum(width, 0) for width in high])
-    if all(width == 0 for width in (*before, *after)):
-        return x
-    number = value if x.dtype.is_float else int(value)
-    return apply("pad", x, low=before, high=after, mode="constant", value=number)
 
 
 def padded(x: Symbol, over: Windows, value: float, first: int = 2) -> Symbol:

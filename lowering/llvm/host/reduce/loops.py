@@ -17,6 +17,7 @@ from ..loops.vector_loop import vector_loop
 from ..nodes import Map, Node, Splat, Stored, cost
 from ..scalars import ZERO
 from .combine import Combine
+from .extreme_positions import reduce_positions
 from .flat import reduce_pairs
 
 UNROLLED = 16
@@ -33,6 +34,9 @@ def reduce(
     pairs = reduce_pairs(nests, operands, axis, combine)
     if pairs is not None:
         return pairs
+    found = reduce_positions(nests, operands, axis, combine, wanted)
+    if found is not None:
+        return found
     kind = combine.kind
     neutral = identity(kind, operands[0].elem) if kind is not None else None
     source = operands[0]

@@ -1,0 +1,236 @@
+"""Finds extremes and their positions (argmax, argmin): every lane keeps its best value and where the vector began that had it.
+
+A pass over pairs of values and 64-bit positions takes half a vector at a time, and every step waits for the one before it.
+Lines with a NaN, and those in which nothing beats the neutral value, are looked through once more.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+
+from .....promotion.dataclass import dataclass
+from ...elementwise import constant
+from ...values import V, const, is_float, lanes, vector
+from ..loops.coordinates import Bound, Coordinate, Coordinates, decompose_mask
+from ..loops.invariants import spread
+from ..loops.loop_nests import LoopNests
+from ..loops.vector_loop import vector_loop
+from ..nodes import Affine, Map, Node, Splat, Stored, cost
+from ..scalars import ZERO, is_constant
+from .combine import Combine
+
+PAST_END = 2**63 - 1
+"""The position of what a mask leaves out: after all others."""
+_FLOATS = (
+    ("uno", 0, 0), ("uno", 2, 2), ("ord", 2, 2), ("o?", 0, 2), ("andi", 4, 6), ("ori", 7, 8), ("oeq", 0, 2), ("andi", 4, 5),
+    ("ori", 10, 11), ("slt", 1, 3), ("andi", 12, 13), ("ori", 9, 14), ("select", 15, 0, 2), ("select", 15, 1, 3),
+)  # fmt: skip
+"""The region that keeps the larger of two floats (x, i), (y, j), of equal ones the first; a NaN beats numbers: operations and
+what they work on, x, i, y, j and the results before."""
+_INTEGERS = (
+    ("?", 0, 2), ("eq", 0, 2), ("slt", 1, 3), ("andi", 5, 6), ("ori", 4, 7), ("select", 8, 0, 2), ("select", 8, 1, 3),
+)  # fmt: skip
+_FLOAT_ELEMENTS = ("f64", "f32", "f16", "bf16")
+_INTEGER_ELEMENTS = ("i64", "i32", "i16", "i8")
+
+
+@dataclass(frozen=True, slots=True)
+class _Extreme:
+    greater: bool
+    signed: bool
+    neutral: float | int
+
+
+def _extreme(combine: Combine, elem: str) -> _Extreme | None:
+    """Returns which extreme a region keeps; None for another region."""
+    floats = elem in _FLOAT_ELEMENTS
+    if not floats and elem not in _INTEGER_ELEMENTS:
+        return None
+    numbers = {id(argument): number for number, argument in enumerate(combine.arguments)}
+    found: list[tuple[object, ...]] = []
+    for op, _, result, operands, _, attrs in combine.operations:
+        if any(id(operand) not in numbers for operand in operands) or attrs.get("fastmath"):
+            return None
+        found.append((attrs.get("predicate", op.removeprefix("arith.")), *[numbers[id(operand)] for operand in operands]))
+        numbers[id(result)] = len(numbers)
+    expected = _FLOATS if floats else _INTEGERS
+    last = [len(numbers) - 2, len(numbers) - 1]
+    if len(found) != len(expected) or [numbers.get(id(result)) for result in combine.results] != last:
+        return None
+    relation = str(found[3 if floats else 0][0])
+    if relation not in (("ogt", "olt") if floats else ("sgt", "slt", "ugt", "ult")):
+        return None
+    for one, other in zip(found, expected, strict=True):
+        if one[1:] != other[1:] or ("?" not in str(other[0]) and one != other):
+            return None
+    greater = relation[1:] == "gt"
+    if floats:
+        return _Extreme(greater, True, -math.inf if greater else math.inf)
+    bits, signed = int(elem[1:]), relation[0] == "s"
+    least, most = (-(1 << bits - 1), (1 << bits - 1) - 1) if signed else (0, (1 << bits) - 1)
+    return _Extreme(greater, signed, least if greater else most)
+
+
+def reduce_positions(
+    nests: LoopNests, operands: Sequence[Node], axis: int, combine: Combine, wanted: Sequence[Bound]
+) -> list[Node] | None:
+    """Finds the extreme of each line along the vector dimension and its first position; None where this does not apply."""
+    if len(operands) != 2 or operands[1].elem != "i64" or axis != nests.inner_dim(operands[0].shape):
+        return None
+    extreme = _extreme(combine, operands[0].elem)
+    if extreme is None:
+        return None
+    values = _inside(operands[0], constant(extreme.neutral, operands[0].elem))
+    positions = _inside(operands[1], const(PAST_END, "i64"))
+    if values is None or positions is None or not _rises(positions[0], axis):
+        return None
+    (source, bounds), (numbers, same) = values, positions
+    if {(b.dim, b.limit.operand()) for b in bounds} != {(b.dim, b.limit.operand()) for b in same}:
+        return None
+    return _Search(nests, operands, axis, extreme).run(source, numbers, bounds, wanted)
+
+
+def _inside(node: Node, outside: V) -> tuple[Node, list[Bound]] | None:
+    """Splits `select(mask, x, outside)` into x and bounds, of which what has no mask has none; None for other masks."""
+    if not isinstance(node, Map) or node.op != "arith.select":
+        return node, []
+    mask, inside, padding = node.operands
+    bounds, rest = decompose_mask(mask)
+    return None if rest or not isinstance(padding, Splat) or padding.value != outside else (inside, bounds)
+
+
+def _rises(node: Node, axis: int) -> bool:
+    if not isinstance(node, Affine):
+        return False
+    step = node.coefficients[axis]
+    return step is not None and is_constant(step) and step.number > 0
+
+
+class _Search:
+    def __init__(self, nests: LoopNests, operands: Sequence[Node], axis: int, extreme: _Extreme) -> None:
+        self.nests, self.ev, self.f = nests, nests.ev, nests.ev.f
+        self.axis, self.extreme = axis, extreme
+        self.shape, self.elem = operands[0].shape, operands[0].elem
+        self.index = "i64" if self.elem in ("f64", "i64") else "i32"
+        self.kept = tuple([d for d in range(len(self.shape)) if d != axis])
+
+    def run(self, source: Node, numbers: Node, bounds: Sequence[Bound], wanted: Sequence[Bound]) -> list[Node]:
+        nests, ev, f, shape, axis = self.nests, self.ev, self.f, self.shape, self.axis
+        nests.materialize_operands([source])
+        if cost(source) > 1:
+            source = nests.materialize(source, None, [*bounds, *wanted])
+        kept = tuple([shape[d] for d in self.kept])
+        memories: list[Stored] = [ev.scratch(kept, elem) for elem in (self.elem, "i64")] if kept else []
+        n = min(ev.lanes_for(self.elem, self.index), shape[axis])
+        with ExitStack() as stack:
+            coordinates = nests.outer(stack, shape, axis, [*bounds, *wanted], [source])
+
+            def at(coordinate: Coordinate) -> Coordinates:
+                return tuple([coordinate if d == axis else c for d, c in enumerate(coordinates)])
+
+            spread(ev, [source], tuple(coordinates), n)
+            best, found = self._best(source, at, bounds, n)
+            cell = f.alloca(self.index)
+            f.store(found, cell, 1)
+            with f.when(f.icmp("eq", found, self._beyond())):
+                f.store(self._first(source, at, bounds, n, best), cell, 1)
+            found = f.load(self.index, cell, 1)
+            there = f.icmp("ne", found, self._beyond())
+            where = found if self.index == "i64" else f.cast("sext", found, "i64")
+            where = f.select(there, where, ZERO)
+            position = f.select(there, ev.at(numbers, at(Coordinate(where))), const(PAST_END, "i64"))
+            value = f.alloca(best.type)  # the element itself: of zeros of both signs the first, and which NaN it is
+            f.store(constant(self.extreme.neutral, self.elem), value, 1)
+            with f.when(there):
+                f.store(ev.at(source, at(Coordinate(where))), value, 1)
+            results = [f.load(best.type, value, 1), position]
+            for memory, result in zip(memories, results, strict=False):
+                ev.write_scratch(memory, tuple([coordinates[d] for d in self.kept]), result)
+        return list(memories) or [Splat((), elem, value) for elem, value in zip((self.elem, "i64"), results, strict=True)]
+
+    def _beyond(self) -> V:
+        return const((1 << (63 if self.index == "i64" else 31)) - 1, self.index)
+
+    def _beats(self, a: V, b: V) -> V:
+        """Emits whether a is beyond b; NaN is not."""
+        relation = "gt" if self.extreme.greater else "lt"
+        if is_float(a.type):
+            return self.f.fcmp("o" + relation, a, b)
+        return self.f.icmp(("s" if self.extreme.signed else "u") + relation, a, b)
+
+    def _start(self, coordinate: Coordinate) -> V:
+        """Returns the position of a vector's first lane."""
+        start = self.ev.s.add(coordinate.at, self.ev.s.constant(coordinate.offset))
+        return start if self.index == "i64" else self.f.cast("trunc", start, "i32")
+
+    def _best(
+        self, source: Node, at: Callable[[Coordinate], Coordinates], bounds: Sequence[Bound], n: int
+    ) -> tuple[V, V]:
+        """Returns the extreme of a line, NaN where it has one, and where it is first, if that is known."""
+        nests, ev, f = self.nests, self.ev, self.f
+        floats = self.elem in _FLOAT_ELEMENTS
+
+        def body(coordinate: Coordinate, mask: V | None, state: list[V]) -> list[V]:
+            value = f.splat(ev.at(source, at(coordinate), mask), n)
+            beats = self._beats(value, state[0])
+            if mask is not None:
+                beats = f.binary("and", beats, mask)
+            new = [f.select(beats, value, state[0]), f.select(beats, f.splat(self._start(coordinate), n), state[1])]
+            if floats:
+                ordered = f.fcmp("ord", value, value)
+                if mask is not None:
+                    ordered = f.select(mask, ordered, const(True, vector("i1", n)))
+                new.append(f.binary("and", state[2], ordered))
+            return new
+
+        neutral, beyond = constant(self.extreme.neutral, self.elem, n), f.splat(self._beyond(), n)
+        first = [neutral, beyond, *([const(True, vector("i1", n))] if floats else [])]
+        unroll = nests.unroll([source], self.shape[self.axis] // n)
+        copies = vector_loop(ev, self.shape[self.axis], bounds, self.axis, n, unroll, body, first)
+        best = copies[0][0]
+        for other in copies[1:]:
+            best = f.select(self._beats(other[0], best), other[0], best)
+        while (width := lanes(best.type)) > 1:
+            half = width // 2
+            low, high = (f.shuffle(best, best, part) if half > 1 else f.extract(best, part[0])
+                         for part in (range(half), range(half, width)))  # fmt: skip
+            best = f.select(self._beats(low, high), low, high)
+        target, ramp = f.splat(best, n), f.iota(n, self.index)
+        found = beyond
+        for value, start, *_ in copies:  # what nothing was beyond began nowhere
+            same = f.fcmp("oeq", value, target) if floats else f.icmp("eq", value, target)
+            some = f.binary("and", same, f.icmp("ne", start, beyond))
+            found = f.select(some, f.smin(found, f.add(start, ramp)), found)
+        position = f.intrinsic("vector.reduce.smin", [found], self.index) if n > 1 else found
+        if not floats:
+            return best, position
+        flags = copies[0][2]
+        for other in copies[1:]:
+            flags = f.binary("and", flags, other[2])
+        only = f.intrinsic("vector.reduce.and", [flags], "i1") if n > 1 else flags
+        return f.select(only, best, constant(math.nan, best.type)), f.select(only, position, self._beyond())
+
+    def _first(self, source: Node, at: Callable[[Coordinate], Coordinates], bounds: Sequence[Bound], n: int, best: V) -> V:
+        """Returns where along a line its extreme is first; beyond all positions where no element is."""
+        nests, ev, f = self.nests, self.ev, self.f
+        target, ramp = f.splat(best, n), f.iota(n, self.index)
+
+        def body(coordinate: Coordinate, mask: V | None, state: list[V]) -> list[V]:
+            value = f.splat(ev.at(source, at(coordinate), mask), n)
+            if is_float(best.type):
+                same = f.binary("or", f.fcmp("oeq", value, target), f.fcmp("uno", value, value))
+            else:
+                same = f.icmp("eq", value, target)
+            if mask is not None:
+                same = f.binary("and", same, mask)
+            number = f.add(f.splat(self._start(coordinate), n), ramp)
+            return [f.select(same, f.smin(state[0], number), state[0])]
+
+        unroll = nests.unroll([source], self.shape[self.axis] // n)
+        copies = vector_loop(ev, self.shape[self.axis], bounds, self.axis, n, unroll, body, [f.splat(self._beyond(), n)])
+        found = copies[0][0]
+        for other in copies[1:]:
+            found = f.smin(found, other[0])
+        return f.intrinsic("vector.reduce.smin", [found], self.index) if n > 1 else found
