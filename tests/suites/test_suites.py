@@ -14,8 +14,8 @@ from types import ModuleType
 import pytest
 
 from .checkouts import SetupError, clone
-from .projects import CAUSES, TABLE, Project, Reason, TableError, read_projects, reason_of
-from .results import DATA, PAGE, after_again, page, results_of, without_folders
+from .projects import APART, CAUSES, TABLE, Project, Reason, TableError, read_projects, reason_of
+from .results import DATA, PAGE, after_again, page, results_of, share, without_folders
 from .session import Outcome, Settings, forget_failures, last, run
 
 PLUGIN = Path(__file__).resolve().parent / "plugin"
@@ -200,6 +200,17 @@ def test_a_test_without_a_launch_is_no_pass() -> None:
     assert {name: found[name] for name in counts} == counts
     assert [failure["cause"] for failure in found["failures"]] == ["unexplained", "unexplained"]
     assert found["skips"] == {"why": 1}
+
+
+def test_shares_are_of_the_tests_that_could_have_passed() -> None:
+    def result(passed: int, causes: tuple[str, ...]) -> dict[str, object]:
+        return {"passed": passed, "no launch": 50, "failures": [{"cause": cause} for cause in causes]}
+
+    assert set(APART) < set(CAUSES)
+    assert not {"joinery", "unexplained", "project", "reference", "memory", "environment"} & set(APART)
+    one, other = result(3, (*APART, "joinery")), result(7, ("memory",))
+    assert [share([one]), share([other]), share([one, other])] == ["75.0 %", "87.5 %", "83.3 %"]
+    assert share([result(0, APART)]) == "–"
 
 
 def test_what_failed_is_run_again_and_counted_once() -> None:

@@ -54,7 +54,9 @@ def install(torch: Any, count: Callable[[int], Any], exchange: Exchange, generat
     operators = Operators(torch, Aliases(torch, count), exchange, generator)
     every, own = torch.library.Library("_", "IMPL"), torch.library.Library("aten", "IMPL")
     every.fallback(operators.run, "CUDA")
-    every.fallback(_refuse, "QuantizedCUDA")
+    every.fallback(operators.quantized.run, "QuantizedCUDA")
+    moved = functools.partial(operators.quantized.moved, torch.ops.aten._to_copy.default)
+    own.impl("_to_copy", moved, "QuantizedCUDA")
     nested = torch._C.DispatchKeySet(torch._C.DispatchKey.NestedTensorCPU)
     every.fallback(functools.partial(operators.run_by_parts, nested), "NestedTensorCUDA")
     for name in operators.implemented("NestedTensorCPU"):  # also where torch composes the operator of others
@@ -81,12 +83,6 @@ def install(torch: Any, count: Callable[[int], Any], exchange: Exchange, generat
     collectives.install(torch, operators.led)
     _kept.extend([every, own])
     return operators
-
-
-def _refuse(operator: Any, *args: Any, **keywords: Any) -> Any:
-    raise NotImplementedError(
-        f"{operator}: quantized tensors are not there on the 'cuda' that stands in for a GPU's; fix: quantize tensor.cpu()"
-    )
 
 
 def _lead_redispatch(torch: Any, operators: Operators) -> None:
@@ -188,6 +184,7 @@ class Operators:
         self._empty, self._empty_strided = torch.ops.aten.empty.memory_format, torch.ops.aten.empty_strided.default
         self._set = torch.ops.aten.set_.source_Storage_storage_offset
         self._numbers = (bool, int, float, complex)
+        self.quantized = aliases.quantized
 
     def composed(self) -> list[str]:
         """Operators that torch composes of others for devices that lack them; the CPU has its own, as GPUs have."""
