@@ -133,6 +133,19 @@ class _Plan:
             self.returned.append(of[0] if of else None)
 
 
+@functools.cache
+def _of_numbers(operator: Any, positions: tuple[int, ...]) -> Any:
+    """The overload that takes numbers at these positions, whose dtypes decide nothing; None where there is none."""
+    own = operator._schema.arguments
+    for name in operator.overloadpacket.overloads():
+        overload = getattr(operator.overloadpacket, name)
+        other = overload._schema.arguments
+        expected = ["number" if i in positions else str(each.type) for i, each in enumerate(own)]
+        if [str(each.type) for each in other] == expected and [each.is_out for each in other] == [each.is_out for each in own]:
+            return overload
+    return None
+
+
 def _check_devices(plan: _Plan, operator: Any, args: Sequence[Any]) -> None:
     """Raise `RuntimeError` where torch refuses tensors of two devices."""
     if plan.indexes:
@@ -238,9 +251,13 @@ class Operators:
             on_cpu = functools.partial(self._aliases.in_shared, shared)
         led = _Led(self._tensor, on_cpu, self._cpu, self._torch.strided, operator)
         led_args, led_keywords = [led(arg) for arg in args], {name: led(value) for name, value in keywords.items()}
-        for i in plan.tensors:
-            if i < len(args) and isinstance(args[i], self._numbers) and not plan.takes_numbers:  # which torch made of a tensor
-                led_args[i] = number_as_tensor(self._torch, args[i])
+        computes = operator
+        if not plan.takes_numbers:
+            numbers = tuple([i for i in plan.tensors if i < len(args) and isinstance(args[i], self._numbers)])
+            if numbers and (computes := _of_numbers(operator, numbers)) is None:  # which torch made of tensors
+                computes = operator
+                for i in numbers:
+                    led_args[i] = number_as_tensor(self._torch, args[i])
         if not plan.is_own:
             raise NotImplementedError(f"Could not run '{operator}' with arguments from the 'CUDA' backend.")
         if led.devices == 3:
@@ -254,7 +271,7 @@ class Operators:
         if plan.is_lacking:
             result = computed_otherwise(operator.overloadpacket, led_args, led_keywords, self._torch)
         if result is NotImplemented:
-            compute = functools.partial(self._drawn, plan, operator) if plan.draws else operator
+            compute = functools.partial(self._drawn, plan, operator) if plan.draws else computes
             try:
                 result = compute(*led_args, **led_keywords)
             except RuntimeError as error:
