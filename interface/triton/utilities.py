@@ -13,6 +13,8 @@ REGISTERS, SPILLS, MAX_THREADS = 32, 0, 1 << 20
 """Reported of every kernel: programs divide by the first to size their grids."""
 SHARED_BYTES = 1024
 """Reported as a kernel's shared memory, for the same reason."""
+MEGAHERTZ = 1000
+"""Reported as the clocks of processors and memory, by which models of a kernel's speed choose configurations."""
 _C_TYPES = {
     "i1": "int8_t", "i8": "int8_t", "i16": "int16_t", "i32": "int32_t", "i64": "int64_t", "u1": "uint8_t", "u8": "uint8_t",
     "u16": "uint16_t", "u32": "uint32_t", "u64": "uint64_t", "fp16": "double", "bf16": "double", "fp32": "double",
@@ -46,8 +48,8 @@ def device_properties() -> dict[str, Any]:
         "max_num_regs": 65536,
         "multiprocessor_count": default_threads(),
         "warpSize": 32,
-        "sm_clock_rate": 1_000_000,
-        "mem_clock_rate": 1_000_000,
+        "sm_clock_rate": 1000 * MEGAHERTZ,
+        "mem_clock_rate": 1000 * MEGAHERTZ,
         "mem_bus_width": 512,
         "arch": "0",
     }

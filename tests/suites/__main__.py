@@ -8,7 +8,7 @@
     --every N                one in so many test functions, chosen by digests of their names
     --seconds N              processor time that a test may take (default: the table's)
     --memory N               GiB that a process may use (default: 12)
-    --mode MODE              native, interpret, sanitize or ptxsim
+    --mode MODE              native, interpret, sanitize or ptxsim; triton: Triton's own interpreter, to compare times
     --tests PATH             paths of the suite, instead of the table's; may be repeated
     --failed[=PATTERN]       run again what failed in the last run (and has the pattern), and keep its other results
     --again[=PATTERN]        run again what failed by the record (and has the pattern), and keep its other results
@@ -106,7 +106,7 @@ def _options(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--every", type=int)
     parser.add_argument("--seconds", type=float)
     parser.add_argument("--memory", type=float, default=12.0)
-    parser.add_argument("--mode", default="native", choices=["native", "interpret", "sanitize", "ptxsim"])
+    parser.add_argument("--mode", default="native", choices=["native", "interpret", "sanitize", "ptxsim", "triton"])
     parser.add_argument("--tests", action="append", default=[], metavar="PATH")
     parser.add_argument("--failed", nargs="?", const="", metavar="PATTERN")
     parser.add_argument("--again", nargs="?", const="", metavar="PATTERN")

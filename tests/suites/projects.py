@@ -59,8 +59,14 @@ class Project:
     reasons: tuple[Reason, ...] = ()
 
 
-CAUSES = ("joinery", "GPU only", "project", "torch on the CPU", "reference", "time", "memory", "environment", "unexplained")
-"""Who or what makes a test fail; the reasons name one of them."""
+CAUSES = (
+    "joinery", "GPU only", "removed API", "project", "torch on the CPU", "reference", "time", "memory", "environment",
+    "unexplained",
+)  # fmt: skip
+"""Who or what makes a test fail; the reasons name one of them. "removed API": the test calls what the pinned torch or Triton
+has no more, and fails on every machine."""
+APART = ("GPU only", "removed API", "time")
+"""Causes that are counted apart: such tests are none that a machine without a GPU could pass in the time given."""
 
 
 class TableError(ValueError):

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from .projects import HERE, TABLE, Project, TableError, read_projects, reason_of
+from .projects import APART, HERE, TABLE, Project, TableError, read_projects, reason_of
 from .session import Outcome, Settings
 
 DOCS = HERE.parents[1] / "docs"
@@ -160,12 +160,24 @@ def write_page() -> None:
 def page(data: dict[str, dict[str, Any]]) -> str:
     """The text of the page."""
     projects = read_projects(TABLE.read_text(encoding="utf-8"))
-    parts = [NOTE, INTRO, _table(COLUMNS, ([result[name] for name in COLUMNS] for result in data.values()))]
+    rows = [[*(result[name] for name in COLUMNS), share([result])] for result in data.values()]
+    sums = ["all", *(round(sum(result[name] for result in data.values()), 1) for name in COLUMNS[1:]), share(data.values())]
+    parts = [NOTE, INTRO, _table((*COLUMNS, "share"), [*rows, sums])]
     causes = Counter(failure["cause"] for result in data.values() for failure in result["failures"])
-    parts += ["Failures by cause:", _table(("cause", "tests"), causes.most_common())]
+    apart = [(cause, count, "apart" if cause in APART else "in the share") for cause, count in causes.most_common()]
+    parts += ["Failures by cause:", _table(("cause", "tests", "counted"), apart)]
     for name, result in data.items():
         parts.append(_section(projects[name], result))
     return "\n\n".join(parts) + "\n"
+
+
+def share(results: Iterable[dict[str, Any]]) -> str:
+    """The tests that passed among those that could have, in percent: neither those that launch nothing nor failures `APART`."""
+    passed, failed = 0, 0
+    for result in results:
+        passed += result["passed"]
+        failed += sum(failure["cause"] not in APART for failure in result["failures"])
+    return f"{100 * passed / (passed + failed):.1f} %" if passed + failed else "–"
 
 
 def _section(project: Project, result: dict[str, Any]) -> str:
@@ -223,6 +235,9 @@ The test-suites of projects that write kernels for GPUs, run on a machine withou
   function, which are chosen by digests of their names, so that every run takes the same ones.
 - **launched**: the tests that launched a kernel, whatever came of it. **passed** counts those alone; a test that passed without
   a launch has shown nothing, and counts as **no launch**.
+- **share**: the tests that passed, of these and those that failed. Three causes are counted apart, since nothing that runs
+  kernels on a CPU could change them: *GPU only*; *removed API*, where a test calls what the pinned torch or Triton has no
+  more, and fails on every machine; and *time*, more than the seconds given.
 - **failed**: each stands below, with the first line that it says, and who causes it. Tests that take longer than the time given
   fail as well. Where it is not processor time, the machine was busy with other work meanwhile.
 

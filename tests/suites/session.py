@@ -22,11 +22,13 @@ PATIENCE = 5.0
 SILENCE = 900.0
 """Seconds until the first test starts: collection imports the project."""
 MAX_STARTS = 200
+TRITON = "triton"
+"""The mode in which Triton's own interpreter runs kernels, on the device that stands for a GPU: to compare times."""
 
 
 @dataclass(slots=True)
 class Outcome:
-    """What a suite did. tests: node id → outcome, seconds, message, launches by kernel."""
+    """What a suite did. tests: node id → outcome, seconds, processor seconds, message, launches by kernel."""
 
     collected: int = 0
     sampled: int = 0
@@ -99,7 +101,8 @@ def _command(project: Project, python: Path, source: Path, events: Path, done: P
     seconds = settings.seconds or project.seconds
     tests = settings.tests or project.tests
     paths = [str(HERE / test) if test.startswith("cases/") else test for test in tests]
-    command = [str(python), "-m", "pytest", "-p", "joinery.triton.pytest", f"--joinery={settings.mode}", "-p", "joinery_suites"]
+    mode = "native" if settings.mode == TRITON else settings.mode
+    command = [str(python), "-m", "pytest", "-p", "joinery.triton.pytest", f"--joinery={mode}", "-p", "joinery_suites"]
     command += ["--suites-events", str(events), "--suites-done", str(done), "--suites-sample", str(sample)]
     command += ["--suites-every", str(settings.every or project.every)]
     command += [f"--suites-stub={name}" for name in project.stubs]
@@ -117,7 +120,7 @@ def _command(project: Project, python: Path, source: Path, events: Path, done: P
     return [*command, *project.arguments, *paths]
 
 
-def _variables(project: Project, source: Path, events: Path) -> dict[str, str]:
+def _variables(project: Project, source: Path, events: Path, settings: Settings) -> dict[str, str]:
     paths = [str(HERE / "plugin"), *(str(source / each) for each in project.source)]
     return {
         **os.environ,
@@ -128,6 +131,7 @@ def _variables(project: Project, source: Path, events: Path) -> dict[str, str]:
         "TRITON_CACHE_DIR": str(events.parents[1] / "triton-cache"),
         "COLUMNS": "200",
         **(project.environment or {}),
+        **({"TRITON_INTERPRET": "1"} if settings.mode == TRITON else {}),
     }
 
 
@@ -142,7 +146,7 @@ def _watch(command: list[str], project: Project, source: Path, events: Path, log
 
     with log.open("ab") as output:
         process = subprocess.Popen(
-            command, cwd=source, env=_variables(project, source, events), stdout=output, stderr=subprocess.STDOUT,
+            command, cwd=source, env=_variables(project, source, events, settings), stdout=output, stderr=subprocess.STDOUT,
             stdin=subprocess.DEVNULL, start_new_session=True, preexec_fn=bound,
         )  # fmt: skip
         size, changed, first = -1, time.monotonic(), True

@@ -14,9 +14,9 @@ from types import ModuleType
 import pytest
 
 from .checkouts import SetupError, clone
-from .projects import CAUSES, TABLE, Project, Reason, TableError, read_projects, reason_of
-from .results import DATA, PAGE, after_again, page, results_of, without_folders
-from .session import Outcome, Settings, forget_failures, last, run
+from .projects import APART, CAUSES, TABLE, Project, Reason, TableError, read_projects, reason_of
+from .results import DATA, PAGE, after_again, page, results_of, share, without_folders
+from .session import Outcome, Settings, _command, _variables, forget_failures, last, run
 
 PLUGIN = Path(__file__).resolve().parent / "plugin"
 
@@ -133,6 +133,7 @@ def test_events_of_a_suite(tmp_path: Path) -> None:
     subprocess.run([*command, "-p", "no:faulthandler"], cwd=tmp_path, env=surroundings, capture_output=True, check=False)
     events = [json.loads(line) for line in (tmp_path / "events").read_text().splitlines()]
     assert [each["event"] for each in events].count("ended") == 6  # the seventh ended the process
+    assert all(0 <= each["processor"] < 5 for each in events if each["event"] == "ended")
     assert events[0] == {
         "event": "uncollected", "test": "test_broken.py", "message": "ModuleNotFoundError: No module named 'nowhere'",
     }  # fmt: skip
@@ -200,6 +201,26 @@ def test_a_test_without_a_launch_is_no_pass() -> None:
     assert {name: found[name] for name in counts} == counts
     assert [failure["cause"] for failure in found["failures"]] == ["unexplained", "unexplained"]
     assert found["skips"] == {"why": 1}
+
+
+def test_shares_are_of_the_tests_that_could_have_passed() -> None:
+    def result(passed: int, causes: tuple[str, ...]) -> dict[str, object]:
+        return {"passed": passed, "no launch": 50, "failures": [{"cause": cause} for cause in causes]}
+
+    assert set(APART) < set(CAUSES)
+    assert not {"joinery", "unexplained", "project", "reference", "memory", "environment"} & set(APART)
+    one, other = result(3, (*APART, "joinery")), result(7, ("memory",))
+    assert [share([one]), share([other]), share([one, other])] == ["75.0 %", "87.5 %", "83.3 %"]
+    assert share([result(0, APART)]) == "–"
+
+
+def test_triton_s_own_interpreter_runs_on_the_device_that_stands_for_a_gpu(tmp_path: Path) -> None:
+    project = Project("own", "Ours.", environment={"A": "b"})
+    for mode, joinery, interprets in (("native", "native", None), ("sanitize", "sanitize", None), ("triton", "native", "1")):
+        settings = Settings(mode=mode)
+        assert f"--joinery={joinery}" in _command(project, Path("python"), tmp_path, tmp_path, tmp_path, settings)
+        found = _variables(project, tmp_path, tmp_path / "run" / "events", settings)
+        assert (found.get("TRITON_INTERPRET"), found["A"]) == (interprets, "b")
 
 
 def test_what_failed_is_run_again_and_counted_once() -> None:

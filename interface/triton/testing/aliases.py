@@ -11,6 +11,8 @@ import ctypes
 from collections.abc import Callable
 from typing import Any
 
+from .quantized import Quantized
+
 _CPU, _CUDA = 1, 2
 """Numbers of devices in DLPack."""
 
@@ -46,6 +48,7 @@ class Aliases:
         self._integers = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
         self._foreign: set[Any] = set()
         """dtypes that DLPack does not know."""
+        self.quantized = Quantized(torch, self.on_cpu, self.on_cuda)
 
     def on_cpu(self, tensor: Any) -> Any:
         """The memory of a tensor on "cuda:0", as a tensor on the CPU."""
@@ -72,6 +75,8 @@ class Aliases:
 
     def on_cuda(self, tensor: Any) -> Any:
         """The memory of a tensor on the CPU, as a tensor on "cuda:0"."""
+        if tensor.is_quantized:
+            return self.quantized.on_cuda(tensor)
         if tensor.is_conj() or tensor.is_neg():
             tensor = tensor.resolve_conj().resolve_neg()
         if tensor.storage_offset():
@@ -106,10 +111,6 @@ class Aliases:
             try:
                 capsule = self._pack(tensor)
             except (BufferError, RuntimeError):
-                if tensor.is_quantized:
-                    raise NotImplementedError(
-                        f"tensors of {dtype} are not there on the 'cuda' that stands in for a GPU's; fix: quantize tensor.cpu()"
-                    ) from None
                 self._foreign.add(dtype)
             else:
                 address = _pointer(capsule, b"dltensor")

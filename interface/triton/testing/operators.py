@@ -54,7 +54,9 @@ def install(torch: Any, count: Callable[[int], Any], exchange: Exchange, generat
     operators = Operators(torch, Aliases(torch, count), exchange, generator)
     every, own = torch.library.Library("_", "IMPL"), torch.library.Library("aten", "IMPL")
     every.fallback(operators.run, "CUDA")
-    every.fallback(_refuse, "QuantizedCUDA")
+    every.fallback(operators.quantized.run, "QuantizedCUDA")
+    moved = functools.partial(operators.quantized.moved, torch.ops.aten._to_copy.default)
+    own.impl("_to_copy", moved, "QuantizedCUDA")
     nested = torch._C.DispatchKeySet(torch._C.DispatchKey.NestedTensorCPU)
     every.fallback(functools.partial(operators.run_by_parts, nested), "NestedTensorCUDA")
     for name in operators.implemented("NestedTensorCPU"):  # also where torch composes the operator of others
@@ -81,12 +83,6 @@ def install(torch: Any, count: Callable[[int], Any], exchange: Exchange, generat
     collectives.install(torch, operators.led)
     _kept.extend([every, own])
     return operators
-
-
-def _refuse(operator: Any, *args: Any, **keywords: Any) -> Any:
-    raise NotImplementedError(
-        f"{operator}: quantized tensors are not there on the 'cuda' that stands in for a GPU's; fix: quantize tensor.cpu()"
-    )
 
 
 def _lead_redispatch(torch: Any, operators: Operators) -> None:
@@ -135,6 +131,19 @@ class _Plan:
             names = each.alias_info.before_set if each.alias_info and each.alias_info.is_write else set()
             of = [i for i, name in enumerate(writes) if names and _aliases(schema, name) & names]
             self.returned.append(of[0] if of else None)
+
+
+@functools.cache
+def _of_numbers(operator: Any, positions: tuple[int, ...]) -> Any:
+    """The overload that takes numbers at these positions, whose dtypes decide nothing; None where there is none."""
+    own = operator._schema.arguments
+    for name in operator.overloadpacket.overloads():
+        overload = getattr(operator.overloadpacket, name)
+        other = overload._schema.arguments
+        expected = ["number" if i in positions else str(each.type) for i, each in enumerate(own)]
+        if [str(each.type) for each in other] == expected and [each.is_out for each in other] == [each.is_out for each in own]:
+            return overload
+    return None
 
 
 def _check_devices(plan: _Plan, operator: Any, args: Sequence[Any]) -> None:
@@ -188,6 +197,7 @@ class Operators:
         self._empty, self._empty_strided = torch.ops.aten.empty.memory_format, torch.ops.aten.empty_strided.default
         self._set = torch.ops.aten.set_.source_Storage_storage_offset
         self._numbers = (bool, int, float, complex)
+        self.quantized = aliases.quantized
 
     def composed(self) -> list[str]:
         """Operators that torch composes of others for devices that lack them; the CPU has its own, as GPUs have."""
@@ -241,9 +251,13 @@ class Operators:
             on_cpu = functools.partial(self._aliases.in_shared, shared)
         led = _Led(self._tensor, on_cpu, self._cpu, self._torch.strided, operator)
         led_args, led_keywords = [led(arg) for arg in args], {name: led(value) for name, value in keywords.items()}
-        for i in plan.tensors:
-            if i < len(args) and isinstance(args[i], self._numbers) and not plan.takes_numbers:  # which torch made of a tensor
-                led_args[i] = number_as_tensor(self._torch, args[i])
+        computes = operator
+        if not plan.takes_numbers:
+            numbers = tuple([i for i in plan.tensors if i < len(args) and isinstance(args[i], self._numbers)])
+            if numbers and (computes := _of_numbers(operator, numbers)) is None:  # which torch made of tensors
+                computes = operator
+                for i in numbers:
+                    led_args[i] = number_as_tensor(self._torch, args[i])
         if not plan.is_own:
             raise NotImplementedError(f"Could not run '{operator}' with arguments from the 'CUDA' backend.")
         if led.devices == 3:
@@ -257,7 +271,7 @@ class Operators:
         if plan.is_lacking:
             result = computed_otherwise(operator.overloadpacket, led_args, led_keywords, self._torch)
         if result is NotImplemented:
-            compute = functools.partial(self._drawn, plan, operator) if plan.draws else operator
+            compute = functools.partial(self._drawn, plan, operator) if plan.draws else computes
             try:
                 result = compute(*led_args, **led_keywords)
             except RuntimeError as error:

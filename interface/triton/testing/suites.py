@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Sequence
 from typing import Any
 
 from ....promotion.dataclass import dataclass
 from ..targets import set_masquerade
+from ..utilities import MEGAHERTZ
 from .surface import CAPABILITY
 
 
@@ -42,6 +45,22 @@ def become_cuda() -> None:
     set_masquerade(10 * CAPABILITY[0] + CAPABILITY[1])
     for name in ("nvidia", "amd"):
         backends.pop(name, None)
+    _tell_clocks()
+
+
+def _tell_clocks() -> None:
+    """Let Triton know the clocks of the device's properties: models of a kernel's speed ask a program of NVIDIA's."""
+    import triton.testing
+
+    plain = triton.testing.nvsmi
+    clocks = {f"clocks.{when}.{what}": MEGAHERTZ for when in ("current", "max") for what in ("sm", "memory", "mem")}
+
+    @functools.wraps(plain)
+    def nvsmi(attributes: Sequence[str]) -> list[int]:
+        found = [clocks.get(each) for each in attributes]
+        return plain(attributes) if None in found else [each for each in found if each is not None]
+
+    triton.testing.nvsmi = nvsmi
 
 
 def cut_autotuning(configurations: int) -> None:

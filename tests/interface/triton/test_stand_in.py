@@ -273,6 +273,14 @@ def test_autotuning_is_cut_after_pruning_and_goes_on_after_what_does_not_compile
             pass
         else:
             raise AssertionError
+        assert triton.testing.nvsmi(["clocks.max.sm", "clocks.current.memory"]) == [1000, 1000]  # by which pruning models speed
+        assert triton.testing.get_max_tensorcore_tflops(torch.float16, 1000) > 0
+        try:
+            triton.testing.nvsmi(["power.draw", "clocks.max.sm"])
+        except FileNotFoundError as error:
+            assert "nvidia-smi" in str(error)
+        else:
+            raise AssertionError
         """,
         tmp_path,
     )

@@ -157,12 +157,31 @@ def test_cells_of_grus_and_what_is_not_there(tmp_path: Path) -> None:
                 found.append([result.detach().cpu(), *(each.grad.cpu().clone() for each in net.parameters())])
             torch.testing.assert_close(*found)
         x = torch.arange(6.0, device="cuda")
-        missing = "are not there on the 'cuda' that stands in for a GPU's; fix: quantize tensor.cpu()"
-        refused(lambda: torch.quantize_per_tensor(x, 0.1, 0, torch.qint8), NotImplementedError, missing)
-        quantized = torch.quantize_per_tensor(x.cpu(), 0.1, 0, torch.qint8)
-        refused(lambda: quantized.cuda(), NotImplementedError, missing)
         jagged = torch.nested.nested_tensor([x, x[:2]], layout=torch.jagged)
         assert [each.tolist() for each in (jagged * 2).unbind()] == [[0, 2, 4, 6, 8, 10], [0, 2]]
+        """,
+        tmp_path,
+    )
+
+
+def test_numbers_beside_tensors_without_axes_decide_no_dtype(tmp_path: Path) -> None:
+    run(
+        """
+        of_integers = [
+            lambda x: x & 3, lambda x: 3 & x, lambda x: x | 4, lambda x: x ^ 1, lambda x: x << 1, lambda x: 9 >> x,
+            lambda x: 1 << x, lambda x: x.clone().bitwise_and_(2), lambda x: torch.bitwise_or(x, 8, out=torch.zeros_like(x)),
+        ]
+        of_all = [
+            lambda x: x % 2, lambda x: 7 % x, lambda x: torch.fmod(x, 2), lambda x: torch.where(x > 0, x, 1), lambda x: x == 3,
+            lambda x: x * 2 - 1, lambda x: x + 1.5, lambda x: torch.copysign(x, -1), lambda x: torch.xlogy(2, x),
+        ]
+        for dtype in (torch.int32, torch.int16, torch.float32, torch.float16):
+            for shape in ((), (2,)):
+                x = torch.full(shape, 3, dtype=dtype)
+                for i, call in enumerate(of_all if dtype.is_floating_point else of_integers + of_all):
+                    on_cpu, on_cuda = call(x), call(x.cuda())
+                    assert on_cuda.is_cuda and on_cuda.dtype == on_cpu.dtype, (i, dtype, shape)
+                    assert on_cuda.tolist() == on_cpu.tolist(), (i, dtype, shape)
         """,
         tmp_path,
     )

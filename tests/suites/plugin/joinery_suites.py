@@ -16,6 +16,7 @@ import importlib.machinery
 import json
 import signal
 import sys
+import time
 import types
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
@@ -86,6 +87,7 @@ class _Events:
         done = config.getoption("--suites-done")
         self._done = set(Path(done).read_text(encoding="utf-8").splitlines()) if done else set()
         self._test: dict[str, Any] = {}
+        self._began = 0.0
         self._seconds = config.getoption("--suites-seconds")
         for number in (signal.SIGPROF, signal.SIGALRM):
             signal.signal(number, self._stop)
@@ -133,6 +135,7 @@ class _Events:
 
     def pytest_runtest_logstart(self, nodeid: str) -> None:
         self._test = {"test": nodeid, "outcome": "passed", "seconds": 0.0, "message": "", "launches": {}}
+        self._began = time.process_time()
         self._write(event="started", test=nodeid)
 
     def pytest_runtest_logreport(self, report: Any) -> None:
@@ -148,7 +151,7 @@ class _Events:
             if name == "joinery":
                 test["launches"] = json.loads(content)["launches"]
         if report.when == "teardown":
-            self._write(event="ended", **test)
+            self._write(event="ended", **test, processor=round(time.process_time() - self._began, 3))
             if test["outcome"] == "failed":  # its frames hold tensors, and each other
                 sys.last_value = sys.last_traceback = None
                 gc.collect()
