@@ -13,13 +13,15 @@ from .....promotion.dtype import float32, int32
 from ....dims.dim import Extent, maximum
 from ....functions.building import apply
 from ....functions.spatial import convolution
+from ....functions.spatial.geometry import Windows, kernel_span, padded
+from ....functions.spatial.transposed import convolved_back, overlapped
 from ....symbol import Symbol
 from ...node import Node, Result
 from ...registry import handles
 from ...values import Known
 from ..normalization import per_channel
 from ..quantisation import requantised
-from .windows import Windows, around, kernel_span, padded, padding, per_axis, spread, windows
+from .windows import padding, per_axis, windows
 
 
 def _kernel(node: Node, weights: Symbol | Known) -> tuple[int, ...]:
@@ -133,7 +135,7 @@ def qlinear_conv(node: Node) -> Result:
 @handles("ConvTranspose")
 def conv_transpose(node: Node) -> Result:
     """Convolve backwards: zeros between the elements, and the kernel flipped."""
-    x, weights = node[0], node[1]
+    x, weights = node[0], _weights(node, 1)
     rank = len(x.shape) - 2
     kernel, group = _kernel(node, weights), node.attr("group")
     node.require(all(size > 0 for size in kernel), f"a kernel {list(kernel)}")
@@ -142,20 +144,10 @@ def conv_transpose(node: Node) -> Result:
     )
     strides, dilations = per_axis(node, "strides", rank), per_axis(node, "dilations", rank)
     begins, sizes = _transposed(node, x.shape[2:], kernel, strides, dilations)
-    spans = kernel_span(kernel, dilations)
-    wide = spread(x, strides)
-    low = [span - 1 - begin for span, begin in zip(spans, begins, strict=True)]
-    high = [
-        size + span - 1 - extent - first for size, span, extent, first in zip(sizes, spans, wide.shape[2:], low, strict=True)
-    ]
-    channels, filters = weights.shape[0], weights.shape[1]
+    channels = weights.shape[0]
     node.require(not isinstance(channels, int) or channels % group == 0, f"{channels} channels in {group} groups")
-    apart = weights.reshape((group, channels // group, filters, *kernel))
-    order = (0, 2, 1, *range(3, 3 + rank))
-    turned_over = apply("flip", apart.permute(order), axes=tuple(range(3, 3 + rank)))
-    matrix = turned_over.reshape((filters * group, channels // group, *kernel))
-    over = Windows(kernel, (1,) * rank, dilations, tuple(low), tuple(high), tuple(sizes))
-    result = convolved(node, wide, matrix, over, group).cast(x.dtype)
+    last = convolved_back(channels_last(x), kernel_of(node, weights), begins, sizes, strides, dilations, group)
+    result = last.permute((0, rank + 1, *range(1, rank + 1))).cast(x.dtype)
     bias = node.get(2)
     return result if bias is None else apply("add", result, per_channel(bias, len(x.shape)))
 
@@ -201,15 +193,6 @@ def col2im(node: Node) -> Result:
     node.require(all(size > 0 for size in sizes), f"blocks {list(block)} in an image {list(image)}")
     taps = math.prod(block)
     node.require(taps <= node.limits.unrolled_nodes, f"blocks of {taps} elements", "smaller blocks")
-    batch, depth = x.shape[0], x.shape[1] // taps
-    apart = x.reshape((batch, depth, *block, *sizes))
+    apart = x.reshape((x.shape[0], x.shape[1] // taps, *block, *sizes))
     over = Windows(tuple(block), strides, dilations, before, after, tuple(sizes))
-    total: Symbol | None = None
-    for position in over.taps:
-        part = spread(apart[(slice(None), slice(None), *position)], strides)
-        low = [offset * dilation - first for offset, dilation, first in zip(position, dilations, before, strict=True)]
-        high = [n - extent - first for n, extent, first in zip(image, part.shape[2:], low, strict=True)]
-        term = around(part, low, high, 0.0)
-        total = term if total is None else apply("add", total, term)
-    assert total is not None
-    return total
+    return overlapped(lambda position: apart[(slice(None), slice(None), *position)], over, image, 2)
