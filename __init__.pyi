@@ -10,8 +10,8 @@ import numpy as np
 from . import promotion as promotion
 from .graph.dims.dim import Dim as Dim
 from .graph.functions.joining import Widths as _Widths
-from .graph.functions.spatial.convolution import Padding as _Padding
-from .graph.functions.spatial.convolution import PerAxis as _PerAxis
+from .graph.functions.spatial.geometry import Padding as _Padding
+from .graph.functions.spatial.geometry import PerAxis as _PerAxis
 from .graph.graph import Graph as Graph
 from .graph.onnx.export.exporter import to_onnx as to_onnx
 from .graph.onnx.importer import from_onnx as from_onnx
@@ -236,6 +236,15 @@ def instance_norm(
     bias: _TensorLike | None = ...,
     epsilon: float = ...,
 ) -> Symbol: ...
+def lrn(
+    x: Symbol,
+    size: int,
+    alpha: float = ...,
+    beta: float = ...,
+    bias: float = ...,
+    axis: int = ...,
+) -> Symbol: ...
+def lp_norm(x: Symbol, p: int = ..., axis: int = ...) -> Symbol: ...
 def sum(
     x: Symbol,
     axis: _Axis = ...,
@@ -371,6 +380,25 @@ def stft(
     window: _TensorLike | None = ...,
     onesided: builtins.bool = ...,
 ) -> Symbol: ...
+def hann_window(
+    graph: Graph | Symbol,
+    size: _DimLike,
+    periodic: builtins.bool = ...,
+    dtype: _DTypeLike = ...,
+) -> Symbol: ...
+def hamming_window(
+    graph: Graph | Symbol,
+    size: _DimLike,
+    periodic: builtins.bool = ...,
+    alpha: float = ...,
+    dtype: _DTypeLike = ...,
+) -> Symbol: ...
+def blackman_window(
+    graph: Graph | Symbol,
+    size: _DimLike,
+    periodic: builtins.bool = ...,
+    dtype: _DTypeLike = ...,
+) -> Symbol: ...
 def conv(
     x: _TensorLike,
     kernel: _TensorLike,
@@ -423,6 +451,156 @@ def avg_pool(
     padding: _Padding = ...,
     ceil_mode: builtins.bool = ...,
     count_boundary: builtins.bool = ...,
+) -> Symbol: ...
+def conv_transpose(
+    x: _TensorLike,
+    kernel: _TensorLike,
+    stride: _PerAxis = ...,
+    dilation: _PerAxis = ...,
+    padding: _Padding = ...,
+    output_padding: _PerAxis = ...,
+    groups: int = ...,
+    bias: _TensorLike | None = ...,
+) -> Symbol: ...
+def col2im(
+    x: Symbol,
+    image_shape: Sequence[_DimLike],
+    block_shape: Sequence[int],
+    stride: _PerAxis = ...,
+    dilation: _PerAxis = ...,
+    padding: _Padding = ...,
+) -> Symbol: ...
+def deform_conv(
+    x: _TensorLike,
+    kernel: _TensorLike,
+    offset: _TensorLike,
+    mask: _TensorLike | None = ...,
+    stride: _PerAxis = ...,
+    dilation: _PerAxis = ...,
+    padding: _Padding = ...,
+    groups: int = ...,
+    offset_groups: int = ...,
+    bias: _TensorLike | None = ...,
+) -> Symbol: ...
+def lp_pool(
+    x: Symbol,
+    kernel_size: _PerAxis,
+    stride: _PerAxis | None = ...,
+    dilation: _PerAxis = ...,
+    padding: _Padding = ...,
+    ceil_mode: builtins.bool = ...,
+    p: float = ...,
+) -> Symbol: ...
+def max_pool_with_indices(
+    x: Symbol,
+    kernel_size: _PerAxis,
+    stride: _PerAxis | None = ...,
+    dilation: _PerAxis = ...,
+    padding: _Padding = ...,
+    ceil_mode: builtins.bool = ...,
+) -> tuple[Symbol, Symbol]: ...
+def max_unpool(
+    x: _TensorLike,
+    indices: _TensorLike,
+    kernel_size: _PerAxis,
+    stride: _PerAxis | None = ...,
+    padding: _Padding = ...,
+    output_size: Sequence[_DimLike] | None = ...,
+) -> Symbol: ...
+def resize(
+    x: Symbol,
+    size: _DimLike | Sequence[_DimLike] | None = ...,
+    scale: float | Sequence[float] | None = ...,
+    axes: int | Sequence[int] | None = ...,
+    mode: str = ...,
+    coordinates: str = ...,
+    rounding: str = ...,
+    cubic_coefficient: float = ...,
+    exclude_outside: builtins.bool = ...,
+    antialias: builtins.bool = ...,
+    roi: Sequence[tuple[float, float]] | None = ...,
+    extrapolation_value: float = ...,
+) -> Symbol: ...
+def grid_sample(
+    x: _TensorLike,
+    grid: _TensorLike,
+    mode: str = ...,
+    padding_mode: str = ...,
+    align_corners: builtins.bool = ...,
+) -> Symbol: ...
+def affine_grid(theta: Symbol, size: Sequence[_DimLike], align_corners: builtins.bool = ...) -> Symbol: ...
+def roi_align(
+    x: _TensorLike,
+    rois: _TensorLike,
+    batch_indices: _TensorLike,
+    output_size: int | Sequence[int],
+    spatial_scale: float = ...,
+    sampling_ratio: int = ...,
+    mode: str = ...,
+    half_pixel: builtins.bool = ...,
+) -> Symbol: ...
+def rnn(
+    x: _TensorLike,
+    w: _TensorLike,
+    r: _TensorLike,
+    b: _TensorLike | None = ...,
+    sequence_lens: _TensorLike | None = ...,
+    initial_h: _TensorLike | None = ...,
+    direction: str = ...,
+    batch_first: builtins.bool = ...,
+    activations: Sequence[str] | None = ...,
+    clip: float | None = ...,
+) -> tuple[Symbol, Symbol]: ...
+def gru(
+    x: _TensorLike,
+    w: _TensorLike,
+    r: _TensorLike,
+    b: _TensorLike | None = ...,
+    sequence_lens: _TensorLike | None = ...,
+    initial_h: _TensorLike | None = ...,
+    direction: str = ...,
+    batch_first: builtins.bool = ...,
+    activations: Sequence[str] | None = ...,
+    clip: float | None = ...,
+    linear_before_reset: builtins.bool = ...,
+) -> tuple[Symbol, Symbol]: ...
+def lstm(
+    x: _TensorLike,
+    w: _TensorLike,
+    r: _TensorLike,
+    b: _TensorLike | None = ...,
+    sequence_lens: _TensorLike | None = ...,
+    initial_h: _TensorLike | None = ...,
+    initial_c: _TensorLike | None = ...,
+    p: _TensorLike | None = ...,
+    direction: str = ...,
+    batch_first: builtins.bool = ...,
+    activations: Sequence[str] | None = ...,
+    clip: float | None = ...,
+    input_forget: builtins.bool = ...,
+) -> tuple[Symbol, Symbol, Symbol]: ...
+def rotary_embedding(
+    x: _TensorLike,
+    cos: _TensorLike,
+    sin: _TensorLike,
+    positions: _TensorLike | None = ...,
+    interleaved: builtins.bool = ...,
+) -> Symbol: ...
+def cross_entropy(
+    x: _TensorLike,
+    target: _TensorLike,
+    weight: _TensorLike | None = ...,
+    ignore_index: int | None = ...,
+    reduction: str = ...,
+    axis: int = ...,
+) -> Symbol: ...
+def nll_loss(
+    x: _TensorLike,
+    target: _TensorLike,
+    weight: _TensorLike | None = ...,
+    ignore_index: int | None = ...,
+    reduction: str = ...,
+    axis: int = ...,
 ) -> Symbol: ...
 def gather(x: _TensorLike, indices: _TensorLike, axis: int = ..., mode: str = ...) -> Symbol: ...
 def take_along_axis(x: _TensorLike, indices: _TensorLike, axis: int = ..., mode: str = ...) -> Symbol: ...

@@ -90,7 +90,7 @@ NUMPY_OTHERWISE = {
     "acosh": "arccosh", "atanh": "arctanh", "is_inf": "isinf", "is_finite": "isfinite", "stdev": "std",
     "unsqueeze": "expand_dims", "flatten": "ravel", "repeat_interleave": "repeat", "transpose": "swapaxes",
 }  # fmt: skip
-NUMPY_FALSE_FRIENDS = frozenset(("split",))
+NUMPY_FALSE_FRIENDS = frozenset(("split", "resize"))
 
 # What the functions of `graph/ops/shape.py` that several rows share, or that need words, give.
 SHAPES = {
@@ -132,8 +132,9 @@ def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def prose(text: str) -> str:
-    """Converts a docstring to Markdown: its `Args:` and `Attributes:` become lists, the rest stays."""
-    lines = inspect.cleandoc(text).split("\n")
+    """Converts a docstring to Markdown: its `Args:` and `Attributes:` become lists, an `Example:` a block, the rest stays."""
+    text, _, example = inspect.cleandoc(text).partition("\nExample:\n")
+    lines = text.split("\n")
     out: list[str] = []
     listing = False
     for line in lines:
@@ -147,6 +148,8 @@ def prose(text: str) -> str:
         else:
             listing = listing and not line
             out.append(line)
+    if example:
+        out += ["```pycon", *[line.removeprefix("    ") for line in example.split("\n")], "```"]
     return "\n".join(out)
 
 

@@ -37,7 +37,7 @@ __version__: str
 NAMED = {
     "Axis": "graph.types", "DTypeLike": "graph.types", "DimLike": "graph.types", "ShapeLike": "graph.types",
     "TensorLike": "graph.protocols", "Widths": "graph.functions.joining",
-    "PerAxis": "graph.functions.spatial.convolution", "Padding": "graph.functions.spatial.convolution",
+    "PerAxis": "graph.functions.spatial.geometry", "Padding": "graph.functions.spatial.geometry",
 }  # fmt: skip
 """Types of arguments and their modules; the stub imports them under a name with an underscore."""
 

@@ -286,7 +286,8 @@ class Kernel:
         if isinstance(device, str) and device.split(":")[0] == "cuda":
             from ..runtime.cuda.device import cuda_device
 
-            self.on_cuda.launch(cuda_device(device), extents, args, target, sanitize, warps)
+            gpu = cuda_device(device)  # without one nothing is compiled
+            self.on_cuda.launch(gpu, extents, args, target, sanitize, warps)
             return
         if device == "ptxsim":
             given = supplied(self.name, self.parameters, args)

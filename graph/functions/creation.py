@@ -14,7 +14,10 @@ from ..symbol import Symbol
 from ..types import DTypeLike, ShapeLike, as_shape
 from .building import Function, symbol_of
 
-_FIRST = {"full": "graph, shape, value", "arange": "graph, stop", "eye": "graph, n"}
+_FIRST = {
+    "full": "graph, shape, value", "arange": "graph, stop", "eye": "graph, n",
+    **dict.fromkeys(("hann_window", "hamming_window", "blackman_window"), "graph, size"),
+}  # fmt: skip
 
 
 def owner_of(op: str, graph: object) -> Graph:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from ...promotion.dtype import DType
@@ -14,8 +15,8 @@ from ..ops.opdef import accumulator
 from ..ops.shape import normalize_axis
 from ..protocols import TensorLike
 from ..symbol import Symbol
-from .building import apply, as_symbols
-from .reductions import mean, var
+from .building import apply, as_floats, as_symbols
+from .reductions import mean, reduce_l1, reduce_l2, var
 
 
 def layer_norm(x: TensorLike, scale: TensorLike | None = None, bias: TensorLike | None = None, epsilon: float = 1e-5) -> Symbol:
@@ -100,6 +101,65 @@ def instance_norm(
     The arguments are those of `group_norm`, of as many groups as channels.
     """
     return _in_groups("instance_norm", x, None, scale, bias, epsilon)
+
+
+def lrn(
+    x: TensorLike, size: int, alpha: float = 1e-4, beta: float = 0.75, bias: float = 1.0, axis: int = 1
+) -> Symbol:
+    """Compute x / (bias + alpha / size · Σ x²)ᵝ, the sum over `size` neighbouring channels (Krizhevsky et al., 2012).
+
+    As ONNX's LRN and torch's local_response_norm. 16-bit floats are computed in float32 and rounded once; integers become the
+    rule set's default float.
+
+    Args:
+        x: (N, C, …), or with channels elsewhere.
+        size: how many channels, 1 or more: (size - 1) // 2 before each, and the others after it.
+        alpha, beta, bias: finite numbers.
+        axis: that of the channels.
+
+    Example:
+        >>> g = jn.Graph("g", [jn.TensorType(jn.float32, (1, 4, "h"), "x")])
+        >>> jn.lrn(g.inputs[0], 3).shape
+        (1, 4, Dim('h'))
+    """
+    result, (value,) = as_floats("lrn", x)
+    if type(size) is not int or size < 1:
+        raise mistake("lrn", f"size is {size!r:.40}", (value,), "1 or more channels", "size=5")
+    for name, given in (("alpha", alpha), ("beta", beta), ("bias", bias)):
+        if isinstance(given, bool) or not isinstance(given, (int, float)) or not math.isfinite(given):
+            raise mistake("lrn", f"{name} is {given!r:.40}", (value,), "a finite number", f"leave out {name}=")
+    with describing("lrn", value):
+        channels = normalize_axis(axis, len(value.shape))
+    below = (size - 1) // 2
+    low, high = (
+        tuple([width if a == channels else 0 for a in range(len(value.shape))]) for width in (below, size - 1 - below)
+    )
+    squares = apply("mul", value, value)
+    squares = squares if size == 1 else apply("pad", squares, low=low, high=high, mode="constant", value=0.0)
+    extents = (value.shape[channels],)
+    taken = apply("windows", squares, axes=(channels,), counts=extents, sizes=(size,), strides=(1,), dilations=(1,))
+    total = apply("reduce_sum", taken, axes=(len(value.shape),), keepdims=False)
+    spread = apply("pow", apply("add", apply("mul", total, float(alpha) / size), float(bias)), float(beta))
+    return primitives.cast(apply("div", value, spread), result)
+
+
+def lp_norm(x: TensorLike, p: int = 2, axis: int = -1) -> Symbol:
+    """Divide by the p-norm along an axis, as ONNX's LpNormalization and torch's normalize; nothing but zeros stays so.
+
+    p: 1, the sum of magnitudes, or 2, the Euclidean norm. 16-bit floats are computed in float32 and rounded once; integers
+    become the rule set's default float.
+
+    Example:
+        >>> g = jn.Graph("g", [jn.TensorType(jn.float32, ("n", 4), "x")])
+        >>> jn.lp_norm(g.inputs[0]).shape
+        (Dim('n'), 4)
+    """
+    result, (value,) = as_floats("lp_norm", x)
+    if p not in (1, 2) or isinstance(p, bool):
+        raise mistake("lp_norm", f"p is {p!r:.40}", (value,), "1 or 2", "p=2")
+    norm = reduce_l2(value, axis, True) if p == 2 else reduce_l1(value, axis, True)
+    quotient = apply("div", value, norm)
+    return primitives.cast(apply("where", apply("equal", norm, 0.0), 0.0, quotient), result)
 
 
 def _in_groups(

@@ -23,13 +23,13 @@ from .handlers import (
 from .handlers.host import data_sized, strings
 from .handlers.microsoft import attention, fused, quantised
 from .handlers.ml import labels, linear, pipelines, trees, vectors
-from .handlers.spatial import affine_grid, convolution, pooling, resize, sampling
+from .handlers.spatial import convolution, pooling, resize, sampling
 from .registry import STRUCTURAL, handler_for
 
 __all__ = ["MODULES", "STRUCTURAL", "handler_for"]
 
 MODULES = (
-    activations, affine_grid, attention, control, conversion, convolution, creation, data_sized, elementwise, fused,
+    activations, attention, control, conversion, convolution, creation, data_sized, elementwise, fused,
     indexing, labels, linear, normalization, pipelines, pooling, products, quantisation, quantised, random, recurrent,
     reductions, resize, sampling, sequences, shaping, signal, strings, training, trees, vectors,
 )  # fmt: skip

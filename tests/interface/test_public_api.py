@@ -25,7 +25,7 @@ ERRORS = [
     "PtxCheckError", "DeviceError", "DeviceMemoryError",
 ]  # fmt: skip
 
-NOT_YET = ["jit", "call_kernel", "Resize"]
+NOT_YET = ["jit", "call_kernel", "DepthToSpace"]
 """Names of the contract that this version does not offer."""
 RULE_SETS = ["max", "max-published", "jax", "numpy", "torch", "triton", "exact"]
 COMPILE_OPTIONS_NOT_YET = ["schedule"]
@@ -190,6 +190,31 @@ SIGNATURES: dict[str, str] = {
     "conv1d": "x, kernel, stride=1, dilation=1, padding=0, groups=1, bias=None",
     "conv2d": "x, kernel, stride=1, dilation=1, padding=0, groups=1, bias=None",
     "conv3d": "x, kernel, stride=1, dilation=1, padding=0, groups=1, bias=None",
+    "conv_transpose": "x, kernel, stride=1, dilation=1, padding=0, output_padding=0, groups=1, bias=None",
+    "col2im": "x, image_shape, block_shape, stride=1, dilation=1, padding=0",
+    "deform_conv": "x, kernel, offset, mask=None, stride=1, dilation=1, padding=0, groups=1, offset_groups=1, bias=None",
+    "lp_pool": "x, kernel_size, stride=None, dilation=1, padding=0, ceil_mode=False, p=2.0",
+    "max_pool_with_indices": "x, kernel_size, stride=None, dilation=1, padding=0, ceil_mode=False",
+    "max_unpool": "x, indices, kernel_size, stride=None, padding=0, output_size=None",
+    "resize": "x, size=None, scale=None, axes=None, mode='nearest', coordinates='half_pixel', rounding='round_prefer_floor', "
+              "cubic_coefficient=-0.75, exclude_outside=False, antialias=False, roi=None, extrapolation_value=0.0",
+    "grid_sample": "x, grid, mode='linear', padding_mode='zeros', align_corners=False",
+    "affine_grid": "theta, size, align_corners=False",
+    "roi_align": "x, rois, batch_indices, output_size, spatial_scale=1.0, sampling_ratio=2, mode='avg', half_pixel=True",
+    "rnn": "x, w, r, b=None, sequence_lens=None, initial_h=None, direction='forward', batch_first=False, activations=None, "
+           "clip=None",
+    "gru": "x, w, r, b=None, sequence_lens=None, initial_h=None, direction='forward', batch_first=False, activations=None, "
+           "clip=None, linear_before_reset=False",
+    "lstm": "x, w, r, b=None, sequence_lens=None, initial_h=None, initial_c=None, p=None, direction='forward', "
+            "batch_first=False, activations=None, clip=None, input_forget=False",
+    "rotary_embedding": "x, cos, sin, positions=None, interleaved=False",
+    "cross_entropy": "x, target, weight=None, ignore_index=None, reduction='mean', axis=1",
+    "nll_loss": "x, target, weight=None, ignore_index=None, reduction='mean', axis=1",
+    "hann_window": "graph, size, periodic=True, dtype=DType(\"float32\")",
+    "hamming_window": "graph, size, periodic=True, alpha=0.54, dtype=DType(\"float32\")",
+    "blackman_window": "graph, size, periodic=True, dtype=DType(\"float32\")",
+    "lrn": "x, size, alpha=0.0001, beta=0.75, bias=1.0, axis=1",
+    "lp_norm": "x, p=2, axis=-1",
     "max_pool": "x, kernel_size, stride=None, dilation=1, padding=0, ceil_mode=False",
     "avg_pool": "x, kernel_size, stride=None, dilation=1, padding=0, ceil_mode=False, count_boundary=True",
     "random_bits": "x, seed=0, stream=0",

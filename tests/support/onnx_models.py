@@ -75,4 +75,7 @@ def agrees(made: Any, *arrays: Any, rtol: float = 1e-5, atol: float = 1e-6, **op
     return found
 
 
-__all__ = ["TensorProto", "agrees", "body", "code", "evaluated", "helper", "model", "node", "numpy_helper", "value"]
+__all__ = [
+    "ReferenceEvaluator", "TensorProto", "agrees", "body", "code", "evaluated", "helper", "model", "node", "numpy_helper",
+    "value",
+]  # fmt: skip

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 import numpy as np
 
 from ....promotion.arrays import Array
 from ....promotion.dataclass import dataclass
-from ....promotion.dtype import float32, int64
-from ...dims.dim import Extent, maximum
+from ....promotion.dtype import float32
+from ...dims.dim import Extent
 from ...functions.building import apply
 from ...functions.linalg import matmul
-from ...functions.positions import positions
-from ...functions.reductions import argmax, max_, mean
+from ...functions.reductions import mean
 from ...functions.spatial.convolution import avg_pool, conv
-from ...functions.spatial.transposed import convolved_backwards
+from ...functions.spatial.geometry import Windows
+from ...functions.spatial.pooling import pooled_with_positions
+from ...functions.spatial.resizing import Axis, Options, resized
+from ...functions.spatial.resizing_at_run import SymbolicAxis
+from ...functions.spatial.transposed import conv_transpose
 from ...symbol import Symbol
 from ..node import Node, Number
 from ..registry import handles
@@ -53,28 +55,14 @@ def convolution(
     dtype = x.dtype
     wide = float32 if dtype.is_float and dtype.bits == 16 else dtype
     image, kernel = _last(x.cast(wide)), weight.cast(wide)
+    last = apply("permute", kernel, axes=(*range(2, rank + 2), 1, 0))
     added = None if bias is None else bias.cast(wide)
     if transposed:
-        result = _backwards(node, image, kernel, steps, pads, gaps, per_axis(output_padding, rank), groups)
-        result = result if added is None else apply("add", result, added)
+        result = conv_transpose(image, last, steps, gaps, pads, per_axis(output_padding, rank), groups, added)
     else:
-        matrix = apply("permute", kernel, axes=(*range(2, rank + 2), 1, 0))
-        result = conv(image, matrix, steps, gaps, pads, groups, added)
+        result = conv(image, last, steps, gaps, pads, groups, added)
     result = _first(result).cast(dtype)
     return node.shaped(result) if alone else result
-
-
-def _backwards(
-    node: Node, image: Symbol, kernel: Symbol, steps: Sequence[int], pads: Sequence[tuple[int, int]], gaps: Sequence[int],
-    extra: Sequence[int], groups: int,
-) -> Symbol:  # fmt: skip
-    """Convolve an image (N, …, C) backwards."""
-    sizes = node.static(kernel.shape, "the kernel of a convolution")[2:]
-    counts: list[Extent] = []
-    for extent, size, step, (low, high), gap, more in zip(image.shape[1:-1], sizes, steps, pads, gaps, extra, strict=True):
-        counts.append((extent - 1) * step + (size - 1) * gap + 1 + more - low - high)
-        node.require(not isinstance(counts[-1], int) or counts[-1] > 0, f"a result of size {counts[-1]}", "less padding")
-    return convolved_backwards(image, kernel, [low for low, _ in pads], counts, steps, gaps, groups)
 
 
 @handles("max_pool2d_with_indices.default", "max_pool3d_with_indices.default")
@@ -87,43 +75,8 @@ def max_pool(
     node.require(x.dtype.is_float or x.dtype.bits < 64, f"max_pool of {x.dtype}", "a narrower dtype")
     sizes = per_axis(kernel_size, rank)
     steps, pads, gaps = per_axis(stride, rank) or sizes, per_axis(padding, rank), per_axis(dilation, rank)
-    spatial, counts = x.shape[-rank:], node.shape[-rank:]
-    first = len(x.shape) - rank
-    lowest = -math.inf if x.dtype.is_float else int(x.dtype.min_value)
-    low = (*(0,) * first, *pads)
-    high: list[Extent] = [0] * first
-    for extent, count, size, step, pad, gap in zip(spatial, counts, sizes, steps, pads, gaps, strict=True):
-        high.append(maximum((count - 1) * step + (size - 1) * gap + 1 - extent - pad, 0))
-    wide = x
-    if any(width != 0 for width in (*low, *high)):
-        wide = apply("pad", x, low=low, high=tuple(high), mode="constant", value=lowest)
-    axes = tuple(range(first, first + rank))
-    taken = apply("windows", wide, axes=axes, counts=tuple(counts), sizes=sizes, strides=steps, dilations=gaps)
-    best = max_(taken, axis=tuple(range(len(x.shape), len(x.shape) + rank)))
-    flat = apply("reshape", taken, shape=(*best.shape, math.prod(sizes)))
-    tap = argmax(flat, -1)
-    return best, _positions_in_image(node, best, tap, spatial, sizes, steps, pads, gaps)
-
-
-def _positions_in_image(
-    node: Node, best: Symbol, tap: Symbol, spatial: Sequence[Extent], sizes: Sequence[int], steps: Sequence[int],
-    pads: Sequence[int], gaps: Sequence[int],
-) -> Symbol:  # fmt: skip
-    """Return positions in the image for the taps of windows."""
-    rank = len(sizes)
-
-    def number(value: Extent) -> Symbol:
-        return node.operand(value, int64)
-
-    total: Symbol | None = None
-    for axis in range(rank):
-        below = math.prod(sizes[axis + 1 :])
-        within = apply("rem", apply("trunc_div", tap, number(below)), number(sizes[axis]))
-        window = apply("mul", positions(best, len(best.shape) - rank + axis), number(steps[axis]))
-        here = apply("sub", apply("add", window, apply("mul", within, number(gaps[axis]))), number(pads[axis]))
-        total = here if total is None else apply("add", apply("mul", total, number(spatial[axis])), here)
-    assert total is not None
-    return total
+    over = Windows(sizes, steps, gaps, pads, pads, tuple(node.shape[-rank:]))
+    return pooled_with_positions(x, over, len(x.shape) - rank)
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,26 +191,13 @@ def upsample_bilinear(
     """Interpolate between the nearest elements, along one axis after the other."""
     given = scales[0] if node.call.op.endswith("vec") and scales else scales
     factors = given if isinstance(given, tuple) and len(given) == 2 else (None, None)
-    result = x.cast(float32) if x.dtype.bits == 16 else x
-    for axis, factor in zip((-2, -1), factors, strict=True):
-        here = len(x.shape) + axis
-        extent, size = node.static((x.shape[here], node.shape[here]), "bilinear interpolation")
-        low, high, share = _between(extent, size, align_corners, factor, result.dtype.numpy)
-        shape = (size, *(1,) * (-1 - axis))
-        weight = node.graph.constant(share.reshape(shape), result.dtype)
-        first, second = (apply("gather", result, node.graph.constant(at), axis=here) for at in (low, high))
-        result = apply("add", first, apply("mul", apply("sub", second, first), weight))
-    return result.cast(x.dtype)
-
-
-def _between(extent: int, size: int, corners: bool, factor: object, dtype: np.dtype[np.generic]) -> tuple[Array, Array, Array]:
-    """Return, for each element of an interpolated axis, the positions before and after it, and where it lies between."""
-    to = np.arange(size)
-    if corners:
-        source = to * ((extent - 1) / (size - 1) if size > 1 else 0.0)
-    else:
-        step = 1 / factor if isinstance(factor, (int, float)) and factor > 0 else extent / size
-        source = np.maximum((to + 0.5) * step - 0.5, 0.0)
-    low = np.minimum(source.astype(np.int64), extent - 1)
-    high = np.minimum(low + 1, extent - 1)
-    return low, high, np.clip(source - low, 0.0, 1.0).astype(dtype)
+    axes: list[Axis | SymbolicAxis] = []
+    for axis, factor in zip((len(x.shape) - 2, len(x.shape) - 1), factors, strict=True):
+        extent, size = x.shape[axis], node.shape[axis]
+        scale = float(factor) if isinstance(factor, (int, float)) and factor > 0 and not align_corners else None
+        if isinstance(extent, int) and isinstance(size, int):
+            axes.append(Axis(axis, extent, size, scale or size / extent, float(size)))
+        else:
+            axes.append(SymbolicAxis(axis, extent, size, scale))
+    coordinates = "align_corners" if align_corners else "half_pixel"
+    return resized(x, Options("linear", coordinates, coordinate_type=np.float64), axes)

@@ -56,11 +56,17 @@ matrix_band_part: band_part       | scaled_dot_product_attention: attention |  g
 batch_normalization: batch_norm   | group_normalization: group_norm    | instance_normalization: instance_norm
 quantize_linear: quantize         | dequantize_linear: dequantize      | dynamic_quantize_linear: dynamic_quantize
 linalg_norm: norm                 | masked_select: where               | broadcast_in_dim: broadcast_to
+interpolate: resize               | upsample: resize                   | resize_bilinear: resize
+hanning: hann_window              | hamming: hamming_window            | blackman: blackman_window
+conv_transpose1d: conv_transpose  | conv_transpose2d: conv_transpose   | conv_transpose3d: conv_transpose
+conv2d_transpose: conv_transpose  | deform_conv2d: deform_conv         | fold: col2im
+max_unpool2d: max_unpool          | lp_pool2d: lp_pool                 | local_response_norm: lrn
+lp_normalization: lp_norm         | normalize: lp_norm                 | softmax_cross_entropy_loss: cross_entropy
+negative_log_likelihood_loss: nll_loss | max_pool2d_with_indices: max_pool_with_indices | global_lp_pool: norm
 """
 _PLANNED = """
 jit call_kernel from_exported distributed
-rotary_embedding set_seed
-conv_transpose global_avg_pool resize lp_norm cross_entropy
+set_seed global_avg_pool
 depth_to_space space_to_depth center_crop_pad reverse_sequence
 """
 

@@ -29,7 +29,7 @@ _MODULES: dict[str, str] = {
         "swiglu shrink thresholded_relu hardmax"
     ),
     "normalization": (
-        "layer_norm rms_norm batch_norm group_norm instance_norm"
+        "layer_norm rms_norm batch_norm group_norm instance_norm lrn lp_norm"
     ),
     "reductions": (
         "sum prod max min argmax argmin any all count_nonzero mean var stdev logsumexp cumsum reduce_l1 reduce_l2 sum_square "
@@ -51,8 +51,41 @@ _MODULES: dict[str, str] = {
     "signal.fourier": (
         "fft ifft rfft irfft stft"
     ),
+    "signal.windows": (
+        "hann_window hamming_window blackman_window"
+    ),
     "spatial.convolution": (
         "conv conv1d conv2d conv3d max_pool avg_pool"
+    ),
+    "spatial.transposed": (
+        "conv_transpose col2im"
+    ),
+    "spatial.deformable": (
+        "deform_conv"
+    ),
+    "spatial.pooling": (
+        "lp_pool max_pool_with_indices max_unpool"
+    ),
+    "spatial.resizing": (
+        "resize"
+    ),
+    "spatial.sampling": (
+        "grid_sample"
+    ),
+    "spatial.grids": (
+        "affine_grid"
+    ),
+    "spatial.regions": (
+        "roi_align"
+    ),
+    "networks.recurrent": (
+        "rnn gru lstm"
+    ),
+    "networks.rotary": (
+        "rotary_embedding"
+    ),
+    "networks.losses": (
+        "cross_entropy nll_loss"
     ),
     "indexing": (
         "gather take_along_axis gather_nd"

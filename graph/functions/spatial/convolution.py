@@ -7,7 +7,7 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from ....promotion.dtype import float32, int32
+from ....promotion.dtype import DType, float32, int32
 from ...dims.dim import Extent, ceil_div, maximum, minimum
 from ...errors import mistake
 from ...graph import graph_of
@@ -21,12 +21,10 @@ from ..creation import ones
 from ..joining import pad
 from ..linalg import matmul
 from ..reductions import max_, sum_
+from .geometry import Padding, PerAxis, numbers_per_axis, padding_pairs
 
 FEW_TAPS = 64
 """Up to this many taps, a convolution of single channels is a sum of products, with no matrix."""
-
-PerAxis = int | Sequence[int]
-Padding = int | Sequence[int] | Sequence[tuple[int, int]]
 
 
 def convolved(
@@ -137,27 +135,12 @@ def _conv(
         what = f"{value.shape[-1]} channels in {groups} groups, a kernel of {depth} channels to {filters}"
         raise mistake(op, what, both, "channels / groups in the kernel, whose results the groups divide", "check groups=")
     sizes = tuple([int(size) for size in factors.shape[:-2]])  # type: ignore[arg-type]
-    strides, dilations = _numbers(op, both, "stride", stride, spatial), _numbers(op, both, "dilation", dilation, spatial)
-    wide = _padded(value, _pairs(op, both, padding, spatial), 0)
+    strides = numbers_per_axis(op, both, "stride", stride, spatial)
+    dilations = numbers_per_axis(op, both, "dilation", dilation, spatial)
+    wide = _padded(value, padding_pairs(op, both, padding, spatial), 0)
     counts = [window_count(*each) for each in zip(wide.shape[1:-1], sizes, strides, dilations, strict=True)]
     result = convolved(wide, factors, counts, strides, dilations, groups)
     return result if bias is None else apply("add", result, bias)
-
-
-def _numbers(op: str, operands: Sequence[Symbol], name: str, numbers: PerAxis, rank: int) -> tuple[int, ...]:
-    found = (numbers,) * rank if isinstance(numbers, int) else tuple(numbers)
-    if len(found) != rank or min(found) < 1:
-        raise mistake(op, f"{name} {numbers}", operands, f"1 or more, once or for each of {rank} axes", f"{name}=1")
-    return found
-
-
-def _pairs(op: str, operands: Sequence[Symbol], padding: Padding, rank: int) -> list[tuple[int, int]]:
-    given: list[int | tuple[int, int]] = [padding] * rank if isinstance(padding, int) else list(padding)
-    pairs = [(each, each) if isinstance(each, int) else each for each in given]
-    if len(pairs) != rank or any(len(pair) != 2 or min(pair) < 0 for pair in pairs):
-        expected = f"0 or more, once, for each of {rank} axes, or as (before, after) pairs"
-        raise mistake(op, f"padding {padding}", operands, expected, "padding=0")
-    return [(pair[0], pair[1]) for pair in pairs]
 
 
 def _padded(x: Symbol, pairs: Sequence[tuple[Extent, Extent]], value: float) -> Symbol:
@@ -166,24 +149,7 @@ def _padded(x: Symbol, pairs: Sequence[tuple[Extent, Extent]], value: float) -> 
     return pad(x, [(0, 0), *pairs, (0, 0)], value=value)
 
 
-def around(x: Symbol, low: Sequence[Extent], high: Sequence[Extent], value: float, first: int = 2) -> Symbol:
-    """Pad the axes of a tensor from `first` on; negative numbers remove elements."""
-    rest = (0,) * (len(x.shape) - len(low) - first)
-    low, high = ((*(0,) * first, *widths, *rest) for widths in (low, high))
-    starts = [maximum(width * -1, 0) for width in low]
-    ends = [maximum(width * -1, 0) for width in high]
-    stops = [extent - width for extent, width in zip(x.shape, ends, strict=True)]
-    if any(start != 0 for start in starts) or tuple(stops) != x.shape:
-        x = apply("slice", x, starts=tuple(starts), stops=tuple(stops), steps=(1,) * len(starts))
-    before = tuple([maximum(width, 0) for width in low])
-    after = tuple([maximum(width, 0) for width in high])
-    if all(width == 0 for width in (*before, *after)):
-        return x
-    number = value if x.dtype.is_float else int(value)
-    return apply("pad", x, low=before, high=after, mode="constant", value=number)
-
-
-class _Over(NamedTuple):
+class PoolingWindows(NamedTuple):
     """The windows of a pooling: their sizes, how far apart they begin, and how far apart their elements lie."""
 
     sizes: tuple[int, ...]
@@ -214,19 +180,25 @@ class _Over(NamedTuple):
         )
 
 
-def _pooling(
+def pooling_windows(
     op: str, x: Symbol, kernel_size: PerAxis, stride: PerAxis | None, dilation: PerAxis, padding: Padding
-) -> tuple[_Over, list[tuple[int, int]]]:
+) -> tuple[PoolingWindows, list[tuple[int, int]]]:
+    """Return the windows and the padding that the arguments of a pooling of a tensor (N, …, C) describe."""
     rank = len(x.shape) - 2
     if rank < 1:
         raise mistake(op, f"a tensor {shape_text(x.shape)}", (x,), "N, …, C", "insert axes of size 1 with x[None]")
-    sizes = _numbers(op, (x,), "kernel_size", kernel_size, rank)
-    strides = sizes if stride is None else _numbers(op, (x,), "stride", stride, rank)
-    over = _Over(sizes, strides, _numbers(op, (x,), "dilation", dilation, rank))
-    pairs = _pairs(op, (x,), padding, rank)
+    sizes = numbers_per_axis(op, (x,), "kernel_size", kernel_size, rank)
+    strides = sizes if stride is None else numbers_per_axis(op, (x,), "stride", stride, rank)
+    over = PoolingWindows(sizes, strides, numbers_per_axis(op, (x,), "dilation", dilation, rank))
+    pairs = padding_pairs(op, (x,), padding, rank)
     if any(max(pair) >= (size - 1) * gap + 1 for pair, size, gap in zip(pairs, sizes, over.dilations, strict=True)):
         raise mistake(op, f"padding {padding}, windows of {sizes}", (x,), "less padding than a window is long", "padding=0")
     return over, pairs
+
+
+def lowest_of(dtype: DType) -> float:
+    """Return the value that is never the largest."""
+    return -math.inf if dtype.is_float else False if dtype.is_bool else int(dtype.min_value)
 
 
 def max_pool(
@@ -240,11 +212,10 @@ def max_pool(
         ceil_mode: whether a last window may reach beyond the end, as long as it begins before the padding there.
     """
     value = symbol_of("max_pool", x)
-    over, pairs = _pooling("max_pool", value, kernel_size, stride, dilation, padding)
+    over, pairs = pooling_windows("max_pool", value, kernel_size, stride, dilation, padding)
     counts = over.counts(value.shape[1:-1], pairs, ceil_mode)
-    lowest = -math.inf if value.dtype.is_float else False if value.dtype.is_bool else int(value.dtype.min_value)
     rank = len(counts)
-    taken = over.taken(value, [low for low, _ in pairs], counts, lowest)
+    taken = over.taken(value, [low for low, _ in pairs], counts, lowest_of(value.dtype))
     return max_(taken, axis=tuple(range(rank + 2, 2 * rank + 2)))
 
 
@@ -263,7 +234,7 @@ def avg_pool(
     if not value.dtype.is_float:
         raise mistake("avg_pool", f"a mean of {value.dtype}", (value,), "floats", "cast it first: x.cast(float32)")
     wide = value.cast(float32) if value.dtype.bits < 32 else value
-    over, pairs = _pooling("avg_pool", value, kernel_size, stride, dilation, padding)
+    over, pairs = pooling_windows("avg_pool", value, kernel_size, stride, dilation, padding)
     extents = value.shape[1:-1]
     counts = over.counts(extents, pairs, ceil_mode)
     low = [before for before, _ in pairs]

@@ -1,144 +1,159 @@
-"""Defines transposed convolutions as convolutions forwards, one for all results that read windows of one form.
-
-With stride s, result f of the whole is the sum of x[i] · w[t] over f = i · s + t · dilation. Results whose f leave the same
-remainder, a residue, take every s-th tap of the kernel, with stride 1 and no zeros between the elements of x. Residues of as
-many taps at the same offsets share their windows, and are one product with more columns; results are interleaved at the end.
-"""
+"""Defines convolutions backwards, and the sum of windows that overlap: what is spread over an image is added up there."""
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Sequence
-from typing import Any, NamedTuple, TypeAlias
+import math
+from collections.abc import Callable, Sequence
 
-import numpy as np
-
-from ....promotion.arrays import Array
-from ...dims.dim import Extent
+from ...dims.dim import Extent, exact_quotient
+from ...errors import mistake
+from ...graph import graph_of
+from ...protocols import TensorLike
 from ...symbol import Symbol
-from ..building import apply
-from ..creation import zeros
-from .convolution import around, convolved
-
-Weights: TypeAlias = Symbol | Array
-
-
-class _Residues(NamedTuple):
-    """Residues of one axis that read windows of one form.
-
-    Attributes:
-        residues: how many there are; they follow each other.
-        taps: how many taps each of them has, which may be none.
-        step: how far apart the elements of a window lie.
-        reach: how far before its position a window begins.
-        firsts: the first tap of each residue.
-        apart: how far apart its taps lie in the kernel.
-    """
-
-    residues: int
-    taps: int
-    step: int
-    reach: int
-    firsts: tuple[int, ...]
-    apart: int
+from ...types import DimLike, as_extent, shape_text
+from ..building import apply, symbol_of
+from .geometry import (
+    Padding,
+    PerAxis,
+    Windows,
+    around,
+    kernel_span,
+    numbers_per_axis,
+    padding_pairs,
+    spread,
+)
+from .residues import convolved_backwards
 
 
-def _residues(size: int, stride: int, dilation: int) -> list[_Residues]:
-    found: list[_Residues] = []
-    for residue in range(stride):
-        taps = [tap for tap in range(size) if tap * dilation % stride == residue]
-        offsets = [tap * dilation // stride for tap in taps]
-        apart, step = (taps[1] - taps[0], offsets[1] - offsets[0]) if len(taps) > 1 else (size, 1)
-        one = _Residues(1, len(taps), step, max(offsets, default=0), tuple(taps[:1]), apart)
-        last = found[-1] if found else None
-        if last is not None and (last.taps, last.step, last.reach, last.apart) == (one.taps, one.step, one.reach, one.apart):
-            found[-1] = last._replace(residues=last.residues + 1, firsts=last.firsts + one.firsts)
-        else:
-            found.append(one)
-    return found
-
-
-def convolved_backwards(
-    x: Symbol, weights: Weights, begins: Sequence[Extent], sizes: Sequence[Extent], strides: Sequence[int],
-    dilations: Sequence[int], groups: int,
+def conv_transpose(
+    x: TensorLike, kernel: TensorLike, stride: PerAxis = 1, dilation: PerAxis = 1, padding: Padding = 0,
+    output_padding: PerAxis = 0, groups: int = 1, bias: TensorLike | None = None,
 ) -> Symbol:  # fmt: skip
-    """Convolve a tensor (N, …, C) backwards with weights (C, M / groups, …).
+    """Convolve a tensor (N, …, C) backwards with a kernel (…, M / groups, C): each element adds the kernel, scaled by it.
 
-    Weights that are an array are put in order here, a symbol by each run.
+    It is the transpose of `conv`, as MAX's conv2d_transpose and torch's conv_transpose2d, with channels last. An axis of n
+    elements becomes one of stride · (n - 1) + dilation · (k - 1) + 1 + output_padding, less the padding. Dtypes are those of
+    `conv`: operands join, 16-bit floats are summed in float32, 8-bit integers in int32.
 
     Args:
-        begins: how many results of the whole are left out at the beginning of each spatial axis.
-        sizes: how many there are from there on.
+        x: (N, …, C), with one to any number of axes of space; sizes may be symbolic.
+        kernel: (…, M / groups, C), of known sizes.
+        stride: how far apart the kernel is added, one number for all spatial axes or one for each.
+        dilation: how far apart the elements of the kernel lie.
+        padding: how much of the result is cut at its ends: one number, one for each axis, or (before, after) pairs.
+        output_padding: how much is added at the end of each axis: which of the sizes that `conv` makes equal is meant.
+        groups: how many groups the channels fall into, each with filters of its own.
+        bias: what is added for each of the M channels of the result.
+
+    Raises `UserError` for operands whose axes, channels or groups do not fit.
+
+    Example:
+        >>> g = jn.Graph("g", [jn.TensorType(jn.float32, (1, "n", 1), "x")])
+        >>> jn.conv_transpose(g.inputs[0], np.ones((3, 4, 1), np.float32), stride=2).shape
+        (1, Dim.parse('2*n + 1'), 4)
     """
-    rank = len(strides)
-    kernel = tuple([int(size) for size in weights.shape[2:]])  # type: ignore[arg-type]
-    axes = [_residues(*each) for each in zip(kernel, strides, dilations, strict=True)]
-    first = [begin // stride for begin, stride in zip(begins, strides, strict=True)]
-    counts = [
-        (begin + size - 1) // stride + 1 - start
-        for begin, size, stride, start in zip(begins, sizes, strides, first, strict=True)
+    op = "conv_transpose"
+    both = value, factors = graph_of(op, x, kernel).promoted(op, (x, kernel), "matmul")
+    rank = len(value.shape) - 2
+    if rank < 1 or len(factors.shape) != len(value.shape):
+        what = f"{shape_text(value.shape)} and a kernel {shape_text(factors.shape)}"
+        raise mistake(op, what, both, "N, …, C and as many axes in the kernel", "insert axes of size 1 with x[None]")
+    if not all(isinstance(size, int) and size > 0 for size in factors.shape):
+        raise mistake(op, f"a kernel {shape_text(factors.shape)}", both, "sizes of 1 or more, known now", "fix the sizes")
+    channels = factors.shape[-1]
+    if type(groups) is not int or groups < 1 or value.shape[-1] != channels or int(channels) % groups:  # type: ignore[arg-type]
+        what = f"{value.shape[-1]} channels in {groups} groups, a kernel for {channels}"
+        raise mistake(op, what, both, "a kernel (…, M / groups, C), where groups divides C", "check groups=")
+    taps = [int(size) for size in factors.shape[:rank]]  # type: ignore[arg-type]
+    strides, dilations = (
+        numbers_per_axis(op, both, name, numbers, rank) for name, numbers in (("stride", stride), ("dilation", dilation))
+    )
+    extra = numbers_per_axis(op, both, "output_padding", output_padding, rank, 0)
+    if any(more >= max(step, gap) for more, step, gap in zip(extra, strides, dilations, strict=True)):
+        raise mistake(op, f"output_padding {output_padding} of stride {stride}", both, "less than a stride", "output_padding=0")
+    begins, sizes = [], []
+    spans = kernel_span(taps, dilations)
+    for extent, span, step, more, (low, high) in zip(
+        value.shape[1:-1], spans, strides, extra, padding_pairs(op, both, padding, rank), strict=True
+    ):
+        size = (extent - 1) * step + span + more - low - high
+        if isinstance(size, int) and size <= 0:
+            raise mistake(op, f"a result of {size} elements along an axis", both, "1 or more", "less padding")
+        begins.append(low)
+        sizes.append(size)
+    first = apply("permute", factors, axes=(rank + 1, rank, *range(rank)))
+    result = convolved_backwards(value, first, begins, sizes, strides, dilations, groups)
+    return result if bias is None else apply("add", result, bias)
+
+
+def overlapped(part: Callable[[tuple[int, ...]], Symbol], over: Windows, image: Sequence[Extent], first: int) -> Symbol:
+    """Add windows up where they lie in an image.
+
+    Args:
+        part: the elements of all windows at one position in them, with the axes of `over.sizes` from axis `first` on.
+        image: the sizes of the axes that these become.
+    """
+    total: Symbol | None = None
+    for position in over.taps:
+        wide = spread(part(position), over.strides, first)
+        low = [offset * dilation - pad for offset, dilation, pad in zip(position, over.dilations, over.low, strict=True)]
+        here = wide.shape[first : first + len(low)]
+        high = [size - extent - before for size, extent, before in zip(image, here, low, strict=True)]
+        term = around(wide, low, high, 0.0, first)
+        total = term if total is None else apply("add", total, term)
+    assert total is not None
+    return total
+
+
+def col2im(
+    x: TensorLike, image_shape: Sequence[DimLike], block_shape: Sequence[int], stride: PerAxis = 1, dilation: PerAxis = 1,
+    padding: Padding = 0,
+) -> Symbol:  # fmt: skip
+    """Add windows (N, L, K · C) up where they lie in an image (N, …, C), as ONNX's Col2Im and torch's fold, with channels last.
+
+    It is the transpose of taking windows: the rows are those that `conv` multiplies with a kernel of K elements, of which each
+    has C channels. Sums are of the dtype of `x`.
+
+    Args:
+        x: (N, L, K · C): L windows in row-major order, each of the elements of `block_shape`, channels last.
+        image_shape: the sizes of the axes of space; ints, names or dims.
+        block_shape: the sizes of a window; K is their product.
+        stride: how far apart windows begin, one number for all axes or one for each.
+        dilation: how far apart the elements of a window lie.
+        padding: how far windows reach beyond the image: one number, one for each axis, or (before, after) pairs.
+
+    Raises `UserError` where L is not the number of such windows.
+
+    Example:
+        >>> g = jn.Graph("g", [jn.TensorType(jn.float32, (1, 9, 4), "x")])
+        >>> jn.col2im(g.inputs[0], (4, 4), (2, 2)).shape
+        (1, 4, 4, 1)
+    """
+    op = "col2im"
+    value = symbol_of(op, x)
+    image, block = tuple([as_extent(size, f"{op}: image_shape") for size in image_shape]), tuple(block_shape)
+    rank = len(image)
+    sized = len(block) == rank and rank > 0 and all(type(size) is int and size > 0 for size in block)
+    if not sized or len(value.shape) != 3:
+        what = f"{shape_text(value.shape)}, an image {shape_text(image)} and blocks {block}"
+        raise mistake(op, what, (value,), "(N, windows, elements) and as many sizes of blocks as of the image, 1 or more",
+                      "block_shape=(2, 2)")  # fmt: skip
+    strides, dilations = (
+        numbers_per_axis(op, (value,), name, numbers, rank) for name, numbers in (("stride", stride), ("dilation", dilation))
+    )
+    pairs = padding_pairs(op, (value,), padding, rank)
+    sizes = [
+        (size + low + high - span) // step + 1
+        for size, (low, high), span, step in zip(image, pairs, kernel_span(block, dilations), strides, strict=True)
     ]
-    low = [max([each.reach for each in axis]) - start for axis, start in zip(axes, first, strict=True)]
-    high = [start + count - extent for start, count, extent in zip(first, counts, x.shape[1:-1], strict=True)]
-    wide = around(x, low, high, 0, 1)
-    whole = [max([each.reach for each in axis]) for axis in axes]
-
-    def joined(chosen: tuple[_Residues, ...]) -> Symbol:
-        """Return (N, …, residues along each axis, M), those of the axes that are chosen in one class each."""
-        axis = len(chosen)
-        if axis < rank:
-            parts = [joined((*chosen, each)) for each in axes[axis]]
-            return parts[0] if len(parts) == 1 else apply("concat", *parts, axis=1 + rank + axis)
-        filters = weights.shape[1] * groups
-        shape = (x.shape[0], *counts, *[each.residues for each in chosen])
-        if any(each.taps == 0 for each in chosen):
-            return zeros(x, (*shape, filters), x.dtype)
-        matrix = _matrix(weights, chosen, groups)
-        starts = (0, *[most - each.reach for most, each in zip(whole, chosen, strict=True)], 0)
-        stops = (wide.shape[0], *[
-            start + count + (each.taps - 1) * each.step
-            for start, count, each in zip(starts[1:], counts, chosen, strict=False)
-        ], wide.shape[-1])  # fmt: skip
-        part = wide
-        if any(start != 0 for start in starts) or stops != wide.shape:
-            part = apply("slice", wide, starts=starts, stops=stops, steps=(1,) * len(starts))
-        steps = [each.step for each in chosen]
-        symbol = x.graph.constant(matrix) if isinstance(matrix, np.ndarray) else matrix
-        result = convolved(part, symbol, counts, (1,) * rank, steps, groups)
-        apart = result.reshape((x.shape[0], *counts, groups, *[each.residues for each in chosen], filters // groups))
-        last = apart.permute((*range(rank + 1), *range(rank + 2, 2 * rank + 2), rank + 1, 2 * rank + 2))
-        return last.reshape((*shape, filters))
-
-    result = joined(())
-    if any(stride != 1 for stride in strides):
-        order = (0, *[axis for pair in range(rank) for axis in (pair + 1, pair + 1 + rank)], 2 * rank + 1)
-        result = result.permute(order)
-    wholes = [count * stride for count, stride in zip(counts, strides, strict=True)]
-    result = result.reshape((x.shape[0], *wholes, result.shape[-1]))
-    cut = [begin - start * stride for begin, start, stride in zip(begins, first, strides, strict=True)]
-    rest = [most - size - start for most, size, start in zip(wholes, sizes, cut, strict=True)]
-    return around(result, [before * -1 for before in cut], [after * -1 for after in rest], 0, 1)
-
-
-def _matrix(weights: Weights, chosen: Sequence[_Residues], groups: int) -> Symbol | Array:
-    """Return the taps of classes of residues, turned over, as a kernel (…, C / groups, groups · residues · M / groups)."""
-    rank = len(chosen)
-    channels, each = weights.shape[0] // groups, weights.shape[1]
-    taps = [residues.taps for residues in chosen]
-    pieces: list[tuple[slice, ...]] = []
-    for firsts in itertools.product(*[residues.firsts for residues in chosen]):
-        steps = [
-            slice(first + (residues.taps - 1) * residues.apart, None, -residues.apart)
-            for first, residues in zip(firsts, chosen, strict=True)
-        ]
-        pieces.append((slice(None), slice(None), *steps))
-    one = (groups, channels, each, 1, *taps)
-    order = (*range(4, 4 + rank), 1, 0, 3, 2)
-    result = (*taps, channels, groups * len(pieces) * each)
-    if isinstance(weights, Symbol):
-        lines = [weights[piece].reshape(one) for piece in pieces]
-        joined = lines[0] if len(lines) == 1 else apply("concat", *lines, axis=3)
-        return joined.permute(order).reshape(result)
-    arrays: list[Any] = [weights[piece] for piece in pieces]
-    whole: Any = np.concatenate([array.reshape(one) for array in arrays], 3)
-    return np.ascontiguousarray(whole.transpose(order)).reshape(result)
+    if any(isinstance(size, int) and size < 1 for size in sizes):
+        raise mistake(op, f"blocks {block} in an image {shape_text(image)}", (value,), "an image that holds one", "padding=1")
+    depth = exact_quotient(value.shape[2], math.prod(block))
+    if depth is None:
+        what = f"rows of {value.shape[2]} elements for blocks {block}"
+        raise mistake(op, what, (value,), f"a multiple of {math.prod(block)}", "check block_shape=")
+    apart = value.reshape((value.shape[0], *sizes, *block, depth))
+    lows, highs = zip(*pairs, strict=True)
+    over = Windows(block, strides, dilations, lows, highs, tuple(sizes))
+    whole = (slice(None),) * (rank + 1)
+    return overlapped(lambda position: apart[(*whole, *position)], over, image, 1)

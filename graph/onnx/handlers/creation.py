@@ -13,6 +13,7 @@ from ...functions.building import apply
 from ...functions.creation import full
 from ...functions.host.data_sized import fresh_dim, host
 from ...functions.positions import counting
+from ...functions.signal.windows import BLACKMAN, HAMMING_OF_ONNX, HANN, window_values
 from ...functions.triangles import arange, eye, tril, triu
 from ...symbol import Symbol
 from ...types import Shape
@@ -148,27 +149,16 @@ def one_hot(node: Node) -> Result:
     return apply("where", apply("equal", apart, counted), values[1], values[0])
 
 
-def _window(node: Node, formula: object) -> Result:
-    size = node.integer(0, "the size of a window")
-    dtype = dtype_of_code(node.attr("output_datatype"), node.op)
-    over = size if node.attr("periodic") else size - 1
-    node.require(0 <= size <= 1 << 24, f"a window of {size} elements")
-    angles = 2 * np.pi * np.arange(size, dtype=np.float64) / max(over, 1)
-    values: Array = formula(angles)  # type: ignore[operator]
-    return Known(values.astype(dtype.numpy))
-
-
-_WINDOWS = {
-    "HannWindow": lambda a: 0.5 - 0.5 * np.cos(a),
-    "HammingWindow": lambda a: 25 / 46 - 21 / 46 * np.cos(a),
-    "BlackmanWindow": lambda a: 0.42 - 0.5 * np.cos(a) + 0.08 * np.cos(2 * a),
-}
+_WINDOWS = {"HannWindow": HANN, "HammingWindow": HAMMING_OF_ONNX, "BlackmanWindow": BLACKMAN}
 
 
 @handles(*_WINDOWS, structural=True)
 def window(node: Node) -> Result:
     """Return a window function, computed in float64."""
-    return _window(node, _WINDOWS[node.op])
+    size = node.integer(0, "the size of a window")
+    dtype = dtype_of_code(node.attr("output_datatype"), node.op)
+    node.require(0 <= size <= 1 << 24, f"a window of {size} elements")
+    return Known(window_values(_WINDOWS[node.op], size, bool(node.attr("periodic"))).astype(dtype.numpy))
 
 
 @handles("MelWeightMatrix", structural=True)

@@ -8,10 +8,11 @@ import numpy as np
 
 from ....promotion.arrays import Array
 from ....promotion.dtype import float32
-from ...dims.dim import Extent, product
+from ...dims.dim import product
+from ...functions import normalization as functions
 from ...functions.building import apply
 from ...functions.normalization import layer_norm, rms_norm
-from ...functions.reductions import max_, mean, reduce_l2, sum_, var
+from ...functions.reductions import max_, mean, var
 from ...symbol import Symbol
 from ..node import Node, Result
 from ..registry import handles
@@ -80,11 +81,8 @@ def instance_normalization(node: Node) -> Result:
     x = node[0]
     rank = len(x.shape)
     node.ignore("consumed_inputs")
-    value, axes = _wide(x), tuple(range(2, rank))
-    centre, spread = mean(value, axes, True), var(value, axes, True)
-    normal = apply("div", apply("sub", value, centre), apply("sqrt", apply("add", spread, float(node.attr("epsilon")))))
-    scaled = apply("mul", normal, per_channel(_wide(node[1]), rank))
-    return apply("add", scaled, per_channel(_wide(node[2]), rank)).cast(x.dtype)
+    node.require(rank >= 2, f"{rank} axes; (N, C, …) is expected")
+    return functions.instance_norm(x, node[1], node[2], float(node.attr("epsilon")))
 
 
 def _as_vectors(x: Symbol, axis: int, *parameters: Symbol | None) -> tuple[Symbol, list[Symbol | None]] | None:
@@ -146,9 +144,7 @@ def lp_normalization(node: Node) -> Result:
     x = node[0]
     axis, order = node.axis(node.attr("axis"), len(x.shape)), node.attr("p")
     node.require(order in (1, 2), f"p is {order}; 1 or 2 is expected")
-    value = _wide(x)
-    norm = reduce_l2(value, axis, True) if order == 2 else sum_(apply("abs", value), axis, True)
-    return apply("where", apply("equal", norm, 0.0), 0.0, apply("div", value, norm)).cast(x.dtype)
+    return functions.lp_norm(x, order, axis)
 
 
 @handles("LRN")
@@ -157,21 +153,8 @@ def lrn(node: Node) -> Result:
     x = node[0]
     size = node.attr("size")
     node.require(0 < size <= node.limits.unrolled_nodes and len(x.shape) >= 2, f"size {size} on {len(x.shape)} axes")
-    value = _wide(x)
-    below, above = (size - 1) // 2, size - 1 - (size - 1) // 2
-    widths = [(0, 0)] * len(x.shape)
-    widths[1] = (below, above)
-    low, high = zip(*widths, strict=True)
-    squares = apply("pad", apply("mul", value, value), low=low, high=high, mode="constant", value=0.0)
-    total: Symbol | None = None
-    for offset in range(size):
-        starts: tuple[Extent, ...] = tuple([offset if axis == 1 else 0 for axis in range(len(x.shape))])
-        stops = tuple([start + extent for start, extent in zip(starts, x.shape, strict=True)])
-        part = apply("slice", squares, starts=starts, stops=stops, steps=(1,) * len(stops))
-        total = part if total is None else apply("add", total, part)
-    assert total is not None
     alpha, beta, bias = (float(node.attr(name)) for name in ("alpha", "beta", "bias"))
-    return apply("div", value, apply("pow", apply("add", apply("mul", total, alpha / size), bias), beta)).cast(x.dtype)
+    return functions.lrn(x, size, alpha, beta, bias)
 
 
 @handles("GlobalAveragePool", "GlobalMaxPool")

@@ -8,10 +8,10 @@ from typing import Any
 from .....promotion.dataclass import dataclass
 from .....promotion.dtype import float32
 from ....dims.dim import Extent, exact_quotient
+from ....functions.spatial.geometry import Windows
 from ....graph import Graph
 from ....symbol import Symbol
 from ...handlers.spatial.pooling import counted
-from ...handlers.spatial.windows import Windows
 from .equality import found_among
 from .padding import Line, Widths, stated, unpadded
 

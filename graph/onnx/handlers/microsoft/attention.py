@@ -10,6 +10,7 @@ from ....functions.activations import softmax
 from ....functions.building import apply
 from ....functions.joining import concat, stack
 from ....functions.linalg import matmul
+from ....functions.networks.rotary import rotated
 from ....functions.positions import counting
 from ....symbol import Symbol
 from ...node import Node, Result
@@ -166,16 +167,7 @@ def _rotated(x: Symbol, positions: Symbol, cosines: Symbol, sines: Symbol, inter
     cos, sin = (
         apply("gather", table, positions, axis=0).reshape((batch, 1, length, half)).cast(x.dtype) for table in (cosines, sines)
     )
-    turned, rest = x[..., : half * 2], x[..., half * 2 :]
-    if interleaved:
-        pairs = turned.reshape((*turned.shape[:-1], half, 2))
-        a, b = pairs[..., 0], pairs[..., 1]
-    else:
-        a, b = turned[..., :half], turned[..., half:]
-    first = apply("sub", apply("mul", a, cos), apply("mul", b, sin))
-    second = apply("add", apply("mul", b, cos), apply("mul", a, sin))
-    result = stack([first, second], 4).reshape(turned.shape) if interleaved else concat([first, second], 3)
-    return concat([result, rest], 3) if rest.shape[3] != 0 else result
+    return rotated(x, cos, sin, interleaved)
 
 
 @handles("RotaryEmbedding", domain=_DOMAIN)

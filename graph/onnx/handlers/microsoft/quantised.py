@@ -9,6 +9,7 @@ from ....functions.activations import softmax
 from ....functions.building import apply
 from ....functions.joining import concat
 from ....functions.linalg import matmul
+from ....functions.networks.cells import LSTM
 from ....functions.quantization.codes import dynamic_quantize, quantize
 from ....functions.reductions import mean
 from ....symbol import Symbol
@@ -16,7 +17,7 @@ from ...node import Node, Result
 from ...registry import handles
 from ..products import integers
 from ..quantisation import requantised
-from ..recurrent import lstm_step, network
+from ..recurrent import network
 
 _DOMAIN = "com.microsoft"
 
@@ -141,7 +142,7 @@ def qgemm(node: Node) -> Result:
 @handles("DynamicQuantizeLSTM", domain=_DOMAIN)
 def dynamic_quantize_lstm(node: Node) -> Result:
     """Unroll long short-term memory with weights of 8 bits, whose products quantise inputs and states by their range."""
-    return network(node, lstm_step, 4, 2, ("sigmoid", "tanh", "tanh"), _quantised_product)
+    return network(node, LSTM, _quantised_product)
 
 
 def _quantised_product(node: Node, position: int, number: int) -> Callable[[Symbol], Symbol]:

@@ -12,15 +12,17 @@ import numpy as np
 from .....promotion.dtype import float32, int32
 from ....dims.dim import Extent, maximum
 from ....functions.building import apply
-from ....functions.spatial import convolution, transposed
-from ....functions.spatial.convolution import around
+from ....functions.spatial import convolution
+from ....functions.spatial.geometry import Windows, kernel_span, padded
+from ....functions.spatial.residues import convolved_backwards
+from ....functions.spatial.transposed import overlapped
 from ....symbol import Symbol
 from ...node import Node, Result
 from ...registry import handles
 from ...values import Known
 from ..normalization import per_channel
 from ..quantisation import requantised
-from .windows import Windows, kernel_span, padded, padding, per_axis, spread, windows
+from .windows import padding, per_axis, windows
 
 
 def _kernel(node: Node, weights: Symbol | Known) -> tuple[int, ...]:
@@ -150,7 +152,7 @@ def conv_transpose(node: Node) -> Result:
         not isinstance(channels, int) or not isinstance(x.shape[1], int) or x.shape[1] == channels,
         f"{x.shape[1]} channels, the weights take {channels}",
     )
-    result = transposed.convolved_backwards(
+    result = convolved_backwards(
         channels_last(x), weights if isinstance(weights, Symbol) else weights.array, begins, sizes, strides, dilations, group
     ).permute((0, rank + 1, *range(1, rank + 1)))  # fmt: skip
     result = result.cast(x.dtype)
@@ -199,15 +201,6 @@ def col2im(node: Node) -> Result:
     node.require(all(size > 0 for size in sizes), f"blocks {list(block)} in an image {list(image)}")
     taps = math.prod(block)
     node.require(taps <= node.limits.unrolled_nodes, f"blocks of {taps} elements", "smaller blocks")
-    batch, depth = x.shape[0], x.shape[1] // taps
-    apart = x.reshape((batch, depth, *block, *sizes))
+    apart = x.reshape((x.shape[0], x.shape[1] // taps, *block, *sizes))
     over = Windows(tuple(block), strides, dilations, before, after, tuple(sizes))
-    total: Symbol | None = None
-    for position in over.taps:
-        part = spread(apart[(slice(None), slice(None), *position)], strides)
-        low = [offset * dilation - first for offset, dilation, first in zip(position, dilations, before, strict=True)]
-        high = [n - extent - first for n, extent, first in zip(image, part.shape[2:], low, strict=True)]
-        term = around(part, low, high, 0.0)
-        total = term if total is None else apply("add", total, term)
-    assert total is not None
-    return total
+    return overlapped(lambda position: apart[(slice(None), slice(None), *position)], over, image, 2)

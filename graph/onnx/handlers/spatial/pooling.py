@@ -3,26 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 
-import numpy as np
-
-from .....promotion.arrays import Array
-from .....promotion.dtype import DType, float32, int64
-from ....dims.dim import Extent
+from .....promotion.dtype import float32
+from ....dims.dim import Extent, product
 from ....functions.building import apply
 from ....functions.creation import full
-from ....functions.ordered.scattering import scatter
+from ....functions.positions import counting
+from ....functions.spatial.convolution import lowest_of
+from ....functions.spatial.geometry import Windows, along, padded
+from ....functions.spatial.pooling import lp_pooled, pooled_with_positions, powers, put_back, root
 from ....graph import Graph
 from ....symbol import Symbol
 from ....types import Shape
 from ...node import Node, Result
 from ...registry import handles
-from .windows import Windows, along, padded, padding, per_axis, tap, windows
-
-
-def _lowest(dtype: DType) -> float:
-    return -math.inf if dtype.is_float else int(dtype.min_value)
+from .windows import padding, per_axis, windows
 
 
 def _separably(op: str, x: Symbol, over: Windows) -> Symbol:
@@ -45,43 +40,13 @@ def max_pool(node: Node) -> Result:
     """Take the largest element of each window, and on request its position; padding never counts."""
     x = node[0]
     over = _over(node, x)
-    wide = padded(x, over, _lowest(x.dtype))
     order = node.attr("storage_order", 0)
     if not node.wants(1):
-        return _separably("maximum", wide, over)
-    shape = node.static_shape(0)
-    node.require_few(math.prod([size for size in over.sizes if isinstance(size, int)]), "the positions of MaxPool")
-    node.require_few(shape[0] * shape[1], "the positions of MaxPool")
-    best: Symbol | None = None
-    where: Symbol | None = None
-    for position in over.taps:
-        value = tap(wide, over, position)
-        numbers = node.constant(_positions(shape, over, position, order), int64)
-        if best is None or where is None:
-            best, where = value, apply("broadcast_to", numbers, shape=value.shape)
-            continue
-        larger = apply("greater", value, best)
-        if x.dtype.is_float:
-            larger = apply(
-                "logical_or", larger, apply("logical_and", apply("is_nan", value), apply("logical_not", apply("is_nan", best)))
-            )
-        best, where = apply("where", larger, value, best), apply("where", larger, numbers, where)
-    assert best is not None
-    assert where is not None
-    images = np.arange(shape[0] * shape[1], dtype=np.int64).reshape(shape[0], shape[1], *(1,) * len(over.kernel))
-    return best, apply("add", where, node.constant(images * math.prod(shape[2:]), int64))
-
-
-def _positions(shape: tuple[int, ...], over: Windows, position: tuple[int, ...], column_major: int) -> Array:
-    """Return the flat positions of one tap of each window in its image; those in the padding are never chosen."""
-    spatial = shape[2:]
-    total: Array = np.zeros((1, 1, *(1,) * len(spatial)), np.int64)
-    for axis, offset in enumerate(position):
-        count, low = int(over.sizes[axis]), int(over.low[axis])  # type: ignore[arg-type]
-        here = np.arange(count, dtype=np.int64) * over.strides[axis] + offset * over.dilations[axis] - low
-        stride = math.prod(spatial[:axis]) if column_major else math.prod(spatial[axis + 1 :])
-        total = total + (here * stride).reshape(count, *(1,) * (len(spatial) - 1 - axis))
-    return total
+        return _separably("maximum", padded(x, over, lowest_of(x.dtype)), over)
+    node.require(order in (0, 1), f"storage_order {order}")
+    best, where = pooled_with_positions(x, over, 2, bool(order))
+    images = counting(node.graph, product(x.shape[:2])).reshape((*x.shape[:2], *(1,) * len(over.kernel)))
+    return best, apply("add", where, apply("mul", images, node.graph.dim_value(product(x.shape[2:]))))
 
 
 def counted(graph: Graph, spatial: Shape, over: Windows, include: int) -> Symbol:
@@ -116,34 +81,26 @@ def average_pool(node: Node) -> Result:
     return apply("div", total, counts).cast(x.dtype)
 
 
-def _power(node: Node) -> tuple[Callable[[Symbol], Symbol], Callable[[Symbol], Symbol]]:
+def _order(node: Node) -> float:
     order = float(node.attr("p"))
     node.require(0 < order < math.inf, f"p is {order}")
-    if order == 1:
-        return (lambda x: apply("abs", x)), (lambda x: x)
-    if order == 2:
-        return (lambda x: apply("mul", x, x)), (lambda x: apply("sqrt", x))
-    return (lambda x: apply("pow", apply("abs", x), order)), (lambda x: apply("pow", x, 1 / order))
+    return order
 
 
 @handles("LpPool")
 def lp_pool(node: Node) -> Result:
     """Take the p-norm of each window; the padding counts as zeros."""
     x = node[0]
-    over = _over(node, x)
-    power, root = _power(node)
-    value = x.cast(float32) if x.dtype.bits < 32 else x
-    return root(_separably("add", padded(power(value), over, 0.0), over)).cast(x.dtype)
+    return lp_pooled(x, _over(node, x), _order(node), 2)
 
 
 @handles("GlobalLpPool")
 def global_lp_pool(node: Node) -> Result:
     """Take the p-norm over all of space."""
-    x = node[0]
-    power, root = _power(node)
+    x, order = node[0], _order(node)
     value = x.cast(float32) if x.dtype.bits < 32 else x
     axes = tuple(range(2, len(x.shape)))
-    return root(apply("reduce_sum", power(value), axes=axes, keepdims=True)).cast(x.dtype)
+    return root(apply("reduce_sum", powers(value, order), axes=axes, keepdims=True), order).cast(x.dtype)
 
 
 @handles("MaxUnpool")
@@ -162,8 +119,7 @@ def max_unpool(node: Node) -> Result:
     sizes = [(n - 1) * s + k - b - a for n, s, k, b, a in zip(shape[2:], strides, kernel, before, after, strict=True)]
     node.require(all(size > 0 for size in sizes), f"an image of {sizes}")
     inferred = (*shape[:2], *sizes)
-    zeros = full(node.graph, (math.prod(inferred),), 0.0, x.dtype)
-    image = scatter(zeros, x.reshape((-1,)), node[1].reshape((-1,)), 0).reshape(inferred)
+    image = put_back(x.reshape((-1,)), node[1].reshape((-1,)), math.prod(inferred), 0).reshape(inferred)
     if not node.has(2):
         return image
     wanted = node.ints(2, "the output_shape of MaxUnpool")

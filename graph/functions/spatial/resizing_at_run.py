@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from .....promotion.dataclass import dataclass
-from .....promotion.dtype import DType, float32, float64, int64
-from ....dims.dim import Extent
-from ....functions.building import apply
-from ....functions.positions import counting
-from ....graph import Graph
-from ....symbol import Symbol
-from ...node import Node
+from ....promotion.dataclass import dataclass
+from ....promotion.dtype import DType, float32, float64, int64
+from ...dims.dim import Extent
+from ...graph import Graph
+from ...symbol import Symbol
+from ..building import apply
+from ..positions import counting
 
 _TAPS = {"linear": (0, 1), "cubic": (-1, 0, 1, 2)}
 ALMOST_HALF = 1e-6
@@ -77,10 +76,10 @@ def _weight(mode: str, coefficient: float, distance: Symbol) -> Symbol:
 
 
 def resampled_at_run(
-    node: Node, x: Symbol, mode: str, coordinates: str, nearest: str, coefficient: float, excludes: bool, along: SymbolicAxis
+    x: Symbol, mode: str, coordinates: str, nearest: str, coefficient: float, excludes: bool, along: SymbolicAxis
 ) -> Symbol:
     """Resize one axis by taps that are computed when the graph runs."""
-    graph, axis, trailing = node.graph, along.axis, len(x.shape) - 1 - along.axis
+    graph, axis, trailing = x.graph, along.axis, len(x.shape) - 1 - along.axis
     where = _origins(graph, coordinates, along).cast(float64)
     last = apply("sub", _float(graph, along.size, float64), 1.0)
 
