@@ -60,8 +60,11 @@ _LOCATIONS: dict[str, str] = {
     "TensorDescriptor": "interface.tensor_arguments",
     "PointerTable": "interface.tensor_arguments",
 }
-_MODULES = {"kernel": "interface.kernel", "promotion": "promotion", "triton": "interface.triton", "torch": "interface.torch"}
-_DOORS = ("triton", "torch")
+_MODULES = {
+    "kernel": "interface.kernel", "promotion": "promotion", "triton": "interface.triton", "torch": "interface.torch",
+    "distributed": "interface.distributed",
+}  # fmt: skip
+_DOORS = ("triton", "torch", "distributed")
 """Ways into other libraries, which are imported by name: `import joinery.triton` is `joinery.interface.triton`."""
 
 

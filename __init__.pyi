@@ -33,6 +33,7 @@ from .graph.weights.block_quantised import BlockQuantized as BlockQuantized
 from .graph.weights.gguf_files import load_gguf as load_gguf
 from .graph.weights.safetensors_files import load_safetensors as load_safetensors
 from .graph.weights.safetensors_files import save_safetensors as save_safetensors
+from .interface import distributed as distributed
 from .interface import kernel as kernel
 from .interface import torch as torch
 from .interface import triton as triton

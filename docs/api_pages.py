@@ -42,6 +42,9 @@ TITLES: Mapping[str, tuple[str, str, tuple[str, ...]]] = MappingProxyType({
         "Triton's launches", "`import joinery.triton`: kernels under `@triton.jit`, run by joinery.", ("interface.triton",),
     ),
     "torch": ("PyTorch", "Models of PyTorch as graphs, and what `torch.compile` made of them.", ("interface.torch",)),
+    "distributed": (
+        "Many blocks", "`import joinery.distributed`: models over Dask, Ray and process pools.", ("interface.distributed",),
+    ),
     "errors": ("Errors", "Every exception that joinery raises on purpose is a `JoineryError`.", ("promotion.errors",)),
 })  # fmt: skip
 """Page → title, first sentence, and the modules whose public names it shows; the longest match decides."""
@@ -145,7 +148,7 @@ def pages() -> dict[str, str]:
     data = "\n".join(f".. py:data:: joinery.{name}\n   :type: DType\n   :no-index-entry:\n" for name in (*DTYPES, "string"))
     texts["promotion.rst"] += f"\n{section('Dtypes')}\nTheir sizes and ranges stand in :doc:`a table </dtypes>`.\n\n{data}"
     texts["functions.rst"] = functions_page()
-    order = ["graphs", "functions", "models", "kernels", "triton", "torch", "promotion", "errors"]
+    order = ["graphs", "functions", "models", "kernels", "triton", "torch", "distributed", "promotion", "errors"]
     texts["index.rst"] = titled(
         "API",
         "The public names, written from their docstrings. `import joinery as jn` is what examples begin with.\n\n"

@@ -15,6 +15,7 @@ from typing import NoReturn
 from ... import __version__
 from ...promotion import UserError
 from ...promotion.errors import JoineryError
+from .batch import add_batch
 from .doctor import add_doctor
 from .exporting import add_exporting
 from .kernel import add_compile, is_number
@@ -84,6 +85,7 @@ def _parser() -> argparse.ArgumentParser:
     add_commands(add)
 
     add_models(add)
+    add_batch(add)
     add_exporting(add)
     add_compile(add)
 

@@ -230,4 +230,7 @@ class Model:
         return f"<joinery.Model {self.name!r} ({inputs}) -> ({outputs}); {kernels}, {self.threads} threads>"
 
     def __reduce__(self) -> NoReturn:
-        raise TypeError("a joinery.Model cannot be pickled; fix: m.save(path) and joinery.load(path)")
+        raise TypeError(
+            "a joinery.Model cannot be pickled; fix: m.save(path) and joinery.load(path), or joinery.distributed.reference(m), "
+            "which travels in its place and opens it once per process"
+        )

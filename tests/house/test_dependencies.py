@@ -14,7 +14,8 @@ import joinery
 ROOT = Path(joinery.__file__).parent
 LAYERS = ("promotion", "graph", "lowering", "runtime", "interface")
 IMPORTED_AS = {"cuda-python": "cuda"}
-EXTRAS = {"interface/triton": {"triton", "torch", "pytest"}, "interface/torch": {"torch"}, "graph/onnx": {"onnx"},
+EXTRAS = {"interface/triton": {"triton", "torch", "pytest"}, "interface/torch": {"torch"},
+          "interface/distributed": {"distributed", "ray"}, "graph/onnx": {"onnx"},
           "graph/weights": {"safetensors", "gguf"}, "graph/reference/images.py": {"PIL"}}  # fmt: skip
 """Libraries that the way into one of them, or into a format, imports when it is used."""
 

@@ -14,6 +14,7 @@ from pathlib import Path
 import joinery as jn
 import pytest
 from joinery.graph.checks import ShapeError
+from joinery.interface.distributed.failures import BlocksFailed, Failure
 from joinery.interface.triton.slow_launches import FailedAssertionError
 from joinery.lowering.frontends.triton_c.reading.diagnostics import Diagnostic, TritonCError
 from joinery.lowering.tt.sanitize.findings import Finding, Report, SanitizerError
@@ -41,6 +42,7 @@ COMPOSED: dict[type, Callable[[], Exception]] = {
     TritonCError: lambda: TritonCError("k.tc:1:1: error: x", (Diagnostic("error", "x", "y", ()),)),
     SanitizerError: lambda: SanitizerError("kernel", REPORT),
     FailedAssertionError: lambda: FailedAssertionError("kernel", REPORT),
+    BlocksFailed: lambda: BlocksFailed([Failure(3, "killed", 4, (768, 1024))]),
     ptxsim.PtxCheckError: lambda: ptxsim.PtxCheckError([ptxsim.Finding("race", "a race", 3, "st.shared")] * 2),
 }
 """An error of each class that has an `__init__` of its own."""

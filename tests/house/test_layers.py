@@ -89,6 +89,7 @@ BY_NAME = {
         ),
         "a pass loads when a pipeline has it",
     ),
+    "interface.distributed.extras": ByName((), "libraries of extras load when a function needs them"),
     "interface.triton.versions": ByName((), "entry points of Triton say which modules its other back ends are"),
 }  # fmt: skip
 """The only files that import own modules by name. All others have import statements, in functions where `LATE` lists them."""

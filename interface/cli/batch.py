@@ -1,0 +1,85 @@
+"""Implements `joinery batch`: a model over files, in blocks, on the workers that there are."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Callable
+
+from ...promotion import UserError
+from .arrays import assignment
+
+Add = Callable[[str, Callable[[argparse.Namespace], int], str], argparse.ArgumentParser]
+
+BLOCK_ROWS = 1024
+
+
+def add_batch(add: Add) -> None:
+    """Add the command by `add(name, command, help)`."""
+    batch = add("batch", _batch, "run a saved model over files, block by block, on one machine or many")
+    option = batch.add_argument
+    option("model", metavar="MODEL", help="a file written by Model.save")
+    option(
+        "--input", action="append", default=[], type=assignment, metavar="NAME=PATH", dest="inputs",
+        help="the rows of an input: .npy, .npz:NAME, .zarr/NAME, .parquet:COLUMN or .safetensors:NAME; once per input",
+    )  # fmt: skip
+    option(
+        "--mask", action="append", default=[], type=assignment, metavar="NAME=INPUT", dest="masks",
+        help="an input that is 1 where the rows of another one have values, and 0 where they are padded",
+    )  # fmt: skip
+    option("--output", required=True, metavar="PATH", help=".npy, .zarr, .parquet, or a folder for one .npy file per output")
+    option("--workers", type=int, default=0, metavar="N", help="processes on this machine (default: 0, this one)")
+    option("--threads", type=int, default=None, metavar="N", help="threads of each worker (default: its share of the cores)")
+    option("--scheduler", default="", metavar="ADDRESS", help="of Dask, such as tcp://host:8786, whose workers see all paths")
+    option("--bring", action="store_true", help="bring the model's file to workers of the scheduler, which do not see its path")
+    option("--ray", action="store_true", help="let Ray run the blocks: its cluster, or N processes of this machine")
+    option("--resume", action="store_true", help="go on with a run that was ended: compute the blocks that are missing")
+    option("--block", type=int, default=BLOCK_ROWS, metavar="ROWS", help=f"rows of a block (default: {BLOCK_ROWS})")
+    option(
+        "--batch", type=int, default=None, metavar="ROWS",
+        help="rows of a call of the model (default: a block, or 64 where rows have different lengths)",
+    )  # fmt: skip
+    option("--pad-to", type=int, default=None, metavar="N", help="pad rows to N elements, not to the longest of a call")
+    option("--retries", type=int, default=3, metavar="N", help="how often a block is tried again (default: 3)")
+    option("--in-flight", type=int, default=2, metavar="N", help="blocks that each worker has before it (default: 2)")
+    option("--trusted", action="store_true", help="run the code in the file instead of compiling its graph on each worker")
+    option("--same-target", action="store_true", help="refuse blocks from workers with another kind of CPU")
+    option("--independent", action="store_true", help="believe that the model treats each row alone, where joinery cannot tell")
+    option("--quiet", action="store_true", help="show no progress")
+
+
+def _batch(options: argparse.Namespace) -> int:
+    for name, least in (("block", 1), ("batch", 1), ("pad_to", 1), ("workers", 0), ("retries", 0), ("in_flight", 1)):
+        value = getattr(options, name)
+        if value is not None and value < least:
+            raise UserError(f"--{name.replace('_', '-')} {value}; fix: {least} or more")
+    for what, pairs in (("input", options.inputs), ("mask", options.masks)):
+        if len(dict(pairs)) != len(pairs):
+            raise UserError(f"an {what} is given twice; fix: one --{what} for each name")
+    if bool(options.scheduler) + options.ray > 1 or (options.scheduler and options.workers):
+        raise UserError("--scheduler has its own workers; fix: leave out --workers and --ray")
+    if options.bring and not options.scheduler:
+        raise UserError("--bring is for workers of a scheduler; fix: --scheduler tcp://host:8786")
+    from ..distributed.batch.jobs import plan_job
+    from ..distributed.batch.running import Workers, run_job
+    from ..distributed.batch.sources import source
+    from ..distributed.references import reference
+    from ..distributed.signatures import signature
+
+    made = reference(options.model, threads=options.threads, trusted=options.trusted)
+    job = plan_job(
+        made, signature(made), [source(name, path) for name, path in options.inputs], options.masks, options.output,
+        block=options.block, batch=options.batch, width=options.pad_to, independent=options.independent,
+    )  # fmt: skip
+    workers = Workers(options.workers, options.scheduler, options.ray, options.bring)
+    try:
+        summary = run_job(
+            job, workers, resume=options.resume, same_target=options.same_target, retries=options.retries,
+            in_flight=options.in_flight, quiet=options.quiet,
+        )  # fmt: skip
+    except KeyboardInterrupt:
+        print(f"\njoinery batch: interrupted; --resume goes on with {job.output.partial}", file=sys.stderr)
+        return 1
+    print(json.dumps(summary, indent=2))
+    return 1 if summary["failed"] else 0

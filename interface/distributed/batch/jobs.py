@@ -1,0 +1,234 @@
+"""Defines a run over files: what is computed, in which blocks, and how a worker computes one of them."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import socket
+import time
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+
+from ....graph.dims.dim import Dim, evaluate_dim
+from ....promotion.arrays import Array
+from ....promotion.dataclass import dataclass
+from ....promotion.errors import UserError
+from ....runtime.model.inputs import InputSpec
+from ..blocks import require_dtype, run_block
+from ..failures import RunError
+from ..references import ModelReference
+from ..signatures import Signature
+from .outputs import Output, Tensor, output_kind
+from .sources import Column, Ragged, Source, opened
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A run, as every worker gets it.
+
+    Attributes:
+        reference: the model.
+        sources: where inputs that have rows come from; all have `rows` rows.
+        whole: where inputs without the batch dim come from, which every call takes whole.
+        masks: (mask, input): inputs that are 1 where another one has values, and 0 where it is padded.
+        output: where results go.
+        batch: rows of a call of the model.
+        width: what rows of different lengths are padded to; None for the longest of each call.
+        target: what code must have been made for, None for anything.
+    """
+
+    reference: ModelReference
+    sources: tuple[Source, ...]
+    whole: tuple[Source, ...]
+    masks: tuple[tuple[str, str], ...]
+    output: Output
+    batch: int
+    width: int | None = None
+    target: str | None = None
+
+    @property
+    def blocks(self) -> int:
+        return -(-self.output.rows // self.output.block)
+
+    def rows_of(self, number: int) -> tuple[int, int]:
+        """Return the first row of a block and the one after its last."""
+        start = number * self.output.block
+        return start, min(start + self.output.block, self.output.rows)
+
+
+@dataclass(frozen=True, slots=True)
+class BlockRecord:
+    """What is noted of a block that is written: the SHA-256 of its results, and what computed it."""
+
+    number: int
+    digest: str
+    target: str
+    seconds: float
+    worker: str
+
+
+def run_job_block(job: Job, number: int) -> BlockRecord:
+    """Read, compute and write one block. Raises `RunError` where nothing can be read or written at all."""
+    began = time.monotonic()
+    start, stop = job.rows_of(number)
+    columns = {source.name: opened(source).read(start, stop) for source in job.sources}
+    fixed = {source.name: _everything(opened(source)) for source in job.whole}
+    results = {
+        tensor.name: np.empty((stop - start, *tensor.item), _numpy(tensor)) for tensor in job.output.tensors
+    }
+    target = ""
+    for rows in _calls(job, columns, stop - start):
+        found = run_block(job.reference, {**fixed, **_inputs(job, columns, rows)}, job.target)
+        target = found.target
+        for name, array in found.outputs.items():
+            results[name][rows] = array
+    job.output.write(number, start, results)
+    return BlockRecord(number, _digest(results), target, time.monotonic() - began, f"{socket.gethostname()}:{os.getpid()}")
+
+
+def _everything(column: Column) -> Array:
+    found = column.read(0, column.rows)
+    assert not isinstance(found, Ragged)
+    return found
+
+
+def _numpy(tensor: Tensor) -> np.dtype[np.generic]:
+    from ....promotion.dtype import DType
+
+    return DType(tensor.dtype).numpy
+
+
+def _calls(job: Job, columns: Mapping[str, Array | Ragged], count: int) -> Iterator[Array]:
+    """Yield the rows of each call: neighbours, or rows of about equal length where lengths differ.
+
+    This depends on the block alone, so that whoever computes it pads alike.
+    """
+    lengths = [column.lengths for column in columns.values() if isinstance(column, Ragged)]
+    order = np.argsort(np.maximum.reduce(lengths), kind="stable") if lengths and job.width is None else np.arange(count)
+    for at in range(0, count, job.batch):
+        yield order[at : at + job.batch]
+
+
+def _inputs(job: Job, columns: Mapping[str, Array | Ragged], rows: Array) -> dict[str, Array]:
+    """Return the inputs of one call, padded, with masks."""
+    ragged = {name: column for name, column in columns.items() if isinstance(column, Ragged)}
+    longest = max([int(column.lengths[rows].max(initial=0)) for column in ragged.values()], default=0)
+    if job.width is not None and longest > job.width:
+        raise UserError(f"a row has {longest} elements, more than --pad-to {job.width}; fix: a larger one, or shorter rows")
+    width = max(longest, 1) if job.width is None else job.width
+    inputs: dict[str, Array] = {}
+    for name, column in columns.items():
+        inputs[name] = column.padded(rows, width) if isinstance(column, Ragged) else column[rows]
+    for mask, of in job.masks:
+        inputs[mask] = (np.arange(width) < ragged[of].lengths[rows][:, None]).astype(np.int64)
+    return inputs
+
+
+def _digest(results: Mapping[str, Array]) -> str:
+    found = hashlib.sha256()
+    for name in sorted(results):
+        array = np.ascontiguousarray(results[name])
+        found.update(f"{name} {array.dtype} {array.shape}\n".encode())
+        found.update(array.reshape(-1).view(np.uint8).data if array.size else b"")
+    return found.hexdigest()
+
+
+# --- planning
+
+
+def plan_job(
+    reference: ModelReference, model: Signature, sources: Sequence[Source], masks: Sequence[tuple[str, str]], output: str,
+    *, block: int, batch: int | None, width: int | None, independent: bool,
+) -> Job:
+    """Return the run of a model over sources, after checking all that can be known before.
+
+    Raises `UserError` for inputs that do not fit the model, and for a graph that cannot be computed in blocks of rows.
+    """
+    what = "batch"
+    columns = {source.name: opened(source) for source in sources}
+    model.require_inputs([*columns, *[mask for mask, _ in masks]], what)
+    specs = {spec.name: spec for spec in model.inputs}
+    dim = _batch_dim(model, what)
+    with_rows = [source for source in sources if _has_rows(specs[source.name], dim, what)]
+    if not with_rows:
+        raise UserError(f"{what}: no file has the rows {dim!r} of model {model.name!r}; fix: --input for one of its inputs")
+    alongs = (model.believed if independent else model.cut_along)(dim, what)
+    rows = columns[with_rows[0].name].rows
+    sizes: dict[str, int | None] = {dim: rows}
+    for source in sources:
+        _fit(specs[source.name], columns[source.name], source, sizes, width, what)
+    ragged = [source.name for source in with_rows if columns[source.name].item is None]
+    for mask, of in masks:
+        if of not in ragged or str(specs[mask].dtype) != "int64" or specs[mask].shape != specs[of].shape:
+            raise UserError(
+                f"{what}: --mask {mask}={of} needs an int64 input of the shape of {of}, whose rows have different lengths; "
+                f"{mask} is {specs[mask].text}" + ("" if of in ragged else f", and {of} has rows of one length")
+            )
+    tensors = tuple([_tensor(spec, alongs[spec.name].axis, dim, sizes, what) for spec in model.outputs])
+    kept = [source for source in sources if source not in with_rows]
+    made = Output(output_kind(output, len(tensors)), os.path.abspath(output), tensors, rows, block)
+    calls = batch if batch is not None else min(block, 64) if ragged else block
+    return Job(reference, tuple(with_rows), tuple(kept), tuple(masks), made, calls, width)
+
+
+def _batch_dim(model: Signature, what: str) -> str:
+    names = {extent.name for spec in model.inputs for extent in spec.shape[:1] if isinstance(extent, Dim) and extent.name}
+    if len(names) != 1:
+        raise UserError(
+            f"{what}: model {model.name!r} takes {', '.join(spec.text for spec in model.inputs)}; fix: one whose inputs have "
+            "rows of one named size along their first axis"
+        )
+    return names.pop()
+
+
+def _has_rows(spec: InputSpec, dim: str, what: str) -> bool:
+    at = [axis for axis, extent in enumerate(spec.shape) if isinstance(extent, Dim) and dim in extent.symbols()]
+    if at not in ([], [0]):
+        raise UserError(f"{what}: input {spec.text} has {dim!r} along axis {at[-1]}; fix: a model with rows along axis 0 alone")
+    return bool(at)
+
+
+def _fit(
+    spec: InputSpec, column: Column, source: Source, sizes: dict[str, int | None], width: int | None, what: str
+) -> None:
+    """Raise `UserError` for a file that does not fit an input; note the sizes of dims, None for those that vary."""
+    require_dtype(spec, column.dtype, f"{what}: {source}")
+    if column.item is None:
+        if len(spec.shape) != 2 or not isinstance(spec.shape[1], Dim):
+            raise UserError(
+                f"{what}: {source} has rows of different lengths, input {spec.text} has not; fix: a file with rows of one shape"
+            )
+        given: tuple[int | None, ...] = (column.rows, width)
+    else:
+        given = (column.rows, *column.item)
+    if len(given) != len(spec.shape):
+        raise UserError(
+            f"{what}: input {spec.text} has {len(spec.shape)} axes, {source} has {len(given)}, {given}; fix: reshape it"
+        )
+    for axis, (extent, size) in enumerate(zip(spec.shape, given, strict=True)):
+        if isinstance(extent, int):
+            if size != extent:
+                raise UserError(
+                    f"{what}: axis {axis} of input {spec.text} is {size} in {source}; fix: a file where it is {extent}"
+                )
+        elif (name := extent.name) is not None and sizes.setdefault(name, size) != size:
+            raise UserError(f"{what}: {name} is {sizes[name]} in other files, {size} in {source}; fix: files of equal sizes")
+
+
+def _tensor(spec: InputSpec, axis: int, dim: str, sizes: Mapping[str, int | None], what: str) -> Tensor:
+    if axis != 0 or not isinstance(spec.shape[0], Dim) or spec.shape[0].name != dim:
+        raise UserError(f"{what}: output {spec.text} has its rows {dim!r} along axis {axis}; fix: transpose it in the graph")
+    known = {name: size for name, size in sizes.items() if size is not None}
+    item = []
+    for extent in spec.shape[1:]:
+        unknown = sorted(extent.symbols() - known.keys()) if isinstance(extent, Dim) else []
+        if unknown:
+            raise UserError(
+                f"{what}: output {spec.text} has {unknown[0]!r}, which differs between rows; fix: --pad-to N for rows alike"
+            )
+        item.append(evaluate_dim(extent, known))
+    return Tensor(spec.name, spec.dtype.name, tuple(item))
+
+
+__all__ = ["BlockRecord", "Job", "RunError", "plan_job", "run_job_block"]

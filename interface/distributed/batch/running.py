@@ -1,0 +1,157 @@
+"""Runs a job over files to its end: cluster, blocks, journal, summary."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+from ....promotion.dataclass import dataclass
+from ....promotion.errors import UserError
+from ....runtime.host.threads import default_threads
+from ..driving import Driver, Task
+from ..engines import Engine, InProcess, OnDask, OnRay
+from ..extras import required
+from ..failures import Failure, RunError
+from .jobs import BlockRecord, Job, run_job_block
+from .journal import Journal
+from .progress import Progress
+
+_CONNECT_SECONDS = 30
+
+
+@dataclass(frozen=True, slots=True)
+class Workers:
+    """Who computes: processes of this machine, a scheduler of Dask, or Ray.
+
+    Attributes:
+        count: processes; 0 for this one.
+        scheduler: the address of one of Dask; "" for none.
+        ray: whether Ray runs the blocks.
+        bring: whether the model's file is brought to workers of the scheduler.
+    """
+
+    count: int = 0
+    scheduler: str = ""
+    ray: bool = False
+    bring: bool = False
+
+
+def run_job(
+    job: Job, workers: Workers, *, resume: bool = False, same_target: bool = False, retries: int = 3, in_flight: int = 2,
+    quiet: bool = False,
+) -> dict[str, Any]:
+    """Compute the blocks of a job that are missing, and return a summary.
+
+    The output appears when all blocks are done; otherwise a folder beside it has those that are, for a later run with `resume`.
+    Raises `UserError` and `RunError` where no block can be computed or written.
+    """
+    journal = Journal(job, resume)
+    began, before = time.monotonic(), job.blocks - journal.done.count(0)
+    failures: list[Failure] = []
+    progress = Progress(job.blocks, before, quiet)
+    try:
+        job = replace(job, target=_target(journal) if same_target else None)
+        if before < job.blocks:
+            with _engine(job, workers) as (engine, job):
+                driver = Driver(engine, in_flight, retries, ordered=False)
+                for done in driver.run(Task(number, run_job_block, (job, number)) for number in journal.missing()):
+                    if isinstance(done.value, Failure):
+                        failures.append(replace(done.value, rows=job.rows_of(done.number)))
+                    else:
+                        _require_target(journal, done.value, same_target)
+                        journal.add(done.value)
+                    progress.count(isinstance(done.value, Failure))
+        progress.end()
+    except BaseException:
+        progress.end()
+        journal.close()
+        raise
+    if failures:
+        journal.close()
+    else:
+        journal.complete()
+    return _summary(job, journal, before, failures, time.monotonic() - began)
+
+
+def _target(journal: Journal) -> str | None:
+    if len(journal.targets) > 1:
+        raise UserError(f"--same-target: the run has blocks of {', '.join(sorted(journal.targets))}; fix: begin it anew")
+    return next(iter(journal.targets), None)
+
+
+def _require_target(journal: Journal, record: BlockRecord, same_target: bool) -> None:
+    if same_target and journal.targets and record.target not in journal.targets:
+        raise RunError(
+            f"block {record.number} was computed on {record.worker} with code for {record.target}, others with code for "
+            f"{next(iter(journal.targets))}; fix: workers with one kind of CPU, or no --same-target"
+        )
+
+
+def _summary(job: Job, journal: Journal, before: int, failures: list[Failure], seconds: float) -> dict[str, Any]:
+    failed = [
+        {"block": each.number, "rows": list(each.rows or ()), "attempts": each.attempts, "error": each.error}
+        for each in sorted(failures, key=lambda failure: failure.number)
+    ]
+    done = job.blocks - journal.done.count(0)
+    return {
+        "output": job.output.path if not failures else str(job.output.partial), "model": job.reference.digest,
+        "rows": job.output.rows, "blocks": job.blocks, "computed": done - before, "before": before, "failed": failed,
+        "seconds": round(seconds, 3), "targets": journal.targets, "digest": f"{journal.digest:064x}",
+    }  # fmt: skip
+
+
+@contextlib.contextmanager
+def _engine(job: Job, workers: Workers) -> Iterator[tuple[Engine, Job]]:
+    """Yield what runs the blocks, and the job with the threads that its workers have."""
+    if workers.scheduler:
+        distributed = required("distributed", "batch --scheduler")
+        try:
+            client = distributed.Client(workers.scheduler, timeout=_CONNECT_SECONDS)
+        except (OSError, ValueError, TimeoutError) as error:
+            raise UserError(
+                f"--scheduler {workers.scheduler} does not answer: {error}; fix: its address, such as tcp://host:8786"
+            ) from error
+        with client:
+            if workers.bring:
+                from ..dask_workers import bring
+
+                bring(client, job.reference)
+            _show_dashboard(client)
+            yield OnDask(client), job
+    elif workers.ray:
+        if workers.count:
+            required("ray", "batch --ray").init(num_cpus=workers.count * _threads(job, workers.count), log_to_driver=False)
+        job = _with_threads(job, workers.count or 1)
+        yield OnRay(job.reference.threads), job
+    elif workers.count:
+        distributed = required("distributed", "batch --workers")
+        try:
+            cluster = distributed.LocalCluster(
+                n_workers=workers.count, threads_per_worker=1, processes=True, dashboard_address=":0", memory_limit=0,
+                silence_logs=50,
+            )  # fmt: skip
+        except (OSError, RuntimeError, TimeoutError) as error:
+            raise RunError(
+                f"{workers.count} workers cannot be started: {error}; fix: fewer --workers, or --workers 0"
+            ) from error
+        with cluster, distributed.Client(cluster) as client:
+            _show_dashboard(client)
+            yield OnDask(client), _with_threads(job, workers.count)
+    else:
+        yield InProcess(), job
+
+
+def _threads(job: Job, workers: int) -> int:
+    return job.reference.threads or max(1, default_threads() // workers)
+
+
+def _with_threads(job: Job, workers: int) -> Job:
+    return replace(job, reference=replace(job.reference, threads=_threads(job, workers)))
+
+
+def _show_dashboard(client: Any) -> None:
+    print(f"dashboard: {client.dashboard_link}", file=sys.stderr, flush=True)

@@ -1,0 +1,65 @@
+"""Runs a model on one block, in whatever process that happens."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from ...graph.dims.binding import ArrayShape, bind_dims
+from ...graph.dims.dim import evaluate_dim
+from ...promotion.arrays import Array
+from ...promotion.dataclass import dataclass
+from ...promotion.errors import UserError
+from ...runtime.model.inputs import InputSpec
+from .failures import RunError
+from .references import ModelReference
+
+
+@dataclass(frozen=True, slots=True)
+class BlockResult:
+    """What a block gave: the outputs by name, and the target of the code that computed them."""
+
+    outputs: Mapping[str, Array]
+    target: str
+
+
+def run_block(reference: ModelReference, arrays: Mapping[str, Array], target: str | None = None) -> BlockResult:
+    """Run a model on the arrays of one block, by input name.
+
+    target: what the code must have been made for, None for anything. Raises `RunError` for another one, and what the model
+    raises for arrays that do not fit.
+    """
+    opened = reference.opened()
+    if target is not None and opened.target != target:
+        raise RunError(
+            f"model {reference.name!r}: this worker's code is for {opened.target}, other blocks are computed with code for "
+            f"{target}, so their last bits may differ; fix: workers with one kind of CPU, or same_target=False"
+        )
+    with opened.running:
+        return BlockResult(opened.model.run(arrays), opened.target)
+
+
+def output_shapes(
+    inputs: tuple[InputSpec, ...], outputs: tuple[InputSpec, ...], shapes: Mapping[str, tuple[int, ...]], what: str
+) -> tuple[dict[str, int], dict[str, tuple[int, ...]]]:
+    """Return the sizes of dims for inputs of these shapes, and the shapes of the outputs.
+
+    Raises `UserError` for ranks and sizes that disagree.
+    """
+    for spec in inputs:
+        if len(shapes[spec.name]) != len(spec.shape):
+            raise UserError(
+                f"{what}: input {spec.name!r} expects {spec.text}, got {len(shapes[spec.name])} axes: {shapes[spec.name]}; "
+                "fix: reshape it, or take another array"
+            )
+    dims = bind_dims([ArrayShape(spec.name, spec.shape, shapes[spec.name]) for spec in inputs], what)
+    return dims, {spec.name: tuple([evaluate_dim(extent, dims) for extent in spec.shape]) for spec in outputs}
+
+
+def require_dtype(spec: InputSpec, dtype: np.dtype[np.generic], what: str) -> None:
+    """Raise `UserError` for an array of another dtype than an input has; byte orders do not matter."""
+    if dtype.newbyteorder("=") != spec.dtype.numpy:
+        raise UserError(
+            f"{what}: input {spec.name!r} expects {spec.text}, got {dtype}; fix: .astype({spec.dtype.numpy.name!r})"
+        )

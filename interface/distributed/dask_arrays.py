@@ -1,0 +1,136 @@
+"""Applies a model to arrays of Dask, block by block."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ...graph.dims.dim import Dim, evaluate_dim
+from ...lowering.llvm.compile import host_target
+from ...promotion.arrays import Array
+from ...promotion.errors import UserError
+from .blocks import output_shapes, require_dtype, run_block
+from .extras import required
+from .independence import Along
+from .references import ModelReference
+from .signatures import Signature, signature
+
+
+def map_blocks(
+    reference: ModelReference,
+    arrays: Sequence[Any],
+    named: Mapping[str, Any],
+    independent: Iterable[str],
+    same_target: bool,
+) -> Any:
+    """Implement `joinery.distributed.map_blocks`."""
+    what = "map_blocks"
+    da = required("dask.array", what)
+    model = signature(reference)
+    given = _given(model, arrays, named, what)
+    for spec in model.inputs:
+        given[spec.name] = da.asarray(given[spec.name])
+        _require_sizes(spec.name, given[spec.name], what)
+        require_dtype(spec, given[spec.name].dtype, what)
+    dims, shapes = output_shapes(model.inputs, model.outputs, {name: array.shape for name, array in given.items()}, what)
+    chunks = _cut_dims(model, given, what)
+    known = set(independent)
+    if unknown := known - set(model.graph.dim_names):
+        raise UserError(f"{what}: independent={sorted(unknown)}; model {model.name!r} has the dims {model.graph.dim_names}")
+    alongs = {dim: (model.believed if dim in known else model.cut_along)(dim, what) for dim in chunks}
+    whole = _outputs_of_blocks(da, reference, model, given, tuple(chunks), host_target().key if same_target else None)
+    results = tuple([
+        _output(da, whole, model, number, dims, chunks, alongs, shapes[spec.name]) for number, spec in enumerate(model.outputs)
+    ])  # fmt: skip
+    return results[0] if len(results) == 1 else results
+
+
+def _given(model: Signature, arrays: Sequence[Any], named: Mapping[str, Any], what: str) -> dict[str, Any]:
+    names = [spec.name for spec in model.inputs]
+    if len(arrays) > len(names) or any(name in named for name in names[: len(arrays)]):
+        raise UserError(f"{what}: model {model.name!r} takes {', '.join(names)}, each once, by position or by name")
+    given = dict(zip(names, arrays, strict=False)) | dict(named)
+    model.require_inputs(given, what)
+    return given
+
+
+def _require_sizes(name: str, array: Any, what: str) -> None:
+    if any(math.isnan(size) for sizes in array.chunks for size in sizes):
+        raise UserError(f"{what}: input {name!r} has chunks of unknown size; fix: {name}.compute_chunk_sizes()")
+
+
+def _cut_dims(model: Signature, given: Mapping[str, Any], what: str) -> dict[str, tuple[int, ...]]:
+    """Return the sizes of the blocks along each dim that is cut into several."""
+    cut: dict[str, tuple[int, ...]] = {}
+    origins: dict[str, str] = {}
+    for spec in model.inputs:
+        for axis, (extent, sizes) in enumerate(zip(spec.shape, given[spec.name].chunks, strict=True)):
+            if len(sizes) == 1:
+                continue
+            if not isinstance(extent, Dim) or extent.name is None:
+                raise UserError(
+                    f"{what}: axis {axis} of input {spec.text} has the size {extent} in every block, but the array has blocks "
+                    f"of {_shown(sizes)}; fix: {spec.name}.rechunk({{{axis}: -1}})"
+                )
+            cut.setdefault(extent.name, sizes)
+            origins.setdefault(extent.name, f"axis {axis} of {spec.name!r}")
+    for spec in model.inputs:
+        for axis, (extent, sizes) in enumerate(zip(spec.shape, given[spec.name].chunks, strict=True)):
+            name = next((name for name in extent.symbols() if name in cut), None) if isinstance(extent, Dim) else None
+            if name is not None and (str(extent) != name or sizes != cut[name]):
+                raise UserError(
+                    f"{what}: axis {axis} of input {spec.text} has blocks of {_shown(sizes)}, {origins[name]} has blocks of "
+                    f"{_shown(cut[name])} along {name!r}; fix: rechunk both alike"
+                )
+    return cut
+
+
+def _shown(sizes: Sequence[int]) -> str:
+    return str(sizes[0]) if len(set(sizes)) == 1 else ", ".join(map(str, sizes[:3])) + (", …" if len(sizes) > 3 else "")
+
+
+def _outputs_of_blocks(
+    da: Any, reference: ModelReference, model: Signature, given: Mapping[str, Any], cut: tuple[str, ...], target: str | None
+) -> Any:
+    """Return an array with one element per block: the tuple of its outputs."""
+    operands: list[Any] = []
+    for spec in model.inputs:
+        labels = [
+            extent.name if isinstance(extent, Dim) and extent.name in cut else f"{spec.name} {axis}"
+            for axis, extent in enumerate(spec.shape)
+        ]
+        operands += [given[spec.name], labels]
+    return da.blockwise(
+        _call, cut, *operands, reference=reference, names=tuple([spec.name for spec in model.inputs]), target=target,
+        concatenate=True, align_arrays=False, dtype=object, meta=np.empty((0,) * len(cut), object), name=None,
+        token=f"joinery-{reference.name}",
+    )  # fmt: skip
+
+
+def _call(*arrays: Array, reference: ModelReference, names: tuple[str, ...], target: str | None) -> tuple[Array, ...]:
+    result = run_block(reference, dict(zip(names, map(np.asarray, arrays), strict=True)), target)
+    return tuple(result.outputs.values())
+
+
+def _output(
+    da: Any, whole: Any, model: Signature, number: int, dims: Mapping[str, int], chunks: Mapping[str, tuple[int, ...]],
+    found: Mapping[str, Mapping[str, Along]], shape: tuple[int, ...],
+) -> Any:
+    """Return the array of one output, whose blocks are one element of each block's tuple."""
+    spec = model.outputs[number]
+    alongs = {dim: along[spec.name] for dim, along in found.items()}
+    by_axis = {along.axis: dim for dim, along in alongs.items()}
+    labels = [by_axis.get(axis, f"axis {axis}") for axis in range(len(shape))]
+    sizes = {dim: tuple([size * evaluate_dim(alongs[dim].inner, dims) for size in chunks[dim]]) for dim in chunks}
+    new_axes = {label: size for label, size in zip(labels, shape, strict=True) if label not in chunks}
+    return da.blockwise(
+        _select, labels, whole, tuple(chunks), number=number, new_axes=new_axes, adjust_chunks=sizes, align_arrays=False,
+        dtype=spec.dtype.numpy, meta=np.empty((0,) * len(shape), spec.dtype.numpy), token=f"{model.name}-{spec.name}",
+    )  # fmt: skip
+
+
+def _select(outputs: tuple[Array, ...], *, number: int) -> Array:
+    return outputs[number]

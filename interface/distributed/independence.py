@@ -1,0 +1,292 @@
+"""Finds out whether a graph treats each element along a dim alone, so that blocks of it give what the whole gives.
+
+Every symbol of the expanded graph either is the same for all blocks, or has one axis along which its elements are those of the
+dim: the element at `i` of the dim depends on nothing but the inputs' elements at `i`. An axis may have the dim merged with
+others, as a reshape of (batch, seq) to (batch * seq) does; `inner` is the product of those that vary faster.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from ...graph.dims.dim import Dim, Extent
+from ...graph.graph import Graph
+from ...graph.location import UNKNOWN
+from ...graph.ops.control import has_control
+from ...graph.symbol import Symbol
+from ...graph.types import shape_text
+from ...lowering.graph_passes.expand import expand
+from ...promotion.dataclass import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Along:
+    """The axis of a symbol that has the dim: its extent is the dim times `inner`."""
+
+    axis: int
+    inner: Extent = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Mixture:
+    """The operation that needs several elements of the dim at once, or of which nothing is known, and why."""
+
+    operation: str
+    why: str
+
+    def __str__(self) -> str:
+        return f"{self.operation} {self.why}"
+
+
+class _Mixes(Exception):
+    """An operation needs several elements of the dim."""
+
+
+State = Along | None
+
+
+def independence(graph: Graph, dim: str) -> dict[str, State] | Mixture:
+    """Return where each output has the dim, None for one that does not have it, or the operation that mixes its elements."""
+    if has_control(graph):
+        first = next(symbol for symbol in graph.symbols if symbol.op.kind == "control")
+        return _mixture(first, "is a loop or a branch, of which joinery does not know what it does with a block")
+    expanded = expand(graph)
+    size = Dim(dim)
+    states: dict[int, State] = {}
+    for symbol in expanded.symbols:
+        try:
+            states[symbol.id] = _state(symbol, [states[operand.id] for operand in symbol.inputs], size)
+        except _Mixes as reason:
+            return _mixture(symbol, str(reason))
+    return {name: states[symbol.id] for name, symbol in zip(expanded.output_names, expanded.outputs, strict=True)}
+
+
+def _mixture(symbol: Symbol, why: str) -> Mixture:
+    operands = ", ".join([f"{each.dtype} {shape_text(each.shape)}" for each in symbol.inputs])
+    of = f" of {operands}" if operands else ""
+    line = "" if symbol.location == UNKNOWN else f" from {symbol.location}"  # files of models have no lines
+    return Mixture(f"{symbol.op.name}{of}{line}", why)
+
+
+def _state(symbol: Symbol, operands: Sequence[State], size: Dim) -> State:
+    name = str(size)
+    if symbol.op.kind == "source":
+        return _source(symbol, size)
+    if any(each is not None for each in operands):
+        rule = _RULES.get(symbol.op.name) or _RULES.get(symbol.op.kind)
+        if rule is None:
+            raise _Mixes(f"is an operation of which joinery does not know whether it mixes elements along {name!r}")
+        found = rule(symbol, operands, size)
+    elif symbol.op.name == "broadcast_to":
+        found = _only_axis(symbol, size)
+    elif any(_mentions(extent, size) for extent in symbol.shape):
+        raise _Mixes(f"makes values by their position along {name!r}")
+    else:
+        found = None
+    if symbol.op.name not in ("reshape", "broadcast_to", "slice") and _mentions(list(symbol.attrs.values()), size):
+        raise _Mixes(f"computes with the number {name!r}")
+    others = [extent for axis, extent in enumerate(symbol.shape) if found is None or axis != found.axis]
+    if _mentions(others, size):
+        raise _Mixes(f"has {name!r} in several axes or in a computed size")
+    return found
+
+
+def _source(symbol: Symbol, size: Dim) -> State:
+    if symbol.op.name == "input":
+        return _only_axis(symbol, size)
+    if symbol.op.name == "dim_value" and _mentions(symbol.attrs["extent"], size):
+        raise _Mixes(f"computes with the number {str(size)!r}")
+    return None
+
+
+def _only_axis(symbol: Symbol, size: Dim) -> State:
+    """Return the one axis whose extent is the dim."""
+    axes = [axis for axis, extent in enumerate(symbol.shape) if _mentions(extent, size)]
+    if not axes:
+        return None
+    if len(axes) > 1 or symbol.shape[axes[0]] != size:
+        raise _Mixes(f"has {str(size)!r} in several axes or in a computed size")
+    return Along(axes[0])
+
+
+def _mentions(value: object, size: Dim) -> bool:
+    if isinstance(value, Dim):
+        return str(size) in value.symbols()
+    return isinstance(value, tuple | list) and any(_mentions(each, size) for each in value)
+
+
+# --- one rule for each kind of operation: (symbol, states of the operands, dim) → state
+
+
+def _joint(symbol: Symbol, found: Iterable[tuple[int, State]]) -> Along:
+    """Return the state that all operands agree on, which come with the operand's number."""
+    known = list(found)
+    first = next(state for _, state in known if state is not None)
+    for number, state in known:
+        shape = symbol.inputs[number].shape
+        own = first.axis - len(symbol.shape) + len(shape)
+        if state is None and own >= 0 and shape[own] != 1:
+            raise _Mixes("takes elements of an operand by their position in the block")
+        if state is not None and state != first:
+            raise _Mixes("pairs elements of different positions")
+    return first
+
+
+def _map(symbol: Symbol, operands: Sequence[State], size: Dim) -> State:
+    del size
+    rank = len(symbol.shape)
+    return _joint(symbol, [
+        (number, None if each is None else Along(each.axis + rank - len(symbol.inputs[number].shape), each.inner))
+        for number, each in enumerate(operands)
+    ])  # fmt: skip
+
+
+def _reduce(symbol: Symbol, operands: Sequence[State], size: Dim) -> State:
+    along = _one(operands)
+    axes: Sequence[int] = symbol.attrs["axes"]
+    if along.axis in axes:
+        raise _Mixes(f"reduces over {str(size)!r}")
+    before = 0 if symbol.attrs["keepdims"] else sum(axis < along.axis for axis in axes)
+    return Along(along.axis - before, along.inner)
+
+
+def _scan(symbol: Symbol, operands: Sequence[State], size: Dim) -> State:
+    along = _one(operands)
+    if along.axis == symbol.attrs["axis"]:
+        raise _Mixes(f"runs along {str(size)!r}")
+    return along
+
+
+def _sort(symbol: Symbol, operands: Sequence[State], size: Dim) -> State:
+    along = _one(operands)
+    if along.axis == len(symbol.inputs[0].shape) - 1:
+        raise _Mixes(f"sorts along {str(size)!r}")
+    return along
+
+
+def _contract(symbol: Symbol, operands: Sequence[State], size: Dim) -> State:
+    rank = len(symbol.shape)
+    found: list[tuple[int, State]] = []
+    for number, each in enumerate(operands):
+        own = len(symbol.inputs[number].shape)
+        if each is None:
+            continue
+        if each.axis == own - 1 - number:
+            raise _Mixes(f"contracts {str(size)!r}")
+        found.append((number, Along(each.axis + rank - own, each.inner)))
+    first = found[0][1]
+    if len(found) == 1 and first is not None and first.axis >= rank - 2:
+        return first
+    if len(found) == 1:
+        number = 1 - found[0][0]
+        found.append((number, None))
+    return _joint(symbol, found)
+
+
+def _permute(symbol: Symbol, operands: Sequence[State], size: Dim) -> State:
+    del size
+    along = _one(operands)
+    return Along(list(symbol.attrs["axes"]).index(along.axis), along.inner)
+
+
+def _broadcast(symbol: Symbol, operands: Sequence[State], size: Dim) -> State:
+    del size
+    along = _one(operands)
+    axis = along.axis + len(symbol.shape) - len(symbol.inputs[0].shape)
+    if symbol.shape[axis] != symbol.inputs[0].shape[along.axis]:
+        raise _Mixes("repeats a block as if it were one element")
+    return Along(axis, along.inner)
+
+
+def _slice(symbol: Symbol, operands: Sequence[State], size: Dim) -> State:
+    along = _one(operands)
+    starts, stops, steps = (list(symbol.attrs[name]) for name in ("starts", "stops", "steps"))
+    axis = along.axis
+    if (starts[axis], stops[axis], steps[axis]) != (0, symbol.inputs[0].shape[axis], 1):
+        raise _Mixes(f"takes a part of {str(size)!r}")
+    others = [bound[:axis] + bound[axis + 1 :] for bound in (starts, stops, steps)]
+    if _mentions(others, size):
+        raise _Mixes(f"computes with the number {str(size)!r}")
+    return along
+
+
+def _untouched(verb: str) -> Callable[[Symbol, Sequence[State], Dim], State]:
+    """Return the rule of an operation that changes the axes that it names, and leaves the others where they are."""
+
+    def rule(symbol: Symbol, operands: Sequence[State], size: Dim) -> State:
+        along = _one(operands)
+        if along.axis in symbol.attrs["axes"]:
+            raise _Mixes(f"{verb} {str(size)!r}")
+        return along
+
+    return rule
+
+
+def _pad(symbol: Symbol, operands: Sequence[State], size: Dim) -> State:
+    along = _one(operands)
+    if (symbol.attrs["low"][along.axis], symbol.attrs["high"][along.axis]) != (0, 0):
+        raise _Mixes(f"pads {str(size)!r}")
+    return along
+
+
+def _concat(symbol: Symbol, operands: Sequence[State], size: Dim) -> State:
+    along = _joint(symbol, enumerate(operands))
+    if along.axis == symbol.attrs["axis"]:
+        raise _Mixes(f"joins arrays along {str(size)!r}")
+    return along
+
+
+def _reshape(symbol: Symbol, operands: Sequence[State], size: Dim) -> State:
+    along = _one(operands)
+    source, target = symbol.inputs[0].shape, symbol.shape
+    before = _product(source[: along.axis])
+    stride = along.inner * _product(source[along.axis + 1 :])
+    for axis, extent in enumerate(target):
+        rest = _product(target[axis + 1 :])
+        if not _mentions(extent, size) or _product(target[:axis]) != before:
+            continue
+        inner = extent // size
+        if inner * size == extent and not _mentions(inner, size) and inner * rest == stride:
+            return Along(axis, inner)
+    raise _Mixes(f"divides {str(size)!r} among several axes, or merges it behind others")
+
+
+def _gather(symbol: Symbol, operands: Sequence[State], size: Dim) -> State:
+    data, positions = operands
+    axis: int = symbol.attrs["axis"]
+    if data is not None and (positions is not None or data.axis == axis):
+        raise _Mixes(f"takes elements along {str(size)!r} by index, or of all of {str(size)!r} for each of its elements")
+    if data is None:
+        return None if positions is None else Along(axis + positions.axis, positions.inner)
+    behind = len(symbol.inputs[1].shape) - 1 if data.axis > axis else 0
+    return Along(data.axis + behind, data.inner)
+
+
+def _along_axis(symbol: Symbol, operands: Sequence[State], size: Dim) -> State:
+    """Rule of operations whose operands have equal ranks, and which mix elements along an axis alone."""
+    along = _joint(symbol, enumerate(operands))
+    if along.axis == symbol.attrs["axis"]:
+        raise _Mixes(f"takes or puts elements along {str(size)!r} by index")
+    return along
+
+
+def _one(operands: Sequence[State]) -> Along:
+    (along,) = operands
+    assert along is not None
+    return along
+
+
+def _product(extents: Iterable[Extent]) -> Extent:
+    result: Extent = 1
+    for extent in extents:
+        result = result * extent
+    return result
+
+
+_RULES: Mapping[str, Callable[[Symbol, Sequence[State], Dim], State]] = {
+    "map": _map, "reduce": _reduce, "scan": _scan, "contract": _contract, "reshape": _reshape, "permute": _permute,
+    "broadcast_to": _broadcast, "slice": _slice, "flip": _untouched("reverses"),
+    "windows": _untouched("takes windows along"), "concat": _concat, "pad": _pad, "gather": _gather,
+    "take_along_axis": _along_axis, "scatter": _along_axis, "sort_keys": _sort,
+}  # fmt: skip
+"""Rules by the name or the kind of an operation that has an operand with the dim."""

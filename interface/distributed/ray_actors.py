@@ -1,0 +1,42 @@
+"""Makes the class that Ray keeps in its actors."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from ...promotion.arrays import Array
+from ...promotion.errors import UserError
+from .blocks import run_block
+from .references import ModelReference
+
+
+class BlockActor:
+    """An actor that opens a model when it starts, and runs it on batches: columns by name in, outputs by name out.
+
+    Columns that are no inputs of the model are handed on, so that rows keep their keys.
+    """
+
+    reference: ClassVar[ModelReference]
+
+    def __init__(self) -> None:
+        self._inputs = [spec.name for spec in self.reference().inputs]
+        self._outputs = {spec.name for spec in self.reference().outputs}
+
+    def __call__(self, batch: Mapping[str, Array]) -> dict[str, Any]:
+        """Return the outputs of a batch, and its other columns."""
+        missing = [name for name in self._inputs if name not in batch]
+        others = {name: column for name, column in batch.items() if name not in self._inputs}
+        if missing or self._outputs & set(others):
+            problem = f"lack {missing}" if missing else f"have the names of outputs, {sorted(self._outputs & set(others))}"
+            raise UserError(
+                f"ray_actor: the batch's columns {sorted(batch)} {problem}; model {self.reference.name!r} takes "
+                f"{', '.join(self._inputs)}; fix: dataset.rename_columns"
+            )
+        result = run_block(self.reference, {name: batch[name] for name in self._inputs})
+        return {**others, **result.outputs}
+
+
+def actor_class(reference: ModelReference) -> type[BlockActor]:
+    """Implement `joinery.distributed.ray_actor`: Ray pickles the class by value, with the reference in it."""
+    return type("JoineryActor", (BlockActor,), {"reference": reference, "__doc__": BlockActor.__doc__})

@@ -1,0 +1,200 @@
+"""Defines the reference to a saved model, which travels to workers and opens the model there, once per process."""
+
+from __future__ import annotations
+
+import logging
+import mmap
+import os
+import sys
+import threading
+from collections import OrderedDict
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from ... import __version__
+from ...promotion.dataclass import dataclass
+from ...promotion.errors import UserError
+from ...runtime.host.threads import VARIABLE, resolve_threads
+from ...runtime.storage import artifact_file
+from ...runtime.storage.cache import CompileCache, default_directory
+from ..compiling import load
+from ..model import Model
+from .failures import RunError
+
+_KEPT_MODELS = 8
+"""Models that a process keeps open; beyond them the one that was used least recently goes."""
+
+_log = logging.getLogger("joinery.distributed")
+_lock = threading.Lock()
+_models: OrderedDict[tuple[object, ...], Opened] = OrderedDict()
+_carried: dict[str, Path] = {}
+"""Files that a plugin has written for this process, by digest."""
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A model of this process.
+
+    Attributes:
+        model: what runs the blocks.
+        target: what its code was made for; blocks from one target have the same bits.
+        compiled_here: whether the file had no code for this machine that may run.
+        running: a call of the model takes it, since all calls of a process share its threads.
+    """
+
+    model: Model
+    target: str
+    compiled_here: bool
+    running: threading.Lock
+
+
+@dataclass(frozen=True, slots=True)
+class ModelReference:
+    """A saved model as tasks carry it, some 300 bytes: calling it returns the model, which each process opens once.
+
+    Attributes:
+        name: the model's.
+        digest: its `Model.digest`; a file with another one is refused.
+        location: the path of its file, where workers read it unless a plugin has brought it to them.
+        device: what it runs on, as for `joinery.load`.
+        threads: threads of a call; None for those that the engine gives the worker.
+        trusted: whether code in the file may run; otherwise each worker compiles the graph, through its cache.
+    """
+
+    name: str
+    digest: str
+    location: str
+    device: str = "cpu"
+    threads: int | None = None
+    trusted: bool = False
+
+    def __call__(self) -> Model:
+        """Return the model. Raises `RunError` where the file cannot be read, or is another one."""
+        return self.opened().model
+
+    def opened(self) -> Opened:
+        """Return the model and what it was made for. Raises as a call does."""
+        threads = self.threads if self.threads is not None else engine_threads()
+        key = (self.digest, self.device, threads, self.trusted)
+        with _lock:
+            found = _models.get(key)
+            if found is None:
+                found = _models[key] = self._open(threads)
+                while len(_models) > _KEPT_MODELS:
+                    _models.popitem(last=False)
+            _models.move_to_end(key)
+        return found
+
+    def _open(self, threads: int | None) -> Opened:
+        path = _carried.get(self.digest, Path(self.location))
+        try:
+            with open(path, "rb") as file:
+                mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        except (OSError, ValueError) as error:  # ValueError: it is empty
+            why = getattr(error, "strerror", None) or error
+            raise RunError(
+                f"model {self.name!r}: {path} cannot be opened by the worker: {why}; fix: a path that workers see, or "
+                "joinery.distributed.bring(client, reference)"
+            ) from error
+        try:
+            model = load(mapped, self.device, threads=threads, trusted=self.trusted, digest=self.digest)
+            targets = artifact_file.load(mapped, digest=self.digest, verify=False).manifest.targets
+        except UserError as error:
+            raise RunError(f"model {self.name!r} in {path}: {error}") from error
+        target = "" if not model.kernels else model.compiled.target
+        compiled_here = not self.trusted or target not in targets
+        if self.trusted and compiled_here:
+            _log.warning("model %r: %s has no code for %s, so its graph was compiled here", self.name, path, target)
+        return Opened(model, target, compiled_here, threading.Lock())
+
+    def __reduce__(self) -> tuple[Callable[..., ModelReference], tuple[Any, ...]]:
+        return _restored, (__version__, self.name, self.digest, self.location, self.device, self.threads, self.trusted)
+
+    def __dask_tokenize__(self) -> tuple[object, ...]:
+        return ("joinery", __version__, self.digest, self.device, self.trusted)
+
+
+def _restored(version: str, *fields: Any) -> ModelReference:
+    """Make a reference again where it has arrived."""
+    if version != __version__:
+        raise RunError(
+            f"the client has joinery {version}, this worker has {__version__}: their results may differ; fix: install one "
+            "version everywhere"
+        )
+    return ModelReference(*fields)
+
+
+def reference(
+    source: Model | str | os.PathLike[str],
+    *,
+    device: str = "cpu",
+    threads: int | None = None,
+    trusted: bool | None = None,
+    directory: str | os.PathLike[str] | None = None,
+) -> ModelReference:
+    """Return a reference to a model, which engines send to workers in the place of the model.
+
+    Args:
+        source: the path of a file that `Model.save` or `joinery.save` wrote, or a model, whose file is written.
+        device: what workers run it on, as for `joinery.load`.
+        threads: threads of a call; None for those that the engine gives the worker (Dask: `nthreads`, Ray: `num_cpus`),
+            or JOINERY_THREADS where that is set.
+        trusted: whether code in the file may run on the workers; by default only that of a model given as such.
+        directory: where the file of a model is written, under its digest; by default `models` in the user's cache directory.
+
+    Workers read the path, so it has to be one that they see; `bring` brings the file to those that do not.
+
+    Raises `UserError` for what is no model, for a file that is damaged, and for a model that cannot be saved.
+    """
+    if threads is not None:
+        resolve_threads(threads)
+    if isinstance(source, Model):
+        path = _written(source, directory)
+        return ModelReference(source.name, source.digest, str(path), device, threads, True if trusted is None else trusted)
+    if not isinstance(source, (str, os.PathLike)):
+        raise UserError(
+            f"reference: expected a model or the path of its file, got {type(source).__name__}; fix: what joinery.compile gave"
+        )
+    manifest = artifact_file.load(source).manifest
+    return ModelReference(manifest.name, manifest.digest, os.path.abspath(source), device, threads, bool(trusted))
+
+
+def _written(model: Model, directory: str | os.PathLike[str] | None) -> Path:
+    """Write a model's file under its digest, unless it is there."""
+    if directory is None:
+        store = CompileCache(default_directory() / "models")  # it must be the user's own: code in it is trusted
+        if store.problem is not None:
+            raise UserError(f"reference: {store.problem}, or a directory= that workers see")
+        folder = store.directory
+    else:
+        folder = Path(directory)
+    path = folder / f"{model.digest}.joinery"
+    if not path.exists():
+        model.save(path)
+    return path.absolute()
+
+
+def carry(digest: str, path: Path) -> None:
+    """Let references of this process to the digest read a file that was brought here."""
+    _carried[digest] = path
+
+
+def engine_threads() -> int | None:
+    """Return how many threads the engine gives this worker; None outside of engines, and where JOINERY_THREADS decides."""
+    if os.environ.get(VARIABLE, "").strip():
+        return None
+    if "distributed" in sys.modules:
+        from distributed import get_worker
+
+        try:
+            return int(get_worker().state.nthreads)
+        except ValueError:  # not in a worker
+            pass
+    if "ray" in sys.modules:
+        import ray
+
+        if ray.is_initialized() and ray.get_runtime_context().worker.mode == ray.WORKER_MODE:
+            assigned = ray.get_runtime_context().get_assigned_resources().get("CPU", 1)
+            return max(1, int(assigned))
+    return None

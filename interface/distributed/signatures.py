@@ -1,0 +1,93 @@
+"""Tells what a referenced model takes and returns, and which of its dims may be cut into blocks, without compiling it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import lru_cache
+
+from ...graph.graph import Graph
+from ...graph.symbol import Symbol
+from ...lowering.artifact import TensorSpec
+from ...promotion.dataclass import dataclass
+from ...promotion.errors import UserError
+from ...runtime.model.inputs import InputSpec
+from ..compiling import saved_graph
+from .independence import Along, Mixture, State, independence
+from .references import ModelReference
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Signature:
+    """The inputs and outputs of a model, and its graph."""
+
+    name: str
+    inputs: tuple[InputSpec, ...]
+    outputs: tuple[InputSpec, ...]
+    graph: Graph
+
+    def require_inputs(self, names: Iterable[str], what: str) -> None:
+        """Raise `UserError` unless these are the inputs, each once."""
+        given, expected = list(names), [spec.name for spec in self.inputs]
+        if sorted(given) != sorted(expected):
+            raise UserError(
+                f"{what}: model {self.name!r} takes {', '.join(spec.text for spec in self.inputs)}; got "
+                f"{', '.join(given) or 'nothing'}; fix: one array for each of {', '.join(expected)}"
+            )
+
+    def cut_along(self, dim: str, what: str) -> dict[str, Along]:
+        """Return where each output has a dim along which inputs are cut into blocks.
+
+        Raises `UserError` where the blocks would not give what the whole gives.
+        """
+        found = _independence(self.graph, dim)
+        if isinstance(found, Mixture):
+            raise UserError(
+                f"{what}: model {self.name!r} cannot be computed in blocks along {dim!r}: {found}; fix: one block along "
+                f"{dim!r} (dask: x.rechunk({{axis: -1}})), or independent=[…] with its name if you know better"
+            )
+        return _present(found, self, dim, what)
+
+    def believed(self, dim: str, what: str) -> dict[str, Along]:
+        """Return where each output has a dim of which the caller says that blocks along it are independent."""
+        found: dict[str, State] = {}
+        for spec in self.outputs:
+            axes = [axis for axis, extent in enumerate(spec.shape) if getattr(extent, "name", None) == dim]
+            found[spec.name] = Along(axes[0]) if len(axes) == 1 else None
+        return _present(found, self, dim, what)
+
+
+def _present(found: dict[str, State], signature: Signature, dim: str, what: str) -> dict[str, Along]:
+    known = {name: along for name, along in found.items() if along is not None}
+    for spec in signature.outputs:
+        if spec.name not in known:
+            raise UserError(
+                f"{what}: output {spec.text} of model {signature.name!r} has no axis {dim!r}, so blocks along it cannot be put "
+                f"together; fix: one block along {dim!r}"
+            )
+    return known
+
+
+@lru_cache(maxsize=64)
+def _independence(graph: Graph, dim: str) -> dict[str, State] | Mixture:
+    return independence(graph, dim)
+
+
+def signature(reference: ModelReference) -> Signature:
+    """Return what a referenced model takes and returns. Raises `UserError` where its file cannot be read."""
+    return _signature(reference.digest, reference.location)
+
+
+@lru_cache(maxsize=16)
+def _signature(digest: str, location: str) -> Signature:
+    del digest  # a file that was replaced is another model
+    graph = saved_graph(location)
+    outputs = zip(graph.output_names, graph.outputs, strict=True)
+    return Signature(
+        graph.name, tuple([_spec(symbol.name or "", symbol) for symbol in graph.inputs]),
+        tuple([_spec(name, symbol) for name, symbol in outputs]), graph,
+    )  # fmt: skip
+
+
+def _spec(name: str, symbol: Symbol) -> InputSpec:
+    shape = tuple([extent if isinstance(extent, int) else str(extent) for extent in symbol.shape])
+    return InputSpec.of(TensorSpec(name, symbol.dtype.name, shape))

@@ -1,0 +1,50 @@
+"""A small model in a file, whose results tests compare with NumPy's or with the model's own on everything at once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import joinery as jn
+import numpy as np
+import pytest
+from joinery.interface.distributed import references
+
+SIZE, CLASSES = 16, 5
+WEIGHT = np.random.default_rng(7).standard_normal((SIZE, CLASSES)).astype(np.float32)
+
+
+def scorer(name: str = "scorer") -> jn.Graph:
+    """Softmax of x @ w along the classes, and the sum of each row, with a batch of any size."""
+    graph = jn.Graph(name, [jn.TensorType(jn.float32, ("batch", SIZE), "x")])
+    (x,) = graph.inputs
+    graph.output(jn.softmax(x @ graph.weight("w", WEIGHT)), name="y")
+    return graph
+
+
+@pytest.fixture(scope="session")
+def model_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("models") / "scorer.joinery"
+    jn.compile(scorer(), device="cpu").save(path)
+    return path
+
+
+@pytest.fixture
+def reference(model_path: Path) -> jn.distributed.ModelReference:
+    return jn.distributed.reference(model_path, trusted=True, threads=1)
+
+
+@pytest.fixture
+def forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No model is open in this process."""
+    references._models.clear()
+
+
+def rows(count: int, seed: int = 1) -> np.ndarray:
+    return np.random.default_rng(seed).standard_normal((count, SIZE)).astype(np.float32)
+
+
+def scores(x: np.ndarray) -> np.ndarray:
+    """What the model computes, in float64."""
+    product = x.astype(np.float64) @ WEIGHT.astype(np.float64)
+    powers = np.exp(product - product.max(axis=1, keepdims=True))
+    return powers / powers.sum(axis=1, keepdims=True)

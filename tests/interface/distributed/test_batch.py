@@ -1,0 +1,308 @@
+"""`joinery batch` in this process: formats in and out, rows of different lengths, what is resumed, and what is refused."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import joinery as jn
+import numpy as np
+import pytest
+from joinery.__main__ import main
+from joinery.interface.distributed.batch import jobs, journal, outputs, running, sources
+from joinery.interface.distributed.batch.progress import Progress
+
+from .conftest import SIZE, rows, scores
+
+Run = Callable[..., dict[str, Any]]
+
+
+@pytest.fixture
+def folder(tmp_path: Path, model_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "m.joinery").write_bytes(model_path.read_bytes())
+    np.save("x.npy", rows(103))
+    return tmp_path
+
+
+@pytest.fixture
+def batch(folder: Path, capsys: pytest.CaptureFixture[str]) -> Run:
+    """Run the command and return its summary; `status` is its exit status."""
+
+    def run(*arguments: str, status: int = 0, inputs: tuple[str, ...] = ("x=x.npy",)) -> dict[str, Any]:
+        given = [part for each in inputs for part in ("--input", each)]
+        capsys.readouterr()
+        assert main(["batch", "m.joinery", *given, "--trusted", "--threads", "1", "--quiet", *arguments]) == status
+        found = capsys.readouterr()
+        return json.loads(found.out) if found.out else {"error": " ".join(found.err.split())}
+
+    return run
+
+
+def test_rows_into_one_file(batch: Run, folder: Path) -> None:
+    summary = batch("--output", "y.npy", "--block", "10")
+    np.testing.assert_allclose(np.load("y.npy"), scores(rows(103)), rtol=1e-5)
+    assert (summary["rows"], summary["blocks"], summary["computed"], summary["failed"]) == (103, 11, 11, [])
+    assert sorted(os.listdir(folder)) == ["m.joinery", "x.npy", "y.npy"]
+
+
+def test_the_digest_tells_results_apart_and_blocks_do_not_change_them(batch: Run) -> None:
+    first = batch("--output", "a.npy", "--block", "10")
+    assert batch("--output", "b", "--block", "10")["digest"] == first["digest"]
+    batch("--output", "c.npy", "--block", "103")
+    assert np.array_equal(np.load("a.npy"), np.load("c.npy"))
+    changed = rows(103)
+    changed[50, 3] += 1
+    np.save("x.npy", changed)
+    assert batch("--output", "d.npy", "--block", "10")["digest"] != first["digest"]
+
+
+@pytest.mark.parametrize("count", [0, 1, 10, 11])
+def test_few_rows(batch: Run, count: int) -> None:
+    np.save("x.npy", rows(count))
+    summary = batch("--output", "y.npy", "--block", "10")
+    assert summary["blocks"] == -(-count // 10)
+    assert np.load("y.npy").shape == (count, 5)
+
+
+def test_arrays_of_archives(batch: Run) -> None:
+    np.savez("x.npz", x=rows(20), other=rows(30))
+    batch("--output", "a.npy", inputs=("x=x.npz",))
+    batch("--output", "b.npy", inputs=("x=x.npz:other",))
+    np.testing.assert_allclose(np.load("a.npy"), scores(rows(20)), rtol=1e-5)
+    np.testing.assert_allclose(np.load("b.npy"), scores(rows(30)), rtol=1e-5)
+    assert "x.npz has no 'z'; fix: one of x, other" in batch("--output", "c.npy", inputs=("x=x.npz:z",), status=2)["error"]
+
+
+def test_tensors_of_safetensors(batch: Run) -> None:
+    jn.save_safetensors({"x": rows(20)}, "x.safetensors")
+    batch("--output", "y.npy", inputs=("x=x.safetensors",))
+    np.testing.assert_allclose(np.load("y.npy"), scores(rows(20)), rtol=1e-5)
+
+
+def test_zarr_in_and_out(batch: Run) -> None:
+    zarr = pytest.importorskip("zarr", reason="the extra dask is not installed")
+    group = zarr.open_group("in.zarr", mode="w")
+    group.create_array("x", data=rows(103), chunks=(7, SIZE))
+    first = batch("--output", "y.zarr", "--block", "10", inputs=("x=in.zarr/x",))
+    found = zarr.open_group("y.zarr", mode="r")["y"]
+    assert found.chunks == (10, 5)
+    np.testing.assert_allclose(found[:], scores(rows(103)), rtol=1e-5)
+    assert batch("--output", "y.npy", "--block", "10")["digest"] == first["digest"]
+    batch("--output", "z.npy", inputs=("x=in.zarr",))
+    assert "in.zarr has no 'z'" in batch("--output", "w.npy", inputs=("x=in.zarr/z",), status=2)["error"]
+
+
+def test_parquet_in_and_out(batch: Run) -> None:
+    pyarrow = pytest.importorskip("pyarrow", reason="the extra dask is not installed")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    x = rows(103)
+    column = pyarrow.FixedSizeListArray.from_arrays(pyarrow.array(x.ravel()), SIZE)
+    parquet.write_table(pyarrow.table({"features": column}), "in.parquet", row_group_size=9)
+    batch("--output", "y.parquet", "--block", "10", inputs=("x=in.parquet:features",))
+    assert sorted(os.listdir("y.parquet")) == [f"part-{number:08}.parquet" for number in range(11)]
+    found = np.array(parquet.read_table("y.parquet").column("y").to_pylist())
+    np.testing.assert_allclose(found, scores(x), rtol=1e-5)
+    assert "has no 'x'; fix: one of features" in batch("--output", "z.npy", inputs=("x=in.parquet",), status=2)["error"]
+
+
+# --- rows of different lengths
+
+
+@pytest.fixture
+def sentences(folder: Path) -> list[list[int]]:
+    """A model that adds up a table's rows for the ids that the mask keeps, and scales by how many there are."""
+    table = np.arange(40, dtype=np.float32).reshape(10, 4) ** 2
+    graph = jn.Graph(
+        "bag", [jn.TensorType(jn.int64, ("batch", "seq"), "ids"), jn.TensorType(jn.int64, ("batch", "seq"), "mask")]
+    )
+    ids, mask = graph.inputs
+    kept = mask.cast(jn.float32)[:, :, None]
+    graph.output(jn.sum(jn.gather(graph.weight("table", table), ids, axis=0) * kept, axis=1), name="sums")
+    jn.compile(graph, device="cpu").save("m.joinery")
+    rng = np.random.default_rng(5)
+    return [rng.integers(0, 10, rng.integers(0, 9)).tolist() for _ in range(57)]
+
+
+def test_lists_are_padded_and_masked(batch: Run, sentences: list[list[int]]) -> None:
+    pyarrow = pytest.importorskip("pyarrow", reason="the extra dask is not installed")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    column = pyarrow.array(sentences, pyarrow.list_(pyarrow.int64()))
+    parquet.write_table(pyarrow.table({"ids": column}), "in.parquet", row_group_size=8)
+    table = np.arange(40, dtype=np.float64).reshape(10, 4) ** 2
+    expected = np.array([table[row].sum(axis=0) for row in sentences])
+    given = {"inputs": ("ids=in.parquet",)}
+    batch("--mask", "mask=ids", "--output", "a.npy", "--block", "20", "--batch", "3", **given)
+    np.testing.assert_array_equal(np.load("a.npy"), expected)
+    batch("--mask", "mask=ids", "--output", "b.npy", "--block", "20", "--pad-to", "9", **given)
+    np.testing.assert_array_equal(np.load("b.npy"), expected)
+    failed = batch("--mask", "mask=ids", "--output", "c.npy", "--block", "20", "--pad-to", "7", status=1, **given)["failed"]
+    assert "a row has 8 elements, more than --pad-to 7" in failed[0]["error"]
+    assert "got ids; fix" in batch("--output", "d.npy", status=2, **given)["error"]
+
+
+def test_rows_of_about_one_length_are_padded_together() -> None:
+    lengths = np.array([5, 1, 5, 2, 1, 2])
+    offsets = np.concatenate([[0], np.cumsum(lengths)])
+    column = sources.Ragged(np.arange(16), offsets)
+    job = jobs.Job(None, (), (), (), None, batch=2)  # type: ignore[arg-type]
+    calls = [rows.tolist() for rows in jobs._calls(job, {"ids": column}, 6)]
+    assert calls == [[1, 4], [3, 5], [0, 2]]
+    padded = jobs._inputs(job, {"ids": column}, np.array([1, 3]))["ids"]
+    assert padded.tolist() == [[5, 0], [11, 12]]
+
+
+# --- what goes wrong
+
+
+def stopped_after(monkeypatch: pytest.MonkeyPatch, blocks: int, error: BaseException) -> None:
+    """Let a run end after some blocks as if by `error`."""
+    real, count = jobs.run_job_block, [0]
+
+    def run(job: jobs.Job, number: int) -> jobs.BlockRecord:
+        count[0] += 1
+        if count[0] > blocks:
+            raise error
+        return real(job, number)
+
+    monkeypatch.setattr(running, "run_job_block", run)
+
+
+def test_a_run_that_was_ended_is_resumed(batch: Run, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = batch("--output", "whole.npy", "--block", "10")
+    with monkeypatch.context() as patch:
+        stopped_after(patch, 4, KeyboardInterrupt())
+        assert "interrupted; --resume goes on" in batch("--output", "y.npy", "--block", "10", status=1)["error"]
+    assert not (folder / "y.npy").exists()
+    lines = folder / "y.npy.partial" / "blocks.jsonl"
+    lines.write_bytes(lines.read_bytes() + b'{"number": 9, "dig')  # the process died here
+    assert "a run that is not complete; fix: --resume" in batch("--output", "y.npy", "--block", "10", status=2)["error"]
+    refused = batch("--output", "y.npy", "--block", "20", "--resume", status=2)["error"]
+    assert "block of the run is 10, now it is 20" in refused
+    np.save("z.npy", rows(103))
+    refused = batch("--output", "y.npy", "--block", "10", "--resume", status=2, inputs=("x=z.npy",))["error"]
+    assert "inputs of the run is" in refused
+    summary = batch("--output", "y.npy", "--block", "10", "--resume")
+    assert (summary["before"], summary["computed"], summary["digest"]) == (4, 7, whole["digest"])
+    assert np.array_equal(np.load("y.npy"), np.load("whole.npy"))
+    assert "is there already" in batch("--output", "y.npy", "--block", "10", "--resume", status=2)["error"]
+
+
+def test_a_block_that_fails_is_reported_with_its_rows(batch: Run, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = jobs.run_job_block
+
+    def run(job: jobs.Job, number: int) -> jobs.BlockRecord:
+        if number in (2, 10):
+            raise ArithmeticError("poisoned")
+        return real(job, number)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(running, "run_job_block", run)
+        summary = batch("--output", "y.npy", "--block", "10", "--retries", "1", status=1)
+    failed = [(each["block"], each["rows"], each["attempts"]) for each in summary["failed"]]
+    assert failed == [(2, [20, 30], 2), (10, [100, 103], 2)]
+    assert summary["failed"][0]["error"] == "ArithmeticError: poisoned"
+    assert summary["computed"] == 9
+    assert not (folder / "y.npy").exists()
+    assert batch("--output", "y.npy", "--block", "10", "--resume")["computed"] == 2
+    np.testing.assert_allclose(np.load("y.npy"), scores(rows(103)), rtol=1e-5)
+
+
+def test_two_runs_do_not_write_to_one_output(batch: Run, folder: Path) -> None:
+    job = plan(folder)
+    kept = journal.Journal(job, resume=False)
+    assert "another run writes to" in batch("--output", "y.npy", "--block", "10", "--resume", status=2)["error"]
+    kept.close()
+    batch("--output", "y.npy", "--block", "10", "--resume")
+
+
+def plan(folder: Path) -> jobs.Job:
+    made = jn.distributed.reference(folder / "m.joinery", threads=1, trusted=True)
+    from joinery.interface.distributed.signatures import signature
+
+    x = sources.source("x", str(folder / "x.npy"))
+    return jobs.plan_job(
+        made, signature(made), [x], [], str(folder / "y.npy"), block=10, batch=None, width=None, independent=False
+    )
+
+
+def test_a_full_disk_is_found_before_anything_runs(batch: Run, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(outputs.os, "posix_fallocate", full)
+    assert "cannot be written: No space left on device: free some space" in batch("--output", "y.npy", status=2)["error"]
+    assert [path.name for path in (folder / "y.npy.partial").rglob("*.n*")] == []
+    monkeypatch.undo()
+
+
+def test_one_kind_of_cpu(batch: Run, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from dataclasses import replace
+
+    real = jobs.run_job_block
+
+    def run(job: jobs.Job, number: int) -> jobs.BlockRecord:
+        return replace(real(replace(job, target=None), number), target=f"cpu{number % 2}")
+
+    monkeypatch.setattr(running, "run_job_block", run)
+    refused = batch("--output", "y.npy", "--block", "10", "--same-target", status=2)["error"]
+    assert "with code for cpu1, others with code for cpu0; fix" in refused
+    summary = batch("--output", "y.npy", "--block", "10", "--resume")
+    assert summary["targets"] == {"cpu0": 6, "cpu1": 5}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "inputs", "message"),
+    [
+        (("--output", "y.txt"), ("x=x.npy",), "batch does not write .txt"),
+        (("--output", "y.npy"), ("x=x.csv",), "in no format that batch reads"),
+        (("--output", "y.npy"), ("x=gone.npy",), "gone.npy cannot be read: No such file"),
+        (("--output", "y.npy"), ("z=x.npy",), "model 'scorer' takes x: float32[batch, 16]; got z"),
+        (("--output", "y.npy"), ("x=wide.npy",), "axis 1 of input x: float32[batch, 16] is 17"),
+        (("--output", "y.npy"), ("x=double.npy",), "expects x: float32[batch, 16], got float64"),
+        (("--output", "y.npy"), ("x=flat.npy",), "has 2 axes"),
+        (("--output", "y.npy", "--block", "0"), ("x=x.npy",), "--block 0; fix: 1 or more"),
+        (("--output", "y.npy", "--mask", "m=x"), ("x=x.npy",), "got x, m"),
+        (("--output", "y.npy", "--scheduler", "tcp://127.0.0.1:1", "--workers", "2"), ("x=x.npy",), "leave out --workers"),
+        (("--output", "y.npy", "--bring"), ("x=x.npy",), "--bring is for workers of a scheduler"),
+        (("--output", "x.npy"), ("x=x.npy",), "is there already"),
+        (("--output", "gone/y.npy"), ("x=x.npy",), ""),
+    ],
+)  # fmt: skip
+def test_mistakes(batch: Run, arguments: tuple[str, ...], inputs: tuple[str, ...], message: str) -> None:
+    np.save("wide.npy", np.zeros((3, 17), np.float32))
+    np.save("double.npy", np.zeros((3, 16)))
+    np.save("flat.npy", np.zeros(3, np.float32))
+    if message:
+        assert message in batch(*arguments, inputs=inputs, status=2)["error"]
+    else:
+        batch(*arguments, inputs=inputs)
+
+
+def test_graphs_that_mix_rows_are_refused(batch: Run) -> None:
+    graph = jn.Graph("centred", [jn.TensorType(jn.float32, ("batch", SIZE), "x")])
+    (x,) = graph.inputs
+    graph.output(x - jn.mean(x, axis=0), name="y")
+    jn.compile(graph, device="cpu").save("m.joinery")
+    assert "cannot be computed in blocks along 'batch'" in batch("--output", "y.npy", status=2)["error"]
+    batch("--output", "y.npy", "--independent", "--block", "103")
+    np.testing.assert_allclose(np.load("y.npy"), rows(103) - rows(103).mean(axis=0), atol=1e-6)
+
+
+def test_a_truncated_model_is_refused(batch: Run, folder: Path) -> None:
+    path = folder / "m.joinery"
+    path.write_bytes(path.read_bytes()[:-64])
+    assert "truncated" in batch("--output", "y.npy", status=2)["error"]
+    assert not (folder / "y.npy.partial").exists()
+
+
+def test_the_line_of_progress() -> None:
+    progress = Progress(100, 20, quiet=True)
+    for number in range(8):
+        progress.count(failed=number == 3)
+    line = progress.line(progress._began + 4.0)
+    assert line == "27/100 blocks, 2 blocks/s, 1 failed, 36 s left"
+    assert progress.line(progress._began + 8000.0).endswith("20:00 h left")

@@ -1,0 +1,141 @@
+"""Arrays of Dask and of xarray through a model, in this process; the model on everything at once is what they must equal."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import joinery as jn
+import numpy as np
+import pytest
+
+from .conftest import rows
+
+da = pytest.importorskip("dask.array", reason="the extra dask is not installed")
+
+
+@pytest.fixture(scope="module")
+def two_outputs(tmp_path_factory: pytest.TempPathFactory) -> jn.distributed.ModelReference:
+    """(batch, seq) and a table of columns → per position, and per row."""
+    graph = jn.Graph("two", [jn.TensorType(jn.float32, ("batch", "seq"), "x"), jn.TensorType(jn.float32, ("seq",), "z")])
+    x, z = graph.inputs
+    graph.output(x * z, jn.max(x, axis=1), names=["scaled", "largest"])
+    return jn.distributed.reference(jn.compile(graph, device="cpu"), directory=tmp_path_factory.mktemp("two"), threads=1)
+
+
+def elementwise(folder: Path) -> jn.distributed.ModelReference:
+    graph = jn.Graph("map", [jn.TensorType(jn.float32, ("n", "m"), "x")])
+    graph.output(jn.relu(graph.inputs[0]), name="y")
+    return jn.distributed.reference(jn.compile(graph, device="cpu"), directory=folder)
+
+
+@pytest.mark.parametrize("chunk", [1, 7, 50, 51, 200])
+def test_any_chunks_along_the_batch(reference: jn.distributed.ModelReference, chunk: int) -> None:
+    x = rows(101)
+    y = jn.distributed.map_blocks(reference, da.from_array(x, chunks=(chunk, -1)))
+    assert y.dtype == np.float32
+    assert y.shape == (101, 5)
+    assert y.chunks == (da.from_array(x, chunks=(chunk, -1)).chunks[0], (5,))
+    assert np.array_equal(y.compute(scheduler="sync"), reference()(x))
+
+
+def test_nothing_runs_before_it_is_asked_for(reference: jn.distributed.ModelReference) -> None:
+    def poisoned(block: np.ndarray) -> np.ndarray:
+        raise AssertionError("computed")
+
+    zeros = da.zeros((10, 16), chunks=(5, 16), dtype=np.float32)
+    x = zeros.map_blocks(poisoned, dtype=np.float32, meta=np.empty((0, 0), np.float32))
+    y = jn.distributed.map_blocks(reference, x)
+    assert y.numblocks == (2, 1)
+    with pytest.raises(AssertionError, match="computed"):
+        y.compute(scheduler="sync")
+
+
+def test_several_outputs_are_computed_once(two_outputs: jn.distributed.ModelReference) -> None:
+    x, z = rows(20), np.arange(16, dtype=np.float32)
+    scaled, largest = jn.distributed.map_blocks(two_outputs, da.from_array(x, chunks=(6, 16)), z=z)
+    assert (scaled.chunks, largest.chunks) == (((6, 6, 6, 2), (16,)), ((6, 6, 6, 2),))
+    import dask
+
+    found = dask.compute(scaled, largest, scheduler="sync")
+    assert np.array_equal(found[0], x * z)
+    assert np.array_equal(found[1], x.max(axis=1))
+
+
+def test_every_axis_of_an_elementwise_graph_may_have_chunks(tmp_path: Path) -> None:
+    x = rows(20)
+    y = jn.distributed.map_blocks(elementwise(tmp_path), da.from_array(x, chunks=(6, 5)))
+    assert y.chunks == ((6, 6, 6, 2), (5, 5, 5, 1))
+    assert np.array_equal(y.compute(scheduler="sync"), np.maximum(x, 0))
+
+
+def test_merged_axes_have_the_chunks_of_what_they_are_made_of(tmp_path: Path) -> None:
+    graph = jn.Graph("flat", [jn.TensorType(jn.float32, ("batch", "seq"), "x")])
+    graph.output(jn.reshape(graph.inputs[0], (jn.dim("batch") * jn.dim("seq"),)), name="y")
+    reference = jn.distributed.reference(jn.compile(graph, device="cpu"), directory=tmp_path)
+    x = rows(7)
+    y = jn.distributed.map_blocks(reference, da.from_array(x, chunks=(3, 16)))
+    assert y.chunks == ((48, 48, 16),)
+    assert np.array_equal(y.compute(scheduler="sync"), x.ravel())
+
+
+def test_chunks_that_would_change_results_are_refused(
+    reference: jn.distributed.ModelReference, two_outputs: jn.distributed.ModelReference
+) -> None:
+    x = da.from_array(rows(20), chunks=(5, 8))
+    with pytest.raises(jn.UserError, match=r"axis 1 of input x: .* has the size 16.*fix: x\.rechunk\(\{1: -1\}\)"):
+        jn.distributed.map_blocks(reference, x)
+    z = da.from_array(np.arange(16, dtype=np.float32), chunks=8)
+    with pytest.raises(jn.UserError, match=r"in blocks along 'seq': reduce_max of float32 \(batch, seq\) reduces over"):
+        jn.distributed.map_blocks(two_outputs, x, z)
+    with pytest.raises(jn.UserError, match=r"output largest: float32\[batch\] of model 'two' has no axis 'seq'"):
+        jn.distributed.map_blocks(two_outputs, x, z, independent=["seq"])
+    with pytest.raises(jn.UserError, match=r"independent=\['rows'\]; model 'two' has the dims"):
+        jn.distributed.map_blocks(two_outputs, x.rechunk((5, 16)), z.rechunk(16), independent=["rows"])
+    with pytest.raises(jn.UserError, match=r"input z: .* has blocks of 16, axis 1 of 'x' has blocks of 8 along 'seq'; fix"):
+        jn.distributed.map_blocks(two_outputs, x, z.rechunk(16))
+
+
+def test_arrays_that_do_not_fit_are_refused_before_anything_runs(reference: jn.distributed.ModelReference) -> None:
+    x = rows(20)
+    with pytest.raises(jn.UserError, match=r"input 'x' expects x: .*, got float64; fix: \.astype\('float32'\)"):
+        jn.distributed.map_blocks(reference, da.from_array(x.astype(np.float64)))
+    with pytest.raises(jn.UserError, match=r"expects x: float32\[batch, 16\], got 1 axes"):
+        jn.distributed.map_blocks(reference, da.from_array(x[0]))
+    with pytest.raises(jn.UserError, match="axis 1 is 15, not 16"):
+        jn.distributed.map_blocks(reference, da.from_array(x[:, :15]))
+    known = da.from_array(x, chunks=(5, 16))
+    with pytest.raises(jn.UserError, match=r"chunks of unknown size; fix: x\.compute_chunk_sizes\(\)"):
+        jn.distributed.map_blocks(reference, known[known[:, 0] > 0])
+    with pytest.raises(jn.UserError, match="got nothing"):
+        jn.distributed.map_blocks(reference)
+    with pytest.raises(jn.UserError, match="each once"):
+        jn.distributed.map_blocks(reference, x, x=x)
+
+
+def test_a_worker_of_another_kind_is_refused(reference: jn.distributed.ModelReference, monkeypatch: pytest.MonkeyPatch) -> None:
+    x = da.from_array(rows(4), chunks=(2, 16))
+    y = jn.distributed.map_blocks(reference, x, same_target=True)
+    assert np.array_equal(y.compute(scheduler="sync"), reference()(rows(4)))
+    from joinery.interface.distributed import blocks
+
+    with pytest.raises(jn.distributed.RunError, match=r"this worker's code is for .*, other blocks .* pdp-11"):
+        blocks.run_block(reference, {"x": rows(2)}, "pdp-11")
+
+
+def test_labelled_arrays_keep_their_coordinates(reference: jn.distributed.ModelReference) -> None:
+    xarray = pytest.importorskip("xarray", reason="the extra dask is not installed")
+    x = rows(20)
+    given = xarray.DataArray(x, dims=("sample", "feature"), coords={"sample": np.arange(100, 120)})
+    for array in (given, given.chunk(sample=6)):
+        found = jn.distributed.apply(reference, array)
+        assert found.dims == ("sample", "y_1")
+        assert found.sample.values.tolist() == list(range(100, 120))
+        assert np.array_equal(found.values, reference()(x))
+    named = jn.distributed.apply(reference, given.chunk(sample=6), output_dims={"y": ("sample", "cls")})
+    assert dict(named.chunksizes) == {"sample": (6, 6, 6, 2), "cls": (5,)}
+    with pytest.raises(jn.UserError, match=r"fix: x\.rechunk"):
+        jn.distributed.apply(reference, given.chunk(feature=4))
+    with pytest.raises(jn.UserError, match=r"input 'x' is a ndarray; fix: an xarray\.DataArray"):
+        jn.distributed.apply(reference, x)
+    with pytest.raises(jn.UserError, match="fix: one for each of y"):
+        jn.distributed.apply(reference, given, output_dims={"y": ("sample",)})

@@ -1,0 +1,135 @@
+"""Which graphs may be computed in blocks: the evaluator computes whole and blocks, and says whether they agree."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import joinery as jn
+import numpy as np
+import pytest
+from joinery.interface.distributed.independence import Along, Mixture, independence
+
+BATCH, SEQ = jn.dim("batch"), jn.dim("seq")
+W = np.random.default_rng(0).standard_normal((8, 8)).astype(np.float32)
+TABLE = np.random.default_rng(1).standard_normal((11, 4)).astype(np.float32)
+Build = Callable[..., Any]
+
+
+def graph_of(build: Build, shapes: tuple[tuple[Any, ...], ...], dtype: Any = jn.float32) -> jn.Graph:
+    graph = jn.Graph("g", [jn.TensorType(dtype, shape, f"x{number}") for number, shape in enumerate(shapes)])
+    graph.output(build(*graph.inputs))
+    return graph
+
+
+INDEPENDENT: dict[str, tuple[Build, tuple[tuple[Any, ...], ...], Along]] = {
+    "map": (lambda x: jn.exp(x) + 1, (("batch", 8),), Along(0)),
+    "softmax of rows": (lambda x: jn.softmax(x @ W), (("batch", 8),), Along(0)),
+    "layer norm of merged axes": (
+        lambda x: jn.layer_norm(jn.reshape(x, (BATCH * SEQ, 8))) @ W, (("batch", "seq", 8),), Along(0, SEQ),
+    ),
+    "heads": (
+        lambda x: jn.permute(jn.reshape(x @ W, (BATCH, SEQ, 2, 4)), (0, 2, 1, 3)), (("batch", "seq", 8),), Along(0),
+    ),
+    "attention": (
+        lambda x: jn.softmax(x @ jn.transpose(x, -1, -2)) @ x, (("batch", "seq", 8),), Along(0),
+    ),
+    "transposed": (lambda x: jn.transpose(x, 0, 1), (("batch", 8),), Along(1)),
+    "columns": (lambda x: x[:, 1:7:2], (("batch", 8),), Along(0)),
+    "reduced": (lambda x: jn.mean(x, axis=(1, 2)), (("batch", "seq", 8),), Along(0)),
+    "behind": (lambda x: jn.sum(x, axis=0), (("seq", "batch"),), Along(0)),
+    "two inputs": (lambda x, y: jn.concat([x, y * 2], axis=1), (("batch", 8), ("batch", 3)), Along(0)),
+    "scan of rows": (lambda x: jn.cumsum(x, axis=1), (("batch", 8),), Along(0)),
+    "order of rows": (lambda x: jn.argsort(x, axis=1), (("batch", 8),), Along(0)),
+    "padded rows": (lambda x: jn.pad(x, ((0, 0), (1, 2))), (("batch", 8),), Along(0)),
+    "second operand": (lambda x, y: jn.transpose(y, 0, 1) @ jn.transpose(x, 0, 1), (("batch", 8), (8, 3)), Along(1)),
+    "broadcast": (lambda x: x[:, None, :] + jn.broadcast_to(x[:, :1, None], (BATCH, 3, 8)), (("batch", 8),), Along(0)),
+}  # fmt: skip
+
+MIXED: dict[str, tuple[Build, tuple[tuple[Any, ...], ...], str]] = {
+    "sum": (lambda x: jn.sum(x, axis=0), (("batch", 8),), "reduces over 'batch'"),
+    "softmax": (lambda x: jn.softmax(x, axis=0), (("batch", 8),), "reduces over 'batch'"),
+    "centred": (lambda x: x - jn.mean(x, axis=0), (("batch", 8),), "reduces over 'batch'"),
+    "gram": (lambda x: x @ jn.transpose(x, 0, 1), (("batch", 8),), "pairs elements of different positions"),
+    "contracted": (lambda x: jn.transpose(x, 0, 1) @ x, (("batch", 8),), "contracts 'batch'"),
+    "scan": (lambda x: jn.cumsum(x, axis=0), (("batch", 8),), "runs along 'batch'"),
+    "part": (lambda x: x[1:], (("batch", 8),), "takes a part of 'batch'"),
+    "reversed": (lambda x: x[::-1], (("batch", 8),), "'batch'"),
+    "joined": (lambda x: jn.concat([x, x], axis=0), (("batch", 8),), "joins arrays along 'batch'"),
+    "padded": (lambda x: jn.pad(x, ((1, 0), (0, 0))), (("batch", 8),), "pads 'batch'"),
+    "flat": (lambda x: jn.reshape(x, (8, BATCH)), (("batch", 8),), "'batch'"),
+    "sorted": (lambda x: jn.sort(x, axis=0), (("batch", 8),), "'batch'"),
+    "counted": (lambda x: x * BATCH, (("batch", 8),), "computes with the number 'batch'"),
+    "by position": (lambda x: x + jn.arange(x, BATCH)[:, None].cast(jn.float32), (("batch", 8),), "'batch'"),
+    "square": (lambda x: x + 1, (("batch", "batch"),), "several axes"),
+}  # fmt: skip
+
+
+def in_blocks(graph: jn.Graph, shapes: tuple[tuple[Any, ...], ...], along: Along | None) -> bool:
+    """Whether two blocks have the values of the whole, by the evaluator."""
+    rng = np.random.default_rng(3)
+    sizes = {"batch": 5, "seq": 3}
+    arrays = [rng.standard_normal([sizes.get(extent, extent) for extent in shape]).astype(np.float32) for shape in shapes]
+    axes = [shape.index("batch") if "batch" in shape else None for shape in shapes]
+    whole = jn.evaluate(graph, *arrays)
+    parts = [
+        jn.evaluate(graph, *[
+            array if axis is None else np.take(array, range(*part), axis) for array, axis in zip(arrays, axes, strict=True)
+        ])
+        for part in ((0, 2), (2, 5))
+    ]  # fmt: skip
+    axis = 0 if along is None else along.axis
+    try:
+        return np.array_equal(np.concatenate(parts, axis), whole)
+    except ValueError:  # they do not even fit
+        return False
+
+
+@pytest.mark.parametrize("name", INDEPENDENT)
+def test_graphs_that_treat_each_element_alone(name: str) -> None:
+    build, shapes, expected = INDEPENDENT[name]
+    graph = graph_of(build, shapes)
+    assert independence(graph, "batch") == {"output0": expected}
+    assert in_blocks(graph, shapes, expected)
+
+
+@pytest.mark.parametrize("name", MIXED)
+def test_graphs_that_mix_elements(name: str) -> None:
+    build, shapes, why = MIXED[name]
+    found = independence(graph_of(build, shapes), "batch")
+    assert isinstance(found, Mixture)
+    assert why in str(found)
+    assert "test_independence.py:" in str(found)
+    if name != "square":
+        assert not in_blocks(graph_of(build, shapes), shapes, None)
+
+
+def test_rows_of_a_table_are_taken_for_each_element() -> None:
+    graph = graph_of(lambda ids: jn.gather(graph_constant(ids, TABLE), ids, axis=0), (("batch", "seq"),), jn.int64)
+    assert independence(graph, "batch") == {"output0": Along(0)}
+    assert independence(graph, "seq") == {"output0": Along(1)}
+
+
+def test_elements_taken_along_the_dim_are_mixed() -> None:
+    graph = jn.Graph("g", [jn.TensorType(jn.float32, ("batch", 8), "x"), jn.TensorType(jn.int64, (3,), "at")])
+    x, at = graph.inputs
+    graph.output(jn.gather(x, at, axis=0))
+    assert "by index" in str(independence(graph, "batch"))
+
+
+def test_an_output_without_the_dim_is_told_apart() -> None:
+    graph = jn.Graph("g", [jn.TensorType(jn.float32, ("batch", 8), "x"), jn.TensorType(jn.float32, (3,), "z")])
+    x, z = graph.inputs
+    graph.output(x + 1, z * 2, names=["y", "other"])
+    assert independence(graph, "batch") == {"y": Along(0), "other": None}
+
+
+def test_a_loop_is_not_looked_into() -> None:
+    graph = jn.Graph("g", [jn.TensorType(jn.float32, ("batch", 8), "x")])
+    (x,) = graph.inputs
+    graph.output(jn.fori_loop(0, 3, lambda i, value: value * 2, x))
+    assert "loop" in str(independence(graph, "batch"))
+
+
+def graph_constant(symbol: Any, array: np.ndarray) -> Any:
+    return symbol.graph.constant(array)

@@ -1,0 +1,155 @@
+"""References travel instead of models, are opened once per process, and believe no file that they were not made for."""
+
+from __future__ import annotations
+
+import pickle
+import threading
+from pathlib import Path
+
+import joinery as jn
+import numpy as np
+import pytest
+from joinery.interface.distributed import references
+
+from .conftest import rows, scorer, scores
+
+
+def test_a_reference_is_small_and_opens_the_model(reference: jn.distributed.ModelReference, model_path: Path) -> None:
+    copy = pickle.loads(pickle.dumps(reference))
+    assert copy == reference
+    assert len(pickle.dumps(reference)) < 400 + len(str(model_path))
+    x = rows(9)
+    np.testing.assert_allclose(copy()(x), scores(x), rtol=1e-5)
+
+
+def test_a_process_opens_a_model_once(reference: jn.distributed.ModelReference, forgotten: None) -> None:
+    found: list[jn.Model] = []
+    threads = [threading.Thread(target=lambda: found.append(pickle.loads(pickle.dumps(reference))())) for _ in range(8)]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join()
+    assert len(found) == 8
+    assert len({id(model) for model in found}) == 1
+
+
+def test_a_process_keeps_a_bounded_number_of_models(tmp_path: Path, forgotten: None) -> None:
+    for number in range(references._KEPT_MODELS + 3):
+        jn.distributed.reference(jn.compile(scorer(f"m{number}"), device="cpu"), directory=tmp_path)()
+    assert len(references._models) == references._KEPT_MODELS
+
+
+def test_the_code_of_a_trusted_file_runs(model_path: Path, forgotten: None) -> None:
+    assert not jn.distributed.reference(model_path, trusted=True).opened().compiled_here
+    assert jn.distributed.reference(model_path).opened().compiled_here
+
+
+def test_code_for_another_machine_is_compiled_and_said_so(
+    model_path: Path, forgotten: None, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    reference = jn.distributed.reference(model_path, trusted=True)
+    data = model_path.read_bytes()
+    target = reference.opened().target
+    other = target.replace("|", "~", 1).encode()
+    assert len(other) == len(target)
+    references._models.clear()
+    _, opened = reference, reference.opened()
+    assert data.count(target.encode()) >= 1
+    monkeypatch.setattr(references.artifact_file, "load", _without_targets(references.artifact_file.load))
+    references._models.clear()
+    with caplog.at_level("WARNING", "joinery.distributed"):
+        again = reference.opened()
+    assert again.compiled_here
+    assert "has no code for" in caplog.text
+    x = rows(5)
+    assert np.array_equal(again.model(x), opened.model(x))
+
+
+def _without_targets(load: object) -> object:
+    from dataclasses import replace
+
+    def loaded(*arguments: object, **options: object) -> object:
+        artifact = load(*arguments, **options)
+        sections = tuple(section for section in artifact.manifest.sections if section.kind != "compiled")
+        return artifact._replace(manifest=replace(artifact.manifest, sections=sections))
+
+    return loaded
+
+
+def test_a_file_that_was_replaced_is_refused(tmp_path: Path, forgotten: None) -> None:
+    path = tmp_path / "m.joinery"
+    jn.compile(scorer("first"), device="cpu").save(path)
+    reference = jn.distributed.reference(path, trusted=True)
+    jn.compile(scorer("second"), device="cpu").save(path)
+    with pytest.raises(jn.distributed.RunError, match=rf"has the digest [0-9a-f]{{64}}, not {reference.digest}"):
+        reference()
+
+
+def test_a_truncated_file_is_refused_where_it_is_opened(tmp_path: Path, model_path: Path, forgotten: None) -> None:
+    path = tmp_path / "m.joinery"
+    path.write_bytes(model_path.read_bytes())
+    reference = jn.distributed.reference(path)
+    path.write_bytes(model_path.read_bytes()[:-100])
+    with pytest.raises(jn.distributed.RunError, match="truncated"):
+        reference()
+    with pytest.raises(jn.UserError, match="truncated"):
+        jn.distributed.reference(path)
+
+
+def test_a_file_that_the_worker_does_not_see_names_ways_out(tmp_path: Path, model_path: Path, forgotten: None) -> None:
+    path = tmp_path / "m.joinery"
+    path.write_bytes(model_path.read_bytes())
+    reference = jn.distributed.reference(path)
+    path.unlink()
+    with pytest.raises(jn.distributed.RunError, match=r"No such file.*fix: a path .*, or joinery\.distributed\.bring"):
+        reference()
+
+
+def test_another_version_on_the_worker_is_refused(reference: jn.distributed.ModelReference) -> None:
+    sent = pickle.dumps(reference)
+    assert jn.__version__.encode() in sent
+    with pytest.raises(jn.distributed.RunError, match=r"the client has joinery 9\.9\.9, this worker has"):
+        pickle.loads(sent.replace(jn.__version__.encode(), b"9.9.9"))
+
+
+def test_a_model_is_written_under_its_digest(tmp_path: Path) -> None:
+    model = jn.compile(scorer(), device="cpu")
+    reference = jn.distributed.reference(model, directory=tmp_path)
+    assert Path(reference.location) == tmp_path / f"{model.digest}.joinery"
+    assert reference.trusted
+    before = Path(reference.location).stat().st_mtime_ns
+    assert jn.distributed.reference(model, directory=tmp_path) == reference
+    assert Path(reference.location).stat().st_mtime_ns == before
+
+
+def test_pickles_of_models_name_the_reference() -> None:
+    model = jn.compile(scorer(), device="cpu")
+    with pytest.raises(TypeError, match=r"joinery\.distributed\.reference"):
+        pickle.dumps(model)
+    cloudpickle = pytest.importorskip("cloudpickle", reason="closures are pickled by cloudpickle, which Dask brings")
+    with pytest.raises(TypeError, match=r"joinery\.distributed\.reference"):
+        cloudpickle.dumps(lambda x: model(x))
+
+
+def test_what_is_no_model_is_refused() -> None:
+    with pytest.raises(jn.UserError, match="expected a model or the path of its file, got int"):
+        jn.distributed.reference(3)
+    with pytest.raises(jn.UserError, match="threads must be an int"):
+        jn.distributed.reference("m.joinery", threads=0)
+
+
+def test_the_variable_is_above_what_an_engine_gives(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert references.engine_threads() is None
+    monkeypatch.setenv("JOINERY_THREADS", "1")
+    assert references.engine_threads() is None
+
+
+def test_a_missing_extra_is_named(reference: jn.distributed.ModelReference, monkeypatch: pytest.MonkeyPatch) -> None:
+    import sys
+
+    monkeypatch.setitem(sys.modules, "dask.array", None)
+    with pytest.raises(jn.UnsupportedError, match=r"pip install 'joinery-graph\[dask\]'"):
+        jn.distributed.map_blocks(reference, rows(3))
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(jn.UnsupportedError, match=r"pip install 'joinery-graph\[ray\]'"):
+        next(jn.distributed.stream(reference, [rows(3)], "ray"))

@@ -1,0 +1,211 @@
+"""Blocks in a stream: order, what is in flight, retries, and workers that die, on an engine that a test controls."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Hashable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import joinery as jn
+import numpy as np
+import pytest
+from joinery.interface.distributed.driving import Done, Driver, Task
+from joinery.interface.distributed.engines import InProcess, WorkerDied
+from joinery.interface.distributed.failures import Failure
+
+from .conftest import rows, scores
+
+
+class Unreliable(InProcess):
+    """Ends tasks in any order. A task that raises `Fatal` takes all that are in flight with it, as Dask blames them."""
+
+    def __init__(self, workers: int, seed: int = 0) -> None:
+        super().__init__()
+        self.workers = workers
+        self.most = 0
+        self.deaths = 0
+        self._random = random.Random(seed)
+        self._dead: set[Hashable] = set()
+
+    def submit(self, function: Callable[..., Any], *arguments: Any) -> int:
+        number = super().submit(function, *arguments)
+        self.most = max(self.most, len(self._waiting) + len(self._dead))
+        return number
+
+    def any_done(self) -> int:
+        if self._dead:
+            return self._dead.pop()  # type: ignore[return-value]
+        self._waiting.rotate(self._random.randrange(len(self._waiting)))
+        return super().any_done()
+
+    def result(self, task: int) -> Any:
+        try:
+            return super().result(task)
+        except Fatal:
+            self.deaths += 1
+            for number, _, _ in self._waiting:
+                self._done[number] = _die
+                self._dead.add(number)
+            self._waiting.clear()
+            raise WorkerDied("killed") from None
+
+
+class Fatal(Exception):
+    """What the engine takes for the death of the worker."""
+
+
+def _die() -> None:
+    raise WorkerDied("blamed")
+
+
+def double(number: int) -> int:
+    return 2 * number
+
+
+def tasks(count: int, function: Callable[..., Any] = double) -> Iterator[Task]:
+    return (Task(number, function, (number,)) for number in range(count))
+
+
+@pytest.mark.parametrize("ordered", [True, False])
+def test_every_block_ends_once_and_few_are_in_flight(ordered: bool) -> None:
+    engine = Unreliable(workers=3)
+    done = list(Driver(engine, 2, 3, ordered).run(tasks(200)))
+    numbers = [each.number for each in done]
+    assert sorted(numbers) == list(range(200))
+    assert (numbers == sorted(numbers)) == ordered
+    assert all(each.value == 2 * each.number for each in done)
+    assert engine.most == 6
+
+
+@pytest.mark.parametrize("ordered", [True, False])
+@pytest.mark.parametrize("seed", range(5))
+def test_a_poisoned_block_takes_no_other_with_it(ordered: bool, seed: int) -> None:
+    def run(number: int) -> int:
+        if number in (3, 40):
+            raise Fatal
+        return 2 * number
+
+    engine = Unreliable(workers=4, seed=seed)
+    done = {each.number: each.value for each in Driver(engine, 2, 3, ordered).run(tasks(60, run))}
+    assert sorted(done) == list(range(60))
+    failed = {number: value for number, value in done.items() if isinstance(value, Failure)}
+    assert sorted(failed) == [3, 40]
+    assert "its worker died: killed" in str(failed[3])
+    assert all(done[number] == 2 * number for number in done if number not in failed)
+    assert engine.deaths >= 4  # each of the two with others, and by itself
+
+
+def test_errors_are_tried_again_and_then_final() -> None:
+    attempts: dict[int, int] = {}
+
+    def run(number: int) -> int:
+        attempts[number] = attempts.get(number, 0) + 1
+        if number == 2 and attempts[2] < 3:
+            raise OSError("for a while")
+        if number == 5:
+            raise ValueError("always")
+        return number
+
+    done = {each.number: each.value for each in Driver(InProcess(), 2, 3, True).run(tasks(8, run))}
+    assert done[2] == 2
+    assert attempts[2] == 3
+    assert str(done[5]) == "block 5 failed 4 times: ValueError: always"
+    assert attempts[5] == 4
+
+
+def test_a_mistake_about_the_block_is_not_tried_again() -> None:
+    attempts: list[int] = []
+
+    def run(number: int) -> int:
+        attempts.append(number)
+        raise jn.UserError("the block does not fit")
+
+    (done,) = Driver(InProcess(), 2, 3, True).run(tasks(1, run))
+    assert str(done.value) == "block 0 failed: the block does not fit"
+    assert attempts == [0]
+
+
+def test_what_concerns_all_blocks_ends_the_run() -> None:
+    def run(number: int) -> int:
+        raise jn.distributed.RunError("another version")
+
+    with pytest.raises(jn.distributed.RunError, match="another version"):
+        list(Driver(InProcess(), 2, 3, True).run(tasks(5, run)))
+
+
+def test_blocks_are_taken_as_they_are_needed() -> None:
+    """A million blocks are never there at once."""
+    taken: list[int] = []
+
+    def endless() -> Iterator[Task]:
+        number = 0
+        while True:
+            taken.append(number)
+            yield Task(number, double, (number,))
+            number += 1
+
+    driver = Driver(InProcess(), 2, 3, True).run(endless())
+    first = [next(driver) for _ in range(100)]
+    assert first[-1] == Done(99, 198)
+    assert len(taken) < 110
+
+
+@pytest.mark.parametrize("pool", [True, False])
+def test_results_of_blocks(reference: jn.distributed.ModelReference, pool: bool) -> None:
+    x = rows(103)
+    whole = reference()(x)
+    blocks = [x[at : at + 10] for at in range(0, 103, 10)] + [x[:0]]
+    with ThreadPoolExecutor(2) as executor:
+        found = list(jn.distributed.stream(reference, iter(blocks), executor if pool else None))
+    assert [number for number, _ in found] == list(range(12))
+    assert found[-1][1].shape == (0, 5)
+    assert np.array_equal(np.concatenate([out for _, out in found]), whole)
+    np.testing.assert_allclose(whole, scores(x), rtol=1e-5)
+
+
+def test_blocks_in_any_memory_give_the_same_bits(reference: jn.distributed.ModelReference) -> None:
+    x = rows(12)
+    shifted = np.frombuffer(b"\0" + x.tobytes(), np.uint8)[1:].view(np.float32).reshape(x.shape)
+    readonly = x.copy()
+    readonly.flags.writeable = False
+    wide = np.zeros((24, 32), np.float32)
+    wide[::2, ::2] = x
+    blocks = [x, shifted, readonly, wide[::2, ::2], x.astype(">f4"), {"x": x}, (x,)]
+    assert not shifted.flags.aligned
+    results = [out for _, out in jn.distributed.stream(reference, blocks)]
+    assert len(results) == 7
+    assert all(np.array_equal(out, results[0]) for out in results)
+
+
+def test_a_block_that_does_not_fit_is_reported_at_the_end(reference: jn.distributed.ModelReference) -> None:
+    x = rows(4)
+    results = jn.distributed.stream(reference, [x, x.astype(np.float64), x])
+    assert [next(results)[0], next(results)[0]] == [0, 2]
+    with pytest.raises(jn.distributed.BlocksFailed, match=r"1 block failed, .*\n  block 1 failed: .*float64") as caught:
+        next(results)
+    assert [failure.number for failure in caught.value.failures] == [1]
+
+
+def test_mistakes_in_the_call(reference: jn.distributed.ModelReference) -> None:
+    with pytest.raises(jn.UserError, match=r"stream: in_flight is 0; fix: a number of 1 or more"):
+        jn.distributed.stream(reference, [], in_flight=0)
+    with pytest.raises(jn.UserError, match=r"stream: client 7; fix: a distributed\.Client"):
+        jn.distributed.stream(reference, [], 7)
+    with pytest.raises(jn.UserError, match=r"block 0 has 2 arrays, model 'scorer' takes x: float32\[batch, 16\]"):
+        list(jn.distributed.stream(reference, [(rows(1), rows(1))]))
+    with pytest.raises(jn.UserError, match=r"block 1: model 'scorer' takes x: .*; got z"):
+        list(jn.distributed.stream(reference, [rows(1), {"z": rows(1)}]))
+
+
+def test_an_actor_of_ray_takes_columns(reference: jn.distributed.ModelReference) -> None:
+    """Ray itself runs it in `make test-scale`."""
+    actor = jn.distributed.ray_actor(reference)()
+    x = rows(6)
+    found = actor({"x": x, "id": np.arange(6)})
+    assert sorted(found) == ["id", "y"]
+    np.testing.assert_allclose(found["y"], scores(x), rtol=1e-5)
+    with pytest.raises(jn.UserError, match=r"lack \['x'\]; model 'scorer' takes x"):
+        actor({"z": x})
+    with pytest.raises(jn.UserError, match=r"have the names of outputs, \['y'\]"):
+        actor({"x": x, "y": x})
