@@ -27,6 +27,7 @@ class Watcher:
 
     def __init__(self) -> None:
         self._status: int | None = None
+        self._lock = threading.Lock()  # who writes to a launch's status words holds it: they are there until `stop` has it
         self._previous = -1  # the wakeup descriptor that was there before
         self._reading, self._writing = socket.socketpair()
         self._writing.setblocking(False)
@@ -41,15 +42,17 @@ class Watcher:
     def stop(self) -> None:
         """Let signals go where they went before."""
         signal.set_wakeup_fd(self._previous)
-        self._status = None
+        with self._lock:
+            self._status = None
 
     def _watch(self) -> None:
         while numbers := self._reading.recv(64):
-            status, previous = self._status, self._previous
+            previous = self._previous
             if previous >= 0:
                 os.write(previous, numbers)
-            if status is not None and _SIGINT in numbers:
-                ctypes.c_int64.from_address(status).value = CANCELLED
+            with self._lock:
+                if self._status is not None and _SIGINT in numbers:
+                    ctypes.c_int64.from_address(self._status).value = CANCELLED
 
 
 _watchers: list[Watcher] = []
@@ -83,6 +86,31 @@ def has_handlers() -> bool:
     if callable(found := _signal.getsignal(_SIGINT)) and found is not signal.default_int_handler:
         return True
     return any([callable(_signal.getsignal(number)) for number in _HANDLED])
+
+
+def begin_watching(status: int) -> bool | None:
+    """Watch for Ctrl-C during a launch of this thread, whose status words are at this address, until `end_watching`.
+
+    Returns True; None where Ctrl-C is not to be watched for, and False where another thread has to launch.
+    """
+    if threading.get_ident() != _main_thread:
+        return None
+    if has_handlers():
+        return False
+    watcher = watcher_for_launches()
+    if watcher is None:
+        return None
+    try:
+        watcher.start(status)
+    except KeyboardInterrupt:
+        watcher.stop()
+        raise
+    return True
+
+
+def end_watching() -> None:
+    """End what `begin_watching` returned True for."""
+    _watchers[0].stop()
 
 
 def launch_aside(launch: Callable[[], None], status: int) -> None:

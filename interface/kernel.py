@@ -38,12 +38,12 @@ from ..promotion.float_modes import default_modes
 from ..runtime.host.threads import launch_threads
 from ..runtime.storage.cache import CacheOption, CompileCache, cache_of
 from .argument_packing import plain_sizes
-from .native.arguments import HostArguments, plain_arguments
+from .native.arguments import HostArguments
+from .native.array_launches import ArrayLaunches
 from .native.code import decode_native
 from .native.facts import launch_facts
 from .native.host_program import HostObject
 from .native.kernel import LaunchFacts, NativeKernel
-from .native.reach import Reach
 from .texts import KernelText, MakeArguments, triton_c_text, ttir_text
 from .tuning.tuned import TunedKernel, Tuner
 
@@ -257,11 +257,9 @@ class Kernel:
         options this version does not have, `DeviceError` for a GPU that is not there or fails.
         """
         args = self._arguments(grid, args)
-        if device == "cpu" and not (sanitize or check_bounds or target is not None):
-            plain = plain_arguments(self.parameters, self._sizes, args)
-            if plain is not None:
-                self._run(self.native, grid_extents(grid), *plain, threads)
-                return
+        is_native = device == "cpu" and target is None and not sanitize
+        if is_native and self._launches[bool(check_bounds)].launch(grid, args, threads):
+            return
         with default_modes(), self._source.naming_types():  # this thread rounds constants, and computes for simulated GPUs
             self._launch(grid_extents(grid), args, device, target, sanitize, threads, warps, check_bounds)
 
@@ -308,14 +306,14 @@ class Kernel:
         arguments = self._kernel_arguments(args)
         native = self.checked_native if check_bounds else self.native
         reach = arguments.reach(native.facts.follows) if check_bounds else None
-        self._run(native, extents, arguments.values, arguments.spans, threads, reach)
+        values = arguments.values
+        native.program(arguments.spans, values).run(self.name, values, extents, launch_threads(threads), reach)
 
-    def _run(
-        self, native: NativeKernel, extents: tuple[int, int, int], values: Sequence[int],
-        spans: Sequence[tuple[int, int, int]], threads: int | None, reach: Reach | None = None,
-    ) -> None:
-        """Run native code. Raises what `HostProgram.run` does."""
-        native.program(spans, values).run(self.name, values, extents, launch_threads(threads), reach)
+    @functools.cached_property
+    def _launches(self) -> tuple[ArrayLaunches, ArrayLaunches]:
+        """Launches with plain arguments, and those that compare accesses with the arrays."""
+        make = functools.partial(ArrayLaunches, self.name, self.parameters, self._sizes)
+        return make(lambda: self.native), make(lambda: self.checked_native)
 
     @functools.cached_property
     def on_cuda(self) -> CudaLaunches:

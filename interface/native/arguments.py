@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from ...lowering.tt import types
 from ...lowering.tt.analysis.alias_sets import UNKNOWN, AliasSet
 from ...lowering.tt.arguments import Parameter
 from ...lowering.tt.host_values import DescriptorArgument, TableArgument, address_of
@@ -13,6 +14,7 @@ from ...promotion.arrays import Array, PointerArgument
 from ...promotion.float_modes import default_modes
 from ...runtime.native import objects
 from ..argument_packing import ArgumentPacker, check_writeable
+from .plain_launches import FLOAT32, FLOAT64, INTEGER, MEMORY, Record
 from .reach import NOTHING, Reach, known_memory
 
 
@@ -62,6 +64,22 @@ def plain_arguments(
         else:
             return None
     return values, spans
+
+
+def plain_records(parameters: Sequence[Parameter], sizes: Sequence[int]) -> list[Record] | None:
+    """What `launch.ll` takes for plain arguments of parameters; None if one takes none. sizes: as for `plain_arguments`."""
+    floats = {types.scalar_type("f32"): FLOAT32, types.scalar_type("f64"): FLOAT64}
+    found: list[Record] = []
+    for parameter, size in zip(parameters, sizes, strict=True):
+        if size > 0:
+            found.append((MEMORY[0], 0, size))
+        elif size < -1:
+            found.append((INTEGER[0], -size, 0))
+        elif parameter.type in floats:
+            found.append(floats[parameter.type])
+        else:
+            return None
+    return found
 
 
 class HostArguments(ArgumentPacker):

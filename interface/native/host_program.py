@@ -64,12 +64,17 @@ class HostObject:
 
 
 class HostProgram:
-    """The native code of one block function. Kept as long as it may run: dropping it unmaps the code."""
+    """The native code of one block function. Kept as long as it may run: dropping it unmaps the code.
+
+    Attributes:
+        address: of the function of (slots, low, high).
+        unwatched: programs up to which launches end soon, so that nobody has to watch for Ctrl-C.
+        prints: whether programs may print.
+    """
 
     def __init__(self, compiled: HostObject, store: CompileCache | None, work: int | None = None) -> None:
         """Link the code. work: the operations on single elements that a program does; None if their time is not known."""
         code = compiled.code
-        self._unwatched = 0 if work is None else BRIEF // max(work, 1)
         self.sites = compiled.sites
         imports = {name: _shared(name, function, store) for name, function in compiled.shared.items()}
         imports[PRINT] = _PRINT_ADDRESS
@@ -78,11 +83,12 @@ class HostProgram:
         imports |= {name: pool[name] for name in (WORKER, WORKERS)}
         _check_library(code, imports)
         self._code = link([code], (KERNEL,), imports)
-        self._kernel = self._code[KERNEL]
+        self.address: int = self._code[KERNEL]
         self._launch = _LAUNCH(native_library(store).launch)
         entry = native_library(store).entry
         self._start = None if entry is None else entry.start_function()
-        self._prints = any(isinstance(site, PrintSite) for site in compiled.sites)
+        self.prints = any(isinstance(site, PrintSite) for site in compiled.sites)
+        self.unwatched = 0 if work is None else BRIEF // max(work, 1)
         self._layouts: dict[int, tuple[type[ctypes.Array[ctypes.c_int64]], Callable[..., None]]] = {}
 
     def run(
@@ -105,10 +111,10 @@ class HostProgram:
         if not programs:
             return
         grain = programs // (threads * CHUNKS_PER_THREAD) or 1
-        if programs <= self._unwatched and self._start is not None and reach is None and not self._prints:
-            stopped = self._start(pool_address(threads), self._kernel, programs, grain, *arguments, x, y, z)
+        if programs <= self.unwatched and self._start is not None and reach is None and not self.prints:
+            stopped = self._start(pool_address(threads), self.address, programs, grain, *arguments, x, y, z)
             if stopped is not None:
-                self._raise_for(name, struct.unpack(f"{STATUS_WORDS}q", stopped), extents, None, None)
+                self.raise_stopped(name, stopped, extents, None)
             return
         count = len(arguments)
         layout = self._layouts.get(count)
@@ -127,27 +133,35 @@ class HostProgram:
             slots[: count + 4] = [*arguments, x, y, z, status]
             slots[count + 4 + STATUS_WORDS :] = [*memory]
         pool = pool_address(threads)
-        is_brief = programs <= self._unwatched
+        is_brief = programs <= self.unwatched
         watcher = None if is_brief else watcher_for_launches()
-        launch = _Launch(self.sites, extents, []) if self._prints else None
+        launch = _Launch(self.sites, extents, []) if self.prints else None
         if launch is not None:
             _launches[status] = launch
         try:
             if not is_brief and has_handlers():
-                launch_aside(lambda: self._launch(pool, self._kernel, first_slot, programs, grain), status)
+                launch_aside(lambda: self._launch(pool, self.address, first_slot, programs, grain), status)
             elif watcher is None:
-                self._launch(pool, self._kernel, first_slot, programs, grain)
+                self._launch(pool, self.address, first_slot, programs, grain)
             else:
                 watcher.start(status)
                 try:
-                    self._launch(pool, self._kernel, first_slot, programs, grain)
+                    self._launch(pool, self.address, first_slot, programs, grain)
                 finally:
-                    watcher.stop()
+                    try:
+                        watcher.stop()
+                    except KeyboardInterrupt:  # the handler of the signal ran first
+                        watcher.stop()
+                        raise
         finally:
             if launch is not None:
                 del _launches[status]
         if slots[count + 4] != RUNNING or launch is not None:
             self._raise_for(name, slots[count + 4 : count + 4 + STATUS_WORDS], extents, launch, reach)
+
+    def raise_stopped(self, name: str, status: bytes, extents: tuple[int, int, int], reach: Reach | None) -> None:
+        """Raise what a program found that stopped the launch. status: the status words of the launch."""
+        self._raise_for(name, struct.unpack(f"{STATUS_WORDS}q", status), extents, None, reach)
 
     def _raise_for(
         self,

@@ -53,7 +53,10 @@ class LaunchFacts:
 
 
 class NativeKernel:
-    """The programs of one block function by launch specialization."""
+    """The programs of one block function by launch specialization.
+
+    simplest: that of launches whose arguments do not overlap and fit the caches, once there was such a launch.
+    """
 
     def __init__(
         self,
@@ -66,7 +69,7 @@ class NativeKernel:
         self._compiled = compiled
         self._store = store
         self._programs: dict[LaunchSpecialization, HostProgram] = {}
-        self._simplest: HostProgram | None = None  # found without a look-up, as launches take as long as a few of them
+        self.simplest: HostProgram | None = None  # found without a look-up, as launches take as long as a few of them
         self._lock = threading.Lock()  # code is linked once: replacing it would unmap what another thread runs
 
     def program(self, spans: Sequence[tuple[int, int, int]], values: Sequence[int]) -> HostProgram:
@@ -90,11 +93,11 @@ class NativeKernel:
             return self.specialized(LaunchSpecialization(groups, True, multiples, facts.checked))
         if groups:
             return self.specialized(LaunchSpecialization(groups, checked=facts.checked))
-        return self._simplest or self._specialized_simply()
+        return self.simplest or self._specialized_simply()
 
     def _specialized_simply(self) -> HostProgram:
-        self._simplest = self.specialized(self.facts.simplest)
-        return self._simplest
+        self.simplest = self.specialized(self.facts.simplest)
+        return self.simplest
 
     def specialized(self, specialization: LaunchSpecialization) -> HostProgram:
         """The code for a specialization, compiled and linked if it is the first time."""

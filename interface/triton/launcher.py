@@ -5,12 +5,17 @@ from __future__ import annotations
 import ctypes
 import operator
 import struct
+import sys
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Literal
 
 from ...promotion.errors import KernelAssertionError, UserError
-from ...runtime.host.threads import launch_threads
-from ..native.reach import NOTHING, Reach, known_memory
+from ...runtime.host.threads import launch_pool, launch_threads
+from ..native.kernel import NativeKernel
+from ..native.memory_layout import memory_layout
+from ..native.plain_launches import FLOAT32, FLOAT64, INTEGER, MEMORY, NOTHING, PlainLaunches, Record
+from ..native.reach import NOTHING as NO_MEMORY
+from ..native.reach import Reach, known_memory
 from . import benchmarking
 from .memory import EVERYWHERE, Elsewhere, addressed_memory, device, flattened, memory_around, storage_of
 from .options import settings_of
@@ -37,8 +42,14 @@ class Launcher:
         self._names = list(source.signature)
         self._runtime = [i for i, type_ in enumerate(self._types) if type_ != "constexpr"]
         self._take = _taker(self._types)
-        self._ambient = current()
-        self._settings = settings_of(metadata)
+        self._records = _records(self._types)
+        self._follow(current())
+
+    def _follow(self, ambient: Settings) -> None:
+        """Launch as the settings of the process say from now on, where a launch does not say it itself."""
+        self._ambient = ambient
+        self._settings = settings_of(self._metadata)
+        self._plain, self._loaded, self._knows_torch = PlainLaunches(None), None, False
 
     def __call__(
         self, x: Any, y: Any, z: Any, stream: Any, function: Any, packed: Any, launch: Any, enter: Any, leave: Any, *args: Any
@@ -46,66 +57,72 @@ class Launcher:
         if enter is not None:
             enter(launch)
         if current() is not self._ambient:
-            self._ambient = current()
-            self._settings = settings_of(self._metadata)
+            self._follow(current())
         settings = self._settings
-        if len(args) != len(self._types):
-            args = self._completed(args)
         record.launched(function.name)
-        if settings.mode == "native":
-            self._run(function, _extents(function.name, x, y, z), args, settings)
-        else:
-            from .slow_launches import run
+        is_plain = function is self._loaded and not benchmarking.is_timed()
+        stopped = self._plain.start(launch_pool(settings.threads), (x, y, z), *args) if is_plain else False
+        if stopped is not None:
+            extents = _extents(function.name, x, y, z)
+            if len(args) != len(self._types):
+                args = self._completed(args)
+            if settings.mode == "native":
+                self._run(function, extents, args, settings, stopped)
+            else:
+                from .slow_launches import run
 
-            run(function, _extents(function.name, x, y, z), self._names, self._types, args, settings, self._metadata.num_warps)
+                run(function, extents, self._names, self._types, args, settings, self._metadata.num_warps)
         if leave is not None:
             leave(launch)
 
-    def _run(self, loaded: Any, extents: tuple[int, int, int], args: Sequence[Any], settings: Settings) -> None:
+    def _run(
+        self, loaded: Any, extents: tuple[int, int, int], args: Sequence[Any], settings: Settings,
+        stopped: Literal[False] | bytes,
+    ) -> None:
+        """Run native code. stopped: the status words, if the launch was made already, and a program stopped it.
+
+        Raises `AccessError` for an access outside of the memory of its tensor, if these are compared. It notes this for the
+        test-suite that runs, and assertions that fail.
+        """
         try:
             values, spans = self._take(*args)
         except (AttributeError, OverflowError, TypeError, RuntimeError):
             values, spans = take_any(self._names, self._types, args)
         if benchmarking.is_timed():
             benchmarking.launched((loaded.text, loaded.numerics, extents, tuple(values)))
-        if settings.check_bounds:
-            self._run_checked(loaded, extents, spans, values, settings)
-            return
-        program = loaded.native.program(spans, values)
+        native = loaded.checked_native if settings.check_bounds else loaded.native
+        reach = self._reach(native, values, spans) if settings.check_bounds else None
         try:
-            program.run(loaded.function, values, extents, launch_threads(settings.threads))
-        except KernelAssertionError as error:
-            record.found(loaded.name, error)
-            raise
-
-    def _run_checked(
-        self,
-        loaded: Any,
-        extents: tuple[int, int, int],
-        spans: list[tuple[int, int, int]],
-        values: list[int],
-        settings: Settings,
-    ) -> None:
-        """Run code that compares accesses with the memory of their tensors.
-
-        Raises `AccessError` for one outside of it. It notes this for the test-suite that runs, and assertions that fail.
-        """
-        native = loaded.checked_native
-        facts = native.facts
-        known = NOTHING
-        spans = [self._known(each, values) if each[2] == EVERYWHERE[1] else each for each in spans]
-        if facts.follows:
-            reached = addressed_memory(values, spans, facts.tables, facts.follows_again)
-            known = known_memory([*[(first, end) for _, first, end in spans], *reached])
-        try:
-            program = native.program(spans, values)
-            program.run(loaded.function, values, extents, launch_threads(settings.threads), Reach(spans, known))
+            if stopped and native.simplest is not None:
+                native.simplest.raise_stopped(loaded.function, stopped, extents, reach)
+            native.program(spans, values).run(loaded.function, values, extents, launch_threads(settings.threads), reach)
         except UserError as error:
             from ...lowering.tt.interpret.memory import AccessError
 
             if isinstance(error, AccessError | KernelAssertionError):
                 record.found(loaded.name, error)
             raise
+        self._prepare(loaded, native)
+
+    def _prepare(self, loaded: Any, native: NativeKernel) -> None:
+        """Launch by one native call from now on, if the kernel and its arguments are such that it can."""
+        if self._records is None:
+            return
+        has_torch = "torch" in sys.modules
+        if loaded is not self._loaded or has_torch is not self._knows_torch:
+            layout = memory_layout(ArrayArgument, device())
+            self._plain = PlainLaunches(None if layout is None else self._records, layout)
+            self._loaded, self._knows_torch = loaded, has_torch
+        self._plain.prepare(native)
+
+    def _reach(self, native: NativeKernel, values: list[int], spans: list[tuple[int, int, int]]) -> Reach:
+        """The memory that a launch may reach. Raises `UserError` for an address that lies in none."""
+        facts = native.facts
+        spans = [self._known(each, values) if each[2] == EVERYWHERE[1] else each for each in spans]
+        if not facts.follows:
+            return Reach(spans, NO_MEMORY)
+        reached = addressed_memory(values, spans, facts.tables, facts.follows_again)
+        return Reach(spans, known_memory([*[(first, end) for _, first, end in spans], *reached]))
 
     def _known(self, span: tuple[int, int, int], values: list[int]) -> tuple[int, int, int]:
         """The memory around the address that a pointer was given as. Raises `UserError` for an address in none."""
@@ -146,6 +163,14 @@ def _counted(name: str, x: int, y: int, z: int) -> tuple[int, int, int]:
     if x * y * z > _MAX_COUNT:
         raise UserError(f"{name}: the grid {(x, y, z)} has more than 2**62 programs")
     return x, y, z
+
+
+def _records(types: Sequence[Any]) -> list[Record] | None:
+    """What arguments of a signature are to native code that takes them apart; None if it cannot."""
+    kinds = {"constexpr": NOTHING, "fp32": FLOAT32, "f32": FLOAT32, "fp64": FLOAT64}
+    if any(not isinstance(type_, str) or type_.startswith("tensordesc") or type_ in ("fp16", "bf16") for type_ in types):
+        return None
+    return [MEMORY if type_.startswith("*") else kinds.get(type_, INTEGER) for type_ in types]
 
 
 def _taker(types: Sequence[Any]) -> Callable[..., _Taken]:

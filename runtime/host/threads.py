@@ -94,7 +94,7 @@ def set_threads(threads: int | None) -> None:
     """
     global _chosen
     _chosen = None if threads is None else resolve_threads(threads)
-    _default_for_launches.cache_clear()
+    _forget_default()
 
 
 @functools.cache
@@ -108,6 +108,24 @@ def launch_threads(threads: int | None) -> int:
     Asking the control group takes longer than many a launch. Whoever changes the affinity later says how many threads to use.
     """
     return _default_for_launches() if threads is None else resolve_threads(threads)
+
+
+def launch_pool(threads: int | None) -> int:
+    """The address of the pool of a kernel's launch, see `launch_threads` and `pool_address`."""
+    if threads is not None:
+        return pool_address(resolve_threads(threads))
+    if not _default_pool:
+        _default_pool.append(pool_address(_default_for_launches()))
+    return _default_pool[0]
+
+
+_default_pool: list[int] = []
+"""The pool of launches that do not say how many threads they use, once it is known."""
+
+
+def _forget_default() -> None:
+    _default_for_launches.cache_clear()
+    _default_pool.clear()
 
 
 def resolve_threads(threads: int | None) -> int:
@@ -181,7 +199,7 @@ def _after_fork_in_child() -> None:
     kernel starts new ones."""
     global _lock
     _lock = threading.Lock()
-    _default_for_launches.cache_clear()
+    _forget_default()
     if _pools:
         ctypes.CFUNCTYPE(None)(native_library().pool_reset)()
     for threads, pool in _pools.items():

@@ -1,8 +1,9 @@
 """Loads the native part of the runtime: it is compiled once per machine and linked once per process.
 
-`pool.ll` (threads), `memory.ll` (aligned, recycled blocks), `entry.ll` (the Python call) and `poll.ll` (interrupts) are LLVM IR
-templates. Parts that this platform or this interpreter cannot run are left out, and callers see `None`: there is no
-entry on PyPy or a free-threaded build, for example, where `Executable` does the same work in Python.
+`pool.ll` (threads), `memory.ll` (aligned, recycled blocks), `entry.ll` (the Python call of a model), `launch.ll` (that of a
+kernel) and `poll.ll` (interrupts) are LLVM IR templates. Parts that this platform or this interpreter cannot run are left out,
+and callers see `None`: there is no entry on PyPy or a free-threaded build, for example, where `Executable` does the same work
+in Python.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Protocol
+from typing import Literal, Protocol
 
 import numpy as np
 
@@ -55,7 +56,8 @@ _POOL_SYMBOLS = {
 _PYTHON_SYMBOLS = (
     "PyObject_Vectorcall", "PyEval_SaveThread", "PyEval_RestoreThread", "PyTuple_New", "PyTuple_SetItem",
     "PyTuple_Size", "PyTuple_GetItem", "PyErr_Occurred", "Py_IncRef", "Py_DecRef", "PyLong_AsUnsignedLongLongMask",
-    "PyBytes_FromStringAndSize",
+    "PyBytes_FromStringAndSize", "PyLong_AsLongLongAndOverflow", "PyLong_FromLongLong", "PyFloat_AsDouble",
+    "PyType_IsSubtype", "PyErr_Fetch", "PyErr_Restore",
 )  # fmt: skip
 _POLL_SYMBOLS = (
     "PyGILState_Ensure", "PyGILState_Release", "PyGILState_GetThisThreadState", "PyErr_CheckSignals", "PyEval_SaveThread",
@@ -121,6 +123,7 @@ class Entry:
         self._call = _MethodDef(b"model", code["jn_entry"], _FASTCALL_KEYWORDS, b"Runs the compiled model.")
         self._bound = _MethodDef(b"bound_call", code["jn_bound"], _NOARGS, b"Runs the prepared call.")
         self._start = _MethodDef(b"start", code["jn_start"], _FASTCALL, b"Runs all programs of a kernel.")
+        self._launch = _MethodDef(b"launch", code["jn_launch_plain"], _FASTCALL, b"Launches a kernel with plain arguments.")
         self._new_function = ctypes.pythonapi.PyCFunction_NewEx
         self._new_function.restype = ctypes.py_object
         self._new_function.argtypes = [ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p]
@@ -128,6 +131,12 @@ class Entry:
     def start_function(self) -> Callable[..., bytes | None]:
         """Returns the Python callable that launches a single kernel (see `jn_start` in `entry.ll`)."""
         function: Callable[..., bytes | None] = self._new_function(ctypes.addressof(self._start), None, None)
+        return function
+
+    def launch_function(self, table: Array) -> Callable[..., Literal[False] | bytes | None]:
+        """Returns the Python callable that launches a kernel (see `launch.ll`); it keeps the table alive, not what is in it."""
+        function: Callable[..., Literal[False] | bytes | None]
+        function = self._new_function(ctypes.addressof(self._launch), table, None)
         return function
 
     def fastcall(self, name: bytes, address: int, table: Array) -> Callable[..., object]:
@@ -286,10 +295,13 @@ def _load_entry(launch: int, store: ObjectStore | None) -> Entry:
     imports["PyArray_Type"] = id(np.ndarray)
     imports["jn_handler_capsule"] = id(capsule)
     imports["_Py_NoneStruct"] = id(None)
+    imports["_Py_FalseStruct"] = id(False)
+    types = {"Long": int, "Bool": bool, "Float": float, "Tuple": tuple}
+    imports |= {f"Py{name}_Type": id(type_) for name, type_ in types.items()}
     imports["jn_launch"] = launch
     exports = (
         "jn_trim", "jn_new_array", "jn_entry", "jn_bound", "jn_cached_bytes", "jn_cached_limit", "jn_alloc", "jn_free",
-        "jn_handler_malloc", "jn_handler_calloc", "jn_handler_realloc", "jn_start",
+        "jn_handler_malloc", "jn_handler_calloc", "jn_handler_realloc", "jn_start", "jn_launch_plain",
     )  # fmt: skip
     code = link([cached_object("entry", text, store)], exports, imports)
     handler.malloc = code["jn_handler_malloc"]
@@ -329,7 +341,7 @@ def entry_text(system: str) -> str:
     """Returns the LLVM IR of the allocator and the Python entry."""
     linux = system == "linux"
     values = {"MAP_PRIVATE_ANONYMOUS": "34" if linux else "4098", "MADV_HUGEPAGE": "14" if linux else "0"}
-    return template("memory", values) + template("entry", {})
+    return template("memory", values) + template("entry", {}) + template("launch", {})
 
 
 def load_pool(platform_name: str, store: ObjectStore | None = None) -> LinkedCode:

@@ -17,24 +17,19 @@ from .arguments import explain
 class ArrayArgument(np.ndarray):
     """An array of the caller's memory that Triton takes for a tensor.
 
-    It lives for one launch, in which it is asked several times for what takes NumPy long: attributes keep that.
+    It lives for one launch.
     """
 
     is_cpu = True
-    _address = 0
-    _span = None
 
     def data_ptr(self) -> int:
-        return self._address or int(self.__array_interface__["data"][0])
+        return objects.address_in(self) if objects.are_readable() else int(self.__array_interface__["data"][0])
 
     def memory_span(self) -> tuple[int, int]:
         """First byte and end of the memory that the array is a view of."""
-        found = self._span
-        if found is None:
-            storage = self.untyped_storage()
-            first = storage.data_ptr()
-            found = self._span = first, first + storage.nbytes()
-        return found
+        storage = self.untyped_storage()
+        first = storage.data_ptr()
+        return first, first + storage.nbytes()
 
     def numel(self) -> int:
         return int(self.size)
@@ -66,7 +61,7 @@ class _Storage:
 def as_argument(value: np.ndarray[Any, Any]) -> ArrayArgument:
     """The array as an argument. Raises `UserError` for one that a kernel must not write to, or could not read."""
     if value.dtype in _checked_dtypes and value.flags.writeable:
-        return _viewed(value)
+        return value.view(ArrayArgument)
     if value.dtype.hasobject or value.dtype.names:
         raise UserError(f"an argument is an array of {value.dtype}, which holds no numbers; fix: .astype(…) of it")
     if not value.dtype.isnative:
@@ -74,20 +69,11 @@ def as_argument(value: np.ndarray[Any, Any]) -> ArrayArgument:
     if not value.flags.writeable:
         raise UserError("an argument is a read-only array, and kernels may write to their arguments; fix: pass a copy")
     _checked_dtypes.add(value.dtype)
-    return _viewed(value)
+    return value.view(ArrayArgument)
 
 
 _checked_dtypes: set[np.dtype[Any]] = set()
 """Types of elements that kernels can be given: NumPy tells no sooner than it is asked three times."""
-
-
-def _viewed(value: np.ndarray[Any, Any]) -> ArrayArgument:
-    found = value.view(ArrayArgument)
-    if objects.are_readable():
-        found._address = address = objects.address_in(value)
-        if value.base is None:
-            found._span = address, address + value.nbytes
-    return found
 
 
 def accept_arrays() -> None:
@@ -112,38 +98,38 @@ def accept_arrays() -> None:
 def _accepting(bind: Callable[..., Any], parameters: Sequence[Any]) -> Callable[..., Any]:
     """A function that binds arguments of which some are arrays, and says which of them cannot be."""
 
+    has_arrays = False  # whether a call had some: calls without them should not pay for looking
+
     def bind_or_explain(*args: Any, **keywords: Any) -> Any:
+        nonlocal has_arrays
         try:
-            return bind_arrays(*args, **keywords)
+            if has_arrays:
+                args, keywords = _all_wrapped(args, keywords)
+            try:
+                return bind(*args, **keywords)
+            except (AttributeError, TypeError):
+                given = (*args, *keywords.values())
+                args, keywords = _all_wrapped(args, keywords)
+                if all(map(operator.is_, given, (*args, *keywords.values()))):
+                    raise
+                has_arrays = True
+            return bind(*args, **keywords)
         except (AttributeError, KeyError, RuntimeError, TypeError, UserError) as error:  # Triton's own say little
             explain(parameters, args, keywords, error)
             raise
-
-    def bind_arrays(*args: Any, **keywords: Any) -> Any:
-        if not _HOLD_ARRAYS.isdisjoint(map(type, args)) or not _HOLD_ARRAYS.isdisjoint(map(type, keywords.values())):
-            args, keywords = _all_wrapped(args, keywords)
-        try:
-            return bind(*args, **keywords)
-        except (AttributeError, TypeError):  # up to 3.3 and later, of an array in a named tuple perhaps
-            given = (*args, *keywords.values())
-            args, keywords = _all_wrapped(args, keywords)
-            if all(map(operator.is_, given, (*args, *keywords.values()))):
-                raise
-        return bind(*args, **keywords)
 
     return bind_or_explain
 
 
 _ARRAYS = frozenset({np.ndarray, np.memmap})
 """Classes of arrays that are their memory and nothing else."""
-_HOLD_ARRAYS = _ARRAYS | {tuple}
 
 
 def _all_wrapped(args: tuple[Any, ...], keywords: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    found = tuple([as_argument(each) if type(each) in _ARRAYS else _wrapped(each) for each in args])
-    if _HOLD_ARRAYS.isdisjoint(map(type, keywords.values())):
-        return found, keywords
-    return found, {name: _wrapped(value) for name, value in keywords.items()}
+    found = [
+        as_argument(each) if type(each) in _ARRAYS else _wrapped(each) if isinstance(each, tuple) else each for each in args
+    ]
+    return tuple(found), {name: _wrapped(value) for name, value in keywords.items()}
 
 
 def _wrapped(value: Any) -> Any:

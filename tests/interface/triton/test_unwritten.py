@@ -27,6 +27,7 @@ UNSIGNED = [torch.uint8, torch.uint16, torch.uint32, torch.uint64]
 INTEGERS = [torch.bool, torch.int8, torch.int16, torch.int32, torch.int64, *UNSIGNED]
 DTYPES = [*FLOATS, *INTEGERS, torch.float8_e4m3fn, torch.float8_e5m2]
 each_dtype = pytest.mark.parametrize("dtype", DTYPES, ids=lambda dtype: str(dtype).removeprefix("torch."))
+NUMBERS = [0, 1, -1, 300, 2**40, 1.5, -0.0, 1e-30, 1e300, float("inf"), float("nan"), True, 1 + 2j, 0.1]
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -152,6 +153,35 @@ def test_results_are_what_they_were() -> None:
 
 
 # NumPy, and whoever else is not asked
+
+
+def computed_in_place(dtype: Any) -> list[str]:
+    """What operators of a tensor and a number leave in the tensor, bit for bit, or how they refuse it."""
+    found = []
+    for shape in ((), (1,), (3, 5)):
+        for name, options in (("add_", {}), ("add_", {"alpha": 3}), ("sub_", {}), ("mul_", {}), ("div_", {})):
+            for number in NUMBERS:
+                tensor = (torch.arange(-7.0, 8.0)[: int(np.prod(shape))] * 7).to(dtype).reshape(shape)
+                try:
+                    getattr(tensor, name)(number, **options)
+                    found.append(str(octets(tensor.reshape(-1)).tolist()))
+                except RuntimeError as error:
+                    found.append(str(error))
+    return found
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.complex64, torch.bool, torch.uint8], ids=str)
+def test_numbers_are_what_they_are_to_torch(dtype: Any) -> None:
+    writes.unwatch()
+    try:
+        expected = computed_in_place(dtype)
+    finally:
+        writes.watch(torch)
+    shadows.clear()
+    assert computed_in_place(dtype) == expected
+    kept = torch.empty(COUNT)
+    assert computed_in_place(dtype) == expected
+    assert all(blank(kept))
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.int32, torch.int64, torch.float64, torch.complex64])

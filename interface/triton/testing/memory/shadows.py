@@ -165,6 +165,13 @@ def add(storage: Any, first: int, size: int) -> None:
         _shadows[first] = Shadow(storage, first, size)
 
 
+def may_hold(address: int) -> bool:
+    """Whether memory that nothing has written begins at an address or before it and ends behind it, as far as is known."""
+    with _lock:
+        at = bisect.bisect_right(_starts, address) - 1
+        return at >= 0 and address < _shadows[_starts[at]].end
+
+
 def around(address: int, size: int = 1) -> Shadow | None:
     """The shadow of the memory that holds so many bytes; one that ends between them is of memory that is gone."""
     with _lock:

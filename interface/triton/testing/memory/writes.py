@@ -25,6 +25,9 @@ _SHAPES = frozenset({
     "set_data", "_resize_output_", "rename_",
 })  # fmt: skip
 """Operators that write no elements."""
+_ARITHMETIC = frozenset({"add_", "sub_", "mul_", "div_"})
+"""Operators on a tensor and a number, which may be any tensor without axes if the first has axes, and the number is of its
+kind: both compute in the dtype of the first."""
 _POINT = "BackendSelect"
 _library: list[Any] = []
 
@@ -90,7 +93,9 @@ class _Watched:
         self._positions = [names.index(name) for name in writes if name in names]
         self._names = [name for name in writes if name not in names]
         self._is_partial = operator._opname in _PARTIAL
+        self._is_arithmetic = operator._name in {f"aten::{name}.Tensor" for name in _ARITHMETIC}
         self._takes_numbers = torch._C._should_allow_numbers_as_tensors(operator._opname)
+        self._has_code: set[Any] = set()
 
     def __call__(self, keys: Any, /, *args: Any, **keywords: Any) -> Any:
         if shadows.is_empty() or _within.partial or not keys.has(self._cpu):
@@ -125,8 +130,12 @@ class _Watched:
         return self._call(keys & self._after, *args, **keywords)
 
     def _with_numbers(self, keys: Any, args: Any, keywords: Any) -> Any:
+        if self._is_arithmetic and keys.has(self._cpu) and _fits(args):
+            return self._call(keys, args[0], number_as_tensor(self._torch, args[1]), *args[2:], **keywords)
         key = keys.highestPriorityTypeId()
-        has = self._torch._C._dispatch_has_kernel_for_dispatch_key(self._operator._name, key)
+        has = key in self._has_code or self._torch._C._dispatch_has_kernel_for_dispatch_key(self._operator._name, key)
+        if has and key == self._cpu:  # what torch has for the CPU stays
+            self._has_code.add(key)
         if self._takes_numbers and has:
             return self._operator._op_dk(key, *args, **keywords)
         if on_cuda and key == self._torch._C.DispatchKey.CUDA and not has:
@@ -136,7 +145,7 @@ class _Watched:
 
     def _note(self, written: Any) -> None:
         if isinstance(written, self._tensor):
-            if written.is_cpu and written.layout == self._strided and (address := written.data_ptr()):
+            if written.is_cpu and written.layout == self._strided and shadows.may_hold(address := written.data_ptr()):
                 shadows.write(address, written.shape, written.stride(), written.element_size())
         elif isinstance(written, list | tuple):
             for each in written:
@@ -170,6 +179,16 @@ class _Twin:
         self._blank &= unchanged
 
 
+def _fits(args: Any) -> bool:
+    """Whether an operator of `_ARITHMETIC` has arguments for which a number is any tensor without axes."""
+    if len(args) < 2 or type(args[1]) not in (int, float) or not hasattr(args[0], "is_cpu"):
+        return False
+    dtype = args[0].dtype
+    if not (args[0].is_cpu and args[0].dim()):
+        return False
+    return bool(dtype.is_floating_point or (type(args[1]) is int and str(dtype).startswith(("torch.int", "torch.uint"))))
+
+
 def _bytes(tensor: Any) -> Array:
     return shadows.elements(tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.element_size())
 
@@ -178,4 +197,4 @@ def number_as_tensor(torch: Any, value: Any) -> Any:
     """A tensor of a number's own precision; what is none stays."""
     kinds = {bool: torch.bool, int: torch.int64, float: torch.float64, complex: torch.complex128}
     dtype = kinds.get(type(value))
-    return value if dtype is None else torch.tensor(value, dtype=dtype)
+    return value if dtype is None else torch.scalar_tensor(value, dtype=dtype, device="cpu")

@@ -6,7 +6,6 @@ import itertools
 
 import joinery as jn
 import numpy as np
-import pytest
 
 from ....support.onnx_models import agrees, model, node
 from ....support.tiers import both_tiers, share
