@@ -57,7 +57,10 @@ class Wanted:
     result: Sequence[Bound] = ()
     right: Sequence[Bound] = ()
 
-
+    @property
+    def turned(self) -> Wanted:
+        """The bounds of the transposed product."""
+        return Wanted([Bound(1 - bound.dim, bound.limit) for bound in self.result])
 
 
 EVERYTHING = Wanted()
@@ -218,9 +221,15 @@ class Dots:
                 f"host lowering: tt.dot of rank {len(a.shape)} blocks; only rank 2 is implemented"
             )
         ev = self.ev
+        if c.shape[1] == 1 and ordered:
+            return self._column_in_order(a, b, c, precision, into)
+        if not ordered and self._is_read_across(a, b, c):
+            left, right, start = (view(node, node.shape[::-1], (1, 0)) for node in (b, a, c if into is None else into))
+            turned = self.dot(left, right, start, precision, None, wanted.turned)
+            found = Stored(c.shape, c.elem, turned.pointer, turned.strides[::-1], turned.memory)
+            return found if into is None else self.nests.materialize(found, into, wanted.result)
         if c.shape[1] == 1:
-            column = self._column_in_order if ordered else self._matrix_vector
-            return column(a, b, c, precision, into)
+            return self._matrix_vector(a, b, c, precision, into)
         if a.elem == "i8" and c.elem == "i32":
             return self._dot_int8(a, b, c, into)
         fresh = into is None
@@ -246,6 +255,15 @@ class Dots:
             sums = _rounded(sums, c.elem)
         if ordered or elem != c.elem:
             self.nests.materialize(sums, target, wanted.result)
+
+    def _is_read_across(self, a: Node, b: Node, c: Node) -> bool:
+        """Whether the matrix of a product with a vector lies in memory as the transposed product reads it: along its rows for a
+        column, along k for a row."""
+        column, elem = c.shape[1] == 1, _summed(c.elem)
+        if column == (c.shape[0] == 1) or a.elem != elem or b.elem != elem or elem[0] != "f":
+            return False
+        found = self._direct(a if column else b, register_element(elem))
+        return found is not None and is_integer(found.row, 1) and not is_integer(found.column, 1)
 
     def _column_in_order(self, a: Node, b: Node, c: Node, precision: str, into: Stored | None) -> Stored:
         """Emits a product with one column, every row a chain along k: as a product with one row, whose lanes are columns."""
