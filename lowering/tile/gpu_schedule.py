@@ -36,7 +36,7 @@ LONGEST_WHOLE_ROW = 16384
 MAX_ROW_WARPS = 16
 """Most warps for a row: a thread then carries up to 32 elements of it, and of what is computed from it."""
 CHUNK = 2048
-PROGRAMS_IN_FLIGHT, MOST_PER_THREAD = 4, 16
+PROGRAMS_IN_FLIGHT, MAX_PER_THREAD = 4, 16
 """Programs per multiprocessor that keep memory busy with `PER_THREAD` elements a thread; with fewer, threads take up to so
 many elements of a chunk."""
 COLUMNS, MIN_COLUMNS = 128, 32
@@ -202,7 +202,7 @@ def _chunk(nest: Nest, limits: GpuLimits, programs: int | None, least: int) -> t
     """
     if programs is None or programs >= PROGRAMS_IN_FLIGHT * limits.processors or values_of(nest, "scan"):
         return least, _warps(least, MAX_ROW_WARPS)
-    per_thread = MOST_PER_THREAD
+    per_thread = MAX_PER_THREAD
     carried = sum(max(1, nest.body[number].dtype.itemsize // 4) for number in values_of(nest, "reduce"))
     while per_thread > PER_THREAD and per_thread * carried > SUMS:
         per_thread //= 2

@@ -312,7 +312,7 @@ def test_dir_lists_exactly_the_contract() -> None:
     listed = dir(jn)
     assert listed == sorted(listed)
     expected = {*TYPES, *ERRORS, *DTYPES, "string", *SIGNATURES, "PromotionWarning", "TritonCWarning"}
-    expected |= {"kernel", "promotion", "torch", "triton", "__version__"}
+    expected |= {"distributed", "kernel", "promotion", "torch", "triton", "__version__"}
     assert set(listed) - expected == set()
     assert expected - set(listed) == set()
     for name in listed:
