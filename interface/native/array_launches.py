@@ -41,8 +41,8 @@ class ArrayLaunches:
         native, extents = self._native(), grid_extents(grid)
         known = known_memory([(first, end) for _, first, end in spans]) if native.facts.follows else NOTHING
         reach = Reach(spans, known) if native.facts.checked else None
-        if stopped and native.simplest is not None:
-            native.simplest.raise_stopped(self._name, stopped, extents, reach)
+        if stopped and self._plain.program is not None:
+            self._plain.program.raise_stopped(self._name, stopped, extents, reach)
         native.program(spans, values).run(self._name, values, extents, launch_threads(threads), reach)
         self._plain.prepare(native)
         self._plain.note_dtypes(args)

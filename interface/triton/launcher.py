@@ -93,8 +93,8 @@ class Launcher:
         native = loaded.checked_native if settings.check_bounds else loaded.native
         reach = self._reach(native, values, spans) if settings.check_bounds else None
         try:
-            if stopped and native.simplest is not None:
-                native.simplest.raise_stopped(loaded.function, stopped, extents, reach)
+            if stopped and self._plain.program is not None:
+                self._plain.program.raise_stopped(loaded.function, stopped, extents, reach)
             native.program(spans, values).run(loaded.function, values, extents, launch_threads(settings.threads), reach)
         except UserError as error:
             from ...lowering.tt.interpret.memory import AccessError
