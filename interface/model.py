@@ -56,7 +56,8 @@ class Model(RuntimeModel):
         launch, and elements of outputs that are never written. Findings name the lines of the graph.
 
         The block programs that the model's code was made of (`Kernel.ttir`) are interpreted with NumPy on the host,
-        whatever the model's device is: this is slow, and for small inputs.
+        whatever the model's device is: this is slow, and for small inputs. Loops run all their iterations; memory that these
+        share counts as written after the first one.
 
         Args:
             inputs, named: what a call of the model takes, arrays of the host.

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import field
+from typing import Any
 
 import numpy as np
 
@@ -15,8 +16,9 @@ from ..graph.dims.dim import evaluate_dim
 from ..promotion.arrays import Array
 from ..promotion.dataclass import dataclass
 from ..promotion.dtype import DType
-from ..promotion.errors import InternalError, UnsupportedError
+from ..promotion.errors import InternalError
 from .artifact import GPU_ALIGNMENT
+from .control.steps import Branch, Launches, Loop, Step
 from .nest import Buffer
 from .program import Launch
 from .stages import Tiled
@@ -71,7 +73,7 @@ class ModelReport:
 def sanitize_launches(
     tiled: Tiled, inputs: Sequence[Array], constants: Sequence[Array], dims: Mapping[str, int]
 ) -> ModelReport:
-    """Runs the launches of a graph in plan order under the sanitizer.
+    """Runs the launches of a graph in plan order under the sanitizer, those of loops in every iteration.
 
     inputs, constants: C-contiguous arrays in the order of the plan, constants stored as the kernels read
     them; they are not modified.  dims: the size of every symbolic dim.
@@ -79,11 +81,6 @@ def sanitize_launches(
     Raises `UnsupportedError` for operations that the interpreter does not know.
     """
     plan = tiled.plan
-    if plan.steps:
-        raise UnsupportedError(
-            f"sanitize: graph {tiled.source.name!r} has loops or branches, which the sanitizer does not run; "
-            "fix: sanitize a graph of what a body computes"
-        )
     memory = _Memory(dims)
     for buffer, array in zip(plan.inputs, inputs, strict=True):
         memory.give(buffer, array)
@@ -91,12 +88,8 @@ def sanitize_launches(
         memory.give(buffer, array, is_plain=layout.layout == "plain")
     for buffer in (*plan.outputs, *plan.temporaries):
         memory.reserve(buffer)
-    reports = []
-    for launch in tiled.launches:
-        program = tiled.programs[launch.program]
-        grid = evaluate_dim(launch.grid, dims)
-        found = sanitize(program.func, grid, memory.arguments(launch), None, memory.unwritten) if grid > 0 else Report(())
-        reports.append(LaunchReport(program.name, found))
+    run = _Run(tiled, memory, dims)
+    run.steps(plan.steps or (Launches(0, len(tiled.launches)),))
     graph = tiled.source
     missing = [
         finding
@@ -106,12 +99,84 @@ def sanitize_launches(
     outputs = [
         _in_dtype(memory.array(buffer), symbol.dtype) for buffer, symbol in zip(plan.outputs, graph.outputs, strict=True)
     ]
-    return ModelReport(tuple(reports), tuple(missing), tuple(outputs))
+    return ModelReport(run.reports(), tuple(missing), tuple(outputs))
+
+
+class _Run:
+    """The steps of a plan under the sanitizer: launches, and the loops and branches around them, as back ends run them.
+
+    Iterations use the same memory: only the first one of a loop can read what nothing has written.
+    """
+
+    def __init__(self, tiled: Tiled, memory: _Memory, dims: Mapping[str, int]) -> None:
+        self._tiled, self._memory, self._dims = tiled, memory, dims
+        self._reports: dict[int, LaunchReport] = {}
+
+    def reports(self) -> tuple[LaunchReport, ...]:
+        """Returns a report for each launch that ran, in plan order: of iterations, that of the first one with findings."""
+        return tuple([self._reports[number] for number in sorted(self._reports)])
+
+    def steps(self, steps: Sequence[Step]) -> None:
+        """Runs steps in order."""
+        for step in steps:
+            match step:
+                case Launches():
+                    for number in range(step.first, step.last):
+                        self._launch(number)
+                case Loop():
+                    self._loop(step)
+                case Branch():
+                    chosen = bool(self._memory.scalar(step.condition))
+                    self._memory.write(step.number, 0 if chosen else 1)
+                    self.steps(step.then if chosen else step.otherwise)
+
+    def _launch(self, number: int) -> None:
+        launch, memory = self._tiled.launches[number], self._memory
+        program, grid = self._tiled.programs[launch.program], evaluate_dim(launch.grid, self._dims)
+        found = sanitize(program.func, grid, memory.arguments(launch), None, memory.unwritten) if grid > 0 else Report(())
+        known = self._reports.get(number)
+        if known is None or (found.findings and not known.report.findings):
+            self._reports[number] = LaunchReport(program.name, found)
+
+    def _loop(self, loop: Loop) -> None:
+        memory = self._memory
+        for carried in loop.carried:
+            memory.point(carried.now, memory.array(carried.begin))
+            if carried.following is not None and carried.spare is not None:
+                memory.point(carried.following, memory.array(carried.memory[0]))
+                memory.point(carried.spare, memory.array(carried.memory[1]))
+        length = evaluate_dim(loop.length, self._dims)
+        limits = [] if length < 0 else [length]
+        if loop.limit is not None:
+            limits.append(int(memory.scalar(loop.limit)))
+        count = 0
+        while all([count < limit for limit in limits]):
+            memory.write(loop.index, count)
+            self.steps(loop.condition)
+            if loop.asked is not None and not memory.scalar(loop.asked):
+                break
+            at = length - 1 - count if loop.reverse else count
+            for each in loop.slices:
+                memory.point_at_row(each.row, each.whole, at)
+            self.steps(loop.body)
+            for carried in loop.carried:
+                if carried.following is not None and carried.spare is not None:
+                    written = memory.array(carried.following)
+                    memory.point(carried.now, written)
+                    memory.point(carried.following, memory.array(carried.spare))
+                    memory.point(carried.spare, written)
+            count += 1
+        memory.write(loop.count, count)
 
 
 def _in_dtype(array: Array, dtype: DType) -> Array:
     """Returns an output in the graph's dtype; kernels hold complex128 values as pairs of uint64."""
     return array if array.dtype == dtype.numpy else array.view(dtype.numpy)[..., 0]
+
+
+def _address(array: Array) -> int:
+    address: int = array.__array_interface__["data"][0]
+    return address
 
 
 def _aligned(array: Array) -> Array:
@@ -160,6 +225,33 @@ class _Memory:
         self._arrays[buffer.kind, buffer.index] = array
         if array.size:
             self.unwritten[array.__array_interface__["data"][0]] = np.ones(array.nbytes, np.bool_)
+
+    def scalar(self, buffer: Buffer) -> Any:
+        """Returns the element of a buffer that has one."""
+        return self.array(buffer).reshape(-1)[0]
+
+    def write(self, buffer: Buffer | None, value: int) -> None:
+        """Writes a number that the driver of loops and branches computes, where somebody reads it."""
+        if buffer is not None:
+            array = self.array(buffer)
+            array[...] = value
+            blank = self.unwritten.get(_address(array))
+            if blank is not None:
+                blank[:] = False
+
+    def point(self, variable: Buffer, array: Array) -> None:
+        """Lets a variable stand for an array."""
+        self._arrays[variable.kind, variable.index] = array
+
+    def point_at_row(self, variable: Buffer, whole: Buffer, row: int) -> None:
+        """Lets a variable stand for a row of an array, where it lies."""
+        array = self.array(whole)
+        found = array[row : row + 1].reshape(self._shape(variable))
+        blank = self.unwritten.get(_address(array)) if array.size else None
+        if blank is not None and found.size:
+            start = row * found.nbytes
+            self.unwritten.setdefault(_address(found), blank[start : start + found.nbytes])
+        self.point(variable, found)
 
     def arguments(self, launch: Launch) -> list[Array | int | DescriptorArgument]:
         """Returns the arguments of the launch: arrays for pointers, then sizes, then tensor descriptors."""

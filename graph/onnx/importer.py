@@ -22,14 +22,15 @@ from .inputs import DimNames, baked, input_type
 from .limits import OnnxLimits
 from .model import CheckedModel
 from .reading import checked_model, read_message
-from .values import Optional, Sequence, Stacked, Value
+from .values import Maps, Optional, Sequence, Stacked, Value
 
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """A sequence whose elements are the slices of an output of the graph along axis 0."""
+    """A sequence whose elements are the slices of an output of the graph along axis 0; with keys, dictionaries of these."""
 
     output: int
+    keys: tuple[int | str, ...] | None = None
 
 
 Structure: TypeAlias = "int | list[Any] | Rows | None"
@@ -77,9 +78,9 @@ def from_onnx(
 
     Functions are inlined, constants folded, and sizes with names stay symbolic. No implicit cast is made: `casts()` of the
     graph is empty. An output that is a sequence becomes one output for each element, or one array of all elements where values
-    decide how many there are (`compile_onnx` returns lists). Raises `UserError` for a model that is
-    not well formed, `UnsupportedError` for operators that joinery has no form of; both name the file and the node. Needs the
-    package `onnx`, an extra: `pip install 'joinery-graph[onnx]'`.
+    decide how many there are, and the matrix of probabilities of ZipMap (`compile_onnx` returns lists, and dictionaries).
+    Raises `UserError` for a model that is not well formed, `UnsupportedError` for operators that joinery has no form of; both
+    name the file and the node. Needs the package `onnx`, an extra: `pip install 'joinery-graph[onnx]'`.
     """
     checked, budget = read_model(model, external_data_dir, limits)
     imported = import_model(checked, budget, constants, sizes, check_positions)
@@ -148,6 +149,8 @@ def joined(structure: Structure, results: Ordered[Any]) -> Any:
     if structure is None:
         return None
     if isinstance(structure, Rows):
+        if structure.keys is not None:
+            return [dict(zip(structure.keys, row, strict=True)) for row in results[structure.output].tolist()]
         return [np.ascontiguousarray(row) for row in results[structure.output]]
     if isinstance(structure, list):
         return [joined(each, results) for each in structure]
@@ -164,10 +167,10 @@ def _flattened(importer: Importer, name: str, value: Value | None, symbols: list
         value = value.value
     if value is None:
         return None
-    if isinstance(value, Stacked):
+    if isinstance(value, (Stacked, Maps)):
         symbols.append(value.rows)
         names.append(name)
-        return Rows(len(symbols) - 1)
+        return Rows(len(symbols) - 1, value.keys if isinstance(value, Maps) else None)
     if isinstance(value, Sequence):
         return [_flattened(importer, f"{name}.{position}", each, symbols, names) for position, each in enumerate(value.items)]
     symbols.append(importer.symbol_of(value, f"output {name!r}"))

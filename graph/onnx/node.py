@@ -177,7 +177,8 @@ class Node:
         if not isinstance(value, Symbol) or isinstance(self.graph, Region) or not value.dtype.is_integer:
             return self.sizes(position, what)
         error = self.needed(value, what)
-        if getattr(error, "inputs", ()) or len(value.shape) > 1 or not isinstance(value.size, int) or value.size > _MAX_COUNTS:
+        specialises = getattr(error, "inputs", ()) or getattr(error, "sizes", ())
+        if specialises or len(value.shape) > 1 or not isinstance(value.size, int) or value.size > _MAX_COUNTS:
             raise error
         elements = value.reshape((value.size,)).cast(int64)
         return tuple([size_of(elements[number]) for number in range(value.size)])

@@ -13,7 +13,7 @@ from .limits import OnnxLimits
 from .model import Attribute, FunctionDef, NodeDef
 from .reading import load_onnx, read_function
 from .tensors import code_of_dtype
-from .values import Growing, Optional, Sequence, Stacked, Value
+from .values import Growing, Maps, Optional, Sequence, Stacked, Value
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -117,7 +117,7 @@ def _type(onnx: Any, value: Value | None) -> Any:
         message.optional_type.elem_type.CopyFrom(_type(onnx, value.value))
     elif isinstance(value, Stacked):
         message.sequence_type.elem_type.tensor_type.elem_type = code_of_dtype(value.rows.dtype)
-    elif value is not None and not isinstance(value, Growing):
+    elif value is not None and not isinstance(value, (Growing, Maps)):
         message.tensor_type.elem_type = code_of_dtype(value.dtype)
         message.tensor_type.shape.SetInParent()
         for extent in value.shape:

@@ -137,9 +137,17 @@ class Stacked:
     rows: Symbol
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Maps:
+    """A sequence of dictionaries, one for each row of a matrix, that have the elements of the row under these keys."""
+
+    rows: Symbol
+    keys: tuple[int | str, ...]
+
+
 Tensor: TypeAlias = "Known | Sizes | Symbol"
-Value: TypeAlias = "Known | Sizes | Symbol | Sequence | Optional | Growing | Stacked"
-COMPOSITE = (Sequence, Optional, Growing, Stacked)
+Value: TypeAlias = "Known | Sizes | Symbol | Sequence | Optional | Growing | Stacked | Maps"
+COMPOSITE = (Sequence, Optional, Growing, Stacked, Maps)
 """Values that are no tensors."""
 
 

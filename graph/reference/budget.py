@@ -27,13 +27,20 @@ class Budget:
         bytes: of all results together, as if none were dropped or fused.
         work: scalar operations: an element of a result counts one, a product of matrices two per
             multiplication, a composite such as softmax eight per element.
+        open_loops: whether there may be loops that only values end. Their work counts as that of one iteration, so nothing
+            bounds a run but an interrupt (Ctrl-C), and they are refused unless you ask for them.
     """
 
     bytes: int = 1 << 36
     work: int = 1 << 48
+    open_loops: bool = False
 
     def __post_init__(self) -> None:
+        if type(self.open_loops) is not bool:
+            raise UserError(f"Budget: open_loops is {self.open_loops!r}; expected True or False; fix: Budget(open_loops=True)")
         for field in fields(self):
+            if field.name == "open_loops":
+                continue
             value = getattr(self, field.name)
             if type(value) is not int or not 0 < value < MAX_SIZE:
                 raise UserError(
@@ -50,7 +57,7 @@ class Budget:
         for symbol in symbols:
             if symbol.op.kind != "source":
                 total = total + _bytes(symbol)
-                work = work + _work(symbol)
+                work = work + _work(symbol, self.open_loops)
         found: list[Check] = []
         for name, unit, needed in (("bytes", "bytes", total), ("work", "operations", work)):
             limit = int(getattr(self, name))
@@ -73,15 +80,17 @@ def _bytes(symbol: SymbolLike) -> Extent:
     return sum([_bytes(inner) for inner in _inside(symbol)], symbol.nbytes)
 
 
-def _work(symbol: SymbolLike) -> Extent:
+def _work(symbol: SymbolLike, open_loops: bool) -> Extent:
     match symbol.op.kind:
         case "control":
-            work: Extent = sum([_work(inner) for inner in _inside(symbol)], symbol.size)
+            work: Extent = sum([_work(inner, open_loops) for inner in _inside(symbol)], symbol.size)
             length = symbol.attrs.get("length", 1)
             if isinstance(length, int) and length < 0:
+                if open_loops:
+                    return work
                 raise UserError(
                     f"values decide how often a loop runs, which no budget limits\n  {symbol.describe()}\n"
-                    "  fix: budget=None where a text is read, or trusted=True where a file is, if you trust it"
+                    "  fix: budget=joinery.Budget(open_loops=True), or --open-loops, if you trust it to end"
                 )
             return work * length
         case "view":

@@ -9,8 +9,8 @@ import argparse
 import math
 import os
 import sys
-from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from ...promotion import DType, UserError
 from .arrays import assignment, read_array
@@ -63,6 +63,10 @@ def add_models(add: Add) -> None:
     run.add_argument(
         "--trusted", action="store_true", help="run the code in the file instead of compiling its graph anew"
     )
+    run.add_argument(
+        "--open-loops", action="store_true",
+        help="run loops of a saved model that only values end, which no budget bounds (Ctrl-C ends them)",
+    )  # fmt: skip
     run.add_argument(
         "--threads", type=int, default=None, metavar="N", help="threads to use (default: all cores)"
     )
@@ -132,8 +136,11 @@ def _inspect_graph(path: str) -> int:
     from ..compiling import saved_graph
 
     graph = saved_graph(path)
-    section("inputs", (symbol.describe() for symbol in graph.inputs))
-    section("outputs", (f"{name}: {each.describe()}" for name, each in zip(graph.output_names, graph.outputs, strict=True)))
+    for what, named in (
+        ("inputs", [(symbol.name, symbol) for symbol in graph.inputs]),
+        ("outputs", zip(graph.output_names, graph.outputs, strict=True)),
+    ):
+        section(what, (f"{name}: {each.dtype.name}[{', '.join(map(str, each.shape))}]" for name, each in named))
     section("dims", graph.dim_names)
     section("on the host", (symbol.describe() for symbol in graph.symbols if symbol.op.kind == "host"))
     return 0
@@ -203,7 +210,8 @@ def _run(options: argparse.Namespace) -> int:
     clock.lap("opening and compiling")
     specs = {spec.name: spec for spec in model.inputs}
     _known("input", inputs, list(specs), model.name)
-    if model.outputs:  # a model that is specialised to its inputs has none before it ran
+    # a model that is specialised to its inputs has none before it ran, and sequences have as many as they have elements
+    if model.outputs and not any(spec.dtype.startswith("seq(") for spec in model.outputs):
         _known("output", outputs, [spec.name for spec in model.outputs], model.name)
     arrays = {name: read_array(path, DType(specs[name].dtype)) for name, path in inputs.items()}
     if options.sanitize:
@@ -212,7 +220,7 @@ def _run(options: argparse.Namespace) -> int:
         results = dict(zip([spec.name for spec in model.outputs], report.outputs, strict=True))
         found = len(report.findings)
     else:
-        results, found = timed_runs(model, arrays, options, clock), 0
+        results, found = _arrays(timed_runs(model, arrays, options, clock)), 0
     _known("output", outputs, list(results), model.name)
     for folder in folders:
         outputs |= {name: path for name, path in files_in(folder, list(results)).items() if name not in outputs}
@@ -232,15 +240,35 @@ def _run(options: argparse.Namespace) -> int:
     return 2 if found else 0
 
 
+def _arrays(results: Mapping[str, Any]) -> dict[str, Any]:
+    """Return outputs as arrays: those of a sequence one by one, dictionaries of numbers as a matrix of these."""
+    import numpy as np
+
+    found: dict[str, Any] = {}
+    for name, value in results.items():
+        if not isinstance(value, list):
+            found |= {} if value is None else {name: value}
+        elif value and isinstance(value[0], dict):
+            found[name] = np.array([list(each.values()) for each in value], np.float32)  # ZipMap has no other dtype
+        else:
+            found |= _arrays({f"{name}.{position}": each for position, each in enumerate(value)})
+    return found
+
+
 def _opened(options: argparse.Namespace) -> Model:
     """Return the model of a file."""
+    from ...graph.reference.budget import Budget
     from .. import compiling
 
     device = options.device or "auto"
     if not options.model.endswith(".onnx"):
-        return compiling.load(options.model, device, target=options.target, trusted=options.trusted, threads=options.threads)
-    if options.trusted:
-        raise UserError("--trusted is for files written by Model.save; fix: leave it out")
+        budget = Budget(open_loops=True) if options.open_loops else None
+        return compiling.load(
+            options.model, device, target=options.target, trusted=options.trusted, threads=options.threads, budget=budget
+        )
+    if options.trusted or options.open_loops:
+        which = "--trusted" if options.trusted else "--open-loops"
+        raise UserError(f"{which} is for files written by Model.save; fix: leave it out")
     from ..onnx.specialised import compile_onnx
 
     return compile_onnx(options.model, device, target=options.target, threads=options.threads)

@@ -24,7 +24,7 @@ class GroupedModel(Model):
     """A compiled model whose outputs are arrays, lists of them, or None.
 
     `model` is the compiled model, which returns each element of a sequence as an output of its own, `name.0`, `name.1`, or
-    all as one array, if values decide how many there are. It is what is saved.
+    all as one array, if values decide how many there are or they are dictionaries. It is what is saved.
     """
 
     __slots__ = ("_model", "_structures")
@@ -126,6 +126,8 @@ def _spec(name: str, structure: Structure, outputs: Sequence[TensorSpec]) -> Ten
         return TensorSpec(name, outputs[structure].dtype, outputs[structure].shape)
     if isinstance(structure, Rows):
         rows = outputs[structure.output]
+        if structure.keys is not None:
+            return TensorSpec(name, f"seq(map({rows.dtype}))", ())
         return TensorSpec(name, f"seq({rows.dtype})", rows.shape[1:])
     if not structure:
         return TensorSpec(name, "seq()" if structure is not None else "absent", ())

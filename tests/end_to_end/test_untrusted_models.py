@@ -143,3 +143,18 @@ def test_sizes_that_leave_64_bits_are_refused_before_anything_runs() -> None:
     huge = jn.Graph("t", [jn.TensorType("float32", (4,), "x")])
     with pytest.raises(jn.UserError, match="more than 64 bits address"):
         huge.output(jn.broadcast_to(huge.inputs[0], (1 << 60, 4)))
+
+
+def test_loops_that_values_end_run_without_code_of_the_file_when_asked_for(tmp_path: Path) -> None:
+    graph = jn.Graph("halving", [jn.TensorType(jn.float32, (3,), "x")])
+    graph.output(jn.while_loop(lambda v: jn.max(v) > 1, lambda v: v * 0.5, graph.inputs[0]))
+    compiled, path, x = jn.compile(graph, "cpu", cache=False), tmp_path / "m.joinery", np.array([9, 1, 3], np.float32)
+    compiled.save(path)
+    with pytest.raises(jn.UserError, match=r"(?s)values decide how often a loop runs.*fix: budget=joinery.Budget\(open"):
+        jn.load(path, "cpu", cache=False)
+    loaded = jn.load(path, "cpu", cache=False, budget=jn.Budget(open_loops=True))
+    np.testing.assert_array_equal(loaded(x), compiled(x))
+    with pytest.raises(jn.UserError, match="a run needs 11 operations"):
+        jn.load(path, "cpu", cache=False, budget=jn.Budget(open_loops=True, work=1))
+    with pytest.raises(jn.UserError, match="open_loops is 1; expected True or False"):
+        jn.Budget(open_loops=1)  # type: ignore[arg-type]

@@ -225,3 +225,46 @@ def test_a_convolution_whose_kernel_fills_no_panel() -> None:
     graph.output(jn.relu(jn.conv2d(graph.inputs[0], np.ones((3, 3, 8, 40), np.float32), padding=1)))
     report = jn.compile(graph, device="cpu", cache=False).sanitize(np.ones((1, 5, 6, 8), np.float32))
     assert not report.findings
+
+
+# -- loops and branches --------------------------------------------------------------------------------------------------------
+
+
+def loops(backwards: bool = False) -> jn.Graph:
+    """A recurrence whose rows are stacked, a loop that values end, and a branch."""
+    g = graph((5, 3), (3,))
+    x, start = g.inputs
+    last, rows = jn.scan(lambda state, row: (jn.tanh(state * 0.5 + row), state + row), start, x, reverse=backwards)
+    small = jn.while_loop(lambda state: jn.max(state) > 0.1, lambda state: state * 0.5, last + 3)
+    chosen = jn.cond(jn.sum(start) > 0, lambda: x * 2, lambda: x - 1)
+    g.output(rows, small, chosen)
+    return g
+
+
+@pytest.mark.parametrize("backwards", [False, True])
+@pytest.mark.parametrize("sign", [1, -1])
+def test_loops_and_branches_run_as_a_call_runs_them(backwards: bool, sign: int) -> None:
+    g = loops(backwards)
+    model = jn.compile(g, device="cpu", threads=1)
+    arrays = [numbers(5, 3), sign * np.ones(3, np.float32)]
+    report = model.sanitize(*arrays)
+    assert report.findings == (), str(report)
+    for found, wanted in zip(report.outputs, model(*arrays), strict=True):
+        np.testing.assert_allclose(found, wanted, rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("what", "kind"), [("a row is not written", "uninitialised"), ("a mask reaches too far", "out-of-bounds")]
+)
+def test_a_body_that_is_spoiled_is_found(what: str, kind: str) -> None:
+    g = graph((5, 3), (3,))
+    _, rows = jn.scan(lambda state, row: (state + row, state * row), g.inputs[1], g.inputs[0])
+    g.output(rows)
+    tiled = tile_graph(g, HostBackend(host_target()), Options())
+    body = tiled.launches[-1].program
+    if what == "a row is not written":
+        tiled = without_lines(tiled, body, "tt.store")
+    else:
+        tiled = text_of(tiled, body, "arith.cmpi slt", "arith.cmpi sle")
+    report = sanitize_launches(tiled, [numbers(5, 3), numbers(3)], [], {})
+    assert kind in {finding.kind for finding in report.findings}, str(report)

@@ -22,7 +22,7 @@ from .functions import DOMAIN, Written, call_text, written
 from .regions import write_branch, write_loop
 from .registry import UNWRITTEN, Call
 from .sizes import Sizes
-from .spatial.windowed import Windowed, find_windowed, weights_of
+from .spatial.windowed import Windowed, find_windowed, weights_of, zero_of_weights
 from .table import REASONS, SIZED, WRITERS
 
 MIN_OPSET = 18
@@ -35,6 +35,9 @@ _DTYPE_OPSETS: Mapping[str, int] = {
 
 _ARRAYS = ("constant", "weight", "text_constant")
 """Rows whose symbols are arrays of the model."""
+
+
+_OF_CODES = ("ConvInteger", "QLinearConv")
 
 
 class TooOld(Exception):
@@ -150,7 +153,8 @@ class GraphWriter:
     def _is_kept(self, symbol: Symbol) -> bool:
         """Return whether import would compute a symbol, or clamp its bounds, if its node did not say that it is one."""
         if symbol.op.name == "slice" and symbol.id not in self.windowed:
-            return any([isinstance(bound, Dim) for bound in (*symbol.attrs["starts"], *symbol.attrs["stops"])])
+            bounds = (*symbol.attrs["starts"], *symbol.attrs["stops"])
+            return symbol.shape == symbol.inputs[0].shape or any([isinstance(bound, Dim) for bound in bounds])
         if symbol.op.name in ("dim_value", "empty_rows"):
             return True
         return symbol.op.kind not in ("source", "control") and self.names[symbol.id] in self.model.fixed
@@ -193,12 +197,36 @@ class GraphWriter:
         x = self.names[made.image.id]
         if made.image_last:
             x = self.body.op("Transpose", symbol.dtype, x, perm=(0, rank - 1, *range(1, rank - 1)))
-        weights = () if made.kernel is None else (self._kernel(made.kernel),)
+        weights: tuple[str, ...] = () if made.kernel is None or made.op in _OF_CODES else (self._kernel(made.kernel),)
+        if made.op == "ConvInteger":
+            weights = self._codes(made)
         bias = () if made.bias is None else (self.names[made.bias.id],)
+        if made.op == "QLinearConv":
+            (w, zero, w_zero), found = self._codes(made, True), [self.names[each.id] for each in made.parameters]
+            weights = (found[0], zero, w, found[1], w_zero, *found[2:])
         result = self.body.node(made.op, x, *weights, *bias, **made.attributes)
         if made.result_last:
             result = self.body.op("Transpose", symbol.dtype, result, perm=(0, *range(2, rank), 1))
         return result
+
+    def _codes(self, made: Windowed, has_zero: bool = False) -> tuple[str, ...]:
+        """Return the names of 8-bit weights, of the zero point of the image, and of that of the weights if they need one.
+
+        has_zero: whether they have one in any case.
+        """
+        kernel = made.kernel
+        assert kernel is not None
+        rank, array = len(kernel.shape), array_of(kernel)
+        found = zero_of_weights(array)
+        assert found is not None
+        dtype, zero = found
+        codes = np.ascontiguousarray((array + zero).astype(dtype.numpy).transpose((rank - 1, rank - 2, *range(rank - 2))))
+        name = self.body.name(str(kernel.name).removesuffix(".channels_last") if kernel.name else f"constant_{kernel.id}")
+        self.model.arrays[name] = Constant(codes, dtype)
+        own = "" if made.zero is None else self.names[made.zero.id]
+        if zero or has_zero:
+            return name, own, self.body.constant(np.array(zero, dtype.numpy), dtype)
+        return (name, own) if own else (name,)
 
     def _kernel(self, kernel: Symbol) -> str:
         """Return the name of a kernel (…, C / groups, M) as weights (M, C / groups, …); constants are turned now."""

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ....promotion.dtype import float64, int64
-from ...dims.dim import Extent
+from ...dims.dim import Dim, Extent, at_most
 from ...functions.building import apply
 from ...functions.creation import full
+from ...functions.joining import concat
 from ...functions.ordered.running import cumprod
 from ...functions.ordered.sorting import top_k
 from ...functions.reductions import (
@@ -28,6 +29,7 @@ from ...functions.reductions import (
 from ...symbol import Symbol
 from ..node import Node, Result
 from ..registry import handles
+from ..sizes.origins import known_sizes
 
 Axes = tuple[int, ...]
 
@@ -59,16 +61,23 @@ def _in_float(function: Callable[..., Symbol]) -> Callable[..., Symbol]:
 def _extreme(function: Callable[..., Symbol], largest: bool) -> Callable[..., Symbol]:
     """Return a reduction that gives the end of the dtype's range for no elements."""
 
+    def end(x: Symbol, shape: list[Extent]) -> Symbol:
+        if x.dtype.is_bool:
+            return full(x, shape, not largest)
+        if x.dtype.is_float:
+            return full(x, shape, float("-inf") if largest else float("inf"), x.dtype)
+        return full(x, shape, int(x.dtype.min_value if largest else x.dtype.max_value), x.dtype)
+
     def reduce(x: Symbol, axes: Axes, keepdims: bool) -> Symbol:
         if not axes or all(x.shape[axis] != 0 for axis in axes):
+            known = known_sizes(x.graph)
+            for axis in axes:  # data may leave nothing; where an input has no elements, a model for its sizes is compiled
+                extent = x.shape[axis]
+                if isinstance(extent, Dim) and not extent.symbols() <= known and not at_most(1, extent):
+                    x = concat((x, end(x, [1 if each == axis else size for each, size in enumerate(x.shape)])), axis)
             return function(x, axis=axes, keepdims=keepdims)
         shape = [1 if axis in axes else extent for axis, extent in enumerate(x.shape)]
-        kept = shape if keepdims else [extent for axis, extent in enumerate(shape) if axis not in axes]
-        if x.dtype.is_bool:
-            return full(x, kept, not largest)
-        if x.dtype.is_float:
-            return full(x, kept, float("-inf") if largest else float("inf"), x.dtype)
-        return full(x, kept, int(x.dtype.min_value if largest else x.dtype.max_value), x.dtype)
+        return end(x, shape if keepdims else [extent for axis, extent in enumerate(shape) if axis not in axes])
 
     return reduce
 

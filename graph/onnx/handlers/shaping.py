@@ -194,7 +194,8 @@ def slice_(node: Node) -> Result:
         node.require(step != 0, "a step of Slice is 0")
         exact = node.definition.row == "slice"
         bounds[axis] = _exact(start, stop, step, x.shape[axis]) if exact else _bounds(start, stop, step, x.shape[axis])
-    if all(bound == (0, extent, 1) for bound, extent in zip(bounds, x.shape, strict=True)):
+    is_whole = all(bound == (0, extent, 1) for bound, extent in zip(bounds, x.shape, strict=True))
+    if is_whole and node.definition.row != "slice":
         return x
     first, last, strides = zip(*bounds, strict=True)
     return apply("slice", x, starts=first, stops=last, steps=strides)

@@ -120,6 +120,7 @@ def test_inspect_shows_a_model_in_onnx_and_files_without_code(capsys: Capture, f
     graph.output(jn.string_concat(graph.inputs[0], "!"))
     jn.save(graph, folder / "words.joinery")
     out = run(capsys, "inspect", folder / "words.joinery")[1]
+    assert "\ninputs\n  text: string[n]\noutputs\n" in out
     assert "string_concat" in out.partition("on the host")[2]
 
 

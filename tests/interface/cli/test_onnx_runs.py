@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from joinery.interface.cli.main import main
+from onnx import helper
 
 from ...support.onnx_models import model, node
 
@@ -49,3 +50,19 @@ def test_mistakes(
 ) -> None:
     assert main(arguments(folder, *inputs, more=more)) in (1, 2)
     assert message in " ".join(capsys.readouterr().err.split())
+
+
+def test_sequences_are_shown_and_written_element_by_element(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    made = model([node("Neg", "x", "z"), node("SequenceConstruct", "x z", "both")], {"x": (F, ["n"])}, "both")
+    made.graph.output[0].type.CopyFrom(helper.make_sequence_type_proto(helper.make_tensor_type_proto(1, ["n"])))
+    (tmp_path / "m.onnx").write_bytes(made.SerializeToString())
+    np.save(tmp_path / "x.npy", X[0])
+    assert main(arguments(tmp_path, "x")) == 0
+    assert capsys.readouterr().out == "both.0: float32[3]\n[0. 1. 2.]\nboth.1: float32[3]\n[-0. -1. -2.]\n"
+    assert main(arguments(tmp_path, "x", more=("--output", f"both.1={tmp_path / 'second.npy'}"))) == 0
+    np.testing.assert_array_equal(np.load(tmp_path / "second.npy"), -X[0])
+    assert main(arguments(tmp_path, "x", more=("--output", str(tmp_path / "all")))) == 0
+    assert sorted(path.name for path in (tmp_path / "all").iterdir()) == ["both.0.npy", "both.1.npy"]
+    capsys.readouterr()
+    assert main(arguments(tmp_path, "x", more=("--output", f"both.2={tmp_path / 'third.npy'}"))) == 2
+    assert "has no output 'both.2'; outputs: both.0, both.1" in " ".join(capsys.readouterr().err.split())

@@ -15,9 +15,9 @@ def structure(graph: Any) -> tuple[str, ...]:
 
     Equal structures mean: the same ops with the same attributes, dtypes, shapes and operands, constants of the same bits, and
     the same inputs in order. Names (of graph, weights, outputs), numbers of symbols, source lines, the ledger of casts, unused
-    symbols and the order of independent symbols do not count, nor do those of sizes that values decide; a weight is a constant.
-    Numbers of norms count as float32, which
-    is what ONNX stores, and the number that a pad adds by its value, whatever its Python type is.
+    symbols and the order of independent symbols do not count, nor do those of sizes that values decide; a weight is a constant,
+    and equal constants are one. Numbers of norms count as float32, which is what ONNX stores, and the number that a pad adds by
+    its value, whatever its Python type is.
     """
     lines = _lines(graph, {})
     decided = {str(extent) for symbol in graph.symbols for extent in symbol.attrs.get("extents", ())}
@@ -30,6 +30,7 @@ def _lines(graph: Any, captured: dict[int, str]) -> tuple[str, ...]:
     """captured: what inputs of a region stand for, by their id."""
     numbers: dict[int, str] = dict(captured)
     lines: list[str] = []
+    constants: dict[str, str] = {}
 
     def visit(symbol: Any) -> None:
         stack = [(symbol, False)]
@@ -53,9 +54,13 @@ def _lines(graph: Any, captured: dict[int, str]) -> tuple[str, ...]:
             ]
             own = current.inputs[: len(current.inputs) - sum(current.attrs["captured"])] if regions else current.inputs
             operands = [numbers[operand.id] for operand in own]
-            numbers[current.id] = str(len(lines))
             shape = [str(extent) for extent in current.shape]
-            lines.append(f"{op}[{', '.join(operands)}] {sorted(attrs.items())} {current.dtype} {shape} {regions}")
+            line = f"{op}[{', '.join(operands)}] {sorted(attrs.items())} {current.dtype} {shape} {regions}"
+            if op == "constant" and line in constants:
+                numbers[current.id] = constants[line]
+                continue
+            constants[line] = numbers[current.id] = str(len(lines))
+            lines.append(line)
 
     for symbol in (*[each for each in graph.inputs if each.id not in captured], *graph.outputs):
         visit(symbol)

@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from .....promotion.dtype import int64, uint64
+from .....promotion.dtype import float32, int64, uint64
 from .....promotion.literals import number_of
 from ....constants import scalar_array
 from ....dims.dim import Dim, Extent, lower_bound
@@ -77,6 +77,14 @@ def slicing(body: Body, sizes: Sizes, symbol: Symbol, x: str) -> str:
         steps.append(step)
     given = (sizes.vector(starts), sizes.vector(stops), body.ints(*axes), body.ints(*steps))
     return body.op("Slice", symbol.dtype, x, others=given)
+
+
+@sized("mean")
+def mean_over_space(body: Body, sizes: Sizes, symbol: Symbol, x: str) -> str | None:
+    """Take the mean over all of space by one operator, which runtimes keep in their own order of axes."""
+    rank = len(symbol.shape)
+    is_spatial = rank > 2 and symbol.attrs["keepdims"] and tuple(sorted(symbol.attrs["axes"])) == tuple(range(2, rank))
+    return body.node("GlobalAveragePool", x) if is_spatial and symbol.dtype is float32 else None
 
 
 @sized("pad")

@@ -7,13 +7,15 @@ graph has the same symbols, down to an image and a kernel, it is that convolutio
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from .....promotion.arrays import Array
 from .....promotion.dataclass import dataclass
+from .....promotion.dtype import DType, int8, int32, uint8
 from ....functions.spatial import convolution
 from ....graph import Graph
 from ....ops.shape import window_count
@@ -21,6 +23,7 @@ from ....symbol import Symbol
 from .equality import found_among
 from .padding import Line, Widths, stated, unpadded
 from .poolings import pooled
+from .quantised import requantised_sum
 
 Pairs = tuple[tuple[int, int], ...]
 _FLOATS = {"Conv": ("float32", "float16"), "MaxPool": ("float32", "float64", "float16"), "AveragePool": ("float32",)}
@@ -32,11 +35,13 @@ class Windowed:
     """A node that stands for several symbols.
 
     Attributes:
-        op: Conv, MaxPool or AveragePool.
+        op: Conv, ConvInteger, QLinearConv, MaxPool or AveragePool.
         image: a tensor (N, C, …), or (N, …, C) where `image_last`.
         kernel: a tensor (…, C / groups, M), or None.
         result_last: whether the result has channels last.
         bias: a vector that is added to the channels of the result, or None.
+        zero: of codes, whose zero points are subtracted, that of the image, or None.
+        parameters: of QLinearConv the scales of image, weights and result, and the zero point of the result.
     """
 
     op: str
@@ -46,13 +51,15 @@ class Windowed:
     image_last: bool
     result_last: bool
     bias: Symbol | None = None
+    zero: Symbol | None = None
+    parameters: tuple[Symbol, ...] = ()
 
     @property
     def inputs(self) -> tuple[Symbol, ...]:
         """The symbols that the node reads; a kernel that is a constant is written in another order, as one of its own."""
         constant = self.kernel is None or self.kernel.op.name in ("constant", "weight")
         kernel = () if self.kernel is None or constant else (weights_of(self.kernel),)
-        return (self.image, *kernel, *(() if self.bias is None else (self.bias,)))
+        return (self.image, *kernel, *[each for each in (self.bias, self.zero) if each is not None], *self.parameters)
 
 
 def weights_of(kernel: Symbol) -> Symbol:
@@ -80,11 +87,29 @@ def find_windowed(graph: Graph, live: Sequence[Symbol]) -> dict[int, Windowed]:
                 after = consumers.get(root.id, [])
                 if len(after) == 1 and root.id not in outputs and _permutes(after[0], _first(len(root.shape))):
                     root, made = after[0], replace(made, result_last=False)
+                    if made.op == "ConvInteger":
+                        last = _as_int32(root, consumers, outputs)
+                        if last is None:
+                            continue
+                        root = last
+                        quantised = requantised_sum(graph, root, consumers) if made.zero is not None else None
+                        if quantised is not None:
+                            root, bias, parameters = quantised
+                            made = replace(made, op="QLinearConv", bias=bias, parameters=parameters)
                     biased = _biased(root, consumers) if made.op == "Conv" and root.id not in outputs else None
                     if biased is not None:
                         root, made = biased[0], replace(made, bias=biased[1])
                 found[root.id] = made
     return found
+
+
+def _as_int32(root: Symbol, consumers: Mapping[int, list[Symbol]], outputs: Collection[int]) -> Symbol | None:
+    """Return a sum of products of codes in int32: itself, or what it is cast to if nothing else reads it."""
+    after = consumers.get(root.id, [])
+    if root.dtype is int32:
+        return root
+    is_cast = len(after) == 1 and after[0].op.name == "cast" and after[0].dtype is int32 and root.id not in outputs
+    return after[0] if is_cast else None
 
 
 def _biased(root: Symbol, consumers: Mapping[int, list[Symbol]]) -> tuple[Symbol, Symbol] | None:
@@ -158,7 +183,8 @@ def _conv(
     x = taken.inputs[0]
     if len(x.shape) == rank + 3 and x.op.name == "reshape":  # channels in groups
         x = x.inputs[0]
-    if len(x.shape) != rank + 2 or x.dtype.name not in _FLOATS["Conv"] or kernel.dtype is not x.dtype:
+    is_integer = x.dtype is int32 and kernel.op.name in ("constant", "weight")
+    if len(x.shape) != rank + 2 or kernel.dtype is not x.dtype or not (is_integer or x.dtype.name in _FLOATS["Conv"]):
         return None
     channels = x.shape[-1]
     if not (isinstance(channels, int) and isinstance(depth, int) and isinstance(filters, int)):
@@ -181,7 +207,36 @@ def _conv(
         inner, padding = x, {"pads": (0,) * (2 * rank)}
     image, last = _turned(inner)
     given = {**_steps(taken), **padding, "group": groups}
+    if is_integer:
+        codes = None if last else _codes_of(image)
+        if codes is None or zero_of_weights(kernel.attrs["value"]) is None:
+            return None
+        return root, Windowed("ConvInteger", codes[0], kernel, given, False, True, zero=codes[1])
     return root, Windowed("Conv", image, kernel, given, last, True)
+
+
+def zero_of_weights(array: Array) -> tuple[DType, int] | None:
+    """Return a dtype of 8 bits and the zero point with which its codes are these weights in int32, None if none has them."""
+    least, most = (int(array.min()), int(array.max())) if array.size else (0, 0)
+    if least >= -128 and most <= 127:
+        return int8, 0
+    zero = max(-least, 0)
+    return (uint8, zero) if most + zero <= 255 and zero <= 255 else None
+
+
+def _codes_of(image: Symbol) -> tuple[Symbol, Symbol | None] | None:
+    """Return the codes of 8 bits that an image in int32 is, and the zero point that is subtracted from them, or None."""
+    zero = None
+    if image.op.name == "sub":
+        image, zero = image.inputs
+    if image.op.name != "cast" or image.inputs[0].dtype.name not in ("int8", "uint8"):
+        return None
+    codes = image.inputs[0]
+    while zero is not None and zero.dtype is not codes.dtype:
+        if zero.op.name not in ("reshape", "cast"):
+            return None
+        zero = zero.inputs[0]
+    return (codes, zero) if zero is None or zero.size == 1 else None
 
 
 def _max_pool(graph: Graph, taken: Symbol, root: Symbol) -> tuple[Symbol, Windowed] | None:

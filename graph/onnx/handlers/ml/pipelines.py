@@ -17,6 +17,7 @@ from ....functions.reductions import argmax
 from ....symbol import Symbol
 from ...node import Node, Result
 from ...registry import handles
+from ...values import Maps
 from .trees import transformed_scores
 
 _DOMAIN = "ai.onnx.ml"
@@ -45,12 +46,14 @@ def linear_classifier(node: Node) -> Result:
     return labelled(node, argmax(scores, 1), labels, dtype), transformed_scores(node, scores, transform)
 
 
-def class_labels(node: Node) -> tuple[list[Any], DType]:
-    """Return the names or numbers of classes, and their dtype."""
-    names, numbers = node.attr("classlabels_strings", None), node.attr("classlabels_ints", None)
+def class_labels(
+    node: Node, texts: str = "classlabels_strings", integers: str = "classlabels_ints"
+) -> tuple[list[Any], DType]:
+    """Return the names or numbers of classes, which attributes have, and their dtype."""
+    names, numbers = node.attr(texts, None), node.attr(integers, None)
     labels: list[Any] = numbers or [] if names is None else names
     given = bool(labels) and (names is None or numbers is None)
-    node.require(given, "classlabels_strings or classlabels_ints, and not both, must be given")
+    node.require(given, f"{texts} or {integers}, and not both, must be given")
     return labels, int64 if names is None else string
 
 
@@ -61,11 +64,21 @@ def labelled(node: Node, which: Symbol, labels: list[Any], dtype: DType) -> Symb
     return apply("gather", node.constant(labels, int64), which, axis=0)
 
 
-@handles("ZipMap", "CastMap", "DictVectorizer", domain=_DOMAIN)
+@handles("ZipMap", domain=_DOMAIN, structural=True)
+def zip_map(node: Node) -> Result:
+    """Make a dictionary of each row of scores; only outputs of a model are dictionaries."""
+    keys, _ = class_labels(node, "classlabels_strings", "classlabels_int64s")
+    rows = node[0] if len(node.shape(0)) > 1 else node[0].reshape((1, -1))
+    node.require(len(rows.shape) == 2 and rows.shape[1] == len(keys), f"rows of {rows.shape[-1]} scores for {len(keys)} labels")
+    return Maps(rows, tuple(keys))
+
+
+@handles("CastMap", "DictVectorizer", domain=_DOMAIN)
 def maps(node: Node) -> Result:
     """Refuse values that are dictionaries: graphs have tensors."""
-    fix = "export without it (zipmap=False)" if node.op == "ZipMap" else "pass a tensor with a column for each key"
-    raise UnsupportedError(f"a dictionary as a value, which is not supported; fix: {fix}")
+    raise UnsupportedError(
+        "a dictionary as an operand, which is not supported; fix: pass a tensor with a column for each key"
+    )
 
 
 @handles("Imputer", domain=_DOMAIN)

@@ -124,13 +124,20 @@ def _integer_conv(node: Node, x: Symbol, weights: int, x_zero: int, w_zero: int)
 def qlinear_conv(node: Node) -> Result:
     """Convolve quantised tensors and quantise the result."""
     total = _integer_conv(node, node[0], 3, 2, 5)
+    return requantised_conv(total, node[1], node[4], node[6], node[7], node[8] if node.has(8) else None)
+
+
+def requantised_conv(
+    total: Symbol, x_scale: Symbol, w_scale: Symbol, y_scale: Symbol, y_zero: Symbol, bias: Symbol | None = None
+) -> Symbol:
+    """Return sums of products (N, M, …) as codes: with a bias, scaled, rounded, moved and clamped."""
     rank = len(total.shape)
-    if node.has(8):
-        total = apply("add", total, per_channel(node[8].cast(int32), rank))
-    w_scale = node[4].cast(float32)
+    if bias is not None:
+        total = apply("add", total, per_channel(bias.cast(int32), rank))
+    w_scale = w_scale.cast(float32)
     w_scale = w_scale.reshape(()) if w_scale.shape in ((), (1,)) else per_channel(w_scale, rank)
-    product_of_scales = apply("mul", node[1].cast(float32).reshape(()), w_scale)
-    return requantised(total, apply("div", product_of_scales, node[6].cast(float32).reshape(())), node[7])
+    product_of_scales = apply("mul", x_scale.cast(float32).reshape(()), w_scale)
+    return requantised(total, apply("div", product_of_scales, y_scale.cast(float32).reshape(())), y_zero)
 
 
 @handles("ConvTranspose")

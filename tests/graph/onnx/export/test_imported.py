@@ -149,3 +149,49 @@ def test_dequantised_int8_goes_through_reshape_in_onnxruntime() -> None:
     ]  # fmt: skip
     made = comes_back(model(nodes, [4, 6], arrays), floats(4, 6))
     assert made.opset_import[0].version == 20
+
+
+CODED = {
+    "signed weights": (np.int8, (4, 3, 3, 3), 1),
+    "weights without a sign": (np.uint8, (4, 3, 3, 3), 1),
+    "groups": (np.int8, (6, 1, 3, 3), 3),
+}
+
+
+@pytest.mark.parametrize("size", [7, "h"])
+@pytest.mark.parametrize("case", CODED)
+def test_convolutions_of_codes_are_the_node_that_they_were(case: str, size: Any) -> None:
+    code, shape, group = CODED[case]
+    info = np.iinfo(code)
+    arrays = {
+        "xs": np.float32(0.05), "xz": np.uint8(120), "w": RNG.integers(info.min, info.max, shape).astype(code),
+        "wz": np.zeros(shape[0], np.int8) if code is np.int8 else np.uint8(127),
+        "ws": np.linspace(0.01, 0.02, shape[0], dtype=np.float32), "ys": np.float32(0.3), "yz": np.uint8(130),
+        "b": RNG.integers(-900, 900, shape[0]).astype(np.int32),
+    }  # fmt: skip
+    nodes = [
+        node("QuantizeLinear", "x,xs,xz", "q"),
+        node("QLinearConv", "q,xs,xz,w,ws,wz,ys,yz,b", "c", pads=[1, 1, 1, 1], strides=[2, 1], group=group),
+        node("DequantizeLinear", "c,ys,yz", "y"),
+    ]  # fmt: skip
+    made = comes_back(model(nodes, ["n", 3, size, 5], arrays), floats(2, 3, 7, 5) * 2)
+    assert [each.op_type for each in made.graph.node] == ["QuantizeLinear", "QLinearConv", "DequantizeLinear"]
+    sums = [
+        node("DynamicQuantizeLinear", "x", "q"), node("ConvInteger", "q,w,xz", "c", group=group), node("Cast", "c", "y", to=1),
+    ]  # fmt: skip
+    sums[0].output.extend(["scale", "zero"])
+    made = comes_back(model(sums, ["n", 3, size, 5], {name: arrays[name] for name in ("w", "xz")}), floats(2, 3, 7, 5))
+    assert [each.op_type for each in made.graph.node].count("ConvInteger") == 1
+
+
+def test_a_mean_over_space_is_one_operator() -> None:
+    nodes = [node("GlobalAveragePool", "x", "p"), node("ReduceMean", "x,last", "m", keepdims=1), node("Add", "p,m", "y")]
+    made = comes_back(model(nodes, ["n", 2, "h", 4], {"last": np.array([3])}, opset=18), floats(2, 2, 3, 4))
+    assert [each.op_type for each in made.graph.node] == ["GlobalAveragePool", "ReduceMean", "Add"]
+
+
+def test_a_slice_of_everything_stays_one() -> None:
+    graph = jn.Graph("g", [jn.TensorType("float32", ("n", 4), "x")])
+    (x,) = graph.inputs
+    graph.output(x[:, 0:4] * 2, names=["y"])
+    assert structure(jn.from_onnx(exported(graph))) == structure(graph)

@@ -142,3 +142,22 @@ def test_sequences_that_are_outputs_are_lists() -> None:
     both, z = compiled(FEEDS[0])
     np.testing.assert_array_equal(both[1], z)
     assert compiled.model.outputs[0].name == "y.0"
+
+
+@pytest.mark.parametrize("op", ["ReduceMax", "ReduceMin"])
+def test_extremes_of_what_data_leaves_of_nothing_are_the_ends_of_the_range(op: str) -> None:
+    made = model(
+        f"""g (float[n] x) => (float y, float[1] z) {{
+        positive = Relu (x)
+        found = NonZero (positive)
+        front = Constant <value = int64[1] {{0}}> ()
+        apart = Squeeze (found, front)
+        left = Gather <axis = 0> (x, apart)
+        y = {op} <keepdims = 0> (left)
+        z = {op} <keepdims = 1> (left) }}"""
+    )
+    compiled = jn.compile_onnx(made, device="cpu", threads=1)
+    take = np.max if op == "ReduceMax" else np.min
+    some, none = np.array([1, -1, 3], np.float32), np.array([-1, -2], np.float32)
+    assert [float(value.reshape(())) for value in compiled(some)] == [take([1, 3])] * 2
+    assert [float(value.reshape(())) for value in compiled(none)] == [-np.inf if op == "ReduceMax" else np.inf] * 2

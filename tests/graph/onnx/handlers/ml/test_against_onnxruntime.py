@@ -165,10 +165,25 @@ def test_category_mappers() -> None:
         ("SVMRegressor", {"coefficients": [1.0] * 3, "rho": []}, "0 numbers in rho; one is expected; fix: "),
         ("SVMRegressor", {"coefficients": [1.0] * 3, "rho": [1.0], "post_transform": "LOGISTIC"}, "a post_transform, which"),
         ("LinearRegressor", {"coefficients": [1.0] * 3, "post_transform": "LOGISTIC"}, "post_transform LOGISTIC of one target"),
-        ("ZipMap", {"classlabels_int64s": [1, 2, 3]}, r"a dictionary as a value, which is not .*; fix: export without it"),
+        ("ZipMap", {"classlabels_int64s": [1, 2]}, "rows of 3 scores for 2 labels; fix: "),
+        ("ZipMap", {}, "classlabels_strings or classlabels_int64s, and not both"),
+        ("DictVectorizer", {"int64_vocabulary": [1, 2]}, "a dictionary as an operand, which is not supported; fix: "),
     ],
 )  # fmt: skip
 def test_mistakes(op: str, attributes: Any, message: str) -> None:
     outputs = "y scores" if op == "SVMClassifier" else "y"
     with pytest.raises((jn.UserError, jn.UnsupportedError), match=message):
         jn.from_onnx(one(op, outputs, **attributes))
+
+
+@pytest.mark.parametrize("labels", [{"classlabels_int64s": [4, 5, 6]}, {"classlabels_strings": ["a", "b", "c"]}])
+def test_probabilities_by_label_are_dictionaries(labels: Any) -> None:
+    made, x = one("ZipMap", "y", **labels), np.random.default_rng(5).random((4, 3), np.float32)
+    kind = 7 if "classlabels_int64s" in labels else 8
+    entry = helper.make_map_type_proto(kind, helper.make_tensor_type_proto(1, []))
+    made.graph.output[0].type.CopyFrom(helper.make_sequence_type_proto(entry))
+    (wanted,) = onnxruntime.InferenceSession(made.SerializeToString()).run(None, {"x": x})
+    model = jn.compile_onnx(made, device="cpu", threads=1)
+    assert model.run({"x": x})["y"] == wanted
+    assert model.outputs[0].dtype == "seq(map(float32))"
+    np.testing.assert_array_equal(jn.evaluate(jn.from_onnx(made), x), x)  # a graph has the matrix
