@@ -14,7 +14,7 @@ PAGES = sorted({*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")} - {OF_OTHERS
 FOLDERS = ("promotion", "graph", "lowering", "runtime", "interface", "tests", "docs", "benchmarks", "examples", ".ci")
 PATH = re.compile(rf"`((?:{'|'.join(map(re.escape, FOLDERS))})/[\w./-]*)`")
 PLANNED = frozenset({
-    "interface/distributed/", "interface/explorer/",
+    "interface/explorer/",
 })  # fmt: skip
 """Folders that CONTRIBUTING keeps for what is to come."""
 
