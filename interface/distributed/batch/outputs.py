@@ -176,13 +176,14 @@ def _prepare_zarr(output: Output) -> None:
 def _write_zarr(output: Output, number: int, start: int, arrays: Mapping[str, Array]) -> None:
     del number
     for tensor in output.tensors:
-        array = _zarr_array(str(output.data), tensor.name)
+        array = _zarr_array(output, tensor.name)
         array[start : start + len(arrays[tensor.name])] = arrays[tensor.name]
 
 
 @lru_cache(maxsize=64)
-def _zarr_array(path: str, name: str) -> Any:
-    return required("zarr", "batch").open_group(path, mode="r+")[name]
+def _zarr_array(output: Output, name: str) -> Any:
+    """Return an array; a process opens each once, and anew for blocks of another size."""
+    return required("zarr", "batch").open_group(output.data, mode="r+")[name]
 
 
 # --- Parquet: a folder with a file per block

@@ -33,10 +33,15 @@ def test_a_process_opens_a_model_once(reference: jn.distributed.ModelReference, 
     assert len({id(model) for model in found}) == 1
 
 
-def test_a_process_keeps_a_bounded_number_of_models(tmp_path: Path, forgotten: None) -> None:
-    for number in range(references._KEPT_MODELS + 3):
-        jn.distributed.reference(jn.compile(scorer(f"m{number}"), device="cpu"), directory=tmp_path)()
-    assert len(references._models) == references._KEPT_MODELS
+def test_a_process_keeps_a_bounded_number_of_models(
+    tmp_path: Path, forgotten: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(references, "_KEPT_MODELS", 2)
+    made = [jn.distributed.reference(jn.compile(scorer(name), device="cpu"), directory=tmp_path) for name in "abc"]
+    first = [each() for each in made]
+    assert len(references._models) == 2
+    assert made[2]() is first[2]
+    assert made[0]() is not first[0]
 
 
 def test_the_code_of_a_trusted_file_runs(model_path: Path, forgotten: None) -> None:

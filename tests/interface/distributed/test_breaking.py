@@ -1,0 +1,394 @@
+"""Runs that are broken on purpose: processes killed at random moments, disks that are full, files that workers do not see.
+
+`make test-scale` runs them, in an environment with Dask and Ray. What is killed is resumed, and must have the bits of a run
+that nobody has touched.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import random
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import joinery as jn
+import numpy as np
+import pytest
+
+pytest.importorskip("distributed", reason="the extra dask is not installed")
+zarr = pytest.importorskip("zarr", reason="the extra dask is not installed")
+pytestmark = [
+    pytest.mark.slow, pytest.mark.skipif(sys.platform != "linux", reason="processes are found in /proc"),
+]  # fmt: skip
+
+ROWS, WIDTH, BLOCK = 4000, 256, 100
+BATCH = [sys.executable, "-m", "joinery", "batch"]
+SCHEDULER, WORKER = ([sys.executable, "-m", f"distributed.cli.dask_{what}"] for what in ("scheduler", "worker"))
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model whose blocks take tens of milliseconds, and its input."""
+    folder = tmp_path_factory.mktemp("breaking")
+    rng = np.random.default_rng(11)
+    graph = jn.Graph("deep", [jn.TensorType(jn.float32, ("batch", WIDTH), "x")])
+    (value,) = graph.inputs
+    for number in range(24):
+        weight = (rng.standard_normal((WIDTH, 2 * WIDTH)) / 16).astype(np.float32)
+        back = (rng.standard_normal((2 * WIDTH, WIDTH)) / 23).astype(np.float32)
+        value = value + jn.gelu(value @ graph.weight(f"a{number}", weight)) @ graph.weight(f"b{number}", back)
+    graph.output(value, name="y")  # which does not compress
+    jn.compile(graph, device="cpu").save(folder / "m.joinery")
+    np.save(folder / "x.npy", rng.standard_normal((ROWS, WIDTH)).astype(np.float32))
+    return folder
+
+
+def command(folder: Path, output: Path, *arguments: str) -> list[str]:
+    return [
+        *BATCH, str(folder / "m.joinery"), "--input", f"x={folder / 'x.npy'}", "--output", str(output), "--block", str(BLOCK),
+        "--trusted", "--quiet", *arguments,
+    ]  # fmt: skip
+
+
+def run(folder: Path, output: Path, *arguments: str, status: int = 0) -> dict[str, Any]:
+    done = subprocess.run(command(folder, output, *arguments), capture_output=True, text=True, check=False, timeout=600)
+    assert done.returncode == status, done.stderr
+    return json.loads(done.stdout) if done.stdout else {"error": " ".join(done.stderr.split())}
+
+
+@pytest.fixture(scope="module")
+def expected(folder: Path) -> str:
+    """The digest of a run in one process."""
+    return str(run(folder, folder / "expected.zarr", "--threads", "1")["digest"])
+
+
+def script(tmp_path: Path, text: str) -> str:
+    path = tmp_path / "script.py"
+    path.write_text(text)
+    done = subprocess.run([sys.executable, str(path)], capture_output=True, text=True, check=False, timeout=1200, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def lines(output: Path) -> int:
+    path = Path(f"{output}.partial") / "blocks.jsonl"
+    return path.read_bytes().count(b"\n") if path.exists() else 0
+
+
+def wait_for(condition: Any, seconds: float = 300.0) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "it takes too long"
+        time.sleep(0.02)
+
+
+def require_complete(folder: Path, output: Path, summary: dict[str, Any], expected: str) -> None:
+    """No block lost, none doubled, and the bits of the run in one process."""
+    assert summary["digest"] == expected
+    assert summary["before"] + summary["computed"] == ROWS // BLOCK
+    found, whole = zarr.open_group(output, mode="r")["y"], zarr.open_group(folder / "expected.zarr", mode="r")["y"]
+    assert np.array_equal(found[:], whole[:])
+    assert not Path(f"{output}.partial").exists()
+
+
+@pytest.mark.parametrize("workers", ["0", "1", "3"])
+def test_the_bits_do_not_depend_on_who_computes(folder: Path, tmp_path: Path, expected: str, workers: str) -> None:
+    output = tmp_path / "y.zarr"
+    require_complete(folder, output, run(folder, output, "--workers", workers, "--threads", "2"), expected)
+
+
+KILLS = """
+import json, os, random, signal, sys, threading, time
+from pathlib import Path
+from distributed import LocalCluster
+from joinery.interface.cli.main import main as command
+
+def kill(cluster, seed, output, stopped, killed):
+    chance = random.Random(seed)
+    lines = Path(f"{{output}}.partial/blocks.jsonl")
+    while not stopped.is_set() and not (lines.exists() and lines.stat().st_size):
+        time.sleep(0.01)
+    while not stopped.wait(chance.uniform(0, 0.6)) and len(killed) < 3:
+        pid = chance.choice(list(cluster.workers.values())).pid
+        if pid:
+            os.kill(pid, signal.SIGKILL)
+            killed.append(pid)
+
+def main():
+    arguments = {arguments!r}
+    runs = 0
+    with LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0", silence_logs=50) as cluster:
+        for seed in range({runs}):
+            output, stopped, killed = f"{{seed}}.zarr", threading.Event(), []
+            killer = threading.Thread(target=kill, args=(cluster, seed, output, stopped, killed))
+            killer.start()
+            status = command([*arguments, "--output", output, "--scheduler", cluster.scheduler_address, "--threads", "1"])
+            stopped.set()
+            killer.join()
+            print(json.dumps({{"killed": len(killed), "status": status}}))
+
+if __name__ == "__main__":
+    main()
+"""
+
+
+def test_workers_are_killed_at_random_moments(folder: Path, tmp_path: Path, expected: str) -> None:
+    """Twenty runs on one cluster, whose nannies start new workers."""
+    arguments = command(folder, tmp_path)[len(BATCH) :]
+    at = arguments.index("--output")
+    arguments = ["batch", *arguments[:at], *arguments[at + 2 :]]
+    printed = script(tmp_path, KILLS.format(arguments=arguments, runs=20))
+    decoder, found, at = json.JSONDecoder(), [], 0
+    while printed[at:].strip():
+        value, at = decoder.raw_decode(printed, at + len(printed[at:]) - len(printed[at:].lstrip()))
+        found.append(value)
+    summaries, kills = found[::2], found[1::2]
+    assert len(summaries) == 20
+    assert all(each["status"] == 0 for each in kills)
+    assert sum(each["killed"] for each in kills) >= 20
+    for seed, summary in enumerate(summaries):
+        require_complete(folder, tmp_path / f"{seed}.zarr", summary, expected)
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_the_client_is_killed_and_resumed(folder: Path, tmp_path: Path, expected: str, seed: int) -> None:
+    chance = random.Random(seed)
+    output = tmp_path / "y.zarr"
+    for attempt in range(2):
+        with subprocess.Popen(
+            command(folder, output, "--workers", "2", "--threads", "1", *(["--resume"] if attempt else [])),
+            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        ) as process:  # fmt: skip
+            before = lines(output)
+            goal = before + chance.randrange(1, 15)
+            wait_for(lambda: lines(output) >= goal or process.poll() is not None)  # noqa: B023
+            os.kill(process.pid, signal.SIGKILL)
+        assert not output.exists()
+    written = [json.loads(line)["number"] for line in (tmp_path / "y.zarr.partial" / "blocks.jsonl").read_bytes().splitlines()]
+    assert len(written) == len(set(written)) > 0
+    require_complete(folder, output, run(folder, output, "--resume", "--threads", "1"), expected)
+
+
+@contextlib.contextmanager
+def scheduler(folder: Path) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """A scheduler of Dask, and its address."""
+    start = [*SCHEDULER, "--port", "0", "--host", "127.0.0.1", "--dashboard-address", ":0"]
+    with subprocess.Popen(start, stderr=subprocess.PIPE, text=True, cwd=folder) as process:
+        assert process.stderr is not None
+        yield process, next(found.group() for line in process.stderr if (found := re.search(r"tcp://\S+:\d+", line)))
+        process.terminate()
+
+
+@contextlib.contextmanager
+def workers(folder: Path, address: str, *before: str) -> Iterator[None]:
+    """Two workers of one host, started by a shell after some commands."""
+    options = f"--nworkers 2 --nthreads 1 --death-timeout 60 --dashboard-address :0 --local-directory {folder / 'host'}"
+    start = "\n".join([*before, f"exec {' '.join(WORKER)} {address} {options}"])
+    shell = ["unshare", "-Urm", "sh", "-c", start] if before else ["sh", "-c", start]
+    with subprocess.Popen(shell, stderr=subprocess.DEVNULL, cwd=folder) as process:
+        yield
+        process.terminate()
+
+
+def test_the_scheduler_is_killed(folder: Path, tmp_path: Path, expected: str) -> None:
+    output = tmp_path / "y.zarr"
+    with scheduler(tmp_path) as (process, address), workers(tmp_path, address):
+        given = command(folder, output, "--scheduler", address, "--same-target")
+        with subprocess.Popen(given, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as client:
+            wait_for(lambda: lines(output) > 5 or client.poll() is not None)
+            process.kill()
+            out, errors = client.communicate(timeout=600)
+    assert client.returncode == 2, errors
+    assert not out
+    assert "the connection to the scheduler of Dask is lost" in " ".join(errors.split())
+    summary = run(folder, output, "--resume", "--threads", "1")
+    assert summary["before"] > 5
+    require_complete(folder, output, summary, expected)
+
+
+def test_a_scheduler_that_is_not_there(folder: Path, tmp_path: Path) -> None:
+    error = run(folder, tmp_path / "y.zarr", "--scheduler", "tcp://127.0.0.1:9", status=2)["error"]
+    assert "--scheduler tcp://127.0.0.1:9 does not answer" in error
+
+
+# --- disks, in mount namespaces of their own
+
+
+def namespaces() -> bool:
+    return subprocess.run(["unshare", "-Urm", "true"], capture_output=True, check=False).returncode == 0
+
+
+needs_namespaces = pytest.mark.skipif(
+    sys.platform != "linux" or not namespaces(), reason="unshare makes no mount namespaces here"
+)
+
+
+@needs_namespaces
+@pytest.mark.parametrize("name", ["y.zarr", "y.npy", "y.parquet"])
+def test_a_full_disk(folder: Path, tmp_path: Path, expected: str, name: str) -> None:
+    """A disk of 2 MB takes a third of the results; with more room the run is resumed."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    first = " ".join(command(folder, disk / name, "--threads", "1"))
+    script = f"""
+mount -t tmpfs -o size=2m tmpfs {disk}
+{first} 2>&1; echo status $?
+find {disk} -name '*.new' -o -name '*.partial' -type f
+mount -o remount,size=200m {disk}
+{first} --resume
+"""
+    done = subprocess.run(["unshare", "-Urm", "sh", "-c", script], capture_output=True, text=True, check=False, timeout=600)
+    before, _, after = done.stdout.partition("status 2\n")
+    assert "No space left on device: free some space" in " ".join(before.split()), done.stdout + done.stderr
+    summary = json.loads(after)  # nothing half written was found
+    assert summary["digest"] == expected
+    assert (summary["before"] > 0) == (name != "y.npy")  # whose room is taken before anything runs
+
+
+@needs_namespaces
+def test_a_read_only_output(folder: Path, tmp_path: Path) -> None:
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    script = f"mount -t tmpfs -o ro tmpfs {disk}\n" + " ".join(command(folder, disk / "y.zarr"))
+    done = subprocess.run(["unshare", "-Urm", "sh", "-c", script], capture_output=True, text=True, check=False, timeout=600)
+    assert done.returncode == 2
+    assert "cannot be written: Read-only file system" in " ".join(done.stderr.split())
+
+
+@needs_namespaces
+def test_a_model_is_brought_to_workers_that_do_not_see_it(folder: Path, tmp_path: Path, expected: str) -> None:
+    """The workers are a host of their own as far as the model's file goes: the folder that it lies in is empty for them."""
+    hidden = tmp_path / "hidden"
+    hidden.mkdir()
+    model = hidden / "m.joinery"
+    model.write_bytes((folder / "m.joinery").read_bytes())
+    with scheduler(tmp_path) as (_, address), workers(tmp_path, address, f"mount -t tmpfs tmpfs {hidden}"):
+        given = command(folder, tmp_path / "y.zarr", "--scheduler", address)
+        given[len(BATCH)] = str(model)
+        blind = subprocess.run(given, capture_output=True, text=True, check=False, timeout=600)
+        assert blind.returncode == 2
+        assert "cannot be opened by the worker: No such file" in " ".join(blind.stderr.split())
+        seen = subprocess.run([*given, "--bring", "--resume"], capture_output=True, text=True, check=False, timeout=600)
+        assert seen.returncode == 0, seen.stderr
+        require_complete(folder, tmp_path / "y.zarr", json.loads(seen.stdout), expected)
+        assert len(list((tmp_path / "host").rglob("*.joinery"))) == 1
+
+
+# --- poisoned blocks and bounded memory, by scripts whose functions workers get by value
+
+
+POISONED = """
+import os, signal
+from joinery.interface.distributed.driving import Driver, Task
+from joinery.interface.distributed.engines import {engine}
+from joinery.interface.distributed.failures import Failure
+
+def work(number):
+    if number == 7:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return 2 * number
+
+def main():
+    {setup}
+    tasks = (Task(number, work, (number,)) for number in range(40))
+    done = {{each.number: each.value for each in Driver(engine, 2, 3, ordered=False).run(tasks)}}
+    assert sorted(done) == list(range(40)), sorted(done)
+    assert isinstance(done[7], Failure) and "worker died" in done[7].error, done[7]
+    assert all(value == 2 * number for number, value in done.items() if number != 7), done
+    print("39 of 40")
+
+if __name__ == "__main__":
+    main()
+"""
+
+
+def test_a_poisoned_block_on_dask(tmp_path: Path) -> None:
+    setup = (
+        "from distributed import Client, LocalCluster\n"
+        "    cluster = LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=':0', silence_logs=50)\n"
+        "    engine = OnDask(Client(cluster))"
+    )
+    assert script(tmp_path, POISONED.format(engine="OnDask", setup=setup)) == "39 of 40\n"
+
+
+def test_a_poisoned_block_on_ray(tmp_path: Path) -> None:
+    pytest.importorskip("ray", reason="the extra ray is not installed")
+    setup = "import ray\n    ray.init(num_cpus=2, log_to_driver=False, include_dashboard=False)\n    engine = OnRay(1)"
+    assert script(tmp_path, POISONED.format(engine="OnRay", setup=setup)) == "39 of 40\n"
+
+
+BOUNDED = """
+import tracemalloc
+from distributed import Client, LocalCluster
+from joinery.interface.distributed.driving import Driver, Task
+from joinery.interface.distributed.engines import InProcess, OnDask
+
+def work(number):
+    return number
+
+def main():
+    tracemalloc.start()
+    count, early = 0, 0
+    for done in Driver(InProcess(), 2, 3, ordered=True).run(Task(number, work, (number,)) for number in range(1_000_000)):
+        count += 1
+        if count == 1000:
+            early = tracemalloc.get_traced_memory()[0]
+            tracemalloc.reset_peak()
+    assert tracemalloc.get_traced_memory()[1] < early + 100_000, tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    with LocalCluster(n_workers=2, threads_per_worker=1, processes=False, dashboard_address=":0") as cluster:
+        engine, most = OnDask(Client(cluster)), 0
+        for done in Driver(engine, 2, 3, ordered=False).run(Task(number, work, (number,)) for number in range(3000)):
+            most = max(most, len(cluster.scheduler.tasks))
+    assert most < 50, most
+    print("bounded")
+
+if __name__ == "__main__":
+    main()
+"""
+
+
+def test_a_million_blocks_in_constant_memory(tmp_path: Path) -> None:
+    assert script(tmp_path, BOUNDED) == "bounded\n"
+
+
+# --- Ray
+
+
+def test_files_on_ray(folder: Path, tmp_path: Path, expected: str) -> None:
+    pytest.importorskip("ray", reason="the extra ray is not installed")
+    output = tmp_path / "y.zarr"
+    require_complete(folder, output, run(folder, output, "--ray", "--workers", "2", "--threads", "1"), expected)
+
+
+ACTORS = """
+import numpy as np, ray, sys
+import joinery as jn
+from ray.util import ActorPool
+
+ray.init(num_cpus=2, log_to_driver=False, include_dashboard=False)
+reference = jn.distributed.reference({model!r}, trusted=True)
+x = np.load({rows!r})
+actor = ray.remote(num_cpus=1, max_restarts=3, max_task_retries=3)(jn.distributed.ray_actor(reference))
+pool = ActorPool([actor.remote() for _ in range(2)])
+blocks = [dict(x=x[at : at + 500]) for at in range(0, 3000, 500)]
+found = list(pool.map(lambda one, block: one.__call__.remote(block), blocks))
+whole = reference()(x[:3000])
+assert np.array_equal(np.concatenate([each["y"] for each in found]), whole)
+streamed = [out for _, out in jn.distributed.stream(reference, blocks, "ray")]
+assert np.array_equal(np.concatenate(streamed), whole)
+print("equal")
+"""
+
+
+def test_actors_and_streams_on_ray(folder: Path, tmp_path: Path) -> None:
+    pytest.importorskip("ray", reason="the extra ray is not installed")
+    assert script(tmp_path, ACTORS.format(model=str(folder / "m.joinery"), rows=str(folder / "x.npy"))) == "equal\n"

@@ -1,0 +1,68 @@
+"""The code of the tutorial about many blocks runs as it stands, on four workers, and prints what the page shows."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import joinery as jn
+import numpy as np
+import pytest
+
+pytest.importorskip("distributed", reason="the extra dask is not installed")
+zarr = pytest.importorskip("zarr", reason="the extra dask is not installed")
+
+DOCS = Path(__file__).resolve().parents[3] / "docs"
+BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+def blocks(page: str) -> list[tuple[str, str]]:
+    """The language and the text of each block of a page."""
+    return BLOCK.findall((DOCS / page).read_text(encoding="utf-8"))
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    graph = jn.Graph("scorer", [jn.TensorType(jn.float32, ("batch", 8), "x")])
+    weight = np.random.default_rng(2).standard_normal((8, 4)).astype(np.float32)
+    graph.output(jn.softmax(graph.inputs[0] @ graph.weight("w", weight)), name="y")
+    jn.compile(graph, device="cpu").save(tmp_path / "scorer.joinery")
+    x = np.random.default_rng(3).standard_normal((10_000, 8)).astype(np.float32)
+    zarr.open_group(tmp_path / "input.zarr", mode="w").create_array("x", data=x, chunks=(1000, 8))
+    return tmp_path
+
+
+def printed(folder: Path, *command: str) -> str:
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=folder, timeout=300)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.slow
+def test_the_tutorial(folder: Path) -> None:
+    (_, first), (_, shown), _, (_, command), (_, second), (_, numbers) = blocks("tutorials/07-many-blocks.md")
+    assert len(first.splitlines()) <= 12
+    (folder / "first.py").write_text(first)
+    assert printed(folder, sys.executable, "first.py") == shown
+    expected = jn.load(folder / "scorer.joinery")(zarr.open_group(folder / "input.zarr", mode="r")["x"][:])
+    assert np.array_equal(zarr.open_array(folder / "output.zarr" / "y", mode="r")[:], expected)
+    (folder / "output.zarr").rename(folder / "first.zarr")
+    name, *arguments = shlex.split(command)
+    assert name == "joinery"
+    printed(folder, sys.executable, "-m", "joinery", *arguments)
+    assert np.array_equal(zarr.open_group(folder / "output.zarr", mode="r")["y"][:], expected)
+    (folder / "second.py").write_text(second)
+    assert printed(folder, sys.executable, "second.py") == numbers
+
+
+def test_the_message_of_the_tutorial() -> None:
+    message = blocks("tutorials/07-many-blocks.md")[2][1]
+    graph = jn.Graph("centred", [jn.TensorType(jn.float32, ("batch", 4), "x")])
+    (x,) = graph.inputs
+    graph.output(x - jn.mean(x, axis=0))
+    from joinery.interface.distributed.independence import independence
+
+    assert str(independence(jn.from_text(*jn.to_text(graph)), "batch")) in message
