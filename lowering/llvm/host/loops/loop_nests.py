@@ -22,7 +22,7 @@ from ...elementwise import (
 from ...ir import mangle
 from ...values import TRUE, ConstantLanes, V, const, i32, lanes, vector
 from ..evaluate import Evaluator
-from ..memory.transpose import transpose, transposed_load
+from ..memory.transpose import transpose, transpose_scratch, transposed_load, transposed_source
 from ..nodes import Affine, Flattened, Load, Map, Node, Pointers, Splat, Stored, View, cost, dense
 from ..scalars import ZERO, is_constant
 from .coordinates import (
@@ -181,6 +181,9 @@ class LoopNests:
                 stack.extend(node.operands)
             elif transposed_load(self.ev, node) is not None:
                 self.ev.replacement[id(node)] = (node, self.materialize(node), ())
+            elif (across := transposed_source(self.ev, node)) is not None:
+                rows = self.materialize(across) if isinstance(across, Map) else across
+                self.ev.replacement[id(node)] = (node, transpose_scratch(self.ev, rows), ())
             elif isinstance(node, View):
                 source = node.source
                 wider = any(n > 1 and d not in node.dims for d, n in enumerate(node.shape))

@@ -15,7 +15,7 @@ from ...module import Module
 from ...values import V, i64, vector, zero
 from ..evaluate import Evaluator
 from ..loops.coordinates import ORIGIN, decompose_mask, memory_size_of, stride_of
-from ..nodes import Load, Node, Pointers, Splat, Stored, View, view
+from ..nodes import Load, Map, Node, Pointers, Splat, Stored, View, view
 
 FEWEST_LANES = 4
 """The fewest rows and columns of a block that is worth transposing instead of gathering."""
@@ -75,6 +75,47 @@ def transpose(ev: Evaluator, load: Load, memory: Stored, streaming: bool, limits
         row_limit, column_limit, wanted, s.constant(columns), fill, s.constant(rows),
     ]  # fmt: skip
     f.call(f.module.provide(function), "void", arguments)
+
+
+_PLAIN = {"double": "f64", "float": "f32", "i64": "i64", "i32": "i32", "i16": "i16", "i8": "i8"}
+"""Elements in scratch → those of the block IR that are the same in memory."""
+
+
+def transposed_source(ev: Evaluator, node: Node) -> Stored | Map | None:
+    """Returns what a transposed 2-D block reads across the rows of its scratch, element by element; else None."""
+    if not isinstance(node, View) or node.dims != (1, 0) or min(node.shape) < FEWEST_LANES or node.elem == "ptr":
+        return None
+    source = ev.source_of(node)
+    if isinstance(source, Map):
+        return source if ev.depends(source) == {0, 1} and _reads_scratch(ev, source) else None
+    return source if isinstance(source, Stored) and source.strides[1] == 1 and source.memory in _PLAIN else None
+
+
+def _reads_scratch(ev: Evaluator, source: Map) -> bool:
+    """Whether a block is made from rows in scratch."""
+    stack: list[Node] = [source]
+    while stack:
+        node = stack.pop()
+        replaced = ev.replacement.get(id(node))
+        found = node if replaced is None or replaced[2] else replaced[1]
+        if isinstance(found, Stored) and found.shape == source.shape and found.strides[1] == 1 and found.strides[0]:
+            return True
+        if isinstance(found, Map):
+            stack += found.operands
+    return False
+
+
+def transpose_scratch(ev: Evaluator, memory: Stored) -> Stored:
+    """Transposes a block in scratch, whose rows are dense, into scratch."""
+    s, elem = ev.s, _PLAIN[memory.memory]
+    rows, columns = memory.shape
+    result = ev.scratch((columns, rows), memory.elem)
+    function = Transposition(elem, min(ev.lanes_for(elem), rows, columns), False)
+    height, width = s.constant(rows), s.constant(columns)
+    arguments = [memory.pointer, s.constant(memory.strides[0]), result.pointer, s.constant(result.strides[0]),
+                 height, width, height, width, zero(register_element(elem)), height]  # fmt: skip
+    ev.f.call(ev.f.module.provide(function), "void", arguments)
+    return result
 
 
 @dataclass(frozen=True, slots=True)
