@@ -113,7 +113,7 @@ class KernelProver:
     ) -> Sequence[Finding]:
         """Run a launch with these sizes in the sanitizer, and return what it finds."""
         try:
-            arguments = [_argument(each, sizes, extents, contents) for each in parameters_of(self._function)]
+            arguments = [launch_argument(each, sizes, extents, contents) for each in parameters_of(self._function)]
             return self._sanitize(grid, *arguments).findings
         except JoineryError:
             return ()  # arguments that no launch takes
@@ -143,7 +143,9 @@ def _launch(function: FuncOp, grid: tuple[int, int, int], args: Sequence[Any]) -
     return Launch(numbers, elements, contents, grid)
 
 
-def _argument(parameter: Parameter, sizes: Mapping[str, int], extents: Mapping[str, int], contents: Mapping[str, int]) -> Any:
+def launch_argument(
+    parameter: Parameter, sizes: Mapping[str, int], extents: Mapping[str, int], contents: Mapping[str, int]
+) -> Any:
     """Returns an argument of a launch."""
     name = parameter.name
     if isinstance(parameter.type, TensorDescType):
@@ -164,4 +166,4 @@ def _argument(parameter: Parameter, sizes: Mapping[str, int], extents: Mapping[s
     return sizes.get(name, 1)
 
 
-__all__ = ["KernelProver"]
+__all__ = ["KernelProver", "launch_argument"]

@@ -28,7 +28,7 @@ _MAX_GRIDS = 6
 _MAX_POOL = 160
 _MAX_PARTNERS = 12
 _LIMIT = 300_000
-_TOTAL = 6_000_000
+_TOTAL = 3_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ class _Guess:
             candidates.grids(value, launch.numbers, self.blocks, GRID_NAMES[axis]) if axis in used or value != 1 else ["1"]
             for axis, value in enumerate(launch.grid)
         ]  # fmt: skip
-        self.budget = Budget(_LIMIT, _TOTAL)
+        self.budget = Budget(_LIMIT, 0)
 
     def run(self) -> Specification:
         signs = candidates.signs(self.launch.numbers)
@@ -73,8 +73,9 @@ class _Guess:
             for axis, text in enumerate(grid):
                 if text == GRID_NAMES[axis]:
                     names[text] = self.launch.grid[axis]
+            self.budget.left = _TOTAL  # for each grid the same
             found, proven, all_, relations = self._with_grid((grid[0], grid[1], grid[2]), names, signs)
-            score = (proven, -len(relations))
+            score = (proven, -sum(10 if "==" in each else 1 for each in relations))
             if best is None or score > best[0]:
                 best = score, found
             if proven == all_ and (number > 2 or not any("==" in each or "%" in each for each in relations)):
@@ -229,7 +230,9 @@ class _Guess:
             if name in written or name not in self.launch.contents:
                 continue
             low, high = self.launch.contents[name]
-            options = candidates.contents(name, low, high, names, ())[:_MAX_CANDIDATES]
+            factors = [text.split(" ")[0] for text in chosen.values()]
+            limits = [int(factor) for factor in factors if factor.isdigit()]
+            options = candidates.contents(name, low, high, names, limits)[:_MAX_CANDIDATES]
             best, kept = -1, None
             for option in options:
                 tried = self._world([*signs, *relations, *found, option], chosen, grid)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 _MAX_NAMES = 16
 _MAX_REST = 64
 _MAX_BLOCKS = 8
-_MAX_PRODUCTS = 6
+_MAX_PRODUCTS = 12
 
 
 def extents(value: int, numbers: Mapping[str, int]) -> list[str]:
@@ -44,6 +44,9 @@ def extents(value: int, numbers: Mapping[str, int]) -> list[str]:
                 c = numbers[three]
                 if one <= two <= three:
                     add(a * b * c, 4, f"{one} * {two} * {three}")
+                    factor = value // (a * b * c)
+                    if a * b * c > 1 and factor > 1 and factor & (factor - 1) == 0:
+                        add(factor * a * b * c, 6, f"{factor} * {one} * {two} * {three}")
                 if len({one, two, three}) == 3 and b >= c:
                     add((a - 1) * b + c, 3, f"({one} - 1) * {two} + {three}")
         add(a + 1, 6, f"{one} + 1")
@@ -96,14 +99,15 @@ def signs(numbers: Mapping[str, int]) -> list[str]:
     return [f"{name} >= {1 if number > 0 else 0}" for name, number in numbers.items() if number >= 0]
 
 
-def contents(name: str, low: int, high: int, numbers: Mapping[str, int], limits: Sequence[str]) -> list[str]:
+def contents(name: str, low: int, high: int, numbers: Mapping[str, int], limits: Sequence[int]) -> list[str]:
     """Returns ranges of the elements of an array, which were low … high in the launch."""
     if low < 0:
         return []
     above = sorted((number, size) for size, number in numbers.items() if number > high)
     found = [f"0 <= {name}[:] < {size}" for _, size in above]
     found += [f"0 <= {name}[:] <= {size}" for size, number in numbers.items() if number == high and number > 0]
-    return [*found, *[f"0 <= {name}[:] < {limit}" for limit in limits], f"0 <= {name}[:] <= {high}"]
+    given = [f"0 <= {name}[:] < {limit}" for limit in limits if limit > high]
+    return [*given, *found, f"0 <= {name}[:] <= {high}"]
 
 
 def _pairs(names: Sequence[str]) -> Iterator[tuple[str, str]]:

@@ -110,7 +110,7 @@ class Solver:
         lines = [f"(declare-const {_name(monomial)} Int)" for monomial in variables]
         lines += [f"(declare-const b{flag} Bool)" for flag in flags]
         lines += [f"(assert {each})" for each in asserted if each != "true"]
-        solver = (self._z3.Solver if exact else self._z3.SimpleSolver)(ctx=self._context)
+        solver = self._z3.SimpleSolver(ctx=self._context)  # the tactics of others look at the clock
         solver.set("random_seed", 0)
         solver.set("rlimit", self._budget.limit)
         solver.from_string("\n".join(lines))

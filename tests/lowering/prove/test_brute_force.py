@@ -60,7 +60,15 @@ def findings(name: str, sizes: dict[str, int], rng: np.random.Generator) -> set[
     return {each.kind for each in kernel.sanitize(grid, *arguments).findings}
 
 
-@pytest.mark.parametrize("name", SUBJECTS)
+QUICK = (
+    "vector", "mask_of_too_many", "two_lanes", "too_small_tiles", "swapped_neighbours", "branches", "grid_stride", "gather",
+    "gather_of_anything",
+)  # fmt: skip
+"""Subjects of the fast tier."""
+NAMES = [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in SUBJECTS]
+
+
+@pytest.mark.parametrize("name", NAMES)
 def test_verdicts_are_those_that_are_right(name: str) -> None:
     """Races of accesses outside of their arrays may stay unknown: their addresses may be anything."""
     proof, subject = proof_of(name), SUBJECTS[name]
@@ -73,7 +81,7 @@ def test_verdicts_are_those_that_are_right(name: str) -> None:
 
 
 @both_tiers
-@pytest.mark.parametrize("name", SUBJECTS)
+@pytest.mark.parametrize("name", NAMES)
 def test_what_is_proven_holds_in_every_small_launch(name: str, in_full: bool) -> None:
     proof, rng = proof_of(name), np.random.default_rng(3)
     proven = [prop for prop in KINDS if proof.verdict(prop) in PROVED]
@@ -90,8 +98,8 @@ def test_what_is_proven_holds_in_every_small_launch(name: str, in_full: bool) ->
 
 
 def test_a_counterexample_can_be_run_again() -> None:
-    proof = proof_of("tiles_with_a_row_too_many")
+    proof = proof_of("mask_of_too_many")
     (first, *_) = proof.refuted
     assert first.line.startswith("ttir:")
     sizes = dict(first.counterexample.sizes)
-    assert findings("tiles_with_a_row_too_many", sizes, np.random.default_rng(0)) & KINDS["bounds"]
+    assert findings("mask_of_too_many", sizes, np.random.default_rng(0)) & KINDS["bounds"]

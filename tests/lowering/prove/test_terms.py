@@ -58,5 +58,5 @@ def check(seed: int, bits: int) -> int:
 @both_tiers
 @pytest.mark.parametrize("bits", [32, 64])
 def test_terms_of_random_programs_allow_what_the_interpreter_computes(bits: int, in_full: bool) -> None:
-    decided = sum(check(seed, bits) for seed in range(1500 if in_full else 25))
-    assert decided > (9000 if in_full else 150)
+    decided = sum(check(seed, bits) for seed in range(1500 if in_full else 5))
+    assert decided > (9000 if in_full else 25)
