@@ -51,6 +51,7 @@ if TYPE_CHECKING:  # the modules for GPUs take as long to load as all others, an
     from .cuda_launching import CudaLaunches
     from .gpu_code import GpuCode, GpuEntry, GpuKernelCompiler, GpuRequest
     from .native.sanitizer import NativeSanitizer
+    from .proving.proving import KernelProver
 
 
 class Kernel:
@@ -187,6 +188,13 @@ class Kernel:
         with default_modes():
             return sanitize(self._defining_module, grid, args, self.name, unwritten, needs_barriers, undefined_arithmetic)
 
+    @functools.cached_property
+    def prove(self) -> KernelProver:
+        """Proofs for all sizes: `prove(assume=…, extents=…, grid=…)`, or `prove.like(grid, *args)` (docs/guides/proofs.md)."""
+        from .proving.proving import KernelProver
+
+        return KernelProver(self._function, self.sanitize, self._arguments)
+
     @property
     def sanitizer_obstacle(self) -> str | None:
         """What keeps sanitized launches of this kernel from being run natively first, with its line; None if they are."""
@@ -220,16 +228,9 @@ class Kernel:
         return self._native_sanitizer.is_clean(extents, arguments, unwritten, needs_barriers, undefined_arithmetic)
 
     def launch(
-        self,
-        grid: int | Sequence[int],
-        *args: Any,
-        device: str = "cpu",
-        target: str | None = None,
-        sanitize: bool = False,
-        threads: int | None = None,
-        warps: int = DEFAULT_WARPS,
-        check_bounds: bool = False,
-    ) -> None:
+        self, grid: int | Sequence[int], *args: Any, device: str = "cpu", target: str | None = None, sanitize: bool = False,
+        threads: int | None = None, warps: int = DEFAULT_WARPS, check_bounds: bool = False,
+    ) -> None:  # fmt: skip
         """Run all programs of the grid, natively; the kernel is compiled at the first launch.
 
         Args:
@@ -264,16 +265,9 @@ class Kernel:
             self._launch(grid_extents(grid), args, device, target, sanitize, threads, warps, check_bounds)
 
     def _launch(
-        self,
-        extents: tuple[int, int, int],
-        args: Sequence[Any],
-        device: str,
-        target: str | None,
-        sanitize: bool,
-        threads: int | None,
-        warps: int,
-        check_bounds: bool,
-    ) -> None:
+        self, extents: tuple[int, int, int], args: Sequence[Any], device: str, target: str | None, sanitize: bool,
+        threads: int | None, warps: int, check_bounds: bool,
+    ) -> None:  # fmt: skip
         if device == "auto":
             from ..runtime.cuda.current import why_unavailable
 
