@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, TypeAlias
+
+import numpy as np
 
 from ...promotion.dataclass import dataclass
 from ...promotion.errors import InternalError, JoineryError, UnsupportedError, UserError
@@ -18,13 +20,15 @@ from ..location import Location
 from ..symbol import Symbol
 from ..types import TensorType, shape_text
 from .node import Node
-from .program import Argument, Call, Condition, Program, Ref
-from .table import HANDLERS
+from .parts import PARTS, Complex, from_pairs, of_parts, to_pairs
+from .program import Argument, Call, Condition, Program, Ref, Source
+from .table import COMPLEX_HANDLERS, HANDLERS
 
 _TRIES = (ArithmeticError, AssertionError, AttributeError, LookupError, TypeError, ValueError)
 """What a fault of a handler raises: it is reported with its call, as ours."""
 _IGNORED = ("layout", "device", "pin_memory", "memory_format", "non_blocking")
 """Options for where and how a tensor lies in memory, which the layers below choose; the reader has checked the device."""
+Value: TypeAlias = Symbol | Complex
 _NAME = re.compile(r"[^\w.\- ]")
 
 
@@ -71,14 +75,15 @@ class Importer:
         graph.journal.busy = True  # no user builds it, call by call
         graph.shape_checks = Checks(_range_checks(program.ranges), names=False)
         graph.standing = tuple(graph.shape_checks.entries)
-        self.values: dict[str, tuple[Symbol | None, ...]] = {}
+        self.values: dict[str, tuple[Value | None, ...]] = {}
         for position, source in enumerate(program.sources):
             with graph.located(Location(program.name, position, f"input {source.name!r}")):
                 if source.array is None:
-                    symbol = graph.input(TensorType(source.type.dtype, source.type.shape, source.name))
+                    declared = of_parts(source.type)
+                    symbol = graph.input(TensorType(declared.dtype, declared.shape, source.name))
                 else:
-                    symbol = graph.weight(source.name, source.array, source.type.dtype)
-            self.values[source.name] = (symbol,)
+                    symbol = _weight(graph, source)
+                self.values[source.name] = (from_pairs(symbol) if source.type.dtype in PARTS else symbol,)
 
     @classmethod
     def inside(cls, program: Program, graph: Graph, operands: Sequence[Symbol]) -> Importer:
@@ -90,7 +95,8 @@ class Importer:
             if source.array is None:
                 importer.values[source.name] = (next(given),)
             else:
-                importer.values[source.name] = (graph.weight(source.name, source.array, source.type.dtype),)
+                symbol = _weight(graph, source)
+                importer.values[source.name] = (from_pairs(symbol) if source.type.dtype in PARTS else symbol,)
         return importer
 
     def run(self, call: Call) -> None:
@@ -99,15 +105,18 @@ class Importer:
         known = len(graph.symbols)
         try:
             with graph.located(call.location):
-                handler = HANDLERS.get(call.op)
+                options = {name: self.argument(value) for name, value in call.options.items() if name not in _IGNORED}
+                arguments = [self.argument(value) for value in call.arguments]
+                is_complex = _has_complex((arguments, *options.values())) or any(
+                    [declared is not None and declared.dtype in PARTS for declared in call.results]
+                )
+                handler = (COMPLEX_HANDLERS if is_complex else HANDLERS).get(call.op)
                 if handler is None:
                     raise UnsupportedError(
-                        f"operator {call.op} is not supported; fix: compute this part outside, or with torch.compile, which "
-                        "leaves it to PyTorch"
+                        f"operator {call.op}{' of complex numbers' * is_complex} is not supported; fix: compute this part "
+                        "outside, or with torch.compile, which leaves it to PyTorch"
                     )
-                node = Node(call, graph)
-                options = {name: self.argument(value) for name, value in call.options.items() if name not in _IGNORED}
-                results = handler(node, *[self.argument(value) for value in call.arguments], **options)
+                results = handler(Node(call, graph), *arguments, **options)
                 self.values[call.name] = self._checked(call, results)
         except JoineryError as error:
             raise self._located(error, call, known) from None
@@ -118,16 +127,20 @@ class Importer:
 
     def replace(self, call: Call) -> None:
         """Let inputs stand for the results of a call, for what comes after it."""
-        stood: list[Symbol | None] = []
+        stood: list[Value | None] = []
         for position, declared in enumerate(call.results):
-            name = f"{call.name}.{position}"
-            stood.append(None if declared is None else self.graph.input(TensorType(declared.dtype, declared.shape, name)))
+            if declared is None:
+                stood.append(None)
+                continue
+            pairs = of_parts(declared)
+            symbol = self.graph.input(TensorType(pairs.dtype, pairs.shape, f"{call.name}.{position}"))
+            stood.append(from_pairs(symbol) if declared.dtype in PARTS else symbol)
         self.values[call.name] = tuple(stood)
 
     def argument(self, value: Argument) -> Any:
         """Return an argument as handlers take it: a symbol for a tensor, everything else as it is."""
         if isinstance(value, Ref):
-            return self.symbol(value)
+            return self.value(value)
         if isinstance(value, tuple):
             return tuple([self.argument(entry) for entry in value])
         if isinstance(value, Program):
@@ -153,13 +166,18 @@ class Importer:
             result = apply(row, result, part)
         return result
 
-    def symbol(self, ref: Ref) -> Symbol:
-        """Return the symbol of a tensor."""
+    def value(self, ref: Ref) -> Value:
+        """Return the symbol of a tensor, or the parts of complex numbers."""
         values = self.values.get(ref.name, ())
         found = values[ref.position or 0] if (ref.position or 0) < len(values) else None
         if found is None:
             raise UserError(f"{ref.name!r} has no value here; fix: export the model again")
         return found
+
+    def symbol(self, ref: Ref) -> Symbol:
+        """Return the symbol of a tensor; complex numbers are pairs of parts on a last axis."""
+        found = self.value(ref)
+        return to_pairs(found) if isinstance(found, Complex) else found
 
     def finished(self) -> Graph:
         """End the graph with the outputs of the program."""
@@ -177,12 +195,12 @@ class Importer:
     def _size(self, value: Extent) -> Symbol:
         return self.graph.dim_value(value)
 
-    def _checked(self, call: Call, results: Any) -> tuple[Symbol | None, ...]:
+    def _checked(self, call: Call, results: Any) -> tuple[Value | None, ...]:
         """Return the results in the shapes that PyTorch states. A dtype other than PyTorch's is a fault of the handler."""
         found = results if isinstance(results, tuple) else (results,)
         if len(found) > len(call.results):
             raise InternalError(f"{len(found)} results; PyTorch has {len(call.results)}")
-        checked: list[Symbol | None] = []
+        checked: list[Value | None] = []
         for position, (symbol, declared) in enumerate(zip(found, call.results, strict=False)):
             if symbol is None or declared is None:
                 checked.append(None)
@@ -190,7 +208,11 @@ class Importer:
             if symbol.dtype is not declared.dtype or len(symbol.shape) != len(declared.shape):
                 own = f"{symbol.dtype} {shape_text(symbol.shape)}"
                 raise InternalError(f"result {position} is {own}; PyTorch has {declared}")
-            checked.append(self._agreed(symbol, declared, f"{call.op}: result {position}"))
+            what = f"{call.op}: result {position}"
+            if isinstance(symbol, Complex):
+                checked.append(Complex(*[self._agreed(each, declared, what) for each in (symbol.real, symbol.imaginary)]))
+            else:
+                checked.append(self._agreed(symbol, declared, what))
         return tuple(checked)
 
     def _agreed(self, symbol: Symbol, declared: TensorType, what: str) -> Symbol:
@@ -216,6 +238,22 @@ class Importer:
                     yield f"\n  operand {position}: {value.name} {symbol.dtype} {shape_text(symbol.shape)}"
             else:
                 yield f"\n  argument {position}: {value!r:.80}"
+
+
+def _weight(graph: Graph, source: Source) -> Symbol:
+    """Return a weight; of complex numbers, the pairs that memory has."""
+    assert source.array is not None
+    part = PARTS.get(source.type.dtype)
+    if part is None:
+        return graph.weight(source.name, source.array, source.type.dtype)
+    dense = np.ascontiguousarray(source.array).reshape(-1)
+    return graph.weight(source.name, dense.view(part.numpy).reshape(*source.array.shape, 2), part)
+
+
+def _has_complex(value: object) -> bool:
+    if isinstance(value, (tuple, list)):
+        return any([_has_complex(each) for each in value])
+    return isinstance(value, (Complex, complex))
 
 
 def _range_checks(ranges: Mapping[str, tuple[int, int | None]]) -> list[Check]:

@@ -29,7 +29,8 @@ class Ref:
 
 
 DECIDING = frozenset({
-    "aten._unique2.default", "aten.index.Tensor", "aten.masked_select.default", "aten.nonzero.default",
+    "aten._local_scalar_dense.default", "aten._unique2.default", "aten.bincount.default", "aten.index.Tensor",
+    "aten.masked_select.default", "aten.nonzero.default", "aten.repeat_interleave.Tensor", "aten.unique_consecutive.default",
     "aten.unique_dim.default",
 })  # fmt: skip
 """Operators whose results may have sizes that data decides, and that a graph has a form of."""
@@ -53,7 +54,7 @@ class Condition:
     parts: tuple[Condition | Extent, ...]
 
 
-Argument: TypeAlias = "Ref | Extent | float | str | DType | Condition | Program | tuple[Argument, ...] | None"
+Argument: TypeAlias = "Ref | Extent | float | complex | str | DType | Condition | Program | tuple[Argument, ...] | None"
 """An argument of an operator: a tensor, a size (`Dim` where it is symbolic), a number, a bool, an option, a dtype, a list; of
 a higher-order operator also a condition on sizes, and the programs that it runs, whose sources stand for its operands."""
 

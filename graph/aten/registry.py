@@ -11,6 +11,8 @@ Registered = TypeVar("Registered", bound=Handler)
 
 HANDLERS: dict[str, Handler] = {}
 """Overload, such as "aten.add.Tensor" → handler."""
+COMPLEX_HANDLERS: dict[str, Handler] = {}
+"""Overload → handler of calls with complex numbers among operands or results."""
 
 
 def handles(*overloads: str, namespace: str = "aten") -> Callable[[Registered], Registered]:
@@ -19,6 +21,17 @@ def handles(*overloads: str, namespace: str = "aten") -> Callable[[Registered], 
     def register(handler: Registered) -> Registered:
         for overload in overloads:
             HANDLERS[f"{namespace}.{overload}"] = handler
+        return handler
+
+    return register
+
+
+def handles_complex(*overloads: str) -> Callable[[Registered], Registered]:
+    """Register a handler of overloads for calls with complex numbers."""
+
+    def register(handler: Registered) -> Registered:
+        for overload in overloads:
+            COMPLEX_HANDLERS[f"aten.{overload}"] = handler
         return handler
 
     return register

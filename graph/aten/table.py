@@ -20,13 +20,16 @@ from .handlers import (
     spatial,
     tables,
 )
+from .handlers.complex import arithmetic, fourier, views
 from .handlers.gradients import convolution, pooling
-from .registry import HANDLERS
+from .handlers.values import bits, searching, special
+from .registry import COMPLEX_HANDLERS, HANDLERS
 
-__all__ = ["HANDLERS", "MODULES"]
+__all__ = ["COMPLEX_HANDLERS", "HANDLERS", "MODULES"]
 
 MODULES = (
     activations, attention, control, conversion, creation, elementwise, indexing, normalization, ordering,
-    products, recurrent, reductions, scattering, shaping, spatial, convolution, pooling, tables,
+    products, recurrent, reductions, scattering, shaping, spatial, convolution, pooling, tables, bits,
+    searching, special, arithmetic, fourier, views,
 )  # fmt: skip
 """The modules whose import fills the table."""

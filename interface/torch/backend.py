@@ -22,12 +22,13 @@ from ...promotion.dtype import bool_
 from ...promotion.errors import JoineryError, UserError
 from ...runtime.storage.cache import cache_of
 from ..compiling import compile as compile_model
+from .complex_edges import real_edges
 from .custom_ops import is_own
 from .decompositions import compiled_decompositions
 from .layouts import Layout, Reading, dense_reading, layout_of, reading_of
 from .partition import Part, Partitioner
 from .parts import CompiledPart, PartInput, PartOutput, PartSize
-from .reading import Reader, states_sizes
+from .reading import Reader, gives_size, states_sizes
 from .reporting import GraphReport, started
 from .stepping import EagerStep, run_function
 from .triton_kernels import is_launch, kernel_name, launch_function
@@ -117,7 +118,7 @@ class _Building:
         """Return the whole graph as a function of a list, which it empties."""
         sources = [source for node in self.placeholders if (source := self.reader.source(node, node.name)) is not None]
         (last,) = [node for node in self.module.graph.nodes if node.op == "output"]
-        written = self._written()
+        written = real_edges(self.module, self._written())
         wanted = [node for node in last.all_input_nodes if node.op != "placeholder"]
         wanted += [source for _, source in written if source.op != "placeholder"]
         division = Partitioner(self.module, self.reader, sources, wanted).divided()
@@ -153,7 +154,7 @@ class _Building:
         if schema is not None and is_own(schema.name):
             return EagerStep(node, node.target, self.report.launch(str(node.target), "a block kernel of joinery"))
         entry = None
-        if schema is not None and not states_sizes(node):
+        if schema is not None and not states_sizes(node) and node.target is not torch.ops.aten.view_as_complex.default:
             entry = self.report.leave(str(node.target), reasons.get(node.name, "it has an effect"))
         return EagerStep(node, _callee(node), entry)
 
@@ -204,7 +205,8 @@ class _Building:
 
     def _size_source(self, name: str) -> PartSize:
         """Return where a symbolic size is found when the graph runs: an input that is the size, or an axis of one."""
-        for node in self.placeholders:
+        numbers = [node for node in self.module.graph.nodes if gives_size(node)]
+        for node in (*self.placeholders, *numbers):
             value = node.meta.get("val")
             sizes = getattr(value, "shape", None)
             for axis, size in enumerate((value,) if sizes is None else sizes):

@@ -8,14 +8,22 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import torch
+
 from ...graph.aten.importing import refusals
 from ...graph.aten.program import DECIDING, Argument, Call, Condition, Program, Ref, Source, decided
 from ...graph.dims.dim import Dim
 from ...promotion.errors import JoineryError
-from .reading import Reader, states_sizes
+from .complex_edges import is_complex, pairs_of
+from .reading import Reader, gives_size, states_sizes
 
 _WHERE = re.compile(r"^graph: node '[^']*' \([^)]*\), from .*?:\d+ in \S+: ")
 """How messages of the importer begin: the report has the operator beside them."""
+
+
+_ARITHMETIC = frozenset({operator.add, operator.sub, operator.mul, operator.floordiv, operator.mod, operator.neg,
+                         torch.sym_max, torch.sym_min})  # fmt: skip
+"""Functions that make sizes of sizes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +77,7 @@ class Partitioner:
             self.reasons.setdefault(name, _reason(error))
         self.calls = {call.name: call for call in calls if call.name not in self.reasons}
         self._keep_storages()
+        self._keep_complex()
         self.node_of: dict[Ref, Any] = {}
         for node in module.graph.nodes:
             ref = reader.refs.get(node.name)
@@ -84,6 +93,21 @@ class Partitioner:
                     if self.calls.pop(at.name, None) is not None:
                         self.reasons[at.name] = "a view by strides is taken of its storage"
                     at = at.args[0]
+
+    def _keep_complex(self) -> None:
+        """Leave calls to PyTorch that give it complex numbers, or take them from it: parts exchange real numbers alone."""
+        changed = True
+        while changed:
+            changed = False
+            for node in self.nodes:
+                if not is_complex(node) or node.target is operator.getitem or node.op != "call_function":
+                    continue
+                ends = [node, *_users(node)]
+                if len({self._is_compiled(each) for each in ends if each.op != "output"}) > 1:
+                    for each in ends:
+                        if self.calls.pop(each.name, None) is not None:
+                            changed = True
+                            self.reasons[each.name] = "PyTorch computes the complex numbers beside it"
 
     def divided(self) -> Division:
         """Return the steps."""
@@ -113,7 +137,8 @@ class Partitioner:
 
     def _is_operator(self, node: Any) -> bool:
         is_call = node.op == "call_function" and node.target is not operator.getitem
-        return is_call and not self._is_size(node) and not states_sizes(node)
+        is_size = self._is_size(node) and not gives_size(node)
+        return is_call and not is_size and not states_sizes(node) and node.target is not pairs_of
 
     def _tail(self) -> tuple[list[Any], list[Any]]:
         """Return the views at the ends of the graph in order, and what they are views of."""
@@ -141,10 +166,18 @@ class Partitioner:
                 continue
             found.add(node)
             operands = node.all_input_nodes
-            if self._is_compiled(node):  # sizes among its operands are expressions
-                operands = [each for each in operands if not self._is_size(each)]
-            pending += operands
+            pending += self._decided(operands) if self._is_compiled(node) else operands
         return found
+
+    def _decided(self, operands: Iterable[Any]) -> list[Any]:
+        """Return the operands of a compiled node that must run: sizes are expressions, of what `.item()` gives in the end."""
+        found: dict[Any, None] = {}
+        for each in operands:
+            if not self._is_size(each) or gives_size(each):
+                found[each] = None
+            else:
+                found.update(dict.fromkeys(self._decided(each.all_input_nodes) if each.target in _ARITHMETIC else ()))
+        return list(found)
 
     def _levels(self) -> dict[Any, int]:
         """Return when each node runs: parts of joinery at even levels, nodes of PyTorch at odd ones, the latter in order."""
@@ -153,8 +186,11 @@ class Partitioner:
         for node in self.nodes:
             if node not in self._needed or node.op == "get_attr":
                 continue
-            before = [levels[each] for each in node.all_input_nodes if each in levels]
-            if self._is_compiled(node):
+            operands = self._decided(node.all_input_nodes) if self._is_compiled(node) else node.all_input_nodes
+            before = [levels[each] for each in operands if each in levels]
+            if node.target is pairs_of:
+                levels[node] = -1  # before everything, since it is of an input
+            elif self._is_compiled(node):
                 levels[node] = max([0, *(level + level % 2 for level in before)])
             else:
                 last = max([last, *(level if level % 2 else level + 1 for level in before)])
@@ -221,6 +257,14 @@ class Partitioner:
             look(shape)
             known |= {extent.name for extent in shape if isinstance(extent, Dim) and extent.name}
         return tuple([name for name in used if name not in known])
+
+
+def _users(node: Any) -> list[Any]:
+    """Return the nodes that use a result, or one of several."""
+    found: list[Any] = []
+    for user in node.users:
+        found += _users(user) if user.target is operator.getitem else [user]
+    return found
 
 
 def is_view(node: Any) -> bool:

@@ -11,16 +11,22 @@ from typing import Any
 import torch
 
 from ...graph.aten.program import DECIDING, Argument, Call, Program, Ref, Source
-from ...graph.dims.dim import Dim, Extent
+from ...graph.dims.dim import Dim, Extent, dim
 from ...graph.location import UNKNOWN, Location
 from ...graph.types import TensorType
+from ...promotion.dtype import DType, bool_, float64, int64
 from ...promotion.errors import JoineryError, UnsupportedError
 from .tensors import condition_of, decided_sizes, dtype_of, expression_of, extent_of, require_plain, to_array
 
 _LINE = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+), in (?P<function>\S+)')
 _PYTORCH = os.path.dirname(torch.__file__) + os.sep
-_SILENT = frozenset({"sym_constrain_range_for_size", "sym_constrain_range", "_assert_scalar", "sym_size"})
+_SILENT = frozenset({"sym_constrain_range_for_size", "sym_constrain_range", "_assert_scalar", "sym_size", "sym_numel",
+                     "sym_stride", "sym_storage_offset"})
 """Statements about sizes that data decides, or sizes: nothing of them is left in a graph without such sizes."""
+_ITEM = "aten._local_scalar_dense.default"
+"""The operator behind `.item()`."""
+_OF_NUMBERS = {operator.add: "add", operator.sub: "sub", operator.mul: "mul", operator.truediv: "div"}
+"""Functions of Python of two floats that data decides → operators of ATen."""
 _HIGHER_ORDER = frozenset({"cond", "while_loop", "scan", "map_impl"})
 
 
@@ -110,6 +116,9 @@ class Reader:
             if size is not None:
                 self.refs[node.name] = size
                 return None
+            if type(value).__name__ == "SymFloat" and node.target in _OF_NUMBERS:
+                name = f"aten.{_OF_NUMBERS[node.target]}.Tensor"
+                return self._number(node, name, float64)
             if type(value).__name__ == "SymBool":
                 self.conditions[node.name] = value
                 return None
@@ -117,6 +126,8 @@ class Reader:
         if overload.split(".")[1] in _SILENT:
             self.refs[node.name] = self.size(value) if value is not None else None
             return None
+        if overload == _ITEM:
+            return self._item_of_tensor(node, value)
         if overload.startswith("aten.as_strided"):
             _require_plain_storage(node.args[0].meta["val"])
         values = value if isinstance(value, (tuple, list)) else () if value is None else (value,)
@@ -132,6 +143,32 @@ class Reader:
         if device is not None and getattr(device, "type", "cpu") != "cpu":
             raise UnsupportedError(f"device {device}; fix: move the model to the CPU")
         return Call(node.name, overload, arguments, options, results, location_of(node))
+
+    def _item_of_tensor(self, node: Any, value: Any) -> Call | None:
+        """Return the call of `.item()`: what it gives is a size, if it cannot be negative, else a tensor without axes.
+
+        In a graph whose nodes PyTorch may run, it runs `.item()`; a size that this decides is an input of what comes after.
+        """
+        name = str(value)
+        if type(value).__name__ == "SymInt" and re.fullmatch(r"u\d+", name):
+            bounds = value.node.shape_env.var_to_range.get(value.node.expr)
+            if bounds is not None and bounds.lower >= 0:
+                self.names[name] = name
+                self.refs[node.name] = size = dim(name)
+                if not self.strict:
+                    self.refused[node.name] = UnsupportedError("it decides a size")
+                    return None
+                result = TensorType(bool_, (size, 0))
+                return Call(node.name, _ITEM, (self.argument(node.args[0]),), {}, (result,), location_of(node))
+        if not self.strict:
+            raise UnsupportedError("it gives a number to Python")
+        return self._number(node, _ITEM, {"SymInt": int64, "SymBool": bool_}.get(type(value).__name__, float64))
+
+    def _number(self, node: Any, overload: str, dtype: DType) -> Call:
+        """Return a call whose result is a number that data decides, as a tensor without axes."""
+        self.refs[node.name] = Ref(node.name)
+        arguments = tuple([self.argument(each) for each in node.args])
+        return Call(node.name, overload, arguments, {}, (TensorType(dtype, ()),), location_of(node))
 
     def _higher_order(self, node: Any, value: Any) -> Call:
         """Return the call of an operator that runs other graphs."""
@@ -196,7 +233,7 @@ class Reader:
             if value.name not in self.refs:
                 raise UnsupportedError(f"it needs {value.name!r}, which has no form in joinery; fix: see there")
             return self.refs[value.name]
-        if value is None or isinstance(value, (bool, int, float, str)):
+        if value is None or isinstance(value, (bool, int, float, complex, str)):
             return value
         if isinstance(value, (tuple, list)):
             return tuple([self.argument(each) for each in value])
@@ -207,8 +244,6 @@ class Reader:
             return str(value)
         if kind == "SymInt":
             return extent_of(value, self.names)
-        if isinstance(value, complex):
-            raise UnsupportedError(f"the complex number {value}; fix: real numbers")
         raise UnsupportedError(f"an argument {value!r:.60} ({kind}); fix: export the model without it")
 
 
@@ -221,6 +256,11 @@ def _higher_order_name(target: Any) -> str:
 def states_sizes(node: Any) -> bool:
     """Return whether a node says something about sizes, or makes one, and computes nothing."""
     return getattr(node.target, "_opname", "") in _SILENT
+
+
+def gives_size(node: Any) -> bool:
+    """Return whether a node takes a number out of a tensor."""
+    return node.target is torch.ops.aten._local_scalar_dense.default
 
 
 def _require_plain_storage(value: Any) -> None:

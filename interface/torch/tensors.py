@@ -51,6 +51,8 @@ def to_array(tensor: Any) -> Array:
     plain = tensor.detach() if tensor.requires_grad else tensor
     if plain.is_neg():
         plain = plain.resolve_neg()
+    if plain.is_conj():
+        plain = plain.resolve_conj()
     if plain._is_zerotensor():  # it has no memory
         plain = torch.zeros(plain.shape, dtype=plain.dtype)
     dtype = plain.dtype

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from ....promotion.dtype import DType
+from ....promotion.dtype import DType, bool_, int64
 from ....promotion.errors import UserError
-from ...dims.dim import Extent
+from ...construction import primitives
+from ...dims.dim import Dim, Extent
 from ...functions.conversion import bitcast
+from ...functions.host import data_sized
 from ...symbol import Symbol
 from ..node import Node
 from ..registry import handles
@@ -15,6 +17,12 @@ from ..registry import handles
 def to_copy(node: Node, x: Symbol, dtype: DType | None = None, non_blocking: bool = False, copy: bool = False) -> Symbol:
     """Convert to a dtype, as the model asks for."""
     return x if dtype is None else x.cast(dtype)
+
+
+@handles("convert_element_type.default", namespace="prims")
+def convert_element_type(node: Node, x: Symbol, dtype: DType) -> Symbol:
+    """Convert to a dtype, as PyTorch's own rules do with numbers that data decides."""
+    return x.cast(dtype)
 
 
 @handles("clone.default", "alias.default", "detach.default", "lift_fresh_copy.default", "contiguous.default",
@@ -49,3 +57,15 @@ def assert_tensor_metadata(
     for axis, (own, stated) in enumerate(zip(x.shape, size or x.shape, strict=True)):
         node.graph.shape_checks.add(own, stated, f"axis {axis} must have the size {stated}, as the model states")
     return ()
+
+
+@handles("_local_scalar_dense.default")
+def item(node: Node, x: Symbol) -> Symbol:
+    """Return the number that a tensor holds, without axes; or, where it is a size, a tensor of this size without elements."""
+    single = primitives.reshape(x, ())
+    if not node.shape:
+        return single.cast(node.dtype)
+    size, _ = node.shape
+    assert isinstance(size, Dim)
+    data_sized.host("empty_rows", single.cast(int64), sizes=(size,))
+    return node.broadcast(node.number(False, bool_))

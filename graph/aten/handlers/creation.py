@@ -115,14 +115,26 @@ def upper(node: Node, x: Symbol, diagonal: Extent = 0) -> Symbol:
     return triu(x, diagonal)
 
 
+@handles("tril_indices.default", "triu_indices.default")
+def triangle_positions(node: Node, row: int, col: int, offset: int = 0, dtype: DType | None = None) -> Symbol:
+    """Return the rows and columns of a triangle's elements."""
+    found = np.tril_indices(row, offset, col) if node.kind == "tril_indices" else np.triu_indices(row, offset, col)
+    return node.graph.constant(np.stack(found).astype(node.dtype.numpy), node.dtype)
+
+
 @handles("linspace.default")
 def linspace(node: Node, start: Number, end: Number, steps: int, dtype: DType | None = None) -> Symbol:
     """Return numbers at equal distances, counted from the nearer end, as in ATen."""
     (count,) = node.static(node.shape, "linspace")
-    wide = np.dtype(np.float32 if node.dtype is float32 else np.float64)
+    return spaced_constant(node, start, end, count, node.dtype)
+
+
+def spaced_constant(node: Node, start: Number, end: Number, count: int, dtype: DType) -> Symbol:
+    """Return numbers at equal distances as a constant."""
+    wide = np.dtype(np.float32 if dtype is float32 else np.float64)
     distance = np.array(end - start, wide) / np.array(max(count - 1, 1), wide)
     position = np.arange(count)
     first = np.array(start, wide) + distance * position.astype(wide)
     last = np.array(end, wide) - distance * (count - 1 - position).astype(wide)
     numbers = np.where(position < count / 2, first, last)
-    return node.graph.constant(numbers.astype(node.dtype.numpy), node.dtype)
+    return node.graph.constant(numbers.astype(dtype.numpy), dtype)

@@ -233,6 +233,15 @@ def clamp_max(node: Node, x: Symbol, high: Operand) -> Symbol:
     return clamp(node, x, None, high)
 
 
+@handles("angle.default")
+def angle(node: Node, x: Symbol) -> Symbol:
+    """Return the angle of real numbers: π where they are negative, else 0."""
+    wide = x.cast(node.dtype)
+    nothing = node.number(0.0, node.dtype)
+    found = apply("where", apply("less", wide, nothing), node.number(math.pi, node.dtype), nothing)
+    return apply("where", apply("is_nan", wide), wide, found)
+
+
 @handles("isfinite.default")
 def isfinite(node: Node, x: Symbol) -> Symbol:
     """Tell what is neither infinite nor NaN."""

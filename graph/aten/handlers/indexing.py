@@ -127,7 +127,7 @@ def index(node: Node, x: Symbol, indices: tuple[Symbol | None, ...]) -> Symbol:
     return node.shaped(apply("gather", table, selected.positions, axis=len(selected.before)))
 
 
-def _new_sizes(node: Node, x: Symbol) -> list[Dim]:
+def new_sizes(node: Node, x: Symbol) -> list[Dim]:
     """Return the sizes of the result that data decides, and that the operand does not have."""
     known = {extent for extent in x.shape if isinstance(extent, Dim)}
     return [extent for extent in node.shape if isinstance(extent, Dim) and decided(extent) and extent not in known]
@@ -137,7 +137,7 @@ def _without_masks(node: Node, x: Symbol, given: Sequence[tuple[int, Symbol]]) -
     """Return indices with the positions where a mask holds in place of it; how many they are is the size that PyTorch names."""
     if not any(is_mask(each) for _, each in given):
         return list(given)
-    names = _new_sizes(node, x)
+    names = new_sizes(node, x)
     node.require(len(given) == 1, "an index by a mask beside others", "one mask alone")
     node.require(len(names) == 1, "an index by a mask, whose size data decides,", "select with torch.where")
     axis, mask = given[0]
@@ -186,7 +186,7 @@ def unique_dim(
 
 
 def _distinct(node: Node, x: Symbol, axis: int, shape: Shape) -> tuple[Symbol, Symbol, Symbol]:
-    names = _new_sizes(node, x)
+    names = new_sizes(node, x)
     node.require(len(names) == 1, "a number of distinct elements that is known beforehand", "leave it out for no elements")
     (count,) = names
 

@@ -195,6 +195,19 @@ def batch_norm_training(
     return (result, *saved, *moved)
 
 
+@handles("_batch_norm_with_update_functional.default")
+def batch_norm_with_update(
+    node: Node, x: Symbol, weight: Symbol | None, bias: Symbol | None, running_mean: Symbol, running_var: Symbol,
+    momentum: Number, eps: float,
+) -> tuple[Symbol, ...]:  # fmt: skip
+    """Normalise channels by their own statistics; the reserve, which other devices need, is empty."""
+    result, flat = _batch_norm(node, x, weight, bias, eps)
+    unbiased = reductions.var(_wide(x), (0, *range(2, len(x.shape))), False, 1)
+    found = (*flat, node.broadcast(node.number(0, node.result(3).dtype), node.result(3).shape),
+             _moved(node, running_mean, flat[0], momentum), _moved(node, running_var, unbiased, momentum))  # fmt: skip
+    return (result, *[each.cast(node.result(at + 1).dtype) for at, each in enumerate(found)])
+
+
 def _batch_norm(
     node: Node, x: Symbol, weight: Symbol | None, bias: Symbol | None, eps: float
 ) -> tuple[Symbol, list[Symbol]]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from ....promotion.dtype import DType, float32
+from ...construction import primitives
+from ...functions import reductions
 from ...functions.building import apply
 from ...functions.linalg import matmul
 from ...symbol import Symbol
@@ -37,6 +39,30 @@ def _added(node: Node, start: Symbol, x: Symbol, y: Symbol, beta: Number, alpha:
 def addmm(node: Node, start: Symbol, x: Symbol, y: Symbol, beta: Number = 1, alpha: Number = 1) -> Symbol:
     """Compute beta · start + alpha · (x @ y)."""
     return _added(node, start, x, y, beta, alpha)
+
+
+@handles("addbmm.default")
+def addbmm(node: Node, start: Symbol, x: Symbol, y: Symbol, beta: Number = 1, alpha: Number = 1) -> Symbol:
+    """Compute beta · start + alpha · the sum of all products, as one product of longer rows."""
+    batch, rows, inner = x.shape
+    wide_rows = primitives.reshape(apply("permute", x, axes=(1, 0, 2)), (rows, batch * inner))
+    return _added(node, start, wide_rows, primitives.reshape(y, (batch * inner, y.shape[2])), beta, alpha)
+
+
+@handles("_trilinear.default")
+def trilinear(
+    node: Node, x: Symbol, y: Symbol, z: Symbol, expand1: tuple[int, ...], expand2: tuple[int, ...], expand3: tuple[int, ...],
+    sumdim: tuple[int, ...], unroll_dim: int = 1,
+) -> Symbol:  # fmt: skip
+    """Multiply three tensors, with new axes of size 1 where they have none, and add along some."""
+    rank = len(x.shape) + len(expand1)
+    wide = []
+    for each, new in ((x, expand1), (y, expand2), (z, expand3)):
+        sizes = iter(each.shape)
+        shape = tuple([1 if axis in new else next(sizes) for axis in range(rank)])
+        wide.append(primitives.reshape(each, shape).cast(_sum_dtype(each.dtype)))
+    found = reductions.sum_(apply("mul", apply("mul", wide[0], wide[2]), wide[1]), tuple(sorted(sumdim)), False)
+    return found.cast(node.dtype)
 
 
 @handles("linear.default")

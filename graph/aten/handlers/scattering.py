@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
+
 from ....promotion.dtype import DType, bool_, float32, int64
 from ...construction import primitives
 from ...dims.dim import Extent, product
@@ -145,6 +147,16 @@ def index_reduce(
 ) -> Symbol:
     """Combine slices with those of an axis, or put the former's combinations in their place."""
     return _slices(node, x, dim, index, source, _REDUCTIONS[reduce], mean=reduce == "mean", keeps=include_self)
+
+
+@handles("diagonal_scatter.default")
+def diagonal_scatter(node: Node, x: Symbol, src: Symbol, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Symbol:
+    """Return a tensor with diagonals of two axes replaced."""
+    shape = node.static(x.shape, "a tensor whose diagonal is replaced")
+    at = np.arange(math.prod(shape)).reshape(shape).diagonal(offset, dim1, dim2).ravel()
+    flat = primitives.reshape(x, (math.prod(shape),))
+    values = primitives.reshape(node.broadcast(src.cast(x.dtype), src.shape), (at.size,))
+    return node.shaped(written(flat, node.graph.constant(at.astype(np.int64)), values, 0)) if at.size else x
 
 
 @handles("index_fill.int_Scalar", "index_fill.int_Tensor")

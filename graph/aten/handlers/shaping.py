@@ -95,7 +95,7 @@ def select(node: Node, x: Symbol, dim: int, index: Extent) -> Symbol:
     return node.shaped(cut(x, axis, at, at + 1))
 
 
-@handles("narrow.default")
+@handles("narrow.default", "narrow_copy.default")
 def narrow(node: Node, x: Symbol, dim: int, start: Extent, length: Extent) -> Symbol:
     """Take `length` positions of an axis."""
     axis = node.axis(dim, len(x.shape))
@@ -259,7 +259,7 @@ def pixel_shuffle(node: Node, x: Symbol, upscale_factor: int) -> Symbol:
     return node.shaped(apply("permute", apart, axes=order))
 
 
-@handles("as_strided.default")
+@handles("as_strided.default", "as_strided_copy.default")
 def as_strided(
     node: Node, x: Symbol, size: tuple[Extent, ...], stride: tuple[Extent, ...], storage_offset: Extent | None = None
 ) -> Symbol:

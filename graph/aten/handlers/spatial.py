@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -12,7 +13,7 @@ from ....promotion.dtype import float32
 from ...dims.dim import Extent
 from ...functions.building import apply
 from ...functions.linalg import matmul
-from ...functions.reductions import mean
+from ...functions.reductions import argmax, mean
 from ...functions.spatial.convolution import avg_pool, conv
 from ...functions.spatial.geometry import Windows
 from ...functions.spatial.pooling import pooled_with_positions
@@ -161,6 +162,31 @@ def adaptive_average_pool(node: Node, x: Symbol, output_size: tuple[Extent, ...]
     return wide.cast(x.dtype)
 
 
+@handles("adaptive_max_pool2d.default", "adaptive_max_pool3d.default")
+def adaptive_max_pool(node: Node, x: Symbol, output_size: tuple[Extent, ...]) -> tuple[Symbol, Symbol]:
+    """Return the largest element of windows that cover the image in equal steps, and its position in its image."""
+    rank = int(node.kind[len("adaptive_max_pool")])
+    spatial = node.static(x.shape[-rank:], "adaptive pooling")
+    sizes = node.static(node.shape[-rank:], "adaptive pooling")
+    at = np.zeros((1, 1), np.int64)
+    for extent, size in zip(spatial, sizes, strict=True):
+        inside = adaptive(extent, size).inside
+        starts, counts = inside.argmax(0), inside.sum(0)
+        within = np.minimum(np.arange(counts.max(initial=0)), counts[:, None] - 1)  # shorter ones have their last element again
+        axis = starts[:, None] + within
+        at = (at[:, None, :, None] * extent + axis[None, :, None, :]).reshape(at.shape[0] * size, -1)
+    if at.size == 0 or 0 in x.shape:
+        empty = [node.broadcast(node.number(0, node.result(n).dtype), node.result(n).shape) for n in (0, 1)]
+        return empty[0], empty[1]
+    before = x.shape[:-rank]
+    table = node.graph.constant(at)
+    windows = apply("gather", apply("reshape", x, shape=(*before, math.prod(spatial))), table, axis=len(before))
+    best = argmax(windows, len(windows.shape) - 1, True)
+    values = apply("take_along_axis", windows, best, axis=len(windows.shape) - 1)
+    locations = apply("take_along_axis", node.broadcast(table, windows.shape), best, axis=len(windows.shape) - 1)
+    return node.shaped(values), node.shaped(locations, node.result(1).shape)
+
+
 def along(node: Node, x: Symbol, axis: int, matrix: Array) -> Symbol:
     """Multiply an axis by a constant matrix (from, to)."""
     rank = len(x.shape)
@@ -178,10 +204,22 @@ def upsample_nearest(
     *batch, height, width = x.shape
     *_, tall, broad = node.shape
     if tall % height != 0 or broad % width != 0:
-        node.unsupported(f"{height} by {width} elements to {tall} by {broad}", "whole factors")
+        return _nearest(node, x, scale_factors)
     down, right = tall // height, broad // width
     apart = apply("reshape", x, shape=(*batch, height, 1, width, 1))
     return node.shaped(node.broadcast(apart, (*batch, height, down, width, right)))
+
+
+def _nearest(node: Node, x: Symbol, factors: tuple[Number, ...] | None) -> Symbol:
+    """Take the element that each one's position falls on; positions are rounded as in ATen."""
+    found = x
+    for number in range(2):
+        axis = len(x.shape) - 2 + number
+        extent, size = node.static((x.shape[axis], node.shape[axis]), "interpolation by factors that are not whole")
+        step = np.float32(1 / factors[number]) if factors else np.float32(extent) / np.float32(size)
+        at = np.minimum((np.arange(size).astype(np.float32) * step).astype(np.int64), extent - 1)
+        found = apply("gather", found, node.graph.constant(at), axis=axis)
+    return found
 
 
 @handles("upsample_bilinear2d.vec", "upsample_bilinear2d.default")

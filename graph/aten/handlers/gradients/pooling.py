@@ -23,7 +23,10 @@ def max_pool_backward(
     padding: tuple[int, ...], dilation: tuple[int, ...], ceil_mode: bool, indices: Symbol,
 ) -> Symbol:  # fmt: skip
     """Add each gradient at the position that was the largest of its window."""
-    rank = 2 if node.kind.startswith("max_pool2d") else 3
+    return _at_largest(node, grad_output, x, indices, 2 if node.kind.startswith("max_pool2d") else 3)
+
+
+def _at_largest(node: Node, grad_output: Symbol, x: Symbol, indices: Symbol, rank: int) -> Symbol:
     before, spatial = x.shape[:-rank], x.shape[-rank:]
     images, count = product(before), product(grad_output.shape[-rank:])
     grad, at = (primitives.reshape(each, (images, count)) for each in (grad_output, indices))
@@ -31,6 +34,12 @@ def max_pool_backward(
     if 0 in grad.shape or 0 in start.shape:
         return node.shaped(start)
     return node.shaped(written(start, at, grad, 1, "add"))
+
+
+@handles("adaptive_max_pool2d_backward.default", "adaptive_max_pool3d_backward.default")
+def adaptive_max_pool_backward(node: Node, grad_output: Symbol, x: Symbol, indices: Symbol) -> Symbol:
+    """Add each gradient at the position that was the largest of its window."""
+    return _at_largest(node, grad_output, x, indices, int(node.kind[len("adaptive_max_pool")]))
 
 
 @handles("avg_pool2d_backward.default", "avg_pool3d_backward.default")

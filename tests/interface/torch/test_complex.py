@@ -1,0 +1,116 @@
+"""Models with complex numbers: rotations of positions, spectra, gradients, and what PyTorch keeps of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import joinery as jn
+import joinery.torch
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+
+SLOW = pytest.mark.slow
+
+
+def compiled(function: Callable[..., Any], *inputs: Any) -> tuple[list[Any], Any]:
+    torch._dynamo.reset()
+    joinery.torch.report(clear=True)
+    found = torch.compile(function, backend="joinery", fullgraph=True)(*inputs)
+    return list(found) if isinstance(found, tuple) else [found], joinery.torch.report()
+
+
+def assert_same(function: Callable[..., Any], *inputs: Any) -> None:
+    """Assert that a function runs whole, and has eager PyTorch's values, dtypes and strides."""
+    wanted = function(*[each.clone() for each in inputs])
+    found, report = compiled(function, *inputs)
+    for mine, theirs in zip(found, wanted if isinstance(wanted, tuple) else (wanted,), strict=True):
+        torch.testing.assert_close(mine, theirs)
+        assert mine.stride() == theirs.stride()
+    assert report.share == 1
+
+
+def rotated(x: Any, turns: Any) -> Any:
+    pairs = torch.view_as_complex(x.float().reshape(*x.shape[:-1], -1, 2))
+    return torch.view_as_real(pairs * turns).flatten(2).type_as(x)
+
+
+TURNS = torch.polar(torch.ones(5, 4), torch.linspace(0, 3, 20).reshape(5, 4))
+
+
+def test_rotations_by_complex_factors_run_whole() -> None:
+    torch.manual_seed(0)
+    assert_same(rotated, torch.randn(2, 5, 8).bfloat16(), TURNS)
+
+
+@pytest.mark.parametrize("function", [
+    lambda x: torch.fft.irfft(torch.fft.rfft(x, norm="ortho") * 2, n=10, norm="ortho"),
+    pytest.param(lambda x: torch.fft.fft2(x).T, marks=SLOW),
+    pytest.param(lambda x: torch.fft.hfft(torch.fft.ihfft(x)), marks=SLOW),
+    pytest.param(lambda x: torch.stft(x, 8, 4, window=torch.hann_window(8), return_complex=True).abs(), marks=SLOW),
+])  # fmt: skip
+def test_spectra_run_whole(function: Callable[..., Any]) -> None:
+    torch.manual_seed(0)
+    assert_same(function, torch.randn(3, 10))
+
+
+def test_complex_tensors_enter_and_leave_with_their_strides() -> None:
+    torch.manual_seed(0)
+    z = torch.randn(4, 6, dtype=torch.complex64)
+    assert_same(lambda z: (z.t() * 2, z[1:], (z.conj() * z / (z + 1j)).real), z)
+    found, _ = compiled(lambda z: z * 2, z[:, ::2].conj())
+    torch.testing.assert_close(found[0], z[:, ::2].conj() * 2)
+
+
+def test_a_complex_tensor_is_written_in_place() -> None:
+    torch.manual_seed(0)
+    z = torch.randn(4, dtype=torch.complex64)
+    wanted = z * 2 + 1
+    joined, _ = compiled(lambda z: z.mul_(2).add_(1).abs(), z)
+    torch.testing.assert_close(z, wanted)
+    torch.testing.assert_close(joined[0], wanted.abs())
+
+
+@SLOW
+def test_gradients_flow_through_spectra() -> None:
+    torch.manual_seed(0)
+    x = torch.randn(3, 10, requires_grad=True)
+    weight = torch.randn(3, 6, dtype=torch.complex64, requires_grad=True)
+
+    def loss(x: Any, weight: Any) -> Any:
+        return torch.fft.irfft(torch.fft.rfft(x) * weight, n=10).pow(2).sum()
+
+    wanted = torch.autograd.grad(loss(x, weight), (x, weight))
+    found, report = compiled(loss, x, weight)
+    for mine, theirs in zip(torch.autograd.grad(found[0], (x, weight)), wanted, strict=True):
+        torch.testing.assert_close(mine, theirs)
+    assert report.share == 1
+
+
+def test_what_pytorch_computes_keeps_the_complex_numbers_beside_it() -> None:
+    torch.manual_seed(0)
+    matrix = torch.randn(3, 3)
+    found, report = compiled(lambda x: torch.linalg.eigvals(x @ x.T).abs().sort()[0] + 1, matrix)
+    torch.testing.assert_close(found[0], torch.linalg.eigvals(matrix @ matrix.T).abs().sort()[0] + 1)
+    (graph,) = report
+    assert {"aten.linalg_eig.default", "aten.abs.default"} <= {entry.name for entry in graph.eager.values()}
+    assert 0 < graph.compiled < graph.nodes
+
+
+def test_exported_models_have_pairs_for_complex_inputs_and_outputs() -> None:
+    class Model(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("turns", TURNS)
+
+        def forward(self, x: Any, z: Any) -> Any:
+            return rotated(x, self.turns), torch.fft.rfft(x) * z
+
+    x, z = torch.randn(2, 5, 8), torch.randn(5, dtype=torch.complex64)
+    graph = jn.from_exported(torch.export.export(Model(), (x, z)))
+    turned, spectrum = jn.evaluate(graph, x.numpy(), torch.view_as_real(z).numpy())
+    wanted = Model()(x, z)
+    np.testing.assert_allclose(turned, wanted[0].numpy(), rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(spectrum, torch.view_as_real(wanted[1]).numpy(), rtol=1e-5, atol=1e-5)
