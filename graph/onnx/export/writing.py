@@ -152,12 +152,13 @@ class GraphWriter:
 
     def _is_kept(self, symbol: Symbol) -> bool:
         """Return whether import would compute a symbol, or clamp its bounds, if its node did not say that it is one."""
-        if symbol.op.name == "slice" and symbol.id not in self.windowed:
+        if (symbol.op.kind in ("source", "control") and symbol.op.name != "dim_value") or symbol.id in self.windowed:
+            return False
+        if symbol.op.name == "slice":
             bounds = (*symbol.attrs["starts"], *symbol.attrs["stops"])
-            return symbol.shape == symbol.inputs[0].shape or any([isinstance(bound, Dim) for bound in bounds])
-        if symbol.op.name in ("dim_value", "empty_rows"):
-            return True
-        return symbol.op.kind not in ("source", "control") and self.names[symbol.id] in self.model.fixed
+            if symbol.shape == symbol.inputs[0].shape or any([isinstance(bound, Dim) for bound in bounds]):
+                return True
+        return symbol.op.name in ("dim_value", "empty_rows") or self.names[symbol.id] in self.model.fixed
 
     def _check_dtype(self, symbol: Symbol) -> None:
         dtype = symbol.dtype

@@ -53,6 +53,12 @@ def test_what_is_computed_of_constants_alone_stays_computed() -> None:
     comes_back(model(nodes, ["n", 4], arrays), floats(3, 4))
 
 
+def test_a_recurrence_takes_its_weights_apart_again() -> None:
+    arrays = {"w": floats(1, 12, 4), "r": floats(1, 12, 3), "b": floats(1, 24)}
+    gates = node("LSTM", "x,w,r,b", "y", hidden_size=3)
+    comes_back(model([gates], ["steps", "n", 4], arrays), floats(6, 2, 4), floats(5, 1, 4))
+
+
 def test_weights_that_two_layers_share_are_one_array() -> None:
     arrays = {"table": floats(9, 4), "scale": floats(1, 4)}
     nodes = [node("Mul", "x,scale", "a"), node("Transpose", "table", "t"), node("MatMul", "a,t", "y")]
