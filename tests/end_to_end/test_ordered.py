@@ -358,3 +358,17 @@ def test_running_extremes_of_integers(dtype: str) -> None:
         on_all(graph, x), (np.maximum.accumulate(x, 1), np.minimum.accumulate(x, 1), np.cumprod(x, 0)), strict=True
     ):
         np.testing.assert_array_equal(got, want)
+
+
+@pytest.mark.parametrize("dtype", ["int64", *slow("int8", "uint8", "int32", "uint64")])
+def test_running_integers_of_every_length(dtype: str) -> None:
+    """Vectors are scanned by themselves and added to those before them, which wraps as one after the other does."""
+    graph = built(lambda x: (jn.cumsum(x, -1), jn.cummax(x, -1), jn.cummin(x, -1)), (dtype, ("rows", "n")))
+    compiled = jn.compile(graph, device="cpu", cache=False, threads=2)
+    ends = np.iinfo(dtype)
+    for n in (0, 1, 3, 7, 8, 9, 16, 100, 2100):
+        x = np.random.default_rng(n).integers(ends.min, ends.max, (3, n), dtype=dtype, endpoint=True)
+        sums, largest, smallest = compiled(x)
+        np.testing.assert_array_equal(sums, np.cumsum(x, -1, dtype=sums.dtype))
+        np.testing.assert_array_equal(largest, np.maximum.accumulate(x, -1))
+        np.testing.assert_array_equal(smallest, np.minimum.accumulate(x, -1))

@@ -379,7 +379,11 @@ def scan(nests: LoopNests, operands: Sequence[Node], axis: int, combine: Combine
                     position = ev.s.sub(ev.s.constant(size - 1), state.index) if reverse else state.index
                     state.next = step(position, list(state.values))
 
-        if inner is None:
+        neutral = _exact_neutral(combine, operands) if inner is None and not reverse else None
+        n = min(ev.lanes_for(*nests.elements(operands)), size)
+        if neutral is not None and n > 2:
+            _scan_in_vectors(nests, operands[0], memories[0], axis, outer, combine, constant(neutral, operands[0].elem, n))
+        elif inner is None:
             run(None, None)
         else:
             n = min(ev.lanes_for(*(o.elem for o in operands)), shape[inner])
@@ -390,3 +394,29 @@ def scan(nests: LoopNests, operands: Sequence[Node], axis: int, combine: Combine
 
             vector_loop(ev, shape[inner], (), inner, n, 1, body)
     return list(memories)
+
+
+def _exact_neutral(combine: Combine, operands: Sequence[Node]) -> int | None:
+    """Returns the neutral element of a scan of integers, whose order does not matter; None for other scans."""
+    if combine.kind is None or len(operands) != 1 or operands[0].elem not in ("i64", "i32", "i16", "i8"):
+        return None
+    neutral = identity(combine.kind, operands[0].elem)
+    return neutral if isinstance(neutral, int) else None
+
+
+def _scan_in_vectors(nests: LoopNests, operand: Node, memory: Stored, axis: int, outer: Sequence[Coordinate | None],
+                     combine: Combine, neutral: V) -> None:  # fmt: skip
+    """Scans along the vector dimension: each vector by itself in log2 n steps, then with all vectors before it."""
+    ev, f, n, size = nests.ev, nests.ev.f, lanes(neutral.type), operand.shape[axis]
+    with f.loop(0, size, n, [neutral], at_least_once=True) as state, ev.scope():
+        here = tuple([Coordinate(state.index, 0, n) if d == axis else c for d, c in enumerate(outer)])
+        value = f.splat(ev.at(operand, here), n)
+        distance = 1
+        while distance < n:
+            before = f.shuffle(value, neutral, [lane - distance if lane >= distance else n + lane for lane in range(n)])
+            (value,) = combine.emit(ev, [before], [value])
+            distance *= 2
+        (so_far,) = combine.emit(ev, [state.values[0]], [value])
+        ev.write_scratch(memory, here, so_far)
+        total = f.shuffle(value, value, [n - 1] * n)  # the next vector waits for one operation only
+        state.next = combine.emit(ev, [state.values[0]], [total])
