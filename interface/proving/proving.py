@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ...lowering.prove.guessing import Launch, guess
-from ...lowering.prove.preparation import PreparedFunction, prepare
+from ...lowering.prove.preparation import PreparedFunction, parameter_names, prepare
 from ...lowering.prove.proof import PROPERTIES, Proof
 from ...lowering.prove.prover import Prover
 from ...lowering.prove.specify.specification import Specification
@@ -113,7 +113,7 @@ class KernelProver:
     ) -> Sequence[Finding]:
         """Run a launch with these sizes in the sanitizer, and return what it finds."""
         try:
-            arguments = [launch_argument(each, sizes, extents, contents) for each in parameters_of(self._function)]
+            arguments = launch_arguments(self._function, sizes, extents, contents)
             return self._sanitize(grid, *arguments).findings
         except JoineryError:
             return ()  # arguments that no launch takes
@@ -124,8 +124,8 @@ def _launch(function: FuncOp, grid: tuple[int, int, int], args: Sequence[Any]) -
     numbers: dict[str, int] = {}
     elements: dict[str, int] = {}
     contents: dict[str, tuple[int, int]] = {}
-    for parameter, argument in supplied(function.sym_name.data, parameters_of(function), args):
-        name = parameter.name
+    pairs = supplied(function.sym_name.data, parameters_of(function), args)
+    for name, (parameter, argument) in zip(parameter_names(function), pairs, strict=True):
         if isinstance(parameter.type, TensorDescType):
             descriptor = parameter.descriptor(argument)
             sizes = {"shape": descriptor.shape, "stride": descriptor.strides}
@@ -143,11 +143,17 @@ def _launch(function: FuncOp, grid: tuple[int, int, int], args: Sequence[Any]) -
     return Launch(numbers, elements, contents, grid)
 
 
-def launch_argument(
-    parameter: Parameter, sizes: Mapping[str, int], extents: Mapping[str, int], contents: Mapping[str, int]
+def launch_arguments(
+    function: FuncOp, sizes: Mapping[str, int], extents: Mapping[str, int], contents: Mapping[str, int]
+) -> list[Any]:
+    """Returns the arguments of a launch with these sizes, extents of arrays, and elements of arrays of integers, by name."""
+    names = parameter_names(function)
+    return [_argument(each, name, sizes, extents, contents) for each, name in zip(parameters_of(function), names, strict=True)]
+
+
+def _argument(
+    parameter: Parameter, name: str, sizes: Mapping[str, int], extents: Mapping[str, int], contents: Mapping[str, int]
 ) -> Any:
-    """Returns an argument of a launch."""
-    name = parameter.name
     if isinstance(parameter.type, TensorDescType):
         rank = len(parameter.type.shape)
         shape = [sizes[f"{name}.shape.{axis}"] for axis in range(rank)]
@@ -166,4 +172,4 @@ def launch_argument(
     return sizes.get(name, 1)
 
 
-__all__ = ["KernelProver", "launch_argument"]
+__all__ = ["KernelProver", "launch_arguments"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 
 from xdsl.dialects.builtin import FileLineColLoc, IntAttr, IntegerAttr, StringAttr
@@ -21,6 +22,7 @@ from .evaluate.elements import pointee_size
 PASSES = "inline,drop-claims,expand-control,expand-arithmetic,expand-maps,expand-descriptors"
 """Passes before a proof. None of them removes an access: what the text does and nobody uses is checked, too."""
 _TEXT = "ttir"
+_NAME = re.compile(r"[A-Za-z_][\w.]*")
 _HARMLESS = frozenset({
     "tt.print", "tt.assert", "ttg.barrier", "gpu.barrier", "tt.elementwise_inline_asm", "tt.grid_dependency_wait",
     "tt.grid_dependency_launch_dependents", "llvm.intr.assume", "tt.func", "tt.return", "cf.assert",
@@ -129,19 +131,51 @@ def line_of(op: Operation) -> str:
     return found.removesuffix(":0") if found.startswith(f"{_TEXT}:") else found
 
 
-def _parameters(function: FuncOp) -> tuple[ProofParameter, ...]:
-    found: list[ProofParameter] = []
-    for position, each in enumerate(parameters_of(function)):
+def parameter_names(function: FuncOp) -> tuple[str, ...]:
+    """Returns a name for each parameter of a function, by which specifications tell them apart.
+
+    Where the text's names are `n_1` and `n_2`, those of the parameters are both `n`: the second becomes `n_2`. What a front
+    end lets follow a descriptor `a` is called as the descriptor's own sizes are, `a.shape.0`: a launch supplies both at once.
+    """
+    found: list[str] = []
+    taken: set[str] = set()
+    supplied: list[str] = []  # the names that the parameters after a descriptor have
+    for each in parameters_of(function):
+        if supplied:
+            found.append(supplied.pop(0))
+            continue
+        base = re.sub(r"\W", "_", each.name) if not _NAME.fullmatch(each.name) else each.name
+        name, number = base, 1
+        while name in taken:
+            number += 1
+            name = f"{base}_{number}"
+        found.append(name)
+        taken.add(name)
         if isinstance(each.type, TensorDescType):
             rank = len(each.type.shape)
-            found.append(ProofParameter(each.name, t.ptr(each.type.elem)))
+            own = [f"{name}.{what}.{axis}" for what in ("shape", "stride") for axis in range(rank)]
+            following = parameters_of(function)[len(found) : len(found) + 2 * rank]
+            if [other.type for other in following] == [t.I32] * rank + [t.I64] * rank:
+                supplied = list(own)
+            taken.update(own)
+    return tuple(found)
+
+
+def _parameters(function: FuncOp) -> tuple[ProofParameter, ...]:
+    found: list[ProofParameter] = []
+    names = parameter_names(function)
+    for position, each in enumerate(parameters_of(function)):
+        name = names[position]
+        if isinstance(each.type, TensorDescType):
+            rank = len(each.type.shape)
+            found.append(ProofParameter(name, t.ptr(each.type.elem)))
             for what in ("shape", "stride"):
-                found += [ProofParameter(f"{each.name}.{what}.{axis}", t.I64) for axis in range(rank)]
-            found.append(ProofParameter(f"{each.name}.padding", t.I1))
+                found += [ProofParameter(f"{name}.{what}.{axis}", t.I64) for axis in range(rank)]
+            found.append(ProofParameter(f"{name}.padding", t.I1))
             continue
         promised = parameter_attributes(function, position).get(DIVISIBILITY)
         divisor = promised.value.data if isinstance(promised, IntegerAttr) else 1
-        found.append(ProofParameter(each.name, each.type, max(1, divisor) if t.is_integer(each.type) else 1))
+        found.append(ProofParameter(name, each.type, max(1, divisor) if t.is_integer(each.type) else 1))
     return tuple(found)
 
 
@@ -172,4 +206,4 @@ def _operands(op: Operation) -> tuple[SSAValue | None, SSAValue | None]:
     return None, None
 
 
-__all__ = ["Access", "PreparedFunction", "ProofParameter", "line_of", "prepare"]
+__all__ = ["Access", "PreparedFunction", "ProofParameter", "line_of", "parameter_names", "prepare"]

@@ -80,6 +80,7 @@ class Prover:
         self._worlds: dict[Wrapping, World] = {}
         self._bounds: dict[Access, _Found] = {}
         self._addresses: dict[Access, _Found] = {}
+        self._final: dict[Access, _Found] | None = None
         self._by_op = {access.op: access for access in prepared.accesses}
 
     def _check_names(self) -> None:
@@ -137,11 +138,19 @@ class Prover:
     def _of_property(self, prop: str) -> dict[Access, _Found]:
         match prop:
             case "bounds":
-                return self._relying({access: self._bounds_of(access) for access in self.prepared.accesses})
+                return self._final_bounds()
             case "races":
-                return self._races()
+                return self._relying(self._races(), self._final_bounds())
             case _:
-                return {access: self._overflow_of(access) for access in self.prepared.accesses}
+                found = {access: self._overflow_of(access) for access in self.prepared.accesses}
+                return self._relying(found, self._final_bounds())
+
+    def _final_bounds(self) -> dict[Access, _Found]:
+        """Returns the verdicts on bounds, as far as the loads that they rely on are inside their arrays."""
+        if self._final is None:
+            found = {access: self._bounds_of(access) for access in self.prepared.accesses}
+            self._final = self._relying(found, found)
+        return self._final
 
     # Worlds and levels
 
@@ -281,7 +290,7 @@ class Prover:
         need = needs[0]
         return f"{world.terms.text(need.value)} in {need.width} bits at {line_of(need.op)}"
 
-    def _relying(self, found: dict[Access, _Found]) -> dict[Access, _Found]:
+    def _relying(self, found: dict[Access, _Found], bounds: dict[Access, _Found]) -> dict[Access, _Found]:
         """Returns verdicts in which those that rely on loads are no better than the verdicts on the bounds of these."""
         changed = True
         while changed:
@@ -291,7 +300,7 @@ class Prover:
                     continue
                 level = own.level
                 for read in own.reads:
-                    other = found.get(read) or self._bounds_of(read)
+                    other = bounds[read]
                     if other.verdict not in (PROVEN, UNDER, NEVER):
                         reason = f"it relies on the load at {read.line}, which is not proven to be inside its array"
                         found[access] = _Found(UNKNOWN, reason=reason)
@@ -337,7 +346,7 @@ class Prover:
                     continue
                 pairs += 1
                 self._pair(found, one, two, first, second, pairs)
-        return self._relying(found)
+        return found
 
     def _pair(
         self, found: dict[Access, _Found], one: Access, two: Access, first: Pointer | Unknown, second: Pointer | Unknown,
@@ -425,12 +434,13 @@ class Prover:
         if isinstance(pointer, Unknown):
             return _Found(UNKNOWN, reason=f"the address is not known: {pointer.reason}")
         world = self._world()
-        failed, _ = claims.unmet(world, (), access, observed=False)
+        failed, loads = claims.unmet(world, (), access, observed=False)
+        reads = tuple([self._by_op[op] for op in loads])
         if not failed:
-            return _Found(PROVEN)
+            return _Found(PROVEN, reads=reads)
         for level in self._levels(world, pointer.base):
             if not claims.unmet(world, level.formulas(world), access, failed, observed=False)[0]:
-                return _Found(UNDER, level)
+                return _Found(UNDER, level, reads=reads)
         return _Found(UNKNOWN, reason=f"may wrap: {self._needs(world, failed)}")
 
     # Launches

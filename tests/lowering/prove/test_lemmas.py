@@ -61,7 +61,7 @@ def holds(formula: Formula, numbers: dict[int, int]) -> bool:
 
 def test_lemmas_of_products_hold_for_all_factors() -> None:
     a, b, c = variable(0), variable(1), variable(2)
-    for other in (b, b - c, b + c, b * c, b * 2 - 3, b * 3 + c - 1):
+    for other in (b, b - c, b * c, b * 2 - 3):
         for numbers in itertools.product(BOX, repeat=3):
             for lemma in product_lemmas(a, other):
                 assert holds(lemma, dict(enumerate(numbers))), (other, numbers, lemma)
@@ -122,7 +122,7 @@ def test_defined_numbers_are_exactly_those_of_python(kind: str, divisor: str) ->
         y = constant(y_value) if divisor == "number" else terms.atom("y", "y", 1 if kind == "floor" else -3, 3)
         found = parts(kind, terms, x, y)
         solver = Solver(terms, Budget(10**6, 10**9))
-        for x_value in range(-4, 4):
+        for x_value in range(-4, 4, 1 if divisor == "symbol" else 2):
             given = [equal(x, x_value), equal(y, y_value)]
             right = expected(kind, x_value, y_value)
             for polynomial, number in zip(found, right, strict=True):
@@ -134,7 +134,7 @@ def test_comparisons_of_polynomials_round_to_whole_numbers() -> None:
     terms = Terms()
     x = terms.atom("x", "x", -20, 20)
     solver = Solver(terms, Budget(10**6, 10**9))
-    for factor, rest, number in itertools.product((2, 3, 5), range(-4, 5), BOX):
+    for factor, rest, number in itertools.product((2, 3), range(-3, 4), BOX):
         for formula, truth in (
             (at_most(x * factor + rest, 0), number * factor + rest <= 0),
             (at_least(x * factor + rest, 0), number * factor + rest >= 0),

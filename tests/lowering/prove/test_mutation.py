@@ -17,7 +17,7 @@ from ...support.corpus import WITH_DATA, Case, read
 from ...support.proving.launches import KINDS, PROVED, kinds_found, launches
 from ...support.tiers import both_tiers
 
-QUICK = ("saxpy_strided", "softmax_rows")
+QUICK = ("vec_add", "raw_early_exit")
 """Cases of which the fast tier tries a few mutants."""
 _HEAVY = frozenset({"conv2d_implicit_gemm", "spin_lock_sum"})
 LIMIT = 300_000

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import joinery as jn
-from joinery.interface.proving.proving import launch_argument
+from joinery.interface.proving.proving import launch_arguments
 from joinery.lowering.prove.specify.expressions import evaluate
 from joinery.lowering.prove.specify.specification import Specification
 
@@ -51,7 +51,7 @@ def kinds_found(
     for name, (low, high) in specification.parsed().ranges_of_contents(sizes).items():
         contents[name] = rng.randint(low or 0, high if high is not None else (low or 0) + 10) if high != -1 else 0
     try:
-        arguments: list[Any] = [launch_argument(each, sizes, extents, contents) for each in kernel.parameters]
+        arguments: list[Any] = launch_arguments(kernel._function, sizes, extents, contents)
         return {each.kind for each in kernel.sanitize(grid, *arguments).findings}
     except jn.UserError:
         return set()
