@@ -17,6 +17,8 @@ _INLINE_BYTES = 1 << 20
 """Arguments beyond this go to a worker of Dask by themselves, and not through the scheduler."""
 _RAY_RETRIES = 3
 _ASK_SECONDS = 2.0
+_LOOK_SECONDS = 10.0
+_ALONE_SECONDS = 300.0
 
 
 class WorkerDied(Exception):
@@ -122,6 +124,8 @@ class OnDask:
         self._client = client
         self._tasks: set[Any] = set()
         self._ended: list[Hashable] = []
+        self._had_workers = False
+        self._alone_since: float | None = None
         self._count = _Recent(lambda: len(client.scheduler_info(n_workers=-1)["workers"]))
 
     @property
@@ -143,25 +147,53 @@ class OnDask:
 
     def any_done(self) -> Hashable:
         if not self._ended:
-            try:
-                self._ended += self._distributed.wait(self._tasks, return_when="FIRST_COMPLETED").done
-            except (self._distributed.CancelledError, OSError, RuntimeError, TimeoutError):
-                self._ended += self._tasks  # whose results tell what happened
+            self._ended += self._first_done()
         return self._ended.pop()
+
+    def _first_done(self) -> set[Hashable]:
+        while True:
+            try:
+                found: set[Hashable] = self._distributed.wait(
+                    self._tasks, timeout=_LOOK_SECONDS, return_when="FIRST_COMPLETED"
+                ).done
+                return found
+            except TimeoutError:
+                self._require_workers()
+            except (self._distributed.CancelledError, OSError, RuntimeError):
+                return set(self._tasks)  # whose results tell what happened
 
     def result(self, task: Any) -> Any:
         self._tasks.discard(task)
-        try:
-            value = task.result()
-        except self._distributed.KilledWorker as error:
-            raise WorkerDied(str(error)) from error
-        except self._distributed.CancelledError as error:
-            self._require_scheduler(error)
-            raise WorkerDied(f"its arguments were lost with a worker: {error}") from error
-        except (OSError, RuntimeError) as error:
-            self._require_scheduler(error)
-            raise
-        return value
+        while True:
+            try:
+                value = task.result(timeout=_LOOK_SECONDS)
+                self._had_workers = True
+                return value
+            except TimeoutError:  # a result that was lost with its worker is computed again
+                if task.status == "error":
+                    raise
+                self._require_workers()
+            except self._distributed.KilledWorker as error:
+                raise WorkerDied(str(error)) from error
+            except self._distributed.CancelledError as error:
+                self._require_scheduler(error)
+                raise WorkerDied(f"its arguments were lost with a worker: {error}") from error
+            except (OSError, RuntimeError) as error:
+                self._require_scheduler(error)
+                raise
+
+    def _require_workers(self) -> None:
+        """Raise `RunError` where all workers are gone and none comes: Dask waits for one without an end."""
+        self._require_scheduler(None)
+        if not self._had_workers or self._client.scheduler_info(n_workers=-1)["workers"]:
+            self._alone_since = None
+            return
+        self._alone_since = self._alone_since or time.monotonic()
+        if time.monotonic() - self._alone_since > _ALONE_SECONDS:
+            raise RunError(
+                f"all workers of Dask are gone, and none came in {_ALONE_SECONDS:.0f} s; fix: start some, and go on with "
+                "what is missing (joinery batch --resume)"
+            )
 
     def _require_scheduler(self, error: Exception | None) -> None:
         if self._client.status != "running" or (error is not None and self._is_gone()):

@@ -8,8 +8,8 @@ from typing import Any
 from ...promotion.errors import UnsupportedError
 
 _EXTRAS = {
-    "dask.array": "dask", "distributed": "dask", "zarr": "dask", "pyarrow": "dask", "pyarrow.parquet": "dask", "xarray": "dask",
-    "ray": "ray", "safetensors": "safetensors",
+    "dask": "dask", "dask.array": "dask", "distributed": "dask", "zarr": "dask", "pyarrow": "dask", "pyarrow.parquet": "dask",
+    "xarray": "dask", "ray": "ray",
 }  # fmt: skip
 
 

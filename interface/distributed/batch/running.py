@@ -129,6 +129,8 @@ def _engine(job: Job, workers: Workers) -> Iterator[tuple[Engine, Job]]:
         yield OnRay(job.reference.threads), job
     elif workers.count:
         distributed = required("distributed", "batch --workers")
+        # Workers that take longer to return than this are given up for good, and a busy machine is slow to start one.
+        required("dask", "batch --workers").config.set({"distributed.deploy.lost-worker-timeout": "5 minutes"})
         try:
             cluster = distributed.LocalCluster(
                 n_workers=workers.count, threads_per_worker=1, processes=True, dashboard_address=":0", memory_limit=0,

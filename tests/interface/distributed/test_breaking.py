@@ -51,6 +51,11 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+def environment() -> dict[str, str]:
+    """Ray gives itself half a minute to start, which a busy machine does not."""
+    return os.environ | {"RAY_raylet_start_wait_time_s": "300"}
+
+
 def command(folder: Path, output: Path, *arguments: str) -> list[str]:
     return [
         *BATCH, str(folder / "m.joinery"), "--input", f"x={folder / 'x.npy'}", "--output", str(output), "--block", str(BLOCK),
@@ -59,7 +64,9 @@ def command(folder: Path, output: Path, *arguments: str) -> list[str]:
 
 
 def run(folder: Path, output: Path, *arguments: str, status: int = 0) -> dict[str, Any]:
-    done = subprocess.run(command(folder, output, *arguments), capture_output=True, text=True, check=False, timeout=600)
+    done = subprocess.run(
+        command(folder, output, *arguments), capture_output=True, text=True, check=False, timeout=600, env=environment()
+    )
     assert done.returncode == status, done.stderr
     return json.loads(done.stdout) if done.stdout else {"error": " ".join(done.stderr.split())}
 
@@ -73,7 +80,9 @@ def expected(folder: Path) -> str:
 def script(tmp_path: Path, text: str) -> str:
     path = tmp_path / "script.py"
     path.write_text(text)
-    done = subprocess.run([sys.executable, str(path)], capture_output=True, text=True, check=False, timeout=1200, cwd=tmp_path)
+    done = subprocess.run(
+        [sys.executable, str(path)], capture_output=True, text=True, check=False, timeout=1200, cwd=tmp_path, env=environment()
+    )
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -108,6 +117,7 @@ def test_the_bits_do_not_depend_on_who_computes(folder: Path, tmp_path: Path, ex
 KILLS = """
 import json, os, random, signal, sys, threading, time
 from pathlib import Path
+import dask
 from distributed import LocalCluster
 from joinery.interface.cli.main import main as command
 
@@ -123,6 +133,7 @@ def kill(cluster, seed, output, stopped, killed):
             killed.append(pid)
 
 def main():
+    dask.config.set({{"distributed.deploy.lost-worker-timeout": "5 minutes"}})
     arguments = {arguments!r}
     runs = 0
     with LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0", silence_logs=50) as cluster:
@@ -312,7 +323,9 @@ if __name__ == "__main__":
 
 def test_a_poisoned_block_on_dask(tmp_path: Path) -> None:
     setup = (
-        "from distributed import Client, LocalCluster\n"
+        "import dask\n"
+        "    from distributed import Client, LocalCluster\n"
+        "    dask.config.set({'distributed.deploy.lost-worker-timeout': '5 minutes'})\n"
         "    cluster = LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=':0', silence_logs=50)\n"
         "    engine = OnDask(Client(cluster))"
     )
@@ -322,7 +335,7 @@ def test_a_poisoned_block_on_dask(tmp_path: Path) -> None:
 def test_a_poisoned_block_on_ray(tmp_path: Path) -> None:
     pytest.importorskip("ray", reason="the extra ray is not installed")
     setup = "import ray\n    ray.init(num_cpus=2, log_to_driver=False, include_dashboard=False)\n    engine = OnRay(1)"
-    assert script(tmp_path, POISONED.format(engine="OnRay", setup=setup)) == "39 of 40\n"
+    assert "39 of 40\n" in script(tmp_path, POISONED.format(engine="OnRay", setup=setup))  # Ray prints there, too
 
 
 BOUNDED = """
@@ -391,4 +404,4 @@ print("equal")
 
 def test_actors_and_streams_on_ray(folder: Path, tmp_path: Path) -> None:
     pytest.importorskip("ray", reason="the extra ray is not installed")
-    assert script(tmp_path, ACTORS.format(model=str(folder / "m.joinery"), rows=str(folder / "x.npy"))) == "equal\n"
+    assert "equal\n" in script(tmp_path, ACTORS.format(model=str(folder / "m.joinery"), rows=str(folder / "x.npy")))

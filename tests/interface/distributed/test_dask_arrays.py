@@ -139,3 +139,23 @@ def test_labelled_arrays_keep_their_coordinates(reference: jn.distributed.ModelR
         jn.distributed.apply(reference, x)
     with pytest.raises(jn.UserError, match="fix: one for each of y"):
         jn.distributed.apply(reference, given, output_dims={"y": ("sample",)})
+
+
+def test_a_stream_on_workers_until_there_are_none(
+    reference: jn.distributed.ModelReference, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    distributed = pytest.importorskip("distributed", reason="the extra dask is not installed")
+    from joinery.interface.distributed import engines
+
+    monkeypatch.setattr(engines, "_LOOK_SECONDS", 0.1)
+    monkeypatch.setattr(engines, "_ALONE_SECONDS", 0.3)
+    x = rows(40)
+    with distributed.Client(n_workers=2, threads_per_worker=1, processes=False, dashboard_address=":0") as client:
+        found = list(jn.distributed.stream(reference, (x[at : at + 10] for at in range(0, 40, 10)), client))
+        assert [number for number, _ in found] == [0, 1, 2, 3]
+        assert np.array_equal(np.concatenate([out for _, out in found]), reference()(x))
+        results = jn.distributed.stream(reference, (x[:10] for _ in range(100)), client)
+        next(results)
+        client.cluster.scale(0)
+        with pytest.raises(jn.distributed.RunError, match="all workers of Dask are gone, and none came in 0 s"):
+            list(results)

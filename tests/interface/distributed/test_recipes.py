@@ -37,7 +37,7 @@ def run(tmp_path: Path, model: Path, text: str, *before: str) -> str:
     path = tmp_path / "run.py"
     path.write_text(PRELUDE.format(model=str(model)) + text)
     command = [*before, str(path)] if before else [sys.executable, str(path)]
-    environment = os.environ | {"PYSPARK_PYTHON": sys.executable}
+    environment = os.environ | {"PYSPARK_PYTHON": sys.executable, "RAY_raylet_start_wait_time_s": "300"}
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path, timeout=600, env=environment)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
