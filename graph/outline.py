@@ -1,9 +1,10 @@
-"""Makes graphs of their own of some symbols of a graph: what is compiled as a unit."""
+"""Makes graphs of their own of symbols of a graph: of some, as what is compiled as a unit, or of all, with other arrays."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from ..promotion.arrays import Array
 from .data_sizes import mentioned
 from .graph import Graph
 from .symbol import Symbol
@@ -51,3 +52,20 @@ class Outline:
         self.graph.standing = tuple([check for check in self.source.checks if mentioned(check[:2]) <= decided])
         outputs = [self.of(symbol) for symbol in results]
         self.graph.output(*outputs, names=names or [f"value{position}" for position in range(len(outputs))])
+
+
+def with_arrays(
+    graph: Graph, results: Sequence[Symbol], arrays: Mapping[int, Array]
+) -> tuple[Graph, tuple[Symbol, ...]]:
+    """Return an unfinished copy of a graph and what stands for its results there.
+
+    arrays: constants and weights in place of others, by the ids of these; they are not verified before the copy is finished.
+    """
+    copy = graph.rewriting()
+    made: dict[int, Symbol] = {}
+    for symbol in graph.symbols:
+        attrs = symbol.attrs
+        if symbol.op.name in ("constant", "weight") and id(attrs["value"]) in arrays:
+            attrs = {**attrs, "value": arrays[id(attrs["value"])]}
+        made[symbol.id] = copy.adopt(symbol, [made[operand.id] for operand in symbol.inputs], attrs=attrs)
+    return copy, tuple([made[symbol.id] for symbol in results])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -14,6 +15,7 @@ from ..graph.dims.binding import parse_extent
 from ..graph.dims.dim import Extent
 from ..graph.graph import Graph
 from ..graph.ops.host import needs_host
+from ..graph.outline import with_arrays
 from ..graph.reference.budget import Budget
 from ..graph.text.parsing import from_text
 from ..graph.text.printing import to_text
@@ -39,7 +41,7 @@ from ..runtime.storage import artifact_file
 from ..runtime.storage.artifact_file import StoredWeight
 from ..runtime.storage.artifact_source import Location
 from ..runtime.storage.cache import CacheOption, CompileCache, cache_of
-from ..runtime.storage.weight_packing import pack
+from ..runtime.storage.weight_packing import pack, unpack
 from .model import Archive, Model
 
 if TYPE_CHECKING:
@@ -101,16 +103,56 @@ def compile(  # noqa: A001 - the public name
     device, resolved = _resolve(device, target, "compile")
     compiled = _compiled(graph, resolved, numerics, cache, store, constant_labels(graph), debug)
     constants = _constants(graph, compiled, {})
+    kept = _KeptGraph(graph, compiled, constants)
+    compiled = replace(compiled, ttir=_texts(kept.graph, resolved, numerics))
 
     def archive() -> Archive:
-        text, weights, names = _stored_graph(graph, compiled, constants)
-        texts = _texts(graph, resolved, numerics, locations=False)  # a file does not depend on where its model was built
+        text, weights, names = _stored_graph(kept.graph(), compiled, constants)
+        texts = _texts(kept.graph, resolved, numerics, locations=False)  # it does not depend on where its model was built
         return replace(_named(compiled, names), ttir=texts), text, weights
 
     there = _device(device, resolved, store)
     return Model(
-        compiled, constants, "", threads, archive=archive, device=there, tiled=lambda: _tiled(graph, resolved, numerics)
+        compiled, constants, "", threads, archive=archive, device=there, tiled=lambda: _tiled(kept.graph(), resolved, numerics)
     )
+
+
+_LARGE = 1 << 20
+"""From this many bytes on, an array that kernels read in panels is not held as it was."""
+
+
+class _KeptGraph:
+    """Holds a compiled graph for what a model is asked for later, and no large array twice.
+
+    Those that kernels read in panels go when nothing else holds the graph; it is made again with arrays from panels.
+    """
+
+    def __init__(self, graph: Graph, compiled: CompiledGraph, constants: Sequence[Array]) -> None:
+        labels = constant_labels(graph)
+        stored = {spec.name: (spec, array) for spec, array in zip(compiled.constants, constants, strict=True)}
+        gone: dict[int, Array] = {}
+        self._panels: list[tuple[Array, tuple[int, ...], str, Array]] = []
+        for array in _arrays(graph):
+            spec, panels = stored.get(labels[id(array)], (None, array))
+            if spec is not None and spec.layout != "plain" and array.nbytes >= _LARGE and id(array) not in gone:
+                gone[id(array)] = empty = np.broadcast_to(np.zeros((), array.dtype), array.shape)
+                self._panels.append((empty, array.shape, spec.layout, panels))
+        self._names, self._whole = graph.output_names, weakref.ref(graph)
+        self._light = with_arrays(graph, graph.outputs, gone) if gone else (graph, graph.outputs)
+
+    def graph(self) -> Graph:
+        """Return the graph."""
+        whole = self._whole()
+        if whole is not None:
+            return whole
+        arrays = {}
+        for empty, shape, layout, panels in self._panels:
+            arrays[id(empty)] = array = unpack(panels, shape, layout)
+            array.flags.writeable = False
+        made, outputs = with_arrays(*self._light, arrays)
+        made.output(*outputs, names=self._names)
+        self._whole = weakref.ref(made)
+        return made
 
 
 def _staged(
@@ -216,7 +258,7 @@ def _compiled(
 ) -> CompiledGraph:
     key = compile_key(graph, target, numerics, debug)
 
-    texts = _texts(graph, target, numerics)
+    texts = _texts(lambda: graph, target, numerics)
     found = store.get(key) if store is not None else None
     if found is not None:
         return replace(found, name=graph.name, ttir=texts)  # equal graphs of other names share an entry
@@ -246,7 +288,7 @@ def _compiled(
     return replace(compiled, ttir=texts)
 
 
-def _texts(graph: Graph, target: Target, numerics: str, locations: bool = True) -> BlockTexts:
+def _texts(graph: Callable[[], Graph], target: Target, numerics: str, locations: bool = True) -> BlockTexts:
     """Return the block programs as text, made when they are read; `locations` adds the user's lines."""
 
     def make() -> dict[str, str]:
@@ -254,7 +296,7 @@ def _texts(graph: Graph, target: Target, numerics: str, locations: bool = True) 
         from ..lowering.stages import Options
 
         with default_modes():
-            return block_texts(graph, _backend(target), Options(numerics), locations)
+            return block_texts(graph(), _backend(target), Options(numerics), locations)
 
     return BlockTexts(make)
 
@@ -316,7 +358,7 @@ def save(
     labels = constant_labels(graph)
     made = []
     for target in resolved:
-        texts = _texts(graph, target, numerics, locations=False)
+        texts = _texts(lambda: graph, target, numerics, locations=False)
         made.append(replace(_compiled(graph, target, numerics, cache, store, labels), ttir=texts))
     packed = next((each for each, name in zip(made, targets, strict=True) if name == "cpu"), made[0])
     text, weights, names = _stored_graph(graph, packed, _constants(graph, packed, {}))

@@ -97,13 +97,9 @@ def _eager(module: Any) -> Callable[[list[Any]], Any]:
 
 
 def _boxed(run: Callable[[list[Any]], Any]) -> Callable[[list[Any]], Any]:
-    """Return a function that says of itself that it takes one list; PyTorch copies such attributes of functions alone."""
-
-    def boxed(arguments: list[Any]) -> Any:
-        return run(arguments)
-
-    boxed._boxed_call = True  # type: ignore[attr-defined]
-    return boxed
+    """Return a function, of which PyTorch alone copies attributes, that says of itself that it takes one list."""
+    run._boxed_call = True  # type: ignore[attr-defined]
+    return run
 
 
 class _Building:

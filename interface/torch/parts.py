@@ -101,7 +101,7 @@ class CompiledPart:
 
     def _run(self, positions: dict[str, int], *given: Any) -> tuple[Any, ...]:
         """Run through arrays of NumPy, whatever the tensors are like."""
-        values = {name: given[position] for name, position in positions.items()}
+        values = {name: _plain(given[position]) for name, position in positions.items()}
         if any(not _repeats(values[each.name], each.reading) for each in self.inputs):
             return self.plain()._run(positions, *given)
         arrays = [self._array(values[each.name], each.reading) for each in self.inputs]
@@ -139,6 +139,14 @@ class CompiledPart:
         padded = torch.zeros(whole, dtype=tensor.dtype)
         padded[tuple(cut)] = tensor
         return to_array(padded)
+
+
+def _plain(value: Any) -> Any:
+    """Return a tensor of a subclass as a tensor: modes that look at each operator of the first call know no subclasses."""
+    if not isinstance(value, torch.Tensor) or type(value) in (torch.Tensor, torch.nn.Parameter):
+        return value
+    with torch._C._DisableTorchDispatch():
+        return value.as_subclass(torch.Tensor)
 
 
 def _repeats(tensor: Any, reading: Reading) -> bool:

@@ -97,6 +97,9 @@ def mish(node: Node, x: Symbol) -> Symbol:
 
 
 @handles("log_sigmoid_forward.default")
-def log_sigmoid_forward(node: Node, x: Symbol) -> tuple[Symbol, None]:
-    """Compute log(sigmoid(x)); the buffer that ATen keeps for the backward pass is empty on most devices."""
-    return apply("negate", activations.softplus(apply("negate", x))), None
+def log_sigmoid_forward(node: Node, x: Symbol) -> tuple[Symbol, Symbol]:
+    """Compute log(sigmoid(x)), and exp(-|x|), which ATen keeps for the backward pass where that is not empty."""
+    kept = node.broadcast(node.number(0.0, x.dtype), node.result(1).shape)
+    if node.result(1).shape == x.shape:
+        kept = apply("exp", apply("negate", apply("abs", x)))
+    return apply("negate", activations.softplus(apply("negate", x))), kept

@@ -14,6 +14,7 @@ import torch
 from joinery.interface.torch.tensors import to_array, to_tensor
 from torch.utils import _pytree
 
+from ...support import torch_later_networks as _later_networks  # noqa: F401 - it registers more
 from ...support.torch_architectures import ARCHITECTURES, architecture
 from ...support.torch_models import BOUND, MODELS, made
 from ...support.torch_networks import NETWORKS, made_network

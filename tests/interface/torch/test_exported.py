@@ -171,9 +171,7 @@ class Branching(nn.Module):
 
 class Sized(nn.Module):
     def forward(self, x: Any) -> Any:
-        count = x.sum().int().item()
-        torch._check(count >= 0)
-        return torch.zeros(count)
+        return x + x.sum().int().item() * 2  # it may be negative, and is no size
 
 
 class Spectral(nn.Module):
