@@ -387,7 +387,7 @@ import numpy as np, ray, sys
 import joinery as jn
 from ray.util import ActorPool
 
-ray.init(num_cpus=2, log_to_driver=False, include_dashboard=False)
+ray.init(num_cpus=4, log_to_driver=False, include_dashboard=False)
 reference = jn.distributed.reference({model!r}, trusted=True)
 x = np.load({rows!r})
 actor = ray.remote(num_cpus=1, max_restarts=3, max_task_retries=3)(jn.distributed.ray_actor(reference))
