@@ -45,7 +45,7 @@ def kinds_found(
     kernel: jn.kernel.Kernel, specification: Specification, launch: tuple[dict[str, int], dict[str, int], tuple[int, ...]],
     rng: random.Random,
 ) -> set[str]:  # fmt: skip
-    """The kinds of what the sanitizer finds in a launch; {} where it takes no such arguments, or breaks a promise of the text."""
+    """The kinds of what the sanitizer finds in a launch; none where it takes no such arguments, or breaks a promise."""
     sizes, extents, grid = launch
     contents = {}
     for name, (low, high) in specification.parsed().ranges_of_contents(sizes).items():
