@@ -28,7 +28,8 @@ _MAX_GRIDS = 6
 _MAX_POOL = 160
 _MAX_PARTNERS = 12
 _LIMIT = 300_000
-_TOTAL = 3_000_000
+_TOTAL = 8_000_000
+_FOR_A_GRID = 1_500_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,18 +68,20 @@ class _Guess:
 
     def run(self) -> Specification:
         signs = candidates.signs(self.launch.numbers)
+        left = _TOTAL
         best: tuple[tuple[int, int], Specification] | None = None
         for number, grid in enumerate(itertools.islice(itertools.product(*self.axes), _MAX_GRIDS)):
             names = dict(self.launch.numbers)
             for axis, text in enumerate(grid):
                 if text == GRID_NAMES[axis]:
                     names[text] = self.launch.grid[axis]
-            self.budget.left = _TOTAL  # for each grid the same
+            self.budget.left = given = min(_FOR_A_GRID, left)
             found, proven, all_, relations = self._with_grid((grid[0], grid[1], grid[2]), names, signs)
+            left -= given - self.budget.left
             score = (proven, -sum(10 if "==" in each else 1 for each in relations))
             if best is None or score > best[0]:
                 best = score, found
-            if proven == all_ and (number > 2 or not any("==" in each or "%" in each for each in relations)):
+            if left <= 0 or (proven == all_ and (number > 2 or not any("==" in each or "%" in each for each in relations))):
                 break
         assert best is not None
         return best[1]

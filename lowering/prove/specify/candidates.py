@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 _MAX_NAMES = 16
 _MAX_REST = 64
 _MAX_BLOCKS = 8
+_MAX_MARK = 16
 _MAX_PRODUCTS = 12
 
 
@@ -101,13 +102,14 @@ def signs(numbers: Mapping[str, int]) -> list[str]:
 
 def contents(name: str, low: int, high: int, numbers: Mapping[str, int], limits: Sequence[int]) -> list[str]:
     """Returns ranges of the elements of an array, which were low … high in the launch."""
-    if low < 0:
+    if low < -_MAX_MARK:
         return []
+    low = min(low, 0)  # -1 and the like often stand for no element
     above = sorted((number, size) for size, number in numbers.items() if number > high)
-    found = [f"0 <= {name}[:] < {size}" for _, size in above]
-    found += [f"0 <= {name}[:] <= {size}" for size, number in numbers.items() if number == high and number > 0]
-    given = [f"0 <= {name}[:] < {limit}" for limit in limits if limit > high]
-    return [*given, *found, f"0 <= {name}[:] <= {high}"]
+    found = [f"{low} <= {name}[:] < {size}" for _, size in above]
+    found += [f"{low} <= {name}[:] <= {size}" for size, number in numbers.items() if number == high and number > 0]
+    given = [f"{low} <= {name}[:] < {limit}" for limit in limits if limit > high]
+    return [*given, *found, f"{low} <= {name}[:] <= {high}"]
 
 
 def _pairs(names: Sequence[str]) -> Iterator[tuple[str, str]]:
