@@ -30,9 +30,9 @@ class Windowed:
     """A node that stands for several symbols.
 
     Attributes:
-        op: Conv, MaxPool or AveragePool.
+        op: Conv, ConvTranspose, MaxPool, AveragePool, LpPool or LRN.
         image: a tensor (N, C, …), or (N, …, C) where `image_last`.
-        kernel: a tensor (…, C / groups, M), or None.
+        kernel: a tensor (…, C / groups, M), of ConvTranspose (…, M / groups, C), or None.
         result_last: whether the result has channels last.
     """
 
@@ -57,25 +57,38 @@ def weights_of(kernel: Symbol) -> Symbol:
 
 def find_windowed(graph: Graph, live: Sequence[Symbol]) -> dict[int, Windowed]:
     """Return the nodes that stand for several symbols, by the id of the symbol whose value they compute."""
-    consumers: dict[int, list[Symbol]] = {}
-    for symbol in live:
-        for operand in dict.fromkeys(symbol.inputs):
-            consumers.setdefault(operand.id, []).append(symbol)
-    outputs = {symbol.id for symbol in graph.outputs}
+    consumers = consumers_of(live)
     found: dict[int, Windowed] = {}
     for symbol in live:
-        if symbol.op.name == "windows" and _is_plain(symbol):
+        if symbol.op.name == "windows" and is_plain(symbol):
             match = _matched(graph, symbol, consumers)
             if match is not None:
-                root, made = match
-                after = consumers.get(root.id, [])
-                if len(after) == 1 and root.id not in outputs and _permutes(after[0], _first(len(root.shape))):
-                    root, made = after[0], _with(made, result_last=False)
+                root, made = with_channels_first(graph, *match, consumers)
                 found[root.id] = made
     return found
 
 
-def _is_plain(taken: Symbol) -> bool:
+def consumers_of(live: Sequence[Symbol]) -> dict[int, list[Symbol]]:
+    """Return what reads each symbol, by its id, in order."""
+    consumers: dict[int, list[Symbol]] = {}
+    for symbol in live:
+        for operand in dict.fromkeys(symbol.inputs):
+            consumers.setdefault(operand.id, []).append(symbol)
+    return consumers
+
+
+def with_channels_first(
+    graph: Graph, root: Symbol, made: Windowed, consumers: Mapping[int, list[Symbol]]
+) -> tuple[Symbol, Windowed]:
+    """Return a result that is only read with channels first as that, and its node."""
+    after = consumers.get(root.id, [])
+    alone = len(after) == 1 and all(symbol.id != root.id for symbol in graph.outputs)
+    if made.result_last and alone and _permutes(after[0], _first(len(root.shape))):
+        return after[0], _with(made, result_last=False)
+    return root, made
+
+
+def is_plain(taken: Symbol) -> bool:
     """Return whether windows lie along all axes between batch and channels, and as many as there is room for."""
     (x,), attrs = taken.inputs, taken.attrs
     rank = len(attrs["axes"])
@@ -87,7 +100,7 @@ def _is_plain(taken: Symbol) -> bool:
 def _matched(graph: Graph, taken: Symbol, consumers: Mapping[int, list[Symbol]]) -> tuple[Symbol, Windowed] | None:
     """Return the result of a convolution or pooling of these windows, with channels last, and its node."""
     rank, sizes = len(taken.attrs["axes"]), taken.attrs["sizes"]
-    chain = list(_chain(taken, consumers, 16 + int(np.prod(sizes))))
+    chain = chain_of(taken, consumers, 16 + int(np.prod(sizes)))
     for position, symbol in enumerate(chain):
         if symbol.op.name == "reduce_max" and position == 0:
             return _max_pool(graph, taken, symbol)
@@ -102,14 +115,13 @@ def _matched(graph: Graph, taken: Symbol, consumers: Mapping[int, list[Symbol]])
     return None
 
 
-def _chain(symbol: Symbol, consumers: Mapping[int, list[Symbol]], most: int) -> Iterator[Symbol]:
-    """Yield what reads a symbol first, what reads that, and so on."""
-    for _ in range(most):
-        after = consumers.get(symbol.id)
-        if not after:
-            return
+def chain_of(symbol: Symbol, consumers: Mapping[int, list[Symbol]], most: int) -> list[Symbol]:
+    """Return what reads a symbol first, what reads that, and so on."""
+    found: list[Symbol] = []
+    while len(found) < most and (after := consumers.get(symbol.id)):
         symbol = after[0]
-        yield symbol
+        found.append(symbol)
+    return found
 
 
 def _kernels(symbol: Symbol, sizes: tuple[int, ...]) -> Iterator[Symbol]:
@@ -141,11 +153,11 @@ def _conv(
     def make(image: Symbol, weights: Symbol) -> Symbol:
         return convolution.convolved(image, weights, attrs["counts"], attrs["strides"], attrs["dilations"], groups)
 
-    root = _found(graph, make, (x, kernel), chain)
+    root = remade(graph, make, (x, kernel), chain)
     if root is None:
         return None
-    inner, pairs = _unpadded(x, 0.0)
-    image, last = _turned(inner)
+    inner, pairs = unpadded(x, 0.0)
+    image, last = turned(inner)
     given = {**_geometry(taken, pairs), "group": groups}
     return root, Windowed("Conv", image, kernel, given, last, True)
 
@@ -154,14 +166,14 @@ def _max_pool(graph: Graph, taken: Symbol, root: Symbol) -> tuple[Symbol, Window
     x, attrs = taken.inputs[0], taken.attrs
     if x.dtype.name not in _FLOATS["MaxPool"] or len(x.shape) != len(attrs["axes"]) + 2:
         return None
-    inner, pairs = _unpadded(x, -np.inf)
+    inner, pairs = unpadded(x, -np.inf)
 
     def make(value: Symbol) -> Symbol:
         return convolution.max_pool(value, attrs["sizes"], attrs["strides"], attrs["dilations"], pairs)
 
-    if _too_wide(taken, pairs) or _found(graph, make, (inner,), (root,)) is None:
+    if _too_wide(taken, pairs) or remade(graph, make, (inner,), (root,)) is None:
         return None
-    image, last = _turned(inner)
+    image, last = turned(inner)
     return root, Windowed("MaxPool", image, None, {**_geometry(taken, pairs), "kernel_shape": attrs["sizes"]}, last, True)
 
 
@@ -169,7 +181,7 @@ def _average_pool(graph: Graph, taken: Symbol, root: Symbol) -> tuple[Symbol, Wi
     x, attrs = taken.inputs[0], taken.attrs
     if x.dtype.name not in _FLOATS["AveragePool"] or len(x.shape) != len(attrs["axes"]) + 2:
         return None
-    inner, padded = _unpadded(x, 0.0)
+    inner, padded = unpadded(x, 0.0)
     for include, pairs in ((True, _counted(root, inner, padded)), (False, padded)):
         if pairs is None or _too_wide(taken, pairs):
             continue
@@ -179,8 +191,8 @@ def _average_pool(graph: Graph, taken: Symbol, root: Symbol) -> tuple[Symbol, Wi
                 value, attrs["sizes"], attrs["strides"], attrs["dilations"], pairs, count_boundary=include
             )
 
-        if _found(graph, make, (inner,), (root,)) is not None:
-            image, last = _turned(inner)
+        if remade(graph, make, (inner,), (root,)) is not None:
+            image, last = turned(inner)
             given = {"kernel_shape": attrs["sizes"], "count_include_pad": int(include)}
             return root, Windowed("AveragePool", image, None, {**_geometry(taken, pairs), **given}, last, True)
     return None
@@ -218,7 +230,7 @@ def _geometry(taken: Symbol, pairs: Pairs) -> dict[str, Any]:
 # -- images ------------------------------------------------------------------------------------------------------------
 
 
-def _unpadded(x: Symbol, value: float) -> tuple[Symbol, Pairs]:
+def unpadded(x: Symbol, value: float) -> tuple[Symbol, Pairs]:
     """Return what `x` pads with `value` in space by known widths, and the widths; `x` itself with none otherwise."""
     rank = len(x.shape) - 2
     none: Pairs = ((0, 0),) * rank
@@ -232,7 +244,7 @@ def _unpadded(x: Symbol, value: float) -> tuple[Symbol, Pairs]:
     return x.inputs[0], pairs
 
 
-def _turned(x: Symbol) -> tuple[Symbol, bool]:
+def turned(x: Symbol) -> tuple[Symbol, bool]:
     """Return the tensor (N, C, …) that `x` is with channels last, or `x` and True."""
     rank = len(x.shape) - 2
     return (x.inputs[0], False) if _permutes(x, (0, *range(2, rank + 2), 1)) else (x, True)
@@ -254,7 +266,7 @@ def _with(made: Windowed, result_last: bool) -> Windowed:
 # -- equality ----------------------------------------------------------------------------------------------------------
 
 
-def _found(
+def remade(
     graph: Graph, make: Callable[..., Symbol], leaves: Sequence[Symbol], candidates: Sequence[Symbol]
 ) -> Symbol | None:
     """Return the candidate that is what `make` builds of the leaves."""

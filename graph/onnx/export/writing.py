@@ -22,7 +22,8 @@ from .regions import write_branch, write_loop
 from .registry import UNWRITTEN, Call
 from .sizes import Sizes
 from .table import REASONS, SIZED, WRITERS
-from .windowed import Windowed, find_windowed, weights_of
+from .windowed import Windowed, weights_of
+from .windowed_functions import find_functions
 
 MIN_OPSET = 18
 """The oldest opset that graphs are written in."""
@@ -82,7 +83,7 @@ class GraphWriter:
     def __init__(self, graph: Graph, body: Body, model: Model, names: Mapping[int, str]) -> None:
         self.graph, self.body, self.model = graph, body, model
         self.names = dict(names)
-        self.windowed = find_windowed(graph, live_symbols(graph))
+        self.windowed = find_functions(graph, live_symbols(graph))
         self.live = live_symbols(graph, self.windowed)
         self.casts = {entry.symbol.id: entry for entry in model.graph.casts() if entry.symbol.graph is graph}
         self.kernels: dict[int, str] = {}
