@@ -89,12 +89,12 @@ def with_channels_first(
 
 
 def is_plain(taken: Symbol) -> bool:
-    """Return whether windows lie along all axes between batch and channels, and as many as there is room for."""
+    """Return whether windows lie along all axes between batch and channels, as many as there is room for, and not none."""
     (x,), attrs = taken.inputs, taken.attrs
     rank = len(attrs["axes"])
     numbers = zip(attrs["axes"], attrs["sizes"], attrs["strides"], attrs["dilations"], strict=True)
     counts = [window_count(x.shape[axis], size, stride, dilation) for axis, size, stride, dilation in numbers]
-    return rank > 0 and attrs["axes"] == tuple(range(1, rank + 1)) and counts == list(attrs["counts"])
+    return rank > 0 and attrs["axes"] == tuple(range(1, rank + 1)) and counts == list(attrs["counts"]) and 0 not in counts
 
 
 def _matched(graph: Graph, taken: Symbol, consumers: Mapping[int, list[Symbol]]) -> tuple[Symbol, Windowed] | None:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import field
+from typing import Any
 
 import numpy as np
 
 from ....promotion.arrays import Array
 from ....promotion.dataclass import dataclass
+from ....promotion.dtype import float32
 from ....promotion.errors import UnsupportedError
 from ...data_sizes import needed
 from ...errors import compose
@@ -20,6 +22,7 @@ from .body import Body, Constant, OnnxNode, OpsetNeeded, Refused
 from .functions import DOMAIN, Written, call_text, written
 from .regions import write_branch, write_loop
 from .registry import UNWRITTEN, Call
+from .resized import Resized, find_resized
 from .sizes import Sizes
 from .table import REASONS, SIZED, WRITERS
 from .windowed import Windowed, weights_of
@@ -83,8 +86,9 @@ class GraphWriter:
     def __init__(self, graph: Graph, body: Body, model: Model, names: Mapping[int, str]) -> None:
         self.graph, self.body, self.model = graph, body, model
         self.names = dict(names)
-        self.windowed = find_functions(graph, live_symbols(graph))
-        self.live = live_symbols(graph, self.windowed)
+        live = live_symbols(graph)
+        self.resized, self.windowed = find_resized(graph, live), find_functions(graph, live)
+        self.live = live_symbols(graph, {**self.resized, **self.windowed})
         self.casts = {entry.symbol.id: entry for entry in model.graph.casts() if entry.symbol.graph is graph}
         self.kernels: dict[int, str] = {}
 
@@ -104,7 +108,9 @@ class GraphWriter:
         first = len(self.body.nodes)
         try:
             self._check_dtype(symbol)
-            if symbol.id in self.windowed:
+            if symbol.id in self.resized:
+                self._rename_last(symbol, self._resize(symbol, self.resized[symbol.id]), first)
+            elif symbol.id in self.windowed:
                 self._rename_last(symbol, self._of_windows(symbol, self.windowed[symbol.id]), first)
             elif symbol.op.name == "input":
                 self.names.setdefault(symbol.id, str(symbol.name))
@@ -177,6 +183,25 @@ class GraphWriter:
             result = self.body.op("Transpose", symbol.dtype, result, perm=(0, *range(2, rank), 1))
         return result
 
+    def _resize(self, symbol: Symbol, made: Resized) -> str:
+        """Write a Resize, with channels first."""
+        rank, options, x = len(symbol.shape), made.options, self.names[made.image.id]
+        if made.image_last:
+            x = self.body.op("Transpose", symbol.dtype, x, perm=(0, rank - 1, *range(1, rank - 1)))
+        attributes: dict[str, Any] = {"mode": options.mode, "coordinate_transformation_mode": options.coordinates}
+        if options.mode == "nearest":
+            attributes["nearest_mode"] = options.nearest
+        if options.mode == "cubic":
+            attributes.update(cubic_coeff_a=options.coefficient, exclude_outside=int(options.excludes))
+        if made.lengths is not None:
+            result = self.body.node("Resize", x, "", "", self.body.ints(*made.lengths), **attributes)
+        else:
+            scales = self.body.constant(np.array(made.scales, np.float32), float32)
+            result = self.body.node("Resize", x, "", scales, **attributes)
+        if made.image_last:
+            result = self.body.op("Transpose", symbol.dtype, result, perm=(0, *range(2, rank), 1))
+        return result
+
     def _kernel(self, kernel: Symbol) -> str:
         """Return the name of a kernel (…, C / groups, M) as weights (M, C / groups, …); constants are turned now."""
         rank = len(kernel.shape)
@@ -217,7 +242,7 @@ class GraphWriter:
         return compose(f"to_onnx: {symbol.op.name} at {symbol.location}: {reason}", symbol.inputs, fix=fix)
 
 
-def live_symbols(graph: Graph, windowed: Mapping[int, Windowed] | None = None) -> list[Symbol]:
+def live_symbols(graph: Graph, windowed: Mapping[int, Windowed | Resized] | None = None) -> list[Symbol]:
     """Return the inputs and whatever the outputs need, sizes that values decide among it, in order.
 
     windowed: nodes that stand for several symbols, and need less.

@@ -37,6 +37,10 @@ FUNCTIONS: dict[str, Any] = {
     "lp_pool of order 3": lambda x: jn.lp_pool(x, 2, padding=1, p=3),
     "max_unpool": lambda x: jn.max_unpool(*jn.max_pool_with_indices(x, 2), 2),
     "nearest": lambda x: jn.resize(x, scale=2, coordinates="asymmetric", rounding="floor"),
+    "halves": lambda x: jn.resize(x, scale=0.5),
+    "linear corners": lambda x: jn.resize(x, scale=1.5, mode="linear", coordinates="align_corners"),
+    "second axis": lambda x: jn.resize(x, size=9, axes=2, mode="linear"),
+    "cubic with channels first": lambda x: jn.resize(x, size=(9, 4), axes=(2, 3), mode="cubic", exclude_outside=True),
     "linear": lambda x: jn.resize(x, size=(9, 4), mode="linear"),
     "cubic": lambda x: jn.resize(x, size=(9, 4), mode="cubic"),
     "antialias": lambda x: jn.resize(x, size=(3, 4), mode="linear", antialias=True),
@@ -57,6 +61,8 @@ FUNCTIONS: dict[str, Any] = {
 NODES = {
     "conv_transpose": "ConvTranspose", "conv_transpose in groups": "ConvTranspose",
     "conv_transpose of one axis": "ConvTranspose",
+    "nearest": "Resize", "halves": "Resize", "linear": "Resize", "linear corners": "Resize",
+    "cubic with channels first": "Resize", "second axis": "Resize",
     "lp_pool": "LpPool", "lp_pool of order 1": "LpPool", "lp_pool of order 3": "LpPool", "lrn": "LRN",
     "lrn of last channels": "LRN",
 }  # fmt: skip
@@ -89,14 +95,14 @@ def test_models(name: str, batch: int | str) -> None:
     np.testing.assert_allclose(jn.evaluate(back, x), want, rtol=2e-5, atol=2e-5)
 
 
-@pytest.mark.parametrize("name", [name for name in NODES if "last channels" not in name])
+@pytest.mark.parametrize("name", [name for name in NODES if name != "lrn of last channels"])
 def test_one_node_is_the_function_when_it_is_read(name: str) -> None:
     """With channels first, as ONNX has them, nothing is left of the permutations."""
     shape = (2, 4, 6) if name.endswith("one axis") else (2, 4, 6, 6)
     rank = len(shape)
     graph = jn.Graph("g", [jn.TensorType(jn.float32, shape, "x")])
     (x,) = graph.inputs
-    if name == "lrn":
+    if name == "lrn" or NODES[name] == "Resize":
         graph.output(FUNCTIONS[name](x))
     else:
         last = x.permute((0, *range(2, rank), 1))
