@@ -11,6 +11,7 @@ import pytest
 
 from ....support.onnx_export.agreement import by_onnxruntime, by_reference, exported
 from ....support.onnx_export.structure import structure
+from ....support.tiers import halved
 
 F = np.float32
 RNG = np.random.default_rng(7)
@@ -74,7 +75,8 @@ OF_NUMBERS = frozenset(("deform_conv", "affine_grid", "grid_sample", "cross_entr
 
 
 @pytest.mark.parametrize(
-    ("name", "batch"), [(name, size) for size in (2, "n") for name in FUNCTIONS if size == 2 or name not in OF_NUMBERS]
+    ("name", "batch"),
+    [*[(name, 2) for name in FUNCTIONS], *halved([pytest.param(name, "n") for name in FUNCTIONS if name not in OF_NUMBERS])],
 )
 def test_models(name: str, batch: int | str) -> None:
     x = array(2, 6, 6, 4)
