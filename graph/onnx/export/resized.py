@@ -25,7 +25,7 @@ _NEAREST = (
 _COORDINATES = ("half_pixel", "asymmetric", "align_corners", "pytorch_half_pixel")
 _MODES = {2: ("linear",), 3: ("cubic",), 4: ("cubic",)}
 """How many terms a sum has → in which modes it may be made."""
-_MOST_TERMS = 4
+_MAX_TERMS = 4
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -142,11 +142,11 @@ def _options(root: Symbol, terms: int) -> Iterator[Options]:
 def _terms(root: Symbol) -> list[Symbol] | None:
     """Return the terms of a sum, or a gather alone; None for what is neither."""
     terms: list[Symbol] = []
-    while root.op.name == "add" and len(terms) < _MOST_TERMS:
+    while root.op.name == "add" and len(terms) < _MAX_TERMS:
         root, last = root.inputs
         terms.append(last)
     terms.append(root)
-    if len(terms) > _MOST_TERMS or any(_gather(term) is None for term in terms):
+    if len(terms) > _MAX_TERMS or any(_gather(term) is None for term in terms):
         return None
     return terms
 
