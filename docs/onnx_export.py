@@ -23,8 +23,11 @@ operator, it is a **function** of the model, in the domain `joinery`: the column
 `Cast` computes in another dtype. *Sizes* are rows whose nodes read shapes: they stand in the graph itself. A `gather` at
 constant positions inside the axis is the operator Gather.
 
-Windows are gathered, except those of convolutions and poolings, which are Conv, MaxPool and AveragePool, together with the
-product or reduction and the padding.
+Windows are gathered, except those of convolutions, poolings and norms, which are Conv, ConvTranspose, MaxPool, AveragePool,
+LpPool (with an integer for p) and LRN (over an odd number of channels), together with the product or reduction and the padding.
+Axes of known sizes of float32 images that `resize` interpolates or repeats are one Resize, but for `antialias`, crops, and
+cubic images with channels last. Other functions of several operations, such as `grid_sample` or `lstm`, are
+written as what they are made of: gathers and sums of products, loops.
 
 Written for opset 21, the default; `bitcast` of floats and `cumprod` need opset 26.
 """

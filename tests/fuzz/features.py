@@ -14,7 +14,8 @@ from .cases import Data, unpacked
 
 WANTED: dict[str, tuple[str, ...]] = {
     "graph": ("16-bit", "NaN", "infinity", "-0", "denormal", "overflowing", "symbolic", "sizes change", "cast", "where",
-              "step masked_product", "step mask", "step attention", "step matmul", "step gather", "step cumulative"),
+              "step masked_product", "step mask", "step attention", "step matmul", "step gather", "step cumulative",
+              "step ordered", "step scatter", "step image", "step transform"),
     "block": ("16-bit", "hash_loads", "hash_scalar_loads", "hash_stores", "masked_dot", "half_dot", "dot_loop", "fusable",
               "loop", "branch between blocks", "call", "atomic", "elementary function", "several programs", "large"),
 }  # fmt: skip

@@ -10,6 +10,8 @@ import joinery as jn
 import numpy as np
 from joinery.graph.ops.table import OPS
 
+from .function_steps import FunctionSteps
+
 MAPS: dict[int, tuple[str, ...]] = {
     arity: tuple([
         row.name for row in OPS.values()
@@ -31,7 +33,7 @@ EINSUMS = (
 )  # fmt: skip
 
 
-class Steps:
+class Steps(FunctionSteps):
     """The steps that `graphs.Builder` can add to a graph; the builder has the values and draws the choices."""
 
     one: Callable[..., Any]

@@ -107,7 +107,7 @@ class Builder(Steps):
         x = self.pick()
         names = [*self.ANY]
         if x.shape:
-            names += self.OF_AXES
+            names += (*self.OF_AXES, *self.OF_FUNCTIONS, *self.OF_FUNCTIONS)
         if len(x.shape) >= 2:
             names += (*self.OF_MATRICES, *self.OF_MATRICES)
         name = self.one(*names)

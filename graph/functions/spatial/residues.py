@@ -8,7 +8,8 @@ many taps at the same offsets share their windows, and are one product with more
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -24,7 +25,7 @@ from .geometry import around
 Weights: TypeAlias = Symbol | Array
 
 
-class _Residues(NamedTuple):
+class Residues(NamedTuple):
     """Residues of one axis that read windows of one form.
 
     Attributes:
@@ -44,13 +45,14 @@ class _Residues(NamedTuple):
     apart: int
 
 
-def _residues(size: int, stride: int, dilation: int) -> list[_Residues]:
-    found: list[_Residues] = []
+def residues_of(size: int, stride: int, dilation: int) -> list[Residues]:
+    """Return the residues of an axis, those of one form together, for a kernel of so many taps."""
+    found: list[Residues] = []
     for residue in range(stride):
         taps = [tap for tap in range(size) if tap * dilation % stride == residue]
         offsets = [tap * dilation // stride for tap in taps]
         apart, step = (taps[1] - taps[0], offsets[1] - offsets[0]) if len(taps) > 1 else (size, 1)
-        one = _Residues(1, len(taps), step, max(offsets, default=0), tuple(taps[:1]), apart)
+        one = Residues(1, len(taps), step, max(offsets, default=0), tuple(taps[:1]), apart)
         last = found[-1] if found else None
         if last is not None and (last.taps, last.step, last.reach, last.apart) == (one.taps, one.step, one.reach, one.apart):
             found[-1] = last._replace(residues=last.residues + 1, firsts=last.firsts + one.firsts)
@@ -73,7 +75,7 @@ def convolved_backwards(
     """
     rank = len(strides)
     kernel = tuple([int(size) for size in weights.shape[2:]])  # type: ignore[arg-type]
-    axes = [_residues(*each) for each in zip(kernel, strides, dilations, strict=True)]
+    axes = [residues_of(*each) for each in zip(kernel, strides, dilations, strict=True)]
     first = [begin // stride for begin, stride in zip(begins, strides, strict=True)]
     counts = [
         (begin + size - 1) // stride + 1 - start
@@ -84,7 +86,7 @@ def convolved_backwards(
     wide = around(x, low, high, 0, 1)
     whole = [max([each.reach for each in axis]) for axis in axes]
 
-    def joined(chosen: tuple[_Residues, ...]) -> Symbol:
+    def joined(chosen: tuple[Residues, ...]) -> Symbol:
         """Return (N, …, residues along each axis, M), those of the axes that are chosen in one class each."""
         axis = len(chosen)
         if axis < rank:
@@ -121,11 +123,8 @@ def convolved_backwards(
     return around(result, [before * -1 for before in cut], [after * -1 for after in rest], 0, 1)
 
 
-def _matrix(weights: Weights, chosen: Sequence[_Residues], groups: int) -> Symbol | Array:
-    """Return the taps of classes of residues, turned over, as a kernel (…, C / groups, groups · residues · M / groups)."""
-    rank = len(chosen)
-    channels, each = weights.shape[0] // groups, weights.shape[1]
-    taps = [residues.taps for residues in chosen]
+def _pieces(chosen: Sequence[Residues]) -> list[tuple[slice, ...]]:
+    """Return where the taps of each residue of a class lie in weights (C, M / groups, …), turned over."""
     pieces: list[tuple[slice, ...]] = []
     for firsts in itertools.product(*[residues.firsts for residues in chosen]):
         steps = [
@@ -133,6 +132,15 @@ def _matrix(weights: Weights, chosen: Sequence[_Residues], groups: int) -> Symbo
             for first, residues in zip(firsts, chosen, strict=True)
         ]
         pieces.append((slice(None), slice(None), *steps))
+    return pieces
+
+
+def _matrix(weights: Weights, chosen: Sequence[Residues], groups: int) -> Symbol | Array:
+    """Return the taps of classes of residues, turned over, as a kernel (…, C / groups, groups · residues · M / groups)."""
+    rank = len(chosen)
+    channels, each = weights.shape[0] // groups, weights.shape[1]
+    taps = [residues.taps for residues in chosen]
+    pieces = _pieces(chosen)
     one = (groups, channels, each, 1, *taps)
     order = (*range(4, 4 + rank), 1, 0, 3, 2)
     result = (*taps, channels, groups * len(pieces) * each)
@@ -143,3 +151,26 @@ def _matrix(weights: Weights, chosen: Sequence[_Residues], groups: int) -> Symbo
     arrays: list[Any] = [weights[piece] for piece in pieces]
     whole: Any = np.concatenate([array.reshape(one) for array in arrays], 3)
     return np.ascontiguousarray(whole.transpose(order)).reshape(result)
+
+
+def weights_of_matrices(
+    matrices: Mapping[tuple[int, ...], Array], axes: Sequence[Sequence[Residues]], channels: int, groups: int
+) -> Array:
+    """Return the weights (C, M / groups, …) whose taps are in these kernels, one for each class that has taps.
+
+    matrices: kernels (…, C / groups, groups · residues · M / groups), by the number of the class along each axis.
+    """
+    rank = len(axes)
+    first = next(iter(matrices))
+    among = math.prod([axis[number].residues for axis, number in zip(axes, first, strict=True)])
+    each = matrices[first].shape[-1] // (groups * among)
+    sizes = [sum([one.residues * one.taps for one in axis]) for axis in axes]
+    weights = np.zeros((channels, each, *sizes), matrices[first].dtype)
+    order = (rank + 1, rank, rank + 3, rank + 2, *range(rank))
+    for numbers, matrix in matrices.items():
+        chosen = [axis[number] for axis, number in zip(axes, numbers, strict=True)]
+        pieces, taps = _pieces(chosen), [one.taps for one in chosen]
+        apart = matrix.reshape((*taps, channels // groups, groups, len(pieces), each)).transpose(order)
+        for number, piece in enumerate(pieces):
+            weights[piece] = apart[:, :, :, number].reshape((channels, each, *taps))
+    return weights

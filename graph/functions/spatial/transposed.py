@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
+import numpy as np
+
 from ...dims.dim import Extent, exact_quotient
 from ...errors import mistake
 from ...graph import graph_of
@@ -22,7 +24,7 @@ from .geometry import (
     padding_pairs,
     spread,
 )
-from .residues import convolved_backwards
+from .residues import Weights, convolved_backwards
 
 
 def conv_transpose(
@@ -81,7 +83,11 @@ def conv_transpose(
             raise mistake(op, f"a result of {size} elements along an axis", both, "1 or more", "less padding")
         begins.append(low)
         sizes.append(size)
-    first = apply("permute", factors, axes=(rank + 1, rank, *range(rank)))
+    order = (rank + 1, rank, *range(rank))
+    if not isinstance(kernel, Symbol) and factors.op.name == "constant":
+        first: Weights = np.ascontiguousarray(factors.attrs["value"].transpose(order))
+    else:
+        first = apply("permute", factors, axes=order)
     result = convolved_backwards(value, first, begins, sizes, strides, dilations, groups)
     return result if bias is None else apply("add", result, bias)
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import field
+from typing import Any
 
 import numpy as np
 
 from ....promotion.arrays import Array
 from ....promotion.dataclass import dataclass
+from ....promotion.dtype import float32
 from ....promotion.errors import UnsupportedError
 from ...data_sizes import needed
 from ...dims.dim import Dim
@@ -22,7 +24,9 @@ from .functions import DOMAIN, Written, call_text, written
 from .regions import write_branch, write_loop
 from .registry import UNWRITTEN, Call
 from .sizes import Sizes
-from .spatial.windowed import Windowed, find_windowed, weights_of, zero_of_weights
+from .spatial.resized import Resized, find_resized
+from .spatial.windowed import Windowed, weights_of, zero_of_weights
+from .spatial.windowed_functions import find_functions
 from .table import REASONS, SIZED, WRITERS
 
 MIN_OPSET = 18
@@ -92,8 +96,9 @@ class GraphWriter:
     def __init__(self, graph: Graph, body: Body, model: Model, names: Mapping[int, str]) -> None:
         self.graph, self.body, self.model = graph, body, model
         self.names = dict(names)
-        self.windowed = find_windowed(graph, live_symbols(graph))
-        self.live = live_symbols(graph, self.windowed)
+        live = live_symbols(graph)
+        self.resized, self.windowed = find_resized(graph, live), find_functions(graph, live)
+        self.live = live_symbols(graph, {**self.resized, **self.windowed})
         self.casts = {entry.symbol.id: entry for entry in model.graph.casts() if entry.symbol.graph is graph}
         self.kernels: dict[int, str] = {}
 
@@ -113,7 +118,9 @@ class GraphWriter:
         first = len(self.body.nodes)
         try:
             self._check_dtype(symbol)
-            if symbol.id in self.windowed:
+            if symbol.id in self.resized:
+                self._rename_last(symbol, self._resize(symbol, self.resized[symbol.id]), first)
+            elif symbol.id in self.windowed:
                 self._rename_last(symbol, self._of_windows(symbol, self.windowed[symbol.id]), first)
             elif symbol.op.name == "input":
                 self.names.setdefault(symbol.id, str(symbol.name))
@@ -143,7 +150,7 @@ class GraphWriter:
             made.metadata.update(metadata)
         fixed = self.model.fixed
         if symbol.op.name in _ARRAYS or (
-            symbol.op.kind not in ("source", "control") and symbol.id not in self.windowed
+            symbol.op.kind not in ("source", "control") and symbol.id not in self.windowed and symbol.id not in self.resized
             and all([self.names[operand.id] in fixed for operand in symbol.inputs])
         ):
             fixed.add(self.names[symbol.id])
@@ -152,7 +159,9 @@ class GraphWriter:
 
     def _is_kept(self, symbol: Symbol) -> bool:
         """Return whether import would compute a symbol, or clamp its bounds, if its node did not say that it is one."""
-        if (symbol.op.kind in ("source", "control") and symbol.op.name != "dim_value") or symbol.id in self.windowed:
+        if symbol.id in self.windowed or symbol.id in self.resized:
+            return False
+        if symbol.op.kind in ("source", "control") and symbol.op.name != "dim_value":
             return False
         if symbol.op.name == "slice":
             bounds = (*symbol.attrs["starts"], *symbol.attrs["stops"])
@@ -201,12 +210,41 @@ class GraphWriter:
         weights: tuple[str, ...] = () if made.kernel is None or made.op in _OF_CODES else (self._kernel(made.kernel),)
         if made.op == "ConvInteger":
             weights = self._codes(made)
+        if made.weights is not None:
+            weights = (self._backwards(symbol, made.weights),)
         bias = () if made.bias is None else (self.names[made.bias.id],)
         if made.op == "QLinearConv":
             (w, zero, w_zero), found = self._codes(made, True), [self.names[each.id] for each in made.parameters]
             weights = (found[0], zero, w, found[1], w_zero, *found[2:])
         result = self.body.node(made.op, x, *weights, *bias, **made.attributes)
         if made.result_last:
+            result = self.body.op("Transpose", symbol.dtype, result, perm=(0, *range(2, rank), 1))
+        return result
+
+    def _backwards(self, symbol: Symbol, weights: Symbol | Array) -> str:
+        """Return the name of weights (C, M / groups, …)."""
+        if isinstance(weights, Symbol):
+            return self.names[weights.id]
+        name = self.body.name(f"constant_{symbol.id}")
+        self.model.arrays[name] = Constant(weights, symbol.dtype)
+        return name
+
+    def _resize(self, symbol: Symbol, made: Resized) -> str:
+        """Write a Resize, with channels first."""
+        rank, options, x = len(symbol.shape), made.options, self.names[made.image.id]
+        if made.image_last:
+            x = self.body.op("Transpose", symbol.dtype, x, perm=(0, rank - 1, *range(1, rank - 1)))
+        attributes: dict[str, Any] = {"mode": options.mode, "coordinate_transformation_mode": options.coordinates}
+        if options.mode == "nearest":
+            attributes["nearest_mode"] = options.nearest
+        if options.mode == "cubic":
+            attributes.update(cubic_coeff_a=options.coefficient, exclude_outside=int(options.excludes))
+        if made.lengths is not None:
+            result = self.body.node("Resize", x, "", "", self.body.ints(*made.lengths), **attributes)
+        else:
+            scales = self.body.constant(np.array(made.scales, np.float32), float32)
+            result = self.body.node("Resize", x, "", scales, **attributes)
+        if made.image_last:
             result = self.body.op("Transpose", symbol.dtype, result, perm=(0, *range(2, rank), 1))
         return result
 
@@ -269,7 +307,7 @@ class GraphWriter:
         return compose(f"to_onnx: {symbol.op.name} at {symbol.location}: {reason}", symbol.inputs, fix=fix)
 
 
-def live_symbols(graph: Graph, windowed: Mapping[int, Windowed] | None = None) -> list[Symbol]:
+def live_symbols(graph: Graph, windowed: Mapping[int, Windowed | Resized] | None = None) -> list[Symbol]:
     """Return the inputs and whatever the outputs need, sizes that values decide among it, in order.
 
     windowed: nodes that stand for several symbols, and need less.

@@ -147,6 +147,9 @@ def silu(node: Node, x: Bound) -> Any:
     return 2 * x[1] + np.abs(node.wide) * unit(node.dtype) * 12 + 1e-44
 
 
+PLACED = frozenset(("argsort", "top_positions", "searchsorted", "gather_nd", "scatter"))
+"""Operations that move elements to where others say, or find such positions: exact of exact operands."""
+
 COMPOSITES: dict[str, Callable[..., Any]] = {
     "softmax": softmax, "logsoftmax": logsoftmax, "logsumexp": logsumexp, "mean": mean, "var": var, "gelu": gelu,
     "silu": silu, "layer_norm": layer_norm, "rms_norm": rms_norm,

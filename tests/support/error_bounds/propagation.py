@@ -17,7 +17,7 @@ import numpy as np
 from joinery.graph.dims.dim import Dim
 from joinery.graph.reference.evaluate import bind_inputs
 
-from .composites import COMPOSITES, sum_may_overflow
+from .composites import COMPOSITES, PLACED, sum_may_overflow
 from .maps import mapped
 from .nodes import Array, Node, is_nan, reference
 from .sums import contracted, reduced
@@ -74,6 +74,9 @@ def enclose(node: Node) -> None:
         reduced(node, exact)
     elif kind == "contract":
         contracted(node)
+    elif node.op.name in PLACED:
+        if not exact:  # rounded values that are close to each other may change places
+            node.put(node.value, node.value, True)
     elif kind == "composite":
         own = COMPOSITES[node.op.name](node, *[(operand.wide, operand.error) for operand in node.inputs])
         factor = FAST_FACTOR if node.fast else 1.0

@@ -27,6 +27,9 @@ def reduced(node: Node, exact: bool) -> None:
     axes = tuple(node.attrs["axes"]) if "axes" in node.attrs else (node.attrs["axis"],)
     keep = bool(node.attrs.get("keepdims", name == "cumsum"))
     count = math.prod(operand.value.shape[axis] for axis in axes)
+    if name in ("cumprod", "cummax", "cummin"):
+        running(node, exact)
+        return
     summed = node.dtype.is_float and name in ("reduce_sum", "reduce_prod", "cumsum")
     if exact and not summed:
         return
@@ -87,6 +90,22 @@ def reduced(node: Node, exact: bool) -> None:
     low, high = (narrow_through_float32(node, result) for result in results)
     low, high = np.where(infinite, node.value, low), np.where(infinite, node.value, high)
     node.put(low, high, free | (infinite & over(np.any, ~operand.exact & ~np.isfinite(operand.size))))
+
+
+def running(node: Node, exact: bool) -> None:
+    """Sets the interval of running products and extremes; of products of rounded values it is unbounded."""
+    (operand,) = node.inputs
+    if node.op.name != "cumprod":
+        if not exact:
+            low, high, mixed = hull([reference(node, [operand.low]), reference(node, [operand.high])])
+            node.put(low, high, mixed | np.any(operand.free | is_nan(operand.value), node.attrs["axis"], keepdims=True))
+        return
+    if not exact:
+        node.put(node.value, node.value, True)
+    elif node.dtype.is_float:  # any order of the factors, of which the least may be too small for the dtype
+        count = operand.value.shape[node.attrs["axis"]]
+        step = 2.0**-node.dtype.mantissa_bits
+        node.around(np.where(np.isfinite(node.wide), 2 * count * step * np.abs(node.wide) + node.dtype.smallest_normal, np.inf))
 
 
 def product_error(node: Node, operand: Node, over: Callable[..., Any], count: int) -> Array:

@@ -12,7 +12,7 @@ import numpy as np
 from .nodes import Array, Node, reference
 
 _MOVES = ("view", "join", "index")
-_OPEN_REDUCTIONS = ("reduce_max", "reduce_min")
+_OPEN_REDUCTIONS = ("reduce_max", "reduce_min", "cummax", "cummin")
 
 
 def loose_zeros(node: Node) -> Array | None:
@@ -25,7 +25,7 @@ def loose_zeros(node: Node) -> Array | None:
     kind, name = node.op.kind, node.op.name
     if kind in ("contract", "composite") or name in _OPEN_REDUCTIONS:
         return zeros
-    if kind in ("reduce", "scan"):
+    if kind in ("reduce", "scan", "ordered"):
         return zeros if any(not x.all_exact or x.loose is not None for x in node.inputs) else None
     if kind in _MOVES:
         if all(x.loose is None for x in node.inputs):

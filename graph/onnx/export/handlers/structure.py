@@ -62,7 +62,9 @@ def slicing(body: Body, sizes: Sizes, symbol: Symbol, x: str) -> str:
     for axis, (start, stop, step) in enumerate(zip(attrs["starts"], attrs["stops"], attrs["steps"], strict=True)):
         if step == 1 and start == 0 and stop == shape[axis]:
             continue
-        if step < 0:
+        if step < 0 and isinstance(start, int) and start < 0:  # nothing: ONNX would count from the end
+            start, stop, step = 0, 0, 1
+        elif step < 0:
             stop = stop - shape[axis]
             if isinstance(start, Dim):
                 below, start = lower_bound(start), start - shape[axis]

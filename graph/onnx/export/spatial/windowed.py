@@ -35,13 +35,14 @@ class Windowed:
     """A node that stands for several symbols.
 
     Attributes:
-        op: Conv, ConvInteger, QLinearConv, MaxPool or AveragePool.
+        op: Conv, ConvInteger, QLinearConv, ConvTranspose, MaxPool, AveragePool, LpPool or LRN.
         image: a tensor (N, C, …), or (N, …, C) where `image_last`.
         kernel: a tensor (…, C / groups, M), or None.
         result_last: whether the result has channels last.
         bias: a vector that is added to the channels of the result, or None.
         zero: of codes, whose zero points are subtracted, that of the image, or None.
         parameters: of QLinearConv the scales of image, weights and result, and the zero point of the result.
+        weights: of ConvTranspose, which has no kernel, a tensor (C, M / groups, …), or the array that it is.
     """
 
     op: str
@@ -53,13 +54,16 @@ class Windowed:
     bias: Symbol | None = None
     zero: Symbol | None = None
     parameters: tuple[Symbol, ...] = ()
+    weights: Symbol | Array | None = None
 
     @property
     def inputs(self) -> tuple[Symbol, ...]:
         """The symbols that the node reads; a kernel that is a constant is written in another order, as one of its own."""
         constant = self.kernel is None or self.kernel.op.name in ("constant", "weight")
         kernel = () if self.kernel is None or constant else (weights_of(self.kernel),)
-        return (self.image, *kernel, *[each for each in (self.bias, self.zero) if each is not None], *self.parameters)
+        weights = (self.weights,) if isinstance(self.weights, Symbol) else ()
+        others = [each for each in (self.bias, self.zero) if each is not None]
+        return (self.image, *kernel, *weights, *others, *self.parameters)
 
 
 def weights_of(kernel: Symbol) -> Symbol:
@@ -69,10 +73,7 @@ def weights_of(kernel: Symbol) -> Symbol:
 
 def find_windowed(graph: Graph, live: Sequence[Symbol]) -> dict[int, Windowed]:
     """Return the nodes that stand for several symbols, by the id of the symbol whose value they compute."""
-    consumers: dict[int, list[Symbol]] = {}
-    for symbol in live:
-        for operand in dict.fromkeys(symbol.inputs):
-            consumers.setdefault(operand.id, []).append(symbol)
+    consumers = consumers_of(live)
     outputs = {symbol.id for symbol in graph.outputs}
     found: dict[int, Windowed] = {}
     for symbol in live:
@@ -80,27 +81,43 @@ def find_windowed(graph: Graph, live: Sequence[Symbol]) -> dict[int, Windowed]:
             pool = pooled(graph, symbol, consumers)
             if pool is not None:
                 found[pool.root.id] = Windowed(pool.op, pool.image, None, pool.attributes, False, False)
-        elif symbol.op.name == "windows" and _is_spatial(symbol):
+        elif symbol.op.name == "windows" and is_spatial(symbol):
             match = _matched(graph, symbol, consumers)
             if match is not None:
-                root, made = match
-                after = consumers.get(root.id, [])
-                if len(after) == 1 and root.id not in outputs and _permutes(after[0], _first(len(root.shape))):
-                    root, made = after[0], replace(made, result_last=False)
-                    if made.op == "ConvInteger":
-                        last = _as_int32(root, consumers, outputs)
-                        if last is None:
-                            continue
-                        root = last
-                        quantised = requantised_sum(graph, root, consumers) if made.zero is not None else None
-                        if quantised is not None:
-                            root, bias, parameters = quantised
-                            made = replace(made, op="QLinearConv", bias=bias, parameters=parameters)
-                    biased = _biased(root, consumers) if made.op == "Conv" and root.id not in outputs else None
-                    if biased is not None:
-                        root, made = biased[0], replace(made, bias=biased[1])
+                root, made = with_channels_first(graph, *match, consumers)
+                if made.op == "ConvInteger" and not made.result_last:
+                    last = _as_int32(root, consumers, outputs)
+                    if last is None:
+                        continue
+                    root = last
+                    quantised = requantised_sum(graph, root, consumers) if made.zero is not None else None
+                    if quantised is not None:
+                        root, bias, parameters = quantised
+                        made = replace(made, op="QLinearConv", bias=bias, parameters=parameters)
                 found[root.id] = made
     return found
+
+
+def consumers_of(live: Sequence[Symbol]) -> dict[int, list[Symbol]]:
+    """Return what reads each symbol, by its id, in order."""
+    consumers: dict[int, list[Symbol]] = {}
+    for symbol in live:
+        for operand in dict.fromkeys(symbol.inputs):
+            consumers.setdefault(operand.id, []).append(symbol)
+    return consumers
+
+
+def with_channels_first(
+    graph: Graph, root: Symbol, made: Windowed, consumers: Mapping[int, list[Symbol]]
+) -> tuple[Symbol, Windowed]:
+    """Return a result that is only read with channels first as that, with the bias that is added to it, and its node."""
+    outputs = {symbol.id for symbol in graph.outputs}
+    after = consumers.get(root.id, [])
+    if len(after) != 1 or root.id in outputs or not made.result_last or not _permutes(after[0], _first(len(root.shape))):
+        return root, made
+    root, made = after[0], replace(made, result_last=False)
+    biased = _biased(root, consumers) if made.op in ("Conv", "ConvTranspose") and root.id not in outputs else None
+    return (root, made) if biased is None else (biased[0], replace(made, bias=biased[1]))
 
 
 def _as_int32(root: Symbol, consumers: Mapping[int, list[Symbol]], outputs: Collection[int]) -> Symbol | None:
@@ -124,13 +141,13 @@ def _biased(root: Symbol, consumers: Mapping[int, list[Symbol]]) -> tuple[Symbol
     return after[0], added.inputs[0]
 
 
-def _is_spatial(taken: Symbol) -> bool:
-    """Return whether windows lie along all axes between batch and channels."""
+def is_spatial(taken: Symbol) -> bool:
+    """Return whether windows lie along all axes between batch and channels, and are not none."""
     rank = len(taken.attrs["axes"])
-    return rank > 0 and taken.attrs["axes"] == tuple(range(1, rank + 1))
+    return rank > 0 and taken.attrs["axes"] == tuple(range(1, rank + 1)) and 0 not in taken.attrs["counts"]
 
 
-def _is_plain(taken: Symbol) -> bool:
+def is_plain(taken: Symbol) -> bool:
     """Return whether there are as many windows as there is room for."""
     (x,), attrs = taken.inputs, taken.attrs
     numbers = zip(attrs["axes"], attrs["sizes"], attrs["strides"], attrs["dilations"], strict=True)
@@ -141,12 +158,12 @@ def _is_plain(taken: Symbol) -> bool:
 def _matched(graph: Graph, taken: Symbol, consumers: Mapping[int, list[Symbol]]) -> tuple[Symbol, Windowed] | None:
     """Return the result of a convolution or pooling of these windows, with channels last, and its node."""
     rank, sizes = len(taken.attrs["axes"]), taken.attrs["sizes"]
-    chain = list(_chain(taken, consumers, 16 + int(np.prod(sizes))))
+    chain = chain_of(taken, consumers, 16 + int(np.prod(sizes)))
     for position, symbol in enumerate(chain):
         if symbol.op.name == "reduce_max" and position == 0:
-            return _max_pool(graph, taken, symbol) if _is_plain(taken) else None
+            return _max_pool(graph, taken, symbol) if is_plain(taken) else None
         if symbol.op.name == "div" and position == 1:
-            return _average_pool(graph, taken, symbol) if _is_plain(taken) else None
+            return _average_pool(graph, taken, symbol) if is_plain(taken) else None
         if symbol.op.name in ("mul", "matmul"):
             for kernel in _kernels(symbol.inputs[1], sizes):
                 found = _conv(graph, taken, kernel, chain[position:], rank)
@@ -156,14 +173,13 @@ def _matched(graph: Graph, taken: Symbol, consumers: Mapping[int, list[Symbol]])
     return None
 
 
-def _chain(symbol: Symbol, consumers: Mapping[int, list[Symbol]], most: int) -> Iterator[Symbol]:
-    """Yield what reads a symbol first, what reads that, and so on."""
-    for _ in range(most):
-        after = consumers.get(symbol.id)
-        if not after:
-            return
+def chain_of(symbol: Symbol, consumers: Mapping[int, list[Symbol]], most: int) -> list[Symbol]:
+    """Return what reads a symbol first, what reads that, and so on."""
+    found: list[Symbol] = []
+    while len(found) < most and (after := consumers.get(symbol.id)):
         symbol = after[0]
-        yield symbol
+        found.append(symbol)
+    return found
 
 
 def _kernels(symbol: Symbol, sizes: tuple[int, ...]) -> Iterator[Symbol]:
@@ -202,10 +218,10 @@ def _conv(
     inner, widths = unpadded(x, 0.0, -1)
     padding = stated(_lines(taken, inner, widths), may_round_up=False)
     if padding is None:
-        if not _is_plain(taken):
+        if not is_plain(taken):
             return None
         inner, padding = x, {"pads": (0,) * (2 * rank)}
-    image, last = _turned(inner)
+    image, last = turned(inner)
     given = {**_steps(taken), **padding, "group": groups}
     if is_integer:
         codes = None if last else _codes_of(image)
@@ -243,14 +259,14 @@ def _max_pool(graph: Graph, taken: Symbol, root: Symbol) -> tuple[Symbol, Window
     x, attrs = taken.inputs[0], taken.attrs
     if x.dtype.name not in _FLOATS["MaxPool"] or len(x.shape) != len(attrs["axes"]) + 2:
         return None
-    inner, pairs = _unpadded(x, -np.inf)
+    inner, pairs = unpadded_by_numbers(x, -np.inf)
 
     def make(scratch: Graph, value: Symbol) -> Symbol:
         return convolution.max_pool(value, attrs["sizes"], attrs["strides"], attrs["dilations"], pairs)
 
     if _too_wide(taken, pairs) or found_among(graph, make, (inner,), (root,)) is None:
         return None
-    image, last = _turned(inner)
+    image, last = turned(inner)
     return root, Windowed("MaxPool", image, None, {**_geometry(taken, pairs), "kernel_shape": attrs["sizes"]}, last, True)
 
 
@@ -258,7 +274,7 @@ def _average_pool(graph: Graph, taken: Symbol, root: Symbol) -> tuple[Symbol, Wi
     x, attrs = taken.inputs[0], taken.attrs
     if x.dtype.name not in _FLOATS["AveragePool"] or len(x.shape) != len(attrs["axes"]) + 2:
         return None
-    inner, padded = _unpadded(x, 0.0)
+    inner, padded = unpadded_by_numbers(x, 0.0)
     for include, pairs in ((True, _counted(root, inner, padded)), (False, padded)):
         if pairs is None or _too_wide(taken, pairs):
             continue
@@ -269,7 +285,7 @@ def _average_pool(graph: Graph, taken: Symbol, root: Symbol) -> tuple[Symbol, Wi
             )
 
         if found_among(graph, make, (inner,), (root,)) is not None:
-            image, last = _turned(inner)
+            image, last = turned(inner)
             given = {"kernel_shape": attrs["sizes"], "count_include_pad": int(include)}
             return root, Windowed("AveragePool", image, None, {**_geometry(taken, pairs), **given}, last, True)
     return None
@@ -320,14 +336,14 @@ def _geometry(taken: Symbol, pairs: Pairs) -> dict[str, Any]:
 # -- images ------------------------------------------------------------------------------------------------------------
 
 
-def _unpadded(x: Symbol, value: float) -> tuple[Symbol, Pairs]:
+def unpadded_by_numbers(x: Symbol, value: float) -> tuple[Symbol, Pairs]:
     """Return what `x` pads with `value` in space by known widths, and the widths; `x` itself with none otherwise."""
     inner, widths = unpadded(x, value, -1)
     pairs = [(low, high) for low, high in widths if isinstance(low, int) and isinstance(high, int)]
     return (inner, tuple(pairs)) if len(pairs) == len(widths) else (x, ((0, 0),) * len(widths))
 
 
-def _turned(x: Symbol) -> tuple[Symbol, bool]:
+def turned(x: Symbol) -> tuple[Symbol, bool]:
     """Return the tensor (N, C, …) that `x` is with channels last, or `x` and True."""
     rank = len(x.shape) - 2
     return (x.inputs[0], False) if _permutes(x, (0, *range(2, rank + 2), 1)) else (x, True)

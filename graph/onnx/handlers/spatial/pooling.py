@@ -91,7 +91,9 @@ def _order(node: Node) -> float:
 def lp_pool(node: Node) -> Result:
     """Take the p-norm of each window; the padding counts as zeros."""
     x = node[0]
-    return lp_pooled(x, _over(node, x), _order(node), 2)
+    rank = len(x.shape)
+    last = x.permute((0, *range(2, rank), 1))
+    return lp_pooled(last, _over(node, x), _order(node), 1).permute((0, rank - 1, *range(1, rank - 1)))
 
 
 @handles("GlobalLpPool")

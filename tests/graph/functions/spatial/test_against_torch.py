@@ -15,10 +15,12 @@ from ....support.tiers import both_tiers, share
 MODES = {"bilinear": "linear", "nearest": "nearest", "bicubic": "cubic"}
 
 
-def both(build: Callable[..., Any], arrays: Any, expected: Any, fixed: Any = None, **options: Any) -> None:
-    """With numbers as sizes on the evaluator, and with names on the CPU."""
+def both(
+    build: Callable[..., Any], arrays: Any, expected: Any, fixed: Any = None, devices: Any = ("cpu",), **options: Any
+) -> None:
+    """With numbers as sizes on the evaluator, and with names on devices too."""
     agrees(built(build, arrays), arrays, expected, devices=(), **options)
-    agrees(built(build, arrays, fixed or [()] * len(arrays)), arrays, expected, **options)
+    agrees(built(build, arrays, fixed or [()] * len(arrays)), arrays, expected, devices=devices, **options)
 
 
 @pytest.mark.parametrize(
@@ -34,7 +36,7 @@ def test_conv_transpose(case: str, options: dict[str, Any]) -> None:
     kernel = np.ascontiguousarray(np.moveaxis(given["w"], (0, 1), (-1, -2)))
     x = last(given["x"])
     both(lambda v: jn.conv_transpose(v, kernel, bias=given["b"], **options), [x], [last(expected)],
-         fixed=[(x.ndim - 1,)], atol=1e-5)  # fmt: skip
+         fixed=[(x.ndim - 1,)], atol=1e-5, devices=["cpu"] if case == "2d" else ())  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -105,8 +107,10 @@ def test_resize(case: str) -> None:
     agrees(graph, [given["x"]], [expected], devices=(), atol=1e-5)
 
 
-def test_resize_by_sizes_that_are_known_at_a_run() -> None:
-    wanted = {case: options for case, options in RESIZED.items() if "antialias" not in options and case != "trilinear"}
+@both_tiers
+def test_resize_by_sizes_that_are_known_at_a_run(in_full: bool) -> None:
+    named = [case for case, options in RESIZED.items() if "antialias" not in options and case != "trilinear"]
+    wanted = {case: RESIZED[case] for case in share(named, 1, 3, in_full)}
     given = recorded("resize linear")[0]
     arrays = [last(given["x"])]
     expected = [last(recorded(f"resize {case}")[1][0]) for case in wanted]

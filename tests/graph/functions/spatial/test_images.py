@@ -11,6 +11,7 @@ import pytest
 
 from ....support.functions import agrees, built, last
 from ....support.onnx_models import ReferenceEvaluator, model, node
+from ....support.tiers import halved
 
 F = np.float32
 
@@ -40,7 +41,8 @@ def test_deform_conv(groups: int, offset_groups: int, masked: bool) -> None:
 
     given = [last(x), last(moves), *([last(mask)] if masked else [])]
     agrees(built(build, given), given, [last(expected)], devices=(), rtol=1e-4, atol=1e-5)
-    agrees(built(build, given, [(1, 2, 3)] * len(given)), given, [last(expected)], rtol=1e-4, atol=1e-5)
+    graph = built(build, given, [(1, 2, 3)] * len(given))
+    agrees(graph, given, [last(expected)], rtol=1e-4, atol=1e-5, devices=["cpu"] if offset_groups > 1 else ())
 
 
 @pytest.mark.parametrize("mode", ["avg", "max"])
@@ -67,7 +69,7 @@ COORDINATES = (
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("coordinates", COORDINATES)
+@pytest.mark.parametrize("coordinates", halved(COORDINATES))
 def test_resize_in_all_coordinates(coordinates: str) -> None:
     x = image(1, 2, 5, 7)
     crops = coordinates == "tf_crop_and_resize"

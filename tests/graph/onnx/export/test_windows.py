@@ -215,3 +215,20 @@ def test_slices_that_combine_otherwise_are_no_pooling() -> None:
     array = RNG.normal(size=(1, 2, 6, 6)).astype(np.float32)
     for got, want in zip(by_reference(made, graph, [array]), jn.evaluate(graph, array), strict=True):
         np.testing.assert_array_equal(got, want)
+
+
+@pytest.mark.parametrize("function", ["conv", "max_pool", "avg_pool", "lp_pool", "backwards"])
+def test_images_smaller_than_a_window_and_slices_of_nothing(function: str) -> None:
+    """ONNX has no operators of no windows, and takes a start before the first element for the last one."""
+    graph = jn.Graph("g", [jn.TensorType(jn.float32, (1, 2, 5, 3), "x")])
+    (x,) = graph.inputs
+    kernel = np.ones((3, 2, 3, 4), np.float32)
+    made = {
+        "conv": lambda: jn.conv2d(x, kernel), "max_pool": lambda: jn.max_pool(x, 3), "avg_pool": lambda: jn.avg_pool(x, 3),
+        "lp_pool": lambda: jn.lp_pool(x, 3), "backwards": lambda: x[:, -3::-1],
+    }  # fmt: skip
+    graph.output(made[function]())
+    assert 0 in graph.outputs[0].shape
+    model = exported(graph)
+    value = RNG.normal(size=(1, 2, 5, 3)).astype(np.float32)
+    assert jn.evaluate(jn.from_onnx(model), value).shape == graph.outputs[0].shape
