@@ -190,7 +190,7 @@ def _taker(types: Sequence[Any]) -> Callable[..., _Taken]:
             continue
         if type_.startswith("*"):
             lines.append(f"  if type(a{i}) is array: b{i}, e{i} = a{i}.memory_span()")
-            lines += ["  else:", f"    if not a{i}.is_{device()} or a{i}.is_nested: raise TypeError"]
+            lines += ["  else:", f"    if not a{i}.is_{device()} or a{i}.is_nested or a{i}.is_neg(): raise TypeError"]
             lines += [f"    s{i} = a{i}.untyped_storage()", f"    b{i} = s{i}.data_ptr()", f"    e{i} = b{i} + s{i}.nbytes()"]
             lines.append(f"    if not b{i} and a{i}.numel(): raise TypeError")
             spans.append(f"({len(values)}, b{i}, e{i})")

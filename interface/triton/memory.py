@@ -51,6 +51,9 @@ def storage_of(tensor: Any, what: str) -> tuple[int, Span]:
     except (AttributeError, RuntimeError, NotImplementedError) as error:
         fix = "pass a tensor on the CPU, or an array"
         raise UserError(f"{what}: a {type(tensor).__name__} has no memory to reach: {error}; fix: {fix}") from None
+    if getattr(tensor, "is_neg", bool)():
+        fix = f"pass {what}.resolve_neg()"
+        raise UserError(f"{what}: a tensor with torch's negative bit, whose memory has the other signs; fix: {fix}")
     if getattr(tensor, "is_nested", False) and str(getattr(tensor, "layout", "")) == "torch.strided":
         fix = f"pass {what}.values(), or torch.nested.to_padded_tensor({what}, 0)"
         raise UserError(f"{what}: a nested tensor, which is several; fix: {fix}")

@@ -21,7 +21,7 @@ _WIDTHS: dict[int, Any] = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64
 _FLOATS: dict[int, Any] = {2: np.float16, 4: np.float32, 8: np.float64}
 
 
-class FailedAssertionError(SanitizerError, RuntimeError):
+class FailedAssertionError(SanitizerError, KernelAssertionError):
     """Findings of which one is a failed assertion of the kernel: a `RuntimeError`, as it is on a GPU."""
 
     __module__ = "joinery.triton"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import secrets
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -29,7 +30,9 @@ LINK_SECONDS = 0.015
 MAX_WORKERS = 16
 _GAIN = 1.3
 """How many times as long it has to take in this process for others to be started."""
-_CHILD = "import pickle, sys; sys.path[:] = pickle.load(sys.stdin.buffer); from {0} import serve; serve()"
+_CHILD = "import pickle, sys; sys.path[:], mark = pickle.load(sys.stdin.buffer); from {0} import serve; serve(mark)"
+_MAX_PRINTED = 1 << 20
+"""Bytes that an interpreter may print as it starts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,11 +74,14 @@ def precompiled(jobs: Sequence[Job], workers: int) -> list[bytes | GpuEntry | No
     for number in range(len(jobs)):
         waiting.put(number)
     command = [sys.executable, "-c", _CHILD.format(f"{__package__}.worker")]
-    children = [subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) for _ in range(workers)]
+    mark = secrets.token_bytes(16)
+    children: list[subprocess.Popen[bytes]] = []
 
     def feed(child: subprocess.Popen[bytes]) -> None:
         try:
-            _send(child, sys.path)
+            _send(child, (sys.path, mark))
+            if not _has_begun(child, mark):
+                return
             while True:
                 number = waiting.get_nowait()
                 _send(child, jobs[number])
@@ -84,7 +90,14 @@ def precompiled(jobs: Sequence[Job], workers: int) -> list[bytes | GpuEntry | No
             return
 
     try:
-        with ThreadPoolExecutor(workers) as pool:
+        for _ in range(workers):
+            try:
+                children.append(subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE))
+            except OSError:
+                break  # no more processes: those that there are do the work
+        if not children:
+            return found
+        with ThreadPoolExecutor(len(children)) as pool:
             feeding = [pool.submit(feed, child) for child in children]
             try:
                 for each in feeding:
@@ -94,8 +107,21 @@ def precompiled(jobs: Sequence[Job], workers: int) -> list[bytes | GpuEntry | No
                     child.kill()
     finally:
         for child in children:
+            child.kill()
             child.communicate()
     return found
+
+
+def _has_begun(child: subprocess.Popen[bytes], mark: bytes) -> bool:
+    """Read what an interpreter prints as it starts, up to the mark of results, and return whether that has come."""
+    assert child.stdout is not None
+    read = b""
+    while not read.endswith(mark) and len(read) < _MAX_PRINTED:
+        byte = child.stdout.read(1)
+        if not byte:
+            return False
+        read += byte
+    return read.endswith(mark)
 
 
 def _send(child: subprocess.Popen[bytes], value: Any) -> None:

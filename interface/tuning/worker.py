@@ -17,11 +17,13 @@ if TYPE_CHECKING:
     from ..gpu_code import GpuEntry
 
 
-def serve() -> None:
-    """Read jobs from standard input until it ends, and write the code of each to standard output."""
+def serve(mark: bytes) -> None:
+    """Read jobs from standard input until it ends, and write the code of each to standard output, the first behind a mark."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the process that waits for the code decides
     output = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # what anything prints must not get between the results
+    output.write(mark)
+    output.flush()
     while True:
         try:
             job = pickle.load(sys.stdin.buffer)

@@ -139,7 +139,7 @@ def _is_long_reduction(symbol: Symbol) -> bool:
 def _in_two_stages(symbol: Symbol, x: Symbol) -> Symbol:
     """Reduces to partial results along one axis first, and reduces these second. The axis is the longest
     reduced one; when it is long it is cut into equal parts, and a remainder that does not fill a part is
-    reduced by itself and combined."""
+    reduced by itself and combined. Where all axes are short, partial results lie along several of them."""
     graph, name = x.graph, symbol.op.name
     sizes = [extent for extent in x.shape if isinstance(extent, int)]
     axes: tuple[int, ...] = tuple(symbol.attrs["axes"])
@@ -150,6 +150,10 @@ def _in_two_stages(symbol: Symbol, x: Symbol) -> Symbol:
     def reduce(value: Symbol, over: tuple[int, ...], keep: bool) -> Symbol:
         return graph.apply(name, (value,), {"axes": over, "keepdims": keep})
 
+    if sizes[axis] < _PARTS[0]:
+        last = _enough(axes, sizes)
+        first = tuple([a for a in axes if a not in last])
+        return _dropped(reduce(reduce(x, first, True), last, True), symbol)
     if others and _PARTS[0] <= sizes[axis] <= _PARTS[1] * 2:
         return _dropped(reduce(reduce(x, others, True), (axis,), True), symbol)
     parts = _part_count(sizes[axis])
@@ -166,6 +170,17 @@ def _in_two_stages(symbol: Symbol, x: Symbol) -> Symbol:
         rest = reduce(_sliced(x, axis, parts * length, sizes[axis]), axes, True)
         result = graph.apply(symbol.op.combine, (result, rest))
     return result if keepdims else _dropped(result, symbol)
+
+
+def _enough(axes: tuple[int, ...], sizes: list[int]) -> tuple[int, ...]:
+    """Returns the first axes along which there are enough partial results; one axis at least is left.
+
+    Axes are shorter than `_PARTS[0]`, and there are more elements along all of them than its square.
+    """
+    count = 0
+    while math.prod([sizes[axis] for axis in axes[:count]]) < _PARTS[0]:
+        count += 1
+    return axes[:count]
 
 
 def _dropped(value: Symbol, symbol: Symbol) -> Symbol:

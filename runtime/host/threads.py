@@ -114,9 +114,12 @@ def launch_pool(threads: int | None) -> int:
     """The address of the pool of a kernel's launch, see `launch_threads` and `pool_address`."""
     if threads is not None:
         return pool_address(resolve_threads(threads))
-    if not _default_pool:
-        _default_pool.append(pool_address(_default_for_launches()))
-    return _default_pool[0]
+    known = _default_pool[:1]  # another thread may forget it at any time
+    if known:
+        return known[0]
+    pool = pool_address(_default_for_launches())
+    _default_pool.append(pool)
+    return pool
 
 
 _default_pool: list[int] = []

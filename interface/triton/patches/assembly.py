@@ -31,10 +31,19 @@ def provide_texts() -> None:
     class AsmDict(plain):  # type: ignore[misc,valid-type]
         makes_texts = True
 
+        def __contains__(self, key: object) -> bool:
+            return super().__contains__(key) or (key in TEXTS and super().__contains__(BINARY))
+
+        def get(self, key: str, default: Any = None) -> Any:
+            try:
+                return self[key]
+            except KeyError:
+                return default
+
         def __missing__(self, key: str) -> Any:
-            data = self.get(BINARY)
-            if data is None:
+            if BINARY not in self:
                 return super().__missing__(key)
+            data = self[BINARY]
             if key not in TEXTS:
                 stored = ", ".join(map(repr, dict.fromkeys([*self, *TEXTS])))
                 raise KeyError(f"a kernel that joinery compiled has no {key!r}; it has {stored}")

@@ -146,7 +146,7 @@ def test_sizes_that_data_decides_break_the_graph_or_are_left_to_pytorch(name: st
             torch.testing.assert_close(run(x), function(x))
     if captured:
         (graph,) = joinery.torch.report()
-        assert bool(graph.eager) == (name not in ("positions", "a mask"))  # which have a form
+        assert bool(graph.eager) == (name == "a number as a size")  # the others have a form
         assert all(entry.reason for entry in graph.eager.values())
 
 

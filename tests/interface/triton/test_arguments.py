@@ -45,6 +45,7 @@ FORMS = {
     "a nested tensor, which is several; fix: pass x.values(), or torch.nested.to_padded_tensor(x, 0)": (
         lambda: torch.nested.nested_tensor([VALUES, VALUES[:2]])
     ),
+    "a tensor with torch's negative bit, whose memory has the other signs; fix: pass x.resolve_neg()": VALUES._neg_view,
     "a MaskedArray, whose mask kernels do not see; fix: pass x.filled(…), or x.data": lambda: np.ma.masked_array(np.ones(8), 0),
     "a matrix, which may mean more than its memory says; fix: pass np.asarray(x)": lambda: np.ones((2, 4)).view(np.matrix),
     "a tensor of bits8, which Triton has no type for; fix: pass x.view(torch.uint8)": lambda: VALUES.view(torch.bits8),
@@ -99,6 +100,13 @@ def test_arrays_in_files_are_memory(tmp_path: Path) -> None:
     assert np.fromfile(file, np.float32).tolist() == result.tolist()
     with pytest.raises(joinery.UserError, match="read-only array"):
         copy[(1,)](np.memmap(file, np.float32, "r", shape=(8,)), result, 8, BLOCK=8)
+
+
+def test_texts_that_nobody_has_read_are_there() -> None:
+    kernel = copy[(1,)](VALUES.clone(), torch.zeros(8), 8, BLOCK=8)
+    assert [key for key in ("ttir", "ptx", "llir", "cubin", "asm") if key in kernel.asm] == ["ttir", "ptx", "llir", "asm"]
+    assert kernel.asm.get("cubin", 3) == 3
+    assert ".target" in kernel.asm.get("ptx")
 
 
 @pytest.mark.parametrize("options", [{"interpret": True}, {"sanitize": True}, {"device": "ptxsim"}])

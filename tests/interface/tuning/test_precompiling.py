@@ -83,6 +83,30 @@ def test_a_process_that_ends_early_leaves_its_work(monkeypatch: pytest.MonkeyPat
     assert precompiled([job(16), job(32)], 2) == [None, None]
 
 
+def test_what_an_interpreter_prints_as_it_starts_is_no_result(monkeypatch: pytest.MonkeyPatch) -> None:
+    noisy = "print('cos\\nsystem\\nFile is on', flush=True); " + precompiling._CHILD
+    monkeypatch.setattr(precompiling, "_CHILD", noisy)
+    (code,) = precompiled([job(16)], 1)
+    assert isinstance(code, bytes)
+    monkeypatch.setattr(precompiling, "_CHILD", "import sys; sys.stdout.write('x' * 9000)")
+    assert precompiled([job(16)], 1) == [None]
+
+
+def test_processes_that_cannot_be_started_leave_their_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    popen, started = subprocess.Popen, list[subprocess.Popen[bytes]]()
+
+    def limited(*arguments: Any, **options: Any) -> subprocess.Popen[bytes]:
+        if started:
+            raise BlockingIOError(11, "Resource temporarily unavailable")
+        started.append(popen(*arguments, **options))
+        return started[-1]
+
+    monkeypatch.setattr(subprocess, "Popen", limited)
+    assert [type(each) for each in precompiled([job(16), job(32)], 2)] == [bytes, bytes]
+    assert started[0].poll() is not None
+    assert precompiled([job(16)], 2) == [None]
+
+
 def test_an_interrupt_ends_the_processes(monkeypatch: pytest.MonkeyPatch) -> None:
     started: list[subprocess.Popen[bytes]] = []
     popen = subprocess.Popen

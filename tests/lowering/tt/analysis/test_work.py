@@ -5,6 +5,7 @@ from __future__ import annotations
 import joinery as jn
 import numpy as np
 import pytest
+from joinery.interface import interrupts
 from joinery.interface.native import host_program
 from joinery.lowering.tt.analysis.work import element_operations
 
@@ -66,7 +67,8 @@ def test_nothing_is_known_of_loops_waits_and_prints(name: str) -> None:
 
 def test_only_launches_that_may_take_long_are_watched(monkeypatch: pytest.MonkeyPatch) -> None:
     watched: list[str] = []
-    monkeypatch.setattr(host_program, "watcher_for_launches", lambda: watched.append("asked"))
+    for module in (host_program, interrupts):
+        monkeypatch.setattr(module, "watcher_for_launches", lambda: watched.append("asked"))
     brief = jn.kernel.from_ttir(TEXT.format(line=""))
     brief.launch((4,), np.ones(64, np.float32), 3)
     assert not watched

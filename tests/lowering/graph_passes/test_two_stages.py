@@ -1,0 +1,32 @@
+"""Long reductions to few values in two stages, beside NumPy."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import joinery as jn
+import numpy as np
+import pytest
+
+CASES: list[tuple[tuple[int, ...], tuple[int, ...]]] = [
+    ((32, 28, 28, 64), (0, 1, 2)), ((40, 20, 30, 100), (0, 1, 2)), ((50, 50, 50), (0, 1, 2)), ((60, 60, 60, 3), (0, 1, 2)),
+    ((1031, 63, 63, 2), (0, 1, 2)), ((32, 48, 48, 3), (0, 1, 2)), ((63, 2, 63, 63), (0, 2, 3)), ((16384, 2047), (0,)),
+    ((16383, 70), (0,)), ((16411, 64), (0,)), ((3, 65537), (1,)), ((1, 20000, 1, 65), (0, 1)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("shape", "axes"), CASES)
+@pytest.mark.parametrize("keepdims", [False, True])
+def test_every_element_counts_once(shape: tuple[int, ...], axes: tuple[int, ...], keepdims: bool) -> None:
+    graph = jn.Graph("g", [jn.TensorType(jn.int32, shape, "x")])
+    (x,) = graph.inputs
+    graph.output(jn.sum(x, axes, keepdims=keepdims), jn.max(x, axis=axes, keepdims=keepdims), names=["sum", "max"])
+    value = np.random.default_rng(len(shape)).integers(-1000, 1000, shape, dtype=np.int32)
+    total, most = _run(graph, value)
+    np.testing.assert_array_equal(total, value.sum(axes, keepdims=keepdims))
+    np.testing.assert_array_equal(most, value.max(axes, keepdims=keepdims))
+
+
+def _run(graph: Any, value: Any) -> Any:
+    model = jn.compile(graph, device="cpu", cache=False)
+    return model(value)
