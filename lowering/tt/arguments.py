@@ -62,6 +62,8 @@ class Parameter:
                 f"{self.what}: the array has dtype {arg.dtype} of {arg.itemsize} bytes, expected elements of "
                 f"{size}; convert it with .astype()"
             )
+        if isinstance(arg, np.ma.MaskedArray):
+            raise UserError(f"{self.what}: a MaskedArray, whose mask kernels do not see; fix: array.filled(…), or array.data")
         if arg.dtype.hasobject:
             raise UserError(f"{self.what}: an array of Python objects has no memory a kernel could read")
         if not arg.flags.c_contiguous:
@@ -79,7 +81,8 @@ class Parameter:
         if not isinstance(arg, int | float | np.number | np.bool_):
             raise UserError(f"{self.what}: expected a number, got {type(arg).__name__}")
         if t.is_float(self.type):
-            rounded: np.generic = dtype.type(arg)
+            with np.errstate(over="ignore"):  # beyond the range it is infinite, as a launch's other roundings
+                rounded: np.generic = dtype.type(arg)
             return rounded
         if isinstance(arg, float | np.floating) and not (np.isfinite(arg) and int(arg) == arg):
             raise UserError(f"{self.what}: {arg} is not an integer")

@@ -110,6 +110,7 @@ def test_arguments_are_checked() -> None:
         ((x, x, x, 64, 1), "takes 4 arguments, got 5"),
         ((x, x, x.astype(np.float64), 64), "parameter o .*float64 of 8 bytes, expected elements of 4"),
         ((x, x, np.ones(128, np.float32)[::2], 64), "parameter o .*not C-contiguous"),
+        ((np.ma.masked_array(x), x, x, 64), "parameter x .*a MaskedArray, whose mask kernels do not see"),
         (([1.0], x, x, 64), "parameter x .*expected a NumPy array, got list"),
         ((x, x, x, x), "parameter n .*expected a number"),
         ((x, x, x, 1.5), "parameter n .*1.5 is not an integer"),
