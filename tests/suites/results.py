@@ -19,7 +19,7 @@ from .session import Outcome, Settings
 DOCS = HERE.parents[1] / "docs"
 DATA = DOCS / "triton_suites.json"
 PAGE = DOCS / "guides" / "triton_suites.md"
-_FOLDERS = re.compile(r"(?<![\w/])/(?:[^\s/'\"]+/)+(?:source|site-packages)/")
+_FOLDERS = re.compile(r"(?<![\w/])/(?:[^\s/'\"]+/)+(?:source|site-packages|tmp\w+)/|(?<![\w/])/tmp/")
 NOTE = "<!-- Written by `python -m tests.suites --page` from docs/triton_suites.json. Do not edit. -->"
 COLUMNS = ("project", "collected", "run", "launched", "passed", "failed", "skipped", "no launch", "kernels", "minutes")
 
@@ -73,7 +73,7 @@ def _failure(project: Project, test: str, message: str, launched: bool) -> dict[
 
 
 def without_folders(message: str) -> str:
-    """Return a message whose paths begin in the project's source, or in a package: where these lie says nothing."""
+    """Return a message whose paths begin in the project's source, a package or a temporary folder, wherever these lie."""
     return _FOLDERS.sub("", message)
 
 
