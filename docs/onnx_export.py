@@ -28,11 +28,11 @@ LpPool (with an integer for p) and LRN (over an odd number of channels), togethe
 Axes of known sizes of float32 images that `resize` interpolates or repeats are one Resize, but for `antialias`, crops, and
 cubic images with channels last.
 
-Functions of several operations on float32 that ONNX has as one operator are that operator: LSTM, GRU and RNN (also of a few steps in a
-row), GridSample, RoiAlign, DynamicQuantizeLinear, MatMulInteger, LeakyRelu, Elu, Celu, Selu, PRelu, Softplus, Softsign, Mish,
-HardSigmoid, HardSwish, Shrink and ThresholdedRelu; from opset 23 on Attention (with masks, caches, and heads that share keys) and
-RotaryEmbedding, from 24 on Swish. With older opsets, numbers that are no float32, and other dtypes they are what they are made of, and
-so are all others.
+Functions of several operations on float32 that ONNX has as one operator are that operator: LSTM, GRU and RNN (also of a few
+steps in a row), GridSample, RoiAlign, DynamicQuantizeLinear, MatMulInteger, LeakyRelu, Elu, Celu, Selu, PRelu, Softplus,
+Softsign, Mish, HardSigmoid, HardSwish, Shrink and ThresholdedRelu; from opset 23 on Attention (with masks, caches, and heads
+that share keys) and RotaryEmbedding, from 24 on Swish. With older opsets, numbers that are no float32, and other dtypes they
+are what they are made of, and so are all others.
 
 Written for opset 21, the default; `bitcast` of floats and `cumprod` need opset 26.
 """

@@ -271,9 +271,9 @@ class GraphWriter:
             return
         wanted = {each.id for each in self.live}
         names, copies = list[str](), list[tuple[str, str]]()
-        for result in made.results:
+        for symbols in made.results:
             name = ""
-            for each in result:
+            for each in symbols:
                 if each.id not in wanted:
                     continue
                 own = self.names.get(each.id)

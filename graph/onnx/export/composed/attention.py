@@ -63,11 +63,11 @@ def _made(
 ) -> Composed | None:  # fmt: skip
     rest = [*(() if mask is None else (mask,)), *(caches or ())]
 
-    def make(scratch: Graph, *given: Symbol) -> Symbol:
-        others = list(given[3:])
+    def make(_: Graph, q: Symbol, k: Symbol, v: Symbol, *given: Symbol) -> Symbol:
+        others = list(given)
         own_mask = None if mask is None else others.pop(0)
         own_caches = None if caches is None else (others[0], others[1])
-        return attended(*given[:3], own_mask, own_caches, is_causal, scale, softcap)[0]
+        return attended(q, k, v, own_mask, own_caches, is_causal, scale, softcap)[0]
 
     if found_among(graph, make, (*operands, *rest), (root,)) is None:
         return None
@@ -127,8 +127,9 @@ def rotary(root: Symbol, graph: Graph) -> Composed | None:
             for leaves in _tables(cosines, sines):
                 for interleaved in (False, True):
 
-                    def make(scratch: Graph, *given: Symbol, interleaved: bool = interleaved) -> Symbol:
-                        return rotary_embedding(*given, interleaved=interleaved)
+                    def make(_: Graph, *given: Symbol, interleaved: bool = interleaved) -> Symbol:
+                        where = given[3] if len(given) > 3 else None
+                        return rotary_embedding(given[0], given[1], given[2], where, interleaved)
 
                     if leaves[0].shape[-1:] != leaves[1].shape[-1:]:
                         continue

@@ -73,8 +73,9 @@ def roi_align(root: Symbol, graph: Graph) -> Composed | None:
     for rois, scale in _regions(reading.inputs[1], which.shape[0]):
         for half in (False, True):
 
-            def make(_: Graph, *operands: Symbol, half: bool = half, scale: float = scale) -> Symbol:
-                return aligned(*operands, (height, width), ratio, scale, half, root.op.name == "reduce_max", last)
+            def make(_: Graph, image: Symbol, *given: Symbol, half: bool = half, scale: float = scale) -> Symbol:
+                corners, images = given
+                return aligned(image, corners, images, (height, width), ratio, scale, half, root.op.name == "reduce_max", last)
 
             if found_among(graph, make, (x, rois, which), (root,)) is not None and which.dtype is int64:
                 given = {
