@@ -55,10 +55,13 @@ def if_(node: Node) -> Result:
             return tuple(import_branch(node, flag, then, otherwise))
     pairs = zip(node.run(then, ()), node.run(otherwise, ()), strict=True)
     either = EitherShape(node, flag, condition)
-    return tuple([_selected(node, flag, yes, no, either, condition) for yes, no in pairs])
+    return tuple([_selected(node, flag, yes, no, condition, either) for yes, no in pairs])
 
 
-def _selected(node: Node, flag: Symbol, yes: Value, no: Value, either: EitherShape, condition: Value) -> Value:
+def _selected(
+    node: Node, flag: Symbol, yes: Value, no: Value, condition: Value, either: EitherShape | None = None
+) -> Value:
+    """Return one of two values. either: selects between tensors of other sizes, where that is possible."""
     if yes is no or (isinstance(yes, Known) and isinstance(no, Known) and _same(yes, no)):
         return yes
     if isinstance(yes, Growing) and isinstance(no, Growing):
@@ -69,6 +72,8 @@ def _selected(node: Node, flag: Symbol, yes: Value, no: Value, either: EitherSha
         raise node.needed(condition, "the type of what an If returns")
     first, second = node.symbol_of(yes), node.symbol_of(no)
     if first.shape != second.shape or first.dtype is not second.dtype:
+        if either is None:
+            raise node.needed(condition, "the type of what an If returns")
         return either.selected(first, second)
     return apply("where", flag, first, second)
 
