@@ -26,8 +26,13 @@ constant positions inside the axis is the operator Gather.
 Windows are gathered, except those of convolutions, poolings and norms, which are Conv, ConvTranspose, MaxPool, AveragePool,
 LpPool (with an integer for p) and LRN (over an odd number of channels), together with the product or reduction and the padding.
 Axes of known sizes of float32 images that `resize` interpolates or repeats are one Resize, but for `antialias`, crops, and
-cubic images with channels last. Other functions of several operations, such as `grid_sample` or `lstm`, are
-written as what they are made of: gathers and sums of products, loops.
+cubic images with channels last.
+
+Functions of several operations on float32 that ONNX has as one operator are that operator: LSTM, GRU and RNN (also of a few
+steps in a row), GridSample, RoiAlign, DynamicQuantizeLinear, MatMulInteger, LeakyRelu, Elu, Celu, Selu, PRelu, Softplus,
+Softsign, Mish, HardSigmoid, HardSwish, Shrink and ThresholdedRelu; from opset 23 on Attention (with masks, caches, and heads
+that share keys) and RotaryEmbedding, from 24 on Swish. With older opsets, numbers that are no float32, and other dtypes they
+are what they are made of, and so are all others.
 
 Written for opset 21, the default; `bitcast` of floats and `cumprod` need opset 26.
 """

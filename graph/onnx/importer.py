@@ -18,7 +18,7 @@ from ..location import Location
 from ..symbol import Symbol
 from .external import ExternalData
 from .importing import Importer, Scope
-from .inputs import DimNames, baked, input_type
+from .inputs import DimNames, baked, elements_of, input_type
 from .limits import OnnxLimits
 from .model import CheckedModel
 from .reading import checked_model, read_message
@@ -57,6 +57,7 @@ def from_onnx(
     *,
     constants: Mapping[str, Any] | None = None,
     sizes: Mapping[str, int] | None = None,
+    elements: Mapping[str, Any] | None = None,
     external_data_dir: str | os.PathLike[str] | None = None,
     limits: OnnxLimits | None = None,
     check_positions: bool = False,
@@ -69,6 +70,9 @@ def from_onnx(
             are computed from has to be one; lists stand for sequences, None for an absent optional.
         sizes: numbers for sizes of inputs that have names, where something cannot be computed for all sizes, such as a
             recurrence over an axis.
+        elements: types for inputs that are sequences or optional, by name: a list of the `TensorType` of each element, a type
+            for an optional that is there, None for one that is absent. Their tensors are the inputs `name.0`, `name.1`, … (of
+            an optional tensor: `name`).
         external_data_dir: the folder of the tensors that are kept outside the model's file; by default the one the file lies
             in. The data is read only from files inside it, and links are not followed.
         limits: budgets for models from strangers.
@@ -83,7 +87,7 @@ def from_onnx(
     name the file and the node. Needs the package `onnx`, an extra: `pip install 'joinery-graph[onnx]'`.
     """
     checked, budget = read_model(model, external_data_dir, limits)
-    imported = import_model(checked, budget, constants, sizes, check_positions)
+    imported = import_model(checked, budget, constants, sizes, check_positions, elements)
     if not imported.graph.finished:
         raise UserError("from_onnx: no output of the model is a tensor; fix: make a tensor its output")
     return imported.graph
@@ -106,6 +110,7 @@ def import_model(
     constants: Mapping[str, Any] | None = None,
     sizes: Mapping[str, int] | None = None,
     check_positions: bool = False,
+    elements: Mapping[str, Any] | None = None,
 ) -> ImportedModel:
     """Return the graph of a checked model, with the structure of the outputs."""
     body, file = checked.graph, checked.file
@@ -114,18 +119,22 @@ def import_model(
     graph.shape_checks = Checks(names=False)  # exporters give one size several names, or none: launches check that they agree
     importer = Importer(checked, graph, budget, check_positions)
     scope = Scope(checked.opsets, {})
-    given = dict(constants or {})
+    given, types = dict(constants or {}), dict(elements or {})
     dims = DimNames(sizes or {}, file)
     for index, parameter in enumerate(body.inputs):
         if parameter.name in given:
             scope.names[parameter.name] = baked(parameter, given.pop(parameter.name), file)
             dims.note(parameter.sizes or ())
+        elif parameter.name in types:
+            with graph.located(Location(file, index, f"input {parameter.name!r}")):
+                scope.names[parameter.name] = elements_of(parameter, types.pop(parameter.name), graph.input, file)
         elif parameter.name not in body.constants:
             with graph.located(Location(file, index, f"input {parameter.name!r}")):
                 scope.names[parameter.name] = importer.checked(graph.input(input_type(parameter, dims, file)))
-    if given:
-        known = ", ".join(parameter.name for parameter in body.inputs)
-        raise UserError(f"{file}: constants has {sorted(given)}; the inputs are {known}; fix: use their names")
+    for argument, left in (("constants", given), ("elements", types)):
+        if left:
+            known = ", ".join(parameter.name for parameter in body.inputs)
+            raise UserError(f"{file}: {argument} has {sorted(left)}; the inputs are {known}; fix: use their names")
     dims.require_used()
     values = importer.run_body(body, scope)
     symbols: list[Symbol] = []

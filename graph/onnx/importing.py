@@ -6,7 +6,7 @@ Functions are inlined by running their bodies in a scope of their own, subgraphs
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from collections.abc import Sequence as Ordered
 from contextlib import contextmanager
 from dataclasses import replace
@@ -25,7 +25,7 @@ from .export.registry import Call
 from .limits import MAX_OPSET, OnnxLimits
 from .messages import located
 from .model import Attribute, Body, CheckedModel, FunctionDef, NodeDef, Reference
-from .node import Handler, Node, Result, as_symbol
+from .node import Handler, LeftToDefinition, Node, Result, as_symbol
 from .opsets import Operator, definition_of, operator
 from .reading import load_onnx
 from .sizes.shape_arithmetic import on_sizes
@@ -136,15 +136,7 @@ class Importer:
         version = found.since if found is not None else opset
         handler = handler_for(node.domain, node.op, version)
         if handler is None:
-            definition = None
-            if found is not None:
-                definition = definition_of(found, node, values, attributes, scope.opsets, self.model.file, self.limits)
-            if definition is None:
-                raise UnsupportedError(
-                    f"operator {node.op} of domain {node.domain or 'ai.onnx'}, opset {opset}, is not supported; "
-                    "fix: export the model with other operators, or compute this part outside"
-                )
-            return self.call(definition, node, values, attributes, scope)
+            return self.by_definition(found, node, values, attributes, scope)
         plain = {name: attribute.value for name, attribute in attributes.items()}
         defaults = dict(found.defaults) if found is not None else {}
         outputs = tuple([name if name in used else "" for name in node.outputs])
@@ -161,6 +153,30 @@ class Importer:
             on = on_sizes(made(self.graph, self.symbols))
             if on is not None:
                 return (self.symbol_of(on, "a size"),) if node.row == "dim_value" else (on,)
+        try:
+            return self.handled(handler, node, values, made)
+        except LeftToDefinition:
+            return self.by_definition(found, node, values, attributes, scope)
+
+    def by_definition(
+        self, found: Operator | None, node: NodeDef, values: list[Value | None], attributes: Mapping[str, Attribute],
+        scope: Scope,
+    ) -> tuple[Value | None, ...]:
+        """Return the outputs of a node by the function that defines its operator."""
+        definition = None
+        if found is not None:
+            definition = definition_of(found, node, values, attributes, scope.opsets, self.model.file, self.limits)
+        if definition is None:
+            raise UnsupportedError(
+                f"operator {node.op} of domain {node.domain or 'ai.onnx'}, opset {scope.opsets[node.domain]}, is not "
+                "supported; fix: export the model with other operators, or compute this part outside"
+            )
+        return self.call(definition, node, values, attributes, scope)
+
+    def handled(
+        self, handler: Handler, node: NodeDef, values: list[Value | None], made: Callable[..., Node]
+    ) -> tuple[Value | None, ...]:
+        """Return the outputs of a node by its handler; constants alone are folded."""
         are_known = all(value is None or isinstance(value, Known) for value in values)
         if are_known and not node.row and (node.domain, node.op) not in STRUCTURAL:
             folded = self.folded(handler, made)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,7 @@ from ...promotion.errors import UnsupportedError, UserError
 from ..constants import as_texts, frozen
 from ..dims.dim import Dim, Extent, dim
 from ..dims.parser import RESERVED
+from ..symbol import Symbol
 from ..types import TensorType
 from .model import Parameter
 from .tensors import dtype_of_code
@@ -91,14 +92,41 @@ def input_type(parameter: Parameter, dims: DimNames, file: str) -> TensorType:
     what = f"{file}: input {parameter.name!r}"
     if parameter.kind != "tensor":
         kind = parameter.kind or "value of no declared type"
-        raise UnsupportedError(
-            f"{what} is a {kind}; arguments of a graph are tensors; fix: from_onnx(…, constants={{{parameter.name!r}: value}})"
-        )
+        fix = f"constants={{{parameter.name!r}: value}}"
+        if parameter.kind in ("sequence", "optional"):
+            types = "[TensorType(…), …]" if parameter.kind == "sequence" else "TensorType(…)"
+            fix = f"elements={{{parameter.name!r}: {types}}}, which makes its tensors inputs, or {fix}"
+        raise UnsupportedError(f"{what} is a {kind}; arguments of a graph are tensors; fix: from_onnx(…, {fix})")
     dtype = dtype_of_code(parameter.element, what)
     if parameter.sizes is None:
         raise UnsupportedError(f"{what} has no declared rank; fix: declare its shape, with names for sizes that vary")
     shape = [dims.extent(size, f"{parameter.name}_{axis}") for axis, size in enumerate(parameter.sizes)]
     return TensorType(dtype, shape, parameter.name)
+
+
+def elements_of(parameter: Parameter, given: object, make: Callable[[TensorType], Symbol], file: str) -> Value:
+    """Return an input that is a sequence or optional, whose tensors become inputs of the graph: `name.0`, `name.1`, ….
+
+    given: the type of each tensor, in lists for sequences, None for what is absent.  make: adds an input to the graph.
+    """
+    what = f"{file}: elements[{parameter.name!r}]"
+    if parameter.kind not in ("sequence", "optional"):
+        kind = parameter.kind or "value of no declared type"
+        raise UserError(f"{what}: the input is a {kind}; fix: elements= is for sequences and optionals")
+    if parameter.kind == "sequence" and not isinstance(given, (list, tuple)):
+        raise UserError(f"{what} is {given!r:.60}; fix: a list of the TensorType of each element")
+    value = _elements(given, parameter.name, make, what)
+    return value if parameter.kind == "sequence" or isinstance(value, Optional) else Optional(value)
+
+
+def _elements(given: object, name: str, make: Callable[[TensorType], Symbol], what: str) -> Value:
+    if given is None:
+        return Optional(None)
+    if isinstance(given, (list, tuple)):
+        return Sequence(tuple([_elements(each, f"{name}.{position}", make, what) for position, each in enumerate(given)]))
+    if not isinstance(given, TensorType):
+        raise UserError(f"{what} has {given!r:.60}; fix: a TensorType for each tensor, lists of them, or None")
+    return make(TensorType(given.dtype, given.shape, name))
 
 
 def baked(parameter: Parameter, given: object, file: str) -> Value:

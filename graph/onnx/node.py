@@ -44,6 +44,10 @@ _MAX_COUNTS = 16
 _REQUIRED = object()
 
 
+class LeftToDefinition(Exception):
+    """A handler leaves a node to the function that defines its operator."""
+
+
 class Node:
     """A node while it is imported.
 

@@ -13,7 +13,6 @@ from .handlers import (
     products,
     quantisation,
     random,
-    recurrent,
     reductions,
     sequences,
     shaping,
@@ -23,6 +22,7 @@ from .handlers import (
 from .handlers.host import data_sized, strings
 from .handlers.microsoft import attention, fused, quantised
 from .handlers.ml import labels, linear, pipelines, trees, vectors
+from .handlers.networks import recurrent, transformers
 from .handlers.spatial import convolution, pooling, resize, sampling
 from .registry import STRUCTURAL, handler_for
 
@@ -31,6 +31,6 @@ __all__ = ["MODULES", "STRUCTURAL", "handler_for"]
 MODULES = (
     activations, attention, control, conversion, convolution, creation, data_sized, elementwise, fused,
     indexing, labels, linear, normalization, pipelines, pooling, products, quantisation, quantised, random, recurrent,
-    reductions, resize, sampling, sequences, shaping, signal, strings, training, trees, vectors,
+    reductions, resize, sampling, sequences, shaping, signal, strings, training, transformers, trees, vectors,
 )  # fmt: skip
 """The modules whose import fills the table."""

@@ -25,8 +25,10 @@ from ...graph.onnx.messages import SizeNeededError, ValueNeededError
 from ...graph.onnx.model import CheckedModel
 from ...graph.onnx.sizes.origins import MAX_SPECIALISED
 from ...graph.onnx.tensors import dtype_of_code
+from ...graph.types import TensorType
 from ...lowering.artifact import TensorSpec
 from ...promotion.arrays import Array
+from ...promotion.dtype import DType, string
 from ...promotion.errors import JoineryError, UnsupportedError, UserError
 from ...runtime.model.inputs import describe
 from ...runtime.model.kernels import Kernel
@@ -36,6 +38,8 @@ from ..compiling import compile as compile_graph
 from ..model import Model
 from .grouped import grouped
 
+_HELD = ("tensor", "sequence", "optional")
+"""Kinds of inputs whose tensors are arguments of a compiled model; of others the values are constants."""
 MAX_KEPT = 64
 """Models that are kept, by what they are specialised to; the one that was used longest ago goes first."""
 
@@ -62,7 +66,9 @@ def compile_onnx(
     Where sizes, axes or trip counts depend on the values of inputs, or something cannot be computed for all sizes, the model is
     a `SpecialisedModel`: a call compiles a graph for these values and sizes, and later calls with equal ones find it. Where
     a model for all sizes refuses those of a call, such as two sizes of which one is 1 and broadcast, that call is served by a
-    graph for its sizes, too. An output that is a sequence is returned as a list of arrays. Raises what `from_onnx` and
+    graph for its sizes, too. An input that is a sequence takes a list of arrays, an optional one an array, a list or None; a
+    graph is compiled for each number and shapes of their arrays, and their values stay arguments where nothing depends on
+    them. An output that is a sequence is returned as a list of arrays. Raises what `from_onnx` and
     `compile` raise; what data inside the model decides cannot be specialised, and the error says so.
     """
     checked, budget = read_model(model, external_data_dir, limits)
@@ -73,8 +79,8 @@ def compile_onnx(
 
     given = dict(constants or {})
 
-    def imported_for(values: Mapping[str, Any], sizes: Mapping[str, int]) -> ImportedModel:
-        found = import_model(checked, budget, {**given, **values}, sizes, check_positions)
+    def imported_for(values: Mapping[str, Any], sizes: Mapping[str, int], elements: Mapping[str, Any]) -> ImportedModel:
+        found = import_model(checked, budget, {**given, **values}, sizes, check_positions, elements)
         if not found.graph.finished:
             raise UserError(f"{checked.file}: no output of the model is a tensor; fix: make a tensor its output")
         return found
@@ -131,25 +137,27 @@ class SpecialisedModel(Model):
     far, `specialised(…)` returns the compiled model for arguments, which can be saved and bound.
     """
 
-    __slots__ = ("_build", "_compiled_for", "_dims", "_given", "_inputs", "_kept", "_lock", "_name", "_names", "_needed",
+    __slots__ = ("_build", "_compiled_for", "_composite", "_dims", "_given", "_inputs", "_kept", "_lock", "_name", "_names", "_needed",
                  "_sizes_needed")
 
     def __init__(
         self, checked: Any, given: Mapping[str, Any],
-        build: Callable[[Mapping[str, Any], Mapping[str, int]], ImportedModel], compiled: Callable[[ImportedModel], Model],
+        build: Callable[[Mapping[str, Any], Mapping[str, int], Mapping[str, Any]], ImportedModel],
+        compiled: Callable[[ImportedModel], Model],
         *, every_size: bool = False,
     ) -> None:  # fmt: skip
         """Make a model.
 
-        `build` imports for values and sizes, `compiled` compiles what it made. `every_size`: whether all sizes that have names
-        are specialised to, needed or not.
+        `build` imports for values, sizes, and types of tensors in sequences and optionals, `compiled` compiles what it made.
+        `every_size`: whether all sizes that have names are specialised to, needed or not.
         """
         self._name, self._given, self._build, self._compiled_for = checked.graph.name or "model", dict(given), build, compiled
         self._inputs = [
             parameter for parameter in checked.graph.inputs if parameter.name not in {*given, *checked.graph.constants}
         ]
         self._dims = _declared(checked, given)
-        self._needed = {parameter.name for parameter in self._inputs if parameter.kind != "tensor"}
+        self._needed = {parameter.name for parameter in self._inputs if parameter.kind not in _HELD}
+        self._composite = {parameter.name for parameter in self._inputs if parameter.kind in _HELD[1:]}
         names_of_sizes = {extent.name for extents in self._dims.values() for extent in extents if isinstance(extent, Dim)}
         self._names = {name for name in names_of_sizes if name is not None}
         self._sizes_needed: set[str] = set(self._names) if every_size else set()
@@ -215,6 +223,7 @@ class SpecialisedModel(Model):
         sizes = self._sizes_of(values)
         with self._lock:
             while True:
+                elements = self._elements(values)
                 fixed = {name: values[name] for name in sorted(self._needed)}
                 for name, value in fixed.items():
                     count = getattr(value, "size", 0)
@@ -224,27 +233,42 @@ class SpecialisedModel(Model):
                             f"specialised to {MAX_SPECIALISED} at most; fix: a smaller array"
                         )
                 numbers = {name: sizes[name] for name in sorted(self._sizes_needed & sizes.keys())}
-                key = (tuple([_key(value) for value in fixed.values()]), tuple(numbers.values()), len(fixed))
+                key = (tuple([_key(value) for value in fixed.values()]), tuple(numbers.values()), len(fixed), repr(elements))
                 if key in self._kept:
                     self._kept.move_to_end(key)
                     break
                 try:
-                    imported = self._build(fixed, numbers)
+                    imported = self._build(fixed, numbers, elements)
                 except (ValueNeededError, SizeNeededError) as error:
                     if not self._learnt(error, values, sizes):
                         raise
+                    continue
+                except UnsupportedError:
+                    if not elements:
+                        raise
+                    self._needed |= self._composite  # what cannot be computed of their tensors may be of their values
                     continue
                 self._kept[key] = self._compiled_for(imported), imported.input_names
                 while len(self._kept) > MAX_KEPT:
                     self._kept.popitem(last=False)
                 break
             model, names = self._kept[key]
-        return model, [values[name] for name in names]
+        arrays = dict(values)
+        for name in elements:
+            _flatten(name, values[name], arrays)
+        return model, [arrays[name] for name in names]
+
+    def _elements(self, values: Mapping[str, object]) -> dict[str, object]:
+        """Return the types of the tensors in arguments that are sequences or optional."""
+        what = f"model {self.name!r}: input"
+        return {name: _types_of(values[name], f"{what} {name!r}") for name in sorted(self._composite - self._needed)}
 
     def _learnt(self, error: UnsupportedError, values: Mapping[str, object], sizes: Mapping[str, int]) -> bool:
         """Note what an import needs; return whether that is anything new. What was kept holds for less."""
         small = {name for name, value in values.items() if getattr(value, "size", 0) <= MAX_SPECIALISED}
-        inputs = set(getattr(error, "inputs", ())) & small - self._needed
+        wanted = set(getattr(error, "inputs", ()))
+        wanted |= {name for name in self._composite if any(each.startswith(f"{name}.") for each in wanted)}
+        inputs = wanted & (small | self._composite) - self._needed
         numbers = set(getattr(error, "sizes", ())) & set(sizes) - self._sizes_needed
         self._needed |= inputs
         self._sizes_needed |= numbers
@@ -397,6 +421,27 @@ def _array(value: object, what: str) -> Array:
         raise UserError(f"{what} is {type(value).__name__}; fix: pass a NumPy array")
     array = np.asarray(value)
     return as_texts(array, what) if array.dtype.kind in "OUT" else array
+
+
+def _types_of(value: object, what: str) -> object:
+    """Return the types of the tensors of an argument, in lists for sequences, None for what is absent."""
+    if value is None:
+        return None
+    if isinstance(value, (list, tuple)):
+        return [_types_of(each, what) for each in value]
+    array = _array(value, what)
+    if array.dtype.hasobject:
+        return TensorType(string, array.shape)
+    return TensorType(DType.from_numpy(array.dtype), array.shape)
+
+
+def _flatten(name: str, value: object, arrays: dict[str, object]) -> None:
+    """Add the tensors of an argument by the names that the graph has for them."""
+    if isinstance(value, (list, tuple)):
+        for position, each in enumerate(value):
+            _flatten(f"{name}.{position}", each, arrays)
+    elif value is not None:
+        arrays[name] = _array(value, name)
 
 
 def _key(value: object) -> object:

@@ -1,72 +1,151 @@
 """Computes numbers of constant codes while a graph is compiled, so that no run does.
 
 Quantised models hold their weights as codes and scales, and graphs keep them so, because they are written and explained so.
-What `dequantize` makes of constants is a constant, and so is its permutation, as a kernel of a convolution.
+What `dequantize` makes of constants is a constant, and so is its permutation, as a kernel of a convolution. Bodies of loops and
+branches capture codes: they capture the numbers instead.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Mapping
 
 import numpy as np
 
 from ...graph.graph import Graph
-from ...graph.ops.control import has_control
+from ...graph.ops.control import captures_of, regions_of
 from ...graph.reference.evaluate import evaluate
+from ...graph.region import Region
 from ...graph.symbol import Symbol
 
 MAX_FOLDED = 1 << 28
 """Bytes of one array up to which it is computed; larger ones stay what they are, at 4 to 8 times fewer bytes."""
 
 _ARRAYS = frozenset(("constant", "weight"))
+_Arrays = Mapping[int, Symbol]
+"""Symbols of a graph or region that are arrays, by their id, as symbols of the outermost graph."""
 
 
 def fold_codes(graph: Graph) -> Graph:
     """Return a finished graph in which what constant codes stand for are constants; the graph itself where there are none.
 
-    Graphs with loops and branches stay as they are.
+    In regions the numbers are captured, and codes that nobody reads any more are not.
     """
-    if has_control(graph) or not any(map(_is_made, graph.symbols)):
+    if not _has_codes(graph, {}):
         return graph
-    permuted = [symbol for symbol in graph.symbols if symbol.op.name == "permute" and _is_made(symbol.inputs[0])]
-    ends = {symbol.id for symbol in graph.symbols if _is_made(symbol)} | {symbol.id for symbol in permuted}
-    wanted = _wanted(graph, ends)
     target = graph.rewriting()
-    new: dict[int, Symbol] = {}
-    for symbol in graph.symbols:
-        if symbol.id not in wanted:
-            continue
-        with target.located(symbol.location):
-            if symbol.id in ends:
-                new[symbol.id] = _computed(target, symbol)
-            else:
-                new[symbol.id] = target.adopt(symbol, [new[operand.id] for operand in symbol.inputs])
-    target.output(*[new[symbol.id] for symbol in graph.outputs], names=graph.output_names)
+    _Fold(target).copy(graph, target, {}, {})
     return target
 
 
-def _is_made(symbol: Symbol) -> bool:
+def _arrays_of(graph: Graph, captured: _Arrays) -> dict[int, Symbol]:
+    """Return the arrays of a graph. captured: those that its inputs stand for."""
+    return {**captured, **{symbol.id: symbol for symbol in graph.symbols if symbol.op.name in _ARRAYS}}
+
+
+def _captured(symbol: Symbol, number: int, arrays: _Arrays) -> dict[int, Symbol]:
+    """Return the inputs of a region that stand for arrays around it."""
+    outer = captures_of(symbol, number)
+    region: Graph = regions_of(symbol)[number]
+    inner = region.inputs[len(region.inputs) - len(outer) :]
+    return {one.id: arrays[other.id] for one, other in zip(inner, outer, strict=True) if other.id in arrays}
+
+
+def _has_codes(graph: Graph, captured: _Arrays) -> bool:
+    """Return whether a graph or a region in it makes numbers of constant codes."""
+    arrays = _arrays_of(graph, captured)
+    for symbol in graph.symbols:
+        if _is_made(symbol, arrays):
+            return True
+        for number, region in enumerate(regions_of(symbol)):
+            if _has_codes(region, _captured(symbol, number, arrays)):
+                return True
+    return False
+
+
+def _is_made(symbol: Symbol, arrays: _Arrays) -> bool:
     """Return whether a symbol is the numbers of constant codes, and not too large."""
-    if symbol.op.name != "dequantize" or not all([operand.op.name in _ARRAYS for operand in symbol.inputs]):
+    if symbol.op.name != "dequantize" or not all([operand.id in arrays for operand in symbol.inputs]):
         return False
     return isinstance(symbol.nbytes, int) and symbol.nbytes <= MAX_FOLDED
 
 
-def _wanted(graph: Graph, ends: Collection[int]) -> set[int]:
-    """Return the ids of inputs, and of what outputs need beside `ends`, which need nothing."""
-    found = {symbol.id for symbol in (*graph.inputs, *graph.outputs)}
+def _read(graph: Graph, arrays: _Arrays) -> set[int]:
+    """Return the ids of symbols that are read when codes are numbers."""
+    found = {symbol.id for symbol in graph.outputs}
     for symbol in reversed(graph.symbols):
-        if symbol.id in found and symbol.id not in ends:
-            found.update([operand.id for operand in symbol.inputs])
+        if symbol.id not in found and symbol.op.kind != "control":
+            continue
+        if _is_made(symbol, arrays) or (symbol.op.name == "permute" and _is_made(symbol.inputs[0], arrays)):
+            continue
+        own = len(symbol.inputs) - sum(symbol.attrs["captured"]) if regions_of(symbol) else len(symbol.inputs)
+        found.update([operand.id for operand in symbol.inputs[:own]])
+        for number, region in enumerate(regions_of(symbol)):
+            inner = _read(region, _arrays_of(region, _captured(symbol, number, arrays)))
+            outer = captures_of(symbol, number)
+            pairs = zip(region.inputs[len(region.inputs) - len(outer) :], outer, strict=True)
+            found.update([other.id for one, other in pairs if one.id in inner])
     return found
 
 
-def _computed(target: Graph, symbol: Symbol) -> Symbol:
-    """Return the value of a symbol of constants as a constant."""
-    scratch = target.rewriting()
+class _Fold:
+    """Copies a graph into another one, with the numbers of codes as constants, each computed once."""
 
-    def copied(each: Symbol) -> Symbol:
-        return scratch.adopt(each, [copied(operand) for operand in each.inputs])
+    def __init__(self, target: Graph) -> None:
+        self._target = target
+        self._computed: dict[tuple[object, ...], Symbol] = {}
 
-    scratch.output(copied(symbol))
-    return target.constant(np.ascontiguousarray(evaluate(scratch)), symbol.dtype)
+    def copy(self, graph: Graph, target: Graph, captured: _Arrays, new: dict[int, Symbol]) -> None:
+        """Copy a graph or region, and end the copy.
+
+        captured: the arrays that inputs of a region stand for.  new: the symbols around it that these become, by their id.
+        """
+        arrays = _arrays_of(graph, captured)
+        permuted = {
+            symbol.id for symbol in graph.symbols if symbol.op.name == "permute" and _is_made(symbol.inputs[0], arrays)
+        }
+        read = _read(graph, arrays)
+        for symbol in graph.symbols:
+            is_kept = symbol.op.kind == "control" or (symbol.op.name == "input" and target is self._target)
+            if symbol.id in new or (symbol.id not in read and not is_kept):
+                continue
+            with target.located(symbol.location):
+                if symbol.id in permuted or _is_made(symbol, arrays):
+                    new[symbol.id] = self._constant(target, symbol, arrays)
+                elif regions_of(symbol):
+                    new[symbol.id] = self._control(target, symbol, arrays, new)
+                else:
+                    new[symbol.id] = target.adopt(symbol, [target.as_symbol(new[each.id]) for each in symbol.inputs])
+        target.output(*[target.as_symbol(new[symbol.id]) for symbol in graph.outputs], names=graph.output_names)
+
+    def _constant(self, target: Graph, symbol: Symbol, arrays: _Arrays) -> Symbol:
+        """Return what is computed of codes as a constant of the outermost graph, as a symbol of the target."""
+        made = symbol.inputs[0] if symbol.op.name == "permute" else symbol
+        order = symbol.attrs["axes"] if symbol.op.name == "permute" else None
+        key = (*[arrays[operand.id].id for operand in made.inputs], tuple(sorted(made.attrs.items(), key=str)), order)
+        if key not in self._computed:
+            scratch = self._target.rewriting()
+            found = scratch.adopt(made, [scratch.adopt(arrays[operand.id], ()) for operand in made.inputs])
+            scratch.output(found if order is None else scratch.adopt(symbol, [found]))
+            with self._target.located(symbol.location):
+                self._computed[key] = self._target.constant(np.ascontiguousarray(evaluate(scratch)), symbol.dtype)
+        return target.as_symbol(self._computed[key])
+
+    def _control(self, target: Graph, symbol: Symbol, arrays: _Arrays, new: Mapping[int, Symbol]) -> Symbol:
+        """Copy a loop or branch, whose regions capture what they read."""
+        regions: list[Region] = []
+        for number, region in enumerate(regions_of(symbol)):
+            copy = Region(target, "")
+            copy.name, copy.journal.busy = region.name, True
+            outer = captures_of(symbol, number)
+            own = region.inputs[: len(region.inputs) - len(outer)]
+            inner = region.inputs[len(own) :]
+            known = {one.id: copy.adopt(one, ()) for one in own}
+            known.update({one.id: new[other.id] for one, other in zip(inner, outer, strict=True) if other.id in new})
+            with copy.building():
+                self.copy(region, copy, _captured(symbol, number, arrays), known)
+            regions.append(copy)
+        counts = tuple([len(region.captured) for region in regions])
+        first = len(symbol.inputs) - sum(symbol.attrs["captured"])
+        operands = [target.as_symbol(new[each.id]) for each in symbol.inputs[:first]]
+        operands += [each for region in regions for each in region.captured]
+        return target.adopt(symbol, operands, attrs={**symbol.attrs, "captured": counts, "regions": tuple(regions)})

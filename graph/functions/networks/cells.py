@@ -6,7 +6,9 @@ from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
 from ....promotion.dataclass import dataclass
+from ....promotion.dtype import int64
 from ....promotion.errors import UserError
+from ...construction import primitives
 from ...dims.dim import Extent
 from ...symbol import Symbol
 from .. import activations
@@ -198,6 +200,53 @@ def ran(
         outputs.append(steps)
         finals.append(state)
     return outputs, [stack(list(each), 0) for each in zip(*finals, strict=True)]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Layer:
+    """What a network of one layer does beside its kind: the functions of each direction, and how they run.
+
+    Attributes:
+        backwards: whether each direction goes backwards.
+        clip: limits what comes before activations; None for no limit.
+        input_forget: whether LSTM's f is 1 - i.
+        linear_before_reset: whether GRU's r scales h Rₙᵀ + Rbₙ instead of h.
+    """
+
+    functions: Sequence[Sequence[Function]]
+    backwards: Sequence[bool]
+    clip: float | None = None
+    input_forget: bool = False
+    linear_before_reset: bool = False
+
+
+def ran_layer(
+    kind: Kind, layer: Layer, x: Symbol, w: Symbol, r: Symbol, b: Symbol | None, lengths: Symbol | None,
+    states: Sequence[Symbol | None], p: Symbol | None,
+) -> list[Symbol]:  # fmt: skip
+    """Run a network on inputs (T, N, I), with weights, biases, states and peepholes as ONNX's operators have them.
+
+    Returns the outputs (T, directions, N, H) and the last states (directions, N, H). This is what the exporter makes again to
+    tell a network in a graph.
+
+    lengths: how many steps of each row are valid, integers (N,), or None for all.
+    """
+    hidden = int(r.shape[2])  # type: ignore[arg-type]
+    passes = []
+    for number, reverse in enumerate(layer.backwards):
+        recurrent = r[number].transpose()
+        passes.append(Pass(
+            layer.functions[number], _times(w[number].transpose()), _times(recurrent), recurrent,
+            None if b is None else b[number], None if p is None else p[number],
+            [None if each is None else each[number] for each in states], reverse,
+        ))  # fmt: skip
+    valid = None if lengths is None else primitives.reshape(primitives.cast(lengths, int64), (*lengths.shape, 1))
+    outputs, finals = ran(kind, x, hidden, passes, valid, layer.clip, layer.input_forget, layer.linear_before_reset)
+    return [stack(outputs, 1), *finals]
+
+
+def _times(weights: Symbol) -> Function:
+    return lambda x: matmul(x, weights)
 
 
 def _direction(

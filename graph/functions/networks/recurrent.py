@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ....promotion.dtype import DType, int64
+from ....promotion.dtype import DType
 from ....promotion.errors import UserError
 from ...construction import primitives
 from ...errors import describing, mistake
@@ -12,9 +12,7 @@ from ...graph import graph_of
 from ...protocols import TensorLike
 from ...symbol import Symbol
 from ...types import shape_text
-from ..joining import stack
-from ..linalg import matmul
-from .cells import DIRECTIONS, GRU, LSTM, RNN, Function, Kind, Pass, functions_named, ran
+from .cells import DIRECTIONS, GRU, LSTM, RNN, Function, Kind, Layer, functions_named, ran_layer
 
 
 def rnn(
@@ -140,27 +138,14 @@ def _network(
     lengths = None if sequence_lens is None else _lengths(op, graph.as_symbol(sequence_lens, op), joined, batch)
     functions = _functions(op, joined, kind, activations, count)
     dtype: DType = value.dtype
-    steps_first = value.permute((1, 0, 2)) if batch_first else value
-    passes = [
-        Pass(
-            functions[number], _times(w[number]), _times(r[number]), r[number].transpose(), None if b is None else b[number],
-            None if peepholes is None else peepholes[number],
-            [None if each is None else each[:, number] if batch_first else each[number] for each in states], reverse,
-        )
-        for number, reverse in enumerate(backwards)
-    ]  # fmt: skip
-    outputs, finals = ran(
-        kind, steps_first, hidden, passes, lengths, None if clip is None else float(clip), input_forget, linear_before_reset
-    )
-    together = stack(outputs, 1)
-    results = [together.permute((2, 0, 1, 3)) if batch_first else together]
-    results += [each.permute((1, 0, 2)) if batch_first else each for each in finals]
-    return [primitives.cast(each, dtype) for each in results]
-
-
-def _times(weights: Symbol) -> Function:
-    turned = weights.transpose()
-    return lambda x: matmul(x, turned)
+    turn = (1, 0, 2)
+    layer = Layer(functions, backwards, None if clip is None else float(clip), input_forget, linear_before_reset)
+    if batch_first:
+        value, states = value.permute(turn), [None if each is None else each.permute(turn) for each in states]
+    steps, *finals = ran_layer(kind, layer, value, w, r, b, lengths, states, peepholes)
+    if batch_first:
+        steps, finals = steps.permute((2, 0, 1, 3)), [each.permute(turn) for each in finals]
+    return [primitives.cast(each, dtype) for each in (steps, *finals)]
 
 
 def _fits(op: str, name: str, x: Symbol, shape: Sequence[object]) -> bool:
@@ -181,7 +166,7 @@ def _lengths(op: str, lengths: Symbol, joined: Sequence[Symbol], batch: object) 
     if not lengths.dtype.is_integer or not _fits(op, "sequence_lens", lengths, (batch,)):
         what = f"sequence_lens {lengths.dtype} {shape_text(lengths.shape)}"
         raise mistake(op, what, (*joined, lengths), f"integers ({batch},), one for each row", "sequence_lens.cast(int64)")
-    return primitives.reshape(primitives.cast(lengths, int64), (*lengths.shape, 1))
+    return lengths
 
 
 def _functions(

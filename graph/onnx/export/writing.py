@@ -20,12 +20,14 @@ from ...ops.attributes import parsed_options
 from ...symbol import Symbol
 from ..values import objects
 from .body import Body, Constant, OnnxNode, OpsetNeeded, Refused
+from .composed.composed import Composed
+from .composed.find import find_composed
 from .functions import DOMAIN, Written, call_text, written
 from .regions import write_branch, write_loop
 from .registry import UNWRITTEN, Call
 from .sizes import Sizes
 from .spatial.resized import Resized, find_resized
-from .spatial.windowed import Windowed, weights_of, zero_of_weights
+from .spatial.windowed import Windowed, consumers_of, weights_of, zero_of_weights
 from .spatial.windowed_functions import find_functions
 from .table import REASONS, SIZED, WRITERS
 
@@ -98,9 +100,12 @@ class GraphWriter:
         self.names = dict(names)
         live = live_symbols(graph)
         self.resized, self.windowed = find_resized(graph, live), find_functions(graph, live)
-        self.live = live_symbols(graph, {**self.resized, **self.windowed})
+        self.composed = find_composed(graph, live, consumers_of(live), model.opset)
+        self.nodes: dict[int, Windowed | Resized | Composed] = {**self.composed, **self.resized, **self.windowed}
+        self.live = live_symbols(graph, self.nodes)
         self.casts = {entry.symbol.id: entry for entry in model.graph.casts() if entry.symbol.graph is graph}
         self.kernels: dict[int, str] = {}
+        self.written: set[int] = set()
 
     def write(self) -> None:
         """Write all symbols that outputs need."""
@@ -122,6 +127,8 @@ class GraphWriter:
                 self._rename_last(symbol, self._resize(symbol, self.resized[symbol.id]), first)
             elif symbol.id in self.windowed:
                 self._rename_last(symbol, self._of_windows(symbol, self.windowed[symbol.id]), first)
+            elif symbol.id in self.composed:
+                self._composed(symbol, self.composed[symbol.id], first)
             elif symbol.op.name == "input":
                 self.names.setdefault(symbol.id, str(symbol.name))
             elif symbol.op.name == "loop":
@@ -150,7 +157,7 @@ class GraphWriter:
             made.metadata.update(metadata)
         fixed = self.model.fixed
         if symbol.op.name in _ARRAYS or (
-            symbol.op.kind not in ("source", "control") and symbol.id not in self.windowed and symbol.id not in self.resized
+            symbol.op.kind not in ("source", "control") and symbol.id not in self.nodes
             and all([self.names[operand.id] in fixed for operand in symbol.inputs])
         ):
             fixed.add(self.names[symbol.id])
@@ -159,7 +166,7 @@ class GraphWriter:
 
     def _is_kept(self, symbol: Symbol) -> bool:
         """Return whether import would compute a symbol, or clamp its bounds, if its node did not say that it is one."""
-        if symbol.id in self.windowed or symbol.id in self.resized:
+        if symbol.id in self.nodes:
             return False
         if symbol.op.kind in ("source", "control") and symbol.op.name != "dim_value":
             return False
@@ -248,6 +255,40 @@ class GraphWriter:
             result = self.body.op("Transpose", symbol.dtype, result, perm=(0, *range(2, rank), 1))
         return result
 
+    def _composed(self, symbol: Symbol, made: Composed, first: int) -> None:
+        """Write a node with one output or several, before the first symbol that is one of them."""
+        if symbol.id in self.written:
+            return
+        operands = ["" if each is None else self.names[each.id] for each in made.operands]
+        for position, axes in made.turned.items():
+            operands[position] = self.body.op("Transpose", symbol.dtype, operands[position], perm=axes)
+        while operands and not operands[-1]:
+            operands.pop()
+        if made.result_turned is not None:
+            result = self.body.node(made.op, *operands, **made.attributes)
+            result = self.body.op("Transpose", symbol.dtype, result, perm=made.result_turned)
+            self._rename_last(symbol, result, first)
+            return
+        wanted = {each.id for each in self.live}
+        names, copies = list[str](), list[tuple[str, str]]()
+        for symbols in made.results:
+            name = ""
+            for each in symbols:
+                if each.id not in wanted:
+                    continue
+                own = self.names.get(each.id)
+                name = name or own or self.body.name(f"{each.op.name}_{each.id}")
+                if own is not None and own != name:
+                    copies.append((name, own))
+                self.names.setdefault(each.id, name)
+                self.written.add(each.id)
+            names.append(name or (self.body.name("unused") if made.all_outputs else ""))
+        while not names[-1]:
+            names.pop()
+        self.body.nodes.append(OnnxNode(made.op, "", tuple(operands), tuple(names), made.attributes))
+        for name, own in copies:
+            self.body.node("Identity", name, output=own)
+
     def _codes(self, made: Windowed, has_zero: bool = False) -> tuple[str, ...]:
         """Return the names of 8-bit weights, of the zero point of the image, and of that of the weights if they need one.
 
@@ -307,7 +348,7 @@ class GraphWriter:
         return compose(f"to_onnx: {symbol.op.name} at {symbol.location}: {reason}", symbol.inputs, fix=fix)
 
 
-def live_symbols(graph: Graph, windowed: Mapping[int, Windowed | Resized] | None = None) -> list[Symbol]:
+def live_symbols(graph: Graph, windowed: Mapping[int, Windowed | Resized | Composed] | None = None) -> list[Symbol]:
     """Return the inputs and whatever the outputs need, sizes that values decide among it, in order.
 
     windowed: nodes that stand for several symbols, and need less.

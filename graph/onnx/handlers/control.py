@@ -23,6 +23,7 @@ from ..regions import ChangingTypeError, import_branch, import_loop, import_scan
 from ..registry import handles
 from ..tensors import dtype_of_code
 from ..values import COMPOSITE, Growing, Known, Sequence, Sizes, Stacked, Value, from_items
+from .branches import EitherShape
 
 _SELECTED = 8
 """Most nodes of both branches of an If that are computed, to select between the results: that fuses, and any device does it."""
@@ -53,20 +54,28 @@ def if_(node: Node) -> Result:
         with suppress(NoRegionError):
             return tuple(import_branch(node, flag, then, otherwise))
     pairs = zip(node.run(then, ()), node.run(otherwise, ()), strict=True)
-    return tuple([_selected(node, flag, yes, no, condition) for yes, no in pairs])
+    either = EitherShape(node, flag, condition)
+    return tuple([_selected(node, flag, yes, no, condition, either) for yes, no in pairs])
 
 
-def _selected(node: Node, flag: Symbol, yes: Value, no: Value, condition: Value) -> Value:
+def _selected(
+    node: Node, flag: Symbol, yes: Value, no: Value, condition: Value, either: EitherShape | None = None
+) -> Value:
+    """Return one of two values. either: selects between tensors of other sizes, where that is possible."""
     if yes is no or (isinstance(yes, Known) and isinstance(no, Known) and _same(yes, no)):
         return yes
     if isinstance(yes, Growing) and isinstance(no, Growing):
         both = selected(node, flag, yes, no)
         if both is not None:
             return both
-    tensors = not isinstance(yes, COMPOSITE) and not isinstance(no, COMPOSITE)
-    if not tensors or yes.shape != no.shape or yes.dtype is not no.dtype:  # type: ignore[union-attr]
+    if isinstance(yes, COMPOSITE) or isinstance(no, COMPOSITE):
         raise node.needed(condition, "the type of what an If returns")
-    return apply("where", flag, node.symbol_of(yes), node.symbol_of(no))
+    first, second = node.symbol_of(yes), node.symbol_of(no)
+    if first.shape != second.shape or first.dtype is not second.dtype:
+        if either is None:
+            raise node.needed(condition, "the type of what an If returns")
+        return either.selected(first, second)
+    return apply("where", flag, first, second)
 
 
 def _same(x: Known, y: Known) -> bool:

@@ -54,11 +54,16 @@ def einsum(node: Node) -> Result:
 
 
 def integers(node: Node, x: Symbol, position: int, side: str) -> Symbol:
-    """Return a quantised operand as int32 without its zero point, of which a vector has one per row (side a) or column (b)."""
+    """Return a quantised operand as int32 without its zero point, which is an input of the node."""
+    return without_zero(x, node.get(position), side)
+
+
+def without_zero(x: Symbol, zero: Symbol | None, side: str) -> Symbol:
+    """Return codes as int32 without their zero point, of which a vector has one per row (side a) or column (b)."""
     wide = x.cast(int32)
-    if not node.has(position):
+    if zero is None:
         return wide
-    zero = node[position].cast(int32)
+    zero = zero.cast(int32)
     if len(zero.shape) == 1 and side == "a" and zero.shape != (1,):
         zero = zero.reshape((*zero.shape, 1))
     return apply("sub", wide, zero if zero.shape != (1,) else zero.reshape(()))
@@ -67,7 +72,12 @@ def integers(node: Node, x: Symbol, position: int, side: str) -> Symbol:
 @handles("MatMulInteger")
 def matmul_integer(node: Node) -> Result:
     """Multiply integers of 8 bits in int32, without their zero points."""
-    return product(integers(node, node[0], 2, "a"), integers(node, node[1], 3, "b")).cast(int32)
+    return multiplied_codes(node[0], node[1], node.get(2), node.get(3))
+
+
+def multiplied_codes(a: Symbol, b: Symbol, a_zero: Symbol | None, b_zero: Symbol | None) -> Symbol:
+    """Multiply integers of 8 bits in int32, without their zero points."""
+    return product(without_zero(a, a_zero, "a"), without_zero(b, b_zero, "b")).cast(int32)
 
 
 @handles("QLinearMatMul")

@@ -12,7 +12,7 @@ from ....functions.spatial.geometry import Windows
 from ....graph import Graph
 from ....symbol import Symbol
 from ...handlers.spatial.pooling import counted
-from .equality import found_among
+from ..equality import found_among
 from .padding import Line, Widths, stated, unpadded
 
 _MAX_POOLED = frozenset(("float32", "float64", "float16", "int8", "uint8"))

@@ -8,7 +8,7 @@ from .....promotion.dtype import float32, int32
 from ....graph import Graph
 from ....symbol import Symbol
 from ...handlers.spatial.convolution import requantised_conv
-from .equality import found_among
+from ..equality import found_among
 
 _STEPS = 12
 """Most operations from the sums to the codes."""

@@ -15,7 +15,7 @@ from .....promotion.dataclass import dataclass
 from ....functions.spatial.resizing import Axis, Options, ratio, resized, scaled, taps
 from ....graph import Graph
 from ....symbol import Symbol
-from .equality import found_among
+from ..equality import found_among
 from .windowed import consumers_of
 
 _NEAREST = (

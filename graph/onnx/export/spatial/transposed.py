@@ -18,7 +18,7 @@ from ....functions.spatial.geometry import kernel_span
 from ....functions.spatial.residues import Residues, convolved_backwards, residues_of, weights_of_matrices
 from ....graph import Graph
 from ....symbol import Symbol
-from .equality import found_among
+from ..equality import found_among
 from .windowed import Windowed, turned
 
 

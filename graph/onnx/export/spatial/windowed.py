@@ -20,7 +20,7 @@ from ....functions.spatial import convolution
 from ....graph import Graph
 from ....ops.shape import window_count
 from ....symbol import Symbol
-from .equality import found_among
+from ..equality import found_among
 from .padding import Line, Widths, stated, unpadded
 from .poolings import pooled
 from .quantised import requantised_sum

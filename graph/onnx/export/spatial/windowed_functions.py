@@ -12,7 +12,7 @@ from ....functions.spatial import pooling
 from ....functions.spatial.geometry import Windows
 from ....graph import Graph
 from ....symbol import Symbol
-from .equality import found_among
+from ..equality import found_among
 from .transposed import convolution_backwards
 from .windowed import (
     Windowed,

@@ -15,9 +15,9 @@ from ....functions.reductions import mean
 from ....symbol import Symbol
 from ...node import Node, Result
 from ...registry import handles
+from ..networks.recurrent import network
 from ..products import integers
 from ..quantisation import requantised
-from ..recurrent import network
 
 _DOMAIN = "com.microsoft"
 

@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from ....promotion.dtype import int64
-from ...functions.joining import stack
-from ...functions.linalg import matmul
-from ...functions.networks.cells import DIRECTIONS, GRU, LSTM, RNN, Function, Kind, Pass, functions_named, ran
-from ...symbol import Symbol
-from ..node import Node, Result
-from ..registry import handles
+from .....promotion.dtype import int64
+from ....functions.joining import stack
+from ....functions.networks.cells import (
+    DIRECTIONS,
+    GRU,
+    LSTM,
+    RNN,
+    Function,
+    Kind,
+    Layer,
+    Pass,
+    functions_named,
+    ran,
+    ran_layer,
+)
+from ....symbol import Symbol
+from ...node import Node, Result
+from ...registry import handles
 
 Product = Callable[[Node, int, int], Function]
 """Makes the function that multiplies by an input of the node (1: W, 2: R) of one direction, which holds it transposed."""
@@ -45,7 +56,8 @@ def network(node: Node, kind: Kind, product: Product | None = None) -> Result:
     node.require(node.attr("hidden_size", hidden) == hidden, f"hidden_size is not {hidden}, which R has")
     size = hidden
     node.require(node[1].shape[0] == len(backwards), f"weights of {node[1].shape[0]} directions for {direction!r}")
-    lengths = node[4].cast(int64).reshape((x.shape[1], 1)) if node.has(4) else None
+    turn = (1, 0, 2)
+    lengths = node.get(4)
     wide = kind.gates * size
     for position, expected in ((1, wide), (2, wide), (3, 2 * wide), (7, 3 * size if kind is LSTM else 0)):
         if node.has(position):
@@ -53,33 +65,42 @@ def network(node: Node, kind: Kind, product: Product | None = None) -> Result:
             node.require(found == (expected,), f"input {position} has shape {node.shape(position)}, not (…, {expected}, …)")
     functions = _activations(node, kind, len(backwards))
     clip = node.attr("clip", None)
-    passes = []
-    for number, reverse in enumerate(backwards):
-        recurrent = node[2][number] if product else node[2][number].transpose()
-        from_inputs, from_state = (
-            product(node, position, number) if product else _times(weights)
-            for position, weights in ((1, node[1][number].transpose()), (2, recurrent))
-        )
-        given = [node.get(5 + position) for position in range(kind.states)]
-        states = [None if one is None else one[:, number] if batch_first else one[number] for one in given]
-        passes.append(Pass(
-            functions[number], from_inputs, from_state, recurrent, node[3][number] if node.has(3) else None,
-            node[7][number] if kind is LSTM and node.has(7) else None, states, reverse,
-        ))  # fmt: skip
-    outputs, finals = ran(
-        kind, x, size, passes, lengths, None if clip is None else float(clip),
-        kind is LSTM and bool(node.attr("input_forget", 0)), kind is GRU and bool(node.attr("linear_before_reset", 0)),
+    layer = Layer(
+        functions, backwards, None if clip is None else float(clip), kind is LSTM and bool(node.attr("input_forget", 0)),
+        kind is GRU and bool(node.attr("linear_before_reset", 0)),
     )  # fmt: skip
+    states = [node.get(5 + position) for position in range(kind.states)]
+    if batch_first:
+        states = [None if one is None else one.permute(turn) for one in states]
+    biases, peepholes = node.get(3), node.get(7) if kind is LSTM else None
+    if product is None:
+        steps, *finals = ran_layer(kind, layer, x, node[1], node[2], biases, lengths, states, peepholes)
+    else:
+        steps, *finals = _by_products(node, kind, layer, x, product, (biases, peepholes, *states), lengths)
     results: list[Any] = [None]
     if node.wants(0):
-        together = stack(outputs, 1)  # (steps, directions, batch, hidden)
-        results[0] = together.permute((2, 0, 1, 3)) if batch_first else together
-    results += [each.permute((1, 0, 2)) if batch_first else each for each in finals]
+        results[0] = steps.permute((2, 0, 1, 3)) if batch_first else steps
+    results += [each.permute(turn) if batch_first else each for each in finals]
     return tuple(results)
 
 
-def _times(weights: Symbol) -> Function:
-    return lambda x: matmul(x, weights)
+def _by_products(
+    node: Node, kind: Kind, layer: Layer, x: Symbol, product: Product, given: Sequence[Symbol | None], lengths: Symbol | None
+) -> list[Symbol]:
+    """Run a network whose products with W and R are functions. given: biases, peepholes, and the first states."""
+    passes = []
+    for number, reverse in enumerate(layer.backwards):
+        biases, peepholes, *states = [None if each is None else each[number] for each in given]
+        passes.append(Pass(
+            layer.functions[number], product(node, 1, number), product(node, 2, number), node[2][number], biases, peepholes,
+            states, reverse,
+        ))  # fmt: skip
+    valid = None if lengths is None else lengths.cast(int64).reshape((x.shape[1], 1))
+    outputs, finals = ran(
+        kind, x, int(node[2].shape[1]), passes, valid, layer.clip, layer.input_forget,  # type: ignore[arg-type]
+        layer.linear_before_reset,
+    )  # fmt: skip
+    return [stack(outputs, 1), *finals]
 
 
 @handles("RNN")

@@ -1,0 +1,52 @@
+"""Finds functions of several symbols that are one node of ONNX."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from ....graph import Graph
+from ....symbol import Symbol
+from . import attention, quantised, recurrent, sampling
+from .activations import Activations
+from .composed import Composed
+
+
+def find_composed(
+    graph: Graph, live: Sequence[Symbol], consumers: Mapping[int, list[Symbol]], opset: int
+) -> dict[int, Composed]:
+    """Return the nodes that stand for several symbols, by the ids of the symbols that are their results.
+
+    A node stands where its first result does: what it reads is computed before.
+    """
+    found: dict[int, Composed] = {}
+    activations = Activations(graph, opset)
+    for symbol in live:
+        if symbol.id in found:
+            continue
+        made = activations.found(symbol) or _of_symbol(graph, symbol, consumers, opset)
+        if made is None:
+            continue
+        first = min([root.id for root in made.roots])
+        if all(operand.id < first for operand in made.inputs) and not any(root.id in found for root in made.roots):
+            found.update(dict.fromkeys([root.id for root in made.roots], made))
+    return found
+
+
+def _of_symbol(
+    graph: Graph, symbol: Symbol, consumers: Mapping[int, list[Symbol]], opset: int
+) -> Composed | None:
+    row = symbol.op.name
+    made: Composed | None = None
+    if row == "matmul":
+        made = quantised.product(symbol, consumers, graph) or recurrent.network(symbol, consumers, graph)
+    if row in ("matmul", "where") and made is None and opset >= attention.OPSET:
+        made = attention.attention(symbol, graph)
+    if row in ("concat", "reshape") and opset >= attention.OPSET:
+        made = attention.rotary(symbol, graph)
+    if row == "quantize":
+        made = quantised.dynamic(symbol, graph)
+    if row == "reshape" and made is None:
+        made = sampling.grid_sample(symbol, graph, opset)
+    if row in ("reduce_max", "mean"):
+        made = sampling.roi_align(symbol, graph)
+    return made
