@@ -261,20 +261,36 @@ def pixel_shuffle(node: Node, x: Symbol, upscale_factor: int) -> Symbol:
 
 @handles("as_strided.default", "as_strided_copy.default")
 def as_strided(
-    node: Node, x: Symbol, size: tuple[Extent, ...], stride: tuple[Extent, ...], storage_offset: Extent | None = None
-) -> Symbol:
-    """Return a view by strides of a tensor that lies in row-major order from the beginning of its storage: else it is refused
-    before it comes here. It is a slice if its elements lie side by side, else a read at fixed positions."""
+    node: Node, x: Symbol, size: tuple[Extent, ...], stride: tuple[Extent, ...], storage_offset: Extent | None = None,
+    order: tuple[int, ...] | None = None,
+) -> Symbol:  # fmt: skip
+    """Return a view by strides of a tensor that is all of its storage: else it is refused before it comes here. It is a slice
+    if its elements lie side by side, else a read at fixed positions.
+
+    order: the axes from the outermost to the innermost in memory, if these are not in order.
+    """
     offset: Extent = storage_offset or 0
-    flat = node.shaped(x, (product(x.shape),))
+    x = x if order is None else apply("permute", x, axes=order)
+    count = product(x.shape)
+    flat = node.shaped(x, (count,))
     elements: Extent = 1
     dense = True
     for extent, step in zip(reversed(size), reversed(stride), strict=True):
         dense = dense and (extent == 1 or step == elements)
         elements = elements * extent
     if dense:
+        _require_inside(node, offset + elements, count)
         return node.shaped(cut(flat, 0, offset, offset + elements))
-    return apply("gather", flat, node.graph.constant(strided_positions(node, size, stride, offset)), axis=0)
+    positions = strided_positions(node, size, stride, offset)
+    if not positions.size:
+        return node.broadcast(node.number(0, x.dtype))
+    _require_inside(node, int(positions.max()) + 1, count)
+    return apply("gather", flat, node.graph.constant(positions), axis=0)
+
+
+def _require_inside(node: Node, stop: Extent, count: Extent) -> None:
+    is_beyond = isinstance(stop, int) and isinstance(count, int) and stop > count
+    node.require(not is_beyond, f"as_strided to {stop} elements of a tensor with {count}", "a tensor that has them")
 
 
 def strided_positions(node: Node, size: Sequence[Extent], stride: Sequence[Extent], storage_offset: Extent | None) -> Array:

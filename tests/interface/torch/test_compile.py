@@ -250,11 +250,15 @@ def test_operators_without_a_form_run_in_pytorch_and_are_reported() -> None:
     assert entry.name in str(joinery.torch.report())
 
 
-@pytest.mark.parametrize("operand", [lambda x: x.relu()[1:], lambda x: x.relu().t(), lambda x: x[1:], lambda x: x.relu()])
+@pytest.mark.parametrize("operand", [
+    lambda x: x.relu()[1:], lambda x: x.relu().t(), lambda x: x[1:], lambda x: x.relu(), lambda x: x.t() + 1,
+    lambda x: (x.t() + 1)[1:], lambda x: (x + 1).split(1)[2], lambda x: (x + 1)[:, ::2].expand(2, 3, 2),
+])  # fmt: skip
 def test_views_by_strides_count_from_the_beginning_of_the_storage(operand: Any) -> None:
     function = lambda x: operand(x).as_strided((2, 3), (2, 1), 1) * 2  # noqa: E731
     x = torch.randn(3, 4)
     assert_same(compiled(function)(x), function(x))
+    assert joinery.torch.report().share == 1
 
 
 @pytest.mark.parametrize("repeated", [
