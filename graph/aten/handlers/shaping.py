@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from ....promotion.arrays import Array
-from ...dims.dim import Extent, product
+from ...dims.dim import Dim, Extent, lower_bound, maximum, product
 from ...functions.building import apply
 from ...functions.joining import concat as concatenated
 from ...functions.joining import roll as rolled
@@ -64,11 +64,31 @@ def cut(x: Symbol, axis: int, start: Extent, stop: Extent, step: int = 1) -> Sym
     return apply("slice", x, starts=starts, stops=stops, steps=steps)
 
 
-def bounds(x: Symbol, axis: int, start: Extent | None, length: Extent, step: int) -> tuple[Extent, Extent]:
-    """Return the first position of a slice and the one after its last, of a declared length."""
+_OPEN = 2**62
+"""Ends of slices from which on they stand for the end of an axis."""
+
+
+def _counts_from_the_end(position: Dim) -> bool:
+    """Return whether a symbolic position is negative; sizes that are symbols are never 0."""
+    least = lower_bound(-position)
+    return least is not None and least >= 0
+
+
+def bounds(
+    x: Symbol, axis: int, start: Extent | None, length: Extent, step: int, end: Extent | None = 0
+) -> tuple[Extent, Extent]:
+    """Return the first position of a slice and the one after its last, of a declared length.
+
+    end: where the model ends it, which is looked at for whether that is the end of the axis.
+    """
     extent = x.shape[axis]
     first: Extent = 0 if start is None else start
-    if isinstance(first, int):
+    if isinstance(first, Dim):
+        if step == 1 and (end is None or end == extent or (isinstance(end, int) and end >= _OPEN)):
+            first = extent - length
+        elif _counts_from_the_end(first):
+            first = maximum(extent + first, 0)
+    elif isinstance(first, int):
         if first < 0:
             first = max(first + extent, 0) if isinstance(extent, int) else extent + first
         elif isinstance(extent, int):
@@ -84,14 +104,15 @@ def slice_(
 ) -> Symbol:
     """Take every `step`-th position of an axis, from `start` on, as many as PyTorch states."""
     axis = node.axis(dim, len(x.shape))
-    return cut(x, axis, *bounds(x, axis, start, node.shape[axis], step), step)
+    return cut(x, axis, *bounds(x, axis, start, node.shape[axis], step, end), step)
 
 
 @handles("select.int", "select_copy.int")
 def select(node: Node, x: Symbol, dim: int, index: Extent) -> Symbol:
     """Take one position of an axis, which disappears."""
     axis = node.axis(dim, len(x.shape))
-    at = x.shape[axis] + index if isinstance(index, int) and index < 0 else index
+    is_negative = index < 0 if isinstance(index, int) else _counts_from_the_end(index)
+    at = x.shape[axis] + index if is_negative else index
     return node.shaped(cut(x, axis, at, at + 1))
 
 
@@ -118,7 +139,7 @@ def slice_scatter(
     axis = node.axis(dim, len(x.shape))
     source = src.cast(x.dtype)
     if step == 1:
-        return inserted(x, source, axis, *bounds(x, axis, start, source.shape[axis], 1))
+        return inserted(x, source, axis, *bounds(x, axis, start, source.shape[axis], 1, end))
     (extent, length) = node.static((x.shape[axis], source.shape[axis]), "the axis of a slice with steps")
     first, _ = node.static(bounds(x, axis, start, length, step), "the axis of a slice with steps")
     result = x

@@ -36,6 +36,7 @@ CASES: list[tuple[str, tuple[Any, ...], dict[str, Any], Callable[[], Any]]] = [
     ("div.Tensor_mode", (I, 4), {"rounding_mode": "floor"}, lambda: I // 4),
     ("div.Tensor_mode", (I, 4), {"rounding_mode": "trunc"}, lambda: np.trunc(I / 4).astype(np.int64)),
     ("remainder.Scalar", (I, 4), {}, lambda: I % 4),
+    ("remainder.Scalar_Tensor", (7, I * 2 + 1), {}, lambda: 7 % (I * 2 + 1)),
     ("fmod.Scalar", (I, 4), {}, lambda: np.fmod(I, 4)),
     ("add.Tensor", (I.astype(np.int8), 300), {}, lambda: I.astype(np.int8) + np.int8(44)),
     ("eq.Scalar", (HALF, 0.3), {}, lambda: BFLOAT16(0.3) == HALF),

@@ -51,6 +51,22 @@ def only() -> Any:
     return graph
 
 
+# -- sizes -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("function", [
+    lambda x, y: x[:, -y.shape[0] :] * 2,
+    lambda x, y: x[:, -y.shape[0] : -1] * x[:, -y.shape[0]].unsqueeze(1),
+    lambda x, y: x.topk(y.shape[0], 1),
+], ids=["open", "closed", "topk"])  # fmt: skip
+def test_positions_that_sizes_give_count_from_the_end(function: Any) -> None:
+    run = compiled(function, dynamic=True)
+    for n, m in ((9, 4), (8, 8), (6, 2)):
+        x, y = torch.randn(3, n), torch.randn(m)
+        assert_same(run(x, y), function(x, y))
+    assert joinery.torch.report().share == 1
+
+
 # -- models ------------------------------------------------------------------------------------------------------------
 
 SLOW = ("bert", "llama", "t5", "gpt2")
