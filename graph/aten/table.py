@@ -21,7 +21,7 @@ from .handlers import (
     tables,
 )
 from .handlers.complex import arithmetic, fourier, views
-from .handlers.gradients import convolution, pooling
+from .handlers.gradients import convolution, pooling, sampling
 from .handlers.values import bits, searching, special
 from .registry import COMPLEX_HANDLERS, HANDLERS
 
@@ -29,7 +29,7 @@ __all__ = ["COMPLEX_HANDLERS", "HANDLERS", "MODULES"]
 
 MODULES = (
     activations, attention, control, conversion, creation, elementwise, indexing, normalization, ordering,
-    products, recurrent, reductions, scattering, shaping, spatial, convolution, pooling, tables, bits,
+    products, recurrent, reductions, scattering, shaping, spatial, convolution, pooling, sampling, tables, bits,
     searching, special, arithmetic, fourier, views,
 )  # fmt: skip
 """The modules whose import fills the table."""

@@ -14,7 +14,7 @@ from ...graph.aten.program import Program, Ref, Source
 from ...graph.dims.dim import Extent
 from ...promotion.errors import UnsupportedError, UserError
 from .decompositions import exported_decompositions
-from .reading import Reader, ranges_of
+from .reading import Reader, ranges_of, rebase_views_by_strides
 from .tensors import to_array
 
 
@@ -94,6 +94,7 @@ class _Exported:
                 weights += [] if weight is None else [weight]
             else:
                 raise UnsupportedError(f"from_exported: input {spec.arg.name!r} is a {spec.kind.name}; fix: tensors as inputs")
+        rebase_views_by_strides(self.exported.graph_module)
         calls = self.reader.calls(self.nodes)
         return Program(
             self.name, (*inputs, *state, *weights, *self.reader.sources), tuple(calls), tuple(self._results()),

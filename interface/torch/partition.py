@@ -15,7 +15,7 @@ from ...graph.aten.program import DECIDING, Argument, Call, Condition, Program, 
 from ...graph.dims.dim import Dim
 from ...promotion.errors import JoineryError
 from .complex_edges import is_complex, pairs_of
-from .reading import Reader, gives_size, states_sizes
+from .reading import Reader, gives_size, is_view, rebase_views_by_strides, states_sizes
 
 _WHERE = re.compile(r"^graph: node '[^']*' \([^)]*\), from .*?:\d+ in \S+: ")
 """How messages of the importer begin: the report has the operator beside them."""
@@ -66,6 +66,7 @@ class Partitioner:
     def __init__(self, module: Any, reader: Reader, sources: Sequence[Source], wanted: Iterable[Any]) -> None:
         """wanted: the nodes whose values the graph returns or writes."""
         self.module, self.reader, self.sources = module, reader, tuple(sources)
+        rebase_views_by_strides(module)
         self.nodes = [node for node in module.graph.nodes if node.op in ("call_function", "get_attr")]
         self.wanted = list(dict.fromkeys(wanted))
         calls = reader.calls(self.nodes)
@@ -265,18 +266,6 @@ def _users(node: Any) -> list[Any]:
     for user in node.users:
         found += _users(user) if user.target is operator.getitem else [user]
     return found
-
-
-def is_view(node: Any) -> bool:
-    """Return whether a node is a view of its first operand, or one of several such."""
-    if node.op != "call_function":
-        return False
-    if node.target is operator.getitem:
-        return is_view(node.args[0])
-    schema = getattr(node.target, "_schema", None)
-    if schema is None or not schema.returns:
-        return False
-    return all(each.alias_info is not None and not each.alias_info.is_write for each in schema.returns)
 
 
 def _reason(error: JoineryError) -> str:

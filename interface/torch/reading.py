@@ -16,6 +16,7 @@ from ...graph.location import UNKNOWN, Location
 from ...graph.types import TensorType
 from ...promotion.dtype import DType, bool_, float64, int64
 from ...promotion.errors import JoineryError, UnsupportedError
+from .layouts import layout_of
 from .tensors import condition_of, decided_sizes, dtype_of, expression_of, extent_of, require_plain, to_array
 
 _LINE = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+), in (?P<function>\S+)')
@@ -128,8 +129,9 @@ class Reader:
             return None
         if overload == _ITEM:
             return self._item_of_tensor(node, value)
+        order = None
         if overload.startswith("aten.as_strided"):
-            _require_plain_storage(node.args[0].meta["val"])
+            order = _storage_order(overload, node.args[0].meta["val"])
         values = value if isinstance(value, (tuple, list)) else () if value is None else (value,)
         if overload in DECIDING:
             self.names.update({name: name for name in decided_sizes(values)})
@@ -139,6 +141,8 @@ class Reader:
         self.refs[node.name] = Ref(node.name)
         arguments = tuple([self.argument(each) for each in node.args])
         options = {name: self.argument(each) for name, each in node.kwargs.items()}
+        if order is not None:
+            options["order"] = order
         device = node.kwargs.get("device")
         if device is not None and getattr(device, "type", "cpu") != "cpu":
             raise UnsupportedError(f"device {device}; fix: move the model to the CPU")
@@ -263,10 +267,47 @@ def gives_size(node: Any) -> bool:
     return node.target is torch.ops.aten._local_scalar_dense.default
 
 
-def _require_plain_storage(value: Any) -> None:
-    """Raise `UnsupportedError` unless the storage of a tensor begins with its elements in row-major order."""
-    if value.storage_offset() != 0 or not value.is_contiguous():
+def is_view(node: Any) -> bool:
+    """Return whether a node is a view of its first operand, or one of several such."""
+    if node.op != "call_function":
+        return False
+    if node.target is operator.getitem:
+        return is_view(node.args[0])
+    schema = getattr(node.target, "_schema", None)
+    if schema is None or not schema.returns:
+        return False
+    return all(each.alias_info is not None and not each.alias_info.is_write for each in schema.returns)
+
+
+def rebase_views_by_strides(module: Any) -> None:
+    """Let views by strides, which count from the beginning of a storage, be of what the storage was made for."""
+    for node in module.graph.nodes:
+        if node.op != "call_function" or getattr(node.target, "_opname", "") not in ("as_strided", "as_strided_copy"):
+            continue
+        given = at = node.args[0]
+        dtype = given.meta["val"].dtype
+        while is_view(at):
+            before = at.args[0].args[0] if at.target is operator.getitem else at.args[0]
+            if before.meta["val"].dtype != dtype:
+                break
+            at = before
+        size, stride, *offset = node.args[1:]
+        if at is not given:
+            first = offset[0] if offset and offset[0] is not None else given.meta["val"].storage_offset()
+            node.args = (at, size, stride, first)
+
+
+def _storage_order(op: str, value: Any) -> tuple[int, ...] | None:
+    """Return the axes of a tensor that is all of its storage, from the outermost to the innermost; None if they are in order.
+
+    Raises `UnsupportedError` for others.
+    """
+    if value.storage_offset() == 0 and value.is_contiguous():
+        return None
+    layout = layout_of(value)
+    if layout.copies or layout.strides is None or value.storage_offset() != 0 or op.startswith("aten.as_strided_scatter"):
         raise UnsupportedError("as_strided of a view is not supported; fix: slices and transposes, or contiguous() before it")
+    return layout.order
 
 
 def location_of(node: Any) -> Location:

@@ -12,7 +12,7 @@ from torch._higher_order_ops.triton_kernel_wrap import (
     triton_kernel_wrapper_mutation,
 )
 
-from .partition import is_view
+from .reading import is_view
 
 
 def is_launch(node: Any) -> bool:

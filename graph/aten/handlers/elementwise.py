@@ -74,7 +74,7 @@ def logical_not(node: Node, x: Symbol) -> Symbol:
     return apply("logical_not", is_true(x))
 
 
-@handles(*[f"{kind}.{form}" for kind in _BINARY for form in ("Tensor", "Scalar", "default")])
+@handles(*[f"{kind}.{form}" for kind in _BINARY for form in ("Tensor", "Scalar", "default", "Scalar_Tensor")])
 def binary(node: Node, x: Operand, y: Operand) -> Symbol:
     """Apply the row of an operator with two operands of one dtype."""
     return node.computed(_BINARY[node.kind], x, y)

@@ -61,8 +61,10 @@ def topk(
     if not x.shape:
         return tuple([node.shaped(each, node.result(0).shape) for each in _single(node, x)])  # type: ignore[return-value]
     axis = node.axis(dim, len(x.shape))
-    (count,) = node.static((k,), "the number of elements of topk")
-    _, order = top_k(_orderable(x), count, axis, largest)
+    if isinstance(k, int):
+        _, order = top_k(_orderable(x), k, axis, largest)
+    else:
+        order = cut(argsort(_orderable(x), axis, largest), axis, 0, k)
     return along(x, order, axis), order
 
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from ....promotion.arrays import Array
-from ...dims.dim import Extent, product
+from ...dims.dim import Dim, Extent, lower_bound, maximum, product
 from ...functions.building import apply
 from ...functions.joining import concat as concatenated
 from ...functions.joining import roll as rolled
@@ -64,11 +64,31 @@ def cut(x: Symbol, axis: int, start: Extent, stop: Extent, step: int = 1) -> Sym
     return apply("slice", x, starts=starts, stops=stops, steps=steps)
 
 
-def bounds(x: Symbol, axis: int, start: Extent | None, length: Extent, step: int) -> tuple[Extent, Extent]:
-    """Return the first position of a slice and the one after its last, of a declared length."""
+_OPEN = 2**62
+"""Ends of slices from which on they stand for the end of an axis."""
+
+
+def _counts_from_the_end(position: Dim) -> bool:
+    """Return whether a symbolic position is negative; sizes that are symbols are never 0."""
+    least = lower_bound(-position)
+    return least is not None and least >= 0
+
+
+def bounds(
+    x: Symbol, axis: int, start: Extent | None, length: Extent, step: int, end: Extent | None = 0
+) -> tuple[Extent, Extent]:
+    """Return the first position of a slice and the one after its last, of a declared length.
+
+    end: where the model ends it, which is looked at for whether that is the end of the axis.
+    """
     extent = x.shape[axis]
     first: Extent = 0 if start is None else start
-    if isinstance(first, int):
+    if isinstance(first, Dim):
+        if step == 1 and (end is None or end == extent or (isinstance(end, int) and end >= _OPEN)):
+            first = extent - length
+        elif _counts_from_the_end(first):
+            first = maximum(extent + first, 0)
+    elif isinstance(first, int):
         if first < 0:
             first = max(first + extent, 0) if isinstance(extent, int) else extent + first
         elif isinstance(extent, int):
@@ -84,14 +104,15 @@ def slice_(
 ) -> Symbol:
     """Take every `step`-th position of an axis, from `start` on, as many as PyTorch states."""
     axis = node.axis(dim, len(x.shape))
-    return cut(x, axis, *bounds(x, axis, start, node.shape[axis], step), step)
+    return cut(x, axis, *bounds(x, axis, start, node.shape[axis], step, end), step)
 
 
 @handles("select.int", "select_copy.int")
 def select(node: Node, x: Symbol, dim: int, index: Extent) -> Symbol:
     """Take one position of an axis, which disappears."""
     axis = node.axis(dim, len(x.shape))
-    at = x.shape[axis] + index if isinstance(index, int) and index < 0 else index
+    is_negative = index < 0 if isinstance(index, int) else _counts_from_the_end(index)
+    at = x.shape[axis] + index if is_negative else index
     return node.shaped(cut(x, axis, at, at + 1))
 
 
@@ -118,7 +139,7 @@ def slice_scatter(
     axis = node.axis(dim, len(x.shape))
     source = src.cast(x.dtype)
     if step == 1:
-        return inserted(x, source, axis, *bounds(x, axis, start, source.shape[axis], 1))
+        return inserted(x, source, axis, *bounds(x, axis, start, source.shape[axis], 1, end))
     (extent, length) = node.static((x.shape[axis], source.shape[axis]), "the axis of a slice with steps")
     first, _ = node.static(bounds(x, axis, start, length, step), "the axis of a slice with steps")
     result = x
@@ -261,20 +282,36 @@ def pixel_shuffle(node: Node, x: Symbol, upscale_factor: int) -> Symbol:
 
 @handles("as_strided.default", "as_strided_copy.default")
 def as_strided(
-    node: Node, x: Symbol, size: tuple[Extent, ...], stride: tuple[Extent, ...], storage_offset: Extent | None = None
-) -> Symbol:
-    """Return a view by strides of a tensor that lies in row-major order from the beginning of its storage: else it is refused
-    before it comes here. It is a slice if its elements lie side by side, else a read at fixed positions."""
+    node: Node, x: Symbol, size: tuple[Extent, ...], stride: tuple[Extent, ...], storage_offset: Extent | None = None,
+    order: tuple[int, ...] | None = None,
+) -> Symbol:  # fmt: skip
+    """Return a view by strides of a tensor that is all of its storage: else it is refused before it comes here. It is a slice
+    if its elements lie side by side, else a read at fixed positions.
+
+    order: the axes from the outermost to the innermost in memory, if these are not in order.
+    """
     offset: Extent = storage_offset or 0
-    flat = node.shaped(x, (product(x.shape),))
+    x = x if order is None else apply("permute", x, axes=order)
+    count = product(x.shape)
+    flat = node.shaped(x, (count,))
     elements: Extent = 1
     dense = True
     for extent, step in zip(reversed(size), reversed(stride), strict=True):
         dense = dense and (extent == 1 or step == elements)
         elements = elements * extent
     if dense:
+        _require_inside(node, offset + elements, count)
         return node.shaped(cut(flat, 0, offset, offset + elements))
-    return apply("gather", flat, node.graph.constant(strided_positions(node, size, stride, offset)), axis=0)
+    positions = strided_positions(node, size, stride, offset)
+    if not positions.size:
+        return node.broadcast(node.number(0, x.dtype))
+    _require_inside(node, int(positions.max()) + 1, count)
+    return apply("gather", flat, node.graph.constant(positions), axis=0)
+
+
+def _require_inside(node: Node, stop: Extent, count: Extent) -> None:
+    is_beyond = isinstance(stop, int) and isinstance(count, int) and stop > count
+    node.require(not is_beyond, f"as_strided to {stop} elements of a tensor with {count}", "a tensor that has them")
 
 
 def strided_positions(node: Node, size: Sequence[Extent], stride: Sequence[Extent], storage_offset: Extent | None) -> Array:

@@ -39,14 +39,19 @@ class Image:
         """Return one number for each pixel (N, L) in a form that broadcasts over channels."""
         return primitives.reshape(x, (*x.shape, 1) if self.channels_last else (x.shape[0], 1, x.shape[1]))
 
-    def pixels(self, positions: Sequence[Symbol]) -> Symbol:
-        """Return the pixels at whole positions (N, L) along each axis, clamped into range; channels lie where they do."""
-        linear: Symbol | None = None
+    def linear(self, positions: Sequence[Symbol]) -> Symbol:
+        """Return which pixels (N, L) are at whole positions along each axis, clamped into range: positions along one axis."""
+        found: Symbol | None = None
         for size, position in zip(self.sizes, positions, strict=True):
             index = clamped(position, size - 1).cast(int64)
-            linear = index if linear is None else apply("add", apply("mul", linear, _whole(linear, size)), index)
-        assert linear is not None
-        return apply("take_along_axis", self.values, self.beside(linear), axis=1 if self.channels_last else 2)
+            found = index if found is None else apply("add", apply("mul", found, _whole(found, size)), index)
+        assert found is not None
+        return found
+
+    def pixels(self, positions: Sequence[Symbol]) -> Symbol:
+        """Return the pixels at whole positions (N, L) along each axis, clamped into range; channels lie where they do."""
+        at = self.beside(self.linear(positions))
+        return apply("take_along_axis", self.values, at, axis=1 if self.channels_last else 2)
 
     def inside(self, positions: Sequence[Symbol]) -> Symbol:
         """Return whether positions lie inside the image."""
@@ -109,7 +114,8 @@ def linear_taps(where: Symbol) -> list[tuple[Symbol, Symbol]]:
     return [(low, apply("sub", 1.0, part)), (apply("add", low, 1.0), part)]
 
 
-def _cubic_taps(where: Symbol) -> list[tuple[Symbol, Symbol]]:
+def cubic_taps(where: Symbol) -> list[tuple[Symbol, Symbol]]:
+    """Return the four neighbours of a coordinate with Keys' weights."""
     a = -0.75
     low = apply("floor", where)
     t = apply("sub", where, low)
@@ -126,7 +132,7 @@ def _cubic_taps(where: Symbol) -> list[tuple[Symbol, Symbol]]:
     return taps
 
 
-def _reflected(where: Symbol, low: float, span: float | Symbol) -> Symbol:
+def reflected(where: Symbol, low: float, span: float | Symbol) -> Symbol:
     """Reflect coordinates at both ends of a range until they lie inside."""
     if isinstance(span, (int, float)):
         if span <= 0:
@@ -145,16 +151,16 @@ def _taps(where: Symbol, mode: str, outside: str, size: Extent, align_corners: b
     low, span = (0.0, number(where, size, 1.0, -1.0)) if align_corners else (-0.5, number(where, size))
     if mode != "cubic":
         if outside == "reflection":
-            where = _reflected(where, low, span)
+            where = reflected(where, low, span)
         if outside != "zeros":
             where = clamped(where, size - 1)
         if mode == "nearest":
             rounded = apply("round", where)
             return [(rounded, rounded)]
         return linear_taps(where)
-    taps = _cubic_taps(where)
+    taps = cubic_taps(where)
     if outside == "reflection":
-        return [(_reflected(position, low, span), weight) for position, weight in taps]
+        return [(reflected(position, low, span), weight) for position, weight in taps]
     return taps
 
 

@@ -15,7 +15,8 @@ from joinery.interface.torch.tensors import to_array, to_tensor
 from torch.utils import _pytree
 
 from ...support import torch_later_networks as _later_networks  # noqa: F401 - it registers more
-from ...support.torch_architectures import ARCHITECTURES, architecture
+from ...support.torch_architectures import ARCHITECTURES, made_architecture
+from ...support.torch_later_architectures import LATER_ARCHITECTURES
 from ...support.torch_models import BOUND, MODELS, made
 from ...support.torch_networks import NETWORKS, made_network
 
@@ -29,6 +30,7 @@ EXPLICIT = frozenset({"decoder_with_cache"})
 """Models that write to buffers."""
 RECURRENT = frozenset({"lstm_tagger", "gru_tagger"})
 """Models that Dynamo makes graphs of only where it is told so, and those for training only without oneDNN's layers."""
+_ARCHITECTURES = {**ARCHITECTURES, **LATER_ARCHITECTURES}
 MODES = ("inference", "training", "export")
 
 
@@ -53,14 +55,14 @@ class Outcome:
 def names() -> list[str]:
     """Return the names of all models."""
     hidden = {"lstm"}  # a shorter lstm_tagger
-    return sorted(({*MODELS} - hidden) | {*ARCHITECTURES} | {*NETWORKS})
+    return sorted(({*MODELS} - hidden) | {*_ARCHITECTURES} | {*NETWORKS})
 
 
 def model(name: str) -> tuple[Any, tuple[Any, ...]]:
     """Return a model and its inputs, the same in every run."""
     if name in NETWORKS:
         return made_network(name)
-    return made(name) if name in MODELS else architecture(name)
+    return made(name) if name in MODELS else made_architecture(_ARCHITECTURES[name])
 
 
 def outcome(name: str, mode: str) -> Outcome:

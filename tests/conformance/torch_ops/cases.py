@@ -26,7 +26,7 @@ RANDOM = frozenset({
 """Entries that draw numbers, from a generator that is PyTorch's own."""
 
 
-TIED = frozenset({"topk"})
+TIED = frozenset({"sort", "topk"})
 """Operators that return the position of any of several equal elements."""
 
 
@@ -104,7 +104,7 @@ def cases(every: int = 1, patterns: tuple[str, ...] = ()) -> Iterator[Case]:
         if patterns and not any(pattern == _full_name(entry) for pattern in patterns):
             continue
         for dtype in DTYPES:
-            for case in samples(entry, dtype):
+            for case in list(samples(entry, dtype)):  # before one runs, which may draw numbers
                 if int(hashlib.sha256(case.name.encode()).hexdigest(), 16) % every == 0:
                     yield case
 
@@ -173,8 +173,13 @@ def _is_nearer(mine: Any, theirs: Any, exact: Any) -> bool:
 def _untied(case: Case, x: Any, got: list[Any], wanted: list[Any]) -> list[Any]:
     """Return results with PyTorch's positions where those of this side have equal values, of which PyTorch takes any."""
     values, at = got
-    axis = case.arguments[2] if case.op == "topk" and len(case.arguments) > 2 else -1
-    if at.shape != wanted[1].shape or at.dtype != wanted[1].dtype:
+    arguments = dict(zip(("input", "dim") if case.op == "sort" else ("input", "k", "dim"), case.arguments, strict=False))
+    options = {**arguments, **case.options}
+    axis = options.get("dim", -1)
+    if options.get("stable") or at.shape != wanted[1].shape or at.dtype != wanted[1].dtype:
+        return got
+    ordered = torch.sort(at, axis).values
+    if at.numel() and (torch.diff(ordered, dim=axis) == 0).any():  # a position is taken twice
         return got
     same = torch.gather(x, axis, at) == torch.gather(x, axis, wanted[1])
     return [values, torch.where(same, wanted[1], at)]

@@ -36,6 +36,7 @@ CASES: list[tuple[str, tuple[Any, ...], dict[str, Any], Callable[[], Any]]] = [
     ("div.Tensor_mode", (I, 4), {"rounding_mode": "floor"}, lambda: I // 4),
     ("div.Tensor_mode", (I, 4), {"rounding_mode": "trunc"}, lambda: np.trunc(I / 4).astype(np.int64)),
     ("remainder.Scalar", (I, 4), {}, lambda: I % 4),
+    ("remainder.Scalar_Tensor", (7, I * 2 + 1), {}, lambda: 7 % (I * 2 + 1)),
     ("fmod.Scalar", (I, 4), {}, lambda: np.fmod(I, 4)),
     ("add.Tensor", (I.astype(np.int8), 300), {}, lambda: I.astype(np.int8) + np.int8(44)),
     ("eq.Scalar", (HALF, 0.3), {}, lambda: BFLOAT16(0.3) == HALF),
@@ -69,6 +70,8 @@ CASES: list[tuple[str, tuple[Any, ...], dict[str, Any], Callable[[], Any]]] = [
     ("diagonal.default", (X, -1), {}, lambda: np.diagonal(X, -1)),
     ("unfold.default", (X, 1, 2, 2), {}, lambda: np.lib.stride_tricks.sliding_window_view(X, 2, 1)[:, ::2]),
     ("as_strided.default", (X, (2, 3), (3, 1), 4), {}, lambda: X.reshape(-1)[4:10].reshape(2, 3)),
+    ("as_strided.default", (X, (2, 3), (3, 1), 4), {"order": (1, 0)}, lambda: X.T.reshape(-1)[4:10].reshape(2, 3)),
+    ("as_strided.default", (X, (2, 0), (2, 5), 99), {}, lambda: np.zeros((2, 0), np.float32)),
     ("as_strided.default", (X, (2, 3, 2), (1, 4, 0), 1), {}, lambda: np.stack([X.T[1:3], X.T[1:3]], -1)),
     ("round.decimals", (X, ), {"decimals": 2}, lambda: np.round(X, 2)),
     ("round.decimals", (X * 99, ), {"decimals": -1}, lambda: np.round(X * 99, -1)),
@@ -146,6 +149,7 @@ def test_masks_as_indices_are_refused() -> None:
 
 @pytest.mark.parametrize(("op", "arguments", "text"), [
     ("index_put.default", (X, (np.array([0, 1, 2]), X[0] > 0), X[0]), "writing by a mask and positions"),
+    ("as_strided.default", (X, (2, 3), (3, 2), X.size - 7), f"to {X.size + 1} elements of a tensor with {X.size}"),
     ("as_strided.default", (X, (1 << 13, 1 << 12), (0, 0), 0), "as_strided to 33554432 elements"),
     ("view.dtype", (X, jn.float64), "of another width"),
 ])  # fmt: skip

@@ -121,3 +121,38 @@ def test_outputs_may_be_sizes() -> None:
 def test_a_program_without_outputs_is_refused() -> None:
     with pytest.raises(jn.UserError, match="no output is a tensor"):
         importing.import_program(Program("tiny", (Source("x", FLOATS),), (), (), {}))
+
+
+M, N = jn.dim("m"), jn.dim("n")
+OPEN = 2**63 - 1
+
+
+@pytest.mark.parametrize(("op", "arguments", "length", "wanted"), [
+    ("slice.Tensor", (1, -M, OPEN), M, lambda x, m: x[:, -m:]),
+    ("slice.Tensor", (1, -M, -1), M - 1, lambda x, m: x[:, -m:-1]),
+    ("slice.Tensor", (1, -M, OPEN, 2), (M + 1) // 2, lambda x, m: x[:, -m::2]),
+    ("slice.Tensor", (1, N - M, OPEN), M, lambda x, m: x[:, x.shape[1] - m :]),
+    ("slice.Tensor", (1, M - N, OPEN), N - M, lambda x, m: x[:, m - x.shape[1] :]),
+    ("select.int", (1, -M), None, lambda x, m: x[:, -m]),
+    ("slice_scatter.default", (1, -M, OPEN), N, lambda x, m: np.concatenate([x[:, :-m], np.zeros((3, m), x.dtype)], 1)),
+])  # fmt: skip
+def test_slices_from_symbolic_positions_count_from_the_end(op: str, arguments: Any, length: Any, wanted: Any) -> None:
+    inputs = {"x": TensorType("float32", (3, N)), "y": TensorType("float32", (3, M))}
+    result = TensorType("float32", (3,) if length is None else (3, length))
+    operands = (Ref("x"), Ref("y")) if op.startswith("slice_scatter") else (Ref("x"),)
+    graph = importing.import_program(program(call(f"aten.{op}", *operands, *arguments, result=result), inputs=inputs))
+    for n, m in ((7, 3), (5, 4), (8, 5)):
+        x = np.arange(3 * n, dtype=np.float32).reshape(3, n)
+        np.testing.assert_array_equal(jn.evaluate(graph, x, np.zeros((3, m), np.float32)), wanted(x, m))
+
+
+def test_as_many_of_the_largest_as_a_size_says() -> None:
+    inputs = {"x": TensorType("float32", (3, N)), "y": TensorType("float32", (3, M))}
+    results = (TensorType("float32", (3, M)), TensorType("int64", (3, M)))
+    made = Call("node", "aten.topk.default", (Ref("x"), M), {}, results, LINE)
+    sources = tuple(Source(name, kind) for name, kind in inputs.items())
+    graph = importing.import_program(Program("tiny", sources, (made,), (("at", Ref("node", 1)),), {}))
+    x = np.random.default_rng(0).standard_normal((3, 9)).astype(np.float32)
+    for m in (2, 9):
+        got = jn.evaluate(graph, x, np.zeros((3, m), np.float32))
+        np.testing.assert_array_equal(got, np.argsort(-x, 1, kind="stable")[:, :m])

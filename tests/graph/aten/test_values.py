@@ -149,8 +149,23 @@ def test_special_functions_have_the_digits_of_float64(name: str) -> None:
 
 def test_the_derivative_of_digamma() -> None:
     assert_close_to("polygamma.default", lambda x: mpmath.psi(1, x), POINTS, 1)
-    with pytest.raises(jn.UnsupportedError, match="the derivative 2 of the digamma function"):
-        run("polygamma.default", 2, POINTS, dtype=jn.float64, shape=POINTS.shape)
+
+
+@pytest.mark.parametrize("order", [2, 3, 7, 40])
+def test_higher_derivatives_of_digamma(order: int) -> None:
+    with mpmath.workdps(40):
+        wanted = np.array([float(mpmath.psi(order, mpmath.mpf(float(x)))) for x in POINTS])
+    got = run("polygamma.default", order, POINTS, dtype=jn.float64, shape=POINTS.shape)
+    np.testing.assert_allclose(got, wanted, rtol=1e-13)
+    poles = np.array([0.0, -0.0, -3.0, math.inf, math.nan])
+    ends = run("polygamma.default", order, poles, dtype=jn.float64, shape=(5,))
+    sign = 1 if order % 2 else -1
+    np.testing.assert_array_equal(ends, [sign * math.inf] * 3 + [0.0, math.nan])
+
+
+def test_derivatives_of_digamma_beyond_float64_are_refused() -> None:
+    with pytest.raises(jn.UnsupportedError, match="the derivative 101 of the digamma function"):
+        run("polygamma.default", 101, POINTS, dtype=jn.float64, shape=POINTS.shape)
 
 
 def test_inverses_of_error_functions() -> None:

@@ -51,6 +51,22 @@ def only() -> Any:
     return graph
 
 
+# -- sizes -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("function", [
+    lambda x, y: x[:, -y.shape[0] :] * 2,
+    lambda x, y: x[:, -y.shape[0] : -1] * x[:, -y.shape[0]].unsqueeze(1),
+    lambda x, y: x.topk(y.shape[0], 1),
+], ids=["open", "closed", "topk"])  # fmt: skip
+def test_positions_that_sizes_give_count_from_the_end(function: Any) -> None:
+    run = compiled(function, dynamic=True)
+    for n, m in ((9, 4), (8, 8), (6, 2)):
+        x, y = torch.randn(3, n), torch.randn(m)
+        assert_same(run(x, y), function(x, y))
+    assert joinery.torch.report().share == 1
+
+
 # -- models ------------------------------------------------------------------------------------------------------------
 
 SLOW = ("bert", "llama", "t5", "gpt2")
@@ -250,11 +266,15 @@ def test_operators_without_a_form_run_in_pytorch_and_are_reported() -> None:
     assert entry.name in str(joinery.torch.report())
 
 
-@pytest.mark.parametrize("operand", [lambda x: x.relu()[1:], lambda x: x.relu().t(), lambda x: x[1:], lambda x: x.relu()])
+@pytest.mark.parametrize("operand", [
+    lambda x: x.relu()[1:], lambda x: x.relu().t(), lambda x: x[1:], lambda x: x.relu(), lambda x: x.t() + 1,
+    lambda x: (x.t() + 1)[1:], lambda x: (x + 1).split(1)[2], lambda x: (x + 1)[:, ::2].expand(2, 3, 2),
+])  # fmt: skip
 def test_views_by_strides_count_from_the_beginning_of_the_storage(operand: Any) -> None:
     function = lambda x: operand(x).as_strided((2, 3), (2, 1), 1) * 2  # noqa: E731
     x = torch.randn(3, 4)
     assert_same(compiled(function)(x), function(x))
+    assert joinery.torch.report().share == 1
 
 
 @pytest.mark.parametrize("repeated", [

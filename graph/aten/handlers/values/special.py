@@ -66,8 +66,8 @@ _ERFCX = (
 """(1 + 2x) exp(x²) erfc(x) of x from 0 on, in u = (x - 15/4) / (x + 15/4)."""
 _BERNOULLI = (1 / 12, -1 / 120, 1 / 252, -1 / 240, 1 / 132, -691 / 32760, 1 / 12)
 """B(2k) / 2k, of the asymptotic series of the digamma function."""
-_TRIGAMMA = (1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6)
-"""B(2k), of that of its derivative."""
+_BERNOULLI_NUMBERS = (1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6)
+"""B(2k), of those of its derivatives."""
 _STIRLING = (1 / 12, -1 / 360, 1 / 1260, -1 / 1680, 1 / 1188, -691 / 360360, 1 / 156)
 """B(2k) / (2k (2k - 1)), of that of the logarithm of the gamma function."""
 _STEPS = 10
@@ -175,7 +175,7 @@ def _trigamma(x: Symbol) -> Symbol:
     moved = _add(at, float(_STEPS))
     inverse = _div(1.0, moved)
     square = _mul(inverse, inverse)
-    found = _add(_add(inverse, _mul(square, 0.5)), _mul(_mul(_powers(square, _TRIGAMMA), square), inverse))
+    found = _add(_add(inverse, _mul(square, 0.5)), _mul(_mul(_powers(square, _BERNOULLI_NUMBERS), square), inverse))
     for step in range(_STEPS):
         shifted = _add(at, float(step))
         found = _add(found, _div(1.0, _mul(shifted, shifted)))
@@ -281,8 +281,62 @@ def function(node: Node, x: Symbol) -> Symbol:
     return _FUNCTIONS[node.kind](x.cast(float64)).cast(node.dtype)
 
 
+_ORDERS = 100
+"""The highest derivative of the digamma function: of more, its factors leave float64."""
+
+
 @handles("polygamma.default")
 def polygamma(node: Node, n: int, x: Symbol) -> Symbol:
-    """Compute the digamma function, or its first derivative."""
-    node.require(n < 2, f"the derivative {n} of the digamma function", "n=0 or n=1")
-    return (_digamma if n == 0 else _trigamma)(x.cast(float64)).cast(node.dtype)
+    """Compute the digamma function, or a derivative of it."""
+    node.require(n <= _ORDERS, f"the derivative {n} of the digamma function", f"n of at most {_ORDERS}")
+    at = x.cast(float64)
+    return (_digamma(at) if n == 0 else _trigamma(at) if n == 1 else _polygamma(n, at)).cast(node.dtype)
+
+
+def _polygamma(n: int, x: Symbol) -> Symbol:
+    """Return (-1)^(n+1) n! Σ 1 / (x + k)^(n+1): some terms, and the asymptotic series of the rest (Euler and Maclaurin).
+
+    Left of 1/2 it is that of 1 - x, mirrored: they differ by π times a derivative of cot(πx), a polynomial of it.
+    """
+    is_left = _is("less", x, 0.5)
+    at = _where(is_left, _sub(1.0, x), x)
+    steps = _STEPS + n
+    moved = _add(at, float(steps))
+    inverse = _div(1.0, moved)
+    series = [_BERNOULLI_NUMBERS[k - 1] * math.comb(2 * k + n - 1, n) / (2 * k) for k in range(1, 8)]
+    square = _mul(inverse, inverse)
+    rest = _add(_add(_mul(_powers(square, series), square), _mul(inverse, 0.5)), 1 / n)
+    found = _mul(rest, _power(inverse, n))
+    for step in range(steps):
+        found = _add(found, _power(_div(1.0, _add(at, float(step))), n + 1))
+    sign, factor = -1.0 if n % 2 == 0 else 1.0, math.factorial(n)
+    right = _mul(found, sign * factor)
+    fraction = _fraction(x)
+    cotangent = _div(1.0, tan(_mul(fraction, math.pi)))
+    mirrored = _sub(_mul(right, (-1.0) ** n), _mul(_powers(cotangent, _cotangent_derivative(n)), math.pi ** (n + 1)))
+    mirrored = _where(_is("equal", fraction, 0.0), sign * math.inf, mirrored)
+    return _where(is_left, mirrored, _where(_is("equal", x, math.inf), sign * 0.0, right))
+
+
+def _power(x: Symbol, exponent: int) -> Symbol:
+    """Return a power by squaring."""
+    found: Symbol | None = None
+    while exponent:
+        if exponent % 2:
+            found = x if found is None else _mul(found, x)
+        exponent //= 2
+        x = _mul(x, x) if exponent else x
+    assert found is not None
+    return found
+
+
+def _cotangent_derivative(n: int) -> tuple[float, ...]:
+    """Return the polynomial of c = cot(u) that is its derivative n: that of c^k is -k (c^(k-1) + c^(k+1))."""
+    found = [0, 1]
+    for _ in range(n):
+        after = [0] * (len(found) + 1)
+        for k, coefficient in enumerate(found[1:], start=1):
+            after[k - 1] -= k * coefficient
+            after[k + 1] -= k * coefficient
+        found = after
+    return tuple(map(float, found))
