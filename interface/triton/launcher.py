@@ -87,14 +87,14 @@ class Launcher:
         if len(args) != len(self._types):
             args = self._completed(args)
         pointers = [each for each in flattened(self._names, self._types, args) if each[1].startswith(("*", "tensordesc"))]
-        places = [storage_of(arg.base if type_[0] == "t" else arg, what) for what, type_, arg in pointers]
-        spans = [span for address, span in places if address]
+        found = [storage_of(arg.base if type_[0] == "t" else arg, what) for what, type_, arg in pointers]
+        spans = [span for address, span in found if address]
         if loaded.checked_native.facts.follows or EVERYWHERE in spans:
             why = "it follows addresses, and what it writes there could not be taken back"
             capture.refuse(f"the kernel {loaded.name}", why)
         capture.keep(spans)
-        held = [arg.detach() if hasattr(arg, "untyped_storage") else arg for arg in args]
-        capture.add(lambda: self(*head, None, None, *held))
+        kept = [arg.detach() if hasattr(arg, "untyped_storage") else arg for arg in args]
+        capture.add(lambda: self(*head, None, None, *kept))
 
     def _run(
         self, loaded: Any, extents: tuple[int, int, int], args: Sequence[Any], settings: Settings,

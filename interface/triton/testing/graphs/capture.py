@@ -30,7 +30,7 @@ class Capture:
         self._current, self._streams, self._thread = current, {current()}, threading.get_ident()
         self._generators = list(generators)
         self._states = [(each, each.get_state()) for each in generators]
-        self._held: dict[Span, Array] = {}
+        self._before: dict[Span, Array] = {}
 
     def add(self, step: Callable[[], None]) -> None:
         """Do this at each replay, after all that was added before."""
@@ -39,16 +39,16 @@ class Capture:
     def keep(self, spans: Iterable[Span]) -> None:
         """Remember what memory holds before it is written."""
         for span in spans:
-            if span not in self._held and span[0] != span[1]:
-                self._held[span] = bytes_of(span).copy()
+            if span not in self._before and span[0] != span[1]:
+                self._before[span] = bytes_of(span).copy()
 
     def end(self) -> None:
         """Give memory back what it held, and generators their states. The memory is alive: steps hold it."""
-        for span, content in self._held.items():
+        for span, content in self._before.items():
             bytes_of(span)[:] = content
         for generator, state in self._states:
             generator.set_state(state)
-        self._held.clear()
+        self._before.clear()
         self._states.clear()
 
     def covers(self, stream: Any = None) -> bool:

@@ -27,7 +27,7 @@ def compute(
     written = [args[i] if i is not None and i < len(args) else keywords.get(name) for i, name in plan.writes]
     capture.keep(_span(each) for each in _tensors(written, torch.Tensor))
     result = operators.computed(plan, operator, args, keywords)
-    hold = functools.partial(_held, torch, operators.alias)
+    hold = functools.partial(_kept, torch, operators.alias)
     led_args, led_keywords = [hold(each) for each in args], {name: hold(each) for name, each in keywords.items()}
     results = [hold(each) for each in _tensors([result], torch.Tensor)]
     capture.add(functools.partial(_compute_again, operators, plan, operator, led_args, led_keywords, results))
@@ -101,10 +101,10 @@ def _span(tensor: Any) -> Span:
     return first, first + storage.nbytes()
 
 
-def _held(torch: Any, alias: Callable[[Any], Any], value: Any) -> Any:
+def _kept(torch: Any, alias: Callable[[Any], Any], value: Any) -> Any:
     """A value as replays find it: in the same memory, whatever becomes of the tensor; the CPU's numbers as they are now."""
     if isinstance(value, torch.Tensor):
         return value.clone() if value.is_cpu and not value.is_pinned() else alias(value)
     if isinstance(value, list | tuple):
-        return type(value)([_held(torch, alias, each) for each in value])
+        return type(value)([_kept(torch, alias, each) for each in value])
     return value
