@@ -22,6 +22,7 @@ from .options import settings_of
 from .patches.arrays import ArrayArgument
 from .settings import Settings, current
 from .testing import record
+from .testing.graphs.capture import Capture, captures
 
 _Taken = tuple[list[int], list[tuple[int, int, int]]]
 """The arguments as the 64-bit values that native code reads, and (position, first byte, end) of the memory behind pointers."""
@@ -58,6 +59,8 @@ class Launcher:
             enter(launch)
         if current() is not self._ambient:
             self._follow(current())
+        if captures:
+            self._capture(captures[0], function, (x, y, z, stream, function, packed, launch), args)
         settings = self._settings
         record.launched(function.name)
         is_plain = function is self._loaded and not benchmarking.is_timed()
@@ -74,6 +77,24 @@ class Launcher:
                 run(function, extents, self._names, self._types, args, settings, self._metadata.num_warps)
         if leave is not None:
             leave(launch)
+
+    def _capture(self, capture: Capture, loaded: Any, head: tuple[Any, ...], args: Sequence[Any]) -> None:
+        """Note a launch for a graph of CUDA, before it is made.
+
+        Raises `NotImplementedError` for one that may write memory that is none of its arguments.
+        """
+        capture.check_stream(f"the kernel {loaded.name}")
+        if len(args) != len(self._types):
+            args = self._completed(args)
+        pointers = [each for each in flattened(self._names, self._types, args) if each[1].startswith(("*", "tensordesc"))]
+        found = [storage_of(arg.base if type_[0] == "t" else arg, what) for what, type_, arg in pointers]
+        spans = [span for address, span in found if address]
+        if loaded.checked_native.facts.follows or EVERYWHERE in spans:
+            why = "it follows addresses, and what it writes there could not be taken back"
+            capture.refuse(f"the kernel {loaded.name}", why)
+        capture.keep(spans)
+        kept = [arg.detach() if hasattr(arg, "untyped_storage") else arg for arg in args]
+        capture.add(lambda: self(*head, None, None, *kept))
 
     def _run(
         self, loaded: Any, extents: tuple[int, int, int], args: Sequence[Any], settings: Settings,

@@ -7,6 +7,7 @@ import time
 from typing import Any
 
 from .binary import LoadedKernel
+from .testing.graphs.capture import captures
 from .versions import as_loaded
 
 REGISTERS, SPILLS, MAX_THREADS = 32, 0, 1 << 20
@@ -81,9 +82,11 @@ class Event:
     def __init__(self, enable_timing: bool = False, *args: Any, **ignored: Any) -> None:
         self._is_timed = enable_timing
         self._time: int | None = None
+        self._is_captured = False
 
     def record(self, stream: Any = None) -> None:
         self._time = time.perf_counter_ns()
+        self._is_captured = bool(captures) and captures[0].covers(stream)
 
     def elapsed_time(self, end: Event) -> float:
         """Milliseconds from this event to another. Raises `ValueError` for events that were not recorded, or are not timed."""
@@ -97,7 +100,9 @@ class Event:
         """Launches have ended."""
 
     def wait(self, stream: Any = None) -> None:
-        """Launches have ended."""
+        """Launches have ended. The stream is captured from now on if that of the event is."""
+        if captures and self._is_captured:
+            captures[0].join(stream)
 
     def query(self) -> bool:
         return True

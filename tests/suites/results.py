@@ -194,7 +194,8 @@ def _section(project: Project, result: dict[str, Any]) -> str:
     ]
     if again := result.get("again"):
         parts.append(
-            f"On {again['date']} {again['tests']} tests that had failed were run again, "
+            f"On {again['date']} {'1 test' if again['tests'] == 1 else str(again['tests']) + ' tests'} that had failed "
+            f"{'was' if again['tests'] == 1 else 'were'} run again, "
             f"{again['seconds per test']:g} s of processor time a test; the numbers are those after it."
         )
     if project.leave:

@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from .aliases import Aliases
+from .graphs.capture import captures
+from .graphs.operators import compute as compute_captured
 from .lacking.functions import LACKING, computed_otherwise
 from .memory.exchange import Exchange
 from .memory.writes import number_as_tensor
@@ -54,7 +56,7 @@ def install(torch: Any, count: Callable[[int], Any], exchange: Exchange, generat
     operators = Operators(torch, Aliases(torch, count), exchange, generator)
     every, own = torch.library.Library("_", "IMPL"), torch.library.Library("aten", "IMPL")
     every.fallback(operators.run, "CUDA")
-    every.fallback(operators.quantized.run, "QuantizedCUDA")
+    every.fallback(operators.run_quantized, "QuantizedCUDA")
     moved = functools.partial(operators.quantized.moved, torch.ops.aten._to_copy.default)
     own.impl("_to_copy", moved, "QuantizedCUDA")
     nested = torch._C.DispatchKeySet(torch._C.DispatchKey.NestedTensorCPU)
@@ -80,7 +82,7 @@ def install(torch: Any, count: Callable[[int], Any], exchange: Exchange, generat
     for name, implementation in operators.special().items():
         own.impl(name, implementation, "CUDA")
     _lead_redispatch(torch, operators)
-    collectives.install(torch, operators.led)
+    collectives.install(torch, operators.led, _refuse_capture)
     _kept.extend([every, own])
     return operators
 
@@ -179,6 +181,12 @@ def _contiguous(shape: Sequence[int]) -> list[int]:
     return strides[::-1] if shape else []
 
 
+def _refuse_capture(what: Any) -> None:
+    """Raises `NotImplementedError` for what no graph of CUDA replays here, while one is captured."""
+    if captures:
+        captures[0].refuse(str(what), "it could not be replayed")
+
+
 def _aliases(schema: Any, name: str) -> set[str]:
     argument = next(each for each in schema.arguments if each.name == name)
     return set(argument.alias_info.before_set)
@@ -188,7 +196,7 @@ class Operators:
     """Computes what torch asks for on CUDA."""
 
     def __init__(self, torch: Any, aliases: Aliases, exchange: Exchange, generator: Any) -> None:
-        self._torch = torch
+        self.torch = self._torch = torch
         self._tensor = torch.Tensor
         self._aliases, self._exchange, self._generator = aliases, exchange, generator
         self._plans: dict[Any, _Plan] = {}
@@ -232,6 +240,10 @@ class Operators:
         """The memory of a tensor on "cuda:0", as a tensor on the CPU."""
         return self._aliases.on_cpu(tensor)
 
+    def alias(self, tensor: Any) -> Any:
+        """Another tensor in the same place."""
+        return self._aliases.viewed(tensor, tensor.shape, tensor.stride())
+
     def set_storage(self, tensor: Any, storage: Any) -> Any:
         return self._put(tensor, storage, 0, [storage.nbytes() // tensor.element_size()], [1])
 
@@ -246,6 +258,12 @@ class Operators:
         plan = self._plans.get(operator) or self._plan(operator)
         if plan.is_view:
             return operator.redispatch(self._keys, *args, **keywords)
+        if captures and plan.is_own:
+            return compute_captured(captures[0], self, plan, operator, args, keywords)
+        return self.computed(plan, operator, args, keywords)
+
+    def computed(self, plan: _Plan, operator: Any, args: Sequence[Any], keywords: Mapping[str, Any]) -> Any:
+        """What `run` returns of an operator that makes no view."""
         on_cpu = self._aliases.whole_on_cpu if plan.is_strided else self._aliases.on_cpu
         if plan.writes and len(shared := self._shared(args, keywords)):
             on_cpu = functools.partial(self._aliases.in_shared, shared)
@@ -329,8 +347,14 @@ class Operators:
         mask = self._torch.empty_like(x, dtype=self._torch.bool).bernoulli_(1 - p, generator=self._generator.source())
         return x.mul(mask).mul_(1 / (1 - p) if p < 1 else 0.0), mask
 
+    def run_quantized(self, operator: Any, *args: Any, **keywords: Any) -> Any:
+        """Do what an operator does with quantized tensors."""
+        _refuse_capture(operator)
+        return self.quantized.run(operator, *args, **keywords)
+
     def run_by_parts(self, keys: Any, operator: Any, *args: Any, **keywords: Any) -> Any:
         """Do what an operator does with the parts of a sparse or nested tensor, by the CPU's code: it asks for each again."""
+        _refuse_capture(operator)
         plan = self._plans.get(operator) or self._plan(operator)
         given = list(args)
         for i in plan.tensors:
@@ -408,6 +432,8 @@ class Operators:
 
     def resize_storage(self, storage: Any, number: int) -> None:
         """Give a storage this many bytes, with those that it has. All tensors that lie in it see the new ones."""
+        if storage.nbytes():
+            _refuse_capture("to resize a storage that has memory")
         fresh = self._allocated(self._empty, [number], dtype=self._torch.uint8)
         kept = min(number, storage.nbytes())
         if kept:

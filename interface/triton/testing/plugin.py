@@ -18,7 +18,7 @@ from ....promotion.errors import UserError
 from ..settings import MODES, VARIABLE
 from .record import Finding, Record
 from .reports.excerpts import Excerpt
-from .reports.outcomes import CRASHED, Found, Result, gist, outcome_of
+from .reports.outcomes import CRASHED, Found, Result, counted, gist, outcome_of
 from .reports.tracebacks import hide_own_frames
 
 _PROPERTY = "joinery"
@@ -57,6 +57,12 @@ def pytest_configure(config: Any) -> None:
         return
     _install(mode, config.option)
     config.pluginmanager.register(_Plugin(config, mode), "joinery-launches")
+    if config.getoption("--joinery-device") == "cuda":
+        import torch
+
+        from .processes.torch_state import ProcessOfItsOwn
+
+        config.pluginmanager.register(ProcessOfItsOwn(torch), "joinery-torch-state")
 
 
 def _install(mode: str, options: Any) -> None:
@@ -198,12 +204,13 @@ class _Plugin:
         write = terminalreporter.write_line
         terminalreporter.section("joinery")
         for kind, count in sorted(Counter(each.kind for each in self.results).items()):
-            write(f"{count:6d} tests {kind}")
+            write(f"{counted(count, 'test', 6)} {kind}")
         launches = launches_of(self.results)
         findings = [each for each in self.findings if not each.is_expected]
-        write(f"{len(launches):6d} kernels, {launches.total()} launches, {len(findings)} findings")
-        if len(findings) < len(self.findings):
-            write(f"{len(self.findings) - len(findings):6d} findings that tests wait for, and catch")
+        totals = counted(launches.total(), "launch"), counted(len(findings), "finding")
+        write(", ".join([counted(len(launches), "kernel", 6), *totals]))
+        if caught := len(self.findings) - len(findings):
+            write(f"{counted(caught, 'finding', 6)} that tests wait for, and catch")
         for each in findings[:_SHOWN]:
             write(f"  {each.test}: {each.kernel}: {gist(each.text)}")
         path = self.config.getoption("--joinery-report")

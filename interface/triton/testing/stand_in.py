@@ -12,6 +12,7 @@ from typing import Any
 from .. import memory
 from . import compiled, guard, one_device, operators
 from .generators import Drawing, generator_class, shared_generator
+from .graphs import cuda_graphs
 from .memory import types, writes
 from .memory.counts import Counts
 from .memory.exchange import Exchange
@@ -50,6 +51,7 @@ def install() -> None:
         follow_pinned(torch)
         let_storages_change(torch, installed.resize_storage)
         types.install(torch)
+        cuda_graphs.install(torch, generator)
         memory.use_cuda()
         compiled.lead(torch)
     else:

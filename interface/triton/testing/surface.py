@@ -1,6 +1,6 @@
 """Functions and classes of `torch.cuda` and `torch.accelerator`, which answer as for one GPU.
 
-What cannot be stood in for raises: graphs of CUDA, for example.
+What cannot be stood in for raises.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from ..utilities import Event, device_properties
+from .graphs.capture import captures
 from .memory.counts import Counts
 from .memory.streams import Streams
 
@@ -44,7 +45,6 @@ def replacements(torch: Any, generator: Any, is_device: bool) -> dict[str, Any]:
         "is_bf16_supported": True,
         "is_current_stream_capturing": False,
         "can_device_access_peer": False,
-        "synchronize": None,
         "empty_cache": None,
         "ipc_collect": None,
         "_sleep": None,
@@ -84,6 +84,7 @@ def replacements(torch: Any, generator: Any, is_device: bool) -> dict[str, Any]:
         "set_stream": lambda stream: streams.enter(stream),
         "stream": lambda stream=None: streams.context(stream),
         "StreamContext": streams.context,
+        "synchronize": _synchronize,
         "set_device": of_device(None, RuntimeError(NO_DEVICE)),
         "get_device_name": of_device(NAME),
         "get_device_capability": of_device(CAPABILITY),
@@ -132,6 +133,12 @@ def _ignoring(result: Any) -> Callable[..., Any]:
     return answer
 
 
+def _synchronize(device: Any = None) -> None:
+    """Launches have ended. Raises `RuntimeError` while a graph is captured."""
+    if captures:
+        captures[0].forbid("torch.cuda.synchronize", "waits for the GPU", "leave it out of the graph")
+
+
 class _DeviceContext:
     """`torch.cuda.device(…)`: there is one device. Entering it raises `RuntimeError` for another one."""
 
@@ -150,7 +157,7 @@ class _DeviceContext:
 
 
 class _NoGraph:
-    """`torch.cuda.CUDAGraph` is a class in annotations; it cannot be made."""
+    """`torch.cuda.CUDAGraph` is a class in annotations; where the CPU is the only device, it cannot be made."""
 
     def __init__(self, *args: Any, **keywords: Any) -> None:
         raise NotImplementedError("graphs of CUDA record launches of a GPU; joinery on the CPU has none")

@@ -241,7 +241,7 @@ def test_findings_name_the_part_of_the_test(tmp_path: Path) -> None:
     _, _, summary = said.partition("= joinery =")
     for line in (
         "test_suite.py::TestParts::test_sizes [size] n=50: twice", "test_suite.py::TestParts::test_sizes [size] n=63: twice",
-        "test_suite.py::test_parts n=40: twice", "2 tests failed, launched", "1 tests passed, launched",
+        "test_suite.py::test_parts n=40: twice", "2 tests failed, launched", "1 test passed, launched",
     ):
         assert line in summary, said
     assert said.count("SUBFAILED") >= 3
@@ -295,7 +295,7 @@ def test_processes_have_a_gpu_and_tell_what_they_found(tmp_path: Path) -> None:
     assert {name for name, kind in found.items() if kind != "PASSED"} == {"test_a_program_that_finds_something"}, said
     for line in (
         "in a process that the test started: AccessError", "3 tests passed, launched", "2 tests passed, not launched",
-        "6 launches, 1 findings",
+        "6 launches, 1 finding",
     ):
         assert line in said, said
 
@@ -398,8 +398,8 @@ def test_findings_outside_of_tests_and_marks(tmp_path: Path) -> None:
     }, said  # fmt: skip
     summary = summary_of(said)
     for line in (
-        "4 tests failed, launched", "1 tests failed, not launched", "1 tests passed, launched", "1 tests passed, not launched",
-        "2 tests xfailed, launched", "1 tests xpassed, launched", "6 findings", "1 findings that tests wait for",
+        "4 tests failed, launched", "1 test failed, not launched", "1 test passed, launched", "1 test passed, not launched",
+        "2 tests xfailed, launched", "1 test xpassed, launched", "6 findings", "1 finding that tests wait for",
         "test_set_up: twice: AccessError", "test_assertion: checked: KernelAssertionError: the kernel's assertion at ",
         "kernels.py:17 fails in program (0, 0, 0), element (0,): not positive",
     ):
@@ -432,7 +432,7 @@ def test_waits_for_it():
     found, said = outcomes(tmp_path, suite, f"--joinery={mode}", "--joinery-report=page.html", **own_cache(tmp_path))
     assert found == {"test_assertion": "FAILED", "test_waits_for_it": "PASSED"}
     summary = summary_of(said)
-    for line in ("1 findings\n", "1 findings that tests wait", "test_assertion: checked: KernelAssertion", "kernels.py:17"):
+    for line in ("1 finding\n", "1 finding that tests wait", "test_assertion: checked: KernelAssertion", "kernels.py:17"):
         assert line in summary, said
     for internal in ("runtime/jit.py", "launcher.py", "gpu_code.py", "effects.py"):
         assert internal not in said
@@ -445,7 +445,7 @@ def test_a_test_that_ends_its_worker_is_counted(tmp_path: Path) -> None:
     found, said = outcomes(tmp_path, OUTSIDE, "--joinery", "-n1", "--joinery-report=page.html", ENDS="1")
     assert found["test_that_ends_its_process"] == "FAILED"
     summary = summary_of(said)
-    for line in ("1 tests crashed, launches unknown", "4 tests failed, launched", "6 findings"):
+    for line in ("1 test crashed, launches unknown", "4 tests failed, launched", "6 findings"):
         assert line in summary, said
     assert "not launched" in summary  # test_named alone: the one that crashed is in no other count
     assert "passed, not launched" not in summary
@@ -472,4 +472,4 @@ def test_a_project_that_has_the_settings_of_the_clone() -> None:
         (Path(folder) / "test_suite.py").write_text("def test_it():\n    pass\n")
         command = [sys.executable, "-m", "pytest", "-q", "-p", "joinery.triton.pytest", "--joinery"]
         done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=folder)
-    assert "1 tests passed, not launched" in done.stdout, done.stdout + done.stderr
+    assert "1 test passed, not launched" in done.stdout, done.stdout + done.stderr

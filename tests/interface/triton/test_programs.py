@@ -182,11 +182,11 @@ def test_without_a_kernel():
         (
             "--joinery=sanitize",
             1,
-            ["1 tests failed, launched", "1 tests passed, launched", "1 tests passed, not launched", "1 findings"],
+            ["1 test failed, launched", "1 test passed, launched", "1 test passed, not launched", "1 finding"],
         ),
-        ("--joinery=native", 1, ["1 tests failed, launched", "1 tests passed, launched", "AccessError", "test_suite.py:18"]),
-        ("--joinery=interpret", 1, ["1 tests failed, launched", "AccessError"]),
-        ("--joinery=ptxsim", 1, ["1 tests failed, launched", "PtxCheckError", "test_suite.py:18", "(x)"]),
+        ("--joinery=native", 1, ["1 test failed, launched", "1 test passed, launched", "AccessError", "test_suite.py:18"]),
+        ("--joinery=interpret", 1, ["1 test failed, launched", "AccessError"]),
+        ("--joinery=ptxsim", 1, ["1 test failed, launched", "PtxCheckError", "test_suite.py:18", "(x)"]),
     ],
 )
 def test_a_suite_for_a_gpu(mode: str, failed: int, summary: list[str], tmp_path: Path) -> None:
@@ -226,7 +226,7 @@ def test_the_tutorial(tmp_path: Path) -> None:
     (tmp_path / "rms_norm.py").write_text(program)
     native = output("native")
     assert "rms_norm.py:12: @rms_norm_rows, program (0, 0, 0): tt.load: element 100 of array 'weight' is read" in native
-    assert "2 kernels, 3 launches, 1 findings" in native
+    assert "2 kernels, 3 launches, 1 finding" in native
     assert "host_program.py" not in native, "frames below the launch"
     assert "runtime/jit.py" not in native
     assert "E       joinery.AccessError: " in native
@@ -245,7 +245,7 @@ def test_the_plugin_by_default_and_with_nonsense(tmp_path: Path) -> None:
     (tmp_path / "test_suite.py").write_text("def test_nothing():\n    pass\n")
     command = [sys.executable, "-m", "pytest", "-q", "-p", "joinery.triton.pytest"]
     for options, text in [
-        (["--joinery", "test_suite.py"], "1 tests passed, not launched"),
+        (["--joinery", "test_suite.py"], "1 test passed, not launched"),
         (["--joinery", "-v", "test_suite.py"], "mode native (JOINERY_TRITON); \"cuda:0\" is"),
         (["--joinery", "-v", "--joinery-device=cpu", "test_suite.py"], "mode native (JOINERY_TRITON)\n"),
         (["--joinery=fast", "test_suite.py"], "unknown mode 'fast'"),
@@ -260,7 +260,7 @@ def test_the_plugin_in_a_process_that_has_joinery_already(imported: str, tmp_pat
     (tmp_path / "test_suite.py").write_text(SUITE)
     program = f"import {imported}, pytest; pytest.main(['-q', '-p', 'joinery.triton.pytest', '--joinery', 'test_suite.py'])"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, cwd=tmp_path)
-    assert "1 tests failed, launched" in done.stdout, done.stdout + done.stderr
+    assert "1 test failed, launched" in done.stdout, done.stdout + done.stderr
     assert "AccessError" in done.stdout
     assert "host_program.py" not in done.stdout
 

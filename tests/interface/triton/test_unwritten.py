@@ -238,7 +238,7 @@ def test_memory_that_moves_dies_or_is_used_again() -> None:
     span = storage.data_ptr(), storage.data_ptr() + storage.nbytes()
     x.resize_(1 << 16)
     assert shadows.unwritten_bytes(span) is None
-    assert not any(blank(x)[:COUNT])
+    assert all(blank(x))
     for _ in range(50):  # memory of one size comes again
         y = torch.empty(COUNT, dtype=torch.uint8)
         assert all(blank(y))
@@ -401,7 +401,7 @@ for dtype in (torch.uint8, torch.int16, torch.int32, torch.float32, torch.int64)
     copy[(1,)](x, y, 64, BLOCK=64)
     grown = torch.empty(4, dtype=dtype, device="cuda")
     grown.resize_(100)
-    assert blank(grown) == 0, "memory that torch resized is not known"
+    assert blank(grown) == 100, "memory that torch resized is new"
 x = torch.ones(3, dtype=torch.float64, device="cuda")
 assert (x * 0.1).tolist() == [0.1] * 3 and x.mul_(0.1).tolist() == [0.1] * 3
 assert (torch.tensor(1, dtype=torch.int8, device="cuda") + 1).dtype == torch.int8
@@ -434,3 +434,57 @@ def test_torchs_compiler_knows_the_functions_before_and_afterwards() -> None:
     """It knows functions by identity: with `fullgraph` an unknown one is an error."""
     done = subprocess.run([sys.executable, "-c", DYNAMO], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+# Every way to memory that nothing has written
+
+MAKERS: dict[str, Callable[[], Any]] = {
+    "Tensor": lambda: torch.Tensor(8),
+    "Tensor of two sizes": lambda: torch.Tensor(2, 4),
+    "Tensor of a size": lambda: torch.Tensor(torch.Size([2, 4])),
+    "new": lambda: torch.zeros(3).new(8),
+    "new_empty": lambda: torch.zeros(3).new_empty(8),
+    "new_empty_strided": lambda: torch.zeros(3).new_empty_strided((2, 4), (4, 1)),
+    "empty_like": lambda: torch.empty_like(torch.zeros(8)),
+    "empty_strided": lambda: torch.empty_strided((2, 4), (1, 2)),
+    "empty_permuted": lambda: torch.empty_permuted((2, 4), (1, 0)),
+    "resize_ of nothing": lambda: torch.empty(0).resize_(8),
+    "resize_as_ of nothing": lambda: torch.empty(0).resize_as_(torch.zeros(8)),
+}
+
+
+@pytest.mark.parametrize("maker", MAKERS)
+def test_memory_that_torch_hands_out_is_unwritten(maker: str) -> None:
+    x = MAKERS[maker]()
+    assert blank(x) == [True] * 8
+    x.as_strided((3,), (1,)).copy_(x.as_strided((3,), (1,)).clone())
+    assert blank(x) == [False] * 3 + [True] * 5
+
+
+GROWING: dict[str, Callable[[Any], Any]] = {
+    "tensor": lambda x: x.resize_(12), "storage": lambda x: x.untyped_storage().resize_(48)
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("grow", GROWING.values(), ids=GROWING)
+def test_what_grows_is_unwritten_where_it_is_new(grow: Callable[[Any], Any]) -> None:
+    x = torch.arange(8.0)
+    grow(x)
+    assert x[:8].tolist() == [*range(8)]
+    assert blank(x.resize_(12)) == [False] * 8 + [True] * 4
+    y = torch.empty(8)
+    y[2:5] = 1
+    grow(y)
+    assert blank(y.resize_(12)) == [True] * 2 + [False] * 3 + [True] * 7
+    assert y.resize_(4).resize_(12)[2:5].tolist() == [1, 1, 1]
+    assert blank(y) == [True] * 2 + [False] * 3 + [True] * 7
+    assert blank(y.resize_(2000)) == [True] * 2 + [False] * 3 + [True] * 1995
+
+
+def test_tensors_of_values_are_written() -> None:
+    held = torch.zeros(4)
+    made = [torch.Tensor([1, 2]), torch.Tensor((3, 4)), torch.Tensor(held), held.new([1, 2]), held.new(held)]
+    made += [torch.nn.Parameter(torch.zeros(4)), torch.Tensor(), torch.zeros(8).resize_(4), torch.zeros(4).resize_(4)]
+    for each in made:
+        assert not any(blank(each))
+    assert held.tolist() == [0] * 4

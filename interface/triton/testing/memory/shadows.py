@@ -36,20 +36,25 @@ def _random_bits() -> Array:
 
 
 _FILL = _random_bits()
+_NOTHING = np.empty(0, np.bool_)
 
 
 class Shadow:
     """The bytes of one storage that nothing has written.
 
-    storage: a weak reference of torch's.  is_whole: whether that is all of them still.
+    storage: a weak reference of torch's.
+    before: which of its first bytes nothing has written, where they are older than the rest: they stay as they are.
     """
 
-    def __init__(self, storage: Any, first: int, size: int) -> None:
+    def __init__(self, storage: Any, first: int, size: int, before: Array) -> None:
         self.storage, self.first, self.end = storage, first, first + size
         self._blank: Array | None = None
         for start in range(0, size, len(_FILL)):
-            piece = memory(first + start, min(len(_FILL), size - start))
-            piece[:] = _FILL[: len(piece)]
+            piece, kept = memory(first + start, min(len(_FILL), size - start)), max(len(before) - start, 0)
+            piece[kept:] = _FILL[kept : len(piece)]
+        if len(before):
+            self._blank = np.ones(size, np.bool_)
+            self._blank[: len(before)] = before
 
     def holds(self) -> bool:
         """Whether the storage is alive and where it was."""
@@ -148,8 +153,11 @@ def is_empty() -> bool:
     return not _shadows
 
 
-def add(storage: Any, first: int, size: int) -> None:
-    """Fill the memory of a new storage, and note it: all others that lay there are gone."""
+def add(storage: Any, first: int, size: int, before: Array = _NOTHING) -> None:
+    """Fill the memory of a new storage, and note it: all others that lay there are gone.
+
+    before: which of its first bytes nothing has written, where they are older than the rest.
+    """
     with _lock:
         at = bisect.bisect_left(_starts, first)
         if at and _shadows[_starts[at - 1]].end > first:
@@ -162,7 +170,7 @@ def add(storage: Any, first: int, size: int) -> None:
                 _remove(each)
             at = bisect.bisect_left(_starts, first)
         _starts.insert(at, first)
-        _shadows[first] = Shadow(storage, first, size)
+        _shadows[first] = Shadow(storage, first, size, before)
 
 
 def may_hold(address: int) -> bool:

@@ -7,6 +7,7 @@ import threading
 from typing import Any
 
 from ...utilities import Event
+from ..graphs.capture import captures
 
 _FIRST = 1 << 20
 """The handle of the first stream that is made: 1 and 2 stand for streams that every device has."""
@@ -53,10 +54,13 @@ class Streams:
                 """Launches have ended."""
 
             def wait_stream(self, stream: Any) -> None:
-                """Launches have ended."""
+                """Launches have ended. What is captured of the other stream is captured of this one too."""
+                if captures and captures[0].covers(stream):
+                    captures[0].join(self)
 
             def wait_event(self, event: Any) -> None:
                 """Launches have ended."""
+                event.wait(self)
 
             def record_event(self, event: Event | None = None) -> Event:
                 event = event or Event()

@@ -13,8 +13,11 @@ from typing import Any
 _kept: list[Any] = []
 
 
-def install(torch: Any, on_cpu: Callable[[Any], Any]) -> None:
-    """Lead what `torch.distributed` asks of process groups to the CPU. on_cpu: the memory of a tensor, as the CPU's."""
+def install(torch: Any, on_cpu: Callable[[Any], Any], check: Callable[[Any], None]) -> None:
+    """Lead what `torch.distributed` asks of process groups to the CPU.
+
+    on_cpu: the memory of a tensor, as the CPU's.  check: is told of each operation, and raises where it must not be.
+    """
     has = torch._C._dispatch_has_kernel_for_dispatch_key
     own = torch.library.Library("c10d", "IMPL")
     with warnings.catch_warnings():
@@ -22,12 +25,16 @@ def install(torch: Any, on_cpu: Callable[[Any], Any]) -> None:
         for name in torch._C._dispatch_get_all_op_names():
             if name.startswith("c10d::") and has(name, "CUDA"):
                 operator = getattr(torch.ops.c10d, name.removeprefix("c10d::")).default
-                own.impl(operator._opname, functools.partial(_run, operator, torch.Tensor, on_cpu), "CUDA")
+                own.impl(operator._opname, functools.partial(_run, operator, torch.Tensor, on_cpu, check), "CUDA")
     _kept.append(own)
 
 
-def _run(operator: Any, tensor: Any, on_cpu: Callable[[Any], Any], *args: Any, **keywords: Any) -> Any:
+def _run(
+    operator: Any, tensor: Any, on_cpu: Callable[[Any], Any], check: Callable[[Any], None], *args: Any, **keywords: Any
+) -> Any:
     """Let the CPU's back end of the process group do it. What an operator writes comes first, and is what it returns."""
+
+    check(operator)
 
     def led(value: Any) -> Any:
         if isinstance(value, list | tuple):

@@ -61,6 +61,11 @@ def outcome_of(report: Any) -> tuple[str, str]:
     return report.outcome, _PHASES.get(report.when, "") + _reason(report.longrepr)
 
 
+def counted(number: int, what: str, width: int = 0) -> str:
+    """A number of things, in words. width: of the number."""
+    return f"{number:{width}d} {what}{'' if number == 1 else 'es' if what.endswith('ch') else 's'}"
+
+
 def gist(text: str) -> str:
     """What a finding is, in one line: the sanitizer's reports begin with how many there are."""
     first, *rest = text.splitlines() or [""]

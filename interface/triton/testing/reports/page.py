@@ -12,7 +12,7 @@ from itertools import groupby
 from pathlib import Path
 
 from .excerpts import Excerpt
-from .outcomes import CRASHED, Found, Result, gist
+from .outcomes import CRASHED, Found, Result, counted, gist
 
 _STYLE = """
 :root { color-scheme: light dark; --ink: #1d2433; --dim: #5b6475; --paper: #fff; --box: #f4f6f9; --line: #d8dde6;
@@ -54,7 +54,7 @@ def write_page(path: str, mode: str, results: Sequence[Result], findings: Sequen
     caught = [each for each in findings if each.is_expected]
     launches = launches_of(results)
     total = launches.total()
-    title = f"{_counted(len(launches), 'kernel')}, {_counted(total, 'launch')}, {_counted(len(failing), 'finding')}"
+    title = f"{counted(len(launches), 'kernel')}, {counted(total, 'launch')}, {counted(len(failing), 'finding')}"
     texts = _articles(failing) or "<p class=good>None."
     page = (
         "<!doctype html><html lang=en><meta charset=utf-8><meta name=viewport content='width=device-width'>"
@@ -64,7 +64,7 @@ def write_page(path: str, mode: str, results: Sequence[Result], findings: Sequen
     )
     if caught:
         page += "<h2 id=caught>Findings that tests wait for, and catch</h2>"
-        page += f"<details><summary>{_counted(len(caught), 'finding')}</summary>{_articles(caught)}</details>"
+        page += f"<details><summary>{counted(len(caught), 'finding')}</summary>{_articles(caught)}</details>"
     Path(path).write_text(f"{page}</html>\n", encoding="utf-8")
 
 
@@ -74,10 +74,6 @@ def launches_of(results: Iterable[Result]) -> Counter[str]:
     for each in results:
         found.update(each.launches or {})
     return found
-
-
-def _counted(number: int, what: str) -> str:
-    return f"{number} {what}{'' if number == 1 else 'es' if what.endswith('ch') else 's'}"
 
 
 def _totals(results: Sequence[Result]) -> str:
