@@ -38,7 +38,7 @@ from ..compiling import compile as compile_graph
 from ..model import Model
 from .grouped import grouped
 
-_HELD = ("tensor", "sequence", "optional")
+_OF_TENSORS = ("tensor", "sequence", "optional")
 """Kinds of inputs whose tensors are arguments of a compiled model; of others the values are constants."""
 MAX_KEPT = 64
 """Models that are kept, by what they are specialised to; the one that was used longest ago goes first."""
@@ -137,8 +137,8 @@ class SpecialisedModel(Model):
     far, `specialised(…)` returns the compiled model for arguments, which can be saved and bound.
     """
 
-    __slots__ = ("_build", "_compiled_for", "_composite", "_dims", "_given", "_inputs", "_kept", "_lock", "_name", "_names", "_needed",
-                 "_sizes_needed")
+    __slots__ = ("_build", "_compiled_for", "_composite", "_dims", "_given", "_inputs", "_kept", "_lock", "_name", "_names",
+                 "_needed", "_sizes_needed")
 
     def __init__(
         self, checked: Any, given: Mapping[str, Any],
@@ -156,8 +156,8 @@ class SpecialisedModel(Model):
             parameter for parameter in checked.graph.inputs if parameter.name not in {*given, *checked.graph.constants}
         ]
         self._dims = _declared(checked, given)
-        self._needed = {parameter.name for parameter in self._inputs if parameter.kind not in _HELD}
-        self._composite = {parameter.name for parameter in self._inputs if parameter.kind in _HELD[1:]}
+        self._needed = {parameter.name for parameter in self._inputs if parameter.kind not in _OF_TENSORS}
+        self._composite = {parameter.name for parameter in self._inputs if parameter.kind in _OF_TENSORS[1:]}
         names_of_sizes = {extent.name for extents in self._dims.values() for extent in extents if isinstance(extent, Dim)}
         self._names = {name for name in names_of_sizes if name is not None}
         self._sizes_needed: set[str] = set(self._names) if every_size else set()

@@ -138,13 +138,13 @@ def _network(
     lengths = None if sequence_lens is None else _lengths(op, graph.as_symbol(sequence_lens, op), joined, batch)
     functions = _functions(op, joined, kind, activations, count)
     dtype: DType = value.dtype
-    turn = (1, 0, 2)
+    order = (1, 0, 2)
     layer = Layer(functions, backwards, None if clip is None else float(clip), input_forget, linear_before_reset)
     if batch_first:
-        value, states = value.permute(turn), [None if each is None else each.permute(turn) for each in states]
+        value, states = value.permute(order), [None if each is None else each.permute(order) for each in states]
     steps, *finals = ran_layer(kind, layer, value, w, r, b, lengths, states, peepholes)
     if batch_first:
-        steps, finals = steps.permute((2, 0, 1, 3)), [each.permute(turn) for each in finals]
+        steps, finals = steps.permute((2, 0, 1, 3)), [each.permute(order) for each in finals]
     return [primitives.cast(each, dtype) for each in (steps, *finals)]
 
 

@@ -90,7 +90,7 @@ def test_optionals_are_there_or_not() -> None:
 
 
 def test_what_is_missing_or_wrong_is_named() -> None:
-    with pytest.raises(jn.UnsupportedError, match=r"input 'xs' is a sequence.*fix: from_onnx\(…, elements=\{'xs': \[TensorType"):
+    with pytest.raises(jn.UnsupportedError, match=r"'xs' is a sequence.*fix: from_onnx\(…, elements=\{'xs': \[TensorType"):
         jn.from_onnx(joining())
     with pytest.raises(jn.UserError, match=r"elements\['xs'\] is 3; fix: a list of the TensorType of each element"):
         jn.from_onnx(joining(), elements={"xs": 3})

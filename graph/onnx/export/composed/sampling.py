@@ -68,7 +68,7 @@ def roi_align(root: Symbol, graph: Graph) -> Composed | None:
     numbers = apart.shape[1:5] if last else apart.shape[2:6]
     if not all(isinstance(number, int) for number in numbers) or numbers[1] != numbers[3]:
         return None
-    height, ratio, width = (int(numbers[place]) for place in (0, 1, 2))  # type: ignore[arg-type]
+    height, ratio, width = (int(number) for number in numbers[:3])  # type: ignore[arg-type]
     which = chosen.inputs[1]
     for rois, scale in _regions(reading.inputs[1], which.shape[0]):
         for half in (False, True):

@@ -56,7 +56,7 @@ def network(node: Node, kind: Kind, product: Product | None = None) -> Result:
     node.require(node.attr("hidden_size", hidden) == hidden, f"hidden_size is not {hidden}, which R has")
     size = hidden
     node.require(node[1].shape[0] == len(backwards), f"weights of {node[1].shape[0]} directions for {direction!r}")
-    turn = (1, 0, 2)
+    order = (1, 0, 2)
     lengths = node.get(4)
     wide = kind.gates * size
     for position, expected in ((1, wide), (2, wide), (3, 2 * wide), (7, 3 * size if kind is LSTM else 0)):
@@ -71,7 +71,7 @@ def network(node: Node, kind: Kind, product: Product | None = None) -> Result:
     )  # fmt: skip
     states = [node.get(5 + position) for position in range(kind.states)]
     if batch_first:
-        states = [None if one is None else one.permute(turn) for one in states]
+        states = [None if one is None else one.permute(order) for one in states]
     biases, peepholes = node.get(3), node.get(7) if kind is LSTM else None
     if product is None:
         steps, *finals = ran_layer(kind, layer, x, node[1], node[2], biases, lengths, states, peepholes)
@@ -80,7 +80,7 @@ def network(node: Node, kind: Kind, product: Product | None = None) -> Result:
     results: list[Any] = [None]
     if node.wants(0):
         results[0] = steps.permute((2, 0, 1, 3)) if batch_first else steps
-    results += [each.permute(turn) if batch_first else each for each in finals]
+    results += [each.permute(order) if batch_first else each for each in finals]
     return tuple(results)
 
 

@@ -109,6 +109,19 @@ def test_layers_on_layers_with_batches_first() -> None:
     assert [op for op in found if op in ("LSTM", "GRU", "Loop", "Scan", "Relu")] == ["LSTM", "GRU", "Relu"]
 
 
+def test_networks_beside_loops_whose_bodies_have_activations() -> None:
+    graph = jn.Graph("g", [jn.TensorType(jn.float32, ("t", 2, 3), "x")])
+    (x,) = graph.inputs
+    steps, h, _ = jn.lstm(x, graph.weight("w", floats(1, 16, 3)), graph.weight("r", floats(1, 16, 4)))
+    _, rows = jn.scan(lambda s, v: (jn.leaky_relu(s + v, 0.1),) * 2, np.zeros((2, 3), np.float32), x)
+    graph.output(steps * h, rows, h)
+    made = agrees(graph, [floats(6, 2, 3)])
+    scan = next(each for each in made.graph.node if each.op_type == "Scan")
+    assert [each.op_type for each in scan.attribute[0].g.node if each.op_type != "Identity"] == ["Add", "LeakyRelu"]
+    assert operators(made).count("LSTM") == 1
+    assert structure(jn.from_onnx(made)) == structure(graph)
+
+
 def test_a_network_whose_step_somebody_changed_is_none() -> None:
     graph = jn.Graph("g", [jn.TensorType(jn.float32, ("t", 2, 3), "x")])
     w, r = graph.weight("w", floats(1, 4, 3)), graph.weight("r", floats(1, 4, 4))
