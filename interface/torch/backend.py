@@ -23,13 +23,12 @@ from ...promotion.errors import JoineryError, UserError
 from ...runtime.storage.cache import cache_of
 from ..compiling import compile as compile_model
 from .complex_edges import real_edges
-from .custom_ops import is_own
 from .decompositions import compiled_decompositions
 from .layouts import Layout, Reading, dense_reading, layout_of, reading_of
 from .partition import Part, Partitioner
 from .parts import CompiledPart, PartInput, PartOutput, PartSize
 from .reading import Reader, gives_size, states_sizes
-from .reporting import GraphReport, started
+from .reporting import OWN_OPERATORS, GraphReport, started
 from .stepping import EagerStep, run_function
 from .triton_kernels import is_launch, kernel_name, launch_function
 
@@ -147,7 +146,7 @@ class _Building:
         if is_launch(node):
             kernel = self.report.launch(kernel_name(node), "a kernel of Triton, by the driver that Triton has")
             return EagerStep(node, launch_function(node), kernel)
-        if schema is not None and is_own(schema.name):
+        if schema is not None and schema.name in OWN_OPERATORS:
             return EagerStep(node, node.target, self.report.launch(str(node.target), "a block kernel of joinery"))
         entry = None
         if schema is not None and not states_sizes(node) and node.target is not torch.ops.aten.view_as_complex.default:
@@ -184,7 +183,8 @@ class _Building:
             sources.append(_source(inputs[-1], calls))
         needed = [self._size_source(name) for name in _undecided(part.sizes, inputs)]
         sources += [Source(f"size {size.name}", TensorType(bool_, (size.name, 0))) for size in needed]
-        calls += [_renamed(call, {each.name for each in inputs if not each.reading.is_plain}) for call in part.calls]
+        turned = {each.name for each in inputs if not each.reading.is_plain}
+        calls += [_renamed(call, turned) for call in part.calls]
         outputs: list[PartOutput] = []
         results: list[tuple[str, Ref]] = []
         for node in part.outputs:

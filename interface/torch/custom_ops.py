@@ -12,12 +12,11 @@ import torch
 
 from ...promotion.errors import UserError
 from ..kernel import Kernel
+from .reporting import OWN_OPERATORS
 from .tensors import require_plain, to_array
 
 Launch = Callable[..., None]
 """Runs a kernel: grid, then one argument per parameter."""
-_OWN: set[str] = set()
-"""The names of the operators made here, for reports; nothing is decided by them."""
 
 
 def made_operator(
@@ -45,15 +44,10 @@ def made_operator(
         schema = torch.library.infer_schema(shown, mutates_args=tuple(mutates_args))
         operator = torch.library.custom_op(name, implementation, mutates_args=tuple(mutates_args), schema=schema)
         operator.register_fake(fake)
-        _OWN.add(name)
+        OWN_OPERATORS.add(name)
         return operator
 
     return made
-
-
-def is_own(schema_name: str) -> bool:
-    """Return whether an operator is made of a block kernel."""
-    return schema_name in _OWN
 
 
 def _nothing(grid: object, *arguments: object) -> None:

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+OWN_OPERATORS: set[str] = set()
+"""The names of operators that `joinery.torch.custom_op` made, which reports tell from those left to PyTorch."""
+
 
 @dataclass(slots=True)
 class EagerOperator:

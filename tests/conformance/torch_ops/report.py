@@ -22,8 +22,8 @@ CPU. A sample **passes** if joinery runs all of it, and values, dtypes and shape
 and writes this page; of a run of one sample in so many, these are chosen by digests of their names.
 
 Left out are entries that draw random numbers, and those whose results have no value (`empty`). Where several elements are
-equal, `topk` may return the position of any of them. Samples of bfloat16 that differ pass if they are no farther from eager
-PyTorch's results in float32 than its own results in bfloat16 are."""
+equal, `topk`, and `sort` unless it is stable, may return the position of any of them. Samples of bfloat16 that differ pass if
+they are no farther from eager PyTorch's results in float32 than its own results in bfloat16 are."""
 
 Results = Mapping[str, tuple[str, str, str]]
 """By the name of a sample ("entry dtype number"): its operator, what became of it ("passed", …), and why."""
