@@ -11,7 +11,7 @@ from .excerpts import Excerpt
 
 CRASHED = "crashed"
 """The outcome of a test that ended the process that it ran in."""
-_PLACE = re.compile(r"\bat \d+:\d+:$")
+_LOCATION = re.compile(r"\bat \d+:\d+:$")
 """How the first line of Triton's errors of compilation ends: the source follows, a mark below it, and what is wrong."""
 _PHASES = {"setup": "in set-up: ", "teardown": "in teardown: "}
 
@@ -75,7 +75,7 @@ def gist(text: str) -> str:
     The sanitizer's reports begin with how many there are; Triton's errors of compilation with where they are.
     """
     first, *rest = text.splitlines() or [""]
-    if _PLACE.search(first):
+    if _LOCATION.search(first):
         mark = next((i for i, line in enumerate(rest) if line.strip() == "^"), len(rest))
         reason = [line.strip() for line in rest[mark + 1 :] if line.strip()]
         return f"{first} {reason[0]}" if reason else first
@@ -90,8 +90,8 @@ def _reason(shown: Any) -> str:
     if crash is None:
         return gist(str(shown))
     own = gist(str(crash.message))
-    if _PLACE.search(own):  # of a function that the kernel calls: the reason stands in the cause of this error
+    if _LOCATION.search(own):  # of a function that the kernel calls: the reason stands in the cause of this error
         chain = getattr(shown, "chain", ())  # (frames, where it was raised, …), of which the second is None without frames
         causes = [gist(str(frames if where is None else where.message)) for frames, where, _ in chain]
-        return next((each for each in causes if not _PLACE.search(each)), own)
+        return next((each for each in causes if not _LOCATION.search(each)), own)
     return own
