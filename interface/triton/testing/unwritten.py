@@ -1,7 +1,7 @@
 """Memory of torch that nothing has written yet, for sanitized launches.
 
-`torch.empty` and its relatives, `torch.Tensor(4)` and what grows by `resize_` fill memory that nothing has written. It has a shadow
-(`memory/shadows.py`), from which goes what operators of torch and launches write, and what holds something else.
+`torch.empty` and its relatives, `torch.Tensor(4)` and what grows by `resize_` fill memory that nothing has written, and it has
+a shadow (`memory/shadows.py`), from which goes what operators of torch and launches write, and what holds something else.
 """
 
 from __future__ import annotations

@@ -319,9 +319,10 @@ class Guard(Memory):
         lane = int(found[0])
         origin = int(wrap[lane])
         guilty = self._operations[origin - 1]
+        is_far = guilty.name == "tt.addptr"
         message = (
-            f"the offset wrapped around in {self._locations.text(guilty)!r} at {self._locations.line(guilty)}: {address}; "
-            f"fix: compute it in i64"
+            f"the offset{' in bytes' if is_far else ''} wrapped around in {self._locations.text(guilty)!r} at "
+            f"{self._locations.line(guilty)}: {address}; fix: {'stay within 64 bits' if is_far else 'compute it in i64'}"
         )
         self.report("overflow", op, len(found), message, None, _index(lane, shape), address, origin)
 

@@ -18,6 +18,7 @@ from ....promotion.dataclass import dataclass
 from .. import types as t
 from ..analysis.distances import moves_by_distance
 from ..dialect.scaled import DotScaledOp
+from ..interpret.evaluators import pointee_size
 from ..interpret.machine import Value
 from ..interpret.numerics import unsigned
 
@@ -214,6 +215,24 @@ def _moved_pointer(values: Sequence[Value], shadows: Sequence[Shadow | None], re
     return tidy(Shadow(poison, wrap, exact, known[0].base))
 
 
+def _moving(number: int, size: int) -> Rule:
+    """Makes the rule of tt.addptr with offsets of 64 bits: one wraps if it passes them in bytes."""
+    last = np.iinfo(np.int64).max // size
+
+    def rule(values: Sequence[Value], shadows: Sequence[Shadow | None], result: Value) -> Shadow | None:
+        found = _moved_pointer(values, shadows, result)
+        offset = np.broadcast_to(np.asarray(values[1]).astype(np.int64), np.shape(result))
+        wrapped = (offset > last) | (offset < -last - 1)
+        if not np.any(wrapped):
+            return found
+        found = found if found is not None else Shadow()
+        earlier = np.int32(0) if found.wrap is None else found.wrap
+        wrap = np.where(earlier != 0, earlier, np.where(wrapped, number, 0)).astype(np.int32)
+        return replace(found, wrap=wrap, exact=np.zeros(np.shape(result), np.int64))
+
+    return rule
+
+
 def _moved_by_distance(values: Sequence[Value], shadows: Sequence[Shadow | None], result: Value) -> Shadow | None:
     """Applies the rule of tt.addptr to a distance between addresses: the array is the one that lies there."""
     found = _moved_pointer(values, shadows, result)
@@ -333,6 +352,8 @@ def rule_of(op: Operation, number: int, evaluate: Function) -> Rule | None:
         return _gathered(evaluate)
     if name == "tt.addptr" and moves_by_distance(op):
         return _moved_by_distance
+    if moves_far(op):
+        return _moving(number, pointee_size(op.results[0].type))
     if name in _BLOCKS:
         return _BLOCKS[name]
     if isinstance(op, DotScaledOp):
@@ -343,6 +364,11 @@ def rule_of(op: Operation, number: int, evaluate: Function) -> Rule | None:
     if name.startswith(("arith.", "math.")) or name in ELEMENTWISE:
         return plain
     return None
+
+
+def moves_far(op: Operation) -> bool:
+    """Returns whether a pointer is moved by an offset that may pass 64 bits in bytes."""
+    return op.name == "tt.addptr" and t.bit_width(op.operands[1].type) == 64 and pointee_size(op.results[0].type) > 1
 
 
 def starts_marks(name: str, type_: Attribute) -> bool:
@@ -372,5 +398,6 @@ def _gathered(evaluate: Function) -> Rule:
 
 
 __all__ = [
-    "ABSORBING", "ELEMENTWISE", "EXACT", "MOVES", "Frame", "Rule", "Shadow", "restructured", "rule_of", "starts_marks", "tidy",
+    "ABSORBING", "ELEMENTWISE", "EXACT", "MOVES", "Frame", "Rule", "Shadow", "moves_far", "restructured", "rule_of",
+    "starts_marks", "tidy",
 ]  # fmt: skip

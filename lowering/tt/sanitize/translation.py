@@ -27,7 +27,7 @@ from .partial import is_partial, partial
 from .pending import SYNCHRONISING
 from .promises import assumed, hints_of, kept
 from .regions import Carried, Reduction, Shadowed, combined, mapped, reduced, scanned
-from .shadow import Frame, Rule, Shadow, rule_of, starts_marks
+from .shadow import Frame, Rule, Shadow, moves_far, rule_of, starts_marks
 
 _ASSERTS = frozenset({"tt.assert", "cf.assert"})
 
@@ -101,6 +101,7 @@ class SanitizedTranslation(Translation[Frame]):
             rule = rule_of(op, number, maker(op, self.machine.memory))
             if rule is not None:
                 always = starts_marks(op.name, op.results[0].type) and t.is_integer(op.operands[0].type)
+                always = always or moves_far(op)
                 if self.guard.undefined_arithmetic and is_partial(op):
                     rule, always = partial(op, number, rule), True
                 return self._ruled(op, step, rule, always)

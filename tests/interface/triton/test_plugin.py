@@ -473,3 +473,37 @@ def test_a_project_that_has_the_settings_of_the_clone() -> None:
         command = [sys.executable, "-m", "pytest", "-q", "-p", "joinery.triton.pytest", "--joinery"]
         done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=folder)
     assert "1 test passed, not launched" in done.stdout, done.stdout + done.stderr
+
+
+REFUSED = """
+import triton, triton.language as tl
+from kernels import torch
+
+@triton.jit
+def inner(x, BLOCK: tl.constexpr):
+    tl.static_assert(BLOCK % 16 == 0, "blocks of sixteens")
+    return x
+
+@triton.jit
+def refused(x, BLOCK: tl.constexpr):
+    i = tl.arange(0, BLOCK)
+    tl.store(x + i, nothing)
+
+@triton.jit
+def calls(x, BLOCK: tl.constexpr):
+    tl.store(inner(x, BLOCK), 0.0)
+
+def test_by_a_name():
+    refused[(1,)](torch.ones(8, device="cuda"), BLOCK=8)
+
+def test_in_what_is_called():
+    calls[(1,)](torch.ones(8, device="cuda"), BLOCK=8)
+"""
+
+
+def test_what_triton_refuses_keeps_its_reason(tmp_path: Path) -> None:
+    found, _ = outcomes(tmp_path, REFUSED, "--joinery", "--joinery-report=page.html")
+    assert set(found.values()) == {"FAILED"}
+    page = (tmp_path / "page.html").read_text()
+    assert "NameError(&#x27;nothing is not defined&#x27;)" in page
+    assert "blocks of sixteens" in page

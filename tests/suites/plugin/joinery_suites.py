@@ -14,6 +14,7 @@ import hashlib
 import importlib.abc
 import importlib.machinery
 import json
+import re
 import signal
 import sys
 import time
@@ -73,9 +74,12 @@ def _digest(node: str) -> bytes:
 
 
 def first_line(text: str) -> str:
-    """What a failure says: the first line of its error, without the frames above it."""
+    """What a failure says: the first line of its error, without the frames above it, and what follows a line that says where."""
     errors = [line[1:].strip() for line in text.splitlines() if line.startswith("E ")]
     lines = errors or [line.strip() for line in text.splitlines() if line.strip()]
+    if lines and re.search(r"\bat \d+:\d+:$", lines[0]):  # Triton's: the source follows, then a mark, in the first cause
+        every = [line.removeprefix("E ").strip() for line in text.splitlines()]
+        lines[0] = " ".join([lines[0], *every[every.index("^") + 1 :][:1]] if "^" in every else lines[:1])
     return lines[0][:400] if lines else ""
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,6 +11,8 @@ from .excerpts import Excerpt
 
 CRASHED = "crashed"
 """The outcome of a test that ended the process that it ran in."""
+_LOCATION = re.compile(r"\bat \d+:\d+:$")
+"""How the first line of Triton's errors of compilation ends: the source follows, a mark below it, and what is wrong."""
 _PHASES = {"setup": "in set-up: ", "teardown": "in teardown: "}
 
 
@@ -67,8 +70,15 @@ def counted(number: int, what: str, width: int = 0) -> str:
 
 
 def gist(text: str) -> str:
-    """What a finding is, in one line: the sanitizer's reports begin with how many there are."""
+    """What a finding or an error is, in one line.
+
+    The sanitizer's reports begin with how many there are; Triton's errors of compilation with where they are.
+    """
     first, *rest = text.splitlines() or [""]
+    if _LOCATION.search(first):
+        mark = next((i for i, line in enumerate(rest) if line.strip() == "^"), len(rest))
+        reason = [line.strip() for line in rest[mark + 1 :] if line.strip()]
+        return f"{first} {reason[0]}" if reason else first
     return rest[0] if "the sanitizer has" in first and rest else first
 
 
@@ -77,4 +87,11 @@ def _reason(shown: Any) -> str:
     if isinstance(shown, tuple):  # of a skipped test: (file, line, reason)
         return str(shown[-1]).removeprefix("Skipped: ")
     crash = getattr(shown, "reprcrash", None)
-    return gist(str(shown) if crash is None else str(crash.message))
+    if crash is None:
+        return gist(str(shown))
+    own = gist(str(crash.message))
+    if _LOCATION.search(own):  # of a function that the kernel calls: the reason stands in the cause of this error
+        chain = getattr(shown, "chain", ())  # (frames, where it was raised, …), of which the second is None without frames
+        causes = [gist(str(frames if where is None else where.message)) for frames, where, _ in chain]
+        return next((each for each in causes if not _LOCATION.search(each)), own)
+    return own

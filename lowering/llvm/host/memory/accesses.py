@@ -8,6 +8,7 @@ from dataclasses import replace
 from xdsl.ir import Operation
 
 from ....tt.dialect.memory.pointers import LoadOp, StoreOp
+from ....tt.types import bit_width
 from ...elementwise import from_memory, memory_element, memory_size
 from ...syntax import element_name, is_tensor, pointee_name, shape_of
 from ...values import i64
@@ -17,6 +18,7 @@ from ..loops.coordinates import memory_size_of
 from ..nodes import Affine, Load, Map, Node, Pointers, Splat
 from .affine import fold
 from .atomics import lower_atomic
+from .bounds import clamped
 
 
 def lower_addptr(k: KernelContext, op: Operation) -> None:
@@ -24,8 +26,9 @@ def lower_addptr(k: KernelContext, op: Operation) -> None:
     if not is_tensor(result.type):
         base, offset = k.scalar(op.operands[0]), k.integer(op.operands[1])
         el = memory_element(pointee_name(result.type))
-        moved = k.f.gep(base, offset, el)
         size = memory_size(pointee_name(result.type))
+        is_wide = k.bounds is not None and bit_width(op.operands[1].type) == 64
+        moved = k.f.gep(base, clamped(k.ev.s, offset, size) if is_wide else offset, el)
         known = k.ev.s.multiple(base)
         while known > 1 and (size * k.ev.s.multiple(offset)) % known:
             known //= 2

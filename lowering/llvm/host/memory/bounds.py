@@ -24,7 +24,16 @@ from ...syntax import pointee_name
 from ...values import FALSE, V, i64
 from ..control.sites import Access
 from ..nodes import Node
-from ..scalars import ZERO
+from ..scalars import ZERO, Scalars
+
+MAX_BYTES = 1 << 60
+"""Bytes that an offset may lead away: beyond them is no memory."""
+
+
+def clamped(s: Scalars, offset: V, size: int) -> V:
+    """An offset in elements of so many bytes, or one as far away as `MAX_BYTES`: in bytes it has to stay within 64 bits."""
+    limit = MAX_BYTES // size
+    return s.max(s.min(offset, i64(limit)), i64(-limit))
 
 
 class Bounds:

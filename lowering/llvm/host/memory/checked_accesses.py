@@ -17,12 +17,12 @@ from ...values import FALSE, TRUE, V, i64
 from ..context import KernelContext
 from ..control.sites import Access, Site
 from ..elements import each_element
-from ..loops.coordinates import along, decompose_mask, memory_size_of
+from ..loops.coordinates import Coordinates, along, decompose_mask, memory_size_of
 from ..nodes import Map, Node, Pointers, Splat, View, dense
 from ..reduce.combine import Combine
 from ..reduce.loops import reduce
 from ..scalars import ZERO, is_constant
-from .bounds import Search
+from .bounds import MAX_BYTES, Search, clamped
 
 MAX_STEPS = 1 << 38
 """Strides (in units) up to which the ends of a block are computed: beyond, they might pass 64 bits."""
@@ -53,7 +53,7 @@ def lower_check(k: KernelContext, op: CheckAccessOp) -> None:
     inside = f.binary("and", ends.known, _is_inside(k, access, ends.low, s.add(ends.extent, i64(access.size)), ends.known))
     inside = f.binary("or", inside, ends.nothing)
     with f.when(f.binary("xor", inside, TRUE)), k.ev.scope(), each_element(k, shape) as at:
-        address = k.ev.at(pointers, at)
+        address = _address(k, pointers, at)
         needed = None if guard is None else k.ev.at(guard, at)
         holds = _is_inside(k, access, address, i64(access.size), needed)
         if needed is not None:
@@ -62,6 +62,13 @@ def lower_check(k: KernelContext, op: CheckAccessOp) -> None:
         for dim, stride in enumerate(dense(shape)):
             lane = s.add(lane, s.mul(along(at, dim).at, s.constant(stride)))
         k.status.stop_unless(holds, site, k.program, lane, address)
+
+
+def _address(k: KernelContext, pointers: Pointers, at: Coordinates) -> V:
+    """The address of an element; of an offset that passes 64 bits in bytes, one that is in no memory."""
+    s, unit = k.ev.s, memory_size_of(pointers.unit)
+    offset = clamped(s, k.ev.offset_at(pointers, at), unit)
+    return s.add(s.address(pointers.base), s.mul(offset, s.constant(unit)))
 
 
 def _is_known(k: KernelContext, address: V, size: V, needed: V | None) -> V:
@@ -140,7 +147,9 @@ def _ends(k: KernelContext, pointers: Pointers, mask: Node | None) -> _Ends:
             for end in (least, greatest):
                 known = _and(f, known, _is_within(k, end, MAX_REST))
             low, high = s.add(low, least), s.add(high, greatest)
-    unit = s.constant(memory_size_of(pointers.unit))
+    size = memory_size_of(pointers.unit)
+    known = _and(f, known, _is_within(k, pointers.offset.base, MAX_BYTES // size))
+    unit = s.constant(size)
     first = s.add(s.address(pointers.base), s.mul(s.add(pointers.offset.base, low), unit))
     return _Ends(first, s.mul(s.sub(high, low), unit), known, nothing)
 
