@@ -64,6 +64,7 @@ def _wanted(graph: Graph, ends: Collection[int]) -> set[int]:
 def _computed(target: Graph, symbol: Symbol) -> Symbol:
     """Return the value of a symbol of constants as a constant."""
     scratch = target.rewriting()
+    scratch.standing = ()  # checks are of the inputs, which this graph has not
 
     def copied(each: Symbol) -> Symbol:
         return scratch.adopt(each, [copied(operand) for operand in each.inputs])
