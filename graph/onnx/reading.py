@@ -103,9 +103,10 @@ def _opsets(imports: Iterable[Any], file: str) -> dict[str, int]:
     found: dict[str, int] = {}
     for entry in imports:
         domain = domain_of(entry.domain)
-        if domain in found:
+        if found.get(domain, entry.version) != entry.version:
             raise UserError(
-                f"{file}: the opset of domain {domain or 'ai.onnx'!r} is imported twice; fix: export the model again"
+                f"{file}: domain {domain or 'ai.onnx'!r} is imported twice, as opset {found[domain]} and as {entry.version}; "
+                "fix: export the model again"
             )
         found[domain] = entry.version
     if "" in found and not 1 <= found[""] <= MAX_OPSET:

@@ -111,7 +111,9 @@ def _spread(x: SymbolLike, parameter: SymbolLike, attrs: Attributes) -> SymbolLi
     wide = apply("broadcast_to", apart, shape=(*own[: axis + 1], block, *own[axis + 1 :]))
     each = apply("reshape", wide, shape=(*own[:axis], own[axis] * block, *own[axis + 1 :]))
     stops = tuple([shape[a] if a == axis else extent for a, extent in enumerate(each.shape)])
-    return each if stops == each.shape else apply("slice", each, starts=(0,) * len(stops), stops=stops, steps=(1,) * len(stops))
+    if stops != each.shape:
+        each = apply("slice", each, starts=(0,) * len(stops), stops=stops, steps=(1,) * len(stops))
+    return each if stops == shape else apply("reshape", each, shape=shape)  # a size that a check says is another one
 
 
 def quantize(symbol: SymbolLike, x: SymbolLike, scale: SymbolLike, *zero: SymbolLike) -> SymbolLike:

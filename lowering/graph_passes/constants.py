@@ -89,6 +89,10 @@ def _read(graph: Graph, arrays: _Arrays) -> set[int]:
 
 class _Fold:
     """Copies a graph into another one, with the numbers of codes as constants, each computed once."""
+def _computed(target: Graph, symbol: Symbol) -> Symbol:
+    """Return the value of a symbol of constants as a constant."""
+    scratch = target.rewriting()
+    scratch.standing = ()  # checks are of the inputs, which this graph has not
 
     def __init__(self, target: Graph) -> None:
         self._target = target

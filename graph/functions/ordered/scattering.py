@@ -8,7 +8,7 @@ import numpy as np
 
 from ....promotion.dtype import int64
 from ...construction import primitives
-from ...dims.dim import Extent, product
+from ...dims.dim import Extent, at_most, product
 from ...errors import describing, mistake
 from ...ops.shape import broadcast_shapes, normalize_axis
 from ...protocols import TensorLike
@@ -184,8 +184,9 @@ def _scattered(
 
 def _lengthened(positions: Symbol, updates: Symbol, data: Symbol, axis: int) -> tuple[Symbol, Symbol]:
     """Return positions and updates as long as the data beside the axis; what is added is out of range, and dropped."""
+    checks = data.graph.shape_checks
     short = [
-        number != axis and isinstance(extent, int) and isinstance(size, int) and size < extent
+        number != axis and checks.decide(extent, size) is not True and not at_most(extent + 1, size)
         for number, (extent, size) in enumerate(zip(data.shape, positions.shape, strict=False))
     ]
     same = len(positions.shape) == len(updates.shape) == len(data.shape)

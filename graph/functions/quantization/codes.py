@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ....promotion.dtype import DType, float32, uint8
 from ....promotion.literals import is_scalar
+from ...dims.dim import at_most, product
 from ...errors import describing, mistake
 from ...graph import Graph, graph_of
 from ...ops.attributes import Attributes
@@ -13,7 +14,6 @@ from ...protocols import TensorLike
 from ...symbol import Symbol
 from ...types import DTypeLike, as_dtype
 from ..building import apply, symbol_of
-from ..reductions import max_, min_
 
 
 def quantize(
@@ -52,17 +52,26 @@ def dequantize(
 def dynamic_quantize(x: TensorLike) -> tuple[Symbol, Symbol, Symbol]:
     """Return codes of floats in uint8, their scale and their zero point, by the range of all elements and 0.
 
-    A tensor of nothing but 0 has the scale 1. As ONNX's DynamicQuantizeLinear.
+    A tensor of nothing but 0, or of no elements, has the scale 1. As ONNX's DynamicQuantizeLinear.
     """
     symbol = symbol_of("dynamic_quantize", x)
     if not symbol.dtype.is_float:
         raise mistake("dynamic_quantize", f"values of {symbol.dtype}", (symbol,), "floats", "cast them to float32")
-    low = apply("minimum", min_(symbol), 0.0)
-    high = apply("maximum", max_(symbol), 0.0)
+    low, high = (_with_zero(symbol, op) for op in ("min", "max"))
     span = apply("div", apply("sub", high, low), 255.0)
     scale = apply("where", apply("equal", span, 0.0), 1.0, span)
     zero = quantize(apply("negate", low), scale, dtype=uint8)
     return quantize(symbol, scale, zero), scale, zero
+
+
+def _with_zero(x: Symbol, op: str) -> Symbol:
+    """Return the extreme of all elements and 0. Axes that may be empty come last, when few elements are left."""
+    axes = tuple([axis for axis, extent in enumerate(x.shape) if at_most(1, extent)])
+    left = apply(f"reduce_{op}", x, axes=axes, keepdims=False) if axes else x
+    if left.shape:
+        flat = apply("pad", left.reshape((product(left.shape),)), low=(0,), high=(1,), mode="constant", value=0.0)
+        left = apply(f"reduce_{op}", flat, axes=(0,), keepdims=False)
+    return apply(f"{op}imum", left, 0.0)
 
 
 def _converted(

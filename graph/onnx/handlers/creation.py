@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 
 import numpy as np
 
 from ....promotion.arrays import Array
-from ....promotion.dtype import int64
-from ...dims.dim import Dim, product
+from ....promotion.dtype import float64, int64
+from ...dims.dim import Dim, ceil_div, maximum, product
 from ...functions.building import apply
 from ...functions.creation import full
 from ...functions.host.data_sized import fresh_dim, host
@@ -20,7 +21,7 @@ from ...types import Shape
 from ..node import Node, Result
 from ..registry import handles
 from ..tensors import dtype_of_code
-from ..values import Known, Sizes, from_items, objects
+from ..values import Known, Ratio, Sizes, from_items, objects
 
 
 @handles("Constant", structural=True)
@@ -87,11 +88,40 @@ def _written_rows(node: Node) -> Symbol | None:
     return host("empty_rows", source, sizes=(fresh_dim(node.graph, "rows"),))
 
 
+def _scaled_range(node: Node) -> Symbol | None:
+    """Count in floats from a known start by a known step to a size, or a fraction of one; None for other ends."""
+    ends = [_ratio_of(node, position) for position in range(3)]
+    if not all(isinstance(end, Ratio) for end in ends):
+        return None
+    first, last, by = (end for end in ends if end is not None)
+    if not (isinstance(first.dividend, int) and isinstance(by.dividend, int)) or by.dividend == 0:
+        return None
+    start, step = Fraction(first.dividend, first.divisor), Fraction(by.dividend, by.divisor)
+    way = last.dividend * start.denominator - start.numerator * last.divisor  # as a fraction of both divisors
+    count = ceil_div(way * (step.denominator * (1 if step > 0 else -1)), last.divisor * start.denominator * abs(step.numerator))
+    counted = apply("mul", counting(node.graph, maximum(count, 0)).cast(float64), float(step))
+    return apply("add", counted, float(start)).cast(node.dtype(0))
+
+
+def _ratio_of(node: Node, position: int) -> Ratio | None:
+    """Return an end of a range that is a size, a fraction of one, or a number, exactly."""
+    value = node.value(position)
+    if isinstance(value, Sizes):
+        item = value.items.reshape(-1).tolist()[0] if value.items.size == 1 else None
+        return item if isinstance(item, Ratio) else None
+    if not isinstance(value, Known) or value.array.size != 1 or not math.isfinite(number := float(value.array.reshape(-1)[0])):
+        return None
+    exact = Fraction(number)
+    return Ratio(exact.numerator, exact.denominator) if max(abs(exact.numerator), exact.denominator) < 1 << 31 else None
+
+
 @handles("Range", structural=True)
 def range_(node: Node) -> Result:
     """Count from a start to a limit by a step."""
     dtype = node.dtype(0)
     if any(isinstance(node.value(position), Sizes) for position in range(3)):
+        if dtype.is_float and (counted := _scaled_range(node)) is not None:
+            return counted
         start, stop, step = (node.sizes(position, "an end of Range")[0] for position in range(3))
         if not isinstance(step, int):
             raise node.size_needed((step,), f"the step of Range is {step}")

@@ -10,7 +10,7 @@ from ...functions.building import apply
 from ...functions.creation import full
 from ...functions.joining import concat
 from ...functions.ordered.running import cumprod
-from ...functions.ordered.sorting import top_k
+from ...functions.ordered.sorting import argsort, top_k
 from ...functions.reductions import (
     argmax,
     argmin,
@@ -144,6 +144,13 @@ def largest_elements(node: Node) -> Result:
     """Find the largest or smallest elements, in order; of equal ones the first."""
     x = node[0]
     axis = node.axis(node.attr("axis"), len(x.shape))
-    k = node.integer(1, "the k of TopK") if node.version >= 10 else node.attr("k")
+    counts: tuple[Extent, ...] = node.counts(1, "the k of TopK") if node.version >= 10 else (int(node.attr("k")),)
+    node.require(len(counts) == 1, f"k has {len(counts)} elements; one is expected")
+    (k,), largest = counts, bool(node.attr("largest", 1))
     node.ignore("sorted")  # in order is one of the orders that sorted=0 allows
-    return top_k(x, k, axis, bool(node.attr("largest", 1)))
+    if isinstance(k, int):
+        return top_k(x, k, axis, largest)
+    stops = tuple([k if each == axis else extent for each, extent in enumerate(x.shape)])
+    ordered = argsort(x, axis, largest)
+    best = apply("slice", ordered, starts=(0,) * len(stops), stops=stops, steps=(1,) * len(stops))
+    return apply("take_along_axis", x, best, axis=axis), best

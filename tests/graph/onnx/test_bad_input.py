@@ -72,7 +72,7 @@ def test_unknown_opsets(opset: int) -> None:
 def test_an_opset_imported_twice() -> None:
     made = simple()
     made.opset_import.append(helper.make_opsetid("ai.onnx", 20))
-    refused(made, "imported twice")
+    refused(made, "imported twice, as opset 23 and as 20")
 
 
 def test_no_opset_at_all() -> None:

@@ -146,8 +146,8 @@ def _mean(
     graph: Graph, x: Symbol, root: Symbol, along: Sequence[_Taken], consumers: Mapping[int, list[Symbol]]
 ) -> Pooled | None:
     after = consumers.get(root.id, [])
-    if x.dtype is not float32 or len(after) != 1 or after[0].op.name != "div":
-        return None
+    if x.dtype is not float32 or len(after) != 1 or after[0].op.name != "div" or after[0].inputs[0] is not root:
+        return None  # what a mean is divided by is a sum over windows, too
     quotient = after[0]
     image, widths = unpadded(x, 0.0, 1)
     lines = _lines(image, along, widths)

@@ -1,0 +1,150 @@
+"""Small models, written as text, whose compiled form computes what onnxruntime does, with sizes that are known at a run."""
+
+from __future__ import annotations
+
+import importlib.util
+from typing import Any
+
+import joinery as jn
+import numpy as np
+import onnx
+import pytest
+from onnx import helper, numpy_helper, parser
+
+pytestmark = pytest.mark.skipif(importlib.util.find_spec("onnxruntime") is None, reason="onnxruntime is not installed")
+RNG = np.random.default_rng(22)
+
+
+def model(signature: str, body: str, opset: int = 18, **arrays: Any) -> Any:
+    made = parser.parse_model(f'<ir_version: 9, opset_import: ["": {opset}]> g {signature} {{ {body} }}')
+    made.graph.initializer.extend([numpy_helper.from_array(np.asarray(array), name) for name, array in arrays.items()])
+    return made
+
+
+def by_onnxruntime(made: Any, feeds: dict[str, Any]) -> list[Any]:
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    return list(onnxruntime.InferenceSession(made.SerializeToString(), options).run(None, feeds))
+
+
+def agrees(made: Any, *runs: dict[str, Any], tolerance: float = 1e-5) -> Any:
+    """One compiled graph that computes what onnxruntime does, for all of these inputs."""
+    graph = jn.from_onnx(made)
+    assert not graph.casts()
+    compiled = jn.compile(graph, device="cpu", cache="off")
+    for feeds in runs:
+        got = compiled.run(feeds)
+        for output, want in zip(made.graph.output, by_onnxruntime(made, feeds), strict=True):
+            assert got[output.name].shape == want.shape
+            assert got[output.name].dtype == want.dtype
+            np.testing.assert_allclose(got[output.name], want, rtol=tolerance, atol=tolerance)
+    return graph
+
+
+def floats(*shape: int) -> Any:
+    return RNG.normal(size=shape).astype(np.float32)
+
+
+@pytest.mark.parametrize(
+    "quantised", ["w0 = QuantizeLinear(wf, s, z) w = DequantizeLinear(w0, s, z)", "w = DequantizeLinear(wi, s, z)"]
+)
+def test_constant_codes_beside_a_check_of_a_size(quantised: str) -> None:
+    body = f"{quantised} p = Mul(x, w) y, i = TopK(p, k)"
+    arrays = {"s": np.float32(0.05), "z": np.int8(0), "k": np.array([4]), "wf": np.float32([1.5]), "wi": np.int8([3])}
+    made = model("(float[b, n] x) => (float[b, 4] y)", body, 17, **arrays)
+    agrees(made, {"x": floats(2, 9)})
+
+
+def test_scales_of_blocks_beside_an_axis_of_open_size() -> None:
+    body = "q = QuantizeLinear<axis=1, block_size=4, output_dtype=3>(x, s) y = DequantizeLinear<axis=1, block_size=4>(q, s)"
+    made = model("(float[b, 8] x) => (float[b, 8] y)", body, 21, s=np.float32([[0.1, 0.2], [0.3, 0.05]]))
+    agrees(made, {"x": floats(2, 8)})
+    with pytest.raises(jn.UserError, match="2 must equal b"):
+        jn.compile(jn.from_onnx(made), device="cpu", cache="off").run({"x": floats(3, 8)})
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+def test_scattered_elements_in_a_part_of_the_data(axis: int) -> None:
+    signature = "(float[n, m] x, int64[p, q] i, float[p, q] u) => (float[n, m] y)"
+    made = model(signature, f'y = ScatterElements<axis={axis}, reduction="add">(x, i, u)')
+    positions = np.array([[0, 1], [2, 2], [1, 0]])
+    part = {"x": np.ones((3, 4), np.float32), "i": positions, "u": floats(3, 2)}
+    whole = {"x": np.ones((3, 2), np.float32), "i": positions % 2, "u": floats(3, 2)}
+    agrees(made, part, whole)
+    if axis == 0:
+        with pytest.raises(jn.UserError, match="negative"):
+            jn.compile(jn.from_onnx(made), device="cpu", cache="off").run({**whole, "x": np.ones((3, 1), np.float32)})
+
+
+def test_quantisation_by_the_range_of_nothing() -> None:
+    body = "q, s, z = DynamicQuantizeLinear(x) i = MatMulInteger(q, w, z) f = Cast<to=1>(i) y = Mul(f, s)"
+    made = model("(float[n, 4] x) => (float[n, 3] y)", body, w=np.arange(12, dtype=np.int8).reshape(4, 3))
+    agrees(made, {"x": floats(0, 4)}, {"x": floats(5, 4)}, {"x": abs(floats(1, 4)) + 1}, {"x": np.zeros((2, 4), np.float32)})
+
+
+def test_an_opset_that_is_imported_twice_alike() -> None:
+    made = model("(float[n] x) => (float[n] y)", "y = Relu(x)")
+    made.opset_import.append(helper.make_opsetid("ai.onnx", 18))
+    agrees(made, {"x": floats(3)})
+
+
+@pytest.mark.parametrize(
+    ("dtype", "code", "start", "step"),
+    [("float", 1, 0, 1), ("double", 11, 0.5, 1), ("float", 1, 2, 0.75), ("float", 1, 3, -0.5)],
+)
+def test_a_range_in_floats_up_to_a_size(dtype: str, code: int, start: float, step: float) -> None:
+    body = f"s = Shape(x) n = Squeeze(s) f = Cast<to={code}>(n) y = Range(z, f, o)"
+    numpy = {"float": np.float32, "double": np.float64}[dtype]
+    made = model(f"(float[n] x) => ({dtype}[k] y)", body, z=numpy(start), o=numpy(step))
+    graph = jn.from_onnx(made)
+    assert graph.outputs[0].shape[0] != 7
+    compiled = jn.compile(graph, device="cpu", cache="off")
+    for size in (0, 1, 2, 7):
+        np.testing.assert_allclose(compiled.run({"x": floats(size)})["y"], np.arange(start, size, step).astype(numpy))
+
+
+@pytest.mark.parametrize("largest", [0, 1])
+def test_as_many_largest_elements_as_data_leave(largest: int) -> None:
+    body = f"m = Greater(x, z) v = Compress<axis=0>(x, m) c = Shape(v) k = Min(c, four) y, i = TopK<largest={largest}>(v, k)"
+    made = model("(float[n] x) => (float[k] y, int64[k] i)", body, z=np.float32(0), four=np.array([4]))
+    agrees(made, {"x": floats(20)}, {"x": np.float32([1, -2, 1])}, {"x": np.float32([-1, -2])})
+
+
+def test_as_many_largest_elements_as_data_say() -> None:
+    body = "m = Greater(x, z) c = Cast<to=7>(m) k = ReduceSum(c) y, i = TopK<axis=0>(x, k)"
+    made = model("(float[n] x) => (float[k] y, int64[k] i)", body, z=np.float32(0))
+    agrees(made, {"x": floats(20)}, {"x": np.float32([1, -2, 1])}, {"x": np.float32([-1, -2])})
+
+
+# -- written, and read back --------------------------------------------------------------------------------------------
+
+
+def written(made: Any, feeds: dict[str, Any]) -> Any:
+    """What a model is written as, which is valid and computes the same in onnxruntime."""
+    again = jn.to_onnx(jn.from_onnx(made))
+    onnx.checker.check_model(again, full_check=True)
+    for got, want in zip(by_onnxruntime(again, feeds), by_onnxruntime(made, feeds), strict=True):
+        assert got.shape == want.shape
+        np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-5)
+    return again
+
+
+@pytest.mark.parametrize("channels", ["c", "8"])
+@pytest.mark.parametrize(
+    "attributes",
+    [
+        "kernel_shape=[3], pads=[1, 1]", "kernel_shape=[3], pads=[1, 1], strides=[2], ceil_mode=1",
+        "kernel_shape=[2], pads=[1, 1], count_include_pad=1", "kernel_shape=[3], pads=[0, 2], strides=[2]",
+    ],
+)  # fmt: skip
+def test_means_of_padded_windows_along_one_axis(attributes: str, channels: str) -> None:
+    made = model(f"(float[b, {channels}, n] x) => (float[b, {channels}, k] y)", f"y = AveragePool<{attributes}>(x)")
+    again = written(made, {"x": floats(2, 8, 11)})
+    assert all(node.input[0] == "x" for node in again.graph.node if node.op_type == "AveragePool")
+
+
+def test_means_over_more_than_three_axes_of_space() -> None:
+    made = model("(float[b, 2, 3, 4, 5, n] x) => (float[b, 2, 1, 1, 1, 1] y)", "y = ReduceMean<axes=[2, 3, 4, 5]>(x)", 17)
+    written(made, {"x": floats(1, 2, 3, 4, 5, 2)})
