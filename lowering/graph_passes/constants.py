@@ -89,10 +89,6 @@ def _read(graph: Graph, arrays: _Arrays) -> set[int]:
 
 class _Fold:
     """Copies a graph into another one, with the numbers of codes as constants, each computed once."""
-def _computed(target: Graph, symbol: Symbol) -> Symbol:
-    """Return the value of a symbol of constants as a constant."""
-    scratch = target.rewriting()
-    scratch.standing = ()  # checks are of the inputs, which this graph has not
 
     def __init__(self, target: Graph) -> None:
         self._target = target
@@ -128,6 +124,7 @@ def _computed(target: Graph, symbol: Symbol) -> Symbol:
         key = (*[arrays[operand.id].id for operand in made.inputs], tuple(sorted(made.attrs.items(), key=str)), order)
         if key not in self._computed:
             scratch = self._target.rewriting()
+            scratch.standing = ()  # checks are of the inputs, which this graph has not
             found = scratch.adopt(made, [scratch.adopt(arrays[operand.id], ()) for operand in made.inputs])
             scratch.output(found if order is None else scratch.adopt(symbol, [found]))
             with self._target.located(symbol.location):
