@@ -74,7 +74,7 @@ def _digest(node: str) -> bytes:
 
 
 def first_line(text: str) -> str:
-    """What a failure says: the first line of its error, without the frames above it, and what follows a line that says where."""
+    """What a failure says: the first line of its error, without the frames above it, and what follows one that says where."""
     errors = [line[1:].strip() for line in text.splitlines() if line.startswith("E ")]
     lines = errors or [line.strip() for line in text.splitlines() if line.strip()]
     if lines and re.search(r"\bat \d+:\d+:$", lines[0]):  # Triton's: the source follows, then a mark, in the first cause
