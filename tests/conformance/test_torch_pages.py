@@ -27,9 +27,12 @@ def test_samples_of_core_operators_pass() -> None:
 
 def test_all_but_a_few_models_are_whole() -> None:
     kept = models.kept()["models"]
-    assert len(kept) >= 55
+    assert len(kept) >= 100
+    untraced = {name for name, modes in kept.items() if "GuardOnData" in modes["export"].get("problem", "")}
+    assert len(untraced) <= 4  # which torch.export itself refuses: they branch on data
     for mode in models.MODES:
         rest = {name for name, modes in kept.items() if models.is_counted(modes[mode]) and not models.is_whole(modes[mode])}
+        rest -= untraced if mode == "export" else set()
         assert len(rest) <= 3, mode
 
 

@@ -43,12 +43,6 @@ LATER_ARCHITECTURES: dict[str, Architecture] = {
     "mamba2": Architecture("Mamba2Model", "Mamba2Config", {
         "vocab_size": 50, "hidden_size": 16, "state_size": 8, "num_hidden_layers": 1, "num_heads": 4, "head_dim": 8,
         "n_groups": 1, "chunk_size": 4, "use_cache": False}),
-    "t5gemma": Architecture("T5GemmaModel", "T5GemmaConfig", {
-        "encoder": Config("T5GemmaModuleConfig", {**DECODER, "head_dim": 8}),
-        "decoder": Config("T5GemmaModuleConfig", {**DECODER, "head_dim": 8})}, ("2x9", "2x7"), decodes=True),
-    "big_bird": Architecture("BigBirdModel", "BigBirdConfig", {
-        **SIZES, "attention_type": "block_sparse", "block_size": 4, "num_random_blocks": 1,
-        "max_position_embeddings": 64}, ("2x48",)),
     "nystromformer": Architecture("NystromformerModel", "NystromformerConfig", {
         **SIZES, "segment_means_seq_len": 8, "num_landmarks": 4, "conv_kernel_size": 3}, ("2x8",)),
     "xlnet": Architecture("XLNetModel", "XLNetConfig", {
@@ -72,8 +66,6 @@ LATER_ARCHITECTURES: dict[str, Architecture] = {
         "image_size": 32, "patch_size": 4, "embed_dim": 16, "depths": [2, 2], "num_heads": [2, 4], "window_size": 4}, IMAGE),
     "convnextv2": Architecture("ConvNextV2Model", "ConvNextV2Config", {
         "hidden_sizes": [8, 16], "depths": [1, 1], "num_stages": 2, "patch_size": 4}, IMAGE),
-    "pvt": Architecture("PvtModel", "PvtConfig", {
-        "image_size": 32, "hidden_sizes": [8, 16, 16, 16], "depths": [1, 1, 1, 1], "num_attention_heads": [1, 2, 2, 2]}, IMAGE),
     "focalnet": Architecture("FocalNetModel", "FocalNetConfig", {
         "image_size": 32, "patch_size": 4, "embed_dim": 16, "depths": [1, 1], "focal_levels": [2, 2], "focal_windows": [3, 3],
         "hidden_sizes": [16, 32]}, IMAGE),
@@ -85,9 +77,6 @@ LATER_ARCHITECTURES: dict[str, Architecture] = {
     "dinov2": Architecture("Dinov2Model", "Dinov2Config", _VISION, ("f2x3x40x40",)),
     "vit_mae": Architecture("ViTMAEModel", "ViTMAEConfig", {**_VISION, "mask_ratio": 0.0}, ("f2x3x32x32", "f2x16"),
                             names=("pixel_values", "noise"), results=("last_hidden_state",)),
-    "dpt": Architecture("DPTForDepthEstimation", "DPTConfig", {
-        **_VISION, "num_hidden_layers": 4, "backbone_out_indices": [0, 1, 2, 3], "neck_hidden_sizes": [8, 8, 8, 8],
-        "fusion_hidden_size": 8, "head_in_index": -1}, IMAGE),
     "siglip": Architecture("SiglipModel", "SiglipConfig", {
         "text_config": {**SIZES, "projection_size": 32}, "vision_config": _VISION}, ("2x9", "f2x3x32x32")),
     "groupvit": Architecture("GroupViTModel", "GroupViTConfig", {
@@ -101,12 +90,6 @@ LATER_ARCHITECTURES: dict[str, Architecture] = {
     "detr": Architecture("DetrForObjectDetection", "DetrConfig", {**_DETECTOR, **_alone("stage2")}, ("f2x3x64x64",), **_BOXES),
     "deformable_detr": Architecture("DeformableDetrForObjectDetection", "DeformableDetrConfig", {
         **_DETECTOR, **_alone("stage1", "stage2"), "num_feature_levels": 2}, ("f1x3x64x64",), **_BOXES),
-    "maskformer": Architecture("MaskFormerForInstanceSegmentation", "MaskFormerConfig", {
-        "backbone_config": Config("SwinConfig", {
-            "image_size": 32, "patch_size": 4, "embed_dim": 16, "depths": [1, 1, 1, 1], "num_heads": [2, 2, 2, 2],
-            "window_size": 2, "out_features": ["stage1", "stage2", "stage3", "stage4"]}),
-        "decoder_config": Config("DetrConfig", _DETECTOR), "fpn_feature_size": 32, "mask_feature_size": 32}, ("f1x3x64x64",),
-        names=("pixel_values",), results=("class_queries_logits", "masks_queries_logits")),
     # -- sound, series, actions --
     "hubert": Architecture("HubertModel", "HubertConfig", {
         "vocab_size": 50, "hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 4, "intermediate_size": 48,

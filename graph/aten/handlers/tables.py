@@ -92,18 +92,29 @@ def embedding_bag(
     start = node.broadcast(node.number(lowest, wide), (bags, size))
     rows_of = primitives.broadcast_to(primitives.reshape(owner, (count, 1)), (count, size))
     found = written(start, rows_of, rows, 0, "max" if mode == 2 else "add")
+    largest = _largest(node, rows, found, indices, rows_of) if mode == 2 and count != 0 else None
     column = primitives.reshape(counts, (bags, 1))
     if mode == 1:
         found = apply("div", found, apply("maximum", column, node.number(1, int64)).cast(wide))
     if mode == 2:
         found = apply("where", apply("equal", column, node.number(0, int64)), node.number(0.0, wide), found)
-    return found.cast(weight.dtype), *_saved(node, owner, counts, mode)
+    return found.cast(weight.dtype), *_saved(node, owner, counts, largest)
 
 
-def _saved(node: Node, owner: Symbol, counts: Symbol, mode: int) -> tuple[Symbol | None, Symbol | None, Symbol | None]:
-    """Return the bags of indices and their sizes, which PyTorch leaves empty for some sums. Which row was the maximum has no
-    value.
-    """
+def _largest(node: Node, rows: Symbol, found: Symbol, indices: Symbol, rows_of: Symbol) -> Symbol:
+    """Return the index of the first row that has the maximum of each bag, by columns; of bags without rows it means nothing."""
+    count, size = rows.shape
+    here = apply("equal", rows, apply("gather", found, primitives.reshape(rows_of[:, 0:1], (count,)), axis=0))
+    at = primitives.broadcast_to(primitives.reshape(counting(node.graph, count), (count, 1)), (count, size)).cast(int64)
+    last = apply("sub", node.operand(count, int64), node.number(1, int64))
+    first = written(node.broadcast(last, found.shape), rows_of, apply("where", here, at, last), 0, "min")
+    return apply("gather", indices, first, axis=0)
+
+
+def _saved(
+    node: Node, owner: Symbol, counts: Symbol, largest: Symbol | None
+) -> tuple[Symbol | None, Symbol | None, Symbol | None]:
+    """Return the bags of indices and their sizes, which PyTorch leaves empty for some sums, and which rows were maxima."""
     found: list[Symbol | None] = []
     for position, symbol in ((1, owner), (2, counts)):
         declared = node.result(position)
@@ -113,7 +124,9 @@ def _saved(node: Node, owner: Symbol, counts: Symbol, mode: int) -> tuple[Symbol
             empty = declared.shape == (0,)
             found.append(node.broadcast(node.number(0, declared.dtype), declared.shape) if empty else None)
     last = node.result(3)
-    return found[0], found[1], None if mode == 2 else node.broadcast(node.number(0, last.dtype), last.shape)
+    if largest is not None and largest.shape == last.shape:
+        return found[0], found[1], largest.cast(last.dtype)
+    return found[0], found[1], node.broadcast(node.number(0, last.dtype), last.shape)
 
 
 def _owners(node: Node, offsets: Symbol, count: Extent, bags: Extent) -> Symbol:
@@ -134,6 +147,8 @@ def embedding_bag_backward(
     """Add the gradient of each bag to its rows."""
     node.require(not sparse, "a sparse gradient", "sparse=False")
     owner = offset2bag if offset2bag.shape == indices.shape else _owners(node, offsets, indices.shape[0], grad.shape[0])
+    if mode == 2:
+        return _from_maxima(node, grad, bag_size, maximum_indices, num_weights)
     return _from_bags(node, grad, indices, owner, bag_size, num_weights, scale_grad_by_freq, mode, per_sample_weights,
                       padding_idx)  # fmt: skip
 
@@ -144,8 +159,19 @@ def embedding_bag_dense_backward(
     num_weights: Extent, scale_grad_by_freq: bool, mode: int, per_sample_weights: Symbol | None = None, padding_idx: int = -1,
 ) -> Symbol:  # fmt: skip
     """Add the gradient of each bag to its rows."""
+    if mode == 2:
+        return _from_maxima(node, grad, bag_size, maximum_indices, num_weights)
     return _from_bags(node, grad, indices, offset2bag, bag_size, num_weights, scale_grad_by_freq, mode, per_sample_weights,
                       padding_idx)  # fmt: skip
+
+
+def _from_maxima(node: Node, grad: Symbol, counts: Symbol, maxima: Symbol, num_weights: Extent) -> Symbol:
+    """Add the gradient of each bag, by columns, to the row that had its maximum."""
+    start = node.broadcast(node.number(0.0, grad.dtype), (num_weights, grad.shape[1]))
+    if 0 in grad.shape:
+        return start
+    is_empty = apply("equal", primitives.reshape(counts, (grad.shape[0], 1)), node.number(0, counts.dtype))
+    return written(start, maxima, apply("where", is_empty, node.number(0.0, grad.dtype), grad), 0, "add")
 
 
 def _from_bags(
@@ -153,7 +179,6 @@ def _from_bags(
     mode: int, weights: Symbol | None, padding: int,
 ) -> Symbol:  # fmt: skip
     """Return the gradient of a table: that of each bag for its rows, or its share of the mean."""
-    node.require(mode in (0, 1), "the gradient of the maximum of bags", 'mode="sum" or "mean"')
     if mode == 1:
         column = primitives.reshape(apply("maximum", counts, node.number(1, counts.dtype)), (counts.shape[0], 1))
         wide = float32 if grad.dtype.bits == 16 else grad.dtype

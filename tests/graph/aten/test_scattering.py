@@ -152,7 +152,25 @@ def test_bags_of_indices_that_torch_left_empty_are_found_again() -> None:
     assert several("_embedding_bag.default", table, indices, offsets, results=results)[1].shape == (0,)
 
 
-def test_the_gradient_of_maxima_of_bags_is_refused() -> None:
-    at = np.array([0, 1])
-    with pytest.raises(jn.UnsupportedError, match="the gradient of the maximum of bags"):
-        run("_embedding_bag_dense_backward.default", X, at, at, at, at, 3, False, 2, None, dtype=jn.float32, shape=(3, 5))
+@pytest.mark.parametrize("padding", [-1, 2])
+def test_gradients_of_maxima_of_bags_go_to_the_first_row_that_has_them(padding: int) -> None:
+    table = np.round(RANDOM.standard_normal((6, 5)))  # with equal elements
+    indices, starts = np.array([2, 0, 2, 5, 1, 1, 3, 2]), np.array([0, 3, 3, 7])  # the second bag has no row
+    wanted, rows = np.zeros((4, 5)), np.zeros((4, 5), np.int64)
+    bags = [[each for each in bag if each != padding] for bag in np.split(indices, starts[1:])]
+    back, grad = np.zeros_like(table), RANDOM.standard_normal((4, 5))
+    for number, bag in enumerate(bags):
+        if bag:
+            wanted[number], rows[number] = table[bag].max(0), np.array(bag)[table[bag].argmax(0)]
+            np.add.at(back, (rows[number], np.arange(5)), grad[number])
+    counts = np.array([len(bag) for bag in bags])
+    owner = np.repeat(np.arange(4), [3, 0, 4, 1])
+    results = [wanted, owner, counts, rows]
+    got = several("_embedding_bag.default", table, indices, starts, False, 2, False, None, False, padding, results=results)
+    np.testing.assert_array_equal(got[0], wanted)
+    np.testing.assert_array_equal(got[3][counts > 0], rows[counts > 0])
+    for op, given in (("_embedding_bag_dense_backward", ()), ("_embedding_bag_backward", (starts,))):
+        more = (False,) if given else ()
+        found = run(f"{op}.default", grad, indices, *given, got[1], got[2], got[3], 6, False, 2, *more, None, padding,
+                    dtype=jn.float64, shape=table.shape)  # fmt: skip
+        np.testing.assert_allclose(found, back)
