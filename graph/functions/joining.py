@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, TypeAlias
 
+from ...promotion.dtype import int64
+from ...promotion.errors import UserError
 from ...promotion.literals import check_literal, is_numpy_scalar, is_scalar, number_of
 from ..checks import ShapeError
 from ..construction import primitives
-from ..dims.dim import Dim, Extent, product
+from ..dims.dim import Dim, Extent, at_most, maximum, minimum, product
 from ..errors import describing, mistake
 from ..graph import graph_of
 from ..ops.shape import normalize_axis
@@ -195,7 +197,10 @@ def _rolled(x: Symbol, shift: int | Dim, axis: int) -> Symbol:
     if isinstance(extent, int) and isinstance(shift, int):
         count = shift % extent if extent else 0
         return concat(_pieces(x, (extent - count, count), axis)[::-1], axis) if count else x
-    positions = apply("mod", apply("sub", counting(x.graph, extent), shift), x.graph.as_symbol(extent))
+    moved: int | Dim | Symbol = shift
+    if isinstance(shift, int) and abs(shift) > 1 << 62:  # a position minus the shift must fit 64 bits
+        moved = apply("mod", x.graph.constant(shift, int64), x.graph.as_symbol(maximum(extent, 1)))
+    positions = apply("mod", apply("sub", counting(x.graph, extent), moved), x.graph.as_symbol(extent))
     return apply("gather", x, positions, axis=axis)
 
 
@@ -225,6 +230,51 @@ def pad(x: TensorLike, widths: Widths, mode: str = "constant", value: complex = 
     if mode == "constant" and not any(isinstance(w, Dim) or w for w in (*low, *high)):
         return symbol
     return apply("pad", symbol, low=low, high=high, mode=mode, value=value)
+
+
+def cropped(
+    x: Symbol, low: Sequence[Extent], high: Sequence[Extent], checked: bool = False
+) -> tuple[Symbol, list[tuple[Extent, Extent]]]:
+    """Remove what negative widths remove, and return the result with the widths of the constant to put around it.
+
+    Element i of an axis so padded is x[i - low], or the constant where `x` has none. A width may remove more than there is
+    if the other one adds as much. checked: whether a launch refuses symbolic sizes of which less than nothing remains.
+    """
+    removed: list[tuple[Extent, Extent]] = [(0, 0)] * len(x.shape)
+    pairs = list(zip(low, high, strict=True))
+    for axis, (extent, (before, after)) in enumerate(zip(x.shape, pairs, strict=True)):
+        if at_most(0, before) and at_most(0, after):
+            continue
+        if at_most(before, 0) and at_most(after, 0):
+            removed[axis], pairs[axis] = (before * -1, after * -1), (0, 0)
+            continue
+        size = extent + before + after
+        if isinstance(size, int) and size < 0:
+            raise _nothing_left(x, axis, before, after)
+        start = minimum(maximum(before * -1, 0), extent)
+        stop = maximum(minimum(extent + after, extent), start)
+        width = minimum(maximum(before, 0), size)
+        removed[axis], pairs[axis] = (start, extent - stop), (width, size - width - (stop - start))
+    return without_ends(x, removed, checked), pairs
+
+
+def without_ends(x: Symbol, removed: Sequence[tuple[Extent, Extent]], checked: bool) -> Symbol:
+    """Remove elements from both ends of each axis, no more than there are: a reshape makes launches check it."""
+    for axis, (before, after) in enumerate(removed):
+        left = x.shape[axis] - before - after
+        if isinstance(left, int) and left < 0:
+            raise _nothing_left(x, axis, before * -1, after * -1)
+    stops = [extent - after for extent, (_, after) in zip(x.shape, removed, strict=True)]
+    if all(before == 0 and after == 0 for before, after in removed):
+        return x
+    rest = tuple([stop - before for stop, (before, _) in zip(stops, removed, strict=True)])
+    inner = apply("slice", x, starts=tuple([before for before, _ in removed]), stops=tuple(stops), steps=(1,) * len(stops))
+    return inner if inner.shape == rest or not checked else apply("reshape", inner, shape=rest)
+
+
+def _nothing_left(x: Symbol, axis: int, before: Extent, after: Extent) -> UserError:
+    problem = f"widths {before} and {after} remove more than axis {axis} has"
+    return mistake("pad", problem, (x,), "0 elements or more to remain", "remove fewer")
 
 
 def _width(value: DimLike, axis: int) -> Extent:

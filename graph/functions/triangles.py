@@ -27,6 +27,9 @@ from .positions import counting
 
 _Bound: TypeAlias = "float | np.generic | str | Dim"
 
+_FARTHEST = 1 << 62
+"""Diagonals beyond this one hold no element either, and a row's number added to theirs still fits 64 bits."""
+
 
 @creates
 def arange(
@@ -185,9 +188,9 @@ def band_part(x: TensorLike, num_lower: int | None = None, num_upper: int | None
     nothing = False if symbol.dtype.is_bool else 0
     inside: Symbol = symbol.graph.constant(np.True_)
     if num_lower is not None:
-        inside = apply("greater_equal", distance, -num_lower)
+        inside = apply("greater_equal", distance, -min(num_lower, _FARTHEST))
     if num_upper is not None:
-        inside = apply("logical_and", inside, apply("less_equal", distance, num_upper))
+        inside = apply("logical_and", inside, apply("less_equal", distance, min(num_upper, _FARTHEST)))
     return apply("where", inside, nothing, symbol) if exclude else apply("where", inside, symbol, nothing)
 
 
@@ -207,7 +210,8 @@ def _shifted(row_numbers: Symbol, k: int | Dim, op: str) -> Symbol:
         return apply("add", row_numbers, k)
     if isinstance(k, bool) or not hasattr(k, "__index__"):
         raise UserError(f"{op}: the diagonal k is {describe(k)}; expected an int or a size; fix: k=0")
-    return row_numbers if int(k) == 0 else apply("add", row_numbers, int(k))
+    diagonal = min(max(int(k), -_FARTHEST), _FARTHEST)
+    return row_numbers if diagonal == 0 else apply("add", row_numbers, diagonal)
 
 
 def one_hot(indices: TensorLike, depth: DimLike, dtype: DTypeLike = float32, axis: int = -1) -> Symbol:

@@ -10,6 +10,7 @@ from ...dims.dim import Extent, maximum
 from ...errors import mistake
 from ...symbol import Symbol
 from ..building import apply
+from ..joining import cropped
 
 PerAxis = int | Sequence[int]
 Padding = int | Sequence[int] | Sequence[tuple[int, int]]
@@ -66,15 +67,10 @@ def around(x: Symbol, low: Sequence[Extent], high: Sequence[Extent], value: floa
     """Pad the axes of a tensor from `first` on; negative numbers remove elements."""
     rest = (0,) * (len(x.shape) - len(low) - first)
     low, high = ((*(0,) * first, *widths, *rest) for widths in (low, high))
-    starts = [maximum(width * -1, 0) for width in low]
-    ends = [maximum(width * -1, 0) for width in high]
-    stops = [extent - width for extent, width in zip(x.shape, ends, strict=True)]
-    if any(start != 0 for start in starts) or tuple(stops) != x.shape:
-        x = apply("slice", x, starts=tuple(starts), stops=tuple(stops), steps=(1,) * len(starts))
-    before = tuple([maximum(width, 0) for width in low])
-    after = tuple([maximum(width, 0) for width in high])
-    if all(width == 0 for width in (*before, *after)):
+    x, pairs = cropped(x, low, high)
+    if all(width == 0 for pair in pairs for width in pair):
         return x
+    before, after = zip(*pairs, strict=True)
     number = value if x.dtype.is_float else int(value)
     return apply("pad", x, low=before, high=after, mode="constant", value=number)
 

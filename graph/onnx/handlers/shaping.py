@@ -11,6 +11,7 @@ from ...dims.dim import Dim, Extent, at_most, ceil_div, exact_quotient, lower_bo
 from ...functions.building import apply
 from ...functions.creation import full
 from ...functions.joining import concat as joined
+from ...functions.joining import cropped, without_ends
 from ...functions.joining import pad as padded
 from ...functions.joining import split as pieces
 from ...functions.joining import tile as tiled
@@ -273,34 +274,25 @@ def pad(node: Node) -> Result:
         low[axis], high[axis] = widths[position], widths[len(axes) + position]
     mode = node.attr("mode")
     node.require(mode in ("constant", "reflect", "edge", "wrap"), f"mode {mode!r}")
-    cropped = _cropped(x, low, high)
-    pairs = [(maximum(before, 0), maximum(after, 0)) for before, after in zip(low, high, strict=True)]
-    if mode == "wrap":
-        return _wrapped(node, cropped, pairs)
     if mode != "constant":
         node.ignore("value")
         if node.has(2):
             node.value(2)  # fills constant padding only
-        return padded(cropped, pairs, mode)
+        removed = [(maximum(before * -1, 0), maximum(after * -1, 0)) for before, after in zip(low, high, strict=True)]
+        x = without_ends(x, removed, checked=True)
+        pairs = [(maximum(before, 0), maximum(after, 0)) for before, after in zip(low, high, strict=True)]
+        return _wrapped(node, x, pairs) if mode == "wrap" else padded(x, pairs, mode)
+    x, pairs = cropped(x, low, high, checked=True)
     if not node.has(2):
         value = node.attr("value", 0)
-        return padded(cropped, pairs, value=bool(value) if x.dtype.is_bool else value)
+        return padded(x, pairs, value=bool(value) if x.dtype.is_bool else value)
     given = node.value(2)
     if isinstance(given, Known):
         node.require(given.array.size == 1, f"a value of {given.array.size} elements; one is expected")
         number = given.array.reshape(-1)[0]
-        return padded(cropped, pairs, value=number.item() if hasattr(number, "item") else float(number))
-    inside = padded(full(x, cropped.shape, True), pairs, value=False)
-    return apply("where", inside, padded(cropped, pairs, value=False if x.dtype.is_bool else 0), node[2].reshape(()))
-
-
-def _cropped(x: Symbol, low: list[Extent], high: list[Extent]) -> Symbol:
-    """Remove what negative pads remove."""
-    starts = [minimum(before, 0) * -1 for before in low]
-    stops = [extent + minimum(after, 0) for extent, after in zip(x.shape, high, strict=True)]
-    if all(start == 0 for start in starts) and tuple(stops) == x.shape:
-        return x
-    return apply("slice", x, starts=tuple(starts), stops=tuple(stops), steps=(1,) * len(starts))
+        return padded(x, pairs, value=number.item() if hasattr(number, "item") else float(number))
+    inside = padded(full(x, x.shape, True), pairs, value=False)
+    return apply("where", inside, padded(x, pairs, value=False if x.dtype.is_bool else 0), node[2].reshape(()))
 
 
 def _wrapped(node: Node, x: Symbol, pairs: list[tuple[Extent, Extent]]) -> Symbol:
