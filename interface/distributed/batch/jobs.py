@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import socket
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import lru_cache
+from pathlib import Path
 
 import numpy as np
 
@@ -19,8 +21,10 @@ from ..blocks import require_dtype, run_block
 from ..failures import RunError
 from ..references import ModelReference
 from ..signatures import Signature
-from .outputs import Output, Tensor, output_kind
-from .sources import Column, Ragged, Source, opened
+from .columns import opened, read_rows
+from .formats import Tensor
+from .outputs import Output, block_digest, output_kind
+from .sources import Column, Ragged, Source
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +40,7 @@ class Job:
         batch: rows of a call of the model.
         width: what rows of different lengths are padded to; None for the longest of each call.
         target: what code must have been made for, None for anything.
+        host: the machine of the client, which asks its disk for blocks that were written there.
     """
 
     reference: ModelReference
@@ -46,6 +51,7 @@ class Job:
     batch: int
     width: int | None = None
     target: str | None = None
+    host: str = ""
 
     @property
     def blocks(self) -> int:
@@ -53,27 +59,32 @@ class Job:
 
     def rows_of(self, number: int) -> tuple[int, int]:
         """Return the first row of a block and the one after its last."""
-        start = number * self.output.block
-        return start, min(start + self.output.block, self.output.rows)
+        return self.output.store.bounds(number)
+
+    def require_same_inputs(self) -> None:
+        """Raise `RunError` if files of inputs have changed since the run was planned."""
+        for source in (*self.sources, *self.whole):
+            source.require_unchanged()
 
 
 @dataclass(frozen=True, slots=True)
 class BlockRecord:
-    """What is noted of a block that is written: the SHA-256 of its results, and what computed it."""
+    """What is noted of a block that is written: the SHA-256 of its results, what computed it, and whether the disk has it."""
 
     number: int
     digest: str
     target: str
     seconds: float
     worker: str
+    durable: bool = False
 
 
 def run_job_block(job: Job, number: int) -> BlockRecord:
     """Read, compute and write one block. Raises `RunError` where nothing can be read or written at all."""
     began = time.monotonic()
     start, stop = job.rows_of(number)
-    columns = {source.name: opened(source).read(start, stop) for source in job.sources}
-    fixed = {source.name: _everything(opened(source)) for source in job.whole}
+    columns = {source.name: read_rows(source, start, stop) for source in job.sources}
+    fixed = {source.name: _everything(source) for source in job.whole}
     results = {
         tensor.name: np.empty((stop - start, *tensor.item), _numpy(tensor)) for tensor in job.output.tensors
     }
@@ -83,12 +94,25 @@ def run_job_block(job: Job, number: int) -> BlockRecord:
         target = found.target
         for name, array in found.outputs.items():
             results[name][rows] = array
-    job.output.write(number, start, results)
-    return BlockRecord(number, _digest(results), target, time.monotonic() - began, f"{socket.gethostname()}:{os.getpid()}")
+    job.output.write(number, results)
+    durable = job.host != host_name()
+    if durable:
+        job.output.sync([number])
+    worker = f"{socket.gethostname()}:{os.getpid()}"
+    return BlockRecord(number, block_digest(results), target, time.monotonic() - began, worker, durable)
 
 
-def _everything(column: Column) -> Array:
-    found = column.read(0, column.rows)
+@lru_cache(maxsize=1)
+def host_name() -> str:
+    """Return what tells this machine, since it was started, from others."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    except OSError:
+        return f"{socket.gethostname()} {os.name}"
+
+
+def _everything(source: Source) -> Array:
+    found = read_rows(source, 0, opened(source).rows)
     assert not isinstance(found, Ragged)
     return found
 
@@ -125,15 +149,6 @@ def _inputs(job: Job, columns: Mapping[str, Array | Ragged], rows: Array) -> dic
     return inputs
 
 
-def _digest(results: Mapping[str, Array]) -> str:
-    found = hashlib.sha256()
-    for name in sorted(results):
-        array = np.ascontiguousarray(results[name])
-        found.update(f"{name} {array.dtype} {array.shape}\n".encode())
-        found.update(array.reshape(-1).view(np.uint8).data if array.size else b"")
-    return found.hexdigest()
-
-
 # --- planning
 
 
@@ -146,9 +161,10 @@ def plan_job(
     Raises `UserError` for inputs that do not fit the model, and for a graph that cannot be computed in blocks of rows.
     """
     what = "batch"
-    columns = {source.name: opened(source) for source in sources}
-    model.require_inputs([*columns, *[mask for mask, _ in masks]], what)
+    model.require_inputs([*[source.name for source in sources], *[mask for mask, _ in masks]], what)
     specs = {spec.name: spec for spec in model.inputs}
+    sources = [_with_length(source, specs[source.name]) for source in sources]
+    columns = {source.name: opened(source) for source in sources}
     dim = _batch_dim(model, what)
     with_rows = [source for source in sources if _has_rows(specs[source.name], dim, what)]
     if not with_rows:
@@ -163,13 +179,25 @@ def plan_job(
         if of not in ragged or str(specs[mask].dtype) != "int64" or specs[mask].shape != specs[of].shape:
             raise UserError(
                 f"{what}: --mask {mask}={of} needs an int64 input of the shape of {of}, whose rows have different lengths; "
-                f"{mask} is {specs[mask].text}" + ("" if of in ragged else f", and {of} has rows of one length")
+                f"{mask} is {specs[mask].text}" + ("" if of in ragged else _why_no_mask(of, columns))
             )
     tensors = tuple([_tensor(spec, alongs[spec.name].axis, dim, sizes, what) for spec in model.outputs])
     kept = [source for source in sources if source not in with_rows]
-    made = Output(output_kind(output, len(tensors)), os.path.abspath(output), tensors, rows, block)
+    made = Output(output_kind(output, tensors), os.path.abspath(output), tensors, rows, block)
     calls = batch if batch is not None else min(block, 64) if ragged else block
     return Job(reference, tuple(with_rows), tuple(kept), tuple(masks), made, calls, width)
+
+
+def _with_length(source: Source, spec: InputSpec) -> Source:
+    """Return a source whose lists have the length that an input has in all calls, if lists and input are like that."""
+    length = spec.shape[1] if len(spec.shape) == 2 else None
+    if not isinstance(length, int) or opened(source).item is not None:
+        return source
+    return replace(source, length=length)
+
+
+def _why_no_mask(of: str, columns: Mapping[str, Column]) -> str:
+    return f", and {of} has rows of one length" if of in columns else f", and no --input has the name {of}"
 
 
 def _batch_dim(model: Signature, what: str) -> str:
@@ -197,7 +225,7 @@ def _fit(
     if column.item is None:
         if len(spec.shape) != 2 or not isinstance(spec.shape[1], Dim):
             raise UserError(
-                f"{what}: {source} has rows of different lengths, input {spec.text} has not; fix: a file with rows of one shape"
+                f"{what}: {source} has lists of any length, input {spec.text} has not; fix: a file with rows of one shape"
             )
         given: tuple[int | None, ...] = (column.rows, width)
     else:
@@ -231,4 +259,4 @@ def _tensor(spec: InputSpec, axis: int, dim: str, sizes: Mapping[str, int | None
     return Tensor(spec.name, spec.dtype.name, tuple(item))
 
 
-__all__ = ["BlockRecord", "Job", "RunError", "plan_job", "run_job_block"]
+__all__ = ["BlockRecord", "Job", "RunError", "host_name", "plan_job", "run_job_block"]

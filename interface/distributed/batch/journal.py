@@ -2,86 +2,164 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
 import shutil
+import time
+import uuid
+import zlib
 from collections.abc import Iterator
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 from .... import __version__
 from ....promotion.errors import UserError
 from .jobs import BlockRecord, Job
+from .outputs import sync_file
 
 try:
     import fcntl
 except ImportError:  # Windows: nothing keeps two runs apart
     fcntl = None  # type: ignore[assignment]
 
-_FORMAT = 1
+_FORMAT = 2
+_COMMIT_SECONDS = 0.5
+"""How long notes may wait for each other: the disk is asked once for all blocks that they are about."""
 
 
 class Journal:
-    """The folder of a run that is not complete: what it is, and a line for each block that is written.
+    """The folder of a run that is not complete: what it is, and a line for each block that is on disk.
 
-    Workers write blocks, this process notes them. A block that was written and not noted is computed again, to the same bits.
-    A line that was cut by the end of the process counts for nothing.
+    Workers write blocks, this process notes them once the disk has them. A block that was written and not noted is computed
+    again, to the same bits. Of an earlier run each noted block is read again, and counts if it has the noted SHA-256; lines
+    that are damaged count for nothing. The data lies in a folder with the number of this run, so that workers of an earlier one
+    find nothing to write to. A lock is held from before the output is looked for until nothing of the folder is left.
 
     Attributes:
-        job: the run.
+        job: the run, with its number.
         done: 1 for each block that is noted.
+        damaged: notes of an earlier run that were cut, or whose block was not there or not what was noted.
         digest: a number for the results of all noted blocks, in whatever order they came.
         targets: how many blocks code for each target has computed.
     """
 
     def __init__(self, job: Job, resume: bool) -> None:
-        self.job = job
+        self.job = replace(job, output=replace(job.output, run=uuid.uuid4().hex))
         self.done = bytearray(job.blocks)
         self.targets: dict[str, int] = {}
-        self.digest = 0
-        folder = job.output.partial
-        self._what, self._lines = folder / "run.json", folder / "blocks.jsonl"
-        if os.path.lexists(job.output.path):
-            raise UserError(f"--output {job.output.path} is there already; fix: another path, or remove it")
-        self._locked = _lock(folder)
+        self.digest = self.damaged = 0
+        self._folder = job.output.partial
+        self._what, self._lines = self._folder / "run.json", self._folder / "blocks.jsonl"
+        self._waiting: list[BlockRecord] = []
+        self._committed = time.monotonic()
+        self._is_of_use = False  # whether another run could go on with what is in the folder
+        self._file = -1
+        self._locked = _lock(self._folder)
         try:
-            if self._what.exists():
-                if not resume:
-                    raise UserError(f"{folder} is a run that is not complete; fix: --resume, or remove it")
-                self._compare()
-                self._read()
-            else:
-                shutil.rmtree(job.output.data, ignore_errors=True)  # of a run that ended before it began
-            job.output.prepare()
-            _write_whole(self._what, json.dumps(_identity(job), indent=2).encode())
-            self._file = open(self._lines, "ab", buffering=0)  # noqa: SIM115 - closed by `close`
+            self._begin(resume)
         except BaseException:
-            os.close(self._locked)
+            self._leave()
             raise
 
-    def _compare(self) -> None:
-        """Raise `UserError` if the run that is resumed is another one."""
-        found, own = json.loads(self._what.read_bytes()), _identity(self.job)
-        for name, value in own.items():
+    def _begin(self, resume: bool) -> None:
+        path, noted = self.job.output.path, self._lines.exists() and self._lines.stat().st_size > 0
+        if os.path.lexists(path):
+            self._is_of_use = noted and not self._finished.exists()
+            raise UserError(f"--output {path} is there already; fix: another path, or remove it")
+        self._is_of_use = noted
+        if noted and not resume:
+            raise UserError(f"{self._folder} is a run that is not complete; fix: --resume, or remove it")
+        before = self._compared() if noted else {}
+        _write_whole(self._what, json.dumps({**_identity(self.job), **self._names(before)}, indent=2).encode())
+        self._adopt(before)
+        try:
+            self.job.output.prepare()
+        except Exception:  # what an earlier run has left is of another form, or damaged
+            if not noted:
+                raise
+            shutil.rmtree(self.job.output.store.folder, ignore_errors=True)
+            self.job.output.prepare()
+        if noted:
+            self._check()
+        try:
+            self._file = os.open(self._lines, os.O_CREAT | os.O_WRONLY | os.O_APPEND, 0o644)
+            sync_file(self._folder)
+        except OSError as error:
+            raise UserError(f"{self._lines} cannot be written: {error.strerror or error}") from error
+
+    @property
+    def _finished(self) -> Path:
+        return self._folder / "finished"
+
+    def _names(self, before: dict[str, Any]) -> dict[str, str]:
+        """Return what `run.json` says about where the data is: until it is renamed, in the folder of the run before."""
+        previous = next((name for name in _runs(before) if self._data(name).is_dir()), "")
+        return {"run": self.job.output.run, "before": previous}
+
+    def _data(self, run: str) -> Path:
+        return replace(self.job.output, run=run).store.folder
+
+    def _adopt(self, before: dict[str, Any]) -> None:
+        """Take over the data of the run before, out of reach of its workers, and remove what is left of others."""
+        kept = {"lock", "run.json", *([self._lines.name] if before else [])}
+        try:
+            previous = next((each for name in _runs(before) if (each := self._data(name)).is_dir()), None)
+            if previous is not None:
+                os.rename(previous, self.job.output.store.folder)
+                kept.add(self.job.output.store.folder.name)
+        except OSError as error:
+            raise UserError(f"{self._folder} cannot be written: {error.strerror or error}") from error
+        _remove([path for path in self._folder.iterdir() if path.name not in kept])
+
+    def _compared(self) -> dict[str, Any]:
+        """Return what is known of the run that is resumed. Raises `UserError` if it is another one."""
+        try:
+            found = json.loads(self._what.read_bytes())
+            if not isinstance(found, dict):
+                raise ValueError("it is no object")
+        except (OSError, ValueError) as error:
+            raise UserError(f"{self._what} is damaged or gone ({error}); fix: remove {self._folder}") from error
+        for name, value in _identity(self.job).items():
             if (before := found.get(name)) != value:
+                if name == "inputs" and isinstance(before, dict) and before.keys() == value.keys():
+                    self._require_files(before, value)
                 raise UserError(
                     f"{self._what}: {name} of the run is {_short(before)}, now it is {_short(value)}: its blocks would not go "
                     "together; fix: the same command as before, or another --output"
                 )
+        return found
 
-    def _read(self) -> None:
-        """Read which blocks are done, and drop a line that was cut."""
-        if not self._lines.exists():
-            return
-        kept = 0
-        with open(self._lines, "rb") as file:
-            for line in file:
-                if not line.endswith(b"\n"):
-                    break
-                kept += len(line)
-                self._note(BlockRecord(**json.loads(line)))
-        os.truncate(self._lines, kept)
+    def _require_files(self, before: dict[str, Any], now: dict[str, Any]) -> None:
+        """Raise `UserError` for an input whose path is that of the run before, and whose files are others."""
+        for name, (path, *_) in now.items():
+            if isinstance(before[name], list) and before[name][:1] == [path] and before[name] != now[name]:
+                raise UserError(
+                    f"{self._what}: input {name!r}: {path} has changed since the run began, so blocks of different inputs "
+                    f"would be mixed; fix: the files as they were, with their times, or remove {self._folder}"
+                )
+
+    def _check(self) -> None:
+        """Take over the notes of an earlier run whose blocks are there and right, and drop the others."""
+        wrong: set[int] = set()
+        try:
+            with open(self._lines, "rb") as lines, open(self._lines.with_suffix(".new"), "wb") as kept:
+                for line in lines:
+                    record = _parsed(line, self.job.blocks)
+                    if record is None:
+                        self.damaged += 1
+                    elif not self.done[record.number]:
+                        if self.job.output.is_right(record.number, record.digest):
+                            kept.write(line)
+                            self._note(record)
+                        else:
+                            wrong.add(record.number)
+            os.replace(self._lines.with_suffix(".new"), self._lines)
+        except OSError as error:
+            raise UserError(f"{self._lines} cannot be written: {error.strerror or error}") from error
+        self.damaged += sum(not self.done[number] for number in wrong)
 
     def _note(self, record: BlockRecord) -> None:
         if not self.done[record.number]:
@@ -91,13 +169,31 @@ class Journal:
             self.digest = (self.digest + int.from_bytes(one, "little")) % (1 << 256)
 
     def add(self, record: BlockRecord) -> None:
-        """Note a block that is written. Raises `UserError` where the disk does not take that."""
-        line = json.dumps({name: getattr(record, name) for name in ("number", "digest", "target", "seconds", "worker")})
-        try:
-            self._file.write(line.encode() + b"\n")
-        except OSError as error:
-            raise UserError(f"{self._lines} cannot be written: {error.strerror or error}; fix that, then --resume") from error
+        """Note a block that is written, soon. Raises `UserError` where the disk does not take block or note."""
         self._note(record)
+        self._waiting.append(record)
+        if time.monotonic() >= self._committed + _COMMIT_SECONDS:
+            self.commit()
+
+    def commit(self) -> None:
+        """Let the disk have all blocks that were added, then their notes. Raises as `add` does."""
+        records, self._waiting = self._waiting, []
+        if records:
+            self.job.output.sync([record.number for record in records if not record.durable])
+            self._append(b"".join(map(_line, records)))
+        self._committed = time.monotonic()
+
+    def _append(self, data: bytes) -> None:
+        """Write lines as a whole, or none of them."""
+        size, written = os.fstat(self._file).st_size, 0
+        try:
+            while written < len(data):
+                written += os.write(self._file, data[written:])
+        except OSError as error:
+            with contextlib.suppress(OSError):
+                os.ftruncate(self._file, size)
+            raise UserError(f"{self._lines} cannot be written: {error.strerror or error}; fix that, then --resume") from error
+        self._is_of_use = True
 
     def missing(self) -> Iterator[int]:
         """Yield the numbers of blocks that are not done."""
@@ -107,41 +203,110 @@ class Journal:
             number = self.done.find(0, number + 1)
 
     def close(self) -> None:
-        """Let another run resume this one."""
-        self._file.close()
-        os.close(self._locked)
+        """Note what is done, and let another run resume this one."""
+        try:
+            self.commit()
+        finally:
+            self._leave()
 
     def complete(self) -> None:
         """Put the output where it belongs, and remove the folder of the run."""
-        self.job.output.finish()
-        self.close()
-        shutil.rmtree(self.job.output.partial, ignore_errors=True)
+        try:
+            self.commit()
+            self._finished.touch()  # who finds the output and this removes the folder
+            self.job.output.finish()
+            self._is_of_use = False
+        finally:
+            self._leave()
+
+    def _leave(self) -> None:
+        """Remove the folder unless it is of use, and give the lock back."""
+        if self._file >= 0:
+            os.close(self._file)
+        if not self._is_of_use:
+            with contextlib.suppress(OSError):
+                _remove([path for path in self._folder.iterdir() if path.name != "lock"])
+                if fcntl is None:  # Windows removes no file that is open
+                    os.close(self._locked)
+                    self._locked = -1
+                (self._folder / "lock").unlink()
+                self._folder.rmdir()
+        if self._locked >= 0:
+            os.close(self._locked)
+
+
+def _remove(paths: list[Path]) -> None:
+    for path in paths:
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink(missing_ok=True)
+
+
+def _runs(before: dict[str, Any]) -> list[str]:
+    """Return the runs whose folder may hold the data, the latest first: one that was killed may not have renamed it."""
+    return [name for key in ("run", "before") if isinstance(name := before.get(key), str) and name.isalnum()]
 
 
 def _lock(folder: Path) -> int:
     """Make the folder of a run, and return the descriptor of a lock that other runs respect until it is closed."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(folder / "lock", os.O_CREAT | os.O_RDWR, 0o644)
-    except OSError as error:
-        raise UserError(f"{folder} cannot be written: {error.strerror or error}; fix: another --output") from error
-    if fcntl is not None:
+    while True:
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            descriptor = os.open(folder / "lock", os.O_CREAT | os.O_RDWR, 0o644)
+        except FileNotFoundError:  # the run that made it is done, and has removed the folder
+            continue
+        except OSError as error:
+            raise UserError(f"{folder} cannot be written: {error.strerror or error}; fix: another --output") from error
+        if fcntl is None:
+            return descriptor
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             os.close(descriptor)
             raise UserError(f"another run writes to {folder}; fix: wait for it, or another --output") from error
-    return descriptor
+        with contextlib.suppress(FileNotFoundError):
+            if os.path.samestat(os.fstat(descriptor), os.stat(folder / "lock")):
+                return descriptor
+        os.close(descriptor)  # the file was removed by the run that had its lock
 
 
 def _identity(job: Job) -> dict[str, Any]:
     """Return what has to be the same for blocks to go together."""
     return {
         "format": _FORMAT, "joinery": __version__, "model": job.reference.digest, "device": job.reference.device,
-        "inputs": {source.name: [str(source), *source.stamp] for source in (*job.sources, *job.whole)},
+        "inputs": {
+            source.name: [str(source), asdict(source.stamp), source.length] for source in (*job.sources, *job.whole)
+        },
         "masks": dict(job.masks), "outputs": [[each.name, each.dtype, list(each.item)] for each in job.output.tensors],
         "rows": job.output.rows, "block": job.output.block, "batch": job.batch, "pad_to": job.width,
     }  # fmt: skip
+
+
+# --- lines: a block each, with a checksum
+
+
+def _line(record: BlockRecord) -> bytes:
+    fields = {name: getattr(record, name) for name in ("number", "digest", "target", "seconds", "worker")}
+    return json.dumps({**fields, "check": _checksum(fields)}).encode() + b"\n"
+
+
+def _checksum(fields: dict[str, Any]) -> str:
+    return f"{zlib.crc32(json.dumps(fields, sort_keys=True).encode()):08x}"
+
+
+def _parsed(line: bytes, blocks: int) -> BlockRecord | None:
+    """Return what a line says; None for one that was cut or changed."""
+    try:
+        fields = json.loads(line)
+        check = fields.pop("check")
+        if not line.endswith(b"\n") or check != _checksum(fields):
+            return None
+        record = BlockRecord(**fields)
+    except (ValueError, TypeError, AttributeError, KeyError, RecursionError):
+        return None
+    is_block = isinstance(record.number, int) and 0 <= record.number < blocks
+    return record if is_block and isinstance(record.target, str) else None
 
 
 def _short(value: object) -> str:
@@ -152,6 +317,7 @@ def _write_whole(path: Path, data: bytes) -> None:
     temporary = path.with_suffix(".new")
     try:
         temporary.write_bytes(data)
+        sync_file(temporary)
         os.replace(temporary, path)
     except OSError as error:
         raise UserError(f"{path} cannot be written: {error.strerror or error}") from error

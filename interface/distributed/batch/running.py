@@ -16,7 +16,7 @@ from ..driving import Driver, Task
 from ..engines import Engine, InProcess, OnDask, OnRay
 from ..extras import required
 from ..failures import Failure, RunError
-from .jobs import BlockRecord, Job, run_job_block
+from .jobs import BlockRecord, Job, host_name, run_job_block
 from .journal import Journal
 from .progress import Progress
 
@@ -49,7 +49,8 @@ def run_job(
     The output appears when all blocks are done; otherwise a folder beside it has those that are, for a later run with `resume`.
     Raises `UserError` and `RunError` where no block can be computed or written.
     """
-    journal = Journal(job, resume)
+    journal = Journal(replace(job, host=host_name()), resume)
+    job = journal.job
     began, before = time.monotonic(), job.blocks - journal.done.count(0)
     failures: list[Failure] = []
     progress = Progress(job.blocks, before, quiet)
@@ -66,6 +67,7 @@ def run_job(
                         journal.add(done.value)
                     progress.count(isinstance(done.value, Failure))
         progress.end()
+        job.require_same_inputs()
     except BaseException:
         progress.end()
         journal.close()
@@ -99,8 +101,9 @@ def _summary(job: Job, journal: Journal, before: int, failures: list[Failure], s
     done = job.blocks - journal.done.count(0)
     return {
         "output": job.output.path if not failures else str(job.output.partial), "model": job.reference.digest,
-        "rows": job.output.rows, "blocks": job.blocks, "computed": done - before, "before": before, "failed": failed,
-        "seconds": round(seconds, 3), "targets": journal.targets, "digest": f"{journal.digest:064x}",
+        "rows": job.output.rows, "blocks": job.blocks, "computed": done - before, "before": before,
+        "damaged": journal.damaged, "failed": failed, "seconds": round(seconds, 3), "targets": journal.targets,
+        "digest": f"{journal.digest:064x}",
     }  # fmt: skip
 
 

@@ -1,12 +1,17 @@
-"""A small model in a file, whose results tests compare with NumPy's or with the model's own on everything at once."""
+"""A small model in a file, whose results tests compare with NumPy's or with the model's own on everything at once, and the
+command that runs it over files."""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import joinery as jn
 import numpy as np
 import pytest
+from joinery.__main__ import main
 from joinery.interface.distributed import references
 
 SIZE, CLASSES = 16, 5
@@ -48,3 +53,30 @@ def scores(x: np.ndarray) -> np.ndarray:
     product = x.astype(np.float64) @ WEIGHT.astype(np.float64)
     powers = np.exp(product - product.max(axis=1, keepdims=True))
     return powers / powers.sum(axis=1, keepdims=True)
+
+
+# --- the command
+
+Run = Callable[..., dict[str, Any]]
+
+
+@pytest.fixture
+def folder(tmp_path: Path, model_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "m.joinery").write_bytes(model_path.read_bytes())
+    np.save("x.npy", rows(103))
+    return tmp_path
+
+
+@pytest.fixture
+def batch(folder: Path, capsys: pytest.CaptureFixture[str]) -> Run:
+    """Run the command and return its summary; `status` is its exit status."""
+
+    def run(*arguments: str, status: int = 0, inputs: tuple[str, ...] = ("x=x.npy",)) -> dict[str, Any]:
+        given = [part for each in inputs for part in ("--input", each)]
+        capsys.readouterr()
+        assert main(["batch", "m.joinery", *given, "--trusted", "--threads", "1", "--quiet", *arguments]) == status
+        found = capsys.readouterr()
+        return json.loads(found.out) if found.out else {"error": " ".join(found.err.split())}
+
+    return run

@@ -2,44 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import os
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import joinery as jn
 import numpy as np
 import pytest
-from joinery.__main__ import main
 from joinery.interface.distributed.batch import jobs, journal, outputs, running, sources
 from joinery.interface.distributed.batch.progress import Progress
 
-from .conftest import SIZE, rows, scores
-
-Run = Callable[..., dict[str, Any]]
-
-
-@pytest.fixture
-def folder(tmp_path: Path, model_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "m.joinery").write_bytes(model_path.read_bytes())
-    np.save("x.npy", rows(103))
-    return tmp_path
-
-
-@pytest.fixture
-def batch(folder: Path, capsys: pytest.CaptureFixture[str]) -> Run:
-    """Run the command and return its summary; `status` is its exit status."""
-
-    def run(*arguments: str, status: int = 0, inputs: tuple[str, ...] = ("x=x.npy",)) -> dict[str, Any]:
-        given = [part for each in inputs for part in ("--input", each)]
-        capsys.readouterr()
-        assert main(["batch", "m.joinery", *given, "--trusted", "--threads", "1", "--quiet", *arguments]) == status
-        found = capsys.readouterr()
-        return json.loads(found.out) if found.out else {"error": " ".join(found.err.split())}
-
-    return run
+from .conftest import SIZE, Run, rows, scores
 
 
 def test_rows_into_one_file(batch: Run, folder: Path) -> None:
@@ -219,13 +191,13 @@ def test_two_runs_do_not_write_to_one_output(batch: Run, folder: Path) -> None:
     batch("--output", "y.npy", "--block", "10", "--resume")
 
 
-def plan(folder: Path) -> jobs.Job:
+def plan(folder: Path, name: str = "y.npy") -> jobs.Job:
     made = jn.distributed.reference(folder / "m.joinery", threads=1, trusted=True)
     from joinery.interface.distributed.signatures import signature
 
     x = sources.source("x", str(folder / "x.npy"))
     return jobs.plan_job(
-        made, signature(made), [x], [], str(folder / "y.npy"), block=10, batch=None, width=None, independent=False
+        made, signature(made), [x], [], str(folder / name), block=10, batch=None, width=None, independent=False
     )
 
 

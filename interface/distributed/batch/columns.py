@@ -1,0 +1,185 @@
+"""Opens the rows of arrays in files, and keeps what was decoded of them for the next block."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import threading
+import zipfile
+from collections import OrderedDict
+from collections.abc import Callable
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ....graph.weights.safetensors_files import load_safetensors
+from ....promotion.arrays import Array
+from ....promotion.errors import JoineryError
+from ..extras import required
+from ..failures import RunError
+from .parquet_columns import ParquetColumn
+from .sources import Column, Ragged, Source
+
+KEPT_BYTES = 128 << 20
+"""Decoded chunks of Zarr that a process keeps for each input. Larger chunks are decoded again for each block."""
+
+
+def read_rows(source: Source, start: int, stop: int) -> Array | Ragged:
+    """Return rows of a source.
+
+    Raises `RunError` where the files cannot be read, or have changed since the run was planned, `UserError` for rows that are
+    no numbers.
+    """
+    column = opened(source)
+    found = column.read(start, stop)
+    source.require_unchanged(column.files(start, stop))
+    return found
+
+
+@lru_cache(maxsize=64)
+def opened(source: Source) -> Column:
+    """Return the rows of a source; a process opens each once.
+
+    Raises `RunError` where the file cannot be read, or has no such member.
+    """
+    try:
+        return _OPENERS[source.kind](source)
+    except JoineryError:
+        raise
+    except OSError as error:
+        if error.errno is not None:
+            raise RunError(
+                f"input {source.name!r}: {source} cannot be read: {error.strerror or error}; fix: a path that all workers see"
+            ) from error
+        raise _damaged(source, error) from error
+    except Exception as error:  # of a library that meets a file of another format, or a part of one
+        raise _damaged(source, error) from error
+
+
+if hasattr(os, "register_at_fork"):  # locks of the parent may be held, and its readers are in the middle of files
+    os.register_at_fork(after_in_child=opened.cache_clear)
+
+
+def _damaged(source: Source, error: Exception) -> RunError:
+    text = " ".join(str(error).split()).partition(". ")[0]
+    return RunError(
+        f"input {source.name!r}: {source.path} is no .{source.kind} file, or a part of one: {text:.120}; "
+        "fix: write it anew"
+    )
+
+
+class _ArrayColumn:
+    """Rows along the first axis of an array."""
+
+    def __init__(self, source: Source, array: Any) -> None:
+        if not array.ndim:
+            raise RunError(f"input {source.name!r}: {source} is a number, it has no rows; fix: an array")
+        self._array, self._files = array, [Path(source.path)]
+        self.rows = int(array.shape[0])
+        self.item: tuple[int, ...] | None = tuple(map(int, array.shape[1:]))
+        self.dtype = np.dtype(array.dtype)
+
+    def read(self, start: int, stop: int) -> Array:
+        return np.asarray(self._array[start:stop])
+
+    def files(self, start: int, stop: int) -> list[Path]:
+        return self._files
+
+
+class _ZarrColumn(_ArrayColumn):
+    """Rows of an array of Zarr. Chunks that a block takes a part of are kept, since its neighbours take the others."""
+
+    def __init__(self, source: Source, array: Any) -> None:
+        super().__init__(source, array)
+        self._chunks = tuple(map(int, array.chunks))
+        self._row_bytes = self.dtype.itemsize * max(1, int(np.prod(array.shape[1:])))
+        self._kept: OrderedDict[int, Array] = OrderedDict()
+        self._lock = threading.Lock()
+        self._folder = Path(source.path, array.path)
+        self._metadata = [path for name in ("zarr.json", ".zarray") if (path := self._folder / name).exists()]
+
+    def read(self, start: int, stop: int) -> Array:
+        step = max(1, self._chunks[0])
+        if step * self._row_bytes > KEPT_BYTES:
+            return super().read(start, stop)
+        pieces, at = [], start
+        while at < stop:
+            first, last = at // step * step, min(at // step * step + step, self.rows)
+            if at == first and stop >= last:  # whole chunks, as many as there are
+                end = stop if stop == self.rows else stop // step * step
+                pieces.append(super().read(at, end))
+            else:
+                end = min(stop, last)
+                pieces.append(self._part(first, last)[at - first : end - first])
+            at = end
+        return pieces[0] if len(pieces) == 1 else np.concatenate(pieces) if pieces else super().read(start, stop)
+
+    def _part(self, first: int, last: int) -> Array:
+        """Return the rows of a chunk, which is decoded once for all blocks that follow each other."""
+        with self._lock:
+            found = self._kept.get(first)
+            if found is None:
+                found = self._kept[first] = super().read(first, last)
+                while sum(each.nbytes for each in self._kept.values()) > KEPT_BYTES:
+                    self._kept.popitem(last=False)
+            self._kept.move_to_end(first)
+        return found
+
+    def files(self, start: int, stop: int) -> list[Path]:
+        sizes = tuple(map(int, getattr(self._array, "shards", None) or self._chunks))
+        if start >= stop or not all(sizes) or not all(self._array.shape):
+            return self._metadata
+        rows = range(start // sizes[0], (stop - 1) // sizes[0] + 1)
+        others = [range(-(-size // chunk)) for size, chunk in zip(self._array.shape[1:], sizes[1:], strict=True)]
+        encode = self._array.metadata.encode_chunk_key
+        return self._metadata + [self._folder / encode(index) for index in itertools.product(rows, *others)]
+
+
+def _npy(source: Source) -> Column:
+    with open(source.path, "rb") as file:
+        np.lib.format.read_magic(file)  # what has none would be taken for a pickle
+    return _ArrayColumn(source, np.load(source.path, mmap_mode="r", allow_pickle=False))
+
+
+def _npz(source: Source) -> Column:
+    with open(source.path, "rb") as file:
+        if not zipfile.is_zipfile(file):
+            raise ValueError("it has not the end of an archive")
+    with np.load(source.path, allow_pickle=False) as members:
+        if source.member not in members:
+            raise no_member(source, list(members))
+        return _ArrayColumn(source, members[source.member])
+
+
+def _safetensors(source: Source) -> Column:
+    return _ArrayColumn(source, load_safetensors(source.path, [source.member])[source.member])
+
+
+def _zarr(source: Source) -> Column:
+    found = required("zarr", "batch").open(source.path, mode="r")
+    member = source.member
+    if hasattr(found, "array_keys"):
+        member = member or source.name
+        if member not in found or hasattr(found[member], "array_keys"):
+            raise no_member(source, sorted(found.array_keys()))
+        found = found[member]
+    elif member:
+        raise RunError(f"input {source.name!r}: {source.path} is an array, not a group; fix: leave out /{member}")
+    return _ZarrColumn(source, found)
+
+
+def no_member(source: Source, members: list[str]) -> RunError:
+    """Return the error for a member that a file has not."""
+    fix = f"one of {', '.join(members)}" if members else "another file, there is nothing in this one"
+    return RunError(f"input {source.name!r}: {source.path} has no {source.member or source.name!r}; fix: {fix}")
+
+
+def _parquet(source: Source) -> Column:
+    return ParquetColumn(source, no_member)
+
+
+_OPENERS: dict[str, Callable[[Source], Column]] = {
+    "npy": _npy, "npz": _npz, "zarr": _zarr, "parquet": _parquet, "safetensors": _safetensors,
+}  # fmt: skip

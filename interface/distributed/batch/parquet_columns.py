@@ -1,0 +1,174 @@
+"""Reads rows of a column of Parquet files, in order, each once."""
+
+from __future__ import annotations
+
+import threading
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Callable, Iterator
+from itertools import accumulate
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ....promotion.arrays import Array
+from ....promotion.errors import UserError
+from ..extras import required
+from ..failures import RunError
+from .sources import Ragged, Source
+
+_PIECE_BYTES = 4 << 20
+_KEPT_BYTES = 64 << 20
+"""Decoded rows that a process keeps for each input: those of blocks that follow, or that are tried again."""
+_MAX_PIECE_ROWS = 8192
+
+
+class ParquetColumn:
+    """A column of a Parquet file, or of a folder of them in the order of their names.
+
+    Numbers, lists of one length, and lists of different lengths. Row groups are decoded in pieces of a few MB, one after the
+    other: a block goes on where the one before it ended, so each group is decoded once by a process, whatever its size.
+    """
+
+    def __init__(self, source: Source, no_member: Callable[[Source, list[str]], RunError]) -> None:
+        self._parquet, self._pyarrow = required("pyarrow.parquet", "batch"), required("pyarrow", "batch")
+        self._source = source
+        source.require_unchanged()
+        folder = Path(source.path)
+        paths = sorted(folder.glob("*.parquet")) if folder.is_dir() else [folder]
+        self._groups: list[tuple[Path, int]] = []
+        counts: list[int] = []
+        for path in paths:
+            with self._parquet.ParquetFile(path, memory_map=True) as file:
+                schema = file.schema_arrow
+                if source.member not in schema.names:
+                    raise no_member(source, schema.names) if path == paths[0] else self._differs(path, "has no such column")
+                found = schema.field(source.member).type
+                if path == paths[0]:
+                    self._type = found
+                elif found != self._type:
+                    raise self._differs(path, f"has {found}, {paths[0].name} has {self._type}")
+                for number in range(file.metadata.num_row_groups):
+                    self._groups.append((path, number))
+                    counts.append(file.metadata.row_group(number).num_rows)
+        if not paths:
+            raise RunError(f"input {source.name!r}: {source.path} has no files *.parquet; fix: another folder")
+        self._starts = [0, *accumulate(counts)]
+        self.rows = self._starts[-1]
+        self.dtype, self.item = self._kind()
+        self._lock = threading.Lock()
+        self._kept: deque[tuple[int, Any]] = deque()  # the first row of each piece, and the piece
+        self._pieces: Iterator[tuple[int, Any]] = iter(())
+        self._at = 0  # the row that `_pieces` goes on with
+
+    def _differs(self, path: Path, how: str) -> RunError:
+        return RunError(f"input {self._source.name!r}: {path}: column {self._source.member!r} {how}; fix: files of one schema")
+
+    def _kind(self) -> tuple[np.dtype[Any], tuple[int, ...] | None]:
+        """Return the dtype of the elements, and the shape of a row. Raises `RunError` for what are no numbers."""
+        types, length = self._pyarrow.types, self._source.length
+        item: tuple[int, ...] | None = ()
+        element = self._type
+        if types.is_fixed_size_list(element):
+            item, element = (int(element.list_size),), element.value_type
+        elif types.is_list(element) or types.is_large_list(element):
+            item, element = None if length is None else (length,), element.value_type
+        if not (types.is_integer(element) or types.is_floating(element) or types.is_boolean(element)):
+            raise RunError(
+                f"input {self._source.name!r}: {self._source} has {self._type}; fix: a column of numbers or lists of them"
+            )
+        return np.dtype(element.to_pandas_dtype()), item
+
+    def files(self, start: int, stop: int) -> list[Path]:
+        first, last = self._group_of(start), self._group_of(max(stop - 1, start))
+        return list(dict.fromkeys(path for path, _ in self._groups[first : last + 1]))
+
+    def read(self, start: int, stop: int) -> Array | Ragged:
+        with self._lock:
+            parts = [
+                piece.slice(max(start - at, 0), min(stop, at + len(piece)) - max(start, at))
+                for at, piece in self._covering(start, stop)
+            ]
+        column = self._pyarrow.concat_arrays(parts) if parts else self._pyarrow.array([], self._type)
+        return self._numbers(column, start)
+
+    # --- decoding, one block after the other
+
+    def _group_of(self, row: int) -> int:
+        return max(0, bisect_right(self._starts, row) - 1)
+
+    def _covering(self, start: int, stop: int) -> list[tuple[int, Any]]:
+        """Return the decoded pieces that have some rows, with the first row of each."""
+        if start >= stop:
+            return []
+        begun = self._kept[0][0] if self._kept else self._at
+        if start < begun or self._group_of(start) > self._group_of(self._at) or not self._at:
+            self._kept.clear()
+            self._at, self._pieces = self._starts[self._group_of(start)], self._decoded(self._group_of(start))
+        while self._at < stop:
+            try:
+                row, piece = next(self._pieces)
+            except BaseException:  # a page that cannot be decoded ends the reader, and the next block begins another one
+                self._kept.clear()
+                self._at = 0
+                raise
+            self._at = row + len(piece)
+            if self._at > start:
+                self._kept.append((row, piece))
+        found = [(row, piece) for row, piece in self._kept if row < stop and row + len(piece) > start]
+        while len(self._kept) > 1 and sum(piece.nbytes for _, piece in self._kept) > _KEPT_BYTES:
+            self._kept.popleft()
+        return found
+
+    def _decoded(self, group: int) -> Iterator[tuple[int, Any]]:
+        """Yield the pieces of row groups from one to the last, with the first row of each."""
+        opened: Path | None = None
+        file: Any = None
+        for number in range(group, len(self._groups)):
+            path, inside = self._groups[number]
+            if path != opened:
+                file, opened = self._parquet.ParquetFile(path, memory_map=True), path
+            row = self._starts[number]
+            count = self._starts[number + 1] - row
+            rows = max(1, min(_MAX_PIECE_ROWS, _PIECE_BYTES * count // max(1, self._size(file.metadata.row_group(inside)))))
+            for batch in file.iter_batches(batch_size=rows, row_groups=[inside], columns=[self._source.member]):
+                yield row, batch.column(0)
+                row += batch.num_rows
+
+    def _size(self, group: Any) -> int:
+        """Return the bytes of the column in a row group, not compressed."""
+        columns = (group.column(number) for number in range(group.num_columns))
+        member = self._source.member
+        return sum(int(each.total_uncompressed_size) for each in columns if f"{each.path_in_schema}.".startswith(f"{member}."))
+
+    # --- numbers
+
+    def _numbers(self, column: Any, start: int) -> Array | Ragged:
+        """Return decoded rows as arrays. Raises `UserError` that names a row with a null, or with a list of another length."""
+        types = self._pyarrow.types
+        is_list = types.is_nested(column.type)
+        values = column.flatten() if is_list else column
+        if column.null_count or values.null_count:
+            row = next(at for at, each in enumerate(column) if each.as_py() is None or (is_list and None in each.as_py()))
+            raise UserError(
+                f"input {self._source.name!r}: row {start + row} of {self._source} is null, or has a null; fix: fill it, or "
+                "leave the row out"
+            )
+        flat: Array = np.asarray(values)
+        if types.is_fixed_size_list(column.type):
+            return flat.reshape(len(column), column.type.list_size)
+        if not is_list:
+            return flat
+        offsets = np.asarray(column.offsets)
+        found = Ragged(flat, offsets - offsets[0])
+        return found if self._source.length is None else self._of_one_length(found, self._source.length, start)
+
+    def _of_one_length(self, found: Ragged, length: int, start: int) -> Array:
+        others = np.flatnonzero(found.lengths != length)
+        if len(others):
+            raise UserError(
+                f"input {self._source.name!r}: row {start + others[0]} of {self._source} has {found.lengths[others[0]]} "
+                f"elements, the model takes {length}; fix: rows of {length}"
+            )
+        return found.values.reshape(-1, length)

@@ -1,0 +1,69 @@
+"""Tells whether files are those that they were: sizes and times of change of a file, or of all files of a folder."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from ....promotion.dataclass import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Stamp:
+    """What is known of the files of an input without reading them.
+
+    Attributes:
+        files, size: how many there are, and their bytes together.
+        newest: the latest time of change of one of them, in nanoseconds.
+        digest: the sum, modulo 2^256, of a SHA-256 of each file's name, size and time of change, in hexadecimal.
+    """
+
+    files: int
+    size: int
+    newest: int
+    digest: str
+
+
+def stamp_of(path: Path, suffix: str = "") -> Stamp:
+    """Return the stamp of a file, or of the files in a folder and below it whose names end with `suffix`.
+
+    Each file of a folder costs a system call, and none is read. Raises `OSError` where one cannot be looked at.
+    """
+    files, size, newest, digest = 0, 0, 0, 0
+    for name, status in _files(path, suffix) if path.is_dir() else [("", os.stat(path))]:
+        files, size, newest = files + 1, size + status.st_size, max(newest, status.st_mtime_ns)
+        one = hashlib.sha256(f"{status.st_size} {status.st_mtime_ns} {name}".encode("utf-8", "surrogateescape")).digest()
+        digest = (digest + int.from_bytes(one, "little")) % (1 << 256)
+    return Stamp(files, size, newest, f"{digest:064x}")
+
+
+def _files(folder: Path, suffix: str) -> Iterator[tuple[str, os.stat_result]]:
+    pending = [str(folder)]
+    while pending:
+        with os.scandir(pending.pop()) as entries:
+            for entry in entries:
+                if entry.is_dir():
+                    pending.append(entry.path)
+                elif entry.name.endswith(suffix):
+                    yield os.path.relpath(entry.path, folder), entry.stat()
+
+
+def changed_file(stamp: Stamp, paths: Iterable[Path], is_folder: bool) -> Path | None:
+    """Return a file that has changed since the stamp was made, among some of those that it stands for.
+
+    A file of a folder has if it is newer than all of them were. One that is gone is no change here: Zarr has no file for a
+    chunk of zeros. The whole stamp sees both that and older files in its place.
+    """
+    for path in paths:
+        try:
+            status = os.stat(path)
+        except FileNotFoundError:
+            if is_folder:
+                continue
+            return path
+        same = status.st_mtime_ns <= stamp.newest if is_folder else stamp_of(path) == stamp
+        if not same:
+            return path
+    return None
