@@ -148,7 +148,8 @@ def copy_transposed(
         past = streaming and s.multiple(written) % width == 0
         apart = past and s.multiple(ld) * size % width == 0
         function: TransposedCopy | TransposedLines | Deinterleaving | Interleaving
-        if (few := _few_without_gaps(columns, stride)) is not None:
+        in_vectors = apart or not streaming or size < 4  # shuffles of small elements save more than whole lines do
+        if in_vectors and (few := _few_without_gaps(columns, stride)) is not None:
             function = Deinterleaving(size, width, few, apart)
         elif (few := _few_without_gaps(rows, ld)) is not None:
             function = Interleaving(size, width, few, past)
