@@ -26,8 +26,9 @@ def inner_axis(nest: Nest) -> int:
     return len(nest.axes) - 1 if found is None else found
 
 
-def transposed_axis(nest: Nest, inner: int) -> int | None:
-    """Returns the axis along which a load that strides along `inner` is contiguous, or None."""
+def transposed_axis(nest: Nest, inner: int, few: int = 4) -> int | None:
+    """Returns the axis along which a load that strides along `inner` is contiguous, or None; also if it has at most `few`
+    positions."""
     for value in nest.loads:
         at: Affine = value.attrs["at"]
         step, unit = at.coefficient(inner), unit_axis(at)
@@ -37,7 +38,7 @@ def transposed_axis(nest: Nest, inner: int) -> int | None:
             and unit != inner
             and far
             and not value.operands
-            and not is_whole(nest.axes[unit].extent, 4)
+            and not is_whole(nest.axes[unit].extent, few)
         ):
             return unit
     return None

@@ -14,7 +14,7 @@ from math import prod
 from ...promotion.dataclass import dataclass
 from ..nest import Extent, Nest
 from ..schedule.traffic import bytes_read, bytes_written
-from ..target import HostTarget
+from ..target import CACHE_LINE, HostTarget
 from .axes import capped, inner_axis, next_axis, ordered_blocks, transposed_axis
 from .blocks import power_of_two
 from .schedule import Schedule
@@ -37,6 +37,11 @@ LONGEST_WHOLE_ROW = 16384
 CHUNK = 2048
 COLUMN_CHUNK = 8
 TRANSPOSE_TILE = 64
+TRANSPOSED_COPY = 1 << 16
+"""Elements of a block of a transposed copy: 64 of its rows, which are a cache line or more, and as much of its columns as fits.
+The longer the pieces of the source's rows, the sooner the processor fetches ahead."""
+UNALIGNED_COLUMN = 512
+"""Bytes of a column of a block where columns start within cache lines: both ends are stored apart from the rest."""
 SCORE_BLOCK = 128
 PRODUCT_COLUMNS, PRODUCT_DEPTH = 64, 512
 LARGE_PRODUCT_ROWS, SMALL_PRODUCT_ROWS = (256, 128), 64
@@ -75,7 +80,7 @@ def _default(nest: Nest, limits: HostLimits) -> Schedule:
     template = nest.template
     match template:
         case "map":
-            blocks = _map_blocks(nest)
+            blocks = _map_blocks(nest, limits)
         case "row" | "scan":
             blocks = _row_blocks(nest, limits)
         case "ordered":
@@ -85,7 +90,9 @@ def _default(nest: Nest, limits: HostLimits) -> Schedule:
         case _:
             blocks = _attention_blocks(nest)
     traffic = bytes_read(nest) + bytes_written(nest)
-    streaming = template in ("map", "row") and type(traffic) is int and traffic > limits.l3_bytes
+    apart = template == "map" and _transposed_copy(nest) is not None
+    least = _least_streaming(limits) if apart else limits.l3_bytes
+    streaming = template in ("map", "row") and type(traffic) is int and traffic > least
     group = _row_group(nest, dict(blocks), limits) if template == "contract" else 0
     return Schedule(blocks, 0, streaming, group)
 
@@ -99,9 +106,50 @@ def _is_mostly_copied(positions: Extent, updates: Extent) -> bool:
     return type(positions) is int and type(updates) is int and positions >= FEW_UPDATES * updates
 
 
-def _map_blocks(nest: Nest) -> tuple[tuple[int, int], ...]:
+def _transposed_copy(nest: Nest) -> tuple[int, int] | None:
+    """Returns the axes that are contiguous in the source and in the result of a copy, if they are two."""
+    if len(nest.body) != 1 or len(nest.stores) != 1 or nest.body[0].op != "load" or nest.body[0].dtype.is_bool:
+        return None
+    inner = inner_axis(nest)
+    partner = transposed_axis(nest, inner, 1)
+    return None if partner is None or nest.stores[0].at.coefficient(inner) != 1 else (partner, inner)
+
+
+def _least_streaming(limits: HostLimits) -> int:
+    """Returns the traffic from which on transposed copies bypass the caches: if every line of the result is read before it is
+    written, they take more than twice as long."""
+    return limits.l3_bytes // 8
+
+
+def _transposed_copy_blocks(
+    nest: Nest, partner: int, inner: int, limits: HostLimits
+) -> tuple[tuple[int, int], ...]:
+    """Chooses blocks of whole cache lines of the result and long pieces of the source, or of few lines without gaps between
+    them, which are taken apart as they come."""
+    columns, rows = nest.axes[partner].extent, nest.axes[inner].extent
+    between, itemsize = nest.stores[0].at.coefficient(partner), nest.body[0].dtype.itemsize
+    size: Extent = 1
+    for axis in nest.axes:
+        size = size * axis.extent
+    in_cache = type(size) is int and 2 * size * itemsize <= _least_streaming(limits)
+    aligned = in_cache or (type(between) is int and between * itemsize % CACHE_LINE == 0)
+    height = capped(rows, TRANSPOSE_TILE if aligned else max(TRANSPOSE_TILE, UNALIGNED_COLUMN // itemsize))
+    width = capped(columns, TRANSPOSE_TILE if in_cache and height == TRANSPOSE_TILE else TRANSPOSED_COPY // height)
+    if width < TRANSPOSE_TILE:
+        height = capped(rows, TRANSPOSED_COPY // width)
+    if type(size) is int:
+        least = max(PROGRAM_ELEMENTS, size // (2 * PROGRAMS_PER_THREAD * limits.threads))
+        while width * height > least and max(width, height) > TRANSPOSE_TILE:
+            width, height = (width // 2, height) if width > height else (width, height // 2)
+    return ((partner, width), (inner, height))
+
+
+def _map_blocks(nest: Nest, limits: HostLimits) -> tuple[tuple[int, int], ...]:
     if not nest.axes:
         return ()
+    copied = _transposed_copy(nest)
+    if copied is not None:
+        return _transposed_copy_blocks(nest, *copied, limits)
     inner = inner_axis(nest)
     extent = nest.axes[inner].extent
     partner = transposed_axis(nest, inner)
@@ -122,7 +170,7 @@ def _map_blocks(nest: Nest) -> tuple[tuple[int, int], ...]:
 def _row_blocks(nest: Nest, limits: HostLimits) -> tuple[tuple[int, int], ...]:
     reduced = reduced_axes(nest)
     if not reduced:
-        return _map_blocks(nest)
+        return _map_blocks(nest, limits)
     kept = [axis for axis in range(len(nest.axes)) if axis not in reduced]
     inner = contiguous_axis(nest, [*kept, *reduced])
     if inner is None:

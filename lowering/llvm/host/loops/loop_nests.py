@@ -22,7 +22,13 @@ from ...elementwise import (
 from ...ir import mangle
 from ...values import TRUE, ConstantLanes, V, const, i32, lanes, vector
 from ..evaluate import Evaluator
-from ..memory.transpose import transpose, transpose_scratch, transposed_load, transposed_source
+from ..memory.transpose import (
+    copy_transposed,
+    transpose,
+    transpose_scratch,
+    transposed_load,
+    transposed_source,
+)
 from ..nodes import Affine, Flattened, Load, Map, Node, Pointers, Splat, Stored, View, cost, dense
 from ..scalars import ZERO, is_constant
 from .coordinates import (
@@ -325,6 +331,8 @@ class LoopNests:
             self._store_scalar(pointers, value, mask)
             return
         bounds, rest = decompose_mask(mask)
+        if not rest and copy_transposed(ev, pointers, value, bounds, streaming):
+            return
         if not bounds and pointers.rest is None and self._store_flat(pointers, value, mask, streaming):
             return
         nodes = [value, *rest]

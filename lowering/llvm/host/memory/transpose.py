@@ -6,16 +6,20 @@ The loops are a function of their own, which kernels from texts share: it is lon
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 
 from .....promotion.dataclass import dataclass
+from ....target import CACHE_LINE
 from ...elementwise import from_memory, memory_element, memory_size, register_element, to_memory
 from ...ir import Function
 from ...module import Module
 from ...values import V, i64, vector, zero
 from ..evaluate import Evaluator
-from ..loops.coordinates import ORIGIN, decompose_mask, memory_size_of, stride_of
+from ..loops.coordinates import ORIGIN, Bound, Coordinate, decompose_mask, memory_size_of, stride_of
 from ..nodes import Load, Map, Node, Pointers, Splat, Stored, View, view
+from ..scalars import is_constant
+from .transposed_copy import FEW, LANE, Deinterleaving, Interleaving, TransposedCopy, TransposedLines
 
 FEWEST_LANES = 4
 """The fewest rows and columns of a block that is worth transposing instead of gathering."""
@@ -116,6 +120,88 @@ def transpose_scratch(ev: Evaluator, memory: Stored) -> Stored:
                  height, width, height, width, zero(register_element(elem)), height]  # fmt: skip
     ev.f.call(ev.f.module.provide(function), "void", arguments)
     return result
+
+
+def copy_transposed(
+    ev: Evaluator, pointers: Pointers, value: Node, bounds: Sequence[Bound], streaming: bool
+) -> bool:
+    """Stores a block that is only loaded, and contiguous along another dimension than it is stored along, if it is one.
+
+    The load must lie inside the bounds of the store, which are its whole mask. What another store might change before is kept
+    in scratch by then (`ordering.py`), and not taken for a load.
+    """
+    found = _copied(ev, pointers, value, bounds)
+    if found is None:
+        return False
+    source, r, c = found
+    f, s, size = ev.f, ev.s, memory_size(pointers.pointee)
+    (rows, _), (columns, _) = ev.extent(value.shape[r], bounds, r), ev.extent(value.shape[c], bounds, c)
+    stride, ld = source.offset.coefficients[r] or s.constant(0), pointers.offset.coefficients[c] or s.constant(0)
+    with ExitStack() as stack:
+        at: list[Coordinate | None] = [ORIGIN] * len(value.shape)
+        for d, extent in enumerate(value.shape):
+            if d not in (r, c) and extent > 1:
+                count, implied = ev.extent(extent, bounds, d)
+                at[d] = stack.enter_context(ev.dimension(extent, count, implied))
+        read, written = ev.row_pointer(source, tuple(at), c), ev.row_pointer(pointers, tuple(at), r)
+        width = ev.target.vector_bytes
+        past = streaming and s.multiple(written) % width == 0
+        apart = past and s.multiple(ld) * size % width == 0
+        function: TransposedCopy | TransposedLines | Deinterleaving | Interleaving
+        in_vectors = apart or not streaming or size < 4  # shuffles of small elements save more than whole lines do
+        if in_vectors and (few := _few_without_gaps(columns, stride)) is not None:
+            function = Deinterleaving(size, width, few, apart)
+        elif (few := _few_without_gaps(rows, ld)) is not None:
+            function = Interleaving(size, width, few, past)
+        else:
+            masked = ev.target.has("avx512vl", "avx512bw") or (size >= 4 and ev.target.has("avx"))
+            if streaming and not apart and value.shape[r] * size >= 4 * CACHE_LINE:
+                function = TransposedLines(size, width, masked)
+            else:
+                width = max(LANE, min(width, value.shape[r] * size))
+                function = TransposedCopy(size, width, masked, apart and width == ev.target.vector_bytes)
+        f.call(f.module.provide(function), "void", [read, stride, written, ld, rows, columns])
+    return True
+
+
+def _few_without_gaps(extent: V, stride: V) -> int | None:
+    """Returns the extent, if it is a few elements that lie side by side without gaps."""
+    if not is_constant(extent) or not is_constant(stride):
+        return None
+    return extent.number if extent.number == stride.number and 1 < extent.number <= FEW else None
+
+
+def _copied(
+    ev: Evaluator, pointers: Pointers, value: Node, bounds: Sequence[Bound]
+) -> tuple[Pointers, int, int] | None:
+    """Returns what a stored block is loaded from, in the block's coordinates, and the dimensions in which the result and the
+    source are contiguous."""
+    shape = value.shape
+    load: Node = value
+    dims: Sequence[int | None] = range(len(shape))
+    if isinstance(value, View):
+        load, dims = ev.source_of(value), value.dims
+    if not isinstance(load, Load) or id(value) in ev.replacement or id(load) in ev.replacement:
+        return None
+    if len(shape) < 2 or sorted(-1 if d is None else d for d in dims) != list(range(len(shape))):
+        return None
+    if load.elem != pointers.pointee or load.elem in ("ptr", "i1") or load.pointers.pointee != pointers.pointee:
+        return None
+    source = view(load.pointers, shape, dims)
+    assert isinstance(source, Pointers)
+    for each in (source, pointers):
+        if each.rest is not None or each.unit != memory_element(each.pointee):
+            return None
+    stored = {(bound.dim, bound.limit.operand()) for bound in bounds}
+    loaded, rest = ([], []) if load.mask is None else decompose_mask(view(load.mask, shape, dims))
+    if rest or not {(bound.dim, bound.limit.operand()) for bound in loaded} <= stored:
+        return None
+    wide = [d for d, extent in enumerate(shape) if extent > 1]
+    r = next((d for d in wide if stride_of(pointers, d) == 1), None)
+    c = next((d for d in wide if stride_of(source, d) == 1), None)
+    if r is None or c is None or r == c or source.offset.coefficients[r] is None or pointers.offset.coefficients[c] is None:
+        return None
+    return source, r, c
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,295 @@
+"""Copies blocks from memory to memory with their rows as columns, without scratch in between.
+
+The loops are functions of their own: they are long, and are compiled once for all blocks of a model. Elements are integers of
+their size, so that every bit of a float stays what it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from .....promotion.dataclass import dataclass
+from ....target import CACHE_LINE
+from ...ir import Function
+from ...module import Module
+from ...values import V, i64, int_vector, vector, zero
+
+LANE = 16
+"""Bytes of the parts of a vector register within which shuffles are cheap, and of a piece of a row that is loaded at once."""
+FEW = 8
+"""The most columns, or rows, without gaps between them that are taken apart, or put together, as whole vectors."""
+COLUMN, TOGETHER = 512, 256
+"""Bytes of a column that are put together in scratch, and how many columns are."""
+
+_PARAMETERS = [("ptr", "from"), ("i64", "stride"), ("ptr", "to"), ("i64", "ld"), ("i64", "rows"), ("i64", "columns")]
+
+
+@dataclass(frozen=True, slots=True)
+class TransposedCopy:
+    """The function that makes to[c · ld + r] = from[r · stride + c] for r < rows, c < columns, in elements.
+
+    size: bytes of an element.  width: bytes of a vector register.  masked: whether registers have masks for these elements.
+    streaming: columns start at multiples of the width, and are written past the caches.
+    """
+
+    size: int
+    width: int
+    masked: bool
+    streaming: bool
+
+    @property
+    def name(self) -> str:
+        return f"jn_transposed_copy_{self.size}_{self.width}{'_masked' * self.masked}{'_streaming' * self.streaming}"
+
+    @property
+    def parameters(self) -> list[tuple[str, str]]:
+        return _PARAMETERS
+
+    def add(self, module: Module, linkage: str = "internal") -> None:
+        """Adds the function to a module. Pieces of `LANE` bytes of as many rows as fill a register become whole vectors."""
+        f = Function(module, self.name, self.parameters, attributes="nounwind noinline", linkage=linkage)
+        source, stride, target, ld, rows, columns = f.params
+        self.emit(f, source, stride, target, ld, rows, columns)
+        f.ret()
+        module.add(f)
+
+    def emit(self, f: Function, source: V, stride: V, target: V, ld: V, rows: V, columns: V) -> None:
+        """Emits the loops."""
+        elem, across, down = f"i{8 * self.size}", LANE // self.size, self.width // self.size
+        with f.loop(0, rows, down) as r:
+            left = f.sub(rows, r.index)
+            line, column = f.gep(source, f.mul(stride, r.index), elem), f.gep(target, r.index, elem)
+            with f.loop(0, columns, across) as c:
+                above = f.sub(columns, c.index)
+                first = f.gep(line, c.index, elem)
+                to = f.gep(column, f.mul(ld, c.index), elem)
+                inside, edge, done = f.label("inside"), f.label("edge"), f.label("copied")
+                is_whole = f.binary("and", f.icmp("sge", left, i64(down)), f.icmp("sge", above, i64(across)))
+                f.cond_branch(is_whole, inside, edge)
+                f.start(inside)
+                with f.scope():
+                    pieces = [f.load(vector(elem, across), p, self.size) for p in _each(f, first, stride, elem, down)]
+                    align = self.width if self.streaming else self.size
+                    for p, value in zip(_each(f, to, ld, elem, across), transposed(f, pieces, across), strict=True):
+                        f.store(value, p, align, nontemporal=self.streaming)
+                f.branch(done)
+                f.start(edge)
+                with f.scope():
+                    if self.masked:
+                        self._masked(f, first, stride, to, ld, left, above)
+                    else:
+                        self._single(f, first, stride, to, ld, left, above)
+                f.branch(done)
+                f.start(done)
+
+    def _masked(self, f: Function, first: V, stride: V, to: V, ld: V, left: V, above: V) -> None:
+        """Emits the copy of a piece with fewer rows or columns than whole ones have."""
+        elem, across, down = f"i{8 * self.size}", LANE // self.size, self.width // self.size
+        piece = vector(elem, across)
+        lanes = f.icmp("sgt", f.splat(above, across), int_vector(range(across), "i64"))
+        height = f.icmp("sgt", f.splat(left, down), int_vector(range(down), "i64"))
+        pieces = []
+        for number, pointer in enumerate(_each(f, first, stride, elem, down)):
+            on = f.select(f.icmp("sgt", left, i64(number)), lanes, zero(lanes.type))
+            pieces.append(f.masked_load(piece, pointer, on, zero(piece), self.size))
+        for number, (pointer, value) in enumerate(
+            zip(_each(f, to, ld, elem, across), transposed(f, pieces, across), strict=True)
+        ):
+            with f.when(f.icmp("sgt", above, i64(number))):
+                f.masked_store(value, pointer, height, self.size)
+
+    def _single(self, f: Function, first: V, stride: V, to: V, ld: V, left: V, above: V) -> None:
+        elem, across, down = f"i{8 * self.size}", LANE // self.size, self.width // self.size
+        with f.loop(0, f.smin(above, i64(across))) as c, f.loop(0, f.smin(left, i64(down))) as r:
+            value = f.load(elem, f.gep(first, f.add(f.mul(stride, r.index), c.index), elem), self.size)
+            f.store(value, f.gep(to, f.add(f.mul(ld, c.index), r.index), elem), self.size)
+
+
+def transposed(f: Function, pieces: Sequence[V], across: int) -> list[V]:
+    """Returns the columns of a tile, given the pieces of its rows, each of `across` elements that fill a lane.
+
+    A register holds one row in each of its lanes; every stage interleaves two registers within lanes, which rotates the bits of
+    (row, column) by one.
+    """
+    groups = len(pieces) // across
+    current = [_joined(f, pieces[i::across]) for i in range(across)]
+    half, total = across // 2, groups * across
+    low = [lane for start in range(0, total, across) for i in range(half) for lane in (start + i, total + start + i)]
+    high = [lane + half for lane in low]
+    for _ in range(across.bit_length() - 1):
+        pairs = [(current[i], current[i + half]) for i in range(half)]
+        current = [f.shuffle(a, b, mask) for a, b in pairs for mask in (low, high)]
+    return current
+
+
+def _joined(f: Function, parts: Sequence[V]) -> V:
+    """Returns the vectors, a power of two of them, one after the other in one."""
+    current = list(parts)
+    lanes = int(current[0].type[1:].split(" ", 1)[0])
+    while len(current) > 1:
+        lanes *= 2
+        current = [f.shuffle(a, b, range(lanes)) for a, b in zip(current[::2], current[1::2], strict=True)]
+    return current[0]
+
+
+@dataclass(frozen=True, slots=True)
+class TransposedLines:
+    """The function of a `TransposedCopy` that writes past the caches wherever columns start.
+
+    Columns are put together in scratch, and leave it in whole cache lines; what remains at both ends is stored as usual.
+    """
+
+    size: int
+    width: int
+    masked: bool
+
+    @property
+    def name(self) -> str:
+        return f"jn_transposed_lines_{self.size}_{self.width}{'_masked' * self.masked}"
+
+    @property
+    def parameters(self) -> list[tuple[str, str]]:
+        return _PARAMETERS
+
+    def add(self, module: Module, linkage: str = "internal") -> None:
+        """Adds the function to a module."""
+        f = Function(module, self.name, self.parameters, attributes="nounwind noinline", linkage=linkage)
+        source, stride, target, ld, rows, columns = f.params
+        elem, most, lanes = f"i{8 * self.size}", COLUMN // self.size, self.width // self.size
+        scratch = f.alloca("i8", TOGETHER * COLUMN, CACHE_LINE)
+        inside = TransposedCopy(self.size, self.width, self.masked, False)
+        with f.loop(0, rows, most) as r, f.loop(0, columns, TOGETHER) as c:
+            height, count = f.smin(f.sub(rows, r.index), i64(most)), f.smin(f.sub(columns, c.index), i64(TOGETHER))
+            first = f.gep(f.gep(source, f.mul(stride, r.index), elem), c.index, elem)
+            inside.emit(f, first, stride, scratch, i64(most), height, count)
+            to = f.gep(f.gep(target, f.mul(ld, c.index), elem), r.index, elem)
+            with f.loop(0, count) as column:
+                read = f.gep(scratch, f.mul(column.index, i64(most)), elem)
+                written = f.gep(to, f.mul(column.index, ld), elem)
+                bytes_ = f.binary("and", f.sub(i64(0), f.cast("ptrtoint", written, "i64")), i64(CACHE_LINE - 1))
+                before = f.smin(f.binary("lshr", bytes_, i64(self.size.bit_length() - 1)), height)
+                self._part(f, read, written, i64(0), before)
+                # an array that does not start at a multiple of its elements' size has no whole lines
+                odd = f.icmp("ne", f.binary("and", bytes_, i64(self.size - 1)), i64(0))
+                lines = f.binary("and", f.sub(height, before), i64(-(CACHE_LINE // self.size)))
+                end = f.add(before, f.select(odd, i64(0), lines))
+                with f.loop(before, end, lanes) as line:
+                    value = f.load(vector(elem, lanes), f.gep(read, line.index, elem), self.size)
+                    f.store(value, f.gep(written, line.index, elem), self.width, nontemporal=True)
+                self._part(f, read, written, end, height)
+        f.ret()
+        module.add(f)
+
+    def _part(self, f: Function, read: V, written: V, start: V, end: V) -> None:
+        """Emits a copy of some elements."""
+        elem, lanes = f"i{8 * self.size}", self.width // self.size if self.masked else 1
+        with f.loop(start, end, lanes) as at:
+            source, target = f.gep(read, at.index, elem), f.gep(written, at.index, elem)
+            if lanes == 1:
+                f.store(f.load(elem, source, self.size), target, self.size)
+            else:
+                on = f.icmp("sgt", f.splat(f.sub(end, at.index), lanes), int_vector(range(lanes), "i64"))
+                type_ = vector(elem, lanes)
+                f.masked_store(f.masked_load(type_, source, on, zero(type_), self.size), target, on, self.size)
+
+
+@dataclass(frozen=True, slots=True)
+class Deinterleaving:
+    """The function that makes to[c · ld + r] = from[r · count + c] for r < rows, c < count.
+
+    `stride` and `columns` are the count.
+    """
+
+    size: int
+    width: int
+    count: int
+    streaming: bool
+
+    @property
+    def name(self) -> str:
+        return f"jn_deinterleaving_{self.size}_{self.width}_{self.count}{'_streaming' * self.streaming}"
+
+    @property
+    def parameters(self) -> list[tuple[str, str]]:
+        return _PARAMETERS
+
+    def add(self, module: Module, linkage: str = "internal") -> None:
+        """Adds the function to a module. `count` vectors side by side are taken apart at once."""
+        f = Function(module, self.name, self.parameters, attributes="nounwind noinline", linkage=linkage)
+        source, _, target, ld, rows, _ = f.params
+        elem, lanes, count = f"i{8 * self.size}", self.width // self.size, self.count
+        align = self.width if self.streaming else self.size
+        whole = f.binary("and", rows, i64(-lanes))
+        with f.loop(0, whole, lanes) as r:
+            first = f.gep(source, f.mul(r.index, i64(count)), elem)
+            vectors = [f.load(vector(elem, lanes), f.gep(first, i * lanes, elem), self.size) for i in range(count)]
+            for number, pointer in enumerate(_each(f, f.gep(target, r.index, elem), ld, elem, count)):
+                wanted = [divmod(i * count + number, lanes) for i in range(lanes)]
+                f.store(_picked(f, vectors, wanted), pointer, align, nontemporal=self.streaming)
+        with f.loop(whole, rows) as r, f.loop(0, count) as c:
+            value = f.load(elem, f.gep(source, f.add(f.mul(r.index, i64(count)), c.index), elem), self.size)
+            f.store(value, f.gep(target, f.add(f.mul(ld, c.index), r.index), elem), self.size)
+        f.ret()
+        module.add(f)
+
+
+@dataclass(frozen=True, slots=True)
+class Interleaving:
+    """The function that makes to[c · count + r] = from[r · stride + c] for r < count, c < columns.
+
+    `ld` and `rows` are the count.
+    """
+
+    size: int
+    width: int
+    count: int
+    streaming: bool
+
+    @property
+    def name(self) -> str:
+        return f"jn_interleaving_{self.size}_{self.width}_{self.count}{'_streaming' * self.streaming}"
+
+    @property
+    def parameters(self) -> list[tuple[str, str]]:
+        return _PARAMETERS
+
+    def add(self, module: Module, linkage: str = "internal") -> None:
+        """Adds the function to a module. A vector of each row is put together with the others at once."""
+        f = Function(module, self.name, self.parameters, attributes="nounwind noinline", linkage=linkage)
+        source, stride, target, _, _, columns = f.params
+        elem, lanes, count = f"i{8 * self.size}", self.width // self.size, self.count
+        align = self.width if self.streaming else self.size
+        whole = f.binary("and", columns, i64(-lanes))
+        with f.loop(0, whole, lanes) as c:
+            starts = _each(f, f.gep(source, c.index, elem), stride, elem, count)
+            vectors = [f.load(vector(elem, lanes), start, self.size) for start in starts]
+            first = f.gep(target, f.mul(c.index, i64(count)), elem)
+            for number in range(count):
+                at = [divmod(number * lanes + i, count) for i in range(lanes)]
+                wanted = [(line, lane) for lane, line in at]
+                f.store(_picked(f, vectors, wanted), f.gep(first, number * lanes, elem), align, nontemporal=self.streaming)
+        with f.loop(whole, columns) as c, f.loop(0, count) as r:
+            value = f.load(elem, f.gep(source, f.add(f.mul(stride, r.index), c.index), elem), self.size)
+            f.store(value, f.gep(target, f.add(f.mul(c.index, i64(count)), r.index), elem), self.size)
+        f.ret()
+        module.add(f)
+
+
+def _picked(f: Function, vectors: Sequence[V], wanted: Sequence[tuple[int, int]]) -> V:
+    """Returns the elements (vector, lane), in shuffles that each add those of one more vector."""
+    lanes = len(wanted)
+    if len(vectors) == 1:
+        return f.shuffle(vectors[0], vectors[0], [lane for _, lane in wanted])
+    result = f.shuffle(vectors[0], vectors[1], [n * lanes + lane if n < 2 else -1 for n, lane in wanted])
+    for number in range(2, len(vectors)):
+        mask = [i if n < number else lanes + lane if n == number else -1 for i, (n, lane) in enumerate(wanted)]
+        result = f.shuffle(result, vectors[number], mask)
+    return result
+
+
+def _each(f: Function, first: V, stride: V, elem: str, count: int) -> list[V]:
+    """Returns the addresses at which `count` lines start."""
+    pointers = [first]
+    while len(pointers) < count:
+        pointers.append(f.gep(pointers[-1], stride, elem))
+    return pointers
