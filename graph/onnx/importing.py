@@ -26,7 +26,7 @@ from .limits import MAX_OPSET, OnnxLimits
 from .messages import located
 from .model import Attribute, Body, CheckedModel, FunctionDef, NodeDef, Reference
 from .node import Handler, LeftToDefinition, Node, Result, as_symbol
-from .opsets import Operator, definition_of, operator
+from .opsets import Operator, as_standard, definition_of, operator
 from .reading import load_onnx
 from .sizes.shape_arithmetic import on_sizes
 from .table import STRUCTURAL, handler_for
@@ -130,7 +130,9 @@ class Importer:
         opset = scope.opsets[node.domain]
         if node.domain == "" and not 1 <= opset <= MAX_OPSET:
             raise UnsupportedError(f"opset {opset} of ai.onnx; 1 to {MAX_OPSET} are known; fix: export the model for those")
-        found = operator(node.domain, node.op, opset)
+        domain, op, opset = as_standard(node.domain, node.op, opset)
+        node = node if domain == node.domain else replace(node, domain=domain, op=op)
+        found = operator(domain, op, opset)
         if found is not None:
             _require_signature(found, len(node.inputs), attributes)
         version = found.since if found is not None else opset

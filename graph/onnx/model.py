@@ -42,6 +42,7 @@ class NodeDef:
         captured: names that its subgraphs take from outside.
         is_region: whether it was written for a loop or branch of a graph, and becomes one again whatever its size is.
         row: the op of a graph that it was written for, if import has to make it a symbol again that it could compute now.
+        is_condition: whether its first output is read as the condition of a loop alone, for which one element is one truth.
     """
 
     index: int
@@ -55,6 +56,7 @@ class NodeDef:
     captured: frozenset[str]
     is_region: bool = False
     row: str = ""
+    is_condition: bool = False
 
     @property
     def label(self) -> str:

@@ -37,6 +37,19 @@ class Operator:
     types: Mapping[str, int]
 
 
+_THE_SAME = {
+    "Range": ("Range", 11), "Pad": ("Pad", 13), "Trilu": ("Trilu", 14), "GridSample": ("GridSample", 16),
+    "QuantizeLinear": ("QuantizeLinear", 21), "DequantizeLinear": ("DequantizeLinear", 21),
+}  # fmt: skip
+"""Operators of com.microsoft that are those of ai.onnx, as of a version."""
+
+
+def as_standard(domain: str, op: str, opset: int) -> tuple[str, str, int]:
+    """Return an operator of com.microsoft that ai.onnx took over as that one; others as they are."""
+    same = _THE_SAME.get(op) if domain == "com.microsoft" else None
+    return (domain, op, opset) if same is None else ("", *same)
+
+
 @lru_cache(maxsize=4096)
 def operator(domain: str, op: str, opset: int) -> Operator | None:
     """Return an operator as it is in a version of its domain; None where `onnx` has none of that name."""

@@ -87,6 +87,13 @@ def _as_known(value: Value) -> bool | None:
     return bool(value.array.reshape(-1)[0]) if isinstance(value, Known) and value.array.size == 1 else None
 
 
+def as_conditions(node: Node, values: list[Value]) -> list[Value]:
+    """Return what a branch gives: a condition of one element without axes, for branches write it with one or with none."""
+    if not node.definition.is_condition or isinstance(values[0], COMPOSITE) or set(values[0].shape) != {1}:
+        return values
+    return [Known(values[0].array.reshape(())) if isinstance(values[0], Known) else node.symbol_of(values[0]).reshape(())]
+
+
 def import_branch(node: Node, condition: Symbol, then: Body, otherwise: Body) -> list[Value]:
     """Return the results of two subgraphs, of which a condition chooses one. Raises `NoRegionError`."""
     with attempting(node):
@@ -94,7 +101,7 @@ def import_branch(node: Node, condition: Symbol, then: Body, otherwise: Body) ->
 
         def arm(body: Body) -> Callable[[Region, dict[int, tuple[Known, Symbol]]], list[Symbol]]:
             def built(region: Region, symbols: dict[int, tuple[Known, Symbol]]) -> list[Symbol]:
-                found = [_tensor(region, value, symbols) for value in node.run(body, ())]
+                found = [_tensor(region, value, symbols) for value in as_conditions(node, node.run(body, ()))]
                 if returned:
                     found = [
                         _require_type(symbol, TensorType(other.dtype, other.shape), "a result of the other branch")

@@ -20,7 +20,7 @@ from .handlers import (
     training,
 )
 from .handlers.host import data_sized, strings
-from .handlers.microsoft import attention, fused, quantised
+from .handlers.microsoft import attention, fused, plain, quantised
 from .handlers.ml import labels, linear, pipelines, trees, vectors
 from .handlers.networks import recurrent, transformers
 from .handlers.spatial import convolution, pooling, resize, sampling
@@ -30,7 +30,7 @@ __all__ = ["MODULES", "STRUCTURAL", "handler_for"]
 
 MODULES = (
     activations, attention, control, conversion, convolution, creation, data_sized, elementwise, fused,
-    indexing, labels, linear, normalization, pipelines, pooling, products, quantisation, quantised, random, recurrent,
+    indexing, labels, linear, normalization, pipelines, plain, pooling, products, quantisation, quantised, random, recurrent,
     reductions, resize, sampling, sequences, shaping, signal, strings, training, transformers, trees, vectors,
 )  # fmt: skip
 """The modules whose import fills the table."""

@@ -161,6 +161,12 @@ def _match(shapes: Sequence[Shape], attrs: Attributes, checks: Checks) -> Shape:
     return shapes[0]
 
 
+def _tokens(shapes: Sequence[Shape], attrs: Attributes, checks: Checks) -> Shape:
+    is_pattern = lambda value: _is_text(value) and len(value) <= MAX_PATTERN  # noqa: E731
+    _options(attrs, pattern=is_pattern, least=_is_count, pad=_is_text, marks=_is_flag)
+    return (*shapes[0], *_fresh(attrs, 1))
+
+
 def _normalize(shapes: Sequence[Shape], attrs: Attributes, checks: Checks) -> Shape:
     (shape,) = shapes
     _options(attrs, case=_one_of("none", "lower", "upper"), case_sensitive=_is_flag, stopwords=_list_of(_is_text))
@@ -291,6 +297,8 @@ STRINGS = (
     _row("string_split_count", 1, "How many parts `string_split` makes of each string.", _TO_COUNT, _split_count),
     _row("regex_full_match", 1, "Whether the whole string matches a pattern of RE2's syntax.", _TO_BOOL, _match,
          onnx=("RegexFullMatch", 20)),
+    _row("tokens", 1, "The parts of each string that match a pattern of RE2's syntax, each the longest that begins there; a "
+         "filler where others have more.", _TO_TEXT, _tokens, _SIZED, is_internal=True),
     _row("string_normalize", 1, "Strings without stop words, in lower or upper case; one \"\" if none is left.", _TO_TEXT,
          _normalize, _SIZED, ("StringNormalizer", 10)),
     _row("tf_idf", 1, "How often, or with what weight, the terms of a pool occur in each row.", _TO_FLOAT, _tf_idf,

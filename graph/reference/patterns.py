@@ -54,6 +54,38 @@ class Pattern:
                 return False
         return self._end in current
 
+    def parts(self, text: str) -> list[str]:
+        """Return the parts of a text that match and are not empty, from the left, each the longest that begins there."""
+        found, at = [], 0
+        while (span := self._first(text, at)) is not None:
+            found.append(text[span[0] : span[1]])
+            at = span[1]
+        return found
+
+    def _first(self, text: str, at: int) -> tuple[int, int] | None:
+        """Return where the first part from a position on begins and ends; a state knows the first beginning of its ways."""
+        best: tuple[int, int] | None = None
+        current: dict[int, int] = {}
+        for position in range(at, len(text) + 1):
+            if best is None:
+                current.setdefault(self._start, position)
+            closed: dict[int, int] = {}
+            for begin in sorted(set(current.values())):
+                for state in self._closed([each for each, first in current.items() if first == begin], text, position):
+                    closed.setdefault(state, begin)
+            ended = closed.get(self._end, position)
+            if ended < position and (best is None or ended <= best[0]):
+                best = (ended, position)
+            current = {}
+            if position < len(text):
+                for state, begin in sorted(closed.items(), key=lambda entry: entry[1]):
+                    if (best is None or begin <= best[0]) and self._takes(state, text[position]):
+                        for target in self._next[state]:
+                            current.setdefault(target, begin)
+            if best is not None and not current:
+                break
+        return best
+
     def _takes(self, state: int, character: str) -> bool:
         test = self._tests[state]
         return test is not None and test(character)

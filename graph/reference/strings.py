@@ -75,6 +75,17 @@ def regex_full_match(symbol: BoundSymbol, x: Array) -> Array:
     return np.array(_mapped(pattern.matches, x), np.bool_).reshape(x.shape)
 
 
+@row("tokens")
+def tokens(symbol: BoundSymbol, x: Array) -> Array:
+    options = _options(symbol)
+    pattern, least = _pattern(options["pattern"]), options["least"]
+    parts = [[part for part in pattern.parts(entry) if len(part) >= least] for entry in x.reshape(-1).tolist()]
+    if options["marks"] and any(parts):  # where no text has a part, there are no marks, either
+        parts = [["\x02", *each, "\x03"] for each in parts]
+    width = max(map(len, parts), default=0)
+    return _texts([entry for each in parts for entry in (*each, *[options["pad"]] * (width - len(each)))], (*x.shape, width))
+
+
 @functools.lru_cache(maxsize=64)
 def _pattern(text: str) -> Pattern:
     return Pattern(text)

@@ -17,6 +17,7 @@ from ...symbol import Symbol
 from ...types import shape_text
 from ..building import apply
 from ..reductions import max_, mean
+from .region_sizes import grid_of_lines, reduced, sampled_lines
 from .sampling import Image, clamped, image_of, linear_taps, number
 
 
@@ -24,8 +25,17 @@ def aligned(
     x: Symbol, rois: Symbol, batch_indices: Symbol, size: tuple[int, int], ratio: int, scale: float, half_pixel: bool,
     largest: bool, channels_last: bool,
 ) -> Symbol:  # fmt: skip
-    """Reduce samples of regions (K, 4) of images, `ratio` along each axis of a bin, to their mean, or the largest."""
+    """Reduce samples of regions (K, 4) of images, `ratio` along each axis of a bin, to their mean, or the largest.
+
+    ratio: 0 for as many as the bin is pixels large, rounded up.
+    """
     count = rois.shape[0]
+    if ratio == 0:
+        own = sampled_lines(rois, size, scale, half_pixel)
+        image = image_of(x, channels_last)
+        chosen = apply("gather", image.values, batch_indices, axis=0)
+        samples = _bilinear(Image(chosen, image.sizes, channels_last), grid_of_lines(own), largest)
+        return reduced(samples, own, largest, channels_last)
     work, shift = rois.cast(float64), 0.5 if half_pixel else 0.0
     lines: list[Symbol] = []
     for axis, bins in enumerate(size):
@@ -85,7 +95,8 @@ def roi_align(
         batch_indices: (K,) integers: of which image each region is one.
         output_size: the number of bins along both axes, or (height, width).
         spatial_scale: what corners are multiplied by to become pixels.
-        sampling_ratio: how many samples a bin has along each axis, 1 or more.
+        sampling_ratio: how many samples a bin has along each axis; with 0 as many as it is pixels large, rounded up, which data
+            decides, so that the graph runs in stages.
         mode: "avg", or "max": the largest of the weighted pixels that the samples lie between.
         half_pixel: whether pixels have their centers at half of them (torchvision's aligned=True); otherwise regions are at
             least one pixel wide and high.
@@ -115,10 +126,10 @@ def roi_align(
         raise mistake(op, f"{corners.shape[0]} regions, {which.shape[0]} indices", operands, "one for each", "slice one")
     with describing(op, *operands):
         graph.shape_checks.require_equal(corners.shape[0], which.shape[0], "the number of regions and of indices")
-    numbers = (*size, sampling_ratio)
-    if len(size) != 2 or any(type(number) is not int or number < 1 for number in numbers):
+    whole = all(type(number) is int for number in (*size, sampling_ratio))
+    if len(size) != 2 or not whole or min(size) < 1 or sampling_ratio < 0:
         what = f"output_size {output_size}, sampling_ratio {sampling_ratio}"
-        raise mistake(op, what, operands, "1 or more bins along both axes, 1 or more samples", "output_size=7")
+        raise mistake(op, what, operands, "1 or more bins along both axes, 0 or more samples", "output_size=7")
     if mode not in ("avg", "max"):
         raise mistake(op, f"mode is {mode!r:.40}", operands, "avg or max", 'mode="avg"')
     if any(extent == 0 for extent in value.shape[1:3]):

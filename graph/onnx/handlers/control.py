@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence as Ordered
 from contextlib import suppress
+from dataclasses import replace
 
 import numpy as np
 
@@ -19,7 +20,7 @@ from ..growing import selected
 from ..messages import NoRegionError
 from ..model import Body
 from ..node import Node, Result
-from ..regions import ChangingTypeError, import_branch, import_loop, import_scan
+from ..regions import ChangingTypeError, as_conditions, import_branch, import_loop, import_scan
 from ..registry import handles
 from ..tensors import dtype_of_code
 from ..values import COMPOSITE, Growing, Known, Sequence, Sizes, Stacked, Value, from_items
@@ -46,6 +47,8 @@ def if_(node: Node) -> Result:
     """Import the branch of a known condition. Of another one both become regions, or one selects between their results."""
     condition = node.value(0)
     then, otherwise = node.attr("then_branch"), node.attr("else_branch")
+    if node.definition.is_condition:
+        then, otherwise = _with_condition(then), _with_condition(otherwise)
     known = truth_of(node, condition)
     if known is not None:
         return tuple(node.run(then if known else otherwise, ()))
@@ -53,9 +56,19 @@ def if_(node: Node) -> Result:
     if then.size + otherwise.size > _SELECTED or node.definition.is_region:
         with suppress(NoRegionError):
             return tuple(import_branch(node, flag, then, otherwise))
-    pairs = zip(node.run(then, ()), node.run(otherwise, ()), strict=True)
+    results = [as_conditions(node, node.run(body, ())) for body in (then, otherwise)]
     either = EitherShape(node, flag, condition)
-    return tuple([_selected(node, flag, yes, no, condition, either) for yes, no in pairs])
+    return tuple([_selected(node, flag, yes, no, condition, either) for yes, no in zip(*results, strict=True)])
+
+
+def _with_condition(body: Body) -> Body:
+    """Return a body in which an If says of itself that it computes the first output, and that nothing else reads this."""
+    name = body.outputs[0].name
+    read = [each for node in body.nodes for each in (*node.inputs, *node.captured)]
+    if name in read or name in [output.name for output in body.outputs[1:]]:
+        return body
+    nodes = [replace(each, is_condition=True) if each.op == "If" and each.outputs == (name,) else each for each in body.nodes]
+    return replace(body, nodes=tuple(nodes))
 
 
 def _selected(
@@ -128,7 +141,7 @@ def loop(node: Node) -> Result:
     A condition that is data ends such a loop early by selection: later iterations go on from what they computed, which is
     dropped, so that counters stay known.
     """
-    body: Body = node.attr("body")
+    body = _with_condition(node.attr("body"))
     limit = node.value(0) if node.has(0) else None
     going: Value = node.value(1) if node.has(1) else Known(np.array(True))
     state = [node.value(position) for position in range(2, len(node))]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from .....promotion.dtype import string
+from ....functions.host.data_sized import fresh_dim, host
 from ....functions.host.strings import (
     regex_full_match,
     string_concat,
@@ -40,6 +41,20 @@ def match(node: Node) -> Result:
     """Tell whether a pattern matches the whole of each string."""
     _require_strings(node, 0)
     return regex_full_match(node[0], node.attr("pattern"))
+
+
+@handles("Tokenizer", domain="com.microsoft")
+def tokenize(node: Node) -> Result:
+    """Find the parts of strings that match a pattern, with a filler where others have more."""
+    _require_strings(node, 0)
+    pattern, least = node.attr("tokenexp", None), node.attr("mincharnum")
+    if not pattern:
+        node.unsupported("a Tokenizer with separators, without a tokenexp", "write a tokenexp of what is between them")
+    node.require(least >= 1 and len(node.shape(0)) in (1, 2), f"mincharnum {least}, strings of {len(node.shape(0))} axes")
+    return host(
+        "tokens", node[0], sizes=(fresh_dim(node.graph, "tokens"),), pattern=pattern, least=least,
+        pad=node.attr("pad_value"), marks=bool(node.attr("mark")),
+    )  # fmt: skip
 
 
 @handles("StringNormalizer")

@@ -140,23 +140,31 @@ def attention(node: Node) -> Result:
         node.unsupported("do_rotary", "rotate queries and keys by RotaryEmbedding")
     wide = matmul(x, weights).cast(x.dtype)
     wide = apply("add", wide, node[2]) if node.has(2) else wide
-    width = weights.shape[1]
+    return attended_by_one_matrix(node, wide, mask=3, past=4, bias=5)
+
+
+def attended_by_one_matrix(node: Node, wide: Symbol, mask: int, past: int, bias: int | None) -> Result:
+    """Attend with queries, keys and values that lie side by side; the others are positions of inputs that may be there."""
+    heads, width = node.attr("num_heads"), wide.shape[2]
+    if not isinstance(width, int):
+        raise node.size_needed((width,), f"queries, keys and values of {width} elements")
     sizes = node.attr("qkv_hidden_sizes", None) or [width // 3] * 3
+    node.require(heads > 0, f"num_heads {heads}")
     node.require(len(sizes) == 3 and sum(sizes) == width, f"qkv_hidden_sizes {sizes} of {width}")
     q, k, v = (
         _heads(part, heads)
         for part in (wide[:, :, : sizes[0]], wide[:, :, sizes[0] : sizes[0] + sizes[1]], wide[:, :, sizes[0] + sizes[1] :])
     )
-    past: Extent = 0
-    if node.has(4):
-        past = node.shape(4)[3]
-        k, v = concat([node[4][0], k], 2), concat([node[4][1], v], 2)
+    before: Extent = 0
+    if node.has(past):
+        before = node.shape(past)[3]
+        k, v = concat([node[past][0], k], 2), concat([node[past][1], v], 2)
     total = k.shape[2]
     filler = float(node.attr("mask_filter_value", -10000.0))
-    masked = _padding(node, node[3], total, filler) if node.has(3) else None
-    causal = _blocked(_causal(q, past, total), filler) if node.attr("unidirectional", 0) else None
-    bias = _together(masked, causal, node[5].cast(float32) if node.has(5) else None)
-    result = _merged(_attended(q, k, v, _scale(node, q), bias))
+    masked = _padding(node, node[mask], total, filler) if node.has(mask) else None
+    causal = _blocked(_causal(q, before, total), filler) if node.attr("unidirectional", 0) else None
+    added = _together(masked, causal, node[bias].cast(float32) if bias is not None and node.has(bias) else None)
+    result = _merged(_attended(q, k, v, _scale(node, q), added))
     return result, stack([k, v], 0) if node.wants(1) else None
 
 

@@ -140,20 +140,22 @@ def simplified_layer_normalization(node: Node) -> Result:
 
 @handles("MatMulNBits", domain=_DOMAIN)
 def matmul_n_bits(node: Node) -> Result:
-    """Multiply by weights of 4 or 8 bits, in blocks along K that have a scale and a zero point each."""
+    """Multiply by weights of 2, 4 or 8 bits, in blocks along K that have a scale and a zero point each."""
     x, bits, block = node[0], node.attr("bits", 4), node.attr("block_size")
     rows, columns = node.attr("K"), node.attr("N")
     node.ignore("accuracy_level")  # how much less precise than this it may be
-    node.require(bits in (4, 8) and block > 0 and rows > 0 and columns > 0, f"bits {bits}, block_size {block}", "4 or 8 bits")
+    fits = bits in (2, 4, 8) and block > 0 and rows > 0 and columns > 0
+    node.require(fits, f"bits {bits}, block_size {block}", "2, 4 or 8 bits")
     if node.has(4):
         node.unsupported("g_idx, an order of rows", "export the weights without it")
     blocks = -(-rows // block)
     node.require(node.dtype(1) is uint8, f"weights of {node.dtype(1)}; packed uint8 are expected")
-    codes = _unpacked(node[1].reshape((columns, -1)), bits, blocks * block).reshape((columns, blocks, block)).cast(float32)
+    wide = unpacked(node[1].reshape((columns, -1)), bits)[:, : blocks * block]
+    codes = wide.reshape((columns, blocks, block)).cast(float32)
     zero: Symbol | float = float(1 << (bits - 1))
     if node.has(3):
         given = node[3].reshape((columns, -1))
-        packed = _unpacked(given, bits, blocks) if given.dtype is uint8 else given
+        packed = unpacked(given, bits)[:, :blocks] if given.dtype is uint8 else given
         zero = packed.cast(float32).reshape((columns, blocks, 1))
     scales = node[2].cast(float32).reshape((columns, blocks, 1))
     weights = apply("mul", apply("sub", codes, zero), scales).reshape((columns, blocks * block))[:, :rows]
@@ -161,9 +163,10 @@ def matmul_n_bits(node: Node) -> Result:
     return apply("add", result, node[5]) if node.has(5) else result
 
 
-def _unpacked(packed: Symbol, bits: int, count: int) -> Symbol:
-    """Return the first elements of each row of bytes, which hold the lower bits first."""
+def unpacked(packed: Symbol, bits: int) -> Symbol:
+    """Return the elements that bytes along the last axis hold, those of the lower bits first."""
     if bits == 8:
-        return packed[:, :count]
-    halves = stack([apply("bitwise_and", packed, 15), apply("shift_right", packed, 4)], 2)
-    return halves.reshape((packed.shape[0], -1))[:, :count]
+        return packed
+    fields = [apply("shift_right", packed, shift) if shift else packed for shift in range(0, 8, bits)]
+    apart = stack([apply("bitwise_and", field, (1 << bits) - 1) for field in fields], len(packed.shape))
+    return apart.reshape((*packed.shape[:-1], packed.shape[-1] * (8 // bits)))

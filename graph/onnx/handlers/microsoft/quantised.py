@@ -18,6 +18,7 @@ from ...registry import handles
 from ..networks.recurrent import network
 from ..products import integers
 from ..quantisation import requantised
+from .attention import attended_by_one_matrix
 
 _DOMAIN = "com.microsoft"
 
@@ -29,7 +30,7 @@ def _number(node: Node, position: int) -> Symbol:
     return x.reshape(())
 
 
-def _plain(node: Node, position: int) -> Symbol:
+def plain(node: Node, position: int) -> Symbol:
     """Return what codes stand for; their scale and zero point come next among the inputs."""
     codes = node[position].cast(int32)
     if node.has(position + 2):
@@ -37,7 +38,7 @@ def _plain(node: Node, position: int) -> Symbol:
     return apply("mul", codes.cast(float32), _number(node, position + 1))
 
 
-def _quantised(node: Node, value: Symbol, scale: int, like: int = 0) -> Symbol:
+def quantised_as(node: Node, value: Symbol, scale: int, like: int = 0) -> Symbol:
     """Return the codes of numbers, by a scale and the zero point after it (0 of the dtype of input `like` without one)."""
     if node.has(scale + 1):
         return quantize(value, _number(node, scale), _number(node, scale + 1))
@@ -47,26 +48,26 @@ def _quantised(node: Node, value: Symbol, scale: int, like: int = 0) -> Symbol:
 @handles("QLinearAdd", "QLinearMul", domain=_DOMAIN)
 def qlinear_pair(node: Node) -> Result:
     """Add or multiply what two quantised tensors stand for."""
-    result = apply("add" if node.op == "QLinearAdd" else "mul", _plain(node, 0), _plain(node, 3))
-    return _quantised(node, result, 6)
+    result = apply("add" if node.op == "QLinearAdd" else "mul", plain(node, 0), plain(node, 3))
+    return quantised_as(node, result, 6)
 
 
 @handles("QLinearSigmoid", "QLinearLeakyRelu", domain=_DOMAIN)
 def qlinear_activation(node: Node) -> Result:
     """Apply an activation to what a quantised tensor stands for."""
-    x = _plain(node, 0)
+    x = plain(node, 0)
     if node.op == "QLinearSigmoid":
-        return _quantised(node, apply("sigmoid", x), 3)
+        return quantised_as(node, apply("sigmoid", x), 3)
     slope = float(node.attr("alpha", 0.01))
-    return _quantised(node, apply("where", apply("less", x, 0.0), apply("mul", x, slope), x), 3)
+    return quantised_as(node, apply("where", apply("less", x, 0.0), apply("mul", x, slope), x), 3)
 
 
 @handles("QLinearSoftmax", domain=_DOMAIN)
 def qlinear_softmax(node: Node) -> Result:
     """Compute softmax of what a quantised tensor stands for."""
     node.require(node.attr("opset", 13) >= 13, "QLinearSoftmax of an opset below 13", "opset 13")
-    x = _plain(node, 0)
-    return _quantised(node, softmax(x, node.axis(node.attr("axis", -1), len(x.shape))), 3)
+    x = plain(node, 0)
+    return quantised_as(node, softmax(x, node.axis(node.attr("axis", -1), len(x.shape))), 3)
 
 
 @handles("QLinearConcat", domain=_DOMAIN)
@@ -74,7 +75,7 @@ def qlinear_concat(node: Node) -> Result:
     """Concatenate quantised tensors of different scales."""
     complete = len(node) >= 5 and (len(node) - 2) % 3 == 0
     node.require(complete, f"{len(node)} inputs; a scale, a zero point, and three for each tensor are expected")
-    parts = [_plain(node, position) for position in range(2, len(node), 3)]
+    parts = [plain(node, position) for position in range(2, len(node), 3)]
     axis = node.axis(node.attr("axis"), len(parts[0].shape))
     return quantize(concat(parts, axis), _number(node, 0), _number(node, 1))
 
@@ -82,10 +83,10 @@ def qlinear_concat(node: Node) -> Result:
 @handles("QLinearGlobalAveragePool", domain=_DOMAIN)
 def qlinear_global_average_pool(node: Node) -> Result:
     """Average what a quantised tensor stands for over all axes but batch and channels."""
-    x = _plain(node, 0)
+    x = plain(node, 0)
     last = bool(node.attr("channels_last", 0))
     axes = tuple(range(1, len(x.shape) - 1)) if last else tuple(range(2, len(x.shape)))
-    return _quantised(node, mean(x, axes, True), 3)
+    return quantised_as(node, mean(x, axes, True), 3)
 
 
 @handles("MatMulIntegerToFloat", domain=_DOMAIN)
@@ -96,6 +97,14 @@ def matmul_integer_to_float(node: Node) -> Result:
     if len(rows.shape) == 1:
         rows = rows.reshape((*rows.shape, 1))
     return _scaled(node, total, apply("mul", rows, columns), 6)
+
+
+@handles("QAttention", domain=_DOMAIN)
+def quantised_attention(node: Node) -> Result:
+    """Make queries, keys and values of one input by one matrix, both of integers of 8 bits, and attend in floats."""
+    total = matmul(integers(node, node[0], 6, "a"), integers(node, node[1], 7, "b")).cast(int32)
+    wide = _scaled(node, total, apply("mul", _whole(node[3]), _whole(node[4])), 2)
+    return attended_by_one_matrix(node, wide, mask=5, past=8, bias=None)
 
 
 @handles("DynamicQuantizeMatMul", domain=_DOMAIN)

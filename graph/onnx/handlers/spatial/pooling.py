@@ -35,14 +35,20 @@ def _over(node: Node, x: Symbol) -> Windows:
     return windows(node, x.shape[2:], node.attr("kernel_shape"))
 
 
+def largest(node: Node, x: Symbol) -> Symbol:
+    """Return the largest element of each window of images with channels first."""
+    over = _over(node, x)
+    return _separably("maximum", padded(x, over, lowest_of(x.dtype)), over)
+
+
 @handles("MaxPool")
 def max_pool(node: Node) -> Result:
     """Take the largest element of each window, and on request its position; padding never counts."""
     x = node[0]
-    over = _over(node, x)
     order = node.attr("storage_order", 0)
     if not node.wants(1):
-        return _separably("maximum", padded(x, over, lowest_of(x.dtype)), over)
+        return largest(node, x)
+    over = _over(node, x)
     node.require(order in (0, 1), f"storage_order {order}")
     best, where = pooled_with_positions(x, over, 2, bool(order))
     images = counting(node.graph, product(x.shape[:2])).reshape((*x.shape[:2], *(1,) * len(over.kernel)))
@@ -73,7 +79,11 @@ def counted(graph: Graph, spatial: Shape, over: Windows, include: int) -> Symbol
 @handles("AveragePool")
 def average_pool(node: Node) -> Result:
     """Take the mean of each window; the padding counts as zeros on request, what rounding up adds never does."""
-    x = node[0]
+    return averaged(node, node[0])
+
+
+def averaged(node: Node, x: Symbol) -> Symbol:
+    """Return the mean of each window of images with channels first."""
     over = _over(node, x)
     value = x.cast(float32) if x.dtype.bits < 32 else x
     total = _separably("add", padded(value, over, 0.0), over)

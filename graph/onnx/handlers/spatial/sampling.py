@@ -10,8 +10,10 @@ from ....functions.building import apply
 from ....functions.spatial.deformable import convolved_at
 from ....functions.spatial.geometry import Windows, kernel_span
 from ....functions.spatial.grids import grid_of
+from ....functions.spatial.region_sizes import max_pooled
 from ....functions.spatial.regions import aligned
 from ....functions.spatial.sampling import MODES, OUTSIDE, sampled
+from ....region import Region
 from ...node import Node, Result
 from ...registry import handles
 from ..normalization import per_channel
@@ -78,17 +80,35 @@ def deform_conv(node: Node) -> Result:
 
 @handles("RoiAlign")
 def roi_align(node: Node) -> Result:
-    """Reduce samples of regions of interest, the same number in each bin."""
+    """Reduce samples of regions of interest, the same number in each bin, or as many as it is pixels large."""
     x, rois = node[0], node[1]
     height, width = node.attr("output_height"), node.attr("output_width")
     ratio, scale, mode = node.attr("sampling_ratio"), float(node.attr("spatial_scale")), node.attr("mode")
     half = node.version >= 16 and node.attr("coordinate_transformation_mode") == "half_pixel"
     node.require(mode in ("avg", "max") and height > 0 and width > 0, f"mode {mode!r}, bins {height} x {width}")
     if ratio <= 0:
-        node.unsupported("sampling_ratio 0, which takes as many samples as the region is large", "set sampling_ratio")
+        _outside_of_loops(node, "sampling_ratio 0, which takes as many samples as the region is large,", "set sampling_ratio")
     node.require(
         len(x.shape) == 4 and len(rois.shape) == 2, f"{len(x.shape)} axes of images, {len(rois.shape)} of regions; 4 and 2"
     )
     node.require_few(max(height, width) * ratio, "the samples of RoiAlign")
     node.require(all(size != 0 for size in x.shape[2:]), "images of no size")
-    return aligned(x, rois, node[2], (height, width), ratio, scale, half, mode == "max", False)
+    return aligned(x, rois, node[2], (height, width), max(ratio, 0), scale, half, mode == "max", False)
+
+
+def _outside_of_loops(node: Node, what: str, fix: str) -> None:
+    if isinstance(node.graph, Region):
+        node.unsupported(f"{what} in a loop or branch", fix)
+
+
+@handles("MaxRoiPool")
+def max_roi_pool(node: Node) -> Result:
+    """Take the largest pixel of each bin of regions with whole corners."""
+    x, rois = node[0], node[1]
+    bins, scale = node.attr("pooled_shape"), float(node.attr("spatial_scale"))
+    node.require(len(bins) == 2 and all(number > 0 for number in bins), f"pooled_shape {bins}")
+    is_plain = len(x.shape) == 4 and len(rois.shape) == 2 and rois.shape[1] == 5
+    node.require(is_plain, f"images {list(x.shape)}, regions {list(rois.shape)}; (N, C, H, W) and (K, 5) are expected")
+    node.require(all(size != 0 for size in x.shape[2:]), "images of no size")
+    _outside_of_loops(node, "MaxRoiPool, whose bins are as large as data say,", "RoiAlign with a sampling_ratio")
+    return max_pooled(x, rois, (bins[0], bins[1]), scale).cast(x.dtype)

@@ -191,7 +191,7 @@ REFUSED = {
     "roi_align: images": lambda: jn.roi_align(X, ONES((3, 5), F), ONES(3, np.int64), 2),
     "roi_align: 3 regions, 2 indices": lambda: jn.roi_align(X, ONES((3, 4), F), ONES(2, np.int64), 2),
     "roi_align: indices of images are float32": lambda: jn.roi_align(X, ONES((3, 4), F), ONES(3, F), 2),
-    "roi_align: output_size 2, sampling_ratio 0": lambda: jn.roi_align(X, ONES((3, 4), F), ONES(3, int), 2, sampling_ratio=0),
+    "roi_align: output_size 2, sampling_ratio -1": lambda: jn.roi_align(X, ONES((3, 4), F), ONES(3, int), 2, sampling_ratio=-1),
     "deform_conv: 2 channels in 1 groups": lambda: jn.deform_conv(X, ONES((2, 2, 1, 3), F), X),
     "deform_conv: offsets": lambda: jn.deform_conv(X, ONES((2, 2, 2, 3), F), X),
     "lrn: size is 0": lambda: jn.lrn(X, 0),

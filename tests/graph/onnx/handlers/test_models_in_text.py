@@ -9,38 +9,12 @@ import joinery as jn
 import numpy as np
 import onnx
 import pytest
-from onnx import helper, numpy_helper, parser
+from onnx import helper
+
+from ....support.onnx_texts import agrees, by_onnxruntime, model
 
 pytestmark = pytest.mark.skipif(importlib.util.find_spec("onnxruntime") is None, reason="onnxruntime is not installed")
 RNG = np.random.default_rng(22)
-
-
-def model(signature: str, body: str, opset: int = 18, **arrays: Any) -> Any:
-    made = parser.parse_model(f'<ir_version: 9, opset_import: ["": {opset}]> g {signature} {{ {body} }}')
-    made.graph.initializer.extend([numpy_helper.from_array(np.asarray(array), name) for name, array in arrays.items()])
-    return made
-
-
-def by_onnxruntime(made: Any, feeds: dict[str, Any]) -> list[Any]:
-    import onnxruntime
-
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 4
-    return list(onnxruntime.InferenceSession(made.SerializeToString(), options).run(None, feeds))
-
-
-def agrees(made: Any, *runs: dict[str, Any], tolerance: float = 1e-5) -> Any:
-    """One compiled graph that computes what onnxruntime does, for all of these inputs."""
-    graph = jn.from_onnx(made)
-    assert not graph.casts()
-    compiled = jn.compile(graph, device="cpu", cache="off")
-    for feeds in runs:
-        got = compiled.run(feeds)
-        for output, want in zip(made.graph.output, by_onnxruntime(made, feeds), strict=True):
-            assert got[output.name].shape == want.shape
-            assert got[output.name].dtype == want.dtype
-            np.testing.assert_allclose(got[output.name], want, rtol=tolerance, atol=tolerance)
-    return graph
 
 
 def floats(*shape: int) -> Any:
@@ -62,7 +36,7 @@ def test_scales_of_blocks_beside_an_axis_of_open_size() -> None:
     made = model("(float[b, 8] x) => (float[b, 8] y)", body, 21, s=np.float32([[0.1, 0.2], [0.3, 0.05]]))
     agrees(made, {"x": floats(2, 8)})
     with pytest.raises(jn.UserError, match="2 must equal b"):
-        jn.compile(jn.from_onnx(made), device="cpu", cache="off").run({"x": floats(3, 8)})
+        jn.compile(jn.from_onnx(made), device="cpu", cache=False).run({"x": floats(3, 8)})
 
 
 @pytest.mark.parametrize("axis", [0, 1])
@@ -75,7 +49,7 @@ def test_scattered_elements_in_a_part_of_the_data(axis: int) -> None:
     agrees(made, part, whole)
     if axis == 0:
         with pytest.raises(jn.UserError, match="negative"):
-            jn.compile(jn.from_onnx(made), device="cpu", cache="off").run({**whole, "x": np.ones((3, 1), np.float32)})
+            jn.compile(jn.from_onnx(made), device="cpu", cache=False).run({**whole, "x": np.ones((3, 1), np.float32)})
 
 
 def test_quantisation_by_the_range_of_nothing() -> None:
@@ -100,7 +74,7 @@ def test_a_range_in_floats_up_to_a_size(dtype: str, code: int, start: float, ste
     made = model(f"(float[n] x) => ({dtype}[k] y)", body, z=numpy(start), o=numpy(step))
     graph = jn.from_onnx(made)
     assert graph.outputs[0].shape[0] != 7
-    compiled = jn.compile(graph, device="cpu", cache="off")
+    compiled = jn.compile(graph, device="cpu", cache=False)
     for size in (0, 1, 2, 7):
         np.testing.assert_allclose(compiled.run({"x": floats(size)})["y"], np.arange(start, size, step).astype(numpy))
 
@@ -116,6 +90,30 @@ def test_as_many_largest_elements_as_data_say() -> None:
     body = "m = Greater(x, z) c = Cast<to=7>(m) k = ReduceSum(c) y, i = TopK<axis=0>(x, k)"
     made = model("(float[n] x) => (float[k] y, int64[k] i)", body, z=np.float32(0))
     agrees(made, {"x": floats(20)}, {"x": np.float32([1, -2, 1])}, {"x": np.float32([-1, -2])})
+
+
+REGIONS = np.float32([[0, 0, 4, 5], [1.3, 2.2, 7.9, 7.4], [-3, -2, 4, 20], [5, 5, 5, 5]])
+
+
+@pytest.mark.parametrize("half", ["half_pixel", "output_half_pixel"])
+@pytest.mark.parametrize("mode", ["avg", "max"])
+def test_regions_that_take_as_many_samples_as_they_are_large(mode: str, half: str) -> None:
+    attributes = f'output_height=2, output_width=3, mode="{mode}", coordinate_transformation_mode="{half}", spatial_scale=1.5'
+    signature = "(float[n, 2, h, w] x, float[k, 4] r, int64[k] b) => (float[k, 2, 2, 3] y)"
+    made = model(signature, f"y = RoiAlign<{attributes}>(x, r, b)", 16)
+    agrees(made, {"x": floats(2, 2, 8, 9), "r": REGIONS[:3], "b": np.array([0, 1, 1])}, {
+        "x": floats(1, 2, 11, 5), "r": REGIONS, "b": np.zeros(4, np.int64)
+    }, {"x": floats(1, 2, 8, 9), "r": REGIONS[:0], "b": np.zeros(0, np.int64)})  # fmt: skip
+
+
+def test_largest_pixels_of_regions() -> None:
+    body = "y = MaxRoiPool<pooled_shape=[2, 3], spatial_scale=0.5>(x, r)"
+    signature = "(float[n, 2, h, w] x, float[k, 5] r) => (float[k, 2, 2, 3] y)"
+    made = model(signature, body, 16)
+    rois = np.float32([[0, 0, 0, 8, 11], [1, 3, 5, 14, 9], [1, 1, 1, 1, 1], [0, 13, 2, 60, 9], [0, 9, 9, 2, 4]])
+    agrees(made, {"x": floats(2, 2, 8, 9), "r": rois}, {"x": floats(2, 2, 5, 4), "r": rois[:2]})
+    with pytest.raises(jn.UserError, match="pooled_shape"):
+        jn.from_onnx(model(signature, "y = MaxRoiPool<pooled_shape=[2]>(x, r)", 16))
 
 
 # -- written, and read back --------------------------------------------------------------------------------------------

@@ -201,3 +201,27 @@ def test_an_if_of_large_branches_is_a_branch(large: bool) -> None:
               s = Neg (r) }}
         > }}""")
     agree(made, *[{"x": floats(3), "flag": np.array(flag)} for flag in (True, False)], control=large)
+
+
+def test_a_condition_that_has_one_element_in_one_branch_and_no_axis_in_the_other() -> None:
+    """As exporters write `while n < 20 and token != end`, of which no input becomes a constant."""
+    made = parser.parse_model("""<ir_version: 8, opset_import: ["": 16]>
+      g (float[1, 4] h, float[4, 4] w) => (float[1, 4] y, int64 n)
+        <int64 zero = {0}, int64 one = {1}, int64 most = {20}, int64[1] three = {3}, bool no = {0}, bool yes = {1}> {
+      y, n = Loop <body = step (int64 i, bool c, float[1, 4] s, int64 k) => (bool[d] go, float[1, 4] s2, int64 k2) {
+        m = MatMul (s, w) s2 = Tanh (m) k2 = Add (k, one) under = Less (k2, most)
+        best = ArgMax <axis = 1, keepdims = 0> (s2)
+        go = If (under) <then_branch = a () => (bool[e] p) { same = Equal (best, three) p = Not (same) },
+                         else_branch = b () => (bool q) { q = Identity (no) }>
+      }> (, yes, h, zero)
+    }""")
+    compiled = jn.compile(jn.from_onnx(made), device="cpu", cache=False)
+    rng, counts = np.random.default_rng(0), set()
+    for _ in range(8):
+        h, w = rng.normal(size=(1, 4)).astype(np.float32), rng.normal(size=(4, 4)).astype(np.float32)
+        got = compiled.run({"h": h, "w": w})
+        want, count = onnxruntime.InferenceSession(made.SerializeToString()).run(None, {"h": h, "w": w})
+        np.testing.assert_allclose(got["y"], want, rtol=1e-5, atol=1e-6)
+        assert got["n"] == count
+        counts.add(int(count))
+    assert len(counts) > 1
