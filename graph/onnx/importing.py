@@ -14,9 +14,11 @@ from typing import Any
 
 from ...promotion.dtype import DType
 from ...promotion.errors import InternalError, JoineryError, UnsupportedError, UserError
+from ..constants import MAX_TEXT_BYTES, TEXT_ENTRY, text_bytes
 from ..graph import Graph
 from ..location import Location
 from ..reference.evaluate import evaluate
+from ..reference.strings import concatenated_bytes
 from ..region import Region
 from ..symbol import Symbol
 from ..types import shape_text
@@ -162,8 +164,9 @@ class Importer:
             if on is not None:
                 return (self.symbol_of(on, "a size"),) if node.row == "dim_value" else (on,)
         are_known = all(value is None or isinstance(value, Known) for value in values)
-        if are_known and not node.row and (node.domain, node.op) not in STRUCTURAL:
-            folded = self.folded(handler, made)
+        texts = _text_bytes(node.op, values, plain)
+        if are_known and not node.row and (node.domain, node.op) not in STRUCTURAL and texts <= self.limits.folded_bytes:
+            folded = self.folded(handler, made, texts)
             if folded is not None:
                 return self.as_codes(folded, handler, made) if node.op == "DequantizeLinear" else folded
         return _handled(handler, made(self.graph, self.symbols))
@@ -178,8 +181,11 @@ class Importer:
                 )
         return value
 
-    def folded(self, handler: Handler, made: Any) -> tuple[Value | None, ...] | None:
-        """Return the outputs of a node all of whose inputs are constants, as constants; None if they are too large for that."""
+    def folded(self, handler: Handler, made: Any, texts: int) -> tuple[Value | None, ...] | None:
+        """Return the outputs of a node all of whose inputs are constants, as constants; None if they are too large for that.
+
+        texts: what their strings take, in bytes.
+        """
         scratch = Graph("constants", policy="strict")
         scratch.journal.busy = True
         with scratch.located(self.graph.current_location or Location(self.model.file, 0, "")):
@@ -187,10 +193,10 @@ class Importer:
             symbols = [value for value in results if isinstance(value, Symbol)]
             if not symbols:
                 return results
-            nbytes = sum(size for symbol in scratch.symbols if isinstance(size := symbol.nbytes, int))
+            nbytes = texts + sum(size for symbol in scratch.symbols if isinstance(size := symbol.nbytes, int))
             if nbytes > self.limits.folded_bytes or self.folded_bytes + nbytes > self.limits.all_folded_bytes:
                 return None
-            self.folded_bytes += sum(size for symbol in symbols if isinstance(size := symbol.nbytes, int))
+            self.folded_bytes += texts + sum(size for symbol in symbols if isinstance(size := symbol.nbytes, int))
             scratch.output(*symbols, names=[f"output{position}" for position in range(len(symbols))])
         arrays = evaluate(scratch)
         computed = iter(arrays if isinstance(arrays, tuple) else (arrays,))
@@ -310,6 +316,22 @@ class Importer:
     def symbol_of(self, value: Value, what: str) -> Symbol:
         """Return a tensor as a symbol of the imported graph."""
         return as_symbol(self.graph, value, self.symbols, what)
+
+
+def _text_bytes(op: str, values: Ordered[Value | None], attributes: Mapping[str, Any]) -> int:
+    """Return a bound of the memory that a node makes of strings that are constants, in bytes."""
+    arrays = [value.array for value in values if isinstance(value, Known) and value.array.dtype.hasobject]
+    if op == "StringConcat" and len(arrays) == 2:
+        try:
+            return concatenated_bytes(*arrays)
+        except ValueError:  # shapes that do not fit, which its handler refuses
+            return 0
+    given = sum(map(text_bytes, arrays))
+    if op == "StringSplit" and arrays and given <= MAX_TEXT_BYTES:
+        longest = max(map(len, arrays[0].reshape(-1).tolist()), default=0)
+        parts, limit = longest // (len(attributes.get("delimiter") or "") or 2) + 1, attributes.get("maxsplit")
+        return given + arrays[0].size * (min(parts, limit + 1) if type(limit) is int and limit > 0 else parts) * TEXT_ENTRY
+    return given
 
 
 def _handled(handler: Handler, node: Node) -> tuple[Value | None, ...]:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from ...promotion.errors import UnsupportedError, UserError
+from ...promotion.files import open_regular
 from .external import ExternalData
 from .limits import MAX_IR_VERSION, MAX_OPSET, OnnxLimits
 from .model import Attribute, Body, CheckedModel, FunctionDef, FunctionKey, NodeDef, Parameter, Reference
@@ -45,18 +46,20 @@ def read_message(source: Any, limits: OnnxLimits) -> tuple[Any, str, str | None]
     if isinstance(source, onnx.ModelProto):
         return source, as_text(source.graph.name)[:80] or "the model", None
     if isinstance(source, (bytes, bytearray, memoryview)):
-        data, file, folder = bytes(source), "the model", None
+        size = memoryview(source).nbytes
+        data, file, folder = b"" if size > limits.file_bytes else bytes(source), "the model", None
     elif isinstance(source, (str, os.PathLike)):
         path = os.fspath(source)
         try:
-            with open(path, "rb") as stream:
-                data = stream.read(limits.file_bytes + 1)
+            with open_regular(path, f"from_onnx: {path!r}") as stream:
+                size = os.fstat(stream.fileno()).st_size
+                data = b"" if size > limits.file_bytes else stream.read(limits.file_bytes + 1)
         except OSError as error:
             raise UserError(f"from_onnx: {path!r} cannot be read ({error.strerror}); fix: check the path") from None
         file, folder = os.path.basename(str(path)), os.path.dirname(os.path.abspath(str(path)))
     else:
         raise UserError(f"from_onnx: expected a path, bytes or a ModelProto, not {type(source).__name__}; fix: pass a path")
-    if len(data) > limits.file_bytes:
+    if max(size, len(data)) > limits.file_bytes:
         raise UserError(f"{file}: more than {limits.file_bytes} bytes; fix: limits=OnnxLimits(file_bytes=…) if you trust it")
     message = onnx.ModelProto()
     try:

@@ -12,6 +12,7 @@ import numpy as np
 
 from ...promotion.arrays import Array
 from ...promotion.errors import UserError
+from ...promotion.files import open_regular
 from ..host.memory import empty, is_aligned
 
 _PIECE = 1 << 20
@@ -52,7 +53,7 @@ class _File:
 
     def __init__(self, path: Path) -> None:
         self.name = str(path)
-        self._file = open(path, "rb", buffering=0)  # noqa: SIM115 - closed by `opened`
+        self._file = open_regular(path, f"artifact {path}", buffering=0)
         self.size = os.fstat(self._file.fileno()).st_size
 
     def section(self, offset: int, length: int) -> Array:
