@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import heapq
 import os
+import stat
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from ...promotion.errors import UnsupportedError, UserError
-from ...promotion.files import open_regular
 from .external import ExternalData
 from .limits import MAX_IR_VERSION, MAX_OPSET, OnnxLimits
 from .model import Attribute, Body, CheckedModel, FunctionDef, FunctionKey, NodeDef, Parameter, Reference
@@ -40,6 +40,11 @@ def as_text(text: str | bytes) -> str:
     return text
 
 
+def _at_once(path: str, flags: int) -> int:
+    """Open a file without waiting for the writer of a pipe."""
+    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
+
+
 def read_message(source: Any, limits: OnnxLimits) -> tuple[Any, str, str | None]:
     """Return the `ModelProto` of a path, bytes or message, what to call it, and the folder it lies in."""
     onnx = load_onnx()
@@ -51,8 +56,11 @@ def read_message(source: Any, limits: OnnxLimits) -> tuple[Any, str, str | None]
     elif isinstance(source, (str, os.PathLike)):
         path = os.fspath(source)
         try:
-            with open_regular(path, f"from_onnx: {path!r}") as stream:
-                size = os.fstat(stream.fileno()).st_size
+            with open(path, "rb", opener=_at_once) as stream:
+                status = os.fstat(stream.fileno())
+                if not stat.S_ISREG(status.st_mode):
+                    raise UserError(f"from_onnx: {path!r} is no regular file; fix: check the path, or pass the bytes")
+                size = status.st_size
                 data = b"" if size > limits.file_bytes else stream.read(limits.file_bytes + 1)
         except OSError as error:
             raise UserError(f"from_onnx: {path!r} cannot be read ({error.strerror}); fix: check the path") from None
