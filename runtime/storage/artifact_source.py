@@ -62,7 +62,7 @@ class _File:
         status = os.fstat(self._file.fileno())
         if not stat.S_ISREG(status.st_mode):
             self._file.close()
-            raise UserError(f"artifact {path} is no regular file; fix: check the path, or pass what it is read from: open(…, 'rb')")
+            raise UserError(f"artifact {path} is no regular file; fix: check the path, or pass a stream: open(…, 'rb')")
         self.size = status.st_size
 
     def section(self, offset: int, length: int) -> Array:
