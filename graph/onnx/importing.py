@@ -59,6 +59,10 @@ class Scope:
         self.opsets, self.attributes, self.parent, self.trail, self.line = opsets, attributes, parent, trail, line
         self.names: dict[str, Value | None] = {}
 
+    def has(self, name: str) -> bool:
+        """Return whether a name stands for something, here or outside."""
+        return name in self.names or (self.parent is not None and self.parent.has(name))
+
     def find(self, name: str) -> Value | None:
         """Return the value of a name, of the innermost scope that has it."""
         scope: Scope | None = self
@@ -86,11 +90,15 @@ class Importer:
         kept = {output.name for output in body.outputs}
         for node in body.nodes:
             self.run_node(node, scope, {*kept, *(name for name in node.outputs if name in read)})
-        found = [scope.find(output.name) for output in body.outputs]
-        for output, value in zip(body.outputs, found, strict=True):
-            if value is None:
-                raise UserError(f"{self.model.file}: output {output.name!r} has no value; fix: export the model again")
-        return [value for value in found if value is not None]
+        return [self.output_of(body, output.name, scope) for output in body.outputs]
+
+    def output_of(self, body: Body, name: str, scope: Scope) -> Value:
+        """Return the value of an output of a graph. Raises `UserError` where nothing computes it."""
+        value = scope.find(name) if scope.has(name) else None
+        if value is None:
+            problem = f"nothing computes output {name!r:.80} of graph {body.name!r:.80}"
+            raise UserError(f"{self.model.file}: {problem}; fix: export the model again")
+        return value
 
     def run_node(self, node: NodeDef, scope: Scope, used: set[str]) -> None:
         """Run one node and give its outputs their names."""
@@ -134,7 +142,7 @@ class Importer:
             raise UnsupportedError(f"opset {opset} of ai.onnx; 1 to {MAX_OPSET} are known; fix: export the model for those")
         found = operator(node.domain, node.op, opset)
         if found is not None:
-            _require_signature(found, len(node.inputs), attributes)
+            _require_signature(found, node, attributes)
         version = found.since if found is not None else opset
         handler = handler_for(node.domain, node.op, version)
         if handler is None:
@@ -358,10 +366,13 @@ def _substituted(node: NodeDef, scope: Scope) -> dict[str, Attribute]:
     return found
 
 
-def _require_signature(found: Operator, count: int, attributes: Mapping[str, Attribute]) -> None:
+def _require_signature(found: Operator, node: NodeDef, attributes: Mapping[str, Attribute]) -> None:
+    count, results = len(node.inputs), len(node.outputs)
     if not found.min_inputs <= count <= found.max_inputs:
         some = f"{found.min_inputs} to {found.max_inputs}" if found.min_inputs < found.max_inputs else found.max_inputs
         raise UserError(f"{count} inputs, the operator takes {some}; fix: export the model again")
+    if results > found.max_outputs:
+        raise UserError(f"{results} outputs, the operator gives {found.max_outputs}; fix: export the model again")
     unknown = sorted(set(attributes) - (found.attributes or frozenset()))
     if unknown:
         raise UserError(f"attribute {unknown[0]!r} is unknown since version {found.since}; fix: export the model again")
