@@ -96,7 +96,7 @@ class Importer:
         """Return the value of an output of a graph. Raises `UserError` where nothing computes it."""
         value = scope.find(name) if scope.has(name) else None
         if value is None:
-            problem = f"nothing computes output {name!r:.80} of graph {body.name!r:.80}"
+            problem = f"output {name!r:.80} has no value, nothing in graph {body.name!r:.80} computes it"
             raise UserError(f"{self.model.file}: {problem}; fix: export the model again")
         return value
 

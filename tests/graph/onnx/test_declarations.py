@@ -57,7 +57,7 @@ def test_what_may_be_is_no_warning(shape: list[Any] | None) -> None:
 
 
 def test_an_output_that_nothing_computes() -> None:
-    with pytest.raises(jn.UserError, match=r"graph: nothing computes output 'other' of graph 'graph'; fix:"):
+    with pytest.raises(jn.UserError, match=r"output 'other' has no value, nothing in graph 'graph' computes it; fix:"):
         jn.from_onnx(model([node("Relu", "x")], {"x": (F, [2])}, "other"))
     arm = body([node("Relu", "x", "a")], {}, "b")
     made = model([node("If", "c", then_branch=arm, else_branch=arm)], {"c": (bool, []), "x": (F, [2])})
