@@ -16,6 +16,10 @@ from ..promotion.literals import Scalar
 from .errors import describe
 
 _INLINE_BYTES = 64
+MAX_TEXT_BYTES = 1 << 30
+"""The most that the strings of one tensor may take: their lengths are data, so shapes and dtypes bound nothing."""
+TEXT_ENTRY = 64
+"""The bytes of a string without its characters, which count one each."""
 
 
 def nearest(value: int | float, dtype: DType) -> float:
@@ -91,7 +95,26 @@ def text_options(value: object) -> str | None:
     if kind not in ("U", "T") and not (kind == "O" and isinstance(value, np.ndarray) and _all_texts(value)):
         return None
     array = as_texts(value, "constant")
+    require_few_texts("constant", text_bytes(array))
     return json.dumps({"shape": list(array.shape), "texts": array.reshape(-1).tolist()})
+
+
+def text_bytes(array: Array) -> int:
+    """Return about how much memory the strings of an array take; those that stand in it several times count each time.
+
+    Of an array whose elements alone are too many the strings are not looked at.
+    """
+    entries = array.size * TEXT_ENTRY
+    if entries > MAX_TEXT_BYTES:
+        return entries
+    return entries + sum([len(entry) for entry in array.reshape(-1).tolist() if type(entry) is str])
+
+
+def require_few_texts(op: str, nbytes: int) -> None:
+    """Raise `UserError` where strings would take more memory than any tensor of them may."""
+    if nbytes > MAX_TEXT_BYTES:
+        problem = f"its strings would take {nbytes} bytes, the most is {MAX_TEXT_BYTES}"
+        raise UserError(f"{op}: {problem}; fix: shorter strings, or fewer at a time")
 
 
 def _all_texts(array: Array) -> bool:

@@ -14,6 +14,8 @@ from .ops.shape import slice_length
 from .protocols import SymbolT
 from .types import Shape, shape_text
 
+_FAR = 1 << 48
+"""Steps from here on reach no second element of any axis in memory."""
 Bounds = tuple[Extent, Extent, int]
 
 
@@ -117,11 +119,18 @@ def _slice(entry: slice, extent: Extent, axis: int, checks: Checks) -> Bounds:
     if step > 0:
         low = 0 if start is None else _start(start, extent, what, checks)
         high = extent if stop is None else _bound(stop, extent, 0, extent, what, checks)
-        return low, maximum(high, low), step
+        return near(low, maximum(high, low), step)
     last_index = extent - 1
     high = last_index if start is None else _bound(start, extent, -1, last_index, what, checks)
     low = -1 if stop is None else _bound(stop, extent, -1, last_index, what, checks)
-    return high, minimum(low, high), step
+    return near(high, minimum(low, high), step)
+
+
+def near(start: Extent, stop: Extent, step: int) -> Bounds:
+    """Return bounds within an axis with a step of 1 or -1 if it reaches one element only: strides in bytes fit 64 bits."""
+    if step >= _FAR:
+        return start, minimum(stop, start + 1), 1
+    return (start, maximum(stop, start - 1), -1) if step <= -_FAR else (start, stop, step)
 
 
 def _start(value: Extent, extent: Extent, what: str, checks: Checks) -> Extent:

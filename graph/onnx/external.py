@@ -28,9 +28,11 @@ class ExternalData:
     def __init__(self, folder: str | None, is_named: bool) -> None:
         self.folder, self.is_named = folder, is_named
 
-    def read(self, tensor: Any, nbytes: int) -> bytes:
-        """Return the bytes of a tensor. Raises `UserError` for whatever is not plainly a part of a file of the folder."""
-        what = f"external data of tensor {tensor.name!r}"
+    def read(self, tensor: Any, nbytes: int, where: str) -> bytes:
+        """Return the bytes of a tensor; `where`, the file and what holds the tensor in it, begins messages.
+
+        Raises `UserError` for whatever is not plainly a part of a file of the folder."""
+        what = f"{where} external data of tensor {tensor.name!r}"
         entries: dict[str, str] = {}
         for entry in tensor.external_data:
             if entry.key not in _KEYS or entry.key in entries:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import warnings
 from collections.abc import Mapping
 from collections.abc import Sequence as Ordered
 from typing import Any, TypeAlias
@@ -16,13 +17,15 @@ from ..checks import Checks
 from ..graph import Graph
 from ..location import Location
 from ..symbol import Symbol
+from ..types import shape_text
 from .external import ExternalData
 from .importing import Importer, Scope
 from .inputs import DimNames, baked, elements_of, input_type
 from .limits import OnnxLimits
-from .model import CheckedModel
+from .model import CheckedModel, Parameter
 from .reading import checked_model, read_message
-from .values import Maps, Optional, Sequence, Stacked, Value
+from .tensors import dtype_of_code
+from .values import Known, Maps, Optional, Sequence, Sizes, Stacked, Value
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,10 +145,30 @@ def import_model(
     structures: list[tuple[str, Structure]] = []
     with graph.located(Location(file, 0, "outputs")):
         for parameter, value in zip(body.outputs, values, strict=True):
+            _compare(parameter, value, file)
             structures.append((parameter.name, _flattened(importer, parameter.name, value, symbols, names)))
         if symbols:
             graph.output(*symbols, names=names)
     return ImportedModel(graph, tuple([str(symbol.name) for symbol in graph.inputs]), tuple(structures))
+
+
+def _compare(parameter: Parameter, value: Value, file: str) -> None:
+    """Compare an output with the type that the file declares: another dtype is an error, other sizes are worth a warning."""
+    if parameter.kind != "tensor" or not isinstance(value, (Known, Sizes, Symbol)):
+        return
+    what = f"{file}: output {parameter.name!r:.80}"
+    if parameter.element:
+        declared = dtype_of_code(parameter.element, what)
+        if declared is not value.dtype:
+            raise UserError(f"{what} is declared as {declared}, and is {value.dtype}; fix: export the model again")
+    sizes, shape = parameter.sizes, value.shape
+    if sizes is None:
+        return
+    pairs = zip(sizes, shape, strict=False)
+    differ = any(isinstance(one, int) and one > 0 and isinstance(other, int) and one != other for one, other in pairs)
+    if differ or len(sizes) != len(shape):
+        text = ", ".join("?" if size is None else str(size) for size in sizes)
+        warnings.warn(f"{what} is declared with the shape ({text:.200}), and has {shape_text(shape)}", stacklevel=4)
 
 
 def is_plain(structure: Structure) -> bool:

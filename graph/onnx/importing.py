@@ -14,9 +14,11 @@ from typing import Any
 
 from ...promotion.dtype import DType
 from ...promotion.errors import InternalError, JoineryError, UnsupportedError, UserError
+from ..constants import MAX_TEXT_BYTES, TEXT_ENTRY, text_bytes
 from ..graph import Graph
 from ..location import Location
 from ..reference.evaluate import evaluate
+from ..reference.strings import concatenated_bytes
 from ..region import Region
 from ..symbol import Symbol
 from ..types import shape_text
@@ -57,6 +59,10 @@ class Scope:
         self.opsets, self.attributes, self.parent, self.trail, self.line = opsets, attributes, parent, trail, line
         self.names: dict[str, Value | None] = {}
 
+    def has(self, name: str) -> bool:
+        """Return whether a name stands for something, here or outside."""
+        return name in self.names or (self.parent is not None and self.parent.has(name))
+
     def find(self, name: str) -> Value | None:
         """Return the value of a name, of the innermost scope that has it."""
         scope: Scope | None = self
@@ -84,11 +90,15 @@ class Importer:
         kept = {output.name for output in body.outputs}
         for node in body.nodes:
             self.run_node(node, scope, {*kept, *(name for name in node.outputs if name in read)})
-        found = [scope.find(output.name) for output in body.outputs]
-        for output, value in zip(body.outputs, found, strict=True):
-            if value is None:
-                raise UserError(f"{self.model.file}: output {output.name!r} has no value; fix: export the model again")
-        return [value for value in found if value is not None]
+        return [self.output_of(body, output.name, scope) for output in body.outputs]
+
+    def output_of(self, body: Body, name: str, scope: Scope) -> Value:
+        """Return the value of an output of a graph. Raises `UserError` where nothing computes it."""
+        value = scope.find(name) if scope.has(name) else None
+        if value is None:
+            problem = f"output {name!r:.80} has no value, nothing in graph {body.name!r:.80} computes it"
+            raise UserError(f"{self.model.file}: {problem}; fix: export the model again")
+        return value
 
     def run_node(self, node: NodeDef, scope: Scope, used: set[str]) -> None:
         """Run one node and give its outputs their names."""
@@ -134,7 +144,7 @@ class Importer:
         node = node if domain == node.domain else replace(node, domain=domain, op=op)
         found = operator(domain, op, opset)
         if found is not None:
-            _require_signature(found, len(node.inputs), attributes)
+            _require_signature(found, node, attributes)
         version = found.since if found is not None else opset
         handler = handler_for(node.domain, node.op, version)
         if handler is None:
@@ -180,8 +190,9 @@ class Importer:
     ) -> tuple[Value | None, ...]:
         """Return the outputs of a node by its handler; constants alone are folded."""
         are_known = all(value is None or isinstance(value, Known) for value in values)
-        if are_known and not node.row and (node.domain, node.op) not in STRUCTURAL:
-            folded = self.folded(handler, made)
+        texts = _text_bytes(node.op, values, plain)
+        if are_known and not node.row and (node.domain, node.op) not in STRUCTURAL and texts <= self.limits.folded_bytes:
+            folded = self.folded(handler, made, texts)
             if folded is not None:
                 return self.as_codes(folded, handler, made) if node.op == "DequantizeLinear" else folded
         return _handled(handler, made(self.graph, self.symbols))
@@ -196,8 +207,11 @@ class Importer:
                 )
         return value
 
-    def folded(self, handler: Handler, made: Any) -> tuple[Value | None, ...] | None:
-        """Return the outputs of a node all of whose inputs are constants, as constants; None if they are too large for that."""
+    def folded(self, handler: Handler, made: Any, texts: int) -> tuple[Value | None, ...] | None:
+        """Return the outputs of a node all of whose inputs are constants, as constants; None if they are too large for that.
+
+        texts: what their strings take, in bytes.
+        """
         scratch = Graph("constants", policy="strict")
         scratch.journal.busy = True
         with scratch.located(self.graph.current_location or Location(self.model.file, 0, "")):
@@ -205,10 +219,10 @@ class Importer:
             symbols = [value for value in results if isinstance(value, Symbol)]
             if not symbols:
                 return results
-            nbytes = sum(size for symbol in scratch.symbols if isinstance(size := symbol.nbytes, int))
+            nbytes = texts + sum(size for symbol in scratch.symbols if isinstance(size := symbol.nbytes, int))
             if nbytes > self.limits.folded_bytes or self.folded_bytes + nbytes > self.limits.all_folded_bytes:
                 return None
-            self.folded_bytes += sum(size for symbol in symbols if isinstance(size := symbol.nbytes, int))
+            self.folded_bytes += texts + sum(size for symbol in symbols if isinstance(size := symbol.nbytes, int))
             scratch.output(*symbols, names=[f"output{position}" for position in range(len(symbols))])
         arrays = evaluate(scratch)
         computed = iter(arrays if isinstance(arrays, tuple) else (arrays,))
@@ -330,6 +344,22 @@ class Importer:
         return as_symbol(self.graph, value, self.symbols, what)
 
 
+def _text_bytes(op: str, values: Ordered[Value | None], attributes: Mapping[str, Any]) -> int:
+    """Return a bound of the memory that a node makes of strings that are constants, in bytes."""
+    arrays = [value.array for value in values if isinstance(value, Known) and value.array.dtype.hasobject]
+    if op == "StringConcat" and len(arrays) == 2:
+        try:
+            return concatenated_bytes(*arrays)
+        except ValueError:  # shapes that do not fit, which its handler refuses
+            return 0
+    given = sum(map(text_bytes, arrays))
+    if op == "StringSplit" and arrays and given <= MAX_TEXT_BYTES:
+        longest = max(map(len, arrays[0].reshape(-1).tolist()), default=0)
+        parts, limit = longest // (len(attributes.get("delimiter") or "") or 2) + 1, attributes.get("maxsplit")
+        return given + arrays[0].size * (min(parts, limit + 1) if type(limit) is int and limit > 0 else parts) * TEXT_ENTRY
+    return given
+
+
 def _handled(handler: Handler, node: Node) -> tuple[Value | None, ...]:
     result: Result = handler(node)
     unread = node.unread()
@@ -354,10 +384,13 @@ def _substituted(node: NodeDef, scope: Scope) -> dict[str, Attribute]:
     return found
 
 
-def _require_signature(found: Operator, count: int, attributes: Mapping[str, Attribute]) -> None:
+def _require_signature(found: Operator, node: NodeDef, attributes: Mapping[str, Attribute]) -> None:
+    count, results = len(node.inputs), len(node.outputs)
     if not found.min_inputs <= count <= found.max_inputs:
         some = f"{found.min_inputs} to {found.max_inputs}" if found.min_inputs < found.max_inputs else found.max_inputs
         raise UserError(f"{count} inputs, the operator takes {some}; fix: export the model again")
+    if results > found.max_outputs:
+        raise UserError(f"{results} outputs, the operator gives {found.max_outputs}; fix: export the model again")
     unknown = sorted(set(attributes) - (found.attributes or frozenset()))
     if unknown:
         raise UserError(f"attribute {unknown[0]!r} is unknown since version {found.since}; fix: export the model again")

@@ -23,7 +23,8 @@ class OnnxLimits:
         functions: defined by the model.
         name_bytes: of one name or text.
         elements: of one tensor, stored or computed.
-        folded_bytes: of one constant computed while importing; a larger one is computed by the graph, at each run.
+        folded_bytes: of one constant computed while importing, with the characters of strings; a larger one is computed by the
+            graph, at each run.
         all_folded_bytes: of all such constants together.
         unrolled_nodes: trips of a loop times nodes of its body.
     """

@@ -33,6 +33,7 @@ class Operator:
     attributes: frozenset[str] | None
     min_inputs: int
     max_inputs: int
+    max_outputs: int
     schema: Any
     types: Mapping[str, int]
 
@@ -68,7 +69,8 @@ def operator(domain: str, op: str, opset: int) -> Operator | None:
         if attribute.default_value.type:
             defaults[name] = _decoded(onnx.helper.get_attribute_value(attribute.default_value))
     types = {name: attribute.type.value for name, attribute in schema.attributes.items()}
-    return Operator(schema.since_version, defaults, frozenset(types), schema.min_input, schema.max_input, schema, types)
+    counts = schema.min_input, schema.max_input, schema.max_output
+    return Operator(schema.since_version, defaults, frozenset(types), *counts, schema, types)
 
 
 def _decoded(value: Any) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import heapq
 import os
+import stat
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -39,24 +40,34 @@ def as_text(text: str | bytes) -> str:
     return text
 
 
+def _at_once(path: str, flags: int) -> int:
+    """Open a file without waiting for the writer of a pipe."""
+    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
+
+
 def read_message(source: Any, limits: OnnxLimits) -> tuple[Any, str, str | None]:
     """Return the `ModelProto` of a path, bytes or message, what to call it, and the folder it lies in."""
     onnx = load_onnx()
     if isinstance(source, onnx.ModelProto):
         return source, as_text(source.graph.name)[:80] or "the model", None
     if isinstance(source, (bytes, bytearray, memoryview)):
-        data, file, folder = bytes(source), "the model", None
+        size = memoryview(source).nbytes
+        data, file, folder = b"" if size > limits.file_bytes else bytes(source), "the model", None
     elif isinstance(source, (str, os.PathLike)):
         path = os.fspath(source)
         try:
-            with open(path, "rb") as stream:
-                data = stream.read(limits.file_bytes + 1)
+            with open(path, "rb", opener=_at_once) as stream:
+                status = os.fstat(stream.fileno())
+                if not stat.S_ISREG(status.st_mode):
+                    raise UserError(f"from_onnx: {path!r} is no regular file; fix: check the path, or pass the bytes")
+                size = status.st_size
+                data = b"" if size > limits.file_bytes else stream.read(limits.file_bytes + 1)
         except OSError as error:
             raise UserError(f"from_onnx: {path!r} cannot be read ({error.strerror}); fix: check the path") from None
         file, folder = os.path.basename(str(path)), os.path.dirname(os.path.abspath(str(path)))
     else:
         raise UserError(f"from_onnx: expected a path, bytes or a ModelProto, not {type(source).__name__}; fix: pass a path")
-    if len(data) > limits.file_bytes:
+    if max(size, len(data)) > limits.file_bytes:
         raise UserError(f"{file}: more than {limits.file_bytes} bytes; fix: limits=OnnxLimits(file_bytes=…) if you trust it")
     message = onnx.ModelProto()
     try:

@@ -22,7 +22,7 @@ _FIELDS = {
 _ALL_FIELDS = ("float_data", "int32_data", "int64_data", "double_data", "uint64_data", "string_data")
 _UNNAMED = ("index", "address", "tensor_float32")
 
-ReadExternal = Callable[[Any, int], bytes]
+ReadExternal = Callable[[Any, int, str], bytes]
 """Reads the external data of a tensor (its message and its number of bytes)."""
 
 
@@ -46,7 +46,7 @@ def code_of_dtype(dtype: DType) -> int:
 
 def decoded(tensor: Any, read_external: ReadExternal, limits: OnnxLimits, what: str) -> Array:
     """Return the array of a `TensorProto`, read-only. Raises `UserError` where sizes and data do not agree."""
-    what = f"{what} tensor {tensor.name!r}" if tensor.name else what
+    where, what = what, f"{what} tensor {tensor.name!r}" if tensor.name else what
     dtype = dtype_of_code(tensor.data_type, what)
     shape = tuple(tensor.dims)
     if len(shape) > MAX_RANK or any(size < 0 for size in shape) or math.prod(shape) > limits.elements:
@@ -62,7 +62,7 @@ def decoded(tensor: Any, read_external: ReadExternal, limits: OnnxLimits, what: 
     if len(filled) + tensor.HasField("raw_data") + external > 1:
         raise UserError(f"{what}: more than one field holds data; fix: export the model again")
     if external or tensor.HasField("raw_data"):
-        data = read_external(tensor, nbytes) if external else tensor.raw_data
+        data = read_external(tensor, nbytes, where) if external else tensor.raw_data
         if len(data) != nbytes:
             raise UserError(f"{what}: {len(data)} bytes for {dtype} {list(shape)}, which takes {nbytes}; fix: export it again")
         array = _from_bytes(data, dtype, count)

@@ -13,9 +13,12 @@ import numpy as np
 from ...promotion.arrays import Array
 from ...promotion.dtype import string
 from ...promotion.errors import UserError
+from ..constants import MAX_TEXT_BYTES, TEXT_ENTRY, require_few_texts, text_bytes
 from ..ops.attributes import parsed_options
 from .patterns import Pattern
 from .registry import BoundSymbol, row
+
+_POINTER = 8
 
 
 def _options(symbol: BoundSymbol) -> Mapping[str, Any]:
@@ -43,7 +46,16 @@ def text_constant(symbol: BoundSymbol) -> Array:
 @row("string_concat")
 def string_concat(symbol: BoundSymbol, x: Array, y: Array) -> Array:
     left, right = np.broadcast_arrays(x, y)
+    require_few_texts("string_concat", concatenated_bytes(x, y))
     return _texts([a + b for a, b in zip(left.reshape(-1).tolist(), right.reshape(-1).tolist(), strict=True)], left.shape)
+
+
+def concatenated_bytes(x: Array, y: Array) -> int:
+    """Return about how much memory the strings of two arrays take once they are joined one to one."""
+    count = math.prod(np.broadcast_shapes(x.shape, y.shape))
+    if not count:
+        return 0
+    return sum([text_bytes(each) * (count // each.size) for each in (x, y)])
 
 
 @row("string_equal")
@@ -55,6 +67,7 @@ def string_equal(symbol: BoundSymbol, x: Array, y: Array) -> Array:
 def string_split(symbol: BoundSymbol, x: Array) -> Array:
     parts = _parts(symbol, x)
     width = max(map(len, parts), default=0)
+    require_few_texts("string_split", len(parts) * width * _POINTER)
     return _texts([entry for each in parts for entry in (*each, *[""] * (width - len(each)))], (*x.shape, width))
 
 
@@ -66,7 +79,14 @@ def string_split_count(symbol: BoundSymbol, x: Array) -> Array:
 def _parts(symbol: BoundSymbol, x: Array) -> list[list[str]]:
     options = _options(symbol)
     delimiter, limit = options["delimiter"] or None, options["limit"]
-    return [entry.split(delimiter, -1 if limit is None else limit) for entry in x.reshape(-1).tolist()]
+    found, left = [], MAX_TEXT_BYTES // TEXT_ENTRY
+    for entry in x.reshape(-1).tolist():
+        parts = entry.split(delimiter, left if limit is None else min(limit, left))
+        left -= len(parts)
+        if left < 0:
+            require_few_texts("string_split", MAX_TEXT_BYTES + 1)
+        found.append(parts)
+    return found
 
 
 @row("regex_full_match")

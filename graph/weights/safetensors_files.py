@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import stat
 from collections.abc import Iterable, Mapping
@@ -17,6 +18,8 @@ from .replacing import replacing
 
 _EIGHT_BITS = {"F8_E4M3": float8_e4m3fn, "F8_E5M2": float8_e5m2, "F8_E8M0": float8_e8m0fnu}
 """Names that the format has for floats of 8 bits → their dtypes."""
+_MAX_HEADER = 100_000_000
+"""The most bytes that the format allows a header."""
 
 
 def save_safetensors(weights: Graph | Mapping[str, Array], path: str | os.PathLike[str]) -> None:
@@ -69,6 +72,7 @@ def load_safetensors(path: str | os.PathLike[str], names: Iterable[str] | None =
         if not stat.S_ISREG(os.stat(source).st_mode):  # a pipe would wait for a writer
             raise UserError(f"{what} is no regular file; fix: check the path")
         with library.safe_open(source, framework="numpy", backend="pread") as file:
+            _require_distinct(source, what)
             known = list(file.keys())
             wanted = known if names is None else list(names)
             missing = sorted({*wanted} - {*known})
@@ -85,6 +89,25 @@ def load_safetensors(path: str | os.PathLike[str], names: Iterable[str] | None =
         broken = f"{what} is no safetensors file, or one that was cut off ({error})"
         raise UserError(f"{broken}; fix: fetch the file again") from None
     return found
+
+
+def _require_distinct(source: str, what: str) -> None:
+    """Raise `UserError` for a header, which the library has checked, that gives one name twice: readers disagree on it."""
+
+    def distinct(pairs: list[tuple[str, object]]) -> dict[str, object]:
+        found = dict(pairs)
+        if len(found) < len(pairs):
+            names = [name for name, _ in pairs]
+            twice = next(name for name in names if names.count(name) > 1)
+            raise UserError(f"{what} has {twice!r:.80} twice in its header; fix: save the file again")
+        return found
+
+    with open(source, "rb") as stream:
+        length = int.from_bytes(stream.read(8), "little")
+        try:
+            json.loads(stream.read(min(length, _MAX_HEADER)), object_pairs_hook=distinct)
+        except (json.JSONDecodeError, UnicodeDecodeError):
+            raise UserError(f"{what} changed while it was read; fix: read it again") from None
 
 
 def _read_narrow(library: Any, source: str, names: list[str]) -> dict[str, Array]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import mmap
 import os
+import stat
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
@@ -47,13 +48,22 @@ class Source(Protocol):
         ...
 
 
+def _at_once(path: str, flags: int) -> int:
+    """Open a file without waiting for the writer of a pipe."""
+    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
+
+
 class _File:
     """A file of the file system, which stays open."""
 
     def __init__(self, path: Path) -> None:
         self.name = str(path)
-        self._file = open(path, "rb", buffering=0)  # noqa: SIM115 - closed by `opened`
-        self.size = os.fstat(self._file.fileno()).st_size
+        self._file = open(path, "rb", buffering=0, opener=_at_once)  # noqa: SIM115 - closed by `opened`
+        status = os.fstat(self._file.fileno())
+        if not stat.S_ISREG(status.st_mode):
+            self._file.close()
+            raise UserError(f"artifact {path} is no regular file; fix: check the path, or pass a stream: open(…, 'rb')")
+        self.size = status.st_size
 
     def section(self, offset: int, length: int) -> Array:
         body = empty((length,), _BYTE)

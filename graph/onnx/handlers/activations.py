@@ -9,6 +9,7 @@ from ...dims.dim import product
 from ...functions import activations
 from ...functions.building import apply
 from ...functions.creation import full
+from ...functions.positions import positions
 from ...symbol import Symbol
 from ..node import Node, Result
 from ..registry import handles
@@ -23,7 +24,21 @@ _WITH_ALPHA = {
     "LeakyRelu": activations.leaky_relu, "Elu": activations.elu, "Celu": activations.celu,
     "ThresholdedRelu": activations.thresholded_relu,
 }  # fmt: skip
-_ALONG_AXIS = {"Softmax": activations.softmax, "LogSoftmax": activations.logsoftmax, "Hardmax": activations.hardmax}
+
+
+def _hardmax(x: Symbol, axis: int) -> Symbol:
+    """Return 1 at the first largest element, 0 elsewhere, of an axis that may be empty: one more element ends it."""
+    extent = x.shape[axis]
+    if isinstance(extent, int):
+        return activations.hardmax(x, axis) if extent else x
+    low = (0,) * len(x.shape)
+    high = tuple([int(each == axis) for each in range(len(x.shape))])
+    longer = apply("pad", x, low=low, high=high, mode="constant", value=float("-inf"))
+    best = apply("argmax", longer, axes=(axis,), keepdims=True)
+    return apply("equal", positions(x, axis), best).cast(x.dtype)
+
+
+_ALONG_AXIS = {"Softmax": activations.softmax, "LogSoftmax": activations.logsoftmax, "Hardmax": _hardmax}
 
 
 @handles(*_PLAIN)

@@ -311,30 +311,43 @@ def _rank(value: Value) -> int:
 
 @handles("Scan", since=8, structural=True)
 def scan_with_batch(node: Node) -> Result:
-    """Unroll a scan of opset 8, whose tensors begin with a batch axis."""
+    """Unroll a scan of opset 8, whose tensors begin with a batch axis. Rows after the end of a sequence are zeros."""
     body: Body = node.attr("body")
     count = node.attr("num_scan_inputs")
-    node.require(not node.has(0), "sequence_lens of Scan", "export the model for opset 9 or newer")
     backwards = node.attr("directions", None) or [0] * count
     states = len(node) - 1 - count
     shape = node.static_shape(1 + states)
     node.require(len(shape) >= 2, f"a tensor of {len(shape)} axes to scan; a batch and a sequence come first")
     batch, trips = shape[:2]
     require_unrollable(node, batch * trips, body)
+    lengths = node.ints(0, "the sequence_lens of Scan") if node.has(0) else (trips,) * batch
+    fits = not node.has(0) or (len(lengths) == batch and all(0 < length <= trips for length in lengths))
+    node.require(fits, f"sequence_lens {lengths} for {batch} sequences of {trips}")
+    scans: list[list[list[Value]]] = []
     rows: list[list[Value]] = [[] for _ in body.outputs]
-    for row in range(batch):
+    for row, length in enumerate(lengths):
         values = [element(node, node.value(position), row) for position in range(1, len(node))]
         state, sources = values[:states], values[states:]
-        scans: list[list[Value]] = [[] for _ in range(len(body.outputs) - states)]
-        for step in range(trips):
+        scans.append([[] for _ in range(len(body.outputs) - states)])
+        for step in range(length):
             slices = [
-                element(node, each, trips - 1 - step if back else step) for each, back in zip(sources, backwards, strict=True)
+                element(node, each, length - 1 - step if back else step) for each, back in zip(sources, backwards, strict=True)
             ]
             made = node.run(body, (*state, *slices))
             state = made[:states]
-            for each, value in zip(scans, made[states:], strict=True):
+            for each, value in zip(scans[row], made[states:], strict=True):
                 each.append(value)
-        finished = [stacked(node, each, 0, body, states + number) for number, each in enumerate(scans)]
-        for total, value in zip(rows, [*state, *finished], strict=True):
+        for total, value in zip(rows, state, strict=False):
             total.append(value)
+    for number in range(states, len(rows)):
+        for scan in scans:
+            made = scan[number - states]
+            filled = [*made, *[_zeros(node, made[0]) for _ in range(trips - len(made))]] if made else made
+            rows[number].append(stacked(node, filled, 0, body, number))
     return tuple([stacked(node, each, 0, body, number) for number, each in enumerate(rows)])
+
+
+def _zeros(node: Node, like: Value) -> Known:
+    """Return zeros of the type of a tensor."""
+    symbol = node.symbol_of(like)
+    return Known(np.zeros(node.static_sizes(symbol.shape, "an output of Scan"), symbol.dtype.numpy))

@@ -90,7 +90,7 @@ _REDUCTIONS: dict[str, tuple[Callable[..., Symbol], Callable[[Symbol], Symbol] |
     "ReduceMin": (_extreme(min_, False), None),
     "ReduceL1": (reduce_l1, lambda x: apply("abs", x)),
     "ReduceL2": (_in_float(reduce_l2), lambda x: apply("abs", x)),
-    "ReduceLogSum": (_in_float(log_sum), lambda x: apply("log", x)),
+    "ReduceLogSum": (_in_float(log_sum), lambda x: apply("log", x if x.dtype.is_float else x.cast(float64))),
     "ReduceLogSumExp": (_in_float(logsumexp), None),
     "ReduceSumSquare": (sum_square, lambda x: apply("mul", x, x)),
 }
@@ -105,7 +105,7 @@ def reduction(node: Node) -> Result:
     keepdims = bool(node.attr("keepdims"))
     axes = _axes(node, len(x.shape))
     if axes is None or not x.shape:
-        return x if pointwise is None else pointwise(x)
+        return x if pointwise is None else pointwise(x).cast(x.dtype)
     return function(x, axes, keepdims).cast(x.dtype)
 
 

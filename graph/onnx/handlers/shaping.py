@@ -19,7 +19,7 @@ from ...functions.positions import counting
 from ...functions.shaping import expand as expanded
 from ...functions.shaping import squeeze as squeezed
 from ...functions.shaping import unsqueeze as unsqueezed
-from ...indexing import is_open
+from ...indexing import is_open, near
 from ...symbol import Symbol
 from ..node import Node, Result
 from ..registry import handles
@@ -194,7 +194,7 @@ def slice_(node: Node) -> Result:
     for axis, start, stop, step in zip(node.axes(axes, rank), starts, stops, steps, strict=True):
         node.require(step != 0, "a step of Slice is 0")
         exact = node.definition.row == "slice"
-        bounds[axis] = _exact(start, stop, step, x.shape[axis]) if exact else _bounds(start, stop, step, x.shape[axis])
+        bounds[axis] = _exact(start, stop, step, x.shape[axis]) if exact else near(*_bounds(start, stop, step, x.shape[axis]))
     is_whole = all(bound == (0, extent, 1) for bound, extent in zip(bounds, x.shape, strict=True))
     if is_whole and node.definition.row != "slice":
         return x

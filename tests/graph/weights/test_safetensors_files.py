@@ -132,6 +132,18 @@ def test_mutated_files_raise_our_errors_only(tmp_path: Path) -> None:
         assert sum(array.nbytes for array in found.values()) <= len(good)
 
 
+def test_a_name_twice_in_a_header(tmp_path: Path) -> None:
+    path = tmp_path / "w.st"
+    one = '"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}'
+    for header, text in (
+        (f"{{{one},{one}}}", "has 'a' twice in its header; fix:"),
+        ('{"a":{"dtype":"F32","shape":[1],"shape":[1],"data_offsets":[0,4]}}', "fix:"),
+    ):
+        path.write_bytes(len(header).to_bytes(8, "little") + header.encode() + b"\0" * 4)
+        with pytest.raises(jn.UserError, match=text):
+            jn.load_safetensors(path)
+
+
 def test_what_is_no_file_is_told(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     for name, text in (("pipe", "is no regular file"), (".", "is no regular file"), ("none", r"cannot be read \(No such file")):
