@@ -69,7 +69,7 @@ def _batch(options: argparse.Namespace) -> int:
 
     made = reference(options.model, threads=options.threads, trusted=options.trusted)
     job = plan_job(
-        made, signature(made), [source(name, path) for name, path in options.inputs], options.masks, options.output,
+        made, signature(made, "batch"), [source(name, path) for name, path in options.inputs], options.masks, options.output,
         block=options.block, batch=options.batch, width=options.pad_to, independent=options.independent,
     )  # fmt: skip
     workers = Workers(options.workers, options.scheduler, options.ray, options.bring)

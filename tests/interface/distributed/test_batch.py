@@ -197,7 +197,7 @@ def plan(folder: Path, name: str = "y.npy") -> jobs.Job:
 
     x = sources.source("x", str(folder / "x.npy"))
     return jobs.plan_job(
-        made, signature(made), [x], [], str(folder / name), block=10, batch=None, width=None, independent=False
+        made, signature(made, "batch"), [x], [], str(folder / name), block=10, batch=None, width=None, independent=False
     )
 
 
