@@ -143,11 +143,11 @@ class ParquetColumn:
             row = self._starts[number]
             count = self._starts[number + 1] - row
             rows = max(1, min(_MAX_PIECE_ROWS, _PIECE_BYTES * count // max(1, self._size(metadata.row_group(inside)))))
-            columns = [self._source.member]
+            options = {"columns": [self._source.member], "use_threads": False}
             if rows >= count:
-                chunks = file.read_row_group(inside, columns=columns).column(0).chunks
+                chunks = file.read_row_group(inside, **options).column(0).chunks
             else:
-                chunks = (batch.column(0) for batch in file.iter_batches(rows, row_groups=[inside], columns=columns))
+                chunks = (batch.column(0) for batch in file.iter_batches(rows, row_groups=[inside], **options))
             for chunk in chunks:
                 yield row, chunk
                 row += len(chunk)
