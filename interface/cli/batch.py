@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
+import signal
 import sys
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
 
 from ...promotion import UserError
 from .arrays import assignment
@@ -49,6 +52,19 @@ def add_batch(add: Add) -> None:
     option("--quiet", action="store_true", help="show no progress")
 
 
+@contextlib.contextmanager
+def _ended_by_signals() -> Iterator[None]:
+    """Let SIGTERM, by which batch systems end jobs, end a run as an interrupt does: with its notes written."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
 def _batch(options: argparse.Namespace) -> int:
     for name, least in (("block", 1), ("batch", 1), ("pad_to", 1), ("workers", 0), ("retries", 0), ("in_flight", 1)):
         value = getattr(options, name)
@@ -69,15 +85,16 @@ def _batch(options: argparse.Namespace) -> int:
 
     made = reference(options.model, threads=options.threads, trusted=options.trusted)
     job = plan_job(
-        made, signature(made), [source(name, path) for name, path in options.inputs], options.masks, options.output,
+        made, signature(made, "batch"), [source(name, path) for name, path in options.inputs], options.masks, options.output,
         block=options.block, batch=options.batch, width=options.pad_to, independent=options.independent,
     )  # fmt: skip
     workers = Workers(options.workers, options.scheduler, options.ray, options.bring)
     try:
-        summary = run_job(
-            job, workers, resume=options.resume, same_target=options.same_target, retries=options.retries,
-            in_flight=options.in_flight, quiet=options.quiet,
-        )  # fmt: skip
+        with _ended_by_signals():
+            summary = run_job(
+                job, workers, resume=options.resume, same_target=options.same_target, retries=options.retries,
+                in_flight=options.in_flight, quiet=options.quiet,
+            )  # fmt: skip
     except KeyboardInterrupt:
         print(f"\njoinery batch: interrupted; --resume goes on with {job.output.partial}", file=sys.stderr)
         return 1

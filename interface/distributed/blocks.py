@@ -8,7 +8,7 @@ import numpy as np
 
 from ...graph.dims.binding import ArrayShape, bind_dims
 from ...graph.dims.dim import evaluate_dim
-from ...promotion.arrays import Array
+from ...promotion.arrays import Array, is_masked
 from ...promotion.dataclass import dataclass
 from ...promotion.errors import UserError
 from ...runtime.model.inputs import InputSpec
@@ -30,6 +30,8 @@ def run_block(reference: ModelReference, arrays: Mapping[str, Array], target: st
     target: what the code must have been made for, None for anything. Raises `RunError` for another one, and what the model
     raises for arrays that do not fit.
     """
+    for name, array in arrays.items():
+        require_no_mask(name, array, f"model {reference.name!r}")
     opened = reference.opened()
     if target is not None and opened.target != target:
         raise RunError(
@@ -37,7 +39,9 @@ def run_block(reference: ModelReference, arrays: Mapping[str, Array], target: st
             f"{target}, so their last bits may differ; fix: workers with one kind of CPU, or same_target=False"
         )
     with opened.running:
-        return BlockResult(opened.model.run(arrays), opened.target)
+        result = BlockResult(opened.model.run(arrays), opened.target)
+    opened.require_unchanged()
+    return result
 
 
 def output_shapes(
@@ -55,6 +59,12 @@ def output_shapes(
             )
     dims = bind_dims([ArrayShape(spec.name, spec.shape, shapes[spec.name]) for spec in inputs], what)
     return dims, {spec.name: tuple([evaluate_dim(extent, dims) for extent in spec.shape]) for spec in outputs}
+
+
+def require_no_mask(name: str, array: object, what: str) -> None:
+    """Raise `UserError` for a masked array, whose mask would be lost."""
+    if is_masked(array):
+        raise UserError(f"{what}: input {name!r} is a masked array, and no model knows masks; fix: {name}.filled(0)")
 
 
 def require_dtype(spec: InputSpec, dtype: np.dtype[np.generic], what: str) -> None:

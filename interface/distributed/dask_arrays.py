@@ -12,7 +12,7 @@ from ...graph.dims.dim import Dim, evaluate_dim
 from ...lowering.llvm.compile import host_target
 from ...promotion.arrays import Array
 from ...promotion.errors import UserError
-from .blocks import output_shapes, require_dtype, run_block
+from .blocks import output_shapes, require_dtype, require_no_mask, run_block
 from .extras import required
 from .independence import Along
 from .references import ModelReference
@@ -25,18 +25,23 @@ def map_blocks(
     named: Mapping[str, Any],
     independent: Iterable[str],
     same_target: bool,
+    labels: Mapping[str, Sequence[str]] | None = None,
 ) -> Any:
-    """Implement `joinery.distributed.map_blocks`."""
-    what = "map_blocks"
+    """Implement `joinery.distributed.map_blocks`.
+
+    labels: what xarray calls the axes of inputs, where arrays are its.
+    """
+    what = "map_blocks" if labels is None else "apply"
     da = required("dask.array", what)
-    model = signature(reference)
+    model = signature(reference, what)
     given = _given(model, arrays, named, what)
     for spec in model.inputs:
+        require_no_mask(spec.name, getattr(given[spec.name], "_meta", given[spec.name]), what)
         given[spec.name] = da.asarray(given[spec.name])
         _require_sizes(spec.name, given[spec.name], what)
         require_dtype(spec, given[spec.name].dtype, what)
     dims, shapes = output_shapes(model.inputs, model.outputs, {name: array.shape for name, array in given.items()}, what)
-    chunks = _cut_dims(model, given, what)
+    chunks = _cut_dims(model, given, labels, what)
     known = set(independent)
     if unknown := known - set(model.graph.dim_names):
         raise UserError(f"{what}: independent={sorted(unknown)}; model {model.name!r} has the dims {model.graph.dim_names}")
@@ -62,7 +67,9 @@ def _require_sizes(name: str, array: Any, what: str) -> None:
         raise UserError(f"{what}: input {name!r} has chunks of unknown size; fix: {name}.compute_chunk_sizes()")
 
 
-def _cut_dims(model: Signature, given: Mapping[str, Any], what: str) -> dict[str, tuple[int, ...]]:
+def _cut_dims(
+    model: Signature, given: Mapping[str, Any], labels: Mapping[str, Sequence[str]] | None, what: str
+) -> dict[str, tuple[int, ...]]:
     """Return the sizes of the blocks along each dim that is cut into several."""
     cut: dict[str, tuple[int, ...]] = {}
     origins: dict[str, str] = {}
@@ -71,9 +78,10 @@ def _cut_dims(model: Signature, given: Mapping[str, Any], what: str) -> dict[str
             if len(sizes) == 1:
                 continue
             if not isinstance(extent, Dim) or extent.name is None:
+                one = f"rechunk({{{axis}: -1}})" if labels is None else f"chunk({{{labels[spec.name][axis]!r}: -1}})"
                 raise UserError(
                     f"{what}: axis {axis} of input {spec.text} has the size {extent} in every block, but the array has blocks "
-                    f"of {_shown(sizes)}; fix: {spec.name}.rechunk({{{axis}: -1}})"
+                    f"of {_shown(sizes)}; fix: {spec.name}.{one}"
                 )
             cut.setdefault(extent.name, sizes)
             origins.setdefault(extent.name, f"axis {axis} of {spec.name!r}")
@@ -111,6 +119,8 @@ def _outputs_of_blocks(
 
 
 def _call(*arrays: Array, reference: ModelReference, names: tuple[str, ...], target: str | None) -> tuple[Array, ...]:
+    for name, array in zip(names, arrays, strict=True):
+        require_no_mask(name, array, "map_blocks")
     result = run_block(reference, dict(zip(names, map(np.asarray, arrays), strict=True)), target)
     return tuple(result.outputs.values())
 

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
+import mmap
 import os
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from distributed import Client, WorkerPlugin
 
 from ...promotion.errors import UserError
+from ...runtime.storage import artifact_file
 from .failures import RunError
-from .references import ModelReference, carry
+from .references import ModelReference, carry, holds
+from .signatures import require_reference
 
 try:
     import fcntl
@@ -28,10 +31,9 @@ _FOLDER = "joinery-models"
 class ModelPlugin(WorkerPlugin):  # type: ignore[misc] # of a library without types
     """A plugin that fetches a model's file from the scheduler, unless another worker of the host has done so.
 
-    The file lies beside the directories of the host's workers, under its digest, and stays there.
+    The file lies beside the directories of the host's workers, under its digest, and stays there. One that is damaged is
+    fetched again when the plugin is registered again.
     """
-
-    idempotent = True
 
     def __init__(self, reference: ModelReference, size: int) -> None:
         self.reference, self.size = reference, size
@@ -44,7 +46,7 @@ class ModelPlugin(WorkerPlugin):  # type: ignore[misc] # of a library without ty
         path = folder / f"{self.reference.digest}.joinery"
         lock = await asyncio.to_thread(_lock, path.with_suffix(".lock"))
         try:
-            if not path.exists():
+            if not await asyncio.to_thread(holds, path, self.reference.digest):
                 await self._fetch(worker, path)
         finally:
             os.close(lock)
@@ -58,6 +60,11 @@ class ModelPlugin(WorkerPlugin):  # type: ignore[misc] # of a library without ty
                     call = getattr(worker.scheduler, _HANDLER)
                     piece = await call(digest=self.reference.digest, offset=offset, length=_PIECE_BYTES)
                     file.write(piece)
+            if not await asyncio.to_thread(holds, Path(temporary), self.reference.digest):
+                raise RunError(
+                    f"model {self.reference.name!r}: what came from the scheduler has another digest than the reference; fix: "
+                    "bring it again, from a file that nobody changes meanwhile"
+                )
             os.replace(temporary, path)
         except BaseException as error:
             os.unlink(temporary)
@@ -78,19 +85,28 @@ def bring(client: Any, reference: ModelReference) -> None:
     """Implement `joinery.distributed.bring`."""
     if not isinstance(client, Client) or client.asynchronous:
         raise UserError(f"bring: client {client!r:.80}; fix: a distributed.Client that is not asynchronous")
-    with open(reference.location, "rb") as file:
+    require_reference(reference, "bring")
+    try:
+        opened = open(reference.location, "rb")  # noqa: SIM115 - closed below
+    except OSError as error:
+        raise RunError(
+            f"bring: model {reference.name!r}: {reference.location} cannot be opened: {error.strerror or error}; fix: a path "
+            "that this process sees"
+        ) from error
+    with opened as file:
         size = os.fstat(file.fileno()).st_size
-        if client.run_on_scheduler(_size, reference.digest) != size:
+        mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if size else b""
+        try:
+            artifact_file.load(mapped, digest=reference.digest)
+        except UserError as error:
+            raise RunError(f"bring: model {reference.name!r} in {reference.location}: {error}") from error
+        sha256 = hashlib.sha256(mapped).hexdigest()
+        if client.run_on_scheduler(_known, reference.digest) != sha256:
             client.run_on_scheduler(_begin, reference.digest)
-            for piece in _pieces(file):
-                client.run_on_scheduler(_append, reference.digest, piece)
+            for at in range(0, size, _PIECE_BYTES):
+                client.run_on_scheduler(_append, reference.digest, mapped[at : at + _PIECE_BYTES])
             client.run_on_scheduler(_complete, reference.digest)
     client.register_plugin(ModelPlugin(reference, size))
-
-
-def _pieces(file: Any) -> Iterator[bytes]:
-    while piece := file.read(_PIECE_BYTES):
-        yield piece
 
 
 # --- in the scheduler, which keeps the files in a temporary directory
@@ -113,9 +129,13 @@ def _answer(folder: Path) -> Any:
     return piece
 
 
-def _size(digest: str, dask_scheduler: Any = None) -> int:
-    path = _files(dask_scheduler) / digest
-    return path.stat().st_size if path.exists() else -1
+def _known(digest: str, dask_scheduler: Any = None) -> str:
+    """Return the SHA-256 of the bytes that are kept under a digest; nothing where there are none."""
+    try:
+        with open(_files(dask_scheduler) / digest, "rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except FileNotFoundError:
+        return ""
 
 
 def _begin(digest: str, dask_scheduler: Any = None) -> None:

@@ -54,25 +54,38 @@ class Driver:
         self._attempts: dict[int, int] = {}
 
     def run(self, tasks: Iterable[Task]) -> Iterator[Done]:
-        """Yield each block as it ends. Raises `RunError` where no block can be computed."""
+        """Yield each block as it ends.
+
+        Raises `RunError` where no block can be computed, and what `tasks` raises once the blocks in flight have been yielded.
+        """
         finished: dict[int, Done] = {}
         expected: deque[int] = deque()
         source = iter(tasks)
         exhausted = False
+        mistake: Exception | None = None
         while True:
             limit = self._in_flight * self._engine.workers
             while len(self._running) < limit and (not self._ordered or len(expected) < limit * _ORDERED_BLOCKS):
                 if self._again:
                     self._submit(self._again.popleft())
-                elif exhausted or (task := next(source, None)) is None:
-                    exhausted = True
+                elif exhausted:
                     break
                 else:
+                    try:
+                        task = next(source)
+                    except StopIteration:
+                        exhausted = True
+                        break
+                    except Exception as error:  # of the caller's own blocks
+                        exhausted, mistake = True, error
+                        break
                     if self._ordered:
                         expected.append(task.number)
                     self._submit(task)
             if not self._running:
                 if not self._suspects:
+                    if mistake is not None:
+                        raise mistake
                     return
                 self._submit(self._suspects.popleft())
                 done = self._one_done(alone=True)

@@ -83,6 +83,8 @@ class OnExecutor:
             task = self._executor.submit(function, *arguments)
         except BrokenExecutor as error:
             raise _broken(error) from error
+        except RuntimeError as error:
+            raise RunError(f"stream: the executor takes no tasks ({error}); fix: one that is not shut down") from error
         self._tasks.add(task)
         return task
 

@@ -9,6 +9,7 @@ from ...promotion.arrays import Array
 from ...promotion.errors import UserError
 from .blocks import run_block
 from .references import ModelReference
+from .signatures import require_reference
 
 
 class BlockActor:
@@ -39,4 +40,5 @@ class BlockActor:
 
 def actor_class(reference: ModelReference) -> type[BlockActor]:
     """Implement `joinery.distributed.ray_actor`: Ray pickles the class by value, with the reference in it."""
+    require_reference(reference, "ray_actor")
     return type("JoineryActor", (BlockActor,), {"reference": reference, "__doc__": BlockActor.__doc__})

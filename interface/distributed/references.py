@@ -5,12 +5,15 @@ from __future__ import annotations
 import logging
 import mmap
 import os
+import shutil
+import stat
 import sys
+import tempfile
 import threading
 from collections import OrderedDict
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from ... import __version__
 from ...promotion.dataclass import dataclass
@@ -28,6 +31,8 @@ _KEPT_MODELS = 8
 _log = logging.getLogger("joinery.distributed")
 _lock = threading.Lock()
 _models: OrderedDict[tuple[object, ...], Opened] = OrderedDict()
+_inherited: list[object] = []
+"""Models of the process that this one was forked from: nothing of them is used or freed here."""
 _carried: dict[str, Path] = {}
 """Files that a plugin has written for this process, by digest."""
 
@@ -41,12 +46,30 @@ class Opened:
         target: what its code was made for; blocks from one target have the same bits.
         compiled_here: whether the file had no code for this machine that may run.
         running: a call of the model takes it, since all calls of a process share its threads.
+        file: that which is mapped. Nobody else may write to it.
+        state: its size and time of change when it was checked.
     """
 
     model: Model
     target: str
     compiled_here: bool
     running: threading.Lock
+    file: BinaryIO
+    state: tuple[int, int]
+
+    def require_unchanged(self) -> None:
+        """Raise `RunError` if the file has changed since it was checked: what was computed meanwhile is no result of the model.
+
+        A file that was replaced as a whole is there as it was.
+        """
+        if _state(self.file) != self.state:
+            with _lock:
+                for key in [key for key, each in _models.items() if each is self]:
+                    del _models[key]
+            raise RunError(
+                f"model {self.model.name!r}: its file {self.file.name} was changed while it was in use; fix: write another "
+                "file, and rename it (Model.save does)"
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,8 +112,10 @@ class ModelReference:
     def _open(self, threads: int | None) -> Opened:
         path = _carried.get(self.digest, Path(self.location))
         try:
-            with open(path, "rb") as file:
-                mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+            file = open(path, "rb")  # noqa: SIM115 - it stays open as long as the model
+            if _others_may_write(file):
+                file = self._own_copy(file)
+            state, mapped = _state(file), _mapped(file)
         except (OSError, ValueError) as error:  # ValueError: it is empty
             why = getattr(error, "strerror", None) or error
             raise RunError(
@@ -106,7 +131,21 @@ class ModelReference:
         compiled_here = not self.trusted or target not in targets
         if self.trusted and compiled_here:
             _log.warning("model %r: %s has no code for %s, so its graph was compiled here", self.name, path, target)
-        return Opened(model, target, compiled_here, threading.Lock())
+        return Opened(model, target, compiled_here, threading.Lock(), file, state)
+
+    def _own_copy(self, file: BinaryIO) -> BinaryIO:
+        """Return a file of this user's with the bytes of one that others may write to, one for all processes."""
+        store = CompileCache(default_directory() / "models")
+        if store.problem is not None:
+            raise RunError(
+                f"model {self.name!r}: others may write to {file.name}, and there is no folder for a copy: {store.problem}, or "
+                f"chmod go-w {file.name}"
+            )
+        path = store.directory / f"{self.digest}.joinery"
+        with file:
+            if not holds(path, self.digest):
+                _copy(file, path)
+        return open(path, "rb")
 
     def __reduce__(self) -> tuple[Callable[..., ModelReference], tuple[Any, ...]]:
         return _restored, (__version__, self.name, self.digest, self.location, self.device, self.threads, self.trusted)
@@ -170,9 +209,61 @@ def _written(model: Model, directory: str | os.PathLike[str] | None) -> Path:
     else:
         folder = Path(directory)
     path = folder / f"{model.digest}.joinery"
-    if not path.exists():
+    if not holds(path, model.digest):
         model.save(path)
     return path.absolute()
+
+
+# --- files
+
+
+def _mapped(file: BinaryIO) -> mmap.mmap:
+    return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+
+
+def _state(file: BinaryIO) -> tuple[int, int]:
+    status = os.fstat(file.fileno())
+    return status.st_size, status.st_mtime_ns
+
+
+def _others_may_write(file: BinaryIO) -> bool:
+    """Tell whether somebody else than this user and root may write to a file, and so into the memory that it is mapped to."""
+    if not hasattr(os, "getuid"):  # Windows lets nobody write to a file that is mapped
+        return False
+    status = os.fstat(file.fileno())
+    return status.st_uid not in (0, os.getuid()) or bool(status.st_mode & (stat.S_IWGRP | stat.S_IWOTH))
+
+
+def holds(path: Path, digest: str) -> bool:
+    """Tell whether a file is there, whole, and has a digest."""
+    try:
+        with open(path, "rb") as file:
+            artifact_file.load(_mapped(file), digest=digest)
+    except (OSError, ValueError, UserError):
+        return False
+    return True
+
+
+def _copy(file: BinaryIO, path: Path) -> None:
+    descriptor, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    try:
+        with os.fdopen(descriptor, "wb") as copy:
+            shutil.copyfileobj(file, copy, 1 << 20)
+        os.replace(temporary, path)
+    except BaseException:
+        os.unlink(temporary)
+        raise
+
+
+def _begin_anew() -> None:
+    """Open models again in a process that was forked, where locks may be held by threads that it does not have."""
+    global _lock, _models
+    _lock, _inherited[:] = threading.Lock(), [*_inherited, _models]
+    _models = OrderedDict()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_begin_anew)
 
 
 def carry(digest: str, path: Path) -> None:

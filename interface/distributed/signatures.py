@@ -7,11 +7,13 @@ from functools import lru_cache
 
 from ...graph.graph import Graph
 from ...graph.symbol import Symbol
+from ...graph.text.parsing import from_text
 from ...lowering.artifact import TensorSpec
 from ...promotion.dataclass import dataclass
 from ...promotion.errors import UserError
 from ...runtime.model.inputs import InputSpec
-from ..compiling import saved_graph
+from ...runtime.storage import artifact_file
+from .failures import RunError
 from .independence import Along, Mixture, State, independence
 from .references import ModelReference
 
@@ -43,7 +45,8 @@ class Signature:
         if isinstance(found, Mixture):
             raise UserError(
                 f"{what}: model {self.name!r} cannot be computed in blocks along {dim!r}: {found}; fix: one block along "
-                f"{dim!r} (dask: x.rechunk({{axis: -1}})), or independent=[…] with its name if you know better"
+                f"{dim!r} (dask: x.rechunk({{axis: -1}}), xarray: x.chunk({{dim: -1}})), or independent=[…] with its name if "
+                "you know better"
             )
         return _present(found, self, dim, what)
 
@@ -72,15 +75,32 @@ def _independence(graph: Graph, dim: str) -> dict[str, State] | Mixture:
     return independence(graph, dim)
 
 
-def signature(reference: ModelReference) -> Signature:
-    """Return what a referenced model takes and returns. Raises `UserError` where its file cannot be read."""
-    return _signature(reference.digest, reference.location)
+def signature(reference: ModelReference, what: str) -> Signature:
+    """Return what a referenced model takes and returns.
+
+    Raises `UserError` for what is no reference, `RunError` where its file cannot be read, or is another one.
+    """
+    require_reference(reference, what)
+    try:
+        return _signature(reference.digest, reference.location)
+    except UserError as error:
+        raise RunError(f"{what}: model {reference.name!r} in {reference.location}: {error}") from error
+
+
+def require_reference(reference: object, what: str) -> None:
+    """Raise `UserError` for a model, a path or anything else in the place of a reference."""
+    if not isinstance(reference, ModelReference):
+        raise UserError(
+            f"{what}: expected a reference to a model, got {type(reference).__name__}; fix: "
+            "joinery.distributed.reference(model or path)"
+        )
 
 
 @lru_cache(maxsize=16)
 def _signature(digest: str, location: str) -> Signature:
-    del digest  # a file that was replaced is another model
-    graph = saved_graph(location)
+    artifact = artifact_file.load(location, digest=digest)
+    weights = {entry.name: artifact.plain_weight(entry.name) for entry in artifact.manifest.weights}
+    graph = from_text(artifact.graph_text, weights)
     outputs = zip(graph.output_names, graph.outputs, strict=True)
     return Signature(
         graph.name, tuple([_spec(symbol.name or "", symbol) for symbol in graph.inputs]),

@@ -9,7 +9,7 @@ import numpy as np
 
 from ...promotion.arrays import Array
 from ...promotion.errors import UserError
-from .blocks import BlockResult, run_block
+from .blocks import BlockResult, require_no_mask, run_block
 from .driving import Driver, Task
 from .engines import engine_of
 from .failures import BlocksFailed, Failure, RunError
@@ -25,7 +25,7 @@ def stream(
     for name, value, least in (("in_flight", in_flight, 1), ("retries", retries, 0)):
         if isinstance(value, bool) or not isinstance(value, int) or value < least:
             raise UserError(f"stream: {name} is {value!r}; fix: a number of {least} or more")
-    model = signature(reference)
+    model = signature(reference, "stream")
     driver = Driver(engine_of(client, reference.threads), in_flight, retries, ordered)
     return _results(driver, reference, model, blocks, same_target)
 
@@ -54,7 +54,7 @@ def _results(
 
 
 def _named(model: Signature, block: Any, number: int) -> dict[str, Array]:
-    """Return the arrays of a block by input name."""
+    """Return copies of the arrays of a block by input name: blocks that come later may lie in the same memory."""
     if isinstance(block, Mapping):
         given = dict(block)
     else:
@@ -66,4 +66,6 @@ def _named(model: Signature, block: Any, number: int) -> dict[str, Array]:
             )
         given = {spec.name: array for spec, array in zip(model.inputs, arrays, strict=True)}
     model.require_inputs(given, f"stream: block {number}")
-    return {name: np.asarray(array) for name, array in given.items()}
+    for name, array in given.items():
+        require_no_mask(name, array, f"stream: block {number}")
+    return {name: np.array(array) for name, array in given.items()}

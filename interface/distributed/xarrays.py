@@ -23,17 +23,20 @@ def apply(
     """Implement `joinery.distributed.apply`."""
     what = "apply"
     xarray = required("xarray", what)
-    model = signature(reference)
+    model = signature(reference, what)
     given = dict(zip([spec.name for spec in model.inputs], arrays, strict=False)) | dict(named)
     if len(given) != len(arrays) + len(named):
         raise UserError(f"{what}: an input of model {model.name!r} is given twice, or there are too many arrays")
     model.require_inputs(given, what)
     labels = _labels(model, given, xarray, what)
+    if unknown := sorted(set(output_dims or {}) - {spec.name for spec in model.outputs}):
+        outputs = ", ".join(spec.text for spec in model.outputs)
+        raise UserError(f"{what}: output_dims has {unknown}; model {model.name!r} returns {outputs}; fix: names of outputs")
     order = [spec.name for spec in model.inputs]
 
     def function(*blocks: Any) -> Any:
         if any(hasattr(block, "dask") for block in blocks):
-            return map_blocks(reference, blocks, {}, (), False)
+            return map_blocks(reference, blocks, {}, (), False, {name: given[name].dims for name in order})
         outputs = run_block(reference, {name: np.asarray(block) for name, block in zip(order, blocks, strict=True)}).outputs
         return next(iter(outputs.values())) if len(outputs) == 1 else tuple(outputs.values())
 

@@ -73,7 +73,7 @@ def default_threads() -> int:
         return _chosen
     wanted = os.environ.get(VARIABLE, "").strip()
     if wanted:
-        if wanted.isascii() and wanted.isdigit() and 1 <= int(wanted[:9]) <= MAX_THREADS:
+        if wanted.isascii() and wanted.isdigit() and len(wanted) <= 9 and 1 <= int(wanted) <= MAX_THREADS:
             return int(wanted)
         raise UserError(
             f"the environment variable {VARIABLE} is {wanted[:60]!r}; fix: a number from 1 to {MAX_THREADS}, or unset it"

@@ -145,7 +145,7 @@ def _read_all(stream: Stream) -> Array:
                     f"stream {_named(stream)} gives {type(piece).__name__}, not bytes; fix: open the file in mode 'rb'"
                 )
             pieces.append(bytes(piece))
-    except (OSError, ValueError) as error:  # ValueError: it is closed
+    except (OSError, ValueError, EOFError) as error:  # ValueError: it is closed; EOFError: an archive that was cut
         raise UserError(f"stream {_named(stream)} cannot be read: {error}") from error
     whole = empty((sum(map(len, pieces)),), _BYTE)
     at = 0

@@ -6,6 +6,7 @@ import contextlib
 import hashlib
 import json
 import os
+import re
 import shutil
 import time
 import uuid
@@ -26,6 +27,7 @@ except ImportError:  # Windows: nothing keeps two runs apart
     fcntl = None  # type: ignore[assignment]
 
 _FORMAT = 2
+_NAMES = re.compile(r"run\.(json|new)|blocks\.(jsonl|new)|(data|new)-[0-9a-f]{32}")
 _COMMIT_SECONDS = 0.5
 """How long notes may wait for each other: the disk is asked once for all blocks that they are about."""
 
@@ -67,7 +69,7 @@ class Journal:
     def _begin(self, resume: bool) -> None:
         path, noted = self.job.output.path, self._lines.exists() and self._lines.stat().st_size > 0
         if os.path.lexists(path):
-            self._is_of_use = noted and not self._finished.exists()
+            self._is_of_use = noted and not self._is_leftover()
             raise UserError(f"--output {path} is there already; fix: another path, or remove it")
         self._is_of_use = noted
         if noted and not resume:
@@ -90,9 +92,13 @@ class Journal:
         except OSError as error:
             raise UserError(f"{self._lines} cannot be written: {error.strerror or error}") from error
 
-    @property
-    def _finished(self) -> Path:
-        return self._folder / "finished"
+    def _is_leftover(self) -> bool:
+        """Tell whether a run has given the output its name, and died before its folder was gone."""
+        try:
+            runs = _runs(json.loads(self._what.read_bytes()))
+        except (OSError, ValueError, AttributeError):
+            return False
+        return bool(runs) and not any(replace(self.job.output, run=name).whole.exists() for name in runs)
 
     def _names(self, before: dict[str, Any]) -> dict[str, str]:
         """Return what `run.json` says about where the data is: until it is renamed, in the folder of the run before."""
@@ -104,7 +110,7 @@ class Journal:
 
     def _adopt(self, before: dict[str, Any]) -> None:
         """Take over the data of the run before, out of reach of its workers, and remove what is left of others."""
-        kept = {"lock", "run.json", *([self._lines.name] if before else [])}
+        kept = {"run.json", *([self._lines.name] if before else [])}
         try:
             previous = next((each for name in _runs(before) if (each := self._data(name)).is_dir()), None)
             if previous is not None:
@@ -112,7 +118,11 @@ class Journal:
                 kept.add(self.job.output.store.folder.name)
         except OSError as error:
             raise UserError(f"{self._folder} cannot be written: {error.strerror or error}") from error
-        _remove([path for path in self._folder.iterdir() if path.name not in kept])
+        _remove(self._own(kept))
+
+    def _own(self, kept: set[str]) -> list[Path]:
+        """Return the files and folders that runs make, except for the lock and some others."""
+        return [path for path in self._folder.iterdir() if _NAMES.fullmatch(path.name) and path.name not in kept]
 
     def _compared(self) -> dict[str, Any]:
         """Return what is known of the run that is resumed. Raises `UserError` if it is another one."""
@@ -213,7 +223,6 @@ class Journal:
         """Put the output where it belongs, and remove the folder of the run."""
         try:
             self.commit()
-            self._finished.touch()  # who finds the output and this removes the folder
             self.job.output.finish()
             self._is_of_use = False
         finally:
@@ -225,7 +234,7 @@ class Journal:
             os.close(self._file)
         if not self._is_of_use:
             with contextlib.suppress(OSError):
-                _remove([path for path in self._folder.iterdir() if path.name != "lock"])
+                _remove(self._own(set()))
                 if fcntl is None:  # Windows removes no file that is open
                     os.close(self._locked)
                     self._locked = -1

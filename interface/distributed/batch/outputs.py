@@ -45,6 +45,11 @@ class Output:
         partial = self.partial
         return BlockStore(partial / f"data-{self.run}", partial / f"new-{self.run}", self.tensors, self.rows, self.block)
 
+    @property
+    def whole(self) -> Path:
+        """What gets the output's name when all blocks are there."""
+        return self.store.folder / f"{self.tensors[0].name}.npy" if self.kind == "npy" else self.store.folder
+
     def prepare(self) -> None:
         """Make what blocks are written to. Raises `UserError` where that is not possible, `ValueError` for another form."""
         try:
@@ -81,8 +86,7 @@ class Output:
 
     def finish(self) -> None:
         """Put the results where they belong, in one step."""
-        folder = self.store.folder
-        done = folder / f"{self.tensors[0].name}.npy" if self.kind == "npy" else folder
+        folder, done = self.store.folder, self.whole
         try:
             if self.kind == "zarr":  # of writers that were killed
                 for left in [path for path in folder.rglob("*.partial") if path.is_file()]:

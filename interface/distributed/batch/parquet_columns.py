@@ -49,9 +49,10 @@ class ParquetColumn:
                     self._type = found
                 elif found != self._type:
                     raise self._differs(path, f"has {found}, {paths[0].name} has {self._type}")
-                for number in range(file.metadata.num_row_groups):
+                metadata = file.metadata
+                for number in range(metadata.num_row_groups):
                     self._groups.append((path, number))
-                    counts.append(file.metadata.row_group(number).num_rows)
+                    counts.append(metadata.row_group(number).num_rows)
         if not paths:
             raise RunError(f"input {source.name!r}: {source.path} has no files *.parquet; fix: another folder")
         self._starts = [0, *accumulate(counts)]
@@ -59,6 +60,7 @@ class ParquetColumn:
         self.dtype, self.item = self._kind()
         self._lock = threading.Lock()
         self._kept: deque[tuple[int, Any]] = deque()  # the first row of each piece, and the piece
+        self._kept_bytes = 0
         self._pieces: Iterator[tuple[int, Any]] = iter(())
         self._at = 0  # the row that `_pieces` goes on with
 
@@ -104,37 +106,51 @@ class ParquetColumn:
             return []
         begun = self._kept[0][0] if self._kept else self._at
         if start < begun or self._group_of(start) > self._group_of(self._at) or not self._at:
-            self._kept.clear()
+            self._forget()
             self._at, self._pieces = self._starts[self._group_of(start)], self._decoded(self._group_of(start))
         while self._at < stop:
             try:
                 row, piece = next(self._pieces)
             except BaseException:  # a page that cannot be decoded ends the reader, and the next block begins another one
-                self._kept.clear()
+                self._forget()
                 self._at = 0
                 raise
             self._at = row + len(piece)
-            if self._at > start:
+            if self._at <= start:  # rows that nobody asked for; what is kept has no gaps
+                self._forget()
+            else:
                 self._kept.append((row, piece))
+                self._kept_bytes += piece.nbytes
         found = [(row, piece) for row, piece in self._kept if row < stop and row + len(piece) > start]
-        while len(self._kept) > 1 and sum(piece.nbytes for _, piece in self._kept) > _KEPT_BYTES:
-            self._kept.popleft()
+        while len(self._kept) > 1 and self._kept_bytes > _KEPT_BYTES:
+            self._kept_bytes -= self._kept.popleft()[1].nbytes
         return found
+
+    def _forget(self) -> None:
+        self._kept.clear()
+        self._kept_bytes = 0
 
     def _decoded(self, group: int) -> Iterator[tuple[int, Any]]:
         """Yield the pieces of row groups from one to the last, with the first row of each."""
         opened: Path | None = None
         file: Any = None
+        metadata: Any = None
         for number in range(group, len(self._groups)):
             path, inside = self._groups[number]
             if path != opened:
                 file, opened = self._parquet.ParquetFile(path, memory_map=True), path
+                metadata = file.metadata
             row = self._starts[number]
             count = self._starts[number + 1] - row
-            rows = max(1, min(_MAX_PIECE_ROWS, _PIECE_BYTES * count // max(1, self._size(file.metadata.row_group(inside)))))
-            for batch in file.iter_batches(batch_size=rows, row_groups=[inside], columns=[self._source.member]):
-                yield row, batch.column(0)
-                row += batch.num_rows
+            rows = max(1, min(_MAX_PIECE_ROWS, _PIECE_BYTES * count // max(1, self._size(metadata.row_group(inside)))))
+            options = {"columns": [self._source.member], "use_threads": False}
+            if rows >= count:
+                chunks = file.read_row_group(inside, **options).column(0).chunks
+            else:
+                chunks = (batch.column(0) for batch in file.iter_batches(rows, row_groups=[inside], **options))
+            for chunk in chunks:
+                yield row, chunk
+                row += len(chunk)
 
     def _size(self, group: Any) -> int:
         """Return the bytes of the column in a row group, not compressed."""

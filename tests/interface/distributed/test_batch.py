@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from pathlib import Path
 
 import joinery as jn
@@ -197,7 +198,7 @@ def plan(folder: Path, name: str = "y.npy") -> jobs.Job:
 
     x = sources.source("x", str(folder / "x.npy"))
     return jobs.plan_job(
-        made, signature(made), [x], [], str(folder / name), block=10, batch=None, width=None, independent=False
+        made, signature(made, "batch"), [x], [], str(folder / name), block=10, batch=None, width=None, independent=False
     )
 
 
@@ -278,3 +279,20 @@ def test_the_line_of_progress() -> None:
     line = progress.line(progress._began + 4.0)
     assert line == "27/100 blocks, 2 blocks/s, 1 failed, 36 s left"
     assert progress.line(progress._began + 8000.0).endswith("20:00 h left")
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGTERM") or os.name == "nt", reason="this system has no such signal")
+def test_a_run_that_is_terminated_says_how_to_go_on(batch: Run, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = jobs.run_job_block
+
+    def run(job: jobs.Job, number: int) -> jobs.BlockRecord:
+        if number == 4:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return real(job, number)
+
+    before = signal.getsignal(signal.SIGTERM)
+    with monkeypatch.context() as patch:
+        patch.setattr(running, "run_job_block", run)
+        assert "interrupted; --resume goes on" in batch("--output", "y.npy", "--block", "10", status=1)["error"]
+    assert signal.getsignal(signal.SIGTERM) is before
+    assert batch("--output", "y.npy", "--block", "10", "--resume")["before"] == 4

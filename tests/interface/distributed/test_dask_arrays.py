@@ -133,12 +133,48 @@ def test_labelled_arrays_keep_their_coordinates(reference: jn.distributed.ModelR
         assert np.array_equal(found.values, reference()(x))
     named = jn.distributed.apply(reference, given.chunk(sample=6), output_dims={"y": ("sample", "cls")})
     assert dict(named.chunksizes) == {"sample": (6, 6, 6, 2), "cls": (5,)}
-    with pytest.raises(jn.UserError, match=r"fix: x\.rechunk"):
+    with pytest.raises(jn.UserError, match=r"apply: axis 1 .*fix: x\.chunk\(\{'feature': -1\}\)"):
         jn.distributed.apply(reference, given.chunk(feature=4))
     with pytest.raises(jn.UserError, match=r"input 'x' is a ndarray; fix: an xarray\.DataArray"):
         jn.distributed.apply(reference, x)
     with pytest.raises(jn.UserError, match="fix: one for each of y"):
         jn.distributed.apply(reference, given, output_dims={"y": ("sample",)})
+    with pytest.raises(jn.UserError, match=r"output_dims has \['nope'\]; model 'scorer' returns y: .*; fix"):
+        jn.distributed.apply(reference, given, output_dims={"nope": ("sample", "cls")})
+
+
+def test_masks_are_refused(reference: jn.distributed.ModelReference) -> None:
+    masked = np.ma.masked_greater(rows(6), 0)
+    with pytest.raises(jn.UserError, match=r"map_blocks: input 'x' is a masked array.*fix: x\.filled\(0\)"):
+        jn.distributed.map_blocks(reference, da.from_array(masked, chunks=(2, -1)))
+    hidden = da.from_array(rows(6), chunks=(2, -1)).map_blocks(lambda block: np.ma.masked_greater(block, 0), meta=rows(0))
+    with pytest.raises(jn.UserError, match="is a masked array"):
+        jn.distributed.map_blocks(reference, hidden).compute(scheduler="sync")
+    with pytest.raises(jn.UserError, match="stream: block 1: input 'x' is a masked array"):
+        list(jn.distributed.stream(reference, [rows(6), masked]))
+    with pytest.raises(jn.UserError, match="is a masked array"):
+        jn.distributed.ray_actor(reference)()({"x": masked})
+
+
+def test_a_model_that_is_brought_is_the_one_of_the_reference(tmp_path: Path, model_path: Path, forgotten: None) -> None:
+    """What lies at the path meanwhile is refused, and what a host has kept of it is fetched again."""
+    distributed = pytest.importorskip("distributed", reason="the extra dask is not installed")
+    path, data = tmp_path / "m.joinery", model_path.read_bytes()
+    path.write_bytes(data)
+    reference = jn.distributed.reference(path, trusted=True)
+    path.write_bytes(b"x" * len(data))
+    options = {"n_workers": 1, "processes": False, "dashboard_address": ":0", "local_directory": str(tmp_path / "w")}
+    with distributed.Client(**options) as client:
+        with pytest.raises(jn.distributed.RunError, match=r"bring: model 'scorer' in .* is not a joinery artifact"):
+            jn.distributed.bring(client, reference)
+        assert not list((tmp_path / "w").rglob("*.joinery"))
+        path.write_bytes(data)
+        jn.distributed.bring(client, reference)
+        (kept,) = (tmp_path / "w").rglob("*.joinery")
+        assert kept.read_bytes() == data
+        kept.write_bytes(b"x" * len(data))
+        jn.distributed.bring(client, reference)
+        assert kept.read_bytes() == data
 
 
 def test_a_stream_on_workers_until_there_are_none(

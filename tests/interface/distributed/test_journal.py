@@ -170,6 +170,39 @@ def test_what_a_finished_run_left_is_removed(batch: Run, folder: Path, monkeypat
     assert not Path("y.npy.partial").exists()
 
 
+def test_an_output_of_somebody_else_costs_no_blocks(batch: Run, left: Callable[..., Path]) -> None:
+    partial = left()
+    Path("y.npy").write_text("mine")
+    assert "is there already" in batch("--output", "y.npy", "--block", "10", "--resume", status=2)["error"]
+    assert partial.exists()
+    Path("y.npy").unlink()
+    resumed(batch, "y.npy", LEFT, 0)
+
+
+def test_an_output_that_is_made_meanwhile_stays(batch: Run, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = outputs.Output.finish
+
+    def finish(self: outputs.Output) -> None:
+        Path("y.npy").write_text("mine")
+        real(self)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(outputs.Output, "finish", finish)
+        error = batch("--output", "y.npy", "--block", "10", status=2)["error"]
+    assert "it has been made meanwhile; all blocks are in" in error
+    assert Path("y.npy").read_text() == "mine"
+    assert "is there already" in batch("--output", "y.npy", "--block", "10", "--resume", status=2)["error"]
+    Path("y.npy").unlink()
+    resumed(batch, "y.npy", BLOCKS, 0)
+
+
+def test_files_of_others_stay(batch: Run, folder: Path) -> None:
+    Path("y.npy.partial/data").mkdir(parents=True)
+    Path("y.npy.partial/notes.txt").write_text("mine")
+    batch("--output", "y.npy", "--block", "10")
+    assert sorted(os.listdir("y.npy.partial")) == ["data", "notes.txt"]
+
+
 def test_files_of_a_writer_that_was_killed_are_not_in_the_output(
     batch: Run, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -24,17 +24,6 @@ def blocks(page: str) -> list[tuple[str, str]]:
     return BLOCK.findall((DOCS / page).read_text(encoding="utf-8"))
 
 
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    graph = jn.Graph("scorer", [jn.TensorType(jn.float32, ("batch", 8), "x")])
-    weight = np.random.default_rng(2).standard_normal((8, 4)).astype(np.float32)
-    graph.output(jn.softmax(graph.inputs[0] @ graph.weight("w", weight)), name="y")
-    jn.compile(graph, device="cpu").save(tmp_path / "scorer.joinery")
-    x = np.random.default_rng(3).standard_normal((10_000, 8)).astype(np.float32)
-    zarr.open_group(tmp_path / "input.zarr", mode="w").create_array("x", data=x, chunks=(1000, 8))
-    return tmp_path
-
-
 def printed(folder: Path, *command: str) -> str:
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=folder, timeout=300)
     assert done.returncode == 0, done.stderr
@@ -42,9 +31,12 @@ def printed(folder: Path, *command: str) -> str:
 
 
 @pytest.mark.slow
-def test_the_tutorial(folder: Path) -> None:
-    (_, first), (_, shown), _, (_, command), (_, second), (_, numbers) = blocks("tutorials/07-many-blocks.md")
+def test_the_tutorial(tmp_path: Path) -> None:
+    folder = tmp_path
+    (_, making), (_, first), (_, shown), _, (_, command), (_, second), (_, numbers) = blocks("tutorials/07-many-blocks.md")
     assert len(first.splitlines()) <= 12
+    (folder / "making.py").write_text(making)
+    printed(folder, sys.executable, "making.py")
     (folder / "first.py").write_text(first)
     assert printed(folder, sys.executable, "first.py") == shown
     expected = jn.load(folder / "scorer.joinery")(zarr.open_group(folder / "input.zarr", mode="r")["x"][:])
@@ -59,7 +51,7 @@ def test_the_tutorial(folder: Path) -> None:
 
 
 def test_the_message_of_the_tutorial() -> None:
-    message = blocks("tutorials/07-many-blocks.md")[2][1]
+    message = blocks("tutorials/07-many-blocks.md")[3][1]
     graph = jn.Graph("centred", [jn.TensorType(jn.float32, ("batch", 4), "x")])
     (x,) = graph.inputs
     graph.output(x - jn.mean(x, axis=0))

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import pickle
+import signal
 import threading
 from pathlib import Path
 
 import joinery as jn
 import numpy as np
 import pytest
-from joinery.interface.distributed import references
+from joinery.interface.distributed import blocks, references
 
-from .conftest import rows, scorer, scores
+from .conftest import SIZE, WEIGHT, rows, scorer, scores
 
 
 def test_a_reference_is_small_and_opens_the_model(reference: jn.distributed.ModelReference, model_path: Path) -> None:
@@ -134,6 +136,117 @@ def test_pickles_of_models_name_the_reference() -> None:
     cloudpickle = pytest.importorskip("cloudpickle", reason="closures are pickled by cloudpickle, which Dask brings")
     with pytest.raises(TypeError, match=r"joinery\.distributed\.reference"):
         cloudpickle.dumps(lambda x: model(x))
+
+
+def test_a_model_of_the_store_that_is_damaged_is_written_again(tmp_path: Path, forgotten: None) -> None:
+    model = jn.compile(scorer(), device="cpu")
+    path = Path(jn.distributed.reference(model, directory=tmp_path).location)
+    path.write_bytes(path.read_bytes()[:100])
+    np.testing.assert_allclose(jn.distributed.reference(model, directory=tmp_path)()(rows(3)), scores(rows(3)), rtol=1e-5)
+
+
+# --- files that change under a model
+
+
+def spoil(path: Path) -> None:
+    """Write other weights into the file that a process has mapped."""
+    data = path.read_bytes()
+    at = data.index(WEIGHT[:1].tobytes())
+    with open(path, "r+b") as file:
+        file.seek(at)
+        file.write(bytes(WEIGHT.nbytes))
+    status = path.stat()
+    os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns + 10_000_000))  # clocks of file systems tick slowly
+
+
+def plain_model(path: Path) -> jn.distributed.ModelReference:
+    """A model whose weight lies in the file as it is, in memory that kernels read in place."""
+    graph = jn.Graph("scorer", [jn.TensorType(jn.float32, ("batch", SIZE, 1), "x")])
+    graph.output(graph.inputs[0] + graph.weight("w", WEIGHT), name="y")
+    jn.compile(graph, device="cpu").save(path)
+    return jn.distributed.reference(path, trusted=True, threads=1)
+
+
+def test_results_of_weights_that_were_changed_in_place_are_refused(tmp_path: Path, forgotten: None) -> None:
+    path = tmp_path / "m.joinery"
+    reference = plain_model(path)
+    x, data = np.zeros((2, SIZE, 1), np.float32), path.read_bytes()
+    first = next(jn.distributed.stream(reference, [x]))[1]
+    np.testing.assert_array_equal(first, np.stack([WEIGHT, WEIGHT]))
+    spoil(path)
+    with pytest.raises(jn.distributed.RunError, match=r"model 'scorer': its file .*m\.joinery was changed while it was in use"):
+        list(jn.distributed.stream(reference, [x]))
+    with pytest.raises(jn.distributed.RunError, match=r"SHA-256|changed"):
+        list(jn.distributed.stream(reference, [x]))
+    path.write_bytes(data)
+    assert np.array_equal(next(jn.distributed.stream(reference, [x]))[1], first)
+
+
+def test_a_file_that_is_replaced_as_a_whole_does_no_harm(tmp_path: Path, forgotten: None) -> None:
+    path = tmp_path / "m.joinery"
+    reference = plain_model(path)
+    x = np.zeros((2, SIZE, 1), np.float32)
+    first = next(jn.distributed.stream(reference, [x]))[1]
+    jn.compile(scorer("another"), device="cpu").save(path)
+    assert np.array_equal(blocks.run_block(reference, {"x": x}).outputs["y"], first)
+
+
+def test_a_file_that_others_may_write_to_is_copied(
+    tmp_path: Path, forgotten: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(references, "default_directory", lambda: tmp_path / "cache")
+    path = tmp_path / "m.joinery"
+    reference = plain_model(path)
+    path.chmod(0o666)
+    x = np.zeros((2, SIZE, 1), np.float32)
+    first = next(jn.distributed.stream(reference, [x]))[1]
+    (copy,) = (tmp_path / "cache" / "models").iterdir()
+    assert copy.stat().st_mode & 0o077 == 0
+    spoil(path)
+    assert np.array_equal(blocks.run_block(reference, {"x": x}).outputs["y"], first)
+    references._models.clear()
+    copy.write_bytes(b"half")
+    with pytest.raises(jn.distributed.RunError, match=r"artifact that can be used"):
+        reference()
+
+
+def test_clients_plan_with_the_model_of_the_reference(tmp_path: Path, forgotten: None) -> None:
+    path = tmp_path / "m.joinery"
+    jn.compile(scorer("first"), device="cpu").save(path)
+    reference = jn.distributed.reference(path, trusted=True)
+    reference()
+    jn.compile(scorer("second"), device="cpu").save(path)
+    with pytest.raises(jn.distributed.RunError, match=rf"stream: model 'first' in .*, not {reference.digest}"):
+        jn.distributed.stream(reference, [rows(3)])
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_a_process_that_is_forked_while_a_block_runs(reference: jn.distributed.ModelReference, forgotten: None) -> None:
+    expected = blocks.run_block(reference, {"x": rows(4)}).outputs["y"]
+    with reference.opened().running, references._lock:
+        child = os.fork()
+        if not child:
+            signal.alarm(30)
+            found = blocks.run_block(reference, {"x": rows(4)}).outputs["y"]
+            os._exit(0 if np.array_equal(found, expected) else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+def test_a_model_or_a_path_is_no_reference(model_path: Path) -> None:
+    given = [str(model_path), model_path, jn.load(model_path)]
+    for each in given:
+        for what, call in [
+            ("map_blocks", lambda each: jn.distributed.map_blocks(each, rows(3))),
+            ("stream", lambda each: jn.distributed.stream(each, [rows(3)])),
+            ("ray_actor", jn.distributed.ray_actor),
+            ("apply", lambda each: jn.distributed.apply(each, rows(3))),
+        ]:
+            if what in ("map_blocks", "apply"):
+                pytest.importorskip("xarray", reason="the extra dask is not installed")
+            message = rf"{what}: expected a reference to a model, got {type(each).__name__}; fix: joinery\.distributed\.ref"
+            with pytest.raises(jn.UserError, match=message):
+                call(each)
 
 
 def test_what_is_no_model_is_refused() -> None:

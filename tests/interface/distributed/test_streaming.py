@@ -187,9 +187,42 @@ def test_a_block_that_does_not_fit_is_reported_at_the_end(reference: jn.distribu
     assert [failure.number for failure in caught.value.failures] == [1]
 
 
+@pytest.mark.parametrize("pool", [True, False])
+def test_blocks_may_come_in_one_buffer(reference: jn.distributed.ModelReference, pool: bool) -> None:
+    buffer = np.zeros((4, 16), np.float32)
+
+    def blocks() -> Iterator[np.ndarray]:
+        for number in range(8):
+            buffer[:] = rows(4, seed=number)
+            yield buffer
+
+    with ThreadPoolExecutor(2) as executor:
+        for number, out in jn.distributed.stream(reference, blocks(), executor if pool else None):
+            np.testing.assert_allclose(out, scores(rows(4, seed=number)), rtol=1e-5)
+
+
+@pytest.mark.parametrize("ordered", [True, False])
+def test_an_error_of_the_blocks_comes_after_those_in_flight(
+    reference: jn.distributed.ModelReference, ordered: bool
+) -> None:
+    def blocks() -> Iterator[np.ndarray]:
+        yield from (rows(4) for _ in range(5))
+        raise KeyError("mine")
+
+    with ThreadPoolExecutor(2) as executor:
+        results = jn.distributed.stream(reference, blocks(), executor, ordered=ordered)
+        assert sorted(next(results)[0] for _ in range(5)) == [0, 1, 2, 3, 4]
+        with pytest.raises(KeyError, match="mine"):
+            next(results)
+
+
 def test_mistakes_in_the_call(reference: jn.distributed.ModelReference) -> None:
     with pytest.raises(jn.UserError, match=r"stream: in_flight is 0; fix: a number of 1 or more"):
         jn.distributed.stream(reference, [], in_flight=0)
+    executor = ThreadPoolExecutor(1)
+    executor.shutdown()
+    with pytest.raises(jn.distributed.RunError, match=r"the executor takes no tasks .*fix: one that is not shut down"):
+        list(jn.distributed.stream(reference, [rows(1)], executor))
     with pytest.raises(jn.UserError, match=r"stream: client 7; fix: a distributed\.Client"):
         jn.distributed.stream(reference, [], 7)
     with pytest.raises(jn.UserError, match=r"block 0 has 2 arrays, model 'scorer' takes x: float32\[batch, 16\]"):

@@ -320,7 +320,7 @@ def test_the_default_can_be_chosen(monkeypatch, symbolic):
     assert threads.default_threads() == found
 
 
-@pytest.mark.parametrize("wrong", ["0", "-1", "1025", "2.5", "many", "²", "9" * 400])
+@pytest.mark.parametrize("wrong", ["0", "-1", "1025", "2.5", "many", "²", "9" * 400, "000000001999999"])
 def test_a_wrong_variable_is_named(monkeypatch, wrong):
     monkeypatch.setenv("JOINERY_THREADS", wrong)
     with pytest.raises(UserError, match=r"the environment variable JOINERY_THREADS is .*; fix: a number from 1 to 1024"):

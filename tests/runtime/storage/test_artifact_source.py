@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import mmap
 import zipfile
@@ -131,6 +132,9 @@ def test_streams_that_cannot_be_read(path):
         pass
     with pytest.raises(UserError, match="cannot be read: read of closed file"):
         load(file)
+    half = io.BytesIO(gzip.compress(path.read_bytes())[:-20])
+    with gzip.open(half) as cut, pytest.raises(UserError, match="cannot be read: "):
+        load(cut)
 
 
 def test_memory_with_gaps_is_refused(path):
