@@ -166,7 +166,7 @@ class Importer:
             if on is not None:
                 return (self.symbol_of(on, "a size"),) if node.row == "dim_value" else (on,)
         try:
-            return self.handled(handler, node, values, made)
+            return self.handled(handler, node, values, plain, made)
         except LeftToDefinition:
             return self.by_definition(found, node, values, attributes, scope)
 
@@ -180,17 +180,18 @@ class Importer:
             definition = definition_of(found, node, values, attributes, scope.opsets, self.model.file, self.limits)
         if definition is None:
             raise UnsupportedError(
-                f"operator {node.op} of domain {node.domain or 'ai.onnx'}, opset {scope.opsets[node.domain]}, is not "
+                f"operator {node.op} of domain {node.domain or 'ai.onnx'}, opset {scope.opsets.get(node.domain)}, is not "
                 "supported; fix: export the model with other operators, or compute this part outside"
             )
         return self.call(definition, node, values, attributes, scope)
 
     def handled(
-        self, handler: Handler, node: NodeDef, values: list[Value | None], made: Callable[..., Node]
+        self, handler: Handler, node: NodeDef, values: list[Value | None], attributes: Mapping[str, Any],
+        made: Callable[..., Node],
     ) -> tuple[Value | None, ...]:
         """Return the outputs of a node by its handler; constants alone are folded."""
         are_known = all(value is None or isinstance(value, Known) for value in values)
-        texts = _text_bytes(node.op, values, plain)
+        texts = _text_bytes(node.op, values, attributes)
         if are_known and not node.row and (node.domain, node.op) not in STRUCTURAL and texts <= self.limits.folded_bytes:
             folded = self.folded(handler, made, texts)
             if folded is not None:
