@@ -25,6 +25,7 @@ from ..node import Node, Result
 from ..registry import handles
 from ..sizes.broadcasting import with_units
 from ..values import Growing, Known
+from .spatial.gathered import windows_at
 
 _LARGE, _SAMPLES = 1 << 12, 64
 """Where forms of sizes are compared; a launch checks that they agree."""
@@ -89,9 +90,11 @@ def _equal_where_large(first: Dim, second: Dim) -> bool:
 
 @handles("Transpose")
 def transpose(node: Node) -> Result:
-    """Permute axes; by default they are reversed."""
+    """Permute axes; by default they are reversed. Of gathers at equally spaced positions it may make windows."""
     x = node[0]
-    return x.permute(tuple(node.attr("perm", tuple(range(len(x.shape)))[::-1])))
+    order = tuple(node.attr("perm", tuple(range(len(x.shape)))[::-1]))
+    found = windows_at(x, order)
+    return x.permute(order) if found is None else found
 
 
 @handles("Flatten")

@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 from joinery.graph.checks import Checks
 from joinery.graph.dims.dim import Dim
+from joinery.graph.functions.host.data_sized import host
 from joinery.graph.ops.table import OPS
 from joinery.graph.text.parsing import from_text
 from joinery.graph.text.printing import to_text
@@ -76,6 +77,9 @@ HOST_CASES: dict[str, Build] = {
     "strings": lambda x, y, i: (
         *jn.string_split(jn.print_numbers(x), "."), jn.string_normalize(jn.print_numbers(i), "upper", stopwords=("1",)),
         jn.regex_full_match(jn.print_numbers(x), "[0-9]+"), jn.parse_numbers(jn.print_numbers(x), "float32"),
+    ),
+    "tokens": lambda x, y, i: (
+        host("tokens", jn.print_numbers(x), sizes=(jn.dim("tokens"),), pattern="[0-9]+", least=1, pad="", marks=True),
     ),
     "labels": lambda x, y, i: (jn.encode_labels(i, (1, 2), (0.5, 1.5), 0.0, "float32"), jn.tf_idf(i, [[1], [2, 3]], (1, 2))),
 }  # fmt: skip

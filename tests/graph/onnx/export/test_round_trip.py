@@ -36,6 +36,7 @@ CARRIED = {
     "reshape": FEW_BITS,
     "broadcast_to": (*FEW_BITS, "bfloat16", *EIGHT_BITS),
     "slice": (*FEW_BITS, *EIGHT_BITS),
+    "windows": (*FEW_BITS, *EIGHT_BITS, "float8_e8m0fnu"),
     "pad": (*FEW_BITS, "int16", "uint16", "bfloat16", *EIGHT_BITS),
 }
 """Rows whose nodes read sizes, so that they are no functions: casts to the dtype that carries them are read back as such."""
@@ -48,7 +49,7 @@ def is_read_back(case: Case) -> bool:
         numbers, codes = (found.inputs[0].dtype, found.dtype)[:: 1 if case.row == "quantize" else -1]
         few = codes.name in ("uint2", "int2", "float4_e2m1fn", "uint32") or (codes is jn.int32 and len(found.inputs) > 2)
         return numbers is jn.float32 and not few
-    return case.row != "windows" and case.dtype not in CARRIED.get(case.row, ())
+    return case.dtype not in CARRIED.get(case.row, ())
 
 
 def has_index(case: Case) -> bool:

@@ -11,6 +11,7 @@ import onnx
 import pytest
 from onnx import helper
 
+from ....support.onnx_export.structure import structure
 from ....support.onnx_texts import agrees, by_onnxruntime, model
 
 pytestmark = pytest.mark.skipif(importlib.util.find_spec("onnxruntime") is None, reason="onnxruntime is not installed")
@@ -146,3 +147,28 @@ def test_means_of_padded_windows_along_one_axis(attributes: str, channels: str) 
 def test_means_over_more_than_three_axes_of_space() -> None:
     made = model("(float[b, 2, 3, 4, 5, n] x) => (float[b, 2, 1, 1, 1, 1] y)", "y = ReduceMean<axes=[2, 3, 4, 5]>(x)", 17)
     written(made, {"x": floats(1, 2, 3, 4, 5, 2)})
+
+
+@pytest.mark.parametrize(
+    ("sizes", "axes", "strides", "dilations"),
+    [((3,), (1,), (1,), (1,)), ((3, 2), (1, 2), (2, 1), (2, 1)), ((2, 3), (2, 1), (1, 2), (1, 1)), ((1,), (1,), (3,), (1,))],
+)
+def test_windows_come_back_as_windows(sizes: Any, axes: Any, strides: Any, dilations: Any) -> None:
+    graph = jn.Graph("g", [jn.TensorType(jn.float32, ("b", "n", 6), "x")])
+    graph.output(jn.windows(graph.inputs[0], sizes, axes, strides, dilations) * 2.0)
+    made = jn.to_onnx(graph)
+    again = jn.from_onnx(made)
+    assert structure(again) == structure(graph)
+    x = floats(2, 9, 6)
+    np.testing.assert_array_equal(by_onnxruntime(made, {"x": x})[0], jn.evaluate(again, x))
+
+
+@pytest.mark.parametrize("last", [4, 5])
+def test_positions_that_may_lie_outside_are_no_windows(last: int) -> None:
+    body = "s = Shape<start=1>(x) n = Squeeze(s) l = Sub(n, two) r = Range(z, l, o) c = Unsqueeze(r, a) p = Add(c, w) "
+    given = {"two": np.array(2), "z": np.array(0), "o": np.array(1), "a": np.array([1]), "w": np.arange(last - 1)}
+    made = model("(float[b, n] x) => (float y)", f"{body} g = Gather<axis=1>(x, p) y = Transpose<perm=[0, 1, 2]>(g)", **given)
+    graph = jn.from_onnx(made)
+    assert any(symbol.op.name == "windows" for symbol in graph.symbols) == (last == 4)
+    if last == 4:
+        agrees(made, {"x": floats(2, 7)})
