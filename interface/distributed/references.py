@@ -112,7 +112,7 @@ class ModelReference:
     def _open(self, threads: int | None) -> Opened:
         path = _carried.get(self.digest, Path(self.location))
         try:
-            file = open(path, "rb")  # noqa: SIM115 - it stays open as long as the model
+            file: BinaryIO = open(path, "rb")  # noqa: SIM115 - it stays open as long as the model
             if _others_may_write(file):
                 file = self._own_copy(file)
             state, mapped = _state(file), _mapped(file)
