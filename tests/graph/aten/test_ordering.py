@@ -58,11 +58,15 @@ def test_topk_returns_the_largest_or_the_smallest() -> None:
     assert_equal(several("topk.default", X, 2, 0, False, True, results=wanted), wanted)
 
 
-def test_topk_of_a_symbolic_number_is_refused() -> None:
-    call = Call("node", "aten.topk.default", (Ref("x"), jn.dim("n") // 2), {}, (TensorType("float32", ("n // 2",)),) * 2)
-    program = Program("one", (Source("x", TensorType("float32", ("n",))),), (call,), (("output", Ref("node", 0)),), {})
-    with pytest.raises(jn.UnsupportedError, match="the number of elements of topk has the symbolic shape"):
-        import_program(program)
+@pytest.mark.parametrize("size", [0, 1, 2, 9])
+def test_topk_of_a_symbolic_number(size: int) -> None:
+    types = (TensorType("float32", ("n // 2",)), TensorType("int64", ("n // 2",)))
+    call = Call("node", "aten.topk.default", (Ref("x"), jn.dim("n") // 2), {}, types)
+    outputs = (("values", Ref("node", 0)), ("positions", Ref("node", 1)))
+    graph = import_program(Program("one", (Source("x", TensorType("float32", ("n",))),), (call,), outputs, {}))
+    x = np.random.default_rng(size).permutation(size).astype(np.float32)
+    order = np.argsort(-x)[: size // 2]
+    assert_equal(list(jn.compile(graph, device="cpu")(x)), [x[order], order])
 
 
 def test_kthvalue_counts_from_one() -> None:
