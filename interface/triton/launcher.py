@@ -59,7 +59,7 @@ class Launcher:
             enter(launch)
         if current() is not self._ambient:
             self._follow(current())
-        if captures:
+        if captures and captures[0].concerns():
             self._capture(captures[0], function, (x, y, z, stream, function, packed, launch), args)
         settings = self._settings
         record.launched(function.name)
@@ -92,8 +92,8 @@ class Launcher:
         if loaded.checked_native.facts.follows or EVERYWHERE in spans:
             why = "it follows addresses, and what it writes there could not be taken back"
             capture.refuse(f"the kernel {loaded.name}", why)
-        capture.keep(spans)
-        kept = [arg.detach() if hasattr(arg, "untyped_storage") else arg for arg in args]
+        capture.keep(spans, [arg.untyped_storage() if hasattr(arg, "untyped_storage") else arg for arg in args])
+        kept = [arg.detach() if hasattr(arg, "detach") else arg for arg in args]
         capture.add(lambda: self(*head, None, None, *kept))
 
     def _run(

@@ -108,6 +108,11 @@ def _operator(torch: Any, name: str) -> Any:
     return getattr(found, overload or "default", None)
 
 
+_WRITES_STATISTICS = frozenset({"native_batch_norm", "cudnn_batch_norm", "batch_norm_update_stats"})
+_UNDECLARED = ("running_mean", "running_var")
+"""Arguments that these operators write although their schemas do not say so."""
+
+
 class _Plan:
     """What is known of an operator: whether it makes views, what it writes, and which of its arguments it returns."""
 
@@ -116,6 +121,8 @@ class _Plan:
         writes = [argument.name for argument in schema.arguments if argument.alias_info and argument.alias_info.is_write]
         positional = [argument.name for argument in schema.arguments if not argument.kwarg_only]
         self.writes = [(positional.index(name) if name in positional else None, name) for name in writes]
+        unsaid = _UNDECLARED if operator._opname in _WRITES_STATISTICS else ()
+        self.undeclared = [(positional.index(name), name) for name in unsaid if name in positional]
         self.outs = {argument.name for argument in schema.arguments if argument.is_out}
         self.is_view = not writes and any(each.alias_info for each in schema.returns)
         self.mixes = operator._opname in _MIXES
@@ -258,7 +265,7 @@ class Operators:
         plan = self._plans.get(operator) or self._plan(operator)
         if plan.is_view:
             return operator.redispatch(self._keys, *args, **keywords)
-        if captures and plan.is_own:
+        if captures and plan.is_own and captures[0].concerns():
             return compute_captured(captures[0], self, plan, operator, args, keywords)
         return self.computed(plan, operator, args, keywords)
 
@@ -290,6 +297,8 @@ class Operators:
             result = computed_otherwise(operator.overloadpacket, led_args, led_keywords, self._torch)
         if result is NotImplemented:
             compute = functools.partial(self._drawn, plan, operator) if plan.draws else computes
+            if self._torch.is_autocast_enabled("cpu"):  # of the CPU's operators, which this one is not
+                compute = self._torch.autocast("cpu", enabled=False)(compute)
             try:
                 result = compute(*led_args, **led_keywords)
             except RuntimeError as error:

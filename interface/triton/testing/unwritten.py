@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -87,7 +87,7 @@ def _noting(torch: Any, function: Callable[..., Any]) -> Callable[..., Any]:
     def noting(*args: Any, **keywords: Any) -> Any:
         tensor = function(*args, **keywords)
         is_known = type(tensor) is torch.Tensor and keywords.get("out") is None and not torch.compiler.is_compiling()
-        if is_known and (not may_copy or _are_sizes(torch, args[1:])):
+        if is_known and (not may_copy or _are_sizes(torch, args[1:], keywords)):
             _note(torch, tensor)
         return tensor
 
@@ -100,14 +100,16 @@ def _made(torch: Any, function: Callable[..., None]) -> Callable[..., None]:
 
     @functools.wraps(function)
     def made(self: Any, *args: Any, **keywords: Any) -> None:
-        if type(self) is torch.Tensor and not torch.compiler.is_compiling() and _are_sizes(torch, args):
+        if type(self) is torch.Tensor and not torch.compiler.is_compiling() and _are_sizes(torch, args, keywords):
             _note(torch, self)
 
     return made
 
 
-def _are_sizes(torch: Any, args: Sequence[Any]) -> bool:
-    """Whether a tensor that is made of these has their sizes, and not their values."""
+def _are_sizes(torch: Any, args: Sequence[Any], keywords: Mapping[str, Any]) -> bool:
+    """Whether a tensor that is made of these has their sizes, and not their values, or the memory of another one."""
+    if keywords.keys() - {"device"}:
+        return False
     return all(type(arg) is int for arg in args) or (len(args) == 1 and type(args[0]) is torch.Size)
 
 

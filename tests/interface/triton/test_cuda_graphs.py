@@ -250,3 +250,79 @@ def test_launches_are_made_again_at_replays(tmp_path: Path, mode: str) -> None:
         tmp_path,
         mode,
     )
+
+
+def test_statistics_that_operators_write_without_saying_so_are_given_back(tmp_path: Path) -> None:
+    run(
+        """
+        x, norm = torch.randn(8, 3, device="cuda"), torch.nn.BatchNorm1d(3).cuda()
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            y = norm(x)
+        assert norm.running_mean.tolist() == [0] * 3 and norm.running_var.tolist() == [1] * 3
+        graph.replay()
+        other = torch.nn.BatchNorm1d(3).cuda()
+        assert torch.equal(other(x), y) and torch.equal(other.running_mean, norm.running_mean)
+        assert torch.equal(other.running_var, norm.running_var)
+        """,
+        tmp_path,
+    )
+
+
+def test_memory_of_operators_that_fail_is_not_written_after_it_was_freed(tmp_path: Path) -> None:
+    run(
+        """
+        graph, places = torch.cuda.CUDAGraph(), torch.full((1,), 1 << 40, device="cuda")
+        with torch.cuda.graph(graph):
+            for _ in range(8):
+                lost = torch.zeros(1 << 14, device="cuda")
+                try:
+                    lost.index_fill_(0, places, 1.0)
+                    raise SystemExit("no error")
+                except IndexError:
+                    pass
+                del lost
+            import gc; gc.collect()
+            others = [torch.ones(1 << 14) for _ in range(8)]
+        assert all(each.sum() == 1 << 14 for each in others)
+        """,
+        tmp_path,
+    )
+
+
+def test_other_threads_work_on_their_own_streams_meanwhile(tmp_path: Path) -> None:
+    run(
+        """
+        import threading
+        x, w = torch.ones(4, device="cuda"), torch.zeros(4, device="cuda")
+
+        def work():
+            with torch.cuda.stream(torch.cuda.Stream()):
+                w.add_(1)
+
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph, capture_error_mode="thread_local"):
+            y = x * 2
+            thread = threading.Thread(target=work)
+            thread.start(); thread.join()
+        assert w.tolist() == [1] * 4
+        graph.replay()
+        assert w.tolist() == [1] * 4 and y.tolist() == [2] * 4
+        """,
+        tmp_path,
+    )
+
+
+def test_autocast_of_the_cpu_is_not_that_of_the_gpu(tmp_path: Path) -> None:
+    run(
+        """
+        a, graph = torch.randn(16, 16, device="cuda"), torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            product = a @ a
+        with torch.autocast("cpu"):
+            graph.replay()
+            assert (a @ a).dtype == torch.float32
+        assert torch.equal(product, a @ a)
+        """,
+        tmp_path,
+    )

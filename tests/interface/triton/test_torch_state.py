@@ -109,6 +109,46 @@ def test_what_tests_leave_ends_with_them(tmp_path: Path, devices: str) -> None:
     assert "11 passed" in done.stdout
 
 
+def test_what_conftests_and_their_hooks_set_holds_for_all_and_open_captures_end_with_their_test(tmp_path: Path) -> None:
+    (tmp_path / "sub").mkdir()
+    files = {
+        "conftest.py": """
+            import torch
+
+            def pytest_collection_modifyitems():
+                torch.use_deterministic_algorithms(True, warn_only=True)
+        """,
+        "sub/conftest.py": """
+            import torch
+
+            torch.set_default_dtype(torch.float64)
+        """,
+        "sub/test_0.py": """
+            import torch
+
+            def test_0():
+                assert torch.ones(1).dtype == torch.float64 and torch.get_deterministic_debug_mode() == 1
+                torch.cuda.set_stream(torch.cuda.Stream())
+                torch.cuda.CUDAGraph().capture_begin()
+
+            def test_1():
+                assert not torch.cuda.is_current_stream_capturing()
+                torch.cuda.synchronize()
+        """,
+        "test_2.py": """
+            import torch
+
+            def test_2():
+                assert torch.ones(1).dtype == torch.float64 and torch.get_deterministic_debug_mode() == 1
+        """,
+    }
+    for name, text in files.items():
+        (tmp_path / name).write_text(textwrap.dedent(text))
+    command = [sys.executable, "-m", "pytest", "-p", "joinery.triton.pytest", "--joinery", "-q", "-p", "no:cacheprovider"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert "3 passed" in done.stdout, done.stdout + done.stderr
+
+
 def test_torch_is_left_as_it_is_where_nothing_stands_in(tmp_path: Path) -> None:
     (tmp_path / "test_0.py").write_text("import torch\n\ndef test_0():\n    torch.set_default_dtype(torch.float64)\n")
     (tmp_path / "test_1.py").write_text("import torch\n\ndef test_1():\n    assert torch.ones(1).dtype == torch.float64\n")

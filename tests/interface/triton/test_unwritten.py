@@ -484,6 +484,8 @@ def test_what_grows_is_unwritten_where_it_is_new(grow: Callable[[Any], Any]) -> 
 def test_tensors_of_values_are_written() -> None:
     held = torch.zeros(4)
     made = [torch.Tensor([1, 2]), torch.Tensor((3, 4)), torch.Tensor(held), held.new([1, 2]), held.new(held)]
+    made += [torch.Tensor(data=[1, 2]), torch.Tensor(other=held), torch.Tensor(storage=held.untyped_storage())]
+    made += [held.new(data=[1, 2]), held.new(other=held)]
     made += [torch.nn.Parameter(torch.zeros(4)), torch.Tensor(), torch.zeros(8).resize_(4), torch.zeros(4).resize_(4)]
     for each in made:
         assert not any(blank(each))

@@ -31,24 +31,27 @@ class Capture:
         self._generators = list(generators)
         self._states = [(each, each.get_state()) for each in generators]
         self._before: dict[Span, Array] = {}
+        self._held: list[Any] = []
 
     def add(self, step: Callable[[], None]) -> None:
         """Do this at each replay, after all that was added before."""
         self.steps.append(step)
 
-    def keep(self, spans: Iterable[Span]) -> None:
-        """Remember what memory holds before it is written."""
+    def keep(self, spans: Iterable[Span], owners: Iterable[Any]) -> None:
+        """Remember what memory holds before it is written. owners: storages and arrays that keep it alive."""
+        self._held += owners
         for span in spans:
             if span not in self._before and span[0] != span[1]:
                 self._before[span] = bytes_of(span).copy()
 
     def end(self) -> None:
-        """Give memory back what it held, and generators their states. The memory is alive: steps hold it."""
+        """Give memory back what it held, and generators their states."""
         for span, content in self._before.items():
             bytes_of(span)[:] = content
         for generator, state in self._states:
             generator.set_state(state)
         self._before.clear()
+        self._held.clear()
         self._states.clear()
 
     def covers(self, stream: Any = None) -> bool:
@@ -58,6 +61,12 @@ class Capture:
     def join(self, stream: Any = None) -> None:
         """Capture what is done on a stream too: it waits for one that is captured."""
         self._streams.add(self._current() if stream is None else stream)
+
+    def concerns(self) -> bool:
+        """Whether work of this thread is captured: all of the capturing thread, that of torch's threads, which run backward
+        passes on the streams of their forward passes, and that of other threads on streams that are captured."""
+        own = threading.get_ident() == self._thread
+        return own or isinstance(threading.current_thread(), threading._DummyThread) or self.covers()
 
     def check_stream(self, what: str) -> None:
         """Raises `RuntimeError` for work on a stream that is not captured: a GPU would do it at once, and never again.

@@ -27,8 +27,8 @@ def install(torch: Any, generator: Any) -> None:
 
 
 def is_capturing() -> bool:
-    """Whether a graph is being captured."""
-    return bool(captures)
+    """Whether the current stream is being captured."""
+    return bool(captures) and captures[0].covers()
 
 
 def new_pool() -> tuple[int, int]:

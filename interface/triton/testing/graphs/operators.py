@@ -24,8 +24,10 @@ def compute(
     torch = operators.torch
     tensors = list(_tensors((*args, *keywords.values()), torch.Tensor))
     _check(capture, torch, plan, operator, args, keywords, tensors)
-    written = [args[i] if i is not None and i < len(args) else keywords.get(name) for i, name in plan.writes]
-    capture.keep(_span(each) for each in _tensors(written, torch.Tensor))
+    changed = [*plan.writes, *plan.undeclared]
+    values = [args[i] if i is not None and i < len(args) else keywords.get(name) for i, name in changed]
+    written = list(_tensors(values, torch.Tensor))
+    capture.keep(map(_span, written), [each.untyped_storage() for each in written])
     result = operators.computed(plan, operator, args, keywords)
     hold = functools.partial(_kept, torch, operators.alias)
     led_args, led_keywords = [hold(each) for each in args], {name: hold(each) for name, each in keywords.items()}

@@ -2,7 +2,9 @@
 
 A GPU's suites are often run file by file, and their tests set a default device and leave it. These are kept apart here:
 
-- what importing a file sets holds for the tests of this file, and for no other file's;
+- what importing a file sets holds for the tests of this file, and for no other file's, also where a module did it that several
+  files import: the first one of them imports it;
+- what files of `conftest.py` and their hooks set holds for all;
 - what fixtures of a module or a class set, and leave, holds to the end of their file;
 - what fixtures of a session or a package set holds until they end;
 - what a test sets, and leaves, ends with the test.
@@ -18,6 +20,8 @@ from typing import Any
 
 import pytest
 
+from ..graphs.capture import captures
+
 _State = dict[str, Any]
 """What torch keeps, by what it is: two that are equal are the same."""
 
@@ -32,6 +36,10 @@ class ProcessOfItsOwn:
         self._of_fixtures: dict[Any, _State] = {}  # what living fixtures of sessions and packages set
         self._of_test: dict[str, tuple[Any, Any]] = {}  # what fixtures of the running test set: before, and after
         self._file: Path | None = None
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtestloop(self) -> None:
+        self._initial = self._state()  # with what conftest.py and hooks set, since files that are collected leave nothing
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_make_collect_report(self, collector: Any) -> Generator[None, Any, Any]:
@@ -55,7 +63,13 @@ class ProcessOfItsOwn:
                 state |= each
             self._become(state)
         self._of_test.clear()
-        return (yield)
+        opened = list(captures)
+        try:
+            return (yield)
+        finally:
+            for capture in [each for each in captures if each not in opened]:  # by a test that ended before it
+                captures.remove(capture)
+                capture.end()
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_fixture_setup(self, fixturedef: Any) -> Generator[None, Any, Any]:
