@@ -31,7 +31,7 @@ class Capture:
         self._generators = list(generators)
         self._states = [(each, each.get_state()) for each in generators]
         self._before: dict[Span, Array] = {}
-        self._held: list[Any] = []
+        self._owners: list[Any] = []
 
     def add(self, step: Callable[[], None]) -> None:
         """Do this at each replay, after all that was added before."""
@@ -39,7 +39,7 @@ class Capture:
 
     def keep(self, spans: Iterable[Span], owners: Iterable[Any]) -> None:
         """Remember what memory holds before it is written. owners: storages and arrays that keep it alive."""
-        self._held += owners
+        self._owners += owners
         for span in spans:
             if span not in self._before and span[0] != span[1]:
                 self._before[span] = bytes_of(span).copy()
@@ -51,7 +51,7 @@ class Capture:
         for generator, state in self._states:
             generator.set_state(state)
         self._before.clear()
-        self._held.clear()
+        self._owners.clear()
         self._states.clear()
 
     def covers(self, stream: Any = None) -> bool:
