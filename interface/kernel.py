@@ -51,6 +51,7 @@ if TYPE_CHECKING:  # the modules for GPUs take as long to load as all others, an
     from .cuda_launching import CudaLaunches
     from .gpu_code import GpuCode, GpuEntry, GpuKernelCompiler, GpuRequest
     from .native.sanitizer import NativeSanitizer
+    from .proving.proving import KernelProver
 
 
 class Kernel:
@@ -186,6 +187,13 @@ class Kernel:
             return Report(())
         with default_modes():
             return sanitize(self._defining_module, grid, args, self.name, unwritten, needs_barriers, undefined_arithmetic)
+
+    @functools.cached_property
+    def prove(self) -> KernelProver:
+        """Proofs for all sizes: `prove(assume=…, extents=…, grid=…)`, or `prove.like(grid, *args)` (docs/guides/proofs.md)."""
+        from .proving.proving import KernelProver
+
+        return KernelProver(self._function, self.sanitize, self._arguments)
 
     @property
     def sanitizer_obstacle(self) -> str | None:
