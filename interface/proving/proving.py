@@ -67,7 +67,8 @@ class KernelProver:
         Raises `UserError` for expressions that cannot be read, unknown names, and assumptions that contradict each other;
         `UnsupportedError` for properties there are not, and where z3 is not installed.
         """
-        return self._prove(Specification.of(assume, {} if extents is None else extents, grid), properties, limit)
+        taken = parameter_names(self._function)
+        return self._prove(Specification.of(assume, {} if extents is None else extents, grid, taken), properties, limit)
 
     def like(
         self, grid: int | Sequence[int], *args: Any, properties: Sequence[str] = PROPERTIES, limit: int = DEFAULT_LIMIT

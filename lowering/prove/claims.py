@@ -7,19 +7,22 @@ address under both. So by induction no number that a claim looks at has wrapped.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from xdsl.ir import Operation, SSAValue
 
 from ...promotion.dataclass import dataclass
 from ..tt import types as t
-from .evaluate.values import Integer, Need, Pointer, Reads
+from .evaluate.values import Condition, Integer, Need, Needs, Pointer, Reads
 from .preparation import Access
 from .terms.formulas import FALSE, Formula, at_most, both, either, equal, less, negated, within
 from .world import AccessTerms, World
 
 ADDRESS_BITS = 64
 _MAX_DEPTH = 60
+
+InOrder = Iterable[tuple[Need | Reads, Formula]]
+"""Needs, each with what may be taken for granted when it is shown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,25 +42,28 @@ class Outcome:
     is_possible: bool = False
 
 
+def needs_of_path(steps: Iterable[Condition]) -> Iterator[tuple[Need | Reads, Formula]]:
+    """Yields the needs of conditions, each under those before it."""
+    given: list[Formula] = []
+    for step in steps:
+        yield from [(need, both(*given)) for need in step.needs]
+        given.append(step.formula)
+
+
 def needs_in_order(access: Access, terms: AccessTerms) -> Iterator[tuple[Need | Reads, Formula]]:
     """Yields the needs of an access, each with what may be taken for granted when it is shown.
 
     The last one is that the address itself is no more than 64 bits away from its array. Inside the array it always is.
     """
-    given: list[Formula] = []
-    for step in terms.path:
-        yield from [(need, both(*given)) for need in step.needs]
-        given.append(step.formula)
-    yield from [(need, both(*given)) for need in terms.mask.needs]
-    given.append(terms.mask.formula)
+    yield from needs_of_path((*terms.path, terms.mask))
     if isinstance(terms.pointer, Pointer):
-        yield from [(need, both(*given)) for need in terms.pointer.needs]
-        yield address_need(access, terms.pointer), both(*given)
+        yield from [(need, terms.live) for need in terms.pointer.needs]
+        yield address_need(access, terms.pointer), terms.live
 
 
 def address_need(access: Access, pointer: Pointer) -> Need:
     """Returns that an address is no more than 64 bits away from its array."""
-    return Need(pointer.offset, ADDRESS_BITS, True, both(), access.op)
+    return Need(pointer.offset, ADDRESS_BITS, both(), access.op)
 
 
 def fits(need: Need) -> Formula:
@@ -66,33 +72,40 @@ def fits(need: Need) -> Formula:
     return within(need.value, -half, half - 1)
 
 
-def unmet(
-    world: World, given: Sequence[Formula], access: Access, of: Collection[Need] | None = None, observed: bool = True,
-    address: bool = False,
+def not_shown(
+    world: World, given: Sequence[Formula], needs: InOrder, of: Collection[Need] | None = None, ignored: Need | None = None
 ) -> tuple[list[Need], list[Operation]]:
     """Returns the needs that are not shown, and the loads on which the others rely.
 
-    of: only these, where the others are shown with less given. observed: only needs of numbers that something looks
-    at; otherwise of all, as for overflow. address: whether the address must be no more than 64 bits away from its array.
+    of: only these, where the others are shown with less given.
     """
-    terms = world.access_terms(access)
-    last = address_need(access, terms.pointer) if isinstance(terms.pointer, Pointer) else None
     failed: dict[Need, None] = {}
     reads: dict[Operation, None] = {}
     shown: set[Need] = set()
-    for need, under in needs_in_order(access, terms):
+    for need, under in needs:
         if isinstance(need, Reads):
             reads[need.op] = None
             continue
-        if need == last and of is None and not address:
-            continue
-        if need in shown or need in failed or (observed and not need.is_observed) or (of is not None and need not in of):
+        if need == ignored or need in shown or need in failed or (of is not None and need not in of):
             continue
         if world.solver.is_impossible(*world.base, *given, under, need.under, negated(fits(need))):
             shown.add(need)
         else:
             failed[need] = None
     return list(failed), list(reads)
+
+
+def unmet(
+    world: World, given: Sequence[Formula], access: Access, of: Collection[Need] | None = None, address: bool = False
+) -> tuple[list[Need], list[Operation]]:
+    """Returns the needs of an access that are not shown, and the loads on which the others rely.
+
+    of: only these, where the others are shown with less given. address: whether the address must be no more than 64 bits away
+    from its array.
+    """
+    terms = world.access_terms(access)
+    last = address_need(access, terms.pointer) if isinstance(terms.pointer, Pointer) and not address else None
+    return not_shown(world, given, needs_in_order(access, terms), of, last)
 
 
 def outside(world: World, access: Access, pointer: Pointer) -> Formula | None:
@@ -123,46 +136,73 @@ def is_never_executed(world: World, access: Access) -> bool:
 
 
 def inside(world: World, access: Access, pointer: Pointer) -> Formula:
-    """Returns that an access is inside its array, as far as its extent is known: faulty ones are reported by themselves."""
+    """Returns that an access is inside its array, if the array has an extent."""
     fault = outside(world, access, pointer)
     return both() if fault is None else negated(fault)
 
 
-def _overlap(one: Pointer, size: int, two: Pointer, other: int) -> Formula:
+def _overlap(one: Pointer, size: int, two: Pointer, other: int) -> tuple[Formula, Formula]:
+    """Returns that two accesses are to one element, and that they have some bytes in common but not all."""
     difference = one.offset - two.offset
-    if size == other and difference.constant_part % size == 0 and difference.divisor % size == 0:
-        return equal(difference, 0)
-    return both(less(difference, other), less(-difference, size))
+    if size == other:
+        same = equal(difference, 0)
+        if difference.constant_part % size == 0 and difference.divisor % size == 0:
+            return same, FALSE
+        return same, both(negated(same), less(difference, other), less(-difference, size))
+    return FALSE, both(less(difference, other), less(-difference, size))
 
 
-def programs_meet(world: World, one: Access, two: Access) -> list[Formula] | None:
-    """Returns that two programs touch the same memory by these accesses; None if the pointers are not known."""
+def programs_meet(world: World, one: Access, two: Access, are_inside: tuple[bool, bool]) -> list[Formula] | None:
+    """Returns that two programs touch the same memory by these accesses; None if the pointers are not known.
+
+    are_inside: which of the accesses is proven to be inside its array.
+    """
     first, second = world.access_terms(one, "p"), world.access_terms(two, "q")
     if not isinstance(first.pointer, Pointer) or not isinstance(second.pointer, Pointer):
         return None
     others = [negated(equal(p, q)) for p, q in zip(world.first.program, world.second.program, strict=True)]
+    same, partly = _overlap(first.pointer, one.size, second.pointer, two.size)
+    if one.is_ordered and two.is_ordered:
+        same = FALSE
     return [
-        first.live, second.live, either(*others), _overlap(first.pointer, one.size, second.pointer, two.size),
-        inside(world, one, first.pointer), inside(world, two, second.pointer),
+        first.live, second.live, either(*others), either(same, partly),
+        *[inside(world, each, pointer) for each, pointer, known in
+          ((one, first.pointer, are_inside[0]), (two, second.pointer, are_inside[1])) if known],
     ]  # fmt: skip
 
 
-def lanes_meet(world: World, access: Access) -> list[Formula] | None:
-    """Returns that two lanes of a store have one address, and may store different values; None if the pointer is not known."""
+def lanes_meet(world: World, access: Access, is_inside: bool) -> list[Formula] | None:
+    """Returns that two lanes of a store share memory, and do not store the same there; None if the pointer is not known."""
     first, second = world.access_terms(access), world.access_terms(access, lanes="'")
     if not isinstance(first.pointer, Pointer) or not isinstance(second.pointer, Pointer):
         return None
-    axes = axes_of(access.stored) if access.stored is not None else frozenset(range(len(access.shape)))
     one, two = world.first.lanes(access.shape), world.first.lanes(access.shape, "'")
-    different: list[Formula] = [either(*[negated(equal(one[axis], two[axis])) for axis in sorted(axes)])]
-    if access.stored is not None and t.is_integer(access.stored.type) and t.is_tensor(access.stored.type):
-        x, y = world.first.value(access.stored, one), world.first.value(access.stored, two)
-        if isinstance(x, Integer) and isinstance(y, Integer) and x.value == y.value:
-            return [FALSE]
+    apart = [negated(equal(x, y)) for x, y in zip(one, two, strict=True)]
+    axes = axes_of(access.stored) if access.stored is not None else frozenset(range(len(access.shape)))
+    different = either(*[apart[axis] for axis in sorted(axes)])
+    if _stores_equal_values(world, access, (first, second)):
+        different = FALSE
+    same, partly = _overlap(first.pointer, access.size, second.pointer, access.size)
     return [
-        first.live, second.live, *different, _overlap(first.pointer, access.size, second.pointer, access.size),
-        inside(world, access, first.pointer), inside(world, access, second.pointer),
+        first.live, second.live, either(both(same, different), both(partly, either(*apart))),
+        *[inside(world, access, pointer) for pointer in (first.pointer, second.pointer) if is_inside],
     ]  # fmt: skip
+
+
+def _stores_equal_values(world: World, access: Access, terms: tuple[AccessTerms, AccessTerms]) -> bool:
+    """Returns whether any two lanes store one integer, whatever is needed for the terms to be those numbers included."""
+    stored = access.stored
+    if stored is None or not t.is_integer(stored.type) or not t.is_tensor(stored.type):
+        return False
+    x, y = [world.first.value(stored, world.first.lanes(access.shape, each)) for each in ("", "'")]
+    if not isinstance(x, Integer) or not isinstance(y, Integer) or x.value != y.value:
+        return False
+    return all(_are_shown(world, each.live, own.needs) for each, own in zip(terms, (x, y), strict=True))
+
+
+def _are_shown(world: World, live: Formula, needs: Needs) -> bool:
+    failed, reads = not_shown(world, (), [(need, live) for need in needs])
+    return not failed and not reads
 
 
 def axes_of(value: SSAValue, depth: int = 0) -> frozenset[int]:
@@ -190,6 +230,6 @@ def address_needs(world: World, access: Access, given: Sequence[Formula]) -> Out
 
 
 __all__ = [
-    "Outcome", "address_needs", "bounds", "is_never_executed", "lanes_meet", "outside", "programs_meet",
-    "unmet",
+    "Outcome", "address_needs", "bounds", "is_never_executed", "lanes_meet", "needs_of_path", "not_shown", "outside",
+    "programs_meet", "unmet",
 ]  # fmt: skip

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from ...promotion.dataclass import dataclass
 from ..tt import types as t
 from . import claims
-from .evaluate.control import NotModelled
+from .evaluate.paths import NotModelled
 from .evaluate.values import Pointer
 from .preparation import Access, PreparedFunction
 from .specify import candidates
@@ -155,7 +155,7 @@ class _Guess:
         for access in self.prepared.accesses:
             try:
                 pointer = None if access.obstacle else world.access_terms(access).pointer
-            except (NotModelled, TooLarge):
+            except (NotModelled, TooLarge, RecursionError):
                 continue
             if isinstance(pointer, Pointer):
                 found.setdefault(self.prepared.parameters[pointer.base].name, []).append(access)
@@ -178,10 +178,10 @@ class _Guess:
                 if fault is not None:
                     found.append([terms.live, fault])
                 if one.writes and not one.is_atomic and one.shape:
-                    found.append(claims.lanes_meet(world, one) or [])
+                    found.append(claims.lanes_meet(world, one, True) or [])
                 found += [
-                    claims.programs_meet(world, one, two) or [] for two in accesses[number:][:_MAX_PARTNERS]
-                    if (one.writes or two.writes) and not (one.is_atomic and two.is_atomic)
+                    claims.programs_meet(world, one, two, (True, True)) or [] for two in accesses[number:][:_MAX_PARTNERS]
+                    if (one.writes or two.writes) and not (one.is_ordered and two.is_ordered)
                 ]  # fmt: skip
         return found
 

@@ -7,12 +7,16 @@ from collections.abc import Mapping, Sequence
 
 from xdsl.dialects.builtin import FileLineColLoc, IntAttr, IntegerAttr, StringAttr
 from xdsl.ir import Attribute, Operation, SSAValue
-from xdsl.traits import MemoryReadEffect, MemoryWriteEffect
+from xdsl.traits import NoMemoryEffect, Pure
 
 from ...promotion.dataclass import dataclass
+from ..libdevice.signatures import SIGNATURES
 from ..tt import types as t
 from ..tt.arguments import parameters_of
+from ..tt.dialect.attributes import enum_name
+from ..tt.dialect.external import ExternElementwiseOp
 from ..tt.dialect.functions import FuncOp
+from ..tt.dialect.memory.atomics import MEMORY_SCOPES
 from ..tt.dialect.memory.descriptor_types import TensorDescType
 from ..tt.facts import DIVISIBILITY, parameter_attributes
 from ..tt.op_locations import OpLocations, source_line
@@ -24,9 +28,11 @@ PASSES = "inline,drop-claims,expand-control,expand-arithmetic,expand-maps,expand
 _TEXT = "ttir"
 _NAME = re.compile(r"[A-Za-z_][\w.]*")
 _HARMLESS = frozenset({
-    "tt.print", "tt.assert", "ttg.barrier", "gpu.barrier", "tt.elementwise_inline_asm", "tt.grid_dependency_wait",
-    "tt.grid_dependency_launch_dependents", "llvm.intr.assume", "tt.func", "tt.return", "cf.assert",
+    "tt.func", "tt.return", "tt.print", "tt.assert", "cf.assert", "cf.br", "cf.cond_br", "llvm.intr.assume", "ttg.barrier",
+    "gpu.barrier", "tt.grid_dependency_wait", "tt.grid_dependency_launch_dependents", "scf.for", "scf.if", "scf.while",
+    "scf.execute_region", "scf.yield", "scf.condition",
 })  # fmt: skip
+"""Operations without a trait that says so which touch no memory of arrays themselves."""
 _PLAIN = {"tt.load": (True, False), "tt.store": (False, True)}
 _ATOMIC = {
     "tt.atomic_rmw": (True, True), "tt.atomic_cas": (True, True), "tt.atomic_load": (True, False),
@@ -41,11 +47,15 @@ class ProofParameter:
     Attributes:
         name: as specifications say it; those of the parts of a descriptor `a` are `a`, `a.shape.0` and `a.stride.0`.
         divisor: what the text promises to divide the number.
+        rank: of a descriptor's array, how many extents and strides follow it here; 0 of others.
+        is_followed: whether the text has parameters for these, too.
     """
 
     name: str
     type: Attribute
     divisor: int = 1
+    rank: int = 0
+    is_followed: bool = False
 
     @property
     def is_array(self) -> bool:
@@ -61,6 +71,7 @@ class Access:
     """An operation that reads or writes memory.
 
     Attributes:
+        is_ordered: whether it is an atomic access that orders programs: those of the scope "cta" do not.
         obstacle: why the access is not modelled; "" if it is.
         size: bytes of an element.
     """
@@ -69,12 +80,16 @@ class Access:
     line: str
     reads: bool
     writes: bool
-    is_atomic: bool
+    is_ordered: bool
     shape: tuple[int, ...]
     size: int
     mask: SSAValue | None
     stored: SSAValue | None
     obstacle: str = ""
+
+    @property
+    def is_atomic(self) -> bool:
+        return self.op.name in _ATOMIC
 
     @property
     def pointer(self) -> SSAValue:
@@ -168,7 +183,9 @@ def _parameters(function: FuncOp) -> tuple[ProofParameter, ...]:
         name = names[position]
         if isinstance(each.type, TensorDescType):
             rank = len(each.type.shape)
-            found.append(ProofParameter(name, t.ptr(each.type.elem)))
+            following = names[position + 1 : position + 1 + 2 * rank]
+            is_followed = f"{name}.shape.0" in following
+            found.append(ProofParameter(name, t.ptr(each.type.elem), rank=rank, is_followed=is_followed))
             for what in ("shape", "stride"):
                 found += [ProofParameter(f"{name}.{what}.{axis}", t.I64) for axis in range(rank)]
             found.append(ProofParameter(f"{name}.padding", t.I1))
@@ -184,15 +201,31 @@ def _accesses(function: FuncOp) -> list[Access]:
     for op in function.walk():
         effects = _PLAIN.get(op.name) or _ATOMIC.get(op.name)
         if effects is None:
-            if op.name not in _HARMLESS and (op.has_trait(MemoryReadEffect) or op.has_trait(MemoryWriteEffect)):
+            if not _is_harmless(op):
                 found.append(Access(op, line_of(op), True, True, False, (), 1, None, None, f"{op.name} is not modelled"))
             continue
         value = t.value_type(op.operands[0].type)
+        if t.is_tensor(t.elem(op.operands[0].type).pointee):  # type: ignore[attr-defined]
+            found.append(Access(op, line_of(op), True, True, False, (), 1, None, None, "a pointer to a block is not modelled"))
+            continue
         mask, stored = _operands(op)
         size = max(1, t.bit_width(value) // 8)
         shape = t.shape_of(op.operands[0].type)
-        found.append(Access(op, line_of(op), *effects, op.name in _ATOMIC, shape, size, mask, stored))
+        is_ordered = op.name in _ATOMIC and enum_name(MEMORY_SCOPES, op.properties["scope"]) in ("gpu", "sys")
+        found.append(Access(op, line_of(op), *effects, is_ordered, shape, size, mask, stored))
     return found
+
+
+def _is_harmless(op: Operation) -> bool:
+    """Returns whether an operation is known to touch no memory. What nothing is known of may touch any."""
+    if op.name in _HARMLESS:
+        return True
+    if op.name == "tt.elementwise_inline_asm":
+        pure = op.properties.get("pure")
+        return isinstance(pure, IntegerAttr) and bool(pure.value.data)
+    if isinstance(op, ExternElementwiseOp):
+        return bool(op.pure.value.data) or (op.names_libdevice and op.symbol.data in SIGNATURES)
+    return op.has_trait(NoMemoryEffect) or op.has_trait(Pure)
 
 
 def _operands(op: Operation) -> tuple[SSAValue | None, SSAValue | None]:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from ...promotion.dataclass import dataclass
+from ...promotion.errors import UserError
 from ..tt.sanitize.findings import Finding
 from .specify.specification import Specification
 
@@ -134,7 +135,12 @@ class Proof:
         return tuple([each for each in self.accesses if each.verdict == REFUTED])
 
     def verdict(self, prop: str) -> str:
-        """Returns the weakest verdict of a property: refuted, unknown, proven under, or proven."""
+        """Returns the weakest verdict of a property: refuted, unknown, proven under, or proven.
+
+        Raises `UserError` for a property that was not asked for: nothing is known of it.
+        """
+        if prop not in self.properties:
+            raise UserError(f"proof: {prop!r} was not asked for; fix: properties={(*self.properties, prop)}")
         found = {each.verdict for each in self.accesses if each.prop == prop}
         return next((each for each in (REFUTED, UNKNOWN, UNDER) if each in found), PROVEN)
 

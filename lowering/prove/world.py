@@ -9,10 +9,10 @@ from xdsl.ir import Operation
 from ...promotion.dataclass import dataclass
 from ...promotion.errors import UserError
 from ..tt import types as t
-from .evaluate.control import path
 from .evaluate.evaluator import Evaluator, Lanes
+from .evaluate.paths import path
 from .evaluate.rules import RULES
-from .evaluate.values import Condition, Integer, Pointer, Unknown, Value
+from .evaluate.values import Condition, Contents, Integer, Pointer, Unknown, Value
 from .preparation import Access, PreparedFunction, ProofParameter
 from .specify.expressions import (
     Assumption,
@@ -24,6 +24,7 @@ from .specify.expressions import (
     Name,
     Number,
     arrays_in,
+    has_division,
 )
 from .specify.specification import ParsedSpecification
 from .terms.atoms import Terms
@@ -94,15 +95,17 @@ class World:
         self._proven: dict[Formula, bool] = {}
         self._make_symbols()
         self.terms.is_proven = self._is_proven
-        for _, assumption in specification.assume:
-            if not any(True for _ in arrays_in(assumption)):
-                self.base.append(self.assumption(assumption))
+        formulas = [each for _, each in specification.assume if not any(True for _ in arrays_in(each))]
+        for assumption in sorted(formulas, key=has_division):  # those without say that divisors are positive
+            self.base.append(self.assumption(assumption))
         self.extents: dict[int, Polynomial] = {}
         for name, expression in specification.extents.items():
             extent = self.size(expression)
             size = prepared.parameters[prepared.arrays[name]].element_size
             self.base += [at_least(extent, 0), at_most(extent, _MAX_BYTES // size)]
             self.extents[prepared.arrays[name]] = extent
+            if extent.number is None and not self.terms.fits(extent, 1, _MAX_EXTENT):
+                self.promises.append(f"{specification.texts[name]} >= 0, as {name} has so many elements")
         self._describe_tensors()
         x, y, z = [self.size(axis) for axis in specification.grid]
         self.grid = (x, y, z)
@@ -127,7 +130,9 @@ class World:
             position = numbers.get(name)
             if position is not None:
                 parameter = self.prepared.parameters[position]
-                half = 1 << (t.bit_width(parameter.type) - 1)
+                bits = t.bit_width(parameter.type)
+                half = 1 << (bits - 1)
+                self.promises.append(f"-2**{bits - 1} <= {name} < 2**{bits - 1}: the signed number that the kernel is given")
                 low, high = max(-half, -half if low is None else low), min(half - 1, half - 1 if high is None else high)
                 if low > high:  # the assumption itself is among the formulas, and refutes itself there
                     low, high = -half, half - 1
@@ -148,9 +153,8 @@ class World:
     def _describe_tensors(self) -> None:
         """States what launches check of tensor descriptors: that their tensors fit their arrays."""
         for position, parameter in enumerate(self.prepared.parameters):
-            rank = sum(each.name.startswith(f"{parameter.name}.shape.") for each in self.prepared.parameters[position + 1 :])
-            following = self.prepared.parameters[position + 1 : position + 2 + 2 * rank]
-            if not rank or not parameter.is_array or [each.name for each in following][-1:] != [f"{parameter.name}.padding"]:
+            rank = parameter.rank
+            if not rank:
                 continue
             shape = [self.symbols[f"{parameter.name}.shape.{axis}"] for axis in range(rank)]
             strides = [self.symbols[f"{parameter.name}.stride.{axis}"] for axis in range(rank)]
@@ -158,6 +162,8 @@ class World:
             self.base += [at_least(stride, 0) for stride in strides]
             checked = f"the tensor of {parameter.name} fits its array (launches check it)"
             self.promises.append(f"{checked}; its strides are not negative")
+            if parameter.is_followed:
+                self.promises.append(f"the numbers after {parameter.name} are its extents and strides, as front ends pass them")
             if position not in self.extents:
                 self.extents[position] = self.terms.atom(("size", f"elements of {parameter.name}"), f"{parameter.name}", 0)
             reach = ONE
@@ -223,20 +229,21 @@ class World:
 
     # Programs
 
-    def _ranges_of_contents(self) -> dict[int, tuple[Polynomial, Polynomial]]:
+    def _ranges_of_contents(self) -> dict[int, Contents]:
+        """Returns the ranges of elements, which users take for signed or unsigned as their arrays are."""
         found = {}
         for name, bounds in self.specification.contents().items():
             position = self.prepared.arrays[name]
             pointee = self.prepared.parameters[position].type.pointee  # type: ignore[attr-defined]
-            half = 1 << (t.bit_width(pointee) - 1)
-            low, high = constant(-half), constant(half - 1)
+            bits = t.bit_width(pointee)
+            low, high = constant(-(1 << (bits - 1))), constant((1 << bits) - 1)
             for relation, expression in bounds:
                 value = self.size(expression)
                 if relation in (">", ">=", "=="):
                     low = self.terms.larger(low, value + (relation == ">"))
                 if relation in ("<", "<=", "=="):
                     high = self.terms.smaller(high, value - (relation == "<"))
-            found[position] = (low, high)
+            found[position] = Contents(low, high, bits)
             if position in self.extents:  # an array with elements has a range for them
                 self.base.append(implies(at_least(self.extents[position], 1), at_most(low, high)))
         return found
@@ -276,7 +283,8 @@ class World:
         if found is None:
             ev = self.first if copy == "p" else self.second
             index: Lanes = ev.lanes(access.shape, lanes)
-            steps = tuple(path(ev, access.op))
+            launched = Condition(both(*[at_least(axis, 1) for axis in self.grid]))
+            steps = (*([] if launched.formula == TRUE else [launched]), *path(ev, access.op))
             mask = Condition(TRUE)
             if access.mask is not None:
                 mask = ev.condition(access.mask, index if t.is_tensor(access.mask.type) else ())

@@ -16,7 +16,7 @@ from ...tt import types as t
 from ..terms.atoms import Terms
 from ..terms.formulas import Formula, at_least, at_most, both, either, equal, less, negated
 from ..terms.polynomials import ZERO, Polynomial, TooLarge, constant
-from .values import Condition, Integer, Need, Needs, Unknown, Value, integer, merged
+from .values import Condition, Integer, Needs, Unknown, Value, integer, merged
 
 _MAX_RUNS = 4
 
@@ -44,12 +44,7 @@ def _unsigned(ev: Observer, value: Integer, op: Operation) -> tuple[Polynomial, 
 
 def _ring(combine: Callable[[Polynomial, Polynomial], Polynomial]) -> Rule:
     def rule(ev: Observer, op: Operation, x: Integer, y: Integer) -> Value:
-        value = combine(x.value, y.value)
-        half = 1 << (x.width - 1)
-        wraps: Needs = ()
-        if not ev.terms.fits(value, -half, half - 1):
-            wraps = (Need(value, x.width, False, both(), op),)
-        return integer(value, x.width, merged(x.needs, y.needs, wraps))
+        return integer(combine(x.value, y.value), x.width, merged(x.needs, y.needs))
 
     return rule
 

@@ -24,13 +24,14 @@ from ..terms.formulas import (
     either,
     equal,
     implies,
+    less,
     negated,
 )
 from ..terms.polynomials import ZERO, Polynomial, constant
 from . import arithmetic
-from .control import NotModelled, chosen, path
 from .evaluator import Evaluator, Lanes, Rule
-from .values import Condition, Integer, Pointer, Reads, Unknown, Value, integer, merged
+from .paths import NotModelled, chosen, path
+from .values import Condition, Integer, Pointer, Reads, Unknown, Value, integer, merged, under
 
 _MAX_TABLE = 256
 
@@ -262,43 +263,49 @@ def _bitcast(ev: Evaluator, ssa: SSAValue, lanes: Lanes) -> Value | None:
 
 
 def _loaded(ev: Evaluator, ssa: SSAValue, lanes: Lanes) -> Value | None:
-    """Returns a free integer; one in the range that the user gives of the array's contents."""
+    """Returns a free integer; one in the range that the user gives of the array's contents, if it is a whole element."""
     op = _op(ssa)
     if not t.is_integer(ssa.type) or t.bit_width(ssa.type) == 1:
         return None
     pointer = ev.value(op.operands[0], lanes)
     if not isinstance(pointer, Pointer):
         return None
-    if pointer.base not in ev.contents:
+    contents = ev.contents.get(pointer.base)
+    if contents is None or not contents.is_element(pointer.offset, t.bit_width(ssa.type)):
         unknown = ev.free(ssa, lanes)
         assert isinstance(unknown, Integer)
         ev.terms.loaded.update(dict.fromkeys(unknown.value.atoms, pointer.base))
         return unknown
-    low, high = ev.contents[pointer.base]
+    low, high = contents.low, contents.high
     mask = ev.condition(op.operands[1], lanes) if len(op.operands) > 1 else Condition(TRUE)
     other = ev.value(op.operands[2], lanes) if len(op.operands) > 2 else None
     try:
         executed = path(ev, op)
     except NotModelled:
-        executed = []
-    live = both(mask.formula, *[each.formula for each in executed])
+        return None
+    given = both(*[each.formula for each in executed])
+    live = both(mask.formula, given)
     width = t.bit_width(ssa.type)
-    half = 1 << (width - 1)
+    half, all_ = 1 << (width - 1), 1 << width
     depends = ev.loops(ssa) | ev.terms.depends(*lanes)
 
     def facts(made: Polynomial) -> list[Formula]:
-        # Without the second condition an impossible range would make everything true where the load does not run.
-        found = [implies(both(live, at_most(low, high)), both(at_least(made, low), at_most(made, high)))]
-        if isinstance(other, Integer) and mask.formula not in (TRUE, FALSE):
+        # The array may hold unsigned numbers: then its user speaks of those. Without the second condition an impossible range
+        # would make everything true where the load does not run.
+        inside = both(at_least(made, low), at_most(made, high))
+        unsigned = both(less(made, 0), at_least(made + all_, low), at_most(made + all_, high))
+        found = [implies(both(live, at_most(low, high)), either(inside, unsigned))]
+        if isinstance(other, Integer) and not other.needs and mask.formula not in (TRUE, FALSE):
             number = other.value.number
             if number is not None:
-                found.append(implies(both(*[each.formula for each in executed], negated(mask.formula)), equal(made, number)))
+                found.append(implies(both(given, negated(mask.formula)), equal(made, number)))
         return found
 
     key = (ev.copy, ssa, lanes, "contents", live, low, high)
     made = ev.terms.atom(key, f"loaded {ssa.name_hint or ''}".strip(), -half, half - 1, depends, facts)
     ev.terms.loaded.update(dict.fromkeys(made.atoms, pointer.base))
-    return Integer(made, width, merged(mask.needs, *[each.needs for each in executed], (Reads(op),)))
+    needs = merged(under(live, pointer.needs), mask.needs, *[each.needs for each in executed], (Reads(op),))
+    return Integer(made, width, needs)
 
 
 RULES: dict[str, Rule] = {

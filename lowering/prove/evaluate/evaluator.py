@@ -12,9 +12,10 @@ from xdsl.ir import BlockArgument, Operation, OpResult, SSAValue
 
 from ...tt import types as t
 from ..terms.atoms import Terms
-from ..terms.formulas import Flag, both, less
+from ..terms.formulas import Flag, both, is_larger, less
 from ..terms.polynomials import ZERO, Polynomial, TooLarge
-from .values import Condition, Integer, Need, Needs, Unknown, Value, integer, merged
+from .blocks import Blocks
+from .values import Condition, Contents, Integer, Need, Needs, Unknown, Value, integer, merged
 
 Lanes = tuple[Polynomial, ...]
 Rule = Callable[["Evaluator", SSAValue, Lanes], Value | None]
@@ -22,6 +23,8 @@ Rule = Callable[["Evaluator", SSAValue, Lanes], Value | None]
 
 MAX_STEPS = 40_000
 _MAX_DEPTH = 120
+_MAX_FORMULA = 100
+"""Largest condition that is written out wherever it is used; longer ones get a name."""
 
 
 class Evaluator:
@@ -39,7 +42,7 @@ class Evaluator:
 
     def __init__(
         self, terms: Terms, function: Operation, copy: str, parameters: Mapping[int, Value],
-        grid: tuple[Polynomial, Polynomial, Polynomial], contents: Mapping[int, tuple[Polynomial, Polynomial]],
+        grid: tuple[Polynomial, Polynomial, Polynomial], contents: Mapping[int, Contents],
         rules: Mapping[str, Rule], wrapping: frozenset[Operation] = frozenset(),
     ) -> None:  # fmt: skip
         """Starts with nothing evaluated.
@@ -60,6 +63,7 @@ class Evaluator:
         self._known: dict[tuple[SSAValue, Lanes], Value] = {}
         self._depth = 0
         self.open_loops = 0
+        self.blocks = Blocks()
         self.program = tuple(
             [self.terms.atom(
                 (copy, "program", axis), f"{copy}_{'xyz'[axis]}", 0, (1 << 31) - 2, (),
@@ -80,6 +84,8 @@ class Evaluator:
             self._depth += 1
             try:
                 found = self._value(ssa, lanes)
+                if isinstance(found, Condition) and is_larger(found.formula, _MAX_FORMULA):
+                    found = Condition(self.terms.named(found.formula), found.needs)
             except TooLarge:
                 found = self.free(ssa, lanes)
             finally:
@@ -148,7 +154,7 @@ class Evaluator:
             return value.value, value.needs
         if op in self._wrapping:
             return self.terms.wrapped(value.value, value.width), value.needs
-        return value.value, merged(value.needs, (Need(value.value, value.width, True, both(), op),))
+        return value.value, merged(value.needs, (Need(value.value, value.width, both(), op),))
 
     def assuming(self, key: tuple[SSAValue, Lanes], value: Value) -> dict[tuple[SSAValue, Lanes], Value]:
         """Begins to take a value for granted; what is evaluated until `restore` is called depends on it."""

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from . import control, elements
+from . import elements, loops, paths
 from .evaluator import Rule
 
 RULES: dict[str, Rule] = {
-    **elements.RULES, "scf.for": control.for_result, "scf.if": control.if_result, "scf.for:argument": control.for_argument,
-    "scf.while:argument": control.while_argument, "tt.func:argument": control.block_argument,
-    "scf.execute_region:argument": control.block_argument,
+    **elements.RULES, "scf.for": loops.for_result, "scf.if": paths.if_result, "scf.for:argument": loops.for_argument,
+    "scf.while:argument": loops.while_argument, "tt.func:argument": paths.block_argument,
+    "scf.execute_region:argument": paths.block_argument,
 }  # fmt: skip
 
 

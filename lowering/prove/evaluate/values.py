@@ -11,7 +11,7 @@ from xdsl.ir import Operation
 
 from ....promotion.dataclass import dataclass
 from ...integers import signed
-from ..terms.formulas import Formula, both, substituted
+from ..terms.formulas import Formula, both
 from ..terms.polynomials import Polynomial, TooLarge, constant
 
 MAX_NEEDS = 400
@@ -21,18 +21,18 @@ MAX_NEEDS = 400
 class Need:
     """What must be shown before a term stands for the value of an operation: that an integer fits its width.
 
+    Only what looks at more than the low bits has needs: what is only added and multiplied on may wrap, as the low bits of the
+    result are those of the exact one.
+
     Attributes:
         value: the exact integer.
         width: in bits, of a signed number.
-        is_observed: whether something looks at more than the low bits. What is only added and multiplied on may wrap, as the
-            low bits of the result are those of the exact one.
         under: conditions under which the operation matters, besides those of whoever asks.
-        op: the operation whose result it is.
+        op: the operation that looks at the number.
     """
 
     value: Polynomial
     width: int
-    is_observed: bool
     under: Formula
     op: Operation
 
@@ -58,14 +58,6 @@ def merged(*needs: Iterable[Need | Reads]) -> Needs:
 def under(condition: Formula, needs: Needs) -> Needs:
     """Returns needs that matter only where a condition holds."""
     return tuple([replace(each, under=both(each.under, condition)) if isinstance(each, Need) else each for each in needs])
-
-
-def replaced(needs: Needs, atom: int, value: Polynomial) -> Needs:
-    """Returns needs with a value in place of an atom."""
-    return tuple(
-        [replace(each, value=each.value.substituted(atom, value), under=substituted(each.under, atom, value))
-         if isinstance(each, Need) else each for each in needs]
-    )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,9 +99,27 @@ class Unknown:
     reason: str
 
 
+@dataclass(frozen=True, slots=True)
+class Contents:
+    """What all elements of an array of integers are between.
+
+    Attributes:
+        bits: the width of an element.
+    """
+
+    low: Polynomial
+    high: Polynomial
+    bits: int
+
+    def is_element(self, offset: Polynomial, bits: int) -> bool:
+        """Returns whether a number of this width, as many bytes behind the array's beginning, is one of its elements."""
+        size = self.bits // 8
+        return bits == self.bits and offset.divisor % size == 0 and offset.constant_part % size == 0
+
+
 Value: TypeAlias = Integer | Condition | Pointer | Unknown
 
 
 __all__ = [
-    "Condition", "Integer", "Need", "Needs", "Pointer", "Reads", "Unknown", "Value", "integer", "merged", "replaced", "under",
+    "Condition", "Contents", "Integer", "Need", "Needs", "Pointer", "Reads", "Unknown", "Value", "integer", "merged", "under",
 ]  # fmt: skip

@@ -232,6 +232,18 @@ def arrays_in(expression: Expression | Assumption) -> Iterator[str]:
                 yield from arrays_in(part)
 
 
+def has_division(expression: Expression | Assumption) -> bool:
+    """Returns whether there is a quotient or remainder in an expression."""
+    match expression:
+        case Call(operation, left, right):
+            return operation in ("//", "%", "cdiv") or has_division(left) or has_division(right)
+        case Comparison(_, left, right):
+            return has_division(left) or has_division(right)
+        case Joined(_, parts):
+            return any(has_division(part) for part in parts)
+    return False
+
+
 def evaluate(expression: Expression, values: Mapping[str, int]) -> int:
     """Returns the number that a size is for these values of names. Raises `ZeroDivisionError` as Python does."""
     match expression:
@@ -274,6 +286,6 @@ def holds(assumption: Assumption, values: Mapping[str, int]) -> bool:
 
 
 __all__ = [
-    "Assumption", "Call", "Comparison", "Elements", "Expression", "Joined", "Name", "Number", "arrays_in", "evaluate", "holds",
-    "names_in", "parse_assumption", "parse_size",
+    "Assumption", "Call", "Comparison", "Elements", "Expression", "Joined", "Name", "Number", "arrays_in", "evaluate",
+    "has_division", "holds", "names_in", "parse_assumption", "parse_size",
 ]  # fmt: skip

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from ....promotion.dataclass import dataclass
@@ -41,8 +41,8 @@ class Specification:
     grid: tuple[str, str, str]
 
     @staticmethod
-    def of(assume: object, extents: object, grid: object) -> Specification:
-        """Makes a specification of what users give. Raises `UserError` for anything else."""
+    def of(assume: object, extents: object, grid: object, taken: Collection[str] = ()) -> Specification:
+        """Makes a specification of what users give. taken: names of parameters. Raises `UserError` for anything else."""
         if isinstance(assume, str):
             assume = [assume]
         if not isinstance(assume, Iterable) or not all(isinstance(each, str) for each in assume):
@@ -54,7 +54,7 @@ class Specification:
                 raise UserError(f"prove: extent of {name}: {size!r}: expected a size such as 'n * m', or a number")
         axes: Sequence[Any]
         if grid is None:
-            axes = GRID_NAMES
+            axes = [_free_name(axis, taken) for axis in GRID_NAMES]
         elif isinstance(grid, str | int):
             axes = (grid,)
         else:
@@ -71,6 +71,7 @@ class Specification:
             tuple([(text, parse_assumption(text)) for text in self.assume]),
             {name: parse_size(text, f"extent of {name}") for name, text in self.extents},
             tuple([parse_size(text, f"grid, axis {'xyz'[axis]}") for axis, text in enumerate(self.grid)]),
+            dict(self.extents),
         )
 
     def __str__(self) -> str:
@@ -88,13 +89,21 @@ class Specification:
         return f"assume=[{assume}], extents={{{extents}}}, grid=({', '.join(map(repr, grid))},)"
 
 
+def _free_name(name: str, taken: Collection[str]) -> str:
+    """Returns a name for the number of programs along an axis that is no parameter's."""
+    while name in taken:
+        name += "_"
+    return name
+
+
 @dataclass(frozen=True, slots=True)
 class ParsedSpecification:
-    """A specification with its expressions parsed."""
+    """A specification with its expressions parsed. texts: those of the extents."""
 
     assume: tuple[tuple[str, Assumption], ...]
     extents: Mapping[str, Expression]
     grid: tuple[Expression, ...]
+    texts: Mapping[str, str]
 
     def names(self) -> list[str]:
         """Returns the names of all numbers that it mentions."""

@@ -11,6 +11,7 @@ from dataclasses import field
 
 from ....promotion.dataclass import dataclass
 from .formulas import (
+    Flag,
     Formula,
     Truth,
     at_least,
@@ -53,6 +54,7 @@ class Terms:
         self._flags: dict[Hashable, int] = {}
         self.flag_names: list[str] = []
         self._flag_depends: list[frozenset[Hashable]] = []
+        self._flag_facts: list[tuple[Formula, ...]] = []
         self.sizes: set[int] = set()
         self.loaded: dict[int, int] = {}
         """Atoms that are elements of arrays: the position of the parameter."""
@@ -79,14 +81,33 @@ class Terms:
         """Returns the number of an atom that exists already."""
         return self._numbers.get(key)
 
-    def flag(self, key: Hashable, name: str, depends: Iterable[Hashable] = ()) -> int:
-        """Returns the number of the flag of this key."""
+    def flag(
+        self, key: Hashable, name: str, depends: Iterable[Hashable] = (),
+        facts: Callable[[Formula], Sequence[Formula]] | None = None,
+    ) -> int:  # fmt: skip
+        """Returns the number of the flag of this key. facts: what holds of it, made once."""
         number = self._flags.get(key)
         if number is None:
             number = self._flags[key] = len(self.flag_names)
             self.flag_names.append(name)
             self._flag_depends.append(frozenset(depends))
+            self._flag_facts.append(())
+            if facts is not None:
+                self._flag_facts[number] = tuple(facts(Flag(number)))
         return number
+
+    def flag_depends(self, number: int) -> frozenset[Hashable]:
+        """Returns the loops of which a flag may differ from iteration to iteration."""
+        return self._flag_depends[number]
+
+    def flag_facts(self, number: int) -> tuple[Formula, ...]:
+        """Returns what holds of a flag."""
+        return self._flag_facts[number]
+
+    def named(self, formula: Formula) -> Formula:
+        """Returns a flag that holds where a formula does, so that what it is a part of stays short."""
+        facts = lambda made: (implies(made, formula), implies(formula, made))  # noqa: E731
+        return Flag(self.flag(("named", formula), "condition", self.formula_depends(formula), facts))
 
     def name(self, atom: int) -> str:
         return self.atoms[atom].name

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TypeAlias
 
 from ....promotion.dataclass import dataclass
@@ -160,6 +160,40 @@ def substituted(formula: Formula, atom: int, value: Polynomial) -> Formula:
             return formula
 
 
+def mapped(formula: Formula, polynomial: Callable[[Polynomial], Polynomial], flag: Callable[[int], Formula]) -> Formula:
+    """Returns the formula with other polynomials and flags in place of its own."""
+    match formula:
+        case AtMost(own):
+            return at_most(polynomial(own), 0)
+        case Equal(own):
+            return equal(polynomial(own), 0)
+        case Flag(number):
+            return flag(number)
+        case Both(parts):
+            return both(*[mapped(part, polynomial, flag) for part in parts])
+        case Either(parts):
+            return either(*[mapped(part, polynomial, flag) for part in parts])
+        case Not(part):
+            return negated(mapped(part, polynomial, flag))
+        case _:
+            return formula
+
+
+def is_larger(formula: Formula, size: int) -> bool:
+    """Returns whether a formula, written out, has more than `size` parts. Looks at no more of it than that."""
+    waiting, count = [formula], 0
+    while waiting:
+        count += 1
+        if count > size:
+            return True
+        match waiting.pop():
+            case Both(parts) | Either(parts):
+                waiting += parts
+            case Not(part):
+                waiting.append(part)
+    return False
+
+
 def polynomials_of(formulas: Iterable[Formula]) -> Iterator[Polynomial]:
     """Yields the polynomials that formulas compare with 0."""
     for formula in formulas:
@@ -186,5 +220,6 @@ def flags_of(formulas: Iterable[Formula]) -> Iterator[int]:
 
 __all__ = [
     "FALSE", "TRUE", "AtMost", "Both", "Either", "Equal", "Flag", "Formula", "Not", "Truth", "at_least", "at_most", "both",
-    "either", "equal", "flags_of", "implies", "less", "negated", "polynomials_of", "substituted", "within",
+    "either", "equal", "flags_of", "implies", "is_larger", "less", "mapped", "negated", "polynomials_of", "substituted",
+    "within",
 ]  # fmt: skip

@@ -130,6 +130,19 @@ class Polynomial:
             found = found + product
         return found
 
+    def mapped(self, value: Callable[[int], Polynomial]) -> Polynomial:
+        """Returns the polynomial with a value in place of each atom."""
+        values = {atom: value(atom) for atom in sorted(self.atoms)}
+        if all(values[atom] == variable(atom) for atom in values):
+            return self
+        found = ZERO
+        for monomial, factor in self.terms:
+            product = constant(factor)
+            for each in monomial:
+                product = product * values[each]
+            found = found + product
+        return found
+
     def text(self, name: Callable[[int], str]) -> str:
         """Returns the polynomial as users write it, with these names of its atoms."""
         parts = []

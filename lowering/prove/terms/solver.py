@@ -159,10 +159,15 @@ class Solver:
         return found
 
     def _with_facts(self, formulas: list[Formula]) -> set[int]:
-        """Adds the facts of all atoms to the formulas, and returns the atoms."""
+        """Adds the facts of all atoms and flags to the formulas, and returns the atoms."""
         seen: set[int] = set()
+        flags: set[int] = set()
         at = 0
         while at < len(formulas):
+            for flag in flags_of((formulas[at],)):
+                if flag not in flags:
+                    flags.add(flag)
+                    formulas += self._terms.flag_facts(flag)
             for polynomial in polynomials_of((formulas[at],)):
                 for atom in polynomial.atoms:
                     if atom not in seen:
