@@ -33,6 +33,8 @@ _HARMLESS = frozenset({
     "scf.execute_region", "scf.yield", "scf.condition",
 })  # fmt: skip
 """Operations without a trait that says so which touch no memory of arrays themselves."""
+_COMPUTING = ("arith.", "math.")
+"""Dialects of which no operation touches memory."""
 _PLAIN = {"tt.load": (True, False), "tt.store": (False, True)}
 _ATOMIC = {
     "tt.atomic_rmw": (True, True), "tt.atomic_cas": (True, True), "tt.atomic_load": (True, False),
@@ -225,7 +227,7 @@ def _is_harmless(op: Operation) -> bool:
         return isinstance(pure, IntegerAttr) and bool(pure.value.data)
     if isinstance(op, ExternElementwiseOp):
         return bool(op.pure.value.data) or (op.names_libdevice and op.symbol.data in SIGNATURES)
-    return op.has_trait(NoMemoryEffect) or op.has_trait(Pure)
+    return op.name.startswith(_COMPUTING) or op.has_trait(NoMemoryEffect) or op.has_trait(Pure)
 
 
 def _operands(op: Operation) -> tuple[SSAValue | None, SSAValue | None]:
