@@ -19,7 +19,7 @@ Confirm = Callable[[Mapping[str, int], Mapping[str, int], tuple[int, int, int], 
 _SMALL = (8, 40, 300, 3000)
 _MAX_ELEMENTS = 1 << 22
 _MAX_PROGRAMS = 1 << 10
-_KINDS = {"bounds": ("out-of-bounds", "overflow"), "races": ("race", "lane-race")}
+_KINDS = {"bounds": ("out-of-bounds",), "races": ("race", "lane-race")}
 _OPERATION = re.compile(r"\b(?:tt|ttng)\.[a-z_]+")
 
 
@@ -127,8 +127,8 @@ class Launches:
 
 def _kind(operation: str) -> str:
     """Returns what an operation does to memory, by its name; descriptors' are expanded to others of the same kind."""
-    for kind, words in (("atomic", ("atomic", "reduce")), ("load", ("load", "gather")), ("store", ("store", "scatter"))):
-        if any(word in operation for word in words):
+    for kind, names in (("atomic", ("atomic", "reduce")), ("load", ("load", "gather")), ("store", ("store", "scatter"))):
+        if any(name in operation for name in names):
             return kind
     return operation
 

@@ -7,13 +7,13 @@ if none of these wraps, their terms are the numbers themselves.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
 
 from xdsl.ir import BlockArgument, Operation, OpResult, SSAValue
 
 from ..tt import types as t
 from ..tt.analysis.control_flow import terminator
 from . import claims
+from .bounds import Bounds
 from .evaluate.paths import NotModelled, path
 from .evaluate.values import Condition, Integer, Unknown
 from .found import ALWAYS, Found, Level
@@ -23,11 +23,8 @@ from .terms.formulas import TRUE, Formula, both, equal, negated, within
 from .terms.polynomials import TooLarge
 from .world import World
 
-if TYPE_CHECKING:
-    from .prover import Prover
-
 _RING = frozenset({"arith.addi", "arith.subi", "arith.muli", "arith.shli", "arith.trunci"})
-_LEAST = frozenset({"arith.divsi", "arith.floordivsi", "arith.ceildivsi", "math.absi"})
+_MIN = frozenset({"arith.divsi", "arith.floordivsi", "arith.ceildivsi", "math.absi"})
 """Operations that wrap for the least number alone."""
 _EXACT = frozenset({
     "arith.constant", "tt.get_program_id", "tt.get_num_programs", "tt.make_range", "tt.splat", "tt.unsplat", "tt.broadcast",
@@ -44,24 +41,24 @@ _LOADS = frozenset({"tt.load", "tt.atomic_rmw", "tt.atomic_cas", "tt.atomic_load
 class Overflow:
     """The verdicts on overflow of one function."""
 
-    def __init__(self, prover: Prover) -> None:
-        """Starts with nothing asked. prover: has the worlds."""
-        self._prover = prover
+    def __init__(self, bounds: Bounds) -> None:
+        """Starts with nothing asked. bounds: has the worlds."""
+        self._bounds = bounds
         self._asked: dict[tuple[Operation, Level], tuple[str, tuple[Operation, ...]]] = {}
 
     def verdicts(self) -> dict[Access, Found]:
         """Returns the verdict of every access."""
-        accesses = self._prover.prepared.accesses
-        return {access: self._prover.guarded(lambda access=access: self._verdict(access)) for access in accesses}  # type: ignore[misc]
+        accesses = self._bounds.prepared.accesses
+        return {access: self._bounds.guarded(lambda access=access: self._verdict(access)) for access in accesses}  # type: ignore[misc]
 
     def _verdict(self, access: Access) -> Found:
-        pointer = self._prover.pointer(access)
+        pointer = self._bounds.pointer(access)
         if isinstance(pointer, Unknown):
             return Found(UNKNOWN, reason=f"the address is not known: {pointer.reason}")
-        world = self._prover.world()
+        world = self._bounds.world()
         operations = []
-        for op in _computing(self._prover.prepared.function, access):
-            if op.name in _RING or op.name in _LEAST:
+        for op in _computing(self._bounds.prepared.function, access):
+            if op.name in _RING or op.name in _MIN:
                 operations.append(op)
             elif op.name not in _EXACT | _LOADS and any(_holds_integers(result) for result in op.results):
                 return Found(UNKNOWN, reason=f"whether {op.name} at {line_of(op)} wraps is not modelled")
@@ -70,10 +67,10 @@ class Overflow:
         own = claims.address_need(access, pointer)
         is_far = not self._is_near(world, access, ())
         if not failed and not is_far:
-            return Found(PROVEN, reads=self._prover.accesses_of(reads))
-        for level in self._prover.levels(world, pointer.base):
+            return Found(PROVEN, reads=self._bounds.accesses_of(reads))
+        for level in self._bounds.levels(world, pointer.base):
             if not any(self._problem(op, level) for op in failed) and self._is_near(world, access, level.formulas(world)):
-                return Found(UNDER, level, reads=self._prover.accesses_of(reads))
+                return Found(UNDER, level, reads=self._bounds.accesses_of(reads))
         if failed:
             return Found(UNKNOWN, reason=f"may wrap: {self._problem(failed[0], ALWAYS)} at {line_of(failed[0])}")
         return Found(UNKNOWN, reason=f"may wrap: {world.terms.text(own.value)} in {own.width} bits")
@@ -96,7 +93,7 @@ class Overflow:
         return found[0]
 
     def _ask(self, op: Operation, level: Level) -> tuple[str, tuple[Operation, ...]]:
-        world = self._prover.world()
+        world = self._bounds.world()
         ev = world.first
         lanes = ev.lanes(t.shape_of(op.results[0].type))
         operands = [ev.value(operand, lanes) for operand in op.operands]

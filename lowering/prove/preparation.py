@@ -218,6 +218,17 @@ def _accesses(function: FuncOp) -> list[Access]:
     return found
 
 
+def claims_of(function: Operation) -> list[str]:
+    """Returns what is believed of foreign code, because it says so."""
+    found = {}
+    for op in function.walk():
+        if op.name == "tt.elementwise_inline_asm":
+            found["assembly that says it is pure touches no memory"] = None
+        if isinstance(op, ExternElementwiseOp) and op.symbol.data not in SIGNATURES:
+            found[f"{op.symbol.data}, which says it is pure, touches no memory"] = None
+    return list(found)
+
+
 def _is_harmless(op: Operation) -> bool:
     """Returns whether an operation is known to touch no memory. What nothing is known of may touch any."""
     if op.name in _HARMLESS:
@@ -241,4 +252,4 @@ def _operands(op: Operation) -> tuple[SSAValue | None, SSAValue | None]:
     return None, None
 
 
-__all__ = ["Access", "PreparedFunction", "ProofParameter", "line_of", "parameter_names", "prepare"]
+__all__ = ["Access", "PreparedFunction", "ProofParameter", "claims_of", "line_of", "parameter_names", "prepare"]

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
 
 from . import claims
+from .bounds import Bounds
 from .evaluate.values import Pointer, Unknown
 from .found import ALWAYS, SHOWN, Found, joined, text_of, worse
 from .preparation import Access
 from .proof import NEVER, PROVEN, REFUTED, UNDER, UNKNOWN
 from .terms.formulas import Formula
 from .world import World, Wrapping
-
-if TYPE_CHECKING:
-    from .prover import Prover
 
 MAX_PAIRS = 4000
 """Most pairs of accesses to one array that are looked at."""
@@ -23,17 +20,17 @@ MAX_PAIRS = 4000
 class Races:
     """The verdicts on races of one function."""
 
-    def __init__(self, prover: Prover) -> None:
-        """Starts with nothing asked. prover: has the worlds, and the verdicts on bounds."""
-        self._prover = prover
-        self._accesses = prover.prepared.accesses
+    def __init__(self, bounds: Bounds) -> None:
+        """Starts with nothing asked. bounds: has the worlds, and the verdicts on bounds."""
+        self._bounds = bounds
+        self._accesses = bounds.prepared.accesses
         self._found: dict[Access, Found] = {}
         self._addresses: dict[Access, Found] = {}
 
     def verdicts(self) -> dict[Access, Found]:
         """Returns the verdict of every access."""
         self._found = {access: Found(PROVEN) for access in self._accesses}
-        known = {access: self._prover.pointer(access) for access in self._accesses}
+        known = {access: self._bounds.pointer(access) for access in self._accesses}
         groups: dict[int, list[Access]] = {}
         strays: list[Access] = []
         for access, pointer in known.items():
@@ -83,15 +80,15 @@ class Races:
                     self._worsen(two, result)
 
     def _guarded(self, ask: Callable[..., Found], *accesses: Access) -> Found:
-        return self._prover.guarded(lambda: ask(*accesses))
+        return self._bounds.guarded(lambda: ask(*accesses))
 
     def _leave(self, groups: Mapping[int, list[Access]]) -> None:
         """Notes that an access that may leave its array may meet those to all others."""
         worst: dict[tuple[int, bool], Found] = {}
         for base, accesses in groups.items():
             for access in accesses:
-                bounds = self._prover.bounds_of(access)
-                if base not in self._prover.world().extents or bounds.verdict in (PROVEN, NEVER):
+                bounds = self._bounds.bounds_of(access)
+                if base not in self._bounds.world().extents or bounds.verdict in (PROVEN, NEVER):
                     continue
                 result = Found(UNDER, bounds.level, reads=bounds.reads)
                 if bounds.verdict != UNDER:
@@ -106,7 +103,7 @@ class Races:
                 self._worsen(each, result)
             if others:
                 for each in groups[base]:
-                    if self._prover.bounds_of(each).verdict not in (PROVEN, NEVER):
+                    if self._bounds.bounds_of(each).verdict not in (PROVEN, NEVER):
                         self._worsen(each, result)
 
     # Questions
@@ -115,22 +112,22 @@ class Races:
         """Returns under what the terms of an address are the address."""
         found = self._addresses.get(access)
         if found is None:
-            pointer = self._prover.pointer(access)
+            pointer = self._bounds.pointer(access)
             assert isinstance(pointer, Pointer)
-            bounds = self._prover.bounds_of(access)
+            bounds = self._bounds.bounds_of(access)
             if bounds.verdict in SHOWN:
                 found = bounds
             else:
-                climbed, outcome = self._prover.climb(access, pointer.base, claims.address_needs)
+                climbed, outcome = self._bounds.climb(access, pointer.base, claims.address_needs)
                 reason = ""
                 if climbed is None:
-                    reason = f"an address may wrap: {text_of(self._prover.world(), outcome.wrapping[0])}"
+                    reason = f"an address may wrap: {text_of(self._bounds.world(), outcome.wrapping[0])}"
                 found = climbed or Found(UNKNOWN, reason=reason)
             self._addresses[access] = found
         return found
 
     def _is_inside(self, access: Access) -> bool:
-        return self._prover.bounds_of(access).verdict in SHOWN
+        return self._bounds.bounds_of(access).verdict in SHOWN
 
     def _disjoint(self, accesses: tuple[Access, ...], claim: Callable[[World], list[Formula] | None]) -> Found:
         """Returns whether a claim about accesses is impossible, with numbers as their addresses need them."""
@@ -143,7 +140,7 @@ class Races:
         for each in statuses:
             level, wrapping = joined(level, each.level), wrapping | each.wrapping
         reads = tuple(dict.fromkeys([read for each in statuses for read in each.reads]))
-        world = self._prover.world(wrapping)
+        world = self._bounds.world(wrapping)
         formulas = claim(world)
         if formulas is None:
             return Found(UNKNOWN, reason="the address is not known")
@@ -154,15 +151,15 @@ class Races:
         return Found(UNDER if level.texts else PROVEN, level, wrapping, reads=reads)
 
     def _meeting(self, one: Access, two: Access) -> Found:
-        if _are_updates_of_elements(one, two, self._prover.pointer(one), self._prover.pointer(two)):
+        if _are_updates_of_elements(one, two, self._bounds.pointer(one), self._bounds.pointer(two)):
             return Found(PROVEN)
         are_inside = (self._is_inside(one), self._is_inside(two))
         result = self._disjoint((one, two), lambda world: claims.programs_meet(world, one, two, are_inside))
         if result.verdict != UNKNOWN:
             return result
-        world = self._prover.world()
+        world = self._bounds.world()
         formulas = claims.programs_meet(world, one, two, (True, True)) or []
-        found = self._prover.launches.search(world, "races", (one, two), formulas)
+        found = self._bounds.launches.search(world, "races", (one, two), formulas)
         if found is not None:
             return Found(REFUTED, counterexample=found)
         if result.reason:
@@ -179,9 +176,9 @@ class Races:
         result = self._disjoint((access,), lambda world: claims.lanes_meet(world, access, is_inside))
         if result.verdict != UNKNOWN:
             return result
-        world = self._prover.world()
+        world = self._bounds.world()
         formulas = claims.lanes_meet(world, access, True) or []
-        found = self._prover.launches.search(world, "races", (access,), formulas)
+        found = self._bounds.launches.search(world, "races", (access,), formulas)
         if found is not None:
             return Found(REFUTED, counterexample=found)
         if result.reason:

@@ -13,7 +13,7 @@ from .evaluate.evaluator import Evaluator, Lanes
 from .evaluate.paths import path
 from .evaluate.rules import RULES
 from .evaluate.values import Condition, Contents, Integer, Pointer, Unknown, Value
-from .preparation import Access, PreparedFunction, ProofParameter
+from .preparation import Access, PreparedFunction, ProofParameter, claims_of
 from .specify.expressions import (
     Assumption,
     Call,
@@ -90,7 +90,7 @@ class World:
         self.solver = Solver(self.terms, budget)
         self.base: list[Formula] = []
         self.symbols: dict[str, Polynomial] = {}
-        self.promises: list[str] = []
+        self.promises: list[str] = claims_of(prepared.function)
         self._wrapping = wrapping
         self._proven: dict[Formula, bool] = {}
         self._make_symbols()

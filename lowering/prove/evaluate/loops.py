@@ -111,10 +111,10 @@ def earlier(
     if carried is not None:
         atom, start, delta = carried
         renaming.take(atom, start + number * delta)
-    turn = runs(ev, loop) if loop.name == "scf.for" else Condition(TRUE)
-    there = both(renaming.formula(turn.formula), less(number, limit), renaming.formula(given))
+    runs_there = runs(ev, loop) if loop.name == "scf.for" else Condition(TRUE)
+    there = both(renaming.formula(runs_there.formula), less(number, limit), renaming.formula(given))
     some = at_least(limit, 1)
-    found: list[Need | Reads] = list(turn.needs) if needs else []
+    found: list[Need | Reads] = list(runs_there.needs) if needs else []
     for need in needs:
         if isinstance(need, Reads):
             found.append(need)

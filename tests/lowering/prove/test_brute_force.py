@@ -19,7 +19,7 @@ from joinery.lowering.prove.specify.specification import Specification
 from ...support.proving.kernels import SUBJECTS, Subject
 from ...support.tiers import both_tiers
 
-KINDS = {"bounds": {"out-of-bounds", "overflow"}, "races": {"race", "lane-race"}}
+KINDS = {"bounds": {"out-of-bounds"}, "races": {"race", "lane-race"}}
 PROVED = ("proven", "proven under", "never executed")
 
 

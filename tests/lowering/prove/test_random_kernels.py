@@ -12,8 +12,10 @@ from ...support.proving.differential import check
 
 
 def test_what_is_proven_of_random_kernels_holds_in_small_launches() -> None:
-    verdicts = sum([check(seed, 4) for seed in range(24)], Counter())
-    assert verdicts["bounds", "proven"] > 10 and verdicts["races", "proven"] > 10 and verdicts["bounds", "unknown"] > 10
+    verdicts = sum([check(seed, 4) for seed in range(16)], Counter())
+    assert verdicts["bounds", "proven"] > 10
+    assert verdicts["races", "proven"] > 10
+    assert verdicts["bounds", "unknown"] > 10
 
 
 @pytest.mark.slow

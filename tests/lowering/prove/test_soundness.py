@@ -68,6 +68,19 @@ def test_accesses_of_an_empty_grid_never_run() -> None:
     assert [each.verdict for each in proof.accesses] == ["never executed"]
 
 
+def test_contents_that_a_fault_overwrites_prove_nothing() -> None:
+    made = kernel("%x: !tt.ptr<i32>, %c: !tt.ptr<i32>, %n: i32, %m: i32", """
+  %w = tt.addptr %x, %m : !tt.ptr<i32>, i32
+  tt.store %w, %n : !tt.ptr<i32>
+  %r = tt.load %c : !tt.ptr<i32>
+  %at = tt.addptr %x, %r : !tt.ptr<i32>, i32
+  tt.store %at, %n : !tt.ptr<i32>""")
+    faulty = made.prove("0 <= c[:] < n", {"x": "n", "c": 1}, 1, ("bounds",))
+    assert faulty.accesses[-1].verdict == "unknown"
+    assert "overwritten" in faulty.accesses[-1].reason
+    assert made.prove(["0 <= c[:] < n", "0 <= m < n"], {"x": "n", "c": 1}, 1, ("bounds",)).ok
+
+
 def test_an_access_is_not_refuted_by_the_fault_of_another_one_at_its_line() -> None:
     made = kernel("%x: !tt.ptr<i32>, %y: !tt.ptr<i32>, %n: i32", """
   %i = math.ctpop %n : i32

@@ -11,7 +11,7 @@ from joinery.interface.proving.proving import launch_arguments
 from joinery.lowering.prove.specify.expressions import evaluate
 from joinery.lowering.prove.specify.specification import Specification
 
-KINDS = {"bounds": {"out-of-bounds", "overflow"}, "races": {"race", "lane-race"}}
+KINDS = {"bounds": {"out-of-bounds"}, "races": {"race", "lane-race"}}
 PROVED = ("proven", "proven under", "never executed")
 _VALUES = [0, 1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 32, 33, 48, 63, 64, 65, 80, 100, 127, 128, 129, 160, 256]
 _MAX_PROGRAMS = 48
