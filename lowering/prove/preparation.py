@@ -220,7 +220,7 @@ def _accesses(function: FuncOp) -> list[Access]:
 
 def claims_of(function: Operation) -> list[str]:
     """Returns what is believed of foreign code, because it says so."""
-    found = {}
+    found: dict[str, None] = {}
     for op in function.walk():
         if op.name == "tt.elementwise_inline_asm":
             found["assembly that says it is pure touches no memory"] = None

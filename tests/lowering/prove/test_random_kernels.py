@@ -11,11 +11,11 @@ pytest.importorskip("z3")
 from ...support.proving.differential import check
 
 
-def test_what_is_proven_of_random_kernels_holds_in_small_launches() -> None:
-    verdicts = sum([check(seed, 4) for seed in range(16)], Counter())
-    assert verdicts["bounds", "proven"] > 10
-    assert verdicts["races", "proven"] > 10
-    assert verdicts["bounds", "unknown"] > 10
+@pytest.mark.parametrize("first", range(0, 24, 6))
+def test_what_is_proven_of_random_kernels_holds_in_small_launches(first: int) -> None:
+    verdicts = sum([check(seed, 3) for seed in range(first, first + 6)], Counter())
+    assert verdicts["bounds", "proven"] + verdicts["races", "proven"] > 3
+    assert verdicts["bounds", "unknown"] > 0
 
 
 @pytest.mark.slow
