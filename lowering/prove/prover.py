@@ -97,7 +97,7 @@ class Prover:
             case "bounds":
                 return self._final_bounds()
             case "races":
-                return self._relying(Races(self._bounds).verdicts(), self._final_bounds())
+                return self._relying(Races(self._bounds, self._final_bounds()).verdicts(), self._final_bounds())
             case _:
                 return self._relying(Overflow(self._bounds).verdicts(), self._final_bounds())
 

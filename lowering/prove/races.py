@@ -20,9 +20,10 @@ MAX_PAIRS = 4000
 class Races:
     """The verdicts on races of one function."""
 
-    def __init__(self, bounds: Bounds) -> None:
-        """Starts with nothing asked. bounds: has the worlds, and the verdicts on bounds."""
+    def __init__(self, bounds: Bounds, final: Mapping[Access, Found]) -> None:
+        """Starts with nothing asked. bounds: has the worlds; final: the verdicts on bounds with those of loads relied on."""
         self._bounds = bounds
+        self._final = final
         self._accesses = bounds.prepared.accesses
         self._found: dict[Access, Found] = {}
         self._addresses: dict[Access, Found] = {}
@@ -87,7 +88,7 @@ class Races:
         worst: dict[tuple[int, bool], Found] = {}
         for base, accesses in groups.items():
             for access in accesses:
-                bounds = self._bounds.bounds_of(access)
+                bounds = self._final[access]
                 if base not in self._bounds.world().extents or bounds.verdict in (PROVEN, NEVER):
                     continue
                 result = Found(UNDER, bounds.level, reads=bounds.reads)
@@ -103,7 +104,7 @@ class Races:
                 self._worsen(each, result)
             if others:
                 for each in groups[base]:
-                    if self._bounds.bounds_of(each).verdict not in (PROVEN, NEVER):
+                    if self._final[each].verdict not in (PROVEN, NEVER):
                         self._worsen(each, result)
 
     # Questions

@@ -81,6 +81,17 @@ def test_contents_that_a_fault_overwrites_prove_nothing() -> None:
     assert made.prove(["0 <= c[:] < n", "0 <= m < n"], {"x": "n", "c": 1}, 1, ("bounds",)).ok
 
 
+def test_an_access_that_relies_on_a_load_outside_may_meet_other_arrays() -> None:
+    made = kernel("%x: !tt.ptr<i32>, %c: !tt.ptr<i32>, %y: !tt.ptr<i32>, %n: i32", """
+  %r = tt.load %c : !tt.ptr<i32>
+  %at = tt.addptr %x, %r : !tt.ptr<i32>, i32
+  tt.store %at, %n : !tt.ptr<i32>
+  %v = tt.load %y : !tt.ptr<i32>""")
+    right, wrong = [made.prove("0 <= c[:] < 4", {"x": 4, "c": c, "y": 1}, 1, ("races",)) for c in (1, 0)]
+    assert [each.verdict for each in right.accesses] == ["proven"] * 3
+    assert wrong.accesses[-1].verdict == "unknown"
+
+
 def test_an_access_is_not_refuted_by_the_fault_of_another_one_at_its_line() -> None:
     made = kernel("%x: !tt.ptr<i32>, %y: !tt.ptr<i32>, %n: i32", """
   %i = math.ctpop %n : i32
