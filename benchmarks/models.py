@@ -46,7 +46,7 @@ class Subject:
     Attributes:
         make: makes the PyTorch model and its inputs, the same in every process.
         quantized: "" for the exported file, "qdq" for 8-bit integers, "int4" for weights of products in blocks of 32 values.
-        exact: whether results are to be PyTorch's; those of quantised models are compared with onnxruntime's.
+            Results of quantised models are compared with onnxruntime's, which then has to be there, others with PyTorch's.
     """
 
     make: Callable[[], Made]
@@ -311,6 +311,8 @@ def measured(name: str, peers: Sequence[str], threads: int, seconds: float, roun
     if "openvino" in peers:
         contenders.append(with_openvino(path, feeds, threads))
     quantized = SUBJECTS[name].quantized
+    if quantized and "onnxruntime" not in peers:
+        raise SystemExit(f"{name}: results are compared with onnxruntime's; fix: install it, and leave it among --peers")
     if not quantized:
         contenders += [
             with_torch(model, inputs, kind == "inductor") for kind in ("eager", "inductor") if kind in peers

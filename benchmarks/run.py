@@ -60,7 +60,7 @@ def main() -> int:
     parser.add_argument("cases", nargs="*", help="names of cases; all of them when none is given")
     parser.add_argument("--threads", type=int, default=2, help="threads for everybody (default: 2)")
     parser.add_argument("--seconds", type=float, default=4.0, help="sampling time per case (default: 4)")
-    parser.add_argument("--quick", action="store_true", help="five rounds of each case: less than three minutes together")
+    parser.add_argument("--quick", action="store_true", help="five rounds of each case")
     parser.add_argument("--peers-only", action="store_true", help="leave joinery out")
     parser.add_argument(
         "--output", type=Path, help="result file (default: benchmarks/results/DATE[-peers].json)"
