@@ -39,3 +39,6 @@ MAX_SHAPE = 256
 
 MAX_NAME = 4096
 """Characters of a function's name."""
+
+MAX_DISTANCE = 1 << 60
+"""Bytes that a number may move a pointer by: no memory is so far away. Launches that are checked say what moved it further."""

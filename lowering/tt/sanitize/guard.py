@@ -321,8 +321,9 @@ class Guard(Memory):
         guilty = self._operations[origin - 1]
         is_far = guilty.name == "tt.addptr"
         message = (
-            f"the offset{' in bytes' if is_far else ''} wrapped around in {self._locations.text(guilty)!r} at "
-            f"{self._locations.line(guilty)}: {address}; fix: {'stay within 64 bits' if is_far else 'compute it in i64'}"
+            f"the offset {'leads more than 2^60 bytes away' if is_far else 'wrapped around'} in "
+            f"{self._locations.text(guilty)!r} at {self._locations.line(guilty)}: {address}; "
+            f"fix: {'stay within the array' if is_far else 'compute it in i64'}"
         )
         self.report("overflow", op, len(found), message, None, _index(lane, shape), address, origin)
 

@@ -21,6 +21,7 @@ from ..dialect.scaled import DotScaledOp
 from ..interpret.evaluators import pointee_size
 from ..interpret.machine import Value
 from ..interpret.numerics import unsigned
+from ..limits import MAX_DISTANCE
 
 Function = Callable[..., Value]
 Rule = Callable[[Sequence[Value], Sequence["Shadow | None"], Value], "Shadow | None"]
@@ -216,13 +217,13 @@ def _moved_pointer(values: Sequence[Value], shadows: Sequence[Shadow | None], re
 
 
 def _moving(number: int, size: int) -> Rule:
-    """Makes the rule of tt.addptr with offsets of 64 bits: one wraps if it passes them in bytes."""
-    last = np.iinfo(np.int64).max // size
+    """Makes the rule of tt.addptr with offsets of 64 bits: the address is marked if one leads beyond `MAX_DISTANCE`."""
+    last = MAX_DISTANCE // size
 
     def rule(values: Sequence[Value], shadows: Sequence[Shadow | None], result: Value) -> Shadow | None:
         found = _moved_pointer(values, shadows, result)
         offset = np.broadcast_to(np.asarray(values[1]).astype(np.int64), np.shape(result))
-        wrapped = (offset > last) | (offset < -last - 1)
+        wrapped = (offset > last) | (offset < -last)
         if not np.any(wrapped):
             return found
         found = found if found is not None else Shadow()
@@ -367,8 +368,8 @@ def rule_of(op: Operation, number: int, evaluate: Function) -> Rule | None:
 
 
 def moves_far(op: Operation) -> bool:
-    """Returns whether a pointer is moved by an offset that may pass 64 bits in bytes."""
-    return op.name == "tt.addptr" and t.bit_width(op.operands[1].type) == 64 and pointee_size(op.results[0].type) > 1
+    """Returns whether a pointer is moved by an offset that may lead beyond `MAX_DISTANCE`."""
+    return op.name == "tt.addptr" and t.bit_width(op.operands[1].type) == 64
 
 
 def starts_marks(name: str, type_: Attribute) -> bool:

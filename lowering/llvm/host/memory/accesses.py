@@ -8,27 +8,29 @@ from dataclasses import replace
 from xdsl.ir import Operation
 
 from ....tt.dialect.memory.pointers import LoadOp, StoreOp
-from ....tt.types import bit_width
+from ....tt.source_locations import callers_of, source_location
 from ...elementwise import from_memory, memory_element, memory_size
 from ...syntax import element_name, is_tensor, pointee_name, shape_of
-from ...values import i64
+from ...values import V, i64
 from ..context import KernelContext
+from ..control.sites import Site
 from ..elementwise import folded, lower_elementwise
 from ..loops.coordinates import memory_size_of
 from ..nodes import Affine, Load, Map, Node, Pointers, Splat
 from .affine import fold
 from .atomics import lower_atomic
-from .bounds import clamped
+from .bounds import HIGHEST, LOST, Bounds, led_to
 
 
 def lower_addptr(k: KernelContext, op: Operation) -> None:
     result = op.results[0]
     if not is_tensor(result.type):
         base, offset = k.scalar(op.operands[0]), k.integer(op.operands[1])
-        el = memory_element(pointee_name(result.type))
         size = memory_size(pointee_name(result.type))
-        is_wide = k.bounds is not None and bit_width(op.operands[1].type) == 64
-        moved = k.f.gep(base, clamped(k.ev.s, offset, size) if is_wide else offset, el)
+        if k.bounds is not None and k.bounds.moves_far:
+            moved = _marked(k, k.bounds, op, base, offset, size)
+        else:
+            moved = k.f.gep(base, offset, memory_element(pointee_name(result.type)))
         known = k.ev.s.multiple(base)
         while known > 1 and (size * k.ev.s.multiple(offset)) % known:
             known //= 2
@@ -51,6 +53,24 @@ def lower_addptr(k: KernelContext, op: Operation) -> None:
                 rest = k.shallow(Map(pointers.shape, "i64", "arith.addi", (pointers.rest, part)))
             pointers = replace(pointers, rest=rest)
     k.define(result, pointers)
+
+
+def _marked(k: KernelContext, bounds: Bounds, op: Operation, base: V, offset: V, size: int) -> V:
+    """A scalar pointer moved by an offset in elements of so many bytes: one to no memory beyond `MAX_DISTANCE`.
+
+    What such a pointer is moved by later does not bring it back. Where a program makes numbers of addresses, the launch stops
+    there and then.
+    """
+    f, s = k.f, k.ev.s
+    address = s.address(base)
+    near = f.icmp("ult", s.add(address, i64(HIGHEST)), i64(LOST))  # 2^63 as an unsigned number
+    reached = led_to(s, address, offset, size, near)
+    if bounds.reads_addresses:
+        assert k.status is not None
+        message = f"a pointer is moved by more than 2^60 bytes in {op.name}; fix: stay within the array"
+        site = Site("overflow", message, source_location(op), callers=callers_of(op))
+        k.status.stop_unless(f.icmp("ne", reached, i64(LOST)), site, k.program, i64(-1))
+    return f.gep(base, s.sub(reached, address))
 
 
 def _summands(node: Node) -> Iterator[Node]:

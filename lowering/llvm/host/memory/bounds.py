@@ -17,35 +17,49 @@ from ....tt.analysis.aliasing import WRITES, AliasAnalysis
 from ....tt.analysis.distances import distance_moves
 from ....tt.dialect.memory.check_access import CheckAccessOp
 from ....tt.instrument.bounds import ACCESSES
+from ....tt.limits import MAX_DISTANCE
+from ....tt.types import bit_width
 from ...elementwise import memory_size
 from ...ir import Function
 from ...module import Module
-from ...syntax import pointee_name
-from ...values import FALSE, V, i64
+from ...syntax import element_name, is_tensor, pointee_name
+from ...values import FALSE, TRUE, V, i64
 from ..control.sites import Access
 from ..nodes import Node
-from ..scalars import ZERO, Scalars
+from ..scalars import ZERO, Scalars, is_constant
 
-MAX_BYTES = 1 << 60
-"""Bytes that an offset may lead away: beyond them is no memory."""
+LOST = -(1 << 63)
+"""The address of pointers that were moved too far. No memory is near."""
+HIGHEST = 1 << 62
+"""Addresses beyond it, as signed numbers, are of such pointers: moves by 32-bit numbers lead at most 2^34 bytes further."""
 
 
-def clamped(s: Scalars, offset: V, size: int) -> V:
-    """An offset in elements of so many bytes, or one as far away as `MAX_BYTES`: in bytes it has to stay within 64 bits."""
-    limit = MAX_BYTES // size
-    return s.max(s.min(offset, i64(limit)), i64(-limit))
+def led_to(s: Scalars, address: V, offset: V, size: int, near: V = TRUE) -> V:
+    """The address that an offset in elements of so many bytes leads to: one in no memory if it leads beyond `MAX_DISTANCE`.
+
+    near: whether the address is one that can be left.
+    """
+    limit = MAX_DISTANCE // size
+    f = s.f
+    if not (is_constant(offset) and -limit <= offset.number <= limit):
+        is_near = f.icmp("ule", s.add(offset, i64(limit)), i64(2 * limit))
+        near = is_near if near == TRUE else f.binary("and", near, is_near)
+    found = s.add(address, s.mul(offset, s.constant(size)))
+    return found if near == TRUE else f.select(near, found, i64(LOST))
 
 
 class Bounds:
     """The memory behind the parameters of a function, as its launches pass it.
 
     memory: the (first byte, size) of each pointer; None for numbers.  table: address and length of the known memory's spans.
-    alive: nodes that extremes are known of by their ids.
+    alive: nodes that extremes are known of by their ids.  moves_far: whether scalar pointers are moved by 64-bit numbers.
+    reads_addresses: whether numbers are then made of addresses.
     """
 
     def __init__(self, function: Operation, memory: Sequence[tuple[V, V] | None], table: tuple[V, V]) -> None:
         self.memory = memory
         self.table = table
+        self.moves_far, self.reads_addresses = _far_moves(function)
         self._aliases = AliasAnalysis(function)
         self._arguments = function.regions[0].blocks[0].args
         self.alive: list[Node] = []
@@ -56,6 +70,18 @@ class Bounds:
         names = [(base, self._arguments[base].name_hint or f"argument {base}") for base in sorted(bases - {UNKNOWN})]
         verb = "written" if op.access.data in WRITES else "read"
         return Access(verb, memory_size(pointee_name(op.ptr.type)), () if UNKNOWN in bases else tuple(names))
+
+
+def _far_moves(function: Operation) -> tuple[bool, bool]:
+    """Whether a function moves scalar pointers by 64-bit numbers, and whether it also makes numbers of addresses."""
+    operations = list(function.walk())
+    scalar_moves = [op for op in operations if op.name == "tt.addptr" and not is_tensor(op.results[0].type)]
+    moves = any(bit_width(op.operands[1].type) == 64 for op in scalar_moves)
+    return moves, moves and any(
+        op.name in ("tt.ptr_to_int", "tt.print")
+        or (op.name in WRITES and any(element_name(value.type) == "ptr" for value in op.operands[1:]))
+        for op in operations
+    )
 
 
 def follows_addresses(function: Operation) -> bool:

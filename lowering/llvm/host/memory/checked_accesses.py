@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from ....tt.dialect.memory.check_access import CheckAccessOp
+from ....tt.limits import MAX_DISTANCE
 from ....tt.source_locations import callers_of, source_location
 from ...ir import Function
 from ...syntax import is_tensor, shape_of
@@ -22,7 +23,7 @@ from ..nodes import Map, Node, Pointers, Splat, View, dense
 from ..reduce.combine import Combine
 from ..reduce.loops import reduce
 from ..scalars import ZERO, is_constant
-from .bounds import MAX_BYTES, Search, clamped
+from .bounds import Search, led_to
 
 MAX_STEPS = 1 << 38
 """Strides (in units) up to which the ends of a block are computed: beyond, they might pass 64 bits."""
@@ -65,10 +66,9 @@ def lower_check(k: KernelContext, op: CheckAccessOp) -> None:
 
 
 def _address(k: KernelContext, pointers: Pointers, at: Coordinates) -> V:
-    """The address of an element; of an offset that passes 64 bits in bytes, one that is in no memory."""
-    s, unit = k.ev.s, memory_size_of(pointers.unit)
-    offset = clamped(s, k.ev.offset_at(pointers, at), unit)
-    return s.add(s.address(pointers.base), s.mul(offset, s.constant(unit)))
+    """The address of an element; of an offset that leads too far, one that is in no memory."""
+    s = k.ev.s
+    return led_to(s, s.address(pointers.base), k.ev.offset_at(pointers, at), memory_size_of(pointers.unit))
 
 
 def _is_known(k: KernelContext, address: V, size: V, needed: V | None) -> V:
@@ -148,7 +148,7 @@ def _ends(k: KernelContext, pointers: Pointers, mask: Node | None) -> _Ends:
                 known = _and(f, known, _is_within(k, end, MAX_REST))
             low, high = s.add(low, least), s.add(high, greatest)
     size = memory_size_of(pointers.unit)
-    known = _and(f, known, _is_within(k, pointers.offset.base, MAX_BYTES // size))
+    known = _and(f, known, _is_within(k, pointers.offset.base, MAX_DISTANCE // size))
     unit = s.constant(size)
     first = s.add(s.address(pointers.base), s.mul(s.add(pointers.offset.base, low), unit))
     return _Ends(first, s.mul(s.sub(high, low), unit), known, nothing)
