@@ -16,6 +16,7 @@ from xdsl.ir import Attribute, Operation
 from ....promotion.arrays import Array, NumpyDType
 from ....promotion.dataclass import dataclass
 from .. import types as t
+from ..analysis.combining import exchanged_axis
 from ..analysis.distances import moves_by_distance
 from ..dialect.scaled import DotScaledOp
 from ..interpret.evaluators import pointee_size
@@ -351,6 +352,9 @@ def rule_of(op: Operation, number: int, evaluate: Function) -> Rule | None:
         return lambda values, shadows, result: restructured(evaluate, values, shadows)
     if name == "tt.gather":
         return _gathered(evaluate)
+    exchange = exchanged_axis(op)
+    if exchange is not None:
+        return _exchanged(*exchange)
     if name == "tt.addptr" and moves_by_distance(op):
         return _moved_by_distance
     if moves_far(op):
@@ -383,6 +387,13 @@ def starts_marks(name: str, type_: Attribute) -> bool:
 
 def _is_number(type_: Attribute) -> bool:
     return t.is_integer(type_) and t.bit_width(type_) > 1
+
+
+def _exchanged(position: int, axis: int) -> Rule:
+    """Makes the rule of an operand whose two positions along an axis change places."""
+    return lambda values, shadows, result: restructured(
+        lambda lanes: np.flip(lanes, axis), [values[position]], [shadows[position]]
+    )
 
 
 def _gathered(evaluate: Function) -> Rule:

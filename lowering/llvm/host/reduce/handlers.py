@@ -8,8 +8,9 @@ from typing import Any
 from xdsl.ir import Operation, SSAValue
 
 from .....promotion.errors import InternalError
+from ....tt.analysis.combining import commutes
 from ....tt.facts import ORDERED
-from ...syntax import attributes, constant_value, element_name, is_tensor
+from ...syntax import attributes, constant_value, element_name, is_tensor, shape_of
 from ...values import V
 from ..context import KernelContext
 from ..control.branches import lower_scalars
@@ -42,7 +43,7 @@ def _combine(k: KernelContext, op: Operation) -> Combine:
 def lower_reduce(k: KernelContext, op: Operation) -> None:
     facts = attributes(op)
     axis = int(facts["axis"])
-    if ORDERED in facts:
+    if ORDERED in facts or _needs_order(k, op, axis):
         nodes = reduce_in_order(k.nests, [k.node(o) for o in op.operands], axis, *_any_region(k, op))
         _define_reduced(k, op, nodes)
         return
@@ -58,6 +59,13 @@ def lower_reduce(k: KernelContext, op: Operation) -> None:
     limits = k.limits(op.results[0]) if len(op.results) == 1 and is_tensor(op.results[0].type) else []
     wanted = [Bound(b.dim + (b.dim >= axis), b.limit) for b in limits]
     _define_reduced(k, op, reduce(k.nests, operands, axis, _combine(k, op), wanted))
+
+
+def _needs_order(k: KernelContext, op: Operation, axis: int) -> bool:
+    """Whether vectors would combine elements in another order, and the region gives something else then."""
+    shape = shape_of(op.operands[0].type)
+    is_inner = axis == k.nests.inner_dim(shape) or all(extent == 1 for d, extent in enumerate(shape) if d != axis)
+    return is_inner and is_straight(op.regions[0]) and not commutes(op.regions[0])
 
 
 def _define_reduced(k: KernelContext, op: Operation, results: Sequence[Node]) -> None:

@@ -9,7 +9,7 @@ from xdsl.ir import Operation, Region
 
 from ....linear_layouts.layout import LANE, REGISTER, LinearLayout
 from ....linear_layouts.plans.reduction import Butterfly, ReductionPlan, plan_reduction
-from ....tt.analysis.combining import single_operation
+from ....tt.analysis.combining import COMMUTATIVE, single_operation
 from ....tt.analysis.control_flow import terminator
 from ....tt.facts import ORDERED
 from ...elementwise import constant
@@ -138,17 +138,10 @@ _REDUX = {
 """The reductions of 32-bit integers that a warp does in one instruction (PTX ISA, "redux.sync")."""
 
 
-_COMMUTATIVE = frozenset(
-    f"arith.{name}"
-    for name in ("addf", "mulf", "addi", "muli", "andi", "ori", "xori", "maxsi", "minsi", "maxui", "minui", "maxnumf",
-                 "minnumf", "maximumf", "minimumf")
-)  # fmt: skip
-
-
 def _commutes(op: Operation) -> bool:
     """Whether the region is one operation that gives the same bits in either order of operands."""
     single = single_operation(op.regions[0])
-    return single is not None and single.name in _COMMUTATIVE
+    return single is not None and single.name in COMMUTATIVE
 
 
 def _between_warps(
