@@ -347,6 +347,7 @@ class GpuKernelCompiler:
             )
         except PtxCheckError as error:
             sys.stdout.write(error.printed)
+            error.ptx = code.ptx
             failed = _failed_assertion(error.findings[0], code.lowered)
             if failed is not None:
                 raise failed from error
@@ -366,7 +367,7 @@ class GpuKernelCompiler:
         if not any(each.callers for each in findings):
             return None
         found = PtxCheckError(findings)
-        found.printed = error.printed
+        found.printed, found.ptx = error.printed, error.ptx
         return found
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 import threading
 from typing import TYPE_CHECKING
 
@@ -14,14 +15,19 @@ from ..native.kernel import NativeKernel
 if TYPE_CHECKING:
     from ..kernel import Kernel
 
-_MAGIC = b"JNTRITON1\n"
+_MAGIC = b"JNTRITON2\n"
+_FILE = re.compile(r'^#loc = loc\("([^"\\]+)":', re.MULTILINE)
+"""The file of the function in a text that Triton printed."""
 
 
-def encode(text: str, name: str, numerics: str, native: bool, check_bounds: bool = False) -> bytes:
-    """The bytes of a kernel. native: whether with native code, which compares accesses with their memory if `check_bounds`."""
+def encode(text: str, name: str, numerics: str, warps: int, native: bool, check_bounds: bool = False) -> bytes:
+    """The bytes of a kernel. native: whether with native code, which compares accesses with their memory if `check_bounds`.
+
+    warps: of a program on a GPU.
+    """
     code = encode_native(*_kernel(text, name, numerics).native_code(check_bounds)) if native else b""
     body = text.encode()
-    head = f"{numerics} {name.encode().hex()} {len(body)} {len(code)}\n".encode()
+    head = f"{numerics} {warps} {name.encode().hex()} {len(body)} {len(code)}\n".encode()
     return b"".join([_MAGIC, head, body, code])
 
 
@@ -45,17 +51,33 @@ class LoadedKernel:
             if not data.startswith(_MAGIC):
                 raise ValueError
             end = data.index(b"\n", len(_MAGIC))
-            numerics, function, text, code = data[len(_MAGIC) : end].decode().split(" ")
+            numerics, warps, function, text, code = data[len(_MAGIC) : end].decode().split(" ")
             body = end + 1 + int(text)
             if body + int(code) != len(data):
                 raise ValueError
             self.function = bytes.fromhex(function).decode()
             self.text = data[end + 1 : body].decode()
+            self.warps = int(warps)
         except ValueError:
-            raise UserError(f"the compiled kernel {name!r} in Triton's cache is damaged; fix: clear the cache") from None
+            fix = "remove the folder of Triton's cache, ~/.triton/cache or TRITON_CACHE_DIR"
+            raise UserError(f"the compiled kernel {name!r} in Triton's cache is damaged; fix: {fix}") from None
         self.numerics = numerics
+        self._file: str | None = None
         self._code = data[body:]
         self._lock = threading.Lock()
+
+    def belong_to(self, file: str | None) -> None:
+        """Name this file in what is said of the kernel: the cache knows a kernel by its source, which may lie in several files.
+
+        To be called before anything is run; native code of another file is compiled anew.
+        """
+        if file is None or file == self._file:
+            return
+        self._file = file
+        known = _FILE.search(self.text)
+        if known is not None and known.group(1) != file and '"' not in file and "\\" not in file:
+            self.text = self.text.replace(f'loc("{known.group(1)}":', f'loc("{file}":')
+            self._code = b""
 
     @functools.cached_property
     def kernel(self) -> Kernel:

@@ -39,6 +39,7 @@ class Launcher:
 
     def __init__(self, source: Any, metadata: Any) -> None:
         self._metadata = metadata
+        self._file = _file_of(source)
         self._types = list(source.signature.values())
         self._names = list(source.signature)
         self._runtime = [i for i, type_ in enumerate(self._types) if type_ != "constexpr"]
@@ -62,19 +63,20 @@ class Launcher:
         if captures and captures[0].concerns():
             self._capture(captures[0], function, (x, y, z, stream, function, packed, launch), args)
         settings = self._settings
-        record.launched(function.name)
         is_plain = function is self._loaded and not benchmarking.is_timed()
         stopped = self._plain.start(launch_pool(settings.threads), (x, y, z), *args) if is_plain else False
         if stopped is not None:
             extents = _extents(function.name, x, y, z)
             if len(args) != len(self._types):
                 args = self._completed(args)
+            function.belong_to(self._file)
             if settings.mode == "native":
                 self._run(function, extents, args, settings, stopped)
             else:
                 from .slow_launches import run
 
                 run(function, extents, self._names, self._types, args, settings, self._metadata.num_warps)
+        record.launched(function.name)
         if leave is not None:
             leave(launch)
 
@@ -161,6 +163,12 @@ class Launcher:
         for position, arg in zip(self._runtime, args, strict=True):
             found[position] = arg
         return tuple(found)
+
+
+def _file_of(source: Any) -> str | None:
+    """The file of the function that a kernel was compiled from; None of texts."""
+    code = getattr(getattr(getattr(source, "fn", None), "fn", None), "__code__", None)
+    return getattr(code, "co_filename", None)
 
 
 def _extents(name: str, *grid: Any) -> tuple[int, int, int]:

@@ -15,6 +15,7 @@ from ...runtime.ptxsim.checks.findings import PtxCheckError
 from ..tensor_arguments import TensorDescriptor
 from .memory import EVERYWHERE, Elsewhere, Span, bytes_of, flattened, memory_around, storage_of
 from .settings import Settings, current
+from .targets import MAX_WARPS
 from .testing import record, unwritten
 
 _WIDTHS: dict[int, Any] = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
@@ -43,8 +44,12 @@ def run(
 
     Raises `SanitizerError` for what the sanitizer finds, `PtxCheckError` for what the simulator does, `AccessError` for
     accesses outside of the tensors, `KernelAssertionError` for assertions of the kernel that fail, and Triton's
-    `OutOfResources` for a kernel that no GPU has the shared memory for.
+    `OutOfResources` for a kernel that no GPU has the shared memory or the threads for.
     """
+    if settings.mode == "ptxsim" and warps > MAX_WARPS:
+        from triton.runtime.errors import OutOfResources
+
+        raise OutOfResources(32 * warps, 32 * MAX_WARPS, "threads")
     kernel = loaded.kernel
     given = list(flattened(names, types, args))
     blank = _unwritten(given) if settings.mode == "sanitize" else {}
@@ -67,7 +72,7 @@ def run(
                 fails = any(each.kind == "error" and each.operation.startswith("tt.assert") for each in report.findings)
                 raise (FailedAssertionError if fails else SanitizerError)(kernel.name, report)
         else:
-            kernel.launch(extents, *arguments, device="ptxsim", target=settings.target, warps=min(warps, 32))
+            kernel.launch(extents, *arguments, device="ptxsim", target=settings.target, warps=warps)
     except ResourceError as error:
         from triton.runtime.errors import OutOfResources
 

@@ -65,4 +65,5 @@ def compile_module(module: Any, metadata: dict[str, Any], options: Options) -> b
     text = named(text, name)
     metadata["name"], metadata["shared"] = name, SHARED_BYTES
     settings = settings_of(options)
-    return encode(text, name, settings.numerics, native=settings.mode == "native", check_bounds=settings.check_bounds)
+    is_native, warps = settings.mode == "native", options.num_warps
+    return encode(text, name, settings.numerics, warps, native=is_native, check_bounds=settings.check_bounds)

@@ -9,6 +9,8 @@ NAME = "cpu"
 BINARY = "joinery"
 """The last stage of a compilation, and the suffix of its result."""
 _WARP_SIZE = 32
+MAX_WARPS = 32
+"""Of a program on a GPU: its threads have to fit one block."""
 _masquerade: list[Any] = []
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..targets import BINARY
+from ..targets import BINARY, MAX_WARPS
 
 TEXTS = ("llir", "asm", "ptx")
 
@@ -14,9 +14,10 @@ def text_of(data: bytes, kind: str) -> str:
     from ..binary import LoadedKernel
     from ..settings import current
 
-    kernel = LoadedKernel("asm", data).kernel
+    loaded = LoadedKernel("asm", data)
+    kernel = loaded.kernel
     if kind == "ptx":
-        return kernel.ptx(current().target)
+        return kernel.gpu_code(current().target, min(loaded.warps, MAX_WARPS)).ptx
     return kernel.llvm_ir() if kind == "llir" else kernel.asm()
 
 

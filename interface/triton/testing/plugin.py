@@ -52,9 +52,14 @@ def pytest_load_initial_conftests(early_config: Any, parser: Any, args: list[str
 
 
 def pytest_configure(config: Any) -> None:
-    mode = config.getoption("--joinery")
+    mode, page = config.getoption("--joinery"), config.getoption("--joinery-report")
     if mode is None:
+        if page:
+            warning = pytest.PytestConfigWarning("--joinery-report writes no page without --joinery")
+            config.issue_config_time_warning(warning, stacklevel=2)
         return
+    if page:
+        _make_folder(Path(page).parent)
     _install(mode, config.option)
     config.pluginmanager.register(_Plugin(config, mode), "joinery-launches")
     if config.getoption("--joinery-device") == "cuda":
@@ -63,6 +68,13 @@ def pytest_configure(config: Any) -> None:
         from .processes.torch_state import ProcessOfItsOwn
 
         config.pluginmanager.register(ProcessOfItsOwn(torch), "joinery-torch-state")
+
+
+def _make_folder(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise pytest.UsageError(f"--joinery-report: {folder} is no folder, and cannot be made: {error.strerror}") from None
 
 
 def _install(mode: str, options: Any) -> None:
@@ -145,9 +157,9 @@ class _Plugin:
         return report
 
     def _judge(self, item: Any, call: Any, report: Any, record: Record) -> None:
-        """Fail what has passed although something was found that it did not wait for: a phase of a test, or a part of it.
+        """Fail what has passed, or been skipped, although something was found that it did not wait for.
 
-        One that is marked to fail does so, as its mark says.
+        That is a phase of a test, or a part of it. One that is marked to fail does so, as its mark says.
         """
         from .expected import is_expected
         from .record import take_from
@@ -160,7 +172,10 @@ class _Plugin:
             if each.error is not None:
                 each.is_expected, each.error = is_expected(each.error, raised, item.path), None
         failures = [each for each in self._last if not each.is_expected]
-        if failures and report.outcome == "passed":
+        is_given_up = isinstance(raised, pytest.skip.Exception | pytest.xfail.Exception)  # in a clause that caught the finding
+        if failures and (report.outcome == "passed" or is_given_up):
+            if is_given_up and hasattr(report, "wasxfail"):
+                del report.wasxfail
             report.outcome = "skipped" if hasattr(report, "wasxfail") else "failed"
             report.longrepr = "\n\n".join(f"joinery, kernel {each.kernel}: {each.text}" for each in failures)
 
@@ -217,5 +232,9 @@ class _Plugin:
         if len(findings) > _SHOWN:
             write(f"  and {len(findings) - _SHOWN} more{'' if path else ': --joinery-report=page.html lists all'}")
         if path:
-            write_page(path, self.mode, self.results, self.findings)
-            write(f"  {path}")
+            try:
+                write_page(path, self.mode, self.results, self.findings)
+            except OSError as error:
+                write(f"  {path} could not be written: {error.strerror}")
+            else:
+                write(f"  {path}")

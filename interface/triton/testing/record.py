@@ -54,7 +54,7 @@ def start() -> Record:
 
 
 def launched(kernel: str) -> None:
-    """Note a launch, if somebody looks."""
+    """Note a launch that was made, if somebody looks: not one that was refused."""
     if _records:
         _records[0].launches[kernel] += 1
     if _written:
@@ -62,7 +62,8 @@ def launched(kernel: str) -> None:
 
 
 def found(kernel: str, error: BaseException) -> None:
-    """Note what a launch was stopped by, if somebody looks."""
+    """Note a launch, and what it was stopped by, if somebody looks."""
+    launched(kernel)
     if not _records and not _written:
         return
     text, excerpts = f"{type(error).__name__}: {error}", excerpts_of(error)

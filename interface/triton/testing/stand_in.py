@@ -17,7 +17,7 @@ from .memory import types, writes
 from .memory.counts import Counts
 from .memory.exchange import Exchange
 from .storages import follow_pinned, let_storages_change
-from .surface import VERSION, marks, memory_functions, replace_accelerator, replacements
+from .surface import VERSION, marks, memory_functions, replace_accelerator, replacements, runtime
 
 
 def install() -> None:
@@ -43,6 +43,8 @@ def install() -> None:
         setattr(torch.cuda.memory, name, value)
     replace_accelerator(torch, counts)
     torch.cuda.nvtx._nvtx = marks()
+    torch.cuda._cudart = runtime(counts)
+    torch.backends.cudnn.is_acceptable = lambda tensor: False  # torch's warns that it has no cuDNN
     _initialize(torch)
     torch.version.cuda = torch.version.cuda or VERSION
     if is_device and exchange is not None:

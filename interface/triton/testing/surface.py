@@ -124,6 +124,17 @@ def marks() -> Any:
     return SimpleNamespace(**{name: _ignoring(0) for name in names})
 
 
+def runtime(counts: Counts) -> Any:
+    """The module behind `torch.cuda.cudart()`: nobody profiles, and all memory is the host's."""
+    names = ("cudaProfilerStart", "cudaProfilerStop", "cudaHostRegister", "cudaHostUnregister")
+    return SimpleNamespace(
+        cudaError=SimpleNamespace(success=0),
+        cudaGetErrorString=lambda code: "no error",
+        cudaMemGetInfo=lambda device: (max(MEMORY - counts.allocated(), 0), MEMORY),
+        **{name: _ignoring(0) for name in names},
+    )
+
+
 def _ignoring(result: Any) -> Callable[..., Any]:
     """A function of any arguments with this result."""
 

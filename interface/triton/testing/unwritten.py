@@ -148,8 +148,10 @@ def _memory(torch: Any, holder: Any) -> tuple[Any, int, int] | None:
             if holder.layout != torch.strided or torch._C._functorch.is_functorch_wrapped_tensor(holder):
                 return None
             storage = holder.untyped_storage()
+        if storage.device.type not in ("cpu", device()):  # first: a fake tensor warns of whoever asks for its address
+            return None
         address, size = storage.data_ptr(), storage.nbytes()
-        if storage.device.type not in ("cpu", device()) or not address or not 1 <= size <= _MAX_BYTES:
+        if not address or not 1 <= size <= _MAX_BYTES:
             return None
     except (AttributeError, NotImplementedError, RuntimeError):  # a tensor without memory of its own
         return None

@@ -49,8 +49,11 @@ class Finding:
 
 @public
 class PtxCheckError(UserError):
-    """A simulated kernel broke a rule. `findings` holds the findings, the first one first; `printed` the
-    output of vprintf."""
+    """A simulated kernel broke a rule.
+
+    `findings` holds the findings, the first one first; `printed` the output of vprintf; `ptx` the text that was run, whose
+    lines the findings name ("" if nobody has said).
+    """
 
     def __init__(self, findings: Sequence[Finding]) -> None:
         more = f"; {len(findings) - 1} more" if len(findings) > 1 else ""
@@ -59,6 +62,7 @@ class PtxCheckError(UserError):
         if findings[0].source is not None:
             self.origin = "{}:{}".format(*findings[0].source)
         self.printed = ""
+        self.ptx = ""
 
 
 class Fault(Exception):

@@ -231,3 +231,89 @@ else:
 def test_errors_name_the_calls_that_led_to_their_line(mode: str, tmp_path: Path) -> None:
     done = run(NESTED, tmp_path, mode)
     assert done.returncode == 0, done.stderr
+
+
+WARPS = """
+import re
+from triton.runtime.errors import OutOfResources
+
+@triton.jit
+def twice(x, o, n, BLOCK: tl.constexpr):
+    i = tl.arange(0, BLOCK)
+    tl.store(o + i, tl.load(x + i, mask=i < n) * 2, mask=i < n)
+
+x, o = torch.ones(100), torch.zeros(100)
+for warps in (1, 8, 32):
+    kernel = twice[(1,)](x, o, 100, BLOCK=128, num_warps=warps, device="ptxsim")
+    assert (o == 2).all()
+    print(warps, *re.findall(r"reqntid (\\d+)", kernel.asm["ptx"]))
+try:
+    twice[(1,)](x, o, 100, BLOCK=128, num_warps=64, device="ptxsim")
+except OutOfResources as error:
+    print(error)
+try:
+    twice[(1,)](x, o[:50].clone(), 100, BLOCK=128, num_warps=2, device="ptxsim")
+except joinery.PtxCheckError as error:
+    finding = error.findings[0]
+    print(finding.instruction in error.ptx.splitlines()[finding.line - 1])
+"""
+
+
+def test_warps_of_the_simulated_gpu(tmp_path: Path) -> None:
+    done = run(WARPS, tmp_path, "native")
+    assert not done.returncode, done.stderr
+    *warps, refusal, is_there = done.stdout.splitlines()
+    assert warps == ["1 32", "8 256", "32 1024"]
+    assert "threads, Required: 2048, Hardware limit: 1024" in refusal
+    assert is_there == "True"
+
+
+ORDER = """
+@triton.jit
+def last(a, b):
+    return b
+
+@triton.jit
+def first(a, i, b, j):
+    keep = a >= b
+    return tl.where(keep, a, b), tl.where(keep, i, j)
+
+@triton.jit
+def affine(a, b, c, d):
+    return a * c, b * c + d
+
+@triton.jit
+def reduced(x, o, N: tl.constexpr):
+    i = tl.arange(0, N)
+    v = tl.load(x + i)
+    tl.store(o, tl.reduce(i, 0, last).to(tl.float32))
+    _, at = tl.reduce((tl.floor(v * 3), i), 0, first)
+    tl.store(o + 1, at.to(tl.float32))
+    _, y = tl.reduce((v, v + 1), 0, affine)
+    tl.store(o + 2, y)
+
+for n in (2, 32, 256):
+    x, o = torch.rand(n, generator=torch.Generator().manual_seed(n)), torch.zeros(3)
+    reduced[(1,)](x, o, N=n)
+    y = 0.0
+    for v in x.double().tolist():
+        y = y * v + v + 1
+    expected = torch.tensor([n - 1, int((x * 3).floor().argmax()), y])
+    assert torch.allclose(o, expected, rtol=1e-5), (n, o, expected)
+
+@triton.jit
+def reversed_(x, o, n, N: tl.constexpr):
+    i = tl.arange(0, N)
+    at = N - 1 - i
+    tl.store(o + n - 1 - at, tl.flip(tl.load(x + i, mask=i < n), 0), mask=at < n)
+
+x, o = torch.rand(50), torch.zeros(50)
+reversed_[(1,)](x, o, 50, N=64)
+assert torch.equal(o, x.flip(0))
+"""
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_reductions_keep_the_order_and_flips_forget_what_they_held(mode: str, tmp_path: Path) -> None:
+    done = run(ORDER, tmp_path, mode)
+    assert not done.returncode, done.stderr
