@@ -18,7 +18,7 @@ from ...module import Module
 from ...values import TRUE, V, const, i64, vector, zero
 
 QUAD = 4
-UNROLL = 2
+UNROLL = 1
 _FLIP = -0x7F7F7F80  # 0x80 in each byte: turns a signed byte into the unsigned one that is 128 more
 
 Form = Literal["vnni", "madd", "sdot", "plain"]
@@ -203,15 +203,17 @@ class Quads:
             tile = [f.sub(each, extra[number % self.vectors]) for number, each in enumerate(tile)]
         quads = f.gep(packed, 4 * self.width)
 
-        def step(at: V, tile: list[V], taken: list[V]) -> list[V]:
-            """Emit the products of one quad of every row, at step `at` of k."""
+        def step(at: V, tile: list[V], taken: list[V] | None) -> list[V]:
+            """Emit the products of one quad of every row, at step `at` of k. taken: these, where they are not in memory."""
             panel = f.gep(quads, f.mul(at, i64(self.width)))
             columns = [
                 _prepared(f, self.form, f.load(type_, f.gep(panel, 4 * v * self.n), 4), self.n) for v in range(self.vectors)
             ]
             found = []
-            for r, number in enumerate(taken):
-                spread = f.splat(number, self.n)
+            for r, row in enumerate(rows):
+                if r >= 2 and taken is None and self.form == "vnni":
+                    row = f.pure(f'call ptr asm "", "=r,0,v"(ptr {row.operand()}, {type_} {found[-self.vectors - 1].operand()})', "ptr")
+                spread = f.splat(f.load("i32", f.gep(row, at), 1) if taken is None else taken[r], self.n)
                 if self.form == "vnni":
                     spread = f.binary("xor", spread, f.splat(const(_FLIP, "i32"), self.n))
                 factors = _prepared(f, self.form, spread, self.n)
@@ -226,7 +228,7 @@ class Quads:
                 current = list(state.values)
                 for number in range(count):
                     at = f.add(state.index, i64(number * QUAD))
-                    current = step(at, current, [f.load("i32", f.gep(row, at), 1) for row in rows])
+                    current = step(at, current, None)
                 state.next = current
             return state.results
 
