@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import Literal
 
 from .....promotion.dataclass import dataclass
-from ....target import HostTarget
+from ....target import CACHE_LINE, HostTarget
 from ...ir import Function
 from ...module import Module
 from ...values import TRUE, V, const, i64, vector, zero
@@ -168,6 +168,11 @@ class Quads:
                 tall = f.cast("zext", f.icmp("slt", state.index, longer), "i64")
                 first = [a, f.gep(ars, row, "i64")] if self.gathered else [f.gep(a, f.binary("mul", row, ars)), ars]
                 here = [*first, f.gep(c, f.binary("mul", row, ldc), "i32"), ldc, k, acc, packed]
+                following = f.add(row, f.add(base, tall))
+                with f.loop(following, f.smin(f.add(following, height), m)) as ahead:
+                    start = f.load("i64", f.gep(ars, ahead.index, "i64"), 8) if self.gathered else f.mul(ahead.index, ars)
+                    with f.loop(0, k, CACHE_LINE) as line:
+                        f.prefetch(f.gep(f.gep(a, start), line.index), locality=3)
                 labels, done = [f.label("tile") for _ in tiles], f.label("done")
                 cases = " ".join(f"i64 {i + 1}, label %{label}" for i, label in enumerate(labels))
                 f.emit(f"switch i64 {f.add(base, tall).operand()}, label %{done} [ {cases} ]")
