@@ -272,6 +272,15 @@ def float_to_int_saturating(fn: Function, x: V, to: str, signed: bool) -> V:
     return value
 
 
+CLAMPED = "joinery.clamped"
+"""Of a conversion of floats that are NaN or lie in the range of the integers."""
+
+
+def clamped_float_to_int(fn: Function, x: V, to: str) -> V:
+    """Converts floats of which it is known that they are in range, or NaN, toward zero; NaN → 0."""
+    return fn.select(fn.fcmp("ord", x, x), fn.cast("fptosi", x, to), values.zero(to))
+
+
 # -- integer → float ----------------------------------------------------------------
 
 

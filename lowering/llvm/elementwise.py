@@ -256,6 +256,8 @@ def _cast(f: Function, op: str, x: V, source: str, target: str, attrs: Mapping[s
             if target == "f16" and is_ptx(f):  # one instruction that rounds once
                 return widened(f, f.cast(op[6:], x, "half"))
             return conversions.int_to_float(f, x, target, op == "arith.sitofp")
+        case "arith.fptosi" if conversions.CLAMPED in attrs:
+            return conversions.clamped_float_to_int(f, x, out)
         case "arith.fptosi" | "arith.fptoui":
             return conversions.float_to_int_saturating(f, x, target, op == "arith.fptosi")
         case "arith.extsi":
@@ -370,9 +372,9 @@ def emit_map(
         case "math.absi":
             return f.intrinsic("smax", [xs[0], f.binary("sub", const(0, xs[0].type), xs[0])])
         case division.RECIPROCAL:
-            return division.reciprocal(f, xs[0])
+            return division.reciprocal(f, xs[0], division.ROUNDED in attrs)
         case division.DIVIDE:
-            return division.divide(f, xs[0], operands[1], operands[2], IN_RANGE in attrs)
+            return division.divide(f, xs[0], operands[1], operands[2], IN_RANGE in attrs, division.ROUNDED in attrs)
         case "tt.extern_elementwise":
             return emit_call(f, str(attrs["symbol"]), xs, register_element(elem))
         case "tt.mulhiui":

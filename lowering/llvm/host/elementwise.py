@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from xdsl.ir import BlockArgument, Operation, SSAValue
 
 from ....promotion.errors import UnsupportedError
+from ...tt.facts import IN_RANGE
 from .. import division
+from ..conversions import CLAMPED
 from ..elementwise import emit_map, is_elementwise
 from ..syntax import attributes, element_name, is_tensor, shape_of
-from ..values import V, integer, is_integer
+from ..values import ConstantFloat, V, integer, is_integer
 from .context import KernelContext
 from .memory.affine import WIDENING, bound_of, fold
 from .memory.offsets import LOWEST, is_static, may_bound, may_widen
@@ -98,7 +101,32 @@ def _map(k: KernelContext, op: Operation, result: SSAValue) -> Node:
         inverse = _inverse(operands[1])
         if inverse is not None:
             return k.shallow(Map(shape, elem, division.DIVIDE, (*operands, inverse), facts))
+    if op.name == "math.roundeven":
+        operands = [_to_be_rounded(k, operands[0])]
+    if op.name == "arith.fptosi" and elem == "i32" and operands[0].elem == "f32" and _is_clamped(operands[0]):
+        facts[CLAMPED] = True
     return k.shallow(Map(shape, elem, op.name, tuple(operands), facts))
+
+
+def _to_be_rounded(k: KernelContext, node: Node) -> Node:
+    """Returns a quotient in the form for what is rounded to whole numbers; any other block as it is."""
+    if not isinstance(node, Map) or node.op != division.DIVIDE or IN_RANGE in node.attrs or id(node) in k.ev.replacement:
+        return node
+    inverse = _inverse(node.operands[1], {division.ROUNDED: True})
+    assert inverse is not None
+    return Map(node.shape, node.elem, node.op, (*node.operands[:2], inverse), {**node.attrs, division.ROUNDED: True})
+
+
+def _is_clamped(node: Node) -> bool:
+    """Whether floats are NaN or between two constants that int32 holds."""
+    if not isinstance(node, Map) or node.op != "arith.minimumf":
+        return False
+    inner, high = node.operands
+    if not isinstance(inner, Map) or inner.op != "arith.maximumf":
+        return False
+    ends = [each.value.printed() if isinstance(each, Splat) else None for each in (inner.operands[1], high)]
+    numbers = [end.number for end in ends if isinstance(end, ConstantFloat)]
+    return len(numbers) == 2 and -(2.0**31) <= numbers[0] <= numbers[1] < 2.0**31
 
 
 def folded(
@@ -117,13 +145,14 @@ def folded(
     return form if not isinstance(source, Affine) or may_widen(k, source, op, lowest) else None
 
 
-def _inverse(divisor: Node) -> Node | None:
+def _inverse(divisor: Node, facts: dict[str, Any] | None = None) -> Node | None:
     """Returns the reciprocal of a block that has fewer values than elements, as a node of its own: computed once per value."""
     match divisor:
         case Splat():
             one = Splat((), divisor.elem, divisor.value)
-            return View(divisor.shape, divisor.elem, Map((), "f32", division.RECIPROCAL, (one,)), ())
+            return View(divisor.shape, divisor.elem, Map((), "f32", division.RECIPROCAL, (one,), facts or {}), ())
         case View() if any(n > 1 and d not in divisor.dims for d, n in enumerate(divisor.shape)):
             source = divisor.source
-            return View(divisor.shape, divisor.elem, Map(source.shape, "f32", division.RECIPROCAL, (source,)), divisor.dims)
+            inverse = Map(source.shape, "f32", division.RECIPROCAL, (source,), facts or {})
+            return View(divisor.shape, divisor.elem, inverse, divisor.dims)
     return None
