@@ -8,7 +8,7 @@ symbol closest to its readers is the one stored.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 
 from ...graph.symbol import Symbol
 from .costs import is_scalar, op_cost
@@ -32,6 +32,10 @@ def assign_storage(grouping: Grouping) -> dict[int, int]:
     _store_narrow(grouping, set(bound.values()))
     _drop_cheap_stores(grouping, set(bound.values()))
     users = [0] * len(grouping.symbols)
+
+    def may_float(symbol: Symbol) -> bool:
+        return symbol.id not in grouping.group_of and not grouping.in_memory(symbol) and grouping.expensive(symbol)
+
     for symbol in reversed(grouping.symbols):
         key = symbol.id
         if symbol.op.kind == "source" or (key in grouping.group_of and key not in grouping.must_store):
@@ -49,6 +53,8 @@ def assign_storage(grouping: Grouping) -> dict[int, int]:
         if key in grouping.stored or grouping.in_memory(symbol):
             continue
         repeated = mask & (mask - 1) and symbol.op.kind != "view" and grouping.expensive(symbol)
+        if repeated and _narrow_source(symbol, may_float) is not None:
+            repeated = 0  # that one is stored
         if key in grouping.must_store or repeated:
             _store(grouping, symbol, mask)
     return bound
@@ -77,24 +83,24 @@ def _store_narrow(grouping: Grouping, bound: Collection[int]) -> None:
     """Stores codes of few bits in the place of what they stand for, which readers compute of them."""
     for group in grouping.groups.values():
         for key in list(group.stores):
-            narrow = None if key in grouping.forced or key in bound else _narrow_source(grouping, group, key)
+            fixed = key in grouping.forced or key in bound
+            narrow = None if fixed else _narrow_source(grouping.symbols[key], group.is_storable)
             if narrow is not None:
                 del group.stores[key]
                 del grouping.stored[key]
                 grouping.store_member(narrow, group)
 
 
-def _narrow_source(grouping: Grouping, group: Group, key: int) -> Symbol | None:
-    """Returns the narrowest member of a group of which a stored one is computed in a few steps, with scalars alone."""
-    start = symbol = grouping.symbols[key]
-    found, work = None, 0
+def _narrow_source(start: Symbol, may_store: Callable[[Symbol], bool]) -> Symbol | None:
+    """Returns the narrowest symbol that may be stored and of which another one is computed in a few steps, with scalars alone."""
+    symbol, found, work = start, None, 0
     while symbol.op.kind == "map" and work + op_cost(symbol) <= NARROW_STEPS:
         work += op_cost(symbol)
         inside = [operand for operand in symbol.inputs if not _is_number(operand)]
-        if len(inside) != 1 or inside[0].id not in group.members:
+        if len(inside) != 1 or inside[0].shape != start.shape:
             break
         symbol = inside[0]
-        if symbol.dtype.bits < (start if found is None else found).dtype.bits and group.is_storable(symbol):
+        if symbol.dtype.bits < (start if found is None else found).dtype.bits and may_store(symbol):
             found = symbol
     return found
 
