@@ -238,6 +238,10 @@ class _Rewriting:
         wanted = {rows.codes.id for rows, _ in products.values()}
         self.moved = {symbol.id for symbol in graph.symbols if symbol.id in wanted and _is_quantized(symbol)}
         """Codes of uint8 that are quantised to int8 instead."""
+        self._parameters = {
+            operand.id for symbol in graph.symbols if symbol.op.name in ("quantize", "dequantize") for operand in symbol.inputs[1:]
+            if all(extent == 1 for extent in operand.shape)
+        }  # fmt: skip
 
     def run(self) -> Graph:
         plain, signed = self._needed()
@@ -297,6 +301,8 @@ class _Rewriting:
         if self._stands_for_moved(symbol):
             operands = self.signed[symbol.inputs[0].id], self.new[symbol.inputs[1].id]
             return self._with_point(symbol, operands, symbol.dtype)
+        if symbol.op.name == "weight" and symbol.id in self._parameters:
+            return self.target.constant(symbol.attrs["value"])  # one of a constant is part of the code
         return self.target.adopt(symbol, [self.new[operand.id] for operand in symbol.inputs])
 
     def _product(self, symbol: Symbol, rows: Rows, matrix: Matrix) -> Symbol:

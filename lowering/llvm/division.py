@@ -26,6 +26,14 @@ quotient may be another small number, give 0 with their own sign all the same.""
 _SMALLEST_DIVISOR, _LARGEST_DIVISOR = 2.0**-20, 2.0**40
 _SMALLEST = (127 - 80) << 24  # without the sign, as bits shifted left by one
 
+BOUNDED = "joinery.bounded"
+"""Of a quotient, rounded next, of a dividend that is NaN or not too large by a divisor that is known and usable."""
+
+
+def is_usable(divisor: float) -> bool:
+    """Returns whether quotients by a positive divisor need no real division, unless dividends are too small or large."""
+    return _SMALLEST_DIVISOR <= divisor <= _LARGEST_DIVISOR
+
 
 def reciprocal(f: Function, b: V, positive: bool = False) -> V:
     """Returns 1/b, or NaN for a b that needs a real division. positive: negative ones do."""
@@ -45,12 +53,12 @@ def invariants(f: Function, b: V, y: V, n: int) -> tuple[V, V, V, V]:
     return f.splat(b, n), f.splat(y, n), f.splat(f.fneg(y), n), f.splat(least, n)
 
 
-def divide(f: Function, a: V, b: V, y: V, not_negative: bool = False, rounded: bool = False) -> V:
+def divide(f: Function, a: V, b: V, y: V, not_negative: bool = False, rounded: bool = False, bounded: bool = False) -> V:
     """Divides float32 a by b, where y is `reciprocal(b)`; only vectors divided by one number avoid the fdiv instruction.
 
     The quotients are computed before they are looked at. Dividends that are too large, infinite or NaN make NaN of them, so
     that what is tested beforehand are small dividends. All registers of a vector share the branch. not_negative: neither is a.
-    rounded: the quotient is rounded to a whole number next (`ROUNDED`), and no dividend is too small.
+    rounded: the quotient is rounded to a whole number next (`ROUNDED`), and no dividend is too small. bounded: nor too large.
     """
     n = lanes(a.type)
     if n == 1 or lanes(b.type) > 1:
@@ -61,6 +69,8 @@ def divide(f: Function, a: V, b: V, y: V, not_negative: bool = False, rounded: b
     size = f.binary("add", bits, const(-1, whole)) if not_negative else f.binary("add", f.binary("add", bits, bits), least)
     start = f.binary("fmul", a, factor)
     quotient = f.fma(f.fma(start, divisor, f.fneg(a)), opposite, start)
+    if bounded:
+        return quotient
     each = min(n, 16 if "avx512f" in f.module.features else 8 if "avx2" in f.module.features else 4)
     parts = [range(first, first + each) for first in range(0, n, each)]
     sizes, found = ([v if len(parts) == 1 else f.shuffle(v, v, part) for part in parts] for v in (size, quotient))

@@ -25,7 +25,7 @@ from .math import approximate
 from .math.library import MATH, emit_math
 from .math.recipes import Form
 from .sign_masks import compared, lowest_bit
-from .values import FALSE, Deferred, V, const, element, is_constant, lanes, number_of, vector, with_element
+from .values import FALSE, ConstantInt, Deferred, V, const, element, is_constant, lanes, number_of, vector, with_element
 
 REGISTER = {"f64": "double", "f32": "float", "f16": "float", "bf16": "float", "index": "i64"}
 MEMORY = {
@@ -250,6 +250,8 @@ def _cast(f: Function, op: str, x: V, source: str, target: str, attrs: Mapping[s
                     return f.cast("fptrunc", x, out)
                 return conversions.round_double(f, x, target)
             return round_register(f, x, target)
+        case "arith.sitofp" if isinstance(x, ConstantInt) and abs(x.number) <= 1 << 24 and target == "f32":
+            return const(x.number, out)
         case "arith.sitofp" | "arith.uitofp":
             if source == "i1" and is_ptx(f):  # LLVM 22 takes -1 for 1 where float16 becomes bfloat16 (sm_90 and later)
                 return f.select(x, const(-1.0 if op == "arith.sitofp" else 1.0, out), const(0.0, out))
@@ -374,7 +376,10 @@ def emit_map(
         case division.RECIPROCAL:
             return division.reciprocal(f, xs[0], division.ROUNDED in attrs)
         case division.DIVIDE:
-            return division.divide(f, xs[0], operands[1], operands[2], IN_RANGE in attrs, division.ROUNDED in attrs)
+            facts = (fact in attrs for fact in (IN_RANGE, division.ROUNDED, division.BOUNDED))
+            return division.divide(f, xs[0], operands[1], operands[2], *facts)
+        case conversions.NEAREST:
+            return conversions.nearest_integer(f, xs[0], attrs["offset"])
         case "tt.extern_elementwise":
             return emit_call(f, str(attrs["symbol"]), xs, register_element(elem))
         case "tt.mulhiui":

@@ -10,8 +10,8 @@ from xdsl.ir import BlockArgument, Operation, SSAValue
 from ....promotion.errors import UnsupportedError
 from ...tt.facts import IN_RANGE
 from .. import division
-from ..conversions import CLAMPED
-from ..elementwise import emit_map, is_elementwise
+from ..conversions import CLAMPED, NEAREST
+from ..elementwise import constant, emit_map, is_elementwise
 from ..syntax import attributes, element_name, is_tensor, shape_of
 from ..values import ConstantFloat, V, integer, is_integer
 from .context import KernelContext
@@ -101,9 +101,14 @@ def _map(k: KernelContext, op: Operation, result: SSAValue) -> Node:
         inverse = _inverse(operands[1])
         if inverse is not None:
             return k.shallow(Map(shape, elem, division.DIVIDE, (*operands, inverse), facts))
+    if op.name == "arith.extsi" and elem == "i32" and (code := _narrowed_code(operands[0])) is not None:
+        return code
     if op.name == "math.roundeven":
         operands = [_to_be_rounded(k, operands[0])]
-    if op.name == "arith.fptosi" and elem == "i32" and operands[0].elem == "f32" and _is_clamped(operands[0]):
+    if op.name == "arith.fptosi" and elem == "i32" and operands[0].elem == "f32" and _clamped(operands[0]) is not None:
+        codes = _nearest_code(operands[0])
+        if codes is not None:
+            return k.shallow(codes)
         facts[CLAMPED] = True
     return k.shallow(Map(shape, elem, op.name, tuple(operands), facts))
 
@@ -117,16 +122,63 @@ def _to_be_rounded(k: KernelContext, node: Node) -> Node:
     return Map(node.shape, node.elem, node.op, (*node.operands[:2], inverse), {**node.attrs, division.ROUNDED: True})
 
 
-def _is_clamped(node: Node) -> bool:
-    """Whether floats are NaN or between two constants that int32 holds."""
-    if not isinstance(node, Map) or node.op != "arith.minimumf":
-        return False
-    inner, high = node.operands
-    if not isinstance(inner, Map) or inner.op != "arith.maximumf":
-        return False
-    ends = [each.value.printed() if isinstance(each, Splat) else None for each in (inner.operands[1], high)]
-    numbers = [end.number for end in ends if isinstance(end, ConstantFloat)]
-    return len(numbers) == 2 and -(2.0**31) <= numbers[0] <= numbers[1] < 2.0**31
+def _clamped(node: Node) -> tuple[Node, float, float] | None:
+    """Returns what is clamped between two constants that int32 holds, and these; None for any other block."""
+    inner, high = _with_constant(node, "arith.minimumf")
+    source, low = (None, None) if inner is None else _with_constant(inner, "arith.maximumf")
+    if source is None or low is None or high is None or not -(2.0**31) <= low <= high < 2.0**31:
+        return None
+    return source, low, high
+
+
+def _with_constant(node: Node, op: str) -> tuple[Node | None, float | None]:
+    """Returns the operands of an operation whose second one is a constant."""
+    if isinstance(node, Map) and node.op == op and isinstance(node.operands[1], Splat):
+        value = node.operands[1].value.printed()
+        return node.operands[0], value.number if isinstance(value, ConstantFloat) else None
+    return None, None
+
+
+LARGEST_CODE = 1 << 16
+
+
+def _nearest_code(node: Node) -> Node | None:
+    """Returns clamp(round(x / s) + z, low, high) as an integer, for constants of which s is a usable divisor and the others small
+    integers; None for any other block.
+
+    x is clamped first, to what rounds to the ends less z: a quarter beyond them. Then no quotient overflows, and one instruction
+    rounds it and makes it an integer.
+    """
+    found = _clamped(node)
+    assert found is not None
+    whole, low, high = found
+    moved, zero = _with_constant(whole, "arith.addf")
+    rounded, zero = (whole, 0.0) if moved is None else (moved, zero)
+    if zero is None or not all(abs(number) <= LARGEST_CODE and number == int(number) for number in (low, high, zero)):
+        return None
+    if not isinstance(rounded, Map) or rounded.op != "math.roundeven":
+        return None
+    quotient = rounded.operands[0]
+    if not isinstance(quotient, Map) or division.ROUNDED not in quotient.attrs:
+        return None
+    dividend, scale = _with_constant(quotient, division.DIVIDE)
+    if dividend is None or scale is None or not division.is_usable(scale):
+        return None
+    shape, ends = node.shape, [(low - zero - 0.25) * scale, (high - zero + 0.25) * scale]
+    bounds = [Splat(shape, "f32", constant(end, "f32")) for end in ends]
+    inside = Map(shape, "f32", "arith.minimumf", (Map(shape, "f32", "arith.maximumf", (dividend, bounds[0])), bounds[1]))
+    facts = {**quotient.attrs, division.BOUNDED: True}
+    code = Map(shape, "f32", division.DIVIDE, (inside, *quotient.operands[1:]), facts)
+    return Map(shape, "i32", NEAREST, (code,), {"offset": int(zero), "low": low, "high": high})
+
+
+def _narrowed_code(node: Node) -> Node | None:
+    """Returns the integers that a block of i8 was made of, where they are codes in its range; None for any other block."""
+    if isinstance(node, Map) and node.op == "arith.trunci" and node.elem == "i8":
+        code = node.operands[0]
+        if isinstance(code, Map) and code.op == NEAREST and -128 <= code.attrs["low"] <= code.attrs["high"] <= 127:
+            return code
+    return None
 
 
 def folded(

@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import Literal
 
 from .....promotion.dataclass import dataclass
-from ....target import CACHE_LINE, HostTarget
+from ....target import HostTarget
 from ...ir import Function
 from ...module import Module
 from ...values import TRUE, V, const, i64, vector, zero
@@ -168,11 +168,6 @@ class Quads:
                 tall = f.cast("zext", f.icmp("slt", state.index, longer), "i64")
                 first = [a, f.gep(ars, row, "i64")] if self.gathered else [f.gep(a, f.binary("mul", row, ars)), ars]
                 here = [*first, f.gep(c, f.binary("mul", row, ldc), "i32"), ldc, k, acc, packed]
-                following = f.add(row, f.add(base, tall))
-                with f.loop(following, f.smin(f.add(following, height), m)) as ahead:
-                    start = f.load("i64", f.gep(ars, ahead.index, "i64"), 8) if self.gathered else f.mul(ahead.index, ars)
-                    with f.loop(0, k, CACHE_LINE) as line:
-                        f.prefetch(f.gep(f.gep(a, start), line.index), locality=3)
                 labels, done = [f.label("tile") for _ in tiles], f.label("done")
                 cases = " ".join(f"i64 {i + 1}, label %{label}" for i, label in enumerate(labels))
                 f.emit(f"switch i64 {f.add(base, tall).operand()}, label %{done} [ {cases} ]")
@@ -259,13 +254,23 @@ class Quads:
         return f
 
     def _ends(self, f: Function, row: V, bulk: V, k: V) -> V:
-        """Return the last one to three bytes of a row as a quad, and read no other. What B has beyond them is zero."""
+        """Return the last one to three bytes of a row as a quad, and read no other row. What B has beyond them is zero."""
+        long, short, done = f.label("long"), f.label("short"), f.label("quad")
+        f.cond_branch(f.icmp("sge", k, i64(QUAD)), long, short)
+        f.start(long)
+        last = f.load("i32", f.gep(row, f.sub(k, i64(QUAD))))
+        missing = f.cast("trunc", f.binary("shl", f.sub(f.add(bulk, i64(QUAD)), k), i64(3)), "i32")
+        moved = f.binary("lshr", last, missing)
+        f.branch(done)
+        f.start(short)
         quad = f.cast("zext", f.load("i8", f.gep(row, bulk)), "i32")
-        last = f.sub(k, i64(1))
         for number in range(1, QUAD - 1):
-            byte = f.cast("zext", f.load("i8", f.gep(row, f.smin(f.add(bulk, i64(number)), last))), "i32")
+            at = f.smin(f.add(bulk, i64(number)), f.sub(k, i64(1)))
+            byte = f.cast("zext", f.load("i8", f.gep(row, at)), "i32")
             quad = f.binary("or", quad, f.binary("shl", byte, const(8 * number, "i32")))
-        return quad
+        f.branch(done)
+        f.start(done)
+        return f.phi("i32", [(moved, long), (quad, short)])
 
 
 def _interleaved(f: Function, rows: list[V], n: int) -> V:
