@@ -10,7 +10,8 @@ where Σ v is a constant for each column. What pads x with zeros pads p with z -
 codes stand for are quantised to int8 at once, with another zero point: all numbers are the same.
 
 What this may change of a result in floats is less than what the order of its sum may (docs/design/011-numerics.md);
-`numerics="reproducible"` keeps the floats. Products stated in int32 (ConvInteger, QLinearConv, MatMulInteger) are the same numbers.
+`numerics="reproducible"` keeps the floats. Products stated in int32 (ConvInteger, QLinearConv, MatMulInteger) are the same
+numbers.
 """
 
 from __future__ import annotations
@@ -76,9 +77,9 @@ def with_integer_products(graph: Graph, exact_only: bool = False) -> Graph:
         return graph
     found = {}
     for symbol in graph.symbols:
-        if symbol.op.name == "matmul" and (product := _product(symbol)) is not None:
-            if not exact_only or product[0].scale is None:
-                found[symbol.id] = product
+        product = _product(symbol) if symbol.op.name == "matmul" else None
+        if product is not None and not (exact_only and product[0].scale is not None):
+            found[symbol.id] = product
     return _Rewriting(graph, found).run() if found else graph
 
 
@@ -101,7 +102,9 @@ def _product(symbol: Symbol) -> tuple[Rows, Matrix] | None:
 def _fits(rows: Rows, matrix: Matrix) -> bool:
     """Return whether the sums of a product stay in int32, and no scale makes floats overflow or denormal."""
     zero = rows.signed_zero
-    assert zero is not None and matrix.scale is not None and rows.scale is not None
+    assert zero is not None
+    assert matrix.scale is not None
+    assert rows.scale is not None
     largest = np.abs(matrix.codes.astype(np.int64)).sum(-2).max(initial=0) * max(_SHIFT + zero, _SHIFT - 1 - zero)
     scales = np.abs(np.append(matrix.scale.ravel(), np.float32(rows.scale)))
     inside = (scales == 0) | ((scales >= SCALES[0]) & (scales <= SCALES[1]))
@@ -133,7 +136,7 @@ def _rows(symbol: Symbol) -> Rows | None:
     elif name == "sub" and base.dtype is int32:
         codes, point = base.inputs[0], _number(base.inputs[1])
         zero = base.inputs[1] if point is None else int(point)
-        if any(extent != 1 for extent in base.inputs[1].shape) or not _is_widened(codes):
+        if not _is_number(base.inputs[1]) or not _is_widened(codes):
             return None
         codes = codes.inputs[0]
     elif _is_widened(base):
@@ -154,11 +157,13 @@ def _is_widened(symbol: Symbol) -> bool:
     return symbol.op.name == "cast" and symbol.dtype is int32 and symbol.inputs[0].dtype in (int8, uint8)
 
 
+def _is_number(symbol: Symbol) -> bool:
+    return all(extent == 1 for extent in symbol.shape)
+
+
 def _number(symbol: Symbol) -> float | int | None:
     """Return a constant of one element; None for any other symbol."""
-    if any(extent != 1 for extent in symbol.shape):
-        return None
-    found = _value(symbol)
+    found = _value(symbol) if _is_number(symbol) else None
     return None if found is None else cast(float | int, found.reshape(()).item())
 
 
@@ -238,10 +243,8 @@ class _Rewriting:
         wanted = {rows.codes.id for rows, _ in products.values()}
         self.moved = {symbol.id for symbol in graph.symbols if symbol.id in wanted and _is_quantized(symbol)}
         """Codes of uint8 that are quantised to int8 instead."""
-        self._parameters = {
-            operand.id for symbol in graph.symbols if symbol.op.name in ("quantize", "dequantize") for operand in symbol.inputs[1:]
-            if all(extent == 1 for extent in operand.shape)
-        }  # fmt: skip
+        conversions = [symbol for symbol in graph.symbols if symbol.op.name in ("quantize", "dequantize")]
+        self._parameters = {operand.id for symbol in conversions for operand in symbol.inputs[1:] if _is_number(operand)}
 
     def run(self) -> Graph:
         plain, signed = self._needed()
@@ -338,12 +341,12 @@ class _Rewriting:
             if key not in self._chains:
                 with self.target.located(view.location):
                     if view.op.name != "pad":
-                        self._chains[key] = apply(view.op, (found,), dict(view.attrs))
+                        self._chains[key] = apply(view.op, (found,), view.attrs)
                     elif isinstance(zero, int):
                         self._chains[key] = apply(view.op, (found,), _with(view.attrs, value=zero))
                     else:
                         inside = apply("sub", (_cast(found, int32), zero))
-                        padded = apply(view.op, (inside,), dict(view.attrs))
+                        padded = apply(view.op, (inside,), view.attrs)
                         self._chains[key] = _cast(apply("add", (padded, zero)), int8)
             found = self._chains[key]
         return found

@@ -284,7 +284,10 @@ def clamped_float_to_int(fn: Function, x: V, to: str) -> V:
 
 
 def nearest_integer(fn: Function, x: V, offset: int) -> V:
-    """Rounds floats that int32 can hold, or NaN, half to even, and adds an offset; NaN → 0. One instruction rounds and converts."""
+    """Rounds floats that int32 can hold, or NaN, half to even, and adds an offset; NaN → 0.
+
+    One instruction rounds and converts.
+    """
     to = with_element(x.type, "i32")
     name = f"llvm.lrint.{mangle(to)}.{mangle(x.type)}"
     whole = fn.add(fn.target_intrinsic(name, [x], to), values.const(offset, to))

@@ -20,8 +20,10 @@ from .values import V, const, lanes, vector, with_element
 
 DIVIDE, RECIPROCAL = "joinery.divide", "joinery.reciprocal"
 ROUNDED = "joinery.rounded"
-"""Of a quotient that is rounded to a whole number, and its reciprocal, which is NaN for negative divisors: small dividends, whose
-quotient may be another small number, give 0 with their own sign all the same."""
+"""Of a quotient that is rounded to a whole number, and of its reciprocal, which is NaN for negative divisors.
+
+Small dividends, whose quotient may be another small number, give 0 with their own sign all the same.
+"""
 # |b| in [2^-20, 2^40] and |a| from 2^-80 on: quotient and remainder are normal floats, or overflow
 _SMALLEST_DIVISOR, _LARGEST_DIVISOR = 2.0**-20, 2.0**40
 _SMALLEST = (127 - 80) << 24  # without the sign, as bits shifted left by one

@@ -25,7 +25,19 @@ from .math import approximate
 from .math.library import MATH, emit_math
 from .math.recipes import Form
 from .sign_masks import compared, lowest_bit
-from .values import FALSE, ConstantInt, Deferred, V, const, element, is_constant, lanes, number_of, vector, with_element
+from .values import (
+    FALSE,
+    ConstantInt,
+    Deferred,
+    V,
+    const,
+    element,
+    is_constant,
+    lanes,
+    number_of,
+    vector,
+    with_element,
+)
 
 REGISTER = {"f64": "double", "f32": "float", "f16": "float", "bf16": "float", "index": "i64"}
 MEMORY = {

@@ -92,7 +92,7 @@ def _store_narrow(grouping: Grouping, bound: Collection[int]) -> None:
 
 
 def _narrow_source(start: Symbol, may_store: Callable[[Symbol], bool]) -> Symbol | None:
-    """Returns the narrowest symbol that may be stored and of which another one is computed in a few steps, with scalars alone."""
+    """Returns the narrowest symbol that may be stored and of which another one is computed in a few steps, with scalars."""
     symbol, found, work = start, None, 0
     while symbol.op.kind == "map" and work + op_cost(symbol) <= NARROW_STEPS:
         work += op_cost(symbol)

@@ -254,7 +254,7 @@ def _contract_blocks(nest: Nest, limits: HostLimits) -> tuple[tuple[int, int], .
 
 
 def _operand_bytes(nest: Nest, product: Product) -> int:
-    """Returns the bytes of an element of a product as it is multiplied: bytes are multiplied as they are, if both are signed."""
+    """Returns the bytes of an element as it is multiplied: those of int8, and otherwise as if they were float32."""
     dtypes = {nest.body[number].dtype.name for number in nest.body[product.number].operands}
     return 1 if dtypes == {"int8"} else 4
 

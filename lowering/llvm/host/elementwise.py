@@ -142,12 +142,11 @@ def _with_constant(node: Node, op: str) -> tuple[Node | None, float | None]:
 LARGEST_CODE = 1 << 16
 
 
-def _nearest_code(node: Node) -> Node | None:
-    """Returns clamp(round(x / s) + z, low, high) as an integer, for constants of which s is a usable divisor and the others small
-    integers; None for any other block.
+def _nearest_code(node: Node) -> Map | None:
+    """Returns clamp(round(x / s) + z, low, high) as an integer, for constants: a usable divisor s, and small integers.
 
-    x is clamped first, to what rounds to the ends less z: a quarter beyond them. Then no quotient overflows, and one instruction
-    rounds it and makes it an integer.
+    x is clamped first, to what rounds to the ends less z: a quarter beyond them. Then no quotient overflows, and one
+    instruction rounds it and makes it an integer. None for any other block.
     """
     found = _clamped(node)
     assert found is not None

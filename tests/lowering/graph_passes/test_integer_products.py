@@ -34,8 +34,8 @@ def _zero(dtype: str, value: int | None) -> Any:
 
 
 def _built(
-    codes: str = "uint8", zero: int | None = 3, weights: str = "int8", w_zero: Any = None, scale: float = 0.25, w_scale: Any = 0.5,
-    depth: int = 24, axis: int = 1,
+    codes: str = "uint8", zero: int | None = 3, weights: str = "int8", w_zero: Any = None, scale: float = 0.25,
+    w_scale: Any = 0.5, depth: int = 24, axis: int = 1,
 ) -> Any:  # fmt: skip
     """x quantised, times constant codes: scales are powers of two, so that sums in floats are exact."""
     graph = jn.Graph("g", [jn.TensorType(jn.float32, ("n", depth), "x")])
@@ -61,7 +61,8 @@ TAKEN: dict[str, Any] = {
     "uint8": _built(), "int8": _built("int8", -5), "no zero": _built("uint8", None), "int8, no zero": _built("int8", None),
     "uint8, first": _built("uint8", 0), "uint8, last": _built("uint8", 255), "int8, first": _built("int8", -128),
     "int8, last": _built("int8", 127), "uint8 weights": _built(weights="uint8", w_zero=128), "scales": _built(w_scale=POWERS),
-    "a scale of 0": _built(w_scale=np.where(np.arange(40) == 3, 0, POWERS)), "zeros": _built(w_scale=POWERS, w_zero=np.zeros(40)),
+    "a scale of 0": _built(w_scale=np.where(np.arange(40) == 3, 0, POWERS)),
+    "zeros": _built(w_scale=POWERS, w_zero=np.zeros(40)),
     "depth 1": _built(depth=1), "depth 0": _built(depth=0), "long": _built(depth=3000),
 }  # fmt: skip
 
@@ -144,8 +145,9 @@ def _convolution(seed: int) -> tuple[Any, Any]:
     graph = jn.Graph("g", [jn.TensorType(dtype, ("n", *[choose.randint(5, 9) for _ in range(rank)], channels), "x")])
     weights = graph.constant(rng.integers(-128, 128, (*kernel, channels // groups, filters)).astype(np.int8))
     scales = (2.0 ** rng.integers(-3, 4, filters)).astype(F)
+    factors = jn.dequantize(weights, scales, np.zeros(filters, np.int8), axis=rank + 1)
     result = jn.conv(
-        jn.dequantize(graph.inputs[0], F(0.25), zero), jn.dequantize(weights, scales, np.zeros(filters, np.int8), axis=rank + 1),
+        jn.dequantize(graph.inputs[0], F(0.25), zero), factors,
         stride=[choose.randint(1, 3) for _ in range(rank)], dilation=[choose.randint(1, 2) for _ in range(rank)],
         padding=[(choose.randint(0, 2), choose.randint(0, 2)) for _ in range(rank)], groups=groups,
         bias=graph.constant(rng.integers(-50, 50, filters).astype(F)),

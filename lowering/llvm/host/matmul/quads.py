@@ -118,8 +118,9 @@ class Quads:
                 parts = []
                 for row, holds in zip(rows, valid, strict=True):
                     here = f.gep(row, v * self.n)
-                    part = f.load(bytes_type, here) if mask is None else f.masked_load(bytes_type, here, mask, zero(bytes_type), 1)
-                    parts.append(part if holds is TRUE else f.select(holds, part, zero(bytes_type)))
+                    nothing = zero(bytes_type)
+                    part = f.load(bytes_type, here) if mask is None else f.masked_load(bytes_type, here, mask, nothing, 1)
+                    parts.append(part if holds is TRUE else f.select(holds, part, nothing))
                 whole = _interleaved(f, parts, self.n)
                 f.store(whole, f.gep(f.gep(quads, f.mul(at, i64(self.width))), v * 4 * self.n), 4)
                 if sums:
@@ -209,10 +210,10 @@ class Quads:
             columns = [
                 _prepared(f, self.form, f.load(type_, f.gep(panel, 4 * v * self.n), 4), self.n) for v in range(self.vectors)
             ]
-            found = []
+            found: list[V] = []
             for r, row in enumerate(rows):
                 if r >= 2 and taken is None and self.form == "vnni":
-                    row = f.pure(f'call ptr asm "", "=r,0,v"(ptr {row.operand()}, {type_} {found[-self.vectors - 1].operand()})', "ptr")
+                    row = _after(f, row, found[-self.vectors - 1])
                 spread = f.splat(f.load("i32", f.gep(row, at), 1) if taken is None else taken[r], self.n)
                 if self.form == "vnni":
                     spread = f.binary("xor", spread, f.splat(const(_FLIP, "i32"), self.n))
@@ -273,6 +274,14 @@ class Quads:
         return f.phi("i32", [(moved, long), (quad, short)])
 
 
+def _after(f: Function, pointer: V, sums: V) -> V:
+    """Return a pointer as if it depended on sums, without an instruction.
+
+    LLVM otherwise loads the quads of all rows before it multiplies any, for which the registers are too few.
+    """
+    return f.pure(f'call ptr asm "", "=r,0,v"(ptr {pointer.operand()}, {sums.type} {sums.operand()})', "ptr")
+
+
 def _interleaved(f: Function, rows: list[V], n: int) -> V:
     """Return the quads of four vectors of n bytes: lane i has the i-th byte of each."""
     pairs = [(i // 2) + (i % 2) * n for i in range(2 * n)]
@@ -288,7 +297,8 @@ def _prepared(f: Function, form: Form, quads: V, n: int) -> tuple[V, ...]:
         pairs, eight = f.bitcast(quads, vector("i16", 2 * n)), f.splat(const(8, "i16"), 2 * n)
         return f.binary("ashr", f.binary("shl", pairs, eight), eight), f.binary("ashr", pairs, eight)
     high = f.splat(const(24, "i32"), n)
-    left = [f.binary("shl", quads, f.splat(const(24 - 8 * number, "i32"), n)) if number < 3 else quads for number in range(QUAD)]
+    left = [f.binary("shl", quads, f.splat(const(24 - 8 * number, "i32"), n)) for number in range(QUAD - 1)]
+    left.append(quads)
     return tuple([f.binary("ashr", part, high) for part in left])
 
 

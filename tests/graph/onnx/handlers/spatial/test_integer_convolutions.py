@@ -11,12 +11,11 @@ from typing import Any
 
 import joinery as jn
 import numpy as np
-import onnx
 import onnxruntime
 import pytest
 from joinery.lowering.graph_passes.integer_products import with_integer_products
 
-from .....support.onnx_models import model, node
+from .....support.onnx_models import model, node, value
 from .....support.tiers import both_tiers
 
 F = np.float32
@@ -186,11 +185,12 @@ def test_floats_between_codes_are_those_of_onnxruntime(seed: int, in_full: bool)
     made, inputs = _quantised_layer(case, power=False)
     assert _is_integer(made)
     arrays = _arrays(case, inputs)
-    made.graph.output[0].CopyFrom(onnx.helper.make_tensor_value_info("y", onnx.helper.np_dtype_to_tensor_dtype(np.dtype(case.dtype)), None))
+    made.graph.output[0].CopyFrom(value("y", case.dtype, None))
     session = onnxruntime.InferenceSession(made.SerializeToString(), providers=["CPUExecutionProvider"])
     expected = session.run(None, dict(zip(inputs, arrays, strict=True)))[0]
     found = _compiled(made, *arrays)
-    assert found.dtype == case.dtype and found.shape == expected.shape
+    assert found.dtype == case.dtype
+    assert found.shape == expected.shape
     difference = np.abs(found.astype(np.int64) - expected.astype(np.int64))
     assert difference.max(initial=0) <= 1
     assert (difference > 0).mean() < 0.01
