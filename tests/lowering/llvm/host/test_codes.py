@@ -63,6 +63,6 @@ def test_codes_that_are_read_at_once_are_not_made_bytes_first() -> None:
     model = jn.compile(graph, "cpu", cache=False)
     for one, other in zip(model(x, y), jn.evaluate(graph, x, y), strict=True):
         np.testing.assert_array_equal(one, other)
-    assert "lrint" in model._compiled.llvm_ir
+    assert "lrint" in model.kernels[0].llvm_ir
 
 
