@@ -241,7 +241,12 @@ class _Rewriting:
         self.signed: dict[int, Symbol] = {}
         self._chains: dict[tuple[object, ...], Symbol] = {}
         wanted = {rows.codes.id for rows, _ in products.values()}
-        self.moved = {symbol.id for symbol in graph.symbols if symbol.id in wanted and _is_quantized(symbol)}
+        as_codes = {symbol.id for symbol in graph.outputs}  # that are read as they are, too
+        for symbol in graph.symbols:
+            if symbol.op.name != "dequantize" or _point(symbol) is None:
+                as_codes.update([operand.id for operand in symbol.inputs])
+        quantized = [symbol.id for symbol in graph.symbols if _is_quantized(symbol)]
+        self.moved = {each for each in quantized if each in wanted or each not in as_codes}
         """Codes of uint8 that are quantised to int8 instead."""
         conversions = [symbol for symbol in graph.symbols if symbol.op.name in ("quantize", "dequantize")]
         self._parameters = {operand.id for symbol in conversions for operand in symbol.inputs[1:] if _is_number(operand)}

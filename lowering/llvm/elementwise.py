@@ -30,6 +30,7 @@ from .values import (
     ConstantInt,
     Deferred,
     V,
+    bits,
     const,
     element,
     is_constant,
@@ -262,8 +263,8 @@ def _cast(f: Function, op: str, x: V, source: str, target: str, attrs: Mapping[s
                     return f.cast("fptrunc", x, out)
                 return conversions.round_double(f, x, target)
             return round_register(f, x, target)
-        case "arith.sitofp" if isinstance(x, ConstantInt) and abs(x.number) <= 1 << 24 and target == "f32":
-            return const(x.number, out)
+        case "arith.sitofp" | "arith.uitofp" if isinstance(x, ConstantInt) and x.type in ("i8", "i16") and target == "f32":
+            return const(x.number if op == "arith.sitofp" else x.number % (1 << bits(x.type)), out)
         case "arith.sitofp" | "arith.uitofp":
             if source == "i1" and is_ptx(f):  # LLVM 22 takes -1 for 1 where float16 becomes bfloat16 (sm_90 and later)
                 return f.select(x, const(-1.0 if op == "arith.sitofp" else 1.0, out), const(0.0, out))
