@@ -206,3 +206,25 @@ def test_a_quantised_network_differs_by_less_than_its_sums_may() -> None:
     assert (np.abs(found - real @ factors) <= 4 * 2.0**-24 * np.abs(real @ factors) + 1e-30).all()
     bound = (700 + 4) * 2.0**-24 * (np.abs(real) @ np.abs(factors))
     assert (np.abs(found.astype(np.float64) - jn.evaluate(graph, x)) <= bound).all()
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_views_of_codes_and_batches(seed: int) -> None:
+    """Codes that are permuted, cut and flipped before and after they become numbers; batches on either side."""
+    choose, rng = random.Random(seed), np.random.default_rng(seed)
+    batch, rows = choose.randint(1, 3), choose.randint(1, 9)
+    depth, columns = choose.choice([4, 7, 32]), choose.choice([1, 5, 40, 65])
+    graph = jn.Graph("g", [jn.TensorType("uint8", (batch, depth + 2, "rows"), "x")])
+    codes = graph.inputs[0][:, 1:-1]
+    codes = codes.permute((0, 2, 1)) if seed % 2 else codes
+    number = jn.dequantize(codes, F(0.5), np.uint8(choose.choice([0, 9, 255])))
+    number = number if seed % 2 else number.permute((0, 2, 1))
+    number = jn.flip(number, axis=2) if seed % 3 == 0 else number
+    number = jn.pad(number, [(0, 0), (1, 0), (0, 0)]) if seed % 4 < 2 else number
+    shape = (batch, columns, depth) if seed % 5 == 0 else (columns, depth)
+    weights = graph.constant(rng.integers(-128, 128, shape).astype(np.int8))
+    scales = (2.0 ** rng.integers(-3, 4, columns)).astype(F)
+    factors = jn.dequantize(weights, scales, np.zeros(columns, np.int8), axis=len(shape) - 2)
+    graph.output(number @ factors.permute((*range(len(shape) - 2), len(shape) - 1, len(shape) - 2)))
+    assert _products(graph) == ["int8"]
+    _agrees(graph, rng.integers(0, 256, (batch, depth + 2, rows)).astype(np.uint8))
