@@ -22,7 +22,7 @@ import joinery as jn
 import numpy as np
 import onnxruntime
 from harness import Contender, Measurement, sample
-from onnx import TensorProto, helper
+from onnx import TensorProto, helper, numpy_helper
 from run import load_average, processor
 
 RESULTS = Path(__file__).resolve().parent / "results"
@@ -43,6 +43,26 @@ class Builder:
         data = array.astype(np.float32)
         self.weights.append(helper.make_tensor(name, TensorProto.FLOAT, data.shape, data.tobytes(), raw=True))
         return name
+
+    def constant(self, array: Any) -> str:
+        name = f"w{len(self.weights)}"
+        self.weights.append(numpy_helper.from_array(np.asarray(array), name))
+        return name
+
+    def coded(self, x: str, scale: float, zero: int = 128) -> str:
+        """Make x codes of uint8, and what these stand for."""
+        parameters = self.constant(np.float32(scale)), self.constant(np.uint8(zero))
+        return self.node("DequantizeLinear", self.node("QuantizeLinear", x, *parameters), *parameters)
+
+    def quantized_conv(self, x: str, channels: int, filters: int, size: int, stride: int = 1) -> str:
+        """Convolve with codes of int8 of a scale for each filter, between codes."""
+        fan = channels * size * size
+        codes = self.constant(self.rng.integers(-127, 128, (filters, channels, size, size)).astype(np.int8))
+        scales = self.constant(((self.rng.random(filters) + 0.5) / (74 * np.sqrt(fan))).astype(np.float32))
+        factors = self.node("DequantizeLinear", codes, scales, self.constant(np.zeros(filters, np.int8)), axis=0)
+        bias = self.constant((self.rng.standard_normal(filters) / 8).astype(np.float32))
+        result = self.node("Conv", x, factors, bias, pads=[size // 2] * 4, strides=[stride] * 2)
+        return self.coded(result, 0.03)
 
     def node(self, op: str, *inputs: str, **attributes: Any) -> str:
         name = f"v{len(self.nodes)}"
@@ -97,6 +117,33 @@ def stacked(channels: int, extent: int, size: int, group: int) -> Callable[[], t
     return build
 
 
+def quantized(channels: int, extent: int, size: int, count: int = 8) -> Callable[[], tuple[bytes, tuple[int, ...]]]:
+    """Makes a model of equal layers in floats between codes of 8 bits (QDQ)."""
+
+    def build() -> tuple[bytes, tuple[int, ...]]:
+        b = Builder(1, channels, extent, extent)
+        x = b.coded("x", 0.03)
+        for _ in range(count):
+            x = b.quantized_conv(x, channels, channels, size)
+        return b.model(), b.shape
+
+    return build
+
+
+def expanded(channels: int, extent: int, filters: int) -> Callable[[], tuple[bytes, tuple[int, ...]]]:
+    """Makes four residual pairs of 1x1 layers in floats between codes: to few channels and back, with a sum."""
+
+    def build() -> tuple[bytes, tuple[int, ...]]:
+        b = Builder(1, filters, extent, extent)
+        x = b.coded("x", 0.03)
+        for _ in range(4):
+            y = b.quantized_conv(b.quantized_conv(x, filters, channels, 1), channels, filters, 1)
+            x = b.coded(b.relu(b.node("Add", x, y)), 0.03, 0)
+        return b.model(), b.shape
+
+    return build
+
+
 def pooling(op: str, channels: int, extent: int, size: int, stride: int) -> Callable[[], tuple[bytes, tuple[int, ...]]]:
     def build() -> tuple[bytes, tuple[int, ...]]:
         b = Builder(1, channels, extent, extent)
@@ -136,6 +183,12 @@ CASES: dict[str, Callable[[], tuple[bytes, tuple[int, ...]]]] = {
     "3x3 256-256, 14²": layer(256, 14, 256, 3),
     "3x3 512-512, 7²": layer(512, 7, 512, 3),
     "11x11 / 4 3-96, 227²": layer(3, 227, 96, 11, 4, 1, 0),
+    "codes 3x3 64-64, 56², 8 times": quantized(64, 56, 3),
+    "codes 3x3 256-256, 14², 8 times": quantized(256, 14, 3),
+    "codes 3x3 512-512, 7², 8 times": quantized(512, 7, 3),
+    "codes 1x1 256-256, 28², 8 times": quantized(256, 28, 1),
+    "codes 1x1 256-64-256, 56², with a sum, 4 times": expanded(64, 56, 256),
+    "codes 1x1 1024-256-1024, 14², with a sum, 4 times": expanded(256, 14, 1024),
     "max pool 3x3 / 2, 64, 112²": pooling("MaxPool", 64, 112, 3, 2),
     "average pool 3x3, 192, 28²": pooling("AveragePool", 192, 28, 3, 1),
     "resnet50": resnet50,
@@ -166,7 +219,10 @@ def measure(name: str, seconds: float, threads: int) -> tuple[Measurement, dict[
     loaded, peer = timed(lambda: session(model, threads))
     expected = peer.run(None, {"x": x})[0]
     scale = float(np.abs(expected).max())
-    np.testing.assert_allclose(ours(x), expected, rtol=0, atol=1e-4 * scale)
+    if name.startswith("codes"):  # one that lies between two codes may become either, and so may what is computed of it
+        assert float(np.abs(ours(x) - expected).mean()) < 0.01 * scale
+    else:
+        np.testing.assert_allclose(ours(x), expected, rtol=0, atol=1e-4 * scale)
     contenders = [
         Contender(JOINERY, "m(x)", {"m": ours, "x": x}, ours=True),
         Contender(PEER, "s.run(None, {'x': x})", {"s": peer, "x": x}, spins=True),

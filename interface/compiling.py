@@ -23,6 +23,7 @@ from ..lowering.artifact import CompiledGraph, ConstantSpec, TensorSpec
 from ..lowering.block_texts import BlockTexts
 from ..lowering.gc_paused import gc_paused, loading_modules
 from ..lowering.graph_passes.constants import fold_codes
+from ..lowering.graph_passes.integer_products import with_integer_products
 from ..lowering.keys import compile_key, constant_labels
 from ..lowering.llvm.compile import host_target
 from ..lowering.llvm.nvptx.targets import GpuTarget, gpu_target
@@ -98,9 +99,11 @@ def compile(  # noqa: A001 - the public name
     numerics = checked_numerics(numerics, "compile")
     if needs_host(graph):
         return _staged(graph, device, target, threads, numerics, debug, cache)
-    graph = fold_codes(graph)
     store = cache_of(cache)
     device, resolved = _resolve(device, target, "compile")
+    if isinstance(resolved, HostTarget):
+        graph = with_integer_products(graph, exact_only=numerics == "reproducible")
+    graph = fold_codes(graph)
     compiled = _compiled(graph, resolved, numerics, cache, store, constant_labels(graph), debug)
     constants = _constants(graph, compiled, {})
     kept = _KeptGraph(graph, compiled, constants)

@@ -16,7 +16,7 @@ import struct
 from ...promotion.errors import InternalError
 from . import conversions_fp8 as fp8
 from . import values
-from .ir import Function
+from .ir import Function, mangle
 from .sign_masks import lowest_bit
 from .values import V, const, i32, lanes, with_element
 
@@ -270,6 +270,28 @@ def float_to_int_saturating(fn: Function, x: V, to: str, signed: bool) -> V:
     if signed:
         value = fn.select(fn.fcmp("olt", x, values.const(float(low), x.type)), values.const(low, target), value)
     return value
+
+
+NEAREST = "joinery.nearest_integer"
+"""The operation of `nearest_integer`."""
+CLAMPED = "joinery.clamped"
+"""Of a conversion of floats that are NaN or lie in the range of the integers."""
+
+
+def clamped_float_to_int(fn: Function, x: V, to: str) -> V:
+    """Converts floats of which it is known that they are in range, or NaN, toward zero; NaN → 0."""
+    return fn.select(fn.fcmp("ord", x, x), fn.cast("fptosi", x, to), values.zero(to))
+
+
+def nearest_integer(fn: Function, x: V, offset: int) -> V:
+    """Rounds floats that int32 can hold, or NaN, half to even, and adds an offset; NaN → 0.
+
+    One instruction rounds and converts.
+    """
+    to = with_element(x.type, "i32")
+    name = f"llvm.lrint.{mangle(to)}.{mangle(x.type)}"
+    whole = fn.add(fn.target_intrinsic(name, [x], to), values.const(offset, to))
+    return fn.select(fn.fcmp("ord", x, x), whole, values.zero(to))
 
 
 # -- integer → float ----------------------------------------------------------------

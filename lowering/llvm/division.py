@@ -19,14 +19,27 @@ from .ir import Function
 from .values import V, const, lanes, vector, with_element
 
 DIVIDE, RECIPROCAL = "joinery.divide", "joinery.reciprocal"
+ROUNDED = "joinery.rounded"
+"""Of a quotient that is rounded to a whole number, and of its reciprocal, which is NaN for negative divisors.
+
+Small dividends, whose quotient may be another small number, give 0 with their own sign all the same.
+"""
 # |b| in [2^-20, 2^40] and |a| from 2^-80 on: quotient and remainder are normal floats, or overflow
 _SMALLEST_DIVISOR, _LARGEST_DIVISOR = 2.0**-20, 2.0**40
 _SMALLEST = (127 - 80) << 24  # without the sign, as bits shifted left by one
 
+BOUNDED = "joinery.bounded"
+"""Of a quotient, rounded next, of a dividend that is NaN or not too large by a divisor that is known and usable."""
 
-def reciprocal(f: Function, b: V) -> V:
-    """Returns 1/b, or NaN for a b that needs a real division."""
-    size = f.intrinsic("fabs", [b])
+
+def is_usable(divisor: float) -> bool:
+    """Returns whether quotients by a positive divisor need no real division, unless dividends are too small or large."""
+    return _SMALLEST_DIVISOR <= divisor <= _LARGEST_DIVISOR
+
+
+def reciprocal(f: Function, b: V, positive: bool = False) -> V:
+    """Returns 1/b, or NaN for a b that needs a real division. positive: negative ones do."""
+    size = b if positive else f.intrinsic("fabs", [b])
     low, high = (const(x, b.type) for x in (_SMALLEST_DIVISOR, _LARGEST_DIVISOR))
     usable = f.binary("and", f.fcmp("oge", size, low), f.fcmp("ole", size, high))
     return f.select(usable, f.binary("fdiv", const(1.0, b.type), b), const(float("nan"), b.type))
@@ -42,11 +55,12 @@ def invariants(f: Function, b: V, y: V, n: int) -> tuple[V, V, V, V]:
     return f.splat(b, n), f.splat(y, n), f.splat(f.fneg(y), n), f.splat(least, n)
 
 
-def divide(f: Function, a: V, b: V, y: V, not_negative: bool = False) -> V:
+def divide(f: Function, a: V, b: V, y: V, not_negative: bool = False, rounded: bool = False, bounded: bool = False) -> V:
     """Divides float32 a by b, where y is `reciprocal(b)`; only vectors divided by one number avoid the fdiv instruction.
 
     The quotients are computed before they are looked at. Dividends that are too large, infinite or NaN make NaN of them, so
     that what is tested beforehand are small dividends. All registers of a vector share the branch. not_negative: neither is a.
+    rounded: the quotient is rounded to a whole number next (`ROUNDED`), and no dividend is too small. bounded: nor too large.
     """
     n = lanes(a.type)
     if n == 1 or lanes(b.type) > 1:
@@ -57,6 +71,8 @@ def divide(f: Function, a: V, b: V, y: V, not_negative: bool = False) -> V:
     size = f.binary("add", bits, const(-1, whole)) if not_negative else f.binary("add", f.binary("add", bits, bits), least)
     start = f.binary("fmul", a, factor)
     quotient = f.fma(f.fma(start, divisor, f.fneg(a)), opposite, start)
+    if bounded:
+        return quotient
     each = min(n, 16 if "avx512f" in f.module.features else 8 if "avx2" in f.module.features else 4)
     parts = [range(first, first + each) for first in range(0, n, each)]
     sizes, found = ([v if len(parts) == 1 else f.shuffle(v, v, part) for part in parts] for v in (size, quotient))
@@ -64,7 +80,7 @@ def divide(f: Function, a: V, b: V, y: V, not_negative: bool = False) -> V:
     for one, other in zip(found[::2], found[1::2] or found, strict=False):
         usable = _and(f, usable, f.fcmp("ord", one, other))
     smallest = const((_SMALLEST >> not_negative) - 1, vector("i32", each))
-    for part in sizes:
+    for part in [] if rounded else sizes:
         usable = _and(f, usable, f.icmp("uge", part, smallest))
     assert usable is not None
     quick, real, done = f.label("quick"), f.label("divide"), f.label("quotient")

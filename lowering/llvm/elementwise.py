@@ -25,7 +25,20 @@ from .math import approximate
 from .math.library import MATH, emit_math
 from .math.recipes import Form
 from .sign_masks import compared, lowest_bit
-from .values import FALSE, Deferred, V, const, element, is_constant, lanes, number_of, vector, with_element
+from .values import (
+    FALSE,
+    ConstantInt,
+    Deferred,
+    V,
+    bits,
+    const,
+    element,
+    is_constant,
+    lanes,
+    number_of,
+    vector,
+    with_element,
+)
 
 REGISTER = {"f64": "double", "f32": "float", "f16": "float", "bf16": "float", "index": "i64"}
 MEMORY = {
@@ -250,12 +263,16 @@ def _cast(f: Function, op: str, x: V, source: str, target: str, attrs: Mapping[s
                     return f.cast("fptrunc", x, out)
                 return conversions.round_double(f, x, target)
             return round_register(f, x, target)
+        case "arith.sitofp" | "arith.uitofp" if isinstance(x, ConstantInt) and x.type in ("i8", "i16") and target == "f32":
+            return const(x.number if op == "arith.sitofp" else x.number % (1 << bits(x.type)), out)
         case "arith.sitofp" | "arith.uitofp":
             if source == "i1" and is_ptx(f):  # LLVM 22 takes -1 for 1 where float16 becomes bfloat16 (sm_90 and later)
                 return f.select(x, const(-1.0 if op == "arith.sitofp" else 1.0, out), const(0.0, out))
             if target == "f16" and is_ptx(f):  # one instruction that rounds once
                 return widened(f, f.cast(op[6:], x, "half"))
             return conversions.int_to_float(f, x, target, op == "arith.sitofp")
+        case "arith.fptosi" if conversions.CLAMPED in attrs:
+            return conversions.clamped_float_to_int(f, x, out)
         case "arith.fptosi" | "arith.fptoui":
             return conversions.float_to_int_saturating(f, x, target, op == "arith.fptosi")
         case "arith.extsi":
@@ -370,9 +387,12 @@ def emit_map(
         case "math.absi":
             return f.intrinsic("smax", [xs[0], f.binary("sub", const(0, xs[0].type), xs[0])])
         case division.RECIPROCAL:
-            return division.reciprocal(f, xs[0])
+            return division.reciprocal(f, xs[0], division.ROUNDED in attrs)
         case division.DIVIDE:
-            return division.divide(f, xs[0], operands[1], operands[2], IN_RANGE in attrs)
+            facts = (fact in attrs for fact in (IN_RANGE, division.ROUNDED, division.BOUNDED))
+            return division.divide(f, xs[0], operands[1], operands[2], *facts)
+        case conversions.NEAREST:
+            return conversions.nearest_integer(f, xs[0], attrs["offset"])
         case "tt.extern_elementwise":
             return emit_call(f, str(attrs["symbol"]), xs, register_element(elem))
         case "tt.mulhiui":

@@ -8,7 +8,7 @@ symbol closest to its readers is the one stored.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 
 from ...graph.symbol import Symbol
 from .costs import is_scalar, op_cost
@@ -18,6 +18,9 @@ from .groups import Group, align, is_distinct, reshaped_map
 from .indexing import AxisMap
 from .views import storage_root
 
+NARROW_STEPS = 6
+"""Elementwise work, as in `costs.py`, that readers do again if fewer bytes are stored for it: codes are made floats in four."""
+
 
 def assign_storage(grouping: Grouping) -> dict[int, int]:
     """Stores outputs, symbols that must be stored, and expensive ones that several kernels read.
@@ -26,8 +29,13 @@ def assign_storage(grouping: Grouping) -> dict[int, int]:
     is missing must be copied: it is an input, a constant, or the same memory as another output.
     """
     bound = _bind_outputs(grouping)
+    _store_narrow(grouping, set(bound.values()))
     _drop_cheap_stores(grouping, set(bound.values()))
     users = [0] * len(grouping.symbols)
+
+    def may_float(symbol: Symbol) -> bool:
+        return symbol.id not in grouping.group_of and not grouping.in_memory(symbol) and grouping.expensive(symbol)
+
     for symbol in reversed(grouping.symbols):
         key = symbol.id
         if symbol.op.kind == "source" or (key in grouping.group_of and key not in grouping.must_store):
@@ -45,6 +53,8 @@ def assign_storage(grouping: Grouping) -> dict[int, int]:
         if key in grouping.stored or grouping.in_memory(symbol):
             continue
         repeated = mask & (mask - 1) and symbol.op.kind != "view" and grouping.expensive(symbol)
+        if repeated and _narrow_source(symbol, may_float) is not None:
+            repeated = 0  # that one is stored
         if key in grouping.must_store or repeated:
             _store(grouping, symbol, mask)
     return bound
@@ -69,6 +79,32 @@ def _bind_outputs(grouping: Grouping) -> dict[int, int]:
     return bound
 
 
+def _store_narrow(grouping: Grouping, bound: Collection[int]) -> None:
+    """Stores codes of few bits in the place of what they stand for, which readers compute of them."""
+    for group in grouping.groups.values():
+        for key in list(group.stores):
+            fixed = key in grouping.forced or key in bound
+            narrow = None if fixed else _narrow_source(grouping.symbols[key], group.is_storable)
+            if narrow is not None:
+                del group.stores[key]
+                del grouping.stored[key]
+                grouping.store_member(narrow, group)
+
+
+def _narrow_source(start: Symbol, may_store: Callable[[Symbol], bool]) -> Symbol | None:
+    """Returns the narrowest symbol that may be stored and of which another one is computed in a few steps, with scalars."""
+    symbol, found, work = start, None, 0
+    while symbol.op.kind == "map" and work + op_cost(symbol) <= NARROW_STEPS:
+        work += op_cost(symbol)
+        inside = [operand for operand in symbol.inputs if not _is_number(operand)]
+        if len(inside) != 1 or inside[0].shape != start.shape:
+            break
+        symbol = inside[0]
+        if symbol.dtype.bits < (start if found is None else found).dtype.bits and may_store(symbol):
+            found = symbol
+    return found
+
+
 def _drop_cheap_stores(grouping: Grouping, bound: Collection[int]) -> None:
     """Drops the stores of members that are one cheap op on another stored member (`p * p` next to `p`), which
     readers repeat."""
@@ -79,7 +115,8 @@ def _drop_cheap_stores(grouping: Grouping, bound: Collection[int]) -> None:
                 continue
             large = {storage_root(o).id for o in symbol.inputs if o.id in group.members and not is_scalar(o)}
             others = [o for o in symbol.inputs if o.id not in group.members]
-            if len(large) == 1 and large <= group.stores.keys() and all(is_scalar(o) for o in others):
+            narrower = any(o.dtype.bits > symbol.dtype.bits for o in symbol.inputs if o.id in group.members)
+            if len(large) == 1 and large <= group.stores.keys() and not narrower and all(is_scalar(o) for o in others):
                 del group.stores[key]
                 del grouping.stored[key]
 
@@ -225,3 +262,8 @@ def _leaves(grouping: Grouping, symbol: Symbol) -> set[int]:
         elif current.id not in grouping.group_of:
             pending.extend(current.inputs)
     return leaves
+
+
+def _is_number(symbol: Symbol) -> bool:
+    """Returns whether a symbol is a source of one element, or that in another dtype."""
+    return is_scalar(symbol.inputs[0] if symbol.op.name == "cast" else symbol)

@@ -249,8 +249,14 @@ def _contract_blocks(nest: Nest, limits: HostLimits) -> tuple[tuple[int, int], .
     if first.n is not None:
         blocks[first.n] = capped(nest.axes[first.n].extent, PRODUCT_COLUMNS)
     for product in products(nest):
-        blocks[product.k] = capped(nest.axes[product.k].extent, PRODUCT_DEPTH)
+        blocks[product.k] = capped(nest.axes[product.k].extent, PRODUCT_DEPTH * 4 // _operand_bytes(nest, product))
     return tuple(blocks.items())
+
+
+def _operand_bytes(nest: Nest, product: Product) -> int:
+    """Returns the bytes of an element as it is multiplied: those of int8, and otherwise as if they were float32."""
+    dtypes = {nest.body[number].dtype.name for number in nest.body[product.number].operands}
+    return 1 if dtypes == {"int8"} else 4
 
 
 def _product_rows(nest: Nest, product: Product, limits: HostLimits) -> int:
@@ -277,7 +283,8 @@ def _row_group(nest: Nest, blocks: dict[int, int], limits: HostLimits) -> int:
         depth = depth * nest.axes[axis].extent
     if product.m is None or type(depth) is not int:
         return 0
-    return max(1, limits.l2_bytes // 2 // (4 * depth * blocks.get(product.m, 1) or 1))
+    bytes_ = _operand_bytes(nest, product)
+    return max(1, limits.l2_bytes // 2 // (bytes_ * depth * blocks.get(product.m, 1) or 1))
 
 
 def _attention_blocks(nest: Nest) -> tuple[tuple[int, int], ...]:

@@ -16,7 +16,7 @@ from .....promotion.dataclass import dataclass
 from .....promotion.errors import UnsupportedError
 from ... import values
 from ...elementwise import NARROW, constant, memory_element, register_element
-from ...values import TRUE, V, integer, is_constant, is_integer
+from ...values import FALSE, TRUE, V, integer, is_constant, is_integer
 from ..evaluate import Evaluator
 from ..loops.coordinates import Bound, decompose_mask, memory_size_of, reads_memory
 from ..loops.loop_nests import LoopNests
@@ -25,11 +25,10 @@ from ..reduce.combine import Combine
 from ..reduce.loops import reduce
 from ..scalars import ZERO
 from .panels import PACK_ROWS
+from .quads import Quads, form_of
 from .ragged_products import Factors, Missing, Panels, Region, add_zeros
 
 NEAR_COLUMNS = 64
-
-EXACT_INT8_TERMS = 1024  # 1024 · 128 · 128 = 2^24: sums of that many int8 products are exact in float32
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,7 +230,7 @@ class Dots:
         if c.shape[1] == 1:
             return self._matrix_vector(a, b, c, precision, into)
         if a.elem == "i8" and c.elem == "i32":
-            return self._dot_int8(a, b, c, into)
+            return self._dot_int8(a, b, c, into, wanted.result)
         fresh = into is None
         target = ev.scratch(c.shape, c.elem) if into is None else into
         overwrite = fresh and isinstance(c, Splat) and is_zero(c)
@@ -296,33 +295,45 @@ class Dots:
             return result
         return self.nests.materialize(result if elem == c.elem else _rounded(result, c.elem), into)
 
-    def _dot_int8(self, a: Node, b: Node, c: Node, into: Stored | None) -> Stored:
-        """Emits int8 products through float32: partial sums of up to 1024 terms are exact, then added in int32."""
-        ev = self.ev
-        target = into
+    def _dot_int8(
+        self, a: Node, b: Node, c: Node, into: Stored | None, wanted: Sequence[Bound]
+    ) -> Stored:
+        """Emits a product of int8 summed in int32, four steps of k at a time (`quads.py`)."""
+        ev, f = self.ev, self.ev.f
+        target, accumulate = into, True
         if target is None:
-            target = ev.scratch(c.shape, "i32")
-            self.nests.materialize(c, target)
-        left, right = self._operand(a, "f32", False, False), self._operand(b, "f32", True, False)
-        partial = ev.scratch(c.shape, "f32")
-        depth = a.shape[1]
-        for start in range(0, depth, EXACT_INT8_TERMS):
-            size = min(EXACT_INT8_TERMS, depth - start)
-            offset = ev.s.constant(start)
-            first = Operand(ev.f.gep(left.pointer, ev.s.mul(offset, left.column), "float"), left.row, left.column,
-                            self._shifted(left.bounds, 1, offset))  # fmt: skip
-            second = Operand(ev.f.gep(right.pointer, ev.s.mul(offset, right.row), "float"), right.row, right.column,
-                             self._shifted(right.bounds, 0, offset))  # fmt: skip
-            zeros = Splat(c.shape, "f32", constant(0.0, "f32"))
-            self._multiply(first, second, partial, zeros, size, False, finite=True)
-            rounded = Map(c.shape, "i32", "arith.fptosi", (partial,))
-            self.nests.materialize(Map(c.shape, "i32", "arith.addi", (target, rounded)), target)
+            target, accumulate = ev.scratch(c.shape, "i32"), not (isinstance(c, Splat) and is_zero(c))
+            if accumulate:
+                self.nests.materialize(c, target, wanted)
+        left, right = self._bytes(a), self._operand(b, "i8", True, False)
+        (rows, columns), depth = c.shape, a.shape[1]
+        n = ev.target.vector_bytes // memory_size_of("i32")
+        vectors = next(v for v in (1, 2, 4) if v * n >= min(columns, self._widths()[0] * n))
+        ragged = bool(right.limits(1)) or columns % (vectors * n) != 0
+        panel = Quads(form_of(ev.target), n, vectors, ev.target.registers, left.gathered, ragged)
+        whole = Operand(target.pointer, ev.s.constant(0), ev.s.constant(0), tuple(wanted))
+        m, wanted_m = self._limit(rows, (left, 0)), self._limit(rows, (whole, 0))
+        if not accumulate and m != wanted_m:
+            self.nests.materialize(Splat(c.shape, c.elem, constant(0, c.elem)), target, wanted)
+        m = m if m == wanted_m else ev.s.min(m, wanted_m)
+        j, k = self._limit(columns, (right, 1)), self._limit(depth, (left, 1), (right, 0))
+        packed = ev.scratch((panel.scratch_bytes(depth),), "i8").pointer
+        ldc = ev.s.constant(target.strides[0])
+        name = f.module.provide(panel)
+        with f.loop(0, self._limit(columns, (whole, 1)), panel.width) as state:
+            there = f.gep(right.pointer, state.index), right.row, f.gep(target.pointer, state.index, "i32"), ldc
+            live = f.smax(f.sub(j, state.index), ev.s.constant(0))
+            summed = TRUE if accumulate else FALSE
+            f.call(name, "void", [left.pointer, left.row, *there, m, k, summed, packed, live])
         return target
 
-    def _shifted(self, bounds: tuple[Bound, ...], dim: int, offset: V) -> tuple[Bound, ...]:
-        return tuple(
-            Bound(b.dim, self.ev.s.sub(b.limit, offset) if b.dim == dim else b.limit) for b in bounds
-        )
+    def _bytes(self, node: Node) -> Operand:
+        """Returns a left operand of int8 whose rows have their elements side by side; copied to scratch where it must be."""
+        found = self._operand(node, "i8", False, False)
+        if is_integer(found.column, 1):
+            return found
+        memory = self.nests.materialize(node, bounds=found.bounds)
+        return Operand(memory.pointer, self.ev.s.constant(memory.strides[0]), self.ev.s.constant(1), found.bounds)
 
     def _limit(self, size: int, *limits: tuple[Operand, int]) -> V:
         count = self.ev.s.constant(size)

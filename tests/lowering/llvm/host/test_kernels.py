@@ -199,6 +199,19 @@ def test_matmul_types(native, elem, acc, dtype, out_dtype):
         np.testing.assert_array_equal(out, expected)
 
 
+@pytest.mark.parametrize("transposed", [False, True])
+@pytest.mark.parametrize("shape", [*SHAPES, (5, 3, 2), (64, 20, 131)])
+def test_matmul_of_bytes(native, shape, transposed):
+    """Both ends of int8, with masks that cut every tile."""
+    m, n, k = shape
+    rng = np.random.default_rng(5)
+    a, w = (rng.choice(np.array([-128, -127, 1, 127], np.int8), size) for size in ((m, k), (k, n)))
+    out = np.full((m, n), 7, np.int32)
+    kernel = native(matmul(64, 32, 128, transposed_b=transposed, elem="i8", acc="i32"))
+    kernel(-(-m // 64) * -(-n // 32), a, np.ascontiguousarray(w.T) if transposed else w, out, m, n, k)
+    np.testing.assert_array_equal(out, a.astype(np.int64) @ w.astype(np.int64))
+
+
 @pytest.mark.parametrize("shape", [(1, 1), (31, 33), (32, 32), (40, 100), (64, 64)])
 def test_transposed_tile(native, shape):
     """o[i, j] = x[j, i] + y[i, j] over 32 × 32 tiles."""

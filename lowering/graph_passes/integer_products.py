@@ -1,0 +1,382 @@
+"""Computes products of 8-bit codes with constant codes in integers, where a graph states them in floats or in int32.
+
+Quantised models say `dequantize(x) @ dequantize(w)`: floats, from codes q as s · (q - z). A sum of such products is
+s · t · Σ (q - z) · v, in which the sum is one of integers, so exact. It is a product of int8 in int32, which processors have
+instructions for, and x is read as the codes that it is stored in. With q = p + 128 for codes of uint8, so that p is int8,
+
+    Σ (q - z) · v  =  Σ p · v  -  (z - 128) · Σ v,
+
+where Σ v is a constant for each column. What pads x with zeros pads p with z - 128. Tensors that are only read as what their
+codes stand for are quantised to int8 at once, with another zero point: all numbers are the same.
+
+What this may change of a result in floats is less than what the order of its sum may (docs/design/011-numerics.md);
+`numerics="reproducible"` keeps the floats. Products stated in int32 (ConvInteger, QLinearConv, MatMulInteger) are the same
+numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+import numpy as np
+
+from ...graph.graph import Graph
+from ...graph.ops.attributes import Attributes
+from ...graph.ops.control import has_control
+from ...graph.reference.evaluate import evaluate
+from ...graph.symbol import Symbol
+from ...promotion.arrays import Array
+from ...promotion.dataclass import dataclass
+from ...promotion.dtype import DType, float32, int8, int32, uint8
+
+MAX_WEIGHTS = 1 << 28
+"""Elements of a constant operand up to which its codes are looked at."""
+SCALES = 2.0**-48, 2.0**48
+"""Scales are 0 or between these: then no product or sum of either form overflows, or is denormal, as long as sums are int32."""
+_MOVES = frozenset(("reshape", "permute", "windows", "slice", "flip", "broadcast_to"))
+_SHIFT = 128
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """A left operand: views, and padding with zeros, of codes without their zero point.
+
+    codes: of int8 or uint8.  inner: views between these and where the zero point is taken off; outer: those after it. Both
+    begin with the first.  zero: the zero point, or a symbol of int32 that holds it.  scale: None for operands in int32.
+    """
+
+    codes: Symbol
+    inner: tuple[Symbol, ...]
+    outer: tuple[Symbol, ...]
+    zero: int | Symbol
+    scale: float | None
+
+    @property
+    def signed_zero(self) -> int | None:
+        """The zero point of the codes as int8, where it is known."""
+        if isinstance(self.zero, Symbol):
+            return None
+        return self.zero - (_SHIFT if self.codes.dtype is uint8 else 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Matrix:
+    """A constant right operand: what its codes are without zero point, (…, K, N) of int8, and their scales, (…, 1, N) or ()."""
+
+    codes: Array
+    scale: Array | None
+
+
+def with_integer_products(graph: Graph, exact_only: bool = False) -> Graph:
+    """Return a finished graph with products of codes in int8; the graph itself where there are none, or loops or branches.
+
+    exact_only: whether products that the graph states in floats stay as they are.
+    """
+    if has_control(graph):
+        return graph
+    found = {}
+    for symbol in graph.symbols:
+        product = _product(symbol) if symbol.op.name == "matmul" else None
+        if product is not None and not (exact_only and product[0].scale is not None):
+            found[symbol.id] = product
+    return _Rewriting(graph, found).run() if found else graph
+
+
+# -- finding ---------------------------------------------------------------------------------------------------------------
+
+
+def _product(symbol: Symbol) -> tuple[Rows, Matrix] | None:
+    """Return the operands of a product of codes, None of any other product."""
+    if symbol.dtype not in (float32, int32) or symbol.attrs["accumulate"] is not symbol.dtype:
+        return None
+    rows = _rows(symbol.inputs[0])
+    if rows is None or (rows.scale is None) != (symbol.dtype is int32):
+        return None
+    matrix = _matrix(symbol.inputs[1], rows.scale is not None)
+    if matrix is None or (rows.scale is not None and not _fits(rows, matrix)):
+        return None
+    return rows, matrix
+
+
+def _fits(rows: Rows, matrix: Matrix) -> bool:
+    """Return whether the sums of a product stay in int32, and no scale makes floats overflow or denormal."""
+    zero = rows.signed_zero
+    assert zero is not None
+    assert matrix.scale is not None
+    assert rows.scale is not None
+    largest = np.abs(matrix.codes.astype(np.int64)).sum(-2).max(initial=0) * max(_SHIFT + zero, _SHIFT - 1 - zero)
+    scales = np.abs(np.append(matrix.scale.ravel(), np.float32(rows.scale)))
+    inside = (scales == 0) | ((scales >= SCALES[0]) & (scales <= SCALES[1]))
+    return bool(largest < 1 << 31 and inside.all())
+
+
+def _views(symbol: Symbol, names: frozenset[str]) -> tuple[Symbol, tuple[Symbol, ...]]:
+    """Return what a symbol is a chain of views of, and the chain, its first view first."""
+    chain: list[Symbol] = []
+    while symbol.op.name in names and (symbol.op.name != "pad" or _pads_zeros(symbol)):
+        chain.append(symbol)
+        symbol = symbol.inputs[0]
+    return symbol, tuple(reversed(chain))
+
+
+def _pads_zeros(symbol: Symbol) -> bool:
+    return symbol.attrs["mode"] == "constant" and symbol.attrs["value"] == 0
+
+
+def _rows(symbol: Symbol) -> Rows | None:
+    base, outer = _views(symbol, _MOVES | {"pad"})
+    name, scale, zero = base.op.name, None, cast(int | Symbol, 0)
+    if name == "dequantize" and base.dtype is float32:
+        number = _number(base.inputs[1])
+        point = _number(base.inputs[2]) if len(base.inputs) == 3 else 0
+        if number is None or point is None:
+            return None
+        codes, scale, zero = base.inputs[0], float(number), int(point)
+    elif name == "sub" and base.dtype is int32:
+        codes, point = base.inputs[0], _number(base.inputs[1])
+        zero = base.inputs[1] if point is None else int(point)
+        if not _is_number(base.inputs[1]) or not _is_widened(codes):
+            return None
+        codes = codes.inputs[0]
+    elif _is_widened(base):
+        codes = base.inputs[0]
+    else:
+        return None
+    codes, inner = _views(codes, _MOVES)
+    if codes.dtype not in (int8, uint8) or not (isinstance(zero, Symbol) or _in_range(zero, codes)):
+        return None
+    return Rows(codes, inner, outer, zero, scale)
+
+
+def _in_range(zero: int, codes: Symbol) -> bool:
+    return int(codes.dtype.min_value) <= zero <= int(codes.dtype.max_value)
+
+
+def _is_widened(symbol: Symbol) -> bool:
+    return symbol.op.name == "cast" and symbol.dtype is int32 and symbol.inputs[0].dtype in (int8, uint8)
+
+
+def _is_number(symbol: Symbol) -> bool:
+    return all(extent == 1 for extent in symbol.shape)
+
+
+def _number(symbol: Symbol) -> float | int | None:
+    """Return a constant of one element; None for any other symbol."""
+    found = _value(symbol) if _is_number(symbol) else None
+    return None if found is None else cast(float | int, found.reshape(()).item())
+
+
+def _value(symbol: Symbol) -> Array | None:
+    """Return what a symbol is, if it is computed of constants alone and not too large."""
+    needed: dict[int, Symbol] = {}
+    pending = [symbol]
+    while pending:
+        current = pending.pop()
+        if current.id in needed:
+            continue
+        if not isinstance(current.nbytes, int) or current.nbytes > 4 * MAX_WEIGHTS:
+            return None
+        if current.op.name in ("input", "dim_value") or (current.op.kind == "source" and not _holds_array(current)):
+            return None
+        needed[current.id] = current
+        pending += current.inputs
+    if _holds_array(symbol):
+        return np.asarray(symbol.attrs["value"])
+    scratch = symbol.graph.rewriting()
+    scratch.standing = ()  # checks are of the inputs, which this graph has not
+    new: dict[int, Symbol] = {}
+    for number in sorted(needed):
+        new[number] = scratch.adopt(needed[number], [new[operand.id] for operand in needed[number].inputs])
+    scratch.output(new[symbol.id])
+    return np.asarray(evaluate(scratch))
+
+
+def _holds_array(symbol: Symbol) -> bool:
+    return symbol.op.name in ("constant", "weight")
+
+
+def _matrix(symbol: Symbol, scaled: bool) -> Matrix | None:
+    if not scaled:
+        found = _value(symbol)
+        return None if found is None else _narrowed(found, None)
+    base, chain = _views(symbol, frozenset(("reshape", "permute")))
+    if base.op.name != "dequantize" or base.dtype is not float32 or base.attrs["block_size"]:
+        return None
+    codes, scale = _value(base.inputs[0]), _value(base.inputs[1])
+    zero = _value(base.inputs[2]) if len(base.inputs) == 3 else np.zeros((), np.int32)
+    if codes is None or scale is None or zero is None or base.inputs[0].dtype not in (int8, uint8) or scale.dtype != np.float32:
+        return None
+    along = (*scale.shape, *(1,) * (codes.ndim - 1 - base.attrs["axis"])) if scale.shape else ()
+    wide = codes.astype(np.int32) - zero.astype(np.int32).reshape(along if zero.shape else ())
+    if not scale.shape:
+        return _narrowed(_moved(wide, chain), scale)
+    scales = _moved(np.broadcast_to(scale.reshape(along), codes.shape), chain)
+    first = scales[..., :1, :]
+    return _narrowed(_moved(wide, chain), first) if bool((scales == first).all()) else None
+
+
+def _moved(array: Array, chain: Sequence[Symbol]) -> Array:
+    for view in chain:
+        array = array.transpose(view.attrs["axes"]) if view.op.name == "permute" else array.reshape(view.shape)
+    return array
+
+
+def _narrowed(codes: Array, scale: Array | None) -> Matrix | None:
+    """Return a matrix of integers as int8, if they are."""
+    if codes.ndim < 2 or codes.size > MAX_WEIGHTS or codes.min(initial=0) < -_SHIFT or codes.max(initial=0) >= _SHIFT:
+        return None
+    return Matrix(np.ascontiguousarray(codes.astype(np.int8)), scale)
+
+
+# -- rewriting -------------------------------------------------------------------------------------------------------------
+
+
+class _Rewriting:
+    """Copies a graph. Of a symbol its value is made, its codes as int8, or both: what is read."""
+
+    def __init__(self, graph: Graph, products: Mapping[int, tuple[Rows, Matrix]]) -> None:
+        self.graph, self.target, self.products = graph, graph.rewriting(), products
+        self.new: dict[int, Symbol] = {}
+        self.signed: dict[int, Symbol] = {}
+        self._chains: dict[tuple[object, ...], Symbol] = {}
+        wanted = {rows.codes.id for rows, _ in products.values()}
+        as_codes = {symbol.id for symbol in graph.outputs}  # that are read as they are, too
+        for symbol in graph.symbols:
+            if symbol.op.name != "dequantize" or _point(symbol) is None:
+                as_codes.update([operand.id for operand in symbol.inputs])
+        quantized = [symbol.id for symbol in graph.symbols if _is_quantized(symbol)]
+        self.moved = {each for each in quantized if each in wanted or each not in as_codes}
+        """Codes of uint8 that are quantised to int8 instead."""
+        conversions = [symbol for symbol in graph.symbols if symbol.op.name in ("quantize", "dequantize")]
+        self._parameters = {operand.id for symbol in conversions for operand in symbol.inputs[1:] if _is_number(operand)}
+
+    def run(self) -> Graph:
+        plain, signed = self._needed()
+        for symbol in self.graph.symbols:
+            with self.target.located(symbol.location):
+                if symbol.id in plain:
+                    self.new[symbol.id] = self._made(symbol)
+                if symbol.id in signed:
+                    self.signed[symbol.id] = self._as_int8(symbol)
+        self.target.output(*[self.new[symbol.id] for symbol in self.graph.outputs], names=self.graph.output_names)
+        return self.target
+
+    def _needed(self) -> tuple[set[int], set[int]]:
+        """Return the ids of the symbols whose values are needed, and of those whose codes are as int8."""
+        plain, signed = {symbol.id for symbol in (*self.graph.outputs, *self.graph.inputs)}, set[int]()
+        for symbol in reversed(self.graph.symbols):
+            operands = [operand.id for operand in symbol.inputs]
+            if symbol.id in signed:
+                plain.update(operands[:2] if symbol.id in self.moved else [symbol.id])
+            if symbol.id not in plain:
+                continue
+            product = self.products.get(symbol.id)
+            if product is not None:
+                signed.add(product[0].codes.id)
+                operands = [product[0].zero.id] if isinstance(product[0].zero, Symbol) else []
+            elif self._stands_for_moved(symbol):
+                signed.add(operands[0])
+                operands = operands[1:2]
+            plain.update(operands)
+        return plain, signed
+
+    def _stands_for_moved(self, symbol: Symbol) -> bool:
+        """Return whether a symbol is the numbers of codes that become int8."""
+        return symbol.op.name == "dequantize" and symbol.inputs[0].id in self.moved and _point(symbol) is not None
+
+    def _as_int8(self, symbol: Symbol) -> Symbol:
+        if symbol.dtype is int8:
+            return self.new[symbol.id]
+        apply = self.target.apply
+        if symbol.id in self.moved:
+            operands = [self.new[operand.id] for operand in symbol.inputs[:2]]
+            return self._with_point(symbol, operands, int8)
+        moved = apply("sub", (_cast(self.new[symbol.id], int32), self.target.constant(np.int32(_SHIFT))))
+        return _cast(moved, int8)
+
+    def _with_point(self, symbol: Symbol, operands: Sequence[Symbol], dtype: DType) -> Symbol:
+        """Return a quantisation of uint8, or its inverse, as one of int8, whose zero point is 128 less."""
+        point = _point(symbol)
+        assert point is not None
+        zero = self.target.constant(np.full(symbol.inputs[1].shape, point - _SHIFT, np.int8))
+        return self.target.apply(symbol.op, (*operands, zero), _with(symbol.attrs, dtype=dtype), dtype)
+
+    def _made(self, symbol: Symbol) -> Symbol:
+        product = self.products.get(symbol.id)
+        if product is not None:
+            return self._product(symbol, *product)
+        if self._stands_for_moved(symbol):
+            operands = self.signed[symbol.inputs[0].id], self.new[symbol.inputs[1].id]
+            return self._with_point(symbol, operands, symbol.dtype)
+        if symbol.op.name == "weight" and symbol.id in self._parameters:
+            return self.target.constant(symbol.attrs["value"])  # one of a constant is part of the code
+        return self.target.adopt(symbol, [self.new[operand.id] for operand in symbol.inputs])
+
+    def _product(self, symbol: Symbol, rows: Rows, matrix: Matrix) -> Symbol:
+        apply, constant = self.target.apply, self.target.constant
+        zero = self._zero(rows)
+        left, right = self._left(rows, zero), constant(matrix.codes)
+        total = apply("matmul", (left, right), {"accumulate": int32, "precision": "ieee"})
+        if not _is_zero(zero):
+            sums = constant(matrix.codes.sum(-2, np.int32, keepdims=True))
+            if isinstance(zero, int):
+                total = apply("sub", (total, constant(sums.attrs["value"] * np.int32(zero))))
+            else:
+                total = apply("sub", (total, apply("mul", (sums, zero))))
+        if matrix.scale is None or rows.scale is None:
+            return total
+        scale = (matrix.scale.astype(np.float64) * rows.scale).astype(np.float32)
+        return apply("mul", (_cast(total, float32), constant(scale)))
+
+    def _zero(self, rows: Rows) -> int | Symbol:
+        """Return the zero point of the codes as int8: a number, or a symbol of int32 without axes."""
+        if not isinstance(rows.zero, Symbol):
+            return rows.zero - (_SHIFT if rows.codes.dtype is uint8 else 0)
+        found = self.new[rows.zero.id]
+        found = self.target.apply("reshape", (found,), {"shape": ()}) if found.shape else found
+        return self.target.apply("sub", (found, self.target.constant(np.int32(_SHIFT)))) if rows.codes.dtype is uint8 else found
+
+    def _left(self, rows: Rows, zero: int | Symbol) -> Symbol:
+        """Return the views of a left operand, of codes as int8, each padding and view made once."""
+        apply, found = self.target.apply, self.signed[rows.codes.id]
+        key: tuple[object, ...] = (rows.codes.id, zero if isinstance(zero, int) else zero.id)
+        for view in (*rows.inner, *rows.outer):
+            key = (*key, view.id)
+            if key not in self._chains:
+                with self.target.located(view.location):
+                    if view.op.name != "pad":
+                        self._chains[key] = apply(view.op, (found,), view.attrs)
+                    elif isinstance(zero, int):
+                        self._chains[key] = apply(view.op, (found,), _with(view.attrs, value=zero))
+                    else:
+                        inside = apply("sub", (_cast(found, int32), zero))
+                        padded = apply(view.op, (inside,), view.attrs)
+                        self._chains[key] = _cast(apply("add", (padded, zero)), int8)
+            found = self._chains[key]
+        return found
+
+
+def _is_zero(zero: int | Symbol) -> bool:
+    return isinstance(zero, int) and zero == 0
+
+
+def _cast(x: Symbol, dtype: DType) -> Symbol:
+    return x.graph.apply("cast", (x,), {"dtype": dtype, "rounding": "nearest", "saturate": True}, dtype)
+
+
+def _with(attrs: Attributes, **changes: Any) -> Attributes:
+    return cast(Attributes, {**attrs, **changes})
+
+
+def _is_quantized(symbol: Symbol) -> bool:
+    """Return whether codes of uint8 are made by a quantisation with one zero point that is known."""
+    return symbol.op.name == "quantize" and symbol.dtype is uint8 and _point(symbol) is not None
+
+
+def _point(symbol: Symbol) -> int | None:
+    """Return the zero point of a quantisation or its inverse, where it is one number that is known."""
+    if len(symbol.inputs) == 2:
+        return None if symbol.inputs[1].shape else 0
+    found = _number(symbol.inputs[2])
+    return None if found is None else int(found)

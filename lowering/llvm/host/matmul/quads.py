@@ -1,0 +1,322 @@
+"""Micro-kernels of 8-bit integers: four steps of k at a time, in the lanes of int32 that the results have.
+
+Processors multiply four bytes of one operand with four of the other and add the products to a lane of int32 (`vpdpbusd`,
+`sdot`). So the kernel is that of floats, with four neighbours of a row of A, a *quad*, in the place of an element. B lies in
+memory one row after the other; its quads are put together once per panel, in scratch, for all rows of A.
+
+Every form is exact: int32 wraps, and no instruction that saturates on the way (`vpmaddubsw`) is used.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from .....promotion.dataclass import dataclass
+from ....target import HostTarget
+from ...ir import Function
+from ...module import Module
+from ...values import TRUE, V, const, i64, vector, zero
+
+QUAD = 4
+UNROLL = 1
+_FLIP = -0x7F7F7F80  # 0x80 in each byte: turns a signed byte into the unsigned one that is 128 more
+
+Form = Literal["vnni", "madd", "sdot", "plain"]
+"""vnni: unsigned times signed, so that A is moved by 128 and 128 times the sums of B's columns are taken off again.
+madd: pairs of int16 (`vpmaddwd`), of the even bytes and of the odd ones. sdot: both signed. plain: four products of int32."""
+
+
+def form_of(target: HostTarget) -> Form:
+    """Return how a processor multiplies bytes, by its features and the width of vectors that code is made for."""
+    width = target.vector_bytes
+    if target.is_x86:
+        if (width == 64 and target.has("avx512vnni")) or (width == 32 and target.has("avxvnni")):
+            return "vnni"
+        enough = target.has("avx512bw") if width == 64 else target.has("avx2") if width == 32 else width == 16
+        return "madd" if enough else "plain"
+    return "sdot" if width == 16 and target.has("dotprod") else "plain"
+
+
+@dataclass(frozen=True, slots=True)
+class Quads:
+    """The function that multiplies all rows of A with one panel of `vectors · n` columns of B.
+
+    gathered: rows of A begin at the offsets that `ars` points to, which is their distance otherwise. ragged: of the panel's
+    columns only `live` may be read; the others count as zeros. packed: scratch of `scratch_bytes`.
+    """
+
+    form: Form
+    n: int
+    vectors: int
+    registers: int
+    gathered: bool = False
+    ragged: bool = False
+
+    @property
+    def width(self) -> int:
+        return self.vectors * self.n
+
+    @property
+    def name(self) -> str:
+        return f"jn_quads_{self.form}_{self.vectors}x{self.n}{'_gathered' * self.gathered}{'_ragged' * self.ragged}"
+
+    @property
+    def parameters(self) -> list[tuple[str, str]]:
+        rows = "ptr" if self.gathered else "i64"
+        return [("ptr", "a"), (rows, "ars"), ("ptr", "b"), ("i64", "ldb"), ("ptr", "c"), ("i64", "ldc"), ("i64", "m"),
+                ("i64", "k"), ("i1", "acc"), ("ptr", "packed"), ("i64", "live")]  # fmt: skip
+
+    @property
+    def height(self) -> int:
+        """The most rows of a tile whose sums, with B's vectors and a quad of A, fit the registers."""
+        if self.registers >= 32:
+            return {4: 6, 2: 8, 1: 8}[self.vectors] if self.form != "madd" else {4: 5, 2: 8, 1: 8}[self.vectors]
+        return 4 if self.form == "vnni" else 3
+
+    def scratch_bytes(self, depth: int) -> int:
+        """Return the bytes of a panel of `depth` rows: what is taken off, then the quads."""
+        return self.width * (4 + QUAD * -(-depth // QUAD))
+
+    def add(self, module: Module, linkage: str = "internal") -> None:
+        """Add the function, and what it calls, to a module."""
+        f = Function(module, self.name, self.parameters, attributes="nounwind noinline", linkage=linkage)
+        a, ars, b, ldb, c, ldc, m, k, acc, packed, live = f.params
+        if self.ragged:
+            whole, cut, done = f.label("whole"), f.label("cut"), f.label("packed")
+            f.cond_branch(f.icmp("sge", live, i64(self.width)), whole, cut)
+            for label, limit in ((whole, None), (cut, live)):
+                f.start(label)
+                self._pack(f, b, ldb, k, packed, limit)
+                f.branch(done)
+            f.start(done)
+        else:
+            self._pack(f, b, ldb, k, packed, None)
+        self._tiles(f, [a, ars, c, ldc, k, acc, packed], m)
+        f.ret()
+        module.add(f)
+
+    # -- B ------------------------------------------------------------------
+
+    def _pack(self, f: Function, b: V, ldb: V, k: V, packed: V, live: V | None) -> None:
+        """Emit what writes the quads of B, and before them 128 times the sums of the columns where A is moved by 128."""
+        masks: list[V | None] = [None] * self.vectors
+        if live is not None:
+            columns = f.splat(f.cast("trunc", live, "i32"), self.n)
+            masks = [
+                f.icmp("sgt", f.binary("sub", columns, f.splat(const(v * self.n, "i32"), self.n)), f.iota(self.n, "i32"))
+                for v in range(self.vectors)
+            ]
+        quads = f.gep(packed, 4 * self.width)
+        sums = [zero(vector("i32", self.n))] * (self.vectors if self.form == "vnni" else 0)
+        bytes_type = vector("i8", self.n)
+        bulk = f.binary("and", k, i64(-QUAD))
+
+        def quad(at: V, sums: list[V], rows: list[V], valid: list[V]) -> list[V]:
+            """Emit one row of quads, at step `at`, of four rows of B, of which those that are not valid are zeros."""
+            found = []
+            for v, mask in enumerate(masks):
+                parts = []
+                for row, holds in zip(rows, valid, strict=True):
+                    here = f.gep(row, v * self.n)
+                    nothing = zero(bytes_type)
+                    part = f.load(bytes_type, here) if mask is None else f.masked_load(bytes_type, here, mask, nothing, 1)
+                    parts.append(part if holds is TRUE else f.select(holds, part, nothing))
+                whole = _interleaved(f, parts, self.n)
+                f.store(whole, f.gep(f.gep(quads, f.mul(at, i64(self.width))), v * 4 * self.n), 4)
+                if sums:
+                    moved = f.splat(const(_FLIP, "i32"), self.n)
+                    found.append(_sum_of_products(f, self.form, sums[v], (moved,), (whole,), self.n))
+            return found
+
+        with f.loop(0, bulk, QUAD, sums) as state:
+            rows = [f.gep(b, f.mul(state.index, ldb))]
+            for _ in range(QUAD - 1):
+                rows.append(f.gep(rows[-1], ldb))
+            state.next = quad(state.index, state.values, rows, [TRUE] * QUAD)
+        sums, before = state.results, f.block
+        tail, done = f.label("tail"), f.label("summed")
+        f.cond_branch(f.icmp("slt", bulk, k), tail, done)
+        f.start(tail)
+        last = f.sub(k, i64(1))
+        steps = [f.add(bulk, i64(step)) for step in range(QUAD)]
+        rows = [f.gep(b, f.mul(f.smin(step, last), ldb)) for step in steps]
+        tail_sums = quad(bulk, sums, rows, [f.icmp("slt", step, k) for step in steps])
+        tail_end = f.block
+        f.branch(done)
+        f.start(done)
+        for v, (one, other) in enumerate(zip(sums, tail_sums, strict=True)):
+            total = f.phi(one.type, [(one, before), (other, tail_end)])
+            sums[v] = total
+        for v, total in enumerate(sums):
+            f.store(total, f.gep(packed, 4 * v * self.n), 4)
+
+    # -- rows of A ------------------------------------------------------------
+
+    def _tiles(self, f: Function, common: list[V], m: V) -> None:
+        """Emit the loop over tiles of rows, of two nearly equal heights."""
+        a, ars, c, ldc, k, acc, packed = common
+        tiles = []
+        for rows in range(1, self.height + 1):
+            tile = self._micro_kernel(f.module, rows)
+            f.module.add(tile)
+            tiles.append(tile.name)
+        height = i64(self.height)
+        count = f.binary("udiv", f.add(m, i64(self.height - 1)), height)
+        with f.when(f.icmp("sgt", m, i64(0))):
+            base, longer = f.binary("udiv", m, count), f.binary("urem", m, count)
+            with f.loop(i64(0), count) as state:
+                row = f.add(f.binary("mul", state.index, base), f.smin(state.index, longer))
+                tall = f.cast("zext", f.icmp("slt", state.index, longer), "i64")
+                first = [a, f.gep(ars, row, "i64")] if self.gathered else [f.gep(a, f.binary("mul", row, ars)), ars]
+                here = [*first, f.gep(c, f.binary("mul", row, ldc), "i32"), ldc, k, acc, packed]
+                labels, done = [f.label("tile") for _ in tiles], f.label("done")
+                cases = " ".join(f"i64 {i + 1}, label %{label}" for i, label in enumerate(labels))
+                f.emit(f"switch i64 {f.add(base, tall).operand()}, label %{done} [ {cases} ]")
+                for label, called in zip(labels, tiles, strict=True):
+                    f.start(label)
+                    f.call(called, "void", here)
+                    f.branch(done)
+                f.start(done)
+
+    def _micro_kernel(self, module: Module, mr: int) -> Function:
+        """Return the function C[mr, width] (+)= A[mr, k] · panel, with all of C in registers."""
+        rows_type = "ptr" if self.gathered else "i64"
+        parameters = [("ptr", "a"), (rows_type, "ars"), ("ptr", "c"), ("i64", "ldc"), ("i64", "k"), ("i1", "acc"),
+                      ("ptr", "packed")]  # fmt: skip
+        f = Function(module, f"{self.name}_{mr}", parameters, attributes="nounwind noinline", linkage="internal")
+        a, ars, c, ldc, k, acc, packed = f.params
+        type_ = vector("i32", self.n)
+        rows = [f.gep(a, f.load("i64", ars, 8)) if self.gathered else a]
+        results = [c]
+        for number in range(1, mr):
+            following = f.gep(a, f.load("i64", f.gep(ars, number, "i64"), 8)) if self.gathered else f.gep(rows[-1], ars)
+            rows.append(following)
+            results.append(f.gep(results[-1], ldc, "i32"))
+        start, go, entry = f.label("acc"), f.label("go"), f.block
+        f.cond_branch(acc, start, go)
+        f.start(start)
+        loaded = [f.load(type_, f.gep(row, v * self.n, "i32"), 4) for row in results for v in range(self.vectors)]
+        f.branch(go)
+        f.start(go)
+        tile = [f.phi(type_, [(zero(type_), entry), (each, start)]) for each in loaded]
+        if self.form == "vnni":
+            extra = [f.load(type_, f.gep(packed, 4 * v * self.n), 4) for v in range(self.vectors)]
+            tile = [f.sub(each, extra[number % self.vectors]) for number, each in enumerate(tile)]
+        quads = f.gep(packed, 4 * self.width)
+
+        def step(at: V, tile: list[V], taken: list[V] | None) -> list[V]:
+            """Emit the products of one quad of every row, at step `at` of k. taken: these, where they are not in memory."""
+            panel = f.gep(quads, f.mul(at, i64(self.width)))
+            columns = [
+                _prepared(f, self.form, f.load(type_, f.gep(panel, 4 * v * self.n), 4), self.n) for v in range(self.vectors)
+            ]
+            found: list[V] = []
+            for r, row in enumerate(rows):
+                if r >= 2 and taken is None and self.form == "vnni":
+                    row = _after(f, row, found[-self.vectors - 1])
+                spread = f.splat(f.load("i32", f.gep(row, at), 1) if taken is None else taken[r], self.n)
+                if self.form == "vnni":
+                    spread = f.binary("xor", spread, f.splat(const(_FLIP, "i32"), self.n))
+                factors = _prepared(f, self.form, spread, self.n)
+                found += [
+                    _sum_of_products(f, self.form, tile[r * self.vectors + v], factors, columns[v], self.n)
+                    for v in range(self.vectors)
+                ]
+            return found
+
+        def steps(low: V | int, high: V, count: int, tile: list[V]) -> list[V]:
+            with f.loop(low, high, count * QUAD, tile) as state:
+                current = list(state.values)
+                for number in range(count):
+                    at = f.add(state.index, i64(number * QUAD))
+                    current = step(at, current, None)
+                state.next = current
+            return state.results
+
+        bulk = f.binary("and", k, i64(-QUAD))
+        if mr >= 4:
+            unrolled = f.binary("and", k, i64(-QUAD * UNROLL))
+            tile = steps(0, unrolled, UNROLL, tile)
+            tile = steps(unrolled, bulk, 1, tile)
+        else:
+            tile = steps(0, bulk, 1, tile)
+        before, tail, done = f.block, f.label("tail"), f.label("stores")
+        f.cond_branch(f.icmp("slt", bulk, k), tail, done)
+        f.start(tail)
+        longer = step(bulk, tile, [self._ends(f, row, bulk, k) for row in rows])
+        tail_end = f.block
+        f.branch(done)
+        f.start(done)
+        total = [f.phi(type_, [(one, before), (other, tail_end)]) for one, other in zip(tile, longer, strict=True)]
+        for r in range(mr):
+            for v in range(self.vectors):
+                f.store(total[r * self.vectors + v], f.gep(results[r], v * self.n, "i32"), 4)
+        f.ret()
+        return f
+
+    def _ends(self, f: Function, row: V, bulk: V, k: V) -> V:
+        """Return the last one to three bytes of a row as a quad, and read no other row. What B has beyond them is zero."""
+        long, short, done = f.label("long"), f.label("short"), f.label("quad")
+        f.cond_branch(f.icmp("sge", k, i64(QUAD)), long, short)
+        f.start(long)
+        last = f.load("i32", f.gep(row, f.sub(k, i64(QUAD))))
+        missing = f.cast("trunc", f.binary("shl", f.sub(f.add(bulk, i64(QUAD)), k), i64(3)), "i32")
+        moved = f.binary("lshr", last, missing)
+        f.branch(done)
+        f.start(short)
+        quad = f.cast("zext", f.load("i8", f.gep(row, bulk)), "i32")
+        for number in range(1, QUAD - 1):
+            at = f.smin(f.add(bulk, i64(number)), f.sub(k, i64(1)))
+            byte = f.cast("zext", f.load("i8", f.gep(row, at)), "i32")
+            quad = f.binary("or", quad, f.binary("shl", byte, const(8 * number, "i32")))
+        f.branch(done)
+        f.start(done)
+        return f.phi("i32", [(moved, long), (quad, short)])
+
+
+def _after(f: Function, pointer: V, sums: V) -> V:
+    """Return a pointer as if it depended on sums, without an instruction.
+
+    LLVM otherwise loads the quads of all rows before it multiplies any, for which the registers are too few.
+    """
+    return f.pure(f'call ptr asm "", "=r,0,v"(ptr {pointer.operand()}, {sums.type} {sums.operand()})', "ptr")
+
+
+def _interleaved(f: Function, rows: list[V], n: int) -> V:
+    """Return the quads of four vectors of n bytes: lane i has the i-th byte of each."""
+    pairs = [(i // 2) + (i % 2) * n for i in range(2 * n)]
+    low, high = (f.bitcast(f.shuffle(rows[i], rows[i + 1], pairs), vector("i16", n)) for i in (0, 2))
+    return f.bitcast(f.shuffle(low, high, pairs), vector("i32", n))
+
+
+def _prepared(f: Function, form: Form, quads: V, n: int) -> tuple[V, ...]:
+    """Return a vector of quads as the parts that the instruction multiplies."""
+    if form in ("vnni", "sdot"):
+        return (quads,)
+    if form == "madd":
+        pairs, eight = f.bitcast(quads, vector("i16", 2 * n)), f.splat(const(8, "i16"), 2 * n)
+        return f.binary("ashr", f.binary("shl", pairs, eight), eight), f.binary("ashr", pairs, eight)
+    high = f.splat(const(24, "i32"), n)
+    left = [f.binary("shl", quads, f.splat(const(24 - 8 * number, "i32"), n)) for number in range(QUAD - 1)]
+    left.append(quads)
+    return tuple([f.binary("ashr", part, high) for part in left])
+
+
+def _sum_of_products(f: Function, form: Form, total: V, a: tuple[V, ...], b: tuple[V, ...], n: int) -> V:
+    """Return the sums plus the products of the bytes of two vectors of quads, of which A's are unsigned in the form vnni."""
+    if form == "vnni":
+        bytes_type = vector("i8", QUAD * n)
+        name = f"llvm.x86.avx512.vpdpbusd.{32 * n}"
+        return f.target_intrinsic(name, [total, f.bitcast(a[0], bytes_type), f.bitcast(b[0], bytes_type)], total.type)
+    if form == "sdot":
+        bytes_type = vector("i8", QUAD * n)
+        name = "llvm.aarch64.neon.sdot.v4i32.v16i8"
+        return f.target_intrinsic(name, [total, f.bitcast(a[0], bytes_type), f.bitcast(b[0], bytes_type)], total.type)
+    for one, other in zip(a, b, strict=True):
+        if form == "madd":
+            name = {16: "llvm.x86.avx512.pmaddw.d.512", 8: "llvm.x86.avx2.pmadd.wd", 4: "llvm.x86.sse2.pmadd.wd"}[n]
+            product = f.target_intrinsic(name, [one, other], total.type)
+        else:
+            product = f.binary("mul", one, other)
+        total = f.add(total, product)
+    return total
