@@ -22,6 +22,7 @@ from joinery.graph.functions.names.exports import EXPORTS
 from joinery.graph.ops import control as ops_control
 from joinery.graph.ops import elementwise as ops_elementwise
 from joinery.graph.ops import host as ops_host
+from joinery.graph.ops import host_control as ops_host_control
 from joinery.graph.ops import lookups as ops_lookups
 from joinery.graph.ops import quantization as ops_quantization
 from joinery.graph.ops import structural as ops_structural
@@ -55,7 +56,7 @@ GROUPS: tuple[tuple[str, tuple[OpDef, ...]], ...] = (
     ("Codes of few bits", ops_quantization.ROWS),
     ("On the host: strings", ops_host.STRINGS),
     ("On the host: sizes from data", ops_host.DATA_SIZED),
-    ("Loops and branches", ops_control.ROWS),
+    ("Loops and branches", (*ops_host_control.ROWS, *ops_control.ROWS)),
     ("Sources", ops_structural.SOURCES),
     ("Approximations inside composites", ops_elementwise.PARTS),
 )
@@ -489,7 +490,10 @@ def result_rules() -> str:
     known: dict[str, ResultRule] = {
         **RESULT_RULES,
         **{rule.name: rule for rule in (CONTRACT, POSITION, INDEXED, SCATTERED)},
-        **{row.promote.name: row.promote for row in (*ops_host.ROWS, *ops_control.ROWS, *ops_lookups.ROWS)},
+        **{
+            row.promote.name: row.promote
+            for row in (*ops_host.ROWS, *ops_host_control.ROWS, *ops_control.ROWS, *ops_lookups.ROWS)
+        },
     }
     users: dict[str, list[str]] = {
         name: [f"`{op}`" for op in OUTSIDE_THE_TABLE.get(name, ())] for name in known

@@ -19,7 +19,7 @@ from ..graph import Graph
 from ..location import Location
 from ..reference.evaluate import evaluate
 from ..reference.strings import concatenated_bytes
-from ..region import Region
+from ..region import Region, is_compiled_region
 from ..symbol import Symbol
 from ..types import shape_text
 from .export.functions import recognised
@@ -158,7 +158,7 @@ class Importer:
             run = lambda body, inputs: self.run_subgraph(body, inputs, scope, node)  # noqa: E731
             node_ = Node(definition_, version, values, plain, defaults, graph, symbols, run, self.limits, self.inside)
             # what a branch reads that is not taken must raise nothing
-            node_.checks_positions = self.check_positions and not self.branches and not isinstance(graph, Region)
+            node_.checks_positions = self.check_positions and not self.branches and not is_compiled_region(graph)
             return node_
 
         if node.domain == "":

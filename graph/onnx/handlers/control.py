@@ -16,11 +16,12 @@ from ...functions.building import apply
 from ...functions.joining import stack
 from ...functions.shaping import flip
 from ...symbol import Symbol
-from ..growing import selected
+from ..loops.growing import selected
+from ..loops.host_regions import import_host_branch, import_host_loop
+from ..loops.regions import ChangingTypeError, as_conditions, import_branch, import_loop, import_scan
 from ..messages import NoRegionError
 from ..model import Body
 from ..node import Node, Result
-from ..regions import ChangingTypeError, as_conditions, import_branch, import_loop, import_scan
 from ..registry import handles
 from ..tensors import dtype_of_code
 from ..values import COMPOSITE, Growing, Known, Sequence, Sizes, Stacked, Value, from_items
@@ -30,6 +31,8 @@ _SELECTED = 8
 """Most nodes of both branches of an If that are computed, to select between the results: that fuses, and any device does it."""
 _UNROLLED = 256
 """Most nodes that loops are unrolled to: what they compute of constants stays known, kernels fuse, and any device runs them."""
+_UNROLLED_BY_TYPE = 4096
+"""Most nodes that loops are unrolled to whose types change: beyond that the host drives them, and compiles one iteration."""
 _MAX_COMPARED = 64
 """Most elements of constants that are compared."""
 
@@ -53,9 +56,14 @@ def if_(node: Node) -> Result:
     if known is not None:
         return tuple(node.run(then if known else otherwise, ()))
     flag = node[0].reshape(())
+    if node.definition.row == "host_branch":
+        with suppress(NoRegionError):
+            return tuple(import_host_branch(node, flag, then, otherwise, always=True))
     if then.size + otherwise.size > _SELECTED or node.definition.is_region:
         with suppress(NoRegionError):
             return tuple(import_branch(node, flag, then, otherwise))
+        with suppress(NoRegionError):
+            return tuple(import_host_branch(node, flag, then, otherwise))
     results = [as_conditions(node, node.run(body, ())) for body in (then, otherwise)]
     either = EitherShape(node, flag, condition)
     return tuple([_selected(node, flag, yes, no, condition, either) for yes, no in zip(*results, strict=True)])
@@ -145,6 +153,10 @@ def loop(node: Node) -> Result:
     limit = node.value(0) if node.has(0) else None
     going: Value = node.value(1) if node.has(1) else Known(np.array(True))
     state = [node.value(position) for position in range(2, len(node))]
+    if node.definition.row == "host_loop":
+        driven = _driven(node, body, limit, going, state)
+        if not isinstance(driven, NoRegionError):
+            return driven
     small = isinstance(limit, Known) and int(limit.array.reshape(-1)[0]) * max(body.size, 1) <= _UNROLLED
     if small and not node.definition.is_region:
         before, symbols = mark(node.graph), dict(node.symbols)
@@ -155,25 +167,56 @@ def loop(node: Node) -> Result:
             node.symbols.clear()
             node.symbols.update(symbols)
             made = _as_region(node, body, limit, going, state)
-            if isinstance(made, NoRegionError):
-                raise _refused(error, made) from None
-            return made
+            if not isinstance(made, NoRegionError):
+                return made
+            driven = _driven(node, body, limit, going, state)
+            if isinstance(driven, NoRegionError):
+                raise _refused(error, made, driven) from None
+            return driven
     refusal: NoRegionError | None = None
     if truth_of(node, going) is not False:
         made = _as_region(node, body, limit, going, state)
         if not isinstance(made, NoRegionError):
             return made
         refusal = made
+    is_bounded = isinstance(limit, Known) and int(limit.array.reshape(-1)[0]) * max(body.size, 1) <= _UNROLLED_BY_TYPE
+    refused: NoRegionError | None = None
+    if refusal is not None and not is_bounded:
+        made = _driven(node, body, limit, going, state)
+        if not isinstance(made, NoRegionError):
+            return made
+        refused = made
+    before, symbols = mark(node.graph), dict(node.symbols)
     try:
         return _unrolled(node, body, going, state)
     except (UserError, UnsupportedError) as error:
-        raise _refused(error, refusal) from None
+        if refusal is not None and is_bounded:
+            rewind(node.graph, before)
+            node.symbols.clear()
+            node.symbols.update(symbols)
+            made = _driven(node, body, limit, going, state)
+            if not isinstance(made, NoRegionError):
+                return made
+            refused = made
+        raise _refused(error, refusal, refused) from None
 
 
-def _refused(error: JoineryError, refusal: NoRegionError | None) -> JoineryError:
-    """Return the error for a Loop that can neither be unrolled nor be a loop of the graph."""
+def _driven(
+    node: Node, body: Body, limit: Value | None, going: Value, state: list[Value]
+) -> tuple[Value, ...] | NoRegionError:
+    """Return the results of a loop that the host drives, or why there is none."""
+    try:
+        return tuple(import_host_loop(node, body, limit, going, state))
+    except NoRegionError as error:
+        return error
+
+
+def _refused(error: JoineryError, refusal: NoRegionError | None, driven: NoRegionError | None = None) -> JoineryError:
+    """Return the error for a Loop that can neither be unrolled nor be a loop of the graph or of the host."""
     if refusal is None:
         return error
+    if driven is not None:
+        error.add_note(f"The host cannot drive it, either: {driven}")
     needs = (*getattr(error, "inputs", ()), *getattr(error, "sizes", ()))
     if refusal.growing and not needs and isinstance(error, UnsupportedError):
         names = ", ".join(map(repr, refusal.growing))
@@ -182,6 +225,8 @@ def _refused(error: JoineryError, refusal: NoRegionError | None) -> JoineryError
             "fix: carry a tensor of the largest size, and a count of what is used of it"
         )
         found.add_note(f"What the body does with it: {refusal}")
+        if driven is not None:
+            found.add_note(f"The host cannot drive it, either: {driven}")
         return found
     error.add_note(f"It is no loop of the graph, either: {refusal}")
     return error
