@@ -154,6 +154,19 @@ def chained(count: int) -> Any:
     return model([node("F0", "x", "y", domain="own")], {"x": (F, [2])}, functions=functions, domains={"own": 1})
 
 
+def test_attributes_of_an_operator_that_is_younger_than_the_opset() -> None:
+    made = model([helper.make_node("Gelu", ["x"], ["y"], approximate=3)], {"x": (F, [2, 3])}, opset=19)
+    refused(made, "attribute 'approximate' is of another type")
+
+
+@pytest.mark.parametrize("axes", [[], [2, 3]])
+def test_attention_with_a_cache_of_too_few_axes(axes: list[int]) -> None:
+    heads = (F, [2, 3, 4, 8])
+    inputs = {"q": heads, "k": heads, "v": heads, "past": (F, axes), "values": heads}
+    made = model([helper.make_node("Attention", ["q", "k", "v", "", "past", "values"], ["y"])], inputs, opset=23)
+    refused(made, f"past keys or values of {len(axes)} axes")
+
+
 def test_functions_that_grow_when_inlined_are_counted_first() -> None:
     refused(chained(30), "more than 1000000 nodes once functions are inlined")
     refused(chained(41), "nested more than 32 deep")
