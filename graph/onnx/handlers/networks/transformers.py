@@ -105,7 +105,8 @@ def _heads(node: Node, position: int) -> Symbol:
 def rotated_positions(node: Node) -> Result:
     """Rotate pairs of elements of heads by angles that positions choose."""
     x, cosines, sines = node[0], node[1], node[2]
-    node.require(len(x.shape) in (3, 4) and bool(cosines.shape), f"a tensor of {len(x.shape)} axes, {len(cosines.shape)} of angles")
+    fits = len(x.shape) in (3, 4) and bool(cosines.shape)
+    node.require(fits, f"a tensor of {len(x.shape)} axes, {len(cosines.shape)} of angles")
     width, heads, interleaved = (node.attr(name, 0) for name in ("rotary_embedding_dim", "num_heads", "interleaved"))
     last = x.shape[-1] if len(x.shape) == 4 else x.shape[-1] // heads if heads else None
     half, axes = cosines.shape[-1], 2 if node.has(3) else 3
