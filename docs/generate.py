@@ -19,6 +19,7 @@ from typing import Any
 import joinery as jn
 import numpy as np
 from joinery.graph.functions.names.exports import EXPORTS
+from joinery.graph.ops import complex_parts as ops_complex_parts
 from joinery.graph.ops import control as ops_control
 from joinery.graph.ops import elementwise as ops_elementwise
 from joinery.graph.ops import host as ops_host
@@ -53,6 +54,7 @@ GROUPS: tuple[tuple[str, tuple[OpDef, ...]], ...] = (
     ("In order", ops_structural.ORDERED),
     ("Composites", ops_structural.COMPOSITES),
     ("Looking up", ops_lookups.ROWS),
+    ("Complex numbers", ops_complex_parts.ROWS),
     ("Codes of few bits", ops_quantization.ROWS),
     ("On the host: strings", ops_host.STRINGS),
     ("On the host: sizes from data", ops_host.DATA_SIZED),
@@ -492,7 +494,7 @@ def result_rules() -> str:
         **{rule.name: rule for rule in (CONTRACT, POSITION, INDEXED, SCATTERED)},
         **{
             row.promote.name: row.promote
-            for row in (*ops_host.ROWS, *ops_host_control.ROWS, *ops_control.ROWS, *ops_lookups.ROWS)
+            for row in (*ops_host.ROWS, *ops_host_control.ROWS, *ops_control.ROWS, *ops_lookups.ROWS, *ops_complex_parts.ROWS)
         },
     }
     users: dict[str, list[str]] = {
