@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from ....promotion.dtype import DType
+from ....promotion.dtype import DType, int64
 from ....promotion.errors import JoineryError, UnsupportedError, UserError
 from ...construction.history import mark, rewind
 from ...construction.primitives import permute
@@ -50,6 +50,8 @@ def if_(node: Node) -> Result:
     """Import the branch of a known condition. Of another one both become regions, or one selects between their results."""
     condition = node.value(0)
     then, otherwise = node.attr("then_branch"), node.attr("else_branch")
+    counts = len(then.outputs), len(otherwise.outputs)
+    node.require(counts[0] == counts[1], f"branches of {counts[0]} and {counts[1]} outputs; equally many are expected")
     if node.definition.is_condition:
         then, otherwise = _with_condition(then), _with_condition(otherwise)
     known = truth_of(node, condition)
@@ -365,20 +367,19 @@ def scan_with_batch(node: Node) -> Result:
     node.require(len(shape) >= 2, f"a tensor of {len(shape)} axes to scan; a batch and a sequence come first")
     batch, trips = shape[:2]
     require_unrollable(node, batch * trips, body)
-    lengths = node.ints(0, "the sequence_lens of Scan") if node.has(0) else (trips,) * batch
-    fits = not node.has(0) or (len(lengths) == batch and all(0 < length <= trips for length in lengths))
-    node.require(fits, f"sequence_lens {lengths} for {batch} sequences of {trips}")
+    lengths = _lengths(node, batch, trips)
     scans: list[list[list[Value]]] = []
     rows: list[list[Value]] = [[] for _ in body.outputs]
     for row, length in enumerate(lengths):
         values = [element(node, node.value(position), row) for position in range(1, len(node))]
         state, sources = values[:states], values[states:]
         scans.append([[] for _ in range(len(body.outputs) - states)])
-        for step in range(length):
-            slices = [
-                element(node, each, length - 1 - step if back else step) for each, back in zip(sources, backwards, strict=True)
-            ]
+        for step in range(length if isinstance(length, int) else trips):
+            ends = [length if back else None for back in backwards]
+            slices = [_slice_of(node, each, step, end) for each, end in zip(sources, ends, strict=True)]
             made = node.run(body, (*state, *slices))
+            if isinstance(length, Symbol):
+                made = _if_inside(node, apply("greater", length, step), made, state, length)
             state = made[:states]
             for each, value in zip(scans[row], made[states:], strict=True):
                 each.append(value)
@@ -390,6 +391,33 @@ def scan_with_batch(node: Node) -> Result:
             filled = [*made, *[_zeros(node, made[0]) for _ in range(trips - len(made))]] if made else made
             rows[number].append(stacked(node, filled, 0, body, number))
     return tuple([stacked(node, each, 0, body, number) for number, each in enumerate(rows)])
+
+
+def _lengths(node: Node, batch: int, trips: int) -> tuple[int | Symbol, ...]:
+    """Return how long each sequence of a scan is: numbers, or scalars where data says so, of which `trips` is the most."""
+    given = node.value(0) if node.has(0) else None
+    if isinstance(given, Symbol):
+        node.require(given.shape == (batch,), f"sequence_lens of shape {given.shape} for {batch} sequences")
+        whole = apply("minimum", given.cast(int64), trips)
+        return tuple([whole[row] for row in range(batch)])
+    lengths = node.ints(0, "the sequence_lens of Scan") if node.has(0) else (trips,) * batch
+    fits = len(lengths) == batch and all(0 < length <= trips for length in lengths)
+    node.require(fits, f"sequence_lens {lengths} for {batch} sequences of {trips}")
+    return lengths
+
+
+def _slice_of(node: Node, source: Value, step: int, end: int | Symbol | None) -> Value:
+    """Return the slice of a step. end: where the sequence ends, if it is taken from there."""
+    if end is None or isinstance(end, int):
+        return element(node, source, step if end is None else end - 1 - step)
+    at = apply("maximum", apply("sub", end, step + 1), 0)
+    return apply("gather", node.symbol_of(source), at, axis=0)
+
+
+def _if_inside(node: Node, flag: Symbol, made: list[Value], state: Ordered[Value], length: Symbol) -> list[Value]:
+    """Return what a step gives of a sequence that may have ended: the state of before then, and rows of zeros."""
+    kept = [_selected(node, flag, after, before, length) for after, before in zip(made, state, strict=False)]
+    return [*kept, *[_selected(node, flag, row, _zeros(node, row), length) for row in made[len(state) :]]]
 
 
 def _zeros(node: Node, like: Value) -> Known:

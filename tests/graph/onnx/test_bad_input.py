@@ -349,3 +349,13 @@ def test_changed_bytes(changes: list[tuple[int, int]]) -> None:
 @given(st.lists(st.tuples(st.integers(0, len(SEED) - 1), st.integers(0, 255)), min_size=1, max_size=8))
 def test_many_changed_bytes(changes: list[tuple[int, int]]) -> None:
     test_changed_bytes.hypothesis.inner_test(changes)
+
+
+def test_branches_of_different_numbers_of_outputs() -> None:
+    def branch(name: str, count: int) -> Any:
+        names = [f"{name}{number}" for number in range(count)]
+        outputs = [helper.make_tensor_value_info(each, 1, [2, 3]) for each in names]
+        return helper.make_graph([helper.make_node("Neg", ["x"], [each]) for each in names], name, [], outputs)
+
+    made = helper.make_node("If", ["c"], ["y"], then_branch=branch("t", 2), else_branch=branch("e", 1))
+    refused(model([made], {"c": (np.bool_, []), "x": (F, [2, 3])}), "branches of 2 and 1 outputs")
