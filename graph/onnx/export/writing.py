@@ -148,6 +148,8 @@ class GraphWriter:
                 name = self.body.name(str(symbol.name) if symbol.name else f"constant_{symbol.id}")
                 self.model.arrays[name] = Constant(array_of(symbol), symbol.dtype)
                 self.names[symbol.id] = name
+            elif (values := self._values_of_top(symbol)) is not None:
+                self._rename_last(symbol, values, first)
             else:
                 self._rename_last(symbol, self._written(symbol), first)
                 if "extents" in symbol.attrs:
@@ -212,6 +214,21 @@ class GraphWriter:
             return WRITERS[row](self.body, call, *operands)
         self.model.called.add(name)
         return self.body.node(name, *operands, domain=DOMAIN)
+
+    def _values_of_top(self, symbol: Symbol) -> str | None:
+        """Return the name of elements that are the first output of a TopK, whose second one are their positions."""
+        if symbol.op.name != "take_along_axis":
+            return None
+        x, positions = symbol.inputs
+        is_top = positions.op.name == "top_positions" and positions.inputs[0] is x
+        if not is_top or positions.attrs["axis"] != symbol.attrs["axis"]:
+            return None
+        for node in self.body.nodes:
+            if node.op == "TopK" and node.inputs[0] == self.names[x.id]:
+                names = [node.outputs[1], *[each.outputs[0] for each in self.body.nodes if each.inputs == (node.outputs[1],)]]
+                if self.names[positions.id] in names:
+                    return node.outputs[0]
+        return None
 
     def _of_windows(self, symbol: Symbol, made: Windowed) -> str:
         """Write a convolution or pooling, with channels first."""
