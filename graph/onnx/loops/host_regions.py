@@ -41,10 +41,10 @@ def import_host_loop(
         length, limit = bound_of(node, trips)
         if limit is None and length != -1:
             limit = graph.constant(np.array(length, np.int64)) if isinstance(length, int) else graph.dim_value(length)
-        if limit is None and known_truth(going) is True and not _may_end(node, body):
-            raise NoRegionError("nothing ends the loop")
         carried = [node.symbol_of(going).reshape(()), *[_carried(node, each) for each in state]]
-        region = _body_of(node, body, state, carried)
+        region, goes_on = _body_of(node, body, state, carried)
+        if limit is None and goes_on and known_truth(going) is True:
+            raise NoRegionError("nothing ends the loop")
         found = build_host_loop(graph, carried, region, limit)
         results: list[Value] = [*found[1:]]
         for position, before in enumerate(state):
@@ -85,12 +85,6 @@ def _require_host(node: Node) -> None:
         raise NoRegionError("a loop that the host drives does not stand in one that is compiled")
 
 
-def _may_end(node: Node, body: Body) -> bool:
-    """Return whether a body computes the condition that it returns."""
-    name = body.outputs[0].name
-    return name not in body.constants and name != body.inputs[1].name
-
-
 def _carried(node: Node, value: Value) -> Symbol:
     """Return a state before the loop as a tensor: the elements of a sequence are rows of one."""
     if isinstance(value, Stacked):
@@ -125,8 +119,8 @@ def _region(
     return region
 
 
-def _body_of(node: Node, body: Body, state: Ordered[Value], carried: Ordered[Symbol]) -> Region:
-    """Return the body of a loop, whose inputs have names for the sizes that change."""
+def _body_of(node: Node, body: Body, state: Ordered[Value], carried: Ordered[Symbol]) -> tuple[Region, bool]:
+    """Return the body of a loop, whose inputs have names for the sizes that change, and whether it always goes on."""
     shapes: list[Shape] = [each.shape for each in carried]
     before, symbols = mark(node.graph), dict(node.symbols)
     while True:
@@ -134,7 +128,7 @@ def _body_of(node: Node, body: Body, state: Ordered[Value], carried: Ordered[Sym
         node.symbols.clear()
         node.symbols.update(symbols)
         try:
-            region = _with_shapes(node, body, state, carried, shapes)
+            region, goes_on = _with_shapes(node, body, state, carried, shapes)
         except (UserError, UnsupportedError):
             opened = [_opened(node, shape, position, lambda axis, shape=shape: shape[axis] == 0)  # type: ignore[misc]
                       for position, shape in enumerate(shapes)]  # fmt: skip
@@ -157,7 +151,7 @@ def _body_of(node: Node, body: Body, state: Ordered[Value], carried: Ordered[Sym
                 )
             opened.append(_opened(node, taken, position, lambda axis, t=taken, m=made: changes(axis, t, m)))  # type: ignore[misc]
         if opened == shapes:
-            return region
+            return region, goes_on
         shapes = opened
 
 
@@ -176,8 +170,9 @@ def _own_name(node: Node, position: int, axis: int) -> Dim:
 
 def _with_shapes(
     node: Node, body: Body, state: Ordered[Value], carried: Ordered[Symbol], shapes: Ordered[Shape]
-) -> Region:
+) -> tuple[Region, bool]:
     """Import a body for what it carries."""
+    goes_on = [False]
     types = [TensorType(each.dtype, shape, f"state{number}") for number, (each, shape) in
              enumerate(zip(carried, shapes, strict=True))]  # fmt: skip
     true = Known(np.ones((), np.bool_))
@@ -192,9 +187,10 @@ def _with_shapes(
         for before, after in zip(state, results[1:], strict=False):
             if isinstance(before, (Sequence, Stacked)) != isinstance(after, (Sequence, Stacked)):
                 raise NoRegionError("a carried value is a sequence in some iterations, and a tensor in others")
+        goes_on[0] = known_truth(results[0]) is True
         found = [_returned(node, region, value, symbols) for value in results]
         return [found[0].reshape(()), *found[1:]]
 
-    return _region(node, "body", (TensorType(int64, (), "index"), *types), built)
+    return _region(node, "body", (TensorType(int64, (), "index"), *types), built), goes_on[0]
 
 
