@@ -19,9 +19,11 @@ from typing import Any
 import joinery as jn
 import numpy as np
 from joinery.graph.functions.names.exports import EXPORTS
+from joinery.graph.ops import complex_parts as ops_complex_parts
 from joinery.graph.ops import control as ops_control
 from joinery.graph.ops import elementwise as ops_elementwise
 from joinery.graph.ops import host as ops_host
+from joinery.graph.ops import host_control as ops_host_control
 from joinery.graph.ops import lookups as ops_lookups
 from joinery.graph.ops import quantization as ops_quantization
 from joinery.graph.ops import structural as ops_structural
@@ -52,10 +54,11 @@ GROUPS: tuple[tuple[str, tuple[OpDef, ...]], ...] = (
     ("In order", ops_structural.ORDERED),
     ("Composites", ops_structural.COMPOSITES),
     ("Looking up", ops_lookups.ROWS),
+    ("Complex numbers", ops_complex_parts.ROWS),
     ("Codes of few bits", ops_quantization.ROWS),
     ("On the host: strings", ops_host.STRINGS),
     ("On the host: sizes from data", ops_host.DATA_SIZED),
-    ("Loops and branches", ops_control.ROWS),
+    ("Loops and branches", (*ops_host_control.ROWS, *ops_control.ROWS)),
     ("Sources", ops_structural.SOURCES),
     ("Approximations inside composites", ops_elementwise.PARTS),
 )
@@ -489,7 +492,10 @@ def result_rules() -> str:
     known: dict[str, ResultRule] = {
         **RESULT_RULES,
         **{rule.name: rule for rule in (CONTRACT, POSITION, INDEXED, SCATTERED)},
-        **{row.promote.name: row.promote for row in (*ops_host.ROWS, *ops_control.ROWS, *ops_lookups.ROWS)},
+        **{
+            row.promote.name: row.promote
+            for row in (*ops_host.ROWS, *ops_host_control.ROWS, *ops_control.ROWS, *ops_lookups.ROWS, *ops_complex_parts.ROWS)
+        },
     }
     users: dict[str, list[str]] = {
         name: [f"`{op}`" for op in OUTSIDE_THE_TABLE.get(name, ())] for name in known

@@ -44,7 +44,7 @@ NAMED = {
 SPECIAL = {
     ("rebind", "shape"): "_DimLike | Sequence[_DimLike | None] | None",
     ("slice_tensor", "indices"): "Any",
-    ("pad", "value"): "complex | np.generic",
+    ("pad", "value"): "builtins.complex | np.generic",
     ("while_loop", "cond_fun"): "Callable[[Any], Any]",
     ("while_loop", "body_fun"): "Callable[[Any], Any]",
     ("while_loop", "init_val"): "Any",
@@ -71,7 +71,7 @@ def annotation(function: str, parameter: inspect.Parameter, lone: bool) -> str:
     if re.search(r"\bAny\b", text):
         raise SystemExit(f"docs/stubs.py: {function}({name}) has no type; fix: give it one, or name it in SPECIAL")
     text = re.sub(rf"\b({'|'.join(NAMED)})\b", r"_\1", text)
-    return re.sub(r"\bbool\b", "builtins.bool", text)
+    return re.sub(r"\b(bool|complex)\b", r"builtins.\1", text)
 
 
 def declaration(name: str) -> str:

@@ -50,7 +50,7 @@ def number(value: float) -> str:
 
 
 def dtype_row(dtype: DType) -> str:
-    computed = "yes" if dtype.has_arithmetic else "stored" if dtype.storage_only else "–"
+    computed = "yes" if dtype.has_arithmetic else "by parts" if dtype.is_complex else "stored" if dtype.storage_only else "–"
     bits = f"{dtype.exponent_bits}, {dtype.mantissa_bits}" if dtype.exponent_bits else "–"
     is_number = dtype.kind in ("int", "uint", "float")
     smallest = number(dtype.smallest_normal) if dtype.kind == "float" else number(dtype.min_value) if is_number else "–"

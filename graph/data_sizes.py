@@ -20,15 +20,23 @@ def deciders(symbols: Iterable[SymbolLike]) -> Mapping[str, int]:
 
 
 def extents_of(symbol: SymbolLike) -> Iterator[Extent]:
-    """Yield the sizes in the shape and the attributes of a symbol, and those in its regions."""
+    """Yield the sizes in the shape and the attributes of a symbol, and those in its regions that are not the region's own."""
     yield from symbol.shape
     for value in symbol.attrs.values():
         for entry in value if isinstance(value, tuple) else (value,):
             if isinstance(entry, Dim):
                 yield entry
     for region in symbol.attrs.get("regions", ()):
+        own = region.own_dims
         for inner in region.symbols:
-            yield from extents_of(inner)
+            yield from [each for extent in extents_of(inner) for each in _outside(extent, own)]
+
+
+def _outside(extent: Extent, own: frozenset[str]) -> list[Extent]:
+    """Return a size, or where names of a region's own are in it, the other names."""
+    if not isinstance(extent, Dim) or not extent.symbols() & own:
+        return [extent]
+    return [Dim(name) for name in sorted(extent.symbols() - own)]
 
 
 def mentioned(extents: Iterable[Extent]) -> set[str]:

@@ -33,6 +33,7 @@ from .ops.opdef import OpDef
 from .ops.table import OPS, op_named
 from .promote.casts import CastEntry, LossAction, Policy, check_actions, check_policy, enforce
 from .promote.chains import tell
+from .promote.complex_operands import by_parts
 from .promote.operands import promote
 from .protocols import Growing, SymbolLike, TensorLike, WrittenOperand
 from .reference.budget import Budget
@@ -274,6 +275,9 @@ class Graph(Nesting, NeverCurrent):
             if type(operand) is Symbol and operand.graph is not self and operand.graph.is_inside(self):
                 return operand.graph.apply(op, operands, attrs, dtype)
         row = op if isinstance(op, OpDef) else op_named(op)
+        of_parts: Symbol | None = by_parts(self, row, operands, attrs, dtype)
+        if of_parts is not None:
+            return of_parts
         written, inputs, promotion = self._operands(row, operands, dtype, row.name)
         arguments = tuple(inputs)
         shape = self._shape_of(row, arguments, attrs or _NO_ATTRS)
@@ -339,7 +343,7 @@ class Graph(Nesting, NeverCurrent):
             if not isinstance(value, Symbol):
                 value, as_written = self._literal(value, target), False
             elif value.dtype is not target:
-                value, as_written = self._implicit_cast(label, values, len(inputs), value, target), False
+                value, as_written = self.implicit_cast(label, values, len(inputs), value, target), False
             inputs.append(value)
         return None if as_written else written or values, inputs, promotion
 
@@ -348,7 +352,8 @@ class Graph(Nesting, NeverCurrent):
         row = op if isinstance(op, OpDef) else op_named(op)
         return promote(self.rules, row, operands, dtype, row.name)
 
-    def _implicit_cast(self, op: str, values: list[Symbol | Scalar], position: int, source: Symbol, target: DType) -> Symbol:
+    def implicit_cast(self, op: str, values: Sequence[Any], position: int, source: Symbol, target: DType) -> Symbol:
+        """Return an operand of `op`, or a part of one, in the dtype that promotion gives it."""
         if self.policy != "lattice" or self.on_loss:
             location = self._location or user_location()
             enforce(self.policy, self.on_loss, op, position, tuple(values), source.dtype, target, location)

@@ -147,6 +147,9 @@ class GraphLike(Protocol[SymbolT_co]):
     def outer_dims(self) -> frozenset[str]: ...
 
     @property
+    def own_dims(self) -> frozenset[str]: ...
+
+    @property
     def current_location(self) -> Location | None: ...
 
     @property

@@ -13,7 +13,7 @@ from ..promotion.literals import is_scalar
 from . import constants
 from .checks import Checks
 from .construction.recording import OWNERS, recorded
-from .data_sizes import extents_of, mentioned
+from .data_sizes import deciders, extents_of, mentioned
 from .graph import Graph
 from .protocols import Growing, TensorLike
 from .symbol import Symbol
@@ -30,11 +30,12 @@ class Region(Graph):
     Attributes:
         parent: the graph around it.
         captured: the symbols of the parent that the last inputs stand for, in order.
+        on_host: whether the host calls it, so that it may have operations of the host, and sizes of its own.
     """
 
-    def __init__(self, parent: Graph, name: str, inputs: Iterable[TensorType] = ()) -> None:
+    def __init__(self, parent: Graph, name: str, inputs: Iterable[TensorType] = (), on_host: bool = False) -> None:
         """Make a region that has the rules of its parent, and knows its dims and checks."""
-        self.parent = parent
+        self.parent, self.on_host = parent, on_host
         self._captures: dict[int, tuple[Symbol, Symbol]] = {}
         actions = {str(loss): str(action) for loss, action in parent.on_loss.items()}
         super().__init__(f"{parent.name} {name}", (), parent.rules, parent.policy, actions)
@@ -56,6 +57,11 @@ class Region(Graph):
     def captured(self) -> tuple[Symbol, ...]:
         """The symbols of the parent that the last inputs stand for."""
         return tuple([outer for outer, _ in self._captures.values()])
+
+    @property
+    def own_dims(self) -> frozenset[str]:  # type: ignore[override]
+        """The names of sizes that the graphs around it do not have: those of inputs, and those that its values decide."""
+        return frozenset({*self.dim_names, *deciders(self.symbols)} - self.outer_dims)
 
     def is_inside(self, graph: object) -> bool:
         """Return whether the region belongs to a symbol of `graph`, or of a region inside it."""
@@ -88,6 +94,8 @@ class Region(Graph):
         if is_scalar(value):
             return super().constant(value, dtype)
         if constants.text_options(value) is not None:
+            if self.on_host:
+                return super().constant(value, dtype)
             raise UnsupportedError("constant: strings in a loop or branch are not supported; fix: compute with them outside")
         array, _ = constants.as_array(value, "constant")
         if np.size(array) == 1:
@@ -121,6 +129,11 @@ class Region(Graph):
     def _growing(self) -> Growing:
         lists, tables = super()._growing()
         return Growing(lists, (*tables, self._captures))
+
+
+def is_compiled_region(graph: object) -> bool:
+    """Return whether a graph is a region in which nothing can run on the host."""
+    return isinstance(graph, Region) and not graph.on_host
 
 
 OWNERS[Region] = lambda region: region

@@ -16,6 +16,7 @@ from .dims.dim import Dim
 from .ops.attributes import require_attributes
 from .ops.control import regions_of, result_types
 from .ops.host import is_host, text_shape
+from .ops.host_control import result_problem
 from .ops.opdef import VARIADIC
 from .ops.table import OPS
 from .protocols import SymbolLike
@@ -146,7 +147,9 @@ def _symbol_problems(symbol: SymbolLike, checks: Checks, approved: set[Hashable]
                 yield f"its shape is {shape_text(symbol.shape)}, its operands are scalars"
             return
         shape = row.infer(dtypes, [operand.shape for operand in symbol.inputs], symbol.attrs, checks)
-        if row.kind == "control":
+        if row.name == "host_result" and (problem := result_problem(symbol)):
+            yield problem
+        if row.kind == "control" or regions_of(symbol):
             yield from _control_problems(symbol)
     except UnsupportedError:
         raise
@@ -167,12 +170,13 @@ def _control_problems(symbol: SymbolLike) -> Iterator[str]:
             yield f"value {index} of {source.op.name}, which returns {len(types)}"
         elif types[index] != (symbol.dtype, symbol.shape):
             yield f"it is {symbol.dtype} {shape_text(symbol.shape)}, the region returns {types[index][0]} {types[index][1]}"
+    on_host = symbol.op.kind == "host"
     for region in regions_of(symbol):
         for inner in region.symbols:
             value = inner.attrs.get("value") if inner.op.name == "constant" else None
-            if inner.op.name in ("weight", "text_constant") or (value is not None and value.size != 1):
+            if inner.op.name in ("weight", "text_constant")[: 2 - on_host] or (value is not None and value.size != 1):
                 yield f"its region holds {inner.op.name} %{inner.id}; only single numbers are not captured"
-            if is_host([operand.dtype for operand in inner.inputs], inner.op.kind, inner.dtype):
+            if not on_host and is_host([operand.dtype for operand in inner.inputs], inner.op.kind, inner.dtype):
                 raise UnsupportedError(
                     f"{inner.op.name} runs on the host, which is not supported inside of a {symbol.op.name}\n"
                     f"  {inner.describe()}\n  fix: compute it before or after the {symbol.op.name}"

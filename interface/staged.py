@@ -14,10 +14,20 @@ import numpy as np
 
 from ..graph.data_sizes import deciders, extents_of, mentioned, needed
 from ..graph.graph import Graph
+from ..graph.ops.control import regions_of
 from ..graph.ops.host import is_host
 from ..graph.outline import Outline
+from ..graph.reference.control import run_on_host
 from ..graph.reference.data_sized import suppressed_boxes
-from ..graph.reference.evaluate import bind_inputs, compute_host, in_order, require_checks, require_limits
+from ..graph.reference.evaluate import (
+    bind_inputs,
+    compute_host,
+    decide_sizes,
+    in_order,
+    require_checks,
+    require_limits,
+)
+from ..graph.region import Region
 from ..graph.symbol import Symbol
 from ..graph.types import TensorType
 from ..lowering.artifact import TensorSpec
@@ -32,6 +42,7 @@ from ..runtime.model.profiling import KernelProfile, Profile, Recorder, clock, p
 from ..runtime.native.library import ObjectStore
 from ..runtime.native.suppression import load_suppression
 from ..runtime.storage.artifact_file import Assembled
+from .host_regions import Call, host_regions
 from .model import Model
 
 
@@ -127,7 +138,7 @@ class StagedModel(Model):
     values. `parts` are the compiled models.
     """
 
-    __slots__ = ("_assemble", "_functions", "_graph", "_models", "_parts", "_specs")
+    __slots__ = ("_assemble", "_functions", "_graph", "_models", "_parts", "_regions", "_specs")
 
     def __init__(
         self, graph: Graph, compiled: Callable[[Graph], Model], assemble: Callable[[], Assembled], digest: str | None = None,
@@ -141,6 +152,7 @@ class StagedModel(Model):
         self._graph, self._assemble, self._digest = graph, assemble, digest
         self._parts = parts_of(graph)
         self._functions = _native_functions({symbol.op.name for part in self._parts for symbol in part.host}, store)
+        self._regions = host_regions([symbol for part in self._parts for symbol in part.host], compiled)
         self._models = tuple([None if part.graph is None else compiled(part.graph) for part in self._parts])
         pairs = [(str(symbol.name), symbol) for symbol in graph.inputs], zip(graph.output_names, graph.outputs, strict=True)
         self._specs = tuple([
@@ -156,14 +168,19 @@ class StagedModel(Model):
         return self._evaluated(arrays, named, lambda model, arguments: model(*arguments))
 
     def _evaluated(
-        self, arrays: Sequence[object], named: Mapping[str, object], call: Callable[[Model, Sequence[object]], Any]
+        self, arrays: Sequence[object], named: Mapping[str, object], call: Call
     ) -> Any:
-        """Return the outputs. call: runs a part."""
+        """Return the outputs. call: runs a part, or a region of a loop or branch."""
         what = f"model {self.name!r}"
         given: Any = in_order(self._graph, arrays, named, what) if named else arrays  # type: ignore[arg-type]
         with default_modes():
             inputs, dims = bind_inputs(self._graph, given, what)
             values = {symbol.id: array for symbol, array in zip(self._graph.inputs, inputs, strict=True)}
+            returned: dict[int, tuple[Array, ...]] = {}
+
+            def run_region(region: Region, inputs: Sequence[Array], dims: Mapping[str, int]) -> tuple[Array, ...]:
+                return self._regions[id(region)].run(inputs, dims, call)
+
             checks = require_checks(self._graph.checks, dims, what)
             limits = require_limits(self._graph.limits, dims)
 
@@ -180,9 +197,16 @@ class StagedModel(Model):
                     results = found if len(part.outputs) > 1 else (found,)
                     values.update((symbol.id, array) for symbol, array in zip(part.outputs, results, strict=True))
                 for symbol in part.host:
-                    values[symbol.id] = compute_host(
-                        symbol, [value_of(operand) for operand in symbol.inputs], dims, self._functions.get(symbol.op.name)
-                    )
+                    if symbol.op.name == "host_result":
+                        values[symbol.id] = returned[symbol.inputs[0].id][symbol.attrs["index"]]
+                        decide_sizes(symbol, values[symbol.id], dims)
+                    elif regions_of(symbol):
+                        operands = [value_of(operand) for operand in symbol.inputs]
+                        values[symbol.id], returned[symbol.id] = run_on_host(symbol, operands, dims, run_region)
+                    else:
+                        values[symbol.id] = compute_host(
+                            symbol, [value_of(operand) for operand in symbol.inputs], dims, self._functions.get(symbol.op.name)
+                        )
                     checks, limits = require_checks(checks, dims, what), require_limits(limits, dims)
             outputs = tuple([np.array(value_of(symbol), order="C") for symbol in self._graph.outputs])
         return outputs[0] if len(outputs) == 1 else outputs
@@ -208,9 +232,12 @@ class StagedModel(Model):
         What the host computes between the parts is time outside kernels.
         """
         calls = require_calls(f"model {self.name!r}", repeat)
-        recorders = {id(model): Recorder(model._executable, model.kernels) for model in self.parts}
+        plain = [model for model in self.parts if not isinstance(model, StagedModel)]  # of these alone there are recorders
+        recorders = {id(model): Recorder(model._executable, model.kernels) for model in plain}
 
         def call(model: Model, arguments: Sequence[object]) -> Any:
+            if id(model) not in recorders:
+                return model(*arguments)
             found = recorders[id(model)].call(arguments)
             return found[0] if len(found) == 1 else tuple(found)
 
@@ -223,7 +250,7 @@ class StagedModel(Model):
                 for recorder in recorders.values():
                     recorder.forget()
         kernels: list[KernelProfile] = []
-        for model in self.parts:
+        for model in plain:
             kernels += recorders[id(model)].found(model.launch_lines(), len(kernels))
         return profile_of(self.name, self.threads, seconds[1:], kernels)
 
@@ -237,8 +264,9 @@ class StagedModel(Model):
 
     @property
     def parts(self) -> tuple[Model, ...]:
-        """The compiled parts, in order."""
-        return tuple([model for model in self._models if model is not None])
+        """The compiled parts, in order, and behind them the regions of loops and branches that the host drives."""
+        regions = [each.model for each in self._regions.values()]
+        return tuple([model for model in (*self._models, *regions) if model is not None])
 
     @property
     def name(self) -> str:
@@ -285,7 +313,11 @@ class StagedModel(Model):
         lines = []
         for part, model in zip(self._parts, self._models, strict=True):
             lines += [model.plan()] if model is not None else []
-            lines += [f"host: {symbol.op.name}, {symbol.dtype} from {symbol.location}" for symbol in part.host]
+            for symbol in part.host:
+                lines.append(f"host: {symbol.op.name}, {symbol.dtype} from {symbol.location}")
+                for region in regions_of(symbol):
+                    model = self._regions[id(region)].model
+                    lines += [] if model is None else [f"  {line}" for line in (f"{region.name}:", *model.plan().split("\n"))]
         return "\n".join(lines)
 
     def save(self, path: Any) -> None:

@@ -15,12 +15,14 @@ from ..checks import Check, Checks
 from ..construction.nesting import under_construction
 from ..dims.dim import Dim, Extent, at_most, dim, maximum, minimum
 from ..functions.building import apply
+from ..functions.complex.parts import Complex, from_pairs, to_pairs
 from ..graph import Graph
 from ..location import Location
+from ..ops.complex_parts import PARTS
 from ..symbol import Symbol
 from ..types import TensorType, shape_text
 from .node import Node
-from .parts import PARTS, Complex, from_pairs, of_parts, to_pairs
+from .parts import of_parts
 from .program import Argument, Call, Condition, Program, Ref, Source
 from .table import COMPLEX_HANDLERS, HANDLERS
 

@@ -11,11 +11,13 @@ class Nesting:
 
     Attributes:
         outer_dims: names of the dims that are known without inputs, because a graph around this one has them.
+        own_dims: names of the dims that only this graph has, where it is a region that the host calls.
         twin: returns the symbol for one of another graph, where this graph is that one built again (`promote/what_if.py`).
         open: the region that is being built for a symbol of this graph, if any.
     """
 
     outer_dims: frozenset[str] = frozenset()
+    own_dims: frozenset[str] = frozenset()
     twin: Callable[[Any], Any] | None = None
     open: Any = None
 

@@ -31,7 +31,7 @@ def cast(x: SymbolT, dtype: DTypeLike, rounding: str = "nearest", saturate: bool
         raise mistake("cast", f"saturate is {saturate!r}", (x,), "True or False", "saturate=True")
     if target is x.dtype and x.weak is None:
         return x
-    for side in (x.dtype, target):
+    for side in () if x.dtype.is_complex or target.is_complex else (x.dtype, target):
         if side.storage_only:
             message = f"cast: values of {side} can be stored, viewed and bit-cast, but not converted"
             raise UnsupportedError(compose(message, (x,), fix="convert the array before it enters the graph"))
@@ -130,6 +130,8 @@ def matmul(graph: GraphLike[SymbolT], a: TensorLike, b: TensorLike, precision: s
                 "operands of rank 1 or more",
                 "use * to scale",
             )
+    if lhs.dtype.is_complex or rhs.dtype.is_complex:
+        return graph.apply("matmul", (lhs, rhs), {})
     promotion = graph.promotion("matmul", (lhs, rhs))
     if precision == "tf32" and promotion.result.name not in ("float32", "tensor_float32"):
         raise mistake(

@@ -19,7 +19,7 @@ from ..graph import Graph
 from ..location import Location
 from ..reference.evaluate import evaluate
 from ..reference.strings import concatenated_bytes
-from ..region import Region
+from ..region import Region, is_compiled_region
 from ..symbol import Symbol
 from ..types import shape_text
 from .export.functions import recognised
@@ -145,6 +145,8 @@ class Importer:
         found = operator(domain, op, opset)
         if found is not None:
             _require_signature(found, node, attributes)
+        elif node.domain == "" and (newer := operator("", op, load_onnx().defs.onnx_opset_version())) is not None:
+            _require_types(newer, attributes)  # an operator that is younger than the model's opset
         version = found.since if found is not None else opset
         handler = handler_for(node.domain, node.op, version)
         if handler is None:
@@ -158,7 +160,7 @@ class Importer:
             run = lambda body, inputs: self.run_subgraph(body, inputs, scope, node)  # noqa: E731
             node_ = Node(definition_, version, values, plain, defaults, graph, symbols, run, self.limits, self.inside)
             # what a branch reads that is not taken must raise nothing
-            node_.checks_positions = self.check_positions and not self.branches and not isinstance(graph, Region)
+            node_.checks_positions = self.check_positions and not self.branches and not is_compiled_region(graph)
             return node_
 
         if node.domain == "":
@@ -395,8 +397,12 @@ def _require_signature(found: Operator, node: NodeDef, attributes: Mapping[str, 
     unknown = sorted(set(attributes) - (found.attributes or frozenset()))
     if unknown:
         raise UserError(f"attribute {unknown[0]!r} is unknown since version {found.since}; fix: export the model again")
+    _require_types(found, attributes)
+
+
+def _require_types(found: Operator, attributes: Mapping[str, Attribute]) -> None:
     for name, attribute in attributes.items():
-        if attribute.message.type != found.types[name]:
+        if name in found.types and attribute.message.type != found.types[name]:
             raise UserError(f"attribute {name!r} is of another type than the operator's; fix: export the model again")
 
 

@@ -22,7 +22,7 @@ from ..functions.building import apply
 from ..functions.host.data_sized import size_of
 from ..graph import Graph
 from ..ops.shape import normalize_axis
-from ..region import Region
+from ..region import Region, is_compiled_region
 from ..symbol import Symbol
 from ..types import Shape, shape_text
 from .limits import OnnxLimits
@@ -178,7 +178,7 @@ class Node:
         Raises `ValueNeededError` where inputs decide them, for which a model is specialised, and in loops and branches.
         """
         value = self.value(position)
-        if not isinstance(value, Symbol) or isinstance(self.graph, Region) or not value.dtype.is_integer:
+        if not isinstance(value, Symbol) or is_compiled_region(self.graph) or not value.dtype.is_integer:
             return self.sizes(position, what)
         error = self.needed(value, what)
         specialises = getattr(error, "inputs", ()) or getattr(error, "sizes", ())

@@ -20,7 +20,7 @@ from .handlers import (
     training,
 )
 from .handlers.host import data_sized, strings
-from .handlers.microsoft import attention, fused, plain, quantised
+from .handlers.microsoft import attention, experts, fused, matrices, plain, quantised, tokens
 from .handlers.ml import labels, linear, pipelines, trees, vectors
 from .handlers.networks import recurrent, transformers
 from .handlers.spatial import convolution, pooling, resize, sampling
@@ -29,8 +29,9 @@ from .registry import STRUCTURAL, handler_for
 __all__ = ["MODULES", "STRUCTURAL", "handler_for"]
 
 MODULES = (
-    activations, attention, control, conversion, convolution, creation, data_sized, elementwise, fused,
-    indexing, labels, linear, normalization, pipelines, plain, pooling, products, quantisation, quantised, random, recurrent,
-    reductions, resize, sampling, sequences, shaping, signal, strings, training, transformers, trees, vectors,
+    activations, attention, control, conversion, convolution, creation, data_sized, elementwise, experts, fused, indexing,
+    labels, linear, matrices, normalization, pipelines, plain, pooling, products, quantisation, quantised, random,
+    recurrent, reductions, resize, sampling, sequences, shaping, signal, strings, tokens, training, transformers, trees,
+    vectors,
 )  # fmt: skip
 """The modules whose import fills the table."""

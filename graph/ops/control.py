@@ -34,7 +34,7 @@ OF_REGION = ResultRule("OF_REGION", "the result has the dtype that a region retu
 
 def regions_of(symbol: SymbolLike) -> tuple[Any, ...]:
     """Return the regions of a symbol: () for all that is neither a loop nor a branch."""
-    return symbol.attrs.get("regions", ()) if symbol.op.kind == "control" else ()
+    return symbol.attrs.get("regions", ()) if symbol.op.kind in ("control", "host") else ()
 
 
 def has_control(graph: Region) -> bool:
@@ -66,7 +66,8 @@ def _given(shapes: Sequence[Shape], attrs: Attributes, checks: Checks) -> Shape:
     return attrs["shape"]
 
 
-def _require_types(what: str, found: Sequence[Type], expected: Sequence[Type], checks: Checks) -> None:
+def require_types(what: str, found: Sequence[Type], expected: Sequence[Type], checks: Checks) -> None:
+    """Raise `ShapeError` unless values have the expected dtypes and shapes."""
     if len(found) != len(expected):
         raise ShapeError(f"{what}: {len(found)} values", f"{len(expected)} values")
     for position, ((dtype, shape), (wanted, sizes)) in enumerate(zip(found, expected, strict=True)):
@@ -78,7 +79,8 @@ def _require_types(what: str, found: Sequence[Type], expected: Sequence[Type], c
             )  # fmt: skip
 
 
-def _types(symbols: Sequence[SymbolLike]) -> list[Type]:
+def types_of(symbols: Sequence[SymbolLike]) -> list[Type]:
+    """Return dtypes and shapes of symbols."""
     return [(symbol.dtype, symbol.shape) for symbol in symbols]
 
 
@@ -119,13 +121,13 @@ def _loop(dtypes: Sequence[DType], shapes: Sequence[Shape], attrs: Attributes, c
         captured = types[at : at + attrs["captured"][number]]
         at += attrs["captured"][number]
         own = [(int64, ()), *state, *(slices if number == 0 else ()), *captured]
-        _require_types("inputs of the body" if number == 0 else "inputs of the condition", _types(region.inputs), own, checks)
-    returned = _types(regions[0].outputs)
-    _require_types("what the body returns", returned[:carried], state, checks)
+        require_types("inputs of the body" if number == 0 else "inputs of the condition", types_of(region.inputs), own, checks)
+    returned = types_of(regions[0].outputs)
+    require_types("what the body returns", returned[:carried], state, checks)
     if len(returned) > carried and not _is_length(length):
         raise ShapeError("the loop has outputs for each iteration, and no length for them")
     if len(regions) == 2:
-        _require_types("the condition", _types(regions[1].outputs), [(bool_, ())], checks)
+        require_types("the condition", types_of(regions[1].outputs), [(bool_, ())], checks)
 
 
 def _is_length(length: Extent) -> bool:
@@ -141,10 +143,10 @@ def _branch(dtypes: Sequence[DType], shapes: Sequence[Shape], attrs: Attributes,
     if 1 + sum(attrs["captured"]) != len(types):
         raise ShapeError(f"{len(types) - 1} operands behind the condition, {sum(attrs['captured'])} captures")
     for count, region in zip(attrs["captured"], attrs["regions"], strict=True):
-        _require_types("inputs of a region", _types(region.inputs), types[at : at + count], checks)
+        require_types("inputs of a region", types_of(region.inputs), types[at : at + count], checks)
         at += count
     then, otherwise = attrs["regions"]
-    _require_types("what the second region returns", _types(otherwise.outputs), _types(then.outputs), checks)
+    require_types("what the second region returns", types_of(otherwise.outputs), types_of(then.outputs), checks)
 
 
 def _row(

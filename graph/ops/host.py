@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ...promotion.dtype import DType, bool_, float32, int64, string, uint8
+from ...promotion.dtype import DType, bool_, float32, int64, string, uint8, uint32
 from ...promotion.errors import UserError
 from ...promotion.literals import Operand
 from ...promotion.result_rules import Promotion, ResultRule
@@ -59,6 +59,7 @@ _TEXT = lambda dtype: dtype is string  # noqa: E731
 _TO_TEXT = _rule("STRINGS", "operands are strings, and so is the result", _TEXT, "strings", string)
 _TO_BOOL = _rule("STRINGS_TO_BOOL", "operands are strings; the result is bool", _TEXT, "strings", bool_)
 _TO_COUNT = _rule("STRINGS_TO_COUNT", "operands are strings; the result is int64", _TEXT, "strings", int64)
+_TO_HASH = _rule("STRINGS_TO_HASH", "operands are strings; the result is uint32", _TEXT, "strings", uint32)
 _TO_FLOAT = _rule("TERMS", "the operand holds strings or integers; the result is float32",
                   lambda dtype: dtype is string or dtype.is_integer, "strings or integers", float32)  # fmt: skip
 _TO_ANY = _rule("ENCODED", "the operand keeps its dtype; the result has `dtype`", lambda dtype: True, "a tensor", None)
@@ -158,6 +159,11 @@ def _split_count(shapes: Sequence[Shape], attrs: Attributes, checks: Checks) -> 
 
 def _match(shapes: Sequence[Shape], attrs: Attributes, checks: Checks) -> Shape:
     _options(attrs, pattern=lambda value: _is_text(value) and len(value) <= MAX_PATTERN)
+    return shapes[0]
+
+
+def _hash(shapes: Sequence[Shape], attrs: Attributes, checks: Checks) -> Shape:
+    _options(attrs, seed=lambda value: _is_count(value) and value < 1 << 32)
     return shapes[0]
 
 
@@ -299,6 +305,7 @@ STRINGS = (
          onnx=("RegexFullMatch", 20)),
     _row("tokens", 1, "The parts of each string that match a pattern of RE2's syntax, each the longest that begins there; a "
          "filler where others have more.", _TO_TEXT, _tokens, _SIZED, is_internal=True),
+    _row("string_hash", 1, "MurmurHash3 (x86, 32 bits) of each string in UTF-8.", _TO_HASH, _hash, is_internal=True),
     _row("string_normalize", 1, "Strings without stop words, in lower or upper case; one \"\" if none is left.", _TO_TEXT,
          _normalize, _SIZED, ("StringNormalizer", 10)),
     _row("tf_idf", 1, "How often, or with what weight, the terms of a pool occur in each row.", _TO_FLOAT, _tf_idf,

@@ -3,7 +3,7 @@
 An elementwise op is one row in `elementwise.py`; its public function, its operator, its documentation and its
 tests derive from the row. Other ops are a row in `structural.py` and an emitter in the tiler, a composite in
 `lookups.py` or `quantization.py`, a row in `host.py`, which the evaluator computes between compiled parts, or
-one in `control.py`, which runs other graphs.
+one in `control.py` or `host_control.py`, which runs other graphs.
 """
 
 from __future__ import annotations
@@ -12,9 +12,11 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from ...promotion.errors import UserError, close_names
+from . import complex_parts as ops_complex_parts
 from . import control as ops_control
 from . import elementwise as ops_elementwise
 from . import host as ops_host
+from . import host_control as ops_host_control
 from . import lookups as ops_lookups
 from . import quantization as ops_quantization
 from . import structural as ops_structural
@@ -23,7 +25,8 @@ from .opdef import OpDef
 OPS: Mapping[str, OpDef] = MappingProxyType(
     {row.name: row for row in (
         *ops_structural.SOURCES, *ops_elementwise.ROWS, *ops_structural.ROWS, *ops_lookups.ROWS, *ops_quantization.ROWS,
-        *ops_host.ROWS, *ops_control.ROWS,
+        *ops_complex_parts.ROWS,
+        *ops_host.ROWS, *ops_host_control.ROWS, *ops_control.ROWS,
     )}
 )
 """Every row by name."""

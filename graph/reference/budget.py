@@ -12,7 +12,7 @@ from dataclasses import fields
 from ...promotion.dataclass import dataclass
 from ...promotion.errors import UserError
 from ..checks import MAX_SIZE, Check
-from ..dims.dim import Extent, at_most, maximum
+from ..dims.dim import Dim, Extent, at_most, maximum
 from ..ops.control import regions_of
 from ..protocols import SymbolLike
 
@@ -77,19 +77,28 @@ def _inside(symbol: SymbolLike) -> Iterator[SymbolLike]:
 
 
 def _bytes(symbol: SymbolLike) -> Extent:
-    return sum([_bytes(inner) for inner in _inside(symbol)], symbol.nbytes)
+    return sum([_once(_bytes(inner), inner) for inner in _inside(symbol)], symbol.nbytes)
+
+
+def _once(amount: Extent, symbol: SymbolLike) -> Extent:
+    """Return what a symbol of a region needs: with 1 for sizes of the region's own, which no launch knows."""
+    own = symbol.graph.own_dims
+    if not isinstance(amount, Dim) or not own:
+        return amount
+    return amount.substitute({name: 1 for name in amount.symbols() & own})
 
 
 def _work(symbol: SymbolLike, open_loops: bool) -> Extent:
     match symbol.op.kind:
-        case "control":
-            work: Extent = sum([_work(inner, open_loops) for inner in _inside(symbol)], symbol.size)
-            length = symbol.attrs.get("length", 1)
+        case "control" | "host" if regions_of(symbol):
+            work: Extent = sum([_once(_work(inner, open_loops), inner) for inner in _inside(symbol)], symbol.size)
+            length = symbol.attrs.get("length", -1 if symbol.op.name == "host_loop" else 1)
             if isinstance(length, int) and length < 0:
                 if open_loops:
                     return work
+                grows = ", and how large its values are" if symbol.op.kind == "host" else ""
                 raise UserError(
-                    f"values decide how often a loop runs, which no budget limits\n  {symbol.describe()}\n"
+                    f"values decide how often a loop runs{grows}, which no budget limits\n  {symbol.describe()}\n"
                     "  fix: budget=joinery.Budget(open_loops=True), or --open-loops, if you trust it to end"
                 )
             return work * length

@@ -7,14 +7,14 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from ...promotion.arrays import Array
-from ...promotion.errors import UnsupportedError
-from ..dims.dim import evaluate_dim
+from ...promotion.errors import UnsupportedError, UserError
+from ..dims.dim import Dim, evaluate_dim
 from ..ops.control import result_types
 from ..region import Region
 from ..symbol import Symbol
 
-Run = Callable[[Region, Sequence[Array], Mapping[str, int]], tuple[Array, ...]]
-"""Computes the outputs of a region from its inputs."""
+Run = Callable[[Region, Sequence[Array], Mapping[str, int]], Sequence[Array]]
+"""Computes the outputs of a region from its inputs, given the sizes that the graph around it knows."""
 
 
 def run_control(
@@ -27,7 +27,7 @@ def run_control(
 def _branch(symbol: Symbol, operands: Sequence[Array], dims: Mapping[str, int], run: Run) -> tuple[Array, tuple[Array, ...]]:
     number = 0 if operands[0] else 1
     first, count = 1 + sum(symbol.attrs["captured"][:number]), symbol.attrs["captured"][number]
-    return np.array(number, np.int64), run(symbol.attrs["regions"][number], operands[first : first + count], dims)
+    return np.array(number, np.int64), tuple(run(symbol.attrs["regions"][number], operands[first : first + count], dims))
 
 
 def _loop(symbol: Symbol, operands: Sequence[Array], dims: Mapping[str, int], run: Run) -> tuple[Array, tuple[Array, ...]]:
@@ -62,3 +62,47 @@ def _loop(symbol: Symbol, operands: Sequence[Array], dims: Mapping[str, int], ru
             f"loop: it ended after {count} of {length} iterations, and returns a value of each (from {symbol.location})"
         )
     return np.array(count, np.int64), (*state, *stacked)
+
+
+def run_on_host(
+    symbol: Symbol, operands: Sequence[Array], dims: Mapping[str, int], run: Run
+) -> tuple[Array, tuple[Array, ...]]:
+    """Return the value of a loop or branch of the host, and what it returns. run: the evaluator, or a compiled model.
+
+    Raises `UserError` where rows that a loop stacks differ in shape.
+    """
+    if symbol.op.name == "host_branch":
+        return _branch(symbol, operands, dims, run)
+    attrs, limited = symbol.attrs, int(symbol.attrs["limited"])
+    (body,), carried = attrs["regions"], attrs["carried"]
+    state, captured = list(operands[limited : limited + carried]), operands[limited + carried :]
+    rows: list[list[Array]] = [[] for _ in body.outputs[carried:]]
+    count, most = 0, int(operands[0]) if limited else -1
+    while bool(state[0]) and (count < most or not limited):
+        results = run(body, [np.array(count, np.int64), *state, *captured], dims)
+        state = list(results[:carried])
+        for position, (made, row) in enumerate(zip(rows, results[carried:], strict=True)):
+            if made and made[0].shape != row.shape:
+                raise UserError(
+                    f"loop: output {position} of iteration {count} has shape {row.shape}, and {made[0].shape} in the first "
+                    f"one, so they cannot be stacked (from {symbol.location}); fix: rows of one shape in all iterations"
+                )
+            made.append(row)
+        count += 1
+    stacked = [
+        np.stack(made) if made else np.zeros((0, *_sizes(output, dims)), output.dtype.numpy)
+        for made, output in zip(rows, body.outputs[carried:], strict=True)
+    ]
+    return np.array(count, np.int64), (*state, *stacked)
+
+
+def _sizes(output: Symbol, dims: Mapping[str, int]) -> tuple[int, ...]:
+    """Return the shape of a row that no iteration made: 0 where only iterations would have told a size."""
+    found = []
+    for extent in output.shape:
+        if isinstance(extent, Dim):
+            known = extent.symbols() <= dims.keys() - output.graph.own_dims
+            found.append(extent.evaluate(dims) if known else 0)
+        else:
+            found.append(extent)
+    return tuple(found)

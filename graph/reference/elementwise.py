@@ -280,6 +280,24 @@ def bit_cast(symbol: BoundSymbol, a: Array) -> Array:
     return bitcast(a, symbol.inputs[0].dtype, symbol.dtype)
 
 
+@row("real")
+def real(symbol: BoundSymbol, a: Array) -> Array:
+    return np.array(a.real)
+
+
+@row("imag")
+def imag(symbol: BoundSymbol, a: Array) -> Array:
+    return np.array(a.imag)
+
+
+@row("complex")
+def complex_of_parts(symbol: BoundSymbol, a: Array, b: Array) -> Array:
+    """Put parts side by side: arithmetic would change infinities and signs of zeros."""
+    found: Array = np.empty(symbol.shape, symbol.dtype.numpy)
+    found.real, found.imag = a, b
+    return found
+
+
 @row("relu")
 def relu(symbol: BoundSymbol, *arrays: Array) -> Array:
     """Compute maximum(x, 0): NaN stays, -0.0 becomes +0.0."""

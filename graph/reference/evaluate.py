@@ -37,7 +37,7 @@ from . import quantization as reference_quantization
 from . import reductions as reference_reductions
 from . import strings as reference_strings
 from . import structure as reference_structure
-from .control import run_control
+from .control import run_control, run_on_host
 from .numerics import literal
 from .registry import REFERENCE, BoundSymbol
 
@@ -124,7 +124,13 @@ class _Run:
         for symbol in self.symbols:
             operands = [values[operand.id] for operand in symbol.inputs]
             if symbol.op.kind == "host":
-                values[symbol.id] = compute_host(symbol, operands, dims)
+                if symbol.op.name == "host_result":
+                    values[symbol.id] = returned[symbol.inputs[0].id][symbol.attrs["index"]]
+                    decide_sizes(symbol, values[symbol.id], dims)
+                elif regions_of(symbol):
+                    values[symbol.id], returned[symbol.id] = run_on_host(symbol, operands, dims, self.run_on_host)
+                else:
+                    values[symbol.id] = compute_host(symbol, operands, dims)
                 decided()
             bound[symbol.id] = _bind(symbol, dims, bound)
             if _largest(bound[symbol.id], symbol.dtype) >= MAX_SIZE:
@@ -148,6 +154,21 @@ class _Run:
         """Return the outputs of a region."""
         values = {symbol.id: array for symbol, array in zip(region.inputs, inputs, strict=True)}
         return self.regions[id(region)].results(values, dict(dims), lambda: None)
+
+
+    def run_on_host(self, region: Region, inputs: Sequence[Array], dims: Mapping[str, int]) -> tuple[Array, ...]:
+        """Return the outputs of a region that the host calls, whose inputs say what its own sizes are."""
+        pairs = zip(region.inputs, inputs, strict=True)
+        own = bind_dims((ArrayShape(_name(symbol), symbol.shape, array.shape) for symbol, array in pairs), region.name)
+        known = {**{name: size for name, size in dims.items() if name not in region.own_dims}, **own}
+        waiting = require_checks(region.checks, known, region.name)
+
+        def decided() -> None:
+            nonlocal waiting
+            waiting = require_checks(waiting, known, region.name)
+
+        values = {symbol.id: array for symbol, array in zip(region.inputs, inputs, strict=True)}
+        return self.regions[id(region)].results(values, known, decided)
 
 
 def _largest(bound: BoundSymbol, dtype: DType) -> int:
@@ -223,6 +244,13 @@ def compute_host(
         value = (function or REFERENCE[name])(BoundSymbol(name, symbol.dtype, (), inputs, symbol.attrs), *operands)
     except UserError as error:
         raise UserError(f"{error}\n  built at {symbol.location}") from None
+    decide_sizes(symbol, value, dims)
+    return value
+
+
+def decide_sizes(symbol: Symbol, value: Array, dims: dict[str, int]) -> None:
+    """Add the sizes that a host operation has decided to `dims`. Raises `UserError` where others are not those of the graph."""
+    name = symbol.op.name
     if value.dtype != symbol.dtype.numpy or value.ndim != len(symbol.shape):
         raise InternalError(f"{name} gave {value.dtype} {value.shape}, the graph says {symbol.dtype} {symbol.shape}")
     for extent, size in zip(symbol.shape, value.shape, strict=True):
@@ -230,7 +258,6 @@ def compute_host(
             dims[extent.name] = size
         elif evaluate_dim(extent, dims) != size:
             raise UserError(f"{name}: a size is {size}, and {extent} is {evaluate_dim(extent, dims)} (from {symbol.location})")
-    return value
 
 
 def _use_counts(symbols: Sequence[Symbol], outputs: Sequence[Symbol]) -> dict[int, int]:

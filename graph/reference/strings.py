@@ -63,6 +63,32 @@ def string_equal(symbol: BoundSymbol, x: Array, y: Array) -> Array:
     return np.asarray(x == y, np.bool_)
 
 
+@row("string_hash")
+def string_hash(symbol: BoundSymbol, x: Array) -> Array:
+    seed = _options(symbol)["seed"]
+    return np.array(_mapped(lambda text: _murmur(text.encode("utf-8", "surrogatepass"), seed), x), np.uint32).reshape(x.shape)
+
+
+def _murmur(data: bytes, seed: int) -> int:
+    """Return MurmurHash3_x86_32."""
+    mask, found = 0xFFFFFFFF, seed
+
+    def mixed(block: int) -> int:
+        block = block * 0xCC9E2D51 & mask
+        return (block << 15 | block >> 17) * 0x1B873593 & mask
+
+    whole = len(data) // 4 * 4
+    for start in range(0, whole, 4):
+        found ^= mixed(int.from_bytes(data[start : start + 4], "little"))
+        found = ((found << 13 | found >> 19) & mask) * 5 + 0xE6546B64 & mask
+    if data[whole:]:
+        found ^= mixed(int.from_bytes(data[whole:], "little"))
+    found ^= len(data)
+    for by, factor in ((16, 0x85EBCA6B), (13, 0xC2B2AE35)):
+        found = (found ^ found >> by) * factor & mask
+    return found ^ found >> 16
+
+
 @row("string_split")
 def string_split(symbol: BoundSymbol, x: Array) -> Array:
     parts = _parts(symbol, x)

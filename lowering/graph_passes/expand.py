@@ -15,6 +15,7 @@ from typing import Any
 
 from ...graph.graph import Graph
 from ...graph.ops.attributes import Attributes
+from ...graph.ops.complex_parts import is_wide
 from ...graph.symbol import Symbol
 from ...promotion.arrays import Array
 from ...promotion.errors import InternalError
@@ -42,7 +43,7 @@ def expand(graph: Graph) -> Graph:
 
 
 def _has_expansion(symbol: Symbol) -> bool:
-    return symbol.op.kind == "composite" or _is_long_reduction(symbol)
+    return (symbol.op.kind == "composite" and not is_wide(symbol)) or _is_long_reduction(symbol)
 
 
 def _live(graph: Graph, outputs: tuple[Symbol, ...]) -> list[Symbol]:
@@ -60,7 +61,7 @@ def _rewrite(graph: Graph, outputs: tuple[Symbol, ...]) -> tuple[Graph, tuple[Sy
     for symbol in _live(graph, outputs):
         operands = [new[operand.id] for operand in symbol.inputs]
         with target.located(symbol.location):
-            if symbol.op.kind == "composite":
+            if symbol.op.kind == "composite" and not is_wide(symbol):
                 result = _expansion(symbol, operands)
             elif _is_long_reduction(symbol):
                 result = _in_two_stages(symbol, operands[0])

@@ -1,4 +1,4 @@
-"""Splits complex128 values into pairs of uint64: no register holds 16 bytes, and they are only moved.
+"""Splits complex128 values into pairs of uint64: no register holds 16 bytes, and they are only moved, or taken apart.
 
 A tensor of shape s becomes one of shape (*s, 2) over the same memory. Only operations that move values take complex128, and
 each of them means the same with one more axis at the end. The types of inputs, outputs and constants stay those of the
@@ -13,7 +13,8 @@ import numpy as np
 
 from ...graph.constants import scalar_array
 from ...graph.graph import Graph
-from ...graph.ops.attributes import fixed
+from ...graph.ops.attributes import Attributes, fixed
+from ...graph.ops.complex_parts import is_wide
 from ...graph.symbol import Symbol
 from ...graph.types import Shape
 from ...promotion.arrays import Array
@@ -37,7 +38,9 @@ def split_complex128(graph: Graph) -> tuple[Graph, Mapping[int, Array]]:
     for symbol in graph.symbols:
         operands = [new[operand.id] for operand in symbol.inputs]
         with target.located(symbol.location):
-            if symbol.dtype is not _WIDE:
+            if is_wide(symbol):
+                made = _part(target, symbol, operands)
+            elif symbol.dtype is not _WIDE:
                 made = target.adopt(symbol, operands)
             elif symbol.op.kind == "source":
                 made = _source(target, symbol)
@@ -62,6 +65,21 @@ def _as_pairs(array: Array) -> Array:
     pairs = np.ascontiguousarray(array).view(np.uint64).reshape(*array.shape, 2)
     pairs.flags.writeable = False
     return pairs
+
+
+def _part(target: Graph, symbol: Symbol, operands: list[Symbol]) -> Symbol:
+    """Returns one of the parts of complex numbers, or the numbers of both."""
+    shape = symbol.shape
+    if symbol.op.name == "complex":
+        whole = [target.apply("broadcast_to", (each,), {"shape": shape}) if each.shape != shape else each for each in operands]
+        bits = [target.apply("bitcast", (each,), {"dtype": _HALF}, _HALF) for each in whole]
+        return target.apply("concat", [_with_axis(each) for each in bits], {"axis": len(shape)})
+    at = int(symbol.op.name == "imag")
+    attrs: Attributes = {
+        "starts": (*[0] * len(shape), at), "stops": (*shape, at + 1), "steps": (1,) * (len(shape) + 1),
+    }  # fmt: skip
+    half = target.apply("reshape", (target.apply("slice", operands, attrs),), {"shape": shape})
+    return target.apply("bitcast", (half,), {"dtype": symbol.dtype}, symbol.dtype)
 
 
 def _moved(target: Graph, symbol: Symbol, operands: list[Symbol]) -> Symbol:

@@ -68,6 +68,7 @@ SIGNATURES: dict[str, str] = {
     "atan2": "y, x",
     "hypot": "x, y",
     "copysign": "x, y",
+    **dict.fromkeys(("real", "imag", "conj", "angle"), "x"), "complex": "real, imag",
     "popcount": "x",
     "max": "x, y=None, axis=None, keepdims=False",
     "min": "x, y=None, axis=None, keepdims=False",

@@ -18,7 +18,10 @@ from ..building import apply, as_symbols, symbol_of
 
 def fresh_dim(graph: Graph, hint: str) -> Dim:
     """Return a new name for a size that is known when the graph has run as far as that."""
-    return dim(f"{hint}_{len(graph.symbols)}")
+    name = f"{hint}_{len(graph.symbols)}"
+    while name in graph.outer_dims:  # of a region: the graphs around it count their own symbols
+        name += "_"
+    return dim(name)
 
 
 def host(op: str, *operands: Symbol, sizes: tuple[Dim, ...] = (), dtype: DType | None = None, **options: Any) -> Symbol:

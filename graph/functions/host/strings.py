@@ -51,6 +51,11 @@ def regex_full_match(x: TensorLike, pattern: str) -> Symbol:
     return host("regex_full_match", symbol_of("regex_full_match", x), pattern=pattern)
 
 
+def string_hash(x: TensorLike, seed: int = 0) -> Symbol:
+    """Return MurmurHash3 (x86, 32 bits) of each string in UTF-8, as uint32."""
+    return host("string_hash", symbol_of("string_hash", x), seed=seed)
+
+
 def string_normalize(
     x: TensorLike,
     case: str = "none",

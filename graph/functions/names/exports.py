@@ -21,6 +21,9 @@ _MODULES: dict[str, str] = {
     "pairs": (
         "atan2 hypot copysign"
     ),
+    "complex.values": (
+        "real imag conj angle complex"
+    ),
     "conversion": (
         "cast bitcast cast_like promote implicit_cast"
     ),
@@ -134,7 +137,7 @@ _MODULES: dict[str, str] = {
 }  # fmt: skip
 """Module → the names of its public functions. A new name is a line of its own below the module's."""
 
-_BUILTINS = ("sum", "max", "min", "any", "all", "divmod")
+_BUILTINS = ("sum", "max", "min", "any", "all", "divmod", "complex")
 """Public names whose functions carry a trailing underscore, so that modules keep Python's own."""
 
 EXPORTS: dict[str, str] = {
@@ -147,6 +150,14 @@ EXPORTS.update(
     for module, names in _MODULES.items()
     for name in names.split()
 )
+
+
+@functools.cache
+def on_parts() -> Callable[..., Any]:
+    """Return what computes rows on complex numbers, which loads when there are some."""
+    package = __package__.partition(".")[0]
+    found: Callable[..., Any] = importlib.import_module(f"{package}.graph.functions.complex.rows").applied
+    return found
 
 
 @functools.cache

@@ -9,7 +9,7 @@ from ....promotion.errors import UnsupportedError
 from ...construction import primitives
 from ...dims.dim import Extent
 from ...errors import mistake
-from ...region import Region
+from ...region import is_compiled_region
 from ...symbol import Symbol
 from ..building import apply
 from ..host.data_sized import host
@@ -30,7 +30,7 @@ def with_mode(
         size = graph.dim_value(extent)
         low, high = apply("negate", size), apply("sub", size, 1)
         return apply("minimum", apply("maximum", primitives.cast(positions, int64), low), high)
-    if isinstance(graph, Region):
+    if is_compiled_region(graph):
         raise UnsupportedError(
             f"{op}: mode='error' in a loop or branch is not supported, whose iterations have nothing to raise from; fix: "
             f"mode={modes[0]!r}, or look at the positions outside"

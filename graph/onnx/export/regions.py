@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from ....promotion.dtype import DType, bool_, int64
@@ -19,8 +19,7 @@ _FROM_END = -(1 << 63)
 class Shared(Protocol):
     """What a model's writers share."""
 
-    @property
-    def sizes(self) -> Sizes: ...
+    sizes: Sizes
 
 
 class Writer(Protocol):
@@ -37,6 +36,7 @@ class Writer(Protocol):
     def inside(self, region: Graph, body: Body, inputs: Sequence[str]) -> list[str]: ...
 
 
+_RESULTS = ("region_result", "host_result")
 Declared = tuple[str, DType, "Shape | None"]
 
 
@@ -45,7 +45,7 @@ def write_branch(writer: Writer, branch: Symbol) -> None:
     arms = []
     for number, region in enumerate(regions_of(branch)):
         body = Body(outer=writer.body)
-        found = writer.inside(region, body, _captured(writer, branch, number))
+        found = _inside(writer, region, body, _captured(writer, branch, number))
         types = [(symbol.dtype, symbol.shape) for symbol in region.outputs]
         if _is_read(writer, branch):
             found, types = [*found, body.constant(number, int64)], [*types, (int64, ())]
@@ -54,6 +54,8 @@ def write_branch(writer: Writer, branch: Symbol) -> None:
     results = _Results(writer, branch, count, count - 1 if _is_read(writer, branch) else None)
     condition = writer.names[branch.inputs[0].id]
     node = OnnxNode("If", "", (condition,), results.names, {"then_branch": arms[0], "else_branch": arms[1]})
+    if branch.op.name == "host_branch":
+        node.metadata["joinery.row"] = branch.op.name
     writer.body.nodes.append(node)
     results.finish()
 
@@ -134,13 +136,59 @@ def _write_loop(writer: Writer, loop: Symbol) -> None:
     results.finish()
 
 
+def write_host_loop(writer: Writer, loop: Symbol) -> None:
+    """Write a loop of the host as Loop: the first value that it carries is the condition."""
+    attrs, outer, (region,) = loop.attrs, writer.body, loop.attrs["regions"]
+    limited, carried, is_read = int(attrs["limited"]), attrs["carried"], _is_read(writer, loop)
+    operands = [writer.names[symbol.id] for symbol in loop.inputs]
+    trips, going, state = operands[0] if limited else "", operands[limited], operands[limited + 1 : limited + carried]
+    body = Body(outer=outer)
+    index, again = body.name("index"), body.name("going")
+    own: list[Declared] = [(body.name(str(each.name)), each.dtype, each.shape) for each in region.inputs[2 : 1 + carried]]
+    given: list[Declared] = [(index, int64, ()), (again, bool_, ()), *own]
+    found = _inside(writer, region, body, [index, again, *[name for name, _, _ in own], *_captured(writer, loop, 0)])
+    types = [(each.dtype, each.shape) for each in region.outputs]
+    more: list[tuple[str, DType, str]] = []  # what else is read of the loop is one more value that is carried
+    if any(each.op.name == "host_result" and each.inputs[0] is loop and not each.attrs["index"] for each in writer.live):
+        more.append((found[0], bool_, going))
+    if is_read:
+        more.append((body.node("Add", index, body.constant(1, int64)), int64, outer.constant(0, int64)))
+    for number, (value, dtype, before) in enumerate(more):
+        given.append((body.name("carried"), dtype, ()))
+        state.append(before)
+        found.insert(carried + number, value)
+        types.insert(carried + number, (dtype, ()))
+
+    def position_of(index: int) -> int:
+        return carried - 1 if not index else index - 1 + (len(more) if index >= carried else 0)
+
+    step = Subgraph("body", body, tuple(given), _returned(body, found, types))
+    results = _Results(writer, loop, len(found) - 1, carried - 2 + len(more) if is_read else None, position_of)
+    row = {"joinery.row": loop.op.name}
+    outer.nodes.append(OnnxNode("Loop", "", (trips, going, *state), results.names, {"body": step}, row))
+    results.finish()
+
+
+def _inside(writer: Writer, region: Graph, body: Body, inputs: Sequence[str]) -> list[str]:
+    """Write a region, in whose body the sizes are computed that it alone knows."""
+    if not region.own_dims:
+        return writer.inside(region, body, inputs)
+    before = writer.model.sizes
+    shapes = [symbol.shape for symbol in region.inputs]
+    writer.model.sizes = before.inside(body, list(zip(inputs, shapes, strict=True)), region.own_dims)
+    try:
+        return writer.inside(region, body, inputs)
+    finally:
+        writer.model.sizes = before
+
+
 def _captured(writer: Writer, symbol: Symbol, region: int) -> list[str]:
     return [writer.names[each.id] for each in captures_of(symbol, region)]
 
 
 def _is_read(writer: Writer, symbol: Symbol) -> bool:
     """Return whether somebody reads how often a loop ran, or which region did."""
-    operands = [operand for each in writer.live if each.op.name != "region_result" for operand in each.inputs]
+    operands = [operand for each in writer.live if each.op.name not in _RESULTS for operand in each.inputs]
     return _is_among(symbol, [*operands, *writer.graph.outputs])
 
 
@@ -166,8 +214,15 @@ class _Results:
         names: of all outputs, in order.
     """
 
-    def __init__(self, writer: Writer, symbol: Symbol, count: int, own: int | None = None) -> None:
-        """own: the output that is the value of the loop or branch itself, before which and behind which its results stand."""
+    def __init__(
+        self, writer: Writer, symbol: Symbol, count: int, own: int | None = None,
+        position_of: Callable[[int], int] | None = None,
+    ) -> None:  # fmt: skip
+        """Give results their names.
+
+        own: the output that is the value of the loop or branch itself, before which and behind which its results stand.
+        position_of: which output a result is, if it is another one.
+        """
         self._writer, found = writer, dict[int, str]()
         self._copies: list[tuple[str, str]] = []
 
@@ -182,9 +237,9 @@ class _Results:
                 self._copies.append((found[position], known))
 
         for each in writer.live:
-            if each.op.name == "region_result" and each.inputs[0] is symbol:
+            if each.op.name in _RESULTS and each.inputs[0] is symbol:
                 index = each.attrs["index"]
-                name(each, index + (own is not None and index >= own))
+                name(each, position_of(index) if position_of else index + (own is not None and index >= own))
         if own is not None:
             name(symbol, own)
         self.names = tuple([found.get(position) or writer.body.name("unused") for position in range(count)])

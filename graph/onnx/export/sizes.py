@@ -19,8 +19,12 @@ class Sizes:
     determines it linearly.
     """
 
-    def __init__(self, body: Body, inputs: Sequence[tuple[str, Shape]], opset: int) -> None:
-        self.body, self.inputs, self.opset = body, inputs, opset
+    def __init__(
+        self, body: Body, inputs: Sequence[tuple[str, Shape]], opset: int, outer: Sizes | None = None,
+        own: frozenset[str] = frozenset(),
+    ) -> None:  # fmt: skip
+        """Begin with the shapes of inputs. outer: of the graph around a region, which writes all sizes but the region's own."""
+        self.body, self.inputs, self.opset, self.outer, self.own = body, inputs, opset, outer, own
         self._axes: dict[str, tuple[str, int]] = {}
         self._known: dict[Extent | Atom, str] = {}
         self._vectors: dict[tuple[Extent, ...], str] = {}
@@ -34,12 +38,18 @@ class Sizes:
             if isinstance(extent, Dim) and extent.name is not None:
                 self._axes.setdefault(extent.name, (name, axis))
 
+    def inside(self, body: Body, inputs: Sequence[tuple[str, Shape]], own: frozenset[str]) -> Sizes:
+        """Return the sizes of a region that has some of its own, which nodes of its body compute."""
+        return Sizes(body, inputs, self.opset, self, own)
+
     def vector(self, extents: Iterable[Extent]) -> str:
         """Return the name of a vector of sizes."""
         sizes = tuple(extents)
         numbers = [extent for extent in sizes if isinstance(extent, int)]
         if len(numbers) == len(sizes):
             return self.body.ints(*numbers)
+        if self.outer is not None and not any([_symbols(extent) & self.own for extent in sizes]):
+            return self.outer.vector(sizes)
         if sizes not in self._vectors:
             parts = [self.value(extent) for extent in sizes]
             self._vectors[sizes] = parts[0] if len(parts) == 1 else self.body.node("Concat", *parts, axis=0)
@@ -55,6 +65,8 @@ class Sizes:
         """Return the name of a size as a vector of one element."""
         if isinstance(extent, int):
             return self.body.ints(extent)
+        if self.outer is not None and not extent.symbols() & self.own:
+            return self.outer.value(extent)
         if extent not in self._known:
             name = extent.name
             self._known[extent] = self._named(name) if name is not None else self._polynomial(extent)
@@ -75,6 +87,8 @@ class Sizes:
     def _factor(self, atom: str | Atom) -> str:
         if isinstance(atom, str):
             return self._named(atom)
+        if self.outer is not None and not any([_symbols(each) & self.own for each in atom.args]):
+            return self.outer._factor(atom)
         if atom not in self._known:
             first, second = self.value(atom.args[0]), self.value(atom.args[1])
             if atom.kind == "max":
@@ -100,6 +114,8 @@ class Sizes:
 
     def _named(self, name: str) -> str:
         dim = Dim(name)
+        if self.outer is not None and name not in self.own:
+            return self.outer.value(dim)
         if dim in self._known:
             return self._known[dim]
         if name in self._axes:

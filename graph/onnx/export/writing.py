@@ -17,13 +17,14 @@ from ...dims.dim import Dim
 from ...errors import compose
 from ...graph import Graph
 from ...ops.attributes import parsed_options
+from ...ops.control import regions_of
 from ...symbol import Symbol
 from ..values import objects
 from .body import Body, Constant, OnnxNode, OpsetNeeded, Refused
 from .composed.composed import Composed
 from .composed.find import find_composed
 from .functions import DOMAIN, Written, call_text, written
-from .regions import write_branch, write_loop
+from .regions import write_branch, write_host_loop, write_loop
 from .registry import UNWRITTEN, Call
 from .sizes import Sizes
 from .spatial.resized import Resized, find_resized
@@ -133,16 +134,22 @@ class GraphWriter:
                 self.names.setdefault(symbol.id, str(symbol.name))
             elif symbol.op.name == "loop":
                 write_loop(self, symbol)
-            elif symbol.op.name == "branch":
+            elif symbol.op.name == "host_loop":
+                write_host_loop(self, symbol)
+            elif symbol.op.name in ("branch", "host_branch"):
                 write_branch(self, symbol)
-            elif symbol.op.name == "region_result":
-                return  # the loop or branch gave it its name
+            elif symbol.op.name in ("region_result", "host_result"):  # the loop or branch gave it its name
+                if symbol.attrs.get("extents"):
+                    self.model.sizes.learn(self.names[symbol.id], symbol.shape)
+                return
             elif symbol.op.name == "constant" and self.graph is not self.model.graph:  # a number, inside a region
                 self.names[symbol.id] = self.body.constant(array_of(symbol), symbol.dtype)
             elif symbol.op.name in _ARRAYS:
                 name = self.body.name(str(symbol.name) if symbol.name else f"constant_{symbol.id}")
                 self.model.arrays[name] = Constant(array_of(symbol), symbol.dtype)
                 self.names[symbol.id] = name
+            elif (values := self._values_of_top(symbol)) is not None:
+                self._rename_last(symbol, values, first)
             else:
                 self._rename_last(symbol, self._written(symbol), first)
                 if "extents" in symbol.attrs:
@@ -157,7 +164,7 @@ class GraphWriter:
             made.metadata.update(metadata)
         fixed = self.model.fixed
         if symbol.op.name in _ARRAYS or (
-            symbol.op.kind not in ("source", "control") and symbol.id not in self.nodes
+            symbol.op.kind not in ("source", "control") and symbol.id not in self.nodes and not regions_of(symbol)
             and all([self.names[operand.id] in fixed for operand in symbol.inputs])
         ):
             fixed.add(self.names[symbol.id])
@@ -168,7 +175,7 @@ class GraphWriter:
         """Return whether import would compute a symbol, or clamp its bounds, if its node did not say that it is one."""
         if symbol.id in self.nodes:
             return False
-        if symbol.op.kind in ("source", "control") and symbol.op.name != "dim_value":
+        if (symbol.op.kind in ("source", "control") and symbol.op.name != "dim_value") or regions_of(symbol):
             return False
         if symbol.op.name == "slice":
             bounds = (*symbol.attrs["starts"], *symbol.attrs["stops"])
@@ -207,6 +214,21 @@ class GraphWriter:
             return WRITERS[row](self.body, call, *operands)
         self.model.called.add(name)
         return self.body.node(name, *operands, domain=DOMAIN)
+
+    def _values_of_top(self, symbol: Symbol) -> str | None:
+        """Return the name of elements that are the first output of a TopK, whose second one are their positions."""
+        if symbol.op.name != "take_along_axis":
+            return None
+        x, positions = symbol.inputs
+        is_top = positions.op.name == "top_positions" and positions.inputs[0] is x
+        if not is_top or positions.attrs["axis"] != symbol.attrs["axis"]:
+            return None
+        for node in self.body.nodes:
+            if node.op == "TopK" and node.inputs[0] == self.names[x.id]:
+                names = [node.outputs[1], *[each.outputs[0] for each in self.body.nodes if each.inputs == (node.outputs[1],)]]
+                if self.names[positions.id] in names:
+                    return node.outputs[0]
+        return None
 
     def _of_windows(self, symbol: Symbol, made: Windowed) -> str:
         """Write a convolution or pooling, with channels first."""

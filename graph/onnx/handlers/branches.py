@@ -8,7 +8,7 @@ from ...functions.building import apply
 from ...functions.host.data_sized import size_of
 from ...functions.joining import pad
 from ...functions.positions import counting
-from ...region import Region
+from ...region import is_compiled_region
 from ...symbol import Symbol
 from ..messages import SizeNeededError
 from ..node import Node
@@ -31,7 +31,7 @@ class EitherShape:
         node = self._node
         error = node.needed(self._condition, "the type of what an If returns")
         is_alike = yes.dtype is no.dtype and yes.dtype is not string and len(yes.shape) == len(no.shape)
-        if not is_alike or isinstance(node.graph, Region) or isinstance(error, SizeNeededError):
+        if not is_alike or is_compiled_region(node.graph) or isinstance(error, SizeNeededError):
             raise error
         deciding = set(getattr(error, "inputs", ()))
         if deciding and all(symbol.size == 1 for symbol in node.graph.inputs if symbol.name in deciding):

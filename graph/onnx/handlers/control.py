@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from ....promotion.dtype import DType
+from ....promotion.dtype import DType, int64
 from ....promotion.errors import JoineryError, UnsupportedError, UserError
 from ...construction.history import mark, rewind
 from ...construction.primitives import permute
@@ -16,11 +16,12 @@ from ...functions.building import apply
 from ...functions.joining import stack
 from ...functions.shaping import flip
 from ...symbol import Symbol
-from ..growing import selected
+from ..loops.growing import selected
+from ..loops.host_regions import import_host_branch, import_host_loop
+from ..loops.regions import ChangingTypeError, as_conditions, import_branch, import_loop, import_scan
 from ..messages import NoRegionError
 from ..model import Body
 from ..node import Node, Result
-from ..regions import ChangingTypeError, as_conditions, import_branch, import_loop, import_scan
 from ..registry import handles
 from ..tensors import dtype_of_code
 from ..values import COMPOSITE, Growing, Known, Sequence, Sizes, Stacked, Value, from_items
@@ -30,6 +31,8 @@ _SELECTED = 8
 """Most nodes of both branches of an If that are computed, to select between the results: that fuses, and any device does it."""
 _UNROLLED = 256
 """Most nodes that loops are unrolled to: what they compute of constants stays known, kernels fuse, and any device runs them."""
+_UNROLLED_BY_TYPE = 4096
+"""Most nodes that loops are unrolled to whose types change: beyond that the host drives them, and compiles one iteration."""
 _MAX_COMPARED = 64
 """Most elements of constants that are compared."""
 
@@ -47,15 +50,22 @@ def if_(node: Node) -> Result:
     """Import the branch of a known condition. Of another one both become regions, or one selects between their results."""
     condition = node.value(0)
     then, otherwise = node.attr("then_branch"), node.attr("else_branch")
+    counts = len(then.outputs), len(otherwise.outputs)
+    node.require(counts[0] == counts[1], f"branches of {counts[0]} and {counts[1]} outputs; equally many are expected")
     if node.definition.is_condition:
         then, otherwise = _with_condition(then), _with_condition(otherwise)
     known = truth_of(node, condition)
     if known is not None:
         return tuple(node.run(then if known else otherwise, ()))
     flag = node[0].reshape(())
+    if node.definition.row == "host_branch":
+        with suppress(NoRegionError):
+            return tuple(import_host_branch(node, flag, then, otherwise, always=True))
     if then.size + otherwise.size > _SELECTED or node.definition.is_region:
         with suppress(NoRegionError):
             return tuple(import_branch(node, flag, then, otherwise))
+        with suppress(NoRegionError):
+            return tuple(import_host_branch(node, flag, then, otherwise))
     results = [as_conditions(node, node.run(body, ())) for body in (then, otherwise)]
     either = EitherShape(node, flag, condition)
     return tuple([_selected(node, flag, yes, no, condition, either) for yes, no in zip(*results, strict=True)])
@@ -145,6 +155,10 @@ def loop(node: Node) -> Result:
     limit = node.value(0) if node.has(0) else None
     going: Value = node.value(1) if node.has(1) else Known(np.array(True))
     state = [node.value(position) for position in range(2, len(node))]
+    if node.definition.row == "host_loop":
+        driven = _driven(node, body, limit, going, state)
+        if not isinstance(driven, NoRegionError):
+            return driven
     small = isinstance(limit, Known) and int(limit.array.reshape(-1)[0]) * max(body.size, 1) <= _UNROLLED
     if small and not node.definition.is_region:
         before, symbols = mark(node.graph), dict(node.symbols)
@@ -155,25 +169,56 @@ def loop(node: Node) -> Result:
             node.symbols.clear()
             node.symbols.update(symbols)
             made = _as_region(node, body, limit, going, state)
-            if isinstance(made, NoRegionError):
-                raise _refused(error, made) from None
-            return made
+            if not isinstance(made, NoRegionError):
+                return made
+            driven = _driven(node, body, limit, going, state)
+            if isinstance(driven, NoRegionError):
+                raise _refused(error, made, driven) from None
+            return driven
     refusal: NoRegionError | None = None
     if truth_of(node, going) is not False:
         made = _as_region(node, body, limit, going, state)
         if not isinstance(made, NoRegionError):
             return made
         refusal = made
+    is_bounded = isinstance(limit, Known) and int(limit.array.reshape(-1)[0]) * max(body.size, 1) <= _UNROLLED_BY_TYPE
+    refused: NoRegionError | None = None
+    if refusal is not None and not is_bounded:
+        made = _driven(node, body, limit, going, state)
+        if not isinstance(made, NoRegionError):
+            return made
+        refused = made
+    before, symbols = mark(node.graph), dict(node.symbols)
     try:
         return _unrolled(node, body, going, state)
     except (UserError, UnsupportedError) as error:
-        raise _refused(error, refusal) from None
+        if refusal is not None and is_bounded:
+            rewind(node.graph, before)
+            node.symbols.clear()
+            node.symbols.update(symbols)
+            made = _driven(node, body, limit, going, state)
+            if not isinstance(made, NoRegionError):
+                return made
+            refused = made
+        raise _refused(error, refusal, refused) from None
 
 
-def _refused(error: JoineryError, refusal: NoRegionError | None) -> JoineryError:
-    """Return the error for a Loop that can neither be unrolled nor be a loop of the graph."""
+def _driven(
+    node: Node, body: Body, limit: Value | None, going: Value, state: list[Value]
+) -> tuple[Value, ...] | NoRegionError:
+    """Return the results of a loop that the host drives, or why there is none."""
+    try:
+        return tuple(import_host_loop(node, body, limit, going, state))
+    except NoRegionError as error:
+        return error
+
+
+def _refused(error: JoineryError, refusal: NoRegionError | None, driven: NoRegionError | None = None) -> JoineryError:
+    """Return the error for a Loop that can neither be unrolled nor be a loop of the graph or of the host."""
     if refusal is None:
         return error
+    if driven is not None:
+        error.add_note(f"The host cannot drive it, either: {driven}")
     needs = (*getattr(error, "inputs", ()), *getattr(error, "sizes", ()))
     if refusal.growing and not needs and isinstance(error, UnsupportedError):
         names = ", ".join(map(repr, refusal.growing))
@@ -182,6 +227,8 @@ def _refused(error: JoineryError, refusal: NoRegionError | None) -> JoineryError
             "fix: carry a tensor of the largest size, and a count of what is used of it"
         )
         found.add_note(f"What the body does with it: {refusal}")
+        if driven is not None:
+            found.add_note(f"The host cannot drive it, either: {driven}")
         return found
     error.add_note(f"It is no loop of the graph, either: {refusal}")
     return error
@@ -320,20 +367,19 @@ def scan_with_batch(node: Node) -> Result:
     node.require(len(shape) >= 2, f"a tensor of {len(shape)} axes to scan; a batch and a sequence come first")
     batch, trips = shape[:2]
     require_unrollable(node, batch * trips, body)
-    lengths = node.ints(0, "the sequence_lens of Scan") if node.has(0) else (trips,) * batch
-    fits = not node.has(0) or (len(lengths) == batch and all(0 < length <= trips for length in lengths))
-    node.require(fits, f"sequence_lens {lengths} for {batch} sequences of {trips}")
+    lengths = _lengths(node, batch, trips)
     scans: list[list[list[Value]]] = []
     rows: list[list[Value]] = [[] for _ in body.outputs]
     for row, length in enumerate(lengths):
         values = [element(node, node.value(position), row) for position in range(1, len(node))]
         state, sources = values[:states], values[states:]
         scans.append([[] for _ in range(len(body.outputs) - states)])
-        for step in range(length):
-            slices = [
-                element(node, each, length - 1 - step if back else step) for each, back in zip(sources, backwards, strict=True)
-            ]
+        for step in range(length if isinstance(length, int) else trips):
+            ends = [length if back else None for back in backwards]
+            slices = [_slice_of(node, each, step, end) for each, end in zip(sources, ends, strict=True)]
             made = node.run(body, (*state, *slices))
+            if isinstance(length, Symbol):
+                made = _if_inside(node, apply("greater", length, step), made, state, length)
             state = made[:states]
             for each, value in zip(scans[row], made[states:], strict=True):
                 each.append(value)
@@ -345,6 +391,33 @@ def scan_with_batch(node: Node) -> Result:
             filled = [*made, *[_zeros(node, made[0]) for _ in range(trips - len(made))]] if made else made
             rows[number].append(stacked(node, filled, 0, body, number))
     return tuple([stacked(node, each, 0, body, number) for number, each in enumerate(rows)])
+
+
+def _lengths(node: Node, batch: int, trips: int) -> tuple[int | Symbol, ...]:
+    """Return how long each sequence of a scan is: numbers, or scalars where data says so, of which `trips` is the most."""
+    given = node.value(0) if node.has(0) else None
+    if isinstance(given, Symbol):
+        node.require(given.shape == (batch,), f"sequence_lens of shape {given.shape} for {batch} sequences")
+        whole = apply("minimum", given.cast(int64), trips)
+        return tuple([whole[row] for row in range(batch)])
+    lengths = node.ints(0, "the sequence_lens of Scan") if node.has(0) else (trips,) * batch
+    fits = len(lengths) == batch and all(0 < length <= trips for length in lengths)
+    node.require(fits, f"sequence_lens {lengths} for {batch} sequences of {trips}")
+    return lengths
+
+
+def _slice_of(node: Node, source: Value, step: int, end: int | Symbol | None) -> Value:
+    """Return the slice of a step. end: where the sequence ends, if it is taken from there."""
+    if end is None or isinstance(end, int):
+        return element(node, source, step if end is None else end - 1 - step)
+    at = apply("maximum", apply("sub", end, step + 1), 0)
+    return apply("gather", node.symbol_of(source), at, axis=0)
+
+
+def _if_inside(node: Node, flag: Symbol, made: list[Value], state: Ordered[Value], length: Symbol) -> list[Value]:
+    """Return what a step gives of a sequence that may have ended: the state of before then, and rows of zeros."""
+    kept = [_selected(node, flag, after, before, length) for after, before in zip(made, state, strict=False)]
+    return [*kept, *[_selected(node, flag, row, _zeros(node, row), length) for row in made[len(state) :]]]
 
 
 def _zeros(node: Node, like: Value) -> Known:

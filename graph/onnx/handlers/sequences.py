@@ -5,9 +5,12 @@ from __future__ import annotations
 import numpy as np
 
 from ....promotion.dtype import int64
+from ...dims.dim import Extent
 from ...functions.building import apply
 from ...functions.joining import concat, split, stack
+from ...functions.positions import counting
 from ...symbol import Symbol
+from ...types import shape_text
 from ..model import Body
 from ..node import Node, Result
 from ..registry import handles
@@ -67,6 +70,9 @@ def sequence_at(node: Node) -> Result:
 @handles("SequenceErase", structural=True)
 def sequence_erase(node: Node) -> Result:
     """Leave one element out, by default the last one."""
+    first = node.value(0)
+    if isinstance(first, Stacked):
+        return Stacked(_without_row(node, first.rows))
     items = sequence_of(node, 0)
     position = _position(node, 1, len(items)) if node.has(1) else len(items) - 1
     node.require(bool(items), "nothing to erase in an empty sequence")
@@ -80,11 +86,50 @@ def sequence_insert(node: Node) -> Result:
     if isinstance(first, Growing):
         node.require(not node.has(2), "an element is inserted at a position of a sequence that a loop makes", "append elements")
         return first.appended(node.value(1), None)
+    if isinstance(first, Stacked):
+        return Stacked(_with_row(node, first.rows, node[1]))
     items = sequence_of(node, 0)
     number = node.integer(2, "a position in a sequence") if node.has(2) else len(items)
     node.require(-len(items) <= number <= len(items), f"position {number} of a sequence of {len(items)}")
     position = number + len(items) if number < 0 else number
     return Sequence((*items[:position], node.value(1), *items[position:]))
+
+
+def _with_row(node: Node, rows: Symbol, row: Symbol) -> Symbol:
+    """Insert an element into a sequence whose elements are rows."""
+    node.require(row.dtype is rows.dtype, f"an element of {row.dtype} in a sequence of {rows.dtype}")
+    same = len(row.shape) == len(rows.shape) - 1
+    if not same or not all(map(node.graph.shape_checks.decide, row.shape, rows.shape[1:])):
+        node.unsupported(
+            f"an element of shape {shape_text(row.shape)} in a sequence of elements {shape_text(rows.shape[1:])}, whose "
+            "length a run decides", "elements of one shape",
+        )  # fmt: skip
+    joined = concat((rows, row.reshape((1, *row.shape))), 0)
+    if not node.has(2):
+        return joined
+    length = rows.shape[0]
+    at = _from_start(node, 2, length, length)
+    numbers = counting(rows.graph, length + 1)
+    behind = apply("where", apply("greater", numbers, at), apply("sub", numbers, 1), numbers)
+    return apply("gather", joined, apply("where", apply("equal", numbers, at), node.graph.dim_value(length), behind), axis=0)
+
+
+def _without_row(node: Node, rows: Symbol) -> Symbol:
+    """Leave an element out of a sequence whose elements are rows."""
+    length = rows.shape[0]
+    node.graph.shape_checks.require_at_least(length, 1, "nothing to erase in an empty sequence")
+    numbers = counting(rows.graph, length - 1)
+    if not node.has(1):
+        return apply("gather", rows, numbers, axis=0)
+    at = _from_start(node, 1, length, length - 1)
+    return apply("gather", rows, apply("where", apply("less", numbers, at), numbers, apply("add", numbers, 1)), axis=0)
+
+
+def _from_start(node: Node, position: int, length: Extent, most: Extent) -> Symbol:
+    """Return a position in a sequence, counted from its start; one that is out of range is the nearest that is not."""
+    at = node[position].reshape(()).cast(int64)
+    at = apply("where", apply("less", at, 0), apply("add", at, node.graph.dim_value(length)), at)
+    return apply("minimum", apply("maximum", at, 0), node.graph.dim_value(most))
 
 
 @handles("SplitToSequence", structural=True)

@@ -154,6 +154,19 @@ def chained(count: int) -> Any:
     return model([node("F0", "x", "y", domain="own")], {"x": (F, [2])}, functions=functions, domains={"own": 1})
 
 
+def test_attributes_of_an_operator_that_is_younger_than_the_opset() -> None:
+    made = model([helper.make_node("Gelu", ["x"], ["y"], approximate=3)], {"x": (F, [2, 3])}, opset=19)
+    refused(made, "attribute 'approximate' is of another type")
+
+
+@pytest.mark.parametrize("axes", [[], [2, 3]])
+def test_attention_with_a_cache_of_too_few_axes(axes: list[int]) -> None:
+    heads = (F, [2, 3, 4, 8])
+    inputs = {"q": heads, "k": heads, "v": heads, "past": (F, axes), "values": heads}
+    made = model([helper.make_node("Attention", ["q", "k", "v", "", "past", "values"], ["y"])], inputs, opset=23)
+    refused(made, f"past keys or values of {len(axes)} axes")
+
+
 def test_functions_that_grow_when_inlined_are_counted_first() -> None:
     refused(chained(30), "more than 1000000 nodes once functions are inlined")
     refused(chained(41), "nested more than 32 deep")
@@ -336,3 +349,13 @@ def test_changed_bytes(changes: list[tuple[int, int]]) -> None:
 @given(st.lists(st.tuples(st.integers(0, len(SEED) - 1), st.integers(0, 255)), min_size=1, max_size=8))
 def test_many_changed_bytes(changes: list[tuple[int, int]]) -> None:
     test_changed_bytes.hypothesis.inner_test(changes)
+
+
+def test_branches_of_different_numbers_of_outputs() -> None:
+    def branch(name: str, count: int) -> Any:
+        names = [f"{name}{number}" for number in range(count)]
+        outputs = [helper.make_tensor_value_info(each, 1, [2, 3]) for each in names]
+        return helper.make_graph([helper.make_node("Neg", ["x"], [each]) for each in names], name, [], outputs)
+
+    made = helper.make_node("If", ["c"], ["y"], then_branch=branch("t", 2), else_branch=branch("e", 1))
+    refused(model([made], {"c": (np.bool_, []), "x": (F, [2, 3])}), "branches of 2 and 1 outputs")

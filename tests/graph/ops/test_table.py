@@ -270,13 +270,10 @@ def test_integer_division_floors_and_the_trap_cases_are_defined(run: Callable[..
 @pytest.mark.parametrize("dtype", [d for d in DTYPES if not DTYPES[d].has_arithmetic])
 def test_dtypes_that_are_only_stored_are_refused_by_arithmetic(make: Callable[..., Any], dtype: str) -> None:
     x = make((dtype, (2, 2))).inputs[0]
-    for build in (
-        lambda: x + x,
-        lambda: jn.exp(x),
-        lambda: jn.max(x),
-        lambda: x @ x,
-        lambda: jn.maximum(x, x),
-    ):
+    builds = [lambda: jn.max(x), lambda: jn.maximum(x, x), lambda: jn.tanh(x)]
+    if not x.dtype.is_complex:  # which is computed by parts
+        builds += [lambda: x + x, lambda: jn.exp(x), lambda: x @ x]
+    for build in builds:
         with pytest.raises((jn.UnsupportedError, jn.UserError)):
             build()
     assert x.T[0].reshape(2, 1).dtype.name == dtype

@@ -20,10 +20,17 @@ def structure(graph: Any) -> tuple[str, ...]:
     its value, whatever its Python type is.
     """
     lines = _lines(graph, {})
-    decided = {str(extent) for symbol in graph.symbols for extent in symbol.attrs.get("extents", ())}
+    decided = {str(extent) for each in _graphs(graph) for symbol in each.symbols for extent in symbol.attrs.get("extents", ())}
+    decided |= {name for each in _graphs(graph) for name in each.own_dims}
     known = re.compile("|".join(rf"\b{name}\b" for name in sorted(decided, key=len, reverse=True)) or "(?!)")
     names: dict[str, str] = {}
     return tuple([known.sub(lambda found: names.setdefault(found[0], f"size {len(names)}"), line) for line in lines])
+
+
+def _graphs(graph: Any) -> list[Any]:
+    """A graph and all regions inside it."""
+    inner = [each for symbol in graph.symbols for region in regions_of(symbol) for each in _graphs(region)]
+    return [graph, *inner]
 
 
 def _lines(graph: Any, captured: dict[int, str]) -> tuple[str, ...]:
@@ -71,7 +78,7 @@ def _lines(graph: Any, captured: dict[int, str]) -> tuple[str, ...]:
     return (*lines, f"[{', '.join(numbers[symbol.id] for symbol in graph.outputs)}]")
 
 
-_INDICES = (("input", "index"), ("region_result", "index"))
+_INDICES = (("input", "index"), ("region_result", "index"), ("host_result", "index"))
 """Rows whose attribute `index` counts."""
 
 

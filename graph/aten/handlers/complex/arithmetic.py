@@ -9,12 +9,11 @@ from .....promotion.dtype import DType
 from ....construction import primitives
 from ....functions import reductions
 from ....functions.building import apply
-from ....functions.elementwise import reciprocal
-from ....functions.linalg import matmul
-from ....functions.pairs import atan2, hypot
+from ....functions.complex import arithmetic
+from ....functions.complex.parts import Complex, from_pairs, to_pairs
+from ....ops.complex_parts import PARTS
 from ....symbol import Symbol
 from ...node import Node, Number
-from ...parts import PARTS, Complex, from_pairs, to_pairs
 from ...registry import handles_complex
 
 Value: TypeAlias = "Complex | Symbol | Number | complex"
@@ -41,28 +40,6 @@ def _real(node: Node, x: Value, dtype: DType) -> Symbol | None:
     if isinstance(x, Complex) or (isinstance(x, complex) and x.imag):
         return None
     return x.cast(dtype) if isinstance(x, Symbol) else node.number(complex(x).real, dtype)
-
-
-def _scaled(x: Complex, factor: Symbol, row: str = "mul") -> Complex:
-    return Complex(apply(row, x.real, factor), apply(row, x.imaginary, factor))
-
-
-def _product(x: Complex, y: Complex) -> Complex:
-    """Return products, the real parts of which round each of theirs."""
-    real = apply("sub", apply("mul", x.real, y.real), apply("mul", x.imaginary, y.imaginary))
-    return Complex(real, apply("add", apply("mul", x.real, y.imaginary), apply("mul", x.imaginary, y.real)))
-
-
-def _conjugate(x: Complex) -> Complex:
-    return Complex(x.real, apply("negate", x.imaginary))
-
-
-def _inverse(x: Complex) -> Complex:
-    """Return 1 / x, by parts that were scaled so that squares are in range."""
-    size = apply("maximum", apply("abs", x.real), apply("abs", x.imaginary))
-    near = _scaled(x, size, "div")
-    square = apply("add", apply("mul", near.real, near.real), apply("mul", near.imaginary, near.imaginary))
-    return _scaled(_conjugate(near), apply("mul", square, size), "div")
 
 
 # -- real tensors and parts --------------------------------------------------------------------------------------------
@@ -113,7 +90,7 @@ def to_copy(
 @handles_complex("_conj.default", "_conj_physical.default", "conj_physical.default")
 def conjugate(node: Node, x: Complex) -> Complex:
     """Return conjugates."""
-    return _conjugate(x)
+    return arithmetic.conjugate(x)
 
 
 @handles_complex("full.default", "scalar_tensor.default", "zeros.default", "zeros_like.default", "ones_like.default",
@@ -140,9 +117,9 @@ def add(node: Node, x: Value, other: Value, alpha: Number | complex = 1) -> Comp
     dtype = _part(node)
     second = _complex(node, other, dtype)
     if alpha != 1:
-        second = _product(second, _complex(node, alpha, dtype))
+        second = arithmetic.product(second, _complex(node, alpha, dtype))
     first, row = _complex(node, x, dtype), node.kind
-    return Complex(apply(row, first.real, second.real), apply(row, first.imaginary, second.imaginary))
+    return arithmetic.by_parts(row, first, second)
 
 
 @handles_complex("mul.Tensor", "mul.Scalar")
@@ -152,8 +129,8 @@ def mul(node: Node, x: Value, other: Value) -> Complex:
     for one, two in ((x, other), (other, x)):
         factor = _real(node, two, dtype)
         if factor is not None and isinstance(one, Complex):
-            return _scaled(_complex(node, one, dtype), factor)
-    return _product(_complex(node, x, dtype), _complex(node, other, dtype))
+            return arithmetic.scaled(_complex(node, one, dtype), factor)
+    return arithmetic.product(_complex(node, x, dtype), _complex(node, other, dtype))
 
 
 @handles_complex("div.Tensor", "div.Scalar", "true_divide.Tensor")
@@ -162,49 +139,44 @@ def div(node: Node, x: Value, other: Value) -> Complex:
     dtype = _part(node)
     factor = _real(node, other, dtype)
     if factor is not None and isinstance(x, Complex):
-        return _scaled(_complex(node, x, dtype), factor, "div")
-    return _product(_complex(node, x, dtype), _inverse(_complex(node, other, dtype)))
+        return arithmetic.scaled(_complex(node, x, dtype), factor, "div")
+    return arithmetic.product(_complex(node, x, dtype), arithmetic.inverse(_complex(node, other, dtype)))
 
 
 @handles_complex("reciprocal.default")
 def inverse(node: Node, x: Complex) -> Complex:
     """Compute 1 / x."""
-    return _inverse(x)
+    return arithmetic.inverse(x)
 
 
 @handles_complex("abs.default")
 def absolute(node: Node, x: Complex) -> Symbol:
     """Return absolute values."""
-    return hypot(x.real, x.imaginary)
+    return arithmetic.absolute(x)
 
 
 @handles_complex("angle.default")
 def angle(node: Node, x: Complex) -> Symbol:
     """Return the angles."""
-    return atan2(x.imaginary, x.real)
+    return arithmetic.angle(x)
 
 
 @handles_complex("sgn.default")
 def direction(node: Node, x: Complex) -> Complex:
     """Return x / |x|, and 0 for 0."""
-    size = hypot(x.real, x.imaginary)
-    nothing = node.number(0.0, size.dtype)
-    is_zero = apply("equal", size, nothing)
-    factor = apply("where", is_zero, nothing, reciprocal(apply("where", is_zero, node.number(1.0, size.dtype), size)))
-    return _scaled(x, factor)
+    return arithmetic.direction(x)
 
 
 @handles_complex("exp.default")
 def exp(node: Node, x: Complex) -> Complex:
     """Compute exponentials."""
-    size = apply("exp", x.real)
-    return Complex(apply("mul", size, apply("cos", x.imaginary)), apply("mul", size, apply("sin", x.imaginary)))
+    return arithmetic.exponential(x)
 
 
 @handles_complex("log.default")
 def log(node: Node, x: Complex) -> Complex:
     """Compute logarithms."""
-    return Complex(apply("log", hypot(x.real, x.imaginary)), atan2(x.imaginary, x.real))
+    return arithmetic.logarithm(x)
 
 
 @handles_complex("pow.Tensor_Scalar")
@@ -213,7 +185,7 @@ def power(node: Node, x: Complex, exponent: Number) -> Complex:
     node.require(isinstance(exponent, (int, float)) and exponent in range(1, 9), f"a complex power of {exponent}", "1 to 8")
     found = x
     for _ in range(int(exponent) - 1):
-        found = _product(found, x)
+        found = arithmetic.product(found, x)
     return found
 
 
@@ -222,15 +194,14 @@ def equality(node: Node, x: Value, other: Value) -> Symbol:
     """Compare both parts."""
     dtype = next(each.real.dtype for each in (x, other) if isinstance(each, Complex))
     one, two = _complex(node, x, dtype), _complex(node, other, dtype)
-    same = apply("logical_and", apply("equal", one.real, two.real), apply("equal", one.imaginary, two.imaginary))
+    same = arithmetic.equal(one, two)
     return same if node.kind == "eq" else apply("logical_not", same)
 
 
 @handles_complex("mm.default", "bmm.default", "matmul.default", "mv.default", "dot.default")
 def product(node: Node, x: Complex, y: Complex) -> Complex:
     """Multiply matrices, by four products of real ones."""
-    real = apply("sub", matmul(x.real, y.real), matmul(x.imaginary, y.imaginary))
-    return Complex(real, apply("add", matmul(x.real, y.imaginary), matmul(x.imaginary, y.real)))
+    return arithmetic.multiplied(x, y)
 
 
 @handles_complex("addmm.default", "baddbmm.default")
@@ -238,11 +209,11 @@ def addmm(node: Node, start: Complex, x: Complex, y: Complex, beta: Number = 1, 
     """Compute beta · start + alpha · (x @ y)."""
     found = product(node, x, y)
     dtype = found.real.dtype
-    found = found if alpha == 1 else _product(found, _complex(node, alpha, dtype))
+    found = found if alpha == 1 else arithmetic.product(found, _complex(node, alpha, dtype))
     if beta == 0:
         return found
-    first = start if beta == 1 else _product(start, _complex(node, beta, dtype))
-    return Complex(apply("add", found.real, first.real), apply("add", found.imaginary, first.imaginary))
+    first = start if beta == 1 else arithmetic.product(start, _complex(node, beta, dtype))
+    return arithmetic.by_parts("add", found, first)
 
 
 @handles_complex("linalg_vector_norm.default")
@@ -252,5 +223,5 @@ def norm(
 ) -> Symbol:  # fmt: skip
     """Compute norms of absolute values."""
     order = int(ord) if math.isfinite(ord) and ord == int(ord) else ord
-    size = primitives.cast(hypot(x.real, x.imaginary), node.dtype)
+    size = primitives.cast(arithmetic.absolute(x), node.dtype)
     return reductions.norm(size, order, node.axes(dim, len(x.shape)), keepdim)

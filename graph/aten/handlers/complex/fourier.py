@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from ....construction import primitives
 from ....dims.dim import Extent
 from ....functions.building import apply
+from ....functions.complex.parts import Complex
 from ....functions.signal.fourier import from_half, half_of, transformed
 from ....symbol import Symbol
 from ...node import Node
-from ...parts import Complex
 from ...registry import handles_complex
 
 _BY_ROOT, _BY_COUNT = 1, 2

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from ....functions.complex.parts import Complex
+from ....ops.complex_parts import PARTS
 from ....symbol import Symbol
 from ...node import Node
-from ...parts import PARTS, Complex
 from ...program import Call
 from ...registry import HANDLERS, handles_complex
 

@@ -265,6 +265,7 @@ def bitcast(body: Body, call: Call, x: str) -> str:
     return body.node("BitCast", x, to=target)
 
 
+never("ONNX has no operators on complex numbers", "compute with their parts outside of the graph", "real", "imag", "complex")
 never(
     "it is a part of a composite, made by lowering", "export the graph as it was built",
     "exp_shifted", "exp_shifted_unchecked", "one_unless_below", "where_below", "x_phi", "x_sigmoid", "x_sigmoid_quick",

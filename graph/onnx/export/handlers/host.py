@@ -15,7 +15,7 @@ from ....ops.attributes import parsed_options
 from ....symbol import Symbol
 from ...values import objects
 from ..body import ML, Body, Constant, OpsetNeeded, Refused
-from ..registry import Call, writes
+from ..registry import Call, never, writes
 from ..sizes import Sizes
 from .structure import sized
 
@@ -216,3 +216,6 @@ def print_numbers(body: Body, call: Call, x: str) -> str:
     if dtype.kind == "complex":
         raise Refused("ONNX prints no complex numbers", "print both parts")
     return body.node("Cast", body.cast(x, dtype, uint8) if dtype is bool_ else x, to=string)
+
+
+never("ONNX has no hash of strings", "hash them outside of the graph", "string_hash")

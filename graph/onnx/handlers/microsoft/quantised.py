@@ -89,6 +89,15 @@ def qlinear_global_average_pool(node: Node) -> Result:
     return quantised_as(node, mean(x, axes, True), 3)
 
 
+@handles("QLinearReduceMean", domain=_DOMAIN)
+def qlinear_reduce_mean(node: Node) -> Result:
+    """Average what a quantised tensor stands for over axes, by default over all."""
+    x = plain(node, 0)
+    rank = len(x.shape)
+    axes = node.axes(node.attr("axes", None) or range(rank), rank)
+    return quantised_as(node, mean(x, axes, bool(node.attr("keepdims", 1))), 3)
+
+
 @handles("MatMulIntegerToFloat", domain=_DOMAIN)
 def matmul_integer_to_float(node: Node) -> Result:
     """Multiply matrices of integers of 8 bits in int32, scale the result by row or column, and add a bias."""

@@ -63,6 +63,8 @@ def scaled_dot_product(node: Node) -> Result:
         raise LeftToDefinition
     q, k, v = (_heads(node, position) for position in range(3))
     caches = (node[4], node[5]) if node.has(4) else None
+    for position in (4, 5) if caches is not None else ():
+        node.require(len(node.shape(position)) == 4, f"past keys or values of {len(node.shape(position))} axes; 4 are expected")
     mask = node.get(3)
     keys = k.shape[2] if caches is None else caches[0].shape[2] + k.shape[2]
     if mask is not None and (mask.dtype not in (q.dtype,) and not mask.dtype.is_bool):
@@ -103,6 +105,8 @@ def _heads(node: Node, position: int) -> Symbol:
 def rotated_positions(node: Node) -> Result:
     """Rotate pairs of elements of heads by angles that positions choose."""
     x, cosines, sines = node[0], node[1], node[2]
+    fits = len(x.shape) in (3, 4) and bool(cosines.shape)
+    node.require(fits, f"a tensor of {len(x.shape)} axes, {len(cosines.shape)} of angles")
     width, heads, interleaved = (node.attr(name, 0) for name in ("rotary_embedding_dim", "num_heads", "interleaved"))
     last = x.shape[-1] if len(x.shape) == 4 else x.shape[-1] // heads if heads else None
     half, axes = cosines.shape[-1], 2 if node.has(3) else 3

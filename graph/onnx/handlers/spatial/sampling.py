@@ -13,7 +13,7 @@ from ....functions.spatial.grids import grid_of
 from ....functions.spatial.region_sizes import max_pooled
 from ....functions.spatial.regions import aligned
 from ....functions.spatial.sampling import MODES, OUTSIDE, sampled
-from ....region import Region
+from ....region import is_compiled_region
 from ...node import Node, Result
 from ...registry import handles
 from ..normalization import per_channel
@@ -97,7 +97,7 @@ def roi_align(node: Node) -> Result:
 
 
 def _outside_of_loops(node: Node, what: str, fix: str) -> None:
-    if isinstance(node.graph, Region):
+    if is_compiled_region(node.graph):
         node.unsupported(f"{what} in a loop or branch", fix)
 
 

@@ -279,3 +279,20 @@ def test_rotated_positions_are_one_node() -> None:
     given = [floats(2, 4, 3, 8), floats(2, 3, 4), floats(2, 3, 4)]
     assert operators(agrees(graph, given, opset=23)) == ["RotaryEmbedding"]
     assert "Mul" in operators(agrees(graph, given))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "int64", "float16"])
+def test_elements_and_positions_of_top_k_are_one_node(dtype: str) -> None:
+    g = jn.Graph("g", [jn.TensorType(dtype, ("n", 8), "x")])
+    values, positions = jn.top_k(g.inputs[0], 3)
+    smallest, _ = jn.bottom_k(g.inputs[0], 2)
+    g.output(values, positions, smallest)
+    made = jn.to_onnx(g)
+    if dtype != "float16":  # which is carried in float32, function by function
+        assert [node.op_type for node in made.graph.node if node.op_type != "Identity"] == ["TopK", "TopK"]
+    assert structure(jn.from_onnx(made)) == structure(g)
+    again = jn.to_onnx(jn.from_onnx(made))
+    assert len(again.graph.node) == len(made.graph.node)
+    x = (np.random.default_rng(0).normal(size=(4, 8)) * 50).astype(dtype)
+    for found, wanted in zip(by_onnxruntime(made, g, [x]), jn.evaluate(g, x), strict=True):
+        np.testing.assert_array_equal(found, wanted)

@@ -225,3 +225,24 @@ def test_a_condition_that_has_one_element_in_one_branch_and_no_axis_in_the_other
         assert got["n"] == count
         counts.add(int(count))
     assert len(counts) > 1
+
+
+@pytest.mark.parametrize("directions", ["0", "1"])
+def test_a_scan_of_opset_8_with_lengths_from_data(directions: str) -> None:
+    onnxruntime = pytest.importorskip("onnxruntime")
+    made = parser.parse_model(f"""<ir_version: 4, opset_import: ["" : 8]>
+      g (int64[2] lengths, float[2, 3] s, float[2, 5, 3] x) => (float[2, 3] last, float[2, 5, 3] rows) {{
+        last, rows = Scan <num_scan_inputs = 1, directions = [{directions}],
+          body = b (float[3] c, float[3] e) => (float[3] c1, float[3] o) {{ c1 = Add (c, e) o = Mul (c1, e) }}> (lengths, s, x)
+      }}""")
+    graph = jn.from_onnx(made)
+    rng = np.random.default_rng(1)
+    session = onnxruntime.InferenceSession(made.SerializeToString())
+    model = jn.compile(graph, device="cpu", cache=False)
+    for lengths in ([5, 5], [1, 4], [3, 2]):
+        feeds = {
+            "lengths": np.array(lengths), "s": rng.normal(size=(2, 3)).astype(np.float32),
+            "x": rng.normal(size=(2, 5, 3)).astype(np.float32),
+        }  # fmt: skip
+        for found, want in zip(model.run(feeds).values(), session.run(None, feeds), strict=True):
+            np.testing.assert_allclose(found, want, 1e-6, 1e-6)

@@ -8,22 +8,22 @@ from contextlib import contextmanager
 
 import numpy as np
 
-from ...promotion.dtype import int64
-from ...promotion.errors import UnsupportedError, UserError
-from ..construction.history import mark, rewind
-from ..dims.dim import Extent
-from ..functions.control.branches import build_branch
-from ..functions.control.loops import build_loop, results_of
-from ..functions.host.data_sized import fresh_dim, host
-from ..ops.host import is_host
-from ..region import Region
-from ..symbol import Symbol
-from ..types import TensorType, shape_text
+from ....promotion.dtype import int64
+from ....promotion.errors import UnsupportedError, UserError
+from ...construction.history import mark, rewind
+from ...dims.dim import Extent
+from ...functions.control.branches import build_branch
+from ...functions.control.loops import build_loop, results_of
+from ...functions.host.data_sized import fresh_dim, host
+from ...ops.host import is_host
+from ...region import Region, is_compiled_region
+from ...symbol import Symbol
+from ...types import TensorType, shape_text
+from ..messages import NoRegionError
+from ..model import Body
+from ..node import Node, as_symbol
+from ..values import COMPOSITE, Growing, Known, Piece, Sizes, Value
 from .growing import grown, only_piece
-from .messages import NoRegionError
-from .model import Body
-from .node import Node, as_symbol
-from .values import COMPOSITE, Growing, Known, Piece, Sizes, Value
 
 _FOREVER = 1 << 62
 """Trip counts from here on bound nothing: exporters write the largest integer where there is none."""
@@ -83,7 +83,8 @@ def _require_type(symbol: Symbol, wanted: TensorType, what: str) -> Symbol:
     return symbol
 
 
-def _as_known(value: Value) -> bool | None:
+def known_truth(value: Value) -> bool | None:
+    """Return a condition if it is known, else None."""
     return bool(value.array.reshape(-1)[0]) if isinstance(value, Known) and value.array.size == 1 else None
 
 
@@ -145,7 +146,7 @@ def import_loop(
                 index, values = region.inputs[0], iter(region.inputs[1 + flags :])
                 given = [Growing() if position in growing else next(values) for position in range(len(state))]
                 results = node.run(body, (index, true, *given))
-                goes_on[0] = _as_known(results[0]) is True
+                goes_on[0] = known_truth(results[0]) is True
                 found = list(region.inputs[1 : 1 + flags])
                 if flags and not goes_on[0]:
                     found = [_tensor(region, results[0], symbols).reshape(())]
@@ -160,9 +161,9 @@ def import_loop(
 
             return _region(node, "body", (TensorType(int64, (), "index"), *types), built), goes_on[0]
 
-        length, limit = _bound(node, trips)
+        length, limit = bound_of(node, trips)
         flags, begin, known = 0, mark(graph), dict(node.symbols)
-        is_endless = bool(first) and _as_known(going) is True
+        is_endless = bool(first) and known_truth(going) is True
         if is_endless:
             counting, is_endless = step(0, wants_rows=False)
         if not is_endless:  # what was made for a body that goes on is in the way of one that may not
@@ -171,7 +172,7 @@ def import_loop(
             node.symbols.update(known)
             flags = 1
             counting, goes_on = step(1, wants_rows=False)
-            is_endless = goes_on and _as_known(going) is True
+            is_endless = goes_on and known_truth(going) is True
         carried = [flag, *first][1 - flags :]
         condition = None
         if not is_endless:
@@ -182,7 +183,7 @@ def import_loop(
         if not rows and not growing:
             return [*results_of(build_loop(graph, "Loop", carried, counting, condition, limit=limit, length=length))[flags:]]
         if not is_endless or length == -1:
-            if isinstance(graph, Region):
+            if is_compiled_region(graph):
                 raise NoRegionError("values decide how many rows a loop inside of another one returns")
             trips_run = limit
             if not is_endless:
@@ -221,7 +222,7 @@ def _tensor_of(node: Node, value: Value) -> Symbol:
     return node.symbol_of(value)
 
 
-def _bound(node: Node, trips: Value | None) -> tuple[Extent, Symbol | None]:
+def bound_of(node: Node, trips: Value | None) -> tuple[Extent, Symbol | None]:
     """Return the most iterations as a size (-1 for no bound), or as a symbol."""
     if trips is None:
         return -1, None

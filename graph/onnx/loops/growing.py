@@ -6,15 +6,15 @@ far, need not be carried: after the loop it is what it was before, and behind th
 
 from __future__ import annotations
 
-from ..functions.building import apply
-from ..functions.host.data_sized import compress
-from ..functions.joining import concat, stack
-from ..region import Region
-from ..symbol import Symbol
-from ..types import shape_text
-from .messages import NoRegionError
-from .node import Node
-from .values import COMPOSITE, Growing, Known, Piece, Sequence, Sizes, Stacked, Value
+from ...functions.building import apply
+from ...functions.host.data_sized import compress
+from ...functions.joining import concat, stack
+from ...region import is_compiled_region
+from ...symbol import Symbol
+from ...types import shape_text
+from ..messages import NoRegionError
+from ..node import Node
+from ..values import COMPOSITE, Growing, Known, Piece, Sequence, Sizes, Stacked, Value
 
 
 def only_piece(value: Value) -> Piece:
@@ -47,7 +47,7 @@ def selected(node: Node, flag: Symbol, yes: Growing, no: Growing) -> Value | Non
 def grown(node: Node, before: Value, piece: Piece, rows: Symbol, flags: Symbol | None = None) -> Value:
     """Return a state after a loop: what it was before, and behind it the pieces of all iterations, which are rows."""
     if flags is not None:
-        if isinstance(node.graph, Region):
+        if is_compiled_region(node.graph):
             raise NoRegionError("values decide how much a loop inside of another one appends")
         rows = compress(rows, flags.reshape((rows.shape[0],)), 0)
     if piece.axis is None:

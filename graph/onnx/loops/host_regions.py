@@ -1,0 +1,196 @@
+"""Imports subgraphs as regions that the host calls: sizes may change from one iteration to the next, and operations of the
+host stand inside."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from collections.abc import Sequence as Ordered
+
+import numpy as np
+
+from ....promotion.dtype import int64
+from ....promotion.errors import UnsupportedError, UserError
+from ...construction.history import mark, rewind
+from ...dims.dim import Dim, dim
+from ...functions.host.control import build_host_branch, build_host_loop
+from ...functions.joining import stack
+from ...ops.host_control import is_own
+from ...region import Region, is_compiled_region
+from ...symbol import Symbol
+from ...types import Shape, TensorType, shape_text
+from ..messages import NoRegionError
+from ..model import Body
+from ..node import Node, as_symbol
+from ..values import COMPOSITE, Known, Sequence, Stacked, Value
+from .regions import as_conditions, attempting, bound_of, known_truth
+
+Symbols = dict[int, tuple[Known, Symbol]]
+
+
+def import_host_loop(
+    node: Node, body: Body, trips: Value | None, going: Value, state: Ordered[Value]
+) -> list[Value]:
+    """Return the results of a Loop that the host drives. Raises `NoRegionError`.
+
+    An axis of a state whose size changes gets a name of the body's own. Which these are is found by importing the body for the
+    sizes before the loop, and again with a name for what has changed, until nothing else does.
+    """
+    _require_host(node)
+    with attempting(node):
+        graph = node.graph
+        length, limit = bound_of(node, trips)
+        if limit is None and length != -1:
+            limit = graph.constant(np.array(length, np.int64)) if isinstance(length, int) else graph.dim_value(length)
+        carried = [node.symbol_of(going).reshape(()), *[_carried(node, each) for each in state]]
+        region, goes_on = _body_of(node, body, state, carried)
+        if limit is None and goes_on and known_truth(going) is True:
+            raise NoRegionError("nothing ends the loop")
+        found = build_host_loop(graph, carried, region, limit)
+        results: list[Value] = [*found[1:]]
+        for position, before in enumerate(state):
+            if isinstance(before, (Sequence, Stacked)):
+                results[position] = Stacked(found[1 + position])
+        return results
+
+
+def import_host_branch(node: Node, condition: Symbol, then: Body, otherwise: Body, always: bool = False) -> list[Value]:
+    """Return the results of an If of which the host takes one branch, because a loop of the other one may not end.
+
+    always: whether without a loop, too. Raises `NoRegionError`.
+    """
+    _require_host(node)
+    with attempting(node):
+        are_sequences: list[list[bool]] = []
+
+        def arm(body: Body) -> Callable[[Region, Symbols], list[Symbol]]:
+            def built(region: Region, symbols: Symbols) -> list[Symbol]:
+                values = as_conditions(node, node.run(body, ()))
+                are_sequences.append([isinstance(value, (Sequence, Stacked)) for value in values])
+                return [_returned(node, region, value, symbols) for value in values]
+
+            return built
+
+        regions = [_region(node, name, [], arm(body)) for name, body in (("then", then), ("else", otherwise))]
+        if not always and not any(symbol.op.name in ("loop", "host_loop") for region in regions for symbol in region.symbols):
+            raise NoRegionError("neither branch has a loop, so that both can be computed")
+        types = [[(each.dtype, len(each.shape)) for each in region.outputs] for region in regions]
+        if types[0] != types[1] or are_sequences[0] != are_sequences[1]:
+            raise NoRegionError("the branches return other dtypes, or other numbers of axes")
+        found = build_host_branch(condition, *regions)
+        return [Stacked(each) if rows else each for each, rows in zip(found, are_sequences[0], strict=True)]
+
+
+def _require_host(node: Node) -> None:
+    if is_compiled_region(node.graph):
+        raise NoRegionError("a loop that the host drives does not stand in one that is compiled")
+
+
+def _carried(node: Node, value: Value) -> Symbol:
+    """Return a state before the loop as a tensor: the elements of a sequence are rows of one."""
+    if isinstance(value, Stacked):
+        return value.rows
+    if isinstance(value, Sequence):
+        items = [node.symbol_of(item) for item in value.items if not isinstance(item, COMPOSITE)]
+        if not items or len(items) < len(value.items):
+            raise NoRegionError("a sequence without elements, whose type nothing says, is carried")
+        if any(item.shape != items[0].shape or item.dtype is not items[0].dtype for item in items):
+            raise NoRegionError("elements of a sequence that is carried differ in type")
+        return stack(items, 0)
+    if isinstance(value, COMPOSITE):
+        raise NoRegionError("an optional value is carried")
+    return node.symbol_of(value)
+
+
+def _returned(node: Node, region: Region, value: Value, symbols: Symbols) -> Symbol:
+    if isinstance(value, (Sequence, Stacked)):
+        return region.as_symbol(_carried(node, value), "result")
+    if isinstance(value, COMPOSITE):
+        raise NoRegionError("an optional value is returned")
+    return region.as_symbol(as_symbol(region, value, symbols, "a result"), "result")
+
+
+def _region(
+    node: Node, name: str, types: Ordered[TensorType], body: Callable[[Region, Symbols], list[Symbol]]
+) -> Region:
+    region = Region(node.graph, f"{node.op} {name}", types, on_host=True)
+    with node.inside(region) as symbols:
+        outputs = body(region, symbols)
+    region.output(*outputs, names=[f"value{position}" for position in range(len(outputs))])
+    return region
+
+
+def _body_of(node: Node, body: Body, state: Ordered[Value], carried: Ordered[Symbol]) -> tuple[Region, bool]:
+    """Return the body of a loop, whose inputs have names for the sizes that change, and whether it always goes on."""
+    shapes: list[Shape] = [each.shape for each in carried]
+    before, symbols = mark(node.graph), dict(node.symbols)
+    while True:
+        rewind(node.graph, before)  # what was made for other sizes
+        node.symbols.clear()
+        node.symbols.update(symbols)
+        try:
+            region, goes_on = _with_shapes(node, body, state, carried, shapes)
+        except (UserError, UnsupportedError):
+            opened = [_opened(node, shape, position, lambda axis, shape=shape: shape[axis] == 0)  # type: ignore[misc]
+                      for position, shape in enumerate(shapes)]  # fmt: skip
+            if opened == shapes:  # nothing that a body may fail for because it is empty at first
+                raise
+            shapes = opened
+            continue
+        returned = [each.shape for each in region.outputs[: len(carried)]]
+        checks, own = region.shape_checks, region.own_dims
+
+        def changes(axis: int, taken: Shape, made: Shape) -> bool:
+            return not is_own(taken[axis], own) and not checks.decide(made[axis], taken[axis])  # noqa: B023
+
+        opened = []
+        for position, (first, after) in enumerate(zip(carried, region.outputs, strict=False)):
+            taken, made = shapes[position], returned[position]
+            if after.dtype is not first.dtype or len(made) != len(taken):
+                raise NoRegionError(
+                    f"a carried value is {after.dtype} {shape_text(made)}, and {first.dtype} {shape_text(taken)} before it"
+                )
+            opened.append(_opened(node, taken, position, lambda axis, t=taken, m=made: changes(axis, t, m)))  # type: ignore[misc]
+        if opened == shapes:
+            return region, goes_on
+        shapes = opened
+
+
+def _opened(node: Node, shape: Shape, position: int, changes: Callable[[int], bool]) -> Shape:
+    """Return a shape with names for the sizes that change."""
+    return tuple([_own_name(node, position, axis) if changes(axis) else extent for axis, extent in enumerate(shape)])
+
+
+def _own_name(node: Node, position: int, axis: int) -> Dim:
+    graph = node.graph
+    name = f"state{position}_{axis}_{len(graph.symbols)}"
+    while name in graph.outer_dims or name in graph.dim_names:
+        name += "_"
+    return dim(name)
+
+
+def _with_shapes(
+    node: Node, body: Body, state: Ordered[Value], carried: Ordered[Symbol], shapes: Ordered[Shape]
+) -> tuple[Region, bool]:
+    """Import a body for what it carries."""
+    goes_on = [False]
+    types = [TensorType(each.dtype, shape, f"state{number}") for number, (each, shape) in
+             enumerate(zip(carried, shapes, strict=True))]  # fmt: skip
+    true = Known(np.ones((), np.bool_))
+
+    def built(region: Region, symbols: Symbols) -> list[Symbol]:
+        index, _, *values = region.inputs
+        given: list[Value] = [
+            Stacked(value) if isinstance(before, (Sequence, Stacked)) else value
+            for value, before in zip(values, state, strict=True)
+        ]
+        results = node.run(body, (index, true, *given))
+        for before, after in zip(state, results[1:], strict=False):
+            if isinstance(before, (Sequence, Stacked)) != isinstance(after, (Sequence, Stacked)):
+                raise NoRegionError("a carried value is a sequence in some iterations, and a tensor in others")
+        goes_on[0] = known_truth(results[0]) is True
+        found = [_returned(node, region, value, symbols) for value in results]
+        return [found[0].reshape(()), *found[1:]]
+
+    return _region(node, "body", (TensorType(int64, (), "index"), *types), built), goes_on[0]
+
+

@@ -1,0 +1,199 @@
+"""Arithmetic of complex numbers, against NumPy's, by the evaluator, on the CPU and on a simulated GPU."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import joinery as jn
+import numpy as np
+import pytest
+from joinery.graph.text.parsing import from_text
+from joinery.graph.text.printing import to_text
+
+DTYPES = {"complex64": (np.complex64, np.float32, 2e-5), "complex128": (np.complex128, np.float64, 1e-12)}
+RNG = np.random.default_rng(3)
+
+
+def numbers(dtype: Any, *shape: int) -> Any:
+    return (RNG.normal(size=shape) + 1j * RNG.normal(size=shape)).astype(dtype)
+
+
+def graph(dtype: str, function: Callable[..., Any], *shapes: Any) -> jn.Graph:
+    made = jn.Graph("g", [jn.TensorType(dtype, shape, f"x{position}") for position, shape in enumerate(shapes)])
+    made.output(function(*made.inputs))
+    return made
+
+
+def agree(made: jn.Graph, wanted: Any, *arrays: Any, tolerance: float, devices: tuple[str, ...] = ("cpu",)) -> None:
+    found = [jn.evaluate(made, *arrays)]
+    found += [jn.compile(made, device=device, cache=False)(*arrays) for device in devices]
+    for each in found:
+        assert (each.dtype, each.shape) == (wanted.dtype, wanted.shape)
+        np.testing.assert_allclose(each, wanted, tolerance, tolerance)
+
+
+CASES: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
+    "add": (lambda x, y: x + y, lambda x, y: x + y),
+    "sub": (lambda x, y: x - y, lambda x, y: x - y),
+    "mul": (lambda x, y: x * y, lambda x, y: x * y),
+    "div": (lambda x, y: x / y, lambda x, y: x / y),
+    "numbers": (lambda x, y: (x * 2.0 + 1j) * (1 - 2j) / 3 + 1 - (2 - x),
+                lambda x, y: (x * 2 + 1j) * (1 - 2j) / 3 + 1 - (2 - x)),
+    "of a number": (lambda x, y: 1 / x + 2.5 / y, lambda x, y: 1 / x + 2.5 / y),
+    "negate": (lambda x, y: -x, lambda x, y: -x),
+    "abs": (lambda x, y: abs(x), lambda x, y: np.abs(x)),
+    "exp": (lambda x, y: jn.exp(x), lambda x, y: np.exp(x)),
+    "log": (lambda x, y: jn.log(x), lambda x, y: np.log(x)),
+    "conj": (lambda x, y: jn.conj(x) * y, lambda x, y: np.conj(x) * y),
+    "angle": (lambda x, y: jn.angle(x), lambda x, y: np.angle(x)),
+    "parts": (lambda x, y: jn.real(x) - jn.imag(y), lambda x, y: x.real - y.imag),
+    "of parts": (lambda x, y: jn.complex(jn.real(x), jn.imag(y)), lambda x, y: (x.real + 1j * y.imag).astype(x.dtype)),
+    "sum": (lambda x, y: jn.sum(x * y, axis=1), lambda x, y: (x * y).sum(1)),
+    "sum of all": (lambda x, y: x.sum(), lambda x, y: x.sum()),
+    "mean": (lambda x, y: jn.mean(x, axis=0, keepdims=True), lambda x, y: x.mean(0, keepdims=True)),
+    "equal": (lambda x, y: x == x.permute((0, 1)) * 1.0, lambda x, y: x == x),
+    "not_equal": (lambda x, y: x != y, lambda x, y: x != y),
+    "square": (lambda x, y: jn.square(x) + jn.reciprocal(y), lambda x, y: x * x + 1 / y),
+    "where": (lambda x, y: jn.where(jn.real(x) > 0.0, x, jn.conj(x)), lambda x, y: np.where(x.real > 0, x, np.conj(x))),
+    "moved": (
+        lambda x, y: jn.concat([x.permute((1, 0)), jn.gather(x, np.array([2, 0]), 0).permute((1, 0))], 1).reshape((-1,)) * 2.0,
+        lambda x, y: np.concatenate([x.T, x[[2, 0]].T], 1).reshape(-1) * 2,
+    ),
+    "wider": (lambda x, y: x.cast("complex128") * 1.5, lambda x, y: x.astype(np.complex128) * 1.5),
+    "narrower": (lambda x, y: x.cast("complex64") * 1.5, lambda x, y: x.astype(np.complex64) * np.float32(1.5)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("case", CASES)
+def test_operations(case: str, dtype: str) -> None:
+    plain, _, tolerance = DTYPES[dtype]
+    function, wanted = CASES[case]
+    made = graph(dtype, function, ("n", 4), (4,))
+    for count in (3, 33):
+        x, y = numbers(plain, count, 4), numbers(plain, 4)
+        tolerance = max(tolerance, 2e-5 if case == "narrower" else 0)
+        agree(made, np.asarray(wanted(x, y)), x, y, tolerance=tolerance, devices=("cpu", "ptxsim")[: 1 + (count == 3)])
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_products_of_matrices(dtype: str) -> None:
+    plain, part, tolerance = DTYPES[dtype]
+    x, y, real = numbers(plain, 2, 3, 5), numbers(plain, 5, 4), RNG.normal(size=(5, 4)).astype(part)
+    agree(graph(dtype, lambda x, y: x @ y, (2, "m", 5), (5, 4)), x @ y, x, y, tolerance=tolerance, devices=("cpu", "ptxsim"))
+    name = np.dtype(part).name
+    made = jn.Graph("g", [jn.TensorType(dtype, (2, 3, 5), "x"), jn.TensorType(name, (5, 4), "y")], "jax")
+    made.output(made.inputs[0] @ made.inputs[1], jn.matmul(made.inputs[1].permute((1, 0)), made.inputs[0].permute((0, 2, 1))))
+    for one, two in zip(jn.evaluate(made, x, real), (x @ real, real.T @ x.transpose(0, 2, 1)), strict=True):
+        np.testing.assert_allclose(one, two.astype(plain), tolerance, tolerance)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_empty_and_single(dtype: str) -> None:
+    plain, _, tolerance = DTYPES[dtype]
+    made = graph(dtype, lambda x: jn.exp(x * x) / (x + 1), ("n",))
+    for count in (0, 1):
+        x = numbers(plain, count)
+        agree(made, np.exp(x * x) / (x + 1), x, tolerance=tolerance)
+
+
+def test_large_and_small_numbers() -> None:
+    x = np.array([1e30 + 1e30j, 1e-30 - 1e-30j, 3e38, -1e-38j, 2 + 0j], np.complex64)
+    agree(graph("complex64", lambda x: 1 / x, (5,)), (1 / x.astype(np.complex128)).astype(np.complex64), x, tolerance=1e-6)
+    agree(graph("complex64", lambda x: abs(x), (5,)), np.abs(x.astype(np.complex128)).astype(np.float32), x, tolerance=1e-6)
+
+
+def test_bits_of_parts_are_kept() -> None:
+    parts = np.array([0.0, -0.0, np.inf, -np.inf, np.nan, 1e-45], np.float32)
+    x, y = (np.array(each) for each in np.meshgrid(parts, parts))
+    made = jn.Graph("g", [jn.TensorType("float32", x.shape, name) for name in "xy"])
+    whole = jn.complex(*made.inputs)
+    moved = whole.permute((1, 0)).permute((1, 0))
+    made.output(whole, jn.real(moved), jn.imag(moved), jn.real(whole))
+    for run in (lambda: jn.evaluate(made, x, y), lambda: jn.compile(made, cache=False)(x, y)):
+        whole_, real, imag, same = run()
+        np.testing.assert_array_equal(whole_.view(np.uint32)[:, 0::2], x.view(np.uint32))
+        np.testing.assert_array_equal(whole_.view(np.uint32)[:, 1::2], y.view(np.uint32))
+        for found, wanted in ((real, x), (imag, y), (same, x)):
+            np.testing.assert_array_equal(found.view(np.uint32), wanted.view(np.uint32))
+
+
+@pytest.mark.parametrize("semantics", ["jax", "numpy", "torch"])
+@pytest.mark.parametrize("other", ["float32", "float64", "int32", "complex128"])
+def test_promotion_is_that_of_the_rule_set(semantics: str, other: str) -> None:
+    dtype = jn.promotion.rules(semantics).join(jn.complex64, jn.DType(other))
+    x = numbers(np.complex64, 4)
+    y = numbers(np.complex128, 4) if other == "complex128" else RNG.integers(1, 9, 4).astype(other)
+    made = jn.Graph("g", [jn.TensorType("complex64", (4,), "x"), jn.TensorType(other, (4,), "y")], semantics)
+    a, b = made.inputs
+    functions: list[Callable[..., Any]] = [lambda a, b: a + b, lambda a, b: b - a, lambda a, b: a * b, lambda a, b: b / a,
+                                           lambda a, b: a / b]  # fmt: skip
+    made.output(*[function(a, b) for function in functions])
+    found = jn.compile(made, cache=False)(x, y)
+    for function, value, defined in zip(functions, found, jn.evaluate(made, x, y), strict=True):
+        assert value.dtype == defined.dtype == dtype.numpy
+        wanted = function(x.astype(np.complex128), y.astype(np.complex128))
+        np.testing.assert_allclose(value, wanted, 1e-5, 1e-5)
+        np.testing.assert_allclose(defined, wanted, 1e-5, 1e-5)
+    assert any(entry.op in ("add", "sub") for entry in made.casts()) == (other != "float32")
+
+
+def test_the_default_rules_have_no_join_of_complex_and_real() -> None:
+    made = jn.Graph("g", [jn.TensorType("complex64", (4,), "x"), jn.TensorType("float32", (4,), "y")])
+    x, y = made.inputs
+    with pytest.raises(jn.UserError, match="no join for complex64 and float32"):
+        x + y
+    made.output(x + jn.complex(y, 0.0))
+
+
+def test_a_strict_policy_casts_nothing() -> None:
+    made = jn.Graph("g", [jn.TensorType("complex64", (4,), "x"), jn.TensorType("complex128", (4,), "y")], "numpy", "strict")
+    with pytest.raises(jn.UserError, match="strict"):
+        made.inputs[0] * made.inputs[1]
+
+
+REFUSED: dict[str, tuple[Callable[[Any], Any], str]] = {
+    "order": (lambda x: x < x, "complex numbers have no order(.|\n)*joinery.real"),
+    "largest": (lambda x: jn.max(x), "complex numbers have no order"),
+    "narrowing": (lambda x: x.cast("float32"), "loses the imaginary parts(.|\n)*joinery.real"),
+    "parts of a real tensor": (lambda x: jn.imag(jn.real(x)), "imag: not defined for float32(.|\n)*joinery.complex"),
+    "parts of halves": (lambda x: jn.complex(jn.real(x).cast("float16"), jn.real(x).cast("float16")), "parts of float16"),
+    "what is not there": (lambda x: jn.tanh(x), "complex64"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_is_refused(case: str) -> None:
+    function, message = REFUSED[case]
+    with pytest.raises((jn.UserError, jn.UnsupportedError), match=message):
+        graph("complex64", function, (4,))
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_loops_carry_complex_numbers(dtype: str) -> None:
+    plain, _, tolerance = DTYPES[dtype]
+    made = jn.Graph("g", [jn.TensorType(dtype, (3,), "c")])
+    (c,) = made.inputs
+    made.output(jn.fori_loop(0, 5, lambda i, z: z * z + c, c * 0.5))
+    x = numbers(plain, 3) * plain(0.3)
+    wanted = x * plain(0.5)
+    for _ in range(5):
+        wanted = wanted * wanted + x
+    agree(made, wanted, x, tolerance=tolerance)
+
+
+def test_texts_and_files(tmp_path: Any) -> None:
+    made = graph("complex64", lambda x, y: jn.exp(x) / y, ("n",), ("n",))
+    assert to_text(from_text(*to_text(made))) == to_text(made)
+    model, x, y = jn.compile(made, cache=False), numbers(np.complex64, 7), numbers(np.complex64, 7)
+    model.save(tmp_path / "m.joinery")
+    np.testing.assert_array_equal(jn.load(tmp_path / "m.joinery")(x, y), model(x, y))
+    with pytest.raises(jn.UserError, match="graph text"):
+        from_text(to_text(made)[0].replace("= real(%0)", "= complex(%0, %0)", 1), to_text(made)[1])
+
+
+def test_onnx_has_no_operators_for_them() -> None:
+    pytest.importorskip("onnx")
+    with pytest.raises(jn.UnsupportedError, match="ONNX has no operators on complex numbers"):
+        jn.to_onnx(graph("complex64", lambda x: x * x, (4,)))
