@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import signal
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from dataclasses import replace
+from multiprocessing import resource_tracker
 from typing import Any
 
 from ....promotion.dataclass import dataclass
@@ -134,20 +137,46 @@ def _engine(job: Job, workers: Workers) -> Iterator[tuple[Engine, Job]]:
         distributed = required("distributed", "batch --workers")
         # Workers that take longer to return than this are given up for good, and a busy machine is slow to start one.
         required("dask", "batch --workers").config.set({"distributed.deploy.lost-worker-timeout": "5 minutes"})
-        try:
-            cluster = distributed.LocalCluster(
-                n_workers=workers.count, threads_per_worker=1, processes=True, dashboard_address=":0", memory_limit=0,
-                silence_logs=50,
-            )  # fmt: skip
-        except (OSError, RuntimeError, TimeoutError) as error:
-            raise RunError(
-                f"{workers.count} workers cannot be started: {error}; fix: fewer --workers, or --workers 0"
-            ) from error
-        with cluster, distributed.Client(cluster) as client:
+        with contextlib.ExitStack() as ends:
+            with _interrupts_held():
+                try:
+                    cluster = distributed.LocalCluster(
+                        n_workers=workers.count, threads_per_worker=1, processes=True, dashboard_address=":0", memory_limit=0,
+                        silence_logs=50,
+                    )  # fmt: skip
+                except (OSError, RuntimeError, TimeoutError) as error:
+                    raise RunError(
+                        f"{workers.count} workers cannot be started: {error}; fix: fewer --workers, or --workers 0"
+                    ) from error
+                ends.enter_context(cluster)
+            client = ends.enter_context(distributed.Client(cluster))
             _show_dashboard(client)
             yield OnDask(client), _with_threads(job, workers.count)
     else:
         yield InProcess(), job
+
+
+@contextlib.contextmanager
+def _interrupts_held() -> Iterator[None]:
+    """Hold interrupts back until this ends, and keep them from all threads that begin meanwhile, and from their processes.
+
+    A terminal sends Ctrl-C to all processes of a command. Workers of Dask, later ones too, would each print where it met them,
+    and a cluster that is half started cannot be closed. A signal that is blocked in a thread stays so in what it starts.
+    """
+    if not hasattr(signal, "pthread_sigmask") or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    resource_tracker.ensure_running()  # which lets interrupts through again in the thread that begins it
+    ended: list[int] = []
+    handler = signal.signal(signal.SIGTERM, lambda number, frame: ended.append(number))  # by which Dask ends workers
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, handler)
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    if ended:
+        signal.raise_signal(signal.SIGTERM)
 
 
 def _threads(job: Job, workers: int) -> int:

@@ -188,6 +188,42 @@ def test_the_client_is_killed_and_resumed(folder: Path, tmp_path: Path, expected
     require_complete(folder, output, run(folder, output, "--resume", "--threads", "1"), expected)
 
 
+@pytest.mark.parametrize("moment", ["start", "blocks", "blocks after a death"])
+def test_an_interrupt_of_all_processes_prints_no_traces(folder: Path, tmp_path: Path, expected: str, moment: str) -> None:
+    """A terminal sends Ctrl-C to the command and to its workers, those too that came in the place of others."""
+    output = tmp_path / "y.zarr"
+    given = command(folder, output, "--workers", "2", "--threads", "1")
+    streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    with subprocess.Popen(given, start_new_session=True, **streams) as process:
+        wait_for(lambda: len(workers_below(process.pid)) == 2 or process.poll() is not None)
+        if moment != "start":
+            wait_for(lambda: lines(output) > 0 or process.poll() is not None)
+        if moment == "blocks after a death":
+            first = workers_below(process.pid)
+            os.kill(first[0], signal.SIGKILL)
+            wait_for(lambda: len(set(workers_below(process.pid)) - set(first)) == 1 or process.poll() is not None)
+        os.killpg(process.pid, signal.SIGINT)
+        out, errors = process.communicate(timeout=300)
+    assert process.returncode == 1, errors
+    assert not out
+    assert "joinery batch: interrupted; --resume goes on with" in errors
+    assert not re.search("Traceback|Process Dask Worker|never retrieved", errors), errors
+    summary = run(folder, output, "--resume", "--threads", "1")
+    assert (summary["before"] > 0) == (moment != "start")
+    require_complete(folder, output, summary, expected)
+
+
+def workers_below(pid: int) -> list[int]:
+    """The processes that a command has begun as workers, among those that live."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            parent = int((path / "stat").read_text().rpartition(")")[2].split()[1])
+            if parent == pid and b"spawn_main" in (path / "cmdline").read_bytes():
+                found.append(int(path.name))
+    return found
+
+
 @contextlib.contextmanager
 def scheduler(folder: Path) -> Iterator[tuple[subprocess.Popen[str], str]]:
     """A scheduler of Dask, and its address."""
