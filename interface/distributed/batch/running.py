@@ -121,6 +121,11 @@ def _engine(job: Job, workers: Workers) -> Iterator[tuple[Engine, Job]]:
             raise UserError(
                 f"--scheduler {workers.scheduler} does not answer: {error}; fix: its address, such as tcp://host:8786"
             ) from error
+        except TypeError as error:  # where addresses begin with tls://, and Dask has no certificates
+            raise UserError(
+                f"--scheduler {workers.scheduler}: Dask's configuration has no certificate of the client: {error}; fix: "
+                "distributed.comm.tls in it, or DASK_DISTRIBUTED__COMM__TLS__CA_FILE, …__CLIENT__CERT and …__CLIENT__KEY"
+            ) from error
         with client:
             if workers.bring:
                 from ..dask_workers import bring

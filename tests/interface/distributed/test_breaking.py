@@ -29,7 +29,7 @@ pytestmark = [
     pytest.mark.slow, pytest.mark.skipif(sys.platform != "linux", reason="processes are found in /proc"),
 ]  # fmt: skip
 
-ROWS, WIDTH, BLOCK = 4000, 256, 100
+ROWS, WIDTH, BLOCK, LONGER = 4000, 256, 100, 10
 BATCH = [sys.executable, "-m", "joinery", "batch"]
 SCHEDULER, WORKER = ([sys.executable, "-m", f"distributed.cli.dask_{what}"] for what in ("scheduler", "worker"))
 
@@ -56,17 +56,16 @@ def environment() -> dict[str, str]:
     return os.environ | {"RAY_raylet_start_wait_time_s": "300"}
 
 
-def command(folder: Path, output: Path, *arguments: str) -> list[str]:
+def command(folder: Path, output: Path, *arguments: str, rows: str = "x") -> list[str]:
     return [
-        *BATCH, str(folder / "m.joinery"), "--input", f"x={folder / 'x.npy'}", "--output", str(output), "--block", str(BLOCK),
-        "--trusted", "--quiet", *arguments,
+        *BATCH, str(folder / "m.joinery"), "--input", f"x={folder / f'{rows}.npy'}", "--output", str(output),
+        "--block", str(BLOCK), "--trusted", "--quiet", *arguments,
     ]  # fmt: skip
 
 
-def run(folder: Path, output: Path, *arguments: str, status: int = 0) -> dict[str, Any]:
-    done = subprocess.run(
-        command(folder, output, *arguments), capture_output=True, text=True, check=False, timeout=600, env=environment()
-    )
+def run(folder: Path, output: Path, *arguments: str, status: int = 0, rows: str = "x") -> dict[str, Any]:
+    given = command(folder, output, *arguments, rows=rows)
+    done = subprocess.run(given, capture_output=True, text=True, check=False, timeout=600, env=environment())
     assert done.returncode == status, done.stderr
     return json.loads(done.stdout) if done.stdout else {"error": " ".join(done.stderr.split())}
 
@@ -74,7 +73,14 @@ def run(folder: Path, output: Path, *arguments: str, status: int = 0) -> dict[st
 @pytest.fixture(scope="module")
 def expected(folder: Path) -> str:
     """The digest of a run in one process."""
-    return str(run(folder, folder / "expected.zarr", "--threads", "1")["digest"])
+    return str(run(folder, folder / "x.zarr", "--threads", "1")["digest"])
+
+
+@pytest.fixture(scope="module")
+def expected_long(folder: Path) -> str:
+    """The same of more rows than are done by the time that the first notes are written."""
+    np.save(folder / "long.npy", np.tile(np.load(folder / "x.npy"), (LONGER, 1)))
+    return str(run(folder, folder / "long.zarr", "--threads", "1", rows="long")["digest"])
 
 
 def script(tmp_path: Path, text: str) -> str:
@@ -99,11 +105,11 @@ def wait_for(condition: Any, seconds: float = 300.0) -> None:
         time.sleep(0.02)
 
 
-def require_complete(folder: Path, output: Path, summary: dict[str, Any], expected: str) -> None:
+def require_complete(folder: Path, output: Path, summary: dict[str, Any], expected: str, rows: str = "x") -> None:
     """No block lost, none doubled, and the bits of the run in one process."""
     assert summary["digest"] == expected
-    assert summary["before"] + summary["computed"] == ROWS // BLOCK
-    found, whole = zarr.open_group(output, mode="r")["y"], zarr.open_group(folder / "expected.zarr", mode="r")["y"]
+    assert summary["before"] + summary["computed"] == len(np.load(folder / f"{rows}.npy", mmap_mode="r")) // BLOCK
+    found, whole = zarr.open_group(output, mode="r")["y"], zarr.open_group(folder / f"{rows}.zarr", mode="r")["y"]
     assert np.array_equal(found[:], whole[:])
     assert not Path(f"{output}.partial").exists()
 
@@ -170,22 +176,20 @@ def test_workers_are_killed_at_random_moments(folder: Path, tmp_path: Path, expe
 
 
 @pytest.mark.parametrize("seed", range(2))
-def test_the_client_is_killed_and_resumed(folder: Path, tmp_path: Path, expected: str, seed: int) -> None:
+def test_the_client_is_killed_and_resumed(folder: Path, tmp_path: Path, expected_long: str, seed: int) -> None:
     chance = random.Random(seed)
     output = tmp_path / "y.zarr"
     for attempt in range(2):
-        with subprocess.Popen(
-            command(folder, output, "--workers", "2", "--threads", "1", *(["--resume"] if attempt else [])),
-            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-        ) as process:  # fmt: skip
-            before = lines(output)
-            goal = before + chance.randrange(1, 15)
+        given = command(folder, output, "--workers", "2", "--threads", "1", *(["--resume"] if attempt else []), rows="long")
+        with subprocess.Popen(given, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+            goal = lines(output) + chance.randrange(1, 15)
             wait_for(lambda: lines(output) >= goal or process.poll() is not None)  # noqa: B023
-            os.kill(process.pid, signal.SIGKILL)
+            process.kill()
         assert not output.exists()
     written = [json.loads(line)["number"] for line in (tmp_path / "y.zarr.partial" / "blocks.jsonl").read_bytes().splitlines()]
     assert len(written) == len(set(written)) > 0
-    require_complete(folder, output, run(folder, output, "--resume", "--threads", "1"), expected)
+    summary = run(folder, output, "--resume", "--threads", "1", rows="long")
+    require_complete(folder, output, summary, expected_long, rows="long")
 
 
 @pytest.mark.parametrize("moment", ["start", "blocks", "blocks after a death"])
