@@ -20,8 +20,8 @@ from ...promotion.errors import UserError
 from ...runtime.host.threads import VARIABLE, resolve_threads
 from ...runtime.storage import artifact_file
 from ...runtime.storage.cache import CompileCache, default_directory
-from ..compiling import load
 from ..model import Model
+from ..opening.loading import load
 from .failures import RunError
 from .stores import ModelStore, is_whole, mapped
 

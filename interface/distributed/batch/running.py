@@ -143,7 +143,7 @@ def _engine(job: Job, workers: Workers) -> Iterator[tuple[Engine, Job]]:
         # Workers that take longer to return than this are given up for good, and a busy machine is slow to start one.
         required("dask", "batch --workers").config.set({"distributed.deploy.lost-worker-timeout": "5 minutes"})
         with contextlib.ExitStack() as ends:
-            with _interrupts_held():
+            with _interrupts_deferred():
                 try:
                     cluster = distributed.LocalCluster(
                         n_workers=workers.count, threads_per_worker=1, processes=True, dashboard_address=":0", memory_limit=0,
@@ -162,8 +162,8 @@ def _engine(job: Job, workers: Workers) -> Iterator[tuple[Engine, Job]]:
 
 
 @contextlib.contextmanager
-def _interrupts_held() -> Iterator[None]:
-    """Hold interrupts back until this ends, and keep them from all threads that begin meanwhile, and from their processes.
+def _interrupts_deferred() -> Iterator[None]:
+    """Defer interrupts until this ends, and keep them from all threads that begin meanwhile, and from their processes.
 
     A terminal sends Ctrl-C to all processes of a command. Workers of Dask, later ones too, would each print where it met them,
     and a cluster that is half started cannot be closed. A signal that is blocked in a thread stays so in what it starts.
