@@ -20,27 +20,12 @@ import joinery as jn
 import numpy as np
 import pytest
 
+from ...support.namespaces import ALONE, why_no_hosts
 from .conftest import rows
 
 pytest.importorskip("distributed", reason="the extra dask is not installed")
 
-ALONE = "mount -o remount,bind,ro / && ip link set lo up"
-
-
-def why_not() -> str:
-    """Why this machine cannot play two hosts; "" if it can."""
-    if sys.platform != "linux":
-        return "namespaces are Linux's"
-    missing = [name for name in ("unshare", "ip", "openssl", "mount") if shutil.which(name) is None]
-    if missing:
-        return f"there is no {', '.join(missing)}"
-    try_cable = f"ip link add one type veth peer name other && {ALONE}"
-    done = subprocess.run(["unshare", "-Urnm", "sh", "-c", try_cable], capture_output=True, text=True, check=False)
-    return f"namespaces are not permitted here: {done.stderr.strip()}" if done.returncode else ""
-
-
-PROBLEM = why_not()
-pytestmark = [pytest.mark.slow, pytest.mark.skipif(bool(PROBLEM), reason=PROBLEM)]
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(bool(why_no_hosts()), reason=why_no_hosts())]
 
 GUIDE = Path(__file__).resolve().parents[3] / "docs" / "guides" / "distributed.md"
 CERTIFICATES, COMMANDS, CLIENT = re.findall(
