@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import signal
 import sys
@@ -127,6 +128,7 @@ def _engine(job: Job, workers: Workers) -> Iterator[tuple[Engine, Job]]:
                 "distributed.comm.tls in it, or DASK_DISTRIBUTED__COMM__TLS__CA_FILE, …__CLIENT__CERT and …__CLIENT__KEY"
             ) from error
         with client:
+            _pass_over_given_up_waits(client)
             if workers.bring:
                 from ..dask_workers import bring
 
@@ -155,6 +157,7 @@ def _engine(job: Job, workers: Workers) -> Iterator[tuple[Engine, Job]]:
                     ) from error
                 ends.enter_context(cluster)
             client = ends.enter_context(distributed.Client(cluster))
+            _pass_over_given_up_waits(client)
             _show_dashboard(client)
             yield OnDask(client), _with_threads(job, workers.count)
     else:
@@ -178,10 +181,21 @@ def _interrupts_deferred() -> Iterator[None]:
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, handler)
+        if handler is not None:  # which it is for one that is not Python's
+            signal.signal(signal.SIGTERM, handler)
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
     if ended:
         signal.raise_signal(signal.SIGTERM)
+
+
+def _pass_over_given_up_waits(client: Any) -> None:
+    """Print no traces of waits that Dask goes on with after their time is over, and that end with the client."""
+
+    def handle(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        if type(context.get("exception")).__name__ != "AllExit":
+            loop.default_exception_handler(context)
+
+    client.loop.asyncio_loop.set_exception_handler(handle)
 
 
 def _threads(job: Job, workers: int) -> int:
