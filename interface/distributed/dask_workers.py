@@ -14,6 +14,7 @@ from distributed import Client, WorkerPlugin
 
 from ...promotion.errors import UserError
 from ...runtime.storage import artifact_file
+from ...runtime.storage.cache import CompileCache
 from .failures import RunError
 from .references import ModelReference, carry
 from .signatures import require_reference
@@ -44,7 +45,11 @@ class ModelPlugin(WorkerPlugin):  # type: ignore[misc] # of a library without ty
     async def setup(self, worker: Any) -> None:
         """Fetch the file, and let this process read it."""
         folder = Path(worker.local_directory).parent / _FOLDER
-        folder.mkdir(mode=0o700, exist_ok=True)
+        problem = CompileCache(folder).problem  # in a directory for all users somebody else may have made it
+        if problem is not None:
+            raise RunError(
+                f"model {self.reference.name!r} cannot be brought to a worker: {problem}, or another --local-directory of workers"
+            )
         store = ModelStore(folder)
         lock = await _locked(folder / ".fetching")
         try:

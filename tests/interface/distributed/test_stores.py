@@ -212,3 +212,27 @@ def test_processes_that_write_use_and_remove_at_once(tmp_path: Path, models: lis
         found, missing = map(int, out.split())
         assert found > missing > 1
     assert list(folder.glob(".new-*")) == []
+
+
+@pytest.mark.skipif(os.name != "posix", reason="files have no owners here")
+@pytest.mark.parametrize("mode", [0o700, 0o777])
+def test_a_model_is_brought_to_a_folder_of_the_users_own(
+    tmp_path: Path, models: list[jn.Model], mode: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    distributed = pytest.importorskip("distributed", reason="the extra dask is not installed")
+    monkeypatch.setattr(references, "_carried", {})
+    reference = jn.distributed.reference(models[0], directory=tmp_path)
+    with distributed.LocalCluster(
+        n_workers=1, threads_per_worker=1, processes=False, dashboard_address=":0", local_directory=tmp_path, silence_logs=50
+    ) as cluster, distributed.Client(cluster) as client:  # fmt: skip
+        (worker,) = cluster.workers.values()
+        folder = Path(worker.local_directory).parent / "joinery-models"
+        folder.mkdir()
+        folder.chmod(mode)
+        if mode == 0o700:
+            jn.distributed.bring(client, reference)
+            assert Path(references._carried[reference.digest].name) == ModelStore(folder).path(reference.digest)
+        else:
+            with pytest.raises(jn.distributed.RunError, match=r"others may write to .*joinery-models; fix: chmod 700"):
+                jn.distributed.bring(client, reference)
+            assert list(folder.iterdir()) == []
