@@ -48,7 +48,7 @@ class ModelPlugin(WorkerPlugin):  # type: ignore[misc] # of a library without ty
         problem = CompileCache(folder).problem  # in a directory for all users somebody else may have made it
         if problem is not None:
             raise RunError(
-                f"model {self.reference.name!r} cannot be brought to a worker: {problem}, or another --local-directory of workers"
+                f"model {self.reference.name!r} cannot be brought to a worker: {problem}, or another --local-directory"
             )
         store = ModelStore(folder)
         lock = await _locked(folder / ".fetching")
