@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ...lowering.artifact import CompiledGraph
+from ...lowering.gc_paused import loading_modules
 from ...promotion.arrays import Array
 from ...promotion.errors import UserError
 from ...runtime.native.library import native_library
@@ -64,7 +65,8 @@ def load(
     # Who asks for a digest knows the file: its code was written with its graph, which need not be read to find that out.
     kept = None if digest is None or budget is not None else _kept_constants(opened)
     if kept is None:
-        from ..compiling import code_of_file
+        with loading_modules():
+            from ..compiling import code_of_file
 
         found = code_of_file(opened, device, resolved, target, threads, cache, store, budget, trusted)
         if isinstance(found, Model):
