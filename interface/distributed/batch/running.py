@@ -144,12 +144,14 @@ def _engine(job: Job, workers: Workers) -> Iterator[tuple[Engine, Job]]:
         distributed = required("distributed", "batch --workers")
         # Workers that take longer to return than this are given up for good, and a busy machine is slow to start one.
         required("dask", "batch --workers").config.set({"distributed.deploy.lost-worker-timeout": "5 minutes"})
+        from ..dask_spans import lean_extensions
+
         with contextlib.ExitStack() as ends:
             with _interrupts_deferred():
                 try:
                     cluster = distributed.LocalCluster(
                         n_workers=workers.count, threads_per_worker=1, processes=True, dashboard_address=":0", memory_limit=0,
-                        silence_logs=50,
+                        silence_logs=50, scheduler_kwargs={"extensions": lean_extensions()},
                     )  # fmt: skip
                 except (OSError, RuntimeError, TimeoutError) as error:
                     raise RunError(

@@ -419,6 +419,7 @@ import gc
 import tracemalloc
 import dask.utils
 from distributed import Client, LocalCluster
+from joinery.interface.distributed.dask_spans import lean_extensions
 from joinery.interface.distributed.driving import Driver, Task
 from joinery.interface.distributed.engines import InProcess, OnDask
 
@@ -434,7 +435,10 @@ def main():
             early = tracemalloc.get_traced_memory()[0]
             tracemalloc.reset_peak()
     assert tracemalloc.get_traced_memory()[1] < early + 100_000, tracemalloc.get_traced_memory()
-    with LocalCluster(n_workers=2, threads_per_worker=1, processes=False, dashboard_address=":0") as cluster:
+    with LocalCluster(
+        n_workers=2, threads_per_worker=1, processes=False, dashboard_address=":0",
+        scheduler_kwargs=dict(extensions=lean_extensions()),
+    ) as cluster:
         engine, most, count = OnDask(Client(cluster)), 0, 0
         for done in Driver(engine, 2, 3, ordered=False).run(Task(number, work, (number,)) for number in range(4000)):
             most = max(most, len(cluster.scheduler.tasks))
@@ -444,7 +448,9 @@ def main():
                 gc.collect()
                 before, early = early, tracemalloc.get_traced_memory()[0]
     assert most < 50, most
-    assert early < before + 2000 * 50, (before, early)  # of client, scheduler and workers together
+    (span,) = cluster.scheduler.extensions["spans"].spans.values()
+    assert not span.metadata, span.metadata
+    assert early < before + 2000 * 150, (before, early)  # of client, scheduler and workers together, which keep logs of time
     print("bounded")
 
 if __name__ == "__main__":
