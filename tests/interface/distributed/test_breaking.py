@@ -435,6 +435,8 @@ def main():
             early = tracemalloc.get_traced_memory()[0]
             tracemalloc.reset_peak()
     assert tracemalloc.get_traced_memory()[1] < early + 100_000, tracemalloc.get_traced_memory()
+    # Logs of a bounded length, and a profile that grows with time, are of no interest here.
+    dask.config.set({"distributed.worker.profile.enabled": False, "distributed.admin.low-level-log-length": 50})
     with LocalCluster(
         n_workers=2, threads_per_worker=1, processes=False, dashboard_address=":0",
         scheduler_kwargs=dict(extensions=lean_extensions()),
