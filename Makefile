@@ -162,7 +162,7 @@ torch-models: $(DOORS_VENV)/.ready
 # What comes after the extras is for the recipes; MPICH is a wheel with libraries and launcher.
 $(SCALE_VENV)/.ready: pyproject.toml Makefile
 	test -x $(RUN_SCALE) || $(PYTHON) -m venv $(SCALE_VENV)
-	$(RUN_SCALE) $(PIP_INSTALL) --editable '.[demo,test,dask,ray]' 'ray[serve]' mpi4py mpich pyspark pandas dask-jobqueue dask-kubernetes
+	$(RUN_SCALE) $(PIP_INSTALL) --editable '.[demo,test,dask,ray]' 'ray[serve]' mpi4py mpich pyspark pandas dask-jobqueue dask-kubernetes asyncssh
 	$(RUN_SCALE) $(PIP_INSTALL) --no-deps $(WEIGHTS)
 	touch $@
 

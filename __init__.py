@@ -50,7 +50,7 @@ _LOCATIONS: dict[str, str] = {
     "from_exported": "interface.torch.exported",
     "compile": "interface.compiling",
     "compile_onnx": "interface.onnx.specialised",
-    "load": "interface.compiling",
+    "load": "interface.opening.loading",
     "save": "interface.compiling",
     "set_threads": "runtime.host.threads",
     "Model": "interface.model",

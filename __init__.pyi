@@ -38,10 +38,10 @@ from .interface import kernel as kernel
 from .interface import torch as torch
 from .interface import triton as triton
 from .interface.compiling import compile as compile
-from .interface.compiling import load as load
 from .interface.compiling import save as save
 from .interface.model import Model as Model
 from .interface.onnx.specialised import compile_onnx as compile_onnx
+from .interface.opening.loading import load as load
 from .interface.tensor_arguments import PointerTable as PointerTable
 from .interface.tensor_arguments import TensorDescriptor as TensorDescriptor
 from .interface.torch.exported import from_exported as from_exported

@@ -3,14 +3,18 @@
     make bench-scale BENCH_ARGS="--sentences 2000 --engines process dask"
 
 Each contender runs in a fresh process: it opens all-MiniLM-L6-v2, computes a few blocks, and then the sentences, of 7 to 17
-tokens, in blocks of 256. Rates are per second of processor time of all its processes, engine included, since a shared machine's
-clock says little. Further figures: the memory of a worker beside another one (PSS), how long a block of a millisecond takes
-beside the engine's own tasks, and a simulation (which is said with it) of up to 64 workers from measured costs of tasks.
+tokens, in blocks of 256: joinery by the driver of `joinery.distributed`, onnxruntime by what the engine's own pages say:
+`as_completed(client.map(…))` on Dask and `ray.wait` on Ray. Rates are per second of processor time of all its processes, engine
+included, since a shared machine's clock says little; beside each stands its share of one process's around the same runtime.
+Further figures: the memory of a worker beside another one (PSS), and what it alone has, which is what a second worker adds to
+the first; how long a block of a millisecond takes beside the engine's own tasks, by turns; and a simulation (which is said with
+it) of up to 64 workers from measured costs of tasks.
 """
 
 from __future__ import annotations
 
 import argparse
+import functools
 import heapq
 import json
 import os
@@ -18,14 +22,14 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 ROOT = Path(__file__).resolve().parents[1]
-BLOCK, WORKERS = 256, 2
+BLOCK, WORKERS, ROUNDS = 256, 2, 5
 ENGINES, RUNTIMES = ("process", "dask", "ray"), ("joinery", "onnxruntime")
 Inputs = dict[str, np.ndarray]
 
@@ -98,9 +102,10 @@ def cpu_seconds(pids: list[int]) -> float:
     return ticks / os.sysconf("SC_CLK_TCK")
 
 
-def pss_megabytes(pid: int) -> float:
+def megabytes(pid: int, *kinds: str) -> float:
+    """Memory of a process: "Pss" (pages that others map too count in parts), or "Private_Clean" and "Private_Dirty"."""
     lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
-    return next(int(line.split()[1]) for line in lines if line.startswith("Pss:")) / 1024
+    return sum(int(line.split()[1]) for line in lines if line.partition(":")[0] in kinds) / 1024
 
 
 # --- one contender, in a process of its own
@@ -118,12 +123,25 @@ def measured(engine: str, runtime: str, folder: Path, sentences: int) -> dict[st
     if runtime == "joinery":
         model = jn.distributed.reference(folder / "minilm.joinery", trusted=True, threads=1)
     runner: Any
+    plain: Callable[[Iterable[Inputs]], Iterable[Any]] | None = None
     if engine == "dask":
-        from distributed import Client, LocalCluster
+        from distributed import Client, LocalCluster, as_completed
 
-        runner = OnDask(Client(LocalCluster(n_workers=WORKERS, threads_per_worker=1, dashboard_address=":0", silence_logs=50)))
+        def plain(given: Iterable[Inputs]) -> Iterable[Any]:
+            futures = client.map(functools.partial(function, model), list(given), pure=False)
+            return (found for _, found in as_completed(futures, with_results=True))
+
+        client = Client(LocalCluster(n_workers=WORKERS, threads_per_worker=1, dashboard_address=":0", silence_logs=50))
+        runner = OnDask(client)
     elif engine == "ray":
         import ray
+
+        def plain(given: Iterable[Inputs]) -> Iterable[Any]:
+            remote = ray.remote(num_cpus=1)(function)
+            waiting = [remote.remote(model, block) for block in given]
+            while waiting:
+                (done,), waiting = ray.wait(waiting, num_returns=1)
+                yield ray.get(done)
 
         ray.init(num_cpus=WORKERS, include_dashboard=False, log_to_driver=False)
         runner = OnRay(1)
@@ -131,6 +149,8 @@ def measured(engine: str, runtime: str, folder: Path, sentences: int) -> dict[st
         runner = InProcess()
 
     def run(count: int) -> int:
+        if plain is not None and runtime == "onnxruntime":
+            return sum(map(len, plain(blocks(count))))
         tasks = (Task(number, function, (model, block)) for number, block in enumerate(blocks(count)))
         return sum(len(done.value) for done in Driver(runner, 2, 0, ordered=False).run(tasks))
 
@@ -145,13 +165,14 @@ def measured(engine: str, runtime: str, folder: Path, sentences: int) -> dict[st
     if engine != "process":
         tasks = [Task(number, busy, (0.02,)) for number in range(40)]
         pids = sorted({done.value for done in Driver(runner, 2, 0, ordered=False).run(tasks)})
-        found["pss"] = sorted(pss_megabytes(pid) for pid in pids)
-        found |= per_block(runner, 1000)
+        found["pss"] = min(megabytes(pid, "Pss") for pid in pids)
+        found["added"] = min(megabytes(pid, "Private_Clean", "Private_Dirty") for pid in pids)
+        found |= per_block(runner, 1000 // ROUNDS)
     return found
 
 
 def per_block(runner: Any, count: int) -> dict[str, float]:
-    """Milliseconds for each block of 1 ms, by the engine alone with as many in flight, and by joinery's driver."""
+    """Milliseconds for each block of 1 ms, by the engine alone with as many in flight, and by joinery's driver, by turns."""
     from joinery.interface.distributed.driving import Driver, Task
 
     def own() -> None:
@@ -170,11 +191,12 @@ def per_block(runner: Any, count: int) -> dict[str, float]:
         for _ in Driver(runner, 2, 3, ordered=True).run(Task(number, busy, (0.001,)) for number in range(count)):
             pass
 
-    times: dict[str, float] = {}
-    for name, function in (("engine_block_ms", own), ("driver_block_ms", ours)):
-        start = time.perf_counter()
-        function()
-        times[name] = (time.perf_counter() - start) * 1000 / count
+    times = {"engine_block_ms": 0.0, "driver_block_ms": 0.0}
+    for _ in range(ROUNDS):
+        for name, function in (("engine_block_ms", own), ("driver_block_ms", ours)):
+            start = time.perf_counter()
+            function()
+            times[name] += (time.perf_counter() - start) * 1000 / (count * ROUNDS)
     return times
 
 
@@ -230,21 +252,32 @@ def main() -> None:
     show(found)
 
 
+def row(engine: str, runtime: str, found: dict[tuple[str, str], dict[str, Any]]) -> str:
+    """One line of the table."""
+    each, alone = found[engine, runtime], found.get(("process", runtime))
+    cells = [f"{each['per_second']:9.0f}"]
+    for name, width in (("per_cpu_second", 8), ("per_cpu_second_with_start", 9)):
+        share = f"{each[name] / alone[name]:.1%}" if alone is not None else ""
+        cells.append(f"{each[name]:{width}.0f}{share:>8}")
+    if "pss" in each:
+        ours, own = each["driver_block_ms"], each["engine_block_ms"]
+        cells.append(f"{each['pss']:9.0f}{each['added']:7.0f}{ours:10.2f}{own:8.2f}{ours / own - 1:+8.0%}")
+    return f"{engine:9}{runtime:12}" + "".join(cells)
+
+
 def show(found: dict[tuple[str, str], dict[str, Any]]) -> None:
-    print(f"{'engine':10}{'around':14}{'sent./s':>9}{'per CPU s':>11}{'with start':>12}  PSS of worker MB  ms per 1 ms block")
-    for (engine, runtime), each in found.items():
-        memory = f"{each['pss'][0]:16.0f}" if "pss" in each else f"{'':16}"
-        block = f"{each['driver_block_ms']:.2f} (engine {each['engine_block_ms']:.2f})" if "pss" in each else ""
-        print(
-            f"{engine:10}{runtime:14}{each['per_second']:9.0f}{each['per_cpu_second']:11.0f}"
-            f"{each['per_cpu_second_with_start']:12.0f}  {memory}  {block}"
-        )
-    ours = found.get(("dask", "joinery"))
-    if ours is not None:
+    print(f"{'':30}  sentences per CPU second         memory of a worker, MB   ms for each block of 1 ms")
+    print(f"{'engine':9}{'around':12}{'sent./s':>9} running  of one   start  of one      PSS  alone    driver  engine")
+    for engine, runtime in found:
+        print(row(engine, runtime, found))
+    for engine in ENGINES[1:]:
+        ours = found.get((engine, "joinery"))
+        if ours is None:
+            continue
         task = BLOCK / ours["per_cpu_second"]
         each = max(ours["driver_block_ms"] / 1000 - 0.001 / WORKERS, 1e-5)
         shares = ", ".join(f"{count}: {simulated(task, each, count):.0%}" for count in (2, 8, 16, 32, 64))
-        print(f"simulated from {task:.2f} s per block and {each * 1000:.2f} ms to schedule it, share of linear scaling:")
+        print(f"a simulation, {engine}: {task:.2f} s per block, {each * 1000:.2f} ms to schedule it; share of linear scaling:")
         print(f"  {shares}")
 
 

@@ -78,7 +78,8 @@ class Symbol(Methods):
 
     def __reduce__(self) -> NoReturn:
         raise UserError(
-            "a Symbol cannot be pickled; fix: keep the whole graph as text with joinery.to_text"
+            "a Symbol cannot be pickled; fix: keep the whole graph as text with joinery.to_text; to other processes send "
+            "joinery.distributed.reference of the compiled model"
         )
 
     def alias(self) -> Symbol:

@@ -1,4 +1,4 @@
-"""Provides `joinery.compile` and `joinery.load`, in which graph, lowering and runtime meet."""
+"""Provides `joinery.compile` and `joinery.save`, in which graph, lowering and runtime meet."""
 
 from __future__ import annotations
 
@@ -19,39 +19,31 @@ from ..graph.outline import with_arrays
 from ..graph.reference.budget import Budget
 from ..graph.text.parsing import from_text
 from ..graph.text.printing import to_text
-from ..lowering.artifact import CompiledGraph, ConstantSpec, TensorSpec
+from ..lowering.artifact import CompiledGraph, TensorSpec
 from ..lowering.block_texts import BlockTexts
 from ..lowering.gc_paused import gc_paused, loading_modules
 from ..lowering.graph_passes.constants import fold_codes
 from ..lowering.graph_passes.integer_products import with_integer_products
 from ..lowering.keys import compile_key, constant_labels
 from ..lowering.llvm.compile import host_target
-from ..lowering.llvm.nvptx.targets import GpuTarget, gpu_target
+from ..lowering.llvm.nvptx.targets import gpu_target
 from ..lowering.numerics import checked_numerics
 from ..lowering.target import HostTarget
 from ..promotion.arrays import Array
 from ..promotion.dtype import DType
 from ..promotion.errors import InternalError, UnsupportedError, UserError
 from ..promotion.float_modes import default_modes
-from ..runtime.cuda.current import why_unavailable
-from ..runtime.device import Device
-from ..runtime.host.device import HostDevice
-from ..runtime.host.memory import address, aligned_copy, is_aligned
-from ..runtime.native.library import native_library, preload_native_library
+from ..runtime.host.memory import address
+from ..runtime.native.library import preload_native_library
 from ..runtime.storage import artifact_file
 from ..runtime.storage.artifact_file import StoredWeight
-from ..runtime.storage.artifact_source import Location
 from ..runtime.storage.cache import CacheOption, CompileCache, cache_of
-from ..runtime.storage.weight_packing import pack, unpack
+from ..runtime.storage.weight_packing import unpack
 from .model import Archive, Model
+from .opening import devices
 
 if TYPE_CHECKING:
     from ..lowering.stages import Backend, Tiled
-
-DEVICES = ("auto", "cpu", "cuda", "cuda:1", "ptxsim")
-SIMULATED_TARGET = "sm_80"
-Target = HostTarget | GpuTarget
-
 
 def compile(  # noqa: A001 - the public name
     graph: Graph,
@@ -100,7 +92,7 @@ def compile(  # noqa: A001 - the public name
     if needs_host(graph):
         return _staged(graph, device, target, threads, numerics, debug, cache)
     store = cache_of(cache)
-    device, resolved = _resolve(device, target, "compile")
+    device, resolved = devices.resolve(device, target, "compile")
     if isinstance(resolved, HostTarget):
         graph = with_integer_products(graph, exact_only=numerics == "reproducible")
     graph = fold_codes(graph)
@@ -114,7 +106,7 @@ def compile(  # noqa: A001 - the public name
         texts = _texts(kept.graph, resolved, numerics, locations=False)  # it does not depend on where its model was built
         return replace(_named(compiled, names), ttir=texts), text, weights
 
-    there = _device(device, resolved, store)
+    there = devices.device_of(device, resolved, store)
     return Model(
         compiled, constants, "", threads, archive=archive, device=there, tiled=lambda: _tiled(kept.graph(), resolved, numerics)
     )
@@ -166,7 +158,7 @@ def _staged(
     from .staged import StagedModel, host_symbols
 
     if device not in ("cpu", "auto") or target is not None:
-        device, found = _resolve(device, target, "compile")
+        device, found = devices.resolve(device, target, "compile")
         if not isinstance(found, HostTarget):
             first = max(host_symbols(graph), key=lambda symbol: symbol.op.kind == "host")
             raise UnsupportedError(
@@ -199,51 +191,12 @@ def _constants(
     for spec in compiled.constants:
         array = arrays[spec.name]
         at_hand = ready.get((address(array), array.shape, spec.layout))
-        constants.append(_stored(spec, array) if at_hand is None else at_hand)
+        constants.append(devices.stored(spec, array) if at_hand is None else at_hand)
     return constants
 
 
 def _dtype_name(array: Array) -> str:
     return DType.from_numpy(array.dtype).name
-
-
-def _resolve(device: str, target: str | None, what: str) -> tuple[str, Target]:
-    """Return the device, and the target that code is generated for."""
-    if device == "auto":
-        device = "cpu" if why_unavailable() is not None else "cuda"
-    if isinstance(device, str) and device.partition(":")[0] == "cuda":
-        from ..runtime.cuda.device import cuda_device
-
-        gpu = cuda_device(device)
-        found = gpu_target(gpu.target if target is None else target)
-        return device, replace(found, processors=gpu.processors)
-    if device == "ptxsim":
-        return device, gpu_target(SIMULATED_TARGET if target is None else target)
-    if device != "cpu":
-        raise UserError(
-            f"{what}: unknown device {device!r}; expected one of {', '.join(DEVICES)}; fix: use device='cpu'"
-        )
-    if target is not None:
-        raise UserError(f"{what}: target {target!r} is for GPUs; fix: device='ptxsim', or no target")
-    return device, host_target()
-
-
-def _device(device: str, target: Target, store: CompileCache | None) -> Device:
-    if isinstance(target, HostTarget):
-        return HostDevice(store)
-    from ..runtime.model.gpu_model import (
-        GpuBackend,  # GPUs and the simulator load only when they are asked for
-    )
-
-    if device == "ptxsim":
-        from ..runtime.ptxsim.device import SimulatedGpu
-
-        return GpuBackend(SimulatedGpu(target.name), store)
-    from ..runtime.cuda.arrays import CudaArrays
-    from ..runtime.cuda.device import cuda_device
-
-    gpu = cuda_device(device)
-    return GpuBackend(gpu, store, CudaArrays(gpu))
 
 
 def _arrays(graph: Graph) -> list[Array]:
@@ -252,7 +205,7 @@ def _arrays(graph: Graph) -> list[Array]:
 
 def _compiled(
     graph: Graph,
-    target: Target,
+    target: devices.Target,
     numerics: str,
     cache: CacheOption,
     store: CompileCache | None,
@@ -291,7 +244,7 @@ def _compiled(
     return replace(compiled, ttir=texts)
 
 
-def _texts(graph: Callable[[], Graph], target: Target, numerics: str, locations: bool = True) -> BlockTexts:
+def _texts(graph: Callable[[], Graph], target: devices.Target, numerics: str, locations: bool = True) -> BlockTexts:
     """Return the block programs as text, made when they are read; `locations` adds the user's lines."""
 
     def make() -> dict[str, str]:
@@ -304,7 +257,7 @@ def _texts(graph: Callable[[], Graph], target: Target, numerics: str, locations:
     return BlockTexts(make)
 
 
-def _tiled(graph: Graph, target: Target, numerics: str) -> Tiled:
+def _tiled(graph: Graph, target: devices.Target, numerics: str) -> Tiled:
     """Return the block programs of a graph and their launches."""
     from ..lowering.pipeline import tile_graph
     from ..lowering.stages import Options
@@ -313,7 +266,7 @@ def _tiled(graph: Graph, target: Target, numerics: str) -> Tiled:
         return tile_graph(graph, _backend(target), Options(numerics))
 
 
-def _backend(target: Target) -> Backend[Any]:
+def _backend(target: devices.Target) -> Backend[Any]:
     if isinstance(target, HostTarget):
         from ..lowering.host_stages import HostBackend
 
@@ -321,12 +274,6 @@ def _backend(target: Target) -> Backend[Any]:
     from ..lowering.gpu_stages import NvptxBackend
 
     return NvptxBackend(target)
-
-
-def _stored(spec: ConstantSpec, array: Array) -> Array:
-    """Return a constant as the kernels read it: in its layout, contiguous, on a 64-byte boundary."""
-    stored = np.ascontiguousarray(pack(array, spec.layout))
-    return stored if is_aligned(stored) else aligned_copy(stored)
 
 
 def save(
@@ -406,86 +353,62 @@ def saved_graph(path: str | os.PathLike[str], budget: Budget | None = None) -> G
     return _read(artifact_file.load(path), budget)[0]
 
 
-def load(
-    source: Location,
-    device: str = "auto",
-    *,
-    target: str | None = None,
-    threads: int | None = None,
-    trusted: bool = False,
-    budget: Budget | None = None,
-    cache: CacheOption = True,
-    digest: str | None = None,
-    verify: bool = True,
-) -> Model:
-    """Open a model that `Model.save` or `save` wrote.
-
-    Devices and targets are those of `compile`, `numerics` is that of the saved model. No code in the file runs unless `trusted`
-    is True, which is for files you wrote yourself; otherwise the graph is compiled anew, through the cache.
-
-    Args:
-        source: a path; bytes, a memoryview, or anything else with contiguous memory; or a file open for reading bytes, which is
-            read from where it stands to its end. A file is read as a whole and checked, so later changes to it have no effect.
-            Read-only memory on a 64-byte boundary, such as a mapped file or an object store gives, is used in place: processes
-            share it, and nobody may change it as long as the model lives. Other memory is copied.
-        digest: what `Model.digest` of the model must be; a file with another one is refused.
-        verify: False believes that the bytes are those that `digest` stands for, and does not read them all to find out.
-        budget: what a run of a file that is not trusted may need, by default `Budget()`. Anything beyond it is refused
-            when the file is read or, where it depends on the sizes of the inputs, by the run. A trusted file has no budget
-            unless one is given.
-
-    Raises `UserError` for a file that is no artifact, damaged, changed or beyond its budget.
-    """
-    if budget is not None and not isinstance(budget, Budget):
+def require_budget(budget: object) -> None:
+    """Raise `UserError` for what is no budget."""
+    if not isinstance(budget, Budget):
         raise UserError(f"load: budget is {budget!r:.60}; fix: budget=joinery.Budget(bytes=2**40)")
-    store = cache_of(cache)
-    device, resolved = _resolve(device, target, "load")
-    native_library(store)  # before memory is asked of it without the store, which keeps its code
-    opened = artifact_file.load(source, trusted=trusted, target=_same_code(resolved), digest=digest, verify=verify)
-    limits = (None if trusted else Budget()) if budget is None else budget
-    is_limited = False
-    # Who asks for a digest knows the file: its code was written with its graph, which need not be read to find that out.
-    kept = None if digest is None or budget is not None else _kept_constants(opened)
-    if kept is not None:
-        compiled, constants = kept
+
+
+def _limits(budget: Budget | None, trusted: bool) -> Budget | None:
+    return (None if trusted else Budget()) if budget is None else budget
+
+
+def code_of_file(
+    opened: artifact_file.Artifact, device: str, resolved: devices.Target, target: str | None, threads: int | None,
+    cache: CacheOption, store: CompileCache | None, budget: Budget | None, trusted: bool,
+) -> Model | tuple[CompiledGraph, list[Array], bool]:
+    """Return the code for a file's graph, its own or compiled anew, the arrays that it reads, and whether it checks a budget; a
+    whole model where the graph has operations of the host.
+
+    Raises `UserError` for a graph beyond its budget, and for code that belongs to another graph.
+    """
+    graph, plain = _read(opened, _limits(budget, trusted))
+    if needs_host(graph):
+        return _staged(graph, device, target, threads, _numerics_of(opened), False, cache, opened.manifest.digest)
+    if opened.compiled is None or budget is not None:  # the code in a file has no checks of a budget
+        compiled = _compiled(graph, resolved, _numerics_of(opened), cache, store, constant_labels(graph))
     else:
-        graph, plain = _read(opened, limits)
-        is_limited = bool(graph.limits)
-        if needs_host(graph):
-            return _staged(graph, device, target, threads, _numerics_of(opened), False, cache, opened.manifest.digest)
-        if opened.compiled is None or budget is not None:  # the code in a file has no checks of a budget
-            compiled = _compiled(graph, resolved, _numerics_of(opened), cache, store, constant_labels(graph))
-        else:
-            compiled = opened.compiled
-            _check_code(opened.source, graph, compiled)
-        addresses = {entry.name: (address(plain[entry.name]), entry.shape) for entry in opened.manifest.weights}
-        ready = {(*addresses[entry.name], entry.layout): opened.weights[entry.name] for entry in opened.manifest.weights}
-        constants = _constants(graph, compiled, ready)
+        compiled = opened.compiled
+        _check_code(opened.source, graph, compiled)
+    addresses = {entry.name: (address(plain[entry.name]), entry.shape) for entry in opened.manifest.weights}
+    ready = {(*addresses[entry.name], entry.layout): opened.weights[entry.name] for entry in opened.manifest.weights}
+    return compiled, _constants(graph, compiled, ready), bool(graph.limits)
 
-    # What `save` needs is in the file already, so the graph and the unpacked copies of its weights are not kept. A budget
-    # belongs to this call, not to the file.
-    def archive() -> Archive:
-        code = compiled
-        if is_limited or any(not spec.weight for spec in code.constants):
-            again, _ = _read(opened, None)
-            labels = constant_labels(again)
-            if is_limited:
-                code = _compiled(again, resolved, code.numerics, cache, store, labels)
-            stored = {entry.name for entry in opened.manifest.weights}
-            digests = {labels[id(array)]: str(array_digest(array).hexdigest()) for array in _arrays(again)}
-            code = _named(code, {label: name for label, name in digests.items() if name in stored})
-        return code, opened.graph_text, [
-            StoredWeight(entry.name, entry.dtype, entry.shape, entry.layout, opened.weights[entry.name])
-            for entry in opened.manifest.weights
-        ]
 
-    def tiled() -> Tiled:
-        return _tiled(_read(opened, limits)[0], resolved, compiled.numerics)
+def archive_of_file(
+    opened: artifact_file.Artifact, code: CompiledGraph, resolved: devices.Target, cache: CacheOption,
+    store: CompileCache | None, is_limited: bool,
+) -> Archive:
+    """Return what is saved of a model that was opened: code without checks of a budget, and what the file has."""
+    if is_limited or any(not spec.weight for spec in code.constants):
+        again, _ = _read(opened, None)
+        labels = constant_labels(again)
+        if is_limited:
+            code = _compiled(again, resolved, code.numerics, cache, store, labels)
+        stored = {entry.name for entry in opened.manifest.weights}
+        digests = {labels[id(array)]: str(array_digest(array).hexdigest()) for array in _arrays(again)}
+        code = _named(code, {label: name for label, name in digests.items() if name in stored})
+    return code, opened.graph_text, [
+        StoredWeight(entry.name, entry.dtype, entry.shape, entry.layout, opened.weights[entry.name])
+        for entry in opened.manifest.weights
+    ]
 
-    return Model(
-        compiled, constants, "", threads, archive=archive, device=_device(device, resolved, store), tiled=tiled,
-        digest=opened.manifest.digest,
-    )  # fmt: skip
+
+def tiled_of_file(
+    opened: artifact_file.Artifact, resolved: devices.Target, numerics: str, budget: Budget | None, trusted: bool
+) -> Tiled:
+    """Return the block programs of a file's graph and their launches."""
+    return _tiled(_read(opened, _limits(budget, trusted))[0], resolved, numerics)
 
 
 def _read(opened: artifact_file.Artifact, budget: Budget | None) -> tuple[Graph, dict[str, Array]]:
@@ -499,35 +422,6 @@ def _read(opened: artifact_file.Artifact, budget: Budget | None) -> tuple[Graph,
 
 def _numerics_of(opened: artifact_file.Artifact) -> str:
     return checked_numerics(opened.manifest.metadata.get("numerics", "strict"), f"artifact {opened.source}")
-
-
-def _kept_constants(opened: artifact_file.Artifact) -> tuple[CompiledGraph, list[Array]] | None:
-    """Return the code of a file and the arrays that it reads, as the file has them; None without code that says which they are.
-
-    Raises `UserError` where the file has no such weight.
-    """
-    compiled = opened.compiled
-    if compiled is None or any(not spec.weight for spec in compiled.constants):
-        return None
-    entries = {entry.name: entry for entry in opened.manifest.weights}
-    constants = []
-    for spec in compiled.constants:
-        entry = entries.get(spec.weight)
-        if entry is None or (entry.dtype, entry.shape) != (spec.dtype, spec.shape):
-            raise UserError(f"artifact {opened.source}: its code reads {spec.name!r}, which is none of its weights")
-        if entry.layout == spec.layout:
-            constants.append(opened.weights[entry.name])
-        else:
-            constants.append(_stored(spec, opened.plain_weight(entry.name)))
-    return compiled, constants
-
-
-def _same_code(target: Target) -> Callable[[str], bool]:
-    """Return what tells whether code for a target's key runs here: GPUs of one kind differ in their multiprocessors, by which
-    blocks are chosen but which no code depends on."""
-    if isinstance(target, HostTarget):
-        return lambda key: key == target.key
-    return lambda key: key.rpartition("|")[0] == target.key.rpartition("|")[0]
 
 
 def _check_code(path: str, graph: Graph, compiled: CompiledGraph) -> None:
@@ -555,4 +449,4 @@ def _declared(spec: TensorSpec) -> tuple[str, str, tuple[Extent, ...]]:
     return spec.name, spec.dtype, tuple([parse_extent(extent) for extent in spec.shape])
 
 
-__all__: Sequence[str] = ["compile", "load", "save", "saved_graph"]
+__all__: Sequence[str] = ["compile", "save", "saved_graph"]

@@ -48,7 +48,8 @@ class NeverCurrent:
     def __reduce__(self) -> NoReturn:
         raise UserError(
             f"Graph {self.name!r} cannot be pickled; fix: keep pair = joinery.to_text(graph), "
-            "and read it with joinery.from_text(*pair)"
+            "and read it with joinery.from_text(*pair); to other processes send joinery.distributed.reference of the compiled "
+            "model, which each opens once"
         )
 
 

@@ -258,12 +258,12 @@ def _arrays(results: Mapping[str, Any]) -> dict[str, Any]:
 def _opened(options: argparse.Namespace) -> Model:
     """Return the model of a file."""
     from ...graph.reference.budget import Budget
-    from .. import compiling
+    from ..opening.loading import load
 
     device = options.device or "auto"
     if not options.model.endswith(".onnx"):
         budget = Budget(open_loops=True) if options.open_loops else None
-        return compiling.load(
+        return load(
             options.model, device, target=options.target, trusted=options.trusted, threads=options.threads, budget=budget
         )
     if options.trusted or options.open_loops:

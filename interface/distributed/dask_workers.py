@@ -8,15 +8,17 @@ import mmap
 import os
 import tempfile
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from distributed import Client, WorkerPlugin
 
 from ...promotion.errors import UserError
 from ...runtime.storage import artifact_file
+from ...runtime.storage.cache import CompileCache
 from .failures import RunError
-from .references import ModelReference, carry, holds
+from .references import ModelReference, carry
 from .signatures import require_reference
+from .stores import ModelStore, is_whole
 
 try:
     import fcntl
@@ -24,6 +26,7 @@ except ImportError:  # on Windows each worker of a host fetches a copy
     fcntl = None  # type: ignore[assignment]
 
 _PIECE_BYTES = 32 << 20
+_LOOK_SECONDS = 0.05
 _HANDLER = "joinery_model"
 _FOLDER = "joinery-models"
 
@@ -31,8 +34,8 @@ _FOLDER = "joinery-models"
 class ModelPlugin(WorkerPlugin):  # type: ignore[misc] # of a library without types
     """A plugin that fetches a model's file from the scheduler, unless another worker of the host has done so.
 
-    The file lies beside the directories of the host's workers, under its digest, and stays there. One that is damaged is
-    fetched again when the plugin is registered again.
+    The file lies beside the directories of the host's workers, under its digest, until it is old or there are too many, and no
+    worker has it open. One that is damaged is fetched again when the plugin is registered again.
     """
 
     def __init__(self, reference: ModelReference, size: int) -> None:
@@ -42,42 +45,54 @@ class ModelPlugin(WorkerPlugin):  # type: ignore[misc] # of a library without ty
     async def setup(self, worker: Any) -> None:
         """Fetch the file, and let this process read it."""
         folder = Path(worker.local_directory).parent / _FOLDER
-        folder.mkdir(mode=0o700, exist_ok=True)
-        path = folder / f"{self.reference.digest}.joinery"
-        lock = await asyncio.to_thread(_lock, path.with_suffix(".lock"))
+        problem = CompileCache(folder).problem  # in a directory for all users somebody else may have made it
+        if problem is not None:
+            raise RunError(
+                f"model {self.reference.name!r} cannot be brought to a worker: {problem}, or another --local-directory"
+            )
+        store = ModelStore(folder)
+        lock = await _locked(folder / ".fetching")
         try:
-            if not await asyncio.to_thread(holds, path, self.reference.digest):
-                await self._fetch(worker, path)
+            file = await asyncio.to_thread(store.get, self.reference.digest)
+            if file is None:
+                file = await self._fetched(worker, store)
         finally:
             os.close(lock)
-        carry(self.reference.digest, path)
+        carry(self.reference.digest, file)
 
-    async def _fetch(self, worker: Any, path: Path) -> None:
-        descriptor, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    async def _fetched(self, worker: Any, store: ModelStore) -> BinaryIO:
+        digest = self.reference.digest
         try:
-            with os.fdopen(descriptor, "wb") as file:
-                for offset in range(0, self.size, _PIECE_BYTES):
-                    call = getattr(worker.scheduler, _HANDLER)
-                    piece = await call(digest=self.reference.digest, offset=offset, length=_PIECE_BYTES)
-                    file.write(piece)
-            if not await asyncio.to_thread(holds, Path(temporary), self.reference.digest):
+            with store.writing(digest) as path:
+                with open(path, "wb") as file:
+                    for offset in range(0, self.size, _PIECE_BYTES):
+                        file.write(await getattr(worker.scheduler, _HANDLER)(digest=digest, offset=offset, length=_PIECE_BYTES))
+                await asyncio.to_thread(self._require_whole, path)
+            found = store.get(digest, check=False)
+        except OSError as error:
+            raise RunError(f"model {self.reference.name!r} cannot be brought to {store.folder}: {error}") from error
+        if found is None:
+            raise RunError(f"model {self.reference.name!r}: {store.path(digest)} was removed; fix: bring it again")
+        return found
+
+    def _require_whole(self, path: Path) -> None:
+        with open(path, "rb") as file:
+            if not is_whole(file, self.reference.digest):
                 raise RunError(
                     f"model {self.reference.name!r}: what came from the scheduler has another digest than the reference; fix: "
                     "bring it again, from a file that nobody changes meanwhile"
                 )
-            os.replace(temporary, path)
-        except BaseException as error:
-            os.unlink(temporary)
-            if isinstance(error, OSError):
-                raise RunError(f"model {self.reference.name!r} cannot be brought to {path}: {error}") from error
-            raise
 
 
-def _lock(path: Path) -> int:
+async def _locked(path: Path) -> int:
     """Wait until no other process of the host has the lock, and return its descriptor, whose closing gives it back."""
     descriptor = os.open(path, os.O_CREAT | os.O_RDWR, 0o600)
-    if fcntl is not None:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
+    while fcntl is not None:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            break
+        except BlockingIOError:  # waiting in a thread, plugins of many models would wait for each other's threads
+            await asyncio.sleep(_LOOK_SECONDS)
     return descriptor
 
 

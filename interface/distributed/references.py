@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import logging
-import mmap
 import os
 import shutil
 import stat
 import sys
-import tempfile
 import threading
 from collections import OrderedDict
 from collections.abc import Callable
@@ -21,9 +20,10 @@ from ...promotion.errors import UserError
 from ...runtime.host.threads import VARIABLE, resolve_threads
 from ...runtime.storage import artifact_file
 from ...runtime.storage.cache import CompileCache, default_directory
-from ..compiling import load
 from ..model import Model
+from ..opening.loading import load
 from .failures import RunError
+from .stores import ModelStore, is_whole, mapped
 
 _KEPT_MODELS = 8
 """Models that a process keeps open; beyond them the one that was used least recently goes."""
@@ -33,8 +33,10 @@ _lock = threading.Lock()
 _models: OrderedDict[tuple[object, ...], Opened] = OrderedDict()
 _inherited: list[object] = []
 """Models of the process that this one was forked from: nothing of them is used or freed here."""
-_carried: dict[str, Path] = {}
-"""Files that a plugin has written for this process, by digest."""
+_carried: dict[str, BinaryIO] = {}
+"""Files that a plugin has opened for this process, by digest."""
+_written_files: dict[str, BinaryIO] = {}
+"""Files of models that this process has made references to: as long as they are open, nobody removes them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,12 +112,13 @@ class ModelReference:
         return found
 
     def _open(self, threads: int | None) -> Opened:
-        path = _carried.get(self.digest, Path(self.location))
+        path = Path(self.location)
         try:
-            file: BinaryIO = open(path, "rb")  # noqa: SIM115 - it stays open as long as the model
+            file = _again(_carried[self.digest]) if self.digest in _carried else open(path, "rb")  # noqa: SIM115
+            path = Path(file.name)
             if _others_may_write(file):
                 file = self._own_copy(file)
-            state, mapped = _state(file), _mapped(file)
+            state, memory = _state(file), mapped(file)
         except (OSError, ValueError) as error:  # ValueError: it is empty
             why = getattr(error, "strerror", None) or error
             raise RunError(
@@ -123,8 +126,8 @@ class ModelReference:
                 "joinery.distributed.bring(client, reference)"
             ) from error
         try:
-            model = load(mapped, self.device, threads=threads, trusted=self.trusted, digest=self.digest)
-            targets = artifact_file.load(mapped, digest=self.digest, verify=False).manifest.targets
+            model = load(memory, self.device, threads=threads, trusted=self.trusted, digest=self.digest)
+            targets = artifact_file.load(memory, digest=self.digest, verify=False).manifest.targets
         except UserError as error:
             raise RunError(f"model {self.name!r} in {path}: {error}") from error
         target = "" if not model.kernels else model.compiled.target
@@ -135,17 +138,21 @@ class ModelReference:
 
     def _own_copy(self, file: BinaryIO) -> BinaryIO:
         """Return a file of this user's with the bytes of one that others may write to, one for all processes."""
-        store = CompileCache(default_directory() / "models")
-        if store.problem is not None:
+        store, problem = _own_store()
+        if problem is not None:
             raise RunError(
-                f"model {self.name!r}: others may write to {file.name}, and there is no folder for a copy: {store.problem}, or "
+                f"model {self.name!r}: others may write to {file.name}, and there is no folder for a copy: {problem}, or "
                 f"chmod go-w {file.name}"
             )
-        path = store.directory / f"{self.digest}.joinery"
         with file:
-            if not holds(path, self.digest):
-                _copy(file, path)
-        return open(path, "rb")
+            found = store.get(self.digest)
+            if found is None:
+                with store.writing(self.digest) as path, open(path, "wb") as copy:
+                    shutil.copyfileobj(file, copy, 1 << 20)
+                found = store.get(self.digest, check=False)  # what was copied may be damaged, which its opening tells
+        if found is None:
+            raise FileNotFoundError(errno.ENOENT, "its copy was removed")
+        return found
 
     def __reduce__(self) -> tuple[Callable[..., ModelReference], tuple[Any, ...]]:
         return _restored, (__version__, self.name, self.digest, self.location, self.device, self.threads, self.trusted)
@@ -201,24 +208,37 @@ def reference(
 
 def _written(model: Model, directory: str | os.PathLike[str] | None) -> Path:
     """Write a model's file under its digest, unless it is there."""
-    if directory is None:
-        store = CompileCache(default_directory() / "models")  # it must be the user's own: code in it is trusted
-        if store.problem is not None:
-            raise UserError(f"reference: {store.problem}, or a directory= that workers see")
-        folder = store.directory
-    else:
-        folder = Path(directory)
-    path = folder / f"{model.digest}.joinery"
-    if not holds(path, model.digest):
-        model.save(path)
-    return path.absolute()
+    if directory is not None:
+        path = ModelStore(Path(directory)).path(model.digest)
+        if not _holds(path, model.digest):
+            model.save(path)
+        return path.absolute()
+    store, problem = _own_store()
+    if problem is not None:
+        raise UserError(f"reference: {problem}, or a directory= that workers see")
+    file = store.get(model.digest)
+    if file is None:
+        with store.writing(model.digest) as new:
+            model.save(new)
+        file = store.get(model.digest, check=False)
+    if file is not None:
+        _written_files[model.digest] = file
+    return store.path(model.digest).absolute()
+
+
+def _own_store() -> tuple[ModelStore, str | None]:
+    """Return where this user's copies of models are, and why nothing can be kept there: others must not write there, since code
+    in the files is trusted."""
+    folder = default_directory() / "models"
+    return ModelStore(folder), CompileCache(folder).problem
 
 
 # --- files
 
 
-def _mapped(file: BinaryIO) -> mmap.mmap:
-    return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+def _again(file: BinaryIO) -> BinaryIO:
+    """Return another object for an open file, which may have been removed from its folder meanwhile."""
+    return open(file.name, "rb", opener=lambda path, flags: os.dup(file.fileno()))
 
 
 def _state(file: BinaryIO) -> tuple[int, int]:
@@ -234,25 +254,12 @@ def _others_may_write(file: BinaryIO) -> bool:
     return status.st_uid not in (0, os.getuid()) or bool(status.st_mode & (stat.S_IWGRP | stat.S_IWOTH))
 
 
-def holds(path: Path, digest: str) -> bool:
-    """Tell whether a file is there, whole, and has a digest."""
+def _holds(path: Path, digest: str) -> bool:
     try:
         with open(path, "rb") as file:
-            artifact_file.load(_mapped(file), digest=digest)
-    except (OSError, ValueError, UserError):
+            return is_whole(file, digest)
+    except OSError:
         return False
-    return True
-
-
-def _copy(file: BinaryIO, path: Path) -> None:
-    descriptor, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-    try:
-        with os.fdopen(descriptor, "wb") as copy:
-            shutil.copyfileobj(file, copy, 1 << 20)
-        os.replace(temporary, path)
-    except BaseException:
-        os.unlink(temporary)
-        raise
 
 
 def _begin_anew() -> None:
@@ -266,9 +273,9 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_begin_anew)
 
 
-def carry(digest: str, path: Path) -> None:
-    """Let references of this process to the digest read a file that was brought here."""
-    _carried[digest] = path
+def carry(digest: str, file: BinaryIO) -> None:
+    """Let references of this process to the digest read a file that was brought here, and stays open."""
+    _carried[digest] = file
 
 
 def engine_threads() -> int | None:

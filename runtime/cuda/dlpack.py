@@ -9,6 +9,7 @@ Sources: DLPack, dlpack.h 1.1; "Python Specification for DLPack"; Python array A
 from __future__ import annotations
 
 import ctypes
+import functools
 from collections.abc import Callable
 from math import prod
 
@@ -25,13 +26,20 @@ DEVICES = {
 MAX_RANK = 64
 READ_ONLY = 1
 
-_CODES = {
-    (dtype.names.dlpack, dtype.itemsize * 8): dtype.numpy
-    for dtype in DTYPES.values()
-    if dtype.names.dlpack is not None and (dtype.bits >= 8 or dtype.is_bool)
-}
-"""(type code, bits) → NumPy dtype, for types whose elements occupy whole bytes."""
-_OF_DTYPE = {dtype: key for key, dtype in _CODES.items()}
+
+@functools.cache  # ml_dtypes loads with it
+def _codes() -> dict[tuple[int, int], NumpyDType]:
+    """Returns (type code, bits) → NumPy dtype, for types whose elements occupy whole bytes."""
+    return {
+        (dtype.names.dlpack, dtype.itemsize * 8): dtype.numpy
+        for dtype in DTYPES.values()
+        if dtype.names.dlpack is not None and (dtype.bits >= 8 or dtype.is_bool)
+    }
+
+
+@functools.cache
+def _of_dtype() -> dict[NumpyDType, tuple[int, int]]:
+    return {dtype: key for key, dtype in _codes().items()}
 
 
 class _Tensor(ctypes.Structure):
@@ -133,7 +141,7 @@ class Imported:
             raise UserError(f"a DLPack tensor of shape {self.shape}")
         if int(tensor.lanes) != 1:
             raise UserError(f"a DLPack tensor whose elements are vectors of {int(tensor.lanes)}; fix: one more axis instead")
-        found = _CODES.get((int(tensor.code), int(tensor.bits)))
+        found = _codes().get((int(tensor.code), int(tensor.bits)))
         if found is None:
             kind = f"type code {int(tensor.code)} with {int(tensor.bits)} bits"
             raise UserError(f"a DLPack tensor of {kind}, which is not known here")
@@ -200,9 +208,9 @@ def make_capsule(
 ) -> object:
     """Makes a capsule of a row-major tensor; `owner` is kept alive until the consumer is done. Raises
     `UserError` for dtypes that DLPack lacks."""
-    if dtype not in _OF_DTYPE:
+    if dtype not in _of_dtype():
         raise UserError(f"dtype {dtype} has no DLPack type; fix: view the bits as unsigned integers")
-    code, bits = _OF_DTYPE[dtype]
+    code, bits = _of_dtype()[dtype]
     strides = [prod(shape[axis + 1 :]) for axis in range(len(shape))]
     numbers = (ctypes.c_int64 * (2 * len(shape) or 1))(*shape, *strides)
     first = ctypes.cast(numbers, ctypes.POINTER(ctypes.c_int64))

@@ -6,8 +6,9 @@ import ctypes
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from statistics import median
 from typing import Any
+
+import numpy as np
 
 from ...promotion.arrays import Array
 from ...promotion.dataclass import dataclass
@@ -83,7 +84,7 @@ class Profile:
     @property
     def call(self) -> float:
         """Median time of a call, in seconds."""
-        return median(self.seconds)
+        return float(np.median(self.seconds))
 
     @property
     def outside(self) -> float:
@@ -173,7 +174,7 @@ class Recorder:
         for at, kernel in enumerate(self._kernels):
             sizes, taken = kernel.at(**self._dims), [each[at] for each in self._launches] or [0.0]
             profiles.append(KernelProfile(
-                before + at + 1, kernel, tuple(lines[at]) if at < len(lines) else (), median(taken), min(taken), 0.0,
+                before + at + 1, kernel, tuple(lines[at]) if at < len(lines) else (), float(np.median(taken)), min(taken), 0.0,
                 sizes["bytes_read"] + sizes["bytes_written"], sizes["flops"],
             ))  # fmt: skip
         return profiles

@@ -16,7 +16,6 @@ import mmap
 import os
 import platform
 import struct
-import tempfile
 import threading
 import time
 from collections.abc import Iterable, Mapping
@@ -80,6 +79,8 @@ def _write(kind: str, found: ObjectLines, start: int) -> None:
 def _dump(process: int) -> tuple[IO[bytes], mmap.mmap]:
     """Opens the jitdump file of a process, anew in a child after a fork. Its executable mapping tells perf
     about the file."""
+    import tempfile  # which few processes need here, and takes as long as a tenth of opening a model
+
     path = os.path.join(tempfile.gettempdir(), f"jit-{process}.dump")
     stream = open(path, "w+b", opener=_own_file)  # noqa: SIM115 - as long as the process
     machine = _MACHINES.get(platform.machine(), 0)

@@ -33,7 +33,6 @@ import json
 import math
 import os
 import struct
-import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
@@ -268,6 +267,8 @@ def _weight_parts(weights: Sequence[StoredWeight]) -> list[bytes | Array]:
 def _replacing(path: Path, name: str) -> Iterator[BinaryIO]:
     """Yields a temporary file next to `path`, which replaces `path` when the block ends without an error."""
     try:
+        import tempfile  # which takes as long as a tenth of opening a file
+
         descriptor, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     except OSError as error:
         raise UserError(

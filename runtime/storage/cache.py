@@ -17,7 +17,6 @@ import hashlib
 import os
 import stat
 import struct
-import tempfile
 import time
 from pathlib import Path
 from typing import Literal
@@ -134,6 +133,8 @@ class CompileCache:
         """Stores bytes under a key; does nothing when the directory cannot be written."""
         if not self._usable:
             return
+        import tempfile  # which reading needs not, and takes as long as a tenth of opening a model
+
         name = key.encode()
         digest = hashlib.sha256(name + data).digest()
         header = _HEADER.pack(_MAGIC, _VERSION, len(name), len(data), digest)

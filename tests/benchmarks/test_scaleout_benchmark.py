@@ -31,3 +31,15 @@ def test_the_simulation_is_linear_until_the_scheduler_is_busy() -> None:
     assert abs(found[3] - 0.5) < 0.02  # 10 workers of 0.1 s ask for a block each 0.01 s, and get one each 0.02 s
     assert abs(found[4] - 0.1) < 0.02
     assert found == sorted(found, reverse=True)
+
+
+def test_the_table_has_shares_of_one_process_and_overheads() -> None:
+    code = """
+rates = dict(per_second=100.0, per_cpu_second=200.0, per_cpu_second_with_start=160.0)
+one = {("process", "joinery"): rates | dict(per_cpu_second=250.0)}
+two = {("dask", "joinery"): rates | dict(pss=140.0, added=90.0, driver_block_ms=2.2, engine_block_ms=2.0)}
+print(json.dumps([b.row("dask", "joinery", each).split() for each in (one | two, two)]))
+"""
+    shared, alone = run(code)  # type: ignore[misc]
+    assert shared == ["dask", "joinery", "100", "200", "80.0%", "160", "100.0%", "140", "90", "2.20", "2.00", "+10%"]
+    assert alone == ["dask", "joinery", "100", "200", "160", "140", "90", "2.20", "2.00", "+10%"]

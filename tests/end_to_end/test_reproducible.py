@@ -9,7 +9,8 @@ from typing import Any
 import joinery as jn
 import numpy as np
 import pytest
-from joinery.interface import compiling, kernel
+from joinery.interface import kernel
+from joinery.interface.opening import devices
 from joinery.lowering.llvm.compile import host_target
 from joinery.lowering.target import HostTarget
 
@@ -29,7 +30,7 @@ def narrow_host(monkeypatch: pytest.MonkeyPatch) -> Callable[[], bool]:
         if not own.has("avx2", "fma") or own.vector_bytes <= 32:
             return False
         narrow = HostTarget(own.triple, "haswell", frozenset(AVX2_FEATURES), 32)
-        for module in (compiling, kernel):
+        for module in (devices, kernel):
             monkeypatch.setattr(module, "host_target", lambda: narrow)
         return True
 

@@ -5,6 +5,10 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from pathlib import Path
+
+import joinery as jn
+import numpy as np
 
 FILE_FORMATS_AND_COMPILERS = {"llvmlite", "xdsl", "onnx", "google", "safetensors", "gguf", "lark", "pcpp"}
 DRIVERS_AND_PEERS = {"cuda", "torch", "jax", "onnxruntime"}
@@ -66,6 +70,28 @@ kernel.ptx()
 assert "joinery.lowering.llvm.nvptx.kernel" in sys.modules
 """
     heavy_packages_after(code)
+
+
+def test_a_file_whose_digest_is_known_is_opened_without_graphs_and_compilers(tmp_path: Path) -> None:
+    """They take twice the time of the rest. The native library comes from the cache, so it is compiled before."""
+    graph = jn.Graph("g", inputs=[jn.TensorType(jn.float32, ("batch", 4), name="x")])
+    graph.output(graph.inputs[0] @ graph.weight("w", np.ones((4, 4), np.float32)))
+    model = jn.compile(graph, device="cpu")
+    model.save(tmp_path / "m.joinery")
+    code = f"""
+import sys
+import numpy as np
+import joinery as jn
+for options in (dict(verify=False), dict()):
+    model = jn.load({str(tmp_path / "m.joinery")!r}, "cpu", trusted=True, digest={model.digest!r}, **options)
+    assert np.array_equal(model(np.ones((2, 4), np.float32)), np.full((2, 4), 4.0))
+parts = {{
+    "joinery.graph.graph", "joinery.graph.symbol", "joinery.graph.text.parsing", "joinery.interface.compiling",
+    "joinery.lowering.keys", "llvmlite.binding", "xdsl", "ml_dtypes", "tempfile", "statistics",
+}}
+assert not sys.modules.keys() & parts, sys.modules.keys() & parts
+"""
+    assert heavy_packages_after(code) == ["llvmlite"]  # its version alone
 
 
 def test_building_a_graph_loads_nothing_heavy() -> None:

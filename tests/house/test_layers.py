@@ -34,6 +34,8 @@ does nothing of that starts sooner."""
 TYPES_ONLY = {
     ("graph.symbol", "graph.graph"): "the two know each other",
     ("interface.compiling", "lowering.stages"): "it loads xDSL: compiling from the cache does without",
+    ("interface.opening.loading", "lowering.stages"): "it loads xDSL",
+    ("interface.opening.loading", "graph.reference.budget"): "files are opened without graphs where they have code",
     ("interface.model", "lowering.stages"): "it loads xDSL",
     ("interface.model", "lowering.sanitize"): "it loads xDSL and the interpreter",
     ("interface.kernel", "interface.gpu_code"): "GPUs load late",

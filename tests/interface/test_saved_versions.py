@@ -64,10 +64,10 @@ def test_one_file_has_code_for_several_targets(two: Path, monkeypatch: pytest.Mo
 def test_code_for_a_gpu_fits_others_of_its_kind(two: Path) -> None:
     """The number of multiprocessors is in the key, and no code depends on it."""
     (key,) = [target for target in artifact_file.load(two).manifest.targets if "nvptx" in target]
-    from joinery.interface.compiling import _same_code
+    from joinery.interface.opening.devices import same_code
     from joinery.lowering.llvm.nvptx.targets import gpu_target
 
-    fits = _same_code(gpu_target("sm_80"))
+    fits = same_code(gpu_target("sm_80"))
     assert fits(key)
     assert fits(key.rpartition("|")[0] + "|7")
     assert not fits(key.replace("sm_80", "sm_90a"))

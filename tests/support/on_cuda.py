@@ -12,8 +12,8 @@ import os
 from typing import Any
 
 import pytest
-from joinery.interface import compiling
 from joinery.interface.kernel import Kernel
+from joinery.interface.opening import devices
 from joinery.runtime.cuda.arrays import CudaArrays
 from joinery.runtime.cuda.device import CudaDevice, cuda_device
 from joinery.runtime.model.gpu_model import GpuBackend
@@ -50,7 +50,7 @@ def runs(device: CudaDevice, target: str) -> bool:
 
 def install() -> None:
     """Replaces the simulator in `joinery.compile`, `joinery.load` and `Kernel.launch`."""
-    simulated_device, simulated_launch = compiling._device, Kernel._launch
+    simulated_device, simulated_launch = devices.device_of, Kernel._launch
 
     def device_for(device: str, target: Any, store: Any) -> Any:
         if device == "ptxsim" and runs(gpu := cuda_device(), target.name):
@@ -66,7 +66,7 @@ def install() -> None:
         else:
             simulated_launch(kernel, extents, args, device, target, sanitize, threads, warps, check_bounds)
 
-    compiling._device, Kernel._launch = device_for, launch  # type: ignore[method-assign]
+    devices.device_of, Kernel._launch = device_for, launch  # type: ignore[method-assign]
 
 
 class OnCuda:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+import signal
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from dataclasses import replace
+from multiprocessing import resource_tracker
 from typing import Any
 
 from ....promotion.dataclass import dataclass
@@ -118,7 +122,13 @@ def _engine(job: Job, workers: Workers) -> Iterator[tuple[Engine, Job]]:
             raise UserError(
                 f"--scheduler {workers.scheduler} does not answer: {error}; fix: its address, such as tcp://host:8786"
             ) from error
+        except TypeError as error:  # where addresses begin with tls://, and Dask has no certificates
+            raise UserError(
+                f"--scheduler {workers.scheduler}: Dask's configuration has no certificate of the client: {error}; fix: "
+                "distributed.comm.tls in it, or DASK_DISTRIBUTED__COMM__TLS__CA_FILE, …__CLIENT__CERT and …__CLIENT__KEY"
+            ) from error
         with client:
+            _pass_over_given_up_waits(client)
             if workers.bring:
                 from ..dask_workers import bring
 
@@ -134,20 +144,60 @@ def _engine(job: Job, workers: Workers) -> Iterator[tuple[Engine, Job]]:
         distributed = required("distributed", "batch --workers")
         # Workers that take longer to return than this are given up for good, and a busy machine is slow to start one.
         required("dask", "batch --workers").config.set({"distributed.deploy.lost-worker-timeout": "5 minutes"})
-        try:
-            cluster = distributed.LocalCluster(
-                n_workers=workers.count, threads_per_worker=1, processes=True, dashboard_address=":0", memory_limit=0,
-                silence_logs=50,
-            )  # fmt: skip
-        except (OSError, RuntimeError, TimeoutError) as error:
-            raise RunError(
-                f"{workers.count} workers cannot be started: {error}; fix: fewer --workers, or --workers 0"
-            ) from error
-        with cluster, distributed.Client(cluster) as client:
+        from ..dask_spans import lean_extensions
+
+        with contextlib.ExitStack() as ends:
+            with _interrupts_deferred():
+                try:
+                    cluster = distributed.LocalCluster(
+                        n_workers=workers.count, threads_per_worker=1, processes=True, dashboard_address=":0", memory_limit=0,
+                        silence_logs=50, scheduler_kwargs={"extensions": lean_extensions()},
+                    )  # fmt: skip
+                except (OSError, RuntimeError, TimeoutError) as error:
+                    raise RunError(
+                        f"{workers.count} workers cannot be started: {error}; fix: fewer --workers, or --workers 0"
+                    ) from error
+                ends.enter_context(cluster)
+            client = ends.enter_context(distributed.Client(cluster))
+            _pass_over_given_up_waits(client)
             _show_dashboard(client)
             yield OnDask(client), _with_threads(job, workers.count)
     else:
         yield InProcess(), job
+
+
+@contextlib.contextmanager
+def _interrupts_deferred() -> Iterator[None]:
+    """Defer interrupts until this ends, and keep them from all threads that begin meanwhile, and from their processes.
+
+    A terminal sends Ctrl-C to all processes of a command. Workers of Dask, later ones too, would each print where it met them,
+    and a cluster that is half started cannot be closed. A signal that is blocked in a thread stays so in what it starts.
+    """
+    if not hasattr(signal, "pthread_sigmask") or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    resource_tracker.ensure_running()  # which lets interrupts through again in the thread that begins it
+    ended: list[int] = []
+    handler = signal.signal(signal.SIGTERM, lambda number, frame: ended.append(number))  # by which Dask ends workers
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        if handler is not None:  # which it is for one that is not Python's
+            signal.signal(signal.SIGTERM, handler)
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    if ended:
+        signal.raise_signal(signal.SIGTERM)
+
+
+def _pass_over_given_up_waits(client: Any) -> None:
+    """Print no traces of waits that Dask goes on with after their time is over, and that end with the client."""
+
+    def handle(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        if type(context.get("exception")).__name__ != "AllExit":
+            loop.default_exception_handler(context)
+
+    client.loop.asyncio_loop.set_exception_handler(handle)
 
 
 def _threads(job: Job, workers: int) -> int:

@@ -29,7 +29,7 @@ pytestmark = [
     pytest.mark.slow, pytest.mark.skipif(sys.platform != "linux", reason="processes are found in /proc"),
 ]  # fmt: skip
 
-ROWS, WIDTH, BLOCK = 4000, 256, 100
+ROWS, WIDTH, BLOCK, LONGER = 4000, 256, 100, 10
 BATCH = [sys.executable, "-m", "joinery", "batch"]
 SCHEDULER, WORKER = ([sys.executable, "-m", f"distributed.cli.dask_{what}"] for what in ("scheduler", "worker"))
 
@@ -56,17 +56,16 @@ def environment() -> dict[str, str]:
     return os.environ | {"RAY_raylet_start_wait_time_s": "300"}
 
 
-def command(folder: Path, output: Path, *arguments: str) -> list[str]:
+def command(folder: Path, output: Path, *arguments: str, rows: str = "x") -> list[str]:
     return [
-        *BATCH, str(folder / "m.joinery"), "--input", f"x={folder / 'x.npy'}", "--output", str(output), "--block", str(BLOCK),
-        "--trusted", "--quiet", *arguments,
+        *BATCH, str(folder / "m.joinery"), "--input", f"x={folder / f'{rows}.npy'}", "--output", str(output),
+        "--block", str(BLOCK), "--trusted", "--quiet", *arguments,
     ]  # fmt: skip
 
 
-def run(folder: Path, output: Path, *arguments: str, status: int = 0) -> dict[str, Any]:
-    done = subprocess.run(
-        command(folder, output, *arguments), capture_output=True, text=True, check=False, timeout=600, env=environment()
-    )
+def run(folder: Path, output: Path, *arguments: str, status: int = 0, rows: str = "x") -> dict[str, Any]:
+    given = command(folder, output, *arguments, rows=rows)
+    done = subprocess.run(given, capture_output=True, text=True, check=False, timeout=600, env=environment())
     assert done.returncode == status, done.stderr
     return json.loads(done.stdout) if done.stdout else {"error": " ".join(done.stderr.split())}
 
@@ -74,7 +73,14 @@ def run(folder: Path, output: Path, *arguments: str, status: int = 0) -> dict[st
 @pytest.fixture(scope="module")
 def expected(folder: Path) -> str:
     """The digest of a run in one process."""
-    return str(run(folder, folder / "expected.zarr", "--threads", "1")["digest"])
+    return str(run(folder, folder / "x.zarr", "--threads", "1")["digest"])
+
+
+@pytest.fixture(scope="module")
+def expected_long(folder: Path) -> str:
+    """The same of more rows than are done by the time that the first notes are written."""
+    np.save(folder / "long.npy", np.tile(np.load(folder / "x.npy"), (LONGER, 1)))
+    return str(run(folder, folder / "long.zarr", "--threads", "1", rows="long")["digest"])
 
 
 def script(tmp_path: Path, text: str) -> str:
@@ -99,11 +105,11 @@ def wait_for(condition: Any, seconds: float = 300.0) -> None:
         time.sleep(0.02)
 
 
-def require_complete(folder: Path, output: Path, summary: dict[str, Any], expected: str) -> None:
+def require_complete(folder: Path, output: Path, summary: dict[str, Any], expected: str, rows: str = "x") -> None:
     """No block lost, none doubled, and the bits of the run in one process."""
     assert summary["digest"] == expected
-    assert summary["before"] + summary["computed"] == ROWS // BLOCK
-    found, whole = zarr.open_group(output, mode="r")["y"], zarr.open_group(folder / "expected.zarr", mode="r")["y"]
+    assert summary["before"] + summary["computed"] == len(np.load(folder / f"{rows}.npy", mmap_mode="r")) // BLOCK
+    found, whole = zarr.open_group(output, mode="r")["y"], zarr.open_group(folder / f"{rows}.zarr", mode="r")["y"]
     assert np.array_equal(found[:], whole[:])
     assert not Path(f"{output}.partial").exists()
 
@@ -170,22 +176,92 @@ def test_workers_are_killed_at_random_moments(folder: Path, tmp_path: Path, expe
 
 
 @pytest.mark.parametrize("seed", range(2))
-def test_the_client_is_killed_and_resumed(folder: Path, tmp_path: Path, expected: str, seed: int) -> None:
+def test_the_client_is_killed_and_resumed(folder: Path, tmp_path: Path, expected_long: str, seed: int) -> None:
     chance = random.Random(seed)
     output = tmp_path / "y.zarr"
     for attempt in range(2):
-        with subprocess.Popen(
-            command(folder, output, "--workers", "2", "--threads", "1", *(["--resume"] if attempt else [])),
-            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-        ) as process:  # fmt: skip
-            before = lines(output)
-            goal = before + chance.randrange(1, 15)
+        given = command(folder, output, "--workers", "2", "--threads", "1", *(["--resume"] if attempt else []), rows="long")
+        with subprocess.Popen(given, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+            goal = lines(output) + chance.randrange(1, 15)
             wait_for(lambda: lines(output) >= goal or process.poll() is not None)  # noqa: B023
-            os.kill(process.pid, signal.SIGKILL)
+            process.kill()
         assert not output.exists()
     written = [json.loads(line)["number"] for line in (tmp_path / "y.zarr.partial" / "blocks.jsonl").read_bytes().splitlines()]
     assert len(written) == len(set(written)) > 0
-    require_complete(folder, output, run(folder, output, "--resume", "--threads", "1"), expected)
+    summary = run(folder, output, "--resume", "--threads", "1", rows="long")
+    require_complete(folder, output, summary, expected_long, rows="long")
+
+
+@pytest.mark.parametrize("moment", ["start", "blocks", "blocks after a death"])
+def test_an_interrupt_of_all_processes_prints_no_traces(folder: Path, tmp_path: Path, expected: str, moment: str) -> None:
+    """A terminal sends Ctrl-C to the command and to its workers, those too that came in the place of others."""
+    output = tmp_path / "y.zarr"
+    given = command(folder, output, "--workers", "2", "--threads", "1")
+    streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    with subprocess.Popen(given, start_new_session=True, **streams) as process:
+        wait_for(lambda: len(workers_below(process.pid)) == 2 or process.poll() is not None)
+        if moment != "start":
+            wait_for(lambda: lines(output) > 0 or process.poll() is not None)
+        if moment == "blocks after a death":
+            first = workers_below(process.pid)
+            os.kill(first[0], signal.SIGKILL)
+            wait_for(lambda: len(set(workers_below(process.pid)) - set(first)) == 1 or process.poll() is not None)
+        os.killpg(process.pid, signal.SIGINT)
+        out, errors = process.communicate(timeout=300)
+    assert process.returncode == 1, errors
+    assert not out
+    assert "joinery batch: interrupted; --resume goes on with" in errors
+    assert not re.search("Traceback|Process Dask Worker|never retrieved", errors), errors
+    summary = run(folder, output, "--resume", "--threads", "1")
+    assert (summary["before"] > 0) == (moment != "start")
+    require_complete(folder, output, summary, expected)
+
+
+ORPHANS = """
+import asyncio, gc, sys, time
+from distributed import Client, LocalCluster
+from distributed.client import AllExit
+from joinery.interface.distributed.batch import running
+
+async def fail(error):
+    raise error
+
+def main():
+    with LocalCluster(n_workers=1, threads_per_worker=1, processes=False, dashboard_address=":0") as cluster:
+        with Client(cluster) as client:
+            if sys.argv[1] == "quiet":
+                running._pass_over_given_up_waits(client)
+            for error in (AllExit(), KeyError("mine")):
+                client.loop.add_callback(lambda: asyncio.ensure_future(fail(error)) and None)
+                time.sleep(0.5)
+    gc.collect()
+
+if __name__ == "__main__":
+    main()
+"""
+
+
+@pytest.mark.parametrize(("how", "printed"), [("loud", True), ("quiet", False)])
+def test_waits_that_were_given_up_print_no_traces(tmp_path: Path, how: str, printed: bool) -> None:
+    """Dask leaves some behind when it is interrupted while the result of a worker that died is computed again."""
+    (tmp_path / "run.py").write_text(ORPHANS)
+    done = subprocess.run(
+        [sys.executable, str(tmp_path / "run.py"), how], capture_output=True, text=True, check=False, timeout=300
+    )
+    assert done.returncode == 0, done.stderr
+    assert ("AllExit" in done.stderr) == printed, done.stderr
+    assert "KeyError: 'mine'" in done.stderr  # others are printed
+
+
+def workers_below(pid: int) -> list[int]:
+    """The processes that a command has begun as workers, among those that live."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            parent = int((path / "stat").read_text().rpartition(")")[2].split()[1])
+            if parent == pid and b"spawn_main" in (path / "cmdline").read_bytes():
+                found.append(int(path.name))
+    return found
 
 
 @contextlib.contextmanager
@@ -339,8 +415,11 @@ def test_a_poisoned_block_on_ray(tmp_path: Path) -> None:
 
 
 BOUNDED = """
+import gc
 import tracemalloc
+import dask.utils
 from distributed import Client, LocalCluster
+from joinery.interface.distributed.dask_spans import lean_extensions
 from joinery.interface.distributed.driving import Driver, Task
 from joinery.interface.distributed.engines import InProcess, OnDask
 
@@ -356,12 +435,24 @@ def main():
             early = tracemalloc.get_traced_memory()[0]
             tracemalloc.reset_peak()
     assert tracemalloc.get_traced_memory()[1] < early + 100_000, tracemalloc.get_traced_memory()
-    tracemalloc.stop()
-    with LocalCluster(n_workers=2, threads_per_worker=1, processes=False, dashboard_address=":0") as cluster:
-        engine, most = OnDask(Client(cluster)), 0
-        for done in Driver(engine, 2, 3, ordered=False).run(Task(number, work, (number,)) for number in range(3000)):
+    # Logs of a bounded length, and a profile that grows with time, are of no interest here.
+    dask.config.set({"distributed.worker.profile.enabled": False, "distributed.admin.low-level-log-length": 50})
+    with LocalCluster(
+        n_workers=2, threads_per_worker=1, processes=False, dashboard_address=":0",
+        scheduler_kwargs=dict(extensions=lean_extensions()),
+    ) as cluster:
+        engine, most, count = OnDask(Client(cluster)), 0, 0
+        for done in Driver(engine, 2, 3, ordered=False).run(Task(number, work, (number,)) for number in range(4000)):
             most = max(most, len(cluster.scheduler.tasks))
+            count += 1
+            if count in (2000, 4000):
+                dask.utils.key_split.cache_clear()  # Dask's own, which has the last 100,000 names of tasks
+                gc.collect()
+                before, early = early, tracemalloc.get_traced_memory()[0]
     assert most < 50, most
+    (span,) = cluster.scheduler.extensions["spans"].spans.values()
+    assert not span.metadata, span.metadata
+    assert early < before + 2000 * 150, (before, early)  # of client, scheduler and workers together, which keep logs of time
     print("bounded")
 
 if __name__ == "__main__":

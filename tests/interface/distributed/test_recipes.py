@@ -1,16 +1,21 @@
-"""The recipes of the guide: those for MPI, Spark and Ray Serve run; the packages of the others look at theirs."""
+"""The recipes of the guide: those for MPI, Spark, Ray Serve and SSH run; the packages of the others look at theirs."""
 
 from __future__ import annotations
 
 import inspect
 import os
 import re
+import shlex
 import shutil
+import socket
 import subprocess
 import sys
+import textwrap
 from pathlib import Path
 
 import pytest
+
+from ...support.namespaces import ALONE, why_no_hosts
 
 pytest.importorskip("distributed", reason="the extra dask is not installed")
 pytestmark = pytest.mark.slow
@@ -107,7 +112,69 @@ def test_a_specification_for_kubernetes() -> None:
     assert "custom_cluster_spec" in inspect.signature(operator.KubeCluster.__init__).parameters
 
 
-def test_arguments_for_ssh() -> None:
-    from distributed import SSHCluster
+SERVER = """
+import asyncio, os, sys
+from pathlib import Path
+import asyncssh
 
-    assert {"hosts", "worker_options"} <= set(inspect.signature(SSHCluster).parameters)
+async def handle(process):
+    print(process.get_extra_info("sockname")[0], process.command.split(" ", 1)[0], file=sys.stderr, flush=True)
+    pipe, nothing = asyncio.subprocess.PIPE, asyncio.subprocess.DEVNULL
+    child = await asyncio.create_subprocess_shell(process.command, stdin=nothing, stdout=pipe, stderr=pipe)
+    await asyncio.gather(copied(child.stdout, process.stdout), copied(child.stderr, process.stderr))
+    process.exit(await child.wait())
+
+async def copied(source, target):
+    while data := await source.read(1 << 16):
+        target.write(data)
+
+async def main():
+    home = Path(os.environ["HOME"], ".ssh")
+    home.mkdir(mode=0o700)
+    host, user = asyncssh.generate_private_key("ssh-ed25519"), asyncssh.generate_private_key("ssh-ed25519")
+    user.write_private_key(home / "id_ed25519")
+    (home / "keys").write_bytes(user.export_public_key())
+    public = host.export_public_key().decode()
+    (home / "known_hosts").write_text("".join(f"{name} {public}" for name in ("head", "node1", "node2")))
+    options = dict(server_host_keys=[host], authorized_client_keys=str(home / "keys"), process_factory=handle, encoding=None)
+    async with await asyncssh.listen("", 22, **options):
+        Path("ready").touch()
+        await asyncio.Event().wait()
+
+asyncio.run(main())
+"""
+NODES = """
+set -e
+mount --bind {folder}/hosts /etc/hosts
+mount --bind {folder} {folder}
+{alone}
+cd {folder} && export HOME=$PWD TMPDIR=$PWD
+{python} server.py 2> server.log &
+until [ -e ready ]; do sleep 0.05; done
+{python} run.py
+"""
+
+
+@pytest.mark.skipif(bool(why_no_hosts()), reason=why_no_hosts())
+def test_ssh(tmp_path: Path, model_path: Path) -> None:
+    """Three addresses of a network namespace, and a server of asyncssh for all of them, which starts what it is told to."""
+    pytest.importorskip("asyncssh", reason="asyncssh, which SSHCluster needs, is not installed")
+    names = "127.0.1.1 head\n127.0.1.2 node1\n127.0.1.3 node2\n"
+    (tmp_path / "hosts").write_text(f"127.0.0.1 localhost {socket.gethostname()}\n{names}")
+    (tmp_path / "server.py").write_text(SERVER)
+    body = f"""{recipe("SSH")}
+with cluster, Client(cluster) as client:
+    client.wait_for_workers(2, timeout=300)
+    found = np.concatenate([out for _, out in jn.distributed.stream(reference, blocks, client)])
+    print(np.array_equal(found, reference()(x)))
+"""
+    before = PRELUDE.format(model=str(model_path)) + "from distributed import Client\n"
+    (tmp_path / "run.py").write_text(before + "if __name__ == '__main__':\n" + textwrap.indent(body, "    "))
+    script = NODES.format(folder=tmp_path, alone=ALONE, python=shlex.quote(sys.executable))
+    command = ["unshare", "-Urnm", "--pid", "--fork", "--kill-child", "--mount-proc", "sh", "-c", script]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=600)
+    log = (tmp_path / "server.log").read_text()
+    assert done.returncode == 0, done.stderr + log
+    assert done.stdout.endswith("True\n")
+    started = {line.split()[0] for line in log.splitlines() if line.endswith(" env")}
+    assert started == {"127.0.1.1", "127.0.1.2", "127.0.1.3"}

@@ -138,6 +138,17 @@ def test_pickles_of_models_name_the_reference() -> None:
         cloudpickle.dumps(lambda x: model(x))
 
 
+def test_pickles_of_graphs_and_symbols_name_the_reference() -> None:
+    graph = scorer()
+    names = r"cannot be pickled; fix: keep .*joinery\.to_text.*joinery\.distributed\.reference of the compiled model"
+    for value in (graph, graph.inputs[0], graph.outputs, jn.what_if(graph, "jax")):
+        with pytest.raises(jn.UserError, match=names):
+            pickle.dumps(value)
+    cloudpickle = pytest.importorskip("cloudpickle", reason="closures are pickled by cloudpickle, which Dask brings")
+    with pytest.raises(jn.UserError, match=names):
+        cloudpickle.dumps(lambda: graph.outputs)
+
+
 def test_a_model_of_the_store_that_is_damaged_is_written_again(tmp_path: Path, forgotten: None) -> None:
     model = jn.compile(scorer(), device="cpu")
     path = Path(jn.distributed.reference(model, directory=tmp_path).location)
@@ -200,7 +211,7 @@ def test_a_file_that_others_may_write_to_is_copied(
     path.chmod(0o666)
     x = np.zeros((2, SIZE, 1), np.float32)
     first = next(jn.distributed.stream(reference, [x]))[1]
-    (copy,) = (tmp_path / "cache" / "models").iterdir()
+    (copy,) = (tmp_path / "cache" / "models").glob("*.joinery")
     assert copy.stat().st_mode & 0o077 == 0
     spoil(path)
     assert np.array_equal(blocks.run_block(reference, {"x": x}).outputs["y"], first)

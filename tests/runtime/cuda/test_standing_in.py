@@ -7,8 +7,8 @@ from typing import Any
 import joinery as jn
 import numpy as np
 import pytest
-from joinery.interface import compiling
 from joinery.interface.kernel import Kernel
+from joinery.interface.opening import devices
 
 from ...support import on_cuda
 
@@ -27,7 +27,7 @@ tt.func public @add(%p: !tt.ptr<f32>, %n: i32) {
 
 @pytest.fixture
 def standing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compiling, "_device", compiling._device)
+    monkeypatch.setattr(devices, "device_of", devices.device_of)
     monkeypatch.setattr(Kernel, "_launch", Kernel._launch)
     on_cuda.install()
 

@@ -1,0 +1,78 @@
+"""Finds what a model runs on: a device, the target of its code, and the arrays as its code reads them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+
+from ...lowering.artifact import ConstantSpec
+from ...lowering.llvm.compile import host_target
+from ...lowering.llvm.nvptx.targets import GpuTarget, gpu_target
+from ...lowering.target import HostTarget
+from ...promotion.arrays import Array
+from ...promotion.errors import UserError
+from ...runtime.cuda.current import why_unavailable
+from ...runtime.device import Device
+from ...runtime.host.device import HostDevice
+from ...runtime.host.memory import aligned_copy, is_aligned
+from ...runtime.storage.cache import CompileCache
+from ...runtime.storage.weight_packing import pack
+
+DEVICES = ("auto", "cpu", "cuda", "cuda:1", "ptxsim")
+SIMULATED_TARGET = "sm_80"
+Target = HostTarget | GpuTarget
+
+
+def resolve(device: str, target: str | None, what: str) -> tuple[str, Target]:
+    """Return the device, and the target that code is generated for."""
+    if device == "auto":
+        device = "cpu" if why_unavailable() is not None else "cuda"
+    if isinstance(device, str) and device.partition(":")[0] == "cuda":
+        from ...runtime.cuda.device import cuda_device
+
+        gpu = cuda_device(device)
+        found = gpu_target(gpu.target if target is None else target)
+        return device, replace(found, processors=gpu.processors)
+    if device == "ptxsim":
+        return device, gpu_target(SIMULATED_TARGET if target is None else target)
+    if device != "cpu":
+        raise UserError(
+            f"{what}: unknown device {device!r}; expected one of {', '.join(DEVICES)}; fix: use device='cpu'"
+        )
+    if target is not None:
+        raise UserError(f"{what}: target {target!r} is for GPUs; fix: device='ptxsim', or no target")
+    return device, host_target()
+
+
+def device_of(device: str, target: Target, store: CompileCache | None) -> Device:
+    if isinstance(target, HostTarget):
+        return HostDevice(store)
+    from ...runtime.model.gpu_model import (
+        GpuBackend,  # GPUs and the simulator load only when they are asked for
+    )
+
+    if device == "ptxsim":
+        from ...runtime.ptxsim.device import SimulatedGpu
+
+        return GpuBackend(SimulatedGpu(target.name), store)
+    from ...runtime.cuda.arrays import CudaArrays
+    from ...runtime.cuda.device import cuda_device
+
+    gpu = cuda_device(device)
+    return GpuBackend(gpu, store, CudaArrays(gpu))
+
+
+def same_code(target: Target) -> Callable[[str], bool]:
+    """Return what tells whether code for a target's key runs here: GPUs of one kind differ in their multiprocessors, by which
+    blocks are chosen but which no code depends on."""
+    if isinstance(target, HostTarget):
+        return lambda key: key == target.key
+    return lambda key: key.rpartition("|")[0] == target.key.rpartition("|")[0]
+
+
+def stored(spec: ConstantSpec, array: Array) -> Array:
+    """Return a constant as the kernels read it: in its layout, contiguous, on a 64-byte boundary."""
+    stored = np.ascontiguousarray(pack(array, spec.layout))
+    return stored if is_aligned(stored) else aligned_copy(stored)
