@@ -17,6 +17,7 @@ Held = tuple[Any, Span]
 """What has memory, with that memory."""
 devices = {"cpu"}
 """Kinds of devices whose tensors lie in memory of this process."""
+_OWN = frozenset({__name__, __name__.replace("holders", "seen")})
 _ROOTS = 4096
 """Objects whose referents are looked at, of those that are young: the youngest."""
 
@@ -70,11 +71,7 @@ def _referred() -> list[Any]:
     """All objects that can be reached."""
     pending: list[Any] = gc.get_objects()
     reached = list(pending)
-    for frame in sys._current_frames().values():  # frames that run tell the collector nothing of their variables
-        caller: Any = frame
-        while caller is not None:
-            pending.append(dict(caller.f_locals))
-            caller = caller.f_back
+    pending += _variables()
     if gc.get_freeze_count():
         pending.append(sys.modules)
     seen = set(map(id, pending))
@@ -87,6 +84,18 @@ def _referred() -> list[Any]:
         reached += found
         pending = found
     return reached
+
+
+def _variables() -> list[dict[str, Any]]:
+    """The variables of all frames that run, of which they tell the collector nothing; those of this module's hold all objects."""
+    found = []
+    for frame in sys._current_frames().values():
+        caller: Any = frame
+        while caller is not None:
+            if caller.f_globals.get("__name__") not in _OWN:
+                found.append(dict(caller.f_locals))
+            caller = caller.f_back
+    return found
 
 
 def span_of(holder: Any) -> Span | None:
