@@ -89,12 +89,14 @@ def _referred() -> list[Any]:
 def _variables() -> list[dict[str, Any]]:
     """The variables of all frames that run, of which they tell the collector nothing; those of this module's hold all objects."""
     found = []
-    for frame in sys._current_frames().values():
-        caller: Any = frame
-        while caller is not None:
-            if caller.f_globals.get("__name__") not in _OWN:
-                found.append(dict(caller.f_locals))
-            caller = caller.f_back
+    frames: list[Any] = list(sys._current_frames().values())
+    while frames:
+        frame = frames.pop()
+        if frame.f_globals.get("__name__") not in _OWN:
+            found.append(dict(frame.f_locals))
+        if frame.f_back is not None:
+            frames.append(frame.f_back)
+    del frame  # a frame that refers to itself would keep all that its callers list
     return found
 
 
