@@ -87,7 +87,7 @@ def _referred() -> list[Any]:
 
 
 def _variables() -> list[dict[str, Any]]:
-    """The variables of all frames that run, of which they tell the collector nothing; those of this module's hold all objects."""
+    """The variables of frames that run, of which they tell the collector nothing; those of this module hold all objects."""
     found = []
     frames: list[Any] = list(sys._current_frames().values())
     while frames:
