@@ -50,6 +50,7 @@ from .tuning.tuned import TunedKernel, Tuner
 if TYPE_CHECKING:  # the modules for GPUs take as long to load as all others, and load on first use
     from .cuda_launching import CudaLaunches
     from .gpu_code import GpuCode, GpuEntry, GpuKernelCompiler, GpuRequest
+    from .native.looks import FirstLook
     from .native.sanitizer import NativeSanitizer
 
 
@@ -180,12 +181,16 @@ class Kernel:
             notes: whether the report says which accesses only their mask keeps inside the arrays. Without it, the launch is
                 run natively first, by code that stops where a finding is possible; only then is it undone and looked at. That
                 takes a small part of the time of a launch that has no findings. `sanitizer_obstacle` says why it is not done.
+                Of more than 64 programs, some do not run when something is found in others (`Report.looked_at`).
         """
         args = self._arguments(grid, args)
-        if not notes and self._is_clean(grid, args, unwritten or {}, needs_barriers, undefined_arithmetic):
+        look = None if notes else self._first_look(grid, args, unwritten or {}, needs_barriers, undefined_arithmetic)
+        if look is not None and look.is_clean:
             return Report(())
+        facts = (self.name, unwritten, needs_barriers, undefined_arithmetic)
         with default_modes():
-            return sanitize(self._defining_module, grid, args, self.name, unwritten, needs_barriers, undefined_arithmetic)
+            found = functools.partial(sanitize, self._defining_module, grid, args, *facts)
+            return found() if look is None else look.second(found)
 
     @property
     def sanitizer_obstacle(self) -> str | None:
@@ -210,14 +215,22 @@ class Kernel:
         undefined_arithmetic: bool = False,
     ) -> bool:
         """Run a launch natively, and return whether the sanitizer would find nothing; if it might, undo it."""
+        return self._first_look(grid, args, unwritten, needs_barriers, undefined_arithmetic).is_clean
+
+    def _first_look(
+        self, grid: int | Sequence[int], args: Sequence[Any], unwritten: Mapping[int, Array], needs_barriers: bool,
+        undefined_arithmetic: bool,
+    ) -> FirstLook:  # fmt: skip
+        from .native.looks import UNKNOWN
+
         extents = grid_extents(grid)
         if self._native_sanitizer.obstacle is not None:
-            return False
+            return UNKNOWN
         try:
             arguments = self._kernel_arguments(args)
         except UserError:
-            return False  # the sanitizer says what is wrong with them
-        return self._native_sanitizer.is_clean(extents, arguments, unwritten, needs_barriers, undefined_arithmetic)
+            return UNKNOWN  # the sanitizer says what is wrong with them
+        return self._native_sanitizer.look(extents, arguments, unwritten, needs_barriers, undefined_arithmetic)
 
     def launch(
         self, grid: int | Sequence[int], *args: Any, device: str = "cpu", target: str | None = None, sanitize: bool = False,

@@ -98,16 +98,18 @@ class HostProgram:
         extents: tuple[int, int, int],
         threads: int,
         reach: Reach | None = None,
+        first: int | None = None,
     ) -> None:
         """Run all programs of the grid and wait for them. `arguments` are the 64-bit values that the code reads.
 
         reach: the memory that accesses are compared with; given to code that compares them.
+        first: how many programs to run, from the first on; None for all.
 
         Raises `KeyboardInterrupt` if that cancelled the launch, and what a program that stopped the launch found: programs that
         had not started by then have not run.
         """
         x, y, z = extents
-        programs = x * y * z
+        programs = x * y * z if first is None else first
         if not programs:
             return
         grain = programs // (threads * CHUNKS_PER_THREAD) or 1
@@ -210,6 +212,7 @@ def _mistake(
     if site.kind == "memory":
         return MemoryError(text)
     error = AccessError(text)
+    error.program = program
     if site.location is not None:
         error.origin = f"{site.location[0]}:{site.location[1]}"
     return error

@@ -31,7 +31,8 @@ class LaunchFacts:
     large: bytes from which on a launch moves more than the caches hold.
     checked: whether launches compare every access with the memory that it may reach.
     follows: whether the kernel accesses memory at addresses that it loads or makes.
-    tables: the parameters from whose memory it loads what such addresses are made of, and the bytes of the smallest element.
+    tables: the parameters from whose memory it loads what such addresses are made of, and the bytes of the smallest element;
+        with 0, numbers that they are made of.
     follows_again: whether it may load addresses from there, too.
     work: the operations on single elements that a program does; None if nothing is known of their time.
     """

@@ -11,6 +11,7 @@ import hashlib
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 
 import numpy as np
 from xdsl.dialects.builtin import IntegerAttr
@@ -28,10 +29,11 @@ from ...lowering.tt.instrument.instrument import instrument
 from ...lowering.tt.instrument.obstacles import obstacle
 from ...lowering.tt.instrument.plan import NOT_WRITTEN, Instrumented, Plan
 from ...lowering.tt.instrument.wraps import Offsets, offsets_of
+from ...lowering.tt.interpret.memory import AccessError
 from ...lowering.tt.transforms.pipeline import copy_function
 from ...promotion.arrays import Array
 from ...promotion.dataclass import dataclass
-from ...promotion.errors import UnsupportedError, UserError
+from ...promotion.errors import KernelAssertionError, UnsupportedError, UserError
 from ...promotion.float_modes import default_modes
 from ...runtime.native.linking import target_key
 from ...runtime.storage.cache import CompileCache
@@ -39,6 +41,7 @@ from .arguments import HostArguments
 from .code import decode_object, encode_object
 from .host_program import HostObject
 from .kernel import LaunchFacts, NativeKernel
+from .looks import CLEAN, UNKNOWN, Before, FirstLook
 from .stamps import STAMPS, LaunchStamps
 
 PREPARATION = "inline,drop-claims,expand-control,expand-assembly,expand-descriptors"
@@ -138,35 +141,43 @@ class NativeSanitizer:
         except UnsupportedError as error:
             return str(error)
 
-    def is_clean(
+    def look(
         self,
         extents: tuple[int, int, int],
         arguments: HostArguments,
         unwritten: Mapping[int, Array],
         needs_barriers: bool,
         undefined_arithmetic: bool = False,
-    ) -> bool:
+    ) -> FirstLook:
         """Run a launch natively, and return whether the sanitizer would find nothing in it.
 
         If it might, memory is as it was before. `unwritten` is updated if it does not. Arguments are as for `Kernel.sanitize`.
         """
         if self.obstacle is not None or arguments.listed or not 0 < _programs(extents) <= MAX_PROGRAMS:
-            return False
+            return UNKNOWN
         if undefined_arithmetic and self._arithmetic_obstacle is not None:
-            return False
+            return UNKNOWN
         if not self._keeps_promises(arguments.values):
-            return False
+            return UNKNOWN
         groups = shared_memory(arguments.spans, self._aliases.written)
         regions = self._regions(arguments, groups)
         if regions is None:
-            return False
+            return UNKNOWN
         looked_at = {group: _blank(region, arguments, unwritten) for group, region in regions.items()}
         blank = {group: found for group, found in looked_at.items() if found is not None}
         wraps = self._may_wrap(extents, arguments.values)
         variant = self._variant(Plan(groups, frozenset(blank), wraps, needs_barriers, undefined_arithmetic))
         if variant is None:
-            return False
-        return self._run(variant, extents, arguments, regions, groups, blank, unwritten)
+            return UNKNOWN
+
+        def run(first: int | None) -> FirstLook:
+            return self._run(variant, extents, arguments, regions, groups, blank, unwritten, first)
+
+        found = run(None)
+        if found.stopped is None:
+            return found
+        memory = [regions[number].memory for number in self._written_groups(groups) if number in regions]
+        return replace(found, before=Before(run, found.stopped, [*memory, *unwritten.values()]))
 
     def _run(
         self,
@@ -177,14 +188,15 @@ class NativeSanitizer:
         groups: Groups,
         blank: Mapping[int, Array],
         unwritten: Mapping[int, Array],
-    ) -> bool:
+        first: int | None,
+    ) -> FirstLook:
         kept: dict[int, Array] = {}
         try:
             kept.update({number: regions[number].memory.copy() for number in self._written_groups(groups) if number in regions})
             with STAMPS.launch(_programs(extents)) as stamps:
                 prepared = _Stamped(variant.instrumented, extents, arguments, regions, dict(groups), blank, stamps)
                 native = variant.native.program(prepared.spans, prepared.values)
-                native.run(self._name, prepared.values, extents, 1, arguments.reach(follows=False))
+                native.run(self._name, prepared.values, extents, 1, arguments.reach(follows=False), first)
                 for group in blank.keys() & prepared.given.keys():  # what no access reaches has no stamps
                     was = blank[group]
                     written = was & (prepared.given[group][: len(was)] != NOT_WRITTEN)
@@ -195,9 +207,9 @@ class NativeSanitizer:
             if isinstance(error, UnsupportedError):
                 self._broken = str(error)
             if isinstance(error, UserError | UnsupportedError | MemoryError):
-                return False
+                return _stop(error, extents)
             raise
-        return True
+        return CLEAN
 
     def _written_groups(self, groups: Groups) -> frozenset[int]:
         group_of = dict(groups)
@@ -287,6 +299,14 @@ class NativeSanitizer:
             return found
 
         return _Variant(instrumented, NativeKernel(facts, compiled, self._store))
+
+
+def _stop(error: Exception, extents: tuple[int, int, int]) -> FirstLook:
+    program = error.program if isinstance(error, AccessError | KernelAssertionError) else None
+    if program is None:
+        return UNKNOWN
+    x, y, z = program
+    return FirstLook(False, x + extents[0] * (y + extents[1] * z))
 
 
 class _Stamped:

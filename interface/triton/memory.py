@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import ctypes
-import gc
-import sys
-import weakref
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
 from ...promotion.arrays import Array
 from ...promotion.errors import UserError
-from ...runtime.host.addresses import SMALLEST_ADDRESS, distinct, integers_in, mapped
+from ...runtime.host.addresses import integers_in
+from .known import holders
+from .known.holders import Span
+from .known.seen import Search, Seen
 
-Span = tuple[int, int]
-"""First byte and end of memory."""
 EVERYWHERE: Span = (0, 1 << 62)
 """The span of an address that nobody knows the memory of."""
 _device = "cpu"
@@ -26,6 +24,7 @@ def use_cuda() -> None:
     """Take tensors on CUDA for arguments from now on, as a GPU does: those that stand in for them lie in this memory."""
     global _device
     _device = "cuda"
+    holders.devices.add("cuda")
 
 
 def device() -> str:
@@ -86,141 +85,7 @@ def flattened(names: Sequence[str], types: Sequence[Any], args: Sequence[Any]) -
             yield name, type_, arg
 
 
-def _holders(thorough: bool) -> Iterator[tuple[Any, Span]]:
-    """What has memory, with that memory.
-
-    thorough: whether to look for arrays too, which the collector does not know, and for what `gc.freeze` hid from it, by what
-        its objects, modules and frames refer to. That takes a few tenths of a second.
-    """
-    torch = sys.modules.get("torch")
-    kinds = () if torch is None else (torch.Tensor, torch.UntypedStorage)
-    for each in _referred() if thorough else gc.get_objects():
-        type_ = type(each)
-        span = _span_of(each) if issubclass(type_, kinds) or (thorough and issubclass(type_, np.ndarray)) else None
-        if span is not None:
-            yield each, span
-
-
-def _referred() -> Iterator[Any]:
-    """All objects that can be reached."""
-    pending: list[Any] = gc.get_objects()
-    yield from pending
-    for frame in sys._current_frames().values():  # frames that run tell the collector nothing of their variables
-        caller: Any = frame
-        while caller is not None:
-            pending.append(dict(caller.f_locals))
-            caller = caller.f_back
-    if gc.get_freeze_count():
-        pending.append(sys.modules)
-    seen = set(map(id, pending))
-    while pending:
-        found = []
-        for each in gc.get_referents(*pending):
-            if id(each) not in seen:
-                seen.add(id(each))
-                found.append(each)
-        yield from found
-        pending = found
-
-
-def _outermost(holders: Iterable[tuple[Any, Span]]) -> list[tuple[Any, Span]]:
-    """Those whose memory lies in no other's, in order: of overlapping ones, the last that begins before an address holds it."""
-    found: list[tuple[Any, Span]] = []
-    for holder, (first, end) in sorted(holders, key=lambda each: (each[1][0], -each[1][1])):
-        if not found or end > found[-1][1][1]:
-            found.append((holder, (first, end)))
-    return found
-
-
-def _span_of(holder: Any) -> Span | None:
-    """The memory of a tensor, a storage or an array; None for one without: a tensor of torch's for shapes alone lies at 0."""
-    if isinstance(holder, np.ndarray):
-        while isinstance(holder.base, np.ndarray):
-            holder = holder.base
-        low, high = np.lib.array_utils.byte_bounds(holder)
-        return (int(low), int(high)) if high > low >= SMALLEST_ADDRESS else None
-    try:
-        if getattr(holder, "layout", None) is not None and holder.layout is not sys.modules["torch"].strided:
-            return None
-        storage = holder.untyped_storage() if hasattr(holder, "untyped_storage") else holder
-        if storage.device.type not in ("cpu", _device):
-            return None
-        first, size = int(storage.data_ptr()), int(storage.nbytes())
-    except (AttributeError, RuntimeError, NotImplementedError):  # a tensor without memory
-        return None
-    return (first, first + size) if first >= SMALLEST_ADDRESS else None
-
-
-class _Seen:
-    """The tensors that were alive when all objects were last looked through, which takes milliseconds.
-
-    starts, ends: of their memory, in order; the tensors themselves are not kept alive.
-    """
-
-    def __init__(self) -> None:
-        self.tensors: list[Callable[[], Any]] = []
-        self.starts = self.ends = np.empty(0, np.int64)
-
-    def renew(self, thorough: bool = False) -> None:
-        found = _outermost(_holders(thorough))
-        self.tensors = [_reference(tensor) for tensor, _ in found]
-        self.starts = np.array([first for _, (first, _) in found], np.int64)
-        self.ends = np.array([end for _, (_, end) in found], np.int64)
-
-    def around(self, addresses: Array, renewed: bool = False) -> tuple[list[Span], Array]:
-        """The memory that these addresses lie in, and those that lie in none that is known and still there.
-
-        renewed: whether all that was seen is still there for certain.
-        """
-        if not len(self.starts):
-            return [], addresses
-        numbers = np.searchsorted(self.starts, addresses, side="right") - 1
-        inside = (numbers >= 0) & (addresses < self.ends[numbers])
-        spans = []
-        for number in np.unique(numbers[inside]).tolist():
-            tensor, span = self.tensors[number](), (int(self.starts[number]), int(self.ends[number]))
-            if renewed or (tensor is not None and _span_of(tensor) == span):
-                spans.append(span)
-            else:
-                inside &= numbers != number
-        return spans, addresses[~inside]
-
-    def among(self, numbers: Sequence[Array]) -> list[Span]:
-        """The memory of what is alive that the numbers lie in; all of it if one is an address in none, which may lead back."""
-        addresses = distinct(numbers)
-        if not len(addresses):
-            return []
-        spans, left = self.around(addresses)
-        for thorough in (False, True):
-            left = mapped(left) if len(left) else left  # other numbers lead nowhere, whoever is alive
-            if not len(left):
-                break
-            self.renew(thorough)
-            spans, left = self.around(addresses, renewed=True)
-        return self._all() if len(mapped(left)) else spans
-
-    def everything(self) -> list[Span]:
-        """The memory of all that is alive."""
-        self.renew(thorough=True)
-        return self._all()
-
-    def _all(self) -> list[Span]:
-        return list(zip(self.starts.tolist(), self.ends.tolist(), strict=True))
-
-
-_seen = _Seen()
-
-
-def _reference(holder: Any) -> Callable[[], Any]:
-    """What returns a holder of memory while it is alive; None for a storage, to which no weak reference leads."""
-    try:
-        return weakref.ref(holder)
-    except TypeError:
-        return _gone
-
-
-def _gone() -> None:
-    return None
+_seen = Seen()
 
 
 def addressed_memory(
@@ -229,12 +94,13 @@ def addressed_memory(
     """The memory that a kernel may find the addresses of.
 
     values, spans: its arguments, and (position, first byte, end) of the memory behind pointers.
-    tables: parameters from whose memory it loads what it makes addresses of, each with the bytes of its smallest element.
+    tables: parameters from whose memory it loads what it makes addresses of, each with the bytes of its smallest element;
+        0 for numbers that it makes them of.
     again: whether it may load some from memory that it finds.
     """
     of_pointers = {position: (first, end) for position, first, end in spans}
-    numbers = [np.array([value for i, value in enumerate(values) if i not in of_pointers], np.int64)]
-    looked = {(of_pointers[position], size) for position, size in tables if position in of_pointers}
+    numbers = [np.array([values[position] for position, size in tables if not size and position not in of_pointers], np.int64)]
+    looked = {(of_pointers[position], size) for position, size in tables if size and position in of_pointers}
     found: list[Span] = []
     waiting = list(looked)
     while waiting or numbers:
@@ -247,7 +113,7 @@ def addressed_memory(
         found += spans_found
         numbers, waiting = [], []
         if again:
-            smallest = min((size for _, size in tables), default=8)
+            smallest = min((size for _, size in tables if size), default=8)
             fresh = {(span, smallest) for span in spans_found} - looked
             looked |= fresh
             waiting = list(fresh)
@@ -273,24 +139,15 @@ class Elsewhere:
 
     def __init__(self, found: Callable[[Span], None] | None = None) -> None:
         self._found = found
-        self._looks = 0
+        self._search = Search(_seen)
 
     def __call__(self, address: int) -> Array | None:
-        span = self._around(np.array([address], np.int64))
-        if span is None:
+        spans, _ = self._search.find([address])
+        if not spans:
             return None
         if self._found is not None:
-            self._found(span)
-        return bytes_of(span)
-
-    def _around(self, address: Array) -> Span | None:
-        """The memory around an address; looks through all objects when it is new, but twice at most."""
-        found, _ = _seen.around(address, renewed=self._looks > 0)
-        while not found and self._looks < 2 and len(mapped(address)):
-            _seen.renew(thorough=self._looks > 0)
-            self._looks += 1
-            found, _ = _seen.around(address, renewed=True)
-        return found[0] if found else None
+            self._found(spans[0])
+        return bytes_of(spans[0])
 
 
 def bytes_of(span: Span) -> Array:

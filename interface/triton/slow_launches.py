@@ -13,7 +13,8 @@ from ...promotion.arrays import Array, PointerArgument
 from ...promotion.errors import KernelAssertionError, ResourceError
 from ...runtime.ptxsim.checks.findings import PtxCheckError
 from ..tensor_arguments import TensorDescriptor
-from .memory import EVERYWHERE, Elsewhere, Span, bytes_of, flattened, memory_around, storage_of
+from .known.holders import Span
+from .memory import EVERYWHERE, Elsewhere, bytes_of, flattened, memory_around, storage_of
 from .settings import Settings, current
 from .targets import MAX_WARPS
 from .testing import record, unwritten

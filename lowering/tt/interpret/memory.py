@@ -53,7 +53,13 @@ def is_near_null(address: int) -> bool:
 @public
 class AccessError(UserError):
     """A block program read or wrote outside its arrays, or at an address that is not a multiple of the
-    element size."""
+    element size.
+
+    Attributes:
+        program: the coordinates of the program that native code found it in; None if they are not known.
+    """
+
+    program: tuple[int, int, int] | None = None
 
 
 @dataclass(slots=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
-from dataclasses import replace
+from dataclasses import field, replace
 
 from ....promotion.dataclass import dataclass
 from ....promotion.errors import UserError, public
@@ -60,17 +60,30 @@ class Report:
         findings: mistakes, in the order in which they were found.
         masked_out_of_bounds: accesses that only their mask keeps inside the arrays, one per operation. They are no mistakes.
         dropped: number of lanes of further findings, beyond the limit of `MAX_FINDINGS`.
+        looked_at, programs: how many programs of the launch were looked at, of how many: those that show what is found.
     """
 
     findings: tuple[Finding, ...]
     masked_out_of_bounds: tuple[Finding, ...] = ()
     dropped: int = 0
+    looked_at: int = field(default=0, compare=False)
+    programs: int = field(default=0, compare=False)
+
+    @property
+    def part(self) -> str:
+        """A sentence that says so, if some programs were not looked at; else ""."""
+        if self.looked_at >= self.programs:
+            return ""
+        some = "one" if self.looked_at == 1 else str(self.looked_at)
+        return f"{some} of {self.programs} programs {'was' if self.looked_at == 1 else 'were'} looked at"
 
     def __str__(self) -> str:
         count = len(self.findings)
         lines = [f"{count} finding{'' if count == 1 else 's'}", *map(str, self.findings)]
         if self.dropped:
             lines.append(f"further findings of {self.dropped} lanes are left out")
+        if self.part:
+            lines.append(self.part)
         for note in self.masked_out_of_bounds:
             lines.append(f"note: {note.message} ({note.count} lanes)\n  {note.line}: {note.operation}")
         return "\n".join(lines)
@@ -90,6 +103,8 @@ class SanitizerError(UserError):
         lines += map(str, report.findings[:_SHOWN])
         if more > 0:
             lines.append(f"and {more} more: see .findings")
+        if report.part:
+            lines.append(report.part)
         super().__init__("\n".join(lines))
 
 
@@ -119,8 +134,13 @@ class Collector:
         elif len(self._notes) < MAX_FINDINGS:
             self._notes[key] = replace(make(), count=count)
 
-    def report(self) -> Report:
-        return Report(tuple(self._found.values()), tuple(self._notes.values()), self.dropped)
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing was found."""
+        return not self._found
+
+    def report(self, looked_at: int = 0, programs: int = 0) -> Report:
+        return Report(tuple(self._found.values()), tuple(self._notes.values()), self.dropped, looked_at, programs)
 
 
 __all__ = ["MAX_FINDINGS", "Collector", "Finding", "Report", "SanitizerError"]

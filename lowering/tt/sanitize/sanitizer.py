@@ -36,6 +36,8 @@ def sanitize(
     unwritten: Mapping[int, Array] | None = None,
     needs_barriers: bool = False,
     undefined_arithmetic: bool = False,
+    enough: int | None = None,
+    only: int | None = None,
 ) -> Report:
     """Run every program of the grid with all checks; arrays are written in place as far as the accesses are sound.
 
@@ -49,6 +51,8 @@ def sanitize(
     in Triton's own code for GPUs. Code of joinery keeps the operations of a program in order by itself.
     undefined_arithmetic: whether integer divisions by zero and shifts by the width or more have no result, as in Triton's own
     code. joinery's have one.
+    enough: after how many programs something that was found is reported, and no further one runs; None for all.
+    only: the number of the only program to run, after those before it have run; None for all.
     """
     function = find_function(func, name)
     extents = grid_extents(grid)
@@ -59,19 +63,22 @@ def sanitize(
     machine = _Sanitizer(extents, guard)
     values = machine.bind(function, args)
     shadows = _promises(function, args, values, guard)
+    programs = extents[0] * extents[1] * extents[2]
+    looked_at = 0
     with np.errstate(all="ignore"):
         code = machine.function(function)
-        index = 0
-        for z in range(extents[2]):
-            for y in range(extents[1]):
-                for x in range(extents[0]):
-                    machine.program = (np.int32(x), np.int32(y), np.int32(z))
-                    guard.enter(index, (x, y, z))
-                    machine.passed = shadows
-                    index += 1
-                    with suppress(ProgramEnds):
-                        code(values)
-    return guard.collector.report()
+        for index in range(programs) if only is None else (only,):
+            if enough is not None and looked_at >= enough and not guard.collector.is_empty:
+                break
+            x, rest = index % extents[0], index // extents[0]
+            y, z = rest % extents[1], rest // extents[1]
+            machine.program = (np.int32(x), np.int32(y), np.int32(z))
+            guard.enter(index, (x, y, z))
+            machine.passed = shadows
+            looked_at += 1
+            with suppress(ProgramEnds):
+                code(values)
+    return guard.collector.report(looked_at, programs)
 
 
 class _Sanitizer(SanitizedMachine):

@@ -247,7 +247,7 @@ def _reached(arrays: Sequence[tuple[str, Array]], args: Sequence[object]) -> lis
     numbers = np.array([int(each) for each in args if isinstance(each, (int, np.integer)) and 0 <= each < 1 << 63], np.int64)
     waiting = [numbers, *[_integers_in(array) for _, array in arrays]]
     while waiting:
-        for address in mapped(distinct([waiting.pop()])).tolist():
+        for address in mapped(distinct([waiting.pop()])):
             if any(low <= address < high for low, high in known):
                 continue
             array = elsewhere(address)

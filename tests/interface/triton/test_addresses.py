@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import ctypes
 import gc
+import mmap
+import weakref
 from typing import Any
 
+import joinery as jn
 import numpy as np
 import pytest
 from joinery.interface.triton import memory
+from joinery.interface.triton.known import seen
 from joinery.runtime.host import addresses
 
 torch = pytest.importorskip("torch")
@@ -66,7 +71,7 @@ def test_numbers_in_memory() -> None:
     found_of = [addresses.integers_in(halves.view(np.uint8), step) for step in (4, 1)]
     assert all(each is not None and {1, 2, 3, 4, 5} <= set(each.tolist()) for each in found_of)
     assert addresses.integers_in(np.empty(0, np.uint8), 1) is not None
-    assert len(addresses.mapped(np.array([1, table.ctypes.data, 1 << 46]))) == 1
+    assert addresses.mapped([1, table.ctypes.data, 1 << 46]) == [table.ctypes.data]
 
 
 def test_tensors_without_memory_are_none() -> None:
@@ -99,3 +104,91 @@ def test_a_tensor_of_a_part_does_not_hide_the_whole() -> None:
     outer, inner = torch.from_numpy(whole), torch.from_numpy(whole[10:20])
     assert spans([outer.data_ptr() + 100]) == [span(outer)]
     assert inner.data_ptr() > outer.data_ptr()
+
+
+def test_what_was_made_a_short_time_ago_is_found_without_looking_at_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(seen, "FAR_LOOKS", (lambda: pytest.fail("looks at all that is alive"),))
+    for _ in range(50):
+        one, two = torch.zeros(100), [np.ones(100)]
+        array = (two[0].ctypes.data, two[0].ctypes.data + 800)
+        assert sorted(spans([one.data_ptr(), two[0].ctypes.data + 8, 7])) == sorted([span(one), array])
+    assert spans([memory_free_of_tensors()]) == [], "a number that leads nowhere"
+
+
+def memory_free_of_tensors() -> int:
+    """An address that no page of the process is mapped at."""
+    with mmap.mmap(-1, 1 << 20) as pages:
+        octet = ctypes.c_char.from_buffer(pages)
+        address = ctypes.addressof(octet) + (1 << 19)
+        del octet
+    return address
+
+
+def test_looking_keeps_nothing_alive() -> None:
+    gc.disable()
+    try:
+        tensor = torch.zeros(100)
+        gone = weakref.ref(tensor)
+        assert spans([tensor.data_ptr()]) == [span(tensor)]
+        del tensor
+        assert gone() is None
+    finally:
+        gc.enable()
+
+
+def test_memory_that_is_given_out_again_is_what_it_is_now() -> None:
+    rng = np.random.default_rng(5)
+    alive: list[Any] = []
+    for _ in range(200):
+        if alive and rng.random() < 0.5:
+            alive.pop(int(rng.integers(len(alive))))
+        tensor = torch.zeros(int(rng.integers(1, 2000)))
+        alive.append(tensor[int(rng.integers(tensor.numel())) :] if rng.random() < 0.3 else tensor)
+        del tensor
+        chosen = [alive[int(number)] for number in rng.integers(0, len(alive), 3)]
+        assert sorted(spans([each.data_ptr() for each in chosen])) == sorted({span(each) for each in chosen})
+
+
+def test_memory_in_order() -> None:
+    """Against a list of all, of memory that overlaps."""
+    rng = np.random.default_rng(3)
+    known, holders = seen.Spans(), []
+    for _ in range(300):
+        holder = np.zeros(int(rng.integers(1, 50)), np.uint8)
+        part = holder[: len(holder)]
+        holders.append(part)
+        known.add(seen.span_of(part), [part])
+        if rng.random() < 0.2:
+            holders.pop(int(rng.integers(len(holders))))
+        assert known.starts == sorted(known.starts)
+        assert known.ends == sorted(known.ends)
+        alive = {seen.span_of(each) for each in holders}
+        addresses = sorted({low for low, _ in alive} | {high - 1 for _, high in alive})
+        found, left = known.around(addresses)
+        assert set(found) == alive
+        assert left == []
+    assert seen.positions([10, 20], [9, 10, 19, 20] * 100) == [-1, 0, 0, 1] * 100
+
+
+def test_mapped_pages_one_by_one_and_by_the_map(monkeypatch: pytest.MonkeyPatch) -> None:
+    here = np.zeros(10).ctypes.data
+    asked = [1 << 17, here, 1 << 46, memory_free_of_tensors()]
+    alone = addresses.mapped(asked)
+    monkeypatch.setattr(addresses, "_FEW_PAGES", 0)
+    assert addresses.mapped(asked) == alone == [here]
+
+
+def test_numbers_that_no_address_is_made_of_are_not_looked_up() -> None:
+    """A size may lie where the process has memory: of the program itself, or of freed tensors."""
+    text = """
+    tt.func public @k(%t: !tt.ptr<i64>, %n: i32, %a: i64) {
+      %p = tt.load %t : !tt.ptr<i64>
+      %q = tt.int_to_ptr %p : i64 -> !tt.ptr<f32>
+      %r = tt.int_to_ptr %a : i64 -> !tt.ptr<f32>
+      %o = tt.addptr %q, %n : !tt.ptr<f32>, i32
+      %v = tt.load %o : !tt.ptr<f32>
+      tt.store %r, %v : !tt.ptr<f32>
+      tt.return
+    }"""
+    kernel = jn.kernel.from_ttir(text)
+    assert kernel.checked_native.facts.tables == ((0, 8), (2, 0))

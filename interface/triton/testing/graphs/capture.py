@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NoReturn
 
 from .....promotion.arrays import Array
-from ...memory import Span, bytes_of
+from ...known.holders import Span
+from ...memory import bytes_of
 
 captures: list[Capture] = []
 """The capture that is going on: one at most, as torch has it."""

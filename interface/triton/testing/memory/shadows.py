@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from .....promotion.arrays import Array
-from ...memory import Span
+from ...known.holders import Span
 
 _MAX_SHADOWS = 1 << 14
 _RANDOM = 1 << 12

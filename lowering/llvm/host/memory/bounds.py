@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
-from xdsl.ir import Operation, SSAValue
+from xdsl.ir import BlockArgument, Operation, SSAValue
 
 from .....promotion.dataclass import dataclass
 from ....tt.analysis.alias_sets import UNKNOWN
@@ -18,7 +18,7 @@ from ....tt.analysis.distances import distance_moves
 from ....tt.dialect.memory.check_access import CheckAccessOp
 from ....tt.instrument.bounds import ACCESSES
 from ....tt.limits import MAX_DISTANCE
-from ....tt.types import bit_width
+from ....tt.types import bit_width, is_pointer
 from ...elementwise import memory_size
 from ...ir import Function
 from ...module import Module
@@ -94,8 +94,8 @@ def follows_addresses(function: Operation) -> bool:
 class AddressSources:
     """Where a function loads the numbers that it makes addresses of.
 
-    tables: parameter → bytes of the smallest elements that it loads from the memory behind it.  again: whether it loads some at
-    addresses that it loads or makes.
+    tables: parameter → bytes of the smallest elements that it loads from the memory behind it; 0 for a parameter that is such a
+    number itself.  again: whether it loads some at addresses that it loads or makes.
     """
 
     tables: tuple[tuple[int, int], ...]
@@ -117,7 +117,11 @@ def address_sources(function: Operation) -> AddressSources:
             continue
         seen.add(value)
         op = value.owner if isinstance(value.owner, Operation) else value.owner.parent_op()
-        if op is None or (op is function and value.owner is function.regions[0].blocks[0]):
+        if op is None:
+            continue
+        if op is function and isinstance(value, BlockArgument) and value.owner is function.regions[0].blocks[0]:
+            if not is_pointer(value.type):
+                tables[value.index] = 0
             continue
         if value.owner is not op and op is function:
             pending += branches
