@@ -52,6 +52,7 @@ if TYPE_CHECKING:  # the modules for GPUs take as long to load as all others, an
     from .gpu_code import GpuCode, GpuEntry, GpuKernelCompiler, GpuRequest
     from .native.looks import FirstLook
     from .native.sanitizer import NativeSanitizer
+    from .proving.proving import KernelProver
 
 
 class Kernel:
@@ -191,6 +192,13 @@ class Kernel:
         with default_modes():
             found = functools.partial(sanitize, self._defining_module, grid, args, *facts)
             return found() if look is None else look.second(found)
+
+    @functools.cached_property
+    def prove(self) -> KernelProver:
+        """Proofs for all sizes: `prove(assume=…, extents=…, grid=…)`, or `prove.like(grid, *args)` (docs/guides/proofs.md)."""
+        from .proving.proving import KernelProver
+
+        return KernelProver(self._function, self.sanitize, self._arguments)
 
     @property
     def sanitizer_obstacle(self) -> str | None:

@@ -1,0 +1,126 @@
+"""Compares the verdicts on random kernels with what the sanitizer finds in launches with small sizes."""
+
+from __future__ import annotations
+
+import itertools
+import random
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+import joinery as jn
+import numpy as np
+from joinery.lowering.prove.preparation import prepare
+from joinery.lowering.prove.prover import Prover
+from joinery.lowering.prove.specify.expressions import evaluate, holds, parse_assumption
+from joinery.lowering.prove.specify.specification import ParsedSpecification, Specification
+from joinery.promotion.float_modes import default_modes
+
+from .random_kernels import RandomKernel, random_kernel
+
+KINDS = {"bounds": {"out-of-bounds"}, "races": {"race", "lane-race"}, "overflow": {"overflow"}}
+PROVED = ("proven", "proven under", "never executed")
+_EDGES = {"i8": [-128, -127, -64, -3, -1, 20, 33, 64, 100, 126, 127], "i32": [-9, -1, 20, 33, 100, 2**31 - 1, -(2**31)]}
+_MAX_ELEMENTS = 5000
+LIMIT = 200_000
+
+
+def sizes_of(
+    subject: RandomKernel, parsed: ParsedSpecification, rng: random.Random, count: int | None
+) -> Iterator[dict[str, int]]:
+    """Yields sizes up to 17 with grids up to 5, and some beyond, that a specification allows. count: how many; None: all."""
+    width = "i8" if "%n: i8" in subject.text else "i32"
+    values = [*range(18), *_EDGES[width]]
+    grids = range(6) if "grid_x" in parsed.names() else [0]
+    every = list(itertools.product(values, values, grids))
+    rng.shuffle(every)
+    found = 0
+    for n, m, x in every:
+        sizes = {"n": n, "m": m, "grid_x": x}
+        if not parsed.holds(sizes) or evaluate(parsed.grid[0], sizes) > 5:
+            continue
+        if sum(evaluate(extent, sizes) for extent in parsed.extents.values()) > _MAX_ELEMENTS:
+            continue
+        yield sizes
+        found += 1
+        if found == count:
+            return
+
+
+def arguments_of(subject: RandomKernel, parsed: ParsedSpecification, sizes: dict[str, int], seed: int) -> list[Any] | None:
+    """Returns the arguments of a launch, with elements as the assumptions allow; None if there are none of that kind."""
+    rng = np.random.default_rng(seed)
+    ranges = parsed.ranges_of_contents(sizes)
+    arguments: list[Any] = []
+    for name, element in subject.elements.items():
+        count = evaluate(parsed.extents[name], sizes)
+        sign = "u" if rng.random() < 0.5 else "i"
+        dtype = np.dtype(f"{sign}{int(element[1:]) // 8}")
+        least, most = np.iinfo(dtype).min, np.iinfo(dtype).max
+        low, high = ranges.get(name, (-4, 20))
+        low = least if low is None else max(low, least)
+        high = most if high is None else min(high, most)
+        if low > high and count:
+            return None
+        array = rng.integers(low, high, count, dtype, endpoint=True) if count else np.zeros(0, dtype)
+        if count and rng.random() < 0.5:  # the ends of a range are what faults hide at
+            array[rng.random(count) < 0.5] = rng.choice([low, high])
+        arguments.append(array)
+    return [*arguments, sizes["n"], sizes["m"]]
+
+
+def check(seed: int, count: int | None, refutes: bool = False) -> Counter[tuple[str, str]]:
+    """Proves a random kernel, and runs launches: what is proven of an access is found in none.
+
+    Returns how many accesses have which verdict, by property. refutes: whether launches that break a property are looked for.
+    """
+    rng = random.Random(seed)
+    subject = random_kernel(rng)
+    kernel = jn.kernel.from_ttir(subject.text)
+    specification = Specification.of(subject.assume, subject.extents, subject.grid)
+    parsed = specification.parsed()
+    try:
+        if refutes:
+            proof = kernel.prove(subject.assume, subject.extents, subject.grid, tuple(KINDS), limit=LIMIT)
+        else:
+            with default_modes():
+                proof = Prover(prepare(kernel._function), specification, None, LIMIT).prove(tuple(KINDS))
+    except jn.UserError as error:
+        if not ("may not last" in str(error) or "contradict" in str(error)):
+            raise
+        return Counter({("bounds", "refused"): 1})
+    proven = [each for each in proof.accesses if each.verdict in PROVED]
+    for sizes in sizes_of(subject, parsed, rng, count) if proven else ():
+        arguments = arguments_of(subject, parsed, sizes, rng.randrange(1 << 30))
+        if arguments is None:
+            continue
+        grid = (evaluate(parsed.grid[0], sizes),)
+        before = [each.copy() if isinstance(each, np.ndarray) else each for each in arguments]
+        try:
+            findings = kernel.sanitize(grid, *arguments).findings
+        except jn.UserError:
+            continue  # a loop whose step is not positive
+        for each in proven:
+            if not all(holds(parse_assumption(text), sizes) for text in each.condition):
+                continue
+            faults = [found for found in findings if found.kind in KINDS[each.prop] and each.line in (found.line, found.origin)]
+            if each.prop != "races" or each.verdict == "never executed":
+                faults = [found for found in faults if found.line == each.line]
+            assert not faults, f"seed {seed}: {each}\n{faults[0]}\n{specification}\n{sizes} {before}\n{subject.text}"
+    return Counter((each.prop, each.verdict) for each in proof.accesses)
+
+
+def main() -> None:
+    """Tries random kernels: the first seed, how many, and how many launches of each; without it all up to 17."""
+    first, count, launches = int(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]) if len(sys.argv) > 3 else None
+    found: Counter[tuple[str, str]] = Counter()
+    for seed in range(first, first + count):
+        found += check(seed, launches)
+    print(dict(found))
+
+
+if __name__ == "__main__":
+    main()
+
+__all__ = ["check"]
