@@ -22,7 +22,7 @@ from .specify.specification import ParsedSpecification, Specification
 from .terms.formulas import Formula
 from .terms.polynomials import TooLarge
 from .terms.solver import Budget
-from .world import World, Wrapping
+from .world import BLOCK, World, Wrapping
 
 _QUESTIONS = 50
 """Questions that take all steps that they may, before nothing more is asked."""
@@ -56,7 +56,8 @@ class Bounds:
     def array(self, access: Access) -> str:
         """Returns the parameter that an access is to; "" if that is not known."""
         pointer = None if access.obstacle else self.pointer(access)
-        return self.prepared.parameters[pointer.base].name if isinstance(pointer, Pointer) else ""
+        is_known = isinstance(pointer, Pointer) and pointer.base != BLOCK
+        return self.prepared.parameters[pointer.base].name if isinstance(pointer, Pointer) and is_known else ""
 
     # Worlds and levels
 
@@ -123,14 +124,16 @@ class Bounds:
         pointer = self.pointer(access)
         if isinstance(pointer, Unknown):
             return Found(UNKNOWN, reason=f"the address is not known: {pointer.reason}")
-        name = self.prepared.parameters[pointer.base].name
+        name = self.array(access)
         world = self.world()
         if claims.is_never_executed(world, access):
             return self._never(world, access)
-        if pointer.base not in world.extents:
+        if pointer.base not in world.extents and not access.is_gather:
             return Found(UNKNOWN, reason=f"{name} has no extent; fix: extents={{{name!r}: 'n'}}")
         found, outcome = self.climb(access, pointer.base, claims.bounds)
         if found is not None:
+            if not access.is_gather and not claims.is_aligned(world, access, pointer):
+                return Found(UNKNOWN, reason=f"its address is not shown to be a multiple of {access.size} bytes")
             return found
         counterexample = None
         if outcome.is_possible:
@@ -195,6 +198,8 @@ class Bounds:
             return f"a number that the address is computed from may wrap: {text_of(world, outcome.wrapping[0])}"
         terms = world.access_terms(access)
         assert isinstance(terms.pointer, Pointer)
+        if access.is_gather:
+            return f"not shown to be an index of the block: {world.terms.text(terms.pointer.offset)}"
         loaded = [world.terms.name(atom) for atom in sorted(terms.pointer.offset.atoms) if atom in world.terms.loaded]
         if loaded:
             arrays = sorted(

@@ -13,9 +13,11 @@ from xdsl.ir import Operation, SSAValue
 
 from ...promotion.dataclass import dataclass
 from ..tt import types as t
+from ..tt.dialect.attributes import property_number
 from .evaluate.values import Condition, Integer, Need, Needs, Pointer, Reads
 from .preparation import Access
-from .terms.formulas import FALSE, Formula, at_most, both, either, equal, less, negated, within
+from .terms.formulas import FALSE, Formula, at_least, at_most, both, either, equal, less, negated, within
+from .terms.polynomials import constant
 from .world import AccessTerms, World
 
 ADDRESS_BITS = 64
@@ -110,6 +112,9 @@ def unmet(
 
 def outside(world: World, access: Access, pointer: Pointer) -> Formula | None:
     """Returns that an access is outside its array; None if the array has no extent."""
+    if access.is_gather:
+        axis = property_number(access.op, "axis")
+        return either(at_most(pointer.offset, -1), less(constant(t.shape_of(access.op.operands[0].type)[axis] - 1), pointer.offset))
     extent = world.extents.get(pointer.base)
     if extent is None:
         return None
@@ -127,6 +132,18 @@ def bounds(world: World, access: Access, given: Sequence[Formula]) -> Outcome:
         return Outcome(False, is_possible=True)
     failed, reads = unmet(world, given, access)
     return Outcome(not failed, tuple(failed), tuple(reads))
+
+
+def is_aligned(world: World, access: Access, pointer: Pointer) -> bool:
+    """Returns whether every address of an access is a multiple of its size."""
+    size = access.size
+    if world.prepared.parameters[pointer.base].alignment % size:
+        return False
+    offset = pointer.offset
+    if offset.divisor % size == 0:
+        return offset.constant_part % size == 0
+    rest = world.terms.floor_parts(offset, constant(size))[1]
+    return world.solver.is_impossible(*world.base, world.access_terms(access).live, at_least(rest, 1))
 
 
 def is_never_executed(world: World, access: Access) -> bool:
@@ -172,7 +189,10 @@ def programs_meet(world: World, one: Access, two: Access, are_inside: tuple[bool
 
 
 def lanes_meet(world: World, access: Access, is_inside: bool) -> list[Formula] | None:
-    """Returns that two lanes of a store share memory, and do not store the same there; None if the pointer is not known."""
+    """Returns that two lanes of a store share memory, and do not store the same there; None if the pointer is not known.
+
+    Lanes of an atomic update one element one after the other; those that overlap in part do not.
+    """
     first, second = world.access_terms(access), world.access_terms(access, lanes="'")
     if not isinstance(first.pointer, Pointer) or not isinstance(second.pointer, Pointer):
         return None
@@ -183,6 +203,8 @@ def lanes_meet(world: World, access: Access, is_inside: bool) -> list[Formula] |
     if _stores_equal_values(world, access, (first, second)):
         different = FALSE
     same, partly = _overlap(first.pointer, access.size, second.pointer, access.size)
+    if access.is_atomic:
+        same = FALSE
     return [
         first.live, second.live, either(both(same, different), both(partly, either(*apart))),
         *[inside(world, access, pointer) for pointer in (first.pointer, second.pointer) if is_inside],
@@ -230,6 +252,6 @@ def address_needs(world: World, access: Access, given: Sequence[Formula]) -> Out
 
 
 __all__ = [
-    "Outcome", "address_needs", "bounds", "is_never_executed", "lanes_meet", "needs_of_path", "not_shown", "outside",
+    "Outcome", "address_needs", "bounds", "is_aligned", "is_never_executed", "lanes_meet", "needs_of_path", "not_shown", "outside",
     "programs_meet", "unmet",
 ]  # fmt: skip

@@ -157,7 +157,7 @@ class _Guess:
                 pointer = None if access.obstacle else world.access_terms(access).pointer
             except (NotModelled, TooLarge, RecursionError):
                 continue
-            if isinstance(pointer, Pointer):
+            if isinstance(pointer, Pointer) and not access.is_gather:
                 found.setdefault(self.prepared.parameters[pointer.base].name, []).append(access)
         return found
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 
 from ..tt.sanitize.findings import Finding
-from .preparation import Access, PreparedFunction
+from .preparation import GATHER, Access, PreparedFunction
 from .proof import Counterexample
 from .specify.expressions import evaluate
 from .specify.specification import ParsedSpecification
@@ -127,6 +127,8 @@ class Launches:
 
 def _kind(operation: str) -> str:
     """Returns what an operation does to memory, by its name; descriptors' are expanded to others of the same kind."""
+    if operation == GATHER:
+        return operation
     for kind, names in (("atomic", ("atomic", "reduce")), ("load", ("load", "gather")), ("store", ("store", "scatter"))):
         if any(name in operation for name in names):
             return kind

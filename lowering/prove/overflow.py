@@ -12,14 +12,17 @@ from xdsl.ir import BlockArgument, Operation, OpResult, SSAValue
 
 from ..tt import types as t
 from ..tt.analysis.control_flow import terminator
+from ..tt.dialect.arith import INTEGER_PREDICATES
+from ..tt.dialect.attributes import property_number
 from . import claims
 from .bounds import Bounds
+from .evaluate.loops import is_counted
 from .evaluate.paths import NotModelled, path
 from .evaluate.values import Condition, Integer, Unknown
 from .found import ALWAYS, Found, Level
 from .preparation import Access, line_of
 from .proof import PROVEN, UNDER, UNKNOWN
-from .terms.formulas import TRUE, Formula, both, equal, negated, within
+from .terms.formulas import TRUE, Formula, both, either, equal, negated, within
 from .terms.polynomials import TooLarge
 from .world import World
 
@@ -34,6 +37,10 @@ _EXACT = frozenset({
     "tt.bitcast", "arith.bitcast", "scf.for", "scf.if", "scf.while", "scf.execute_region",
 })  # fmt: skip
 """Operations whose integers are those of their operands, or cannot wrap."""
+_UNSIGNED = frozenset({
+    "arith.divui", "arith.remui", "arith.shrui", "arith.minui", "arith.maxui", "arith.extui", "arith.cmpi", "scf.for",
+})  # fmt: skip
+"""Operations that may read their operands as unsigned numbers."""
 _LOADS = frozenset({"tt.load", "tt.atomic_rmw", "tt.atomic_cas", "tt.atomic_load", "tt.atomic_poll"})
 """Operations whose results are what memory holds: how their own addresses are computed is their own affair."""
 
@@ -44,11 +51,12 @@ class Overflow:
     def __init__(self, bounds: Bounds) -> None:
         """Starts with nothing asked. bounds: has the worlds."""
         self._bounds = bounds
+        self._unsigned = _read_as_unsigned(bounds.prepared.function)
         self._asked: dict[tuple[Operation, Level], tuple[str, tuple[Operation, ...]]] = {}
 
     def verdicts(self) -> dict[Access, Found]:
         """Returns the verdict of every access."""
-        accesses = self._bounds.prepared.accesses
+        accesses = [each for each in self._bounds.prepared.accesses if not each.is_gather]
         return {access: self._bounds.guarded(lambda access=access: self._verdict(access)) for access in accesses}  # type: ignore[misc]
 
     def _verdict(self, access: Access) -> Found:
@@ -58,7 +66,9 @@ class Overflow:
         world = self._bounds.world()
         operations = []
         for op in _computing(self._bounds.prepared.function, access):
-            if op.name in _RING or op.name in _MIN:
+            if op.name == "scf.for" and not is_counted(world.first, op):
+                return Found(UNKNOWN, reason=f"the loop at {line_of(op)} is not shown to count upwards as signed numbers do")
+            if op.name in _RING or op.name in _MIN or op in self._unsigned:
                 operations.append(op)
             elif op.name not in _EXACT | _LOADS and any(_holds_integers(result) for result in op.results):
                 return Found(UNKNOWN, reason=f"whether {op.name} at {line_of(op)} wraps is not modelled")
@@ -70,6 +80,7 @@ class Overflow:
             return Found(PROVEN, reads=self._bounds.accesses_of(reads))
         for level in self._bounds.levels(world, pointer.base):
             if not any(self._problem(op, level) for op in failed) and self._is_near(world, access, level.formulas(world)):
+                reads += [read for op in failed for read in self._asked[op, level][1]]
                 return Found(UNDER, level, reads=self._bounds.accesses_of(reads))
         if failed:
             return Found(UNKNOWN, reason=f"may wrap: {self._problem(failed[0], ALWAYS)} at {line_of(failed[0])}")
@@ -95,13 +106,23 @@ class Overflow:
     def _ask(self, op: Operation, level: Level) -> tuple[str, tuple[Operation, ...]]:
         world = self._bounds.world()
         ev = world.first
+        if any(op.regions):
+            return f"{op.name} of unsigned numbers", ()
         lanes = ev.lanes(t.shape_of(op.results[0].type))
         operands = [ev.value(operand, lanes) for operand in op.operands]
-        if all(isinstance(each, Condition) for each in operands) or t.bit_width(op.results[0].type) == 1:
+        is_exact = op.name != "arith.cmpi" and t.bit_width(op.results[0].type) == 1
+        if all(isinstance(each, Condition) for each in operands) or is_exact:
             return "", ()
         if not all(isinstance(each, Integer) for each in operands):
             return f"{op.name} of what is not modelled", ()
-        fault, text = _wraps(world, op, [each for each in operands if isinstance(each, Integer)])
+        numbers = [each for each in operands if isinstance(each, Integer)]
+        if op in self._unsigned:
+            fault, text = _is_negative(world, numbers), f"{op.name} of what others read as unsigned, and may be negative"
+            if op.name in _RING or op.name in _MIN:
+                own, its = _wraps(world, op, numbers)
+                fault, text = (None, its) if own is None else (either(fault, own), f"{its}, as a signed or unsigned number")
+        else:
+            fault, text = _wraps(world, op, numbers)
         steps = tuple(path(ev, op))
         here = both(*[step.formula for step in steps])
         given = level.formulas(world)
@@ -112,6 +133,15 @@ class Overflow:
             if not failed:
                 return "", tuple(reads)
         return text, ()
+
+
+def _is_negative(world: World, operands: Sequence[Integer]) -> Formula:
+    """Returns that an operand is not the same number read as signed and as unsigned."""
+    found = [
+        negated(within(each.value, 0, (1 << (each.width - 1)) - 1)) for each in operands
+        if not world.terms.fits(each.value, 0, (1 << (each.width - 1)) - 1)
+    ]  # fmt: skip
+    return either(*found)
 
 
 def _wraps(world: World, op: Operation, operands: Sequence[Integer]) -> tuple[Formula | None, str]:
@@ -143,17 +173,40 @@ def _wraps(world: World, op: Operation, operands: Sequence[Integer]) -> tuple[Fo
     return negated(within(exact, -half, half - 1)), f"{world.terms.text(exact)} in {width} bits"
 
 
+def _is_unsigned(op: Operation) -> bool:
+    if op.name == "arith.cmpi":
+        return str(INTEGER_PREDICATES[property_number(op, "predicate")]).startswith("u")
+    if op.name == "scf.for":
+        return "unsignedCmp" in op.properties or "unsignedCmp" in op.attributes
+    return op.name in _UNSIGNED
+
+
+def _read_as_unsigned(function: Operation) -> frozenset[Operation]:
+    """Returns the operations that read unsigned numbers, and the sums and products of which these are made.
+
+    A number that is not negative is the same one read as signed; only for such numbers is it the same question whether a sum
+    wraps.
+    """
+    readers = [op for op in function.walk() if _is_unsigned(op)]
+    made = _computing_values(function, [operand for op in readers for operand in op.operands], []) if readers else []
+    return frozenset([*readers, *[op for op in made if op.name in _RING or op.name in _MIN]])
+
+
 def _holds_integers(value: SSAValue) -> bool:
     return (t.is_integer(value.type) and t.bit_width(value.type) > 1) or t.is_pointer(value.type)
 
 
 def _computing(function: Operation, access: Access) -> list[Operation]:
     """Returns the operations from which an access's address, mask and path are computed, what controls these included."""
+    return _computing_values(function, [access.pointer, *([access.mask] if access.mask is not None else [])], [access.op])
+
+
+def _computing_values(function: Operation, values: Sequence[SSAValue], around: list[Operation]) -> list[Operation]:
+    """Returns the operations from which values are computed, and what controls these and the operations around."""
     found: dict[Operation, None] = {}
     seen: set[SSAValue] = set()
     entered: set[Operation] = set()
-    waiting: list[SSAValue] = [access.pointer, *([access.mask] if access.mask is not None else [])]
-    around = [access.op]
+    waiting = list(values)
     while waiting or around:
         if around:
             op = around.pop()

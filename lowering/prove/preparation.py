@@ -33,6 +33,7 @@ _HARMLESS = frozenset({
     "scf.execute_region", "scf.yield", "scf.condition",
 })  # fmt: skip
 """Operations without a trait that says so which touch no memory of arrays themselves."""
+GATHER = "tt.gather"
 _COMPUTING = ("arith.", "math.")
 """Dialects of which no operation touches memory."""
 _PLAIN = {"tt.load": (True, False), "tt.store": (False, True)}
@@ -51,6 +52,7 @@ class ProofParameter:
         divisor: what the text promises to divide the number.
         rank: of a descriptor's array, how many extents and strides follow it here; 0 of others.
         is_followed: whether the text has parameters for these, too.
+        promised: what the text promises to divide the address of an array.
     """
 
     name: str
@@ -58,6 +60,12 @@ class ProofParameter:
     divisor: int = 1
     rank: int = 0
     is_followed: bool = False
+    promised: int = 1
+
+    @property
+    def alignment(self) -> int:
+        """Bytes of which the address of an array is a multiple: arrays begin at a whole element, launches check promises."""
+        return max(self.element_size, self.promised & -self.promised)
 
     @property
     def is_array(self) -> bool:
@@ -70,7 +78,7 @@ class ProofParameter:
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """An operation that reads or writes memory.
+    """An operation that reads or writes memory, or takes elements of a block by indices.
 
     Attributes:
         is_ordered: whether it is an atomic access that orders programs: those of the scope "cta" do not.
@@ -92,6 +100,11 @@ class Access:
     @property
     def is_atomic(self) -> bool:
         return self.op.name in _ATOMIC
+
+    @property
+    def is_gather(self) -> bool:
+        """Whether it takes elements of a block, not of an array: its indices have bounds, too."""
+        return self.op.name == GATHER
 
     @property
     def pointer(self) -> SSAValue:
@@ -194,13 +207,20 @@ def _parameters(function: FuncOp) -> tuple[ProofParameter, ...]:
             continue
         promised = parameter_attributes(function, position).get(DIVISIBILITY)
         divisor = promised.value.data if isinstance(promised, IntegerAttr) else 1
-        found.append(ProofParameter(name, each.type, max(1, divisor) if t.is_integer(each.type) else 1))
+        divisor = max(1, divisor)
+        if t.is_integer(each.type):
+            found.append(ProofParameter(name, each.type, divisor))
+        else:
+            found.append(ProofParameter(name, each.type, promised=divisor))
     return tuple(found)
 
 
 def _accesses(function: FuncOp) -> list[Access]:
     found = []
     for op in function.walk():
+        if op.name == GATHER:
+            found.append(Access(op, line_of(op), False, False, False, t.shape_of(op.operands[1].type), 1, None, None))
+            continue
         effects = _PLAIN.get(op.name) or _ATOMIC.get(op.name)
         if effects is None:
             if not _is_harmless(op):
@@ -252,4 +272,4 @@ def _operands(op: Operation) -> tuple[SSAValue | None, SSAValue | None]:
     return None, None
 
 
-__all__ = ["Access", "PreparedFunction", "ProofParameter", "claims_of", "line_of", "parameter_names", "prepare"]
+__all__ = ["GATHER", "Access", "PreparedFunction", "ProofParameter", "claims_of", "line_of", "parameter_names", "prepare"]

@@ -17,6 +17,7 @@ PROVEN, UNDER, REFUTED, UNKNOWN, NEVER = "proven", "proven under", "refuted", "u
 VERDICTS = (PROVEN, UNDER, REFUTED, UNKNOWN, NEVER)
 TRUSTED = (
     "arrays of different parameters do not overlap, and each has at least as many elements as its extent says",
+    "arrays begin at a multiple of their element's size, and of what the text promises of their address",
     "an array without an extent has all that is reached from its parameter, and no other array has any of that",
     "nothing but the programs of this launch touches the arrays meanwhile",
     "the solver z3, and this encoding (docs/design/021-proofs.md)",

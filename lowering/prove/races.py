@@ -24,7 +24,7 @@ class Races:
         """Starts with nothing asked. bounds: has the worlds; final: the verdicts on bounds with those of loads relied on."""
         self._bounds = bounds
         self._final = final
-        self._accesses = bounds.prepared.accesses
+        self._accesses = tuple([each for each in bounds.prepared.accesses if not each.is_gather])
         self._found: dict[Access, Found] = {}
         self._addresses: dict[Access, Found] = {}
 
@@ -64,7 +64,7 @@ class Races:
     def _group(self, accesses: list[Access]) -> None:
         """Looks at the accesses to one array."""
         for access in accesses:
-            if access.writes and not access.is_atomic and access.shape:
+            if access.writes and access.shape:
                 self._worsen(access, self._guarded(self._lanes, access))
         writers = sum(access.writes for access in accesses)
         pairs = writers * (writers + 1) // 2 + writers * (len(accesses) - writers)
@@ -152,7 +152,7 @@ class Races:
         return Found(UNDER if level.texts else PROVEN, level, wrapping, reads=reads)
 
     def _meeting(self, one: Access, two: Access) -> Found:
-        if _are_updates_of_elements(one, two, self._bounds.pointer(one), self._bounds.pointer(two)):
+        if self._are_updates_of_elements(one, two):
             return Found(PROVEN)
         are_inside = (self._is_inside(one), self._is_inside(two))
         result = self._disjoint((one, two), lambda world: claims.programs_meet(world, one, two, are_inside))
@@ -172,7 +172,22 @@ class Races:
             what += "; an order that atomics make is not modelled"
         return Found(UNKNOWN, reason=what)
 
+    def _are_updates_of_elements(self, one: Access, two: Access) -> bool:
+        """Returns whether two accesses are atomics that programs see in one order, each to a whole element of one size."""
+        if not (one.is_ordered and two.is_ordered and one.size == two.size):
+            return False
+        return all(self._is_whole(each) for each in (one, two))
+
+    def _is_whole(self, access: Access) -> bool:
+        """Returns whether an access is to whole elements of its size, whichever its address wraps to."""
+        pointer = self._bounds.pointer(access)
+        if not isinstance(pointer, Pointer) or pointer.needs:
+            return False
+        return pointer.offset.divisor % access.size == 0 and pointer.offset.constant_part % access.size == 0
+
     def _lanes(self, access: Access) -> Found:
+        if access.is_atomic and self._is_whole(access):
+            return Found(PROVEN)
         is_inside = self._is_inside(access)
         result = self._disjoint((access,), lambda world: claims.lanes_meet(world, access, is_inside))
         if result.verdict != UNKNOWN:
@@ -185,16 +200,6 @@ class Races:
         if result.reason:
             return result
         return Found(UNKNOWN, reason="two lanes of the store are not shown to have different elements, or equal values")
-
-
-def _are_updates_of_elements(one: Access, two: Access, first: Pointer | Unknown, second: Pointer | Unknown) -> bool:
-    """Returns whether two accesses are atomics that programs see in one order, each to a whole element of one size."""
-    if not (one.is_ordered and two.is_ordered and one.size == two.size):
-        return False
-    return all(
-        isinstance(each, Pointer) and not each.needs and each.offset.divisor % one.size == 0
-        and each.offset.constant_part % one.size == 0 for each in (first, second)
-    )  # fmt: skip
 
 
 __all__ = ["MAX_PAIRS", "Races"]

@@ -46,6 +46,8 @@ from .terms.solver import Budget, Solver
 
 Wrapping = frozenset[Operation]
 """Operations whose operands may wrap."""
+BLOCK = -1
+"""What stands for the parameter of a pointer into a block."""
 _MAX_EXTENT = (1 << 31) - 1
 _MAX_BYTES = (1 << 63) - 1
 """Bytes of the largest array that an address space of 64 bits could have."""
@@ -288,10 +290,18 @@ class World:
             mask = Condition(TRUE)
             if access.mask is not None:
                 mask = ev.condition(access.mask, index if t.is_tensor(access.mask.type) else ())
-            pointer = ev.value(access.pointer, index)
+            pointer = self._index(access, index) if access.is_gather else ev.value(access.pointer, index)
             assert isinstance(pointer, Pointer | Unknown)
             found = self._access_terms[key] = AccessTerms(steps, mask, pointer)
         return found
 
+    def _index(self, access: Access, lanes: Lanes) -> Pointer | Unknown:
+        """Returns the index of a gather as a place behind the beginning of a block, which is no parameter."""
+        found = self.first.value(access.op.operands[1], lanes)
+        if not isinstance(found, Integer):
+            return Unknown("an index that is no integer")
+        number, needs = self.first.signed(found, access.op)
+        return Pointer(BLOCK, number, needs)
 
-__all__ = ["AccessTerms", "World", "Wrapping"]
+
+__all__ = ["BLOCK", "AccessTerms", "World", "Wrapping"]

@@ -18,7 +18,7 @@ from ..terms.formulas import (
     implies,
     less,
 )
-from ..terms.polynomials import Polynomial
+from ..terms.polynomials import Polynomial, constant
 from ..terms.renaming import Renaming
 from .evaluator import Evaluator, Lanes
 from .values import Condition, Integer, Need, Needs, Pointer, Reads, Unknown, Value, integer, merged, under
@@ -42,11 +42,26 @@ def _is_unsigned(loop: Operation) -> bool:
     return "unsignedCmp" in loop.properties or "unsignedCmp" in loop.attributes
 
 
+def is_counted(ev: Evaluator, loop: Operation) -> bool:
+    """Returns whether a loop counts upwards, as signed numbers do.
+
+    Nothing is known of the iterations of others: devices run a loop whose step is 0 or negative, and interpreters refuse it.
+    """
+    if loop.name != "scf.for" or _is_unsigned(loop):
+        return False
+    step = ev.integer(loop.operands[2], ())
+    half = 1 << (step.width - 1)
+    low, high = ev.terms.range(step.value)
+    if low is not None and low >= 1 and high is not None and high < half:
+        return True
+    return not step.needs and ev.terms.is_non_negative(step.value - 1) and ev.terms.is_non_negative(constant(half - 1) - step.value)
+
+
 def iteration(ev: Evaluator, loop: Operation) -> Polynomial:
     """Returns the number of the iteration, from 0."""
     key = (ev.copy, loop)
     high = None
-    if loop.name == "scf.for" and not _is_unsigned(loop):
+    if is_counted(ev, loop):
         (low, end, step), _ = _bounds(ev, loop)
         first, last, least = ev.terms.range(low)[0], ev.terms.range(end)[1], ev.terms.range(step)[0]
         if first is not None and last is not None:
@@ -68,7 +83,7 @@ def _around(ev: Evaluator, loop: Operation) -> frozenset[Hashable]:
 
 def runs(ev: Evaluator, loop: Operation) -> Condition:
     """Returns the condition that the loop's body runs in the iteration."""
-    if _is_unsigned(loop):
+    if not is_counted(ev, loop):
         return Condition(TRUE)
     (low, end, step), needs = _bounds(ev, loop)
     index = low + iteration(ev, loop) * step
@@ -77,13 +92,13 @@ def runs(ev: Evaluator, loop: Operation) -> Condition:
 
 def _iterations(ev: Evaluator, loop: Operation) -> tuple[Polynomial, Needs] | None:
     """Returns how many iterations the loop makes."""
-    if loop.name != "scf.for" or _is_unsigned(loop):
+    if not is_counted(ev, loop):
         return None
     (low, end, step), needs = _bounds(ev, loop)
     if step.number is not None and step.number >= 1:
         quotient, _ = ev.terms.floor_parts(end - low + (step.number - 1), step)
         return ev.terms.larger(quotient, Polynomial([])), needs
-    runs = at_least(step, 1)  # a loop with another step is refused where it runs
+    runs = at_least(step, 1)
 
     def facts(count: Polynomial) -> list[Formula]:
         last = low + (count - 1) * step
@@ -135,7 +150,7 @@ def for_argument(ev: Evaluator, ssa: SSAValue, lanes: Lanes) -> Value | None:
     assert loop is not None
     if ssa.index:
         return _carried(ev, loop, ssa.index - 1, lanes)
-    if _is_unsigned(loop):
+    if not is_counted(ev, loop):
         return None
     (low, _, step), needs = _bounds(ev, loop)
     return integer(low + iteration(ev, loop) * step, t.bit_width(ssa.type), needs)

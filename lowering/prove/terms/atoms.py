@@ -32,6 +32,7 @@ Range = tuple[int | None, int | None]
 
 MAX_ATOMS = 20_000
 _MAX_SHIFT = 64
+_MAX_NAME = 120
 
 
 @dataclass(slots=True)
@@ -68,10 +69,11 @@ class Terms:
         """Returns the atom of this key, which is made at the first call. facts: what holds of it, made once."""
         number = self._numbers.get(key)
         if number is None:
-            number = self._numbers[key] = len(self.atoms)
+            number = len(self.atoms)
             if number >= MAX_ATOMS:
                 raise TooLarge
-            made = Atom(name, low, high, frozenset(depends))
+            self._numbers[key] = number
+            made = Atom(_shortened(name), low, high, frozenset(depends))
             self.atoms.append(made)
             if facts is not None:
                 made.facts = tuple([each for each in facts(variable(number)) if not isinstance(each, Truth)])
@@ -329,6 +331,11 @@ class Terms:
 
         name = f"wrap{width}({self.text(value)})"
         return self.atom(("wrapped", value, width), name, -half, half - 1, depends, facts)
+
+
+def _shortened(name: str) -> str:
+    """Returns a name that is no longer than what people read: names are made of names, twice as long with each operation."""
+    return name if len(name) <= _MAX_NAME else f"{name[: _MAX_NAME - 3]}..."
 
 
 def _product(one: Range, two: Range) -> Range:

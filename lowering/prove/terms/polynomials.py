@@ -12,6 +12,10 @@ MAX_MONOMIALS = 256
 """Most monomials of one polynomial: products of longer ones are refused."""
 
 
+MAX_DEGREE = 8
+"""Most factors of one monomial: chains of squares double them with each operation."""
+
+
 class TooLarge(Exception):
     """Raised when a term outgrows its limits; whoever asked for it knows nothing of the value."""
 
@@ -65,6 +69,8 @@ class Polynomial:
         for one, factor in self.terms:
             for two, times in other.terms:
                 monomial = tuple(sorted(one + two)) if one and two else one or two
+                if len(monomial) > MAX_DEGREE:
+                    raise TooLarge
                 found[monomial] = found.get(monomial, 0) + factor * times
         return Polynomial.of(found)
 

@@ -13,6 +13,7 @@ from joinery.lowering.prove.preparation import prepare
 from joinery.lowering.tt.sanitize.findings import Finding
 
 from ...support.proving.faulty import FAULTY
+from ...support.proving.hostile import HOSTILE
 
 _PROVED = ("proven", "proven under", "never executed")
 
@@ -21,9 +22,9 @@ def kernel(parameters: str, body: str) -> jn.kernel.Kernel:
     return jn.kernel.from_ttir(f"tt.func public @k({parameters}) {{\n{body}\n  tt.return\n}}\n")
 
 
-@pytest.mark.parametrize("name", FAULTY)
+@pytest.mark.parametrize("name", [*FAULTY, *HOSTILE])
 def test_no_fault_is_proven_to_be_none(name: str) -> None:
-    subject = FAULTY[name]
+    subject = (FAULTY | HOSTILE)[name]
     made = jn.kernel.from_ttir(subject.text)
     proof = made.prove(subject.assume, subject.extents, subject.grid, (subject.prop,))
     assert any(each.verdict not in _PROVED for each in proof.accesses), proof
