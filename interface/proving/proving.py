@@ -10,13 +10,14 @@ import numpy as np
 from ...lowering.prove.guessing import Launch, guess
 from ...lowering.prove.preparation import PreparedFunction, parameter_names, prepare
 from ...lowering.prove.proof import PROPERTIES, Proof
-from ...lowering.prove.prover import Prover
+from ...lowering.prove.prover import Prover, written_arrays
 from ...lowering.prove.specify.specification import Specification
 from ...lowering.prove.terms.solver import DEFAULT_LIMIT, load_z3
 from ...lowering.tt import types as t
 from ...lowering.tt.arguments import Parameter, grid_extents, parameters_of, supplied
 from ...lowering.tt.dialect.functions import FuncOp
 from ...lowering.tt.dialect.memory.descriptor_types import TensorDescType
+from ...lowering.tt.host_values import DescriptorArgument, TableArgument
 from ...lowering.tt.sanitize.findings import Finding, Report
 from ...lowering.tt.types import numpy_dtype
 from ...promotion.errors import JoineryError, UnsupportedError, UserError
@@ -89,7 +90,34 @@ class KernelProver:
         load_z3()
         arguments = self._arguments(grid, args)
         with default_modes():
+            self._refuse_shared_memory(arguments)
             return guess(self._expanded(), _launch(self._function, grid_extents(grid), arguments))
+
+    def _refuse_shared_memory(self, args: Sequence[Any]) -> None:
+        """Refuse a launch in which an array that the kernel may write overlaps another one: a proof is about arrays that do not."""
+        pairs = supplied(self._function.sym_name.data, parameters_of(self._function), args)
+        arrays: list[tuple[str, Any]] = []
+        for name, (parameter, argument) in zip(parameter_names(self._function), pairs, strict=True):
+            if isinstance(parameter.type, TensorDescType):
+                arrays.append((name, parameter.descriptor(argument).tensor))
+            elif parameter.is_pointer and isinstance(argument, TableArgument):
+                arrays += [(name, each) for each in argument.arrays]
+            elif parameter.is_pointer and argument is not None:
+                arrays.append((name, argument.array if isinstance(argument, DescriptorArgument) else argument))
+        for name, array in arrays:
+            if not isinstance(array, np.ndarray):
+                raise UnsupportedError(
+                    f"prove.like: {name} is {type(array).__name__}, of which it is not known what memory it shares with others; "
+                    "fix: NumPy arrays, or a specification, as prove(assume=..., extents=..., grid=...)"
+                )
+        written = written_arrays(self._expanded())
+        for at, (one, first) in enumerate(arrays):
+            for two, second in arrays[at + 1 :]:
+                if one != two and np.may_share_memory(first, second) and (written is None or {one, two} & written):
+                    raise UserError(
+                        f"prove.like: {one} and {two} share memory, and the kernel writes there; a proof is about arrays that do "
+                        "not overlap, and would say nothing of this launch; fix: arrays of their own"
+                    )
 
     def _prove(self, specification: Specification, properties: Sequence[str], limit: int) -> Proof:
         load_z3()

@@ -151,4 +151,18 @@ class Prover:
                     )
 
 
-__all__ = ["PROPERTIES", "Confirm", "Prover"]
+def written_arrays(prepared: PreparedFunction) -> frozenset[str] | None:
+    """Returns the parameters whose arrays are written; None if a write may lead into any of them."""
+    parsed = Specification.of((), {}, None, [each.name for each in prepared.parameters]).parsed()
+    bounds = Bounds(prepared, Specification((), (), ("1", "1", "1")), parsed, None, DEFAULT_LIMIT)
+    found = set()
+    for access in prepared.accesses:
+        if access.writes:
+            pointer = bounds.pointer(access)
+            if isinstance(pointer, Unknown):
+                return None
+            found.add(prepared.parameters[pointer.base].name)
+    return frozenset(found)
+
+
+__all__ = ["PROPERTIES", "Confirm", "Prover", "written_arrays"]

@@ -17,11 +17,14 @@ from joinery.lowering.prove.specify.expressions import evaluate, holds, parse_as
 from joinery.lowering.prove.specify.specification import ParsedSpecification, Specification
 from joinery.promotion.float_modes import default_modes
 
+from .mixed_kernels import mixed_kernel
 from .random_kernels import RandomKernel, random_kernel
 
-KINDS = {"bounds": {"out-of-bounds"}, "races": {"race", "lane-race"}, "overflow": {"overflow"}}
+MAKERS = {"random": random_kernel, "mixed": mixed_kernel}
+
+KINDS = {"bounds": {"out-of-bounds", "misaligned"}, "races": {"race", "lane-race"}, "overflow": {"overflow"}}
 PROVED = ("proven", "proven under", "never executed")
-_EDGES = {"i8": [-128, -127, -64, -3, -1, 20, 33, 64, 100, 126, 127], "i32": [-9, -1, 20, 33, 100, 2**31 - 1, -(2**31)]}
+_EDGES = {"i8": [-128, -127, -64, -3, -1, 20, 33, 64, 100, 126, 127], "i16": [-2**15, -129, -1, 127, 255, 2**15 - 1], "i32": [-9, -1, 20, 33, 100, 2**31 - 1, -(2**31)]}
 _MAX_ELEMENTS = 5000
 LIMIT = 200_000
 
@@ -30,7 +33,7 @@ def sizes_of(
     subject: RandomKernel, parsed: ParsedSpecification, rng: random.Random, count: int | None
 ) -> Iterator[dict[str, int]]:
     """Yields sizes up to 17 with grids up to 5, and some beyond, that a specification allows. count: how many; None: all."""
-    width = "i8" if "%n: i8" in subject.text else "i32"
+    width = next(each for each in _EDGES if f"%n: {each}" in subject.text)
     values = [*range(18), *_EDGES[width]]
     grids = range(6) if "grid_x" in parsed.names() else [0]
     every = list(itertools.product(values, values, grids))
@@ -70,13 +73,13 @@ def arguments_of(subject: RandomKernel, parsed: ParsedSpecification, sizes: dict
     return [*arguments, sizes["n"], sizes["m"]]
 
 
-def check(seed: int, count: int | None, refutes: bool = False) -> Counter[tuple[str, str]]:
+def check(seed: int, count: int | None, refutes: bool = False, kind: str = "random") -> Counter[tuple[str, str]]:
     """Proves a random kernel, and runs launches: what is proven of an access is found in none.
 
     Returns how many accesses have which verdict, by property. refutes: whether launches that break a property are looked for.
     """
     rng = random.Random(seed)
-    subject = random_kernel(rng)
+    subject = MAKERS[kind](rng)
     kernel = jn.kernel.from_ttir(subject.text)
     specification = Specification.of(subject.assume, subject.extents, subject.grid)
     parsed = specification.parsed()
@@ -104,19 +107,29 @@ def check(seed: int, count: int | None, refutes: bool = False) -> Counter[tuple[
         for each in proven:
             if not all(holds(parse_assumption(text), sizes) for text in each.condition):
                 continue
-            faults = [found for found in findings if found.kind in KINDS[each.prop] and each.line in (found.line, found.origin)]
-            if each.prop != "races" or each.verdict == "never executed":
-                faults = [found for found in faults if found.line == each.line]
+            own = each.line.split(" called at ")[0]
+            faults = [found for found in findings if found.kind in KINDS[each.prop] and _is_at(found.line, own)]
+            if each.prop == "races" and each.verdict != "never executed":
+                faults += [found for found in findings if found.kind in KINDS["races"] and _is_at(found.origin, own)]
             assert not faults, f"seed {seed}: {each}\n{faults[0]}\n{specification}\n{sizes} {before}\n{subject.text}"
     return Counter((each.prop, each.verdict) for each in proof.accesses)
 
 
+def _is_at(line: str, own: str) -> bool:
+    return line.split(" called at ")[0] == own
+
+
 def main() -> None:
-    """Tries random kernels: the first seed, how many, and how many launches of each; without it all up to 17."""
-    first, count, launches = int(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]) if len(sys.argv) > 3 else None
+    """Tries random kernels: which kind, the first seed, how many, and how many launches of each; without it all up to 17."""
+    kind, first, count = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+    launches = int(sys.argv[4]) if len(sys.argv) > 4 else None
     found: Counter[tuple[str, str]] = Counter()
     for seed in range(first, first + count):
-        found += check(seed, launches)
+        try:
+            found += check(seed, launches, kind=kind)
+        except AssertionError as error:
+            print(error, flush=True)
+            found["FAULT", ""] += 1
     print(dict(found))
 
 

@@ -143,7 +143,10 @@ def check(subject: RandomKernel, rng: random.Random, launches: int, values: int,
         grid = (evaluate(parsed.grid[0], sizes), 1, 1)
         arrays = [np.resize(each, max(each.size, 1) + 600) if isinstance(each, np.ndarray) and name != "idx" else each
                   for name, each in zip([*subject.elements, "n", "m"], arguments, strict=True)]  # fmt: skip
-        seen, parameters = run(prepared, grid, arrays)
+        try:
+            seen, parameters = run(prepared, grid, arrays)
+        except jn.UserError:
+            continue  # a number of other bits
         for op, program, its in rng.sample(seen, min(values, len(seen))):
             ssa, value = rng.choice(its) if its else (None, None)
             if ssa is None or not (t.is_integer(ssa.type) or t.is_pointer(ssa.type)):
