@@ -24,7 +24,7 @@ from .terms.polynomials import TooLarge
 from .terms.solver import Budget
 from .world import BLOCK, World, Wrapping
 
-_QUESTIONS = 50
+_QUESTIONS = 10
 """Questions that take all steps that they may, before nothing more is asked."""
 _ATTEMPTS = 3
 _TOO_LONG = "its address is too long a term"

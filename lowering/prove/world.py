@@ -49,6 +49,8 @@ Wrapping = frozenset[Operation]
 BLOCK = -1
 """What stands for the parameter of a pointer into a block."""
 _MAX_EXTENT = (1 << 31) - 1
+_MAX_SIGNS = 150
+"""Most numbers whose sign is asked for while terms are made; each question repeats what those before were about."""
 _MAX_BYTES = (1 << 63) - 1
 """Bytes of the largest array that an address space of 64 bits could have."""
 
@@ -119,6 +121,8 @@ class World:
         found = self._proven.get(formula)
         if found is None:
             self._proven[formula] = False  # while it is asked
+            if len(self._proven) > _MAX_SIGNS:
+                return False
             found = self._proven[formula] = self.solver.is_impossible(*self.base, negated(formula))
         return found
 

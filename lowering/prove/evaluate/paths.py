@@ -23,9 +23,10 @@ from ..terms.formulas import (
     polynomials_of,
     substituted,
 )
+from ..terms.polynomials import Polynomial
 from .evaluator import Evaluator, Lanes
 from .loops import earlier, iteration, runs
-from .values import Condition, Integer, Needs, Pointer, Unknown, Value, integer, merged, under
+from .values import Condition, Integer, Needs, Pointer, Unknown, Value, integer, merged, of_ways, under
 
 _STRUCTURED = frozenset({"scf.for", "scf.if", "scf.while", "scf.execute_region"})
 _MAX_WAYS = 60
@@ -159,7 +160,10 @@ def _edges(ev: Evaluator, block: Block) -> Iterator[tuple[Block, Condition, list
 
 
 def block_argument(ev: Evaluator, ssa: SSAValue, lanes: Lanes) -> Value | None:
-    """Returns what branches pass to a block: the value of one of them, whose condition then holds."""
+    """Returns what branches pass to a block: the value of one of them, whose condition then holds.
+
+    The conditions are those since the last block that every way passes: whoever has the value has come through that one.
+    """
     assert isinstance(ssa, BlockArgument)
     region = ssa.block.parent
     assert region is not None
@@ -167,14 +171,17 @@ def block_argument(ev: Evaluator, ssa: SSAValue, lanes: Lanes) -> Value | None:
         return None
     if not ev.blocks.is_acyclic(region) or not ev.blocks.is_reachable(ssa.block):
         return None
-    ways, needs = [], []
+    ways: list[tuple[Formula, Polynomial]] = []
+    needs: list[Needs] = []
+    passes: list[tuple[Formula, Needs]] = []
     for number, (source, condition, passed) in enumerate(_edges(ev, ssa.block)):
-        way = _whole([*_reached(ev, source), condition])
+        way = _whole([*_between(ev, ev.blocks.dominator(ssa.block), source), condition])
         exact, its = ev.signed(ev.integer(passed[ssa.index], lanes), terminator(source))
         flag = Flag(ev.terms.flag((ev.copy, ssa, lanes, number), "branch", ev.loops(ssa) | ev.terms.depends(*lanes)))
         taken = both(flag, way.formula)
         ways.append((taken, exact))
-        needs += [way.needs, under(taken, its)]
+        needs.append(way.needs)
+        passes.append((taken, its))
     depends = ev.loops(ssa).union(*[ev.terms.depends(exact) | ev.terms.formula_depends(taken) for taken, exact in ways])
     width = t.bit_width(ssa.type)
     half = 1 << (width - 1)
@@ -182,7 +189,7 @@ def block_argument(ev: Evaluator, ssa: SSAValue, lanes: Lanes) -> Value | None:
         (ev.copy, ssa, lanes, *ways), f"merged {ssa.name_hint or ''}", -half, half - 1, depends,
         lambda made: (either(*[both(taken, equal(made, exact)) for taken, exact in ways]),),
     )  # fmt: skip
-    return Integer(made, width, merged(*needs))
+    return Integer(made, width, merged(*needs, of_ways(*passes)))
 
 
 # Branches
@@ -202,13 +209,13 @@ def chosen(ev: Evaluator, condition: Condition, yes: Value, no: Value) -> Value 
     formula = condition.formula
     match yes, no:
         case Integer(), Integer():
-            needs = merged(condition.needs, under(formula, yes.needs), under(negated(formula), no.needs))
+            needs = merged(condition.needs, of_ways((formula, yes.needs), (negated(formula), no.needs)))
             return integer(ev.terms.chosen(formula, yes.value, no.value), yes.width, needs)
         case Condition(), Condition():
-            needs = merged(condition.needs, under(formula, yes.needs), under(negated(formula), no.needs))
+            needs = merged(condition.needs, of_ways((formula, yes.needs), (negated(formula), no.needs)))
             return Condition(either(both(formula, yes.formula), both(negated(formula), no.formula)), needs)
         case Pointer(), Pointer() if yes.base == no.base:
-            needs = merged(condition.needs, under(formula, yes.needs), under(negated(formula), no.needs))
+            needs = merged(condition.needs, of_ways((formula, yes.needs), (negated(formula), no.needs)))
             return Pointer(yes.base, ev.terms.chosen(formula, yes.offset, no.offset), needs)
         case Pointer(), Pointer() if condition.needs or formula not in (TRUE, FALSE):
             return Unknown("a pointer into one of several arrays")

@@ -60,6 +60,18 @@ def under(condition: Formula, needs: Needs) -> Needs:
     return tuple([replace(each, under=both(each.under, condition)) if isinstance(each, Need) else each for each in needs])
 
 
+def of_ways(*ways: tuple[Formula, Needs]) -> Needs:
+    """Returns the needs of a value that is one of several, each by a condition.
+
+    What all of them need is needed whichever it is: with conditions it would be there twice, and four times a choice later.
+    """
+    shared = frozenset(ways[0][1]).intersection(*[needs for _, needs in ways[1:]]) if ways else frozenset()
+    return merged(
+        [each for each in ways[0][1] if each in shared] if ways else (),
+        *[under(condition, tuple([each for each in needs if each not in shared])) for condition, needs in ways],
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class Integer:
     """An integer of `width` bits, which is congruent to `value` modulo 2 ** width."""
@@ -121,5 +133,5 @@ Value: TypeAlias = Integer | Condition | Pointer | Unknown
 
 
 __all__ = [
-    "Condition", "Contents", "Integer", "Need", "Needs", "Pointer", "Reads", "Unknown", "Value", "integer", "merged", "under",
+    "Condition", "Contents", "Integer", "Need", "Needs", "Pointer", "Reads", "Unknown", "Value", "integer", "merged", "of_ways", "under",
 ]  # fmt: skip

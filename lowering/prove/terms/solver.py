@@ -18,7 +18,8 @@ from .polynomials import ONE, Monomial, Polynomial
 DEFAULT_LIMIT = 2_000_000
 """Steps of z3's resource count for one question: about a second, and the same on every machine."""
 _MIN_STEPS = 20_000
-"""What a question counts at least: making and reading it takes time, too."""
+_STEPS_A_LETTER = 3
+"""What a question counts at least, and for each letter of it: making and reading it takes time, too."""
 
 
 @dataclass(slots=True)
@@ -113,11 +114,12 @@ class Solver:
         solver = self._z3.SimpleSolver(ctx=self._context)  # the tactics of others look at the clock
         solver.set("random_seed", 0)
         solver.set("rlimit", self._budget.limit)
-        solver.from_string("\n".join(lines))
+        text = "\n".join(lines)
+        solver.from_string(text)
         self.asked += 1
         verdict = str(solver.check())
         before, self.steps = self.steps, _steps(solver)
-        self._budget.left -= max(_MIN_STEPS, self.steps - before)
+        self._budget.left -= max(_MIN_STEPS, self.steps - before) + _STEPS_A_LETTER * len(text)
         if verdict != "sat":
             return _UNSAT if verdict == "unsat" else _UNKNOWN
         model = solver.model()
