@@ -24,6 +24,8 @@ from .terms.polynomials import TooLarge
 from .terms.solver import Budget
 from .world import BLOCK, World, Wrapping
 
+Claim = Callable[[World, Access, Sequence[Formula]], Outcome]
+"""(terms, access, what is given besides) → what becomes of a claim about the access."""
 _QUESTIONS = 10
 """Questions that take all steps that they may, before nothing more is asked."""
 _ATTEMPTS = 3
@@ -153,7 +155,7 @@ class Bounds:
         return Found(NEVER, reads=self.accesses_of(reads))
 
     def climb(
-        self, access: Access, array: int | None, claim: Callable[[World, Access, Sequence[Formula]], Outcome]
+        self, access: Access, array: int | None, claim: Claim
     ) -> tuple[Found | None, Outcome]:
         """Tries a claim with exact numbers, with wrapped ones, and under conditions; returns the first outcome, too."""
         world = self.world()
@@ -171,21 +173,22 @@ class Bounds:
             return Found(PROVEN, wrapping=wrapping, reads=self.accesses_of(outcome.reads)), first
         if not first.is_possible:
             for level in self.levels(world, array):
-                left, _ = claims.unmet(world, level.formulas(world), access, first.wrapping)
-                if not left:
-                    return Found(UNDER, self._weakened(world, access, level, first), reads=self.accesses_of(first.reads)), first
-                wrapping = observers(left)
+                under = claim(world, access, level.formulas(world))
+                if under.holds:
+                    level = self._weakened(world, access, level, claim)
+                    return Found(UNDER, level, reads=self.accesses_of((*first.reads, *under.reads))), first
+                wrapping = observers(under.wrapping)
                 outcome = claim(self.world(wrapping), access, level.formulas(self.world(wrapping))) if wrapping else outcome
                 if outcome.holds:
                     return Found(UNDER, level, wrapping, reads=self.accesses_of(outcome.reads)), first
         return None, first
 
-    def _weakened(self, world: World, access: Access, level: Level, outcome: Outcome) -> Level:
+    def _weakened(self, world: World, access: Access, level: Level, claim: Claim) -> Level:
         """Returns the conditions without those that are not needed; bounds of arrays are the last to go."""
         texts = level.texts
         for text in reversed(level.texts):
             fewer = Level(tuple([each for each in texts if each != text]))
-            if fewer.texts and not claims.unmet(world, fewer.formulas(world), access, outcome.wrapping)[0]:
+            if fewer.texts and claim(world, access, fewer.formulas(world)).holds:
                 texts = fewer.texts
         return Level(texts)
 
