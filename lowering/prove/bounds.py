@@ -26,7 +26,7 @@ from .world import BLOCK, World, Wrapping
 
 Claim = Callable[[World, Access, Sequence[Formula]], Outcome]
 """(terms, access, what is given besides) → what becomes of a claim about the access."""
-_QUESTIONS = 10
+_QUESTIONS = 20
 """Questions that take all steps that they may, before nothing more is asked."""
 _ATTEMPTS = 3
 _TOO_LONG = "its address is too long a term"

@@ -64,6 +64,8 @@ def observers(needs: Sequence[Need]) -> Wrapping:
 
 def text_of(world: World, need: Need) -> str:
     """Returns the number of a need, with its line."""
+    if need.what:
+        return f"{need.what} at {line_of(need.op)}"
     return f"{world.terms.text(need.value)} in {need.width} bits at {line_of(need.op)}"
 
 

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 
 from ...promotion.dataclass import dataclass
 from ..tt import types as t
+from ..tt.dialect.attributes import property_number
 from . import claims
 from .evaluate.paths import NotModelled
 from .evaluate.values import Pointer
@@ -28,8 +29,8 @@ _MAX_GRIDS = 6
 _MAX_POOL = 160
 _MAX_PARTNERS = 12
 _LIMIT = 300_000
-_TOTAL = 8_000_000
-_FOR_A_GRID = 1_500_000
+_TOTAL = 20_000_000
+_FOR_A_GRID = 4_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,6 +162,17 @@ class _Guess:
                 found.setdefault(self.prepared.parameters[pointer.base].name, []).append(access)
         return found
 
+    def _gathers(self, world: World) -> list[Access]:
+        """Returns the accesses to elements of blocks by indices that are known as terms."""
+        found = []
+        for access in self.prepared.accesses:
+            try:
+                if access.is_gather and isinstance(world.access_terms(access).pointer, Pointer):
+                    found.append(access)
+            except (NotModelled, TooLarge, RecursionError):
+                continue
+        return found
+
     def _is_inside(self, world: World, access: Access, given: Sequence[Formula]) -> bool:
         terms = world.access_terms(access)
         assert isinstance(terms.pointer, Pointer)
@@ -227,6 +239,14 @@ class _Guess:
                     for atom in _all_atoms(world.terms, terms):
                         if atom in world.terms.loaded:
                             wanted[self.prepared.parameters[world.terms.loaded[atom]].name] = None
+        gathers = self._gathers(world)
+        for access in gathers:
+            terms = world.access_terms(access)
+            given = [self._formula(world, parse_assumption(text)) for text in relations]
+            if not self._is_inside(world, access, given):
+                for atom in _all_atoms(world.terms, terms):
+                    if atom in world.terms.loaded:
+                        wanted[self.prepared.parameters[world.terms.loaded[atom]].name] = None
         written = {name for name, accesses in by_array.items() if any(access.writes for access in accesses)}
         found: list[str] = []
         for name in wanted:
@@ -235,11 +255,13 @@ class _Guess:
             low, high = self.launch.contents[name]
             factors = [text.split(" ")[0] for text in chosen.values()]
             limits = [int(factor) for factor in factors if factor.isdigit()]
+            limits += sorted({t.shape_of(each.op.operands[0].type)[property_number(each.op, "axis")] for each in gathers})
             options = candidates.contents(name, low, high, names, limits)[:_MAX_CANDIDATES]
             best, kept = -1, None
             for option in options:
                 tried = self._world([*signs, *relations, *found, option], chosen, grid)
                 proven = sum(self._is_inside(tried, access, []) for each in self._by_array(tried).values() for access in each)
+                proven += sum(self._is_inside(tried, access, []) for access in self._gathers(tried))
                 if proven > best:
                     best, kept = proven, option
             if kept is not None:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from . import claims
 from .bounds import Bounds
 from .evaluate.values import Pointer, Unknown
-from .found import ALWAYS, SHOWN, Found, joined, text_of, worse
+from .found import ALWAYS, SHOWN, Found, Level, joined, text_of, worse
 from .preparation import Access
 from .proof import NEVER, PROVEN, REFUTED, UNDER, UNKNOWN
 from .terms.formulas import Formula
@@ -146,10 +146,28 @@ class Races:
         if formulas is None:
             return Found(UNKNOWN, reason="the address is not known")
         if not world.solver.is_impossible(*world.base, *level.formulas(world), *formulas):
-            return Found(UNKNOWN)
+            return self._with_exact_numbers(accesses, claim, level, reads) if wrapping else Found(UNKNOWN)
         if wrapping and any(not claims.address_needs(world, each, level.formulas(world)).holds for each in accesses):
             return Found(UNKNOWN, reason="an address may wrap")
         return Found(UNDER if level.texts else PROVEN, level, wrapping, reads=reads)
+
+    def _with_exact_numbers(
+        self, accesses: tuple[Access, ...], claim: Callable[[World], list[Formula] | None], given: Level, reads: tuple[Access, ...]
+    ) -> Found:
+        """Returns whether a claim is impossible under conditions with which no number wraps."""
+        world = self._bounds.world()
+        formulas = claim(world)
+        pointer = self._bounds.pointer(accesses[0])
+        if formulas is None or not isinstance(pointer, Pointer):
+            return Found(UNKNOWN)
+        for weak in self._bounds.levels(world, pointer.base):
+            level = joined(given, weak)
+            facts = level.formulas(world)
+            outcomes = [claims.address_needs(world, each, facts) for each in accesses]
+            if all(each.holds for each in outcomes) and world.solver.is_impossible(*world.base, *facts, *formulas):
+                more = [read for each in outcomes for read in self._bounds.accesses_of(each.reads)]
+                return Found(UNDER, level, reads=tuple(dict.fromkeys([*reads, *more])))
+        return Found(UNKNOWN)
 
     def _meeting(self, one: Access, two: Access) -> Found:
         if self._are_updates_of_elements(one, two):

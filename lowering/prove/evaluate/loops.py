@@ -18,7 +18,7 @@ from ..terms.formulas import (
     implies,
     less,
 )
-from ..terms.polynomials import Polynomial, constant
+from ..terms.polynomials import Polynomial
 from ..terms.renaming import Renaming
 from .evaluator import Evaluator, Lanes
 from .values import Condition, Integer, Need, Needs, Pointer, Reads, Unknown, Value, integer, merged, under
@@ -30,11 +30,18 @@ _MAX_OPEN = 4
 
 
 def _bounds(ev: Evaluator, loop: Operation) -> tuple[list[Polynomial], Needs]:
-    numbers, needs = [], []
+    """Returns the first number, the end and the step of a loop that counts, which needs a step of 1 or more."""
+    numbers: list[Polynomial] = []
+    needs: list[Needs] = []
     for operand in loop.operands[:3]:
         number, its = ev.signed(ev.integer(operand, ()), loop)
         numbers.append(number)
         needs.append(its)
+    step, width = numbers[2], t.bit_width(loop.operands[2].type)
+    least = ev.terms.range(step)[0]
+    if (least is None or least < 1) and not ev.terms.is_non_negative(step - 1):
+        # A number of this width that is as much too small as the step is below 1.
+        needs.append((Need(step - 1 - (1 << (width - 1)), width, TRUE, loop, "the step of the loop, which must be 1 or more,"),))
     return numbers, merged(*needs)
 
 
@@ -43,18 +50,14 @@ def _is_unsigned(loop: Operation) -> bool:
 
 
 def is_counted(ev: Evaluator, loop: Operation) -> bool:
-    """Returns whether a loop counts upwards, as signed numbers do.
+    """Returns whether a loop may count upwards, as signed numbers do. That its step is 1 or more is needed then.
 
     Nothing is known of the iterations of others: devices run a loop whose step is 0 or negative, and interpreters refuse it.
     """
     if loop.name != "scf.for" or _is_unsigned(loop):
         return False
-    step = ev.integer(loop.operands[2], ())
-    half = 1 << (step.width - 1)
-    low, high = ev.terms.range(step.value)
-    if low is not None and low >= 1 and high is not None and high < half:
-        return True
-    return not step.needs and ev.terms.is_non_negative(step.value - 1) and ev.terms.is_non_negative(constant(half - 1) - step.value)
+    most = ev.terms.range(ev.integer(loop.operands[2], ()).value)[1]
+    return most is None or most >= 1
 
 
 def iteration(ev: Evaluator, loop: Operation) -> Polynomial:
@@ -134,7 +137,7 @@ def earlier(
         if isinstance(need, Reads):
             found.append(need)
         elif key in ev.terms.depends(need.value) | ev.terms.formula_depends(need.under):
-            found.append(Need(renaming.polynomial(need.value), need.width, both(there, renaming.formula(need.under)), need.op))
+            found.append(Need(renaming.polynomial(need.value), need.width, both(there, renaming.formula(need.under)), need.op, need.what))
         else:
             found += under(some, (need,))
     return tuple(found)

@@ -29,12 +29,14 @@ class Need:
         width: in bits, of a signed number.
         under: conditions under which the operation matters, besides those of whoever asks.
         op: the operation that looks at the number.
+        what: the need in words, if it is none that the number fits.
     """
 
     value: Polynomial
     width: int
     under: Formula
     op: Operation
+    what: str = ""
 
 
 @dataclass(frozen=True, slots=True)
