@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from . import elements, loops, paths
-from .evaluator import Rule
+from .evaluator import Rule as Rule
 
 RULES: dict[str, Rule] = {
     **elements.RULES, "scf.for": loops.for_result, "scf.if": paths.if_result, "scf.for:argument": loops.for_argument,

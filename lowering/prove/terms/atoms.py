@@ -179,6 +179,15 @@ class Terms:
             self.sizes |= made.atoms
         return made
 
+    def digits(self, polynomial: Polynomial) -> list[Polynomial]:
+        """Returns polynomials that are all 0 exactly where this one is: 64 x + y is 0, for |y| < 64, where x and y are."""
+        for factor in sorted({abs(factor) for monomial, factor in polynomial if monomial})[1:]:
+            low = Polynomial([term for term in polynomial if term[1] % factor])
+            if low.terms and self.fits(low, 1 - factor, factor - 1):
+                high, _ = (polynomial - low).split(factor)
+                return [low, *self.digits(high)]
+        return [polynomial]
+
     # Defined numbers
 
     def floor_parts(self, value: Polynomial, divisor: Polynomial) -> tuple[Polynomial, Polynomial]:

@@ -11,7 +11,7 @@ from typing import Any
 from ....promotion.dataclass import dataclass
 from ....promotion.errors import UnsupportedError
 from .atoms import Terms
-from .formulas import AtMost, Both, Either, Equal, Flag, Formula, Not, Truth, both, flags_of, polynomials_of
+from .formulas import AtMost, Both, Either, Equal, Flag, Formula, Not, Truth, both, equal, flags_of, polynomials_of
 from .lemmas import product_lemmas, products_in, small_factors
 from .polynomials import ONE, Monomial, Polynomial
 
@@ -194,6 +194,9 @@ class Solver:
                 # divisor * x + rest <= 0 is x <= -rest / divisor, rounded down; split leaves 0 <= rest < divisor.
                 return _compared("<=", whole + (1 if rest.terms else 0))
             case Equal(polynomial):
+                digits = [equal(each, 0) for each in self._terms.digits(polynomial)]
+                if len(digits) > 1:
+                    return self._formula(both(*digits))
                 return _compared("=", polynomial)
             case Flag(number):
                 return f"b{number}"

@@ -10,9 +10,11 @@ pytest.importorskip("z3")
 
 from joinery.lowering.prove.launches import Launches
 from joinery.lowering.prove.preparation import prepare
+from joinery.lowering.prove.specify.expressions import holds, parse_assumption
 from joinery.lowering.tt.sanitize.findings import Finding
 
-from ...support.proving.faulty import FAULTY
+from ...support.proving.attacks import ATTACKS
+from ...support.proving.faulty import FAULTY, Faulty
 from ...support.proving.hostile import HOSTILE
 
 _PROVED = ("proven", "proven under", "never executed")
@@ -22,16 +24,29 @@ def kernel(parameters: str, body: str) -> jn.kernel.Kernel:
     return jn.kernel.from_ttir(f"tt.func public @k({parameters}) {{\n{body}\n  tt.return\n}}\n")
 
 
-@pytest.mark.parametrize("name", [*FAULTY, *HOSTILE])
+SUBJECTS = FAULTY | HOSTILE | ATTACKS
+
+
+@pytest.mark.parametrize("name", SUBJECTS)
 def test_no_fault_is_proven_to_be_none(name: str) -> None:
-    subject = (FAULTY | HOSTILE)[name]
+    subject = SUBJECTS[name]
     made = jn.kernel.from_ttir(subject.text)
     proof = made.prove(subject.assume, subject.extents, subject.grid, (subject.prop,))
-    assert any(each.verdict not in _PROVED for each in proof.accesses), proof
+    assert any(each.verdict not in _PROVED or not says_it_of(subject, made, each.condition) for each in proof.accesses), proof
     if subject.launch is not None:
         grid, arguments, kind = subject.launch
         copies = [each.copy() if isinstance(each, np.ndarray) else each for each in arguments]
-        assert kind in {each.kind for each in made.sanitize((grid,), *copies).findings}
+        found = made.sanitize(grid if isinstance(grid, tuple) else (grid,), *copies).findings
+        assert kind in {each.kind for each in found}
+
+
+def says_it_of(subject: Faulty, made: jn.kernel.Kernel, condition: tuple[str, ...]) -> bool:
+    """Whether conditions hold in the launch, so that what is said under them is said of it."""
+    if subject.launch is None:
+        return True
+    grid, arguments, _ = subject.launch
+    sizes = {each.name: int(value) for each, value in zip(made.parameters, arguments, strict=True) if not isinstance(value, np.ndarray)}
+    return all(holds(parse_assumption(text), {"grid_x": grid, **sizes}) for text in condition)
 
 
 def test_a_parameter_is_never_taken_for_the_grid() -> None:
@@ -146,3 +161,66 @@ def test_accesses_without_number_are_answered_at_once() -> None:
     assert {each.reason for each in proof.accesses if each.prop == "races"} == {
         "7260 pairs of accesses to its array; at most 4000 are tried"
     }
+
+
+def chain(operation: str, length: int) -> str:
+    return "\n".join([f"  %v{n + 1} = arith.{operation} %v{n}, %v{n} : i32" for n in range(length)])
+
+
+def diamonds(count: int, form: str) -> str:
+    """A number that goes one of two ways again and again."""
+    lines = ["  %c3 = arith.constant 3 : i32"]
+    for n in range(count):
+        lines.append(f"  %k{n} = arith.constant {n} : i32\n  %q{n} = arith.cmpi slt, %v{n}, %k{n} : i32")
+        yes, no = f"  %a{n} = arith.addi %v{n}, %k{n} : i32", f"  %b{n} = arith.muli %v{n}, %c3 : i32"
+        if form == "select":
+            lines.append(f"{yes}\n{no}\n  %v{n + 1} = arith.select %q{n}, %a{n}, %b{n} : i32")
+        elif form == "if":
+            lines.append(f"  %v{n + 1} = scf.if %q{n} -> (i32) {{\n{yes}\n  scf.yield %a{n} : i32\n  }} else {{")
+            lines.append(f"{no}\n  scf.yield %b{n} : i32\n  }}")
+        else:
+            lines.append(f"  cf.cond_br %q{n}, ^a{n}, ^b{n}\n^a{n}:\n{yes}\n  cf.br ^j{n}(%a{n} : i32)\n^b{n}:\n{no}")
+            lines.append(f"  cf.br ^j{n}(%b{n} : i32)\n^j{n}(%v{n + 1}: i32):")
+    return "\n".join(lines)
+
+
+LONG = {
+    "squares": (chain("muli", 60), 60), "quotients": (chain("divsi", 30), 30), "remainders": (chain("remsi", 30), 30),
+    "sums": (chain("addi", 100), 100), "choices": (diamonds(40, "select"), 40), "branches": (diamonds(12, "if"), 12),
+    "blocks": (diamonds(12, "blocks"), 12),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", LONG)
+def test_terms_that_double_with_each_operation_end(name: str) -> None:
+    """Each operation uses the result of the one before twice: written out, there are more terms than any memory holds."""
+    body, last = LONG[name]
+    made = kernel("%x: !tt.ptr<i32>, %v0: i32", f"""{body}
+  %at = tt.addptr %x, %v{last} : !tt.ptr<i32>, i32
+  tt.store %at, %v0 : !tt.ptr<i32>""")
+    proof = made.prove((), {"x": "v0"}, 1, ("bounds",), limit=200_000)
+    assert proof.questions < 400
+
+
+def test_a_launch_whose_arrays_share_memory_is_refused() -> None:
+    made = kernel("%x: !tt.ptr<i32>, %y: !tt.ptr<i32>, %n: i32", """
+  %p = tt.get_program_id x : i32
+  %v = tt.load %x : !tt.ptr<i32>
+  %at = tt.addptr %y, %p : !tt.ptr<i32>, i32
+  tt.store %at, %v : !tt.ptr<i32>""")
+    array = np.zeros(8, "i4")
+    assert made.prove.like((5,), array, np.zeros(5, "i4"), 5).verdict("races") == "proven"
+    for other in (array, array[3:]):
+        with pytest.raises(jn.UserError, match="x and y share memory"):
+            made.prove.like((5,), array, other, 5)
+    reader = kernel("%x: !tt.ptr<i32>, %y: !tt.ptr<i32>, %n: i32", "  %v = tt.load %x : !tt.ptr<i32>\n  %w = tt.load %y : !tt.ptr<i32>")
+    assert reader.prove.like((1,), array, array, 5).verdict("races") == "proven"
+
+
+def test_contradictory_assumptions_are_reported() -> None:
+    made = kernel("%x: !tt.ptr<i32>, %n: i32", "  tt.store %x, %n : !tt.ptr<i32>")
+    for assume in (["n >= 1", "n <= 0"], ["n % 2 == 0", "n % 2 == 1"], ["n >= 2**40"]):
+        with pytest.raises(jn.UserError, match="contradict each other"):
+            made.prove(assume, {"x": 0}, 1)
+    proof = made.prove(["n * n == 2"], {"x": 0}, 1, ("bounds",))  # not seen to be impossible, but no sizes are found
+    assert proof.verdict("bounds") == "unknown"

@@ -5,6 +5,8 @@ If the facts of a term excluded the number that the program really computes, a p
 
 from __future__ import annotations
 
+import itertools
+import math
 import random
 
 import joinery as jn
@@ -17,7 +19,9 @@ from joinery.lowering.prove.claims import fits
 from joinery.lowering.prove.evaluate.values import Integer, Need
 from joinery.lowering.prove.preparation import prepare
 from joinery.lowering.prove.specify.specification import Specification
+from joinery.lowering.prove.terms.atoms import Terms
 from joinery.lowering.prove.terms.formulas import equal, negated
+from joinery.lowering.prove.terms.polynomials import Polynomial, constant
 from joinery.lowering.prove.terms.solver import Budget
 from joinery.lowering.prove.world import World
 
@@ -60,3 +64,23 @@ def check(seed: int, bits: int) -> int:
 def test_terms_of_random_programs_allow_what_the_interpreter_computes(bits: int, in_full: bool) -> None:
     decided = sum(check(seed, bits) for seed in range(1500 if in_full else 5))
     assert decided > (9000 if in_full else 25)
+
+
+def test_digits_are_all_0_exactly_where_their_sum_is() -> None:
+    terms = Terms()
+    box = [(-3, 3), (0, 3), (-2, 2)]
+    atoms = [terms.atom(at, "xyz"[at], *each) for at, each in enumerate(box)]
+    seen = 0
+    for factors in itertools.product((1, 2, -3), (1, 4, -8), (0, 4, 16, 40), (-5, 0, 4)):
+        whole = sum([atom * factor for atom, factor in zip(atoms, factors, strict=False)], constant(factors[3]))
+        parts = terms.digits(whole)
+        seen += len(parts) > 1
+        for values in itertools.product(*[range(low, high + 1) for low, high in box]):
+            numbers = {next(iter(atom.atoms)): each for atom, each in zip(atoms, values, strict=True)}
+            exact = sum(factor * each for factor, each in zip(factors, values, strict=False)) + factors[3]
+            assert all(_value(part, numbers) == 0 for part in parts) == (exact == 0)
+    assert seen > 10
+
+
+def _value(polynomial: Polynomial, numbers: dict[int, int]) -> int:
+    return sum(factor * math.prod([numbers[atom] for atom in monomial]) for monomial, factor in polynomial)

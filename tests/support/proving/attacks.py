@@ -44,9 +44,10 @@ def _never(name: str, body: str, n: int, m: int = 0, assume: tuple[str, ...] = (
     _numbers(name, body + _at("%c0", "%q"), 0, n, m, assume=assume, parameters=parameters)
 
 
-def _programs(name: str, body: str, programs: int, extent: Any = 4096, size: int = 4096, n: int = 0, grid: str = "grid_x") -> None:
+def _programs(name: str, body: str, programs: int, kind: str = "race") -> None:
     """Adds a kernel in which two programs write to the element %i."""
-    _numbers(name, "  %p = tt.get_program_id x : i32\n" + body + _at("%i", "", "%p"), extent, n, 0, size, (), "races", grid, programs)
+    text = "  %p = tt.get_program_id x : i32\n" + body + _at("%i", "", "%p")
+    _numbers(name, text, 4096, 0, 0, 4096, (), "races", "grid_x", programs, kind)
 
 
 # Numbers that wrap
@@ -72,7 +73,7 @@ _never("a difference whose sign is wrong",
 _numbers("a sum of eight bits", "  %b = arith.trunci %n : i32 to i8\n  %k = arith.constant 100 : i8\n  %s = arith.addi %b, %k : i8\n"
          f"  %i = arith.extsi %s : i8 to i32{_at('%i')}", 201, 100, assume=("0 <= n <= 100",))  # fmt: skip
 _numbers("a product of eight bits read as unsigned", "  %b = arith.trunci %n : i32 to i8\n  %s = arith.muli %b, %b : i8\n"
-         f"  %i = arith.extui %s : i8 to i32{_at('%i')}", 226, 253, assume=("0 <= n <= 255",))  # fmt: skip
+         f"  %i = arith.extui %s : i8 to i32{_at('%i')}", 226, 253, assume=("0 <= n <= 255",), kind="overflow")  # fmt: skip
 _numbers("a number cut to eight bits", "  %b = arith.trunci %n : i32 to i8\n"
          f"  %i = arith.extui %b : i8 to i32{_at('%i')}", 128, -1, assume=("0 - 1 <= n < 128",))  # fmt: skip
 _numbers("a number cut and extended by its sign", "  %b = arith.trunci %n : i32 to i8\n"
@@ -80,8 +81,7 @@ _numbers("a number cut and extended by its sign", "  %b = arith.trunci %n : i32 
 _never("products of 64 bits", "  %i = arith.muli %n, %m : i64\n  %q = arith.cmpi eq, %i, %z : i64", 2**32, 2**32,
        ("n >= 1", "m >= 1"), "%x: !tt.ptr<i32>, %n: i64, %m: i64")  # fmt: skip
 _never("a hash", "  %k = arith.constant 40503 : i32\n  %i = arith.muli %n, %k : i32\n  %r = arith.shrui %i, %c8 : i32\n"
-       "  %q = arith.cmpi sgt, %r, %big : i32\n  %w = arith.cmpi slt, %i, %c0 : i32\n  %q2 = arith.ori %q, %w : i1".replace("%q =", "%q0 =")
-       .replace("%q, %w", "%q0, %w").replace("%q2", "%q"), 60000, 0, ("n >= 0",))  # fmt: skip
+       "  %a = arith.cmpi sgt, %r, %big : i32\n  %w = arith.cmpi slt, %i, %c0 : i32\n  %q = arith.ori %a, %w : i1", 60000, 0, ("n >= 0",))  # fmt: skip
 
 # Numbers read as unsigned
 _numbers("an unsigned comparison with a negative number",
@@ -306,9 +306,9 @@ ATTACKS["two calls of one function"] = Called(_XNM, f"""{NUMBERS}
 _programs("half of a program's number", "  %i = arith.divsi %p, %c2 : i32", 2)
 _programs("a square around 1", "  %d = arith.subi %p, %c1 : i32\n  %i = arith.muli %d, %d : i32", 3)
 _programs("a program's number without its low bit", "  %k = arith.constant -2 : i32\n  %i = arith.andi %p, %k : i32", 2)
-_programs("eight bits of a program's number", "  %b = arith.trunci %p : i32 to i8\n  %i = arith.extui %b : i8 to i32", 257)
+_programs("eight bits of a program's number", "  %b = arith.trunci %p : i32 to i8\n  %i = arith.extui %b : i8 to i32", 257, "overflow")
 _programs("a product of eight bits", "  %b = arith.trunci %p : i32 to i8\n  %k = arith.constant 64 : i8\n  %d = arith.muli %b, %k : i8\n"
-          "  %i = arith.extui %d : i8 to i32", 5)  # fmt: skip
+          "  %i = arith.extui %d : i8 to i32", 5, "overflow")  # fmt: skip
 _programs("the smaller of two numbers", "  %i = arith.minsi %p, %c3 : i32", 5)
 _programs("programs by a remainder that is not the grid", "  %i = arith.remsi %p, %c7 : i32", 8)
 _programs("programs in two orders", "  %g = tt.get_num_programs x : i32\n  %r = arith.subi %g, %p : i32\n  %i = arith.minsi %p, %r : i32", 4)
@@ -316,7 +316,7 @@ _numbers("the number of programs", "  %p = tt.get_program_id x : i32\n  %g = tt.
          f"  %i = arith.subi %g, %p : i32{_at('%i')}", "grid_x", 0, 0, 2, (), "bounds", "grid_x", 2)  # fmt: skip
 _numbers("an address that wraps in 64 bits", "  %p = tt.get_program_id x : i32\n  %e = arith.extsi %p : i32 to i64\n"
          f"  %k = arith.constant 4611686018427387904 : i64\n  %i = arith.muli %e, %k : i64{_at('%i', '', '%p', 'i64')}", 1, 0, 0, 1, (),
-         "races", 2, 2)  # fmt: skip
+         "races", 2, 2, "overflow")  # fmt: skip
 _numbers("an element and the next one", f"""  %p = tt.get_program_id x : i32
   %k = arith.addi %p, %c1 : i32
   %b = tt.addptr %x, %k : !tt.ptr<i32>, i32
@@ -349,5 +349,9 @@ _numbers("an index of two axes that meet", f"""  %p = tt.get_program_id x : i32
   %i = arith.addi %d, %q : i32{_at('%i', '', '%p')}""", 4096, 0, 0, 4096, (), "races", ("grid_x", "grid_y"), 1)
 ATTACKS["an index of two axes that meet"] = ATTACKS["an index of two axes that meet"]._replace(
     launch=((2, 3), [zeros(4096), 0, 0], "race"))  # type: ignore[arg-type]
-for _name, _text in (("believed", "  llvm.intr.assume %q : i1"), ("asserted", '  tt.assert %q, "small" : i1')):
-    _numbers(f"a condition that is {_name}", f"  %q = arith.cmpi slt, %n, %c8 : i32\n{_text}{_at('%n')}", 8, 9, assume=("n >= 0",))
+for _name, _text, _kind in (
+    ("believed", "  llvm.intr.assume %q : i1", "out-of-bounds"), ("asserted", '  tt.assert %q, "small" : i1', "error"),
+):  # fmt: skip
+    _numbers(
+        f"a condition that is {_name}", f"  %q = arith.cmpi slt, %n, %c8 : i32\n{_text}{_at('%n')}", 8, 9, assume=("n >= 0",), kind=_kind
+    )

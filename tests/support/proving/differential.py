@@ -19,6 +19,7 @@ from joinery.promotion.float_modes import default_modes
 
 from .mixed_kernels import mixed_kernel
 from .random_kernels import RandomKernel, random_kernel
+from .watching import run
 
 MAKERS = {"random": random_kernel, "mixed": mixed_kernel}
 
@@ -104,6 +105,10 @@ def check(seed: int, count: int | None, refutes: bool = False, kind: str = "rand
             findings = kernel.sanitize(grid, *arguments).findings
         except jn.UserError:
             continue  # a loop whose step is not positive
+        never = {each.line for each in proven if each.verdict == "never executed"}
+        if never:
+            ran = never & _executed(kernel, grid, before)
+            assert not ran, f"seed {seed}: {ran} ran\n{proof}\n{sizes} {before}\n{subject.text}"
         for each in proven:
             if not all(holds(parse_assumption(text), sizes) for text in each.condition):
                 continue
@@ -113,6 +118,22 @@ def check(seed: int, count: int | None, refutes: bool = False, kind: str = "rand
                 faults += [found for found in findings if found.kind in KINDS["races"] and _is_at(found.origin, own)]
             assert not faults, f"seed {seed}: {each}\n{faults[0]}\n{specification}\n{sizes} {before}\n{subject.text}"
     return Counter((each.prop, each.verdict) for each in proof.accesses)
+
+
+def _executed(kernel: jn.kernel.Kernel, grid: tuple[int], arguments: list[Any]) -> set[str]:
+    """Returns the lines of accesses in which a lane takes part."""
+    with default_modes():
+        prepared = prepare(kernel._function)
+    found = set()
+    longer = [np.resize(each, each.size + 600) if isinstance(each, np.ndarray) and each.size else each for each in arguments]
+    by_op = {each.op: each for each in prepared.accesses}
+    for op, _, values in run(prepared, (grid[0], 1, 1), longer)[0]:
+        access = by_op.get(op)
+        if access is not None:
+            masks = [value for ssa, value in values if ssa is access.mask]
+            if all(np.any(mask) for mask in masks):
+                found.add(access.line)
+    return found
 
 
 def _is_at(line: str, own: str) -> bool:
