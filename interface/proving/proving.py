@@ -94,7 +94,7 @@ class KernelProver:
             return guess(self._expanded(), _launch(self._function, grid_extents(grid), arguments))
 
     def _refuse_shared_memory(self, args: Sequence[Any]) -> None:
-        """Refuse a launch in which an array that the kernel may write overlaps another one: a proof is about arrays that do not."""
+        """Refuse a launch in which an array that is written overlaps another one: a proof is about arrays that do not."""
         pairs = supplied(self._function.sym_name.data, parameters_of(self._function), args)
         arrays: list[tuple[str, Any]] = []
         for name, (parameter, argument) in zip(parameter_names(self._function), pairs, strict=True):
@@ -107,7 +107,7 @@ class KernelProver:
         for name, array in arrays:
             if not isinstance(array, np.ndarray):
                 raise UnsupportedError(
-                    f"prove.like: {name} is {type(array).__name__}, of which it is not known what memory it shares with others; "
+                    f"prove.like: {name} is {type(array).__name__}, of which it is not known what memory it shares; "
                     "fix: NumPy arrays, or a specification, as prove(assume=..., extents=..., grid=...)"
                 )
         written = written_arrays(self._expanded())
@@ -115,8 +115,8 @@ class KernelProver:
             for two, second in arrays[at + 1 :]:
                 if one != two and np.may_share_memory(first, second) and (written is None or {one, two} & written):
                     raise UserError(
-                        f"prove.like: {one} and {two} share memory, and the kernel writes there; a proof is about arrays that do "
-                        "not overlap, and would say nothing of this launch; fix: arrays of their own"
+                        f"prove.like: {one} and {two} share memory, and the kernel writes there; a proof is about arrays that "
+                        "do not overlap, and would say nothing of this launch; fix: arrays of their own"
                     )
 
     def _prove(self, specification: Specification, properties: Sequence[str], limit: int) -> Proof:

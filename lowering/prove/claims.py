@@ -114,7 +114,8 @@ def outside(world: World, access: Access, pointer: Pointer) -> Formula | None:
     """Returns that an access is outside its array; None if the array has no extent."""
     if access.is_gather:
         axis = property_number(access.op, "axis")
-        return either(at_most(pointer.offset, -1), less(constant(t.shape_of(access.op.operands[0].type)[axis] - 1), pointer.offset))
+        last = t.shape_of(access.op.operands[0].type)[axis] - 1
+        return either(at_most(pointer.offset, -1), less(constant(last), pointer.offset))
     extent = world.extents.get(pointer.base)
     if extent is None:
         return None
@@ -252,6 +253,6 @@ def address_needs(world: World, access: Access, given: Sequence[Formula]) -> Out
 
 
 __all__ = [
-    "Outcome", "address_needs", "bounds", "is_aligned", "is_never_executed", "lanes_meet", "needs_of_path", "not_shown", "outside",
-    "programs_meet", "unmet",
+    "Outcome", "address_needs", "bounds", "is_aligned", "is_never_executed", "lanes_meet", "needs_of_path", "not_shown",
+    "outside", "programs_meet", "unmet",
 ]  # fmt: skip

@@ -116,6 +116,7 @@ class Overflow:
         if not all(isinstance(each, Integer) for each in operands):
             return f"{op.name} of what is not modelled", ()
         numbers = [each for each in operands if isinstance(each, Integer)]
+        fault: Formula | None
         if op in self._unsigned:
             fault, text = _is_negative(world, numbers), f"{op.name} of what others read as unsigned, and may be negative"
             if op.name in _RING or op.name in _MIN:

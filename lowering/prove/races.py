@@ -152,7 +152,11 @@ class Races:
         return Found(UNDER if level.texts else PROVEN, level, wrapping, reads=reads)
 
     def _with_exact_numbers(
-        self, accesses: tuple[Access, ...], claim: Callable[[World], list[Formula] | None], given: Level, reads: tuple[Access, ...]
+        self,
+        accesses: tuple[Access, ...],
+        claim: Callable[[World], list[Formula] | None],
+        given: Level,
+        reads: tuple[Access, ...],
     ) -> Found:
         """Returns whether a claim is impossible under conditions with which no number wraps."""
         world = self._bounds.world()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
+from dataclasses import replace
 
 from xdsl.ir import BlockArgument, Operation, OpResult, SSAValue
 
@@ -41,7 +42,8 @@ def _bounds(ev: Evaluator, loop: Operation) -> tuple[list[Polynomial], Needs]:
     least = ev.terms.range(step)[0]
     if (least is None or least < 1) and not ev.terms.is_non_negative(step - 1):
         # A number of this width that is as much too small as the step is below 1.
-        needs.append((Need(step - 1 - (1 << (width - 1)), width, TRUE, loop, "the step of the loop, which must be 1 or more,"),))
+        too_small = step - 1 - (1 << (width - 1))
+        needs.append((Need(too_small, width, TRUE, loop, "the step of the loop, which must be 1 or more,"),))
     return numbers, merged(*needs)
 
 
@@ -137,7 +139,8 @@ def earlier(
         if isinstance(need, Reads):
             found.append(need)
         elif key in ev.terms.depends(need.value) | ev.terms.formula_depends(need.under):
-            found.append(Need(renaming.polynomial(need.value), need.width, both(there, renaming.formula(need.under)), need.op, need.what))
+            given_there = both(there, renaming.formula(need.under))
+            found.append(replace(need, value=renaming.polynomial(need.value), under=given_there))
         else:
             found += under(some, (need,))
     return tuple(found)

@@ -135,5 +135,6 @@ Value: TypeAlias = Integer | Condition | Pointer | Unknown
 
 
 __all__ = [
-    "Condition", "Contents", "Integer", "Need", "Needs", "Pointer", "Reads", "Unknown", "Value", "integer", "merged", "of_ways", "under",
+    "Condition", "Contents", "Integer", "Need", "Needs", "Pointer", "Reads", "Unknown", "Value", "integer", "merged", "of_ways",
+    "under",
 ]  # fmt: skip

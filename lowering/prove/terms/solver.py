@@ -11,7 +11,20 @@ from typing import Any
 from ....promotion.dataclass import dataclass
 from ....promotion.errors import UnsupportedError
 from .atoms import Terms
-from .formulas import AtMost, Both, Either, Equal, Flag, Formula, Not, Truth, both, equal, flags_of, polynomials_of
+from .formulas import (
+    AtMost,
+    Both,
+    Either,
+    Equal,
+    Flag,
+    Formula,
+    Not,
+    Truth,
+    both,
+    equal,
+    flags_of,
+    polynomials_of,
+)
 from .lemmas import product_lemmas, products_in, small_factors
 from .polynomials import ONE, Monomial, Polynomial
 

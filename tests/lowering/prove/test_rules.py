@@ -1,4 +1,4 @@
-"""Each rule of integers on all numbers of 8 bits: facts hold, ranges hold, and the term is what NumPy and the interpreter compute."""
+"""Each rule of integers on all numbers of 8 bits: facts and ranges hold, and terms are what NumPy computes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,17 @@ pytest.importorskip("z3")
 from joinery.lowering.prove.evaluate import arithmetic
 from joinery.lowering.prove.evaluate.values import Condition, Integer, Needs
 from joinery.lowering.prove.terms.atoms import Terms
-from joinery.lowering.prove.terms.formulas import AtMost, Both, Either, Equal, Flag, Formula, Not, Truth, equal
+from joinery.lowering.prove.terms.formulas import (
+    AtMost,
+    Both,
+    Either,
+    Equal,
+    Flag,
+    Formula,
+    Not,
+    Truth,
+    equal,
+)
 from joinery.lowering.prove.terms.polynomials import Polynomial, TooLarge, constant
 from xdsl.ir import Operation
 
@@ -185,7 +195,7 @@ def interpreted(body: str, x: Numbers, y: Numbers, result: str = "i8") -> Number
 
 def operation(name: str, width: int = 8) -> Any:
     """An operation of which rules ask no more than what it is and how many bits its result has."""
-    kernel = jn.kernel.from_ttir(f"tt.func public @k(%a: i8, %b: i{width}) {{\n  %r = arith.addi %b, %b : i{width}\n  tt.return\n}}")
+    kernel = jn.kernel.from_ttir(f"tt.func public @k(%a: i8, %b: i{width}) {{\n  %r = arith.addi %b, %b : i{width}\n  tt.return\n}}")  # noqa: E501
     return next(op for op in kernel._function.walk() if op.results)
 
 
@@ -207,8 +217,8 @@ def operands(terms: Terms, x: int | tuple[int, int], y: int | tuple[int, int]) -
 
 
 CASES: list[tuple[Any, Any]] = [*itertools.product(RANGES, RANGES)]
-CONSTANTS = [*[((-200, 400), each) for each in range(-128, 128, 3)], *[((-128, 127), each) for each in range(-128, 128)], *[((0, 100), each) for each in range(-128, 128, 5)],
-             *[(each, (-128, 127)) for each in range(-128, 128)], *[(each, (0, 6)) for each in range(-128, 128, 3)]]  # fmt: skip
+CONSTANTS = [*[((-200, 400), each) for each in range(-128, 128, 3)], *[((-128, 127), each) for each in range(-128, 128)], *[((0, 100), each) for each in range(-128, 128, 5)],  # noqa: E501
+             *[(each, (-128, 127)) for each in range(-128, 128)], *[(each, (0, 6)) for each in range(-128, 128, 3)]]  # fmt: skip  # noqa: E501
 
 
 @both_tiers
@@ -295,7 +305,7 @@ def test_rules_of_booleans() -> None:
     exact = {
         "arith.andi": true & other, "arith.ori": true | other, "arith.xori": true ^ other, "arith.addi": (true + other) & 1,
         "arith.subi": (true - other) & 1, "arith.muli": true * other, "arith.minui": np.minimum(true & 1, other & 1),
-        "arith.maxui": np.maximum(true & 1, other & 1), "arith.maxsi": np.maximum(true, other), "arith.minsi": np.minimum(true, other),
+        "arith.maxui": np.maximum(true & 1, other & 1), "arith.maxsi": np.maximum(true, other), "arith.minsi": np.minimum(true, other),  # noqa: E501
     }  # fmt: skip
     for name, combine in arithmetic.BOOLEANS.items():
         assert np.array_equal(meaning.holds(combine(x.formula, y.formula)), exact[name] != 0), name

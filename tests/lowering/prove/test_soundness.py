@@ -13,7 +13,7 @@ from joinery.lowering.prove.preparation import prepare
 from joinery.lowering.prove.specify.expressions import holds, parse_assumption
 from joinery.lowering.tt.sanitize.findings import Finding
 
-from ...support.proving.attacks import ATTACKS
+from ...support.proving import attacks, attacks_on_control
 from ...support.proving.faulty import FAULTY, Faulty
 from ...support.proving.hostile import HOSTILE
 
@@ -24,7 +24,7 @@ def kernel(parameters: str, body: str) -> jn.kernel.Kernel:
     return jn.kernel.from_ttir(f"tt.func public @k({parameters}) {{\n{body}\n  tt.return\n}}\n")
 
 
-SUBJECTS = FAULTY | HOSTILE | ATTACKS
+SUBJECTS = FAULTY | HOSTILE | attacks.ATTACKS | attacks_on_control.ATTACKS
 
 
 @pytest.mark.parametrize("name", SUBJECTS)
@@ -45,7 +45,7 @@ def says_it_of(subject: Faulty, made: jn.kernel.Kernel, condition: tuple[str, ..
     if subject.launch is None:
         return True
     grid, arguments, _ = subject.launch
-    sizes = {each.name: int(value) for each, value in zip(made.parameters, arguments, strict=True) if not isinstance(value, np.ndarray)}
+    sizes = {each.name: int(value) for each, value in zip(made.parameters, arguments, strict=True) if not isinstance(value, np.ndarray)}  # noqa: E501
     return all(holds(parse_assumption(text), {"grid_x": grid, **sizes}) for text in condition)
 
 
@@ -213,7 +213,7 @@ def test_a_launch_whose_arrays_share_memory_is_refused() -> None:
     for other in (array, array[3:]):
         with pytest.raises(jn.UserError, match="x and y share memory"):
             made.prove.like((5,), array, other, 5)
-    reader = kernel("%x: !tt.ptr<i32>, %y: !tt.ptr<i32>, %n: i32", "  %v = tt.load %x : !tt.ptr<i32>\n  %w = tt.load %y : !tt.ptr<i32>")
+    reader = kernel("%x: !tt.ptr<i32>, %y: !tt.ptr<i32>, %n: i32", "  %v = tt.load %x : !tt.ptr<i32>\n  %w = tt.load %y : !tt.ptr<i32>")  # noqa: E501
     assert reader.prove.like((1,), array, array, 5).verdict("races") == "proven"
 
 

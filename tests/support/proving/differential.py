@@ -25,7 +25,7 @@ MAKERS = {"random": random_kernel, "mixed": mixed_kernel}
 
 KINDS = {"bounds": {"out-of-bounds", "misaligned"}, "races": {"race", "lane-race"}, "overflow": {"overflow"}}
 PROVED = ("proven", "proven under", "never executed")
-_EDGES = {"i8": [-128, -127, -64, -3, -1, 20, 33, 64, 100, 126, 127], "i16": [-2**15, -129, -1, 127, 255, 2**15 - 1], "i32": [-9, -1, 20, 33, 100, 2**31 - 1, -(2**31)]}
+_EDGES = {"i8": [-128, -127, -64, -3, -1, 20, 33, 64, 100, 126, 127], "i16": [-2**15, -129, -1, 127, 255, 2**15 - 1], "i32": [-9, -1, 20, 33, 100, 2**31 - 1, -(2**31)]}  # noqa: E501
 _MAX_ELEMENTS = 5000
 LIMIT = 200_000
 

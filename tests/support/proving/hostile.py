@@ -1,4 +1,4 @@
-"""Faults that readers of the prover found it to overlook: merged arguments, steps below 1, lanes of atomics, unsigned numbers."""
+"""Faults that readers of the prover found it to overlook: steps below 1, lanes of atomics, unsigned numbers, gathers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Makes random kernels of what `random_kernels` leaves out: branches and circles of blocks, narrow numbers, shapes, scans, calls."""
+"""Makes random kernels of what `random_kernels` leaves out: circles of blocks, narrow numbers, shapes, scans, calls."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from .random_kernels import RandomKernel
 
-OPERATIONS = ["addi", "addi", "subi", "muli", "divsi", "remsi", "divui", "remui", "minsi", "maxsi", "minui", "maxui", "andi", "ori",
+OPERATIONS = ["addi", "addi", "subi", "muli", "divsi", "remsi", "divui", "remui", "minsi", "maxsi", "minui", "maxui", "andi", "ori",  # noqa: E501
               "xori", "shli", "shrsi", "shrui", "ceildivsi", "floordivsi"]  # fmt: skip
 PREDICATES = ["eq", "ne", "slt", "sle", "sgt", "sge", "ult", "ule", "ugt", "uge"]
 _WIDTHS = ["i8", "i16", "i32", "i64"]
@@ -24,7 +24,11 @@ class _Maker:
         self.scalars: dict[str, list[str]] = {self.main: ["%n", "%m"], "i1": []}
         self.blocks: dict[str, list[str]] = {}
         self.depth = 0
-        self.elements = {"x": rng.choice(["i32", "i32", "i64", "i16"]), "y": rng.choice(["i8", "i32"]), "idx": self.main}
+        self.elements = {
+            "x": rng.choice(["i32", "i32", "i64", "i16"]),
+            "y": rng.choice(["i8", "i32"]),
+            "idx": self.main,
+        }
         self.calls = False
 
     # Text
@@ -60,7 +64,9 @@ class _Maker:
             return rng.choice(own[-6:] if rng.random() < 0.6 else own)
         if kind == "i1":
             other = self.any_kind()
-            return self.name(f"arith.cmpi {rng.choice(PREDICATES)}, {self.scalar(other)}, {self.scalar(other)} : {other}")
+            return self.name(
+                f"arith.cmpi {rng.choice(PREDICATES)}, {self.scalar(other)}, {self.scalar(other)} : {other}"
+            )
         if rng.random() < 0.6 or self.depth > 3:
             return self.constant(kind)
         return self.cast(rng.choice([each for each in (*_WIDTHS, "i1") if each != kind]), kind, False)
@@ -73,13 +79,20 @@ class _Maker:
             return rng.choice(own[-6:] if rng.random() < 0.6 else own)
         if kind == "i1" and rng.random() < 0.8:
             other = self.any_kind()
-            return self.name(f"arith.cmpi {rng.choice(PREDICATES)}, {self.block(other)}, {self.block(other)} : {block(other)}")
+            return self.name(
+                f"arith.cmpi {rng.choice(PREDICATES)}, {self.block(other)}, {self.block(other)} : {block(other)}"
+            )
         if rng.random() < 0.5:
             return self.name(f"tt.splat {self.scalar(kind)} : {kind} -> {block(kind)}")
         if rng.random() < 0.5:
             return self.constant(kind, None, True)
         if rng.random() < 0.3:
-            numbers = ", ".join([str(rng.choice(_CONSTANTS)) if kind != "i1" else rng.choice(["true", "false"]) for _ in range(4)])
+            numbers = ", ".join(
+                [
+                    str(rng.choice(_CONSTANTS)) if kind != "i1" else rng.choice(["true", "false"])
+                    for _ in range(4)
+                ]
+            )
             return self.name(f"arith.constant dense<[{numbers}]> : {block(kind)}")
         found = self.blocks.get(self.main, [])
         if kind == self.main or not found:
@@ -117,7 +130,9 @@ class _Maker:
         elif choice < 0.7:
             condition = take("i1")
             mask = f"{block('i1')}, {type_}" if is_block else type_
-            self.keep(self.name(f"arith.select {condition}, {take(kind)}, {take(kind)} : {mask}"), kind, is_block)
+            self.keep(
+                self.name(f"arith.select {condition}, {take(kind)}, {take(kind)} : {mask}"), kind, is_block
+            )
         elif choice < 0.85:
             other = rng.choice([each for each in (*_WIDTHS, "i1") if each != kind])
             self.keep(self.cast(kind, other, is_block), other, is_block)
@@ -155,14 +170,20 @@ class _Maker:
             self.emit(f"{left}, {right} = tt.split {wide} : {square} -> {halves}")
             axis = rng.randrange(2)
             one = f"tensor<2x1x{kind}>" if axis else f"tensor<1x2x{kind}>"
-            flat = self.name(f"tt.expand_dims {rng.choice([left, right])} {{axis = {axis} : i32}} : {halves} -> {one}")
+            flat = self.name(
+                f"tt.expand_dims {rng.choice([left, right])} {{axis = {axis} : i32}} : {halves} -> {one}"
+            )
             wide = self.name(f"tt.broadcast {flat} : {one} -> {square}")
         elif choice == 4 and kind != "i1":
             index = self.block("i32")
             three = self.constant("i32", rng.choice([3, 3, 1]), True)
             index = self.name(f"arith.andi {index}, {three} : {block('i32')}")
             self.keep(
-                self.name(f"tt.gather {source}[{index}] {{axis = 0 : i32}} : ({type_}, {block('i32')}) -> {type_}"), kind, True
+                self.name(
+                    f"tt.gather {source}[{index}] {{axis = 0 : i32}} : ({type_}, {block('i32')}) -> {type_}"
+                ),
+                kind,
+                True,
             )
             return
         elif choice == 5 and kind != "i1":
@@ -216,7 +237,9 @@ class _Maker:
             limit = self.constant(kind, rng.choice([1, 4, 8, 16, 17]), True)
             if rng.random() < 0.5:
                 limit = self.block(kind)
-            mask = self.name(f"arith.cmpi {rng.choice(['slt', 'slt', 'ult', 'ule'])}, {offset}, {limit} : {block(kind)}")
+            mask = self.name(
+                f"arith.cmpi {rng.choice(['slt', 'slt', 'ult', 'ule'])}, {offset}, {limit} : {block(kind)}"
+            )
             if rng.random() < 0.7:
                 zero = self.constant(kind, 0, True)
                 low = self.name(f"arith.cmpi sge, {offset}, {zero} : {block(kind)}")
@@ -231,7 +254,7 @@ class _Maker:
         else:
             mask = mask or self.block("i1")
             made = self.name(
-                f"tt.atomic_rmw add, acq_rel, gpu, {at}, {self.block(element)}, {mask} : ({pointers(element)}, {block(element)}, "
+                f"tt.atomic_rmw add, acq_rel, gpu, {at}, {self.block(element)}, {mask} : ({pointers(element)}, {block(element)}, "  # noqa: E501
                 f"{block('i1')}) -> {block(element)}"
             )
             self.keep(made, element, True)
@@ -256,7 +279,7 @@ class _Maker:
         if rng.random() < 0.3:
             flag = self.scalar("i32")
             first = [self.scalar(each) for each in arguments]
-            numbers = f"{flag} : i32, [default: ^a{tag}, {rng.choice([0, 1])}: ^b{tag}, 3: ^join{tag}({', '.join(first)} : {types})]"
+            numbers = f"{flag} : i32, [default: ^a{tag}, {rng.choice([0, 1])}: ^b{tag}, 3: ^join{tag}({', '.join(first)} : {types})]"  # noqa: E501
             self.emit(f"cf.switch {numbers}")
         else:
             target = f"^b{tag}" if rng.random() < 0.7 else leave()
@@ -274,14 +297,20 @@ class _Maker:
 
     def _joined(self, tag: str, arguments: list[str]) -> None:
         names = [f"%{tag}_{number}" for number in range(len(arguments))]
-        self.emit(f"^join{tag}({', '.join([f'{name}: {kind}' for name, kind in zip(names, arguments, strict=True)])}):")
+        self.emit(
+            f"^join{tag}({', '.join([f'{name}: {kind}' for name, kind in zip(names, arguments, strict=True)])}):"
+        )
         for made, kind in zip(names, arguments, strict=True):
             self.keep(made, kind, False)
 
     def circle(self) -> None:
         """Goes round a few times between blocks."""
         rng, tag = self.rng, self.fresh()
-        zero, one, end = self.constant("i32", 0), self.constant("i32", 1), self.constant("i32", rng.choice([1, 2, 4]))
+        zero, one, end = (
+            self.constant("i32", 0),
+            self.constant("i32", 1),
+            self.constant("i32", rng.choice([1, 2, 4])),
+        )
         kind = self.main
         self.emit(f"cf.br ^head{tag}({zero}, {self.scalar(kind)} : i32, {kind})")
         self.emit(f"^head{tag}(%t{tag}: i32, %c{tag}: {kind}):")
@@ -343,7 +372,9 @@ class _Maker:
         step = self.constant(kind, rng.choice([1, 1, 2, 3, 4])) if rng.random() < 0.85 else self.scalar(kind)
         types = f"{carried[0]}, {block(carried[1])}, !tt.ptr<i32>"
         starts = f"%c{tag} = {self.scalar(carried[0])}, %d{tag} = {self.block(carried[1])}, %p{tag} = %z"
-        self.emit(f"%{tag}:3 = scf.for %i{tag} = {low} to {end} step {step} iter_args({starts}) -> ({types}) : {kind} {{")
+        self.emit(
+            f"%{tag}:3 = scf.for %i{tag} = {low} to {end} step {step} iter_args({starts}) -> ({types}) : {kind} {{"
+        )
 
         def body() -> None:
             self.keep(f"%i{tag}", kind, False)
@@ -392,7 +423,9 @@ class _Maker:
             self.keep(f"%j{tag}", kind, False)
             self.keep(f"%u{tag}", "i32", False)
             self.statements(rng.randint(0, 2))
-            moved = self.name(f"arith.{rng.choice(['addi', 'addi', 'shli', 'muli'])} %j{tag}, {self.scalar(kind)} : {kind}")
+            moved = self.name(
+                f"arith.{rng.choice(['addi', 'addi', 'shli', 'muli'])} %j{tag}, {self.scalar(kind)} : {kind}"
+            )
             one = self.constant("i32", 1)
             counted = self.name(f"arith.addi %u{tag}, {one} : i32")
             self.emit(f"scf.yield {moved}, {counted}, {self.block(kind)} : {types}")
@@ -406,7 +439,9 @@ class _Maker:
 
     def call(self) -> None:
         self.calls = True
-        made = self.name(f"tt.call @helper({self.scalar(self.main)}, {self.scalar('i1')}) : ({self.main}, i1) -> {self.main}")
+        made = self.name(
+            f"tt.call @helper({self.scalar(self.main)}, {self.scalar('i1')}) : ({self.main}, i1) -> {self.main}"
+        )
         self.keep(made, self.main, False)
 
     def statements(self, count: int) -> None:
@@ -431,8 +466,11 @@ class _Maker:
         rng, main = self.rng, self.main
         self.emit("%pid = tt.get_program_id x : i32")
         self.emit("%lanes = tt.make_range {end = 4 : i32, start = 0 : i32} : tensor<4xi32>")
-        self.emit("%z = tt.bitcast %x : !tt.ptr<" + self.elements["x"] + "> -> !tt.ptr<i32>" if self.elements["x"] != "i32" else
-                  "%none = arith.constant 0 : i32\n  %z = tt.addptr %x, %none : !tt.ptr<i32>, i32")
+        self.emit(
+            "%z = tt.bitcast %x : !tt.ptr<" + self.elements["x"] + "> -> !tt.ptr<i32>"
+            if self.elements["x"] != "i32"
+            else "%none = arith.constant 0 : i32\n  %z = tt.addptr %x, %none : !tt.ptr<i32>, i32"
+        )
         four = self.constant("i32", 4)
         start = self.name(f"arith.muli %pid, {four} : i32")
         wide = self.name(f"tt.splat {start} : i32 -> tensor<4xi32>")
@@ -446,7 +484,11 @@ class _Maker:
         self.statements(rng.randint(3, _STATEMENTS))
         self.access()
         parameters = ", ".join([f"%{name}: !tt.ptr<{element}>" for name, element in self.elements.items()])
-        text = f"tt.func public @k({parameters}, %n: {main}, %m: {main}) {{\n" + "\n".join(self.lines) + "\n  tt.return\n}\n"
+        text = (
+            f"tt.func public @k({parameters}, %n: {main}, %m: {main}) {{\n"
+            + "\n".join(self.lines)
+            + "\n  tt.return\n}\n"
+        )
         if self.calls:
             body = f"""  %c = arith.constant {rng.choice([1, 3, 100])} : {main}
   %s = arith.{rng.choice(OPERATIONS)} %a, %c : {main}
@@ -456,14 +498,22 @@ class _Maker:
   cf.br ^two(%d : {main})
 ^two(%r: {main}):
   tt.return %r : {main}"""
-            text = f"module {{\ntt.func private @helper(%a: {main}, %q: i1) -> {main} {{\n{body}\n}}\n{text}}}\n"
+            text = (
+                f"module {{\ntt.func private @helper(%a: {main}, %q: i1) -> {main} {{\n{body}\n}}\n{text}}}\n"
+            )
         sizes = ["n", "n", "m", "n + 3", "17", "8", "n * m", "4 * m", "128", "300", "2**20"]
-        extents = {name: rng.choice(sizes) for name in self.elements} | {"idx": rng.choice(["1", "1", "n", "4"])}
+        extents = {name: rng.choice(sizes) for name in self.elements} | {
+            "idx": rng.choice(["1", "1", "n", "4"])
+        }
         grid = rng.choice(["grid_x", "cdiv(n, 4)", "2", "m", "1"])
         assume = [f"grid_x <= {rng.choice([5, 30])}"] if grid == "grid_x" else []
-        assume += [each for each in ("n >= 0", "m >= 1", "m <= n", "n <= 17", "n <= 100") if rng.random() < 0.4]
+        assume += [
+            each for each in ("n >= 0", "m >= 1", "m <= n", "n <= 17", "n <= 100") if rng.random() < 0.4
+        ]
         if rng.random() < 0.5:
-            assume.append(rng.choice(["0 <= idx[:] < n", "0 <= idx[:] < 8", "idx[:] < 17", "0 <= idx[:] <= 200"]))
+            assume.append(
+                rng.choice(["0 <= idx[:] < n", "0 <= idx[:] < 8", "idx[:] < 17", "0 <= idx[:] <= 200"])
+            )
         return RandomKernel(text, extents, (grid,), tuple(assume), dict(self.elements))
 
 

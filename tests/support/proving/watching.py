@@ -53,7 +53,7 @@ class _Machine(_Interpreter):
         return _Watching(self, self.seen, {}).body(body)
 
 
-def run(prepared: PreparedFunction, grid: tuple[int, int, int], arguments: list[Any]) -> tuple[list[tuple[Any, ...]], list[Any]]:
+def run(prepared: PreparedFunction, grid: tuple[int, int, int], arguments: list[Any]) -> tuple[list[tuple[Any, ...]], list[Any]]:  # noqa: E501
     """Returns what the programs of a launch compute, operation by operation, and the values of the parameters."""
     seen: list[tuple[Any, ...]] = []
     machine = _Machine(grid, seen)
