@@ -1,6 +1,7 @@
 """Holds what the interpreter computes against the terms of the prover: every value of every run must be one that these allow.
 
-All operations look at numbers that may wrap here, so that terms stand for values without a condition.
+Where all operations look at numbers that may wrap, terms stand for values without a condition. With exact numbers they do where
+what they need is shown for the sizes of a launch.
 """
 
 from __future__ import annotations
@@ -13,8 +14,9 @@ from typing import Any
 
 import joinery as jn
 import numpy as np
+from joinery.lowering.prove.claims import needs_of_path, not_shown
 from joinery.lowering.prove.evaluate.paths import NotModelled, path
-from joinery.lowering.prove.evaluate.values import Condition, Integer, Pointer
+from joinery.lowering.prove.evaluate.values import Condition, Integer, Pointer, Unknown
 from joinery.lowering.prove.preparation import PreparedFunction, prepare
 from joinery.lowering.prove.specify.expressions import evaluate
 from joinery.lowering.prove.specify.specification import Specification
@@ -59,19 +61,30 @@ class Terms:
                 return None
         return both(here, *pinned, made)
 
+    def are_needs_shown(self, op: Operation, ssa: SSAValue, sizes: list[Formula]) -> bool:
+        """Returns whether all that the terms of a value, and of the way to it, need is shown for these sizes."""
+        ev = self.world.first
+        value, steps = ev.value(ssa, ev.lanes(t.shape_of(ssa.type))), path(ev, op)
+        own = () if isinstance(value, Unknown) else value.needs
+        needs = [*needs_of_path(steps), *[(need, both(*[each.formula for each in steps])) for need in own]]
+        failed, reads = not_shown(self.world, sizes, needs)
+        return not failed and not reads
+
     def _congruent(self, number: Polynomial, actual: int, width: int) -> Formula:
         turns = self.world.terms.atom(("witness", number, actual, width), "turns")
         return equal(number + turns * (1 << width), actual)
 
 
-def check(subject: RandomKernel, rng: random.Random, launches: int, values: int, label: str) -> Counter[str]:
+def check(
+    subject: RandomKernel, rng: random.Random, launches: int, values: int, label: str, is_wrapping: bool = True
+) -> Counter[str]:
     """Runs a kernel, and asks for some of its values whether the terms allow them."""
     kernel = jn.kernel.from_ttir(subject.text)
     found: Counter[str] = Counter()
     specification = Specification.of(subject.assume, subject.extents, subject.grid)
     with default_modes():
         prepared = prepare(kernel._function)
-        terms = Terms(prepared, specification)
+        terms = Terms(prepared, specification, is_wrapping)
     parsed = specification.parsed()
     for sizes in sizes_of(subject, parsed, rng, launches):
         arguments = arguments_of(subject, parsed, sizes, rng.randrange(1 << 30))
@@ -103,6 +116,9 @@ def check(subject: RandomKernel, rng: random.Random, launches: int, values: int,
                 continue
             world = terms.world
             pins = [equal(world.symbols[name], size) for name, size in sizes.items() if name in world.symbols]
+            if not is_wrapping and not terms.are_needs_shown(op, ssa, pins):
+                found["needs"] += 1
+                continue
             pins += [equal(own, at) for own, at in zip(world.first.program, program, strict=True)]
             answer = world.solver._ask(_parts([*world.base, *pins, claim]), exact=True)
             found[answer.verdict] += 1
@@ -118,14 +134,15 @@ def _parts(formulas: list[Formula]) -> list[Formula]:
 
 
 def main() -> None:
-    """Tries random kernels: which kind, the first seed, how many, launches of each, and values of each launch."""
+    """Tries random kernels: which kind, the first seed, how many, launches of each, values of each; exact: with exact numbers."""
     kind, first, count, launches, values = sys.argv[1], *map(int, sys.argv[2:6])
+    is_wrapping = sys.argv[6:] != ["exact"]
     found: Counter[str] = Counter()
     for seed in range(first, first + count):
         rng = random.Random(seed)
         subject = (mixed_kernel if kind == "mixed" else random_kernel)(rng)
         try:
-            found += check(subject, rng, launches, values, f"{kind} {seed}")
+            found += check(subject, rng, launches, values, f"{kind} {seed}", is_wrapping)
         except AssertionError as error:
             print(str(error)[:6000])
             found["FAULT"] += 1
