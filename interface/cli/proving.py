@@ -5,7 +5,9 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable
+from pathlib import Path
 
+from ...lowering.prove.proof import Proof
 from ...promotion import UserError
 from .kernel import read_kernel
 from .triton_c import add_triton_c_options
@@ -33,9 +35,10 @@ def add_prove(add: Add) -> None:
         "--assume", metavar="TEXT", action="append", default=[], help='what holds of sizes: "n >= 1", "0 <= idx[:] < n"'
     )
     parser.add_argument(
-        "--property", dest="properties", metavar="NAME", action="append", help="bounds, races or overflow (default: all)"
+        "--property", dest="properties", metavar="NAME", action="append", help="bounds, races, overflow (default: these three), termination of loops"
     )
     parser.add_argument("--format", choices=("text", "json"), default="text", help="how the proof is shown (default: text)")
+    parser.add_argument("--verify", metavar="PROOF", help="prove again what a file of --format json says, and nothing else")
     parser.add_argument("--limit", type=int, metavar="STEPS", help="most steps of the solver for one question")
     add_triton_c_options(parser)
 
@@ -54,10 +57,27 @@ def _prove(options: argparse.Namespace) -> int:
     more = {} if options.limit is None else {"limit": options.limit}
     if options.properties is not None:
         more["properties"] = tuple(options.properties)
+    if options.verify is not None:
+        given = (options.extent, options.assume, options.grid, options.properties, options.limit)
+        if any(each not in (None, []) for each in given):
+            raise UserError("--verify takes the specification from the proof; fix: leave out what else says it")
+        proof = kernel.prove.verify(_read(options.verify))
+        return _written(proof, options.format)
     grid = None if options.grid is None else split_sizes(options.grid)
     proof = kernel.prove(options.assume, extents, grid, **more)
-    sys.stdout.write(f"{proof if options.format == 'text' else proof.as_json()}\n")
+    return _written(proof, options.format)
+
+
+def _written(proof: Proof, format_: str) -> int:
+    sys.stdout.write(f"{proof if format_ == 'text' else proof.as_json()}\n")
     return _PROVEN if proof.ok else _REFUTED if proof.refuted else _OPEN
+
+
+def _read(path: str) -> str:
+    try:
+        return Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"--verify {path}: {error}") from None
 
 
 def split_sizes(text: str) -> list[str]:

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from xdsl.ir import Operation
 
 from ...lowering.prove.guessing import Launch, guess
 from ...lowering.prove.preparation import PreparedFunction, parameter_names, prepare
-from ...lowering.prove.proof import PROPERTIES, Proof
+from ...lowering.prove.proof import DEFAULT_PROPERTIES, PROPERTIES, Proof
 from ...lowering.prove.prover import Prover, written_arrays
 from ...lowering.prove.specify.specification import Specification
+from ...lowering.prove.stored import read_stored
 from ...lowering.prove.terms.solver import DEFAULT_LIMIT, load_z3
 from ...lowering.tt import types as t
 from ...lowering.tt.arguments import Parameter, grid_extents, parameters_of, supplied
@@ -46,7 +50,7 @@ class KernelProver:
         assume: Sequence[str] | str = (),
         extents: Mapping[str, str | int] | None = None,
         grid: str | int | Sequence[str | int] | None = None,
-        properties: Sequence[str] = PROPERTIES,
+        properties: Sequence[str] = DEFAULT_PROPERTIES,
         limit: int = DEFAULT_LIMIT,
     ) -> Proof:
         """Prove properties for every launch that a specification describes.
@@ -58,7 +62,8 @@ class KernelProver:
             grid: the numbers of programs, as `("cdiv(n, 1024)", "rows")`; without it any grid.
             properties: "bounds": every access stays inside its array. "races": no two programs touch one element where one of
                 them writes, atomics aside, and no two lanes of a store write different values to one. "overflow": no
-                integer that an address or a mask is computed from wraps.
+                integer that an address or a mask is computed from wraps. "termination of loops": every loop that counts comes
+                to its end; loops with a condition and branches that lead back are unknown. By default the first three.
             limit: how many steps of the solver's resource count one question may take. Beyond it the answer is "unknown", on
                 every machine.
 
@@ -72,7 +77,7 @@ class KernelProver:
         return self._prove(Specification.of(assume, {} if extents is None else extents, grid, taken), properties, limit)
 
     def like(
-        self, grid: int | Sequence[int], *args: Any, properties: Sequence[str] = PROPERTIES, limit: int = DEFAULT_LIMIT
+        self, grid: int | Sequence[int], *args: Any, properties: Sequence[str] = DEFAULT_PROPERTIES, limit: int = DEFAULT_LIMIT
     ) -> Proof:
         """Prove properties for a specification that is guessed from one launch.
 
@@ -127,9 +132,37 @@ class KernelProver:
                 raise UnsupportedError(f"prove: no property {each!r}; fix: properties={PROPERTIES}, or some of them")
         if isinstance(limit, bool) or not isinstance(limit, int) or not 0 < limit < 1 << 32:
             raise UserError(f"prove: limit={limit!r}: expected a number of steps from 1 to 2**32 - 1")
+        solver = f"z3 {load_z3().get_version_string()}"
         prepared = self._expanded()
         with default_modes():
-            return Prover(prepared, specification, self._confirm, limit).prove(properties)
+            proof = Prover(prepared, specification, self._confirm, limit).prove(properties)
+        return replace(proof, digest=self._digest(), limit=limit, solver=solver)
+
+    def verify(self, stored: str) -> Proof:
+        """Prove again what a stored proof of this kernel says.
+
+        Args:
+            stored: a text of `Proof.as_json`. Nothing in it is believed but the specification.
+
+        Returns the new proof. Raises `UserError` for a text that is no proof, for a proof of another kernel, and where something
+        that it calls proven is not proven now.
+        """
+        old = read_stored(stored)
+        if old.digest != self._digest():
+            raise UserError(
+                f"prove.verify: the proof is of another text than this @{self._function.sym_name.data}; fix: prove it anew"
+            )
+        proof = self(list(old.assume), old.extents, old.grid, old.properties, old.limit)
+        if found := old.differences(proof):
+            raise UserError("prove.verify: the proof does not hold: " + "; ".join(found))
+        return proof
+
+    def _digest(self) -> str:
+        """Return the digest of the text with all functions that it calls."""
+        root: Operation = self._function
+        while (parent := root.parent_op()) is not None:
+            root = parent
+        return hashlib.sha256(str(root).encode()).hexdigest()
 
     def _expanded(self) -> PreparedFunction:
         if self._prepared is None:

@@ -11,8 +11,10 @@ from ...promotion.errors import UserError
 from ..tt.sanitize.findings import Finding
 from .specify.specification import Specification
 
-PROPERTIES = ("bounds", "races", "overflow")
-"""The properties there are; "initialised" and "termination of loops" are not proven yet."""
+TERMINATION = "termination of loops"
+DEFAULT_PROPERTIES = ("bounds", "races", "overflow")
+PROPERTIES = (*DEFAULT_PROPERTIES, TERMINATION)
+"""The properties there are; "initialised" is not proven yet."""
 PROVEN, UNDER, REFUTED, UNKNOWN, NEVER = "proven", "proven under", "refuted", "unknown", "never executed"
 VERDICTS = (PROVEN, UNDER, REFUTED, UNKNOWN, NEVER)
 TRUSTED = (
@@ -115,6 +117,7 @@ class Proof:
         assumptions: everything that the verdicts take for granted: the user's assumptions, and what the text promises.
         example: sizes that satisfy the assumptions, so that they do not contradict each other.
         questions: how many the solver was asked, and `steps` of its resource count that it took.
+        digest: of the kernel's text; `limit`, the steps that a question may take, and `solver`, which with its version.
     """
 
     kernel: str
@@ -125,6 +128,9 @@ class Proof:
     example: tuple[tuple[str, int], ...]
     questions: int = 0
     steps: int = 0
+    digest: str = ""
+    limit: int = 0
+    solver: str = ""
 
     @property
     def ok(self) -> bool:
@@ -171,8 +177,9 @@ class Proof:
             "assume": list(self.specification.assume), "trusted": [*self.assumptions, *TRUSTED],
             "example": dict(self.example), "verdicts": {each: self.verdict(each) for each in self.properties},
             "accesses": [each.as_data() for each in self.accesses], "questions": self.questions, "steps": self.steps,
+            "digest": self.digest, "limit": self.limit, "solver": self.solver,
         }  # fmt: skip
         return json.dumps(data, indent=1, ensure_ascii=False)
 
 
-__all__ = ["PROPERTIES", "AccessVerdict", "Counterexample", "Proof"]
+__all__ = ["DEFAULT_PROPERTIES", "PROPERTIES", "TERMINATION", "AccessVerdict", "Counterexample", "Proof"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from ...promotion.errors import UserError
 from ..tt import types as t
@@ -12,12 +13,15 @@ from .found import SHOWN, Found, joined
 from .launches import Confirm
 from .overflow import Overflow
 from .preparation import Access, PreparedFunction
-from .proof import PROPERTIES, UNDER, UNKNOWN, AccessVerdict, Proof
+from .proof import PROPERTIES, TERMINATION, UNDER, UNKNOWN, AccessVerdict, Proof
 from .races import Races
 from .specify.expressions import names_in
 from .specify.specification import GRID_NAMES, Specification
+from .termination import Termination
 from .terms.polynomials import TooLarge
 from .terms.solver import DEFAULT_LIMIT
+
+_NO_SIZES = "no sizes were found that satisfy the assumptions; fix: simpler assumptions, or small sizes among them"
 
 
 class Prover:
@@ -74,10 +78,15 @@ class Prover:
         self._check_contents()
         found: list[AccessVerdict] = []
         for prop in properties:
+            if prop == TERMINATION:
+                loops = Termination(self._bounds).verdicts()
+                if example is None:
+                    loops = [replace(each, verdict=UNKNOWN, condition=(), reason=_NO_SIZES) for each in loops]
+                found += loops
+                continue
             own = self._of_property(prop)
             if example is None:
-                reason = "no sizes were found that satisfy the assumptions; fix: simpler assumptions, or small sizes among them"
-                own = {access: Found(UNKNOWN, reason=reason) for access in own}
+                own = {access: Found(UNKNOWN, reason=_NO_SIZES) for access in own}
             found += [self._verdict(prop, access, each) for access, each in own.items()]
         return Proof(
             self.prepared.function.sym_name.data, self.specification, tuple(properties), tuple(found),

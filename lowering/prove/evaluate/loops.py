@@ -30,7 +30,7 @@ _MAX_OPEN = 4
 # Iterations
 
 
-def _bounds(ev: Evaluator, loop: Operation) -> tuple[list[Polynomial], Needs]:
+def counted_bounds(ev: Evaluator, loop: Operation) -> tuple[list[Polynomial], Needs]:
     """Returns the first number, the end and the step of a loop that counts, which needs a step of 1 or more."""
     numbers: list[Polynomial] = []
     needs: list[Needs] = []
@@ -67,7 +67,7 @@ def iteration(ev: Evaluator, loop: Operation) -> Polynomial:
     key = (ev.copy, loop)
     high = None
     if is_counted(ev, loop):
-        (low, end, step), _ = _bounds(ev, loop)
+        (low, end, step), _ = counted_bounds(ev, loop)
         first, last, least = ev.terms.range(low)[0], ev.terms.range(end)[1], ev.terms.range(step)[0]
         if first is not None and last is not None:
             high = max(0, (last - first) // max(1, least or 1))
@@ -90,7 +90,7 @@ def runs(ev: Evaluator, loop: Operation) -> Condition:
     """Returns the condition that the loop's body runs in the iteration."""
     if not is_counted(ev, loop):
         return Condition(TRUE)
-    (low, end, step), needs = _bounds(ev, loop)
+    (low, end, step), needs = counted_bounds(ev, loop)
     index = low + iteration(ev, loop) * step
     return Condition(both(less(index, end), at_least(step, 1)), needs)
 
@@ -99,7 +99,7 @@ def _iterations(ev: Evaluator, loop: Operation) -> tuple[Polynomial, Needs] | No
     """Returns how many iterations the loop makes."""
     if not is_counted(ev, loop):
         return None
-    (low, end, step), needs = _bounds(ev, loop)
+    (low, end, step), needs = counted_bounds(ev, loop)
     if step.number is not None and step.number >= 1:
         quotient, _ = ev.terms.floor_parts(end - low + (step.number - 1), step)
         return ev.terms.larger(quotient, Polynomial([])), needs
@@ -158,7 +158,7 @@ def for_argument(ev: Evaluator, ssa: SSAValue, lanes: Lanes) -> Value | None:
         return _carried(ev, loop, ssa.index - 1, lanes)
     if not is_counted(ev, loop):
         return None
-    (low, _, step), needs = _bounds(ev, loop)
+    (low, _, step), needs = counted_bounds(ev, loop)
     return integer(low + iteration(ev, loop) * step, t.bit_width(ssa.type), needs)
 
 
@@ -286,4 +286,4 @@ def while_argument(ev: Evaluator, ssa: SSAValue, lanes: Lanes) -> Value | None:
     return _carried(ev, loop, ssa.index, lanes)
 
 
-__all__ = ["earlier", "for_argument", "for_result", "iteration", "runs", "while_argument"]
+__all__ = ["counted_bounds", "earlier", "for_argument", "for_result", "iteration", "runs", "while_argument"]

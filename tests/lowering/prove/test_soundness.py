@@ -13,7 +13,7 @@ from joinery.lowering.prove.preparation import prepare
 from joinery.lowering.prove.specify.expressions import holds, parse_assumption
 from joinery.lowering.tt.sanitize.findings import Finding
 
-from ...support.proving import attacks, attacks_on_control
+from ...support.proving import attacks, attacks_on_control, attacks_on_memory
 from ...support.proving.faulty import FAULTY, Faulty
 from ...support.proving.hostile import HOSTILE
 
@@ -24,7 +24,7 @@ def kernel(parameters: str, body: str) -> jn.kernel.Kernel:
     return jn.kernel.from_ttir(f"tt.func public @k({parameters}) {{\n{body}\n  tt.return\n}}\n")
 
 
-SUBJECTS = FAULTY | HOSTILE | attacks.ATTACKS | attacks_on_control.ATTACKS
+SUBJECTS = FAULTY | HOSTILE | attacks.ATTACKS | attacks_on_control.ATTACKS | attacks_on_memory.ATTACKS
 
 
 @pytest.mark.parametrize("name", SUBJECTS)

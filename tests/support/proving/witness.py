@@ -92,8 +92,10 @@ def check(
             continue
         before = [each.copy() if isinstance(each, np.ndarray) else each for each in arguments]
         grid = (evaluate(parsed.grid[0], sizes), 1, 1)
-        arrays = [np.resize(each, max(each.size, 1) + 600) if isinstance(each, np.ndarray) and name != "idx" else each
-                  for name, each in zip([*subject.elements, "n", "m"], arguments, strict=True)]  # fmt: skip
+        arrays = [
+            np.resize(each, max(each.size, 1) + 600) if isinstance(each, np.ndarray) and name != "idx" else each
+            for name, each in zip([*subject.elements, "n", "m"], arguments, strict=True)
+        ]
         try:
             seen, parameters = run(prepared, grid, arrays)
         except jn.UserError:
@@ -123,8 +125,8 @@ def check(
             answer = world.solver._ask(_parts([*world.base, *pins, claim]), exact=True)
             found[answer.verdict] += 1
             assert answer.verdict != "unsat", (
-                f"{label}: {op}\n{ssa}\nlane {lane} of program {program} is {actual}\n{sizes} {before}\n"
-                f"{specification}\n{subject.text}"
+                f"{label}: {op}\n{ssa}\nlane {lane} of program {program} is {actual}\n{sizes} {before}\n{specification}\n"
+                f"{subject.text}"
             )
     return found
 
@@ -134,7 +136,7 @@ def _parts(formulas: list[Formula]) -> list[Formula]:
 
 
 def main() -> None:
-    """Tries random kernels: which kind, the first seed, how many, launches of each, values of each; exact: with exact numbers."""
+    """Tries random kernels: which kind, the first seed, how many, launches of each, values of each; exact: with exact numbers."""  # noqa: E501
     kind, first, count, launches, values = sys.argv[1], *map(int, sys.argv[2:6])
     is_wrapping = sys.argv[6:] != ["exact"]
     found: Counter[str] = Counter()
