@@ -34,9 +34,8 @@ def add_prove(add: Add) -> None:
     parser.add_argument(
         "--assume", metavar="TEXT", action="append", default=[], help='what holds of sizes: "n >= 1", "0 <= idx[:] < n"'
     )
-    parser.add_argument(
-        "--property", dest="properties", metavar="NAME", action="append", help="bounds, races, overflow (default: these three), termination of loops"
-    )
+    properties = "bounds, races, overflow (default: these three), termination of loops"
+    parser.add_argument("--property", dest="properties", metavar="NAME", action="append", help=properties)
     parser.add_argument("--format", choices=("text", "json"), default="text", help="how the proof is shown (default: text)")
     parser.add_argument("--verify", metavar="PROOF", help="prove again what a file of --format json says, and nothing else")
     parser.add_argument("--limit", type=int, metavar="STEPS", help="most steps of the solver for one question")

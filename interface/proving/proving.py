@@ -144,8 +144,8 @@ class KernelProver:
         Args:
             stored: a text of `Proof.as_json`. Nothing in it is believed but the specification.
 
-        Returns the new proof. Raises `UserError` for a text that is no proof, for a proof of another kernel, and where something
-        that it calls proven is not proven now.
+        Returns the new proof. Raises `UserError` for a text that is no proof, for a proof of another kernel, and where what it
+        calls proven is not proven now.
         """
         old = read_stored(stored)
         if old.digest != self._digest():
