@@ -44,6 +44,7 @@ from .native.code import decode_native
 from .native.facts import launch_facts
 from .native.host_program import HostObject
 from .native.kernel import LaunchFacts, NativeKernel
+from .proving.provable import Provable
 from .texts import KernelText, MakeArguments, triton_c_text, ttir_text
 from .tuning.tuned import TunedKernel, Tuner
 
@@ -52,10 +53,9 @@ if TYPE_CHECKING:  # the modules for GPUs take as long to load as all others, an
     from .gpu_code import GpuCode, GpuEntry, GpuKernelCompiler, GpuRequest
     from .native.looks import FirstLook
     from .native.sanitizer import NativeSanitizer
-    from .proving.proving import KernelProver
 
 
-class Kernel:
+class Kernel(Provable):
     """One block function of a module. Make one with `from_ttir` or `from_triton_c`.
 
     Attributes:
@@ -192,13 +192,6 @@ class Kernel:
         with default_modes():
             found = functools.partial(sanitize, self._defining_module, grid, args, *facts)
             return found() if look is None else look.second(found)
-
-    @functools.cached_property
-    def prove(self) -> KernelProver:
-        """Proofs for all sizes: `prove(assume=…, extents=…, grid=…)`, or `prove.like(grid, *args)` (docs/guides/proofs.md)."""
-        from .proving.proving import KernelProver
-
-        return KernelProver(self._function, self.sanitize, self._arguments)
 
     @property
     def sanitizer_obstacle(self) -> str | None:
