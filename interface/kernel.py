@@ -44,13 +44,13 @@ from .native.code import decode_native
 from .native.facts import launch_facts
 from .native.host_program import HostObject
 from .native.kernel import LaunchFacts, NativeKernel
+from .native.looks import UNKNOWN, FirstLook
 from .texts import KernelText, MakeArguments, triton_c_text, ttir_text
 from .tuning.tuned import TunedKernel, Tuner
 
 if TYPE_CHECKING:  # the modules for GPUs take as long to load as all others, and load on first use
     from .cuda_launching import CudaLaunches
     from .gpu_code import GpuCode, GpuEntry, GpuKernelCompiler, GpuRequest
-    from .native.looks import FirstLook
     from .native.sanitizer import NativeSanitizer
 
 
@@ -221,8 +221,6 @@ class Kernel:
         self, grid: int | Sequence[int], args: Sequence[Any], unwritten: Mapping[int, Array], needs_barriers: bool,
         undefined_arithmetic: bool,
     ) -> FirstLook:  # fmt: skip
-        from .native.looks import UNKNOWN
-
         extents = grid_extents(grid)
         if self._native_sanitizer.obstacle is not None:
             return UNKNOWN
