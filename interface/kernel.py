@@ -210,17 +210,11 @@ class Kernel:
             self.name, lambda: self._stages.after(Pipeline.parse(PREPARATION)), lowered, identity, self._store
         )
 
-    def _is_clean(
-        self, grid: int | Sequence[int], args: Sequence[Any], unwritten: Mapping[int, Array], needs_barriers: bool,
-        undefined_arithmetic: bool = False,
-    ) -> bool:
-        """Run a launch natively, and return whether the sanitizer would find nothing; if it might, undo it."""
-        return self._first_look(grid, args, unwritten, needs_barriers, undefined_arithmetic).is_clean
-
     def _first_look(
         self, grid: int | Sequence[int], args: Sequence[Any], unwritten: Mapping[int, Array], needs_barriers: bool,
-        undefined_arithmetic: bool,
+        undefined_arithmetic: bool = False,
     ) -> FirstLook:  # fmt: skip
+        """Run a launch natively, and return whether the sanitizer would find nothing; if it might, undo it."""
         extents = grid_extents(grid)
         if self._native_sanitizer.obstacle is not None:
             return UNKNOWN
