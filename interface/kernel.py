@@ -44,6 +44,7 @@ from .native.code import decode_native
 from .native.facts import launch_facts
 from .native.host_program import HostObject
 from .native.kernel import LaunchFacts, NativeKernel
+from .native.looks import UNKNOWN, FirstLook
 from .proving.provable import Provable
 from .texts import KernelText, MakeArguments, triton_c_text, ttir_text
 from .tuning.tuned import TunedKernel, Tuner
@@ -51,7 +52,6 @@ from .tuning.tuned import TunedKernel, Tuner
 if TYPE_CHECKING:  # the modules for GPUs take as long to load as all others, and load on first use
     from .cuda_launching import CudaLaunches
     from .gpu_code import GpuCode, GpuEntry, GpuKernelCompiler, GpuRequest
-    from .native.looks import FirstLook
     from .native.sanitizer import NativeSanitizer
 
 
@@ -211,19 +211,11 @@ class Kernel(Provable):
             self.name, lambda: self._stages.after(Pipeline.parse(PREPARATION)), lowered, identity, self._store
         )
 
-    def _is_clean(
-        self, grid: int | Sequence[int], args: Sequence[Any], unwritten: Mapping[int, Array], needs_barriers: bool,
-        undefined_arithmetic: bool = False,
-    ) -> bool:
-        """Run a launch natively, and return whether the sanitizer would find nothing; if it might, undo it."""
-        return self._first_look(grid, args, unwritten, needs_barriers, undefined_arithmetic).is_clean
-
     def _first_look(
         self, grid: int | Sequence[int], args: Sequence[Any], unwritten: Mapping[int, Array], needs_barriers: bool,
-        undefined_arithmetic: bool,
+        undefined_arithmetic: bool = False,
     ) -> FirstLook:  # fmt: skip
-        from .native.looks import UNKNOWN
-
+        """Run a launch natively, and return whether the sanitizer would find nothing; if it might, undo it."""
         extents = grid_extents(grid)
         if self._native_sanitizer.obstacle is not None:
             return UNKNOWN

@@ -72,13 +72,13 @@ def _page_test() -> Callable[[int], bool] | None:
         return None
     mincore.argtypes, mincore.restype = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p), ctypes.c_int
     answer = ctypes.create_string_buffer(1)
-    place = ctypes.addressof(answer)
+    first = ctypes.addressof(answer)
 
     def is_mapped(page: int) -> bool:
         assert len(answer) == 1
-        return not mincore(page, 1, place) or ctypes.get_errno() != errno.ENOMEM
+        return not mincore(page, 1, first) or ctypes.get_errno() != errno.ENOMEM
 
-    return None if is_mapped(0) or not is_mapped(place & -mmap.PAGESIZE) else is_mapped
+    return None if is_mapped(0) or not is_mapped(first & -mmap.PAGESIZE) else is_mapped
 
 
 def distinct(numbers: Sequence[Array]) -> list[int]:

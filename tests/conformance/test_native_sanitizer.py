@@ -36,7 +36,7 @@ ORDERED = frozenset(
 
 
 def natively(kernel: jn.kernel.Kernel, grid: Any, arguments: Any, unwritten: Any = None, needs_barriers: bool = True) -> bool:
-    return kernel._is_clean(grid, arguments, {} if unwritten is None else unwritten, needs_barriers)
+    return kernel._first_look(grid, arguments, {} if unwritten is None else unwritten, needs_barriers).is_clean
 
 
 @both_tiers

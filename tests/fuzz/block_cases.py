@@ -98,7 +98,7 @@ def _sanitize_natively(
     """Adds a fault if code that stops where a finding is possible ends although there are some."""
     try:
         with np.errstate(all="ignore"):
-            is_clean = kernel._is_clean(grid, _copies(arguments), {}, needs_barriers=False)
+            is_clean = kernel._first_look(grid, _copies(arguments), {}, needs_barriers=False).is_clean
     except Exception as error:
         outcome.faults.append(fault_of("native sanitizer", error))
         return

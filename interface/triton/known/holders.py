@@ -13,7 +13,7 @@ from ....runtime.host.addresses import SMALLEST_ADDRESS
 
 Span = tuple[int, int]
 """First byte and end of memory."""
-Held = tuple[Any, Span]
+Owned = tuple[Any, Span]
 """What has memory, with that memory."""
 devices = {"cpu"}
 """Kinds of devices whose tensors lie in memory of this process."""
@@ -22,7 +22,7 @@ _ROOTS = 4096
 """Objects whose referents are looked at, of those that are young: the youngest."""
 
 
-def _youngest_tensors() -> list[Held]:
+def _youngest_tensors() -> list[Owned]:
     """Nearly all of the next, in half the time."""
     torch = sys.modules.get("torch")
     if torch is None:
@@ -32,31 +32,31 @@ def _youngest_tensors() -> list[Held]:
     return [(each, span) for each in tensors if (span := span_of(each)) is not None]
 
 
-def _youngest() -> list[Held]:
+def _youngest() -> list[Owned]:
     """What was made since the collector last ran."""
     return _holders(gc.get_objects(0), False)
 
 
-def _young() -> list[Held]:
+def _young() -> list[Owned]:
     return _holders(gc.get_objects(1), False)
 
 
-def _held_by_young() -> list[Held]:
+def _referred_by_young() -> list[Owned]:
     """What lists, dictionaries and objects that are young refer to."""
     return _holders(gc.get_referents(*gc.get_objects(0), *gc.get_objects(1)[-_ROOTS:]), True)
 
 
-def _collected() -> list[Held]:
+def _collected() -> list[Owned]:
     """All that the collector knows; that takes as long as a collection of all objects."""
     return _holders(gc.get_objects(), False)
 
 
-def _reachable() -> list[Held]:
+def _reachable() -> list[Owned]:
     """Arrays too, which the collector does not know, and what `gc.freeze` hid from it, in a few tenths of a second."""
     return _holders(_referred(), True)
 
 
-def _holders(objects: Sequence[Any], arrays: bool) -> list[Held]:
+def _holders(objects: Sequence[Any], arrays: bool) -> list[Owned]:
     """Those of the objects that have memory. arrays: whether to look for arrays of NumPy."""
     torch = sys.modules.get("torch")
     kinds: tuple[type, ...] = () if torch is None else (torch.Tensor, torch.UntypedStorage)
@@ -119,13 +119,13 @@ def span_of(holder: Any) -> Span | None:
     return (first, first + size) if first >= SMALLEST_ADDRESS else None
 
 
-def outermost(held: Iterable[Held]) -> list[tuple[Span, list[Any]]]:
+def outermost(owned: Iterable[Owned]) -> list[tuple[Span, list[Any]]]:
     """Memory that lies in no other's, in order, each with all that have it.
 
     Of memory that overlaps otherwise, the last that begins before an address holds it.
     """
     found: list[tuple[Span, list[Any]]] = []
-    for holder, span in sorted(held, key=lambda each: (each[1][0], -each[1][1])):
+    for holder, span in sorted(owned, key=lambda each: (each[1][0], -each[1][1])):
         if found and found[-1][0] == span:
             found[-1][1].append(holder)
         elif not found or span[1] > found[-1][0][1]:
@@ -133,8 +133,8 @@ def outermost(held: Iterable[Held]) -> list[tuple[Span, list[Any]]]:
     return found
 
 
-NEAR_LOOKS: Sequence[Callable[[], list[Held]]] = (_youngest_tensors, _youngest, _young, _held_by_young)
-"""Ways to look for what was made a short time ago, or is held by what was, in some tens to some hundreds of microseconds."""
-FAR_LOOKS: Sequence[Callable[[], list[Held]]] = (_collected, _reachable)
+NEAR_LOOKS: Sequence[Callable[[], list[Owned]]] = (_youngest_tensors, _youngest, _young, _referred_by_young)
+"""Ways to look for what was made a short time ago, or is owned by what was, in some tens to some hundreds of microseconds."""
+FAR_LOOKS: Sequence[Callable[[], list[Owned]]] = (_collected, _reachable)
 
-__all__ = ["FAR_LOOKS", "NEAR_LOOKS", "Held", "Span", "devices", "outermost", "span_of"]
+__all__ = ["FAR_LOOKS", "NEAR_LOOKS", "Owned", "Span", "devices", "outermost", "span_of"]

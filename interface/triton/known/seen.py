@@ -12,7 +12,7 @@ import numpy as np
 
 from ....promotion.arrays import Array
 from ....runtime.host.addresses import distinct, mapped
-from .holders import FAR_LOOKS, NEAR_LOOKS, Held, Span, outermost, span_of
+from .holders import FAR_LOOKS, NEAR_LOOKS, Owned, Span, outermost, span_of
 
 _MAX_HOLDERS = 8
 """Holders of the same memory that are remembered before those that are gone are forgotten."""
@@ -33,11 +33,11 @@ class Spans:
         self.ends: list[int] = []
         self._holders: list[list[Callable[[], Any]]] = []
 
-    def replace(self, held: Sequence[tuple[Span, list[Any]]]) -> None:
+    def replace(self, owned: Sequence[tuple[Span, list[Any]]]) -> None:
         """Forget what was known, and know this."""
-        self.starts = [first for (first, _), _ in held]
-        self.ends = [end for (_, end), _ in held]
-        self._holders = [] if self._certain else [_references(holders) for _, holders in held]
+        self.starts = [first for (first, _), _ in owned]
+        self.ends = [end for (_, end), _ in owned]
+        self._holders = [] if self._certain else [_references(holders) for _, holders in owned]
 
     def add(self, span: Span, holders: list[Any]) -> None:
         """Know one more, in place of what is gone and was there, and of what lies in it."""
@@ -46,8 +46,8 @@ class Spans:
             self._holders[low] = [each for each in self._holders[low] if each() is not None][-_MAX_HOLDERS:]
             self._holders[low] += _references(holders)
             return
-        held: list[Held] = [(number, self._span(number)) for number in range(low, high) if self._is_there(number)]
-        kept = outermost([*held, (-1, span)])
+        owned: list[Owned] = [(number, self._span(number)) for number in range(low, high) if self._is_there(number)]
+        kept = outermost([*owned, (-1, span)])
         former = self._holders
         self._holders[low:high] = [
             _references(holders) if numbers[0] < 0 else former[numbers[0]] for _, numbers in kept

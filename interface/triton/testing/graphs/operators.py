@@ -6,7 +6,7 @@ import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from ...memory import Span
+from ...known.holders import Span
 from .capture import Capture
 
 _COPIES = frozenset({"copy_", "_foreach_copy_"})

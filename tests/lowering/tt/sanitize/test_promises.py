@@ -26,7 +26,7 @@ def findings(body: str, x: Any = None, n: int = 0, elem: str = "i32", o: Any = N
     x = np.arange(64, dtype=np.int32) if x is None else x
     o = np.zeros(128, {"i32": np.int32, "i8": np.int8, "i16": np.int16}[elem]) if o is None else o
     found = kernel.sanitize(1, x, o, n).findings
-    if not kernel._is_clean(1, (x, o, n), {}, False):
+    if not kernel._first_look(1, (x, o, n), {}, False).is_clean:
         return list(found)
     assert found == ()
     return []
@@ -155,7 +155,7 @@ def test_rows_that_lie_apart_in_memory(is_first: bool, n: int, stride: int, step
     found = kernel.sanitize(1, x, o, n).findings
     assert [each.kind for each in found] == ([] if is_kept else ["contiguity"])
     if stride > 1:
-        assert kernel._is_clean(1, (x, o, n), {}, False)
+        assert kernel._first_look(1, (x, o, n), {}, False).is_clean
 
 
 ODD = """%ns = tt.splat %n : i32 -> tensor<64xi32>

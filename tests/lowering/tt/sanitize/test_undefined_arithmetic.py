@@ -47,7 +47,7 @@ def found(body: str, y: Any, n: int = 8) -> tuple[Any, ...]:
     report = function.sanitize(1, *given, undefined_arithmetic=True)
     given[2] = np.zeros(8, np.int32)
     assert function.sanitizer_obstacle is None
-    assert function._is_clean(1, given, {}, False, True) == (not report.findings), report
+    assert function._first_look(1, given, {}, False, True).is_clean == (not report.findings), report
     return report.findings
 
 
