@@ -13,6 +13,8 @@ import sys
 import textwrap
 from pathlib import Path
 
+import joinery as jn
+import numpy as np
 import pytest
 
 from ...support.namespaces import ALONE, why_no_hosts
@@ -31,9 +33,9 @@ blocks = [x[at : at + 100] for at in range(0, 600, 100)]
 """
 
 
-def recipe(title: str) -> str:
+def recipe(title: str, language: str = "py") -> str:
     """The code below a heading of the guide."""
-    found = re.search(rf"^### {title}\n.*?^```py\n(.*?)^```$", GUIDE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+    found = re.search(rf"^### {title}\n.*?^```{language}\n(.*?)^```$", GUIDE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
     assert found is not None
     return found.group(1)
 
@@ -110,6 +112,31 @@ def test_a_specification_for_kubernetes() -> None:
     assert worker["replicas"] == 4
     assert worker["spec"]["containers"][0]["resources"] == {"limits": {"cpu": "16", "memory": "32Gi"}}
     assert "custom_cluster_spec" in inspect.signature(operator.KubeCluster.__init__).parameters
+
+
+def test_a_job_of_kuberay(tmp_path: Path) -> None:
+    """Its command runs on a cluster that Ray's variable names; of the rest only the syntax is looked at."""
+    yaml = pytest.importorskip("yaml", reason="PyYAML is not installed")
+    ray = pytest.importorskip("ray", reason="Ray is not installed")
+    job = yaml.safe_load(recipe("KubeRay", "yaml"))
+    cluster = job["spec"]["rayClusterSpec"]
+    assert (job["kind"], cluster["workerGroupSpecs"][0]["template"]) == ("RayJob", cluster["headGroupSpec"]["template"])
+    graph = jn.Graph("doubled", inputs=[jn.TensorType(jn.float32, ("n", 16), name="x")])
+    graph.output(graph.inputs[0] * 2)
+    (tmp_path / "data").mkdir()
+    jn.compile(graph).save(tmp_path / "data" / "model.joinery")
+    rows = np.arange(1600, dtype=np.float32).reshape(100, 16)
+    np.save(tmp_path / "data" / "rows.npy", rows)
+    given = job["spec"]["entrypoint"].replace("/data/", f"{tmp_path}/data/").replace("--threads 16", "--threads 1").split()
+    ray.init(num_cpus=1, include_dashboard=False, log_to_driver=False)
+    try:
+        surroundings = os.environ | {"RAY_ADDRESS": ray.get_runtime_context().gcs_address}
+        command = [sys.executable, "-m", "joinery", *given[1:]]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, env=surroundings, timeout=300)
+    finally:
+        ray.shutdown()
+    assert done.returncode == 0, done.stdout + done.stderr
+    np.testing.assert_array_equal(np.load(tmp_path / "data" / "scores.npy"), rows * 2)
 
 
 SERVER = """
