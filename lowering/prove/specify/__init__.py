@@ -1,1 +1,0 @@
-"""Reads and guesses specifications: the sizes, extents and grids that proofs are about."""
