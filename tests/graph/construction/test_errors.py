@@ -89,7 +89,7 @@ CASES: list[tuple[str, Callable[[Any], Any], tuple[str, ...]]] = [
         "fix: compute in float16: operand.cast(float16)")),
     ("compute packed", lambda n: n.packed + n.packed, ("float6_e2m3fn", "bitcast it and compute on the bits")),
     ("cast packed", lambda n: n.packed.cast(jn.float32), ("cast: values of float6_e2m3fn can be stored, viewed and bit-cast",)),
-    ("cast complex", lambda n: n.c.cast(jn.float32), ("complex64 to float32 loses the imaginary parts", "fix: joinery.real")),
+    ("cast complex", lambda n: n.c.cast(jn.float32), ("loses the imaginary parts", "fix: joinery.real")),
     ("cast to nothing", lambda n: n.a.cast("float33"), ("unknown dtype 'float33'; did you mean",)),
     ("cast None", lambda n: n.a.cast(None), ("cast: dtype is missing",)),
     ("cast rounding", lambda n: jn.cast(n.a, jn.float16, rounding="up"), ("cast: unknown rounding 'up'", "toward_zero")),

@@ -55,7 +55,7 @@ class Launch:
 
     def __init__(self, text: str = SCALE, signature: dict[str, Any] = SIGNATURE, **options: Any) -> None:
         self.launcher = Launcher(SimpleNamespace(signature=signature), Options(**options))
-        self.loaded = LoadedKernel("scale", encode(text, "scale", "strict", native=not options))
+        self.loaded = LoadedKernel("scale", encode(text, "scale", "strict", 4, native=not options))
         self.log: list[Any] = []
 
     def __call__(self, grid: tuple[Any, Any, Any], *args: Any, hooks: bool = False) -> None:
@@ -211,7 +211,7 @@ def test_descriptors_become_what_the_kernel_reads() -> None:
 
 
 def test_kernels_in_a_cache_that_are_damaged() -> None:
-    data = encode(SCALE, "scale", "strict", native=False)
+    data = encode(SCALE, "scale", "strict", 4, native=False)
     assert LoadedKernel("scale", data).text == SCALE
     for damaged in (b"", data[:-1], data + b"x", b"X" + data[1:]):
         with pytest.raises(jn.UserError, match="damaged"):
@@ -223,7 +223,7 @@ def test_native_code_that_checks_bounds(kept: bool) -> None:
     """An access outside of a tensor's storage is an error of the launch and of the test that makes it, with nothing written."""
     launch = Launch(UNMASKED, check_bounds=True)
     if kept:
-        launch.loaded = LoadedKernel("scale", encode(UNMASKED, "scale", "strict", native=True, check_bounds=True))
+        launch.loaded = LoadedKernel("scale", encode(UNMASKED, "scale", "strict", 4, native=True, check_bounds=True))
         assert launch.loaded.checked_native.facts.checked
         assert not launch.loaded.native.facts.checked
     x, y = tensor(np.arange(32)), tensor(np.zeros(20))
@@ -270,7 +270,7 @@ def test_configurations_with_the_same_code_are_timed_once() -> None:
 def test_unsigned_numbers_beyond_the_signed_ones() -> None:
     text = "module { tt.func public @scale(%y: !tt.ptr<i64>, %a: i64) { tt.store %y, %a : !tt.ptr<i64>\n tt.return } }"
     launch, y = Launch(text, {"y": "*u64", "a": "u64"}), tensor(np.zeros(1), np.uint64)
-    launch.loaded = LoadedKernel("scale", encode(text, "scale", "strict", native=True))
+    launch.loaded = LoadedKernel("scale", encode(text, "scale", "strict", 4, native=True))
     for number in ((1 << 64) - 5, 1 << 63, 7):
         launch((1, 1, 1), y, number)
         assert y[0] == number
