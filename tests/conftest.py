@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import signal
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -20,6 +21,9 @@ SUPPRESSED = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.larg
 settings.register_profile("ci", derandomize=True, database=None, deadline=None, suppress_health_check=SUPPRESSED)
 settings.register_profile("nightly", derandomize=False, print_blob=True, deadline=None, suppress_health_check=SUPPRESSED)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as shells begin what runs aside: tests of Ctrl-C would wait for ever
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 IS_WORKER = "PYTEST_XDIST_WORKER" in os.environ
 UNIT = "JOINERY_TESTS_UNIT"
