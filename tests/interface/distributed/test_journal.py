@@ -429,3 +429,25 @@ def test_a_run_that_was_killed_before_its_first_block_is_begun_anew(
     assert Path("y.npy.partial/run.json").exists()
     batch("--output", "y.npy", "--block", "20")
     np.testing.assert_allclose(np.load("y.npy"), scores(rows(103)), rtol=1e-5)
+
+
+# --- what cannot be made, and names that are none
+
+
+@pytest.mark.skipif(not Path("/proc/self").exists(), reason="needs a file system where nothing can be made")
+def test_a_folder_that_cannot_be_made_is_no_reason_to_wait(batch: Run) -> None:
+    assert "/proc/o.npy.partial cannot be written" in batch("--output", "/proc/o.npy", status=2)["error"]
+
+
+def test_a_lock_that_leads_nowhere_is_no_reason_to_wait(batch: Run, folder: Path) -> None:
+    partial = folder / "y.npy.partial"
+    partial.mkdir()
+    (partial / "lock").symlink_to("/no/where")
+    assert f"{partial} cannot be written: {partial / 'lock'}: No such file" in batch("--output", "y.npy", status=2)["error"]
+
+
+@pytest.mark.parametrize("name", ["a" * 300, "../../x", "", "data"])
+def test_a_run_with_a_name_that_no_run_has(left: Callable[..., Path], batch: Run, name: str) -> None:
+    what = left() / "run.json"
+    what.write_text(json.dumps({**json.loads(what.read_text()), "run": "../../x", "before": name}))
+    resumed(batch, "y.npy", 0, LEFT)
