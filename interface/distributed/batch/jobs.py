@@ -19,7 +19,7 @@ from ....promotion.errors import UserError
 from ....runtime.model.inputs import InputSpec
 from ..blocks import require_dtype, run_block
 from ..failures import RunError
-from ..references import ModelReference
+from ..references import ModelReference, absolute_path
 from ..signatures import Signature
 from .columns import opened, read_rows
 from .formats import Tensor
@@ -167,7 +167,7 @@ def plan_job(
             )
     tensors = tuple([_tensor(spec, alongs[spec.name].axis, dim, sizes, what) for spec in model.outputs])
     kept = [source for source in sources if source not in with_rows]
-    made = Output(output_kind(output, tensors), os.path.abspath(output), tensors, rows, block)
+    made = Output(output_kind(output, tensors), absolute_path(output, f"--output {output}"), tensors, rows, block)
     calls = batch if batch is not None else min(block, 64) if ragged else block
     lists = lists_of(model, [specs[name] for name in ragged], masks)
     return Job(reference, tuple(with_rows), tuple(kept), tuple(masks), made, calls, width, lists)

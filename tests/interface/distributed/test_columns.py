@@ -118,6 +118,60 @@ def test_all_files_of_a_folder_are_looked_at_before_anything_runs(
     assert not Path("y.npy.partial").exists()
 
 
+@pytest.fixture
+def many(folder: Path) -> Callable[[str, int, int], None]:
+    """Write some rows of `rows(30)` to a file of the folder in.parquet."""
+
+    def write(name: str, start: int, stop: int) -> None:
+        path = folder / "in.parquet" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        parquet.write_table(pyarrow.table({"x": vectors(rows(30)[start:stop])}), path)
+
+    return write
+
+
+@pytest.mark.parametrize("name", ["day=1", "sub.parquet"])
+def test_folders_in_a_folder_are_refused_by_name(batch: Run, many: Callable[[str, int, int], None], name: str) -> None:
+    many(f"{name}/a.parquet", 0, 10)
+    error = f"in.parquet has a folder in it, {name}, and batch reads the files of one folder"
+    assert error in batch("--output", "y.npy", status=2, inputs=("x=in.parquet",))["error"]
+    many("a.parquet", 10, 30)
+    assert error in batch("--output", "y.npy", status=2, inputs=("x=in.parquet",))["error"]
+    assert not Path("y.npy.partial").exists()
+
+
+def test_a_folder_that_leads_to_itself_is_refused(batch: Run, folder: Path, many: Callable[[str, int, int], None]) -> None:
+    many("a.parquet", 0, 10)
+    (folder / "in.parquet" / "loop").symlink_to(".")
+    assert "has a folder in it, loop" in batch("--output", "y.npy", status=2, inputs=("x=in.parquet",))["error"]
+
+
+def test_names_of_a_folder_are_those_that_pyarrow_takes(
+    batch: Run, folder: Path, many: Callable[[str, int, int], None]
+) -> None:
+    many("b.parquet", 10, 30)
+    many("B.PARQUET", 0, 10)
+    for name in ("_metadata.parquet", ".a.parquet", "_temporary/a.parquet", ".b/a.parquet"):
+        many(name, 0, 5)
+    batch("--output", "y.npy", inputs=("x=in.parquet",))
+    np.testing.assert_allclose(np.load("y.npy"), scores(rows(30)), rtol=1e-5)
+    dataset = pytest.importorskip("pyarrow.dataset").dataset("in.parquet", format="parquet")
+    assert np.array_equal(np.stack(dataset.to_table().column("x").to_numpy(zero_copy_only=False)), rows(30))
+    column = sources.source("x", "in.parquet")
+    assert column.stamp.files == 2
+    many(".late.parquet", 0, 5)
+    column.require_unchanged()
+    many("c.PARQUET", 0, 5)
+    with pytest.raises(RunError, match="is not what it was when the run was planned"):
+        column.require_unchanged()
+
+
+def test_the_suffix_of_a_file_in_any_case(batch: Run, folder: Path) -> None:
+    parquet.write_table(pyarrow.table({"x": vectors(rows(30))}), "IN.Parquet")
+    batch("--output", "y.npy", inputs=("x=IN.Parquet:x",))
+    np.testing.assert_allclose(np.load("y.npy"), scores(rows(30)), rtol=1e-5)
+
+
 @pytest.mark.parametrize(
     "column",
     [
