@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 from collections.abc import Callable
 from pathlib import Path
 
 import joinery as jn
 import numpy as np
 import pytest
+from joinery.__main__ import main
 from joinery.interface.distributed.batch import columns, parquet_columns, sources
 from joinery.interface.distributed.failures import RunError
 
@@ -288,3 +291,38 @@ def test_masks_of_what_has_none(batch: Run, folder: Path) -> None:
     given = {"inputs": ("ids=ids.npy",), "status": 2}
     assert "and ids has rows of one length" in batch("--mask", "mask=ids", "--output", "y.npy", **given)["error"]
     assert "and no --input has the name nope" in batch("--mask", "mask=nope", "--output", "y.npy", **given)["error"]
+
+
+@pytest.mark.parametrize(("shape", "block"), [((10, SIZE), 10), ((10, 8), 10), ((10, 8), 7)])
+def test_a_damaged_chunk_is_named(batch: Run, folder: Path, shape: tuple[int, int], block: int) -> None:
+    array = zarr.open_group("in.zarr", mode="w").create_array("x", shape=(60, SIZE), chunks=shape, dtype="f4")
+    array[:] = rows(60)
+    name = f"c/3/{SIZE // shape[1] - 1}"
+    path = folder / "in.zarr" / "x" / name
+    path.write_bytes(path.read_bytes()[:40])
+    failed = batch("--output", "y.npy", "--block", str(block), status=1, inputs=("x=in.zarr/x",))["failed"]
+    assert [each["block"] for each in failed] == ([3] if block == 10 else [4, 5])
+    assert all(each["attempts"] == 1 for each in failed)
+    assert all(f"input 'x': {path} cannot be decoded" in each["error"] for each in failed)
+
+
+def test_files_of_a_working_directory_that_is_gone(
+    batch: Run, folder: Path, model_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gone = folder / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    given = ["--quiet", "--trusted", "--input"]
+    for rest, message in (
+        ([f"x={folder / 'x.npy'}", "--output", "y.npy"], "--output y.npy: the working directory is gone"),
+        (["x=x.npy", "--output", str(folder / "y.npy")], "input 'x': x.npy cannot be read: No such file"),
+    ):
+        assert message in failing(["batch", str(model_path), *given, *rest])
+
+
+def failing(arguments: list[str]) -> str:
+    errors = io.StringIO()
+    with contextlib.redirect_stderr(errors):
+        assert main(arguments) == 2
+    return " ".join(errors.getvalue().split())
