@@ -194,7 +194,8 @@ def reference(
 
     Workers read the path, so it has to be one that they see; `bring` brings the file to those that do not.
 
-    Raises `UserError` for what is no model, for a file that is damaged, and for a model that cannot be saved.
+    Raises `UserError` for what is no model, for a file that is damaged, for a model that cannot be saved, and for what names no
+    device or is no bool in the place of `trusted`.
     """
     if threads is not None:
         resolve_threads(threads)
@@ -209,8 +210,8 @@ def reference(
             f"reference: expected a model or the path of its file, got {type(source).__name__}; fix: what joinery.compile gave"
         )
     manifest = artifact_file.load(source).manifest
-    path = absolute_path(os.fspath(source), f"reference: {os.fspath(source)}")
-    return ModelReference(manifest.name, manifest.digest, path, device, threads, bool(trusted))
+    location = absolute_path(os.fspath(source), f"reference: {os.fspath(source)}")
+    return ModelReference(manifest.name, manifest.digest, location, device, threads, bool(trusted))
 
 
 def absolute_path(path: str, what: str) -> str:

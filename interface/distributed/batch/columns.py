@@ -170,7 +170,7 @@ class _ZarrColumn(_ArrayColumn):
         return sizes, itertools.product(rows, *others)
 
     def _path(self, index: tuple[int, ...]) -> Path:
-        return self._folder / self._array.metadata.encode_chunk_key(index)
+        return Path(self._folder, self._array.metadata.encode_chunk_key(index))
 
 
 def _npy(source: Source) -> Column:

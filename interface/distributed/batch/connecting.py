@@ -26,8 +26,8 @@ def connected(distributed: Any, address: str) -> Any:
     except (OSError, ValueError, TimeoutError) as error:
         if _is_of_tls(error):
             raise UserError(
-                f"{what}: TLS fails: {_root(error)}; fix: certificates of one authority, whose own certificate both sides have, "
-                f"here {_shown(_files(distributed)['ca_file'])}, and a scheduler that was begun with --protocol tls"
+                f"{what}: TLS fails: {_root(error)}; fix: certificates of one authority, whose own certificate both sides "
+                f"have, here {_shown(_files(distributed)['ca_file'])}, and a scheduler that was begun with --protocol tls"
             ) from error
         raise UserError(f"{what} does not answer: {error}; fix: its address, such as tcp://host:8786") from error
 
@@ -45,8 +45,8 @@ def _require_certificates(distributed: Any, what: str) -> None:
             continue
         if not value:
             raise UserError(
-                f"{what}: Dask's configuration has no certificate of the client: {name} is missing; fix: distributed.comm.tls in "
-                f"it, or {_VARIABLE}CA_FILE, …__CLIENT__CERT and …__CLIENT__KEY"
+                f"{what}: Dask's configuration has no certificate of the client: {name} is missing; fix: distributed.comm.tls "
+                f"in it, or {_VARIABLE}CA_FILE, …__CLIENT__CERT and …__CLIENT__KEY"
             )
         if "\n" in value:  # it is the certificate, not its path
             continue
@@ -55,7 +55,7 @@ def _require_certificates(distributed: Any, what: str) -> None:
         except OSError as error:
             raise UserError(
                 f"{what}: {value}, which Dask's configuration has for the client's {name}, cannot be read: "
-                f"{error.strerror or error}; fix: {_VARIABLE}{_SETTINGS[name]} or distributed.comm.tls with the path of the file"
+                f"{error.strerror or error}; fix: {_VARIABLE}{_SETTINGS[name]} or distributed.comm.tls with the file's path"
             ) from error
     try:
         distributed.Security().get_connection_args("client")

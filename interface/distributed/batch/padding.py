@@ -113,8 +113,8 @@ def require_lengths(
             row = wrong[0]
             raise UserError(
                 f"row {start + row} has {of_other[row]} elements in input {other.name!r}, {lengths[row]} in input "
-                f"{each.name!r}, and both are {each.extent!r} in the model; fix: rows of equal lengths, or another name for one "
-                "of the sizes in the graph"
+                f"{each.name!r}, and both are {each.extent!r} in the model; fix: rows of equal lengths, or another name for "
+                "one of the sizes in the graph"
             )
         if width is not None and len(wrong := np.flatnonzero(lengths > width)):
             raise UserError(

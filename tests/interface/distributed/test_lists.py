@@ -41,7 +41,9 @@ MIXING: list[tuple[str, Build, Callable[[list[float]], float]]] = [
 
 
 @pytest.mark.parametrize(("build", "alone"), [each[1:] for each in MIXING], ids=[each[0] for each in MIXING])
-def test_what_takes_padding_for_values_needs_a_mask(batch: Run, folder: Path, build: Build, alone: Callable[..., float]) -> None:
+def test_what_takes_padding_for_values_needs_a_mask(
+    batch: Run, folder: Path, build: Build, alone: Callable[..., float]
+) -> None:
     saved(build, "x")
     inputs = written(x=ROWS)
     summary = batch("--output", "y.npy", "--block", "4", status=1, inputs=inputs)
@@ -78,7 +80,8 @@ def test_lists_of_one_dim_have_one_length_in_each_row(batch: Run, folder: Path) 
     assert np.load("y.npy").sum() == sum(map(sum, ROWS)) + sum(LENGTHS)
     inputs = written(a=ROWS, b=[*ones[:5], ones[5] + [1.0], *ones[6:]])
     for number, more in enumerate([(), ("--batch", "1")]):
-        (failed,) = batch("--output", f"{number}.npy", "--block", "4", "--pad-to", "4", *more, status=1, inputs=inputs)["failed"]
+        options = ("--output", f"{number}.npy", "--block", "4", "--pad-to", "4", *more)
+        (failed,) = batch(*options, status=1, inputs=inputs)["failed"]
         assert (failed["block"], failed["rows"], failed["attempts"]) == (1, [4, 8], 1)
         assert "row 5 has 3 elements in input 'a', 4 in input 'b', and both are 'seq' in the model" in failed["error"]
 

@@ -294,7 +294,7 @@ def test_only_a_bool_says_what_is_trusted(model_path: Path, trusted: object) -> 
 
 @pytest.mark.parametrize("device", ["tpu", "", "cuda:", "cuda:x", "CPU", None, 3])
 def test_devices_that_are_none_anywhere(model_path: Path, device: object) -> None:
-    with pytest.raises(jn.UserError, match="reference: unknown device .*; fix: use device='cpu'"):
+    with pytest.raises(jn.UserError, match=r"reference: unknown device .*; fix: use device='cpu'"):
         jn.distributed.reference(model_path, device=device)  # type: ignore[arg-type]
     for known in ("auto", "cpu", "cuda", "cuda:12", "ptxsim"):  # the client need not have it
         assert jn.distributed.reference(model_path, device=known).device == known
