@@ -51,7 +51,7 @@ def load(
             when the file is read or, where it depends on the sizes of the inputs, by the run. A trusted file has no budget
             unless one is given.
 
-    Raises `UserError` for a file that is no artifact, damaged, changed or beyond its budget, and for what is no bool as `trusted`.
+    Raises `UserError` for a file that is no artifact, damaged, changed or beyond its budget, and for `trusted` that is no bool.
     """
     require_trusted(trusted, "load")
     if budget is not None:
