@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from joinery.interface.distributed.batch import jobs, journal, outputs, running
+from joinery.interface.distributed.batch import connecting, jobs, journal, outputs, running
 from joinery.interface.distributed.failures import RunError
 
 from .conftest import SIZE, Run, rows, scores
@@ -404,7 +404,7 @@ def test_the_other_arrays_of_a_group_may_change(batch: Run, folder: Path, monkey
 def test_a_run_that_never_began_leaves_nothing(batch: Run, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     before = sorted(os.listdir())
     with monkeypatch.context() as patch:
-        patch.setattr(running, "_CONNECT_SECONDS", 0.2)
+        patch.setattr(connecting, "_SECONDS", 0.2)
         pytest.importorskip("distributed", reason="the extra dask is not installed")
         error = batch("--output", "y.npy", "--scheduler", "tcp://127.0.0.1:1", status=2)["error"]
         assert "does not answer" in error
