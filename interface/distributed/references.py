@@ -21,7 +21,8 @@ from ...runtime.host.threads import VARIABLE, resolve_threads
 from ...runtime.storage import artifact_file
 from ...runtime.storage.cache import CompileCache, default_directory
 from ..model import Model
-from ..opening.loading import load
+from ..opening.devices import require_device
+from ..opening.loading import load, require_trusted
 from .failures import RunError
 from .stores import ModelStore, is_whole, mapped
 
@@ -119,6 +120,8 @@ class ModelReference:
             if _others_may_write(file):
                 file = self._own_copy(file)
             state, memory = _state(file), mapped(file)
+        except RunError:  # which is a ValueError
+            raise
         except (OSError, ValueError) as error:  # ValueError: it is empty
             why = getattr(error, "strerror", None) or error
             raise RunError(
@@ -191,10 +194,14 @@ def reference(
 
     Workers read the path, so it has to be one that they see; `bring` brings the file to those that do not.
 
-    Raises `UserError` for what is no model, for a file that is damaged, and for a model that cannot be saved.
+    Raises `UserError` for what is no model, for a file that is damaged, for a model that cannot be saved, and for what names no
+    device or is no bool in the place of `trusted`.
     """
     if threads is not None:
         resolve_threads(threads)
+    require_device(device, "reference")
+    if trusted is not None:
+        require_trusted(trusted, "reference")
     if isinstance(source, Model):
         path = _written(source, directory)
         return ModelReference(source.name, source.digest, str(path), device, threads, True if trusted is None else trusted)
@@ -203,7 +210,19 @@ def reference(
             f"reference: expected a model or the path of its file, got {type(source).__name__}; fix: what joinery.compile gave"
         )
     manifest = artifact_file.load(source).manifest
-    return ModelReference(manifest.name, manifest.digest, os.path.abspath(source), device, threads, bool(trusted))
+    location = absolute_path(os.fspath(source), f"reference: {os.fspath(source)}")
+    return ModelReference(manifest.name, manifest.digest, location, device, threads, bool(trusted))
+
+
+def absolute_path(path: str, what: str) -> str:
+    """Return a path from the root. Raises `UserError` where the working directory is gone that it starts from."""
+    try:
+        return os.path.abspath(path)
+    except OSError as error:
+        raise UserError(
+            f"{what}: the working directory is gone that it starts from: {error.strerror or error}; fix: a path from the root, "
+            "or another working directory"
+        ) from error
 
 
 def _written(model: Model, directory: str | os.PathLike[str] | None) -> Path:

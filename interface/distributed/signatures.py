@@ -36,12 +36,16 @@ class Signature:
                 f"{', '.join(given) or 'nothing'}; fix: one array for each of {', '.join(expected)}"
             )
 
+    def independence(self, dim: str) -> dict[str, State] | Mixture:
+        """Return where each output has a dim whose elements the graph treats alone, or the operation that mixes them."""
+        return _independence(self.graph, dim)
+
     def cut_along(self, dim: str, what: str) -> dict[str, Along]:
         """Return where each output has a dim along which inputs are cut into blocks.
 
         Raises `UserError` where the blocks would not give what the whole gives.
         """
-        found = _independence(self.graph, dim)
+        found = self.independence(dim)
         if isinstance(found, Mixture):
             raise UserError(
                 f"{what}: model {self.name!r} cannot be computed in blocks along {dim!r}: {found}; fix: one block along "

@@ -26,8 +26,14 @@ def stream(
         if isinstance(value, bool) or not isinstance(value, int) or value < least:
             raise UserError(f"stream: {name} is {value!r}; fix: a number of {least} or more")
     model = signature(reference, "stream")
+    try:
+        each = iter(blocks)
+    except TypeError as error:
+        raise UserError(
+            f"stream: blocks is {blocks!r:.80}, a {type(blocks).__name__}; fix: an iterable of blocks, such as a list"
+        ) from error
     driver = Driver(engine_of(client, reference.threads), in_flight, retries, ordered)
-    return _results(driver, reference, model, blocks, same_target)
+    return _results(driver, reference, model, each, same_target)
 
 
 def _results(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -21,6 +22,7 @@ from ...runtime.storage.cache import CompileCache
 from ...runtime.storage.weight_packing import pack
 
 DEVICES = ("auto", "cpu", "cuda", "cuda:1", "ptxsim")
+_GPU = re.compile(r"cuda:[0-9]+")
 SIMULATED_TARGET = "sm_80"
 Target = HostTarget | GpuTarget
 
@@ -38,12 +40,20 @@ def resolve(device: str, target: str | None, what: str) -> tuple[str, Target]:
     if device == "ptxsim":
         return device, gpu_target(SIMULATED_TARGET if target is None else target)
     if device != "cpu":
-        raise UserError(
-            f"{what}: unknown device {device!r}; expected one of {', '.join(DEVICES)}; fix: use device='cpu'"
-        )
+        raise _unknown(device, what)
     if target is not None:
         raise UserError(f"{what}: target {target!r} is for GPUs; fix: device='ptxsim', or no target")
     return device, host_target()
+
+
+def require_device(device: object, what: str) -> None:
+    """Raise `UserError` for what names no device anywhere; whether this machine has it is not asked."""
+    if not isinstance(device, str) or (device not in DEVICES and _GPU.fullmatch(device) is None):
+        raise _unknown(device, what)
+
+
+def _unknown(device: object, what: str) -> UserError:
+    return UserError(f"{what}: unknown device {device!r:.80}; expected one of {', '.join(DEVICES)}; fix: use device='cpu'")
 
 
 def device_of(device: str, target: Target, store: CompileCache | None) -> Device:

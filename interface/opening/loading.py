@@ -51,8 +51,9 @@ def load(
             when the file is read or, where it depends on the sizes of the inputs, by the run. A trusted file has no budget
             unless one is given.
 
-    Raises `UserError` for a file that is no artifact, damaged, changed or beyond its budget.
+    Raises `UserError` for a file that is no artifact, damaged, changed or beyond its budget, and for `trusted` that is no bool.
     """
+    require_trusted(trusted, "load")
     if budget is not None:
         from ..compiling import require_budget
 
@@ -91,6 +92,12 @@ def load(
         compiled, constants, "", threads, archive=archive, device=devices.device_of(device, resolved, store), tiled=tiled,
         digest=opened.manifest.digest,
     )  # fmt: skip
+
+
+def require_trusted(trusted: object, what: str) -> None:
+    """Raise `UserError` for what is no bool: a text such as "no" must not let code run."""
+    if not isinstance(trusted, bool):
+        raise UserError(f"{what}: trusted={trusted!r:.80} is no bool; fix: True for files you wrote yourself, or False")
 
 
 def _kept_constants(opened: artifact_file.Artifact) -> tuple[CompiledGraph, list[Array]] | None:

@@ -7,7 +7,7 @@ import os
 import threading
 import zipfile
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ import numpy as np
 
 from ....graph.weights.safetensors_files import load_safetensors
 from ....promotion.arrays import Array
-from ....promotion.errors import JoineryError
+from ....promotion.errors import JoineryError, UserError
 from ..extras import required
 from ..failures import RunError
 from .parquet_columns import ParquetColumn
@@ -33,7 +33,11 @@ def read_rows(source: Source, start: int, stop: int) -> Array | Ragged:
     no numbers.
     """
     column = opened(source)
-    found = column.read(start, stop)
+    try:
+        found = column.read(start, stop)
+    except Exception:
+        source.require_unchanged(column.files(start, stop))  # which says more than what comes of half a change
+        raise
     source.require_unchanged(column.files(start, stop))
     return found
 
@@ -76,7 +80,7 @@ class _ArrayColumn:
     def __init__(self, source: Source, array: Any) -> None:
         if not array.ndim:
             raise RunError(f"input {source.name!r}: {source} is a number, it has no rows; fix: an array")
-        self._array, self._files = array, [Path(source.path)]
+        self._source, self._array, self._files = source, array, [Path(source.path)]
         self.rows = int(array.shape[0])
         self.item: tuple[int, ...] | None = tuple(map(int, array.shape[1:]))
         self.dtype = np.dtype(array.dtype)
@@ -101,6 +105,32 @@ class _ZarrColumn(_ArrayColumn):
         self._metadata = [path for name in ("zarr.json", ".zarray") if (path := self._folder / name).exists()]
 
     def read(self, start: int, stop: int) -> Array:
+        try:
+            return self._read(start, stop)
+        except JoineryError:
+            raise
+        except Exception as error:  # of a library that decodes
+            damage = self._damage(start, stop)
+            if damage is None:
+                raise
+            raise damage from error
+
+    def _damage(self, start: int, stop: int) -> UserError | None:
+        """Return the error that names the file of some rows that cannot be decoded; None where each can be."""
+        sizes, indices = self._cells(start, stop)
+        for index in indices:
+            cell = tuple([slice(at * size, at * size + size) for at, size in zip(index, sizes, strict=True)])
+            try:
+                self._array[cell]
+            except Exception as error:  # of a library that meets a part of a file
+                text = " ".join(str(error).split())
+                return UserError(
+                    f"input {self._source.name!r}: {self._path(index)} cannot be decoded: {type(error).__name__}: {text:.120}; "
+                    "fix: write it anew"
+                )
+        return None
+
+    def _read(self, start: int, stop: int) -> Array:
         step = max(1, self._chunks[0])
         if step * self._row_bytes > KEPT_BYTES:
             return super().read(start, stop)
@@ -128,13 +158,19 @@ class _ZarrColumn(_ArrayColumn):
         return found
 
     def files(self, start: int, stop: int) -> list[Path]:
+        return self._metadata + [self._path(index) for index in self._cells(start, stop)[1]]
+
+    def _cells(self, start: int, stop: int) -> tuple[tuple[int, ...], Iterator[tuple[int, ...]]]:
+        """Return the shape of what a file holds, and the positions along each axis of the files that have some rows."""
         sizes = tuple(map(int, getattr(self._array, "shards", None) or self._chunks))
         if start >= stop or not all(sizes) or not all(self._array.shape):
-            return self._metadata
+            return sizes, iter(())
         rows = range(start // sizes[0], (stop - 1) // sizes[0] + 1)
         others = [range(-(-size // chunk)) for size, chunk in zip(self._array.shape[1:], sizes[1:], strict=True)]
-        encode = self._array.metadata.encode_chunk_key
-        return self._metadata + [self._folder / encode(index) for index in itertools.product(rows, *others)]
+        return sizes, itertools.product(rows, *others)
+
+    def _path(self, index: tuple[int, ...]) -> Path:
+        return Path(self._folder, self._array.metadata.encode_chunk_key(index))
 
 
 def _npy(source: Source) -> Column:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import socket
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
@@ -19,11 +19,12 @@ from ....promotion.errors import UserError
 from ....runtime.model.inputs import InputSpec
 from ..blocks import require_dtype, run_block
 from ..failures import RunError
-from ..references import ModelReference
+from ..references import ModelReference, absolute_path
 from ..signatures import Signature
 from .columns import opened, read_rows
 from .formats import Tensor
 from .outputs import Output, block_digest, output_kind
+from .padding import Lists, calls_of, lists_of, padded_inputs, require_lengths
 from .sources import Column, Ragged, Source
 
 
@@ -39,6 +40,7 @@ class Job:
         output: where results go.
         batch: rows of a call of the model.
         width: what rows of different lengths are padded to; None for the longest of each call.
+        lists: the inputs whose rows have different lengths.
         target: what code must have been made for, None for anything.
         host: the machine of the client, which asks its disk for blocks that were written there.
     """
@@ -50,6 +52,7 @@ class Job:
     output: Output
     batch: int
     width: int | None = None
+    lists: tuple[Lists, ...] = ()
     target: str | None = None
     host: str = ""
 
@@ -89,8 +92,9 @@ def run_job_block(job: Job, number: int) -> BlockRecord:
         tensor.name: np.empty((stop - start, *tensor.item), _numpy(tensor)) for tensor in job.output.tensors
     }
     target = ""
-    for rows in _calls(job, columns, stop - start):
-        found = run_block(job.reference, {**fixed, **_inputs(job, columns, rows)}, job.target)
+    require_lengths(job.lists, columns, start, job.batch, job.width)
+    for rows in calls_of(columns, stop - start, job.batch, job.width):
+        found = run_block(job.reference, {**fixed, **padded_inputs(columns, rows, job.width, job.masks, job.lists)}, job.target)
         target = found.target
         for name, array in found.outputs.items():
             results[name][rows] = array
@@ -121,32 +125,6 @@ def _numpy(tensor: Tensor) -> np.dtype[np.generic]:
     from ....promotion.dtype import DType
 
     return DType(tensor.dtype).numpy
-
-
-def _calls(job: Job, columns: Mapping[str, Array | Ragged], count: int) -> Iterator[Array]:
-    """Yield the rows of each call: neighbours, or rows of about equal length where lengths differ.
-
-    This depends on the block alone, so that whoever computes it pads alike.
-    """
-    lengths = [column.lengths for column in columns.values() if isinstance(column, Ragged)]
-    order = np.argsort(np.maximum.reduce(lengths), kind="stable") if lengths and job.width is None else np.arange(count)
-    for at in range(0, count, job.batch):
-        yield order[at : at + job.batch]
-
-
-def _inputs(job: Job, columns: Mapping[str, Array | Ragged], rows: Array) -> dict[str, Array]:
-    """Return the inputs of one call, padded, with masks."""
-    ragged = {name: column for name, column in columns.items() if isinstance(column, Ragged)}
-    longest = max([int(column.lengths[rows].max(initial=0)) for column in ragged.values()], default=0)
-    if job.width is not None and longest > job.width:
-        raise UserError(f"a row has {longest} elements, more than --pad-to {job.width}; fix: a larger one, or shorter rows")
-    width = max(longest, 1) if job.width is None else job.width
-    inputs: dict[str, Array] = {}
-    for name, column in columns.items():
-        inputs[name] = column.padded(rows, width) if isinstance(column, Ragged) else column[rows]
-    for mask, of in job.masks:
-        inputs[mask] = (np.arange(width) < ragged[of].lengths[rows][:, None]).astype(np.int64)
-    return inputs
 
 
 # --- planning
@@ -181,11 +159,18 @@ def plan_job(
                 f"{what}: --mask {mask}={of} needs an int64 input of the shape of {of}, whose rows have different lengths; "
                 f"{mask} is {specs[mask].text}" + ("" if of in ragged else _why_no_mask(of, columns))
             )
+    for source in sources:
+        if source not in with_rows and columns[source.name].item is None:
+            raise UserError(
+                f"{what}: {source} has lists of any length, input {specs[source.name].text} has no rows {dim!r}; fix: a file "
+                "with rows of one shape"
+            )
     tensors = tuple([_tensor(spec, alongs[spec.name].axis, dim, sizes, what) for spec in model.outputs])
     kept = [source for source in sources if source not in with_rows]
-    made = Output(output_kind(output, tensors), os.path.abspath(output), tensors, rows, block)
+    made = Output(output_kind(output, tensors), absolute_path(output, f"--output {output}"), tensors, rows, block)
     calls = batch if batch is not None else min(block, 64) if ragged else block
-    return Job(reference, tuple(with_rows), tuple(kept), tuple(masks), made, calls, width)
+    lists = lists_of(model, [specs[name] for name in ragged], masks)
+    return Job(reference, tuple(with_rows), tuple(kept), tuple(masks), made, calls, width, lists)
 
 
 def _with_length(source: Source, spec: InputSpec) -> Source:

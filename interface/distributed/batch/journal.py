@@ -28,6 +28,8 @@ except ImportError:  # Windows: nothing keeps two runs apart
 
 _FORMAT = 2
 _NAMES = re.compile(r"run\.(json|new)|blocks\.(jsonl|new)|(data|new)-[0-9a-f]{32}")
+_RUN = re.compile(r"[0-9a-f]{32}")
+_LOCK_TRIES, _LOCK_SECONDS = 100, 0.01
 _COMMIT_SECONDS = 0.5
 """How long notes may wait for each other: the disk is asked once for all blocks that they are about."""
 
@@ -254,16 +256,19 @@ def _remove(paths: list[Path]) -> None:
 
 def _runs(before: dict[str, Any]) -> list[str]:
     """Return the runs whose folder may hold the data, the latest first: one that was killed may not have renamed it."""
-    return [name for key in ("run", "before") if isinstance(name := before.get(key), str) and name.isalnum()]
+    return [name for key in ("run", "before") if isinstance(name := before.get(key), str) and _RUN.fullmatch(name)]
 
 
 def _lock(folder: Path) -> int:
     """Make the folder of a run, and return the descriptor of a lock that other runs respect until it is closed."""
-    while True:
+    gone: OSError | None = None
+    for _ in range(_LOCK_TRIES):
         try:
             folder.mkdir(parents=True, exist_ok=True)
             descriptor = os.open(folder / "lock", os.O_CREAT | os.O_RDWR, 0o644)
-        except FileNotFoundError:  # the run that made it is done, and has removed the folder
+        except FileNotFoundError as error:  # the run that made it is done, and has removed the folder; or it cannot be made
+            gone = error
+            time.sleep(_LOCK_SECONDS)
             continue
         except OSError as error:
             raise UserError(f"{folder} cannot be written: {error.strerror or error}; fix: another --output") from error
@@ -278,6 +283,8 @@ def _lock(folder: Path) -> int:
             if os.path.samestat(os.fstat(descriptor), os.stat(folder / "lock")):
                 return descriptor
         os.close(descriptor)  # the file was removed by the run that had its lock
+    why = "others make and remove it all the time" if gone is None else gone.strerror or gone
+    raise UserError(f"{folder} cannot be written: {folder / 'lock'}: {why}; fix: another --output") from gone
 
 
 def _identity(job: Job) -> dict[str, Any]:

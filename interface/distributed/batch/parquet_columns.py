@@ -17,6 +17,7 @@ from ....promotion.errors import UserError
 from ..extras import required
 from ..failures import RunError
 from .sources import Ragged, Source
+from .stamps import parquet_files
 
 _PIECE_BYTES = 4 << 20
 _KEPT_BYTES = 64 << 20
@@ -35,8 +36,7 @@ class ParquetColumn:
         self._parquet, self._pyarrow = required("pyarrow.parquet", "batch"), required("pyarrow", "batch")
         self._source = source
         source.require_unchanged()
-        folder = Path(source.path)
-        paths = sorted(folder.glob("*.parquet")) if folder.is_dir() else [folder]
+        paths = parquet_files(source.name, Path(source.path))
         self._groups: list[tuple[Path, int]] = []
         counts: list[int] = []
         for path in paths:

@@ -20,11 +20,10 @@ from ..driving import Driver, Task
 from ..engines import Engine, InProcess, OnDask, OnRay
 from ..extras import required
 from ..failures import Failure, RunError
+from .connecting import connected
 from .jobs import BlockRecord, Job, host_name, run_job_block
 from .journal import Journal
 from .progress import Progress
-
-_CONNECT_SECONDS = 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,18 +115,7 @@ def _engine(job: Job, workers: Workers) -> Iterator[tuple[Engine, Job]]:
     """Yield what runs the blocks, and the job with the threads that its workers have."""
     if workers.scheduler:
         distributed = required("distributed", "batch --scheduler")
-        try:
-            client = distributed.Client(workers.scheduler, timeout=_CONNECT_SECONDS)
-        except (OSError, ValueError, TimeoutError) as error:
-            raise UserError(
-                f"--scheduler {workers.scheduler} does not answer: {error}; fix: its address, such as tcp://host:8786"
-            ) from error
-        except TypeError as error:  # where addresses begin with tls://, and Dask has no certificates
-            raise UserError(
-                f"--scheduler {workers.scheduler}: Dask's configuration has no certificate of the client: {error}; fix: "
-                "distributed.comm.tls in it, or DASK_DISTRIBUTED__COMM__TLS__CA_FILE, …__CLIENT__CERT and …__CLIENT__KEY"
-            ) from error
-        with client:
+        with connected(distributed, workers.scheduler) as client:
             _pass_over_given_up_waits(client)
             if workers.bring:
                 from ..dask_workers import bring

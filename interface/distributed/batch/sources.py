@@ -13,9 +13,9 @@ from ....promotion.arrays import Array
 from ....promotion.dataclass import dataclass
 from ....promotion.errors import UserError
 from ..failures import RunError
-from .stamps import Stamp, changed_file, stamp_of
+from .stamps import Stamp, changed_file, stamp_of, stamp_of_parquet
 
-_MEMBERS = re.compile(r"(?P<path>.*\.(?P<kind>npz|parquet|safetensors))(?::(?P<member>.+))?", re.DOTALL)
+_MEMBERS = re.compile(r"(?P<path>.*\.(?P<kind>npz|(?i:parquet)|safetensors))(?::(?P<member>.+))?", re.DOTALL)
 _ZARR = re.compile(r"(?P<path>.*?\.zarr)(?:/(?P<member>.+?))?/?", re.DOTALL)
 
 
@@ -117,7 +117,7 @@ def source(name: str, text: str) -> Source:
     if text.endswith(".npy"):
         kind, path, member = "npy", text, ""
     elif found := _MEMBERS.fullmatch(text):
-        kind, path, member = found["kind"], found["path"], found["member"] or name
+        kind, path, member = found["kind"].lower(), found["path"], found["member"] or name
     elif found := _ZARR.fullmatch(text):
         kind, path, member = "zarr", found["path"], found["member"] or ""
     else:
@@ -125,8 +125,8 @@ def source(name: str, text: str) -> Source:
             f"input {name!r}: {text} is in no format that batch reads; fix: .npy, .npz:NAME, .zarr/NAME, .parquet:COLUMN or "
             ".safetensors:NAME"
         )
-    path = os.path.abspath(path)
     try:
+        path = os.path.abspath(path)
         return Source(name, kind, path, member, _stamp(name, kind, path, member))
     except OSError as error:
         raise UserError(f"input {name!r}: {path} cannot be read: {error.strerror or error}") from error
@@ -138,4 +138,4 @@ def _stamp(name: str, kind: str, path: str, member: str) -> Stamp:
     if kind == "zarr":
         array = folder / (member or name)
         return stamp_of(array if any((array / each).exists() for each in ("zarr.json", ".zarray")) else folder)
-    return stamp_of(folder, ".parquet" if kind == "parquet" else "")
+    return stamp_of_parquet(name, folder) if kind == "parquet" else stamp_of(folder)

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from ....promotion.dataclass import dataclass
+from ..failures import RunError
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,27 +27,61 @@ class Stamp:
     digest: str
 
 
-def stamp_of(path: Path, suffix: str = "") -> Stamp:
-    """Return the stamp of a file, or of the files in a folder and below it whose names end with `suffix`.
+def stamp_of(path: Path) -> Stamp:
+    """Return the stamp of a file, or of the files in a folder and below it.
 
     Each file of a folder costs a system call, and none is read. Raises `OSError` where one cannot be looked at.
     """
+    return _stamp(_files(path) if path.is_dir() else [("", os.stat(path))])
+
+
+def stamp_of_parquet(name: str, path: Path) -> Stamp:
+    """Return the stamp of the files that an input reads of a Parquet file or folder. Raises as `parquet_files` does."""
+    return _stamp((file.name if file != path else "", os.stat(file)) for file in parquet_files(name, path))
+
+
+def parquet_files(name: str, path: Path) -> list[Path]:
+    """Return a Parquet file, or the files *.parquet of a folder in the order of their names.
+
+    Names that begin with "_" or "." are left out, which is where writers keep what are no rows.
+
+    Raises `RunError` for a folder with others in it, whose names may stand for a column, and `OSError` where it cannot be
+    looked at.
+    """
+    if not path.is_dir():
+        return [path]
+    found: list[str] = []
+    with os.scandir(path) as entries:
+        for entry in entries:
+            if entry.name.startswith(("_", ".")):
+                continue
+            if entry.is_dir():
+                raise RunError(
+                    f"input {name!r}: {path} has a folder in it, {entry.name}, and batch reads the files of one folder; fix: "
+                    "move its files up and their columns into them, or one run for each folder"
+                )
+            if entry.name.lower().endswith(".parquet"):
+                found.append(entry.name)
+    return [path / each for each in sorted(found)]
+
+
+def _stamp(found: Iterable[tuple[str, os.stat_result]]) -> Stamp:
     files, size, newest, digest = 0, 0, 0, 0
-    for name, status in _files(path, suffix) if path.is_dir() else [("", os.stat(path))]:
+    for name, status in found:
         files, size, newest = files + 1, size + status.st_size, max(newest, status.st_mtime_ns)
         one = hashlib.sha256(f"{status.st_size} {status.st_mtime_ns} {name}".encode("utf-8", "surrogateescape")).digest()
         digest = (digest + int.from_bytes(one, "little")) % (1 << 256)
     return Stamp(files, size, newest, f"{digest:064x}")
 
 
-def _files(folder: Path, suffix: str) -> Iterator[tuple[str, os.stat_result]]:
+def _files(folder: Path) -> Iterator[tuple[str, os.stat_result]]:
     pending = [str(folder)]
     while pending:
         with os.scandir(pending.pop()) as entries:
             for entry in entries:
                 if entry.is_dir():
                     pending.append(entry.path)
-                elif entry.name.endswith(suffix):
+                else:
                     yield os.path.relpath(entry.path, folder), entry.stat()
 
 

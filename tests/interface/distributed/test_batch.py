@@ -9,7 +9,7 @@ from pathlib import Path
 import joinery as jn
 import numpy as np
 import pytest
-from joinery.interface.distributed.batch import jobs, journal, outputs, running, sources
+from joinery.interface.distributed.batch import jobs, journal, outputs, padding, running, sources
 from joinery.interface.distributed.batch.progress import Progress
 
 from .conftest import SIZE, Run, rows, scores
@@ -113,7 +113,9 @@ def test_lists_are_padded_and_masked(batch: Run, sentences: list[list[int]]) -> 
     batch("--mask", "mask=ids", "--output", "b.npy", "--block", "20", "--pad-to", "9", **given)
     np.testing.assert_array_equal(np.load("b.npy"), expected)
     failed = batch("--mask", "mask=ids", "--output", "c.npy", "--block", "20", "--pad-to", "7", status=1, **given)["failed"]
-    assert "a row has 8 elements, more than --pad-to 7" in failed[0]["error"]
+    long = [next(at for at in range(begin, begin + 20) if len(sentences[at]) > 7) for begin in (0, 20)]
+    for number, row in enumerate(long):
+        assert f"input 'ids': row {row} has 8 elements, more than --pad-to 7" in failed[number]["error"]
     assert "got ids; fix" in batch("--output", "d.npy", status=2, **given)["error"]
 
 
@@ -121,10 +123,9 @@ def test_rows_of_about_one_length_are_padded_together() -> None:
     lengths = np.array([5, 1, 5, 2, 1, 2])
     offsets = np.concatenate([[0], np.cumsum(lengths)])
     column = sources.Ragged(np.arange(16), offsets)
-    job = jobs.Job(None, (), (), (), None, batch=2)  # type: ignore[arg-type]
-    calls = [rows.tolist() for rows in jobs._calls(job, {"ids": column}, 6)]
+    calls = [rows.tolist() for rows in padding.calls_of({"ids": column}, 6, 2, None)]
     assert calls == [[1, 4], [3, 5], [0, 2]]
-    padded = jobs._inputs(job, {"ids": column}, np.array([1, 3]))["ids"]
+    padded = padding.padded_inputs({"ids": column}, np.array([1, 3]), None, (), [padding.Lists("ids", "seq")])["ids"]
     assert padded.tolist() == [[5, 0], [11, 12]]
 
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 from collections.abc import Callable
 from pathlib import Path
 
 import joinery as jn
 import numpy as np
 import pytest
+from joinery.__main__ import main
 from joinery.interface.distributed.batch import columns, parquet_columns, sources
 from joinery.interface.distributed.failures import RunError
 
@@ -116,6 +119,60 @@ def test_all_files_of_a_folder_are_looked_at_before_anything_runs(
     parquet.write_table(pyarrow.table({"z": [1.0]} if second is None else {"x": second}), "in.parquet/b.parquet")
     assert message in batch("--output", "y.npy", status=2, inputs=("x=in.parquet",))["error"]
     assert not Path("y.npy.partial").exists()
+
+
+@pytest.fixture
+def many(folder: Path) -> Callable[[str, int, int], None]:
+    """Write some rows of `rows(30)` to a file of the folder in.parquet."""
+
+    def write(name: str, start: int, stop: int) -> None:
+        path = folder / "in.parquet" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        parquet.write_table(pyarrow.table({"x": vectors(rows(30)[start:stop])}), path)
+
+    return write
+
+
+@pytest.mark.parametrize("name", ["day=1", "sub.parquet"])
+def test_folders_in_a_folder_are_refused_by_name(batch: Run, many: Callable[[str, int, int], None], name: str) -> None:
+    many(f"{name}/a.parquet", 0, 10)
+    error = f"in.parquet has a folder in it, {name}, and batch reads the files of one folder"
+    assert error in batch("--output", "y.npy", status=2, inputs=("x=in.parquet",))["error"]
+    many("a.parquet", 10, 30)
+    assert error in batch("--output", "y.npy", status=2, inputs=("x=in.parquet",))["error"]
+    assert not Path("y.npy.partial").exists()
+
+
+def test_a_folder_that_leads_to_itself_is_refused(batch: Run, folder: Path, many: Callable[[str, int, int], None]) -> None:
+    many("a.parquet", 0, 10)
+    (folder / "in.parquet" / "loop").symlink_to(".")
+    assert "has a folder in it, loop" in batch("--output", "y.npy", status=2, inputs=("x=in.parquet",))["error"]
+
+
+def test_names_of_a_folder_are_those_that_pyarrow_takes(
+    batch: Run, folder: Path, many: Callable[[str, int, int], None]
+) -> None:
+    many("b.parquet", 10, 30)
+    many("B.PARQUET", 0, 10)
+    for name in ("_metadata.parquet", ".a.parquet", "_temporary/a.parquet", ".b/a.parquet"):
+        many(name, 0, 5)
+    batch("--output", "y.npy", inputs=("x=in.parquet",))
+    np.testing.assert_allclose(np.load("y.npy"), scores(rows(30)), rtol=1e-5)
+    dataset = pytest.importorskip("pyarrow.dataset").dataset("in.parquet", format="parquet")
+    assert np.array_equal(np.stack(dataset.to_table().column("x").to_numpy(zero_copy_only=False)), rows(30))
+    column = sources.source("x", "in.parquet")
+    assert column.stamp.files == 2
+    many(".late.parquet", 0, 5)
+    column.require_unchanged()
+    many("c.PARQUET", 0, 5)
+    with pytest.raises(RunError, match="is not what it was when the run was planned"):
+        column.require_unchanged()
+
+
+def test_the_suffix_of_a_file_in_any_case(batch: Run, folder: Path) -> None:
+    parquet.write_table(pyarrow.table({"x": vectors(rows(30))}), "IN.Parquet")
+    batch("--output", "y.npy", inputs=("x=IN.Parquet:x",))
+    np.testing.assert_allclose(np.load("y.npy"), scores(rows(30)), rtol=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -234,3 +291,38 @@ def test_masks_of_what_has_none(batch: Run, folder: Path) -> None:
     given = {"inputs": ("ids=ids.npy",), "status": 2}
     assert "and ids has rows of one length" in batch("--mask", "mask=ids", "--output", "y.npy", **given)["error"]
     assert "and no --input has the name nope" in batch("--mask", "mask=nope", "--output", "y.npy", **given)["error"]
+
+
+@pytest.mark.parametrize(("shape", "block"), [((10, SIZE), 10), ((10, 8), 10), ((10, 8), 7)])
+def test_a_damaged_chunk_is_named(batch: Run, folder: Path, shape: tuple[int, int], block: int) -> None:
+    array = zarr.open_group("in.zarr", mode="w").create_array("x", shape=(60, SIZE), chunks=shape, dtype="f4")
+    array[:] = rows(60)
+    name = f"c/3/{SIZE // shape[1] - 1}"
+    path = folder / "in.zarr" / "x" / name
+    path.write_bytes(path.read_bytes()[:40])
+    failed = batch("--output", "y.npy", "--block", str(block), status=1, inputs=("x=in.zarr/x",))["failed"]
+    assert [each["block"] for each in failed] == ([3] if block == 10 else [4, 5])
+    assert all(each["attempts"] == 1 for each in failed)
+    assert all(f"input 'x': {path} cannot be decoded" in each["error"] for each in failed)
+
+
+def test_files_of_a_working_directory_that_is_gone(
+    batch: Run, folder: Path, model_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gone = folder / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    given = ["--quiet", "--trusted", "--input"]
+    for rest, message in (
+        ([f"x={folder / 'x.npy'}", "--output", "y.npy"], "--output y.npy: the working directory is gone"),
+        (["x=x.npy", "--output", str(folder / "y.npy")], "input 'x': x.npy cannot be read: No such file"),
+    ):
+        assert message in failing(["batch", str(model_path), *given, *rest])
+
+
+def failing(arguments: list[str]) -> str:
+    errors = io.StringIO()
+    with contextlib.redirect_stderr(errors):
+        assert main(arguments) == 2
+    return " ".join(errors.getvalue().split())

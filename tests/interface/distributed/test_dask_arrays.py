@@ -112,6 +112,22 @@ def test_arrays_that_do_not_fit_are_refused_before_anything_runs(reference: jn.d
         jn.distributed.map_blocks(reference, x, x=x)
 
 
+@pytest.mark.parametrize(
+    ("independent", "message"),
+    [
+        ("batch", r"independent='batch' is no list of dims; fix: independent=\['batch'\]"),
+        (3, "independent=3 is no list of dims"),
+        (None, "independent=None is no list of dims"),
+        ([3], "independent has 3, which is no name of a dim"),
+        (["other"], r"independent=\['other'\]; model 'scorer' has the dims"),
+    ],
+)
+def test_dims_are_named_in_a_list(reference: jn.distributed.ModelReference, independent: object, message: str) -> None:
+    x = da.from_array(rows(4), chunks=(2, 16))
+    with pytest.raises(jn.UserError, match=message):
+        jn.distributed.map_blocks(reference, x, independent=independent)  # type: ignore[arg-type]
+
+
 def test_a_worker_of_another_kind_is_refused(reference: jn.distributed.ModelReference, monkeypatch: pytest.MonkeyPatch) -> None:
     x = da.from_array(rows(4), chunks=(2, 16))
     y = jn.distributed.map_blocks(reference, x, same_target=True)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from joinery.interface.distributed.batch import jobs, journal, outputs, running
+from joinery.interface.distributed.batch import connecting, jobs, journal, outputs, running
 from joinery.interface.distributed.failures import RunError
 
 from .conftest import SIZE, Run, rows, scores
@@ -404,7 +404,7 @@ def test_the_other_arrays_of_a_group_may_change(batch: Run, folder: Path, monkey
 def test_a_run_that_never_began_leaves_nothing(batch: Run, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     before = sorted(os.listdir())
     with monkeypatch.context() as patch:
-        patch.setattr(running, "_CONNECT_SECONDS", 0.2)
+        patch.setattr(connecting, "_SECONDS", 0.2)
         pytest.importorskip("distributed", reason="the extra dask is not installed")
         error = batch("--output", "y.npy", "--scheduler", "tcp://127.0.0.1:1", status=2)["error"]
         assert "does not answer" in error
@@ -429,3 +429,25 @@ def test_a_run_that_was_killed_before_its_first_block_is_begun_anew(
     assert Path("y.npy.partial/run.json").exists()
     batch("--output", "y.npy", "--block", "20")
     np.testing.assert_allclose(np.load("y.npy"), scores(rows(103)), rtol=1e-5)
+
+
+# --- what cannot be made, and names that are none
+
+
+@pytest.mark.skipif(not Path("/proc/self").exists(), reason="needs a file system where nothing can be made")
+def test_a_folder_that_cannot_be_made_is_no_reason_to_wait(batch: Run) -> None:
+    assert "/proc/o.npy.partial cannot be written" in batch("--output", "/proc/o.npy", status=2)["error"]
+
+
+def test_a_lock_that_leads_nowhere_is_no_reason_to_wait(batch: Run, folder: Path) -> None:
+    partial = folder / "y.npy.partial"
+    partial.mkdir()
+    (partial / "lock").symlink_to("/no/where")
+    assert f"{partial} cannot be written: {partial / 'lock'}: No such file" in batch("--output", "y.npy", status=2)["error"]
+
+
+@pytest.mark.parametrize("name", ["a" * 300, "../../x", "", "data"])
+def test_a_run_with_a_name_that_no_run_has(left: Callable[..., Path], batch: Run, name: str) -> None:
+    what = left() / "run.json"
+    what.write_text(json.dumps({**json.loads(what.read_text()), "run": "../../x", "before": name}))
+    resumed(batch, "y.npy", 0, LEFT)

@@ -282,3 +282,48 @@ def test_a_missing_extra_is_named(reference: jn.distributed.ModelReference, monk
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(jn.UnsupportedError, match=r"pip install 'joinery-graph\[ray\]'"):
         next(jn.distributed.stream(reference, [rows(3)], "ray"))
+
+
+@pytest.mark.parametrize("trusted", ["no", "", 1, 0, [False]])
+def test_only_a_bool_says_what_is_trusted(model_path: Path, trusted: object) -> None:
+    with pytest.raises(jn.UserError, match=r"reference: trusted=.* is no bool; fix: True for files you wrote yourself"):
+        jn.distributed.reference(model_path, trusted=trusted)  # type: ignore[arg-type]
+    with pytest.raises(jn.UserError, match=r"load: trusted=.* is no bool"):
+        jn.load(model_path, "cpu", trusted=trusted)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("device", ["tpu", "", "cuda:", "cuda:x", "CPU", None, 3])
+def test_devices_that_are_none_anywhere(model_path: Path, device: object) -> None:
+    with pytest.raises(jn.UserError, match=r"reference: unknown device .*; fix: use device='cpu'"):
+        jn.distributed.reference(model_path, device=device)  # type: ignore[arg-type]
+    for known in ("auto", "cpu", "cuda", "cuda:12", "ptxsim"):  # the client need not have it
+        assert jn.distributed.reference(model_path, device=known).device == known
+
+
+def test_a_path_in_a_working_directory_that_is_gone(
+    model_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    assert jn.distributed.reference(model_path).location == str(model_path)
+    with pytest.raises(jn.UserError, match="there: the working directory is gone that it starts from"):
+        references.absolute_path("there", "there")
+
+
+def test_no_place_for_a_copy_is_said_once(
+    model_path: Path, tmp_path: Path, forgotten: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "m.joinery"
+    path.write_bytes(model_path.read_bytes())
+    path.chmod(0o666)
+    store = tmp_path / "own" / "models"
+    store.mkdir(parents=True)
+    store.chmod(0o777)
+    monkeypatch.setattr(references, "default_directory", lambda: tmp_path / "own")
+    with pytest.raises(jn.distributed.RunError) as caught:
+        jn.distributed.reference(path, trusted=True)()
+    assert "others may write to" in str(caught.value)
+    assert "cannot be opened by the worker" not in str(caught.value)
+    assert str(caught.value).count("fix:") == 1

@@ -242,3 +242,9 @@ def test_an_actor_of_ray_takes_columns(reference: jn.distributed.ModelReference)
         actor({"z": x})
     with pytest.raises(jn.UserError, match=r"have the names of outputs, \['y'\]"):
         actor({"x": x, "y": x})
+
+
+@pytest.mark.parametrize("blocks", [5, None, np.float32(1), np.array(1.0)])
+def test_blocks_that_are_none(reference: jn.distributed.ModelReference, blocks: object) -> None:
+    with pytest.raises(jn.UserError, match=r"stream: blocks is .*; fix: an iterable of blocks"):
+        jn.distributed.stream(reference, blocks)  # type: ignore[arg-type]
