@@ -39,9 +39,11 @@ def reference(model_path: Path) -> jn.distributed.ModelReference:
 
 
 @pytest.fixture
-def forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No model is open in this process."""
+def forgotten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No model is open in this process, and none was brought to this host."""
     references._models.clear()
+    references._carried.clear()
+    monkeypatch.setattr(references, "default_directory", lambda: tmp_path / "nothing brought")
 
 
 def rows(count: int, seed: int = 1) -> np.ndarray:
