@@ -167,9 +167,12 @@ def _hash(shapes: Sequence[Shape], attrs: Attributes, checks: Checks) -> Shape:
     return shapes[0]
 
 
+def _is_pattern(value: Any) -> bool:
+    return _is_text(value) and len(value) <= MAX_PATTERN
+
+
 def _tokens(shapes: Sequence[Shape], attrs: Attributes, checks: Checks) -> Shape:
-    is_pattern = lambda value: _is_text(value) and len(value) <= MAX_PATTERN  # noqa: E731
-    _options(attrs, pattern=is_pattern, least=_is_count, pad=_is_text, marks=_is_flag)
+    _options(attrs, pattern=_is_pattern, least=_is_count, pad=_is_text, marks=_is_flag)
     return (*shapes[0], *_fresh(attrs, 1))
 
 

@@ -16,7 +16,7 @@ from ..protocols import SymbolLike
 from ..types import Shape, shape_text
 from .attributes import Attributes
 from .control import OF_REGION, Region, Type, require_types, types_of
-from .opdef import POSITION, VARIADIC, OpDef
+from .opdef import POSITION, VARIADIC, Demand, OpDef
 
 
 def _scalar(shapes: Sequence[Shape], attrs: Attributes, checks: Checks) -> Shape:
@@ -105,9 +105,9 @@ def result_problem(symbol: SymbolLike) -> str:
     return ""
 
 
-def _row(name: str, arity: int, doc: str, rule: ResultRule, attrs: tuple[str, ...], demand: object = None) -> OpDef:
+def _row(name: str, arity: int, doc: str, rule: ResultRule, attrs: tuple[str, ...], demand: Demand | None = None) -> OpDef:
     return OpDef(name, "host", arity, doc, rule, _given if name == "host_result" else _scalar, attrs=attrs,
-                 demand=demand, traits=frozenset(("any_dtype", "internal")))  # type: ignore[arg-type]  # fmt: skip
+                 demand=demand, traits=frozenset(("any_dtype", "internal")))  # fmt: skip
 
 
 ROWS = (

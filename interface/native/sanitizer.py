@@ -149,9 +149,10 @@ class NativeSanitizer:
         needs_barriers: bool,
         undefined_arithmetic: bool = False,
     ) -> FirstLook:
-        """Run a launch natively, and return whether the sanitizer would find nothing in it.
+        """Run a launch natively, and return whether the sanitizer would find nothing in it, and which program stopped it.
 
-        If it might, memory is as it was before. `unwritten` is updated if it does not. Arguments are as for `Kernel.sanitize`.
+        If something might be found, memory is as it was before; if not, `unwritten` is updated. Arguments are as for
+        `Kernel.sanitize`.
         """
         if self.obstacle is not None or arguments.listed or not 0 < _programs(extents) <= MAX_PROGRAMS:
             return UNKNOWN

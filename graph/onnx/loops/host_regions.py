@@ -130,18 +130,15 @@ def _body_of(node: Node, body: Body, state: Ordered[Value], carried: Ordered[Sym
         try:
             region, goes_on = _with_shapes(node, body, state, carried, shapes)
         except (UserError, UnsupportedError):
-            opened = [_opened(node, shape, position, lambda axis, shape=shape: shape[axis] == 0)  # type: ignore[misc]
-                      for position, shape in enumerate(shapes)]  # fmt: skip
+            opened = [
+                _opened(node, shape, position, [extent == 0 for extent in shape]) for position, shape in enumerate(shapes)
+            ]
             if opened == shapes:  # nothing that a body may fail for because it is empty at first
                 raise
             shapes = opened
             continue
         returned = [each.shape for each in region.outputs[: len(carried)]]
         checks, own = region.shape_checks, region.own_dims
-
-        def changes(axis: int, taken: Shape, made: Shape) -> bool:
-            return not is_own(taken[axis], own) and not checks.decide(made[axis], taken[axis])  # noqa: B023
-
         opened = []
         for position, (first, after) in enumerate(zip(carried, region.outputs, strict=False)):
             taken, made = shapes[position], returned[position]
@@ -149,15 +146,16 @@ def _body_of(node: Node, body: Body, state: Ordered[Value], carried: Ordered[Sym
                 raise NoRegionError(
                     f"a carried value is {after.dtype} {shape_text(made)}, and {first.dtype} {shape_text(taken)} before it"
                 )
-            opened.append(_opened(node, taken, position, lambda axis, t=taken, m=made: changes(axis, t, m)))  # type: ignore[misc]
+            changes = [not is_own(size, own) and not checks.decide(new, size) for size, new in zip(taken, made, strict=True)]
+            opened.append(_opened(node, taken, position, changes))
         if opened == shapes:
             return region, goes_on
         shapes = opened
 
 
-def _opened(node: Node, shape: Shape, position: int, changes: Callable[[int], bool]) -> Shape:
+def _opened(node: Node, shape: Shape, position: int, changes: Ordered[bool]) -> Shape:
     """Return a shape with names for the sizes that change."""
-    return tuple([_own_name(node, position, axis) if changes(axis) else extent for axis, extent in enumerate(shape)])
+    return tuple([_own_name(node, position, axis) if changes[axis] else extent for axis, extent in enumerate(shape)])
 
 
 def _own_name(node: Node, position: int, axis: int) -> Dim:

@@ -5,7 +5,6 @@ Witnesses are a convolution of int64, tap by tap, and onnxruntime.
 
 from __future__ import annotations
 
-import itertools
 import random
 from typing import Any
 
@@ -15,29 +14,11 @@ import onnxruntime
 import pytest
 from joinery.lowering.graph_passes.integer_products import with_integer_products
 
+from .....support.convolutions import convolved
 from .....support.onnx_models import model, node, value
 from .....support.tiers import both_tiers
 
 F = np.float32
-
-
-def convolved(x: Any, w: Any, options: dict[str, Any]) -> Any:
-    """The sum over all taps of int64, padded with 0."""
-    rank, group, pads = x.ndim - 2, options["group"], options["pads"]
-    wide = np.pad(x.astype(np.int64), ((0, 0), (0, 0), *zip(pads[:rank], pads[rank:], strict=True)))
-    spans = [(size - 1) * dilation + 1 for size, dilation in zip(w.shape[2:], options["dilations"], strict=True)]
-    sizes = [(n - span) // s + 1 for n, span, s in zip(wide.shape[2:], spans, options["strides"], strict=True)]
-    result = np.zeros((x.shape[0], w.shape[0], *sizes), np.int64)
-    filters, channels = w.shape[0] // group, w.shape[1]
-    for tap in itertools.product(*map(range, w.shape[2:])):
-        begins = [at * dilation for at, dilation in zip(tap, options["dilations"], strict=True)]
-        steps = zip(begins, sizes, options["strides"], strict=True)
-        part = wide[(slice(None), slice(None), *[slice(b, b + (n - 1) * s + 1, s) for b, n, s in steps])]
-        for g in range(group):
-            here = part[:, g * channels : (g + 1) * channels]
-            factors = w[(slice(g * filters, (g + 1) * filters), slice(None), *tap)].astype(np.int64)
-            result[:, g * filters : (g + 1) * filters] += np.einsum("nc...,mc->nm...", here, factors)
-    return result
 
 
 class Case:
@@ -63,7 +44,7 @@ class Case:
 
     @property
     def sums(self) -> Any:
-        return convolved(self.x.astype(np.int64) - int(self.zero), self.w, self.options)
+        return convolved(self.x.astype(np.int64) - int(self.zero), self.w, self.options, np.int64)
 
     @property
     def inputs(self) -> dict[str, Any]:
