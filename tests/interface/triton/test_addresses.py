@@ -192,3 +192,18 @@ def test_numbers_that_no_address_is_made_of_are_not_looked_up() -> None:
     }"""
     kernel = jn.kernel.from_ttir(text)
     assert kernel.checked_native.facts.tables == ((0, 8), (2, 0))
+
+
+def test_addresses_that_the_kernel_keeps_in_memory_are_looked_up() -> None:
+    text = """
+    tt.func public @k(%t: !tt.ptr<i64>, %n: i32, %a: i64, %o: !tt.ptr<f32>) {
+      tt.store %t, %a : !tt.ptr<i64>
+      gpu.barrier
+      %p = tt.load %t : !tt.ptr<i64>
+      %q = tt.int_to_ptr %p : i64 -> !tt.ptr<f32>
+      %v = tt.load %q : !tt.ptr<f32>
+      tt.store %o, %v : !tt.ptr<f32>
+      tt.return
+    }"""
+    kernel = jn.kernel.from_ttir(text)
+    assert kernel.checked_native.facts.tables == ((0, 8), (2, 0))

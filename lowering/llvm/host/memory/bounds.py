@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
-from xdsl.ir import BlockArgument, Operation, SSAValue
+from xdsl.ir import Attribute, BlockArgument, Operation, SSAValue
 
 from .....promotion.dataclass import dataclass
 from ....tt.analysis.alias_sets import UNKNOWN
@@ -18,7 +18,7 @@ from ....tt.analysis.distances import distance_moves
 from ....tt.dialect.memory.check_access import CheckAccessOp
 from ....tt.instrument.bounds import ACCESSES
 from ....tt.limits import MAX_DISTANCE
-from ....tt.types import bit_width, is_pointer
+from ....tt.types import bit_width, is_integer, is_pointer
 from ...elementwise import memory_size
 from ...ir import Function
 from ...module import Module
@@ -136,7 +136,16 @@ def address_sources(function: Operation) -> AddressSources:
         else:
             ends = [block.last_op for region in op.regions for block in region.blocks if block.last_op is not None]
             pending += [*op.operands, *[each for end in ends for each in end.operands]]
+    if (tables or again) and any(op.name in WRITES and _may_hold_addresses(op.operands[1].type) for op in function.walk()):
+        # What is loaded may be a number that the kernel has stored there.
+        for argument in function.regions[0].blocks[0].args:
+            if is_integer(argument.type) and bit_width(argument.type) == 64:
+                tables.setdefault(argument.index, 0)
     return AddressSources(tuple(sorted(tables.items())), again)
+
+
+def _may_hold_addresses(type_: Attribute) -> bool:
+    return is_integer(type_) or is_pointer(type_)
 
 
 @dataclass(frozen=True, slots=True)
