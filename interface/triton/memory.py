@@ -155,4 +155,6 @@ def bytes_of(span: Span) -> Array:
     first, end = span
     if first == end:
         return np.empty(0, np.uint8)
-    return np.frombuffer(memoryview((ctypes.c_uint8 * (end - first)).from_address(first)), np.uint8)
+    octets = (ctypes.c_uint8 * (end - first)).from_address(first)
+    setattr(octets, holders.BORROWED, True)
+    return np.frombuffer(memoryview(octets), np.uint8)

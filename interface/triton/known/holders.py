@@ -18,6 +18,8 @@ Owned = tuple[Any, Span]
 devices = {"cpu"}
 """Kinds of devices whose tensors lie in memory of this process."""
 _OWN = frozenset({__name__, __name__.replace("holders", "seen")})
+BORROWED = "joinery_borrows"
+"""An attribute of what launches look at memory through: it keeps no memory, and may outlive what does."""
 _ROOTS = 4096
 """Objects whose referents are looked at, of those that are young: the youngest."""
 
@@ -105,6 +107,8 @@ def span_of(holder: Any) -> Span | None:
     if isinstance(holder, np.ndarray):
         while isinstance(holder.base, np.ndarray):
             holder = holder.base
+        if hasattr(getattr(holder.base, "obj", None), BORROWED):
+            return None
         low, high = np.lib.array_utils.byte_bounds(holder)
         return (int(low), int(high)) if high > low >= SMALLEST_ADDRESS else None
     try:
@@ -137,4 +141,4 @@ NEAR_LOOKS: Sequence[Callable[[], list[Owned]]] = (_youngest_tensors, _youngest,
 """Ways to look for what was made a short time ago, or is owned by what was, in some tens to some hundreds of microseconds."""
 FAR_LOOKS: Sequence[Callable[[], list[Owned]]] = (_collected, _reachable)
 
-__all__ = ["FAR_LOOKS", "NEAR_LOOKS", "Owned", "Span", "devices", "outermost", "span_of"]
+__all__ = ["BORROWED", "FAR_LOOKS", "NEAR_LOOKS", "Owned", "Span", "devices", "outermost", "span_of"]

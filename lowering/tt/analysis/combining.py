@@ -141,10 +141,11 @@ def _chooses_alike(
         return False
     if len(left) > _MAX_PAIRS or any(str(value.type) == "i1" for value in left):
         return False
+    cases = [(2 * pair, 2 * pair + 1) for pair in range(len(left))]  # values of several pairs are never taken for each other
     return all(
         _chosen(operations, results, dict(zip(arguments, (*a, *b), strict=True)))
         == _chosen(operations, results, dict(zip(arguments, (*b, *a), strict=True)))
-        for a, b in itertools.product(itertools.product((0, 1), repeat=len(left)), repeat=2)
+        for a, b in itertools.product(itertools.product(*cases), repeat=2)
     )
 
 

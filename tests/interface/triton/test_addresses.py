@@ -207,3 +207,14 @@ def test_addresses_that_the_kernel_keeps_in_memory_are_looked_up() -> None:
     }"""
     kernel = jn.kernel.from_ttir(text)
     assert kernel.checked_native.facts.tables == ((0, 8), (2, 0))
+
+
+def test_what_launches_look_through_holds_no_memory() -> None:
+    """Arrays of an earlier launch may be left in a cycle: memory that was freed is not theirs."""
+    gone = torch.zeros(1 << 18)
+    first, last = span(gone)
+    cycle: list[Any] = [memory.bytes_of((first, last)), memory.bytes_of((first, last))[8:].view(np.float32)]
+    cycle.append(cycle)
+    assert all(seen.span_of(each) is None for each in cycle[:2])
+    del gone
+    assert (first, last) not in spans([first])

@@ -72,8 +72,27 @@ def test_functions_that_commute_are_known(region: str) -> None:
     assert commutes(_reduction(_kernel(region)).regions[0]) == REGIONS[region][2]
 
 
-def _first(a: Any, b: Any) -> Any:
-    return a if a[0] >= b[0] else b
+def test_values_of_several_operands_are_not_taken_for_each_other() -> None:
+    """Where the first operand falls and the second differs, the lesser second value takes the place of the lesser first one."""
+    kernel = jn.kernel.from_ttir("""tt.func public @k(%x: !tt.ptr<i32>) {
+        %v = tt.make_range {end = 16 : i32, start = 0 : i32} : tensor<16xi32>
+        %r:2 = "tt.reduce"(%v, %v) <{axis = 0 : i32}> ({
+        ^bb0(%a: i32, %i: i32, %b: i32, %j: i32):
+            %rises = arith.cmpi slt, %a, %b : i32
+            %falls = arith.cmpi sgt, %a, %b : i32
+            %same = arith.cmpi eq, %i, %j : i32
+            %less = arith.cmpi slt, %i, %j : i32
+            %first = arith.select %rises, %a, %b : i32
+            %second = arith.select %less, %i, %j : i32
+            %other = arith.select %same, %first, %second : i32
+            %else = arith.select %falls, %other, %a : i32
+            %s = arith.select %rises, %first, %else : i32
+            tt.reduce.return %s, %second : i32, i32
+        }) : (tensor<16xi32>, tensor<16xi32>) -> (i32, i32)
+        tt.store %x, %r#0 : !tt.ptr<i32>
+        tt.return
+    }""")
+    assert not commutes(_reduction(kernel).regions[0])
 
 
 @pytest.mark.parametrize("extent", [2, 16, 64, 256, 1024])
