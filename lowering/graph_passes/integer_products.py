@@ -24,14 +24,12 @@ import numpy as np
 from ...graph.graph import Graph
 from ...graph.ops.attributes import Attributes
 from ...graph.ops.control import has_control
-from ...graph.reference.evaluate import evaluate
 from ...graph.symbol import Symbol
 from ...promotion.arrays import Array
 from ...promotion.dataclass import dataclass
 from ...promotion.dtype import DType, float32, int8, int32, uint8
+from .constant_values import MAX_WEIGHTS, constant_value
 
-MAX_WEIGHTS = 1 << 28
-"""Elements of a constant operand up to which its codes are looked at."""
 SCALES = 2.0**-48, 2.0**48
 """Scales are 0 or between these: then no product or sum of either form overflows, or is denormal, as long as sums are int32."""
 _MOVES = frozenset(("reshape", "permute", "windows", "slice", "flip", "broadcast_to"))
@@ -163,48 +161,19 @@ def _is_number(symbol: Symbol) -> bool:
 
 def _number(symbol: Symbol) -> float | int | None:
     """Return a constant of one element; None for any other symbol."""
-    found = _value(symbol) if _is_number(symbol) else None
+    found = constant_value(symbol) if _is_number(symbol) else None
     return None if found is None else cast(float | int, found.reshape(()).item())
-
-
-def _value(symbol: Symbol) -> Array | None:
-    """Return what a symbol is, if it is computed of constants alone and not too large."""
-    needed: dict[int, Symbol] = {}
-    pending = [symbol]
-    while pending:
-        current = pending.pop()
-        if current.id in needed:
-            continue
-        if not isinstance(current.nbytes, int) or current.nbytes > 4 * MAX_WEIGHTS:
-            return None
-        if current.op.name in ("input", "dim_value") or (current.op.kind == "source" and not _holds_array(current)):
-            return None
-        needed[current.id] = current
-        pending += current.inputs
-    if _holds_array(symbol):
-        return np.asarray(symbol.attrs["value"])
-    scratch = symbol.graph.rewriting()
-    scratch.standing = ()  # checks are of the inputs, which this graph has not
-    new: dict[int, Symbol] = {}
-    for number in sorted(needed):
-        new[number] = scratch.adopt(needed[number], [new[operand.id] for operand in needed[number].inputs])
-    scratch.output(new[symbol.id])
-    return np.asarray(evaluate(scratch))
-
-
-def _holds_array(symbol: Symbol) -> bool:
-    return symbol.op.name in ("constant", "weight")
 
 
 def _matrix(symbol: Symbol, scaled: bool) -> Matrix | None:
     if not scaled:
-        found = _value(symbol)
+        found = constant_value(symbol)
         return None if found is None else _narrowed(found, None)
     base, chain = _views(symbol, frozenset(("reshape", "permute")))
     if base.op.name != "dequantize" or base.dtype is not float32 or base.attrs["block_size"]:
         return None
-    codes, scale = _value(base.inputs[0]), _value(base.inputs[1])
-    zero = _value(base.inputs[2]) if len(base.inputs) == 3 else np.zeros((), np.int32)
+    codes, scale = constant_value(base.inputs[0]), constant_value(base.inputs[1])
+    zero = constant_value(base.inputs[2]) if len(base.inputs) == 3 else np.zeros((), np.int32)
     if codes is None or scale is None or zero is None or base.inputs[0].dtype not in (int8, uint8) or scale.dtype != np.float32:
         return None
     along = (*scale.shape, *(1,) * (codes.ndim - 1 - base.attrs["axis"])) if scale.shape else ()
