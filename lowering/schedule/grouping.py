@@ -163,7 +163,7 @@ class Grouping:
         return group.bit
 
     def store_member(self, root: Symbol, group: Group) -> None:
-        if root.id not in group.members:
+        if root.id not in group.members or storage_root(root) is not root:
             raise InternalError(
                 f"schedule: %{root.id} ({root.op.name}) is not a member of the group that should store it"
             )
