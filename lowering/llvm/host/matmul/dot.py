@@ -11,6 +11,7 @@ the other is not, the products are 0 · x, NaN for an infinite x or NaN, and are
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from .....promotion.dataclass import dataclass
 from .....promotion.errors import UnsupportedError
@@ -35,7 +36,8 @@ NEAR_COLUMNS = 64
 class Operand:
     """A matrix in memory: element [i, j] at `pointer + i · row + j · column` (elements), with limits from its mask.
 
-    gathered: its rows begin at the offsets that `row` points to.
+    gathered: its rows begin at the offsets that `row` points to.  stored: the block element in memory, if that is a shorter
+    float, which micro-kernels widen.
     """
 
     pointer: V
@@ -43,6 +45,7 @@ class Operand:
     column: V
     bounds: tuple[Bound, ...]
     gathered: bool = False
+    stored: str = ""
 
     def limits(self, dim: int) -> set[str]:
         """Returns the limits that its mask sets on a dimension."""
@@ -128,6 +131,15 @@ class Dots:
         memory = self.nests.materialize(self._converted(node, elem, tf32), bounds=(*wanted, *limits))
         row, column = (self.ev.s.constant(stride) for stride in memory.strides)
         return Operand(memory.pointer, row, column, limits)
+
+    def _shorter(self, node: Node, elem: str) -> Operand | None:
+        """Returns a right operand of 16-bit floats in place, to be widened as it is read; else None."""
+        if isinstance(node, Map) and node.op == "arith.extf" and id(node) not in self.ev.replacement:
+            node = node.operands[0]
+        if elem != "f32" or node.elem not in NARROW or not isinstance(node, Load):
+            return None
+        found = self._direct(node, memory_element(node.elem))
+        return None if found is None or not is_integer(found.column, 1) else replace(found, stored=node.elem)
 
     def _gathered(self, node: Node, element: str) -> Operand | None:
         """Returns a left operand in place whose rows lie anywhere, each with its elements side by side; else None.
@@ -245,7 +257,10 @@ class Dots:
         tf32 = precision == "tf32" and c.elem == "f32"
         elem = _summed(c.elem)
         left = self._operand(a, elem, False, tf32)
-        right = self._operand(b, elem, True, tf32, wanted.right)
+        shorter = None if tf32 else self._shorter(b, elem)
+        if shorter is not None and _missing(left, shorter, self._whole(target, wanted.result)).anything():
+            shorter = None  # what is missing is looked at as it is multiplied
+        right = shorter or self._operand(b, elem, True, tf32, wanted.right)
         self._multiply(left, right, target, c, a.shape[1], accumulate, wanted.result, finite=elem[0] == "i")
         sums: Node = Stored(c.shape, elem, target.pointer, target.strides, target.memory)
         if ordered:  # turns -0 into 0, which steps that a mask leaves out would have done
@@ -343,6 +358,10 @@ class Dots:
                     count = self.ev.s.min(count, bound.limit)
         return self.ev.s.max(count, self.ev.s.constant(0))
 
+    def _whole(self, target: Stored, wanted: Sequence[Bound]) -> Operand:
+        """Returns a result, with the bounds within which it is read."""
+        return Operand(target.pointer, self.ev.s.constant(0), self.ev.s.constant(0), tuple(wanted))
+
     def _widths(self) -> tuple[int, ...]:
         """Returns the numbers of vectors per panel to try, widest first."""
         return (4, 2) if self.ev.target.registers >= 32 else (2,)
@@ -359,7 +378,7 @@ class Dots:
         m = self._limit(rows, (left, 0))
         j = self._limit(columns, (right, 1))
         k = self._limit(depth, (left, 1), (right, 0))
-        whole = Operand(target.pointer, ev.s.constant(0), ev.s.constant(0), tuple(wanted))
+        whole = self._whole(target, wanted)
         wanted_m, wanted_j = self._limit(rows, (whole, 0)), self._limit(columns, (whole, 1))
         if not accumulate and (m != wanted_m or j != wanted_j):
             # Blocks cut by a mask are zero outside it.
@@ -372,19 +391,25 @@ class Dots:
         packed: V | None = None
         if vectors:
             near = is_constant(right.row) and 0 <= integer(right.row) <= NEAR_COLUMNS
-            if not near and rows >= PACK_ROWS and unit:
+            if (right.stored or not near) and rows >= PACK_ROWS and unit:
                 packed = ev.scratch((depth, vectors * n), c.elem).pointer
-        panels = Panels(element, n, vectors, unit, ev.target.registers, -(-columns // n) * n, packed, left.gathered)
+        widest = -(-columns // n) * n
+        panels = Panels(element, n, vectors, unit, ev.target.registers, widest, packed, left.gathered, right.stored)
         factors = Factors(left.pointer, left.row, left.column, right.pointer, right.row, target.pointer, ldc)
         panels.multiply(ev, factors, Region(m, j, k), accumulate)
-        missing = Missing(
-            bool(left.limits(1) - right.limits(0)), bool(right.limits(0) - left.limits(1)),
-            bool(left.limits(0) - whole.limits(0)), bool(right.limits(1) - whole.limits(1)),
-        )  # fmt: skip
+        missing = _missing(left, right, whole)
         if missing.anything() and not finite:
             regions = Region(m, j, k), Region(wanted_m, wanted_j, ev.s.constant(depth))
             deep = self._limit(depth, (left, 1)), self._limit(depth, (right, 0))
             add_zeros(ev, panels, factors, missing, regions, deep)
+
+
+def _missing(left: Operand, right: Operand, whole: Operand) -> Missing:
+    """Returns where one operand is cut and the other one, or the result (`whole`), is not."""
+    return Missing(
+        bool(left.limits(1) - right.limits(0)), bool(right.limits(0) - left.limits(1)),
+        bool(left.limits(0) - whole.limits(0)), bool(right.limits(1) - whole.limits(1)),
+    )  # fmt: skip
 
 
 def is_zero(node: Node) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from .....promotion.dataclass import dataclass
+from ...elementwise import from_memory, memory_element
 from ...ir import Function, Loop
 from ...module import Module
 from ...values import TRUE, V, i64, vector, zero
@@ -45,6 +46,7 @@ class Panel:
     unit: elements of a row of A are neighbours.  gathered: rows of A begin at the offsets, in elements, that `ars` points to,
     which is their distance otherwise.  masked: one vector wide, of which the last parameter says how many columns are
     live.  packs: the last parameter is scratch for the panel; rows of A are contiguous.  registers: of the machine.
+    stored: the block element that B has in memory, if that is a shorter float; scratch holds what it is widened to.
     """
 
     element: str
@@ -55,11 +57,18 @@ class Panel:
     masked: bool = False
     packs: bool = False
     gathered: bool = False
+    stored: str = ""
 
     @property
     def name(self) -> str:
         strided = "_gathered" if self.gathered else "" if self.unit else "_strided"
-        return f"jn_dot_{self.element}_{self.vectors}x{self.n}{strided}{'_masked' * self.masked}{'_packs' * self.packs}"
+        stored = f"_of_{self.stored}" if self.stored else ""
+        return f"jn_dot_{self.element}{stored}_{self.vectors}x{self.n}{strided}{'_masked' * self.masked}{'_packs' * self.packs}"
+
+    @property
+    def right(self) -> str:
+        """The LLVM type of an element of B in memory."""
+        return memory_element(self.stored) if self.stored else self.element
 
     @property
     def parameters(self) -> list[tuple[str, str]]:
@@ -113,7 +122,7 @@ class Columns:
         start = i64(0)
 
         def call(panel: Panel, column: V, extra: list[V]) -> None:
-            there = [f.gep(b, column, panel.element), ldb, f.gep(c, column, panel.element), ldc]
+            there = [f.gep(b, column, panel.right), ldb, f.gep(c, column, panel.element), ldc]
             f.call(module.provide(panel), "void", [a, ars, acs, *there, m, k, acc, *extra])
 
         if self.wide is not None:
@@ -171,6 +180,8 @@ def _pack_and_multiply(f: Function, panel: Panel) -> None:
     tile = micro_kernel(f.module, f"{plain.name}_{height}_packs", panel, height)
     f.module.add(tile)
     f.module.provide(plain)
+    widened = replace(plain, stored="")
+    f.module.provide(widened)
     a, ars, acs, b, ldb, c, ldc, m, k, acc, packed = f.params
     many, few, done = f.label("many"), f.label("few"), f.label("done")
     f.cond_branch(f.icmp("sge", m, i64(PACK_ROWS)), many, few)
@@ -179,7 +190,7 @@ def _pack_and_multiply(f: Function, panel: Panel) -> None:
     first = i64(height)
     rest = [*panel.rows_from(f, a, ars, first), acs, packed, i64(panel.vectors * panel.n),
             f.gep(c, f.mul(ldc, first), element), ldc, f.sub(m, first), k, acc]  # fmt: skip
-    f.call(plain.name, "void", rest)
+    f.call(widened.name, "void", rest)
     f.branch(done)
     f.start(few)
     f.call(plain.name, "void", [a, ars, acs, b, ldb, c, ldc, m, k, acc])
@@ -199,8 +210,8 @@ def micro_kernel(module: Module, name: str, panel: Panel, mr: int) -> Function:
                   *([("ptr", "packed")] if packs else [])]  # fmt: skip
     f = Function(module, name, parameters, attributes="nounwind noinline", linkage="internal")
     a, ars, acs, b, ldb, c, ldc, k, acc, next_panel = f.params[:10]
-    type_ = vector(element, n)
-    size = memory_size_of(element)
+    type_, stored = vector(element, n), vector(panel.right, n)
+    size, right_size = memory_size_of(element), memory_size_of(panel.right)
     rows = [f.gep(a, f.load("i64", ars, 8), element) if panel.gathered else a]
     results = [c]
     for number in range(1, mr):
@@ -227,26 +238,27 @@ def micro_kernel(module: Module, name: str, panel: Panel, mr: int) -> Function:
     def steps(state: Loop, count: int) -> None:
         """Emits `count` steps of k; the loop carries the tile and the offsets into B and A."""
         *current, b_at, a_at = state.values
-        brow = f.gep(b, b_at, element)
+        brow = f.gep(b, b_at, panel.right)
         with f.when(next_panel):
-            fetched = f.gep(brow, f.mul(ldb, i64(PREFETCH_ROWS)), element)
+            fetched = f.gep(brow, f.mul(ldb, i64(PREFETCH_ROWS)), panel.right)
             for step in range(count):
-                fetched = f.gep(fetched, ldb, element) if step else fetched
-                for v in range(vectors):
-                    f.prefetch(f.gep(fetched, v * n, element), locality=2)
+                fetched = f.gep(fetched, ldb, panel.right) if step else fetched
+                for v in range(0, vectors, size // right_size):
+                    f.prefetch(f.gep(fetched, v * n, panel.right), locality=2)
         at = [f.gep(row, state.index if unit else a_at, element) for row in rows]
         for step in range(count):
             if step:
-                brow = f.gep(brow, ldb, element)
+                brow = f.gep(brow, ldb, panel.right)
                 at = [f.gep(row, 1 if unit else acs, element) for row in at]
             columns = []
             for v in range(vectors):
-                here = f.gep(brow, v * n, element)
-                columns.append(
-                    f.load(type_, here, size)
+                here = f.gep(brow, v * n, panel.right)
+                found = (
+                    f.load(stored, here, right_size)
                     if mask is None
-                    else f.masked_load(type_, here, mask, zero(type_), size)
+                    else f.masked_load(stored, here, mask, zero(stored), right_size)
                 )
+                columns.append(from_memory(f, found, panel.stored) if panel.stored else found)
             if packs:
                 row = f.add(f.mul(state.index, width), i64(step * vectors * n))
                 for v in range(vectors):

@@ -59,7 +59,8 @@ class Missing:
 class Panels:
     """The micro-kernels of one product, whose rows have at most `widest` elements, whole vectors.
 
-    `packed`: scratch for a panel of B, where panels are copied. `gathered`: rows of A lie at offsets.
+    `packed`: scratch for a panel of B, where panels are copied. `gathered`: rows of A lie at offsets. `stored`: the block
+    element of B in memory, if it is shorter.
     """
 
     element: str
@@ -70,6 +71,7 @@ class Panels:
     widest: int
     packed: V | None
     gathered: bool = False
+    stored: str = ""
 
     def multiply(self, ev: Evaluator, factors: Factors, region: Region, accumulate: bool) -> None:
         """Emits C (+)= A · B over a region."""
@@ -78,9 +80,9 @@ class Panels:
         wide = narrow = None
         if not is_integer(start, 0):
             packs = self.packed is not None
-            wide = Panel(self.element, self.lanes, self.vectors, self.unit, self.registers, False, packs, self.gathered)
+            wide = self._panel(self.vectors, False, packs)
         if start != region.columns:
-            narrow = Panel(self.element, self.lanes, 1, self.unit, self.registers, True, False, self.gathered)
+            narrow = self._panel(1, True, False)
         flag = TRUE if accumulate else FALSE
         extra = [self.packed] if wide is not None and self.packed is not None else []
         before = [factors.a, factors.a_row, factors.a_column, factors.b, factors.b_row, factors.c, factors.c_row, region.rows]
@@ -88,6 +90,11 @@ class Panels:
             f.call(f.module.provide(wide), "void", [*before, region.depth, flag, *extra])
         elif wide is not None or narrow is not None:
             f.call(f.module.provide(Columns(wide, narrow)), "void", [*before, region.columns, region.depth, flag, *extra])
+
+    def _panel(self, vectors: int, masked: bool, packs: bool) -> Panel:
+        return Panel(
+            self.element, self.lanes, vectors, self.unit, self.registers, masked, packs, self.gathered, self.stored
+        )
 
 
 def add_zeros(
