@@ -21,7 +21,7 @@ from ...ops.control import regions_of
 from ...symbol import Symbol
 from ..values import objects
 from .body import Body, Constant, OnnxNode, OpsetNeeded, Refused
-from .composed.composed import Composed
+from .composed.composed import Composed, Operand, Size, Unsqueezed
 from .composed.find import find_composed
 from .functions import DOMAIN, Written, call_text, written
 from .regions import write_branch, write_host_loop, write_loop
@@ -281,13 +281,18 @@ class GraphWriter:
         """Write a node with one output or several, before the first symbol that is one of them."""
         if symbol.id in self.written:
             return
-        operands = ["" if each is None else self.names[each.id] for each in made.operands]
+        operands = [self._operand(each) for each in made.operands]
         for position, axes in made.turned.items():
             operands[position] = self.body.op("Transpose", symbol.dtype, operands[position], perm=axes)
         while operands and not operands[-1]:
             operands.pop()
+        facts = dict(made.facts)
+        is_fixed = all([self.names[each.id] in self.model.fixed for each in made.inputs])
+        if is_fixed:
+            facts.setdefault("joinery.row", made.op)
         if made.result_turned is not None:
             result = self.body.node(made.op, *operands, **made.attributes)
+            self.body.nodes[-1].metadata.update(facts)
             result = self.body.op("Transpose", symbol.dtype, result, perm=made.result_turned)
             self._rename_last(symbol, result, first)
             return
@@ -307,9 +312,25 @@ class GraphWriter:
             names.append(name or (self.body.name("unused") if made.all_outputs else ""))
         while not names[-1]:
             names.pop()
-        self.body.nodes.append(OnnxNode(made.op, "", tuple(operands), tuple(names), made.attributes))
+        self.body.nodes.append(OnnxNode(made.op, "", tuple(operands), tuple(names), made.attributes, facts))
         for name, own in copies:
             self.body.node("Identity", name, output=own)
+        if is_fixed:
+            self.model.fixed.update([name for name in (*names, *[own for _, own in copies]) if name])
+
+    def _operand(self, given: Operand) -> str:
+        """Return the name of what a node reads, "" for an input that is left out."""
+        if given is None:
+            return ""
+        if isinstance(given, Constant):
+            return self.body.constant(given.value, given.dtype)
+        if isinstance(given, Size):
+            sizes = self.model.sizes
+            return sizes.scalar(given.extents[0]) if given.is_scalar else sizes.vector(given.extents)
+        if isinstance(given, Unsqueezed):
+            symbol = given.symbol
+            return self.body.op("Unsqueeze", symbol.dtype, self.names[symbol.id], others=(self.body.ints(-1),))
+        return self.names[given.id]
 
     def _codes(self, made: Windowed, has_zero: bool = False) -> tuple[str, ...]:
         """Return the names of 8-bit weights, of the zero point of the image, and of that of the weights if they need one.

@@ -6,9 +6,12 @@ from collections.abc import Mapping, Sequence
 
 from ....graph import Graph
 from ....symbol import Symbol
-from . import attention, quantised, recurrent, sampling
+from . import attention, losses, quantised, recurrent, sampling, selected
 from .activations import Activations
 from .composed import Composed
+
+_LOSSES = ("negate", "mul", "where", "reduce_sum", "mean", "div")
+"""Rows that a loss may end with."""
 
 
 def find_composed(
@@ -23,13 +26,20 @@ def find_composed(
     for symbol in live:
         if symbol.id in found:
             continue
-        made = activations.found(symbol) or _of_symbol(graph, symbol, consumers, opset)
-        if made is None:
-            continue
-        first = min([root.id for root in made.roots])
-        if all(operand.id < first for operand in made.inputs) and not any(root.id in found for root in made.roots):
-            found.update(dict.fromkeys([root.id for root in made.roots], made))
+        _add(activations.found(symbol) or _of_symbol(graph, symbol, consumers, opset), found)
+    for symbol in reversed(live):  # a loss is made of losses that are not reduced
+        if symbol.op.name in _LOSSES and symbol.id not in found:
+            _add(losses.loss(symbol, graph, consumers, found), found)
     return found
+
+
+def _add(made: Composed | None, found: dict[int, Composed]) -> None:
+    """Add a node, unless it would stand before what it reads, or another one has one of its results."""
+    if made is None:
+        return
+    first = min([root.id for root in made.roots])
+    if all(operand.id < first for operand in made.inputs) and not any(root.id in found for root in made.roots):
+        found.update(dict.fromkeys([root.id for root in made.roots], made))
 
 
 def _of_symbol(
@@ -45,6 +55,8 @@ def _of_symbol(
         made = attention.rotary(symbol, graph)
     if row == "quantize":
         made = quantised.dynamic(symbol, graph)
+    if row in ("where", "cast") and made is None:
+        made = selected.one_hot(symbol, graph)
     if row == "reshape" and made is None:
         made = sampling.grid_sample(symbol, graph, opset)
     if row in ("reduce_max", "mean"):
