@@ -180,7 +180,7 @@ def one_hot(node: Node) -> Result:
 def chosen_at(positions: Symbol, depth: Extent, values: Symbol, axis: int) -> Symbol:
     """Return one of two values along a new axis: the second one at positions, of which negative ones count from the end."""
     rank = len(positions.shape) + 1
-    size = positions.graph.dim_value(depth)
+    size = positions.graph.dim_value(depth) if isinstance(depth, Dim) else positions.graph.scalar(depth, int64)
     wrapped = apply("where", apply("less", positions, 0), apply("add", positions, size), positions)
     apart = wrapped.reshape((*positions.shape[:axis], 1, *positions.shape[axis:]))
     counted = counting(positions.graph, depth).reshape((depth, *(1,) * (rank - 1 - axis)))

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from ....graph import Graph
 from ....symbol import Symbol
-from . import attention, losses, quantised, recurrent, sampling, selected
+from . import attention, losses, quantised, recurrent, sampling, selected, signal
 from .activations import Activations
 from .composed import Composed
 
@@ -59,6 +59,8 @@ def _of_symbol(
         made = selected.one_hot(symbol, graph)
     if row == "reshape" and made is None:
         made = sampling.grid_sample(symbol, graph, opset)
+    if row in ("concat", "cast", "reshape") and made is None:
+        made = signal.transform(symbol, graph, opset)
     if row in ("reduce_max", "mean"):
         made = sampling.roi_align(symbol, graph)
     return made
