@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from ....graph import Graph
 from ....symbol import Symbol
-from . import attention, losses, quantised, recurrent, sampling, selected, signal
+from . import attention, deformed, losses, quantised, recurrent, sampling, selected, signal
 from .activations import Activations
 from .composed import Composed
 
@@ -59,6 +59,10 @@ def _of_symbol(
         made = selected.one_hot(symbol, graph)
     if row == "reshape" and made is None:
         made = sampling.grid_sample(symbol, graph, opset)
+    if row in ("add", "reshape") and made is None and opset >= deformed.DEFORMED:
+        made = deformed.convolution(symbol, graph)
+    if row == "reshape" and made is None:
+        made = deformed.unpooled(symbol, graph)
     if row in ("concat", "cast", "reshape") and made is None:
         made = signal.transform(symbol, graph, opset)
     if row in ("reduce_max", "mean"):

@@ -41,12 +41,15 @@ class _Spectrum:
     work: DType
     is_real: bool
 
-    def accepts(self, length: int) -> bool:
-        """Return whether onnxruntime computes such a transform as precisely as it is computed here.
+    def accepts(self, length: int, sign: int = -1) -> bool:
+        """Return whether onnxruntime computes such a transform as precisely as it is computed here, or a model has it anyway.
 
-        What import makes of DFT and STFT computes in float64, and is that operator again.
+        What import makes of DFT and STFT of float32 computes in float64, and is that operator again. Lengths that are no powers
+        of two are good to 3e-4 of the largest element in float32, to 2e-12 in float64, and to 5e-8 if these are inverse.
         """
-        return self.work is float64 or (length & (length - 1)) == 0
+        if length & (length - 1) == 0 or self.root.dtype is not self.work:
+            return True
+        return self.work is float64 and sign < 0
 
     @property
     def facts(self) -> Mapping[str, str]:
@@ -117,7 +120,7 @@ def _along_axis(found: _Spectrum, graph: Graph, opset: int) -> Composed | None:
     for x in _sources(found):
         is_complex = len(x.shape) == len(root.shape)
         for length, sign, onesided in _ways(found, is_complex, size):
-            if not found.accepts(length):
+            if not found.accepts(length, sign):
                 continue
 
             def make(_: Graph, value: Symbol, given: tuple[int, int, bool] = (length, sign, onesided)) -> Symbol:
