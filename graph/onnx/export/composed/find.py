@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from ....graph import Graph
 from ....symbol import Symbol
-from . import attention, deformed, losses, quantised, recurrent, sampling, selected, signal
+from . import attention, deformed, losses, moved, norms, products, quantised, recurrent, sampling, selected, signal
 from .activations import Activations
 from .composed import Composed
 
@@ -26,7 +26,7 @@ def find_composed(
     for symbol in live:
         if symbol.id in found:
             continue
-        _add(activations.found(symbol) or _of_symbol(graph, symbol, consumers, opset), found)
+        _add(activations.found(symbol) or activations.clip(symbol, consumers) or _of_symbol(graph, symbol, consumers, opset), found)
     for symbol in reversed(live):  # a loss is made of losses that are not reduced
         if symbol.op.name in _LOSSES and symbol.id not in found:
             _add(losses.loss(symbol, graph, consumers, found), found)
@@ -67,4 +67,22 @@ def _of_symbol(
         made = signal.transform(symbol, graph, opset)
     if row in ("reduce_max", "mean"):
         made = sampling.roi_align(symbol, graph)
-    return made
+    return made or _of_rows(graph, symbol, consumers, opset)
+
+
+def _of_rows(
+    graph: Graph, symbol: Symbol, consumers: Mapping[int, list[Symbol]], opset: int
+) -> Composed | None:
+    """Return the node of what is a few operations only."""
+    row = symbol.op.name
+    if row == "matmul":
+        return products.gemm(symbol, consumers, graph)
+    if row == "add":
+        return norms.in_groups(symbol, graph, opset) or products.gemm(symbol, consumers, graph)
+    if row == "reshape":
+        return norms.of_last_axes(symbol, graph, opset) or moved.blocks(symbol, graph) or moved.repeated(symbol, graph)
+    if row == "where":
+        return norms.divided(symbol, graph) or moved.triangle(symbol, graph)
+    if row in ("sqrt", "log", "reduce_sum"):
+        return norms.over_axes(symbol, consumers, graph)
+    return moved.pieces(symbol, consumers, graph) if row == "slice" else None
