@@ -33,9 +33,12 @@ def requantised_sum(
         bias = _source(chain[1].inputs[1], int32)
     scaled = next((each for each in chain if each.op.name == "mul" and each.dtype is float32), None)
     moved = next((each for each in chain if each.op.name == "add" and each.dtype is float32), None)
-    if scaled is None or moved is None or scaled.inputs[1].op.name != "div":
+    ratio = None if scaled is None else scaled.inputs[1]
+    if ratio is not None and ratio.op.name == "reshape":  # of scales that are vectors of one element
+        ratio = ratio.inputs[0]
+    if ratio is None or moved is None or ratio.op.name != "div":
         return None
-    product, result_scale = scaled.inputs[1].inputs
+    product, result_scale = ratio.inputs
     if product.op.name != "mul":
         return None
     image_scale, weight_scale = (_source(each, float32) for each in product.inputs)
