@@ -28,6 +28,7 @@ from .regions import write_branch, write_host_loop, write_loop
 from .registry import UNWRITTEN, Call
 from .sizes import Sizes
 from .spatial.resized import Resized, find_resized
+from .spatial.resized_at_run import find_resized_at_run
 from .spatial.windowed import Windowed, consumers_of, weights_of, zero_of_weights
 from .spatial.windowed_functions import find_functions
 from .table import REASONS, SIZED, WRITERS
@@ -101,12 +102,33 @@ class GraphWriter:
         self.names = dict(names)
         live = live_symbols(graph)
         self.resized, self.windowed = find_resized(graph, live), find_functions(graph, live)
-        self.composed = find_composed(graph, live, consumers_of(live), model.opset)
+        consumers = consumers_of(live)
+        self.composed = {**find_composed(graph, live, consumers, model.opset), **find_resized_at_run(graph, live, consumers)}
         self.nodes: dict[int, Windowed | Resized | Composed] = {**self.composed, **self.resized, **self.windowed}
         self.live = live_symbols(graph, self.nodes)
+        self._leave_cubic()
         self.casts = {entry.symbol.id: entry for entry in model.graph.casts() if entry.symbol.graph is graph}
         self.kernels: dict[int, str] = {}
         self.written: set[int] = set()
+
+    def _leave_cubic(self) -> None:
+        """Drop cubic Resize beside a Transpose: onnxruntime moves these behind it, also where it has none for the result then."""
+        written = [self.nodes[symbol.id] for symbol in self.live if symbol.id in self.nodes]
+        turns = any([symbol.op.name == "permute" and symbol.id not in self.nodes for symbol in self.live])
+        turns = turns or any([
+            bool(made.turned or made.result_turned) if isinstance(made, Composed)
+            else made.image_last or (isinstance(made, Windowed) and made.result_last) for made in written
+        ])  # fmt: skip
+        cubic = {
+            key for key, made in self.nodes.items()
+            if (isinstance(made, Resized) and made.options.mode == "cubic")
+            or (isinstance(made, Composed) and made.op == "Resize" and made.attributes["mode"] == "cubic")
+        }  # fmt: skip
+        if turns and cubic:
+            self.nodes = {key: made for key, made in self.nodes.items() if key not in cubic}
+            self.composed = {key: made for key, made in self.composed.items() if key not in cubic}
+            self.resized = {key: made for key, made in self.resized.items() if key not in cubic}
+            self.live = live_symbols(self.graph, self.nodes)
 
     def write(self) -> None:
         """Write all symbols that outputs need."""
