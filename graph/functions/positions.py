@@ -48,7 +48,8 @@ def is_never_negative(x: Symbol) -> bool:
             if bool((np.asarray(each.attrs["value"]) < 0).any()):
                 return False
         elif row == "maximum":
-            if not any([is_never_negative(operand) for operand in each.inputs if operand.op.name in ("constant", "weight", *_FOUND)]):
+            found = [operand for operand in each.inputs if operand.op.name in ("constant", "weight", *_FOUND)]
+            if not any([is_never_negative(operand) for operand in found]):
                 return False
         elif row == "where":
             pending.extend(each.inputs[1:])

@@ -114,7 +114,7 @@ def stft(
 
 
 def spectra(x: Parts, length: int, step: int, window: Symbol | None, onesided: bool, work: DType) -> Symbol:
-    """Return the transforms of frames of signals (…, length) as (…, frames, length or its first half, 2), computed in a dtype."""
+    """Return the transforms of frames of signals (…, n), computed in a dtype, as (…, frames, length, 2), or a half."""
     framed = [None if part is None else frames(part, length, step) for part in x]
     if window is not None:
         framed = [None if part is None else apply("mul", part, window) for part in framed]

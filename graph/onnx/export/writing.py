@@ -112,7 +112,7 @@ class GraphWriter:
         self.written: set[int] = set()
 
     def _leave_cubic(self) -> None:
-        """Drop cubic Resize beside a Transpose: onnxruntime moves these behind it, also where it has none for the result then."""
+        """Drop cubic Resize beside a Transpose: onnxruntime moves these behind it, where it may have no such Resize."""
         written = [self.nodes[symbol.id] for symbol in self.live if symbol.id in self.nodes]
         turns = any([symbol.op.name == "permute" and symbol.id not in self.nodes for symbol in self.live])
         turns = turns or any([

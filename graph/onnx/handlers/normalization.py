@@ -102,11 +102,11 @@ def group_normalization(node: Node) -> Result:
     x, groups = node[0], node.attr("num_groups")
     stash = node.attr("stash_type")
     node.require(len(x.shape) >= 2 and groups > 0, f"{groups} groups of {len(x.shape)} axes; (N, C, …) is expected")
-    vectors = [node[1], node[2]]
-    is_plain = all([len(each.shape) == 1 and each.dtype is x.dtype for each in vectors])
+    scale, bias = node[1], node[2]
+    is_plain = all([len(each.shape) == 1 and each.dtype is x.dtype for each in (scale, bias)])
     if stash != 1 or x.dtype.bits > 32 or not is_plain or exact_quotient(x.shape[1], groups) is None:
         raise LeftToDefinition
-    return functions.group_norm(x, groups, *vectors, float(node.attr("epsilon")))
+    return functions.group_norm(x, groups, scale, bias, float(node.attr("epsilon")))
 
 
 @handles("LayerNormalization")

@@ -8,7 +8,6 @@ from ...symbol import Symbol
 from ..node import Node, Result
 from ..registry import handles
 
-
 OWN_DTYPE = "fft"
 """What a node says it was written for, if its function computes in the dtype of its operand."""
 

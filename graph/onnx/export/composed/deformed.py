@@ -110,7 +110,8 @@ def _windows(
     moves: Symbol, columns: Sequence[Symbol], kernel: tuple[int, int], counts: tuple[int, int], space: Sequence[int]
 ) -> Windows | None:
     """Return the windows whose taps the constants that are added to offsets tell."""
-    bases = [_bases(column, moves, counts) for column in (columns[0], columns[1 % len(columns)], columns[kernel[1] % len(columns)])]
+    chosen = [columns[number % len(columns)] for number in (0, 1, kernel[1])]
+    bases = [_bases(column, moves, counts) for column in chosen]
     if any([sorted(found) != [0, 1] for found in bases]):
         return None
     low, high, strides, dilations = [], [], [], []
@@ -145,7 +146,7 @@ def _bases(column: Symbol, moves: Symbol, counts: tuple[int, int]) -> Mapping[in
         axis = None
         while source.op.name in ("reshape", "slice") and source is not moves:
             if source.op.name == "slice" and source.inputs[0] is moves:
-                axis = int(source.attrs["starts"][2])
+                axis = int(source.attrs["starts"][2])  # type: ignore[arg-type]
             source = source.inputs[0]
         if source is moves and axis is not None:
             found.setdefault(axis, np.asarray(each.inputs[1].attrs["value"]).reshape(counts))

@@ -6,7 +6,19 @@ from collections.abc import Mapping, Sequence
 
 from ....graph import Graph
 from ....symbol import Symbol
-from . import attention, deformed, losses, moved, norms, products, quantised, recurrent, sampling, selected, signal
+from . import (
+    attention,
+    deformed,
+    losses,
+    moved,
+    norms,
+    products,
+    quantised,
+    recurrent,
+    sampling,
+    selected,
+    signal,
+)
 from .activations import Activations
 from .composed import Composed
 
@@ -26,7 +38,8 @@ def find_composed(
     for symbol in live:
         if symbol.id in found:
             continue
-        _add(activations.found(symbol) or activations.clip(symbol, consumers) or _of_symbol(graph, symbol, consumers, opset), found)
+        made = activations.found(symbol) or activations.clip(symbol, consumers)
+        _add(made or _of_symbol(graph, symbol, consumers, opset), found)
     for symbol in reversed(live):  # a loss is made of losses that are not reduced
         if symbol.op.name in _LOSSES and symbol.id not in found:
             _add(losses.loss(symbol, graph, consumers, found), found)

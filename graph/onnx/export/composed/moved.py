@@ -34,7 +34,8 @@ def pieces(first: Symbol, consumers: Mapping[int, Sequence[Symbol]], graph: Grap
     for each in consumers.get(x.id, ()):
         if each.op.name == "slice" and _is_piece(each, axis):
             parts.setdefault(each.attrs["starts"][axis], []).append(each)
-    starts, sizes, reached = list[Extent](), list[Extent](), 0
+    starts, sizes = list[Extent](), list[Extent]()
+    reached: Extent = 0
     while reached in parts and len(starts) < len(parts):
         starts.append(reached)
         sizes.append(parts[reached][0].shape[axis])
@@ -90,7 +91,7 @@ def blocks(root: Symbol, graph: Graph) -> Composed | None:
     x, order = apart.inputs[0], root.inputs[0].attrs["axes"]
     if len(x.shape) != 4 or 0 in x.shape:
         return None
-    ways = {
+    ways: dict[tuple[int, ...], tuple[str, str, int]] = {
         (0, 3, 4, 1, 5, 2): ("DepthToSpace", "DCR", 1), (0, 1, 4, 2, 5, 3): ("DepthToSpace", "CRD", 2),
         (0, 3, 5, 1, 2, 4): ("SpaceToDepth", "DCR", 3),
     }  # fmt: skip

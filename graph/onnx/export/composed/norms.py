@@ -37,16 +37,16 @@ def in_groups(root: Symbol, graph: Graph, opset: int) -> Composed | None:
     apart, shifted = centred.inputs[0], spread.inputs[0]
     number = _number(shifted.inputs[1]) if shifted.op.name == "add" else None
     x, groups = apart.inputs[0], apart.shape[1]
-    if number is None or x.shape != root.shape or not isinstance(groups, int) and groups != x.shape[1]:
+    if number is None or x.shape != root.shape or (not isinstance(groups, int) and groups != x.shape[1]):
         return None
     is_instance = groups == x.shape[1]
     if not is_instance and opset < _GROUPS:
         return None
 
-    def make(_: Graph, value: Symbol, *vectors: Symbol) -> Symbol:
+    def make(_: Graph, value: Symbol, factors: Symbol, shifts: Symbol) -> Symbol:
         if is_instance:
-            return functions.instance_norm(value, *vectors, number)
-        return functions.group_norm(value, groups, *vectors, number)  # type: ignore[arg-type]
+            return functions.instance_norm(value, factors, shifts, number)
+        return functions.group_norm(value, int(groups), factors, shifts, number)  # type: ignore[arg-type]
 
     if found_among(graph, make, (x, scale, bias), (root,)) is None:
         return None

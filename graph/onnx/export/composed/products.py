@@ -20,8 +20,9 @@ def gemm(root: Symbol, consumers: Mapping[int, Sequence[Symbol]], graph: Graph) 
     """Return the node of a product that is the first operand of a sum, or whose operands are transposed."""
     if root.dtype.name not in _DTYPES or len(root.shape) != 2:
         return None
-    total, c, beta = (root, None, 1.0) if root.op.name == "matmul" else (*root.inputs, 1.0)
-    alpha = 1.0
+    total: Symbol = root if root.op.name == "matmul" else root.inputs[0]
+    c: Symbol | None = None if total is root else root.inputs[1]
+    alpha = beta = 1.0
     if total.op.name == "mul" and c is not None:
         total, alpha = _scaled(total)
     if total.op.name != "matmul" or total.shape != root.shape or any([len(each.shape) != 2 for each in total.inputs]):
@@ -30,7 +31,7 @@ def gemm(root: Symbol, consumers: Mapping[int, Sequence[Symbol]], graph: Graph) 
         return None
     if c is not None and c.op.name == "mul":
         c, beta = _scaled(c)
-    (a, turned_a), (b, turned_b) = (_turned(each) for each in total.inputs)
+    (a, turned_a), (b, turned_b) = (_turned(each, consumers, graph) for each in total.inputs)
     if c is None and not (turned_a or turned_b):
         return None
     if total.inputs[0].shape[1] == 0 or (c is not None and not _broadcasts(c, root)):
@@ -58,14 +59,16 @@ def _scaled(x: Symbol) -> tuple[Symbol, float]:
     return (source, number) if number == float(np.float32(number)) and number != 1 else (x, 1.0)
 
 
-def _is_read_once(scaled: Symbol, total: Symbol, consumers: Mapping[int, Sequence[Symbol]], graph: Graph) -> bool:
-    """Return whether nothing but a sum reads a product: else it would be computed twice."""
+def _is_read_once(first: Symbol, second: Symbol, consumers: Mapping[int, Sequence[Symbol]], graph: Graph) -> bool:
+    """Return whether only one operation reads each of two symbols: else it would be computed twice."""
     outputs = {symbol.id for symbol in graph.outputs}
-    return all([len(consumers.get(each.id, ())) == 1 and each.id not in outputs for each in (scaled, total)])
+    return all([len(consumers.get(each.id, ())) == 1 and each.id not in outputs for each in (first, second)])
 
 
-def _turned(x: Symbol) -> tuple[Symbol, bool]:
-    return (x.inputs[0], True) if x.op.name == "permute" and x.attrs["axes"] == (1, 0) else (x, False)
+def _turned(x: Symbol, consumers: Mapping[int, Sequence[Symbol]], graph: Graph) -> tuple[Symbol, bool]:
+    """Return a transposed operand before it was transposed, if nothing else reads it: import makes one for each product."""
+    is_turned = x.op.name == "permute" and x.attrs["axes"] == (1, 0)
+    return (x.inputs[0], True) if is_turned and _is_read_once(x, x, consumers, graph) else (x, False)
 
 
 def _broadcasts(c: Symbol, root: Symbol) -> bool:

@@ -210,9 +210,8 @@ def _of_frames(found: _Spectrum, inner: list[Symbol], graph: Graph) -> Composed 
     if step is None or framed.attrs.get("axis", 1) != 1:
         return None
     signal = framed.inputs[0]
-    windows: list[Symbol | None] = [
-        each.inputs[1] for each in inner if each.op.name == "mul" and each.inputs[0] is framed and each.inputs[1].shape == (length,)
-    ]  # fmt: skip
+    products = [each for each in inner if each.op.name == "mul" and each.inputs[0] is framed]
+    windows: list[Symbol | None] = [each.inputs[1] for each in products if each.inputs[1].shape == (length,)]
     for window in (*windows, None):
         for x, onesided in _signals(signal, found, length):
             leaves = (x,) if window is None else (x, window)
