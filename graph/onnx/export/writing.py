@@ -114,8 +114,8 @@ class GraphWriter:
     def _leave_cubic(self) -> None:
         """Drop cubic Resize beside a Transpose: onnxruntime moves these behind it, where it may have no such Resize."""
         written = [self.nodes[symbol.id] for symbol in self.live if symbol.id in self.nodes]
-        turns = any([symbol.op.name == "permute" and symbol.id not in self.nodes for symbol in self.live])
-        turns = turns or any([
+        turned = any([symbol.op.name == "permute" and symbol.id not in self.nodes for symbol in self.live])
+        turned = turned or any([
             bool(made.turned or made.result_turned) if isinstance(made, Composed)
             else made.image_last or (isinstance(made, Windowed) and made.result_last) for made in written
         ])  # fmt: skip
@@ -124,7 +124,7 @@ class GraphWriter:
             if (isinstance(made, Resized) and made.options.mode == "cubic")
             or (isinstance(made, Composed) and made.op == "Resize" and made.attributes["mode"] == "cubic")
         }  # fmt: skip
-        if turns and cubic:
+        if turned and cubic:
             self.nodes = {key: made for key, made in self.nodes.items() if key not in cubic}
             self.composed = {key: made for key, made in self.composed.items() if key not in cubic}
             self.resized = {key: made for key, made in self.resized.items() if key not in cubic}

@@ -46,8 +46,8 @@ def gemm(root: Symbol, consumers: Mapping[int, Sequence[Symbol]], graph: Graph) 
     if found_among(graph, make, leaves, (root,)) is None:
         return None
     numbers = {name: number for name, number in (("alpha", alpha), ("beta", beta)) if number != 1}
-    turns = {name: 1 for name, is_turned in (("transA", turned_a), ("transB", turned_b)) if is_turned}
-    return plain("Gemm", (a, b, c), root, **numbers, **turns)
+    transposed = {name: 1 for name, is_turned in (("transA", turned_a), ("transB", turned_b)) if is_turned}
+    return plain("Gemm", (a, b, c), root, **numbers, **transposed)
 
 
 def _scaled(x: Symbol) -> tuple[Symbol, float]:
