@@ -25,7 +25,8 @@ from ..nodes import Affine, Load, Map, Node, Splat, Stored, View, view
 from ..reduce.combine import Combine
 from ..reduce.loops import reduce
 from ..scalars import ZERO
-from .panels import PACK_ROWS
+from .decoding import Decoding
+from .panels import Panel
 from .quads import Quads, form_of
 from .ragged_products import Factors, Missing, Panels, Region, add_zeros
 
@@ -36,8 +37,8 @@ NEAR_COLUMNS = 64
 class Operand:
     """A matrix in memory: element [i, j] at `pointer + i · row + j · column` (elements), with limits from its mask.
 
-    gathered: its rows begin at the offsets that `row` points to.  stored: the block element in memory, if that is a shorter
-    float, which micro-kernels widen.
+    gathered: its rows begin at the offsets that `row` points to.  decoding: how micro-kernels make floats of it, if memory
+    holds it in fewer bits, with the arguments of that in `decoded`.
     """
 
     pointer: V
@@ -45,7 +46,8 @@ class Operand:
     column: V
     bounds: tuple[Bound, ...]
     gathered: bool = False
-    stored: str = ""
+    decoding: Decoding | None = None
+    decoded: tuple[V, ...] = ()
 
     def limits(self, dim: int) -> set[str]:
         """Returns the limits that its mask sets on a dimension."""
@@ -132,14 +134,51 @@ class Dots:
         row, column = (self.ev.s.constant(stride) for stride in memory.strides)
         return Operand(memory.pointer, row, column, limits)
 
-    def _shorter(self, node: Node, elem: str) -> Operand | None:
-        """Returns a right operand of 16-bit floats in place, to be widened as it is read; else None."""
-        if isinstance(node, Map) and node.op == "arith.extf" and id(node) not in self.ev.replacement:
-            node = node.operands[0]
-        if elem != "f32" or node.elem not in NARROW or not isinstance(node, Load):
+    def _coded(self, node: Node, elem: str) -> Operand | None:
+        """Returns a right operand in place that memory holds in fewer bits, to be made floats as it is read; else None."""
+        if elem != "f32":
             return None
-        found = self._direct(node, memory_element(node.elem))
-        return None if found is None or not is_integer(found.column, 1) else replace(found, stored=node.elem)
+        rows: dict[str, Node] = {}
+        node, rows["offset"] = self._with_row(node, "arith.addf", True)
+        node, rows["scale"] = self._with_row(node, "arith.mulf", True)
+        node, rows["zero"] = self._with_row(node, "arith.subf", False)
+        mask: V | None = None
+        if not isinstance(node, Map) or id(node) in self.ev.replacement:
+            codes: Node = node
+        elif node.op == "arith.extf":
+            codes = node.operands[0]
+        elif node.op in ("arith.uitofp", "arith.sitofp"):
+            codes = node.operands[0]
+            if isinstance(codes, Map) and codes.op == "arith.andi" and isinstance(codes.operands[1], Splat):
+                if id(codes) in self.ev.replacement:
+                    return None
+                codes, mask = codes.operands[0], codes.operands[1].value
+        else:
+            return None
+        is_integer_code = codes.elem == "i8" and isinstance(node, Map) and node.op != "arith.extf"
+        if not isinstance(codes, Load) or not (is_integer_code or (codes.elem in NARROW and not any(rows.values()))):
+            return None
+        found = self._direct(codes, memory_element(codes.elem))
+        if found is None or not is_integer(found.column, 1):
+            return None
+        names = tuple([name for name in ("zero", "scale", "offset") if rows[name] is not None])
+        signed = is_integer_code and isinstance(node, Map) and node.op == "arith.sitofp"
+        decoding = Decoding(codes.elem, signed, mask is not None, names)
+        pointers = [self.nests.materialize(rows[name]).pointer for name in names]
+        return replace(found, decoding=decoding, decoded=(*([] if mask is None else [mask]), *pointers))
+
+    def _with_row(self, node: Node, op: str, either: bool) -> tuple[Node, Node | None]:
+        """Returns a block, and the row of numbers, one for each column, that `op` combines it with; no row for another block.
+
+        either: whether the row may be the first operand, too.
+        """
+        if not isinstance(node, Map) or node.op != op or node.elem != "f32" or id(node) in self.ev.replacement:
+            return node, None
+        pairs = [node.operands, node.operands[::-1]] if either else [node.operands]
+        for block, row in pairs:
+            if self.ev.depends(row) <= {1} and 0 in self.ev.depends(block):
+                return block, view(row, node.shape[1:], (None, 0))
+        return node, None
 
     def _gathered(self, node: Node, element: str) -> Operand | None:
         """Returns a left operand in place whose rows lie anywhere, each with its elements side by side; else None.
@@ -257,10 +296,10 @@ class Dots:
         tf32 = precision == "tf32" and c.elem == "f32"
         elem = _summed(c.elem)
         left = self._operand(a, elem, False, tf32)
-        shorter = None if tf32 else self._shorter(b, elem)
-        if shorter is not None and _missing(left, shorter, self._whole(target, wanted.result)).anything():
-            shorter = None  # what is missing is looked at as it is multiplied
-        right = shorter or self._operand(b, elem, True, tf32, wanted.right)
+        coded = None if tf32 else self._coded(b, elem)
+        if coded is not None and _missing(left, coded, self._whole(target, wanted.result)).anything():
+            coded = None  # what is missing is looked at as it is multiplied
+        right = coded or self._operand(b, elem, True, tf32, wanted.right)
         self._multiply(left, right, target, c, a.shape[1], accumulate, wanted.result, finite=elem[0] == "i")
         sums: Node = Stored(c.shape, elem, target.pointer, target.strides, target.memory)
         if ordered:  # turns -0 into 0, which steps that a mask leaves out would have done
@@ -391,10 +430,13 @@ class Dots:
         packed: V | None = None
         if vectors:
             near = is_constant(right.row) and 0 <= integer(right.row) <= NEAR_COLUMNS
-            if (right.stored or not near) and rows >= PACK_ROWS and unit:
+            least = Panel(element, n, vectors, unit, ev.target.registers, decoding=right.decoding).least_packed
+            if (right.decoding is not None or not near) and rows >= least and unit:
                 packed = ev.scratch((depth, vectors * n), c.elem).pointer
-        widest = -(-columns // n) * n
-        panels = Panels(element, n, vectors, unit, ev.target.registers, widest, packed, left.gathered, right.stored)
+        panels = Panels(
+            element, n, vectors, unit, ev.target.registers, -(-columns // n) * n, packed, left.gathered, right.decoding,
+            right.decoded,
+        )  # fmt: skip
         factors = Factors(left.pointer, left.row, left.column, right.pointer, right.row, target.pointer, ldc)
         panels.multiply(ev, factors, Region(m, j, k), accumulate)
         missing = _missing(left, right, whole)
