@@ -138,7 +138,7 @@ class Dots:
         """Returns a right operand in place that memory holds in fewer bits, to be made floats as it is read; else None."""
         if elem != "f32":
             return None
-        rows: dict[str, Node] = {}
+        rows: dict[str, Node | None] = {}
         node, rows["offset"] = self._with_row(node, "arith.addf", True)
         node, rows["scale"] = self._with_row(node, "arith.mulf", True)
         node, rows["zero"] = self._with_row(node, "arith.subf", False)
@@ -148,11 +148,11 @@ class Dots:
         elif node.op == "arith.extf":
             codes = node.operands[0]
         elif node.op in ("arith.uitofp", "arith.sitofp"):
-            codes = node.operands[0]
-            if isinstance(codes, Map) and codes.op == "arith.andi" and isinstance(codes.operands[1], Splat):
-                if id(codes) in self.ev.replacement:
+            codes = masked = node.operands[0]
+            if isinstance(masked, Map) and masked.op == "arith.andi" and isinstance(masked.operands[1], Splat):
+                if id(masked) in self.ev.replacement:
                     return None
-                codes, mask = codes.operands[0], codes.operands[1].value
+                codes, mask = masked.operands[0], masked.operands[1].value
         else:
             return None
         is_integer_code = codes.elem == "i8" and isinstance(node, Map) and node.op != "arith.extf"
@@ -164,7 +164,7 @@ class Dots:
         names = tuple([name for name in ("zero", "scale", "offset") if rows[name] is not None])
         signed = is_integer_code and isinstance(node, Map) and node.op == "arith.sitofp"
         decoding = Decoding(codes.elem, signed, mask is not None, names)
-        pointers = [self.nests.materialize(rows[name]).pointer for name in names]
+        pointers = [self.nests.materialize(row).pointer for row in map(rows.get, names) if row is not None]
         return replace(found, decoding=decoding, decoded=(*([] if mask is None else [mask]), *pointers))
 
     def _with_row(self, node: Node, op: str, either: bool) -> tuple[Node, Node | None]:
