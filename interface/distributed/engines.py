@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import time
 from collections import deque
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Executor, wait
+from queue import Empty, SimpleQueue
 from typing import Any, Protocol
 
 from ...promotion.errors import UserError
@@ -15,9 +17,13 @@ from .failures import RunError
 
 _INLINE_BYTES = 1 << 20
 """Arguments beyond this go to a worker of Dask by themselves, and not through the scheduler."""
+_TOGETHER_BYTES = 4 << 20
+"""Arguments of several tasks go in one message up to this, and results come in one."""
+_TOGETHER_SECONDS = 0.02
+"""How long a result waits for others, where workers have many tasks before them."""
 _RAY_RETRIES = 3
 _ASK_SECONDS = 2.0
-_LOOK_SECONDS = 10.0
+_LOOK_SECONDS = 2.0
 _ALONE_SECONDS = 300.0
 
 
@@ -32,11 +38,11 @@ class Engine(Protocol):
     def workers(self) -> int:
         """How many tasks run at once."""
 
-    def submit(self, function: Callable[..., Any], *arguments: Any) -> Hashable:
-        """Begin a task, and return what stands for it."""
+    def submit(self, function: Callable[..., Any], calls: Sequence[tuple[Any, ...]]) -> Sequence[Hashable]:
+        """Begin a task for each tuple of arguments, and return what stands for it."""
 
-    def any_done(self) -> Hashable:
-        """Wait until a task has ended, and return what stands for it."""
+    def some_done(self, several: int) -> Sequence[Hashable]:
+        """Wait until a task has ended, or, where that saves messages, a moment for several, and return what stands for them."""
 
     def result(self, task: Any) -> Any:
         """Return what a task that has ended returned, and forget the task.
@@ -55,15 +61,15 @@ class InProcess:
         self._numbers = itertools.count()
         self._done: dict[int, Callable[[], Any]] = {}
 
-    def submit(self, function: Callable[..., Any], *arguments: Any) -> int:
-        number = next(self._numbers)
-        self._waiting.append((number, function, arguments))
-        return number
+    def submit(self, function: Callable[..., Any], calls: Sequence[tuple[Any, ...]]) -> list[int]:
+        begun = [(next(self._numbers), function, arguments) for arguments in calls]
+        self._waiting += begun
+        return [number for number, _, _ in begun]
 
-    def any_done(self) -> int:
+    def some_done(self, several: int) -> list[int]:
         number, function, arguments = self._waiting.popleft()
         self._done[number] = lambda: function(*arguments)
-        return number
+        return [number]
 
     def result(self, task: int) -> Any:
         return self._done.pop(task)()
@@ -77,24 +83,21 @@ class OnExecutor:
         self._tasks: set[Any] = set()
         self.workers = int(getattr(executor, "_max_workers", None) or getattr(executor, "num_workers", None) or 1)
 
-    def submit(self, function: Callable[..., Any], *arguments: Any) -> Hashable:
-        task: Hashable
+    def submit(self, function: Callable[..., Any], calls: Sequence[tuple[Any, ...]]) -> list[Any]:
         try:
-            task = self._executor.submit(function, *arguments)
+            begun = [self._executor.submit(function, *arguments) for arguments in calls]
         except BrokenExecutor as error:
             raise _broken(error) from error
         except RuntimeError as error:
             raise RunError(f"stream: the executor takes no tasks ({error}); fix: one that is not shut down") from error
-        self._tasks.add(task)
-        return task
+        self._tasks.update(begun)
+        return begun
 
-    def any_done(self) -> Hashable:
-        done, _ = wait(self._tasks, return_when=FIRST_COMPLETED)
-        found: Hashable = next(iter(done))
-        return found
+    def some_done(self, several: int) -> list[Any]:
+        done, self._tasks = wait(self._tasks, return_when=FIRST_COMPLETED)
+        return list(done)
 
     def result(self, task: Any) -> Any:
-        self._tasks.discard(task)
         try:
             return task.result()
         except BrokenExecutor as error:
@@ -124,8 +127,9 @@ class OnDask:
     def __init__(self, client: Any) -> None:
         self._distributed = required("distributed", "stream")
         self._client = client
-        self._tasks: set[Any] = set()
-        self._ended: list[Hashable] = []
+        self._done: SimpleQueue[Any] = SimpleQueue()
+        self._results: dict[Hashable, Any] = {}
+        self._largest = _TOGETHER_BYTES
         self._had_workers = False
         self._alone_since: float | None = None
         self._count = _Recent(lambda: len(client.scheduler_info(n_workers=-1)["workers"]))
@@ -135,37 +139,67 @@ class OnDask:
         """One task runs at once on each worker, since all calls of a process share its threads."""
         return self._count() if self._client.status == "running" else 1
 
-    def submit(self, function: Callable[..., Any], *arguments: Any) -> Hashable:
+    def submit(self, function: Callable[..., Any], calls: Sequence[tuple[Any, ...]]) -> list[Any]:
+        """Begin tasks: in one message, as far as their arguments are small."""
         self._require_scheduler(None)
-        task: Hashable
+        begun: list[Any] = []
         try:
-            sent = [self._client.scatter(each, hash=False) if _nbytes(each) > _INLINE_BYTES else each for each in arguments]
-            task = self._client.submit(function, *sent, pure=False)
+            waiting: list[tuple[Any, ...]] = []
+            size = 0
+            for arguments in calls:
+                sizes = [_nbytes(each) for each in arguments]
+                if waiting and size + sum(sizes) > _TOGETHER_BYTES:
+                    begun += self._client.map(function, *zip(*waiting, strict=True), pure=False)
+                    waiting, size = [], 0
+                waiting.append(tuple([
+                    self._client.scatter(each, hash=False) if one > _INLINE_BYTES else each
+                    for each, one in zip(arguments, sizes, strict=True)
+                ]))  # fmt: skip
+                size += sum(one for one in sizes if one <= _INLINE_BYTES)
+            if waiting:
+                begun += self._client.map(function, *zip(*waiting, strict=True), pure=False)
         except (OSError, RuntimeError, TimeoutError) as error:
             self._require_scheduler(error)
             raise
-        self._tasks.add(task)
-        return task
+        for task in begun:
+            task.add_done_callback(self._done.put)
+        return begun
 
-    def any_done(self) -> Hashable:
-        if not self._ended:
-            self._ended += self._first_done()
-        return self._ended.pop()
+    def some_done(self, several: int) -> list[Any]:
+        done = [self._first_done()]
+        until = time.monotonic() + _TOGETHER_SECONDS
+        with contextlib.suppress(Empty):
+            while True:
+                left = until - time.monotonic() if len(done) < several else 0.0
+                done.append(self._done.get(timeout=left) if left > 0 else self._done.get_nowait())
+        self._fetch([task for task in done if task.status == "finished"])
+        return done
 
-    def _first_done(self) -> set[Hashable]:
+    def _fetch(self, tasks: list[Any]) -> None:
+        """Take the results of several tasks from their workers at once, as far as they are small and can be had."""
+        tasks = tasks[: max(1, _TOGETHER_BYTES // self._largest)]
+
+        async def together() -> Any:
+            return await self._client.gather(tasks, asynchronous=True)
+
+        try:
+            results = self._client.sync(together, callback_timeout=_LOOK_SECONDS)
+        except Exception:  # `result` tells of which task, and what to do
+            return
+        self._largest = max(1, *map(_nbytes, results))
+        self._results.update(zip(tasks, results, strict=True))
+
+    def _first_done(self) -> Any:
         while True:
             try:
-                found: set[Hashable] = self._distributed.wait(
-                    self._tasks, timeout=_LOOK_SECONDS, return_when="FIRST_COMPLETED"
-                ).done
-                return found
-            except TimeoutError:
+                return self._done.get(timeout=_LOOK_SECONDS)
+            except Empty:
                 self._require_workers()
-            except (self._distributed.CancelledError, OSError, RuntimeError):
-                return set(self._tasks)  # whose results tell what happened
 
     def result(self, task: Any) -> Any:
-        self._tasks.discard(task)
+        if task in self._results:
+            self._had_workers = True
+            return self._results.pop(task)
         while True:
             try:
                 value = task.result(timeout=_LOOK_SECONDS)
@@ -233,21 +267,19 @@ class OnRay:
         """Tasks run at once as far as there are CPUs for them."""
         return self._count()
 
-    def submit(self, function: Callable[..., Any], *arguments: Any) -> Hashable:
+    def submit(self, function: Callable[..., Any], calls: Sequence[tuple[Any, ...]]) -> list[Any]:
         if function not in self._remote:
             options = self._ray.remote(num_cpus=self._threads, max_retries=_RAY_RETRIES, retry_exceptions=False)
             self._remote[function] = options(function)
-        task: Hashable = self._remote[function].remote(*arguments)
-        self._tasks.append(task)
-        return task
+        begun = [self._remote[function].remote(*arguments) for arguments in calls]
+        self._tasks += begun
+        return begun
 
-    def any_done(self) -> Hashable:
-        done, _ = self._ray.wait(self._tasks, num_returns=1)
-        found: Hashable = done[0]
-        return found
+    def some_done(self, several: int) -> list[Any]:
+        done, self._tasks = self._ray.wait(self._tasks, num_returns=1)
+        return list(done)
 
     def result(self, task: Any) -> Any:
-        self._tasks.remove(task)
         errors = self._ray.exceptions
         try:
             return self._ray.get(task)
