@@ -3,8 +3,8 @@
     make bench-scale BENCH_ARGS="--sentences 2000 --engines process dask"
 
 Each contender runs in a fresh process: it opens all-MiniLM-L6-v2, computes a few blocks, and then the sentences, of 7 to 17
-tokens, in blocks of 256: joinery by the driver of `joinery.distributed`, onnxruntime by what the engine's own pages say:
-`as_completed(client.map(…))` on Dask and `ray.wait` on Ray. Rates are per second of processor time of all its processes, engine
+tokens, in blocks of 256: joinery by the driver of `joinery.distributed`, on Dask with the cluster of `joinery batch --workers`;
+onnxruntime by what the engine's own pages say: `as_completed(client.map(…))` on a `LocalCluster` of Dask, and `ray.wait` on Ray. Rates are per second of processor time of all its processes, engine
 included, since a shared machine's clock says little; beside each stands its share of one process's around the same runtime.
 Further figures: the memory of a worker beside another one (PSS), and what it alone has, which is what a second worker adds to
 the first; how long a block of a millisecond takes beside the engine's own tasks, by turns; and a simulation (which is said with
@@ -128,6 +128,7 @@ def measured(engine: str, runtime: str, folder: Path, sentences: int) -> dict[st
     own: Any = None
     if engine == "dask":
         from distributed import Client, LocalCluster, as_completed
+        from joinery.interface.distributed.dask_clusters import local_cluster
 
         def plain(given: Iterable[Inputs]) -> Iterable[Any]:
             futures = client.map(functools.partial(function, model), list(given), pure=False)
@@ -141,7 +142,8 @@ def measured(engine: str, runtime: str, folder: Path, sentences: int) -> dict[st
                 for _ in itertools.islice(begun, 1):
                     done.add(client.submit(busy, 0.001, pure=False))
 
-        client = Client(LocalCluster(n_workers=WORKERS, threads_per_worker=1, dashboard_address=":0", silence_logs=50))
+        given = {"threads_per_worker": 1, "dashboard_address": ":0", "silence_logs": 50}
+        client = Client(local_cluster(WORKERS) if runtime == "joinery" else LocalCluster(n_workers=WORKERS, **given))
         runner = OnDask(client)
     elif engine == "ray":
         import ray

@@ -67,8 +67,15 @@ class Driver:
 
         Raises `RunError` where no block can be computed, and what `tasks` raises once the blocks in flight have been yielded.
         """
+        try:
+            yield from self._run(iter(tasks))
+        finally:
+            if self._running:  # nobody takes what comes of them
+                self._engine.forget(list(self._running))
+
+    def _run(self, source: Iterator[Task]) -> Iterator[Done]:
         finished: dict[int, Done] = {}
-        self._source = iter(tasks)
+        self._source = source
         filled = -_TOGETHER_SECONDS
         while True:
             # What ends together is followed together, in one message: unless whoever takes it takes long.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import itertools
 import time
@@ -18,7 +19,9 @@ from .failures import RunError
 _INLINE_BYTES = 1 << 20
 """Arguments beyond this go to a worker of Dask by themselves, and not through the scheduler."""
 _TOGETHER_BYTES = 4 << 20
-"""Arguments of several tasks go in one message up to this, and results come in one."""
+"""Arguments of several tasks go in one message up to this."""
+_FETCHED_BYTES = 64 << 20
+"""Results come to the client when they are there if all in flight are less than this, and otherwise when they are asked for."""
 _TOGETHER_SECONDS = 0.02
 """How long a result waits for others, where workers have many tasks before them."""
 _RAY_RETRIES = 3
@@ -50,6 +53,9 @@ class Engine(Protocol):
         Raises what the task raised, `WorkerDied`, or `RunError` where the engine itself is gone.
         """
 
+    def forget(self, tasks: Sequence[Any]) -> None:
+        """Begin nothing of tasks whose results nobody takes, as far as the engine can do so. What runs may go on."""
+
 
 class InProcess:
     """Runs tasks in this process, when somebody waits for them."""
@@ -73,6 +79,10 @@ class InProcess:
 
     def result(self, task: int) -> Any:
         return self._done.pop(task)()
+
+    def forget(self, tasks: Sequence[Any]) -> None:
+        self._waiting.clear()
+        self._done.clear()
 
 
 class OnExecutor:
@@ -103,6 +113,10 @@ class OnExecutor:
         except BrokenExecutor as error:
             raise _broken(error) from error
 
+    def forget(self, tasks: Sequence[Any]) -> None:
+        for task in tasks:
+            task.cancel()
+
 
 def _broken(error: Exception) -> RunError:
     return RunError(f"a process of the executor died, and the executor with it ({error}); fix: Dask or Ray replace workers")
@@ -127,9 +141,10 @@ class OnDask:
     def __init__(self, client: Any) -> None:
         self._distributed = required("distributed", "stream")
         self._client = client
-        self._done: SimpleQueue[Any] = SimpleQueue()
+        self._done: SimpleQueue[tuple[Any, list[Any]]] = SimpleQueue()  # what has ended, with its result if it was fetched
         self._results: dict[Hashable, Any] = {}
-        self._largest = _TOGETHER_BYTES
+        self._begun = 0
+        self._size = _FETCHED_BYTES  # of a result
         self._had_workers = False
         self._alone_since: float | None = None
         self._count = _Recent(lambda: len(client.scheduler_info(n_workers=-1)["workers"]))
@@ -149,21 +164,37 @@ class OnDask:
             for arguments in calls:
                 sizes = [_nbytes(each) for each in arguments]
                 if waiting and size + sum(sizes) > _TOGETHER_BYTES:
-                    begun += self._client.map(function, *zip(*waiting, strict=True), pure=False)
+                    begun += self._mapped(function, waiting)
                     waiting, size = [], 0
                 waiting.append(tuple([
                     self._client.scatter(each, hash=False) if one > _INLINE_BYTES else each
                     for each, one in zip(arguments, sizes, strict=True)
                 ]))  # fmt: skip
                 size += sum(one for one in sizes if one <= _INLINE_BYTES)
-            if waiting:
-                begun += self._client.map(function, *zip(*waiting, strict=True), pure=False)
+            begun += self._mapped(function, waiting)
         except (OSError, RuntimeError, TimeoutError) as error:
             self._require_scheduler(error)
             raise
+        self._begun += len(begun)
+        fetched = self._begun * self._size <= _FETCHED_BYTES
         for task in begun:
-            task.add_done_callback(self._done.put)
+            if fetched:
+                self._client.loop.add_callback(self._fetch, task)
+            else:
+                task.add_done_callback(lambda task: self._done.put((task, [])))
         return begun
+
+    def _mapped(self, function: Callable[..., Any], calls: Sequence[tuple[Any, ...]]) -> list[Any]:
+        if len(calls) < 2:  # for which Dask has less to do
+            return [self._client.submit(function, *arguments, pure=False) for arguments in calls]
+        return list(self._client.map(function, *zip(*calls, strict=True), pure=False))
+
+    async def _fetch(self, task: Any) -> None:
+        """Take a result to the client when it is there, in the thread of the client's messages."""
+        found: list[Any] = []
+        with contextlib.suppress(Exception, asyncio.CancelledError):  # `result` finds out what it is
+            found = await self._client.gather([task], errors="skip", asynchronous=True)
+        self._done.put((task, found))
 
     def some_done(self, several: int) -> list[Any]:
         done = [self._first_done()]
@@ -172,22 +203,8 @@ class OnDask:
             while True:
                 left = until - time.monotonic() if len(done) < several else 0.0
                 done.append(self._done.get(timeout=left) if left > 0 else self._done.get_nowait())
-        self._fetch([task for task in done if task.status == "finished"])
-        return done
-
-    def _fetch(self, tasks: list[Any]) -> None:
-        """Take the results of several tasks from their workers at once, as far as they are small and can be had."""
-        tasks = tasks[: max(1, _TOGETHER_BYTES // self._largest)]
-
-        async def together() -> Any:
-            return await self._client.gather(tasks, asynchronous=True)
-
-        try:
-            results = self._client.sync(together, callback_timeout=_LOOK_SECONDS)
-        except Exception:  # `result` tells of which task, and what to do
-            return
-        self._largest = max(1, *map(_nbytes, results))
-        self._results.update(zip(tasks, results, strict=True))
+        self._results.update((task, found[0]) for task, found in done if found)
+        return [task for task, _ in done]
 
     def _first_done(self) -> Any:
         while True:
@@ -196,15 +213,25 @@ class OnDask:
             except Empty:
                 self._require_workers()
 
+    def forget(self, tasks: Sequence[Any]) -> None:
+        async def cancelled() -> None:
+            with contextlib.suppress(Exception, asyncio.CancelledError):  # there may be no scheduler to be told
+                await self._client.cancel(tasks, asynchronous=True)
+
+        with contextlib.suppress(RuntimeError):  # nor a thread that sends messages
+            self._client.loop.add_callback(cancelled)
+
     def result(self, task: Any) -> Any:
-        if task in self._results:
-            self._had_workers = True
-            return self._results.pop(task)
+        self._begun -= 1
+        value = self._results.pop(task) if task in self._results else self._waited_for(task)
+        self._had_workers = True
+        self._size = max(_nbytes(value), self._size // 2)
+        return value
+
+    def _waited_for(self, task: Any) -> Any:
         while True:
             try:
-                value = task.result(timeout=_LOOK_SECONDS)
-                self._had_workers = True
-                return value
+                return task.result(timeout=_LOOK_SECONDS)
             except TimeoutError:  # a result that was lost with its worker is computed again
                 if task.status == "error":
                     raise
@@ -289,6 +316,9 @@ class OnRay:
             raise
         except (errors.WorkerCrashedError, errors.ObjectLostError, errors.OutOfMemoryError, errors.NodeDiedError) as error:
             raise WorkerDied(str(error).partition("\n")[0]) from error
+
+    def forget(self, tasks: Sequence[Any]) -> None:
+        """Let them end: what Ray cancels it interrupts."""
 
 
 def _nbytes(value: object) -> int:

@@ -19,14 +19,14 @@ pytestmark = [
 ]  # fmt: skip
 
 BLOCKS = 1_000_000
-LOOKS = (10_000, 100_000, 200_000, 1_000_000)
+LOOKS = (10_000, 100_000, 300_000, 1_000_000)
 NAMES_BYTES, NOISE_BYTES = 48 << 20, 16 << 20
 """Dask keeps the last 100,000 names of tasks, in the client's process and in the scheduler's; allocators keep some pages."""
 
 SCHEDULER = """
 import asyncio, sys
 from distributed import Scheduler
-from joinery.interface.distributed.dask_spans import lean_extensions
+from joinery.interface.distributed.dask_clusters import lean_extensions
 
 async def main():
     async with Scheduler(host="127.0.0.1", port=0, dashboard=False, extensions=lean_extensions()) as scheduler:
