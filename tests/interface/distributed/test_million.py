@@ -10,7 +10,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import joinery as jn
 import pytest
 
 pytest.importorskip("distributed", reason="the extra dask is not installed")
