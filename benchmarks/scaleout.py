@@ -4,7 +4,7 @@
 
 Each contender runs in a fresh process: it opens all-MiniLM-L6-v2, computes a few blocks, and then the sentences, of 7 to 17
 tokens, in blocks of 256: joinery by the driver of `joinery.distributed`, on Dask with the cluster of `joinery batch --workers`;
-onnxruntime by what the engine's own pages say: `as_completed(client.map(…))` on a `LocalCluster` of Dask, and `ray.wait` on Ray.
+onnxruntime by what the engine's pages say: `as_completed(client.map(…))` on a `LocalCluster` of Dask, and `ray.wait` on Ray.
 Rates are per second of processor time of all its processes, engine included, since a shared machine's clock says little; beside
 each stands its share of one process's around the same runtime.
 Further figures: the memory of a worker beside another one (PSS), and what it alone has, which is what a second worker adds to

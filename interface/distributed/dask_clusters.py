@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import dask
 from distributed import LocalCluster
 from distributed.scheduler import DEFAULT_EXTENSIONS
 from distributed.spans import SpansSchedulerExtension
+
+from .extras import required
 
 _SETTINGS = {
     # Workers that take longer to return than this are given up for good, and a busy machine is slow to start one.
@@ -37,7 +38,7 @@ def local_cluster(workers: int) -> Any:
 
     Workers that die are replaced, with these settings: nannies read them then. Raises what Dask raises where it cannot start.
     """
-    dask.config.set(_SETTINGS)
+    required("dask", "batch --workers").config.set(_SETTINGS)
     return LocalCluster(
         n_workers=workers, threads_per_worker=1, processes=True, dashboard_address=":0", memory_limit=0, silence_logs=50,
         scheduler_kwargs={"extensions": lean_extensions()},

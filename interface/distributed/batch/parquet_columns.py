@@ -44,6 +44,8 @@ class ParquetColumn:
                 schema = file.schema_arrow
                 if source.member not in schema.names:
                     raise no_member(source, schema.names) if path == paths[0] else self._differs(path, "has no such column")
+                if schema.names.count(source.member) > 1:
+                    raise self._differs(path, f"is there {schema.names.count(source.member)} times")
                 found = schema.field(source.member).type
                 if path == paths[0]:
                     self._type = found
