@@ -153,11 +153,13 @@ class Driver:
         except RunError:
             raise
         except WorkerDied as error:
+            _forget_frames(error)
             if not alone:
                 self._suspects.append(task)
                 return None
             return self._ended(number, Failure(number, f"its worker died: {error}", attempts))
         except Exception as error:
+            _forget_frames(error)
             if not isinstance(error, JoineryError) and attempts <= self._retries:
                 self._again.append(task)
                 return None
@@ -168,3 +170,11 @@ class Driver:
     def _ended(self, number: int, value: Any) -> Done:
         del self._attempts[number]
         return Done(number, value)
+
+
+def _forget_frames(error: BaseException) -> None:
+    """Let an error hold none of the frames that it came through: they hold its task, and that the error."""
+    found: BaseException | None = error
+    while found is not None:
+        found.__traceback__ = None
+        found = found.__cause__ or found.__context__

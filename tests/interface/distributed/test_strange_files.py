@@ -1,4 +1,4 @@
-"""Inputs of `joinery batch` from strangers: what is no rows of numbers is refused with a fix, and what is gives right results."""
+"""Inputs of `joinery batch` from strangers: what is no rows of numbers is refused with a fix, what is gives right results."""
 
 from __future__ import annotations
 
