@@ -330,7 +330,7 @@ def _nbytes(value: object) -> int:
 def engine_of(client: Any, threads: int | None) -> Engine:
     """Return the engine for what a user calls a client: None, an executor, a client of Dask, or "ray".
 
-    Raises `UserError` for anything else.
+    Raises `UserError` for anything else, and for an asynchronous client.
     """
     if client is None:
         return InProcess()
@@ -339,6 +339,11 @@ def engine_of(client: Any, threads: int | None) -> Engine:
     if isinstance(client, str) and client == "ray":
         return OnRay(threads)
     if type(client).__module__.partition(".")[0] == "distributed" and hasattr(client, "submit"):
+        if client.asynchronous:  # whose messages wait for the caller, who waits for them
+            raise UserError(
+                "stream: the client is asynchronous, or this is its event loop's thread; fix: a distributed.Client that is "
+                "not asynchronous, in another thread (asyncio.to_thread)"
+            )
         return OnDask(client)
     raise UserError(
         f"stream: client {client!r:.80}; fix: a distributed.Client, an executor of concurrent.futures, 'ray', or None for this "

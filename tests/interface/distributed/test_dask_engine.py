@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import os
 import subprocess
@@ -11,6 +12,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import joinery as jn
 import numpy as np
 import pytest
 from joinery.interface.distributed import engines
@@ -111,6 +113,17 @@ def test_a_stream_that_nobody_reads_on_begins_no_more(
     wait_for(lambda: not client.cluster.scheduler.tasks)
     time.sleep(0.5)
     assert len(list(tmp_path.iterdir())) <= 8  # of the 16 that were in flight
+
+
+def test_an_asynchronous_client_is_refused(reference: jn.distributed.ModelReference) -> None:
+    """Its messages would wait for the stream, which waits for them."""
+
+    async def stream() -> None:
+        async with distributed.Client(n_workers=1, processes=False, dashboard_address=":0", asynchronous=True) as client:
+            with pytest.raises(jn.UserError, match=r"the client is asynchronous, .*fix: .*in another thread"):
+                jn.distributed.stream(reference, [], client)
+
+    asyncio.run(stream())
 
 
 IDLE = """
