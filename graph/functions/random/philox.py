@@ -16,7 +16,7 @@ from ...symbol import Symbol
 from ..joining import stack
 from ..positions import counting
 
-Word: TypeAlias = "int | Symbol"
+Bits: TypeAlias = "int | Symbol"
 """A number of 32 or 64 bits: an int, or uint64 numbers of a run."""
 
 _FACTORS = (0xD2511F53, 0xCD9E8D57)
@@ -27,8 +27,8 @@ _SPLIT = 0x5DEECE66
 """Tells keys that make keys from those that make numbers."""
 
 
-def philox(counter: tuple[Word, Word, Word, Word], key: tuple[Word, Word]) -> tuple[Word, Word, Word, Word]:
-    """Return four words of random bits for a counter of four words, all of 32 bits."""
+def philox(counter: tuple[Bits, Bits, Bits, Bits], key: tuple[Bits, Bits]) -> tuple[Bits, Bits, Bits, Bits]:
+    """Return four times 32 random bits for a counter of four times 32."""
     a, b, c, d = counter
     for number in range(_ROUNDS):
         first, second = ((key[side] + number * _STEPS[side]) & _LOW for side in (0, 1))
@@ -37,7 +37,7 @@ def philox(counter: tuple[Word, Word, Word, Word], key: tuple[Word, Word]) -> tu
     return a, b, c, d
 
 
-def split(seed: Word, stream: Word, number: Word) -> tuple[Word, Word]:
+def split(seed: Bits, stream: Bits, number: Bits) -> tuple[Bits, Bits]:
     """Return the seed and the stream of one of many sequences, by its number: an iteration's, of what a loop draws.
 
     For one seed, all streams and numbers give other pairs, since Philox permutes counters.
@@ -47,31 +47,31 @@ def split(seed: Word, stream: Word, number: Word) -> tuple[Word, Word]:
     return a | (b << 32), c | (d << 32)
 
 
-def _words(x: Symbol, seed: Word, stream: Word, each: int) -> tuple[list[Symbol], Extent]:
-    """Return the four words of as many blocks as `x` takes, if `each` elements share one, and the number of elements."""
+def _blocks(x: Symbol, seed: Bits, stream: Bits, each: int) -> tuple[list[Symbol], Extent]:
+    """Return four times 32 bits of as many counters as `x` takes, if `each` elements share one, and the number of elements."""
     graph = graph_of("random_bits", x, seed, stream)
     count: Extent = product(x.shape)
     at = primitives.cast(counting(graph, (count + each - 1) // each), uint64)
     zero = at * 0
     counter = (at & _LOW, at >> 32, zero + (stream & _LOW), zero + (stream >> 32))
-    words = philox(counter, (seed & _LOW, seed >> 32))
-    return [graph.as_symbol(word) for word in words], count
+    found = philox(counter, (seed & _LOW, seed >> 32))
+    return [graph.as_symbol(bits) for bits in found], count
 
 
-def _in_shape(words: list[Symbol], count: Extent, x: Symbol) -> Symbol:
-    """Return the words of each block side by side, the first `count` of them, in the shape of `x`."""
-    together = stack(words, 1)
-    flat = primitives.reshape(together, (together.shape[0] * len(words),))[:count]
+def _in_shape(parts: list[Symbol], count: Extent, x: Symbol) -> Symbol:
+    """Return the bits of each counter side by side, the first `count` of them, in the shape of `x`."""
+    together = stack(parts, 1)
+    flat = primitives.reshape(together, (together.shape[0] * len(parts),))[:count]
     return primitives.reshape(primitives.cast(flat, uint32), x.shape)
 
 
-def bits_like(x: Symbol, seed: Word, stream: Word) -> Symbol:
+def bits_like(x: Symbol, seed: Bits, stream: Bits) -> Symbol:
     """Return uint32 random bits in the shape of `x`: four for each counter, in row-major order."""
-    words, count = _words(x, seed, stream, 4)
-    return _in_shape(words, count, x)
+    parts, count = _blocks(x, seed, stream, 4)
+    return _in_shape(parts, count, x)
 
 
-def pairs_like(x: Symbol, seed: Word, stream: Word) -> tuple[Symbol, Symbol]:
+def pairs_like(x: Symbol, seed: Bits, stream: Bits) -> tuple[Symbol, Symbol]:
     """Return two uint32 tensors of random bits in the shape of `x`, of one stream: two elements share a counter."""
-    (a, b, c, d), count = _words(x, seed, stream, 2)
+    (a, b, c, d), count = _blocks(x, seed, stream, 2)
     return _in_shape([a, c], count, x), _in_shape([b, d], count, x)

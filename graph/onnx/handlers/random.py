@@ -14,30 +14,30 @@ from ....promotion.dtype import DType, bool_, float32, int32, uint64
 from ...functions.building import apply
 from ...functions.creation import zeros
 from ...functions.random.distributions import bernoulli, categorical, random_normal, random_uniform
-from ...functions.random.philox import Word, split
+from ...functions.random.philox import Bits, split
 from ...symbol import Symbol
 from ..node import Node, Result
 from ..registry import handles
 from ..tensors import dtype_of_code
 
 
-def sequence(node: Node) -> tuple[Word, Word]:
+def sequence(node: Node) -> tuple[Bits, Bits]:
     """Return the seed and the stream of a node, in an iteration of the loops around it.
 
     Without a seed they are 128 bits of a hash of where the node stands, by which all nodes have other ones. Nothing counts
     nodes while they are imported: loops import a body several times, in other ways, and draw the same numbers.
     """
     given = node.attr("seed", None)
-    seed: Word
-    stream: Word
+    seed: Bits
+    stream: Bits
     if given is None:
         digest = hashlib.sha256(repr(node.path).encode()).digest()
         seed, stream = int.from_bytes(digest[:8], "little"), int.from_bytes(digest[8:16], "little")
     else:
         seed, stream = int(np.float32(given).view(np.uint32)), 0
     for number in node.iterations:
-        word = node.graph.as_symbol(number).cast(uint64) if isinstance(number, Symbol) else number
-        seed, stream = split(seed, stream, word)
+        counted = node.graph.as_symbol(number).cast(uint64) if isinstance(number, Symbol) else number
+        seed, stream = split(seed, stream, counted)
     return seed, stream
 
 
