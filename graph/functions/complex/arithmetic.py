@@ -16,6 +16,8 @@ from .parts import Complex
 
 _LARGEST_EXPONENT: dict[DType, float] = {float32: 88.0, float64: 709.0}
 """Whole numbers whose exponentials are in range."""
+_LARGE: dict[DType, float] = {float32: 2.0**126, float64: 2.0**1022}
+"""Parts up to here have absolute values in range."""
 
 
 def by_parts(row: str, x: Complex, y: Complex) -> Complex:
@@ -114,7 +116,7 @@ def logarithm(x: Complex) -> Complex:
     """Return natural logarithms, of numbers whose absolute values are out of range too."""
     dtype = x.real.dtype
     largest = apply("maximum", apply("abs", x.real), apply("abs", x.imaginary))
-    is_large = apply("greater", largest, float(np.finfo(dtype.numpy).max) / 2)
+    is_large = apply("greater", largest, _LARGE[dtype])
     one, half, zero, more = (x.real.graph.scalar(number, dtype) for number in (1.0, 0.5, 0.0, math.log(2)))
     size = absolute(scaled(x, apply("where", is_large, half, one)))
     return Complex(apply("add", apply("log", size), apply("where", is_large, more, zero)), angle(x))
