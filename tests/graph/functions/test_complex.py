@@ -183,6 +183,24 @@ def test_einsum_of_complex_and_real_numbers() -> None:
             graph("complex64", function, (3, 3))
 
 
+TRANSFORMS: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
+    "fft": (lambda x: jn.fft(x), lambda x: np.fft.fft(x)),
+    "fft of an axis, cut": (lambda x: jn.fft(x, 3, 0), lambda x: np.fft.fft(x, 3, 0)),
+    "ifft, longer": (lambda x: jn.ifft(x, 9), lambda x: np.fft.ifft(x, 9)),
+    "irfft": (lambda x: jn.irfft(x), lambda x: np.fft.irfft(x)),
+    "irfft of an axis": (lambda x: jn.irfft(x, 7, 0), lambda x: np.fft.irfft(x, 7, 0)),
+}
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("case", TRANSFORMS)
+def test_transforms(case: str, dtype: str) -> None:
+    plain, _, tolerance = DTYPES[dtype]
+    function, wanted = TRANSFORMS[case]
+    x = numbers(plain, 5, 6)
+    agree(graph(dtype, function, (5, 6)), np.asarray(wanted(x)), x, tolerance=tolerance)
+
+
 def test_what_moves_values_joins_complex_and_real_ones() -> None:
     types = {"x": "complex64", "y": "float32", "z": "int32", "w": "complex128"}
     made = jn.Graph("g", [jn.TensorType(dtype, ("n", 2), name) for name, dtype in types.items()], "numpy")
