@@ -45,7 +45,7 @@ def _unit(bits: Symbol) -> Symbol:
     return apply("mul", primitives.cast(apply("shift_right", bits, 8), float32), 2.0**-24)
 
 
-def random_bits(x: TensorLike, seed: Bits = 0, stream: Bits = 0) -> Symbol:
+def random_bits(x: TensorLike, seed: int | Symbol = 0, stream: int | Symbol = 0) -> Symbol:
     """Return uint32 random bits in the shape of `x`, whose values have no bearing (Philox4x32-10).
 
     seed, stream: ints of 64 bits, or integer scalars of the graph, as the index of a loop is; each pair is a sequence of its
@@ -54,7 +54,9 @@ def random_bits(x: TensorLike, seed: Bits = 0, stream: Bits = 0) -> Symbol:
     return bits_like(*_like("random_bits", x, seed, stream))
 
 
-def random_uniform(x: TensorLike, low: float = 0.0, high: float = 1.0, seed: Bits = 0, stream: Bits = 0) -> Symbol:
+def random_uniform(
+    x: TensorLike, low: float = 0.0, high: float = 1.0, seed: int | Symbol = 0, stream: int | Symbol = 0
+) -> Symbol:
     """Return float32 numbers in the shape of `x`, with equal chances in [low, high): multiples of 2**-24 of the range."""
     unit = _unit(bits_like(*_like("random_uniform", x, seed, stream)))
     if (low, high) == (0.0, 1.0):
@@ -62,7 +64,9 @@ def random_uniform(x: TensorLike, low: float = 0.0, high: float = 1.0, seed: Bit
     return apply("add", apply("mul", unit, float(high) - float(low)), float(low))
 
 
-def random_normal(x: TensorLike, mean: float = 0.0, scale: float = 1.0, seed: Bits = 0, stream: Bits = 0) -> Symbol:
+def random_normal(
+    x: TensorLike, mean: float = 0.0, scale: float = 1.0, seed: int | Symbol = 0, stream: int | Symbol = 0
+) -> Symbol:
     """Return normally distributed float32 numbers in the shape of `x` (Box and Muller, 1958)."""
     first, second = (_unit(bits) for bits in pairs_like(*_like("random_normal", x, seed, stream)))
     size = apply("sqrt", apply("mul", apply("log", apply("sub", 1.0, first)), -2.0))
@@ -70,14 +74,14 @@ def random_normal(x: TensorLike, mean: float = 0.0, scale: float = 1.0, seed: Bi
     return apply("add", apply("mul", number, float(scale)), float(mean))
 
 
-def bernoulli(p: TensorLike, seed: Bits = 0, stream: Bits = 0) -> Symbol:
+def bernoulli(p: TensorLike, seed: int | Symbol = 0, stream: int | Symbol = 0) -> Symbol:
     """Return bools that are true with the chances `p`, each its own."""
     chances, seed, stream = _like("bernoulli", p, seed, stream)
     drawn = _unit(bits_like(chances, seed, stream))
     return primitives.cast(apply("less", primitives.cast(drawn, chances.dtype), chances), bool_)
 
 
-def random_integers(x: TensorLike, low: int, high: int, seed: Bits = 0, stream: Bits = 0) -> Symbol:
+def random_integers(x: TensorLike, low: int, high: int, seed: int | Symbol = 0, stream: int | Symbol = 0) -> Symbol:
     """Return int64 numbers in the shape of `x`, with equal chances in [low, high), as numpy's Generator.integers.
 
     There may be up to 2^32 of them; chances differ by less than 2^-32 of one.
@@ -94,7 +98,7 @@ def random_integers(x: TensorLike, low: int, high: int, seed: Bits = 0, stream: 
     return apply("add", primitives.cast(number, int64), low)
 
 
-def random_permutation(x: TensorLike, axis: int = -1, seed: Bits = 0, stream: Bits = 0) -> Symbol:
+def random_permutation(x: TensorLike, axis: int = -1, seed: int | Symbol = 0, stream: int | Symbol = 0) -> Symbol:
     """Return the elements of `x` along `axis` in a random order, each line in one of its own, as numpy's Generator.permuted."""
     symbol, seed, stream = _like("random_permutation", x, seed, stream)
     with describing("random_permutation", symbol):
@@ -103,7 +107,7 @@ def random_permutation(x: TensorLike, axis: int = -1, seed: Bits = 0, stream: Bi
     return apply("take_along_axis", symbol, order, axis=number)
 
 
-def categorical(logits: TensorLike, count: int = 1, seed: Bits = 0, stream: Bits = 0) -> Symbol:
+def categorical(logits: TensorLike, count: int = 1, seed: int | Symbol = 0, stream: int | Symbol = 0) -> Symbol:
     """Draw `count` classes (int64) for each row of unnormalised log-probabilities: shape (…, classes) becomes (…, count).
 
     As `jax.random.categorical`, and ONNX's Multinomial.
@@ -118,7 +122,7 @@ def categorical(logits: TensorLike, count: int = 1, seed: Bits = 0, stream: Bits
     return apply("minimum", sum_(primitives.cast(passed, int64), -1), symbol.graph.dim_value(classes - 1))
 
 
-def dropout(x: TensorLike, ratio: float = 0.5, seed: Bits = 0, stream: Bits = 0) -> Symbol:
+def dropout(x: TensorLike, ratio: float = 0.5, seed: int | Symbol = 0, stream: int | Symbol = 0) -> Symbol:
     """Return `x` with a share of its elements 0 and the others multiplied by 1 / (1 - ratio) (Srivastava et al., 2014).
 
     That is for training; without it, leave the call out. ratio: from 0, which keeps all, to 1, which keeps none.
