@@ -33,7 +33,7 @@ from .ops.opdef import OpDef
 from .ops.table import OPS, op_named
 from .promote.casts import CastEntry, LossAction, Policy, check_actions, check_policy, enforce
 from .promote.chains import tell
-from .promote.complex_operands import by_parts
+from .promote.complex_operands import by_parts, with_parts
 from .promote.operands import promote
 from .protocols import Growing, SymbolLike, TensorLike, WrittenOperand
 from .reference.budget import Budget
@@ -357,6 +357,8 @@ class Graph(Nesting, NeverCurrent):
         if self.policy != "lattice" or self.on_loss:
             location = self._location or user_location()
             enforce(self.policy, self.on_loss, op, position, tuple(values), source.dtype, target, location)
+        if target.is_complex:
+            return with_parts(self, op, values, position, source, target)  # type: ignore[no-any-return]
         attrs = fixed({"dtype": target, "rounding": "nearest", "saturate": True})
         symbol = self._new(_CAST, (source,), attrs, target, source.shape)
         self._record_cast(symbol, op)
@@ -365,9 +367,7 @@ class Graph(Nesting, NeverCurrent):
     def _record_cast(self, symbol: Symbol, op: str) -> None:
         source = symbol.inputs[0].dtype
         loss = loss_class(source, symbol.dtype)
-        self._ledger[symbol.id] = CastEntry(
-            symbol.location, op, source, symbol.dtype, loss, symbol.nbytes, symbol
-        )
+        self._ledger[symbol.id] = CastEntry(symbol.location, op, source, symbol.dtype, loss, symbol.nbytes, symbol)
 
     def _shape_of(self, row: OpDef, inputs: tuple[Symbol, ...], attrs: Attributes) -> Shape:
         first = inputs[0].shape

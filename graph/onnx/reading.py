@@ -140,7 +140,7 @@ class _Reader:
             )
         return text
 
-    def graph(self, message: Any, depth: int, outer: frozenset[str]) -> Body:
+    def graph(self, message: Any, depth: int, outer: frozenset[str], attribute: str = "") -> Body:
         if depth >= self.limits.depth:
             raise UserError(f"{self.file}: graphs are nested {depth + 1} deep; fix: limits=OnnxLimits(depth=…) if you trust it")
         if len(message.sparse_initializer):
@@ -158,7 +158,7 @@ class _Reader:
             raise UserError(f"{where} two inputs have one name; fix: export the model again")
         outputs = tuple([self.parameter(value) for value in message.output])
         nodes, size = self.sorted(message.node, {*names, *constants}, outer, where, depth)
-        return Body(self.name(message.name), nodes, inputs, outputs, constants, size)
+        return Body(self.name(message.name), nodes, inputs, outputs, constants, size, attribute)
 
     def function(self, message: Any, opsets: Mapping[str, int]) -> FunctionDef:
         where = f"{self.file}: function {message.name!r}:"
@@ -259,7 +259,7 @@ class _Reader:
         single: dict[int, tuple[Callable[[Any], Any], str]] = {
             kinds.FLOAT: (float, "f"), kinds.INT: (int, "i"), kinds.STRING: (self.text, "s"), kinds.TYPE_PROTO: (_same, "tp"),
             kinds.TENSOR: (lambda tensor: self.constant(tensor, where), "t"),
-            kinds.GRAPH: (lambda graph: self.graph(graph, depth, visible), "g"),
+            kinds.GRAPH: (lambda graph: self.graph(graph, depth, visible, self.name(proto.name)), "g"),
         }  # fmt: skip
         several: dict[int, tuple[int, str]] = {
             kinds.FLOATS: (kinds.FLOAT, "floats"), kinds.INTS: (kinds.INT, "ints"), kinds.STRINGS: (kinds.STRING, "strings"),

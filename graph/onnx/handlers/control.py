@@ -275,7 +275,7 @@ def _unrolled(node: Node, body: Body, going: Value, state: list[Value]) -> Resul
         if active is not None and (count + 1) * max(body.size, 1) > node.limits.unrolled_nodes:
             raise node.needed(first, "the number of iterations of Loop, which nothing else bounds,")
         require_unrollable(node, count + 1, body)
-        results = node.run(body, (Known(np.array(count, np.int64)), going, *state))
+        results = node.run(body, (Known(np.array(count, np.int64)), going, *state), count)
         going, state = results[0], results[1 : 1 + len(state)]
         if active is None:
             kept = state
@@ -327,7 +327,7 @@ def scan(node: Node) -> Result:
             element(node, source, trips - 1 - step if back else step, axis)
             for source, axis, back in zip(sources, axes, backwards, strict=True)
         ]
-        made = node.run(body, (*state, *slices))
+        made = node.run(body, (*state, *slices), step)
         state = made[:states]
         for each, value in zip(scans, made[states:], strict=True):
             each.append(value)
@@ -377,7 +377,7 @@ def scan_with_batch(node: Node) -> Result:
         for step in range(length if isinstance(length, int) else trips):
             ends = [length if back else None for back in backwards]
             slices = [_slice_of(node, each, step, end) for each, end in zip(sources, ends, strict=True)]
-            made = node.run(body, (*state, *slices))
+            made = node.run(body, (*state, *slices), row * trips + step)
             if isinstance(length, Symbol):
                 made = _if_inside(node, apply("greater", length, step), made, state, length)
             state = made[:states]

@@ -181,7 +181,7 @@ def _with_shapes(
             Stacked(value) if isinstance(before, (Sequence, Stacked)) else value
             for value, before in zip(values, state, strict=True)
         ]
-        results = node.run(body, (index, true, *given))
+        results = node.run(body, (index, true, *given), index)
         for before, after in zip(state, results[1:], strict=False):
             if isinstance(before, (Sequence, Stacked)) != isinstance(after, (Sequence, Stacked)):
                 raise NoRegionError("a carried value is a sequence in some iterations, and a tensor in others")

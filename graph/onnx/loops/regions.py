@@ -145,7 +145,7 @@ def import_loop(
             def built(region: Region, symbols: dict[int, tuple[Known, Symbol]]) -> list[Symbol]:
                 index, values = region.inputs[0], iter(region.inputs[1 + flags :])
                 given = [Growing() if position in growing else next(values) for position in range(len(state))]
-                results = node.run(body, (index, true, *given))
+                results = node.run(body, (index, true, *given), index)
                 goes_on[0] = known_truth(results[0]) is True
                 found = list(region.inputs[1 : 1 + flags])
                 if flags and not goes_on[0]:
@@ -248,7 +248,7 @@ def import_scan(
         slices = [TensorType(each.dtype, each.shape[1:], f"x{number}") for number, each in enumerate(sequences)]
 
         def built(region: Region, symbols: dict[int, tuple[Known, Symbol]]) -> list[Symbol]:
-            found = [_tensor(region, value, symbols) for value in node.run(body, region.inputs[1:])]
+            found = [_tensor(region, value, symbols) for value in node.run(body, region.inputs[1:], region.inputs[0])]
             return [
                 *[_require_type(each, wanted, "a carried value") for each, wanted in zip(found, types, strict=False)],
                 *found[len(types) :],
