@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from collections.abc import Sequence as Ordered
 from contextlib import AbstractContextManager
+from copy import copy
 from typing import Any, TypeAlias, cast
 
 import numpy as np
@@ -80,6 +81,12 @@ class Node:
         self._values, self._attributes, self._defaults = values, attributes, defaults
         self._read_attributes: set[str] = set()
         self._read_inputs: set[int] = set()
+
+    def within(self, region: Region, symbols: dict[int, tuple[Known, Symbol]]) -> Node:
+        """Return the node while a subgraph is imported into a region: what it makes stands there."""
+        inner = copy(self)
+        inner.graph, inner.symbols = region, symbols
+        return inner
 
     # -- inputs --------------------------------------------------------------------------------------------------------
 

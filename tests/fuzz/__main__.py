@@ -51,7 +51,6 @@ def main(arguments: list[str]) -> int:
 
     from .batches import Batches
     from .cases import Settings
-    from .choices import Choices
     from .kinds import KINDS, kind_named
     from .session import Session, replay
 
@@ -76,7 +75,7 @@ def main(arguments: list[str]) -> int:
         settings, kinds, options.folder, lambda text: print(text, flush=True), options.shrink_seconds
     )
     if options.batched:
-        kinds[0].generate(Choices("warm"), settings)  # what children share
+        kinds[0].warm(settings)
         batches = Batches(kinds[0], session, options.seed, options.batched)
         batches.run(options.first, options.cases, 0.0 if options.cases else options.minutes)
         return int(bool(batches.failed))

@@ -24,6 +24,8 @@ from .session import Session
 BATCH = 250
 CASE_SECONDS = 30.0
 """Wall-clock time of one case before its child is ended."""
+SLOW_SECONDS = 10.0
+"""Processor time from which on a case is a fault, although it ends."""
 MEMORY = 4 << 30
 TELL_SECONDS = 60.0
 
@@ -118,6 +120,7 @@ class Batches:
                 used = int(statm.read().split()[0]) * resource.getpagesize()
             resource.setrlimit(resource.RLIMIT_AS, (used + MEMORY, used + MEMORY))
             for number in range(first, end):
+                start = time.process_time()
                 os.write(writing, json.dumps({"begin": number}).encode() + b"\n")
                 told = {"done": number, "refused": False, "runs": 0, "faults": 0}
                 try:
@@ -126,6 +129,7 @@ class Batches:
                     told |= {"refused": outcome.refused, "runs": outcome.runs, "faults": len(outcome.faults)}
                 except BaseException:
                     told["faults"] = 1
+                told["seconds"] = time.process_time() - start
                 os.write(writing, json.dumps(told).encode() + b"\n")
         except BaseException:
             os._exit(3)
@@ -145,6 +149,8 @@ class Batches:
             self.counts.update(cases=1, refused=int(told["refused"]), runs=told["runs"])
             if told["faults"]:
                 self._failed(told["done"], "failed in a batch")
+            elif told["seconds"] > SLOW_SECONDS:
+                self._failed(told["done"], f"took {told['seconds']:.1f} s of processor time in a batch")
         return not data
 
     def _ended(self, worker: _Worker, hung: bool) -> None:

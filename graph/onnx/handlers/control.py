@@ -2,23 +2,35 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from collections.abc import Sequence as Ordered
 from contextlib import suppress
 from dataclasses import replace
 
 import numpy as np
 
-from ....promotion.dtype import DType, int64
-from ....promotion.errors import JoineryError, UnsupportedError, UserError
-from ...construction.history import mark, rewind
+from ....promotion.dtype import DType, int64, string
+from ....promotion.errors import JoineryError, UnsupportedError
 from ...construction.primitives import permute
+from ...dims.dim import Extent
 from ...functions.building import apply
 from ...functions.joining import stack
+from ...functions.ordered.out_of_range import with_mode
 from ...functions.shaping import flip
 from ...symbol import Symbol
+from ...types import Shape, shape_text
+from ..loops.batched import BatchedScan
 from ..loops.growing import selected
-from ..loops.host_regions import import_host_branch, import_host_loop
-from ..loops.regions import ChangingTypeError, as_conditions, import_branch, import_loop, import_scan
+from ..loops.host_regions import import_host_branch, import_host_loop, import_host_scan
+from ..loops.regions import (
+    ChangingTypeError,
+    Step,
+    as_conditions,
+    attempting,
+    import_branch,
+    import_loop,
+    import_scan,
+)
 from ..messages import NoRegionError
 from ..model import Body
 from ..node import Node, Result
@@ -155,70 +167,43 @@ def loop(node: Node) -> Result:
     limit = node.value(0) if node.has(0) else None
     going: Value = node.value(1) if node.has(1) else Known(np.array(True))
     state = [node.value(position) for position in range(2, len(node))]
+    nodes = int(limit.array.reshape(-1)[0]) * max(body.size, 1) if isinstance(limit, Known) else None
+    ways = {
+        "unrolled": lambda: _unrolled(node, body, going, state),
+        "region": lambda: _as_region(node, body, limit, going, state),
+        "driven": lambda: import_host_loop(node, body, limit, going, state),
+    }  # fmt: skip
+    if truth_of(node, going) is False and node.definition.row != "host_loop":
+        return tuple(ways["unrolled"]())  # there is no iteration
+    return _by_first(node, ways, nodes)
+
+
+def _by_first(node: Node, ways: Mapping[str, Callable[[], Ordered[Value]]], nodes: int | None) -> tuple[Value, ...]:
+    """Return the results of a loop in the first way that imports it: unrolled, as one of the graph, or of the host.
+
+    nodes: of all iterations, if that is known.
+    """
+    order = ["region", "unrolled", "driven"]
+    if nodes is None or nodes > _UNROLLED_BY_TYPE:
+        order = ["region", "driven", "unrolled"]
+    elif nodes <= _UNROLLED and not node.definition.is_region:
+        order = ["unrolled", "region", "driven"]
     if node.definition.row == "host_loop":
-        driven = _driven(node, body, limit, going, state)
-        if not isinstance(driven, NoRegionError):
-            return driven
-    small = isinstance(limit, Known) and int(limit.array.reshape(-1)[0]) * max(body.size, 1) <= _UNROLLED
-    if small and not node.definition.is_region:
-        before, symbols = mark(node.graph), dict(node.symbols)
+        order = ["driven", *[way for way in order if way != "driven"]]
+    refused: dict[str, NoRegionError] = {}
+    for way in order:
         try:
-            return _unrolled(node, body, going, state)
-        except (UserError, UnsupportedError) as error:
-            rewind(node.graph, before)
-            node.symbols.clear()
-            node.symbols.update(symbols)
-            made = _as_region(node, body, limit, going, state)
-            if not isinstance(made, NoRegionError):
-                return made
-            driven = _driven(node, body, limit, going, state)
-            if isinstance(driven, NoRegionError):
-                raise _refused(error, made, driven) from None
-            return driven
-    refusal: NoRegionError | None = None
-    if truth_of(node, going) is not False:
-        made = _as_region(node, body, limit, going, state)
-        if not isinstance(made, NoRegionError):
-            return made
-        refusal = made
-    is_bounded = isinstance(limit, Known) and int(limit.array.reshape(-1)[0]) * max(body.size, 1) <= _UNROLLED_BY_TYPE
-    refused: NoRegionError | None = None
-    if refusal is not None and not is_bounded:
-        made = _driven(node, body, limit, going, state)
-        if not isinstance(made, NoRegionError):
-            return made
-        refused = made
-    before, symbols = mark(node.graph), dict(node.symbols)
-    try:
-        return _unrolled(node, body, going, state)
-    except (UserError, UnsupportedError) as error:
-        if refusal is not None and is_bounded:
-            rewind(node.graph, before)
-            node.symbols.clear()
-            node.symbols.update(symbols)
-            made = _driven(node, body, limit, going, state)
-            if not isinstance(made, NoRegionError):
-                return made
-            refused = made
-        raise _refused(error, refusal, refused) from None
+            with attempting(node):
+                return tuple(ways[way]())
+        except NoRegionError as error:
+            refused[way] = error
+    error = refused["unrolled"].__cause__
+    raise _refused(error if isinstance(error, JoineryError) else refused["unrolled"], refused["region"], refused["driven"])
 
 
-def _driven(
-    node: Node, body: Body, limit: Value | None, going: Value, state: list[Value]
-) -> tuple[Value, ...] | NoRegionError:
-    """Return the results of a loop that the host drives, or why there is none."""
-    try:
-        return tuple(import_host_loop(node, body, limit, going, state))
-    except NoRegionError as error:
-        return error
-
-
-def _refused(error: JoineryError, refusal: NoRegionError | None, driven: NoRegionError | None = None) -> JoineryError:
-    """Return the error for a Loop that can neither be unrolled nor be a loop of the graph or of the host."""
-    if refusal is None:
-        return error
-    if driven is not None:
-        error.add_note(f"The host cannot drive it, either: {driven}")
+def _refused(error: JoineryError, refusal: NoRegionError, driven: NoRegionError) -> JoineryError:
+    """Return the error for a loop that can neither be unrolled nor be one of the graph or of the host."""
+    error.add_note(f"The host cannot drive it, either: {driven}")
     needs = (*getattr(error, "inputs", ()), *getattr(error, "sizes", ()))
     if refusal.growing and not needs and isinstance(error, UnsupportedError):
         names = ", ".join(map(repr, refusal.growing))
@@ -227,8 +212,7 @@ def _refused(error: JoineryError, refusal: NoRegionError | None, driven: NoRegio
             "fix: carry a tensor of the largest size, and a count of what is used of it"
         )
         found.add_note(f"What the body does with it: {refusal}")
-        if driven is not None:
-            found.add_note(f"The host cannot drive it, either: {driven}")
+        found.add_note(f"The host cannot drive it, either: {driven}")
         return found
     error.add_note(f"It is no loop of the graph, either: {refusal}")
     return error
@@ -236,8 +220,8 @@ def _refused(error: JoineryError, refusal: NoRegionError | None, driven: NoRegio
 
 def _as_region(
     node: Node, body: Body, limit: Value | None, going: Value, state: list[Value]
-) -> tuple[Value, ...] | NoRegionError:
-    """Return the results of a loop of the graph, or why there is none.
+) -> list[Value]:
+    """Return the results of a loop of the graph. Raises `NoRegionError`.
 
     States whose types change are tried as states that are only appended to.
     """
@@ -245,17 +229,17 @@ def _as_region(
     growing = {position for position, value in enumerate(state) if isinstance(value, (Sequence, Stacked))}
     while True:
         try:
-            return tuple(import_loop(node, body, limit, going, state, rows, growing))
+            return import_loop(node, body, limit, going, state, rows, growing)
         except ChangingTypeError as error:
             if error.position in growing:
-                return error
+                raise
             growing.add(error.position)
         except NoRegionError as error:
             error.growing = tuple([body.inputs[2 + position].name for position in sorted(growing)])
-            return error
+            raise
 
 
-def _unrolled(node: Node, body: Body, going: Value, state: list[Value]) -> Result:
+def _unrolled(node: Node, body: Body, going: Value, state: list[Value]) -> list[Value]:
     trips = node.integer(0, "the trip count of Loop") if node.has(0) else None
     scans: list[list[Value]] = [[] for _ in range(len(body.outputs) - 1 - len(state))]
     active: Symbol | None = None
@@ -286,42 +270,65 @@ def _unrolled(node: Node, body: Body, going: Value, state: list[Value]) -> Resul
             scan.append(value)
         count += 1
     finished = [stacked(node, scan, 0, body, 1 + len(state) + number) for number, scan in enumerate(scans)]
-    return tuple([*kept, *finished])
+    return [*kept, *finished]
 
 
 @handles("Scan", since=9, structural=True)
 def scan(node: Node) -> Result:
-    """Make a scan over the slices of tensors a loop of the graph; unroll small ones, and those whose types change."""
+    """Make a scan over slices of tensors a loop of the graph or of the host; unroll small ones."""
     body: Body = node.attr("body")
     count = node.attr("num_scan_inputs")
     node.require(0 < count <= len(node), f"num_scan_inputs is {count} of {len(node)} inputs")
     states = len(node) - count
     results = len(body.outputs) - states
+    node.require(results >= 0, f"{states} states, and a body of {len(body.outputs)} outputs")
     in_axes = node.attr("scan_input_axes", None) or [0] * count
     out_axes = node.attr("scan_output_axes", None) or [0] * results
     backwards = node.attr("scan_input_directions", None) or [0] * count
     prepends = node.attr("scan_output_directions", None) or [0] * results
+    for given, wanted, what in ((in_axes, count, "axes of inputs"), (backwards, count, "directions of inputs"),
+                                (out_axes, results, "axes of outputs"), (prepends, results, "directions of outputs")):
+        node.require(len(given) == wanted, f"{len(given)} {what}; {wanted} are expected")
     sources = [node.value(states + number) for number in range(count)]
     axes = [node.axis(axis, len(node.shape(states + number))) for number, axis in enumerate(in_axes)]
     lengths = {node.shape(states + number)[axis] for number, axis in enumerate(axes)}
     (trips,) = lengths if len(lengths) == 1 else (-1,)
     node.require(trips != -1, f"the scanned axes have sizes {lengths}; equal ones are expected")
     state = [node.value(position) for position in range(states)]
-    if not isinstance(trips, int) or trips * max(body.size, 1) > _UNROLLED or node.definition.is_region:
+    step: Step = lambda inner, index, values: node.run(body, values)  # noqa: E731
+
+    def scanned(reverse: bool) -> list[Symbol]:
+        given = zip(sources, axes, backwards, strict=True)
+        return [_to_front(node.symbol_of(source), axis, bool(back) and not reverse) for source, axis, back in given]
+
+    def in_place(made: list[Value], reverse: bool) -> list[Value]:
+        rows = [
+            _from_front(node.symbol_of(value), node.axis(axis, _rank(value)), bool(prepend) and not reverse)
+            for value, axis, prepend in zip(made[states:], out_axes, prepends, strict=True)
+        ]
+        return [*made[:states], *rows]
+
+    def as_region() -> list[Value]:
         reverse = all(backwards) and all(prepends)
-        with suppress(NoRegionError):
-            scanned = zip(sources, axes, backwards, strict=True)
-            tensors = [_to_front(node.symbol_of(source), axis, bool(back) and not reverse) for source, axis, back in scanned]
-            made = import_scan(node, body, state, tensors, trips, reverse)
-            rows = [
-                _from_front(node.symbol_of(value), node.axis(axis, _rank(value)), bool(prepend) and not reverse)
-                for value, axis, prepend in zip(made[states:], out_axes, prepends, strict=True)
-            ]
-            return tuple([*made[:states], *rows])
+        return in_place(import_scan(node, step, state, scanned(reverse), trips, reverse), reverse)
+
+    def unrolled() -> list[Value]:
+        return _unrolled_scan(node, body, state, sources, trips, axes, backwards, out_axes, prepends)
+
+    driven = lambda: in_place(import_host_scan(node, step, state, scanned(False), trips), False)  # noqa: E731
+    nodes = trips * max(body.size, 1) if isinstance(trips, int) else None
+    return _by_first(node, {"unrolled": unrolled, "region": as_region, "driven": driven}, nodes)
+
+
+def _unrolled_scan(
+    node: Node, body: Body, state: list[Value], sources: Ordered[Value], trips: Extent, axes: Ordered[int],
+    backwards: Ordered[int], out_axes: Ordered[int], prepends: Ordered[int],
+) -> list[Value]:  # fmt: skip
     if not isinstance(trips, int):
         raise node.size_needed((trips,), f"a Scan of {trips} iterations")
     require_unrollable(node, trips, body)
-    scans: list[list[Value]] = [[] for _ in range(results)]
+    states = len(state)
+    scans: list[list[Value]] = [[] for _ in prepends]
     for step in range(trips):
         slices = [
             element(node, source, trips - 1 - step if back else step, axis)
@@ -336,7 +343,7 @@ def scan(node: Node) -> Result:
         rank = len(body.outputs[states + number].sizes or ()) if not each else _rank(each[0])
         ordered = each[::-1] if prepend else each
         finished.append(stacked(node, ordered, node.axis(axis, rank + 1), body, states + number))
-    return tuple([*state, *finished])
+    return [*state, *finished]
 
 
 def _to_front(x: Symbol, axis: int, is_reversed: bool) -> Symbol:
@@ -358,16 +365,46 @@ def _rank(value: Value) -> int:
 
 @handles("Scan", since=8, structural=True)
 def scan_with_batch(node: Node) -> Result:
-    """Unroll a scan of opset 8, whose tensors begin with a batch axis. Rows after the end of a sequence are zeros."""
+    """Make a scan of opset 8, whose tensors begin with a batch axis, two loops of the graph or of the host; unroll small ones.
+
+    Rows after the end of a sequence are zeros.
+    """
     body: Body = node.attr("body")
     count = node.attr("num_scan_inputs")
     backwards = node.attr("directions", None) or [0] * count
     states = len(node) - 1 - count
-    shape = node.static_shape(1 + states)
-    node.require(len(shape) >= 2, f"a tensor of {len(shape)} axes to scan; a batch and a sequence come first")
-    batch, trips = shape[:2]
-    require_unrollable(node, batch * trips, body)
+    node.require(count > 0 and states >= 0, f"num_scan_inputs is {count} of {len(node) - 1} inputs behind sequence_lens")
+    node.require(len(backwards) == count, f"{len(backwards)} directions of {count} tensors to scan")
+    node.require(len(body.outputs) >= states, f"{states} states, and a body of {len(body.outputs)} outputs")
+    shapes = [node.shape(position) for position in range(1, len(node))]
+    short = [shape for number, shape in enumerate(shapes) if len(shape) < 1 + (number >= states)]
+    node.require(not short, f"a tensor of {len(short[0]) if short else 0} axes to scan; a batch and a sequence come first")
+    batch, trips = shapes[states][:2]
+    alike = {shape[0] for shape in shapes} == {batch} and {shape[1] for shape in shapes[states:]} == {trips}
+    node.require(alike, f"tensors of shapes {', '.join(map(shape_text, shapes))}; equally many sequences are expected")
     lengths = _lengths(node, batch, trips)
+
+    def nested() -> BatchedScan:
+        ends = None if lengths is None else node.symbol_of(lengths)
+        values = [node[position] for position in range(1, len(node))]
+        return BatchedScan(node, body, ends, values[:states], values[states:], [bool(back) for back in backwards])
+
+    nodes = batch * trips * max(body.size, 1) if isinstance(batch, int) and isinstance(trips, int) else None
+    ways: dict[str, Callable[[], Ordered[Value]]] = {
+        "unrolled": lambda: _unrolled_batch(node, body, states, shapes[states], lengths, backwards),
+        "region": lambda: nested().as_region(), "driven": lambda: nested().driven(),
+    }  # fmt: skip
+    return _by_first(node, ways, nodes)
+
+
+def _unrolled_batch(
+    node: Node, body: Body, states: int, shape: Shape, ends: Known | Symbol | None, backwards: Ordered[int]
+) -> list[Value]:
+    batch, trips = node.static_sizes(shape[:2], "a tensor to scan")
+    require_unrollable(node, batch * trips, body)
+    lengths: list[int | Symbol] = [trips] * batch
+    if ends is not None:
+        lengths = ends.array.tolist() if isinstance(ends, Known) else [ends[row] for row in range(batch)]
     scans: list[list[list[Value]]] = []
     rows: list[list[Value]] = [[] for _ in body.outputs]
     for row, length in enumerate(lengths):
@@ -375,8 +412,8 @@ def scan_with_batch(node: Node) -> Result:
         state, sources = values[:states], values[states:]
         scans.append([[] for _ in range(len(body.outputs) - states)])
         for step in range(length if isinstance(length, int) else trips):
-            ends = [length if back else None for back in backwards]
-            slices = [_slice_of(node, each, step, end) for each, end in zip(sources, ends, strict=True)]
+            at = [length if back else None for back in backwards]
+            slices = [_slice_of(node, each, step, end) for each, end in zip(sources, at, strict=True)]
             made = node.run(body, (*state, *slices))
             if isinstance(length, Symbol):
                 made = _if_inside(node, apply("greater", length, step), made, state, length)
@@ -390,20 +427,25 @@ def scan_with_batch(node: Node) -> Result:
             made = scan[number - states]
             filled = [*made, *[_zeros(node, made[0]) for _ in range(trips - len(made))]] if made else made
             rows[number].append(stacked(node, filled, 0, body, number))
-    return tuple([stacked(node, each, 0, body, number) for number, each in enumerate(rows)])
+    return [stacked(node, each, 0, body, number) for number, each in enumerate(rows)]
 
 
-def _lengths(node: Node, batch: int, trips: int) -> tuple[int | Symbol, ...]:
-    """Return how long each sequence of a scan is: numbers, or scalars where data says so, of which `trips` is the most."""
-    given = node.value(0) if node.has(0) else None
-    if isinstance(given, Symbol):
-        node.require(given.shape == (batch,), f"sequence_lens of shape {given.shape} for {batch} sequences")
-        whole = apply("minimum", given.cast(int64), trips)
-        return tuple([whole[row] for row in range(batch)])
-    lengths = node.ints(0, "the sequence_lens of Scan") if node.has(0) else (trips,) * batch
-    fits = len(lengths) == batch and all(0 < length <= trips for length in lengths)
-    node.require(fits, f"sequence_lens {lengths} for {batch} sequences of {trips}")
-    return lengths
+def _lengths(node: Node, batch: Extent, trips: Extent) -> Known | Symbol | None:
+    """Return how long the sequences of a scan are, of which `trips` is the most; None if all of them are as long as that."""
+    if not node.has(0):
+        return None
+    node.require(node.shape(0) == (batch,), f"sequence_lens of shape {shape_text(node.shape(0))} for {batch} sequences of {trips}")
+    given = node.value(0)
+    if isinstance(given, Known):
+        lengths = node.ints(0, "the sequence_lens of Scan")
+        fits = all(0 < length <= trips if isinstance(trips, int) else 0 < length for length in lengths)
+        node.require(fits, f"sequence_lens {lengths} for {len(lengths)} sequences of {trips}")
+        if isinstance(trips, int):
+            return Known(np.array(lengths, np.int64))
+    found = node[0].cast(int64)
+    if node.checks_positions:
+        found = apply("add", with_mode("Scan", apply("sub", found, 1), trips, 0, "error", ("clip", "error"), ()), 1)
+    return apply("minimum", found, node.graph.dim_value(trips))
 
 
 def _slice_of(node: Node, source: Value, step: int, end: int | Symbol | None) -> Value:
@@ -423,4 +465,5 @@ def _if_inside(node: Node, flag: Symbol, made: list[Value], state: Ordered[Value
 def _zeros(node: Node, like: Value) -> Known:
     """Return zeros of the type of a tensor."""
     symbol = node.symbol_of(like)
-    return Known(np.zeros(node.static_sizes(symbol.shape, "an output of Scan"), symbol.dtype.numpy))
+    sizes = node.static_sizes(symbol.shape, "an output of Scan")
+    return Known(np.full(sizes, "", object) if symbol.dtype is string else np.zeros(sizes, symbol.dtype.numpy))
