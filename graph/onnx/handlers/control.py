@@ -85,6 +85,8 @@ def if_(node: Node) -> Result:
 
 def _with_condition(body: Body) -> Body:
     """Return a body in which an If says of itself that it computes the first output, and that nothing else reads this."""
+    if not body.outputs:
+        return body
     name = body.outputs[0].name
     read = [each for node in body.nodes for each in (*node.inputs, *node.captured)]
     if name in read or name in [output.name for output in body.outputs[1:]]:
@@ -167,6 +169,8 @@ def loop(node: Node) -> Result:
     limit = node.value(0) if node.has(0) else None
     going: Value = node.value(1) if node.has(1) else Known(np.array(True))
     state = [node.value(position) for position in range(2, len(node))]
+    fits = len(body.inputs) == 2 + len(state) and len(body.outputs) > len(state)
+    node.require(fits, f"a body of {len(body.inputs)} inputs and {len(body.outputs)} outputs for {len(state)} states")
     nodes = int(limit.array.reshape(-1)[0]) * max(body.size, 1) if isinstance(limit, Known) else None
     ways = {
         "unrolled": lambda: _unrolled(node, body, going, state),

@@ -255,6 +255,8 @@ def _slice(node: Node, arrays: list[Array]) -> Array | None:
 
 
 def _concat(node: Node, arrays: list[Array]) -> Array | None:
+    if any(array.ndim != arrays[0].ndim for array in arrays):
+        return None  # the operator itself says so
     return np.concatenate(arrays, axis=node.axis(node.attr("axis"), arrays[0].ndim))
 
 
