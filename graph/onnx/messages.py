@@ -56,9 +56,11 @@ class NoRegionError(UnsupportedError):
 
     Attributes:
         growing: names of states that grow from one iteration to the next, and were tried as states that nothing reads.
+        needs_host: whether something inside runs on the host, wherever it stands.
     """
 
     growing: tuple[str, ...] = ()
+    needs_host: bool = False
 
 
 def located(error: JoineryError, where: str) -> JoineryError:

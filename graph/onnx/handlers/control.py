@@ -171,6 +171,7 @@ def loop(node: Node) -> Result:
     state = [node.value(position) for position in range(2, len(node))]
     fits = len(body.inputs) == 2 + len(state) and len(body.outputs) > len(state)
     node.require(fits, f"a body of {len(body.inputs)} inputs and {len(body.outputs)} outputs for {len(state)} states")
+    node.require(not isinstance(limit, Known) or limit.array.size == 1, "a trip count that is not one number")
     nodes = int(limit.array.reshape(-1)[0]) * max(body.size, 1) if isinstance(limit, Known) else None
     ways = {
         "unrolled": lambda: _unrolled(node, body, going, state),
@@ -195,12 +196,15 @@ def _by_first(node: Node, ways: Mapping[str, Callable[[], Ordered[Value]]], node
     if node.definition.row == "host_loop":
         order = ["driven", *[way for way in order if way != "driven"]]
     refused: dict[str, NoRegionError] = {}
-    for way in order:
+    while order:
+        way = order.pop(0)
         try:
             with attempting(node):
                 return tuple(ways[way]())
         except NoRegionError as error:
             refused[way] = error
+        if way == "region" and refused[way].needs_host and "driven" in order:  # which unrolled iterations would need as often
+            order.sort(key=["driven", "unrolled"].index)
     error = refused["unrolled"].__cause__
     raise _refused(error if isinstance(error, JoineryError) else refused["unrolled"], refused["region"], refused["driven"])
 

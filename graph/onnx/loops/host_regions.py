@@ -35,6 +35,8 @@ def import_host_loop(
     """Return the results of a Loop that the host drives. Raises `NoRegionError`."""
     with attempting(node):
         length, limit = bound_of(node, trips)
+        if limit is not None and limit.op.name == "dim_value":
+            length, limit = limit.attrs["extent"], None
         step: Step = lambda inner, index, values: node.run(body, (index, _TRUE, *values))  # noqa: E731
         return _loop_of(node, step, state, going, None if limit is None and length == -1 else length, limit)
 

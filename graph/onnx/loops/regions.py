@@ -67,7 +67,9 @@ def _region(
     region.output(*outputs, names=[f"value{position}" for position in range(len(outputs))])
     for symbol in region.symbols:
         if is_host([operand.dtype for operand in symbol.inputs], symbol.op.kind, symbol.dtype):
-            raise NoRegionError(f"{symbol.op.name} runs on the host, not in a loop or branch")
+            refusal = NoRegionError(f"{symbol.op.name} runs on the host, not in a loop or branch")
+            refusal.needs_host = True
+            raise refusal
     return region
 
 
