@@ -16,6 +16,7 @@ The exit status is 1 if there were faults.
 from __future__ import annotations
 
 import argparse
+import gc
 import sys
 from pathlib import Path
 
@@ -76,6 +77,7 @@ def main(arguments: list[str]) -> int:
     )
     if options.batched:
         kinds[0].warm(settings)
+        gc.freeze()  # children would copy what their collectors look at
         batches = Batches(kinds[0], session, options.seed, options.batched)
         batches.run(options.first, options.cases, 0.0 if options.cases else options.minutes)
         return int(bool(batches.failed))

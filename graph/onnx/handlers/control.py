@@ -442,11 +442,11 @@ def _lengths(node: Node, batch: Extent, trips: Extent) -> Known | Symbol | None:
     """Return how long the sequences of a scan are, of which `trips` is the most; None if all of them are as long as that."""
     if not node.has(0):
         return None
-    node.require(node.shape(0) == (batch,), f"sequence_lens of shape {shape_text(node.shape(0))} for {batch} sequences of {trips}")
-    given = node.value(0)
+    given, shape = node.value(0), node.shape(0)
+    node.require(shape == (batch,), f"sequence_lens of shape {shape_text(shape)} for {batch} sequences of {trips}")
     if isinstance(given, Known):
         lengths = node.ints(0, "the sequence_lens of Scan")
-        fits = all(0 < length <= trips if isinstance(trips, int) else 0 < length for length in lengths)
+        fits = all(0 < length <= trips if isinstance(trips, int) else length > 0 for length in lengths)
         node.require(fits, f"sequence_lens {lengths} for {len(lengths)} sequences of {trips}")
         if isinstance(trips, int):
             return Known(np.array(lengths, np.int64))
