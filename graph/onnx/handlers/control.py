@@ -78,9 +78,17 @@ def if_(node: Node) -> Result:
             return tuple(import_branch(node, flag, then, otherwise))
         with suppress(NoRegionError):
             return tuple(import_host_branch(node, flag, then, otherwise))
-    results = [as_conditions(node, node.run(body, ())) for body in (then, otherwise)]
-    either = EitherShape(node, flag, condition)
-    return tuple([_selected(node, flag, yes, no, condition, either) for yes, no in zip(*results, strict=True)])
+    try:
+        with attempting(node):
+            results = [as_conditions(node, node.run(body, ())) for body in (then, otherwise)]
+            either = EitherShape(node, flag, condition)
+            return tuple([_selected(node, flag, yes, no, condition, either) for yes, no in zip(*results, strict=True)])
+    except NoRegionError as refusal:
+        error = refusal.__cause__ if isinstance(refusal.__cause__, JoineryError) else refusal
+        if not getattr(error, "inputs", ()) and not getattr(error, "sizes", ()):  # to which a model is specialised
+            with suppress(NoRegionError):
+                return tuple(import_host_branch(node, flag, then, otherwise, always=True))
+        raise error from None
 
 
 def _with_condition(body: Body) -> Body:
