@@ -203,8 +203,9 @@ def test_sequences_of_a_batch_are_two_loops(directions: str, has_lengths: bool, 
     batch, steps = ("b", "n") if size == "symbolic" else ("3", "40")
     text = batched(body, "lengths" if has_lengths else "", "s", "x, z", "last, rows, others", directions)
     lengths = f"int64[{batch}] lengths, " if has_lengths else ""
-    made = of_sequences(f"({lengths}float[{batch}, 3] s, float[{batch}, {steps}, 3] x, float[{batch}, {steps}] z) => "
-                        f"(float[{batch}, 3] last, float[{batch}, {steps}, 3] rows, float[{batch}, {steps}] others)", text)  # fmt: skip
+    given = f"{lengths}float[{batch}, 3] s, float[{batch}, {steps}, 3] x, float[{batch}, {steps}] z"
+    results = f"float[{batch}, 3] last, float[{batch}, {steps}, 3] rows, float[{batch}, {steps}] others"
+    made = of_sequences(f"({given}) => ({results})", text)
     runs = []
     for rows, count in ((2, 5), (1, 1), (4, 3)) if size == "symbolic" else ((3, 40), (3, 40)):
         feeds = {"s": floats(rows, 3), "x": floats(rows, count, 3), "z": floats(rows, count)}
