@@ -5,16 +5,19 @@ from __future__ import annotations
 import base64
 import functools
 import math
+import signal
 import sys
 import tempfile
 import warnings
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import joinery as jn
 import numpy as np
 from joinery.graph.dims.dim import evaluate_dim
+from joinery.graph.ops.control import regions_of
 
 from . import graphs
 from .cases import Data, Fault, Kind, Outcome, Settings
@@ -27,6 +30,10 @@ MAX_SEED_BYTES = 30_000
 MAX_ELEMENTS = 20_000
 """The largest number of elements of a value of mutated models that are run."""
 MAX_SYMBOLS = 600
+LOOP_SECONDS = 3.0
+"""Processor time after which a model with loops is stopped: how often they run is its own affair."""
+FEW = 1000
+"""Iterations that are few."""
 LIMITS = {"nodes": 20_000, "folded_bytes": 1 << 22, "all_folded_bytes": 1 << 24, "unrolled_nodes": 500}
 
 
@@ -128,8 +135,40 @@ def run(data: Data, settings: Settings) -> Outcome:
     outcome.refused = False
     if graph.casts():
         outcome.faults.append(Fault("from_onnx", "an implicit cast", str(graph.casts()[0])))
-    _call(graph, data, outcome)
+    with suppress(_Endless), _stopping(LOOP_SECONDS if has_loops(graph) else 0.0):
+        _call(graph, data, outcome)
     return outcome
+
+
+class _Endless(BaseException):
+    """A loop has run for so long that it may have no end: a model says how often it runs."""
+
+
+@contextmanager
+def _stopping(seconds: float) -> Iterator[None]:
+    """Ends what runs inside after this much processor time, by `_Endless`; 0 for never."""
+
+    def stop(number: int, frame: object) -> None:
+        raise _Endless
+
+    before = signal.signal(signal.SIGVTALRM, stop)
+    signal.setitimer(signal.ITIMER_VIRTUAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0.0)
+        signal.signal(signal.SIGVTALRM, before)
+
+
+def has_loops(graph: jn.Graph) -> bool:
+    """Returns whether a graph has loops whose number of iterations is not small."""
+    for symbol in graph.symbols:
+        length = symbol.attrs.get("length", -1)
+        if symbol.op.name in ("loop", "host_loop") and not (isinstance(length, int) and 0 <= length < FEW):
+            return True
+        if any(has_loops(region) for region in regions_of(symbol)):
+            return True
+    return False
 
 
 def _call(graph: jn.Graph, data: Data, outcome: Outcome) -> None:
