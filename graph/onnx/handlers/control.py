@@ -458,10 +458,11 @@ def _lengths(node: Node, batch: Extent, trips: Extent) -> Known | Symbol | None:
         node.require(fits, f"sequence_lens {lengths} for {len(lengths)} sequences of {trips}")
         if isinstance(trips, int):
             return Known(np.array(lengths, np.int64))
-    found = node[0].cast(int64)
-    if node.checks_positions:
-        found = apply("add", with_mode("Scan", apply("sub", found, 1), trips, 0, "error", ("clip", "error"), ()), 1)
-    return apply("minimum", found, node.graph.dim_value(trips))
+    found, most = node[0].cast(int64), node.graph.dim_value(trips)
+    if node.checks_positions:  # of the last slice; negative ones would count from the end
+        last = apply("where", apply("less", found, 1), most, apply("sub", found, 1))
+        found = apply("add", with_mode("Scan", last, trips, 0, "error", ("clip", "error"), ()), 1)
+    return apply("minimum", found, most)
 
 
 def _slice_of(node: Node, source: Value, step: int, end: int | Symbol | None) -> Value:

@@ -231,3 +231,43 @@ def test_sequences_of_a_batch_whose_steps_need_the_host(directions: str, has_len
         feeds = {"s": floats(rows, 3), "x": floats(rows, count, 3)}
         runs.append(feeds | ({"lengths": RNG.integers(1, count + 1, rows)} if has_lengths else {}))
     same(made, *runs, ops=("host_loop",))
+
+
+@pytest.mark.parametrize("length", ["3", "n"])
+def test_rows_whose_sizes_values_decide(length: str) -> None:
+    body = """b (float h, float[4] e) => (float h1, int64[1, k] o) {
+      o = NonZero (e) n = Size (o) m = Cast <to = 1> (n) h1 = Add (h, m) }"""
+    made = model(f"(float h, float[{length}, 4] x) => (float last, int64[{length}, 1, k] rows)",
+                 scan(body, "h", "x", "last, rows"))  # fmt: skip
+    compiled = jn.compile_onnx(made, device="cpu", threads=1)
+    assert jn.from_onnx(made).outputs[1].shape[0] == (3 if length == "3" else jn.dim("n"))
+    for row in ([1, 0, 2, 0], [0, 0, 0, 0], [1, 1, 1, 1]):
+        feeds = {"h": floats(), "x": np.array([row, row[::-1], row], np.float32)}
+        for value, want in zip(compiled.run(feeds).values(), by_onnxruntime(made, feeds), strict=True):
+            np.testing.assert_array_equal(value, want)
+    told = r"iteration 2 has shape \(1, 2\), and \(1, 1\) in the first|axis 2: .* is 1, not .* = 2"
+    with pytest.raises(jn.UserError, match=told):
+        compiled(h=floats(), x=np.array([[1, 0, 0, 0], [0, 1, 0, 0], [1, 1, 0, 0]], np.float32))
+
+
+def test_a_scan_of_no_slice() -> None:
+    made = model("(float[3] h, float[n, 3] x) => (float[3] last, float[n, 1] totals, float[n, 3] rows)",
+                 scan(COUNTED, "h", "x", "last, totals, rows"), axis=np.array([0]))  # fmt: skip
+    compiled = jn.compile_onnx(made, device="cpu", threads=1)
+    last, totals, rows = compiled(h=np.ones(3, np.float32), x=np.zeros((0, 3), np.float32))
+    assert (last.tolist(), totals.shape, rows.shape) == ([1, 1, 1], (0, 1), (0, 3))
+
+
+@pytest.mark.parametrize("lengths", [[0, 2], [1, 4]])
+def test_lengths_that_no_sequence_has_end_a_run_if_that_is_asked_for(lengths: list[int]) -> None:
+    body = "b (float[3] c, float[3] e) => (float[3] c1, float[3] o) { c1 = Add (c, e) o = Tanh (c1) }"
+    made = of_sequences("(int64[b] lengths, float[b, 3] s, float[b, n, 3] x) => (float[b, 3] last, float[b, n, 3] rows)",
+                        batched(body, "lengths", "s", "x", "last, rows"))  # fmt: skip
+    feeds = {"lengths": np.array(lengths), "s": floats(2, 3), "x": floats(2, 3, 3)}
+    with pytest.raises(jn.UserError, match="Scan"):
+        jn.evaluate(jn.from_onnx(made, check_positions=True), **feeds)
+    last, rows = jn.evaluate(jn.from_onnx(made), **feeds)
+    for row, length in enumerate(lengths):  # clipped
+        total = feeds["s"][row] + np.cumsum(feeds["x"][row], 0)[:length]
+        np.testing.assert_allclose(rows[row, : min(length, 3)], np.tanh(total), 1e-5, 1e-5)
+        np.testing.assert_allclose(last[row], total[-1] if length else feeds["s"][row], 1e-5, 1e-5)
