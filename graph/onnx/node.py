@@ -60,6 +60,7 @@ class Node:
         inside: a context in which subgraphs are imported into a region.
         symbols: of constants that were made before, by their identity.
         checks_positions: whether positions that are out of range have to end a run.
+        too_large: bodies of loops that cannot be unrolled, by their identity: loops around them are imported in several ways.
     """
 
     def __init__(
@@ -78,6 +79,7 @@ class Node:
         self.definition, self.version, self.graph, self.run, self.limits = definition, version, graph, run, limits
         self.inside, self.symbols = inside, symbols
         self.checks_positions = False
+        self.too_large: dict[int, Body] = {}
         self._values, self._attributes, self._defaults = values, attributes, defaults
         self._read_attributes: set[str] = set()
         self._read_inputs: set[int] = set()

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from collections.abc import Sequence as Ordered
 from contextlib import suppress
 from dataclasses import replace
+from typing import TypeAlias
 
 import numpy as np
 
@@ -17,6 +18,9 @@ from ...functions.building import apply
 from ...functions.joining import stack
 from ...functions.ordered.out_of_range import with_mode
 from ...functions.shaping import flip
+from ...ops.control import regions_of
+from ...ops.host import is_host
+from ...region import is_compiled_region
 from ...symbol import Symbol
 from ...types import Shape, shape_text
 from ..loops.batched import BatchedScan
@@ -45,6 +49,13 @@ _UNROLLED = 256
 """Most nodes that loops are unrolled to: what they compute of constants stays known, kernels fuse, and any device runs them."""
 _UNROLLED_BY_TYPE = 4096
 """Most nodes that loops are unrolled to whose types change: beyond that the host drives them, and compiles one iteration."""
+_LOOPS = frozenset(("Loop", "Scan", "SequenceMap", "RNN", "GRU", "LSTM"))
+_PLAIN = frozenset(("", "ai.onnx.ml", "com.microsoft"))
+"""Domains whose other operators have no loops."""
+_GROWTH = 16
+"""Most operations for each of these nodes: a node may be a function, or a loop that is unrolled itself."""
+_UNROLLED_ON_HOST = 64
+"""Most operations of the host that loops are unrolled to: each ends a part of a staged model."""
 _MAX_COMPARED = 64
 """Most elements of constants that are compared."""
 
@@ -74,21 +85,50 @@ def if_(node: Node) -> Result:
         with suppress(NoRegionError):
             return tuple(import_host_branch(node, flag, then, otherwise, always=True))
     if then.size + otherwise.size > _SELECTED or node.definition.is_region:
-        with suppress(NoRegionError):
+        try:
             return tuple(import_branch(node, flag, then, otherwise))
-        with suppress(NoRegionError):
-            return tuple(import_host_branch(node, flag, then, otherwise))
+        except NoRegionError as refusal:
+            if is_compiled_region(node.graph) and (refusal.needs_host or _is_inner(refusal)):
+                raise _cause(refusal) from None  # so does the region around it, or what is selected between
+        if _may_loop(then) or _may_loop(otherwise):
+            try:
+                return tuple(import_host_branch(node, flag, then, otherwise))
+            except NoRegionError as refusal:
+                if not is_compiled_region(node.graph) and _is_inner(refusal):
+                    raise _cause(refusal) from None
     try:
         with attempting(node):
             results = [as_conditions(node, node.run(body, ())) for body in (then, otherwise)]
             either = EitherShape(node, flag, condition)
             return tuple([_selected(node, flag, yes, no, condition, either) for yes, no in zip(*results, strict=True)])
     except NoRegionError as refusal:
-        error = refusal.__cause__ if isinstance(refusal.__cause__, JoineryError) else refusal
-        if not getattr(error, "inputs", ()) and not getattr(error, "sizes", ()):  # to which a model is specialised
+        error = _cause(refusal)
+        is_specialised = getattr(error, "inputs", ()) or getattr(error, "sizes", ())
+        if not is_specialised and not _is_inner(refusal):
             with suppress(NoRegionError):
                 return tuple(import_host_branch(node, flag, then, otherwise, always=True))
         raise error from None
+
+
+def _cause(refusal: NoRegionError) -> JoineryError:
+    """Return the error for which a subgraph is no region."""
+    return refusal.__cause__ if isinstance(refusal.__cause__, JoineryError) else refusal
+
+
+def _is_inner(refusal: NoRegionError) -> bool:
+    """Return whether a node of the subgraph cannot be imported: then no other way to import it there can, and trying each way
+    at each depth would take twice as long for each level."""
+    return hasattr(_cause(refusal), "onnx_node")
+
+
+def _may_loop(body: Body) -> bool:
+    """Return whether loops may stand in a body, or in functions that it calls."""
+    for node in body.nodes:
+        if node.op in _LOOPS or node.domain not in _PLAIN:
+            return True
+        if any(isinstance(attribute.value, Body) and _may_loop(attribute.value) for attribute in node.attributes.values()):
+            return True
+    return False
 
 
 def _with_condition(body: Body) -> Body:
@@ -181,26 +221,63 @@ def loop(node: Node) -> Result:
     node.require(fits, f"a body of {len(body.inputs)} inputs and {len(body.outputs)} outputs for {len(state)} states")
     node.require(not isinstance(limit, Known) or limit.array.size == 1, "a trip count that is not one number")
     nodes = int(limit.array.reshape(-1)[0]) * max(body.size, 1) if isinstance(limit, Known) else None
-    ways = {
-        "unrolled": lambda: _unrolled(node, body, going, state),
-        "region": lambda: _as_region(node, body, limit, going, state),
-        "driven": lambda: import_host_loop(node, body, limit, going, state),
-    }  # fmt: skip
     if truth_of(node, going) is False and node.definition.row != "host_loop":
-        return tuple(ways["unrolled"]())  # there is no iteration
+        return tuple(_unrolled(node, body, going, state, _Growth(node, 0)))  # there is no iteration
+    ways: _Ways = {
+        "unrolled": lambda growth: _unrolled(node, body, going, state, growth),
+        "region": lambda _: _as_region(node, body, limit, going, state),
+        "driven": lambda _: import_host_loop(node, body, limit, going, state),
+    }
     return _by_first(node, ways, nodes)
 
 
-def _by_first(node: Node, ways: Mapping[str, Callable[[], Ordered[Value]]], nodes: int | None) -> tuple[Value, ...]:
+class _TooLargeError(NoRegionError):
+    """An unrolled loop adds too many operations to the graph."""
+
+
+class _Growth:
+    """Counts what an unrolled loop adds to a graph.
+
+    nodes: how many nodes the loop is taken for; 0 for any number.
+    """
+
+    def __init__(self, node: Node, nodes: int) -> None:
+        self._graph, self._seen, self._most = node.graph, len(node.graph.symbols), _GROWTH * nodes
+        self._all = self._on_host = 0
+
+    def check(self) -> None:
+        """Raise `NoRegionError` for more operations than a loop is to be unrolled to."""
+        added = self._graph.symbols[self._seen :]
+        self._seen += len(added)
+        self._all += _size_of(added)
+        self._on_host += sum(is_host([each.dtype for each in symbol.inputs], symbol.op.kind, symbol.dtype) for symbol in added)
+        if self._most and (self._all > self._most or self._on_host > _UNROLLED_ON_HOST):
+            raise _TooLargeError(
+                "unrolled, it has too many operations; fix: carry values that keep their dtype and number of axes"
+            )
+
+
+def _size_of(symbols: Ordered[Symbol]) -> int:
+    """Return how many operations there are, with those of regions."""
+    return len(symbols) + sum(_size_of(region.symbols) for symbol in symbols for region in regions_of(symbol))
+
+
+_Ways: TypeAlias = Mapping[str, Callable[[_Growth], Ordered[Value]]]
+
+
+def _by_first(node: Node, ways: _Ways, nodes: int | None) -> tuple[Value, ...]:
     """Return the results of a loop in the first way that imports it: unrolled, as one of the graph, or of the host.
 
     nodes: of all iterations, if that is known.
     """
-    order = ["region", "unrolled", "driven"]
+    order, most = ["region", "unrolled", "driven"], _UNROLLED_BY_TYPE
     if nodes is None or nodes > _UNROLLED_BY_TYPE:
-        order = ["region", "driven", "unrolled"]
+        order, most = ["region", "driven", "unrolled"], 0
     elif nodes <= _UNROLLED and not node.definition.is_region:
-        order = ["unrolled", "region", "driven"]
+        order, most = ["unrolled", "region", "driven"], _UNROLLED
+    body = node.attr("body")
+    if id(body) in node.too_large:
+        order, most = ["region", "driven", "unrolled"], 0
     if node.definition.row == "host_loop":
         order = ["driven", *[way for way in order if way != "driven"]]
     refused: dict[str, NoRegionError] = {}
@@ -208,13 +285,15 @@ def _by_first(node: Node, ways: Mapping[str, Callable[[], Ordered[Value]]], node
         way = order.pop(0)
         try:
             with attempting(node):
-                return tuple(ways[way]())
+                return tuple(ways[way](_Growth(node, most)))
+        except _TooLargeError as error:
+            refused[way], node.too_large[id(body)] = error, body
+            order, most = [*order, *(["unrolled"] if most else [])], 0  # where there is no other way
         except NoRegionError as error:
             refused[way] = error
         if way == "region" and refused[way].needs_host and "driven" in order:  # which unrolled iterations would need as often
             order.sort(key=["driven", "unrolled"].index)
-    error = refused["unrolled"].__cause__
-    raise _refused(error if isinstance(error, JoineryError) else refused["unrolled"], refused["region"], refused["driven"])
+    raise _refused(_cause(refused["unrolled"]), refused["region"], refused["driven"])
 
 
 def _refused(error: JoineryError, refusal: NoRegionError, driven: NoRegionError) -> JoineryError:
@@ -255,7 +334,7 @@ def _as_region(
             raise
 
 
-def _unrolled(node: Node, body: Body, going: Value, state: list[Value]) -> list[Value]:
+def _unrolled(node: Node, body: Body, going: Value, state: list[Value], growth: _Growth) -> list[Value]:
     trips = node.integer(0, "the trip count of Loop") if node.has(0) else None
     scans: list[list[Value]] = [[] for _ in range(len(body.outputs) - 1 - len(state))]
     active: Symbol | None = None
@@ -284,6 +363,7 @@ def _unrolled(node: Node, body: Body, going: Value, state: list[Value]) -> list[
             kept = [_selected(node, flag, after, before, going) for after, before in zip(state, kept, strict=True)]
         for scan, value in zip(scans, results[1 + len(state) :], strict=True):
             scan.append(value)
+        growth.check()
         count += 1
     finished = [stacked(node, scan, 0, body, 1 + len(state) + number) for number, scan in enumerate(scans)]
     return [*kept, *finished]
@@ -324,21 +404,21 @@ def scan(node: Node) -> Result:
         ]
         return [*made[:states], *rows]
 
-    def as_region() -> list[Value]:
+    def as_region(_: _Growth) -> list[Value]:
         reverse = all(backwards) and all(prepends)
         return in_place(import_scan(node, step, state, scanned(reverse), trips, reverse), reverse)
 
-    def unrolled() -> list[Value]:
-        return _unrolled_scan(node, body, state, sources, trips, axes, backwards, out_axes, prepends)
+    def unrolled(growth: _Growth) -> list[Value]:
+        return _unrolled_scan(node, body, state, sources, trips, axes, backwards, out_axes, prepends, growth)
 
-    driven = lambda: in_place(import_host_scan(node, step, state, scanned(False), trips), False)  # noqa: E731
+    driven = lambda _: in_place(import_host_scan(node, step, state, scanned(False), trips), False)  # noqa: E731
     nodes = trips * max(body.size, 1) if isinstance(trips, int) else None
     return _by_first(node, {"unrolled": unrolled, "region": as_region, "driven": driven}, nodes)
 
 
 def _unrolled_scan(
     node: Node, body: Body, state: list[Value], sources: Ordered[Value], trips: Extent, axes: Ordered[int],
-    backwards: Ordered[int], out_axes: Ordered[int], prepends: Ordered[int],
+    backwards: Ordered[int], out_axes: Ordered[int], prepends: Ordered[int], growth: _Growth,
 ) -> list[Value]:  # fmt: skip
     if not isinstance(trips, int):
         raise node.size_needed((trips,), f"a Scan of {trips} iterations")
@@ -354,6 +434,7 @@ def _unrolled_scan(
         state = made[:states]
         for each, value in zip(scans, made[states:], strict=True):
             each.append(value)
+        growth.check()
     finished = []
     for number, (each, axis, prepend) in enumerate(zip(scans, out_axes, prepends, strict=True)):
         rank = len(body.outputs[states + number].sizes or ()) if not each else _rank(each[0])
@@ -406,15 +487,16 @@ def scan_with_batch(node: Node) -> Result:
         return BatchedScan(node, body, ends, values[:states], values[states:], [bool(back) for back in backwards])
 
     nodes = batch * trips * max(body.size, 1) if isinstance(batch, int) and isinstance(trips, int) else None
-    ways: dict[str, Callable[[], Ordered[Value]]] = {
-        "unrolled": lambda: _unrolled_batch(node, body, states, shapes[states], lengths, backwards),
-        "region": lambda: nested().as_region(), "driven": lambda: nested().driven(),
-    }  # fmt: skip
+    ways: _Ways = {
+        "unrolled": lambda growth: _unrolled_batch(node, body, states, shapes[states], lengths, backwards, growth),
+        "region": lambda _: nested().as_region(),
+        "driven": lambda _: nested().driven(),
+    }
     return _by_first(node, ways, nodes)
 
 
 def _unrolled_batch(
-    node: Node, body: Body, states: int, shape: Shape, ends: Known | Symbol | None, backwards: Ordered[int]
+    node: Node, body: Body, states: int, shape: Shape, ends: Known | Symbol | None, backwards: Ordered[int], growth: _Growth
 ) -> list[Value]:
     batch, trips = node.static_sizes(shape[:2], "a tensor to scan")
     require_unrollable(node, batch * trips, body)
@@ -436,6 +518,7 @@ def _unrolled_batch(
             state = made[:states]
             for each, value in zip(scans[row], made[states:], strict=True):
                 each.append(value)
+            growth.check()
         for total, value in zip(rows, state, strict=False):
             total.append(value)
     for number in range(states, len(rows)):
