@@ -70,8 +70,8 @@ def suppression(node: Node) -> Result:
         return non_max_suppression(boxes, scores, max(limit, 0), iou, score, centered)
     found = non_max_suppression(boxes, scores, _ALL, iou, score, centered)
     kind = apply("add", apply("mul", found[:, 0], node.graph.dim_value(scores.shape[1])), found[:, 1])
-    place = apply("sub", counting(found.graph, found.shape[0]), searchsorted(kind, kind))  # among the boxes of its class
-    return apply("gather", found, nonzero(apply("less", place, most.cast(int64)))[0], axis=0)
+    position = apply("sub", counting(found.graph, found.shape[0]), searchsorted(kind, kind))  # among the boxes of its class
+    return apply("gather", found, nonzero(apply("less", position, most.cast(int64)))[0], axis=0)
 
 
 def _computed(node: Node, position: int, what: str) -> Symbol | None:
