@@ -20,7 +20,7 @@ from . import constants
 from .checks import Check, Checks, ShapeError
 from .construction.ending import closed, foreign, output_names
 from .construction.misuse import NeverCurrent, input_types
-from .construction.nesting import Nesting, innermost
+from .construction.nesting import Nesting, innermost, knowing
 from .construction.recording import OWNERS, Journal, recorded
 from .dims.dim import Dim, Extent
 from .errors import completed, compose, describe
@@ -255,11 +255,7 @@ class Graph(Nesting, NeverCurrent):
 
     @recorded
     def apply(
-        self,
-        op: str | OpDef,
-        operands: Sequence[TensorLike],
-        attrs: Attributes | None = None,
-        dtype: DType | None = None,
+        self, op: str | OpDef, operands: Sequence[TensorLike], attrs: Attributes | None = None, dtype: DType | None = None
     ) -> Symbol:
         """Make a computed symbol, in the only way there is: promote, cast, infer the shape, append.
 
@@ -274,6 +270,8 @@ class Graph(Nesting, NeverCurrent):
         for operand in operands:
             if type(operand) is Symbol and operand.graph is not self and operand.graph.is_inside(self):
                 return operand.graph.apply(op, operands, attrs, dtype)
+        if self.open is not None and (region := knowing(self, attrs)) is not None:
+            return region.apply(op, operands, attrs, dtype)  # type: ignore[no-any-return]
         row = op if isinstance(op, OpDef) else op_named(op)
         of_parts: Symbol | None = by_parts(self, row, operands, attrs, dtype)
         if of_parts is not None:

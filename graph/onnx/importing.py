@@ -86,6 +86,7 @@ class Importer:
         self.nodes = self.folded_bytes = self.depth = self.branches = 0
         self.symbols: dict[int, tuple[Known, Symbol]] = {}
         self.calls: dict[int, Call | None] = {}
+        self.too_large: dict[int, Body] = {}
 
     def run_body(self, body: Body, scope: Scope) -> list[Value]:
         """Run the nodes of a graph whose inputs have values, and return those of its outputs."""
@@ -167,6 +168,7 @@ class Importer:
 
             node_ = Node(definition_, version, values, plain, defaults, graph, symbols, run, self.limits, self.inside)
             node_.path, node_.iterations = (*scope.path, node.index), scope.iterations
+            node_.too_large = self.too_large
             # what a branch reads that is not taken must raise nothing
             node_.checks_positions = self.check_positions and not self.branches and not is_compiled_region(graph)
             return node_

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from collections.abc import Sequence as Ordered
 from contextlib import AbstractContextManager
+from copy import copy
 from typing import Any, Protocol, TypeAlias, cast
 
 import numpy as np
@@ -69,6 +70,7 @@ class Node:
         checks_positions: whether positions that are out of range have to end a run.
         path: where it stands in the model: the position of each node around it, and which of its subgraphs.
         iterations: the numbers of the iterations of all loops around it.
+        too_large: bodies of loops that cannot be unrolled, by their identity: loops around them are imported in several ways.
     """
 
     def __init__(
@@ -89,9 +91,16 @@ class Node:
         self.checks_positions = False
         self.path: tuple[int | str, ...] = ()
         self.iterations: tuple[int | Symbol, ...] = ()
+        self.too_large: dict[int, Body] = {}
         self._values, self._attributes, self._defaults = values, attributes, defaults
         self._read_attributes: set[str] = set()
         self._read_inputs: set[int] = set()
+
+    def within(self, region: Region, symbols: dict[int, tuple[Known, Symbol]]) -> Node:
+        """Return the node while a subgraph is imported into a region: what it makes stands there."""
+        inner = copy(self)
+        inner.graph, inner.symbols = region, symbols
+        return inner
 
     # -- inputs --------------------------------------------------------------------------------------------------------
 

@@ -119,6 +119,8 @@ def _opsets(imports: Iterable[Any], file: str) -> dict[str, int]:
                 f"{file}: domain {domain or 'ai.onnx'!r} is imported twice, as opset {found[domain]} and as {entry.version}; "
                 "fix: export the model again"
             )
+        if not 0 <= entry.version < 1 << 31:
+            raise UserError(f"{file}: opset {entry.version} of {domain or 'ai.onnx'!r:.80}; fix: export the model again")
         found[domain] = entry.version
     if "" in found and not 1 <= found[""] <= MAX_OPSET:
         raise UnsupportedError(f"{file}: opset {found['']} of ai.onnx; 1 to {MAX_OPSET} are known; fix: export it for those")
