@@ -33,14 +33,26 @@ def agrees(made: Any, *runs: dict[str, Any], tolerance: float = 1e-5) -> Any:
     assert not graph.casts()
     compiled = jn.compile(graph, device="cpu", cache=False)
     for feeds in runs:
-        got = compiled.run(feeds)
-        for output, want in zip(made.graph.output, by_onnxruntime(made, feeds), strict=True):
-            assert got[output.name].shape == want.shape
-            assert got[output.name].dtype == want.dtype
-            if want.dtype.kind == "O":
-                assert got[output.name].tolist() == want.tolist()
-                continue
-            is_code = want.dtype.kind in "iu" and want.dtype.itemsize == 1
-            rtol, atol = (0.0, 1.0) if is_code else (tolerance, tolerance)
-            np.testing.assert_allclose(got[output.name].astype(float), want.astype(float), rtol, atol)
+        _same(made, compiled.run(feeds), feeds, tolerance)
     return graph
+
+
+def serves(made: Any, *runs: dict[str, Any], tolerance: float = 1e-5) -> Any:
+    """What `compile_onnx` returns computes what onnxruntime does, for all of these inputs. Returns the model."""
+    compiled: Any = jn.compile_onnx(made, device="cpu", cache=False)
+    for feeds in runs:
+        _same(made, compiled.run(feeds), feeds, tolerance)
+    return compiled
+
+
+def _same(made: Any, got: dict[str, Any], feeds: dict[str, Any], tolerance: float) -> None:
+    for output, found in zip(made.graph.output, by_onnxruntime(made, feeds), strict=True):
+        want = np.asarray(found)  # one string comes as one
+        assert got[output.name].shape == want.shape
+        assert got[output.name].dtype == (object if want.dtype.kind == "U" else want.dtype)
+        if want.dtype.kind in "OU":
+            assert got[output.name].tolist() == want.tolist()
+            continue
+        is_code = want.dtype.kind in "iu" and want.dtype.itemsize == 1
+        rtol, atol = (0.0, 1.0) if is_code else (tolerance, tolerance)
+        np.testing.assert_allclose(got[output.name].astype(float), want.astype(float), rtol, atol)

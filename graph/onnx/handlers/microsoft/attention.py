@@ -69,12 +69,16 @@ def _together(*parts: Symbol | None) -> Symbol | None:
     return total
 
 
-def _padding(node: Node, mask: Symbol, length: Extent, filler: float) -> Symbol:
-    """Return what a mask of keys adds to scores: lengths (batch,), keys (batch, keys), or (batch, queries, keys)."""
+def _padding(node: Node, mask: Symbol, batch: Extent, length: Extent, filler: float, starts: bool = True) -> Symbol:
+    """Return what a mask of keys adds to scores: keys (batch, keys), or (batch, queries, keys), that count where they are
+    positive, or a vector that says where the keys of each row end.
+
+    starts: whether the vector may say where they begin, too.
+    """
     if len(mask.shape) == 1:
-        keep = apply("less", counting(mask.graph, length).reshape((1, length)), mask.cast(int64).reshape((-1, 1)))
+        keep = _between(node, mask, batch, length, starts)
     else:
-        keep = mask if mask.dtype is bool_ else apply("not_equal", mask, 0)
+        keep = mask if mask.dtype is bool_ else apply("greater", mask, 0)
     if len(keep.shape) == 2:
         keep = keep.reshape((keep.shape[0], 1, 1, keep.shape[1]))
     elif len(keep.shape) == 3:
@@ -82,6 +86,27 @@ def _padding(node: Node, mask: Symbol, length: Extent, filler: float) -> Symbol:
     else:
         node.unsupported(f"a mask of {len(mask.shape)} axes", "a mask of (batch,), (batch, keys) or (batch, queries, keys)")
     return _blocked(keep, filler)
+
+
+def _between(node: Node, mask: Symbol, batch: Extent, length: Extent, starts: bool) -> Symbol:
+    """Return which keys of each row a vector lets count: of (batch,) those before the end that it has for the row.
+
+    (2 · batch,) has ends, and behind them where rows begin. (3 · batch + 2,) has ends, and behind them how rows without
+    padding lie one after the other, which has no bearing.
+    """
+    count = mask.shape[0]
+    kinds = (batch, 2 * batch, 3 * batch + 2) if starts else (batch, 3 * batch + 2)
+    if count not in kinds:
+        if not (isinstance(count, int) and isinstance(batch, int)):
+            raise node.size_needed((count, batch), f"a mask of {count} elements for a batch of {batch}")
+        shapes = "(batch,), (2 · batch,) or (3 · batch + 2,)" if starts else "(batch,) or (3 · batch + 2,)"
+        node.require(False, f"a mask of {count} elements for a batch of {batch}", f"a mask of {shapes}")
+    at = counting(mask.graph, length).reshape((1, length))
+    edges = mask.cast(int64)
+    keep = apply("less", at, edges[:batch].reshape((batch, 1)))
+    if starts and count not in (batch, 3 * batch + 2):
+        keep = apply("logical_and", keep, apply("greater_equal", at, edges[batch:].reshape((batch, 1))))
+    return keep
 
 
 def _unpacked(node: Node, heads: int) -> tuple[Symbol, Symbol, Symbol]:
@@ -124,7 +149,7 @@ def multi_head_attention(node: Node) -> Result:
         k, v = concat([node[6], k], 2), concat([node[7], v], 2)
     total = k.shape[2]
     filler = float(node.attr("mask_filter_value", -10000.0))
-    masked = _padding(node, node[4], total, filler) if node.has(4) else None
+    masked = _padding(node, node[4], q.shape[0], total, filler, starts=False) if node.has(4) else None
     causal = _blocked(_causal(q, past, total), filler) if node.attr("unidirectional", 0) else None
     bias = _together(masked, causal, node[5].cast(float32) if node.has(5) else None)
     return _merged(_attended(q, k, v, _scale(node, q), bias)), k, v
@@ -161,7 +186,7 @@ def attended_by_one_matrix(node: Node, wide: Symbol, mask: int, past: int, bias:
         k, v = concat([node[past][0], k], 2), concat([node[past][1], v], 2)
     total = k.shape[2]
     filler = float(node.attr("mask_filter_value", -10000.0))
-    masked = _padding(node, node[mask], total, filler) if node.has(mask) else None
+    masked = _padding(node, node[mask], q.shape[0], total, filler) if node.has(mask) else None
     causal = _blocked(_causal(q, before, total), filler) if node.attr("unidirectional", 0) else None
     added = _together(masked, causal, node[bias].cast(float32) if bias is not None and node.has(bias) else None)
     result = _merged(_attended(q, k, v, _scale(node, q), added))
