@@ -23,10 +23,13 @@ _MAX_COMPARED = 64
 
 @handles("LabelEncoder", domain=_DOMAIN, since=2)
 def label_encoder(node: Node) -> Result:
-    """Replace each element by the value of its key, others by a default."""
+    """Replace each element by the value of its key, others by a default. NaN is a key like others since opset 4."""
     keys, key_dtype = _list(node, "keys")
     values, dtype = _list(node, "values")
     node.require(len(keys) == len(values), f"{len(keys)} keys, {len(values)} values")
+    if node.version < 4:
+        pairs = [pair for pair in zip(keys, values, strict=True) if not (isinstance(pair[0], float) and math.isnan(pair[0]))]
+        keys, values = [key for key, _ in pairs], [value for _, value in pairs]
     default = _default(node, dtype)
     x = node[0]
     node.require((x.dtype is string) == (key_dtype is string), f"keys of {key_dtype} for {x.dtype}")

@@ -187,3 +187,15 @@ def test_probabilities_by_label_are_dictionaries(labels: Any) -> None:
     assert model.run({"x": x})["y"] == wanted
     assert model.outputs[0].dtype == "seq(map(float32))"
     np.testing.assert_array_equal(jn.evaluate(jn.from_onnx(made), x), x)  # a graph has the matrix
+
+
+@pytest.mark.parametrize("values", ["values_int64s", "values_floats", "values_strings"])
+@pytest.mark.parametrize("keys", [1, 3, 80])
+@pytest.mark.parametrize("opset", [2, 3, 4])
+def test_nan_is_a_key_since_opset_4(opset: int, keys: int, values: str) -> None:
+    given = [float("nan"), *range(1, keys)]
+    labels = [f"label {number}" if values == "values_strings" else number + 20 for number in range(keys)]
+    x = np.array([np.nan, 0, 1, 2, 79, -np.nan, np.inf], F)
+    encoder = node("LabelEncoder", "x", "y", domain=ML, keys_floats=given, **{values: labels})
+    made = model([encoder], {"x": (F, ["n"])}, "y", domains={ML: opset}, opset=18)
+    agree(made, x)
