@@ -194,7 +194,8 @@ def test_probabilities_by_label_are_dictionaries(labels: Any) -> None:
 @pytest.mark.parametrize("opset", [2, 3, 4])
 def test_nan_is_a_key_since_opset_4(opset: int, keys: int, values: str) -> None:
     given = [float("nan"), *range(1, keys)]
-    labels = [f"label {number}" if values == "values_strings" else number + 20 for number in range(keys)]
+    label = {"values_strings": "label {}".format, "values_int64s": int, "values_floats": float}[values]
+    labels = [label(number + 20) for number in range(keys)]
     x = np.array([np.nan, 0, 1, 2, 79, -np.nan, np.inf], F)
     encoder = node("LabelEncoder", "x", "y", domain=ML, keys_floats=given, **{values: labels})
     made = model([encoder], {"x": (F, ["n"])}, "y", domains={ML: opset}, opset=18)
