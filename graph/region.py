@@ -42,7 +42,7 @@ class Region(Graph):
         sizes = {known for symbol in parent.symbols for known in mentioned(extents_of(symbol))}
         self.outer_dims = parent.outer_dims | sizes | set(parent.dim_names)
         self.standing = tuple(parent.shape_checks.entries)
-        self.shape_checks = Checks(self.standing)
+        self.shape_checks = Checks(self.standing, names=parent.shape_checks.names)
         self.chains = parent.chains
         self._location = parent.current_location
         for tensor in inputs:

@@ -21,6 +21,7 @@ from ..checks import ShapeError
 from ..dims.dim import Dim, Extent
 from ..functions.building import apply
 from ..functions.host.data_sized import size_of
+from ..functions.shaping import rebind
 from ..graph import Graph
 from ..ops.shape import normalize_axis
 from ..region import Region, is_compiled_region
@@ -163,6 +164,18 @@ class Node:
         if not all(isinstance(extent, int) for extent in extents):
             raise self.size_needed(extents, f"{what} has shape {shape_text(tuple(extents))}")
         return cast("tuple[int, ...]", tuple(extents))
+
+    def agreeing(self, x: Symbol, sizes: Ordered[Extent | None], what: str) -> Symbol:
+        """Return a tensor with these sizes, None for any: where its own are not known to be equal, the launch checks that.
+
+        Raises `UserError` where they never are.
+        """
+        fits = len(x.shape) == len(sizes)
+        decide = self.graph.shape_checks.decide
+        fits &= all(want is None or decide(own, want) is not False for own, want in zip(x.shape, sizes, strict=False))
+        expected = ", ".join("any" if want is None else str(want) for want in sizes)
+        self.require(fits, f"{what} has shape {shape_text(x.shape)}; ({expected}) is expected")
+        return rebind(x, sizes)  # type: ignore[arg-type]
 
     def size_needed(self, extents: Iterable[object], problem: str) -> SizeNeededError:
         """Return the error for sizes that must be numbers: it names those of the inputs that they are made of."""

@@ -387,9 +387,7 @@ def scan(node: Node) -> Result:
         node.require(len(given) == wanted, f"{len(given)} {what}; {wanted} are expected")
     sources = [node.value(states + number) for number in range(count)]
     axes = [node.axis(axis, len(node.shape(states + number))) for number, axis in enumerate(in_axes)]
-    lengths = {node.shape(states + number)[axis] for number, axis in enumerate(axes)}
-    (trips,) = lengths if len(lengths) == 1 else (-1,)
-    node.require(trips != -1, f"the scanned axes have sizes {lengths}; equal ones are expected")
+    trips = _agree_in_length(node, sources, axes)
     state = [node.value(position) for position in range(states)]
     step: Step = lambda inner, index, values: node.run(body, values, index)  # noqa: E731
 
@@ -443,6 +441,23 @@ def _unrolled_scan(
     return [*state, *finished]
 
 
+def _agree_in_length(node: Node, sources: list[Value], axes: Ordered[int]) -> Extent:
+    """Return the length of scanned axes. Those whose sizes are not known to be equal are made so, which a launch checks."""
+    lengths = [source.shape[axis] for source, axis in zip(sources, axes, strict=True) if not isinstance(source, COMPOSITE)]
+    trips = next((length for length in lengths if isinstance(length, int)), lengths[0])
+    decide = node.graph.shape_checks.decide
+    node.require(
+        all(decide(length, trips) is not False for length in lengths),
+        f"the scanned axes have sizes {', '.join(map(str, lengths))}; equal ones are expected",
+    )
+    for number, (length, axis) in enumerate(zip(lengths, axes, strict=True)):
+        if length != trips:
+            symbol = node.symbol_of(sources[number])
+            sizes = [trips if each == axis else None for each in range(len(symbol.shape))]
+            sources[number] = node.agreeing(symbol, sizes, f"a scanned tensor {number}")
+    return trips
+
+
 def _to_front(x: Symbol, axis: int, is_reversed: bool) -> Symbol:
     """Return a tensor with the scanned axis in front, in the order of iterations."""
     moved = permute(x, (axis, *[each for each in range(len(x.shape)) if each != axis]))
@@ -477,8 +492,9 @@ def scan_with_batch(node: Node) -> Result:
     short = [shape for number, shape in enumerate(shapes) if len(shape) < 1 + (number >= states)]
     node.require(not short, f"a tensor of {len(short[0]) if short else 0} axes to scan; a batch and a sequence come first")
     batch, trips = shapes[states][:2]
-    alike = {shape[0] for shape in shapes} == {batch} and {shape[1] for shape in shapes[states:]} == {trips}
-    node.require(alike, f"tensors of shapes {', '.join(map(shape_text, shapes))}; equally many sequences are expected")
+    for sizes in ([shape[0] for shape in shapes], [shape[1] for shape in shapes[states:]]):
+        alike = len(set(sizes)) == 1 or len(set(node.static_sizes(sizes, "what is scanned"))) == 1
+        node.require(alike, f"tensors of shapes {', '.join(map(shape_text, shapes))}; equally many sequences are expected")
     lengths = _lengths(node, batch, trips)
 
     def nested() -> BatchedScan:

@@ -21,6 +21,7 @@ from ....functions.networks.cells import (
     ran_layer,
 )
 from ....symbol import Symbol
+from ....types import shape_text
 from ...node import Node, Result
 from ...registry import handles
 
@@ -50,19 +51,25 @@ def network(node: Node, kind: Kind, product: Product | None = None) -> Result:
     direction = "forward" if direction == "foward" else direction  # as the schema of GRU-1 spells its default
     node.require(direction in DIRECTIONS, f"direction {direction!r}")
     backwards = DIRECTIONS[direction]
-    hidden = node[2].shape[-1 if product is None else 1]
+    hidden = node.attr("hidden_size", node[2].shape[-1 if product is None else 1])
     if not isinstance(hidden, int):
         raise node.size_needed((hidden,), f"a state of {hidden}")
-    node.require(node.attr("hidden_size", hidden) == hidden, f"hidden_size is not {hidden}, which R has")
-    size = hidden
-    node.require(node[1].shape[0] == len(backwards), f"weights of {node[1].shape[0]} directions for {direction!r}")
+    node.require(hidden > 0, f"hidden_size is {hidden}")
+    size: int = hidden
     order = (1, 0, 2)
-    lengths = node.get(4)
-    wide = kind.gates * size
-    for position, expected in ((1, wide), (2, wide), (3, 2 * wide), (7, 3 * size if kind is LSTM else 0)):
-        if node.has(position):
-            found = node.shape(position)[2:] if product is not None and position < 3 else node.shape(position)[1:2]
-            node.require(found == (expected,), f"input {position} has shape {node.shape(position)}, not (…, {expected}, …)")
+    wide, count, batch = kind.gates * size, len(backwards), x.shape[1]
+    if product is None:
+        weights, recurrent = (
+            node.agreeing(node[position], (count, wide, last), name) for position, last, name in ((1, None, "W"), (2, size, "R"))
+        )
+    else:
+        for position, found in ((1, node.shape(1)), (2, node.shape(2))):
+            own = node.static_sizes((found[0], found[2]), f"input {position}")
+            node.require(own == (count, wide), f"input {position} has shape {shape_text(found)}, not ({count}, …, {wide})")
+        node.require(node.static_sizes(node.shape(2)[1:2], "R") == (size,), f"hidden_size is not {size}, which R has")
+    biases = node.agreeing(node[3], (count, 2 * wide), "B") if node.has(3) else None
+    lengths = node.agreeing(node[4], (batch,), "sequence_lens") if node.has(4) else None
+    peepholes = node.agreeing(node[7], (count, 3 * size), "P") if kind is LSTM and node.has(7) else None
     functions = _activations(node, kind, len(backwards))
     clip = node.attr("clip", None)
     layer = Layer(
@@ -72,9 +79,10 @@ def network(node: Node, kind: Kind, product: Product | None = None) -> Result:
     states = [node.get(5 + position) for position in range(kind.states)]
     if batch_first:
         states = [None if one is None else one.permute(order) for one in states]
-    biases, peepholes = node.get(3), node.get(7) if kind is LSTM else None
+    named = zip(("initial_h", "initial_c"), states, strict=False)
+    states = [None if one is None else node.agreeing(one, (count, batch, size), name) for name, one in named]
     if product is None:
-        steps, *finals = ran_layer(kind, layer, x, node[1], node[2], biases, lengths, states, peepholes)
+        steps, *finals = ran_layer(kind, layer, x, weights, recurrent, biases, lengths, states, peepholes)
     else:
         steps, *finals = _by_products(node, kind, layer, x, product, (biases, peepholes, *states), lengths)
     results: list[Any] = [None]
