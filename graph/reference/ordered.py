@@ -24,7 +24,8 @@ def scatter(symbol: BoundSymbol, a: Array, positions: Array, updates: Array) -> 
     others = np.indices(result.shape[1:], sparse=True)
     extent = result.shape[0]
     bound = BoundSymbol(_COMBINE.get(reduction, ""), symbol.dtype, (), (symbol.inputs[0], symbol.inputs[0]))
-    for step, value in zip(steps, values, strict=True):
+    for number in range(len(steps)):
+        step, value = steps[number, ...], values[number, ...]
         wide = np.minimum(step, np.uint64(2**63 - 1)).astype(np.int64) if step.dtype.kind == "u" else step.astype(np.int64)
         at = np.where(wide < 0, wide + extent, wide)
         inside = (at >= 0) & (at < extent)

@@ -71,7 +71,7 @@ def take_slice(symbol: BoundSymbol, a: Array) -> Array:
             index.append(slice(0, 0))
         else:  # in Python's slices the stop -1 is the last element, and None means "through 0"
             index.append(slice(start, stop if stop >= 0 else None, step))
-    return np.asarray(a[tuple(index)])
+    return np.asarray(a[tuple(index)], a.dtype)
 
 
 @row("concat")
@@ -125,7 +125,7 @@ def windows(symbol: BoundSymbol, a: Array) -> Array:
 def gather(symbol: BoundSymbol, a: Array, indices: Array) -> Array:
     """Take elements as numpy.take; the shape is a.shape[:axis] + indices.shape + a.shape[axis+1:]."""
     axis = symbol.attrs["axis"]
-    return np.take(a, _positions(symbol, a.shape[axis], indices), axis)
+    return np.asarray(np.take(a, _positions(symbol, a.shape[axis], indices), axis), a.dtype)  # NumPy gives one string as str
 
 
 @row("take_along_axis")
@@ -142,7 +142,7 @@ def gather_nd(symbol: BoundSymbol, a: Array, indices: Array) -> Array:
     numbers = np.indices(lead, sparse=True)[:batch] if batch else ()
     columns = [_positions(symbol, a.shape[batch + n], indices[..., n], batch + n) for n in range(depth)]
     where = tuple([np.broadcast_to(each, lead) for each in (*numbers, *columns)])
-    return a[where] if where else np.broadcast_to(a, (*lead, *a.shape))
+    return np.asarray(a[where], a.dtype) if where else np.broadcast_to(a, (*lead, *a.shape))
 
 
 def _positions(symbol: BoundSymbol, extent: int, indices: Array, axis: int | None = None) -> Array:
@@ -171,7 +171,7 @@ def _view(name: str, index: ViewIndex) -> None:
                 along = [-1 if each == axis else 1 for each in range(len(symbol.shape))]
                 indices = indices + (step * np.arange(symbol.shape[axis])).reshape(along)
             positions.append(indices if extent != 1 else np.zeros_like(indices))
-        return np.broadcast_to(a[tuple(positions)], symbol.shape)
+        return np.broadcast_to(np.asarray(a[tuple(positions)], a.dtype), symbol.shape)
 
 
 for _row in VIEWS:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ....promotion.dtype import bool_
+from ....promotion.dtype import bool_, float64
 from ...dims.dim import product
 from ...functions import activations
 from ...functions.building import apply
@@ -70,9 +70,10 @@ def hard_sigmoid(node: Node) -> Result:
 
 @handles("Shrink")
 def shrink(node: Node) -> Result:
-    """Shrink towards 0; integers are computed as floats."""
+    """Shrink towards 0; integers are computed as floats, whose fractions are cut off."""
     x = node[0]
-    return activations.shrink(x, float(node.attr("lambd")), float(node.attr("bias"))).cast(x.dtype)
+    wide = x if x.dtype.is_float else x.cast(float64)
+    return activations.shrink(wide, float(node.attr("lambd")), float(node.attr("bias"))).cast(x.dtype)
 
 
 @handles("Gelu")

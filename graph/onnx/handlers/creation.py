@@ -28,12 +28,17 @@ from ..values import Known, Ratio, Sizes, from_items, objects
 @handles("Constant", structural=True)
 def constant(node: Node) -> Result:
     """Return the value of an attribute."""
-    names = ("value", "value_float", "value_floats", "value_int", "value_ints")
+    names = ("value", "value_float", "value_floats", "value_int", "value_ints", "value_string", "value_strings")
     given = [name for name in names if node.attr(name, None) is not None]
-    node.require(len(given) == 1, f"{len(given)} values; numbers are expected, and one")
+    node.require(len(given) == 1, f"{len(given)} values; one attribute of {', '.join(names)} is expected")
     value = node.attr(given[0])
     if isinstance(value, Known):
         return value
+    if "string" in given[0]:
+        texts = [value] if given[0] == "value_string" else value
+        array = objects(texts, () if given[0] == "value_string" else (len(texts),))
+        array.flags.writeable = False
+        return Known(array)
     array = np.array(value, np.float32 if "float" in given[0] else np.int64)
     array.flags.writeable = False
     return Known(array)

@@ -281,3 +281,13 @@ def test_recurrent_networks_of_rows_of_several_lengths(op: str) -> None:
     found = evaluated(model([made], shapes, " ".join(outputs), opset=14), x, w, r, b, lengths)
     for one, other in zip(found, recurrent(op, x, w, r, b, lengths), strict=False):
         np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("bias", [0.0, 1.0, 0.75, -1.5])
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64"])
+def test_shrink_of_integers(dtype: str, bias: float) -> None:
+    largest = (1 << 52) + 1 if dtype.endswith("64") else np.iinfo(dtype).max - 2
+    x = np.array([0, 1, 2, 3, 100, largest], dtype)
+    x = np.concatenate([x, -x]) if dtype.startswith("int") else x
+    made = model([node("Shrink", "x", lambd=1.5, bias=bias)], {"x": (dtype, ["n"])}, opset=9)
+    agrees(made, x, rtol=0, atol=0)
