@@ -195,9 +195,11 @@ def encode_labels(symbol: BoundSymbol, x: Array) -> Array:
 
 @row("parse_numbers")
 def parse_numbers(symbol: BoundSymbol, x: Array) -> Array:
-    dtype = symbol.dtype
+    dtype, texts = symbol.dtype, x.reshape(-1).tolist()
     try:
-        numbers = [float(entry) if dtype.is_float else int(entry) for entry in x.reshape(-1).tolist()]
+        if any("_" in text or not text.isascii() for text in texts):  # only Python reads these as numbers
+            raise ValueError
+        numbers = [float(text) if dtype.is_float else int(text) for text in texts]
     except (ValueError, OverflowError):
         raise UserError(f"parse_numbers: a string is no number of {dtype}; fix: pass strings such as '12'") from None
     if not dtype.is_float and not all(dtype.contains_integer(int(number)) for number in numbers):

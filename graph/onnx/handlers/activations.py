@@ -117,7 +117,10 @@ def along_axis(node: Node) -> Result:
 
 @handles("Dropout", structural=True)
 def dropout(node: Node) -> Result:
-    """Return the operand and a mask that keeps everything; in training, a share of the elements is 0."""
+    """Return the operand and a mask that keeps everything; in training, a share of the elements is 0.
+
+    From opset 7 to 11, which do not say what a mask outside of training is, it is 0, as in onnxruntime.
+    """
     node.ignore("consumed_inputs", "seed")
     x = node[0]
     training = node.version < 7 and not node.attr("is_test", 0)
@@ -133,7 +136,7 @@ def dropout(node: Node) -> Result:
 
 
 def _mask(node: Node, x: Symbol) -> Symbol | Known:
-    dtype = bool_ if node.version >= 10 else x.dtype
+    dtype, value = bool_ if node.version >= 10 else x.dtype, 0 if 7 <= node.version < 12 else 1
     if all(isinstance(extent, int) for extent in x.shape):
-        return Known(np.broadcast_to(np.array(1, dtype.numpy), tuple(map(int, x.shape))))  # type: ignore[arg-type]
-    return full(x, x.shape, True if dtype is bool_ else 1, dtype)
+        return Known(np.broadcast_to(np.array(value, dtype.numpy), tuple(map(int, x.shape))))  # type: ignore[arg-type]
+    return full(x, x.shape, bool(value) if dtype is bool_ else value, dtype)

@@ -550,14 +550,16 @@ def _lengths(node: Node, batch: Extent, trips: Extent) -> Known | Symbol | None:
     if not node.has(0):
         return None
     given, shape = node.value(0), node.shape(0)
-    node.require(shape == (batch,), f"sequence_lens of shape {shape_text(shape)} for {batch} sequences of {trips}")
     if isinstance(given, Known):
+        if not isinstance(batch, int):
+            raise node.size_needed((batch,), f"{batch} sequences of lengths that are known")
+        node.require(shape == (batch,), f"sequence_lens of shape {shape_text(shape)} for {batch} sequences of {trips}")
         lengths = node.ints(0, "the sequence_lens of Scan")
         fits = all(0 < length <= trips if isinstance(trips, int) else length > 0 for length in lengths)
         node.require(fits, f"sequence_lens {lengths} for {len(lengths)} sequences of {trips}")
         if isinstance(trips, int):
             return Known(np.array(lengths, np.int64))
-    found, most = node[0].cast(int64), node.graph.dim_value(trips)
+    found, most = node.agreeing(node[0], (batch,), "sequence_lens").cast(int64), node.graph.dim_value(trips)
     if node.checks_positions:  # of the last slice; negative ones would count from the end
         last = apply("where", apply("less", found, 1), most, apply("sub", found, 1))
         found = apply("add", with_mode("Scan", last, trips, 0, "error", ("clip", "error"), ()), 1)

@@ -57,7 +57,7 @@ def legacy_pair(node: Node) -> tuple[Symbol, Symbol]:
             node.require(missing >= 0, f"axis {axis} leaves too few axes for the second operand")
             y = apply("reshape", y, shape=(*y.shape, *(1,) * missing))
         elif not broadcast:
-            node.require(x.shape == y.shape, "the shapes differ without broadcast=1")
+            y = node.agreeing(y, x.shape, "the second operand, which is not broadcast without broadcast=1,")
     x, y = broadcastable(x, y)
     return x, y
 

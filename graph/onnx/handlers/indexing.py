@@ -55,8 +55,7 @@ def slices(node: Node) -> Result:
     node.require(0 <= batch < len(positions.shape), f"batch_dims {batch} of {len(positions.shape)} axes")
     depth: Extent = positions.shape[-1]
     if not isinstance(depth, int):
-        node.unsupported(f"tuples of {depth} positions", "give the last axis of the positions a fixed size")
-    depth = int(depth)  # type: ignore[arg-type]
+        raise node.size_needed((depth,), f"tuples of {depth} positions")
     node.require(batch + depth <= len(x.shape), f"{depth} positions after {batch} batch axes, the data has {len(x.shape)} axes")
     is_checked = node.checks_positions and positions.op.name not in ("constant", "weight")
     return gather_nd(x, positions, batch, "error" if is_checked else "clip")
@@ -82,6 +81,9 @@ def scatter_elements(node: Node) -> Result:
 @handles("ScatterND")
 def write_slices(node: Node) -> Result:
     """Write slices at tuples of positions."""
+    depth = node.shape(1)[-1:]
+    if depth and not isinstance(depth[0], int):
+        raise node.size_needed(depth, f"tuples of {depth[0]} positions")
     mode = "error" if node.checks_positions else "drop"
     return scatter_nd(node[0], node[2], node[1], node.attr("reduction", "none"), mode)
 

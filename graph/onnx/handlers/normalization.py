@@ -46,7 +46,14 @@ def batch_normalization(node: Node) -> Result:
     rank = len(x.shape)
     node.ignore("consumed_inputs")
     epsilon, momentum = float(node.attr("epsilon")), float(node.attr("momentum"))
-    node.require(bool(node.attr("spatial", 1)), "spatial=0", "export the model for opset 9 or newer")
+    spatial = bool(node.attr("spatial", 1))
+    if not spatial and node.version < 7:
+        node.unsupported("spatial=0 before opset 7, whose parameters are said to have a size for each channel", "opset 7")
+
+    def along(parameter: Symbol) -> Symbol:
+        """Return a parameter in the form that broadcasts: one for each channel, or without `spatial` for each element."""
+        return per_channel(parameter, rank) if spatial else node.agreeing(parameter, x.shape[1:], "a parameter of spatial=0")
+
     training = bool(node.attr("training_mode", 0)) if node.version >= 14 else node.version < 7 and not node.attr("is_test", 0)
     if node.version < 14 and len(node.definition.outputs) == 1:
         training = False
@@ -55,16 +62,14 @@ def batch_normalization(node: Node) -> Result:
     value = _wide(x)
     parameters = [node.value(position) for position in range(1, 5)]
     if not training and (folded := _folded(parameters, epsilon)) is not None:
-        factor, shift = (per_channel(node.constant(each, value.dtype), rank) for each in folded)
+        factor, shift = (along(node.constant(each, value.dtype)) for each in folded)
         return apply("add", apply("mul", value, factor), shift).cast(x.dtype)
     scale, bias, running_mean, running_var = (_wide(node[position]) for position in range(1, 5))
-    axes = tuple([axis for axis in range(rank) if axis != 1])
+    axes = tuple([axis for axis in range(rank) if axis != 1]) if spatial else (0,)
     used_mean, used_var = (mean(value, axes), var(value, axes)) if training else (running_mean, running_var)
-    centred = apply("sub", value, per_channel(used_mean, rank).cast(value.dtype))
+    centred = apply("sub", value, along(used_mean).cast(value.dtype))
     factor = apply("div", scale, apply("sqrt", apply("add", used_var.cast(scale.dtype), epsilon)))
-    result = apply(
-        "add", apply("mul", centred, per_channel(factor, rank).cast(value.dtype)), per_channel(bias, rank).cast(value.dtype)
-    )
+    result = apply("add", apply("mul", centred, along(factor).cast(value.dtype)), along(bias).cast(value.dtype))
     if not training:
         return result.cast(x.dtype)
     node.require(node.version >= 14 or not node.wants(3), "saved statistics of training", "export the model for inference")
@@ -132,7 +137,8 @@ def layer_normalization(node: Node) -> Result:
     axes = tuple(range(axis, len(x.shape)))
     value = _wide(x)
     deviation = apply("sqrt", apply("add", var(value, axes, True), epsilon))
-    return result, mean(value, axes, True), apply("div", 1.0, deviation)
+    # what is returned of float64 is float32, too: stash_type says so
+    return result, mean(value, axes, True).cast(float32), apply("div", 1.0, deviation).cast(float32)
 
 
 @handles("RMSNormalization")

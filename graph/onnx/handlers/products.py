@@ -102,11 +102,12 @@ def det(node: Node) -> Result:
     x = node[0]
     shape = node.shape(0)
     node.require(len(shape) >= 2, "a vector; matrices are expected")
-    size = shape[-1]
-    if not isinstance(size, int) or not isinstance(shape[-2], int) or not 0 < size <= _MAX_DETERMINANT:
+    size = next((extent for extent in shape[-2:] if isinstance(extent, int)), shape[-1])
+    if not isinstance(size, int):
+        raise node.size_needed((size,), f"Det of {size} x {size} matrices")
+    if not 0 < size <= _MAX_DETERMINANT:
         node.unsupported(f"Det of {size} x {size} matrices", f"at most {_MAX_DETERMINANT} x {_MAX_DETERMINANT}")
-    size = int(size)  # type: ignore[arg-type]
-    node.require(shape[-2] == size, "the matrices are not square")
+    x = node.agreeing(x, (*(None,) * (len(shape) - 2), size, size), "the matrices")
 
     @cache
     def minor(row: int, columns: tuple[int, ...]) -> Symbol:

@@ -152,14 +152,15 @@ def concat(node: Node) -> Result:
         axis = node.axis(node.attr("axis"), len(more[0].shape))
         return first.appended(joined(more, axis), axis)
     values = node.all()
-    return joined(values, node.axis(node.attr("axis"), len(values[0].shape)))
+    number = node.attr("axis", 1) if node.version < 4 else node.attr("axis")
+    return joined(values, node.axis(number, len(values[0].shape)))
 
 
 @handles("Split")
 def split(node: Node) -> Result:
     """Split into parts of given sizes, or into equal ones of which the last may be smaller."""
     x = node[0]
-    axis = node.axis(node.attr("axis"), len(x.shape))
+    axis = node.axis(node.attr("axis", 0), len(x.shape))
     extent, count = x.shape[axis], len(node.definition.outputs)
     sizes: Ordered[Extent]
     if node.has(1):

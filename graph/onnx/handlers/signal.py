@@ -24,7 +24,8 @@ def _check(node: Node, x: Symbol, length: int) -> None:
     node.require(x.dtype.is_float, f"a transform of {x.dtype}", "floats")
     if not 0 < length <= fourier.MAX_LENGTH:
         node.unsupported(f"a Fourier transform of length {length}", f"at most {fourier.MAX_LENGTH}")
-    node.require(x.shape[-1] in (1, 2), f"the last axis has {x.shape[-1]} elements; 1 or 2 are expected")
+    (parts,) = node.static_sizes(x.shape[-1:], "the last axis, which holds the parts of numbers,")
+    node.require(parts in (1, 2), f"the last axis has {parts} elements; 1 or 2 are expected")
 
 
 def _work(node: Node, x: Symbol) -> DType:
@@ -63,10 +64,10 @@ def stft(node: Node) -> Result:
     node.require(window is None or len(window.shape) == 1, "a window that is no vector")
     extent = x.shape[1]
     length = node.integer(3, "the frame_length of STFT") if node.has(3) else window.shape[0] if window is not None else extent
-    fits = not isinstance(extent, int) or not isinstance(length, int) or length <= extent
-    node.require(isinstance(length, int) and length > 0 and fits and step > 0, f"frames of {length} each {step} of {extent}")
-    length = int(length)  # type: ignore[arg-type]
-    node.require(window is None or window.shape == (length,), "a window as long as the frames")
+    (length,) = node.static_sizes((length,), "a frame")
+    fits = not isinstance(extent, int) or length <= extent
+    node.require(length > 0 and fits and step > 0, f"frames of {length} each {step} of {extent}")
+    window = None if window is None else node.agreeing(window, (length,), "the window, which is as long as the frames,")
     _check(node, x, length)
     if isinstance(extent, int):
         count = (extent - length) // step + 1

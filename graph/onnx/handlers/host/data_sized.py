@@ -57,7 +57,7 @@ def distinct(node: Node) -> Result:
 @handles("NonMaxSuppression")
 def suppression(node: Node) -> Result:
     """Select the boxes of each class that overlap no better one."""
-    boxes, scores, centered = node[0], node[1], bool(node.attr("center_point_box", 0))
+    boxes, scores, centered = node.agreeing(node[0], (None, None, 4), "boxes"), node[1], bool(node.attr("center_point_box", 0))
     iou = node.number(3, "iou_threshold") if node.has(3) else 0.0
     least, most = (_computed(node, 4, "score_threshold"), _computed(node, 2, "max_output_boxes_per_class"))
     score = float("-inf")

@@ -36,8 +36,7 @@ def _scale(node: Node, q: Symbol) -> float:
     if given:
         return given
     if not isinstance(size, int):
-        node.unsupported(f"heads of {size} elements", "give the heads a fixed size")
-        return given
+        raise node.size_needed((size,), f"heads of {size} elements")
     return 1.0 / math.sqrt(size)
 
 
@@ -114,8 +113,8 @@ def _unpacked(node: Node, heads: int) -> tuple[Symbol, Symbol, Symbol]:
 
     def parts(position: int, count: int) -> list[Symbol]:
         packed = node[position]
-        fits = len(packed.shape) == 5 and packed.shape[2:4] == (heads, count)
-        node.require(fits, f"input {position} of shape {packed.shape}; (batch, length, {heads}, {count}, size) is expected")
+        sizes = (None, None, heads, count, None)
+        packed = node.agreeing(packed, sizes, f"input {position}, (batch, length, heads, parts, size),")
         batch, length, _, _, size = packed.shape
         return [packed[:, :, :, number].reshape((batch, length, size * heads)) for number in range(count)]
 
@@ -213,14 +212,17 @@ def rotary_embedding(node: Node) -> Result:
         node.unsupported("a scale of angles", "multiply the tables by it")
     flat = len(x.shape) == 3
     if flat and not heads:
-        size = cosines.shape[1] * 2
-        node.require(partial == 0 and isinstance(x.shape[2], int) and isinstance(size, int), "num_heads is missing")
-        heads = int(x.shape[2]) // int(size)  # type: ignore[arg-type]
+        node.require(partial == 0, "num_heads is missing")
+        width, half = node.static_sizes((x.shape[2], cosines.shape[1]), "heads that num_heads does not count")
+        heads = width // (2 * half)
     wide = _heads(x, heads) if flat else x
     batch, length = wide.shape[0], wide.shape[2]
-    if positions.shape == (1,):
-        positions = apply("add", counting(x.graph, length), positions.cast(int64)).reshape((1, length))
+    if len(positions.shape) == 1:  # where the first row is; the others follow
+        first = node.agreeing(positions, (1,), "position_ids").cast(int64)
+        positions = apply("add", counting(x.graph, length), first).reshape((1, length))
         positions = apply("broadcast_to", positions, shape=(batch, length))
+    else:
+        positions = node.agreeing(positions, (batch, length), "position_ids")
     result = _rotated(wide, positions, cosines, sines, bool(node.attr("interleaved", 0)))
     return _merged(result) if flat else result
 

@@ -110,8 +110,11 @@ def _mixture(node: Node, weights: dict[str, Symbol], biases: dict[str, Symbol | 
     wide = float64 if given.dtype is float64 else float32
     x = given.reshape((-1, given.shape[-1])).cast(wide)
     gates = _gates(node, node[1].cast(wide))
-    slices: dict[str, Any] = {name: each.cast(wide) for name, each in weights.items()}
-    slices |= {f"{name} bias": each.cast(wide) for name, each in biases.items() if each is not None}
+    given_biases = {f"{name} bias": each for name, each in biases.items() if each is not None}
+    slices: dict[str, Any] = {
+        name: node.agreeing(each.cast(wide), (gates.shape[1], *(None,) * (len(each.shape) - 1)), name)
+        for name, each in {**weights, **given_biases}.items()
+    }
     slices["gate"] = gates.transpose()
 
     def layer(x: Symbol, own: dict[str, Symbol], name: str) -> Symbol:
@@ -137,8 +140,8 @@ def _gates(node: Node, scores: Symbol) -> Symbol:
     """Return what each expert counts for each token, 0 for those that are not among its best; of equal ones the last are."""
     count = node.attr("k", 1)
     node.require(len(scores.shape) == 2, f"router_probs of {len(scores.shape)} axes; (tokens, experts) are expected")
-    experts = scores.shape[1]
-    node.require(isinstance(experts, int) and 0 < count <= experts, f"the best {count} of {experts} experts")
+    (experts,) = node.static_sizes(scores.shape[1:], "a row of router_probs")
+    node.require(0 < count <= experts, f"the best {count} of {experts} experts")
     values, positions = top_k(flip(softmax(scores, 1), 1), count, 1)
     if node.attr("normalize_routing_weights", 0):
         values = apply("div", values, sum_(values, 1, True, scores.dtype))

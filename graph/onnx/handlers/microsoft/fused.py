@@ -83,8 +83,9 @@ def fused_gemm(node: Node) -> Result:
     a = node[0].transpose() if node.attr("transA", 0) else node[0]
     b = node[1].transpose() if node.attr("transB", 0) else node[1]
     result = apply("mul", matmul(a, b).cast(a.dtype), float(node.attr("alpha", 1.0)))
+    beta = float(node.attr("beta", 1.0))
     if node.has(2):
-        result = apply("add", result, apply("mul", node[2], float(node.attr("beta", 1.0))))
+        result = apply("add", result, apply("mul", node[2], beta))
     numbers = [node.attr(f"activation_{name}", None) for name in ("alpha", "beta", "gamma")]
     given = [number for number in numbers if number is not None]
     return _activated(node, result, node.attr("activation", ""), given)

@@ -26,8 +26,7 @@ _DOMAIN = "com.microsoft"
 def _number(node: Node, position: int) -> Symbol:
     """Return a scale or zero point that is one number."""
     x = node[position]
-    node.require(x.shape in ((), (1,)), f"a scale or zero point of shape {x.shape}; one number is expected")
-    return x.reshape(())
+    return (node.agreeing(x, (1,), "a scale or zero point of one number") if x.shape else x).reshape(())
 
 
 def plain(node: Node, position: int) -> Symbol:
@@ -171,7 +170,7 @@ def _quantised_product(node: Node, position: int, number: int) -> Callable[[Symb
     def one_or_each(what: int) -> Symbol:
         """Return a scale or zero point of this direction: one number, or one for each column."""
         given = node[what]
-        fits = given.shape in (weights.shape[:1], (weights.shape[0], columns))
+        fits = node.static_sizes(given.shape, "a scale or zero point") in (weights.shape[:1], (weights.shape[0], columns))
         node.require(fits, f"a scale or zero point of shape {given.shape}; one number for each direction or column is expected")
         return given[number]
 

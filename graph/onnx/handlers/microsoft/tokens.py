@@ -49,12 +49,10 @@ def character_convolution(node: Node) -> Result:
     texts, weights, bias, table = node[0], node[1], node[2], node[3]
     axes = len(texts.shape), len(weights.shape)
     node.require(axes == (2, 4), f"words of {axes[0]} axes, weights of {axes[1]}; (words, letters) and 4 are expected")
-    filters, channels, window, width = weights.shape
-    given = [node.attr(name, None) for name in ("embedding_size", "conv_window_size", "char_embedding_size")]
-    fits = all(own in (None, size) for own, size in zip(given, (filters, window, width), strict=True))
-    node.require(fits and channels == 1 and isinstance(window, int), f"sizes {given} beside weights {weights.shape}")
+    filters, size, width = (node.attr(name, None) for name in ("embedding_size", "conv_window_size", "char_embedding_size"))
+    weights = node.agreeing(weights, (filters, 1, size, width), "the weights")
+    (window,) = node.static_sizes(weights.shape[2:3], "a window of letters")
     length = texts.shape[1]
-    assert isinstance(window, int)
     windows = length - window + 1
     node.graph.shape_checks.require_at_least(windows, 1, "a word is shorter than the window")
     letters = apply("gather", table, texts, axis=0)

@@ -36,7 +36,8 @@ def scaler(node: Node) -> Result:
     x = node[0].cast(float32)
     offset, scale = (np.array(node.attr(name), np.float32) for name in ("offset", "scale"))
     for given, name in ((offset, "offset"), (scale, "scale")):
-        node.require(given.size in (1, x.shape[-1]), f"{given.size} numbers in {name} for {x.shape[-1]} features")
+        if given.size != 1:
+            x = node.agreeing(x, (*(None,) * (len(x.shape) - 1), given.size), f"a tensor with {given.size} numbers in {name}")
     return apply("mul", apply("sub", x, node.graph.constant(offset)), node.graph.constant(scale))
 
 

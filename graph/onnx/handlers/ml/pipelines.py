@@ -69,7 +69,7 @@ def zip_map(node: Node) -> Result:
     """Make a dictionary of each row of scores; only outputs of a model are dictionaries."""
     keys, _ = class_labels(node, "classlabels_strings", "classlabels_int64s")
     rows = node[0] if len(node.shape(0)) > 1 else node[0].reshape((1, -1))
-    node.require(len(rows.shape) == 2 and rows.shape[1] == len(keys), f"rows of {rows.shape[-1]} scores for {len(keys)} labels")
+    rows = node.agreeing(rows, (None, len(keys)), f"a matrix of scores for {len(keys)} labels")
     return Maps(rows, tuple(keys))
 
 
@@ -88,7 +88,8 @@ def imputer(node: Node) -> Result:
     kind = "float" if x.dtype.is_float else "int64"
     values, replaced = node.attr(f"imputed_value_{kind}s"), node.attr(f"replaced_value_{kind}", 0)
     node.ignore("replaced_value_float", "replaced_value_int64")
-    node.require(len(values) in (1, x.shape[-1]), f"{len(values)} values for {x.shape[-1]} features")
+    if len(values) != 1:
+        x = node.agreeing(x, (*(None,) * (len(x.shape) - 1), len(values)), f"a tensor with {len(values)} imputed values")
     is_nan = x.dtype.is_float and math.isnan(replaced)
     found = apply("is_nan", x) if is_nan else apply("equal", x, node.constant(replaced, x.dtype))
     return apply("where", found, node.constant(values, x.dtype), x)
@@ -118,7 +119,6 @@ def feature_vectorizer(node: Node) -> Result:
     for position in range(len(node)):
         part = node[position].cast(float32)
         part = part.reshape((1, -1)) if len(part.shape) == 1 else part
-        wanted = part.shape[1] if given is None else given[position]
-        node.require(wanted == part.shape[1], f"{part.shape[1]} features, inputdimensions says {wanted}")
-        parts.append(part)
+        wanted = None if given is None else given[position]
+        parts.append(node.agreeing(part, (None, wanted), f"input {position}, whose features are those of inputdimensions,"))
     return concat(parts, 1)

@@ -70,8 +70,10 @@ def _checked(node: Node, trees: Trees, features: Any) -> Trees:
     ends = np.concatenate([trees.roots, trees.yes, trees.no])
     node.require(bool((ends >= 0).all() and (ends < count).all()), "a tree leads to a node that is not there")
     node.require(len({len(each) for each in (trees.modes, trees.features, trees.splits, trees.missing)}) == 1, "uneven trees")
-    known = not isinstance(features, int) or bool((trees.features < features).all())
-    node.require(bool((trees.features >= 0).all()) and known, f"a feature outside {features}")
+    if not isinstance(features, int):
+        raise node.size_needed((features,), f"rows of {features} features")
+    known = bool((trees.features >= 0).all()) and bool((trees.features < features).all())
+    node.require(known, f"a feature outside {features}")
     depth = _depth(node, trees.roots, trees.yes, trees.no, inner)
     node.require(depth <= node.limits.unrolled_nodes, f"trees of {depth} levels", "limits=OnnxLimits(unrolled_nodes=…)")
     return replace(trees, depth=depth)

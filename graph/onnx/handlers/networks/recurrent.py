@@ -59,9 +59,8 @@ def network(node: Node, kind: Kind, product: Product | None = None) -> Result:
     order = (1, 0, 2)
     wide, count, batch = kind.gates * size, len(backwards), x.shape[1]
     if product is None:
-        weights, recurrent = (
-            node.agreeing(node[position], (count, wide, last), name) for position, last, name in ((1, None, "W"), (2, size, "R"))
-        )
+        weights = node.agreeing(node[1], (count, wide, None), "W")
+        recurrent = node.agreeing(node[2], (count, wide, size), "R")
     else:
         for position, found in ((1, node.shape(1)), (2, node.shape(2))):
             own = node.static_sizes((found[0], found[2]), f"input {position}")

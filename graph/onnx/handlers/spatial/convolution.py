@@ -27,11 +27,8 @@ from .windows import padding, per_axis, windows
 
 def _kernel(node: Node, weights: Symbol | Known) -> tuple[int, ...]:
     """Return the kernel, which the weights have and an attribute may repeat."""
-    shape = weights.shape[2:]
     node.require(len(weights.shape) >= 3, f"weights of {len(weights.shape)} axes; 3 at least are expected")
-    if not all(isinstance(extent, int) for extent in shape):
-        node.unsupported("a kernel of symbolic size", "give the weights fixed sizes")
-    kernel = tuple([int(extent) for extent in shape])  # type: ignore[arg-type]
+    kernel = node.static_sizes(weights.shape[2:], "a kernel")
     node.require(math.prod(kernel) <= node.limits.unrolled_nodes, f"a kernel of {math.prod(kernel)} taps", "a smaller kernel")
     stated = node.attr("kernel_shape", None)
     node.require(stated is None or tuple(stated) == kernel, f"kernel_shape {stated} and weights of {list(kernel)}")

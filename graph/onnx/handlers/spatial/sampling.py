@@ -36,7 +36,7 @@ def grid_sample(node: Node) -> Result:
     node.require(outside in OUTSIDE, f"padding_mode {outside!r}")
     sizes, rank = x.shape[2:], len(x.shape) - 2
     node.require(rank > 0 and all(size != 0 for size in sizes), "images of no size")
-    node.require(len(grid.shape) == rank + 2 and grid.shape[-1] == rank, f"a grid of shape {list(grid.shape)} for {rank} axes")
+    grid = node.agreeing(grid, (*(None,) * (rank + 1), rank), "the grid")
     node.require(mode == "nearest" or x.dtype.is_float, f"mode {mode!r} of {x.dtype}", "cast to float32")
     return sampled(x, grid, mode, outside, align, False)
 
@@ -47,9 +47,7 @@ def affine_grid(node: Node) -> Result:
     maps, sizes = node[0], node.sizes(1, "the size of AffineGrid")
     rank = len(sizes) - 2
     node.require(rank in (2, 3) and len(maps.shape) == 3, f"{len(sizes)} sizes; (N, C, H, W) or (N, C, D, H, W) are expected")
-    node.require(
-        tuple(maps.shape[1:]) == (rank, rank + 1), f"maps {tuple(maps.shape)} for {rank} axes", f"maps (N, {rank}, {rank + 1})"
-    )
+    maps = node.agreeing(maps, (None, rank, rank + 1), "theta")
     return grid_of(maps, sizes[2:], bool(node.attr("align_corners", 0)))
 
 
@@ -91,6 +89,7 @@ def roi_align(node: Node) -> Result:
     node.require(
         len(x.shape) == 4 and len(rois.shape) == 2, f"{len(x.shape)} axes of images, {len(rois.shape)} of regions; 4 and 2"
     )
+    rois = node.agreeing(rois, (None, 4), "regions")
     node.require_few(max(height, width) * ratio, "the samples of RoiAlign")
     node.require(all(size != 0 for size in x.shape[2:]), "images of no size")
     return aligned(x, rois, node[2], (height, width), max(ratio, 0), scale, half, mode == "max", False)
@@ -107,8 +106,8 @@ def max_roi_pool(node: Node) -> Result:
     x, rois = node[0], node[1]
     bins, scale = node.attr("pooled_shape"), float(node.attr("spatial_scale"))
     node.require(len(bins) == 2 and all(number > 0 for number in bins), f"pooled_shape {bins}")
-    is_plain = len(x.shape) == 4 and len(rois.shape) == 2 and rois.shape[1] == 5
-    node.require(is_plain, f"images {list(x.shape)}, regions {list(rois.shape)}; (N, C, H, W) and (K, 5) are expected")
+    node.require(len(x.shape) == 4, f"images of {len(x.shape)} axes; (N, C, H, W) is expected")
+    rois = node.agreeing(rois, (None, 5), "regions")
     node.require(all(size != 0 for size in x.shape[2:]), "images of no size")
     _outside_of_loops(node, "MaxRoiPool, whose bins are as large as data say,", "RoiAlign with a sampling_ratio")
     return max_pooled(x, rois, (bins[0], bins[1]), scale).cast(x.dtype)

@@ -31,7 +31,8 @@ CASES = {
     "GatherND": ("(string[n, m] x, int64[2] i) => (string y)", "y = GatherND(x, i)", {"x": GRID, "i": where(2, 0)}),
     "GatherElements": ("(string[n] x, int64[k] i) => (string[k] y)", "y = GatherElements(x, i)",
                        {"x": NAMES, "i": where(1, -1, 0, 1)}),
-    "without its axis": ("(string[1] x) => (string y)", "i = Constant<value_ints=[0]>() s = Squeeze(x, i) y = StringConcat(s, s)",
+    "without its axis": ("(string[1] x) => (string y)",
+                         "i = Constant<value_ints=[0]>() s = Squeeze(x, i) y = StringConcat(s, s)",
                          {"x": NAMES[:1]}),
     "selected": ("(bool c, string x, string z) => (string y)", "y = Where(c, x, z)",
                  {"c": np.array(True), "x": ONE, "z": np.array("", object)}),
@@ -41,8 +42,8 @@ CASES = {
                  {"x": NAMES, "s": np.array("z", object), "i": np.array(2)}),
     "spread": ("(string x) => (string[2, 3] y)", "s = Constant<value_ints=[2, 3]>() y = Expand(x, s)", {"x": ONE}),
     "rows of a loop": ("(string[n] x, int64 trips) => (string[k] y)",
-                       """go = Constant<value = bool {1}>() y = Loop(trips, go) <body = b(int64 i, bool c) => (bool d, string o) {
-                           d = Identity(c) o = Gather(x, i) }>""", {"x": NAMES, "trips": np.array(2)}),
+                       """go = Constant<value = bool {1}>() y = Loop(trips, go) <body = b(int64 i, bool c) =>
+                           (bool d, string o) { d = Identity(c) o = Gather(x, i) }>""", {"x": NAMES, "trips": np.array(2)}),
     "the state of a loop": ("(string s, int64 trips) => (string y)",
                             """go = Constant<value = bool {1}>() y = Loop(trips, go, s) <body = b(int64 i, bool c, string a) =>
                                 (bool d, string o) { d = Identity(c) o = StringConcat(a, a) }>""",
@@ -94,5 +95,5 @@ def test_constants_of_strings(value: dict[str, Any], opset: int) -> None:
 
 def test_constants_of_two_values_are_refused() -> None:
     made = of_nodes([node("Constant", "", "k", value_string="b", value_int=3)], {}, "k", opset=20)
-    with pytest.raises(jn.UserError, match="2 values; one attribute of value, value_float, .*, value_strings is expected"):
+    with pytest.raises(jn.UserError, match=r"2 values; one attribute of value, value_float, .*, value_strings is expected"):
         jn.from_onnx(made)

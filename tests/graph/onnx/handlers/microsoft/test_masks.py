@@ -1,4 +1,4 @@
-"""Masks of keys in the attention of com.microsoft: ends of rows, their beginnings, and single keys, as onnxruntime reads them."""
+"""Masks of keys in the attention of com.microsoft, as onnxruntime reads them: ends of rows, beginnings, single keys."""
 
 from __future__ import annotations
 
