@@ -354,12 +354,6 @@ def _read_sections(
     first code that fits."""
     bodies: dict[str, Array] = {}
     for section in manifest.sections:
-        if section.offset + section.length > source.size:
-            raise bad(
-                source,
-                f"section {section.kind!r} ends at byte {section.offset + section.length}, but the file has {source.size}: "
-                "it is truncated",
-            )
         fits = target(section.target) if callable(target) else target in (None, section.target)
         is_wanted = section.kind not in bodies and (section.kind != "compiled" or (trusted and fits))
         if not is_wanted and not verify:
@@ -376,7 +370,7 @@ def _read_manifest(source: Source) -> Manifest:
     if source.size < _HEAD.size:
         raise bad(source, f"it has {source.size} bytes, less than a header")
     head = bytes(source.section(0, _HEAD.size))
-    magic, version, _, length, digest = _HEAD.unpack(head)
+    magic, version, reserved, length, digest = _HEAD.unpack(head)
     if magic != _MAGIC:
         raise bad(source, f"it does not start with {_MAGIC!r}")
     if version != VERSION:
@@ -393,14 +387,32 @@ def _read_manifest(source: Source) -> Manifest:
     kinds = [section.kind for section in manifest.sections]
     if kinds.count("graph") != 1 or kinds.count("weights") != 1:
         raise bad(source, "it must have one graph and one weights section")
-    end = _HEAD.size + length
-    for section in manifest.sections:
-        if section.offset < end or section.offset % _ALIGNMENT:
-            raise bad(source, f"section {section.kind!r} overlaps another or is not aligned")
-        end = section.offset + section.length
+    if reserved:
+        raise bad(source, "its header was damaged or changed")
+    _require_nothing_else(source, manifest, _HEAD.size + length)
     if len({entry.name for entry in manifest.weights}) != len(manifest.weights):
         raise bad(source, "two weights have the same name")
     return manifest
+
+
+def _require_nothing_else(source: Source, manifest: Manifest, end: int) -> None:
+    """Require that sections follow each other, with zeros up to the next boundary between them, and nothing behind the last.
+
+    So the digest of the manifest, which has those of the sections, stands for every byte of the file. end: of the manifest.
+    """
+    for section in manifest.sections:
+        if section.offset < end or section.offset % _ALIGNMENT:
+            raise bad(source, f"section {section.kind!r} overlaps another or is not aligned")
+        if section.offset - end >= _ALIGNMENT:
+            raise bad(source, f"section {section.kind!r} does not follow what is before it: there is a gap")
+        begin, end = end, section.offset + section.length
+        if end > source.size:
+            problem = f"section {section.kind!r} ends at byte {end}, but the file has {source.size}: it is truncated"
+            raise bad(source, problem)
+        if source.section(begin, section.offset - begin).any():
+            raise bad(source, f"there is something before section {section.kind!r}: it was damaged or changed")
+    if end != source.size:
+        raise bad(source, f"it has {source.size} bytes, and its last section ends at byte {end}: something was added")
 
 
 def _weights(source: Source, section: Array, entries: Sequence[WeightEntry]) -> dict[str, Array]:
