@@ -35,7 +35,7 @@ from ..loops.regions import (
     import_loop,
     import_scan,
 )
-from ..messages import NoRegionError
+from ..messages import NoRegionError, SizeNeededError
 from ..model import Body
 from ..node import Node, Result
 from ..registry import handles
@@ -300,6 +300,9 @@ def _refused(error: JoineryError, refusal: NoRegionError, driven: NoRegionError)
     """Return the error for a loop that can neither be unrolled nor be one of the graph or of the host."""
     error.add_note(f"The host cannot drive it, either: {driven}")
     needs = (*getattr(error, "inputs", ()), *getattr(error, "sizes", ()))
+    sizes = _sizes_needed(refusal)
+    if sizes is not None and not needs:
+        return sizes
     if refusal.growing and not needs and isinstance(error, UnsupportedError):
         names = ", ".join(map(repr, refusal.growing))
         found = UnsupportedError(
@@ -311,6 +314,12 @@ def _refused(error: JoineryError, refusal: NoRegionError, driven: NoRegionError)
         return found
     error.add_note(f"It is no loop of the graph, either: {refusal}")
     return error
+
+
+def _sizes_needed(refusal: NoRegionError) -> SizeNeededError | None:
+    """Return the error that a body was refused with for sizes of inputs, with which it may be a region."""
+    cause = refusal.__cause__
+    return cause if isinstance(cause, SizeNeededError) and cause.sizes else None
 
 
 def _as_region(

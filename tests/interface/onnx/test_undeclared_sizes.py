@@ -171,3 +171,23 @@ def test_the_error_of_an_import_names_the_sizes() -> None:
     body, opset, arrays = CASES["GatherND"]
     with pytest.raises(jn.UnsupportedError, match=r"tuples of i_1 positions, .*; fix: from_onnx\(…, sizes=\{'i_1': number\}"):
         jn.from_onnx(undeclared(body, arrays, opset))
+
+
+LOOPS = {
+    "a loop": """go = Constant<value = bool {1}>()  y = Loop(trips, go, x)<body = b(int64 i, bool more, float[?, ?] a) =>
+        (bool on, float[?, ?] c) { g = GatherND(a, p)  t = Tanh(g)  c = ScatterND(a, p, t)  on = Identity(more) }>""",
+    "a scan": """y = Scan<num_scan_inputs=1, body = b(float[?, ?] a, float[?] s) => (float[?, ?] c) {
+        g = GatherND(a, p)  t = Tanh(g)  u = Add(t, s)  c = ScatterND(a, p, u) }>(x, seq)""",
+}
+
+
+@pytest.mark.parametrize("trips", [3, 5000])
+@pytest.mark.parametrize("name", LOOPS)
+def test_sizes_that_the_body_of_a_loop_needs(name: str, trips: int) -> None:
+    arrays = {"x": floats(3, 2), "p": np.array([[0, 1], [2, 0]])}
+    constants = {"trips": np.array(trips)} if name == "a loop" else {}
+    if name == "a scan":
+        arrays["seq"] = floats(trips, 2) / 10
+    served = serves(undeclared(LOOPS[name], arrays, 18, **constants), arrays, tolerance=1e-4)
+    assert len(served.models) == 1
+    assert "p_1" in served.sizes
