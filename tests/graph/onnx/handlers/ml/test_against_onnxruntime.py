@@ -165,7 +165,7 @@ def test_category_mappers() -> None:
         ("SVMRegressor", {"coefficients": [1.0] * 3, "rho": []}, "0 numbers in rho; one is expected; fix: "),
         ("SVMRegressor", {"coefficients": [1.0] * 3, "rho": [1.0], "post_transform": "LOGISTIC"}, "a post_transform, which"),
         ("LinearRegressor", {"coefficients": [1.0] * 3, "post_transform": "LOGISTIC"}, "post_transform LOGISTIC of one target"),
-        ("ZipMap", {"classlabels_int64s": [1, 2]}, "rows of 3 scores for 2 labels; fix: "),
+        ("ZipMap", {"classlabels_int64s": [1, 2]}, r"scores for 2 labels has shape .*; \(any, 2\) is expected; fix: "),
         ("ZipMap", {}, "classlabels_strings or classlabels_int64s, and not both"),
         ("DictVectorizer", {"int64_vocabulary": [1, 2]}, "a dictionary as an operand, which is not supported; fix: "),
     ],
