@@ -56,8 +56,8 @@ def test_feature_vectorizer() -> None:
     [
         (one("LinearClassifier", {"x": (F, [4, 3])}, "a b", coefficients=[1.0] * 3, classlabels_ints=[0, 1]), "3 coefficients"),
         (one("OneHotEncoder", {"x": (np.int64, [3])}, cats_int64s=[1], zeros=0), "zeros=0, which refuses unknown categories"),
-        (one("Imputer", {"x": (F, [4, 3])}, imputed_value_floats=[1.0, 2.0]), r"2 imputed values has shape \(4, 3\); \(any, 2\) is"),
-        (one("FeatureVectorizer", {"x": (F, [4, 3])}, inputdimensions=[2]), r"inputdimensions, has shape \(4, 3\); \(any, 2\) is"),
+        (one("Imputer", {"x": (F, [4, 3])}, imputed_value_floats=[1.0, 2.0]), r"2 imputed values has .*\(any, 2\) is"),
+        (one("FeatureVectorizer", {"x": (F, [4, 3])}, inputdimensions=[2]), r"inputdimensions, has .*\(any, 2\)"),
     ],
 )  # fmt: skip
 def test_mistakes(made: Any, message: str) -> None:
