@@ -1,4 +1,4 @@
-"""Older versions of operators, and rarely used attributes and outputs, against onnxruntime, or NumPy where it has no kernel."""
+"""Opsets before the newest, and rarely used attributes and outputs, against onnxruntime, or NumPy where it has no kernel."""
 
 from __future__ import annotations
 
