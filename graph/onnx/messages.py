@@ -57,6 +57,18 @@ class NoRegionError(UnsupportedError):
     growing: tuple[str, ...] = ()
 
 
+class DivergingError(UnsupportedError):
+    """The branches of an If, of which data takes one, return tensors of different dtypes or ranks.
+
+    Attributes:
+        attributes: those of the node, which tell it from others.
+        instead: what is raised where the nodes behind the If cannot become part of the branches.
+    """
+
+    attributes: object = None
+    instead: UnsupportedError | None = None
+
+
 def located(error: JoineryError, where: str) -> JoineryError:
     """Return the error again with the node that it is about in front; an error that names one already stays as it is."""
     if hasattr(error, "onnx_node"):

@@ -17,7 +17,7 @@ from ...functions.joining import stack
 from ...functions.shaping import flip
 from ...symbol import Symbol
 from ..loops.growing import selected
-from ..loops.host_regions import import_host_branch, import_host_loop
+from ..loops.host_regions import CHOSEN, import_host_branch, import_host_loop
 from ..loops.regions import ChangingTypeError, as_conditions, import_branch, import_loop, import_scan
 from ..messages import NoRegionError
 from ..model import Body
@@ -66,7 +66,18 @@ def if_(node: Node) -> Result:
             return tuple(import_branch(node, flag, then, otherwise))
         with suppress(NoRegionError):
             return tuple(import_host_branch(node, flag, then, otherwise))
+    before, symbols, count = mark(node.graph), dict(node.symbols), len(node.graph.symbols)
     results = [as_conditions(node, node.run(body, ())) for body in (then, otherwise)]
+    if any(symbol.op.name in CHOSEN for symbol in node.graph.symbols[count:]):
+        rewind(node.graph, before)
+        node.symbols.clear()
+        node.symbols.update(symbols)
+        try:
+            return tuple(import_host_branch(node, flag, then, otherwise, always=True))
+        except NoRegionError as error:
+            needed = node.needed(condition, "which branch of an If is taken, of which one may not end, or end the run,")
+            needed.add_note(f"The host cannot take one, either: {error}")
+            raise needed from None
     either = EitherShape(node, flag, condition)
     return tuple([_selected(node, flag, yes, no, condition, either) for yes, no in zip(*results, strict=True)])
 

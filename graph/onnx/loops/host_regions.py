@@ -22,8 +22,11 @@ from ..messages import NoRegionError
 from ..model import Body
 from ..node import Node, as_symbol
 from ..values import COMPOSITE, Known, Sequence, Stacked, Value
+from .diverging import REFUSED
 from .regions import as_conditions, attempting, bound_of, known_truth
 
+CHOSEN = ("loop", "host_loop", "host_branch", REFUSED)
+"""Operations that may not end, or may end a run: a branch that has one is called only where it is taken."""
 Symbols = dict[int, tuple[Known, Symbol]]
 
 
@@ -54,7 +57,7 @@ def import_host_loop(
 
 
 def import_host_branch(node: Node, condition: Symbol, then: Body, otherwise: Body, always: bool = False) -> list[Value]:
-    """Return the results of an If of which the host takes one branch, because a loop of the other one may not end.
+    """Return the results of an If of which the host takes one branch, because the other one may not end, or may end the run.
 
     always: whether without a loop, too. Raises `NoRegionError`.
     """
@@ -71,8 +74,8 @@ def import_host_branch(node: Node, condition: Symbol, then: Body, otherwise: Bod
             return built
 
         regions = [_region(node, name, [], arm(body)) for name, body in (("then", then), ("else", otherwise))]
-        if not always and not any(symbol.op.name in ("loop", "host_loop") for region in regions for symbol in region.symbols):
-            raise NoRegionError("neither branch has a loop, so that both can be computed")
+        if not always and not any(symbol.op.name in CHOSEN for region in regions for symbol in region.symbols):
+            raise NoRegionError("neither branch has a loop or ends a run, so that both can be computed")
         types = [[(each.dtype, len(each.shape)) for each in region.outputs] for region in regions]
         if types[0] != types[1] or are_sequences[0] != are_sequences[1]:
             raise NoRegionError("the branches return other dtypes, or other numbers of axes")
