@@ -12,7 +12,7 @@ def sizes_fix(names: Iterable[str]) -> str:
     names = list(names)
     shown = ", ".join(f"{name!r}: number" for name in names)
     options = " ".join(f"--size {name}=NUMBER" for name in names)
-    return f"from_onnx(…, sizes={{{shown}}}) or {options}; compile_onnx takes sizes from each call"
+    return f"from_onnx(…, sizes={{{shown}}}) or, of joinery export and compare, {options}; compile_onnx and joinery run take sizes from each call"
 
 
 def constants_fix(names: Iterable[str]) -> str:
@@ -20,7 +20,7 @@ def constants_fix(names: Iterable[str]) -> str:
     names = list(names)
     shown = ", ".join(f"{name!r}: array" for name in names)
     options = " ".join(f"--constant {name}=FILE" for name in names)
-    return f"from_onnx(…, constants={{{shown}}}) or {options}; compile_onnx takes values from each call"
+    return f"from_onnx(…, constants={{{shown}}}) or, of joinery export and compare, {options}; compile_onnx and joinery run take values from each call"
 
 
 class ValueNeededError(UnsupportedError):

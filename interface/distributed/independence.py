@@ -64,7 +64,7 @@ def independence(graph: Graph, dim: str) -> dict[str, State] | Mixture:
 def _mixture(symbol: Symbol, why: str) -> Mixture:
     operands = ", ".join([f"{each.dtype} {shape_text(each.shape)}" for each in symbol.inputs])
     of = f" of {operands}" if operands else ""
-    line = "" if symbol.location == UNKNOWN else f" from {symbol.location}"  # files of models have no lines
+    line = "" if symbol.location == UNKNOWN else f" from {symbol.location}"  # files of older versions have no lines
     return Mixture(f"{symbol.op.name}{of}{line}", why)
 
 

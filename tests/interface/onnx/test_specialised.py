@@ -170,7 +170,7 @@ def test_errors_about_sizes_say_how_they_are_given() -> None:
         with pytest.raises(jn.UnsupportedError, match=fix):
             jn.from_onnx(each)
         jn.from_onnx(each, sizes={name: 4})
-    with pytest.raises(jn.UnsupportedError, match=r"fix: from_onnx\(…, constants={'s': array}\) or --constant s=FILE; comp"):
+    with pytest.raises(jn.UnsupportedError, match=r"fix: from_onnx\(…, constants={'s': array}\) or, of joinery export and compare, --constant s=FILE; comp"):
         jn.from_onnx(reshaped())
 
 
