@@ -12,7 +12,8 @@ def sizes_fix(names: Iterable[str]) -> str:
     names = list(names)
     shown = ", ".join(f"{name!r}: number" for name in names)
     options = " ".join(f"--size {name}=NUMBER" for name in names)
-    return f"from_onnx(…, sizes={{{shown}}}) or, of joinery export and compare, {options}; compile_onnx and joinery run take sizes from each call"
+    commands = f"of joinery export and compare, {options}"
+    return f"from_onnx(…, sizes={{{shown}}}) or, {commands}; compile_onnx and joinery run take sizes from each call"
 
 
 def constants_fix(names: Iterable[str]) -> str:
@@ -20,7 +21,8 @@ def constants_fix(names: Iterable[str]) -> str:
     names = list(names)
     shown = ", ".join(f"{name!r}: array" for name in names)
     options = " ".join(f"--constant {name}=FILE" for name in names)
-    return f"from_onnx(…, constants={{{shown}}}) or, of joinery export and compare, {options}; compile_onnx and joinery run take values from each call"
+    commands = f"of joinery export and compare, {options}"
+    return f"from_onnx(…, constants={{{shown}}}) or, {commands}; compile_onnx and joinery run take values from each call"
 
 
 class ValueNeededError(UnsupportedError):

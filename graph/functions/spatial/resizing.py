@@ -241,8 +241,8 @@ def resize(
         extrapolation_value: what "tf_crop_and_resize" gives outside of `x`.
 
     Sizes may be symbolic: taps are then computed when the graph runs. Raises `UserError` for both size and scale, modes that do
-    not exist, and axes of no elements; `UnsupportedError` for crops of symbolic sizes, and for antialias where they have no scale that is
-    known now, or a very small one.
+    not exist, and axes of no elements; `UnsupportedError` for crops of symbolic sizes, and for antialias where they have no
+    scale that is known now, or a very small one.
 
     Example:
         >>> g = jn.Graph("g", [jn.TensorType(jn.float32, (1, "h", 8, 3), "x")])
@@ -284,7 +284,8 @@ def resize(
         for along in alongs:
             if isinstance(along, SymbolicAxis) and (crops or not filters_at_run(mode, along)):
                 what = f"resize: antialias or crops of axis {along.axis}, from {along.size} to {along.count}"
-                raise UnsupportedError(compose(what, (value,), fix="sizes that are known now, a scale of 0.11 or more, or antialias=False"))
+                fix = "sizes that are known now, a scale of 0.1 or more, or antialias=False"
+                raise UnsupportedError(compose(what, (value,), fix=fix))
     options = Options(mode, coordinates, rounding, float(cubic_coefficient), exclude_outside, antialias)
     found_value = resized(value, options, alongs, extrapolation_value)
     return found_value if result is None else primitives.cast(found_value, result)

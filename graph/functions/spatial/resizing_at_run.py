@@ -127,8 +127,8 @@ def resampled_at_run(
         total = apply("add", total, weight)
     result: Symbol | None = None
     for position, weight in parts:
-        factor = (apply("div", weight, total) if excludes or antialiases else weight).cast(x.dtype).reshape((along.count, *(1,) * trailing))
-        term = apply("mul", taken(position), factor)
+        share = apply("div", weight, total) if excludes or antialiases else weight
+        term = apply("mul", taken(position), share.cast(x.dtype).reshape((along.count, *(1,) * trailing)))
         result = term if result is None else apply("add", result, term)
     assert result is not None
     return result

@@ -16,7 +16,8 @@ pytest.importorskip("onnxruntime")
 COLUMN = "float[n] x"
 EITHER = """one = Constant <value = int64[1] {1}> () zero = Constant <value = float {0.0}> ()
     total = ReduceSum <keepdims = 0> (x) c = Greater (total, zero)"""
-TURNED = """<then_branch = a () => (float[k, 1] p) { p = Unsqueeze (x, one) }, else_branch = b () => (float[n] q) { q = Neg (x) }>"""
+TURNED = """<then_branch = a () => (float[k, 1] p) { p = Unsqueeze (x, one) },
+    else_branch = b () => (float[n] q) { q = Neg (x) }>"""
 
 
 def made(nodes: str, inputs: str = COLUMN, outputs: str = "float y") -> Any:
@@ -77,7 +78,7 @@ def test_a_branch_that_the_nodes_behind_do_not_fit_ends_the_run(tmp_path: Path) 
     given = {"first": np.ones(1, np.float32)}
     wrong, right, *_ = [{**each, **given} for each in runs()]
     agrees(one, [right], tmp_path)
-    with pytest.raises(Exception, match="ScatterND|updates"):
+    with pytest.raises(Exception, match=r"ScatterND|updates"):
         by_onnxruntime(one, wrong)
     graph = jn.from_onnx(one)
     for run in (jn.compile(graph, device="cpu"), lambda *arrays: jn.evaluate(graph, *arrays)):
@@ -100,17 +101,17 @@ def test_such_a_branch_inside_of_one_that_is_not_taken_ends_no_run() -> None:
 
 
 def test_results_of_the_model_of_other_ranks_are_refused_with_a_fix() -> None:
-    with pytest.raises(jn.UnsupportedError, match=r"they return float32 \(n, 1\) and float32 \(n,\); fix: let both return tensors "
-                       "of one dtype and rank"):  # fmt: skip
+    problem = r"they return float32 \(n, 1\) and float32 \(n,\); fix: let both return tensors of one dtype and rank"
+    with pytest.raises(jn.UnsupportedError, match=problem):
         jn.from_onnx(made(f"{EITHER} y = If (c) {TURNED}", outputs="float[k] y"))
 
 
 def test_a_number_that_is_an_argument_still_chooses_the_branch() -> None:
-    one = made(f"one = Constant <value = int64[1] {{1}}> () r = If (c) {TURNED} s = Add (r, x) y = ReduceSum <keepdims = 0> (s)",
-               "float[n] x, bool c")  # fmt: skip
-    with pytest.raises(jn.UnsupportedError, match="constants={'c': array}"):
+    start = "one = Constant <value = int64[1] {1}> ()"
+    one = made(f"{start} r = If (c) {TURNED} s = Add (r, x) y = ReduceSum <keepdims = 0> (s)", "float[n] x, bool c")
+    with pytest.raises(jn.UnsupportedError, match=r"constants={'c': array}"):
         jn.from_onnx(one)
     compiled = jn.compile_onnx(one, device="cpu")
     for flag in (True, False):
         feeds = {"x": np.arange(3, dtype=np.float32), "c": np.array(flag)}
-        np.testing.assert_allclose(list(compiled.run(feeds).values())[0], by_onnxruntime(one, feeds)[0])
+        np.testing.assert_allclose(next(iter(compiled.run(feeds).values())), by_onnxruntime(one, feeds)[0])
