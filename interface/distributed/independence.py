@@ -79,8 +79,8 @@ def _state_after_loops(symbol: Symbol, states: Mapping[int, State], loops: dict[
 def _loop(symbol: Symbol, operands: Sequence[State], size: Dim) -> list[State]:
     """Return the states of what a loop carries.
 
-        raise _Mixes("is a loop over slices or of a computed length, which joinery does not look into")
-    stays as it is in the iterations that others need.
+    Raises `_Mixes` unless each iteration treats the elements alone, and either all blocks have as many iterations, or an
+    element stays as it is in the iterations that others need.
     """
     attrs = symbol.attrs
     carried: int = attrs["carried"]
