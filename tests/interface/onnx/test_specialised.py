@@ -206,6 +206,13 @@ def test_sizes_that_a_model_refuses_are_specialised_to() -> None:
     assert made.sizes == ("b", "n")
 
 
+def test_an_argument_with_too_many_values_to_specialise_to_is_named() -> None:
+    made = compiled(model([node("ConstantOfShape", "s", "a"), node("Shape", "a")], {"s": (np.int64, ["k"])}))
+    assert made(np.array([2, 3])).tolist() == [2, 3]
+    with pytest.raises(jn.UnsupportedError, match=r"'s' decides shapes or counts, and has 5000 elements; .*a smaller array"):
+        compiled(model([node("ConstantOfShape", "s", "a"), node("Shape", "a")], {"s": (np.int64, ["k"])}))(np.ones(5000, int))
+
+
 def test_a_model_with_operations_of_the_host_is_specialised_too() -> None:
     nodes = [node("Add", "x z", "a"), node("NonZero", "a", "y")]
     made = compiled(model(nodes, {"x": (F, ["a"]), "z": (F, ["b"])}))
