@@ -105,7 +105,7 @@ def compile(  # noqa: A001 - the public name
 
     def archive() -> Archive:
         text, weights, names = _stored_graph(kept.graph(), compiled, constants)
-        texts = _texts(kept.graph, resolved, numerics, locations=False)  # the graph beside it has the lines
+        texts = _texts(kept.graph, resolved, numerics, locations=False)  # it does not depend on where its model was built
         return replace(_named(compiled, names), ttir=texts), text, weights
 
     there = devices.device_of(device, resolved, store)
@@ -400,7 +400,7 @@ def archive_of_file(
         stored = {entry.name for entry in opened.manifest.weights}
         digests = {labels[id(array)]: str(array_digest(array).hexdigest()) for array in _arrays(again)}
         code = _named(code, {label: name for label, name in digests.items() if name in stored})
-    if isinstance(code.ttir, BlockTexts):  # of code that was compiled here; a file keeps the lines in its graph
+    if isinstance(code.ttir, BlockTexts):  # of code that was compiled here
         texts = _texts(lambda: _read(opened, None)[0], resolved, code.numerics, locations=False)
         code = replace(code, ttir=texts)
     return code, opened.graph_text, [

@@ -17,7 +17,7 @@ from ...promotion.errors import InternalError, JoineryError, UnsupportedError, U
 from ..constants import MAX_TEXT_BYTES, TEXT_ENTRY, text_bytes
 from ..construction.history import mark, rewind
 from ..graph import Graph
-from ..location import Location
+from ..location import Location, NodeLocation
 from ..reference.evaluate import evaluate
 from ..reference.strings import concatenated_bytes
 from ..region import Region, is_compiled_region
@@ -183,7 +183,7 @@ class Importer:
         while values and values[-1] is None:
             values.pop()
         try:
-            with self.graph.located(Location(self.model.file, line, f"{scope.trail}{node.label}")):
+            with self.graph.located(NodeLocation(self.model.file, line, f"{scope.trail}{node.label}")):
                 results = self.results_of(node, values, scope, used)
                 for position, name in enumerate(node.outputs):
                     if not name:

@@ -32,7 +32,7 @@ from ..constants import array_digest
 from ..construction.misuse import checked_graph
 from ..data_sizes import needed
 from ..dims.dim import Dim, Extent
-from ..location import UNKNOWN, Location, file_name
+from ..location import Location, NodeLocation, file_name
 from ..ops.control import regions_of
 from ..protocols import GraphLike, SymbolLike
 
@@ -92,11 +92,15 @@ def to_text(graph: GraphLike[SymbolLike], locations: bool = False) -> tuple[str,
 
 
 def stored_text(graph: GraphLike[SymbolLike]) -> tuple[str, dict[str, Array]]:
-    """Return what `to_text` does, with the location of every symbol that has one, as files keep it: without directories.
+    """Return what `to_text` does, as files keep it: with the nodes of models that symbols come from, and no lines of programs.
 
-    A file is given away; where its author keeps programs and models is nobody's business.
+    A file is given away, and the same program makes the same one, wherever it lies: directories are left out.
     """
-    return _text(graph, lambda line: None if line == UNKNOWN else line._replace(file=file_name(line.file)))
+
+    def node(line: Location) -> Location | None:
+        return Location(file_name(line.file), line.line, line.function) if isinstance(line, NodeLocation) else None
+
+    return _text(graph, node)
 
 
 def _text(graph: GraphLike[SymbolLike], shown: Shown | None) -> tuple[str, dict[str, Array]]:
