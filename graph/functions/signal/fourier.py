@@ -1,7 +1,7 @@
 """Provides Fourier transforms, of which a size of up to 64 is a product with a matrix and a larger one is cut into factors.
 
-Complex numbers are pairs of real and imaginary parts on a last axis. Sines and cosines are those of exact fractions of a turn,
-so that parts which cancel are 0 to the last bits.
+Complex numbers are complex64 and complex128, or pairs of real and imaginary parts on a last axis. Sines and cosines are those
+of exact fractions of a turn, so that parts which cancel are 0 to the last bits.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ from ...ops.shape import normalize_axis
 from ...protocols import TensorLike
 from ...symbol import Symbol
 from ...types import shape_text
-from ..building import apply, as_floats
+from ..building import apply, as_floats, symbol_of
+from ..complex.parts import from_pairs, parts_of, to_pairs, whole
 from ..joining import stack
 from ..linalg import matmul
 from ..positions import counting
@@ -42,10 +43,10 @@ def fft(x: TensorLike, n: int | None = None, axis: int = -1) -> Symbol:
     """Return the discrete Fourier transform of complex numbers, as numpy.fft.fft.
 
     Args:
-        x: floats of shape (…, 2): real and imaginary parts.
+        x: complex numbers, or floats of shape (…, 2): real and imaginary parts. The result is of the same kind.
         n: how many numbers along the axis are used; they are cut, or filled up with zeros. By default as many as there are,
             which must be a known number then.
-        axis: the transformed axis among those before the last one.
+        axis: the transformed axis; of pairs among those before the last one.
     """
     return _complex("fft", x, n, axis, -1)
 
@@ -70,11 +71,12 @@ def irfft(x: TensorLike, n: int | None = None, axis: int = -1) -> Symbol:
     """Return the `n` real numbers of which x is the `rfft`, as numpy.fft.irfft.
 
     Args:
-        x: floats of shape (…, 2), of which n // 2 + 1 pairs along the axis are used.
+        x: complex numbers, or floats of shape (…, 2), of which n // 2 + 1 along the axis are used.
         n: how many numbers there are; by default 2 (m - 1), where there are m pairs.
-        axis: the transformed axis among those before the last one.
+        axis: the transformed axis; of pairs among those before the last one.
     """
-    result, (symbol,) = as_floats("irfft", x)
+    given = symbol_of("irfft", x)
+    result, (symbol,) = as_floats("irfft", to_pairs(parts_of(given)) if given.dtype.is_complex else given)
     number = _pairs("irfft", symbol, axis)
     extent = symbol.shape[number]
     length = _length("irfft", symbol, 2 * (extent - 1), n)
@@ -142,6 +144,9 @@ def frames(x: Symbol, length: int, step: int) -> Symbol:
 
 
 def _complex(op: str, x: TensorLike, n: int | None, axis: int, sign: int) -> Symbol:
+    given = symbol_of(op, x)
+    if given.dtype.is_complex:
+        return whole(from_pairs(_complex(op, to_pairs(parts_of(given)), n, axis, sign)))
     result, (symbol,) = as_floats(op, x)
     number = _pairs(op, symbol, axis)
     length = _length(op, symbol, symbol.shape[number], n)

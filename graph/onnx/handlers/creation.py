@@ -69,12 +69,14 @@ def constant_of_shape(node: Node) -> Result:
 def _to_data(node: Node) -> Symbol | None:
     """Count from a known start by a known step to a limit that data decides; None if these are not known."""
     start, step = node.value(0), node.value(2)
-    if not (isinstance(start, Known) and isinstance(step, Known)) or int(step.array.reshape(-1)[0]) <= 0:
+    if not (isinstance(start, Known) and isinstance(step, Known)) or {start.array.size, step.array.size} != {1}:
         return None
     first, by = int(start.array.reshape(-1)[0]), int(step.array.reshape(-1)[0])
-    if first < 0:
+    if by <= 0 or first < 0:
         return None
-    (stop,) = node.counts(1, "the end of Range")
+    stops = node.counts(1, "the end of Range")
+    node.require(len(stops) == 1, f"an end of Range of {len(stops)} numbers; one is expected")
+    (stop,) = stops
     return arange(node.graph, first, stop, by, node.dtype(0))
 
 
@@ -123,7 +125,9 @@ def range_(node: Node) -> Result:
     if any(isinstance(node.value(position), Sizes) for position in range(3)):
         if dtype.is_float and (counted := _scaled_range(node)) is not None:
             return counted
-        start, stop, step = (node.sizes(position, "an end of Range")[0] for position in range(3))
+        ends = [node.sizes(position, "an end of Range") for position in range(3)]
+        node.require(all(len(end) == 1 for end in ends), "an end of Range that is not one number")
+        (start,), (stop,), (step,) = ends
         if not isinstance(step, int):
             raise node.size_needed((step,), f"the step of Range is {step}")
         node.require(step != 0, "the step of Range is 0")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from collections.abc import Sequence as Ordered
 from dataclasses import replace
 
@@ -10,12 +10,18 @@ import numpy as np
 
 from ...functions.building import apply
 from ...functions.host.data_sized import host
+from ...ops.control import regions_of
 from ...symbol import Symbol
 from ..model import Body, NodeDef, Parameter
 from ..values import Known
 
 REFUSED = "require"
 """The row that ends a run for one value of a condition."""
+
+
+def ends_runs(symbols: Iterable[Symbol]) -> bool:
+    """Return whether some of the operations, or of those in their regions, may end a run."""
+    return any(each.op.name == REFUSED or any(ends_runs(region.symbols) for region in regions_of(each)) for each in symbols)
 
 
 def taking(node: NodeDef, choice: bool) -> tuple[NodeDef, str, Known]:
