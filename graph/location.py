@@ -18,7 +18,18 @@ class Location(NamedTuple):
     function: str
 
     def __str__(self) -> str:
-        return f"{os.path.basename(self.file)}:{self.line} in {self.function}"
+        return f"{file_name(self.file)}:{self.line} in {self.function}"
+
+
+class NodeLocation(Location):
+    """A node of a model in a file, or what the text of a graph says. Saved models keep it, and no lines of programs."""
+
+    __slots__ = ()
+
+
+def file_name(path: str) -> str:
+    """Return a path without its directories."""
+    return os.path.basename(path)
 
 
 UNKNOWN = Location("<unknown>", 0, "<unknown>")

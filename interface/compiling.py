@@ -18,7 +18,7 @@ from ..graph.ops.host import needs_host
 from ..graph.outline import with_arrays
 from ..graph.reference.budget import Budget
 from ..graph.text.parsing import from_text
-from ..graph.text.printing import to_text
+from ..graph.text.printing import stored_text
 from ..lowering.artifact import CompiledGraph, TensorSpec
 from ..lowering.block_texts import BlockTexts
 from ..lowering.gc_paused import gc_paused, loading_modules
@@ -172,7 +172,7 @@ def _staged(
         return compile(part, "cpu", threads=threads, numerics=numerics, debug=debug, cache=cache)
 
     def assemble() -> artifact_file.Assembled:
-        text, arrays = to_text(graph)
+        text, arrays = stored_text(graph)
         weights = [StoredWeight(name, _dtype_name(array), array.shape, "plain", array) for name, array in arrays.items()]
         return artifact_file.assemble(graph.name, text, [], weights, {"numerics": numerics})
 
@@ -331,7 +331,7 @@ def _stored_graph(
 
     Small arrays stand in the text; those that the code reads are weights as well.
     """
-    text, by_digest = to_text(graph)
+    text, by_digest = stored_text(graph)
     labels, identities = constant_labels(graph), {id(array): digest for digest, array in by_digest.items()}
     read = {spec.name for spec in compiled.constants}
     names: dict[str, str] = {}
@@ -400,6 +400,9 @@ def archive_of_file(
         stored = {entry.name for entry in opened.manifest.weights}
         digests = {labels[id(array)]: str(array_digest(array).hexdigest()) for array in _arrays(again)}
         code = _named(code, {label: name for label, name in digests.items() if name in stored})
+    if isinstance(code.ttir, BlockTexts):  # of code that was compiled here
+        texts = _texts(lambda: _read(opened, None)[0], resolved, code.numerics, locations=False)
+        code = replace(code, ttir=texts)
     return code, opened.graph_text, [
         StoredWeight(entry.name, entry.dtype, entry.shape, entry.layout, opened.weights[entry.name])
         for entry in opened.manifest.weights

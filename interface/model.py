@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from ..graph.location import UNKNOWN
 from ..lowering.artifact import CompiledGraph
 from ..promotion.arrays import Array
 from ..promotion.errors import InternalError
@@ -104,7 +105,8 @@ class Model(RuntimeModel):
             return []
         from ..lowering.tile.user_lines import nest_lines
 
-        return [tuple(dict.fromkeys(map(str, nest_lines(nest)))) for nest in self._tiled().plan.nests]
+        every = [nest_lines(nest) for nest in self._tiled().plan.nests]  # files of older versions have no lines
+        return [tuple(dict.fromkeys([str(line) for line in lines if line != UNKNOWN])) for lines in every]
 
 
 __all__ = ["Model"]

@@ -15,8 +15,9 @@ from typing import Any
 from ...promotion.dtype import DType
 from ...promotion.errors import InternalError, JoineryError, UnsupportedError, UserError
 from ..constants import MAX_TEXT_BYTES, TEXT_ENTRY, text_bytes
+from ..construction.history import mark, rewind
 from ..graph import Graph
-from ..location import Location
+from ..location import Location, NodeLocation
 from ..reference.evaluate import evaluate
 from ..reference.strings import concatenated_bytes
 from ..region import Region, is_compiled_region
@@ -25,7 +26,8 @@ from ..types import shape_text
 from .export.functions import recognised
 from .export.registry import Call
 from .limits import MAX_OPSET, OnnxLimits
-from .messages import located
+from .loops.diverging import continued, required, taking
+from .messages import DivergingError, located
 from .model import Attribute, Body, CheckedModel, FunctionDef, NodeDef, Reference
 from .node import Handler, LeftToDefinition, Node, Result, as_symbol
 from .opsets import Operator, as_standard, definition_of, operator
@@ -92,11 +94,83 @@ class Importer:
         """Run the nodes of a graph whose inputs have values, and return those of its outputs."""
         for name, constant in body.constants.items():
             scope.names.setdefault(name, constant)
-        read = {name for node in body.nodes for name in (*node.inputs, *node.captured)}
-        kept = {output.name for output in body.outputs}
-        for node in body.nodes:
-            self.run_node(node, scope, {*kept, *(name for name in node.outputs if name in read)})
+        self.run_nodes(body.nodes, scope, {output.name for output in body.outputs})
         return [self.output_of(body, output.name, scope) for output in body.outputs]
+
+    def run_nodes(self, nodes: Ordered[NodeDef], scope: Scope, wanted: set[str]) -> None:
+        """Run nodes in order. wanted: names that are read when all have run."""
+        read = {name for node in nodes for name in (*node.inputs, *node.captured)}
+        for position, node in enumerate(nodes):
+            used = {*wanted, *(name for name in node.outputs if name in read)}
+            if node.op != "If":
+                self.run_node(node, scope, used)
+                continue
+            undo = self.undoing()
+            try:
+                self.run_node(node, scope, used)
+            except DivergingError as error:
+                if error.attributes is not node.attributes:
+                    raise
+                undo()
+                self.run_diverging(node, nodes[position + 1 :], scope, wanted, error)
+                return
+
+    def undoing(self) -> Callable[[], None]:
+        """Return a function that removes what is added to the graph from now on."""
+        before, symbols = mark(self.graph), dict(self.symbols)
+
+        def undo() -> None:
+            rewind(self.graph, before)
+            self.symbols.clear()
+            self.symbols.update(symbols)
+
+        return undo
+
+    def run_diverging(
+        self, node: NodeDef, rest: Ordered[NodeDef], scope: Scope, wanted: set[str], error: DivergingError
+    ) -> None:
+        """Run an If whose branches return different types, and the nodes behind it.
+
+        They become part of both branches, of which the host takes one. If they are a mistake behind one of the branches, the
+        other one is imported, and a run for which the condition is not that of this one ends with an error.
+        """
+        made = [name for each in (node, *rest) for name in each.outputs if name in wanted]
+        both = continued(node, rest, made)
+        refused: dict[bool, JoineryError] = {}
+        for choice in (True, False):
+            undo = self.undoing()
+            try:
+                self.run_subgraph(both.attributes["then_branch" if choice else "else_branch"].value, (), scope, node)
+            except (UserError, UnsupportedError) as refusal:
+                refused[choice] = refusal
+            undo()
+        if not refused and rest:
+            try:
+                return self.run_node(both, scope, set(made))
+            except DivergingError:  # what the nodes behind it return differs, too
+                raise error.instead or error from None
+        if len(refused) != 1 or not all(isinstance(problem, UserError) for problem in refused.values()):
+            instead = located(error.instead or error, str(getattr(error, "onnx_node", self.model.file)))
+            for choice, problem in refused.items():
+                instead.add_note(f"If the condition is {choice}, the nodes behind the If are refused: {problem}")
+            raise instead from None
+        ((failing, problem),) = refused.items()
+        chosen, name, constant = taking(node, not failing)
+        scope.names[name] = constant
+        condition = scope.find(node.inputs[0])
+        if condition is None:
+            raise error.instead or error
+        flag = self.symbol_of(condition, "a condition").reshape(())
+        self.run_nodes((chosen, *rest), scope, wanted)
+        where = getattr(error, "onnx_node", f"{self.model.file}: {scope.trail}{node.label}")
+        text = (
+            f"{where}: the condition is {failing} in this run, and nodes behind the If are refused for what that branch "
+            f"returns: {str(problem).splitlines()[0]}; fix: inputs for which it is {not failing}, or export the model again"
+        )
+        for each in made:
+            value = scope.names[each]
+            if isinstance(value, (Known, Sizes, Symbol)):
+                scope.names[each] = required(self.symbol_of(value, "an output"), flag, not failing, text)
 
     def output_of(self, body: Body, name: str, scope: Scope) -> Value:
         """Return the value of an output of a graph. Raises `UserError` where nothing computes it."""
@@ -115,7 +189,7 @@ class Importer:
         while values and values[-1] is None:
             values.pop()
         try:
-            with self.graph.located(Location(self.model.file, line, f"{scope.trail}{node.label}")):
+            with self.graph.located(NodeLocation(self.model.file, line, f"{scope.trail}{node.label}")):
                 results = self.results_of(node, values, scope, used)
                 for position, name in enumerate(node.outputs):
                     if not name:
@@ -312,9 +386,7 @@ class Importer:
         """Run the body of a function; outputs that the call leaves out may have no value."""
         produced = {name for each in body.nodes for name in each.outputs}
         wanted = [parameter.name for parameter, name in zip(body.outputs, node.outputs, strict=False) if name]
-        last = {name for each in body.nodes for name in (*each.inputs, *each.captured)}
-        for each in body.nodes:
-            self.run_node(each, scope, {*wanted, *(name for name in each.outputs if name in last)})
+        self.run_nodes(body.nodes, scope, set(wanted))
         found: list[Value | None] = []
         for parameter in body.outputs:
             known = parameter.name in wanted and (parameter.name in scope.names or parameter.name in produced)

@@ -16,7 +16,8 @@ def sizes_fix(names: Iterable[str]) -> str:
     names = list(names)
     shown = ", ".join(f"{name!r}: number" for name in names)
     options = " ".join(f"--size {name}=NUMBER" for name in names)
-    return f"from_onnx(…, sizes={{{shown}}}) or {options}; compile_onnx takes sizes from each call"
+    commands = f"of joinery export and compare, {options}"
+    return f"from_onnx(…, sizes={{{shown}}}) or, {commands}; compile_onnx and joinery run take sizes from each call"
 
 
 def constants_fix(names: Iterable[str]) -> str:
@@ -24,7 +25,8 @@ def constants_fix(names: Iterable[str]) -> str:
     names = list(names)
     shown = ", ".join(f"{name!r}: array" for name in names)
     options = " ".join(f"--constant {name}=FILE" for name in names)
-    return f"from_onnx(…, constants={{{shown}}}) or {options}; compile_onnx takes values from each call"
+    commands = f"of joinery export and compare, {options}"
+    return f"from_onnx(…, constants={{{shown}}}) or, {commands}; compile_onnx and joinery run take values from each call"
 
 
 class ValueNeededError(UnsupportedError):
@@ -61,6 +63,18 @@ class NoRegionError(UnsupportedError):
 
     growing: tuple[str, ...] = ()
     needs_host: bool = False
+
+
+class DivergingError(UnsupportedError):
+    """The branches of an If, of which data takes one, return tensors of different dtypes or ranks.
+
+    Attributes:
+        attributes: those of the node, which tell it from others.
+        instead: what is raised where the nodes behind the If cannot become part of the branches.
+    """
+
+    attributes: object = None
+    instead: UnsupportedError | None = None
 
 
 def located(error: JoineryError, where: str) -> JoineryError:

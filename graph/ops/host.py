@@ -69,6 +69,7 @@ _IS_INT64 = lambda dtype: dtype is int64  # noqa: E731
 _TO_SIZE = _rule("SIZE", "the operand is an int64 scalar; the result is bool", _IS_INT64, "an int64 scalar", bool_)
 _IN_RANGE = _rule("IN_RANGE", "positions keep their dtype; their axis's size is an integer", lambda dtype: dtype.is_integer,
                   "integers", None)  # fmt: skip
+_IF_TRUE = _rule("IF_TRUE", "the first operand keeps its dtype; the second one is bool", lambda dtype: True, "tensors", None)
 _PARTS = _rule("PARTS", "the operand keeps its dtype; values have it too, positions and counts are int64", _NUMBERS,
                "numbers or strings", None)  # fmt: skip
 _PARSED = _rule("PARSED", "the operand holds strings; the result has `dtype`", _TEXT, "strings", None)
@@ -230,6 +231,18 @@ def _in_range(shapes: Sequence[Shape], attrs: Attributes, checks: Checks) -> Sha
     return shapes[0]
 
 
+def _require(shapes: Sequence[Shape], attrs: Attributes, checks: Checks) -> Shape:
+    _options(attrs, problem=_is_text)
+    if shapes[1]:
+        raise ShapeError(f"a condition with {len(shapes[1])} axes", "a scalar", "take one element")
+    return shapes[0]
+
+
+def _condition_dtype(dtypes: Sequence[DType], shapes: Sequence[Shape], attrs: Attributes, checks: Checks) -> None:
+    if dtypes[1] is not bool_:
+        raise ShapeError(f"a condition of {dtypes[1]}", "bool", "compare it with a number")
+
+
 def _unique(shapes: Sequence[Shape], attrs: Attributes, checks: Checks) -> Shape:
     (shape,) = shapes
     found = _options(attrs, axis=_is_count, sorted=_is_flag, part=_one_of("values", "first", "inverse", "counts"))
@@ -327,6 +340,8 @@ DATA_SIZED = (
          _TO_SIZE, _rows, ("extents",), is_internal=True),
     _row("positions_in_range", 2, "Positions, if an axis of the size that the second operand is has all of them; else the run "
          "ends with an error.", _IN_RANGE, _in_range, is_internal=True),
+    _row("require", 2, "The first operand, if the second is true; else the run ends with an error.", _IF_TRUE, _require,
+         demand=_condition_dtype, is_internal=True),
     _row("unique", 1, "The distinct slices along an axis: their values, the position of the first of each, for each slice "
          "which one it is, or how many there are; sorted, or in order of appearance.", _PARTS, _unique, (*_SIZED, "dtype"),
          ("Unique", 11), _part_dtype),

@@ -46,6 +46,13 @@ def positions_in_range(symbol: BoundSymbol, x: Array, size: Array) -> Array:
     return x
 
 
+@row("require")
+def require(symbol: BoundSymbol, x: Array, holds: Array) -> Array:
+    if not holds:
+        raise UserError(_options(symbol)["problem"])
+    return x
+
+
 @row("unique")
 def unique(symbol: BoundSymbol, x: Array) -> Array:
     options = _options(symbol)

@@ -22,7 +22,7 @@ from ...promotion.rules import RuleSet
 from ..constants import array_digest
 from ..dims.dim import Dim, Extent
 from ..graph import Graph
-from ..location import UNKNOWN, Location
+from ..location import UNKNOWN, NodeLocation
 from ..ops.attributes import Attributes, fixed
 from ..ops.table import op_named
 from ..reference.budget import Budget
@@ -256,7 +256,7 @@ class _Reader:
             )
         weak = DType(line.take("word")) if line.accept("weak") else None
         implicit = line.string() if line.accept("implicit") else None
-        location = Location(line.string(), line.integer(), line.string()) if line.accept("at") else UNKNOWN
+        location = NodeLocation(line.string(), line.integer(), line.string()) if line.accept("at") else UNKNOWN
         name = attrs.get("name")
         if name is not None and not isinstance(name, str):
             line.fail(f"the name {name!r} is no text")

@@ -32,6 +32,7 @@ from ..constants import array_digest
 from ..construction.misuse import checked_graph
 from ..data_sizes import needed
 from ..dims.dim import Dim, Extent
+from ..location import Location, NodeLocation, file_name
 from ..ops.control import regions_of
 from ..protocols import GraphLike, SymbolLike
 
@@ -39,6 +40,8 @@ INLINE_BYTES = 64
 """Arrays up to this many bytes are written into the text."""
 
 ArrayText = Callable[[Array], str]
+Shown = Callable[[Location], "Location | None"]
+"""What is written of a location, None for nothing."""
 
 
 def value_text(value: object, array_text: ArrayText) -> str:
@@ -85,6 +88,22 @@ def to_text(graph: GraphLike[SymbolLike], locations: bool = False) -> tuple[str,
     The text is deterministic; `from_text(*to_text(graph))` is a graph of equal text. With `locations` every
     symbol has its line in the user's code.
     """
+    return _text(graph, (lambda line: line) if locations else None)
+
+
+def stored_text(graph: GraphLike[SymbolLike]) -> tuple[str, dict[str, Array]]:
+    """Return what `to_text` does, as files keep it: with the nodes of models that symbols come from, and no lines of programs.
+
+    A file is given away, and the same program makes the same one, wherever it lies: directories are left out.
+    """
+
+    def node(line: Location) -> Location | None:
+        return Location(file_name(line.file), line.line, line.function) if isinstance(line, NodeLocation) else None
+
+    return _text(graph, node)
+
+
+def _text(graph: GraphLike[SymbolLike], shown: Shown | None) -> tuple[str, dict[str, Array]]:
     checked_graph("to_text", graph)
     arrays: dict[str, Array] = {}
 
@@ -99,24 +118,25 @@ def to_text(graph: GraphLike[SymbolLike], locations: bool = False) -> tuple[str,
     lines = ["graph {} semantics {} policy {}".format(*header)]
     if graph.rules.name not in PRESETS or rules(graph.rules.name) != graph.rules:
         lines[0] += f" rules {json.dumps(json.dumps(graph.rules.definition.to_dict()))}"
-    return "\n".join([*lines, *_body(graph, array_text, locations, "  ")]) + "\n", arrays
+    return "\n".join([*lines, *_body(graph, array_text, shown, "  ")]) + "\n", arrays
 
 
-def _body(graph: GraphLike[SymbolLike], array_text: ArrayText, locations: bool, indent: str) -> list[str]:
+def _body(graph: GraphLike[SymbolLike], array_text: ArrayText, shown: Shown | None, indent: str) -> list[str]:
     """Return the lines of a graph without its header; those of regions stand before the symbol that has them."""
     lines: list[str] = []
     implicit = {entry.symbol.id: entry.op for entry in graph.casts() if entry.symbol.graph is graph}
     for symbol in graph.symbols:
         for region in regions_of(symbol):
-            inner = _body(region, array_text, locations, f"{indent}  ")
+            inner = _body(region, array_text, shown, f"{indent}  ")
             lines += [f"{indent}region {json.dumps(region.name)}", *inner, f"{indent}end"]
         line = f"{indent}{_statement(symbol, array_text)}"
         if symbol.weak is not None:
             line += f" weak {symbol.weak}"
         if symbol.id in implicit:
             line += f" implicit {json.dumps(implicit[symbol.id])}"
-        if locations:
-            file, number, function = symbol.location
+        location = None if shown is None else shown(symbol.location)
+        if location is not None:
+            file, number, function = location
             line += f" at {json.dumps(file)} {number} {json.dumps(function)}"
         if symbol.op.name == "constant" and symbol.attrs["value"].size == 1:
             line += f"  # {symbol.attrs['value'].reshape(())[()]}"

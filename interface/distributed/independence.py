@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from ...graph.dims.dim import Dim, Extent
 from ...graph.graph import Graph
 from ...graph.location import UNKNOWN
-from ...graph.ops.control import has_control
 from ...graph.symbol import Symbol
 from ...graph.types import shape_text
 from ...lowering.graph_passes.expand import expand
@@ -47,24 +46,108 @@ State = Along | None
 
 def independence(graph: Graph, dim: str) -> dict[str, State] | Mixture:
     """Return where each output has the dim, None for one that does not have it, or the operation that mixes its elements."""
-    if has_control(graph):
-        first = next(symbol for symbol in graph.symbols if symbol.op.kind == "control")
-        return _mixture(first, "is a loop or a branch, of which joinery does not know what it does with a block")
     expanded = expand(graph)
     size = Dim(dim)
     states: dict[int, State] = {}
+    loops: dict[int, list[State]] = {}
     for symbol in expanded.symbols:
+        try:
+            states[symbol.id] = _state_after_loops(symbol, states, loops, size)
+        except _Mixes as reason:
+            return _mixture(symbol, str(reason))
+    counts = [symbol for symbol in expanded.outputs if symbol.id in loops]
+    if counts:
+        return _mixture(counts[0], "is how often a loop ran, which all elements decide together")
+    return {name: states[symbol.id] for name, symbol in zip(expanded.output_names, expanded.outputs, strict=True)}
+
+
+def _state_after_loops(symbol: Symbol, states: Mapping[int, State], loops: dict[int, list[State]], size: Dim) -> State:
+    """Return the state of a symbol of the graph; those of what a loop carries are added to `loops`."""
+    operands = [states[operand.id] for operand in symbol.inputs]
+    if symbol.op.name == "loop":
+        loops[symbol.id] = _loop(symbol, operands, size)
+        return None
+    if symbol.op.name == "region_result" and symbol.inputs[0].id in loops:
+        return loops[symbol.inputs[0].id][symbol.attrs["index"]]
+    if symbol.op.kind == "control":
+        raise _Mixes("is a branch, of which joinery does not know what it does with a block")
+    if any(operand.id in loops for operand in symbol.inputs):
+        raise _Mixes("uses how often a loop ran, which all elements decide together")
+    return _state(symbol, operands, size)
+
+
+def _loop(symbol: Symbol, operands: Sequence[State], size: Dim) -> list[State]:
+    """Return the states of what a loop carries.
+
+    Raises `_Mixes` unless each iteration treats the elements alone, and either all blocks have as many iterations, or an
+    element stays as it is in the iterations that others need.
+    """
+    attrs = symbol.attrs
+    carried: int = attrs["carried"]
+    is_plain = not attrs["limited"] and not attrs["sequences"] and len(attrs["regions"][0].outputs) == carried
+    if not is_plain or _mentions(attrs["length"], size):
+        raise _Mixes("is a loop over slices or of a computed length, which joinery does not look into")
+    body, *conditions = attrs["regions"]
+    first = list(operands[:carried])
+    end = carried + attrs["captured"][0]
+    captured = operands[carried:end], operands[end:]
+    inside = _in_region(body, [None, *first, *captured[0]], size)
+    if [inside[output.id] for output in body.outputs] != first:
+        raise _Mixes(f"carries values in which elements along {str(size)!r} change their places")
+    for condition in conditions:
+        try:
+            found = _in_region(condition, [None, *first, *captured[1]], size)
+            decides = any(found[output.id] is not None for output in condition.outputs)
+        except _Mixes:
+            decides = True
+        if decides and not _stays(body, condition):
+            raise _Mixes(f"ends when elements along {str(size)!r} say so together")
+    return first
+
+
+def _in_region(region: Graph, given: Sequence[State], size: Dim) -> dict[int, State]:
+    """Return the states of the symbols of a region, from those of its inputs."""
+    states = {symbol.id: state for symbol, state in zip(region.inputs, given, strict=True)}
+    for symbol in region.symbols:
+        if symbol.id in states:
+            continue
+        if symbol.op.kind == "control":
+            raise _Mixes("holds another loop or branch")
         try:
             states[symbol.id] = _state(symbol, [states[operand.id] for operand in symbol.inputs], size)
         except _Mixes as reason:
-            return _mixture(symbol, str(reason))
-    return {name: states[symbol.id] for name, symbol in zip(expanded.output_names, expanded.outputs, strict=True)}
+            raise _Mixes(f"has an iteration in which {symbol.op.name} {reason}") from None
+    return states
+
+
+def _stays(body: Graph, condition: Graph) -> bool:
+    """Return whether an element for which a carried truth is false stays as it is from then on, and any true one goes on.
+
+    The condition is `any` of the truth. The body returns the truth only where it was true before, and where it is not, or was
+    not, what it was given.
+    """
+    (asked,) = condition.outputs
+    if asked.op.name != "reduce_max" or set(asked.attrs["axes"]) != set(range(len(asked.inputs[0].shape))):
+        return False
+    ids = [symbol.id for symbol in condition.inputs]
+    at = ids.index(asked.inputs[0].id) if asked.inputs[0].id in ids else 0
+    if not 1 <= at <= len(body.outputs):
+        return False
+    before, after = body.inputs[at].id, body.outputs[at - 1]
+    if after.op.name != "logical_and" or before not in [symbol.id for symbol in after.inputs]:
+        return False
+    for given, output in zip(body.inputs[1:], body.outputs, strict=False):
+        parts = [symbol.id for symbol in output.inputs]
+        keeps = output.op.name == "where" and parts[0] in (before, after.id) and parts[2] == given.id
+        if output.id not in (after.id, given.id) and not keeps:
+            return False
+    return True
 
 
 def _mixture(symbol: Symbol, why: str) -> Mixture:
     operands = ", ".join([f"{each.dtype} {shape_text(each.shape)}" for each in symbol.inputs])
     of = f" of {operands}" if operands else ""
-    line = "" if symbol.location == UNKNOWN else f" from {symbol.location}"  # files of models have no lines
+    line = "" if symbol.location == UNKNOWN else f" from {symbol.location}"  # files of older versions have no lines
     return Mixture(f"{symbol.op.name}{of}{line}", why)
 
 

@@ -16,13 +16,14 @@ from typing import Any, NoReturn
 import numpy as np
 
 from ...graph.constants import as_texts
+from ...graph.dims.binding import shape_pattern
 from ...graph.dims.dim import Dim, Extent
 from ...graph.graph import Graph
 from ...graph.onnx.importer import ImportedModel, import_model, read_model
 from ...graph.onnx.inputs import DimNames
 from ...graph.onnx.limits import OnnxLimits
 from ...graph.onnx.messages import SizeNeededError, ValueNeededError
-from ...graph.onnx.model import CheckedModel
+from ...graph.onnx.model import CheckedModel, Parameter
 from ...graph.onnx.sizes.origins import MAX_SPECIALISED
 from ...graph.onnx.tensors import dtype_of_code
 from ...graph.types import TensorType
@@ -30,7 +31,7 @@ from ...lowering.artifact import TensorSpec
 from ...promotion.arrays import Array
 from ...promotion.dtype import DType, string
 from ...promotion.errors import JoineryError, UnsupportedError, UserError
-from ...runtime.model.inputs import describe
+from ...runtime.model.inputs import InputSpec, convert, describe
 from ...runtime.model.kernels import Kernel
 from ...runtime.model.profiling import Profile
 from ...runtime.storage.cache import CacheOption
@@ -219,19 +220,13 @@ class SpecialisedModel(Model):
         """Return the model for arguments, and the arguments that it takes."""
         for parameter in self._inputs:
             if parameter.kind == "tensor":
-                values[parameter.name] = _array(values[parameter.name], f"model {self.name!r}: input {parameter.name!r}")
+                values[parameter.name] = self._checked(parameter, values[parameter.name])
         sizes = self._sizes_of(values)
         with self._lock:
             while True:
                 elements = self._elements(values)
                 fixed = {name: values[name] for name in sorted(self._needed)}
-                for name, value in fixed.items():
-                    count = getattr(value, "size", 0)
-                    if count > MAX_SPECIALISED:
-                        raise UnsupportedError(
-                            f"model {self.name!r}: {name!r} decides shapes or counts, and has {count} elements; models are "
-                            f"specialised to {MAX_SPECIALISED} at most; fix: a smaller array"
-                        )
+                self._require_few(fixed)
                 numbers = {name: sizes[name] for name in sorted(self._sizes_needed & sizes.keys())}
                 key = (tuple([_key(value) for value in fixed.values()]), tuple(numbers.values()), len(fixed), repr(elements))
                 if key in self._kept:
@@ -241,6 +236,7 @@ class SpecialisedModel(Model):
                     imported = self._build(fixed, numbers, elements)
                 except (ValueNeededError, SizeNeededError) as error:
                     if not self._learnt(error, values, sizes):
+                        self._require_few({name: values[name] for name in error.inputs if name in values})
                         raise
                     continue
                 except UnsupportedError:
@@ -257,6 +253,35 @@ class SpecialisedModel(Model):
         for name in elements:
             _flatten(name, values[name], arrays)
         return model, [arrays[name] for name in names]
+
+    def _require_few(self, fixed: Mapping[str, object]) -> None:
+        """Raise `UnsupportedError` for arguments that are too large to specialise a model to their values."""
+        for name, value in fixed.items():
+            count = getattr(value, "size", 0)
+            if count > MAX_SPECIALISED:
+                raise UnsupportedError(
+                    f"model {self.name!r}: {name!r} decides shapes or counts, and has {count} elements; models are "
+                    f"specialised to {MAX_SPECIALISED} at most; fix: a smaller array"
+                )
+
+    def _checked(self, parameter: Parameter, value: object) -> Array:
+        """Return an argument as an array of the host. Raises `UserError` unless it has the declared dtype, rank and sizes.
+
+        Numbers and lists of them have no dtype of their own.
+        """
+        what = f"model {self.name!r}"
+        array = _array(value, f"{what}: input {parameter.name!r}")
+        if not isinstance(value, (np.ndarray, np.generic)) or array.dtype.hasobject:
+            return array
+        dtype = dtype_of_code(parameter.element, parameter.name)
+        extents = self._dims[parameter.name] if parameter.sizes is not None else array.shape
+        shape = tuple([extent if isinstance(extent, int) else str(extent) for extent in extents])
+        spec = TensorSpec(parameter.name, dtype.name, shape)
+        array = convert(InputSpec.of(spec), array, what)
+        if any(isinstance(extent, int) and extent != size for extent, size in zip(extents, array.shape, strict=True)):
+            expected = f"{what}: input {parameter.name!r} expects shape {shape_pattern(extents)}"
+            raise UserError(f"{expected}, got {array.shape}; fix: pass an array {describe(spec)}")
+        return array
 
     def _elements(self, values: Mapping[str, object]) -> dict[str, object]:
         """Return the types of the tensors in arguments that are sequences or optional."""

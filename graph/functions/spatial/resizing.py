@@ -26,7 +26,7 @@ from ...symbol import Symbol
 from ...types import DimLike, as_extent
 from ..building import apply, as_floats, symbol_of
 from ..linalg import matmul
-from .resizing_at_run import ALMOST_HALF, SymbolicAxis, resampled_at_run
+from .resizing_at_run import ALMOST_HALF, SymbolicAxis, filters_at_run, resampled_at_run
 
 MODES = ("nearest", "linear", "cubic")
 COORDINATES = (
@@ -186,8 +186,9 @@ def resized(x: Symbol, options: Options, axes: Sequence[Axis | SymbolicAxis], ex
     for along in axes:
         if isinstance(along, SymbolicAxis):
             value = resampled_at_run(
-                value, options.mode, options.coordinates, options.nearest, options.coefficient, options.excludes, along
-            )
+                value, options.mode, options.coordinates, options.nearest, options.coefficient, options.excludes,
+                options.antialias, along,
+            )  # fmt: skip
         else:
             value = _resampled(value, options, along)
     result = value.cast(x.dtype)
@@ -235,12 +236,13 @@ def resize(
         cubic_coefficient: the constant of cubic weights, usually -0.75 or -0.5.
         exclude_outside: whether taps outside of `x` weigh nothing; otherwise its border is repeated.
         antialias: whether to filter when an axis becomes smaller, with `exclude_outside` as torch and Pillow do; for
-            sizes known now.
+            sizes known now, or a scale.
         roi: for "tf_crop_and_resize", the part (start, stop) of each axis, in units of its size.
         extrapolation_value: what "tf_crop_and_resize" gives outside of `x`.
 
     Sizes may be symbolic: taps are then computed when the graph runs. Raises `UserError` for both size and scale, modes that do
-    not exist, and axes of no elements; `UnsupportedError` for antialias and crops of symbolic sizes.
+    not exist, and axes of no elements; `UnsupportedError` for crops of symbolic sizes, and for antialias where they have no
+    scale that is known now, or a very small one.
 
     Example:
         >>> g = jn.Graph("g", [jn.TensorType(jn.float32, (1, "h", 8, 3), "x")])
@@ -277,12 +279,14 @@ def resize(
         found = _along(op, value, axis, given_size, factor, part if crops else (0.0, 1.0))
         if found is not None:
             alongs.append(found)
+    antialias = antialias and mode != "nearest"
     if antialias or crops:
         for along in alongs:
-            if isinstance(along, SymbolicAxis):
+            if isinstance(along, SymbolicAxis) and (crops or not filters_at_run(mode, along)):
                 what = f"resize: antialias or crops of axis {along.axis}, from {along.size} to {along.count}"
-                raise UnsupportedError(compose(what, (value,), fix="sizes that are known now, or antialias=False"))
-    options = Options(mode, coordinates, rounding, float(cubic_coefficient), exclude_outside, antialias and mode != "nearest")
+                fix = "sizes that are known now, a scale of 0.1 or more, or antialias=False"
+                raise UnsupportedError(compose(what, (value,), fix=fix))
+    options = Options(mode, coordinates, rounding, float(cubic_coefficient), exclude_outside, antialias)
     found_value = resized(value, options, alongs, extrapolation_value)
     return found_value if result is None else primitives.cast(found_value, result)
 

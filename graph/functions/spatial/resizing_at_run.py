@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
+
 from ....promotion.dataclass import dataclass
 from ....promotion.dtype import DType, float32, float64, int64
 from ...dims.dim import Extent
@@ -10,7 +13,11 @@ from ...symbol import Symbol
 from ..building import apply
 from ..positions import counting
 
-_TAPS = {"linear": (0, 1), "cubic": (-1, 0, 1, 2)}
+_TAPS: dict[str, Sequence[int]] = {"linear": (0, 1), "cubic": (-1, 0, 1, 2)}
+_SUPPORT = {"linear": 1.0, "cubic": 2.0}
+"""How far taps lie from the element that they make."""
+_MAX_TAPS = 40
+"""Most taps of a filter that is computed at a run: each is an operation of the graph."""
 ALMOST_HALF = 1e-6
 """How far from the middle between two elements a coordinate, which float32 rounded, still counts as the middle."""
 _ROUNDINGS = {
@@ -75,10 +82,22 @@ def _weight(mode: str, coefficient: float, distance: Symbol) -> Symbol:
     return apply("where", apply("less_equal", x, 1.0), near, apply("where", apply("less", x, 2.0), far, 0.0))
 
 
+def filters_at_run(mode: str, along: SymbolicAxis) -> bool:
+    """Return whether an axis can be filtered: its scale is known now, which says how many taps there are, and they are few."""
+    return along.scale is not None and 2 * _SUPPORT[mode] / min(along.scale, 1.0) <= _MAX_TAPS
+
+
+def _filter(mode: str, scale: float) -> tuple[float, range]:
+    """Return how much the taps' distances are scaled to filter, and where taps lie behind the first one."""
+    stretch = min(scale, 1.0)
+    return stretch, range(math.ceil(2 * _SUPPORT[mode] / stretch) + (stretch < 1))
+
+
 def resampled_at_run(
-    x: Symbol, mode: str, coordinates: str, nearest: str, coefficient: float, excludes: bool, along: SymbolicAxis
-) -> Symbol:
-    """Resize one axis by taps that are computed when the graph runs."""
+    x: Symbol, mode: str, coordinates: str, nearest: str, coefficient: float, excludes: bool, antialiases: bool,
+    along: SymbolicAxis,
+) -> Symbol:  # fmt: skip
+    """Resize one axis by taps that are computed when the graph runs. antialiases: for what `filters_at_run`."""
     graph, axis, trailing = x.graph, along.axis, len(x.shape) - 1 - along.axis
     where = _origins(graph, coordinates, along).cast(float64)
     last = apply("sub", _float(graph, along.size, float64), 1.0)
@@ -90,11 +109,15 @@ def resampled_at_run(
     if mode == "nearest":
         rounding, shift = _ROUNDINGS[nearest]
         return taken(apply(rounding, apply("add", where, shift) if shift else where))
-    first = apply("floor", where)
+    first, offsets, stretch = apply("floor", where), _TAPS[mode], 1.0
+    if antialiases and along.scale is not None:
+        stretch, offsets = _filter(mode, along.scale)
+        first = apply("add", apply("floor", apply("sub", where, _SUPPORT[mode] / stretch)), 1.0)
     parts: list[tuple[Symbol, Symbol]] = []
-    for offset in _TAPS[mode]:
+    for offset in offsets:
         position = apply("add", first, float(offset))
-        weight = _weight(mode, coefficient, apply("sub", position, where))
+        distance = apply("sub", position, where)
+        weight = _weight(mode, coefficient, distance if stretch == 1 else apply("mul", distance, stretch))
         if excludes:
             outside = apply("logical_or", apply("less", position, 0.0), apply("greater", position, last))
             weight = apply("where", outside, 0.0, weight)
@@ -104,8 +127,8 @@ def resampled_at_run(
         total = apply("add", total, weight)
     result: Symbol | None = None
     for position, weight in parts:
-        factor = (apply("div", weight, total) if excludes else weight).cast(x.dtype).reshape((along.count, *(1,) * trailing))
-        term = apply("mul", taken(position), factor)
+        share = apply("div", weight, total) if excludes or antialiases else weight
+        term = apply("mul", taken(position), share.cast(x.dtype).reshape((along.count, *(1,) * trailing)))
         result = term if result is None else apply("add", result, term)
     assert result is not None
     return result

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ....promotion.dtype import int64, string
+from ....promotion.errors import UnsupportedError
 from ...dims.dim import Extent
 from ...functions.building import apply
 from ...functions.host.data_sized import size_of
@@ -10,7 +11,8 @@ from ...functions.joining import pad
 from ...functions.positions import counting
 from ...region import is_compiled_region
 from ...symbol import Symbol
-from ..messages import SizeNeededError
+from ...types import shape_text
+from ..messages import DivergingError, SizeNeededError
 from ..node import Node
 from ..values import Value
 
@@ -25,17 +27,20 @@ class EitherShape:
     def selected(self, yes: Symbol, no: Symbol) -> Symbol:
         """Return one of two tensors that differ in sizes. Both are computed.
 
-        Raises `ValueNeededError` or `UnsupportedError` for other ranks and dtypes, inside of loops and branches, and where the
-        condition comes from single numbers that are arguments: a model is specialised to these, and computes one branch.
+        Raises `ValueNeededError` or `UnsupportedError` inside of loops and branches, and where the condition comes from single
+        numbers that are arguments: a model is specialised to these, and computes one branch. Raises `DivergingError` for other
+        ranks and dtypes.
         """
         node = self._node
         error = node.needed(self._condition, "the type of what an If returns")
         is_alike = yes.dtype is no.dtype and yes.dtype is not string and len(yes.shape) == len(no.shape)
-        if not is_alike or is_compiled_region(node.graph) or isinstance(error, SizeNeededError):
+        if is_compiled_region(node.graph) or isinstance(error, SizeNeededError):
             raise error
         deciding = set(getattr(error, "inputs", ()))
         if deciding and all(symbol.size == 1 for symbol in node.graph.inputs if symbol.name in deciding):
             raise error
+        if not is_alike:
+            raise _diverging(node, error, yes, no)
         for axis, pair in enumerate(zip(yes.shape, no.shape, strict=True)):
             if pair[0] != pair[1]:
                 size = self._size(*pair)
@@ -61,3 +66,14 @@ def _resized(node: Node, x: Symbol, axis: int, size: Extent) -> Symbol:
         extent = extent + 1
     positions = apply("minimum", counting(x.graph, size), _number(node, extent - 1))
     return apply("gather", x, positions, axis=axis)
+
+
+def _diverging(node: Node, error: UnsupportedError, yes: Symbol, no: Symbol) -> DivergingError:
+    """Return the error for branches of different types. What is raised instead names inputs, if these decide the branch."""
+    types = " and ".join([f"{each.dtype} {shape_text(each.shape)}" for each in (yes, no)])
+    problem = f"data decides which branch of an If is taken, and they return {types}"
+    found = DivergingError(problem)
+    found.attributes, found.instead = node.definition.attributes, error
+    if not getattr(error, "inputs", ()):
+        found.instead = UnsupportedError(f"{problem}; fix: let both return tensors of one dtype and rank")
+    return found

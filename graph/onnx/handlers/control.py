@@ -24,6 +24,7 @@ from ...region import is_compiled_region
 from ...symbol import Symbol
 from ...types import Shape, shape_text
 from ..loops.batched import BatchedScan
+from ..loops.diverging import ends_runs
 from ..loops.growing import selected
 from ..loops.host_regions import import_host_branch, import_host_loop, import_host_scan
 from ..loops.regions import (
@@ -98,7 +99,13 @@ def if_(node: Node) -> Result:
                     raise _cause(refusal) from None
     try:
         with attempting(node):
+            before = len(node.graph.symbols)
             results = [as_conditions(node, node.run(body, ())) for body in (then, otherwise)]
+            if ends_runs(node.graph.symbols[before:]):
+                raise NoRegionError(
+                    "a branch of an If that may end the run, and that the host cannot take here, is not supported; fix: let "
+                    "data decide it outside of loops, and both branches return one dtype and rank"
+                )
             either = EitherShape(node, flag, condition)
             return tuple([_selected(node, flag, yes, no, condition, either) for yes, no in zip(*results, strict=True)])
     except NoRegionError as refusal:

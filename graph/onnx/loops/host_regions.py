@@ -23,6 +23,7 @@ from ..messages import NoRegionError
 from ..model import Body
 from ..node import Node, as_symbol
 from ..values import COMPOSITE, Known, Sequence, Stacked, Value
+from .diverging import ends_runs
 from .regions import Step, as_conditions, attempting, bound_of, known_truth
 
 Symbols = dict[int, tuple[Known, Symbol]]
@@ -90,7 +91,7 @@ def _loop_of(
 
 
 def import_host_branch(node: Node, condition: Symbol, then: Body, otherwise: Body, always: bool = False) -> list[Value]:
-    """Return the results of an If of which the host takes one branch, because a loop of the other one may not end.
+    """Return the results of an If of which the host takes one branch, because the other one may not end, or may end the run.
 
     always: whether without a loop, too. Raises `NoRegionError`.
     """
@@ -108,8 +109,9 @@ def import_host_branch(node: Node, condition: Symbol, then: Body, otherwise: Bod
             return built
 
         regions = [_region(node, name, [], arm(body)) for name, body in (("then", then), ("else", otherwise))]
-        if not always and not any(symbol.op.name in ("loop", "host_loop") for region in regions for symbol in region.symbols):
-            raise NoRegionError("neither branch has a loop, so that both can be computed")
+        loops = [each for region in regions for each in region.symbols if each.op.name in ("loop", "host_loop")]
+        if not always and not loops and not any(ends_runs(region.symbols) for region in regions):
+            raise NoRegionError("neither branch has a loop or ends a run, so that both can be computed")
         types = [[(each.dtype, len(each.shape)) for each in region.outputs] for region in regions]
         if types[0] != types[1] or are_sequences[0] != are_sequences[1]:
             raise NoRegionError("the branches return other dtypes, or other numbers of axes")

@@ -162,7 +162,8 @@ def _mod(node: Node, arrays: list[Array]) -> Array | None:
 
 def _remainder(x: Extent, y: Extent, truncates: bool) -> object:
     """Return a remainder: with the divisor's sign, or of a quotient that is rounded towards 0."""
-    if not _plain(x, y) or not (isinstance(y, int) and y > 0):
+    least = lower_bound(y) if _plain(x, y) else None
+    if least is None or least < 0 or (isinstance(y, int) and y == 0) or (truncates and not isinstance(y, int)):
         return None
     quotient = _truncated(x, y) if truncates else None
     return x % y if quotient is None else x - quotient * y

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -34,6 +35,28 @@ def test_inputs_that_sizes_depend_on_are_made_constants(folder: Path, capsys: py
     assert main(arguments(folder, "x", "s", more=("--output", f"y={folder / 'y.npy'}"))) == 0
     assert capsys.readouterr().out == f"y: float32[3, 2] -> {folder / 'y.npy'}\n"
     np.testing.assert_array_equal(np.load(folder / "y.npy"), 2 * X.reshape(3, 2))
+
+
+@pytest.mark.parametrize(
+    ("name", "array", "message"),
+    [
+        ("s", np.zeros((2, 3, 16, 24), F), "input 's' expects int64, got float32 with shape (2, 3, 16, 24); fix: "),
+        ("s", np.zeros((2, 1), np.int64), "input 's' expects shape (2,) of rank 1, got (2, 1) of rank 2"),
+        ("s", np.zeros(3, np.int64), "input 's' expects shape (2,), got (3,); fix: pass an array s: int64[2]"),
+        ("s", np.zeros(2, np.int32), "input 's' expects int64, got int32"),
+        ("x", X.astype(np.float64), "input 'x' expects float32, got float64"),
+        ("x", np.zeros((2, 4), F), "input 'x' expects shape (n, 3), got (2, 4)"),
+    ],
+)
+def test_an_array_of_another_type_is_named(
+    folder: Path, capsys: pytest.CaptureFixture[str], name: str, array: Any, message: str
+) -> None:
+    """Before its values decide anything: an error that follows from them would be about something else."""
+    np.save(folder / f"{name}.npy", array)
+    assert main(arguments(folder, "x", "s")) == 2
+    text = " ".join(capsys.readouterr().err.split())
+    assert message in text
+    assert "--constant" not in text
 
 
 @pytest.mark.parametrize(

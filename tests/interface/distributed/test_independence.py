@@ -124,11 +124,78 @@ def test_an_output_without_the_dim_is_told_apart() -> None:
     assert independence(graph, "batch") == {"y": Along(0), "other": None}
 
 
-def test_a_loop_is_not_looked_into() -> None:
+def looped(step: Any, going: Any, *state: Any) -> Any:
+    """A graph of (batch, 8) whose loop carries it, and what is made of it."""
     graph = jn.Graph("g", [jn.TensorType(jn.float32, ("batch", 8), "x")])
     (x,) = graph.inputs
-    graph.output(jn.fori_loop(0, 3, lambda i, value: value * 2, x))
-    assert "loop" in str(independence(graph, "batch"))
+    graph.output(jn.while_loop(going, step, (x, *[make(x) for make in state]))[0])
+    return graph
+
+
+def truths(x: Any) -> Any:
+    return jn.sum(x, axis=1, keepdims=True) > 0
+
+
+def halved(state: Any) -> Any:
+    """Halve the rows whose truth holds, until their sum is below 1."""
+    x, goes = state
+    goes = jn.logical_and(goes, jn.sum(x, axis=1, keepdims=True) > 1)
+    return jn.where(goes, x / 2, x), goes
+
+
+def test_loops_of_a_known_length_are_looked_into() -> None:
+    for step, expected in ((lambda i, v: v * 2, "Along"), (lambda i, v: v - jn.sum(v, axis=0), "reduces over"),
+                           (lambda i, v: jn.flip(v, 0), "reverses")):  # fmt: skip
+        graph = jn.Graph("g", [jn.TensorType(jn.float32, ("batch", 8), "x")])
+        graph.output(jn.fori_loop(0, 3, step, graph.inputs[0]))
+        assert expected in str(independence(graph, "batch"))
+
+
+def test_a_loop_that_rows_end_is_alone_if_the_others_stay_as_they_are() -> None:
+    graph = looped(halved, lambda state: jn.any(state[1]), truths)
+    assert independence(graph, "batch") == {"output0": Along(0)}
+    x = np.random.default_rng(0).standard_normal((40, 8)).astype(np.float32) * 9
+    whole = jn.evaluate(graph, x)
+    parts = [jn.evaluate(graph, part) for part in np.array_split(x, 7)]
+    np.testing.assert_array_equal(whole, np.concatenate(parts))
+    assert (whole != x).any()
+
+
+def test_loops_that_rows_end_together_mix_them() -> None:
+    def always(state: Any) -> Any:
+        return state[0] / 2, jn.logical_and(state[1], jn.sum(state[0], axis=1, keepdims=True) > 1)
+
+    def woken(state: Any) -> Any:
+        x, goes = state
+        return jn.where(goes, x / 2, x), jn.sum(x, axis=1, keepdims=True) > 1
+
+    def turned(state: Any) -> Any:
+        x, goes = state
+        goes = jn.logical_and(goes, jn.sum(x, axis=1, keepdims=True) > 1)
+        return jn.where(goes, x, x / 2), goes
+
+    for step in (always, woken, turned):
+        assert "say so together" in str(independence(looped(step, lambda state: jn.any(state[1]), truths), "batch"))
+    for going in (lambda state: jn.all(state[1]), lambda state: jn.sum(state[0]) > 1):
+        assert "say so together" in str(independence(looped(halved, going, truths), "batch"))
+
+
+def test_probabilities_of_support_vectors_are_computed_row_by_row() -> None:
+    onnx = pytest.importorskip("onnx")
+    h = onnx.helper
+    rng = np.random.default_rng(1)
+    numbers = {name: rng.standard_normal(count).tolist() for name, count in
+               {"coefficients": 12, "support_vectors": 18, "rho": 3, "prob_a": 3, "prob_b": 3}.items()}  # fmt: skip
+    node = h.make_node("SVMClassifier", ["x"], ["y", "p"], domain="ai.onnx.ml", vectors_per_class=[2, 2, 2], kernel_type="RBF",
+                       kernel_params=[0.3, 0.0, 2.0], classlabels_ints=[0, 1, 2], **numbers)  # fmt: skip
+    outputs = [h.make_tensor_value_info("y", 7, ["n"]), h.make_tensor_value_info("p", 1, ["n", 3])]
+    made = h.make_model(h.make_graph([node], "g", [h.make_tensor_value_info("x", 1, ["n", 3])], outputs),
+                        opset_imports=[h.make_opsetid("", 18), h.make_opsetid("ai.onnx.ml", 3)], ir_version=9)  # fmt: skip
+    graph = jn.from_onnx(made)
+    assert independence(graph, "n") == {"y": Along(0), "p": Along(0)}
+    x = rng.standard_normal((50, 3)).astype(np.float32)
+    whole = jn.evaluate(graph, x)[1]
+    np.testing.assert_array_equal(whole, np.concatenate([jn.evaluate(graph, part)[1] for part in np.array_split(x, 6)]))
 
 
 def graph_constant(symbol: Any, array: np.ndarray) -> Any:

@@ -219,3 +219,4 @@ def print_numbers(body: Body, call: Call, x: str) -> str:
 
 
 never("ONNX has no hash of strings", "hash them outside of the graph", "string_hash")
+never("ONNX has no operator that ends a run", "keep the model in ONNX that it came from", "require")

@@ -10,11 +10,13 @@ from .....promotion.arrays import Array
 from .....promotion.dtype import bool_, float32, float64, int64
 from ....dims.dim import Extent
 from ....functions.building import apply
+from ....functions.control.loops import build_loop, results_of
 from ....functions.joining import concat
 from ....functions.linalg import matmul
-from ....functions.positions import counting
-from ....functions.reductions import argmax, sum_
+from ....functions.reductions import any_, argmax, max_, sum_
+from ....region import Region, traced
 from ....symbol import Symbol
+from ....types import TensorType
 from ...node import Node, Result
 from ...registry import handles
 from .pipelines import class_labels, labelled
@@ -23,6 +25,9 @@ from .trees import transformed_scores
 _DOMAIN = "ai.onnx.ml"
 _MIN_PAIR, _MAX_PAIR = 1e-7, 1 - 1e-7
 """Range of what one class is given against another, as libsvm has it."""
+_CLOSE, _STEPS = 0.005, 100
+"""How far the classes together may be off when libsvm ends its steps, and how many steps it takes for up to so many classes."""
+_INDEX = TensorType(int64, (), "index")
 
 
 def _numbers(node: Node, name: str) -> Array:
@@ -113,15 +118,17 @@ def svm_classifier(node: Node) -> Result:
         first, second = slice(ends[one], ends[one + 1]), slice(ends[other], ends[other + 1])
         weights[first, pair], weights[second, pair] = given[other - 1, first], given[one, second]
     kernels = _kernel(node, x, vectors, node.attr("kernel_type", "LINEAR"))
-    sums = apply("add", matmul(kernels, node.graph.constant(weights)), node.graph.constant(shifts))
+    # Hundreds of terms of both signs nearly cancel: in float32 the sums lose digits that probabilities show.
+    wide_sums = apply("add", matmul(kernels.cast(float64), node.constant(weights, float64)), node.constant(shifts, float64))
+    sums = wide_sums.cast(float32)
     which = argmax(_votes(node, sums, pairs, classes), 1)
     a, b = _numbers(node, "prob_a"), _numbers(node, "prob_b")
     if a.size:
         numbers = f"{a.size} and {b.size} numbers in prob_a and prob_b for {len(pairs)} pairs"
         node.require(a.size == b.size == len(pairs), numbers)
-        steps = classes * 8 <= node.limits.unrolled_nodes
+        steps = classes * 16 <= node.limits.unrolled_nodes
         node.require(steps, f"equations of {classes} classes to unroll", "limits=OnnxLimits(unrolled_nodes=…)")
-        scores = _probabilities(node, sums, a, b, classes)
+        scores = _probabilities(node, wide_sums, a, b, classes)
     else:
         scores = concat([apply("negate", sums), sums], 1) if classes == 2 else sums
     return labelled(node, which, labels, dtype), transformed_scores(node, scores, transform)
@@ -147,12 +154,16 @@ def _votes(node: Node, sums: Symbol, pairs: list[tuple[int, int]], classes: int)
 
 
 def _probabilities(node: Node, sums: Symbol, a: Array, b: Array, classes: int) -> Symbol:
-    """Return the probability of each class: those p for which all p_i · r_ji - p_j · r_ij are smallest, as sum of squares.
+    """Return the probability of each class: those p for which all p_i · r_ji - p_j · r_ij are small, as sum of squares.
 
-    r_ij is what class i is given against class j, a sigmoid of their sum. libsvm comes near p in steps, until none moves by
-    more than 0.005 / classes; here the equations are solved. All is float64, for r_ij may be as small as 10⁻⁷.
+    r_ij is what class i is given against class j, a sigmoid of their sum. p is what libsvm's steps come to, not the minimum:
+    they end as soon as no class is off by more than 0.005 / classes, which shows in the third digit of p. All is float64, as
+    in libsvm.
+
+    Source: T.-F. Wu, C.-J. Lin, R. C. Weng, "Probability estimates for multi-class classification by pairwise coupling",
+    JMLR 5 (2004), algorithm 2; `multiclass_probability` of libsvm, which fixes where it begins and ends.
     """
-    scaled = apply("add", apply("mul", sums, node.graph.constant(a)), node.graph.constant(b)).cast(float64)
+    scaled = apply("add", apply("mul", sums, node.constant(a, float64)), node.constant(b, float64))
     given = apply("minimum", apply("maximum", apply("sigmoid", apply("negate", scaled)), _MIN_PAIR), _MAX_PAIR)
     rows: Extent = sums.shape[0]
     number = {pair: at for at, pair in enumerate(itertools.combinations(range(classes), 2))}
@@ -164,15 +175,32 @@ def _probabilities(node: Node, sums: Symbol, a: Array, b: Array, classes: int) -
     table = apply("where", diagonal, 0.0, apply("gather", both, node.constant(cells, int64), axis=1))
     mirrored = table.permute((0, 2, 1))
     squares = sum_(apply("mul", mirrored, mirrored), 2).reshape((rows, classes, 1))
-    numbers = counting(sums.graph, classes).reshape((1, classes, 1))
-    products = apply("mul", table, mirrored)
-    # The sum of all p is 1, so that adding its square changes no solution, and makes the matrix definite.
-    matrix = apply("add", apply("where", diagonal, squares, apply("negate", products)), 1.0)
-    system = concat([matrix, apply("broadcast_to", node.constant(np.ones((1, 1, 1)), float64), shape=(rows, classes, 1))], 2)
-    for at in range(classes):
-        pivot = apply("div", system[:, at : at + 1, :], system[:, at : at + 1, at : at + 1])
-        rest = apply("sub", system, apply("mul", system[:, :, at : at + 1], pivot))
-        here = apply("equal", numbers, node.constant(at, int64))
-        system = apply("where", here, pivot, rest)
-    solved = system[:, :, classes]
-    return apply("div", solved, sum_(solved, 1, True)).cast(float32)
+    matrix = apply("where", diagonal, squares, apply("negate", apply("mul", table, mirrored)))
+    first = apply("broadcast_to", node.constant(np.full((1, 1), 1 / classes), float64), shape=(rows, classes))
+    moving = apply("broadcast_to", node.constant(np.ones((1, 1), np.bool_), bool_), shape=(rows, 1))
+    types = (_INDEX, TensorType(float64, first.shape, "p"), TensorType(bool_, moving.shape, "moving"))
+
+    def step(_: Region, inputs: tuple[Symbol, ...]) -> list[Symbol]:
+        p, moves = inputs[1:]
+        products = sum_(apply("mul", matrix, p.reshape((rows, 1, classes))), 2)
+        total = sum_(apply("mul", p, products), 1, True)
+        error = max_(apply("abs", apply("sub", products, total)), axis=1, keepdims=True)
+        moves = apply("logical_and", moves, apply("logical_not", apply("less", error, _CLOSE / classes)))
+        moved = p
+        for at in range(classes):
+            here = matrix[:, at, :]
+            scale, product = here[:, at : at + 1], products[:, at : at + 1]
+            change = apply("div", apply("sub", total, product), scale)
+            rest = apply("add", change, 1.0)
+            grown = apply("mul", change, apply("add", apply("mul", change, scale), apply("mul", product, 2.0)))
+            total = apply("div", apply("div", apply("add", total, grown), rest), rest)
+            products = apply("div", apply("add", products, apply("mul", change, here)), rest)
+            unit = node.constant(np.eye(classes)[at : at + 1], float64)
+            moved = apply("div", apply("add", moved, apply("mul", change, unit)), rest)
+        return [apply("where", moves, moved, p), moves]
+
+    graph = sums.graph
+    body = traced(graph, f"{node.op} coupling", types, step)
+    goes_on = traced(graph, f"{node.op} condition", types, lambda _, inputs: [any_(inputs[2])])
+    loop = build_loop(graph, node.op, (first, moving), body, goes_on, length=max(_STEPS, classes))
+    return results_of(loop)[0].cast(float32)

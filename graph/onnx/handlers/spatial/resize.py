@@ -18,7 +18,7 @@ from ....functions.spatial.resizing import (
     resized,
     scaled,
 )
-from ....functions.spatial.resizing_at_run import SymbolicAxis
+from ....functions.spatial.resizing_at_run import SymbolicAxis, filters_at_run
 from ....symbol import Symbol
 from ...node import Node, Result
 from ...registry import handles
@@ -32,7 +32,8 @@ def _resized(
         node.unsupported(f"mode {options.mode!r} of {x.dtype}", "cast to float32 before, and round after")
     for along in axes:
         if isinstance(along, SymbolicAxis):
-            if options.antialias or options.coordinates == "tf_crop_and_resize":
+            crops = options.coordinates == "tf_crop_and_resize"
+            if crops or (options.antialias and not filters_at_run(options.mode, along)):
                 raise node.size_needed((along.size, along.count), f"antialias or crops on axis {along.axis}")
             continue
         node.require(along.scale > 0, f"a scale {along.scale} of axis {along.axis}")

@@ -112,3 +112,24 @@ def test_slices_of_exported_windows_are_read_back() -> None:
     for height, width in ((1, 2), (5, 8), (6, 7)):
         x = rng.normal(size=(2, 2, height, width)).astype(F)
         np.testing.assert_allclose(jn.evaluate(again, x), jn.evaluate(graph, x), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("by", [-7, -2, -1, 0, 1, 3])
+def test_a_roll_by_a_remainder_of_a_size(by: int) -> None:
+    """As torch's exporter writes `roll`: two slices at (by mod n), whose divisor is a size."""
+    made = model(
+        [node("Shape", "x", "n", start=0, end=1), node("Mod", "by n", "at"), node("Slice", "x zero at zero", "head"),
+         node("Slice", "x at n zero", "tail"), node("Concat", "tail head", "y", axis=0)], {"x": (F, ["n", 2])}, opset=18,
+        constants={"by": np.array([by], INT), "zero": np.array([0], INT)},
+    )  # fmt: skip
+    made.graph.output[0].type.tensor_type.elem_type = 1
+    graph, session = jn.from_onnx(made), witness(made)
+    compiled = jn.compile(graph, device="cpu", cache=False)
+    for n in (1, 2, 3, 5, 8):
+        x = np.arange(2 * n, dtype=F).reshape(n, 2)
+        want = session.run(None, {"x": x})[0]
+        np.testing.assert_array_equal(want, np.roll(x, -by, 0))
+        for run in (compiled, lambda array: jn.evaluate(graph, array)):
+            np.testing.assert_array_equal(run(x), want)
+    empty = np.zeros((0, 2), F)  # the remainder has no value, and every slice of nothing is nothing
+    assert compiled(empty).shape == jn.evaluate(graph, empty).shape == (0, 2)

@@ -82,26 +82,71 @@ def test_classifiers_with_scores_transformed(classes: int, transform: str) -> No
         agree(made, rows())
 
 
-@pytest.mark.parametrize(("classes", "seed"), [(2, 1), (3, 1), (3, 2), (5, 3)])
-def test_probabilities_are_those_that_onnxruntime_comes_near(classes: int, seed: int) -> None:
-    made = one("SVMClassifier", "label scores", **machine(classes, probable=True, seed=seed))
-    _, scores = agree(made, rows(), atol=0.005 if classes > 2 else 0.004)
-    np.testing.assert_allclose(scores.sum(1), 1.0, rtol=1e-5)
+def coupled(given: Any) -> Any:
+    """libsvm's `multiclass_probability` for one row, in NumPy. given: r of each pair, in order."""
+    pairs = len(given)
+    classes = int((1 + np.sqrt(1 + 8 * pairs)) / 2)
+    r = np.zeros((classes, classes))
+    r[np.triu_indices(classes, 1)] = given
+    r += np.tril(1 - r.T, -1)
+    q = -r.T * r + np.diag((r**2).sum(0))
+    p = np.full(classes, 1 / classes)
+    for _ in range(max(100, classes)):
+        products = q @ p
+        total = p @ products
+        if np.abs(products - total).max() < 0.005 / classes:
+            break
+        for t in range(classes):
+            step = (total - products[t]) / q[t, t]
+            p[t] += step
+            total = (total + step * (step * q[t, t] + 2 * products[t])) / (1 + step) ** 2
+            products = (products + step * q[t]) / (1 + step)
+            p /= 1 + step
+    return p
 
 
-def test_probabilities_minimise_what_libsvm_states() -> None:
-    settings = machine(3, probable=True, seed=5)
-    sums = evaluated(one("SVMClassifier", "label scores", **{**settings, "prob_a": [], "prob_b": []}), rows())[1]
-    probable = evaluated(one("SVMClassifier", "label scores", **settings), rows())[1].astype(np.float64)
-    given = 1 / (1 + np.exp(sums.astype(np.float64) * settings["prob_a"] + settings["prob_b"]))
+@pytest.mark.parametrize(("classes", "seed"), [(2, 1), (2, 2), (3, 1), (3, 2), (5, 3), (12, 4)])
+def test_probabilities_are_those_of_libsvm_and_onnxruntime(classes: int, seed: int) -> None:
+    settings = machine(classes, probable=True, seed=seed)
+    _, scores = agree(one("SVMClassifier", "label scores", **settings), rows(40), atol=1e-6)
+    plain = {**settings, "prob_a": [], "prob_b": [], "rho": settings["rho"]}
+    sums = evaluated(one("SVMClassifier", "label scores", **plain), rows(40))[1].astype(np.float64)
+    sums = sums[:, 1:] if classes == 2 else sums
+    given = 1 / (1 + np.exp(sums * settings["prob_a"] + settings["prob_b"]))
+    wanted = np.array([coupled(row) for row in given.clip(1e-7, 1 - 1e-7)])
+    np.testing.assert_allclose(scores, wanted, atol=1e-6)
 
-    def cost(p: Any) -> Any:
-        pairs = [(0, 1), (0, 2), (1, 2)]
-        return sum((p[:, i] * (1 - given[:, at]) - p[:, j] * given[:, at]) ** 2 for at, (i, j) in enumerate(pairs))
 
-    for direction in ([1, -1, 0], [0, 1, -1], [1, 0, -1]):
-        for step in (-1e-3, 1e-3):
-            assert (cost(probable) <= cost(probable + np.array(direction) * step)).all()
+def test_probabilities_of_rows_end_apart_and_at_extremes() -> None:
+    settings = machine(3, probable=True, prob_a=[-60.0, 40.0, -50.0])  # sigmoids at the ends of their range
+    made = one("SVMClassifier", "label scores", **settings)
+    _, all_ = agree(made, rows(200), atol=1e-6)
+    for count in (0, 1):
+        _, first = agree(made, rows(200)[:count], atol=1e-6)
+        np.testing.assert_array_equal(first, all_[:count])
+    broken = rows(3)
+    broken[1] = np.nan
+    assert np.isnan(evaluated(made, broken)[1]).any(1).tolist() == [False, True, False]
+
+
+def test_probabilities_are_computed_on_a_gpu_and_in_a_file_that_is_not_trusted(tmp_path: Any) -> None:
+    made = one("SVMClassifier", "label scores", **machine(3, probable=True))
+    wanted = evaluated(made, rows())[1]
+    compiled = jn.compile(jn.from_onnx(made), device="cpu", cache=False)
+    compiled.save(tmp_path / "m.joinery")
+    for run in (jn.load(tmp_path / "m.joinery", device="cpu"), jn.compile(jn.from_onnx(made), device="ptxsim", cache=False)):
+        np.testing.assert_allclose(run(rows())[1], wanted, atol=1e-6)
+
+
+def test_sums_of_many_vectors_keep_their_digits() -> None:
+    rng = np.random.default_rng(0)
+    count = 2000
+    settings = machine(2, coefficients=rng.standard_normal(count).astype(F).tolist(), vectors_per_class=[count // 2] * 2,
+                       support_vectors=rng.standard_normal((count, 3)).astype(F).ravel().tolist())  # fmt: skip
+    found = agree(one("SVMClassifier", "label scores", **settings), rows())[1][:, 1]
+    vectors = np.array(settings["support_vectors"]).reshape(-1, 3)
+    kernel = np.exp(-settings["kernel_params"][0] * ((rows().astype(np.float64)[:, None] - vectors) ** 2).sum(2))
+    np.testing.assert_allclose(found, kernel @ settings["coefficients"] + settings["rho"][0], atol=3e-6)
 
 
 def test_classifiers_with_names_and_without_support_vectors() -> None:

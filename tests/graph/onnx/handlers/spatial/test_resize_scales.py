@@ -107,3 +107,27 @@ def test_sizes_that_were_not_tried_are_refused_or_specialised_to(scale: float, i
             general(x)
     specialised: Any = jn.compile_onnx(made, "cpu", threads=1, cache=False)
     np.testing.assert_array_equal(specialised(x), want)
+
+
+@pytest.mark.parametrize("scale", [0.15, 0.3, 0.5, 1 / 3, 0.75, 1.0, 1.5])
+@pytest.mark.parametrize("mode", ["linear", "cubic"])
+def test_filters_of_symbolic_sizes(mode: str, scale: float) -> None:
+    for excludes in (0, 1):
+        options = {"mode": mode, "antialias": 1, "cubic_coeff_a": -0.5, "exclude_outside": excludes, "opset": 18}
+        made = resized(scale, "n", **options)
+        for size in (1, 2, 7, 10, 33):
+            if int(F(scale) * F(size)):
+                require_same(made, resized(scale, size, **options), size, exactly=False)
+    compiled = jn.compile_onnx(made, device="cpu")
+    x = np.random.default_rng(0).random((1, 1, 1, 20), F)
+    np.testing.assert_allclose(compiled(x), jn.evaluate(jn.from_onnx(resized(scale, 20, **options)), x), rtol=1e-4, atol=1e-5)
+
+
+def test_filters_of_many_taps_need_the_size() -> None:
+    options = {"mode": "linear", "antialias": 1, "opset": 18}
+    made = resized(0.01, "n", **options)
+    with pytest.raises(jn.UnsupportedError, match=r"antialias or crops on axis 3, .*--size n=NUMBER"):
+        jn.from_onnx(made)
+    x = np.random.default_rng(0).random((1, 1, 1, 300), F)
+    wanted = jn.evaluate(jn.from_onnx(resized(0.01, 300, **options)), x)
+    np.testing.assert_allclose(jn.compile_onnx(made, device="cpu")(x), wanted, 1e-4)
