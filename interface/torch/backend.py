@@ -29,7 +29,7 @@ from .partition import Part, Partitioner
 from .parts import CompiledPart, PartInput, PartOutput, PartSize
 from .reading import Reader, gives_size, states_sizes
 from .reporting import OWN_OPERATORS, GraphReport, started
-from .stepping import EagerStep, run_function
+from .stepping import EagerStep, asserted, run_function
 from .triton_kernels import is_launch, kernel_name, launch_function
 
 _OPTIONS = ("numerics", "threads", "cache")
@@ -148,6 +148,8 @@ class _Building:
             return EagerStep(node, launch_function(node), kernel)
         if schema is not None and schema.name in OWN_OPERATORS:
             return EagerStep(node, node.target, self.report.launch(str(node.target), "a block kernel of joinery"))
+        if getattr(node.target, "overloadpacket", None) is torch.ops.aten._assert_async:
+            return EagerStep(node, asserted, None)
         entry = None
         if schema is not None and not states_sizes(node) and node.target is not torch.ops.aten.view_as_complex.default:
             entry = self.report.leave(str(node.target), reasons.get(node.name, "it has an effect"))

@@ -30,20 +30,20 @@ def loaded(given: Any) -> Any:
     return given
 
 
-def read_exported(exported: Any, state: str, name: str) -> Program:
+def read_exported(exported: Any, state: str, name: str, seed: int | None = None) -> Program:
     """Return the program of an exported model, with the operators that joinery keeps whole.
 
-    state: "refuse" or "explicit", as for `joinery.from_exported`.
+    state, seed: as for `joinery.from_exported`.
     """
     lowered = exported.run_decompositions(exported_decompositions())
-    return _Exported(lowered, state, name).program()
+    return _Exported(lowered, state, name, seed).program()
 
 
 class _Exported:
     """An exported model while its parts become sources, calls and outputs."""
 
-    def __init__(self, exported: Any, state: str, name: str) -> None:
-        self.exported, self.state, self.name = exported, state, name
+    def __init__(self, exported: Any, state: str, name: str, seed: int | None) -> None:
+        self.exported, self.state, self.name, self.seed = exported, state, name, seed
         self.nodes = list(exported.graph_module.graph.nodes)
         self.placeholders = {node.name: node for node in self.nodes if node.op == "placeholder"}
         self.mutated = self._mutated()
@@ -98,7 +98,7 @@ class _Exported:
         calls = self.reader.calls(self.nodes)
         return Program(
             self.name, (*inputs, *state, *weights, *self.reader.sources), tuple(calls), tuple(self._results()),
-            ranges_of(self.exported.range_constraints, self.reader.names),
+            ranges_of(self.exported.range_constraints, self.reader.names), True, self.seed,
         )  # fmt: skip
 
     def _weight(self, node: Any, key: str, known: dict[tuple[Any, ...], str]) -> Source | None:

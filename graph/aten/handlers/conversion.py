@@ -6,6 +6,7 @@ from ....promotion.dtype import DType, bool_, int64
 from ....promotion.errors import UserError
 from ...construction import primitives
 from ...dims.dim import Dim, Extent
+from ...functions.building import apply
 from ...functions.conversion import bitcast
 from ...functions.host import data_sized
 from ...symbol import Symbol
@@ -56,6 +57,14 @@ def assert_tensor_metadata(
         raise UserError(f"the model states {dtype} of a tensor of {x.dtype}; fix: export the model again")
     for axis, (own, stated) in enumerate(zip(x.shape, size or x.shape, strict=True)):
         node.graph.shape_checks.add(own, stated, f"axis {axis} must have the size {stated}, as the model states")
+    return ()
+
+
+@handles("_assert_async.default", "_assert_async.msg", alone=True)
+def assert_async(node: Node, x: Symbol, assert_msg: str = "a tensor must hold, as the model states") -> tuple[()]:
+    """Require a tensor to hold, when the graph has run as far as that."""
+    holds = apply("not_equal", primitives.reshape(x, ()), node.number(0, x.dtype))
+    node.hold(data_sized.size_of(holds.cast(int64)), assert_msg)
     return ()
 
 

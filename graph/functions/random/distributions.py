@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from ....promotion.dtype import bool_, float32, int64, uint64
+from ....promotion.dtype import bool_, float32, int64, uint32, uint64
 from ...construction import primitives
 from ...errors import describing, mistake
 from ...ops.shape import normalize_axis
@@ -34,8 +34,9 @@ def random_bits(x: TensorLike, seed: int = 0, stream: int = 0) -> Symbol:
 
 def random_uniform(x: TensorLike, low: float = 0.0, high: float = 1.0, seed: int = 0, stream: int = 0) -> Symbol:
     """Return float32 numbers in the shape of `x`, with equal chances in [low, high): multiples of 2**-24 of the range."""
-    bits = bits_like(_like("random_uniform", x, seed, stream), seed, stream)
-    unit = apply("mul", primitives.cast(apply("shift_right", bits, 8), float32), 2.0**-24)
+    symbol = _like("random_uniform", x, seed, stream)
+    bits = bits_like(symbol, seed, stream)
+    unit = apply("mul", primitives.cast(apply("shift_right", bits, symbol.graph.scalar(8, uint32)), float32), 2.0**-24)
     if (low, high) == (0.0, 1.0):
         return unit
     return apply("add", apply("mul", unit, float(high) - float(low)), float(low))
@@ -74,9 +75,9 @@ def random_integers(x: TensorLike, low: int, high: int, seed: int = 0, stream: i
     upper, lower = (
         primitives.cast(bits_like(symbol, seed, number % (1 << 64)), uint64) for number in (stream, stream + 1)
     )
-    span = high - low  # the upper half of a product of 64 and 32 bits, in two parts
-    carried = apply("shift_right", apply("mul", lower, span), 32)
-    number = apply("shift_right", apply("add", apply("mul", upper, span), carried), 32)
+    span, half = (symbol.graph.scalar(number, uint64) for number in (high - low, 32))
+    carried = apply("shift_right", apply("mul", lower, span), half)  # the upper half of a product of 64 and 32 bits, in two parts
+    number = apply("shift_right", apply("add", apply("mul", upper, span), carried), half)
     return apply("add", primitives.cast(number, int64), low)
 
 

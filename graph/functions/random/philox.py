@@ -24,17 +24,22 @@ def philox(counter: tuple[Symbol, Symbol, Symbol, Symbol], key: tuple[int, int])
     a, b, c, d = counter
     for number in range(_ROUNDS):
         first, second = ((key[side] + number * _STEPS[side]) & _LOW for side in (0, 1))
-        left, right = apply("mul", a, _FACTORS[0]), apply("mul", c, _FACTORS[1])
+        left, right = _with("mul", a, _FACTORS[0]), _with("mul", c, _FACTORS[1])
         a, b, c, d = _mixed(right, b, first), _low(right), _mixed(left, d, second), _low(left)
     return a, b, c, d
 
 
+def _with(row: str, x: Symbol, number: int) -> Symbol:
+    """Apply a row to words and a number, which is a word too: not all rule sets join literals with uint64."""
+    return apply(row, x, x.graph.scalar(number, uint64))
+
+
 def _mixed(product_: Symbol, other: Symbol, key: int) -> Symbol:
-    return apply("bitwise_xor", apply("bitwise_xor", apply("shift_right", product_, 32), other), key)
+    return _with("bitwise_xor", apply("bitwise_xor", _with("shift_right", product_, 32), other), key)
 
 
 def _low(product_: Symbol) -> Symbol:
-    return apply("bitwise_and", product_, _LOW)
+    return _with("bitwise_and", product_, _LOW)
 
 
 def bits_like(x: Symbol, seed: int, stream: int) -> Symbol:
@@ -42,8 +47,8 @@ def bits_like(x: Symbol, seed: int, stream: int) -> Symbol:
     count: Extent = product(x.shape)
     blocks = (count + 3) // 4
     at = primitives.cast(counting(x.graph, blocks), uint64)
-    zero = apply("mul", at, 0)
-    counter = (_low(at), apply("shift_right", at, 32), apply("add", zero, stream & _LOW), apply("add", zero, stream >> 32))
+    zero = _with("mul", at, 0)
+    counter = (_low(at), _with("shift_right", at, 32), _with("add", zero, stream & _LOW), _with("add", zero, stream >> 32))
     four = stack(list(philox(counter, (seed & _LOW, seed >> 32))), 1)
     flat = primitives.reshape(four, (blocks * 4,))[:count]
     return primitives.reshape(primitives.cast(flat, uint32), x.shape)
