@@ -111,6 +111,8 @@ class _Building:
 
     def built(self) -> Callable[[list[Any]], Any]:
         """Return the whole graph as a function of a list, which it empties."""
+        for node in self.placeholders:
+            self.reader.name_sizes(node)
         sources = [source for node in self.placeholders if (source := self.reader.source(node, node.name)) is not None]
         (last,) = [node for node in self.module.graph.nodes if node.op == "output"]
         written = real_edges(self.module, self._written())
@@ -203,12 +205,13 @@ class _Building:
 
     def _size_source(self, name: str) -> PartSize:
         """Return where a symbolic size is found when the graph runs: an input that is the size, or an axis of one."""
-        numbers = [node for node in self.module.graph.nodes if gives_size(node)]
+        numbers = [node for node in self.module.graph.nodes if gives_size(node) or node.name in self.reader.opaque]
         for node in (*self.placeholders, *numbers):
             value = node.meta.get("val")
             sizes = getattr(value, "shape", None)
             for axis, size in enumerate((value,) if sizes is None else sizes):
-                if type(size).__name__ == "SymInt" and str(size.node.expr) == name:
+                expression = str(size.node.expr) if type(size).__name__ == "SymInt" else ""
+                if expression and self.reader.names.get(expression, expression) == name:
                     return PartSize(name, node.name, None if sizes is None else axis, 0 if sizes is None else len(sizes))
         raise UserError(f"the size {name} is that of no input; fix: a fixed size")
 
