@@ -17,6 +17,9 @@ from .decompositions import exported_decompositions
 from .reading import Reader, ranges_of, rebase_views_by_strides
 from .tensors import to_array
 
+_MUTATIONS = tuple([kind for kind in OutputKind if kind.name.endswith("_MUTATION")])
+"""Outputs that are written to buffers, inputs and, in versions that have such a kind, parameters."""
+
 
 def loaded(given: Any) -> Any:
     """Return an `ExportedProgram`, which may be given as the path of its file."""
@@ -50,8 +53,8 @@ class _Exported:
         self.reader = Reader(exported.graph_module, self._dim_names())
 
     def _mutated(self) -> dict[str, str]:
-        """Return the buffers and inputs that the model writes to: key → name of what is written."""
-        kinds = (OutputKind.BUFFER_MUTATION, OutputKind.USER_INPUT_MUTATION)
+        """Return the buffers, parameters and inputs that the model writes to: key → name of what is written."""
+        kinds = _MUTATIONS
         found = {
             str(spec.target): spec.arg.name for spec in self.exported.graph_signature.output_specs if spec.kind in kinds
         }
@@ -126,7 +129,7 @@ class _Exported:
                 position += 1
                 value = self._result(spec)
                 found += [] if value is None else [(name, value)]
-            elif spec.kind in (OutputKind.BUFFER_MUTATION, OutputKind.USER_INPUT_MUTATION):
+            elif spec.kind in _MUTATIONS:
                 value = self._result(spec)
                 written += [] if value is None else [(f"new.{spec.target}", value)]
             else:
