@@ -22,7 +22,8 @@ from .handlers import (
 )
 from .handlers.complex import arithmetic, fourier, views
 from .handlers.gradients import convolution, pooling, sampling
-from .handlers.values import bits, drawing, searching, special
+from .handlers.matrices import elimination
+from .handlers.values import bits, drawing, gamma, searching, special
 from .registry import COMPLEX_HANDLERS, EXPORT_HANDLERS, HANDLERS
 
 __all__ = ["COMPLEX_HANDLERS", "EXPORT_HANDLERS", "HANDLERS", "MODULES"]
@@ -30,6 +31,6 @@ __all__ = ["COMPLEX_HANDLERS", "EXPORT_HANDLERS", "HANDLERS", "MODULES"]
 MODULES = (
     activations, attention, control, conversion, creation, elementwise, indexing, normalization, ordering,
     products, recurrent, reductions, scattering, shaping, spatial, convolution, pooling, sampling, tables, bits,
-    searching, special, drawing, arithmetic, fourier, views,
+    searching, special, drawing, gamma, elimination, arithmetic, fourier, views,
 )  # fmt: skip
 """The modules whose import fills the table."""

@@ -101,8 +101,16 @@ class _Exported:
         calls = self.reader.calls(self.nodes)
         return Program(
             self.name, (*inputs, *state, *weights, *self.reader.sources), tuple(calls), tuple(self._results()),
-            ranges_of(self.exported.range_constraints, self.reader.names), True, self.seed,
+            self._ranges(), True, self.seed,
         )  # fmt: skip
+
+    def _ranges(self) -> dict[str, tuple[int, int | None]]:
+        """Return the ranges of the sizes of inputs; PyTorch keeps those of symbols that it has replaced by numbers, too."""
+        values = [node.meta.get("val") for node in self.placeholders.values()]
+        sizes = [size for value in values for size in getattr(value, "shape", (value,)) if type(size).__name__ == "SymInt"]
+        given = {symbol for size in sizes for symbol in size.node.expr.free_symbols}
+        ranges = {symbol: bounds for symbol, bounds in self.exported.range_constraints.items() if symbol in given}
+        return ranges_of(ranges, self.reader.names)
 
     def _weight(self, node: Any, key: str, known: dict[tuple[Any, ...], str]) -> Source | None:
         """Return a weight; None for one that lies where another does, which it shares."""

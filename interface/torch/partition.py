@@ -8,8 +8,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import torch
-
 from ...graph.aten.importing import refusals
 from ...graph.aten.program import DECIDING, Argument, Call, Condition, Program, Ref, Source, decided
 from ...graph.dims.dim import Dim

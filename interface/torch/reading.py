@@ -27,8 +27,8 @@ _SILENT = frozenset({"sym_constrain_range_for_size", "sym_constrain_range", "_as
 _ITEM = "aten._local_scalar_dense.default"
 """The operator behind `.item()`."""
 _OF_NUMBERS = {
-    "sym_float": "cast", "add": "add", "sub": "sub", "mul": "mul", "truediv": "div", "pow": "pow", "neg": "negate", "sqrt": "sqrt",
-    "log": "log", "log2": "log2", "exp": "exp", "sin": "sin", "cos": "cos", "tanh": "tanh", "abs": "abs",
+    "sym_float": "cast", "add": "add", "sub": "sub", "mul": "mul", "truediv": "div", "pow": "pow", "neg": "negate",
+    "sqrt": "sqrt", "log": "log", "log2": "log2", "exp": "exp", "sin": "sin", "cos": "cos", "tanh": "tanh", "abs": "abs",
 }  # fmt: skip
 """Functions of floats that data or sizes decide → rows."""
 _FUNCTION = re.compile(r"^(_sym_|sym_(?!float)|math_)|_$")
@@ -71,9 +71,10 @@ class Reader:
         value = node.meta.get("val")
         shape = getattr(value, "shape", None)
         for axis, size in enumerate((value,) if shape is None else shape):
-            if type(size).__name__ == "SymInt":
-                if self._name_size(size, node.name if shape is None else f"{node.name}_{axis}") and shape is None:
-                    self.opaque.add(node.name)
+            if type(size).__name__ != "SymInt":
+                continue
+            if self._name_size(size, node.name if shape is None else f"{node.name}_{axis}") and shape is None:
+                self.opaque.add(node.name)
 
     def _name_size(self, size: Any, name: str) -> bool:
         """Return whether a size needed a name, which it has got."""

@@ -191,13 +191,12 @@ def _exact(value: Any, names: Mapping[str, str]) -> tuple[Extent, int] | None:
     parts = [_exact(part, names) for part in value.args]
     if any(part is None for part in parts):
         return None
-    total: tuple[Extent, int] = (1, 1) if kind == "Mul" else (0, 1)
-    for above, below in [part for part in parts if part is not None]:
-        if kind == "Mul":
-            total = total[0] * above, total[1] * below
-        else:
-            total = total[0] * below + above * total[1], total[1] * below
-    return total if total[1] <= _DIGITS else None
+    known = [part for part in parts if part is not None]
+    total, under = known[0]
+    for above, below in known[1:]:
+        total = total * above if kind == "Mul" else total * below + above * under
+        under *= below
+    return (total, under) if under <= _DIGITS else None
 
 
 _POWERS = frozenset(1 << digit for digit in range(21))

@@ -76,7 +76,8 @@ def random_integers(x: TensorLike, low: int, high: int, seed: int = 0, stream: i
         primitives.cast(bits_like(symbol, seed, number % (1 << 64)), uint64) for number in (stream, stream + 1)
     )
     span, half = (symbol.graph.scalar(number, uint64) for number in (high - low, 32))
-    carried = apply("shift_right", apply("mul", lower, span), half)  # the upper half of a product of 64 and 32 bits, in two parts
+    # the upper half of a product of 64 and 32 bits, in two parts
+    carried = apply("shift_right", apply("mul", lower, span), half)
     number = apply("shift_right", apply("add", apply("mul", upper, span), carried), half)
     return apply("add", primitives.cast(number, int64), low)
 

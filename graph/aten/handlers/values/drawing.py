@@ -143,7 +143,8 @@ def multinomial(node: Node, x: Symbol, num_samples: int, replacement: bool = Fal
     node.require(isinstance(num_samples, int), f"{num_samples} draws", "a fixed number")
     if replacement:
         return distributions.categorical(logits, num_samples, **node.stream())
-    noise = apply("negate", apply("log", apply("negate", apply("log", apply("maximum", _unit(node, float32, logits), 2.0**-25)))))
+    unit = apply("maximum", _unit(node, float32, logits), 2.0**-25)
+    noise = apply("negate", apply("log", apply("negate", apply("log", unit))))
     return top_k(apply("add", logits, noise), num_samples, -1, True)[1]
 
 
