@@ -190,7 +190,7 @@ class Factors:
     def __init__(self, x: Symbol, pivots: bool = True) -> None:
         count, m, n = x.shape
         least = m if m == n else min(m, n)  # type: ignore[type-var]
-        places = counting(x.graph, least)
+        numbers = counting(x.graph, least)
         order = apply("broadcast_to", counting(x.graph, m), shape=(count, m))
 
         def step(index: Symbol, state: tuple[Symbol, Symbol, Symbol, Symbol]) -> tuple[Symbol, Symbol, Symbol, Symbol]:
@@ -206,7 +206,7 @@ class Factors:
             moved = apply("where", here, best, apply("where", apply("equal", rows, best), index, rows))
             a = take_along_axis(a, apply("broadcast_to", primitives.reshape(moved, (count, m, 1)), shape=a.shape), 1)
             order = take_along_axis(order, moved, 1)
-            pivot = apply("where", apply("equal", places, index), apply("add", best, 1).cast(int32), pivot)
+            pivot = apply("where", apply("equal", numbers, index), apply("add", best, 1).cast(int32), pivot)
             row, at = apply("gather", a, index, axis=1), column(a, index)
             head = primitives.reshape(apply("gather", at, index, axis=1), (count, 1))
             zero = a.graph.scalar(0.0, a.dtype)
@@ -235,8 +235,8 @@ class Factors:
 
     def sign(self) -> Symbol:
         """Return whether rows were exchanged an odd number of times, as bools (count,)."""
-        places = apply("add", counting(self.both.graph, self.pivots.shape[1]), 1).cast(int32)
-        moved = apply("not_equal", self.pivots, places).cast(int64)
+        numbers = apply("add", counting(self.both.graph, self.pivots.shape[1]), 1).cast(int32)
+        moved = apply("not_equal", self.pivots, numbers).cast(int64)
         return apply("bitwise_and", sum_(moved, 1), 1).cast(bool_)
 
 
