@@ -286,7 +286,7 @@ def lu(node: Node, x: Symbol, pivot: bool = True) -> tuple[Symbol, Symbol, Symbo
 
 
 @handles("_linalg_det.default", alone=True)
-def det(node: Node, x: Symbol) -> tuple[Symbol, Symbol, Symbol]:
+def det(node: Node, x: Symbol) -> tuple[Symbol, ...]:
     """Return determinants, and the factors of the transposed matrices."""
     _square(node, x)
     found = Factors(stacked(swapped(x)))
