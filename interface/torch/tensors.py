@@ -192,11 +192,10 @@ def _exact(value: Any, names: Mapping[str, str]) -> tuple[Extent, int] | None:
     if any(part is None for part in parts):
         return None
     known = [part for part in parts if part is not None]
-    total: Extent = known[0][0]
-    under = known[0][1]
-    for above, below in known[1:]:
-        total = total * above if kind == "Mul" else total * below + above * under
-        under *= below
+    total, under = known[0]
+    for part, size in known[1:]:
+        total = total * part if kind == "Mul" else total * size + part * under
+        under *= size
     return (total, under) if under <= _DIGITS else None
 
 

@@ -20,7 +20,7 @@ from ...promotion.dataclass import dataclass
 from ...promotion.errors import InternalError
 from ..nest import Extent, Template
 from .attention import Attention, find_attention
-from .costs import RECOMPUTE_LIMIT, STEP_LIMIT, is_cheap_prologue, op_cost
+from .costs import RECOMPUTE_LIMIT, STEP_LIMIT, is_cheap_prologue, is_decoding, op_cost
 from .extents import at_most, is_one
 from .groups import (
     Group,
@@ -41,6 +41,9 @@ stored first."""
 MAX_DEPTH = 96
 """Longest chain of symbols evaluated inline; longer ones are cut by a store, which bounds kernel size and
 recursion."""
+
+MAX_PARTS = 64
+"""Most parts of a concatenation that is evaluated where it is read, by one choice after the other; others are stored."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +166,7 @@ class Grouping:
         return group.bit
 
     def store_member(self, root: Symbol, group: Group) -> None:
-        if root.id not in group.members:
+        if root.id not in group.members or storage_root(root) is not root:
             raise InternalError(
                 f"schedule: %{root.id} ({root.op.name}) is not a member of the group that should store it"
             )
@@ -210,6 +213,8 @@ class Grouping:
                     depth = self.depth[operand.id] + 1
         self.direct[symbol.id] = before
         self.cost[symbol.id] = min(cost + op_cost(symbol), 1 << 20)
+        if symbol.op.name == "concat":  # the choice of its first part is that of the last one to be made
+            depth += len(symbol.inputs) - 1
         self.depth[symbol.id] = depth
         if depth >= MAX_DEPTH:
             self._store_alone(symbol)
@@ -488,7 +493,7 @@ class Grouping:
             source = windowed.inputs[0]
             if not self.in_memory(source):
                 self.must_store.add(storage_root(source).id)
-        elif not self.in_memory(operand):
+        elif not self.in_memory(operand) and not (not is_left and is_decoding(operand)):
             rank = len(operand.shape)
             if not is_cheap_prologue(operand, self.in_memory) or not split_dimensions(
                 operand, self.in_memory
@@ -497,9 +502,9 @@ class Grouping:
         return before
 
     def _group_concat(self, symbol: Symbol) -> bool:
-        """Stores a concatenation part by part when a group computes one of the parts; others float as guarded
-        loads."""
-        if all(self.base_group(operand) is None for operand in symbol.inputs):
+        """Stores a concatenation part by part when a group computes one of the parts, or there are many; others float as
+        guarded loads."""
+        if len(symbol.inputs) <= MAX_PARTS and all(self.base_group(operand) is None for operand in symbol.inputs):
             return False
         self.store_parts(symbol)
         return True
