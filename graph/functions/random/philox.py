@@ -40,8 +40,8 @@ def philox(counter: tuple[Bits, Bits, Bits, Bits], key: tuple[Bits, Bits]) -> tu
     return a, b, c, d
 
 
-def _words(function: Callable[[Any, Any], Any]) -> Callable[[Bits, Bits], Bits]:
-    """Return a function of words. Ints become words of the graph where its rule set has no join of them with uint64."""
+def _of_bits(function: Callable[[Any, Any], Any]) -> Callable[[Bits, Bits], Bits]:
+    """Return a function of bits. Ints become scalars of the graph where its rule set has no join of them with uint64."""
 
     def applied(x: Bits, y: Bits) -> Bits:
         if isinstance(x, Symbol) and isinstance(y, int) and x.graph.rules.name == "torch":
@@ -54,8 +54,8 @@ def _words(function: Callable[[Any, Any], Any]) -> Callable[[Bits, Bits], Bits]:
     return applied
 
 
-_mul, _add, _xor, _or = _words(operator.mul), _words(operator.add), _words(operator.xor), _words(operator.or_)
-_and, _right, _left = _words(operator.and_), _words(operator.rshift), _words(operator.lshift)
+_mul, _add, _xor, _or = _of_bits(operator.mul), _of_bits(operator.add), _of_bits(operator.xor), _of_bits(operator.or_)
+_and, _right, _left = _of_bits(operator.and_), _of_bits(operator.rshift), _of_bits(operator.lshift)
 
 
 def _low(x: Bits) -> Bits:
