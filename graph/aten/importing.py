@@ -21,10 +21,10 @@ from ..location import Location
 from ..ops.complex_parts import PARTS
 from ..symbol import Symbol
 from ..types import TensorType, shape_text
-from .node import Node
+from .node import Effects, Node
 from .parts import of_parts
 from .program import Argument, Call, Condition, Program, Ref, Source
-from .table import COMPLEX_HANDLERS, HANDLERS
+from .table import COMPLEX_HANDLERS, EXPORT_HANDLERS, HANDLERS
 
 _TRIES = (ArithmeticError, AssertionError, AttributeError, LookupError, TypeError, ValueError)
 """What a fault of a handler raises: it is reported with its call, as ours."""
@@ -73,6 +73,7 @@ class Importer:
     def __init__(self, program: Program) -> None:
         """Begin a graph."""
         self.program = program
+        self.effects: Effects | None = Effects(program.seed)
         self.graph = graph = Graph(_NAME.sub("_", program.name)[:80].strip() or "model", semantics="torch")
         graph.journal.busy = True  # no user builds it, call by call
         graph.shape_checks = Checks(_range_checks(program.ranges), names=False)
@@ -91,7 +92,7 @@ class Importer:
     def inside(cls, program: Program, graph: Graph, operands: Sequence[Symbol]) -> Importer:
         """Return an importer that adds a program to a graph that is being built, with symbols for its inputs."""
         importer = cls.__new__(cls)
-        importer.program, importer.graph, importer.values = program, graph, {}
+        importer.program, importer.graph, importer.values, importer.effects = program, graph, {}, None
         given = iter(operands)
         for source in program.sources:
             if source.array is None:
@@ -113,12 +114,14 @@ class Importer:
                     [declared is not None and declared.dtype in PARTS for declared in call.results]
                 )
                 handler = (COMPLEX_HANDLERS if is_complex else HANDLERS).get(call.op)
+                if handler is None and self.program.alone and not is_complex:
+                    handler = EXPORT_HANDLERS.get(call.op)
                 if handler is None:
                     raise UnsupportedError(
                         f"operator {call.op}{' of complex numbers' * is_complex} is not supported; fix: compute this part "
                         "outside, or with torch.compile, which leaves it to PyTorch"
                     )
-                results = handler(Node(call, graph), *arguments, **options)
+                results = handler(Node(call, graph, self.effects), *arguments, **options)
                 self.values[call.name] = self._checked(call, results)
         except JoineryError as error:
             raise self._located(error, call, known) from None
@@ -191,8 +194,19 @@ class Importer:
                 names.append(name)
             if not symbols:
                 raise UserError(f"{self.program.name}: no output is a tensor; fix: return a tensor")
+            symbols[0] = self._asserted(symbols[0])
             self.graph.output(*symbols, names=names)
         return self.graph
+
+    def _asserted(self, result: Symbol) -> Symbol:
+        """Return a result that needs all that is asserted, since a graph computes what its outputs need."""
+        assert self.effects is not None
+        shape = result.shape
+        for check in self.effects.assertions:
+            self.graph.shape_checks.add(*check)
+            self.graph.standing += (check,)
+            result = apply("reshape", apply("reshape", result, shape=(check.lhs, *shape)), shape=shape)
+        return result
 
     def _size(self, value: Extent) -> Symbol:
         return self.graph.dim_value(value)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import count
 from typing import NoReturn, TypeAlias
 
 import numpy as np
 
 from ...promotion.dtype import DType, bool_, float32, int64
 from ...promotion.errors import InternalError, UnsupportedError, UserError
+from ..checks import Check
 from ..dims.dim import Dim, Extent
 from ..functions.building import apply
 from ..graph import Graph
@@ -24,6 +26,20 @@ Operand: TypeAlias = Symbol | Dim | Number
 """An operand of an elementwise operator. Sizes and Python numbers are weak, and so are tensors without axes."""
 
 
+class Effects:
+    """What a program does beside its results.
+
+    Attributes:
+        seed: of random numbers, where it may draw some.
+        streams: for each call that does.
+        assertions: sizes of 1 that data decides.
+    """
+
+    def __init__(self, seed: int | None) -> None:
+        self.seed, self.streams = seed, count(0, 2)
+        self.assertions: list[Check] = []
+
+
 class Node:
     """A call of an operator while it is imported.
 
@@ -32,8 +48,9 @@ class Node:
         graph: the graph that its symbols belong to.
     """
 
-    def __init__(self, call: Call, graph: Graph) -> None:
-        self.call, self.graph = call, graph
+    def __init__(self, call: Call, graph: Graph, effects: Effects | None = None) -> None:
+        """effects: what the program does beside its results; None inside loops and branches."""
+        self.call, self.graph, self._effects = call, graph, effects
 
     # -- the declared result -------------------------------------------------------------------------------------------
 
@@ -157,6 +174,21 @@ class Node:
         if len(found) < len(extents):
             self.unsupported(f"{what} has the symbolic shape {shape_text(tuple(extents))}", "export it with a fixed size there")
         return found
+
+    # -- effects -------------------------------------------------------------------------------------------------------
+
+    def stream(self) -> dict[str, int]:
+        """Return the seed and a stream of its own for a call that draws random numbers, as options."""
+        if self._effects is None or self._effects.seed is None:
+            self.unsupported("it draws random numbers from PyTorch's generator", "from_exported(…, seed=0), for others, the "
+                             "same at each run; and draw them outside loops and branches")  # fmt: skip
+        return {"seed": self._effects.seed, "stream": next(self._effects.streams)}
+
+    def hold(self, size: Dim, message: str) -> None:
+        """Require a size that data decides to be 1."""
+        if self._effects is None:
+            self.unsupported("an assertion in a loop or a branch", "assert it outside")
+        self._effects.assertions.append(Check(size, 1, message))
 
     # -- refusals ------------------------------------------------------------------------------------------------------
 

@@ -93,6 +93,8 @@ class Program:
     Attributes:
         outputs: a tensor or a size, and its name.
         ranges: the least and the largest value of symbolic sizes; None for no limit.
+        alone: whether it runs without PyTorch, which otherwise runs what has no form here.
+        seed: of random numbers, where the program may draw some.
     """
 
     name: str
@@ -100,3 +102,5 @@ class Program:
     calls: tuple[Call, ...]
     outputs: tuple[tuple[str, Ref | Extent], ...]
     ranges: Mapping[str, tuple[int, int | None]]
+    alone: bool = False
+    seed: int | None = None

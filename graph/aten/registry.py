@@ -13,14 +13,19 @@ HANDLERS: dict[str, Handler] = {}
 """Overload, such as "aten.add.Tensor" → handler."""
 COMPLEX_HANDLERS: dict[str, Handler] = {}
 """Overload → handler of calls with complex numbers among operands or results."""
+EXPORT_HANDLERS: dict[str, Handler] = {}
+"""Overload → handler of calls that PyTorch runs itself where it is there: random numbers, factorisations, assertions."""
 
 
-def handles(*overloads: str, namespace: str = "aten") -> Callable[[Registered], Registered]:
-    """Register a handler of overloads. Of several registrations in a stack, all hold."""
+def handles(*overloads: str, namespace: str = "aten", alone: bool = False) -> Callable[[Registered], Registered]:
+    """Register a handler of overloads. Of several registrations in a stack, all hold.
+
+    alone: whether it is for programs that run without PyTorch only.
+    """
 
     def register(handler: Registered) -> Registered:
         for overload in overloads:
-            HANDLERS[f"{namespace}.{overload}"] = handler
+            (EXPORT_HANDLERS if alone else HANDLERS)[f"{namespace}.{overload}"] = handler
         return handler
 
     return register

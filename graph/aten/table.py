@@ -22,14 +22,15 @@ from .handlers import (
 )
 from .handlers.complex import arithmetic, fourier, views
 from .handlers.gradients import convolution, pooling, sampling
-from .handlers.values import bits, searching, special
-from .registry import COMPLEX_HANDLERS, HANDLERS
+from .handlers.matrices import elimination
+from .handlers.values import bits, drawing, gamma, searching, special
+from .registry import COMPLEX_HANDLERS, EXPORT_HANDLERS, HANDLERS
 
-__all__ = ["COMPLEX_HANDLERS", "HANDLERS", "MODULES"]
+__all__ = ["COMPLEX_HANDLERS", "EXPORT_HANDLERS", "HANDLERS", "MODULES"]
 
 MODULES = (
     activations, attention, control, conversion, creation, elementwise, indexing, normalization, ordering,
     products, recurrent, reductions, scattering, shaping, spatial, convolution, pooling, sampling, tables, bits,
-    searching, special, arithmetic, fourier, views,
+    searching, special, drawing, gamma, elimination, arithmetic, fourier, views,
 )  # fmt: skip
 """The modules whose import fills the table."""

@@ -29,7 +29,7 @@ from .partition import Part, Partitioner
 from .parts import CompiledPart, PartInput, PartOutput, PartSize
 from .reading import Reader, gives_size, states_sizes
 from .reporting import OWN_OPERATORS, GraphReport, started
-from .stepping import EagerStep, run_function
+from .stepping import EagerStep, asserted, run_function
 from .triton_kernels import is_launch, kernel_name, launch_function
 
 _OPTIONS = ("numerics", "threads", "cache")
@@ -111,6 +111,8 @@ class _Building:
 
     def built(self) -> Callable[[list[Any]], Any]:
         """Return the whole graph as a function of a list, which it empties."""
+        for node in self.placeholders:
+            self.reader.name_sizes(node)
         sources = [source for node in self.placeholders if (source := self.reader.source(node, node.name)) is not None]
         (last,) = [node for node in self.module.graph.nodes if node.op == "output"]
         written = real_edges(self.module, self._written())
@@ -148,6 +150,8 @@ class _Building:
             return EagerStep(node, launch_function(node), kernel)
         if schema is not None and schema.name in OWN_OPERATORS:
             return EagerStep(node, node.target, self.report.launch(str(node.target), "a block kernel of joinery"))
+        if getattr(node.target, "overloadpacket", None) is torch.ops.aten._assert_async:
+            return EagerStep(node, asserted, None)
         entry = None
         if schema is not None and not states_sizes(node) and node.target is not torch.ops.aten.view_as_complex.default:
             entry = self.report.leave(str(node.target), reasons.get(node.name, "it has an effect"))
@@ -201,12 +205,13 @@ class _Building:
 
     def _size_source(self, name: str) -> PartSize:
         """Return where a symbolic size is found when the graph runs: an input that is the size, or an axis of one."""
-        numbers = [node for node in self.module.graph.nodes if gives_size(node)]
+        numbers = [node for node in self.module.graph.nodes if gives_size(node) or node.name in self.reader.opaque]
         for node in (*self.placeholders, *numbers):
             value = node.meta.get("val")
             sizes = getattr(value, "shape", None)
             for axis, size in enumerate((value,) if sizes is None else sizes):
-                if type(size).__name__ == "SymInt" and str(size.node.expr) == name:
+                expression = str(size.node.expr) if type(size).__name__ == "SymInt" else ""
+                if expression and self.reader.names.get(expression, expression) == name:
                     return PartSize(name, node.name, None if sizes is None else axis, 0 if sizes is None else len(sizes))
         raise UserError(f"the size {name} is that of no input; fix: a fixed size")
 

@@ -7,20 +7,21 @@ from typing import Any
 import torch._decomp
 from torch.export import default_decompositions
 
-from ...graph.aten.table import HANDLERS
+from ...graph.aten.table import EXPORT_HANDLERS, HANDLERS
 
 _core_decompositions = getattr(
     torch._decomp, "_core_aten_decompositions_post_autograd", torch._decomp.core_aten_decompositions
 )
 
 
-def handled(overload: Any) -> bool:
-    """Return whether an overload of PyTorch has a handler."""
+def handled(overload: Any, *, alone: bool = False) -> bool:
+    """Return whether an overload of PyTorch has a handler. alone: for programs that run without PyTorch."""
     schema = getattr(overload, "_schema", None)
     if schema is None:
         return False
     namespace, name = str(schema.name).split("::")
-    return f"{namespace}.{name}.{schema.overload_name or 'default'}" in HANDLERS
+    key = f"{namespace}.{name}.{schema.overload_name or 'default'}"
+    return key in HANDLERS or (alone and key in EXPORT_HANDLERS)
 
 
 def exported_decompositions() -> Any:
@@ -31,7 +32,7 @@ def exported_decompositions() -> Any:
     """
     table = default_decompositions()
     for overload in list(table):
-        if handled(overload):
+        if handled(overload, alone=True):
             del table[overload]
     return table
 

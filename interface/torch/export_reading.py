@@ -17,6 +17,9 @@ from .decompositions import exported_decompositions
 from .reading import Reader, ranges_of, rebase_views_by_strides
 from .tensors import to_array
 
+_MUTATIONS = tuple([kind for kind in OutputKind if kind.name.endswith("_MUTATION")])
+"""Outputs that are written to buffers, inputs and, in versions that have such a kind, parameters."""
+
 
 def loaded(given: Any) -> Any:
     """Return an `ExportedProgram`, which may be given as the path of its file."""
@@ -30,28 +33,28 @@ def loaded(given: Any) -> Any:
     return given
 
 
-def read_exported(exported: Any, state: str, name: str) -> Program:
+def read_exported(exported: Any, state: str, name: str, seed: int | None = None) -> Program:
     """Return the program of an exported model, with the operators that joinery keeps whole.
 
-    state: "refuse" or "explicit", as for `joinery.from_exported`.
+    state, seed: as for `joinery.from_exported`.
     """
     lowered = exported.run_decompositions(exported_decompositions())
-    return _Exported(lowered, state, name).program()
+    return _Exported(lowered, state, name, seed).program()
 
 
 class _Exported:
     """An exported model while its parts become sources, calls and outputs."""
 
-    def __init__(self, exported: Any, state: str, name: str) -> None:
-        self.exported, self.state, self.name = exported, state, name
+    def __init__(self, exported: Any, state: str, name: str, seed: int | None) -> None:
+        self.exported, self.state, self.name, self.seed = exported, state, name, seed
         self.nodes = list(exported.graph_module.graph.nodes)
         self.placeholders = {node.name: node for node in self.nodes if node.op == "placeholder"}
         self.mutated = self._mutated()
         self.reader = Reader(exported.graph_module, self._dim_names())
 
     def _mutated(self) -> dict[str, str]:
-        """Return the buffers and inputs that the model writes to: key → name of what is written."""
-        kinds = (OutputKind.BUFFER_MUTATION, OutputKind.USER_INPUT_MUTATION)
+        """Return the buffers, parameters and inputs that the model writes to: key → name of what is written."""
+        kinds = _MUTATIONS
         found = {
             str(spec.target): spec.arg.name for spec in self.exported.graph_signature.output_specs if spec.kind in kinds
         }
@@ -98,8 +101,16 @@ class _Exported:
         calls = self.reader.calls(self.nodes)
         return Program(
             self.name, (*inputs, *state, *weights, *self.reader.sources), tuple(calls), tuple(self._results()),
-            ranges_of(self.exported.range_constraints, self.reader.names),
+            self._ranges(), True, self.seed,
         )  # fmt: skip
+
+    def _ranges(self) -> dict[str, tuple[int, int | None]]:
+        """Return the ranges of the sizes of inputs; PyTorch keeps those of symbols that it has replaced by numbers, too."""
+        values = [node.meta.get("val") for node in self.placeholders.values()]
+        sizes = [size for value in values for size in getattr(value, "shape", (value,)) if type(size).__name__ == "SymInt"]
+        given = {symbol for size in sizes for symbol in size.node.expr.free_symbols}
+        ranges = {symbol: bounds for symbol, bounds in self.exported.range_constraints.items() if symbol in given}
+        return ranges_of(ranges, self.reader.names)
 
     def _weight(self, node: Any, key: str, known: dict[tuple[Any, ...], str]) -> Source | None:
         """Return a weight; None for one that lies where another does, which it shares."""
@@ -126,7 +137,7 @@ class _Exported:
                 position += 1
                 value = self._result(spec)
                 found += [] if value is None else [(name, value)]
-            elif spec.kind in (OutputKind.BUFFER_MUTATION, OutputKind.USER_INPUT_MUTATION):
+            elif spec.kind in _MUTATIONS:
                 value = self._result(spec)
                 written += [] if value is None else [(f"new.{spec.target}", value)]
             else:

@@ -8,22 +8,17 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import torch
-
 from ...graph.aten.importing import refusals
 from ...graph.aten.program import DECIDING, Argument, Call, Condition, Program, Ref, Source, decided
 from ...graph.dims.dim import Dim
+from ...graph.types import TensorType
+from ...promotion.dtype import bool_
 from ...promotion.errors import JoineryError
 from .complex_edges import is_complex, pairs_of
 from .reading import Reader, gives_size, is_view, rebase_views_by_strides, states_sizes
 
 _WHERE = re.compile(r"^graph: node '[^']*' \([^)]*\), from .*?:\d+ in \S+: ")
 """How messages of the importer begin: the report has the operator beside them."""
-
-
-_ARITHMETIC = frozenset({operator.add, operator.sub, operator.mul, operator.floordiv, operator.mod, operator.neg,
-                         torch.sym_max, torch.sym_min})  # fmt: skip
-"""Functions that make sizes of sizes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +65,7 @@ class Partitioner:
         self.nodes = [node for node in module.graph.nodes if node.op in ("call_function", "get_attr")]
         self.wanted = list(dict.fromkeys(wanted))
         calls = reader.calls(self.nodes)
-        program = Program("graph", (*self.sources, *reader.sources), tuple(calls), (), {})
+        program = Program("graph", (*self.sources, *reader.sources, *self._sizes_alone()), tuple(calls), (), {})
         self.reasons: dict[str, str] = {}
         for refusal in refusals(program):
             self.reasons[refusal.call.name] = _reason(reader.refused.get(refusal.call.name, refusal.error))
@@ -84,6 +79,12 @@ class Partitioner:
             ref = reader.refs.get(node.name)
             if isinstance(ref, Ref):
                 self.node_of.setdefault(ref, node)
+
+    def _sizes_alone(self) -> list[Source]:
+        """Return sources for sizes that are inputs themselves, or made by PyTorch: no tensor may have them."""
+        nodes = [node for node in self.module.graph.nodes if node.op == "placeholder" or node.name in self.reader.opaque]
+        found = {size.name: size for node in nodes if isinstance(size := self.reader.refs.get(node.name), Dim) and size.name}
+        return [Source(f"size {name}", TensorType(bool_, (size, 0))) for name, size in found.items()]
 
     def _keep_storages(self) -> None:
         """Leave views to PyTorch where it takes a view by strides of them: that counts from the beginning of their storage."""
@@ -110,6 +111,14 @@ class Partitioner:
                             changed = True
                             self.reasons[each.name] = "PyTorch computes the complex numbers beside it"
 
+    def _is_number(self, node: Any) -> bool:
+        """Return whether a node is a float that sizes decide: each part that needs it computes it, and so does Python."""
+        return type(node.meta.get("val")).__name__ == "SymFloat" and node.name in self.calls
+
+    def _is_form(self, node: Any) -> bool:
+        """Return whether a node is a size that joinery takes as an expression."""
+        return self._is_size(node) and node.name not in self.reader.opaque and not gives_size(node)
+
     def divided(self) -> Division:
         """Return the steps."""
         tail, bases = self._tail()
@@ -130,7 +139,7 @@ class Partitioner:
     def _is_compiled(self, node: Any) -> bool:
         if node.target is operator.getitem:
             return self._is_compiled(node.args[0])
-        return node.name in self.calls
+        return node.name in self.calls and not self._is_number(node)
 
     def _is_size(self, node: Any) -> bool:
         """Return whether a node makes a size, which joinery takes as an expression."""
@@ -174,11 +183,19 @@ class Partitioner:
         """Return the operands of a compiled node that must run: sizes are expressions, of what `.item()` gives in the end."""
         found: dict[Any, None] = {}
         for each in operands:
-            if not self._is_size(each) or gives_size(each):
-                found[each] = None
-            else:
-                found.update(dict.fromkeys(self._decided(each.all_input_nodes) if each.target in _ARITHMETIC else ()))
+            found.update(self._deciding(each) if self._is_form(each) or self._is_number(each) else {each: None})
         return list(found)
+
+    def _deciding(self, node: Any) -> dict[Any, None]:
+        """Return the nodes of numbers that a size is made of and that must run."""
+        found: dict[Any, None] = {}
+        for each in node.all_input_nodes:
+            kind = type(each.meta.get("val")).__name__
+            if kind == "SymFloat" and self._is_form(node):
+                found.update(self._deciding(each))
+            elif kind in ("SymInt", "SymFloat", "int"):
+                found.update(dict.fromkeys(self._decided([each])))
+        return found
 
     def _levels(self) -> dict[Any, int]:
         """Return when each node runs: parts of joinery at even levels, nodes of PyTorch at odd ones, the latter in order."""
@@ -200,7 +217,20 @@ class Partitioner:
 
     # -- parts ---------------------------------------------------------------------------------------------------------
 
+    def _numbers(self, nodes: Sequence[Any]) -> list[Any]:
+        """Return the floats that nodes need, in order."""
+        found: set[Any] = set()
+        pending = list(nodes)
+        while pending:
+            for each in pending.pop().all_input_nodes:
+                if self._is_number(each) and each not in found:
+                    found.add(each)
+                    pending.append(each)
+        return [node for node in self.nodes if node in found]
+
     def _part(self, nodes: Sequence[Any], wanted: set[Any], tail: Sequence[Any]) -> Part:
+        numbers = self._numbers(nodes)
+        nodes = [*numbers, *nodes]
         own = {node.name for node in nodes if node.name in self.calls}
         inputs: dict[Any, None] = {}
         calls = []
@@ -212,7 +242,7 @@ class Partitioner:
                 calls.append(Call(call.name, call.op, arguments, options, call.results, call.location))
         inside = set(nodes)
         outputs = [node for node in nodes
-                   if isinstance(self.reader.refs.get(node.name), Ref) and not self._has_several(node)
+                   if isinstance(self.reader.refs.get(node.name), Ref) and not self._has_several(node) and node not in numbers
                    and (node in wanted or any(user not in inside and (user in self._needed or user in tail)
                                               for user in node.users))]  # fmt: skip
         return Part(tuple(calls), tuple(inputs), tuple(outputs), self._sizes(calls, inputs))

@@ -26,8 +26,13 @@ _SILENT = frozenset({"sym_constrain_range_for_size", "sym_constrain_range", "_as
 """Statements about sizes that data decides, or sizes: nothing of them is left in a graph without such sizes."""
 _ITEM = "aten._local_scalar_dense.default"
 """The operator behind `.item()`."""
-_OF_NUMBERS = {operator.add: "add", operator.sub: "sub", operator.mul: "mul", operator.truediv: "div"}
-"""Functions of Python of two floats that data decides → operators of ATen."""
+_OF_NUMBERS = {
+    "sym_float": "cast", "add": "add", "sub": "sub", "mul": "mul", "truediv": "div", "pow": "pow", "neg": "negate",
+    "sqrt": "sqrt", "log": "log", "log2": "log2", "exp": "exp", "sin": "sin", "cos": "cos", "tanh": "tanh", "abs": "abs",
+}  # fmt: skip
+"""Functions of floats that data or sizes decide → rows."""
+_FUNCTION = re.compile(r"^(_sym_|sym_(?!float)|math_)|_$")
+"""What names of functions of symbolic numbers have around those of Python."""
 _HIGHER_ORDER = frozenset({"cond", "while_loop", "scan", "map_impl"})
 
 
@@ -40,6 +45,7 @@ class Reader:
         sources: constants that the graph holds itself.
         modules: graphs that it holds, for operators that run them.
         conditions: nodes that compare sizes, and what they give.
+        opaque: nodes that make sizes of expressions without a form, which have their names.
     """
 
     def __init__(self, module: Any, names: Mapping[str, str] | None = None, *, strict: bool = True) -> None:
@@ -49,6 +55,7 @@ class Reader:
         self.sources: list[Source] = []
         self.modules: dict[str, Any] = {}
         self.conditions: dict[str, Any] = {}
+        self.opaque: set[str] = set()
 
     def source(self, node: Any, name: str) -> Source | None:
         """Return an input of the graph under a name, for which the node stands from now on; None if it is no tensor."""
@@ -58,6 +65,25 @@ class Reader:
             return Source(name, self.type_of(value, f"input {name!r}"))
         self.refs[node.name] = None if value is None else self.size(value)
         return None
+
+    def name_sizes(self, node: Any) -> None:
+        """Give the sizes of an input names of their own where they are expressions without a form."""
+        value = node.meta.get("val")
+        shape = getattr(value, "shape", None)
+        for axis, size in enumerate((value,) if shape is None else shape):
+            if type(size).__name__ != "SymInt":
+                continue
+            if self._name_size(size, node.name if shape is None else f"{node.name}_{axis}") and shape is None:
+                self.opaque.add(node.name)
+
+    def _name_size(self, size: Any, name: str) -> bool:
+        """Return whether a size needed a name, which it has got."""
+        try:
+            extent_of(size, self.names)
+        except UnsupportedError:
+            self.names[str(size.node.expr)] = name
+            return True
+        return False
 
     def type_of(self, value: Any, what: str) -> TensorType:
         """Return dtype and shape of a tensor."""
@@ -117,9 +143,8 @@ class Reader:
             if size is not None:
                 self.refs[node.name] = size
                 return None
-            if type(value).__name__ == "SymFloat" and node.target in _OF_NUMBERS:
-                name = f"aten.{_OF_NUMBERS[node.target]}.Tensor"
-                return self._number(node, name, float64)
+            if type(value).__name__ == "SymFloat":
+                return self._float(node)
             if type(value).__name__ == "SymBool":
                 self.conditions[node.name] = value
                 return None
@@ -168,10 +193,18 @@ class Reader:
             raise UnsupportedError("it gives a number to Python")
         return self._number(node, _ITEM, {"SymInt": int64, "SymBool": bool_}.get(type(value).__name__, float64))
 
-    def _number(self, node: Any, overload: str, dtype: DType) -> Call:
-        """Return a call whose result is a number that data decides, as a tensor without axes."""
+    def _float(self, node: Any) -> Call | None:
+        """Return the call that computes a float; None if it has no form, which matters where a tensor needs it."""
+        row = _OF_NUMBERS.get(_FUNCTION.sub("", getattr(node.target, "__name__", "")))
+        needed = [each.name for each in node.all_input_nodes]
+        if row is None or node.kwargs or any(name not in self.refs for name in needed):
+            return None
+        return self._number(node, "number.of_numbers.default", float64, row)
+
+    def _number(self, node: Any, overload: str, dtype: DType, *options: str) -> Call:
+        """Return a call whose result is a number that data or sizes decide, as a tensor without axes."""
         self.refs[node.name] = Ref(node.name)
-        arguments = tuple([self.argument(each) for each in node.args])
+        arguments = (*options, *[self.argument(each) for each in node.args])
         return Call(node.name, overload, arguments, {}, (TensorType(dtype, ()),), location_of(node))
 
     def _higher_order(self, node: Any, value: Any) -> Call:
@@ -203,6 +236,8 @@ class Reader:
         return Program("body", (*given, *inner.sources), tuple(calls), tuple(outputs), {})
 
     def _size_node(self, node: Any, value: Any) -> Extent | None:
+        if not self.strict and type(value).__name__ == "SymInt" and self._name_size(value, node.name):
+            self.opaque.add(node.name)
         return None if value is None else self.size(value)
 
     def _attribute(self, node: Any) -> None:

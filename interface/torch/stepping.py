@@ -23,12 +23,18 @@ class EagerStep:
 
     Attributes:
         target: what is called with the node's arguments.
-        entry: what counts its calls, None for views.
+        entry: what counts its calls, None for views and assertions.
     """
 
     node: Any
     target: Any
     entry: EagerOperator | None
+
+
+def asserted(condition: Any, message: str = "Expected Tensor with single nonzero value, but got zero") -> None:
+    """Raise what PyTorch's assertions raise, unless a tensor of one element holds."""
+    if not condition:
+        raise RuntimeError(message)
 
 
 def run_function(

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from ...graph.aten.program import Condition
-from ...graph.dims.dim import Extent, dim, maximum, minimum
+from ...graph.dims.dim import Extent, at_most, dim, maximum, minimum
 from ...promotion.arrays import Array
 from ...promotion.dtype import DType
 from ...promotion.errors import UnsupportedError, UserError
@@ -105,8 +105,10 @@ def extent_of(size: Any, names: Mapping[str, str]) -> Extent:
 
 
 def expression_of(expression: Any, names: Mapping[str, str]) -> Extent:
-    """Return an expression of sizes. Raises `UnsupportedError` for sizes that data decides, and functions unknown here."""
-    kind = type(expression).__name__
+    """Return an expression of sizes. names: new names of symbols, and names of expressions that have no form.
+
+    Raises `UnsupportedError` for sizes that data decides, and functions unknown here.
+    """
     if expression.is_Integer:
         return int(expression)
     if expression.is_Symbol:
@@ -114,6 +116,19 @@ def expression_of(expression: Any, names: Mapping[str, str]) -> Extent:
         if name.startswith(("u", "zuf")) and name not in names:
             raise UnsupportedError(f"the size {name} is decided by data, which is not supported; fix: use torch.where")
         return dim(names.get(name, name))
+    try:
+        return _composed(expression, names)
+    except UnsupportedError:
+        if (known := names.get(str(expression))) is not None:
+            return dim(known)
+        raise
+
+
+def _composed(expression: Any, names: Mapping[str, str]) -> Extent:
+    """Return a function of sizes."""
+    kind = type(expression).__name__
+    if kind in _ROUNDINGS and (found := _rounded(kind, expression.args[0], names)) is not None:
+        return found
     parts = [expression_of(part, names) for part in expression.args]
     if kind == "Add":
         return sum(parts[1:], parts[0])
@@ -133,3 +148,55 @@ def expression_of(expression: Any, names: Mapping[str, str]) -> Extent:
     if kind in ("Max", "Min"):
         return (maximum if kind == "Max" else minimum)(*parts)
     raise UnsupportedError(f"the function {kind} in the size {expression} is not supported; fix: sizes of + * // % max min")
+
+
+_ROUNDINGS = frozenset({"FloorToInt", "CeilToInt", "TruncToInt"})
+_DIGITS = 1 << 20
+"""The largest part of a fraction as a factor of sizes: products with any size are exact in float64."""
+
+
+def _rounded(kind: str, value: Any, names: Mapping[str, str]) -> Extent | None:
+    """Return a real number made of sizes, rounded to an integer; None where PyTorch's float64 may round before."""
+    fraction = _fraction(value, names)
+    if fraction is None:
+        return None
+    above, below = fraction
+    if kind == "CeilToInt":
+        return (above + below - 1) // below
+    return above // below if kind == "FloorToInt" or at_most(0, above) else None
+
+
+def _fraction(value: Any, names: Mapping[str, str]) -> tuple[Extent, Extent] | None:
+    """Return a real number made of sizes as a fraction that float64 has, or that it rounds to no other integer."""
+    if type(value).__name__ == "IntTrueDiv":  # a quotient is closer to an integer than its float64 only if it is one
+        above, below = (expression_of(each, names) for each in value.args)
+        return (above, below) if at_most(1, below) and at_most(0, above) else None
+    return _exact(value, names)
+
+
+def _exact(value: Any, names: Mapping[str, str]) -> tuple[Extent, int] | None:
+    """Return a real number made of sizes that float64 has without rounding, over a power of two."""
+    kind = type(value).__name__
+    if value.is_Float:
+        above, below = float(value).as_integer_ratio()
+        return (above, below) if max(abs(above), below) <= _DIGITS else None
+    if value.is_Integer:
+        return int(value), 1
+    if kind == "ToFloat":
+        return expression_of(value.args[0], names), 1
+    if kind == "IntTrueDiv" and value.args[1].is_Integer and int(value.args[1]) in _POWERS:
+        return expression_of(value.args[0], names), int(value.args[1])
+    if kind not in ("Mul", "Add"):
+        return None
+    parts = [_exact(part, names) for part in value.args]
+    if any(part is None for part in parts):
+        return None
+    known = [part for part in parts if part is not None]
+    total, under = known[0]
+    for part, size in known[1:]:
+        total = total * part if kind == "Mul" else total * size + part * under
+        under *= size
+    return (total, under) if under <= _DIGITS else None
+
+
+_POWERS = frozenset(1 << digit for digit in range(21))

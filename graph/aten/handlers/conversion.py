@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from ....promotion.dtype import DType, bool_, int64
+from ....promotion.dtype import DType, bool_, float64, int64
 from ....promotion.errors import UserError
 from ...construction import primitives
 from ...dims.dim import Dim, Extent
+from ...functions.building import apply
+from ...functions.complex.parts import Complex
 from ...functions.conversion import bitcast
 from ...functions.host import data_sized
 from ...symbol import Symbol
-from ..node import Node
-from ..registry import handles
+from ..node import Node, Number
+from ..registry import handles, handles_complex
 
 
 @handles("_to_copy.default", "to.dtype")
@@ -46,9 +48,10 @@ def copy(node: Node, x: Symbol, source: Symbol, non_blocking: bool = False) -> S
     return node.broadcast(source.cast(x.dtype))
 
 
+@handles_complex("_assert_tensor_metadata.default")
 @handles("_assert_tensor_metadata.default")
 def assert_tensor_metadata(
-    node: Node, x: Symbol, size: tuple[Extent, ...] | None = None, stride: tuple[Extent, ...] | None = None,
+    node: Node, x: Symbol | Complex, size: tuple[Extent, ...] | None = None, stride: tuple[Extent, ...] | None = None,
     dtype: DType | None = None,
 ) -> tuple[()]:  # fmt: skip
     """Check what the model states of a tensor."""
@@ -56,6 +59,21 @@ def assert_tensor_metadata(
         raise UserError(f"the model states {dtype} of a tensor of {x.dtype}; fix: export the model again")
     for axis, (own, stated) in enumerate(zip(x.shape, size or x.shape, strict=True)):
         node.graph.shape_checks.add(own, stated, f"axis {axis} must have the size {stated}, as the model states")
+    return ()
+
+
+@handles("of_numbers.default", namespace="number")
+def of_numbers(node: Node, row: str, *values: Symbol | Dim | Number) -> Symbol:
+    """Compute a float that sizes decide, in float64, as Python does."""
+    wide = [value.cast(float64) if isinstance(value, Symbol) else node.operand(value, float64) for value in values]
+    return wide[0] if row == "cast" else apply(row, *wide)
+
+
+@handles("_assert_async.default", "_assert_async.msg", alone=True)
+def assert_async(node: Node, x: Symbol, assert_msg: str = "a tensor must hold, as the model states") -> tuple[()]:
+    """Require a tensor to hold, when the graph has run as far as that."""
+    holds = apply("not_equal", primitives.reshape(x, ()), node.number(0, x.dtype))
+    node.hold(data_sized.size_of(holds.cast(int64)), assert_msg)
     return ()
 
 

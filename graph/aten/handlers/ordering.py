@@ -90,25 +90,24 @@ def median(node: Node, x: Symbol, dim: int = -1, keepdim: bool = False) -> tuple
 def median_of_all(node: Node, x: Symbol) -> Symbol:
     """Return the lower median of all elements."""
     flat = primitives.reshape(x, (x.size,))
-    (count,) = node.static((x.size,), "a median")
-    if count == 0:
+    if x.size == 0:
         return node.number(math.nan if x.dtype.is_float else int(x.dtype.min_value), x.dtype)
     return _median(node, flat, 0, False, node.kind == "nanmedian")[0]
 
 
 def _median(node: Node, x: Symbol, axis: int, keepdim: bool, skips: bool) -> tuple[Symbol, Symbol]:
     order = argsort(_orderable(x), axis)
-    (count,) = node.static((x.shape[axis],), "the axis of a median")
-    at = cut(order, axis, (count - 1) // 2, (count - 1) // 2 + 1)
+    last = node.operand(x.shape[axis] - 1, int64)
+    half = node.number(1, int64)
+    position = apply("shift_right", last, half)
     if x.dtype.is_float:
         absent = reductions.sum_(apply("is_nan", x), axis, True)
         if skips:
-            present = apply("maximum", apply("sub", node.number(count - 1, int64), absent), node.number(0, int64))
-            position = apply("shift_right", present, node.number(1, int64))
+            present = apply("maximum", apply("sub", last, absent), node.number(0, int64))
+            position = apply("shift_right", present, half)
         else:
-            middle, last = node.number((count - 1) // 2, int64), node.number(count - 1, int64)
-            position = apply("where", apply("greater", absent, node.number(0, int64)), last, middle)
-        at = along(order, position, axis)
+            position = apply("where", apply("greater", absent, node.number(0, int64)), last, position)
+    at = along(order, node.broadcast(position, (*x.shape[:axis], 1, *x.shape[axis + 1 :])), axis)
     return _kept(along(x, at, axis), axis, keepdim), _kept(at, axis, keepdim)
 
 

@@ -8,11 +8,13 @@ from collections.abc import Sequence
 import numpy as np
 
 from ....promotion.arrays import Array
+from ....promotion.dtype import int64
 from ...dims.dim import Dim, Extent, lower_bound, maximum, product
 from ...functions.building import apply
 from ...functions.joining import concat as concatenated
 from ...functions.joining import roll as rolled
 from ...functions.joining import stack as stacked
+from ...functions.positions import counting
 from ...symbol import Symbol
 from ..node import Node, Number
 from ..registry import handles
@@ -262,10 +264,14 @@ def diagonal(node: Node, x: Symbol, offset: int = 0, dim1: int = 0, dim2: int = 
     rows_axis, columns_axis = node.axis(dim1, rank), node.axis(dim2, rank)
     rest = tuple([axis for axis in range(rank) if axis not in (rows_axis, columns_axis)])
     moved = apply("permute", x, axes=(*rest, rows_axis, columns_axis))
-    rows, columns = node.static(moved.shape[-2:], "the axes of a diagonal")
-    (length,) = node.static(node.shape[-1:], "a diagonal")
+    rows, columns = moved.shape[-2:]
+    length = node.shape[-1]
     flat = node.shaped(moved, (*moved.shape[:-2], rows * columns))
     first = offset if offset >= 0 else -offset * columns
+    if not isinstance(length, int) or not isinstance(columns, int):
+        step, begin = [node.operand(each, int64) for each in (columns + 1, first)]
+        at = apply("add", apply("mul", counting(node.graph, length), step), begin)
+        return apply("gather", flat, at, axis=rank - 2)
     stop = first + (length - 1) * (columns + 1) + 1
     return cut(flat, rank - 2, first, stop, columns + 1) if length else cut(flat, rank - 2, 0, 0)
 

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 import numpy as np
 
 from ....promotion.arrays import Array
 from ....promotion.dataclass import dataclass
-from ....promotion.dtype import float32
-from ...dims.dim import Extent
+from ....promotion.dtype import float32, float64, int64
+from ...dims.dim import Extent, product
 from ...functions.building import apply
 from ...functions.linalg import matmul
+from ...functions.positions import counting
 from ...functions.reductions import argmax, mean
 from ...functions.spatial.convolution import avg_pool, conv
 from ...functions.spatial.geometry import Windows
@@ -147,6 +147,41 @@ def _sums(
     return apply("div" if wide.is_float else "trunc_div", found.cast(wide), by).cast(x.dtype)
 
 
+def _ends(node: Node, extent: Extent, size: Extent) -> tuple[Symbol, Symbol]:
+    """Return where windows that cover an axis in equal steps begin and end, for sizes of which a run decides some."""
+    number, whole, parts = counting(node.graph, size), node.operand(extent, int64), node.operand(size, int64)
+    after = apply("mul", apply("add", number, node.number(1, int64)), whole)
+    ends = apply("negate", apply("floor_div", apply("negate", after), parts))
+    return apply("floor_div", apply("mul", number, whole), parts), ends
+
+
+def _shares(node: Node, extent: Extent, size: Extent) -> Symbol:
+    """Return the share (from, to) of each element in the mean of each window."""
+    starts, ends = _ends(node, extent, size)
+    at = apply("reshape", counting(node.graph, extent), shape=(extent, 1))
+    inside = apply("logical_and", apply("greater_equal", at, starts), apply("less", at, ends))
+    return apply("div", inside.cast(float64), apply("sub", ends, starts).cast(float64))
+
+
+def _window_positions(node: Node, spatial: Sequence[Extent], sizes: Sequence[Extent]) -> Symbol:
+    """Return the positions (windows, elements) in the image; shorter windows have their last element again."""
+    found: Symbol | None = None
+    for extent, size in zip(spatial, sizes, strict=True):
+        starts, ends = _ends(node, extent, size)
+        longest = (extent + size - 1) // size + 1
+        begin, last = [apply("reshape", each, shape=(size, 1)) for each in (starts, apply("sub", ends, node.number(1, int64)))]
+        axis = apply("minimum", apply("add", begin, counting(node.graph, longest)), last)
+        if found is None:
+            found = axis
+            continue
+        windows, elements = found.shape
+        outer = apply("mul", apply("reshape", found, shape=(windows, 1, elements, 1)), node.operand(extent, int64))
+        both = apply("add", outer, apply("reshape", axis, shape=(1, size, 1, longest)))
+        found = apply("reshape", both, shape=(windows * size, elements * longest))
+    assert found is not None
+    return found
+
+
 @handles("_adaptive_avg_pool2d.default", "_adaptive_avg_pool3d.default")
 def adaptive_average_pool(node: Node, x: Symbol, output_size: tuple[Extent, ...]) -> Symbol:
     """Return means of windows that cover the image in equal steps; those of static sizes may overlap."""
@@ -156,9 +191,12 @@ def adaptive_average_pool(node: Node, x: Symbol, output_size: tuple[Extent, ...]
         return mean(x, axes, True)
     wide = x.cast(float32) if x.dtype.bits == 16 else x
     for axis in axes:
-        extent, size = node.static((x.shape[axis], node.shape[axis]), "adaptive pooling")
-        windows = adaptive(extent, size)
-        wide = along(node, wide, axis, windows.inside / np.maximum(windows.counts, 1))
+        extent, size = x.shape[axis], node.shape[axis]
+        if isinstance(extent, int) and isinstance(size, int):
+            windows = adaptive(extent, size)
+            wide = along(node, wide, axis, windows.inside / np.maximum(windows.counts, 1))
+        else:
+            wide = along(node, wide, axis, _shares(node, extent, size).cast(wide.dtype))
     return wide.cast(x.dtype)
 
 
@@ -166,8 +204,9 @@ def adaptive_average_pool(node: Node, x: Symbol, output_size: tuple[Extent, ...]
 def adaptive_max_pool(node: Node, x: Symbol, output_size: tuple[Extent, ...]) -> tuple[Symbol, Symbol]:
     """Return the largest element of windows that cover the image in equal steps, and its position in its image."""
     rank = int(node.kind[len("adaptive_max_pool")])
-    spatial = node.static(x.shape[-rank:], "adaptive pooling")
-    sizes = node.static(node.shape[-rank:], "adaptive pooling")
+    spatial, sizes = [tuple([each for each in shape[-rank:] if isinstance(each, int)]) for shape in (x.shape, node.shape)]
+    if len(spatial) < rank or len(sizes) < rank:
+        return _largest_of(node, x, rank, _window_positions(node, x.shape[-rank:], node.shape[-rank:]))
     at = np.zeros((1, 1), np.int64)
     for extent, size in zip(spatial, sizes, strict=True):
         inside = adaptive(extent, size).inside
@@ -178,21 +217,26 @@ def adaptive_max_pool(node: Node, x: Symbol, output_size: tuple[Extent, ...]) ->
     if at.size == 0 or 0 in x.shape:
         empty = [node.broadcast(node.number(0, node.result(n).dtype), node.result(n).shape) for n in (0, 1)]
         return empty[0], empty[1]
-    before = x.shape[:-rank]
-    table = node.graph.constant(at)
-    windows = apply("gather", apply("reshape", x, shape=(*before, math.prod(spatial))), table, axis=len(before))
+    return _largest_of(node, x, rank, node.graph.constant(at))
+
+
+def _largest_of(node: Node, x: Symbol, rank: int, table: Symbol) -> tuple[Symbol, Symbol]:
+    """Return the largest elements at the positions (windows, elements) of a table, and the positions of these."""
+    before, spatial = x.shape[:-rank], x.shape[-rank:]
+    windows = apply("gather", apply("reshape", x, shape=(*before, product(spatial))), table, axis=len(before))
     best = argmax(windows, len(windows.shape) - 1, True)
     values = apply("take_along_axis", windows, best, axis=len(windows.shape) - 1)
     locations = apply("take_along_axis", node.broadcast(table, windows.shape), best, axis=len(windows.shape) - 1)
     return node.shaped(values), node.shaped(locations, node.result(1).shape)
 
 
-def along(node: Node, x: Symbol, axis: int, matrix: Array) -> Symbol:
-    """Multiply an axis by a constant matrix (from, to)."""
+def along(node: Node, x: Symbol, axis: int, matrix: Array | Symbol) -> Symbol:
+    """Multiply an axis by a matrix (from, to)."""
     rank = len(x.shape)
     order = (*[a for a in range(rank) if a != axis], axis)
     back = tuple([order.index(a) for a in range(rank)])
-    result = matmul(apply("permute", x, axes=order), node.graph.constant(matrix.astype(x.dtype.numpy), x.dtype))
+    weights = matrix if isinstance(matrix, Symbol) else node.graph.constant(matrix.astype(x.dtype.numpy), x.dtype)
+    result = matmul(apply("permute", x, axes=order), weights)
     return apply("permute", result, axes=back)
 
 

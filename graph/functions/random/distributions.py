@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 
-from ....promotion.dtype import bool_, float32, int64, uint64
+from ....promotion.dtype import bool_, float32, int64, uint32, uint64
 from ...construction import primitives
 from ...errors import describing, mistake
 from ...graph import graph_of
@@ -42,7 +42,7 @@ def _like(op: str, x: TensorLike, seed: Bits, stream: Bits) -> tuple[Symbol, Bit
 
 def _unit(bits: Symbol) -> Symbol:
     """Return float32 numbers in [0, 1) of random bits."""
-    return apply("mul", primitives.cast(apply("shift_right", bits, 8), float32), 2.0**-24)
+    return apply("mul", primitives.cast(apply("shift_right", bits, bits.graph.scalar(8, uint32)), float32), 2.0**-24)
 
 
 def random_bits(x: TensorLike, seed: int | Symbol = 0, stream: int | Symbol = 0) -> Symbol:
@@ -92,9 +92,10 @@ def random_integers(x: TensorLike, low: int, high: int, seed: int | Symbol = 0, 
         problem = f"low is {low!r:.40}, high {high!r:.40}"
         raise mistake("random_integers", problem, (symbol,), "1 to 2^32 integers of 64 bits", "low=0, high=10")
     upper, lower = (primitives.cast(bits, uint64) for bits in pairs_like(symbol, seed, stream))
-    span = high - low  # the upper half of a product of 64 and 32 bits, in two parts
-    carried = apply("shift_right", apply("mul", lower, span), 32)
-    number = apply("shift_right", apply("add", apply("mul", upper, span), carried), 32)
+    span, half = (lower.graph.scalar(number, uint64) for number in (high - low, 32))
+    # the upper half of a product of 64 and 32 bits, in two parts
+    carried = apply("shift_right", apply("mul", lower, span), half)
+    number = apply("shift_right", apply("add", apply("mul", upper, span), carried), half)
     return apply("add", primitives.cast(number, int64), low)
 
 

@@ -6,7 +6,9 @@ streams are ints, or scalars (uint64) that are known at a run: both give the sam
 
 from __future__ import annotations
 
-from typing import TypeAlias
+import operator
+from collections.abc import Callable
+from typing import Any, TypeAlias
 
 from ....promotion.dtype import uint32, uint64
 from ...construction import primitives
@@ -31,10 +33,41 @@ def philox(counter: tuple[Bits, Bits, Bits, Bits], key: tuple[Bits, Bits]) -> tu
     """Return four times 32 random bits for a counter of four times 32."""
     a, b, c, d = counter
     for number in range(_ROUNDS):
-        first, second = ((key[side] + number * _STEPS[side]) & _LOW for side in (0, 1))
-        left, right = a * _FACTORS[0], c * _FACTORS[1]
-        a, b, c, d = (right >> 32) ^ b ^ first, right & _LOW, (left >> 32) ^ d ^ second, left & _LOW
+        first, second = (_low(_add(key[side], number * _STEPS[side])) for side in (0, 1))
+        left, right = _mul(a, _FACTORS[0]), _mul(c, _FACTORS[1])
+        upper, lower = _xor(_xor(_high(right), b), first), _xor(_xor(_high(left), d), second)
+        a, b, c, d = upper, _low(right), lower, _low(left)
     return a, b, c, d
+
+
+def _of_bits(function: Callable[[Any, Any], Any]) -> Callable[[Bits, Bits], Bits]:
+    """Return a function of bits. Ints become scalars of the graph where its rule set has no join of them with uint64."""
+
+    def applied(x: Bits, y: Bits) -> Bits:
+        if isinstance(x, Symbol) and isinstance(y, int) and x.graph.rules.name == "torch":
+            y = x.graph.scalar(y, uint64)
+        elif isinstance(y, Symbol) and isinstance(x, int) and y.graph.rules.name == "torch":
+            x = y.graph.scalar(x, uint64)
+        found: Bits = function(x, y)
+        return found
+
+    return applied
+
+
+_mul, _add, _xor, _or = _of_bits(operator.mul), _of_bits(operator.add), _of_bits(operator.xor), _of_bits(operator.or_)
+_and, _right, _left = _of_bits(operator.and_), _of_bits(operator.rshift), _of_bits(operator.lshift)
+
+
+def _low(x: Bits) -> Bits:
+    return _and(x, _LOW)
+
+
+def _high(x: Bits) -> Bits:
+    return _right(x, 32)
+
+
+def _whole(low: Bits, high: Bits) -> Bits:
+    return _or(low, _left(high, 32))
 
 
 def split(seed: Bits, stream: Bits, number: Bits) -> tuple[Bits, Bits]:
@@ -42,9 +75,9 @@ def split(seed: Bits, stream: Bits, number: Bits) -> tuple[Bits, Bits]:
 
     For one seed, all streams and numbers give other pairs, since Philox permutes counters.
     """
-    counter = (number & _LOW, number >> 32, stream & _LOW, stream >> 32)
-    a, b, c, d = philox(counter, (seed & _LOW, (seed >> 32) ^ _SPLIT))
-    return a | (b << 32), c | (d << 32)
+    counter = (_low(number), _high(number), _low(stream), _high(stream))
+    a, b, c, d = philox(counter, (_low(seed), _xor(_high(seed), _SPLIT)))
+    return _whole(a, b), _whole(c, d)
 
 
 def _blocks(x: Symbol, seed: Bits, stream: Bits, each: int) -> tuple[list[Symbol], Extent]:
@@ -52,9 +85,9 @@ def _blocks(x: Symbol, seed: Bits, stream: Bits, each: int) -> tuple[list[Symbol
     graph = graph_of("random_bits", x, seed, stream)
     count: Extent = product(x.shape)
     at = primitives.cast(counting(graph, (count + each - 1) // each), uint64)
-    zero = at * 0
-    counter = (at & _LOW, at >> 32, zero + (stream & _LOW), zero + (stream >> 32))
-    found = philox(counter, (seed & _LOW, seed >> 32))
+    zero = _mul(at, 0)
+    counter = (_low(at), _high(at), _add(zero, _low(stream)), _add(zero, _high(stream)))
+    found = philox(counter, (_low(seed), _high(seed)))
     return [graph.as_symbol(bits) for bits in found], count
 
 

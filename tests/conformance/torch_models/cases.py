@@ -14,8 +14,10 @@ import torch
 from joinery.interface.torch.tensors import to_array, to_tensor
 from torch.utils import _pytree
 
-from ...support import torch_later_networks as _later_networks  # noqa: F401 - it registers more
+from ...support import torch_further_networks as _further_networks  # noqa: F401 - it registers more
+from ...support import torch_later_networks as _later_networks  # noqa: F401 - as well
 from ...support.torch_architectures import ARCHITECTURES, made_architecture
+from ...support.torch_further_architectures import FURTHER_ARCHITECTURES
 from ...support.torch_later_architectures import LATER_ARCHITECTURES
 from ...support.torch_models import BOUND, MODELS, made
 from ...support.torch_networks import NETWORKS, made_network
@@ -30,7 +32,7 @@ EXPLICIT = frozenset({"decoder_with_cache"})
 """Models that write to buffers."""
 RECURRENT = frozenset({"lstm_tagger", "gru_tagger"})
 """Models that Dynamo makes graphs of only where it is told so, and those for training only without oneDNN's layers."""
-_ARCHITECTURES = {**ARCHITECTURES, **LATER_ARCHITECTURES}
+_ARCHITECTURES = {**ARCHITECTURES, **LATER_ARCHITECTURES, **FURTHER_ARCHITECTURES}
 MODES = ("inference", "training", "export")
 
 
