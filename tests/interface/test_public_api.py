@@ -237,7 +237,7 @@ SIGNATURES: dict[str, str] = {
     "roll": "x, shift, axis=None",
     "to_text": "graph, locations=False",
     "from_text": "text, arrays=None, budget=Budget(bytes=68719476736, work=281474976710656, open_loops=False)",
-    "from_exported": "exported_program, *, state='refuse', name='model'",
+    "from_exported": "exported_program, *, state='refuse', name='model', seed=None",
     "from_onnx": "model, *, constants=None, sizes=None, elements=None, external_data_dir=None, limits=None, "
     "check_positions=False",
     "ones_like": "x, dtype=None",

@@ -10,20 +10,19 @@ from typing import TypeAlias
 
 import numpy as np
 
-from ....promotion.dtype import DType, int64, string
+from ....promotion.dtype import DType, string
 from ....promotion.errors import JoineryError, UnsupportedError
 from ...construction.primitives import permute
 from ...dims.dim import Extent
 from ...functions.building import apply
 from ...functions.joining import stack
-from ...functions.ordered.out_of_range import with_mode
 from ...functions.shaping import flip
 from ...ops.control import regions_of
 from ...ops.host import is_host
 from ...region import is_compiled_region
 from ...symbol import Symbol
 from ...types import Shape, shape_text
-from ..loops.batched import BatchedScan
+from ..loops.batched import BatchedScan, lengths_of
 from ..loops.diverging import ends_runs
 from ..loops.growing import selected
 from ..loops.host_regions import import_host_branch, import_host_loop, import_host_scan
@@ -511,7 +510,7 @@ def scan_with_batch(node: Node) -> Result:
     for sizes in ([shape[0] for shape in shapes], [shape[1] for shape in shapes[states:]]):
         alike = len(set(sizes)) == 1 or len(set(node.static_sizes(sizes, "what is scanned"))) == 1
         node.require(alike, f"tensors of shapes {', '.join(map(shape_text, shapes))}; equally many sequences are expected")
-    lengths = _lengths(node, batch, trips)
+    lengths = lengths_of(node, batch, trips)
 
     def nested() -> BatchedScan:
         ends = None if lengths is None else node.symbol_of(lengths)
@@ -559,27 +558,6 @@ def _unrolled_batch(
             filled = [*made, *[_zeros(node, made[0]) for _ in range(trips - len(made))]] if made else made
             rows[number].append(stacked(node, filled, 0, body, number))
     return [stacked(node, each, 0, body, number) for number, each in enumerate(rows)]
-
-
-def _lengths(node: Node, batch: Extent, trips: Extent) -> Known | Symbol | None:
-    """Return how long the sequences of a scan are, of which `trips` is the most; None if all of them are as long as that."""
-    if not node.has(0):
-        return None
-    given, shape = node.value(0), node.shape(0)
-    if isinstance(given, Known):
-        if not isinstance(batch, int):
-            raise node.size_needed((batch,), f"{batch} sequences of lengths that are known")
-        node.require(shape == (batch,), f"sequence_lens of shape {shape_text(shape)} for {batch} sequences of {trips}")
-        lengths = node.ints(0, "the sequence_lens of Scan")
-        fits = all(0 < length <= trips if isinstance(trips, int) else length > 0 for length in lengths)
-        node.require(fits, f"sequence_lens {lengths} for {len(lengths)} sequences of {trips}")
-        if isinstance(trips, int):
-            return Known(np.array(lengths, np.int64))
-    found, most = node.agreeing(node[0], (batch,), "sequence_lens").cast(int64), node.graph.dim_value(trips)
-    if node.checks_positions:  # of the last slice; negative ones would count from the end
-        last = apply("where", apply("less", found, 1), most, apply("sub", found, 1))
-        found = apply("add", with_mode("Scan", last, trips, 0, "error", ("clip", "error"), ()), 1)
-    return apply("minimum", found, most)
 
 
 def _slice_of(node: Node, source: Value, step: int, end: int | Symbol | None) -> Value:

@@ -7,17 +7,19 @@ from contextlib import suppress
 
 import numpy as np
 
-from ....promotion.dtype import DType, string
+from ....promotion.dtype import DType, int64, string
+from ...dims.dim import Extent
 from ...functions.building import apply
 from ...functions.joining import concat
+from ...functions.ordered.out_of_range import with_mode
 from ...functions.shaping import flip
 from ...graph import Graph
 from ...symbol import Symbol
-from ...types import Shape
+from ...types import Shape, shape_text
 from ..messages import NoRegionError
 from ..model import Body
 from ..node import Node
-from ..values import Value
+from ..values import Known, Value
 from .host_regions import import_host_scan
 from .regions import import_scan
 
@@ -133,3 +135,24 @@ def zeros(graph: Graph, dtype: DType, shape: Shape) -> Symbol:
     """Return a tensor of zeros, or of empty strings."""
     nothing = graph.constant("") if dtype is string else graph.constant(np.zeros((), dtype.numpy), dtype)
     return apply("broadcast_to", nothing, shape=shape)
+
+
+def lengths_of(node: Node, batch: Extent, trips: Extent) -> Known | Symbol | None:
+    """Return how long the sequences of a scan are, of which `trips` is the most; None if all of them are as long as that."""
+    if not node.has(0):
+        return None
+    given, shape = node.value(0), node.shape(0)
+    if isinstance(given, Known):
+        if not isinstance(batch, int):
+            raise node.size_needed((batch,), f"{batch} sequences of lengths that are known")
+        node.require(shape == (batch,), f"sequence_lens of shape {shape_text(shape)} for {batch} sequences of {trips}")
+        lengths = node.ints(0, "the sequence_lens of Scan")
+        fits = all(0 < length <= trips if isinstance(trips, int) else length > 0 for length in lengths)
+        node.require(fits, f"sequence_lens {lengths} for {len(lengths)} sequences of {trips}")
+        if isinstance(trips, int):
+            return Known(np.array(lengths, np.int64))
+    found, most = node.agreeing(node[0], (batch,), "sequence_lens").cast(int64), node.graph.dim_value(trips)
+    if node.checks_positions:  # of the last slice; negative ones would count from the end
+        last = apply("where", apply("less", found, 1), most, apply("sub", found, 1))
+        found = apply("add", with_mode("Scan", last, trips, 0, "error", ("clip", "error"), ()), 1)
+    return apply("minimum", found, most)

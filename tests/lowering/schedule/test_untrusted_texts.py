@@ -79,6 +79,7 @@ HOST_CASES: dict[str, Build] = {
         host("string_hash", jn.print_numbers(i), seed=7),
         jn.regex_full_match(jn.print_numbers(x), "[0-9]+"), jn.parse_numbers(jn.print_numbers(x), "float32"),
     ),
+    "required": lambda x, y, i: (host("require", x, jn.sum(i) > 0, problem="no"),),
     "tokens": lambda x, y, i: (
         host("tokens", jn.print_numbers(x), sizes=(jn.dim("tokens"),), pattern="[0-9]+", least=1, pad="", marks=True),
     ),
