@@ -1,43 +1,36 @@
-"""Proves that accesses stay inside their arrays.
+"""Proves that accesses stay inside their arrays, at multiples of their size.
 
-A verdict is sought in this order: with exact numbers; with numbers that wrap where an exact one may not fit; under conditions
-on sizes. What remains is looked for in launches with small sizes, which are run.
+A verdict is sought without a condition first, then under conditions on sizes, the weakest first. What remains is looked for in
+launches with small sizes, which are run.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-
-from xdsl.ir import Operation
+from collections.abc import Callable
 
 from . import claims
-from .claims import Outcome
-from .evaluate.paths import NotModelled
+from .evaluate.contexts import NotModelled
 from .evaluate.values import Pointer, Unknown
-from .found import Found, Level, observers, text_of
+from .found import Found, shown
 from .launches import Confirm, Launches
 from .preparation import Access, PreparedFunction
-from .proof import NEVER, PROVEN, REFUTED, UNDER, UNKNOWN
+from .proof import NEVER, REFUTED, UNKNOWN
 from .specify.specification import ParsedSpecification, Specification
-from .terms.formulas import Formula
 from .terms.polynomials import TooLarge
 from .terms.solver import Budget
-from .world import BLOCK, World, Wrapping
+from .world import ALWAYS, BLOCK, Level, World
 
-Claim = Callable[[World, Access, Sequence[Formula]], Outcome]
-"""(terms, access, what is given besides) → what becomes of a claim about the access."""
 _QUESTIONS = 20
 """Questions that take all steps that they may, before nothing more is asked."""
-_ATTEMPTS = 3
 _TOO_LONG = "its address is too long a term"
 
 
 class Bounds:
-    """The verdicts on bounds of one function, and the worlds in which all properties are asked for.
+    """The verdicts on bounds of one function, and the terms of which all properties are asked.
 
     Attributes:
+        world: the terms of the function.
         launches: looks for launches that break a property.
-        worlds: the terms of the function, by the operations that may look at numbers that wrap.
     """
 
     def __init__(
@@ -48,57 +41,24 @@ class Bounds:
         self.prepared = prepared
         self.specification = specification
         self.launches = Launches(prepared, parsed, confirm, self.array)
-        self.worlds: dict[Wrapping, World] = {}
-        self._parsed = parsed
-        self._budget = Budget(limit, _QUESTIONS * limit)
+        self.world = World(prepared, parsed, Budget(limit, _QUESTIONS * limit))
         self._bounds: dict[Access, Found] = {}
         self._pointers: dict[Access, Pointer | Unknown] = {}
-        self._by_op = {access.op: access for access in prepared.accesses}
+        self._levels: dict[int | None, list[Level]] = {}
 
     def array(self, access: Access) -> str:
         """Returns the parameter that an access is to; "" if that is not known."""
-        pointer = None if access.obstacle else self.pointer(access)
-        is_known = isinstance(pointer, Pointer) and pointer.base != BLOCK
-        return self.prepared.parameters[pointer.base].name if isinstance(pointer, Pointer) and is_known else ""
-
-    # Worlds and levels
-
-    def world(self, wrapping: Wrapping = frozenset()) -> World:
-        """Returns the terms with which operations may look at numbers that wrap."""
-        found = self.worlds.get(wrapping)
-        if found is None:
-            found = self.worlds[wrapping] = World(self.prepared, self._parsed, self._budget, wrapping)
-        return found
-
-    def levels(self, world: World, array: int | None) -> Iterator[Level]:
-        """Yields conditions, the weakest first, that are possible at all."""
-        names = {position: name for name, position in self.prepared.arrays.items()}
-        texts = dict(self.specification.extents)
-        extents = [
-            (texts[names[position]], extent) for position, extent in world.extents.items()
-            if extent.number is None and names[position] in texts
-        ]  # fmt: skip
-        own = [(texts[names[array]], world.extents[array])] if array in world.extents and names[array] in texts else []
-        sizes = [*extents, *[(name, symbol) for name, symbol in world.symbols.items()]]
-        sizes += [
-            (text, axis) for text, axis in zip(self.specification.grid, world.grid, strict=True) if axis.number is None
-        ]  # fmt: skip
-        bounds = [(own, (1 << 31) - 1, "2**31 - 1"), (extents, (1 << 31) - 1, "2**31 - 1")]
-        bounds += [(sizes, (1 << 31) - (1 << 16), "2**31 - 2**16"), (sizes, 1 << 30, "2**30"), (sizes, 1 << 24, "2**24")]
-        for parts, limit, text in bounds:
-            limited = [f"{name} <= {text}" for name, size in parts if not world.terms.fits(size, -limit, limit)]
-            level = Level(tuple(dict.fromkeys(limited)))
-            if limited and not world.solver.is_impossible(*world.base, *level.formulas(world)):
-                yield level
-
-    # Bounds
+        pointer = self.pointer(access)
+        if not isinstance(pointer, Pointer) or pointer.base == BLOCK:
+            return ""
+        return self.prepared.parameters[pointer.base].name
 
     def pointer(self, access: Access) -> Pointer | Unknown:
         """Returns where an access reads or writes, or why that is not known."""
         found = self._pointers.get(access)
         if found is None:
             try:
-                found = Unknown(access.obstacle) if access.obstacle else self.world().access_terms(access).pointer
+                found = Unknown(access.obstacle) if access.obstacle else self.world.access_terms(access).pointer
             except NotModelled as error:
                 found = Unknown(error.reason)
             except (TooLarge, RecursionError):
@@ -115,8 +75,58 @@ class Bounds:
         except (TooLarge, RecursionError):
             return Found(UNKNOWN, reason=_TOO_LONG)
 
+    # Levels
+
+    def levels(self, array: int | None) -> list[Level]:
+        """Returns conditions, the weakest first, that are possible at all. array: the parameter that is asked about."""
+        found = self._levels.get(array)
+        if found is None:
+            found = self._levels[array] = self._made_levels(array)
+        return found
+
+    def _made_levels(self, array: int | None) -> list[Level]:
+        world = self.world
+        names = {position: name for name, position in self.prepared.arrays.items()}
+        texts = dict(self.specification.extents)
+        extents = [
+            (texts[names[position]], extent) for position, extent in world.extents.items()
+            if extent.number is None and names[position] in texts
+        ]  # fmt: skip
+        own = [(texts[names[array]], world.extents[array])] if array in world.extents and names[array] in texts else []
+        sizes = [*extents, *world.symbols.items()]
+        sizes += [
+            (text, axis) for text, axis in zip(self.specification.grid, world.grid, strict=True) if axis.number is None
+        ]  # fmt: skip
+        bounds = [(own, (1 << 31) - 1, "2**31 - 1"), (extents, (1 << 31) - 1, "2**31 - 1")]
+        bounds += [(sizes, (1 << 31) - (1 << 16), "2**31 - 2**16"), (sizes, 1 << 30, "2**30"), (sizes, 1 << 24, "2**24")]
+        found: list[Level] = []
+        for parts, limit, text in bounds:
+            limited = [f"{name} <= {text}" for name, size in parts if not world.terms.fits(size, -limit, limit)]
+            level = tuple(dict.fromkeys(limited))
+            if level and level not in found and not world.solver.is_impossible(*world.base, *world.level(level)):
+                found.append(level)
+        return found
+
+    def climb(self, array: int | None, holds: Callable[[Level], bool], least: Level = ALWAYS) -> Level | None:
+        """Returns the weakest conditions with which a claim holds; None if there are none. least: those there are anyway."""
+        if least and self.world.is_impossible(least):
+            return None  # what two accesses need each is never true at once
+        if holds(least):
+            return least
+        levels = [tuple(dict.fromkeys((*least, *level))) for level in self.levels(array)]
+        if not levels or not holds(levels[-1]):
+            return None
+        level = next(each for each in levels if each == levels[-1] or holds(each))
+        for text in reversed(level):  # without those that are not needed; bounds of arrays are the last to go
+            fewer = tuple([each for each in level if each != text])
+            if text not in least and fewer and holds(fewer):
+                level = fewer
+        return level
+
+    # Bounds
+
     def bounds_of(self, access: Access) -> Found:
-        """Returns the verdict on the bounds of an access, as far as the loads that it relies on are inside their arrays."""
+        """Returns the verdict on the bounds of an access, as far as loads find what is assumed of contents."""
         found = self._bounds.get(access)
         if found is None:
             found = self._bounds[access] = self.guarded(lambda: self._find_bounds(access))
@@ -126,91 +136,36 @@ class Bounds:
         pointer = self.pointer(access)
         if isinstance(pointer, Unknown):
             return Found(UNKNOWN, reason=f"the address is not known: {pointer.reason}")
-        name = self.array(access)
-        world = self.world()
-        if claims.is_never_executed(world, access):
-            return self._never(world, access)
+        world = self.world
+        if claims.is_never_executed(world, access, ALWAYS):
+            return Found(NEVER)
         if pointer.base not in world.extents and not access.is_gather:
+            name = self.array(access)
             return Found(UNKNOWN, reason=f"{name} has no extent; fix: extents={{{name!r}: 'n'}}")
-        found, outcome = self.climb(access, pointer.base, claims.bounds)
-        if found is not None:
-            if not access.is_gather and not claims.is_aligned(world, access, pointer):
-                return Found(UNKNOWN, reason=f"its address is not shown to be a multiple of {access.size} bytes")
-            return found
-        counterexample = None
-        if outcome.is_possible:
-            terms = world.access_terms(access)
-            fault = claims.outside(world, access, pointer)
-            assert fault is not None
-            counterexample = self.launches.search(world, "bounds", (access,), [terms.live, fault])
+
+        def holds(level: Level) -> bool:
+            return claims.is_inside(world, access, level) and claims.is_aligned(world, access, level)
+
+        level = self.climb(pointer.base, holds)
+        if level is not None:
+            return shown(level)
+        if claims.is_inside(world, access, ALWAYS):
+            return Found(UNKNOWN, reason=f"its address is not shown to be a multiple of {access.size} bytes")
+        fault = claims.outside(world, access, pointer)
+        assert fault is not None
+        counterexample = self.launches.search(world, "bounds", (access,), [world.access_terms(access).live, fault])
         if counterexample is not None:
             return Found(REFUTED, counterexample=counterexample)
-        return Found(UNKNOWN, reason=self._why(world, access, outcome))
+        return Found(UNKNOWN, reason=self._why(access, pointer))
 
-    def _never(self, world: World, access: Access) -> Found:
-        """Returns the verdict of an access that never runs, if nothing that this was shown by may wrap."""
-        failed, reads = claims.unmet(world, (), access)
-        if failed:
-            return Found(UNKNOWN, reason=f"it may never run, but a number may wrap: {text_of(world, failed[0])}")
-        return Found(NEVER, reads=self.accesses_of(reads))
-
-    def climb(
-        self, access: Access, array: int | None, claim: Claim
-    ) -> tuple[Found | None, Outcome]:
-        """Tries a claim with exact numbers, with wrapped ones, and under conditions; returns the first outcome, too."""
-        world = self.world()
-        first = outcome = claim(world, access, ())
-        wrapping: Wrapping = frozenset()
-        for _ in range(_ATTEMPTS):
-            if outcome.holds:
-                return Found(PROVEN, wrapping=wrapping, reads=self.accesses_of(outcome.reads)), first
-            more = wrapping | observers(outcome.wrapping)
-            if outcome.is_possible or more == wrapping:
-                break
-            wrapping = more
-            outcome = claim(self.world(wrapping), access, ())
-        if outcome.holds:
-            return Found(PROVEN, wrapping=wrapping, reads=self.accesses_of(outcome.reads)), first
-        if not first.is_possible:
-            for level in self.levels(world, array):
-                under = claim(world, access, level.formulas(world))
-                if under.holds:
-                    level = self._weakened(world, access, level, claim)
-                    return Found(UNDER, level, reads=self.accesses_of((*first.reads, *under.reads))), first
-                wrapping = observers(under.wrapping)
-                outcome = claim(self.world(wrapping), access, level.formulas(self.world(wrapping))) if wrapping else outcome
-                if outcome.holds:
-                    return Found(UNDER, level, wrapping, reads=self.accesses_of(outcome.reads)), first
-        return None, first
-
-    def _weakened(self, world: World, access: Access, level: Level, claim: Claim) -> Level:
-        """Returns the conditions without those that are not needed; bounds of arrays are the last to go."""
-        texts = level.texts
-        for text in reversed(level.texts):
-            fewer = Level(tuple([each for each in texts if each != text]))
-            if fewer.texts and claim(world, access, fewer.formulas(world)).holds:
-                texts = fewer.texts
-        return Level(texts)
-
-    def accesses_of(self, operations: Iterable[Operation]) -> tuple[Access, ...]:
-        """Returns the accesses that operations are, each once."""
-        return tuple([self._by_op[op] for op in dict.fromkeys(operations)])
-
-    def _why(self, world: World, access: Access, outcome: Outcome) -> str:
-        if not outcome.is_possible:
-            return f"a number that the address is computed from may wrap: {text_of(world, outcome.wrapping[0])}"
-        terms = world.access_terms(access)
-        assert isinstance(terms.pointer, Pointer)
+    def _why(self, access: Access, pointer: Pointer) -> str:
+        terms = self.world.terms
         if access.is_gather:
-            return f"not shown to be an index of the block: {world.terms.text(terms.pointer.offset)}"
-        loaded = [world.terms.name(atom) for atom in sorted(terms.pointer.offset.atoms) if atom in world.terms.loaded]
-        if loaded:
-            arrays = sorted(
-                {self.prepared.parameters[world.terms.loaded[atom]].name for atom in terms.pointer.offset.atoms
-                 if atom in world.terms.loaded}
-            )  # fmt: skip
+            return f"not shown to be an index of the block: {terms.text(pointer.offset)}"
+        arrays = sorted({self.prepared.parameters[terms.loaded[atom]].name for atom in pointer.offset.atoms if atom in terms.loaded})
+        if arrays:
             return f"the address depends on what is loaded from {', '.join(arrays)}; fix: assume=['0 <= {arrays[0]}[:] < n']"
-        return f"not shown to be inside: element {world.terms.text(terms.pointer.offset)} (in bytes)"
+        return f"not shown to be inside: element {terms.text(pointer.offset)} (in bytes)"
 
 
 __all__ = ["Bounds"]

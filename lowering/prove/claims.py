@@ -1,117 +1,28 @@
-"""States the properties of accesses as formulas that must not hold together, and asks the solver.
+"""States what would break a property of accesses as formulas, which must not hold together.
 
-Every claim is made with exact integers and then needs that what it looked at fits its width (`Need`). Needs are shown in the
-order in which a program computes: those of the path under the conditions before, those of the mask under the path, those of the
-address under both. So by induction no number that a claim looks at has wrapped.
+All formulas of one question are made of one access's terms under one level; there is nothing that has to be shown besides.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
-
 from xdsl.ir import Operation, SSAValue
 
-from ...promotion.dataclass import dataclass
 from ..tt import types as t
 from ..tt.dialect.attributes import property_number
-from .evaluate.values import Condition, Integer, Need, Needs, Pointer, Reads
+from .evaluate.values import Pointer
 from .preparation import Access
-from .terms.formulas import FALSE, Formula, at_least, at_most, both, either, equal, less, negated, within
+from .terms.formulas import FALSE, TRUE, Formula, at_least, at_most, both, either, equal, less, negated
 from .terms.polynomials import constant
-from .world import AccessTerms, World
+from .world import Level, World, others
 
-ADDRESS_BITS = 64
 _MAX_DEPTH = 60
-
-InOrder = Iterable[tuple[Need | Reads, Formula]]
-"""Needs, each with what may be taken for granted when it is shown."""
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """What became of a claim.
-
-    Attributes:
-        holds: whether it is shown.
-        wrapping: the needs that could not be shown; the claim may hold without them.
-        reads: loads that the claim takes to be inside their arrays.
-        is_possible: whether the claim itself, without the needs, was not shown, so that a model of its negation may be a fault.
-    """
-
-    holds: bool
-    wrapping: tuple[Need, ...] = ()
-    reads: tuple[Operation, ...] = ()
-    is_possible: bool = False
-
-
-def needs_of_path(steps: Iterable[Condition]) -> Iterator[tuple[Need | Reads, Formula]]:
-    """Yields the needs of conditions, each under those before it."""
-    given: list[Formula] = []
-    for step in steps:
-        yield from [(need, both(*given)) for need in step.needs]
-        given.append(step.formula)
-
-
-def needs_in_order(access: Access, terms: AccessTerms) -> Iterator[tuple[Need | Reads, Formula]]:
-    """Yields the needs of an access, each with what may be taken for granted when it is shown.
-
-    The last one is that the address itself is no more than 64 bits away from its array. Inside the array it always is.
-    """
-    yield from needs_of_path((*terms.path, terms.mask))
-    if isinstance(terms.pointer, Pointer):
-        yield from [(need, terms.live) for need in terms.pointer.needs]
-        yield address_need(access, terms.pointer), terms.live
-
-
-def address_need(access: Access, pointer: Pointer) -> Need:
-    """Returns that an address is no more than 64 bits away from its array."""
-    return Need(pointer.offset, ADDRESS_BITS, both(), access.op)
-
-
-def fits(need: Need) -> Formula:
-    """Returns that the exact number of a need is one of its width."""
-    half = 1 << (need.width - 1)
-    return within(need.value, -half, half - 1)
-
-
-def not_shown(
-    world: World, given: Sequence[Formula], needs: InOrder, of: Collection[Need] | None = None, ignored: Need | None = None
-) -> tuple[list[Need], list[Operation]]:
-    """Returns the needs that are not shown, and the loads on which the others rely.
-
-    of: only these, where the others are shown with less given.
-    """
-    failed: dict[Need, None] = {}
-    reads: dict[Operation, None] = {}
-    shown: set[Need] = set()
-    for need, under in needs:
-        if isinstance(need, Reads):
-            reads[need.op] = None
-            continue
-        if need == ignored or need in shown or need in failed or (of is not None and need not in of):
-            continue
-        if world.solver.is_impossible(*world.base, *given, under, need.under, negated(fits(need))):
-            shown.add(need)
-        else:
-            failed[need] = None
-    return list(failed), list(reads)
-
-
-def unmet(
-    world: World, given: Sequence[Formula], access: Access, of: Collection[Need] | None = None, address: bool = False
-) -> tuple[list[Need], list[Operation]]:
-    """Returns the needs of an access that are not shown, and the loads on which the others rely.
-
-    of: only these, where the others are shown with less given. address: whether the address must be no more than 64 bits away
-    from its array.
-    """
-    terms = world.access_terms(access)
-    last = address_need(access, terms.pointer) if isinstance(terms.pointer, Pointer) and not address else None
-    return not_shown(world, given, needs_in_order(access, terms), of, last)
 
 
 def outside(world: World, access: Access, pointer: Pointer) -> Formula | None:
-    """Returns that an access is outside its array; None if the array has no extent."""
+    """Returns that an access is outside its array; None if the array has no extent.
+
+    An offset counts modulo 2 ** 64. An array has fewer bytes than 2 ** 63, so one whose term is inside is inside.
+    """
     if access.is_gather:
         axis = property_number(access.op, "axis")
         last = t.shape_of(access.op.operands[0].type)[axis] - 1
@@ -123,109 +34,78 @@ def outside(world: World, access: Access, pointer: Pointer) -> Formula | None:
     return either(at_most(pointer.offset, -1), less(extent * size, pointer.offset + access.size))
 
 
-def bounds(world: World, access: Access, given: Sequence[Formula]) -> Outcome:
-    """Asks whether an access, whose pointer and extent are known, stays inside its array."""
-    terms = world.access_terms(access)
+def misaligned(world: World, access: Access, pointer: Pointer) -> Formula:
+    """Returns that an address is no multiple of the access's size, of which its array begins at one."""
+    size = access.size
+    if access.is_gather:
+        return FALSE
+    if world.prepared.parameters[pointer.base].alignment % size:
+        return TRUE
+    rest = world.terms.floor_parts(pointer.offset, constant(size))[1] if size > 1 else constant(0)
+    return at_least(rest, 1)
+
+
+def is_never_executed(world: World, access: Access, level: Level) -> bool:
+    """Returns whether no lane of an access touches memory in any run."""
+    return world.is_impossible(level, world.access_terms(access, level).live)
+
+
+def is_inside(world: World, access: Access, level: Level) -> bool:
+    """Returns whether an access stays inside its array."""
+    terms = world.access_terms(access, level)
     assert isinstance(terms.pointer, Pointer)
     fault = outside(world, access, terms.pointer)
-    assert fault is not None
-    if not world.solver.is_impossible(*world.base, *given, terms.live, fault):
-        return Outcome(False, is_possible=True)
-    failed, reads = unmet(world, given, access)
-    return Outcome(not failed, tuple(failed), tuple(reads))
+    return fault is not None and world.is_impossible(level, terms.live, fault)
 
 
-def is_aligned(world: World, access: Access, pointer: Pointer) -> bool:
+def is_aligned(world: World, access: Access, level: Level) -> bool:
     """Returns whether every address of an access is a multiple of its size."""
-    size = access.size
-    if world.prepared.parameters[pointer.base].alignment % size:
-        return False
-    offset = pointer.offset
-    if offset.divisor % size == 0:
-        return offset.constant_part % size == 0
-    rest = world.terms.floor_parts(offset, constant(size))[1]
-    return world.solver.is_impossible(*world.base, world.access_terms(access).live, at_least(rest, 1))
+    terms = world.access_terms(access, level)
+    assert isinstance(terms.pointer, Pointer)
+    fault = misaligned(world, access, terms.pointer)
+    return fault == FALSE or world.is_impossible(level, terms.live, fault)
 
 
-def is_never_executed(world: World, access: Access) -> bool:
-    """Returns whether no lane of an access touches memory in any run."""
-    terms = world.access_terms(access)
-    return world.solver.is_impossible(*world.base, terms.live)
-
-
-def inside(world: World, access: Access, pointer: Pointer) -> Formula:
-    """Returns that an access is inside its array, if the array has an extent."""
+def _inside(world: World, access: Access, pointer: Pointer) -> Formula:
     fault = outside(world, access, pointer)
-    return both() if fault is None else negated(fault)
+    assert fault is not None
+    return negated(fault)
 
 
-def _overlap(one: Pointer, size: int, two: Pointer, other: int) -> tuple[Formula, Formula]:
-    """Returns that two accesses are to one element, and that they have some bytes in common but not all."""
+def _overlap(one: Pointer, size: int, two: Pointer, other: int) -> Formula:
+    """Returns that two accesses inside one array have bytes in common."""
     difference = one.offset - two.offset
-    if size == other:
-        same = equal(difference, 0)
-        if difference.constant_part % size == 0 and difference.divisor % size == 0:
-            return same, FALSE
-        return same, both(negated(same), less(difference, other), less(-difference, size))
-    return FALSE, both(less(difference, other), less(-difference, size))
+    return both(less(difference, other), less(-difference, size))
 
 
-def programs_meet(world: World, one: Access, two: Access, are_inside: tuple[bool, bool]) -> list[Formula] | None:
-    """Returns that two programs touch the same memory by these accesses; None if the pointers are not known.
-
-    are_inside: which of the accesses is proven to be inside its array.
-    """
-    first, second = world.access_terms(one, "p"), world.access_terms(two, "q")
-    if not isinstance(first.pointer, Pointer) or not isinstance(second.pointer, Pointer):
-        return None
-    others = [negated(equal(p, q)) for p, q in zip(world.first.program, world.second.program, strict=True)]
-    same, partly = _overlap(first.pointer, one.size, second.pointer, two.size)
-    if one.is_ordered and two.is_ordered:
-        same = FALSE
+def programs_meet(world: World, one: Access, two: Access, level: Level) -> list[Formula]:
+    """Returns that two programs touch the same memory by these accesses, which are shown to be inside their array."""
+    first, second = world.access_terms(one, level), world.access_terms(two, level)
+    assert isinstance(first.pointer, Pointer)
+    assert isinstance(second.pointer, Pointer)
+    renaming = world.other_program
+    pointer = Pointer(second.pointer.base, renaming.polynomial(second.pointer.offset))
+    meeting = _overlap(first.pointer, one.size, pointer, two.size)
+    if one.size == two.size:  # both are multiples of it
+        meeting = equal(first.pointer.offset - pointer.offset, 0)
     return [
-        first.live, second.live, either(*others), either(same, partly),
-        *[inside(world, each, pointer) for each, pointer, known in
-          ((one, first.pointer, are_inside[0]), (two, second.pointer, are_inside[1])) if known],
+        first.live, renaming.formula(second.live), either(*others(world.run(level).program, renaming)), meeting,
+        _inside(world, one, first.pointer), renaming.formula(_inside(world, two, second.pointer)),
     ]  # fmt: skip
 
 
-def lanes_meet(world: World, access: Access, is_inside: bool) -> list[Formula] | None:
-    """Returns that two lanes of a store share memory, and do not store the same there; None if the pointer is not known.
-
-    Lanes of an atomic update one element one after the other; those that overlap in part do not.
-    """
-    first, second = world.access_terms(access), world.access_terms(access, lanes="'")
-    if not isinstance(first.pointer, Pointer) or not isinstance(second.pointer, Pointer):
-        return None
-    one, two = world.first.lanes(access.shape), world.first.lanes(access.shape, "'")
-    apart = [negated(equal(x, y)) for x, y in zip(one, two, strict=True)]
+def lanes_meet(world: World, access: Access, level: Level) -> list[Formula]:
+    """Returns that two lanes of a store, which is shown to be inside its array, have one address and not surely one value."""
+    terms = world.access_terms(access, level)
+    assert isinstance(terms.pointer, Pointer)
+    renaming = world.other_lane
+    apart = others(world.run(level).lanes(access.shape), renaming)
     axes = axes_of(access.stored) if access.stored is not None else frozenset(range(len(access.shape)))
-    different = either(*[apart[axis] for axis in sorted(axes)])
-    if _stores_equal_values(world, access, (first, second)):
-        different = FALSE
-    same, partly = _overlap(first.pointer, access.size, second.pointer, access.size)
-    if access.is_atomic:
-        same = FALSE
+    inside = _inside(world, access, terms.pointer)
     return [
-        first.live, second.live, either(both(same, different), both(partly, either(*apart))),
-        *[inside(world, access, pointer) for pointer in (first.pointer, second.pointer) if is_inside],
+        terms.live, renaming.formula(terms.live), either(*[apart[axis] for axis in sorted(axes)]),
+        equal(terms.pointer.offset - renaming.polynomial(terms.pointer.offset), 0), inside, renaming.formula(inside),
     ]  # fmt: skip
-
-
-def _stores_equal_values(world: World, access: Access, terms: tuple[AccessTerms, AccessTerms]) -> bool:
-    """Returns whether any two lanes store one integer, whatever is needed for the terms to be those numbers included."""
-    stored = access.stored
-    if stored is None or not t.is_integer(stored.type) or not t.is_tensor(stored.type):
-        return False
-    x, y = [world.first.value(stored, world.first.lanes(access.shape, each)) for each in ("", "'")]
-    if not isinstance(x, Integer) or not isinstance(y, Integer) or x.value != y.value:
-        return False
-    return all(_are_shown(world, each.live, own.needs) for each, own in zip(terms, (x, y), strict=True))
-
-
-def _are_shown(world: World, live: Formula, needs: Needs) -> bool:
-    failed, reads = not_shown(world, (), [(need, live) for need in needs])
-    return not failed and not reads
 
 
 def axes_of(value: SSAValue, depth: int = 0) -> frozenset[int]:
@@ -239,20 +119,12 @@ def axes_of(value: SSAValue, depth: int = 0) -> frozenset[int]:
         case "tt.splat":
             return frozenset()
         case "tt.broadcast":
-            return axes_of(op.operands[0], depth + 1)
+            source = t.shape_of(op.operands[0].type)
+            return frozenset([axis for axis in axes_of(op.operands[0], depth + 1) if source[axis] > 1])
         case "tt.expand_dims":
-            axis = int(op.properties["axis"].value.data)  # type: ignore[attr-defined]
+            axis = property_number(op, "axis")
             return frozenset([each + (each >= axis) for each in axes_of(op.operands[0], depth + 1)])
     return everything
 
 
-def address_needs(world: World, access: Access, given: Sequence[Formula]) -> Outcome:
-    """Asks whether the terms of an access stand for its address: for races, which need not be inside arrays without extents."""
-    failed, reads = unmet(world, given, access, address=True)
-    return Outcome(not failed, tuple(failed), tuple(reads))
-
-
-__all__ = [
-    "Outcome", "address_needs", "bounds", "is_aligned", "is_never_executed", "lanes_meet", "needs_of_path", "not_shown",
-    "outside", "programs_meet", "unmet",
-]  # fmt: skip
+__all__ = ["axes_of", "is_aligned", "is_inside", "is_never_executed", "lanes_meet", "misaligned", "outside", "programs_meet"]

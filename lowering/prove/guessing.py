@@ -12,7 +12,8 @@ from ...promotion.dataclass import dataclass
 from ..tt import types as t
 from ..tt.dialect.attributes import property_number
 from . import claims
-from .evaluate.paths import NotModelled
+from .evaluate.contexts import NotModelled
+from .evaluate.evaluator import Run
 from .evaluate.values import Pointer
 from .preparation import Access, PreparedFunction
 from .specify import candidates
@@ -22,7 +23,7 @@ from .terms.atoms import Terms
 from .terms.formulas import Formula, at_most, polynomials_of
 from .terms.polynomials import TooLarge
 from .terms.solver import Budget
-from .world import AccessTerms, World
+from .world import ALWAYS, AccessTerms, World
 
 _MAX_CANDIDATES = 6
 _MAX_GRIDS = 6
@@ -48,6 +49,12 @@ class Launch:
     elements: Mapping[str, int]
     contents: Mapping[str, tuple[int, int]]
     grid: tuple[int, int, int]
+
+
+class _RunOfSmallNumbers(Run):
+    """A program whose numbers fit: what is guessed with it is proven without."""
+
+    wraps = False
 
 
 def guess(prepared: PreparedFunction, launch: Launch) -> Specification:
@@ -137,16 +144,15 @@ class _Guess:
             by_array = self._by_array(world)
         small = [at_most(size, 1 << 30) for size in (*world.symbols.values(), *world.extents.values()) if size.number is None]
         proven = sum(world.solver.is_impossible(*world.base, *small, *target) for target in self._targets(world, by_array))
-        proven += sum(not claims.unmet(world, small, access)[0] for each in by_array.values() for access in each)
         used = [name for name in chosen if name in by_array]
         specification = Specification(
             tuple([*signs, *relations, *ranges]), tuple([(name, chosen[name]) for name in chosen if name in used]), grid
         )
-        all_ = len(self._targets(world, by_array)) + sum(len(each) for each in by_array.values())
+        all_ = len(self._targets(world, by_array))
         return specification, proven, all_, relations
 
     def _world(self, assume: Sequence[str], extents: Mapping[str, str], grid: tuple[str, str, str]) -> World:
-        return World(self.prepared, Specification(tuple(assume), tuple(extents.items()), grid).parsed(), self.budget)
+        return World(self.prepared, Specification(tuple(assume), tuple(extents.items()), grid).parsed(), self.budget, _RunOfSmallNumbers)
 
     def _formula(self, world: World, assumption: object) -> Formula:
         return world.assumption(assumption)  # type: ignore[arg-type]
@@ -189,11 +195,11 @@ class _Guess:
                 fault = claims.outside(world, one, terms.pointer)
                 if fault is not None:
                     found.append([terms.live, fault])
-                if one.writes and not one.is_atomic and one.shape:
-                    found.append(claims.lanes_meet(world, one, True) or [])
+                if one.writes and not one.is_atomic and one.shape and fault is not None:
+                    found.append(claims.lanes_meet(world, one, ALWAYS))
                 found += [
-                    claims.programs_meet(world, one, two, (True, True)) or [] for two in accesses[number:][:_MAX_PARTNERS]
-                    if (one.writes or two.writes) and not (one.is_ordered and two.is_ordered)
+                    claims.programs_meet(world, one, two, ALWAYS) for two in accesses[number:][:_MAX_PARTNERS]
+                    if (one.writes or two.writes) and not (one.is_ordered and two.is_ordered) and fault is not None
                 ]  # fmt: skip
         return found
 

@@ -1,7 +1,7 @@
 """Proves that no integer from which addresses and masks are computed wraps, in any lane of any program, masked or not.
 
-Every operation that could wrap is looked at where it stands, under its own path, with the results of the operations before it:
-if none of these wraps, their terms are the numbers themselves.
+Every operation that could wrap is looked at where it stands, in the context of its block: its operands are the numbers that they
+are in the run, wrapped or not, and the exact result must fit. Everything that may have a part in an address is looked at.
 """
 
 from __future__ import annotations
@@ -14,17 +14,15 @@ from ..tt import types as t
 from ..tt.analysis.control_flow import terminator
 from ..tt.dialect.arith import INTEGER_PREDICATES
 from ..tt.dialect.attributes import property_number
-from . import claims
 from .bounds import Bounds
-from .evaluate.loops import is_counted
-from .evaluate.paths import NotModelled, path
-from .evaluate.values import Condition, Integer, Unknown
-from .found import ALWAYS, Found, Level
+from .evaluate.contexts import NotModelled, bounds_of, context
+from .evaluate.values import Condition, Integer, Pointer
+from .found import Found, shown
 from .preparation import Access, line_of
-from .proof import PROVEN, UNDER, UNKNOWN
-from .terms.formulas import TRUE, Formula, both, either, equal, negated, within
-from .terms.polynomials import TooLarge
-from .world import World
+from .proof import UNKNOWN
+from .terms.formulas import FALSE, Formula, both, either, equal, negated, within
+from .terms.polynomials import Polynomial, TooLarge
+from .world import ALWAYS, Level, World
 
 _RING = frozenset({"arith.addi", "arith.subi", "arith.muli", "arith.shli", "arith.trunci"})
 _MIN = frozenset({"arith.divsi", "arith.floordivsi", "arith.ceildivsi", "math.absi"})
@@ -33,26 +31,25 @@ _EXACT = frozenset({
     "arith.constant", "tt.get_program_id", "tt.get_num_programs", "tt.make_range", "tt.splat", "tt.unsplat", "tt.broadcast",
     "tt.expand_dims", "tt.trans", "tt.reshape", "tt.join", "tt.split", "tt.cat", "tt.gather", "arith.cmpi", "arith.cmpf",
     "arith.select", "arith.extsi", "arith.extui", "arith.andi", "arith.ori", "arith.xori", "arith.minsi", "arith.maxsi",
-    "arith.minui", "arith.maxui", "arith.shrsi", "arith.shrui", "arith.remsi", "arith.remui", "arith.divui", "tt.addptr",
+    "arith.minui", "arith.maxui", "arith.shrsi", "arith.shrui", "arith.remsi", "arith.remui", "arith.divui",
     "tt.bitcast", "arith.bitcast", "scf.for", "scf.if", "scf.while", "scf.execute_region",
 })  # fmt: skip
 """Operations whose integers are those of their operands, or cannot wrap."""
 _UNSIGNED = frozenset({
-    "arith.divui", "arith.remui", "arith.shrui", "arith.minui", "arith.maxui", "arith.extui", "arith.cmpi", "scf.for",
+    "arith.divui", "arith.remui", "arith.shrui", "arith.minui", "arith.maxui", "arith.extui", "arith.cmpi",
 })  # fmt: skip
 """Operations that may read their operands as unsigned numbers."""
 _LOADS = frozenset({"tt.load", "tt.atomic_rmw", "tt.atomic_cas", "tt.atomic_load", "tt.atomic_poll"})
-"""Operations whose results are what memory holds: how their own addresses are computed is their own affair."""
+"""Operations whose results are what memory holds."""
 
 
 class Overflow:
     """The verdicts on overflow of one function."""
 
     def __init__(self, bounds: Bounds) -> None:
-        """Starts with nothing asked. bounds: has the worlds."""
+        """Starts with nothing asked. bounds: has the terms."""
         self._bounds = bounds
-        self._unsigned = _read_as_unsigned(bounds.prepared.function)
-        self._asked: dict[tuple[Operation, Level], tuple[str, tuple[Operation, ...]]] = {}
+        self._asked: dict[tuple[Operation, Level], str] = {}
 
     def verdicts(self) -> dict[Access, Found]:
         """Returns the verdict of every access."""
@@ -60,35 +57,19 @@ class Overflow:
         return {access: self._bounds.guarded(lambda access=access: self._verdict(access)) for access in accesses}  # type: ignore[misc]
 
     def _verdict(self, access: Access) -> Found:
+        if access.obstacle:
+            return Found(UNKNOWN, reason=access.obstacle)
+        operations = _computing(self._bounds.prepared.function, access)
         pointer = self._bounds.pointer(access)
-        if isinstance(pointer, Unknown):
-            return Found(UNKNOWN, reason=f"the address is not known: {pointer.reason}")
-        world = self._bounds.world()
-        operations = []
-        for op in _computing(self._bounds.prepared.function, access):
-            if op.name == "scf.for" and not is_counted(world.first, op):
-                return Found(UNKNOWN, reason=f"the loop at {line_of(op)} is not shown to count upwards as signed numbers do")
-            if op.name in _RING or op.name in _MIN or op in self._unsigned:
-                operations.append(op)
-            elif op.name not in _EXACT | _LOADS and any(_holds_integers(result) for result in op.results):
-                return Found(UNKNOWN, reason=f"whether {op.name} at {line_of(op)} wraps is not modelled")
-        failed = [op for op in operations if self._problem(op, ALWAYS)]
-        reads = [read for op in operations for read in self._asked[op, ALWAYS][1]]
-        own = claims.address_need(access, pointer)
-        is_far = not self._is_near(world, access, ())
-        if not failed and not is_far:
-            return Found(PROVEN, reads=self._bounds.accesses_of(reads))
-        for level in self._bounds.levels(world, pointer.base):
-            if not any(self._problem(op, level) for op in failed) and self._is_near(world, access, level.formulas(world)):
-                reads += [read for op in failed for read in self._asked[op, level][1]]
-                return Found(UNDER, level, reads=self._bounds.accesses_of(reads))
-        if failed:
-            return Found(UNKNOWN, reason=f"may wrap: {self._problem(failed[0], ALWAYS)} at {line_of(failed[0])}")
-        return Found(UNKNOWN, reason=f"may wrap: {world.terms.text(own.value)} in {own.width} bits")
 
-    def _is_near(self, world: World, access: Access, given: Sequence[Formula]) -> bool:
-        """Returns whether an address is no more than 64 bits away from its array, and its terms are its numbers."""
-        return claims.address_needs(world, access, given).holds
+        def holds(level: Level) -> bool:
+            return not any(self._problem(op, level) for op in operations)
+
+        level = self._bounds.climb(pointer.base if isinstance(pointer, Pointer) else None, holds)
+        if level is not None:
+            return shown(level)
+        op = next(op for op in operations if self._problem(op, ALWAYS))
+        return Found(UNKNOWN, reason=f"may wrap: {self._problem(op, ALWAYS)} at {line_of(op)}")
 
     def _problem(self, op: Operation, level: Level) -> str:
         """Returns what may wrap in an operation; "" if nothing does."""
@@ -97,60 +78,66 @@ class Overflow:
             try:
                 found = self._ask(op, level)
             except NotModelled as error:
-                found = error.reason, ()
+                found = error.reason
             except (TooLarge, RecursionError):
-                found = f"{op.name}, whose operands are too long terms", ()
+                found = f"{op.name}, whose operands are too long terms"
             self._asked[op, level] = found
-        return found[0]
+        return found
 
-    def _ask(self, op: Operation, level: Level) -> tuple[str, tuple[Operation, ...]]:
-        world = self._bounds.world()
-        ev = world.first
-        if any(op.regions):
-            return f"{op.name} of unsigned numbers", ()
-        lanes = ev.lanes(t.shape_of(op.results[0].type))
+    def _ask(self, op: Operation, level: Level) -> str:
+        world = self._bounds.world
+        run = world.run(level)
+        if op.name == "scf.for":
+            return "" if bounds_of(run, op) is not None else "a loop that is not shown to count upwards as signed numbers do"
+        is_unsigned = _is_unsigned(op)
+        if not is_unsigned and op.name not in (*_RING, *_MIN, "tt.addptr"):
+            is_exact = op.name in _EXACT | _LOADS or not any(_holds_integers(result) for result in op.results)
+            return "" if is_exact else f"{op.name}, which is not modelled,"
+        assert op.parent is not None
+        ev = context(run, op.parent)
+        lanes = run.lanes(t.shape_of(op.results[0].type))
+        if op.name == "tt.addptr":
+            pointer = ev.value(op.results[0], lanes)
+            if not isinstance(pointer, Pointer):
+                return "an address that is not known"
+            return self._unless(level, ev.formula, _unfit(world, pointer.offset, 64), f"{world.terms.text(pointer.offset)} in 64 bits")
         operands = [ev.value(operand, lanes) for operand in op.operands]
-        is_exact = op.name != "arith.cmpi" and t.bit_width(op.results[0].type) == 1
-        if all(isinstance(each, Condition) for each in operands) or is_exact:
-            return "", ()
+        if all(isinstance(each, Condition) for each in operands):
+            return ""
         if not all(isinstance(each, Integer) for each in operands):
-            return f"{op.name} of what is not modelled", ()
-        numbers = [each for each in operands if isinstance(each, Integer)]
-        fault: Formula | None
-        if op in self._unsigned:
-            fault, text = _is_negative(world, numbers), f"{op.name} of what others read as unsigned, and may be negative"
-            if op.name in _RING or op.name in _MIN:
-                own, its = _wraps(world, op, numbers)
-                fault, text = (None, its) if own is None else (either(fault, own), f"{its}, as a signed or unsigned number")
-        else:
-            fault, text = _wraps(world, op, numbers)
-        steps = tuple(path(ev, op))
-        here = both(*[step.formula for step in steps])
-        given = level.formulas(world)
-        if fault is not None and world.solver.is_impossible(*world.base, *given, here, fault):
-            needs = [*claims.needs_of_path(steps)]
-            needs += [(need, here) for each in operands if isinstance(each, Integer) for need in each.needs]
-            failed, reads = claims.not_shown(world, given, needs)
-            if not failed:
-                return "", tuple(reads)
-        return text, ()
+            return f"{op.name} of what is not modelled"
+        numbers = [ev.signed(each) for each in operands if isinstance(each, Integer)]
+        if is_unsigned:
+            widths = [each.width for each in operands if isinstance(each, Integer)]
+            fault = either(*[_negative(world, number, width) for number, width in zip(numbers, widths, strict=True)])
+            return self._unless(level, ev.formula, fault, f"{op.name} reads unsigned numbers, and of what may be negative")
+        if t.bit_width(op.results[0].type) == 1:
+            return ""  # of a number its last bit, as a condition
+        wraps, text = _wraps(world, op, numbers)
+        return text if wraps is None else self._unless(level, ev.formula, wraps, text)
+
+    def _unless(self, level: Level, given: Formula, fault: Formula, text: str) -> str:
+        """Returns "" if a fault is shown not to be there, and else the text."""
+        return "" if fault == FALSE or self._bounds.world.is_impossible(level, given, fault) else text
 
 
-def _is_negative(world: World, operands: Sequence[Integer]) -> Formula:
-    """Returns that an operand is not the same number read as signed and as unsigned."""
-    found = [
-        negated(within(each.value, 0, (1 << (each.width - 1)) - 1)) for each in operands
-        if not world.terms.fits(each.value, 0, (1 << (each.width - 1)) - 1)
-    ]  # fmt: skip
-    return either(*found)
+def _negative(world: World, number: Polynomial, width: int) -> Formula:
+    """Returns that a number is not the same one read as signed and as unsigned."""
+    most = (1 << (width - 1)) - 1
+    return FALSE if world.terms.fits(number, 0, most) else negated(within(number, 0, most))
 
 
-def _wraps(world: World, op: Operation, operands: Sequence[Integer]) -> tuple[Formula | None, str]:
+def _unfit(world: World, exact: Polynomial, width: int) -> Formula:
+    """Returns that a number does not fit a width."""
+    half = 1 << (width - 1)
+    return FALSE if world.terms.fits(exact, -half, half - 1) else negated(within(exact, -half, half - 1))
+
+
+def _wraps(world: World, op: Operation, operands: Sequence[Polynomial]) -> tuple[Formula | None, str]:
     """Returns when the result of an operation is not its exact number, and that number in words; None: perhaps always."""
     width = t.bit_width(op.results[0].type)
     half = 1 << (width - 1)
-    x = operands[0].value
-    y = operands[-1].value
+    x, y = operands[0], operands[-1]
     match op.name:
         case "math.absi":
             return equal(x, -half), f"abs({world.terms.text(x)}) in {width} bits"
@@ -169,28 +156,13 @@ def _wraps(world: World, op: Operation, operands: Sequence[Integer]) -> tuple[Fo
             exact = x * (1 << amount)
         case _:
             exact = x
-    if world.terms.fits(exact, -half, half - 1):
-        return negated(TRUE), ""
-    return negated(within(exact, -half, half - 1)), f"{world.terms.text(exact)} in {width} bits"
+    return _unfit(world, exact, width), f"{world.terms.text(exact)} in {width} bits"
 
 
 def _is_unsigned(op: Operation) -> bool:
     if op.name == "arith.cmpi":
         return str(INTEGER_PREDICATES[property_number(op, "predicate")]).startswith("u")
-    if op.name == "scf.for":
-        return "unsignedCmp" in op.properties or "unsignedCmp" in op.attributes
     return op.name in _UNSIGNED
-
-
-def _read_as_unsigned(function: Operation) -> frozenset[Operation]:
-    """Returns the operations that read unsigned numbers, and the sums and products of which these are made.
-
-    A number that is not negative is the same one read as signed; only for such numbers is it the same question whether a sum
-    wraps.
-    """
-    readers = [op for op in function.walk() if _is_unsigned(op)]
-    made = _computing_values(function, [operand for op in readers for operand in op.operands], []) if readers else []
-    return frozenset([*readers, *[op for op in made if op.name in _RING or op.name in _MIN]])
 
 
 def _holds_integers(value: SSAValue) -> bool:
@@ -217,6 +189,7 @@ def _computing_values(function: Operation, values: Sequence[SSAValue], around: l
                 waiting += [value for each in block.parent.blocks for value in (each.last_op.operands if each.last_op else ())]
             if parent is not None and parent is not function and parent not in entered:
                 entered.add(parent)
+                found[parent] = None
                 waiting += _controls(parent)
                 around.append(parent)
             continue
@@ -235,8 +208,6 @@ def _computing_values(function: Operation, values: Sequence[SSAValue], around: l
         op = value.op
         found[op] = None
         around.append(op)
-        if op.name in _LOADS:
-            continue
         waiting += op.operands
         for region in op.regions:
             waiting += [each for block in region.blocks for each in (block.last_op.operands if block.last_op else ())]

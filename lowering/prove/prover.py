@@ -9,11 +9,11 @@ from ...promotion.errors import UserError
 from ..tt import types as t
 from .bounds import Bounds
 from .evaluate.values import Pointer, Unknown
-from .found import SHOWN, Found, joined
+from .found import SHOWN, Found, joined, shown
 from .launches import Confirm
 from .overflow import Overflow
 from .preparation import Access, PreparedFunction
-from .proof import PROPERTIES, TERMINATION, UNDER, UNKNOWN, AccessVerdict, Proof
+from .proof import NEVER, PROPERTIES, TERMINATION, UNKNOWN, AccessVerdict, Proof
 from .races import Races
 from .specify.expressions import names_in
 from .specify.specification import GRID_NAMES, Specification
@@ -35,8 +35,10 @@ class Prover:
         self.specification = specification
         self._parsed = specification.parsed()
         self._check_names()
-        self._bounds = Bounds(prepared, specification, self._parsed, confirm, limit)
-        self._final: dict[Access, Found] | None = None
+        try:
+            self._bounds = Bounds(prepared, specification, self._parsed, confirm, limit)
+        except (TooLarge, RecursionError):
+            raise UserError(f"prove: the specification is too long:\n{specification}\nfix: shorter expressions") from None
 
     def _check_names(self) -> None:
         arrays, numbers = self.prepared.arrays, self.prepared.numbers
@@ -65,10 +67,7 @@ class Prover:
 
     def prove(self, properties: Sequence[str]) -> Proof:
         """Returns the verdicts. Raises `UserError` for assumptions that contradict each other."""
-        try:
-            world = self._bounds.world()
-        except (TooLarge, RecursionError):
-            raise UserError(f"prove: the specification is too long:\n{self.specification}\nfix: shorter expressions") from None
+        world = self._bounds.world
         if world.solver.is_impossible(*world.base):
             raise UserError(
                 f"prove: the assumptions contradict each other, and everything would follow:\n{self.specification}\n"
@@ -76,73 +75,45 @@ class Prover:
             )
         example = self._bounds.launches.sizes(world, [])
         self._check_contents()
-        found: list[AccessVerdict] = []
+        bounds = {access: self._bounds.bounds_of(access) for access in self.prepared.accesses}
+        found: list[tuple[AccessVerdict, Found]] = []
         for prop in properties:
             if prop == TERMINATION:
                 loops = Termination(self._bounds).verdicts()
-                if example is None:
-                    loops = [replace(each, verdict=UNKNOWN, condition=(), reason=_NO_SIZES) for each in loops]
-                found += loops
+                found += [(each, Found(each.verdict, each.condition, each.reason)) for each in loops]
                 continue
-            own = self._of_property(prop)
-            if example is None:
-                own = {access: Found(UNKNOWN, reason=_NO_SIZES) for access in own}
-            found += [self._verdict(prop, access, each) for access, each in own.items()]
+            own = bounds
+            if prop != "bounds":
+                own = (Races if prop == "races" else Overflow)(self._bounds).verdicts()
+            found += [(self._verdict(prop, access, each), each) for access, each in own.items()]
+        weakened = self._relying(bounds) if world.uses_contents else None
+        if example is None:
+            weakened = Found(UNKNOWN, reason=_NO_SIZES)
         return Proof(
-            self.prepared.function.sym_name.data, self.specification, tuple(properties), tuple(found),
+            self.prepared.function.sym_name.data, self.specification, tuple(properties),
+            tuple([each if weakened is None else _weakened(each, own, weakened) for each, own in found]),
             tuple([*self.specification.assume, *world.promises]), tuple(sorted((example or {}).items())),
-            sum(each.solver.asked for each in self._bounds.worlds.values()),
-            sum(each.solver.steps for each in self._bounds.worlds.values()),
+            world.solver.asked, world.solver.steps,
         )  # fmt: skip
 
     def _verdict(self, prop: str, access: Access, found: Found) -> AccessVerdict:
         return AccessVerdict(
-            prop, access.line, access.op.name, self._bounds.array(access), found.verdict, found.level.texts, found.reason,
+            prop, access.line, access.op.name, self._bounds.array(access), found.verdict, found.level, found.reason,
             found.counterexample,
         )  # fmt: skip
 
-    def _of_property(self, prop: str) -> dict[Access, Found]:
-        match prop:
-            case "bounds":
-                return self._final_bounds()
-            case "races":
-                return self._relying(Races(self._bounds, self._final_bounds()).verdicts(), self._final_bounds())
-            case _:
-                return self._relying(Overflow(self._bounds).verdicts(), self._final_bounds())
+    def _relying(self, bounds: dict[Access, Found]) -> Found:
+        """Returns how much may be said where what arrays hold was used: no more than that they keep holding it.
 
-    def _final_bounds(self) -> dict[Access, Found]:
-        """Returns the verdicts on bounds, as far as the loads that they rely on are inside their arrays."""
-        if self._final is None:
-            found = {access: self._bounds.bounds_of(access) for access in self.prepared.accesses}
-            self._final = self._relying(found, found)
-        return self._final
-
-    def _relying(self, found: dict[Access, Found], bounds: dict[Access, Found]) -> dict[Access, Found]:
-        """Returns verdicts in which those that rely on contents of arrays are no better than what keeps these as they are.
-
-        The loads must be inside their arrays, and so must everything that writes: it may change the contents otherwise.
+        The first access in time that leaves its array is one before which they did. So if each stays inside as long as they
+        do, all do. What is read must be an element, and nothing may be written elsewhere.
         """
-        writers = [access for access in self.prepared.accesses if access.writes]
-        changed = True
-        while changed:
-            changed = False
-            for access, own in found.items():
-                if own.verdict not in SHOWN or not own.reads:
-                    continue
-                level = own.level
-                for other in (*own.reads, *writers):
-                    if bounds[other].verdict not in SHOWN:
-                        what = "the load" if other in own.reads else "contents that may be overwritten by the store"
-                        reason = f"it relies on {what} at {other.line}, which is not proven to be inside its array"
-                        found[access] = Found(UNKNOWN, reason=reason)
-                        changed = True
-                        break
-                    level = joined(level, bounds[other].level)
-                else:
-                    if level.texts != own.level.texts:
-                        found[access] = Found(UNDER, level, own.wrapping, reads=own.reads)
-                        changed = True
-        return found
+        level = joined(*[found.level for found in bounds.values()])
+        for access, found in bounds.items():
+            if found.verdict not in SHOWN and not access.is_gather:
+                reason = f"it relies on what arrays hold, and {access.op.name} at {access.line} is not proven to stay inside its own"
+                return Found(UNKNOWN, reason=reason)
+        return shown(level)
 
     # Launches
 
@@ -160,10 +131,22 @@ class Prover:
                     )
 
 
+def _weakened(verdict: AccessVerdict, own: Found, least: Found) -> AccessVerdict:
+    """Returns a verdict that says no more than another one."""
+    if own.verdict not in SHOWN:
+        return verdict
+    if least.verdict not in SHOWN:
+        return replace(verdict, verdict=least.verdict, condition=(), reason=least.reason)
+    level = joined(own.level, least.level)
+    if own.verdict == NEVER and not level:
+        return verdict
+    return replace(verdict, verdict=shown(level).verdict, condition=level)
+
+
 def written_arrays(prepared: PreparedFunction) -> frozenset[str] | None:
     """Returns the parameters whose arrays are written; None if a write may lead into any of them."""
-    parsed = Specification.of((), {}, None, [each.name for each in prepared.parameters]).parsed()
-    bounds = Bounds(prepared, Specification((), (), ("1", "1", "1")), parsed, None, DEFAULT_LIMIT)
+    specification = Specification((), (), ("1", "1", "1"))
+    bounds = Bounds(prepared, specification, specification.parsed(), None, DEFAULT_LIMIT)
     found = set()
     for access in prepared.accesses:
         if access.writes:

@@ -1,34 +1,33 @@
-"""Proves that loops end: those that count upwards to an end that their counter does not pass by wrapping.
-
-Loops with a condition, and circles of blocks, are unknown: which of them end is another question than which numbers fit.
-"""
+"""Proves that loops that count come to their end. Of everything else that may go on forever nothing is shown."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from xdsl.ir import Operation
+from xdsl.ir import Operation, Region
 
 from ..tt import types as t
-from . import claims
+from ..tt.analysis.dominance import postorder
 from .bounds import Bounds
-from .evaluate.loops import counted_bounds, is_counted
-from .evaluate.paths import path
-from .evaluate.values import Condition, Need
-from .found import ALWAYS, Found, Level, text_of
+from .evaluate.contexts import bounds_of, context
+from .found import Found, shown
 from .preparation import line_of
-from .proof import PROVEN, TERMINATION, UNDER, UNKNOWN, AccessVerdict
-from .terms.formulas import TRUE
-from .world import World
+from .proof import TERMINATION, UNKNOWN, AccessVerdict
+from .terms.formulas import negated, within
+from .world import ALWAYS, Level
 
-_KNOWN = frozenset({"scf.for", "scf.if", "scf.while", "scf.execute_region"})
+_WAITING = {
+    "scf.while": "a loop with a condition: whether it ever stops to hold is not modelled",
+    "tt.call": "a call that is not expanded: whether it ever returns is not modelled",
+    "tt.atomic_poll": "a wait: whether it ever ends is not modelled",
+}
 
 
 class Termination:
     """The verdicts on loops of one function."""
 
     def __init__(self, bounds: Bounds) -> None:
-        """Starts with nothing asked. bounds: has the worlds."""
+        """Starts with nothing asked. bounds: has the terms."""
         self._bounds = bounds
 
     def verdicts(self) -> list[AccessVerdict]:
@@ -36,52 +35,47 @@ class Termination:
         found = []
         for op, reason in self._loops():
             own = Found(UNKNOWN, reason=reason) if reason else self._bounds.guarded(lambda op=op: self._ends(op))  # type: ignore[misc]
-            found.append(AccessVerdict(TERMINATION, line_of(op), op.name, "", own.verdict, own.level.texts, own.reason))
+            found.append(AccessVerdict(TERMINATION, line_of(op), op.name, "", own.verdict, own.level, own.reason))
         return found
 
     def _loops(self) -> Iterator[tuple[Operation, str]]:
         """Yields what may go on forever, with the reason why nothing is shown of it; "" if something may be."""
-        blocks = self._bounds.world().first.blocks
         for op in self._bounds.prepared.function.walk():
             if op.name == "scf.for":
                 yield op, ""
-            elif op.name == "scf.while":
-                yield op, "a loop with a condition: whether it ever stops to hold is not modelled"
-            elif op.name == "tt.call" or op.name == "tt.atomic_poll":
-                yield op, f"{op.name} is not modelled"
-            if op.name in _KNOWN or op.name == "tt.func":
-                for region in op.regions:
-                    if region.blocks and not blocks.is_acyclic(region):
-                        yield op, "branches that lead back: whether they ever stop is not modelled"
+            elif op.name in _WAITING:
+                yield op, _WAITING[op.name]
+            elif "assembly" in op.name or "asm" in op.name:
+                yield op, "assembly is not modelled"
+            if any(_has_circle(region) for region in op.regions):
+                yield op, "branches that lead back: whether they ever stop is not modelled"
 
     def _ends(self, loop: Operation) -> Found:
-        world = self._bounds.world()
-        if not is_counted(world.first, loop):
-            return Found(UNKNOWN, reason="the loop is not shown to count upwards as signed numbers do")
-        failed = self._failed(world, loop, ALWAYS)
-        if not failed:
-            return Found(PROVEN)
-        for level in self._bounds.levels(world, None):
-            if not self._failed(world, loop, level):
-                texts = level.texts
-                for text in reversed(level.texts):  # without those that are not needed
-                    fewer = tuple([each for each in texts if each != text])
-                    if fewer and not self._failed(world, loop, Level(fewer)):
-                        texts = fewer
-                return Found(UNDER, Level(texts))
-        return Found(UNKNOWN, reason=failed)
+        level = self._bounds.climb(None, lambda level: self._is_counted(loop, level))
+        if level is not None:
+            return shown(level)
+        return Found(UNKNOWN, reason="the loop is not shown to count upwards to its end, and one step beyond it without wrapping")
 
-    def _failed(self, world: World, loop: Operation, level: Level) -> str:
-        """Returns what is not shown of a loop; "" if it ends."""
-        ev = world.first
-        (_, end, step), needs = counted_bounds(ev, loop)
+    def _is_counted(self, loop: Operation, level: Level = ALWAYS) -> bool:
+        world = self._bounds.world
+        run = world.run(level)
+        bounds = bounds_of(run, loop)
+        if bounds is None or loop.parent is None:
+            return False
+        _, end, step = bounds
         # Devices count in the counter's own bits: one step beyond the end must fit, too.
-        beyond = Need(end + step, t.bit_width(loop.operands[0].type), TRUE, loop)
-        steps = [*path(ev, loop), Condition(TRUE, (*needs, beyond))]
-        failed, reads = claims.not_shown(world, level.formulas(world), claims.needs_of_path(steps))
-        if failed:
-            return f"may wrap: {text_of(world, failed[0])}"
-        return "it relies on what is loaded" if reads else ""
+        half = 1 << (t.bit_width(loop.operands[0].type) - 1)
+        return world.is_impossible(level, context(run, loop.parent).formula, negated(within(end + step, -half, half - 1)))
+
+
+def _has_circle(region: Region) -> bool:
+    """Returns whether a branch of a region leads to a block that leads there."""
+    if len(region.blocks) < 2 and not any(block.last_op is not None and block.last_op.successors for block in region.blocks):
+        return False
+    order = {block: number for number, block in enumerate(postorder(region.blocks[0]))}
+    return any(
+        order[successor] >= order[block] for block in order if block.last_op is not None for successor in block.last_op.successors
+    )
 
 
 __all__ = ["Termination"]

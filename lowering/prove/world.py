@@ -1,16 +1,14 @@
-"""Makes the symbols of a proof: sizes, extents and the grid as terms, what is assumed of them, and two symbolic programs."""
+"""Makes the symbols of a proof: sizes, extents and the grid as terms, what is assumed of them, and a symbolic program."""
 
 from __future__ import annotations
 
-import functools
-
-from xdsl.ir import Operation
+from collections.abc import Sequence
 
 from ...promotion.dataclass import dataclass
 from ...promotion.errors import UserError
 from ..tt import types as t
-from .evaluate.evaluator import Evaluator, Lanes
-from .evaluate.paths import path
+from .evaluate.contexts import context
+from .evaluate.evaluator import Evaluator, Lanes, Run
 from .evaluate.rules import RULES
 from .evaluate.values import Condition, Contents, Integer, Pointer, Unknown, Value
 from .preparation import Access, PreparedFunction, ProofParameter, claims_of
@@ -25,9 +23,10 @@ from .specify.expressions import (
     Number,
     arrays_in,
     has_division,
+    parse_assumption,
 )
 from .specify.specification import ParsedSpecification
-from .terms.atoms import Terms
+from .terms.atoms import LANE, PROGRAM, Terms
 from .terms.formulas import (
     TRUE,
     Flag,
@@ -42,10 +41,12 @@ from .terms.formulas import (
     negated,
 )
 from .terms.polynomials import ONE, ZERO, Polynomial, constant
+from .terms.renaming import Renaming
 from .terms.solver import Budget, Solver
 
-Wrapping = frozenset[Operation]
-"""Operations whose operands may wrap."""
+Level = tuple[str, ...]
+"""Conditions under which something is proven, as assumptions."""
+ALWAYS: Level = ()
 BLOCK = -1
 """What stands for the parameter of a pointer into a block."""
 _MAX_EXTENT = (1 << 31) - 1
@@ -57,22 +58,15 @@ _MAX_BYTES = (1 << 63) - 1
 
 @dataclass(frozen=True, slots=True)
 class AccessTerms:
-    """An access of one program in one lane.
+    """An access of a program in a lane.
 
     Attributes:
-        path: the conditions under which the operation runs, the outermost first.
-        mask: whether the lane takes part.
-        pointer: where it reads or writes.
+        live: the condition that the lane touches memory.
+        pointer: where it reads or writes, as far as `live` holds.
     """
 
-    path: tuple[Condition, ...]
-    mask: Condition
+    live: Formula
     pointer: Pointer | Unknown
-
-    @property
-    def live(self) -> Formula:
-        """The condition that the lane touches memory."""
-        return both(*[each.formula for each in self.path], self.mask.formula)
 
 
 class World:
@@ -86,8 +80,9 @@ class World:
     """
 
     def __init__(
-        self, prepared: PreparedFunction, specification: ParsedSpecification, budget: Budget, wrapping: Wrapping = frozenset()
+        self, prepared: PreparedFunction, specification: ParsedSpecification, budget: Budget, make_run: type[Run] = Run
     ) -> None:
+        """Makes the terms of sizes. make_run: makes the symbolic program."""
         self.prepared = prepared
         self.specification = specification
         self.terms = Terms()
@@ -95,7 +90,7 @@ class World:
         self.base: list[Formula] = []
         self.symbols: dict[str, Polynomial] = {}
         self.promises: list[str] = claims_of(prepared.function)
-        self._wrapping = wrapping
+        self._make_run = make_run
         self._proven: dict[Formula, bool] = {}
         self._make_symbols()
         self.terms.is_proven = self._is_proven
@@ -108,14 +103,17 @@ class World:
             size = prepared.parameters[prepared.arrays[name]].element_size
             self.base += [at_least(extent, 0), at_most(extent, _MAX_BYTES // size)]
             self.extents[prepared.arrays[name]] = extent
-            if extent.number is None and not self.terms.fits(extent, 1, _MAX_EXTENT):
+            if extent.number is None:
                 self.promises.append(f"{specification.texts[name]} >= 0, as {name} has so many elements")
         self._describe_tensors()
         x, y, z = [self.size(axis) for axis in specification.grid]
         self.grid = (x, y, z)
         self.base += [both(at_least(axis, 0), at_most(axis, _MAX_EXTENT)) for axis in self.grid]
-        self._access_terms: dict[tuple[str, Access, str], AccessTerms] = {}
+        self._runs: dict[Level, Run] = {}
+        self._access_terms: dict[tuple[Level, Access], AccessTerms] = {}
         self._contents = self._ranges_of_contents()
+        self.other_program = Renaming(self.terms, PROGRAM)
+        self.other_lane = Renaming(self.terms, LANE)
 
     def _is_proven(self, formula: Formula) -> bool:
         found = self._proven.get(formula)
@@ -145,14 +143,12 @@ class World:
             elif low is not None and high is not None and low > high:
                 low, high = None, None
             symbol = self.terms.atom(("size", name), name, low, high)
-            self.terms.sizes |= symbol.atoms
             self.symbols[name] = symbol
             if position is not None and self.prepared.parameters[position].divisor > 1:
                 self._promise(name, symbol, self.prepared.parameters[position])
 
     def _promise(self, name: str, symbol: Polynomial, parameter: ProofParameter) -> None:
         times = self.terms.atom(("multiple", name), f"{name} / {parameter.divisor}")
-        self.terms.sizes |= times.atoms
         self.base.append(equal(symbol, times * parameter.divisor))
         self.promises.append(f"{name} % {parameter.divisor} == 0")
 
@@ -168,8 +164,6 @@ class World:
             self.base += [at_least(stride, 0) for stride in strides]
             checked = f"the tensor of {parameter.name} fits its array (launches check it)"
             self.promises.append(f"{checked}; its strides are not negative")
-            if parameter.is_followed:
-                self.promises.append(f"the numbers after {parameter.name} are its extents and strides, as front ends pass them")
             if position not in self.extents:
                 self.extents[position] = self.terms.atom(("size", f"elements of {parameter.name}"), f"{parameter.name}", 0)
             reach = ONE
@@ -254,17 +248,26 @@ class World:
                 self.base.append(implies(at_least(self.extents[position], 1), at_most(low, high)))
         return found
 
-    @functools.cached_property
-    def first(self) -> Evaluator:
-        """The program p."""
-        return self._evaluator("p")
+    def level(self, level: Level) -> list[Formula]:
+        """Returns conditions as formulas."""
+        return [self.assumption(parse_assumption(text)) for text in level]
 
-    @functools.cached_property
-    def second(self) -> Evaluator:
-        """The program q."""
-        return self._evaluator("q")
+    def run(self, level: Level = ALWAYS) -> Run:
+        """Returns the symbolic program whose sizes satisfy the assumptions, and conditions besides."""
+        found = self._runs.get(level)
+        if found is None:
+            base = [*self.base, *self.level(level)]
+            found = self._runs[level] = self._make_run(
+                self.terms, self.solver, base, self.prepared.function, self._parameters(), self.grid, self._contents, RULES
+            )
+        return found
 
-    def _evaluator(self, copy: str) -> Evaluator:
+    @property
+    def uses_contents(self) -> bool:
+        """Whether anything relies on what arrays hold."""
+        return any(run.loads for run in self._runs.values())
+
+    def _parameters(self) -> dict[int, Value]:
         values: dict[int, Value] = {}
         for position, parameter in enumerate(self.prepared.parameters):
             if parameter.is_array:
@@ -274,38 +277,39 @@ class World:
             elif t.bit_width(parameter.type) == 1:
                 values[position] = Condition(Flag(self.terms.flag(("parameter", position), parameter.name)))
             else:
-                values[position] = Integer(self.symbols[parameter.name], t.bit_width(parameter.type))
-        return Evaluator(
-            self.terms, self.prepared.function, copy, values, self.grid, self._contents, RULES, self._wrapping
-        )
+                values[position] = Integer(self.symbols[parameter.name], t.bit_width(parameter.type), is_number=True)
+        return values
 
-    def access_terms(self, access: Access, copy: str = "p", lanes: str = "") -> AccessTerms:
-        """Returns an access of program p or q as terms. lanes: tells lanes of one program apart.
+    def is_impossible(self, level: Level, *formulas: Formula) -> bool:
+        """Returns whether formulas are shown not to hold together where the conditions hold."""
+        return self.solver.is_impossible(*self.run(level).base, *formulas)
 
-        Raises `NotModelled`.
-        """
-        key = (copy, access, lanes)
-        found = self._access_terms.get(key)
+    def access_terms(self, access: Access, level: Level = ALWAYS) -> AccessTerms:
+        """Returns an access as terms. Raises `NotModelled`."""
+        found = self._access_terms.get((level, access))
         if found is None:
-            ev = self.first if copy == "p" else self.second
-            index: Lanes = ev.lanes(access.shape, lanes)
-            launched = Condition(both(*[at_least(axis, 1) for axis in self.grid]))
-            steps = (*([] if launched.formula == TRUE else [launched]), *path(ev, access.op))
-            mask = Condition(TRUE)
+            run = self.run(level)
+            lanes = run.lanes(access.shape)
+            assert access.op.parent is not None
+            ev = context(run, access.op.parent)
             if access.mask is not None:
-                mask = ev.condition(access.mask, index if t.is_tensor(access.mask.type) else ())
-            pointer = self._index(access, index) if access.is_gather else ev.value(access.pointer, index)
+                ev = ev.under(ev.condition(access.mask, lanes if t.is_tensor(access.mask.type) else ()).formula)
+            pointer = self._index(ev, access, lanes) if access.is_gather else ev.value(access.pointer, lanes)
             assert isinstance(pointer, Pointer | Unknown)
-            found = self._access_terms[key] = AccessTerms(steps, mask, pointer)
+            found = self._access_terms[level, access] = AccessTerms(ev.formula, pointer)
         return found
 
-    def _index(self, access: Access, lanes: Lanes) -> Pointer | Unknown:
+    def _index(self, ev: Evaluator, access: Access, lanes: Lanes) -> Pointer | Unknown:
         """Returns the index of a gather as a place behind the beginning of a block, which is no parameter."""
-        found = self.first.value(access.op.operands[1], lanes)
+        found = ev.value(access.op.operands[1], lanes)
         if not isinstance(found, Integer):
             return Unknown("an index that is no integer")
-        number, needs = self.first.signed(found, access.op)
-        return Pointer(BLOCK, number, needs)
+        return Pointer(BLOCK, ev.signed(found))
 
 
-__all__ = ["BLOCK", "AccessTerms", "World", "Wrapping"]
+def others(one: Sequence[Polynomial], renaming: Renaming) -> list[Formula]:
+    """Returns by axis that indices are not those of their copies."""
+    return [negated(equal(each, renaming.polynomial(each))) for each in one]
+
+
+__all__ = ["ALWAYS", "BLOCK", "AccessTerms", "Level", "World", "others"]

@@ -1,8 +1,8 @@
 """Has the rules of integer operations: from terms of the operands to a term of the result.
 
-A rule gets what it needs of its operands: `signed` and `_unsigned` look at the number, which must then be shown to fit its
-width; the value of an `Integer` itself counts modulo 2 ** width only. Sums, products, shifts to the left and masks of low bits
-need no more than that, so they have no condition.
+A rule has one meaning, in every run: what it returns is congruent to the result. `signed` and `_unsigned` give the number that an
+operand is, wrapped; the value of an `Integer` itself counts modulo 2 ** width only. Sums, products, shifts to the left and masks
+of low bits keep that, and look at no number.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ...tt import types as t
 from ..terms.atoms import Terms
 from ..terms.formulas import Formula, at_least, at_most, both, either, equal, less, negated
 from ..terms.polynomials import ZERO, Polynomial, TooLarge, constant
-from .values import Condition, Integer, Needs, Unknown, Value, integer, merged
+from .values import Condition, Integer, Value, integer
 
 _MAX_RUNS = 4
 
@@ -26,33 +26,31 @@ class Observer(Protocol):
 
     terms: Terms
 
-    def signed(self, value: Integer, op: Operation) -> tuple[Polynomial, Needs]: ...
+    def signed(self, value: Integer) -> Polynomial: ...
 
 
 Rule = Callable[[Observer, Operation, Integer, Integer], Value | None]
 """(evaluator, operation, operands) → the result; None if nothing is known of it."""
 
 
-def _signed(ev: Observer, value: Integer, op: Operation) -> tuple[Polynomial, Needs]:
-    return ev.signed(value, op)
+def _signed(ev: Observer, value: Integer) -> Polynomial:
+    return ev.signed(value)
 
 
-def _unsigned(ev: Observer, value: Integer, op: Operation) -> tuple[Polynomial, Needs]:
-    number, needs = ev.signed(value, op)
-    return ev.terms.unsigned(number, value.width), needs
+def _unsigned(ev: Observer, value: Integer) -> Polynomial:
+    return ev.terms.unsigned(ev.signed(value), value.width)
 
 
 def _ring(combine: Callable[[Polynomial, Polynomial], Polynomial]) -> Rule:
     def rule(ev: Observer, op: Operation, x: Integer, y: Integer) -> Value:
-        return integer(combine(x.value, y.value), x.width, merged(x.needs, y.needs))
+        return integer(combine(x.value, y.value), x.width)
 
     return rule
 
 
 def _signed_division(part: int) -> Rule:
     def rule(ev: Observer, op: Operation, x: Integer, y: Integer) -> Value:
-        (a, first), (d, second) = ev.signed(x, op), ev.signed(y, op)
-        return integer(ev.terms.truncated_parts(a, d)[part], x.width, merged(first, second))
+        return integer(ev.terms.truncated_parts(ev.signed(x), ev.signed(y))[part], x.width)
 
     return rule
 
@@ -61,34 +59,30 @@ def _unsigned_division(part: int) -> Rule:
     def rule(ev: Observer, op: Operation, x: Integer, y: Integer) -> Value:
         divisor = y.value.number
         if divisor is not None and divisor > 0 and divisor & (divisor - 1) == 0 and part == 1:
-            return integer(_low_bits(ev.terms, x.value, divisor.bit_length() - 1), x.width, x.needs)
-        (a, first), (d, second) = _unsigned(ev, x, op), _unsigned(ev, y, op)
-        return integer(ev.terms.truncated_parts(a, d)[part], x.width, merged(first, second))
+            return integer(_low_bits(ev.terms, x.value, divisor.bit_length() - 1), x.width)
+        return integer(ev.terms.truncated_parts(_unsigned(ev, x), _unsigned(ev, y))[part], x.width)
 
     return rule
 
 
 def _floor_division(ev: Observer, op: Operation, x: Integer, y: Integer) -> Value | None:
-    (a, first), (d, second) = ev.signed(x, op), ev.signed(y, op)
-    number = d.number
+    number = ev.signed(y).number
     if number is None or number < 1:
         return None
-    return integer(ev.terms.floor_parts(a, d)[0], x.width, merged(first, second))
+    return integer(ev.terms.floor_parts(ev.signed(x), constant(number))[0], x.width)
 
 
 def _ceiling_division(ev: Observer, op: Operation, x: Integer, y: Integer) -> Value | None:
-    (a, first), (d, second) = ev.signed(x, op), ev.signed(y, op)
-    number = d.number
+    number = ev.signed(y).number
     if number is None or number < 1:
         return None
-    return integer(ev.terms.floor_parts(a + (number - 1), d)[0], x.width, merged(first, second))
+    return integer(ev.terms.floor_parts(ev.signed(x) + (number - 1), constant(number))[0], x.width)
 
 
 def _extreme(is_signed: bool, is_least: bool) -> Rule:
     def rule(ev: Observer, op: Operation, x: Integer, y: Integer) -> Value:
         view = _signed if is_signed else _unsigned
-        (a, first), (b, second) = view(ev, x, op), view(ev, y, op)
-        return integer((ev.terms.smaller if is_least else ev.terms.larger)(a, b), x.width, merged(first, second))
+        return integer((ev.terms.smaller if is_least else ev.terms.larger)(view(ev, x), view(ev, y)), x.width)
 
     return rule
 
@@ -130,7 +124,6 @@ def _multiple_of(value: Polynomial) -> int:
 
 def _bits(kind: str) -> Rule:
     def rule(ev: Observer, op: Operation, x: Integer, y: Integer) -> Value | None:
-        needs = merged(x.needs, y.needs)
         for one, two in ((x, y), (y, x)):
             mask = two.value.number
             if mask is not None:
@@ -138,11 +131,11 @@ def _bits(kind: str) -> Rule:
                 if kept is None:
                     return None
                 if kind == "and":
-                    return integer(kept, x.width, needs)
-                return integer(one.value + mask - kept * (1 if kind == "or" else 2), x.width, needs)
+                    return integer(kept, x.width)
+                return integer(one.value + mask - kept * (1 if kind == "or" else 2), x.width)
         for one, two in ((x, y), (y, x)):
             if ev.terms.fits(one.value, 0, _multiple_of(two.value) - 1):  # no bit is set in both
-                return integer(ZERO if kind == "and" else one.value + two.value, x.width, needs)
+                return integer(ZERO if kind == "and" else one.value + two.value, x.width)
         return _bounded_bits(ev, op, x, y, kind)
 
     return rule
@@ -164,7 +157,7 @@ def _bounded_bits(ev: Observer, op: Operation, x: Integer, y: Integer, kind: str
         lambda made: (at_most(made, left), at_most(made, right)) if kind == "and" else
         (at_least(made, left), at_least(made, right)) if kind == "or" else (),
     )  # fmt: skip
-    return integer(made, x.width, merged(x.needs, y.needs))
+    return integer(made, x.width)
 
 
 def _left_shift(ev: Observer, op: Operation, x: Integer, y: Integer) -> Value | None:
@@ -185,11 +178,11 @@ def _right_shift(is_signed: bool) -> Rule:
             return None
         if amount is not None and not 0 <= amount < x.width:
             if not is_signed:
-                return integer(ZERO, x.width, merged(x.needs, y.needs))
+                return integer(ZERO, x.width)
             amount = x.width - 1
         divisor = constant(1 << amount) if amount is not None else ev.terms.power_of_two(y.value)
-        number, needs = ev.signed(x, op) if is_signed else _unsigned(ev, x, op)
-        return integer(ev.terms.floor_parts(number, divisor)[0], x.width, merged(needs, y.needs))
+        number = ev.signed(x) if is_signed else _unsigned(ev, x)
+        return integer(ev.terms.floor_parts(number, divisor)[0], x.width)
 
     return rule
 
@@ -210,12 +203,11 @@ _RELATIONS: Mapping[str, Callable[[Polynomial, Polynomial], Formula]] = {
 }  # fmt: skip
 
 
-def comparison(ev: Observer, op: Operation, predicate: str, x: Integer, y: Integer) -> Value:
+def comparison(ev: Observer, predicate: str, x: Integer, y: Integer) -> Value:
     """Returns the condition that a comparison of two integers is."""
     view = _unsigned if predicate.startswith("u") else _signed
-    (a, first), (b, second) = view(ev, x, op), view(ev, y, op)
     relation = _RELATIONS[predicate if predicate in ("eq", "ne") else predicate[1:]]
-    return Condition(relation(a, b), merged(first, second))
+    return Condition(relation(view(ev, x), view(ev, y)))
 
 
 def _exclusive(one: Formula, two: Formula) -> Formula:
@@ -239,33 +231,31 @@ _BOOLEAN_RELATIONS: Mapping[str, Callable[[Formula, Formula], Formula]] = {
 
 def boolean_comparison(predicate: str, x: Condition, y: Condition) -> Value:
     """Returns the condition that a comparison of two i1 is."""
-    return Condition(_BOOLEAN_RELATIONS[predicate](x.formula, y.formula), merged(x.needs, y.needs))
+    return Condition(_BOOLEAN_RELATIONS[predicate](x.formula, y.formula))
 
 
-def absolute(ev: Observer, op: Operation, x: Integer) -> Value:
+def absolute(ev: Observer, x: Integer) -> Value:
     """Returns the absolute value; that of the lowest number is itself, as joinery wraps it."""
-    number, needs = ev.signed(x, op)
-    return integer(ev.terms.chosen(at_least(number, 0), number, -number), x.width, needs)
+    number = ev.signed(x)
+    return integer(ev.terms.chosen(at_least(number, 0), number, -number), x.width)
 
 
 def extended(ev: Observer, op: Operation, x: Integer | Condition, is_signed: bool) -> Value:
     """Returns an integer in more bits."""
     width = t.bit_width(op.results[0].type)
     if isinstance(x, Condition):
-        return integer(ev.terms.chosen(x.formula, constant(-1 if is_signed else 1), ZERO), width, x.needs)
-    number, needs = ev.signed(x, op) if is_signed else _unsigned(ev, x, op)
-    return integer(number, width, needs)
+        return integer(ev.terms.chosen(x.formula, constant(-1 if is_signed else 1), ZERO), width)
+    return integer(ev.signed(x) if is_signed else _unsigned(ev, x), width)
 
 
 def truncated(ev: Observer, op: Operation, x: Integer) -> Value:
     """Returns the low bits, of which an i1 is the last one."""
     width = t.bit_width(op.results[0].type)
     if width == 1:
-        return Condition(equal(_low_bits(ev.terms, x.value, 1), 1), x.needs)
-    return integer(x.value, width, x.needs)
+        return Condition(equal(_low_bits(ev.terms, x.value, 1), 1))
+    return integer(x.value, width)
 
 
 __all__ = [
-    "BOOLEANS", "RULES", "Observer", "Rule", "TooLarge", "Unknown", "absolute", "boolean_comparison", "comparison", "extended",
-    "truncated",
+    "BOOLEANS", "RULES", "Observer", "Rule", "TooLarge", "absolute", "boolean_comparison", "comparison", "extended", "truncated",
 ]  # fmt: skip

@@ -6,19 +6,12 @@ from xdsl.dialects import cf
 from xdsl.ir import Block, Region
 
 from ...tt.analysis.dominance import dominated, postorder
-from .values import Condition
-
 
 class Blocks:
-    """The blocks of a function's regions, each region looked at once.
-
-    Attributes:
-        conditions: by block, what leads to it from its dominator, as far as it was asked for.
-    """
+    """The blocks of a function's regions, each region looked at once."""
 
     def __init__(self) -> None:
         """Starts with nothing looked at."""
-        self.conditions: dict[Block, list[Condition]] = {}
         self._is_acyclic: dict[Region, bool] = {}
         self._sources: dict[Block, list[Block]] = {}
         self._dominators: dict[Block, Block] = {}

@@ -26,12 +26,14 @@ from ..terms.formulas import (
     implies,
     less,
     negated,
+    within,
 )
 from ..terms.polynomials import ZERO, Polynomial, constant
 from . import arithmetic
+from .contexts import NotModelled, context
 from .evaluator import Evaluator, Lanes, Rule
-from .paths import NotModelled, chosen, path
-from .values import Condition, Integer, Pointer, Reads, Unknown, Value, integer, merged, under
+from .paths import chosen
+from .values import Condition, Integer, Pointer, Unknown, Value, integer
 
 _MAX_TABLE = 256
 
@@ -88,11 +90,11 @@ def _number(value: int, width: int) -> Value:
 
 
 def _program_id(ev: Evaluator, ssa: SSAValue, lanes: Lanes) -> Value:
-    return Integer(ev.program[property_number(_op(ssa), "axis")], 32)
+    return Integer(ev.run.program[property_number(_op(ssa), "axis")], 32)
 
 
 def _programs(ev: Evaluator, ssa: SSAValue, lanes: Lanes) -> Value:
-    return Integer(ev.grid[property_number(_op(ssa), "axis")], 32)
+    return Integer(ev.run.grid[property_number(_op(ssa), "axis")], 32)
 
 
 def _range(ev: Evaluator, ssa: SSAValue, lanes: Lanes) -> Value:
@@ -156,7 +158,7 @@ def _reshaped(ev: Evaluator, ssa: SSAValue, lanes: Lanes) -> Value | None:
 
 def _joined(ev: Evaluator, ssa: SSAValue, lanes: Lanes) -> Value | None:
     one, two = [ev.value(operand, lanes[:-1]) for operand in _op(ssa).operands]
-    return chosen(ev, Condition(equal(lanes[-1], 0)), one, two)
+    return chosen(ev, equal(lanes[-1], 0), one, two)
 
 
 def _split(ev: Evaluator, ssa: SSAValue, lanes: Lanes) -> Value:
@@ -170,23 +172,11 @@ def _gathered(ev: Evaluator, ssa: SSAValue, lanes: Lanes) -> Value | None:
     index = ev.value(op.operands[1], lanes)
     if not isinstance(index, Integer):
         return None
-    number, needs = ev.signed(index, op)
+    number = ev.signed(index)
     extent = _shape(op.operands[0])[axis]
-    if not ev.terms.fits(number, 0, extent - 1):
+    if not ev.terms.fits(number, 0, extent - 1) and not ev.is_shown(within(number, 0, extent - 1)):
         return None
-    found = ev.value(op.operands[0], (*lanes[:axis], number, *lanes[axis + 1 :]))
-    return _with_needs(found, needs)
-
-
-def _with_needs(value: Value, needs: tuple[object, ...]) -> Value:
-    match value:
-        case Integer(number, width, own):
-            return Integer(number, width, merged(own, needs))  # type: ignore[arg-type]
-        case Condition(formula, own):
-            return Condition(formula, merged(own, needs))  # type: ignore[arg-type]
-        case Pointer(base, offset, own):
-            return Pointer(base, offset, merged(own, needs))  # type: ignore[arg-type]
-    return value
+    return ev.value(op.operands[0], (*lanes[:axis], number, *lanes[axis + 1 :]))
 
 
 # Integers
@@ -197,7 +187,7 @@ def _binary(ev: Evaluator, ssa: SSAValue, lanes: Lanes) -> Value | None:
     x, y = [ev.value(operand, lanes) for operand in op.operands]
     if isinstance(x, Condition) and isinstance(y, Condition):
         combine = arithmetic.BOOLEANS.get(op.name)
-        return None if combine is None else Condition(combine(x.formula, y.formula), merged(x.needs, y.needs))
+        return None if combine is None else Condition(combine(x.formula, y.formula))
     if not isinstance(x, Integer) or not isinstance(y, Integer):
         return None
     return arithmetic.RULES[op.name](ev, op, x, y)
@@ -211,13 +201,13 @@ def _compared(ev: Evaluator, ssa: SSAValue, lanes: Lanes) -> Value | None:
         return arithmetic.boolean_comparison(predicate, x, y)
     if not isinstance(x, Integer) or not isinstance(y, Integer):
         return None
-    return arithmetic.comparison(ev, op, predicate, x, y)
+    return arithmetic.comparison(ev, predicate, x, y)
 
 
 def _selected(ev: Evaluator, ssa: SSAValue, lanes: Lanes) -> Value | None:
     condition, yes, no = _op(ssa).operands
     found = ev.condition(condition, lanes if t.is_tensor(condition.type) else ())
-    return chosen(ev, found, ev.value(yes, lanes), ev.value(no, lanes))
+    return chosen(ev, found.formula, ev.value(yes, lanes), ev.value(no, lanes))
 
 
 def _extended(is_signed: bool) -> Rule:
@@ -235,7 +225,7 @@ def _truncated(ev: Evaluator, ssa: SSAValue, lanes: Lanes) -> Value | None:
 
 def _absolute(ev: Evaluator, ssa: SSAValue, lanes: Lanes) -> Value | None:
     found = ev.value(_op(ssa).operands[0], lanes)
-    return arithmetic.absolute(ev, _op(ssa), found) if isinstance(found, Integer) else None
+    return arithmetic.absolute(ev, found) if isinstance(found, Integer) else None
 
 
 # Memory
@@ -250,8 +240,9 @@ def _moved(ev: Evaluator, ssa: SSAValue, lanes: Lanes) -> Value | None:
         return Unknown("a pointer that is moved by the distance of two addresses")
     if not isinstance(offset, Integer):
         return Unknown("an offset that is no integer")
-    number, needs = (offset.value, offset.needs) if offset.width == 64 else ev.signed(offset, op)
-    return Pointer(pointer.base, pointer.offset + number * pointee_size(ssa.type), merged(pointer.needs, needs))
+    # An address counts modulo 2 ** 64, so an offset of so many bits may wrap.
+    number = offset.value if offset.width == 64 else ev.signed(offset)
+    return Pointer(pointer.base, pointer.offset + number * pointee_size(ssa.type))
 
 
 def _bitcast(ev: Evaluator, ssa: SSAValue, lanes: Lanes) -> Value | None:
@@ -263,49 +254,52 @@ def _bitcast(ev: Evaluator, ssa: SSAValue, lanes: Lanes) -> Value | None:
 
 
 def _loaded(ev: Evaluator, ssa: SSAValue, lanes: Lanes) -> Value | None:
-    """Returns a free integer; one in the range that the user gives of the array's contents, if it is a whole element."""
+    """Returns a free integer; one in the range that the user gives of the array's contents, if it is a whole element.
+
+    Everything is made where the load stands, so that it is one number for whoever asks.
+    """
     op = _op(ssa)
-    if not t.is_integer(ssa.type) or t.bit_width(ssa.type) == 1:
+    if not t.is_integer(ssa.type) or t.bit_width(ssa.type) == 1 or op.parent is None:
         return None
-    pointer = ev.value(op.operands[0], lanes)
+    try:
+        own = context(ev.run, op.parent)
+    except NotModelled:
+        return None
+    pointer = own.value(op.operands[0], lanes)
     if not isinstance(pointer, Pointer):
         return None
-    contents = ev.contents.get(pointer.base)
+    contents = ev.run.contents.get(pointer.base)
     if contents is None or not contents.is_element(pointer.offset, t.bit_width(ssa.type)):
         unknown = ev.free(ssa, lanes)
         assert isinstance(unknown, Integer)
         ev.terms.loaded.update(dict.fromkeys(unknown.value.atoms, pointer.base))
         return unknown
     low, high = contents.low, contents.high
-    mask = ev.condition(op.operands[1], lanes) if len(op.operands) > 1 else Condition(TRUE)
-    other = ev.value(op.operands[2], lanes) if len(op.operands) > 2 else None
-    try:
-        executed = path(ev, op)
-    except NotModelled:
-        return None
-    given = both(*[each.formula for each in executed])
-    live = both(mask.formula, given)
+    mask = own.condition(op.operands[1], lanes).formula if len(op.operands) > 1 else TRUE
+    other = own.value(op.operands[2], lanes) if len(op.operands) > 2 else None
+    given = own.formula
+    live = both(given, mask)
     width = t.bit_width(ssa.type)
     half, all_ = 1 << (width - 1), 1 << width
-    depends = ev.loops(ssa) | ev.terms.depends(*lanes)
+    depends = ev.run.loops(ssa) | ev.terms.depends(*lanes) | ev.terms.formula_depends(live)
 
     def facts(made: Polynomial) -> list[Formula]:
-        # The array may hold unsigned numbers: then its user speaks of those. Without the second condition an impossible range
-        # would make everything true where the load does not run.
+        # The array may hold unsigned numbers: then its user speaks of those. Each condition has a number of this width that
+        # satisfies it, as facts exclude no run: that there is one in the range is a condition, too.
         inside = both(at_least(made, low), at_most(made, high))
         unsigned = both(less(made, 0), at_least(made + all_, low), at_most(made + all_, high))
-        found = [implies(both(live, at_most(low, high)), either(inside, unsigned))]
-        if isinstance(other, Integer) and not other.needs and mask.formula not in (TRUE, FALSE):
-            number = other.value.number
-            if number is not None:
-                found.append(implies(both(given, negated(mask.formula)), equal(made, number)))
+        some = both(at_most(low, high), at_most(low, all_ - 1), at_least(high, -half))
+        found = [implies(both(live, some), either(inside, unsigned))]
+        number = other.value.number if isinstance(other, Integer) else None
+        if number is not None and mask not in (TRUE, FALSE):
+            found.append(implies(both(given, negated(mask)), equal(made, number)))
         return found
 
-    key = (ev.copy, ssa, lanes, "contents", live, low, high)
+    ev.run.loads[op] = None
+    key = (ssa, lanes, "contents", live, low, high, None if other is None else other)
     made = ev.terms.atom(key, f"loaded {ssa.name_hint or ''}".strip(), -half, half - 1, depends, facts)
     ev.terms.loaded.update(dict.fromkeys(made.atoms, pointer.base))
-    needs = merged(under(live, pointer.needs), mask.needs, *[each.needs for each in executed], (Reads(op),))
-    return Integer(made, width, needs)
+    return Integer(made, width)
 
 
 RULES: dict[str, Rule] = {

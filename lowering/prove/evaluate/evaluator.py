@@ -2,74 +2,147 @@
 
 Blocks are never built: `value(ssa, lanes)` is the element at an index of terms. What no rule describes is a free integer in the
 range of its type, which stands for any value that it may have. Programs, lanes and iterations are free, too.
+
+A term stands for a value in every run that the assumptions and the conditions of its context allow: integers wrap where the run
+wraps them. The only shortcut is that a number which the solver shows to fit, from exactly these assumptions and conditions, needs
+no wrapping.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 
-from xdsl.ir import BlockArgument, Operation, OpResult, SSAValue
+from xdsl.ir import Block, BlockArgument, Operation, OpResult, SSAValue
 
 from ...tt import types as t
-from ..terms.atoms import Terms
-from ..terms.formulas import Flag, both, is_larger, less
+from ..terms.atoms import LANE, PROGRAM, Terms
+from ..terms.formulas import Flag, Formula, Truth, both, is_larger, less, negated, within
 from ..terms.polynomials import ZERO, Polynomial, TooLarge
+from ..terms.solver import Solver
 from .blocks import Blocks
-from .values import Condition, Contents, Integer, Need, Needs, Unknown, Value, integer, merged
+from .values import Condition, Contents, Integer, Unknown, Value
 
 Lanes = tuple[Polynomial, ...]
 Rule = Callable[["Evaluator", SSAValue, Lanes], Value | None]
 """(evaluator, value, lanes) → the value in the lane; None if nothing is known of it."""
 
-MAX_STEPS = 40_000
-_MAX_DEPTH = 120
+MAX_STEPS = 60_000
+_MAX_DEPTH = 100
 _MAX_FORMULA = 100
 """Largest condition that is written out wherever it is used; longer ones get a name."""
 
 
-class Evaluator:
-    """Terms of the values of one symbolic program.
+class Run:
+    """One symbolic program of a launch: what all contexts of its terms share.
 
     Attributes:
-        terms: the atoms, which programs share.
+        terms: the atoms.
+        base: what is assumed of sizes.
         function: the function, whose calls, descriptors and switches have been expanded.
-        copy: tells programs apart.
+        parameters: values by position.
         grid: the numbers of programs.
         program: the program's index along each axis.
         contents: by position of a parameter, the range of all elements of its array.
+        rules: by name of the operation that makes a value; those of the arguments of regions by the name of the operation that
+            has the region, with ":argument".
         steps_left: how many more values are evaluated; others are free.
+        loads: operations of which the contents of their array were used.
+        wraps: whether numbers wrap. Guesses of specifications, which are proven afterwards, are made as if they did not.
     """
 
-    def __init__(
-        self, terms: Terms, function: Operation, copy: str, parameters: Mapping[int, Value],
-        grid: tuple[Polynomial, Polynomial, Polynomial], contents: Mapping[int, Contents],
-        rules: Mapping[str, Rule], wrapping: frozenset[Operation] = frozenset(),
-    ) -> None:  # fmt: skip
-        """Starts with nothing evaluated.
+    wraps = True
 
-        parameters: values by position. rules: by name of the operation that makes a value; those of the arguments of regions by
-        the name of the operation that has the region, with ":argument". wrapping: operations that look at integers which may
-        wrap, so that what they wrap to is an integer of its own.
-        """
+    def __init__(
+        self, terms: Terms, solver: Solver, base: Sequence[Formula], function: Operation, parameters: Mapping[int, Value],
+        grid: tuple[Polynomial, Polynomial, Polynomial], contents: Mapping[int, Contents], rules: Mapping[str, Rule],
+    ) -> None:  # fmt: skip
+        """Starts with nothing evaluated."""
         self.terms = terms
+        self.solver = solver
+        self.base = tuple(base)
         self.function = function
-        self.copy = copy
+        self.parameters = parameters
         self.grid = grid
         self.contents = contents
+        self.rules = rules
         self.steps_left = MAX_STEPS
-        self._parameters = parameters
-        self._rules = rules
-        self._wrapping = wrapping
-        self._known: dict[tuple[SSAValue, Lanes], Value] = {}
-        self._depth = 0
+        self.depth = 0
         self.open_loops = 0
         self.blocks = Blocks()
+        self.contexts: dict[Block, Evaluator] = {}
+        self.increments: dict[Hashable, Polynomial | None] = {}
+        self.bounds_of_loops: dict[Operation, tuple[Polynomial, Polynomial, Polynomial] | None] = {}
+        self.loads: dict[Operation, None] = {}
         self.program = tuple(
-            [self.terms.atom(
-                (copy, "program", axis), f"{copy}_{'xyz'[axis]}", 0, (1 << 31) - 2, (),
+            [terms.atom(
+                ("program", axis), f"p_{'xyz'[axis]}", 0, (1 << 31) - 2, (PROGRAM,),
                 lambda made, axis=axis: (less(made, grid[axis]),),  # type: ignore[misc]
             ) if grid[axis].number != 1 else ZERO for axis in range(3)]
         )  # fmt: skip
+
+    def lanes(self, shape: Sequence[int]) -> Lanes:
+        """Returns free lanes of a block."""
+        found = []
+        for axis, extent in enumerate(shape):
+            label = f"lane{axis if len(shape) > 1 else ''}"
+            key = ("lane", axis, extent)
+            found.append(ZERO if extent == 1 else self.terms.atom(key, label, 0, extent - 1, (PROGRAM, LANE)))
+        return tuple(found)
+
+    def loops(self, ssa: SSAValue) -> frozenset[Hashable]:
+        """Returns by what a value may differ beside its lane: the program, and the loops around its definition."""
+        op = ssa.op.parent_op() if isinstance(ssa, OpResult) else ssa.owner.parent_op()
+        return self.around(op)
+
+    def around(self, op: Operation | None) -> frozenset[Hashable]:
+        """Returns the program, and the loops that an operation is or is in."""
+        found: set[Hashable] = {PROGRAM}
+        while op is not None and op is not self.function:
+            if op.name in ("scf.for", "scf.while"):
+                found.add(op)
+            op = op.parent_op()
+        return frozenset(found)
+
+
+class Evaluator:
+    """Terms of the values of a run, as far as conditions hold in it.
+
+    Attributes:
+        run: the symbolic program.
+        given: the conditions. Terms stand for what is computed in runs in which these hold, and for anything in others.
+    """
+
+    def __init__(
+        self, run: Run, given: tuple[Formula, ...] = (), above: Evaluator | None = None,
+        taken: Mapping[tuple[SSAValue, Lanes], Value] | None = None,
+    ) -> None:  # fmt: skip
+        """Starts with nothing evaluated. above: a context whose conditions are among these. taken: values that stand for others."""
+        self.run = run
+        self.terms = run.terms
+        self.given = given
+        self._above = above
+        self._taken = dict(taken or {})
+        self._known = dict(self._taken)
+        self._fits: dict[tuple[Polynomial, int], bool] = {}
+        self._below: dict[Formula, Evaluator] = {}
+
+    def under(self, condition: Formula) -> Evaluator:
+        """Returns the context in which a condition holds besides."""
+        if condition == Truth(True) or condition in self.given:
+            return self
+        found = self._below.get(condition)
+        if found is None:
+            found = self._below[condition] = Evaluator(self.run, (*self.given, condition), self, self._taken)
+        return found
+
+    def taking(self, ssa: SSAValue, lanes: Lanes, value: Value) -> Evaluator:
+        """Returns a context in which a value stands for another one, from which everything else is computed."""
+        return Evaluator(self.run, self.given, self, {**self._taken, (ssa, lanes): value})
+
+    @property
+    def formula(self) -> Formula:
+        """The conditions of the context."""
+        return both(*self.given)
 
     # Values
 
@@ -78,30 +151,32 @@ class Evaluator:
         key = (ssa, lanes)
         found = self._known.get(key)
         if found is None:
-            self.steps_left -= 1
-            if self.steps_left < 0 or self._depth > _MAX_DEPTH:
+            run = self.run
+            run.steps_left -= 1
+            if run.steps_left < 0 or run.depth > _MAX_DEPTH:
                 return self.free(ssa, lanes)
-            self._depth += 1
+            run.depth += 1
             try:
                 found = self._value(ssa, lanes)
                 if isinstance(found, Condition) and is_larger(found.formula, _MAX_FORMULA):
-                    found = Condition(self.terms.named(found.formula), found.needs)
+                    found = Condition(self.terms.named(found.formula))
             except TooLarge:
                 found = self.free(ssa, lanes)
             finally:
-                self._depth -= 1
+                run.depth -= 1
             self._known[key] = found
         return found
 
     def _value(self, ssa: SSAValue, lanes: Lanes) -> Value:
+        run = self.run
         if isinstance(ssa, BlockArgument):
             parent = ssa.block.parent_op()
-            if parent is self.function and ssa.block is self.function.regions[0].blocks[0]:
-                return self._parameters[ssa.index]
-            rule = self._rules.get(f"{parent.name}:argument") if parent is not None else None
+            if parent is run.function and ssa.block is run.function.regions[0].blocks[0]:
+                return run.parameters[ssa.index]
+            rule = run.rules.get(f"{parent.name}:argument") if parent is not None else None
         else:
             assert isinstance(ssa, OpResult)
-            rule = self._rules.get(ssa.op.name)
+            rule = run.rules.get(ssa.op.name)
         found = None if rule is None else rule(self, ssa, lanes)
         return self.free(ssa, lanes) if found is None else found
 
@@ -119,62 +194,43 @@ class Evaluator:
 
     def free(self, ssa: SSAValue, lanes: Lanes) -> Value:
         """Returns an integer or condition of which nothing but its type is known."""
-        name = self._name(ssa)
-        depends = self.loops(ssa)
-        for lane in lanes:
-            depends |= self.terms.depends(lane)
+        from_op = ssa.op.name if isinstance(ssa, OpResult) else "carried"
+        name = f"{from_op} {ssa.name_hint or ''}".strip()
         if not t.is_integer(ssa.type):
             return Unknown(name)
+        depends = self.run.loops(ssa) | self.terms.depends(*lanes)
         width = t.bit_width(ssa.type)
         if width == 1:
-            return Condition(Flag(self.terms.flag((self.copy, ssa, lanes), name, depends)))
+            return Condition(Flag(self.terms.flag((ssa, lanes), name, depends)))
         half = 1 << (width - 1)
-        return Integer(self.terms.atom((self.copy, ssa, lanes), name, -half, half - 1, depends), width)
-
-    def _name(self, ssa: SSAValue) -> str:
-        from_op = ssa.op.name if isinstance(ssa, OpResult) else "carried"
-        return f"{from_op} {ssa.name_hint or ''}".strip()
-
-    def loops(self, ssa: SSAValue) -> frozenset[Hashable]:
-        """Returns the loops around the definition of a value, in whose iterations it may differ."""
-        op = ssa.op.parent_op() if isinstance(ssa, OpResult) else ssa.owner.parent_op()
-        found: set[Hashable] = set()
-        while op is not None and op is not self.function:
-            if op.name in ("scf.for", "scf.while"):
-                found.add((self.copy, op))
-            op = op.parent_op()
-        return frozenset(found)
+        return Integer(self.terms.atom((ssa, lanes), name, -half, half - 1, depends), width)
 
     # What rules ask
 
-    def signed(self, value: Integer, op: Operation) -> tuple[Polynomial, Needs]:
-        """Returns the number that an integer is, and its needs, with the one that it fits."""
+    def signed(self, value: Integer) -> Polynomial:
+        """Returns the signed number that an integer is."""
         half = 1 << (value.width - 1)
-        if self.terms.fits(value.value, -half, half - 1):
-            return value.value, value.needs
-        if op in self._wrapping:
-            return self.terms.wrapped(value.value, value.width), value.needs
-        return value.value, merged(value.needs, (Need(value.value, value.width, both(), op),))
+        number = value.value
+        if value.is_number or not self.run.wraps or self.terms.fits(number, -half, half - 1) or self.fits(number, value.width):
+            return number
+        return self.terms.wrapped(number, value.width)
 
-    def assuming(self, key: tuple[SSAValue, Lanes], value: Value) -> dict[tuple[SSAValue, Lanes], Value]:
-        """Begins to take a value for granted; what is evaluated until `restore` is called depends on it."""
-        known = self._known
-        self._known = dict(known)
-        self._known[key] = value
-        return known
+    def fits(self, number: Polynomial, width: int) -> bool:
+        """Returns whether a number is shown to be one of this width, in every run that the context allows."""
+        key = (number, width)
+        found = self._fits.get(key)
+        if found is None:
+            above = self._above
+            while above is not None and not found:
+                found = above._fits.get(key)
+                above = above._above
+            half = 1 << (width - 1)
+            self._fits[key] = found = bool(found) or self.is_shown(within(number, -half, half - 1))
+        return found
 
-    def restore(self, known: dict[tuple[SSAValue, Lanes], Value]) -> None:
-        """Forgets what has been evaluated since `assuming`."""
-        self._known = known
-
-    def lanes(self, shape: Sequence[int], name: str = "") -> Lanes:
-        """Returns free lanes of a block. name: tells several lanes of one program apart."""
-        found = []
-        for axis, extent in enumerate(shape):
-            key = (self.copy, "lane", axis, extent, name)
-            label = f"{self.copy}{name}_lane{axis if len(shape) > 1 else ''}"
-            found.append(ZERO if extent == 1 else self.terms.atom(key, label, 0, extent - 1))
-        return tuple(found)
+    def is_shown(self, claim: Formula) -> bool:
+        """Returns whether the solver shows a claim for every run that the context allows."""
+        return self.run.solver.is_impossible(*self.run.base, *self.given, negated(claim))
 
 
-__all__ = ["MAX_STEPS", "Evaluator", "Lanes", "Rule", "integer"]
+__all__ = ["MAX_STEPS", "Evaluator", "Lanes", "Rule", "Run"]

@@ -7,9 +7,9 @@ from .evaluator import Rule as Rule
 
 RULES: dict[str, Rule] = {
     **elements.RULES, "scf.for": loops.for_result, "scf.if": paths.if_result, "scf.for:argument": loops.for_argument,
-    "scf.while:argument": loops.while_argument, "tt.func:argument": paths.block_argument,
-    "scf.execute_region:argument": paths.block_argument,
+    "scf.while:argument": loops.while_argument,
 }  # fmt: skip
+"""What is not here is any number of its type: the arguments of blocks among others, which branches merge."""
 
 
 __all__ = ["RULES"]

@@ -2,99 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import replace
-from itertools import chain
 from typing import TypeAlias
-
-from xdsl.ir import Operation
 
 from ....promotion.dataclass import dataclass
 from ...integers import signed
-from ..terms.formulas import Formula, both
-from ..terms.polynomials import Polynomial, TooLarge, constant
-
-MAX_NEEDS = 400
-
-
-@dataclass(frozen=True, slots=True)
-class Need:
-    """What must be shown before a term stands for the value of an operation: that an integer fits its width.
-
-    Only what looks at more than the low bits has needs: what is only added and multiplied on may wrap, as the low bits of the
-    result are those of the exact one.
-
-    Attributes:
-        value: the exact integer.
-        width: in bits, of a signed number.
-        under: conditions under which the operation matters, besides those of whoever asks.
-        op: the operation that looks at the number.
-        what: the need in words, if it is none that the number fits.
-    """
-
-    value: Polynomial
-    width: int
-    under: Formula
-    op: Operation
-    what: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Reads:
-    """A promise about contents of an array that was used: the load must be inside the array."""
-
-    op: Operation
-
-
-Needs: TypeAlias = tuple[Need | Reads, ...]
-
-
-def merged(*needs: Iterable[Need | Reads]) -> Needs:
-    """Returns all needs, each once, in order."""
-    found = tuple(dict.fromkeys(chain(*needs)))
-    if len(found) > MAX_NEEDS:
-        raise TooLarge
-    return found
-
-
-def under(condition: Formula, needs: Needs) -> Needs:
-    """Returns needs that matter only where a condition holds."""
-    return tuple([replace(each, under=both(each.under, condition)) if isinstance(each, Need) else each for each in needs])
-
-
-def of_ways(*ways: tuple[Formula, Needs]) -> Needs:
-    """Returns the needs of a value that is one of several, each by a condition.
-
-    What all of them need is needed whichever it is: with conditions it would be there twice, and four times a choice later.
-    """
-    shared = frozenset(ways[0][1]).intersection(*[needs for _, needs in ways[1:]]) if ways else frozenset()
-    return merged(
-        [each for each in ways[0][1] if each in shared] if ways else (),
-        *[under(condition, tuple([each for each in needs if each not in shared])) for condition, needs in ways],
-    )
+from ..terms.formulas import Formula
+from ..terms.polynomials import Polynomial, constant
 
 
 @dataclass(frozen=True, slots=True)
 class Integer:
-    """An integer of `width` bits, which is congruent to `value` modulo 2 ** width."""
+    """An integer of `width` bits, which is congruent to `value` modulo 2 ** width, in every run that the context allows.
+
+    Attributes:
+        is_number: whether `value` is the signed number itself, wherever the value is computed.
+    """
 
     value: Polynomial
     width: int
-    needs: Needs = ()
+    is_number: bool = False
 
 
-def integer(value: Polynomial, width: int, needs: Needs = ()) -> Integer:
+def integer(value: Polynomial, width: int) -> Integer:
     """Returns an integer; a constant is wrapped to its width."""
     number = value.number
-    return Integer(value if number is None else constant(signed(number, width)), width, needs)
+    return Integer(value if number is None else constant(signed(number, width)), width)
 
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """An i1."""
+    """An i1, which is true where `formula` holds."""
 
     formula: Formula
-    needs: Needs = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +42,6 @@ class Pointer:
 
     base: int
     offset: Polynomial
-    needs: Needs = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +72,4 @@ class Contents:
 Value: TypeAlias = Integer | Condition | Pointer | Unknown
 
 
-__all__ = [
-    "Condition", "Contents", "Integer", "Need", "Needs", "Pointer", "Reads", "Unknown", "Value", "integer", "merged", "of_ways",
-    "under",
-]  # fmt: skip
+__all__ = ["Condition", "Contents", "Integer", "Pointer", "Unknown", "Value", "integer"]

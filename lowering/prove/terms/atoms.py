@@ -1,7 +1,10 @@
 """Keeps the atoms of polynomials: their ranges, and the facts that define quotients, choices and the like.
 
 An atom stands for one integer. Equal definitions give one atom, so that a quotient of sizes is the same in the grid, in the
-kernel and in two programs. Facts hold of every run in which the operands of the definition are the numbers that they stand for.
+kernel and in two programs.
+
+Facts only ever define: whatever numbers the other atoms in them are, some number is the new one, so that no fact excludes a run.
+What an atom may differ by is its `depends`, and nothing in its facts may depend on more; `Terms.atom` refuses that.
 """
 
 from __future__ import annotations
@@ -10,6 +13,7 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import field
 
 from ....promotion.dataclass import dataclass
+from ....promotion.errors import InternalError
 from .formulas import (
     Flag,
     Formula,
@@ -30,6 +34,8 @@ from .polynomials import ONE, ZERO, Monomial, Polynomial, TooLarge, constant, va
 Range = tuple[int | None, int | None]
 """(lowest, highest), both included; None: no bound."""
 
+PROGRAM, LANE = "program", "lane"
+"""What an atom may depend on besides loops: the program, and the lane of a block."""
 MAX_ATOMS = 20_000
 _MAX_SHIFT = 64
 _MAX_NAME = 120
@@ -37,7 +43,12 @@ _MAX_NAME = 120
 
 @dataclass(slots=True)
 class Atom:
-    """One unknown integer. depends: the loops with an iteration of their own in it. facts: what holds of it."""
+    """One unknown integer. facts: what holds of it.
+
+    Attributes:
+        depends: by what it may differ: PROGRAM, LANE, and the loops with an iteration of their own in it. What depends on
+            nothing is one number for all programs: sizes, and what is made of them.
+    """
 
     name: str
     low: int | None
@@ -56,7 +67,6 @@ class Terms:
         self.flag_names: list[str] = []
         self._flag_depends: list[frozenset[Hashable]] = []
         self._flag_facts: list[tuple[Formula, ...]] = []
-        self.sizes: set[int] = set()
         self.loaded: dict[int, int] = {}
         """Atoms that are elements of arrays: the position of the parameter."""
         self.is_proven: Callable[[Formula], bool] = lambda formula: False
@@ -66,7 +76,7 @@ class Terms:
         self, key: Hashable, name: str, low: int | None = None, high: int | None = None,
         depends: Iterable[Hashable] = (), facts: Callable[[Polynomial], Sequence[Formula]] | None = None,
     ) -> Polynomial:  # fmt: skip
-        """Returns the atom of this key, which is made at the first call. facts: what holds of it, made once."""
+        """Returns the atom of this key, which is made at the first call. facts: what defines it, made once."""
         number = self._numbers.get(key)
         if number is None:
             number = len(self.atoms)
@@ -76,8 +86,15 @@ class Terms:
             made = Atom(_shortened(name), low, high, frozenset(depends))
             self.atoms.append(made)
             if facts is not None:
-                made.facts = tuple([each for each in facts(variable(number)) if not isinstance(each, Truth)])
+                found = tuple([each for each in facts(variable(number)) if not isinstance(each, Truth)])
+                self._check(made.name, made.depends, found)
+                made.facts = found
         return variable(number)
+
+    def _check(self, name: str, depends: frozenset[Hashable], facts: Sequence[Formula]) -> None:
+        for each in facts:
+            if not self.formula_depends(each) <= depends:
+                raise InternalError(f"prove: a fact of {name} depends on more than what it is about")
 
     def number_of(self, key: Hashable) -> int | None:
         """Returns the number of an atom that exists already."""
@@ -95,7 +112,9 @@ class Terms:
             self._flag_depends.append(frozenset(depends))
             self._flag_facts.append(())
             if facts is not None:
-                self._flag_facts[number] = tuple(facts(Flag(number)))
+                found = tuple(facts(Flag(number)))
+                self._check(name, self._flag_depends[number], found)
+                self._flag_facts[number] = found
         return number
 
     def flag_depends(self, number: int) -> frozenset[Hashable]:
@@ -154,7 +173,7 @@ class Terms:
             return True
         if high is not None and high < 0:
             return False
-        return polynomial.atoms <= self.sizes and self.is_proven(at_least(polynomial, 0))
+        return not self.depends(polynomial) and self.is_proven(at_least(polynomial, 0))
 
     def depends(self, *polynomials: Polynomial) -> frozenset[Hashable]:
         """Returns the loops of which polynomials may differ from iteration to iteration."""
@@ -170,14 +189,6 @@ class Terms:
         for flag in flags_of((formula,)):
             found |= self._flag_depends[flag]
         return frozenset(found)
-
-    def _is_size(self, *polynomials: Polynomial) -> bool:
-        return all(polynomial.atoms <= self.sizes for polynomial in polynomials)
-
-    def _keep_size(self, made: Polynomial, *operands: Polynomial) -> Polynomial:
-        if self._is_size(*operands):
-            self.sizes |= made.atoms
-        return made
 
     def digits(self, polynomial: Polynomial) -> list[Polynomial]:
         """Returns polynomials that are all 0 exactly where this one is: 64 x + y is 0, for |y| < 64, where x and y are."""
@@ -226,8 +237,6 @@ class Terms:
         rest = self.atom(("rest", value, divisor), "")
         # The remainder alone needs the definition, too.
         self.atoms[next(iter(rest.atoms))].facts = self.atoms[next(iter(quotient.atoms))].facts
-        self._keep_size(quotient, value, divisor)
-        self._keep_size(rest, value, divisor)
         return whole + quotient, rest
 
     def truncated_parts(self, value: Polynomial, divisor: Polynomial) -> tuple[Polynomial, Polynomial]:
@@ -270,8 +279,6 @@ class Terms:
         )
         rest = self.atom(("truncated rest", value, divisor), "")
         self.atoms[next(iter(rest.atoms))].facts = self.atoms[next(iter(quotient.atoms))].facts
-        self._keep_size(quotient, value, divisor)
-        self._keep_size(rest, value, divisor)
         return quotient, rest
 
     def chosen(self, condition: Formula, yes: Polynomial, no: Polynomial) -> Polynomial:
@@ -299,11 +306,10 @@ class Terms:
         left, right = sorted((left, right), key=lambda each: each.terms)
         low = None if one[0] is None or two[0] is None else min(one[0], two[0])
         high = one[1] if two[1] is None else two[1] if one[1] is None else min(one[1], two[1])
-        made = self.atom(
+        return self.atom(
             ("smaller", left, right), f"min({self.text(left)}, {self.text(right)})", low, high, self.depends(left, right),
             lambda made: (at_most(made, left), at_most(made, right), either(equal(made, left), equal(made, right))),
         )  # fmt: skip
-        return self._keep_size(made, left, right)
 
     def larger(self, left: Polynomial, right: Polynomial) -> Polynomial:
         """Returns the maximum."""
@@ -333,9 +339,10 @@ class Terms:
         if self.fits(value, -half, half - 1):
             return value
         depends = self.depends(value)
+        low, high = [None if end is None else (end + half) >> width for end in self.range(value)]
 
         def facts(made: Polynomial) -> Sequence[Formula]:
-            times = self.atom(("wraps", value, width), f"wraps({self.text(value)})", depends=depends)
+            times = self.atom(("wraps", value, width), f"wraps({self.text(value)})", low, high, depends)
             return (equal(made + times * (1 << width), value),)
 
         name = f"wrap{width}({self.text(value)})"
@@ -364,4 +371,4 @@ def _most(one: int | None, two: int | None) -> int | None:
     return None if one is None or two is None else max(one, two)
 
 
-__all__ = ["MAX_ATOMS", "ONE", "Atom", "Range", "Terms"]
+__all__ = ["LANE", "MAX_ATOMS", "ONE", "PROGRAM", "Atom", "Range", "Terms"]

@@ -1,4 +1,4 @@
-"""Copies terms for another iteration of a loop: every unknown that may differ there is another one, with its own facts."""
+"""Copies terms for another program or lane: every unknown that may differ there is another one, with its own facts."""
 
 from __future__ import annotations
 
@@ -10,40 +10,40 @@ from .polynomials import Polynomial
 
 
 class Renaming:
-    """What the terms of one iteration of a loop are in another one.
+    """What the terms of one program are in another one, or those of one lane in another one.
 
-    The copies may differ between iterations as what they are copies of, so that copies of copies are again others.
+    Every atom that may depend on what is renamed is another one there, with the same facts about the others' copies; all else
+    is the same number. Two runs of one function share nothing but their sizes, so that all that is said of one program by its
+    terms is said of any other by their copies.
     """
 
-    def __init__(self, terms: Terms, loop: Hashable, tag: Hashable) -> None:
-        """Starts with nothing copied. tag: tells copies for one loop apart."""
+    def __init__(self, terms: Terms, of: Hashable) -> None:
+        """Starts with nothing copied. of: PROGRAM, or LANE."""
         self._terms = terms
-        self._loop = loop
-        self._tag = tag
+        self._of = of
         self._values: dict[int, Polynomial] = {}
-
-    def take(self, atom: int, value: Polynomial) -> None:
-        """States what stands for an atom. Nothing that is defined by it may have been copied before."""
-        self._values[atom] = value
+        self._formulas: dict[Formula, Formula] = {}
 
     def polynomial(self, polynomial: Polynomial) -> Polynomial:
-        """Returns the polynomial in the other iteration."""
+        """Returns the polynomial in the other run."""
         return polynomial.mapped(self._atom)
 
     def formula(self, formula: Formula) -> Formula:
-        """Returns the formula in the other iteration."""
-        return mapped(formula, self.polynomial, self._flag)
+        """Returns the formula in the other run."""
+        found = self._formulas.get(formula)
+        if found is None:
+            found = self._formulas[formula] = mapped(formula, self.polynomial, self._flag)
+        return found
 
     def _atom(self, number: int) -> Polynomial:
         value = self._values.get(number)
         if value is None:
             own = self._terms.atoms[number]
-            if self._loop not in own.depends:
+            if self._of not in own.depends:
                 value = Polynomial([((number,), 1)])
             else:
-                key = ("renamed", self._loop, self._tag, number)
                 value = self._terms.atom(
-                    key, f"{own.name}'", own.low, own.high, own.depends,
+                    ("renamed", self._of, number), f"{own.name}'", own.low, own.high, own.depends,
                     lambda made: [self.formula(fact) for fact in self._with(number, made, own.facts)],
                 )  # fmt: skip
             self._values[number] = value
@@ -57,9 +57,9 @@ class Renaming:
     def _flag(self, number: int) -> Formula:
         terms = self._terms
         depends = terms.flag_depends(number)
-        if self._loop not in depends:
+        if self._of not in depends:
             return Flag(number)
-        key = ("renamed", self._loop, self._tag, number)
+        key = ("renamed", self._of, number)
         name = f"{terms.flag_names[number]}'"
         return Flag(terms.flag(key, name, depends, lambda made: [self.formula(fact) for fact in terms.flag_facts(number)]))
 
