@@ -27,6 +27,7 @@ PASSES = "inline,drop-claims,expand-control,expand-arithmetic,expand-maps,expand
 """Passes before a proof. None of them removes an access: what the text does and nobody uses is checked, too."""
 _TEXT = "ttir"
 _NAME = re.compile(r"[A-Za-z_][\w.]*")
+_POSITION = re.compile(r"arg\d+")
 _HARMLESS = frozenset({
     "tt.func", "tt.return", "tt.print", "tt.assert", "cf.assert", "cf.br", "cf.cond_br", "llvm.intr.assume", "ttg.barrier",
     "gpu.barrier", "tt.grid_dependency_wait", "tt.grid_dependency_launch_dependents", "scf.for", "scf.if", "scf.while",
@@ -51,7 +52,6 @@ class ProofParameter:
         name: as specifications say it; those of the parts of a descriptor `a` are `a`, `a.shape.0` and `a.stride.0`.
         divisor: what the text promises to divide the number.
         rank: of a descriptor's array, how many extents and strides follow it here; 0 of others.
-        is_followed: whether the text has parameters for these, too.
         promised: what the text promises to divide the address of an array.
     """
 
@@ -59,7 +59,6 @@ class ProofParameter:
     type: Attribute
     divisor: int = 1
     rank: int = 0
-    is_followed: bool = False
     promised: int = 1
 
     @property
@@ -113,8 +112,9 @@ class Access:
 
 @dataclass(frozen=True, slots=True)
 class PreparedFunction:
-    """A function whose calls, switches and descriptors are expanded."""
+    """A function whose calls, switches and descriptors are expanded. original: what it was made of."""
 
+    original: FuncOp
     function: FuncOp
     parameters: tuple[ProofParameter, ...]
     accesses: tuple[Access, ...]
@@ -140,7 +140,7 @@ def prepare(function: FuncOp) -> PreparedFunction:
     _locate(function, copy)
     parameters = _parameters(function)
     Pipeline.parse(PASSES).run(copy)
-    return PreparedFunction(copy, parameters, tuple(_accesses(copy)))
+    return PreparedFunction(function, copy, parameters, tuple(_accesses(copy)))
 
 
 def _locate(function: FuncOp, copy: FuncOp) -> None:
@@ -164,31 +164,35 @@ def line_of(op: Operation) -> str:
 def parameter_names(function: FuncOp) -> tuple[str, ...]:
     """Returns a name for each parameter of a function, by which specifications tell them apart.
 
-    Where the text's names are `n_1` and `n_2`, those of the parameters are both `n`: the second becomes `n_2`. What a front
-    end lets follow a descriptor `a` is called as the descriptor's own sizes are, `a.shape.0`: a launch supplies both at once.
+    That is the text's, where no other parameter could be meant by it. Texts are read without the numbers at the end of names:
+    where theirs are `%n_1` and `%n_2`, both are called by their position, `arg1` and `arg2`. So are those that are named like a
+    part of a descriptor's, `a.shape.0`, or like another position.
     """
-    found: list[str] = []
-    taken: set[str] = set()
-    supplied: list[str] = []  # the names that the parameters after a descriptor have
-    for each in parameters_of(function):
-        if supplied:
-            found.append(supplied.pop(0))
-            continue
-        base = re.sub(r"\W", "_", each.name) if not _NAME.fullmatch(each.name) else each.name
-        name, number = base, 1
-        while name in taken:
-            number += 1
-            name = f"{base}_{number}"
-        found.append(name)
-        taken.add(name)
-        if isinstance(each.type, TensorDescType):
-            rank = len(each.type.shape)
-            own = [f"{name}.{what}.{axis}" for what in ("shape", "stride") for axis in range(rank)]
-            following = parameters_of(function)[len(found) : len(found) + 2 * rank]
-            if [other.type for other in following] == [t.I32] * rank + [t.I64] * rank:
-                supplied = list(own)
-            taken.update(own)
+    parameters = parameters_of(function)
+    bases = [each.name if _NAME.fullmatch(each.name) else re.sub(r"\W", "_", each.name) for each in parameters]
+    parts = {
+        part for base, each in zip(bases, parameters, strict=True) if isinstance(each.type, TensorDescType)
+        for part in (base, *_parts(base, len(each.type.shape)))
+    }  # fmt: skip
+    found = []
+    for position, (base, each) in enumerate(zip(bases, parameters, strict=True)):
+        is_taken = bases.count(base) > 1 or (base in parts and not isinstance(each.type, TensorDescType))
+        is_taken |= any(base.startswith(f"{other}.") for other in bases if other != base)
+        is_number = _POSITION.fullmatch(base) is not None and base != f"arg{position}"
+        found.append(f"arg{position}" if is_taken or is_number or not _NAME.fullmatch(base) else base)
     return tuple(found)
+
+
+def ambiguous(function: FuncOp, name: str) -> bool:
+    """Returns whether a name that is no parameter's could be meant to be one's: without its number at the end it is in the text."""
+    texts = {re.sub(r"\W", "_", each.name) for each in parameters_of(function)}
+    plain = re.sub(r"\W", "_", name)
+    return plain in texts or re.sub(r"_\d+$", "", plain) in texts
+
+
+def _parts(name: str, rank: int) -> list[str]:
+    """Returns how the extents, strides and padding of a descriptor's tensor are called."""
+    return [*[f"{name}.{what}.{axis}" for what in ("shape", "stride") for axis in range(rank)], f"{name}.padding"]
 
 
 def _parameters(function: FuncOp) -> tuple[ProofParameter, ...]:
@@ -198,12 +202,10 @@ def _parameters(function: FuncOp) -> tuple[ProofParameter, ...]:
         name = names[position]
         if isinstance(each.type, TensorDescType):
             rank = len(each.type.shape)
-            following = names[position + 1 : position + 1 + 2 * rank]
-            is_followed = f"{name}.shape.0" in following
-            found.append(ProofParameter(name, t.ptr(each.type.elem), rank=rank, is_followed=is_followed))
-            for what in ("shape", "stride"):
-                found += [ProofParameter(f"{name}.{what}.{axis}", t.I64) for axis in range(rank)]
-            found.append(ProofParameter(f"{name}.padding", t.I1))
+            found.append(ProofParameter(name, t.ptr(each.type.elem), rank=rank))
+            *sizes, padding = _parts(name, rank)
+            found += [ProofParameter(size, t.I64) for size in sizes]
+            found.append(ProofParameter(padding, t.I1))
             continue
         promised = parameter_attributes(function, position).get(DIVISIBILITY)
         divisor = promised.value.data if isinstance(promised, IntegerAttr) else 1
@@ -272,4 +274,4 @@ def _operands(op: Operation) -> tuple[SSAValue | None, SSAValue | None]:
     return None, None
 
 
-__all__ = ["GATHER", "Access", "PreparedFunction", "ProofParameter", "claims_of", "line_of", "parameter_names", "prepare"]
+__all__ = ["GATHER", "Access", "PreparedFunction", "ProofParameter", "ambiguous", "claims_of", "line_of", "parameter_names", "prepare"]

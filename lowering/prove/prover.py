@@ -12,7 +12,7 @@ from .evaluate.values import Pointer, Unknown
 from .found import SHOWN, Found, joined, shown
 from .launches import Confirm
 from .overflow import Overflow
-from .preparation import Access, PreparedFunction
+from .preparation import Access, PreparedFunction, ambiguous
 from .proof import NEVER, PROPERTIES, TERMINATION, UNKNOWN, AccessVerdict, Proof
 from .races import Races
 from .specify.expressions import names_in
@@ -64,6 +64,11 @@ class Prover:
         for name in self._parsed.names():
             if name in others:
                 raise UserError(f"prove: {name!r} is no integer; numbers: {', '.join(numbers) or 'none'}, and new names")
+            if name not in numbers and ambiguous(self.prepared.original, name):
+                raise UserError(
+                    f"prove: which parameter of @{function} {name!r} is, is not known, as texts are read without the numbers at the "
+                    f"end of names; numbers: {', '.join(numbers) or 'none'}; fix: one of these, or a new name that is like no other"
+                )
 
     def prove(self, properties: Sequence[str]) -> Proof:
         """Returns the verdicts. Raises `UserError` for assumptions that contradict each other."""
