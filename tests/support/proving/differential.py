@@ -17,15 +17,16 @@ from joinery.lowering.prove.specify.expressions import evaluate, holds, parse_as
 from joinery.lowering.prove.specify.specification import ParsedSpecification, Specification
 from joinery.promotion.float_modes import default_modes
 
+from .idioms import idiomatic_kernel
 from .mixed_kernels import mixed_kernel
 from .random_kernels import RandomKernel, random_kernel
 from .watching import run
 
-MAKERS = {"random": random_kernel, "mixed": mixed_kernel}
+MAKERS = {"random": random_kernel, "mixed": mixed_kernel, "idioms": idiomatic_kernel}
 
 KINDS = {"bounds": {"out-of-bounds", "misaligned"}, "races": {"race", "lane-race"}, "overflow": {"overflow"}}
 PROVED = ("proven", "proven under", "never executed")
-_EDGES = {"i8": [-128, -127, -64, -3, -1, 20, 33, 64, 100, 126, 127], "i16": [-2**15, -129, -1, 127, 255, 2**15 - 1], "i32": [-9, -1, 20, 33, 100, 2**31 - 1, -(2**31)]}  # noqa: E501
+_EDGES = {"i8": [-128, -127, -64, -3, -1, 20, 33, 64, 100, 126, 127], "i16": [-2**15, -129, -1, 127, 255, 2**15 - 1], "i32": [-9, -1, 20, 33, 100, 2**31 - 1, -(2**31)], "i64": [-5, -1, 20, 33, 2**63 - 1, -(2**63)]}  # noqa: E501
 _MAX_ELEMENTS = 5000
 LIMIT = 200_000
 
