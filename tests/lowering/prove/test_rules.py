@@ -13,7 +13,7 @@ import pytest
 pytest.importorskip("z3")
 
 from joinery.lowering.prove.evaluate import arithmetic
-from joinery.lowering.prove.evaluate.values import Condition, Integer, Needs
+from joinery.lowering.prove.evaluate.values import Condition, Integer
 from joinery.lowering.prove.terms.atoms import Terms
 from joinery.lowering.prove.terms.formulas import (
     AtMost,
@@ -38,14 +38,13 @@ RANGES = [(-128, 127), (0, 127), (0, 7), (1, 5), (-128, -1), (-3, 2), (-200, 400
 
 
 class Watcher:
-    """Looks at numbers that may wrap. Whatever needs are asked for is a fault: there are none."""
+    """Looks at numbers that may wrap."""
 
     def __init__(self, terms: Terms) -> None:
         self.terms = terms
 
-    def signed(self, value: Integer, op: Operation) -> tuple[Polynomial, Needs]:
-        assert not value.needs
-        return self.terms.wrapped(value.value, value.width), ()
+    def signed(self, value: Integer) -> Polynomial:
+        return self.terms.wrapped(value.value, value.width)
 
 
 class Meaning:
@@ -251,11 +250,10 @@ def test_rules_of_comparisons(name: str) -> None:
     body = f"%c = arith.cmpi {name}, %a, %b : {{block}}\n  %r = arith.extui %c : {{mask}} to {{block}}"
     expected = interpreted(body, X, Y)
     assert np.array_equal(PREDICATES[name](X, Y), expected != 0)
-    op = operation(name)
     for x, y in [*CASES, *CONSTANTS[::3]]:
         terms = Terms()
         one, two, free = operands(terms, x, y)
-        found = arithmetic.comparison(Watcher(terms), op, name, one, two)
+        found = arithmetic.comparison(Watcher(terms), name, one, two)
         assert isinstance(found, Condition)
         meaning = Meaning(terms, free)
         right = expected[_at(free)] != 0
@@ -283,7 +281,7 @@ def test_rules_of_absolute_values_and_low_bits(own: tuple[int, int]) -> None:
     expected = interpreted("%r = math.absi %a : {block}", X, Y)
     terms = Terms()
     one, _, free = operands(terms, own, 0)
-    found = arithmetic.absolute(Watcher(terms), operation("absi"), one)
+    found = arithmetic.absolute(Watcher(terms), one)
     assert isinstance(found, Integer)
     meaning = Meaning(terms, free)
     assert np.array_equal(_wrapped(meaning.polynomial(found.value), 8), expected[_at(free) // 256 * 256])
