@@ -14,7 +14,8 @@ from ...lowering.prove.guessing import Launch, guess
 from ...lowering.prove.preparation import PreparedFunction, parameter_names, prepare
 from ...lowering.prove.proof import DEFAULT_PROPERTIES, PROPERTIES, Proof
 from ...lowering.prove.prover import Prover, written_arrays
-from ...lowering.prove.specify.specification import Specification
+from ...lowering.prove.specify.expressions import evaluate
+from ...lowering.prove.specify.specification import GRID_NAMES, Specification
 from ...lowering.prove.stored import read_stored
 from ...lowering.prove.terms.solver import DEFAULT_LIMIT, load_z3
 from ...lowering.tt import types as t
@@ -24,7 +25,7 @@ from ...lowering.tt.dialect.memory.descriptor_types import TensorDescType
 from ...lowering.tt.host_values import DescriptorArgument, TableArgument
 from ...lowering.tt.sanitize.findings import Finding, Report
 from ...lowering.tt.types import numpy_dtype
-from ...promotion.errors import JoineryError, UnsupportedError, UserError
+from ...promotion.errors import InternalError, JoineryError, UnsupportedError, UserError
 from ...promotion.float_modes import default_modes
 from ..tensor_arguments import TensorDescriptor
 from ..texts import MakeArguments
@@ -95,8 +96,11 @@ class KernelProver:
         load_z3()
         arguments = self._arguments(grid, args)
         with default_modes():
+            launch = _launch(self._function, grid_extents(grid), arguments)
             self._refuse_shared_memory(arguments)
-            return guess(self._expanded(), _launch(self._function, grid_extents(grid), arguments))
+            found = guess(self._expanded(), launch)
+        _check_guess(found, launch)
+        return found
 
     def _refuse_shared_memory(self, args: Sequence[Any]) -> None:
         """Refuse a launch in which an array that is written overlaps another one: a proof is about arrays that do not."""
@@ -144,8 +148,8 @@ class KernelProver:
         Args:
             stored: a text of `Proof.as_json`. Nothing in it is believed but the specification.
 
-        Returns the new proof. Raises `UserError` for a text that is no proof, for a proof of another kernel, and where what it
-        calls proven is not proven now.
+        Returns the new proof. Raises `UserError` for a text that is no proof, for a proof of another kernel, and where anything
+        that it says, verdicts and what they trust, is not what is found now.
         """
         old = read_stored(stored)
         if old.digest != self._digest():
@@ -154,7 +158,9 @@ class KernelProver:
             )
         proof = self(list(old.assume), old.extents, old.grid, old.properties, old.limit)
         if found := old.differences(proof):
-            raise UserError("prove.verify: the proof does not hold: " + "; ".join(found))
+            raise UserError(
+                f"prove.verify: the stored proof says other than what is proven now: {'; '.join(found)}; fix: prove it anew"
+            )
         return proof
 
     def _digest(self) -> str:
@@ -196,6 +202,7 @@ def _launch(function: FuncOp, grid: tuple[int, int, int], args: Sequence[Any]) -
         elif parameter.is_pointer:
             if argument is None or not isinstance(argument, np.ndarray):
                 continue
+            parameter.array(argument)
             elements[name] = argument.size
             if argument.dtype.kind in "iu" and argument.size:
                 signed = argument.view(f"i{argument.itemsize}")
@@ -203,6 +210,19 @@ def _launch(function: FuncOp, grid: tuple[int, int, int], args: Sequence[Any]) -
         elif t.is_integer(parameter.type) and t.bit_width(parameter.type) > 1:
             numbers[name] = int(parameter.scalar(argument))
     return Launch(numbers, elements, contents, grid)
+
+
+def _check_guess(specification: Specification, launch: Launch) -> None:
+    """Asserts that a guess describes the launch that it was made from, so that the proof is about that launch, too."""
+    parsed = specification.parsed()
+    names = dict(zip(GRID_NAMES, launch.grid, strict=True)) | dict(launch.numbers)
+    holds = parsed.holds(names) and tuple(evaluate(axis, names) for axis in parsed.grid) == launch.grid
+    holds &= all(evaluate(extent, names) <= launch.elements[name] for name, extent in parsed.extents.items())
+    for name, (low, high) in parsed.ranges_of_contents(names).items():
+        least, most = launch.contents.get(name, (0, 0))
+        holds &= (low is None or low <= least) and (high is None or most <= high)
+    if not holds:
+        raise InternalError(f"prove.like: the guess does not hold in the launch it was made from:\n{specification}")
 
 
 def launch_arguments(

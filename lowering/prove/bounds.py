@@ -58,7 +58,9 @@ class Bounds:
         found = self._pointers.get(access)
         if found is None:
             try:
-                found = Unknown(access.obstacle) if access.obstacle else self.world.access_terms(access).pointer
+                found = (
+                    Unknown(access.obstacle) if access.obstacle else self.world.access_terms(access).pointer
+                )
             except NotModelled as error:
                 found = Unknown(error.reason)
             except (TooLarge, RecursionError):
@@ -92,18 +94,32 @@ class Bounds:
             (texts[names[position]], extent) for position, extent in world.extents.items()
             if extent.number is None and names[position] in texts
         ]  # fmt: skip
-        own = [(texts[names[array]], world.extents[array])] if array in world.extents and names[array] in texts else []
+        own = (
+            [(texts[names[array]], world.extents[array])]
+            if array in world.extents and names[array] in texts
+            else []
+        )
         sizes = [*extents, *world.symbols.items()]
         sizes += [
             (text, axis) for text, axis in zip(self.specification.grid, world.grid, strict=True) if axis.number is None
         ]  # fmt: skip
         bounds = [(own, (1 << 31) - 1, "2**31 - 1"), (extents, (1 << 31) - 1, "2**31 - 1")]
-        bounds += [(sizes, (1 << 31) - (1 << 16), "2**31 - 2**16"), (sizes, 1 << 30, "2**30"), (sizes, 1 << 24, "2**24")]
+        bounds += [
+            (sizes, (1 << 31) - (1 << 16), "2**31 - 2**16"),
+            (sizes, 1 << 30, "2**30"),
+            (sizes, 1 << 24, "2**24"),
+        ]
         found: list[Level] = []
         for parts, limit, text in bounds:
-            limited = [f"{name} <= {text}" for name, size in parts if not world.terms.fits(size, -limit, limit)]
+            limited = [
+                f"{name} <= {text}" for name, size in parts if not world.terms.fits(size, -limit, limit)
+            ]
             level = tuple(dict.fromkeys(limited))
-            if level and level not in found and not world.solver.is_impossible(*world.base, *world.level(level)):
+            if (
+                level
+                and level not in found
+                and not world.solver.is_impossible(*world.base, *world.level(level))
+            ):
                 found.append(level)
         return found
 
@@ -153,7 +169,9 @@ class Bounds:
             return Found(UNKNOWN, reason=f"its address is not shown to be a multiple of {access.size} bytes")
         fault = claims.outside(world, access, pointer)
         assert fault is not None
-        counterexample = self.launches.search(world, "bounds", (access,), [world.access_terms(access).live, fault])
+        counterexample = self.launches.search(
+            world, "bounds", (access,), [world.access_terms(access).live, fault]
+        )
         if counterexample is not None:
             return Found(REFUTED, counterexample=counterexample)
         return Found(UNKNOWN, reason=self._why(access, pointer))
@@ -162,7 +180,13 @@ class Bounds:
         terms = self.world.terms
         if access.is_gather:
             return f"not shown to be an index of the block: {terms.text(pointer.offset)}"
-        arrays = sorted({self.prepared.parameters[terms.loaded[atom]].name for atom in pointer.offset.atoms if atom in terms.loaded})
+        arrays = sorted(
+            {
+                self.prepared.parameters[terms.loaded[atom]].name
+                for atom in pointer.offset.atoms
+                if atom in terms.loaded
+            }
+        )
         if arrays:
             return f"the address depends on what is loaded from {', '.join(arrays)}; fix: assume=['0 <= {arrays[0]}[:] < n']"
         return f"not shown to be inside: element {terms.text(pointer.offset)} (in bytes)"

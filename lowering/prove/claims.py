@@ -127,4 +127,13 @@ def axes_of(value: SSAValue, depth: int = 0) -> frozenset[int]:
     return everything
 
 
-__all__ = ["axes_of", "is_aligned", "is_inside", "is_never_executed", "lanes_meet", "misaligned", "outside", "programs_meet"]
+__all__ = [
+    "axes_of",
+    "is_aligned",
+    "is_inside",
+    "is_never_executed",
+    "lanes_meet",
+    "misaligned",
+    "outside",
+    "programs_meet",
+]

@@ -152,7 +152,8 @@ class _Guess:
         return specification, proven, all_, relations
 
     def _world(self, assume: Sequence[str], extents: Mapping[str, str], grid: tuple[str, str, str]) -> World:
-        return World(self.prepared, Specification(tuple(assume), tuple(extents.items()), grid).parsed(), self.budget, _RunOfSmallNumbers)
+        parsed = Specification(tuple(assume), tuple(extents.items()), grid).parsed()
+        return World(self.prepared, parsed, self.budget, _RunOfSmallNumbers)
 
     def _formula(self, world: World, assumption: object) -> Formula:
         return world.assumption(assumption)  # type: ignore[arg-type]

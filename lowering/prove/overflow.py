@@ -1,7 +1,7 @@
 """Proves that no integer from which addresses and masks are computed wraps, in any lane of any program, masked or not.
 
-Every operation that could wrap is looked at where it stands, in the context of its block: its operands are the numbers that they
-are in the run, wrapped or not, and the exact result must fit. Everything that may have a part in an address is looked at.
+Every operation that could wrap is looked at where it stands, in the context of its block: its operands are the numbers that
+they are in the run, wrapped or not, and the exact result must fit. Everything that may have a part in an address is looked at.
 """
 
 from __future__ import annotations
@@ -49,12 +49,13 @@ class Overflow:
     def __init__(self, bounds: Bounds) -> None:
         """Starts with nothing asked. bounds: has the terms."""
         self._bounds = bounds
+        self._unsigned = _read_as_unsigned(bounds.prepared.function)
         self._asked: dict[tuple[Operation, Level], str] = {}
 
     def verdicts(self) -> dict[Access, Found]:
         """Returns the verdict of every access."""
         accesses = [each for each in self._bounds.prepared.accesses if not each.is_gather]
-        return {access: self._bounds.guarded(lambda access=access: self._verdict(access)) for access in accesses}  # type: ignore[misc]
+        return {each: self._bounds.guarded(lambda access=each: self._verdict(access)) for each in accesses}  # type: ignore[misc]
 
     def _verdict(self, access: Access) -> Found:
         if access.obstacle:
@@ -88,8 +89,12 @@ class Overflow:
         world = self._bounds.world
         run = world.run(level)
         if op.name == "scf.for":
-            return "" if bounds_of(run, op) is not None else "a loop that is not shown to count upwards as signed numbers do"
-        is_unsigned = _is_unsigned(op)
+            return (
+                ""
+                if bounds_of(run, op) is not None
+                else "a loop that is not shown to count upwards as signed numbers do"
+            )
+        is_unsigned = op in self._unsigned
         if not is_unsigned and op.name not in (*_RING, *_MIN, "tt.addptr"):
             is_exact = op.name in _EXACT | _LOADS or not any(_holds_integers(result) for result in op.results)
             return "" if is_exact else f"{op.name}, which is not modelled,"
@@ -100,7 +105,12 @@ class Overflow:
             pointer = ev.value(op.results[0], lanes)
             if not isinstance(pointer, Pointer):
                 return "an address that is not known"
-            return self._unless(level, ev.formula, _unfit(world, pointer.offset, 64), f"{world.terms.text(pointer.offset)} in 64 bits")
+            return self._unless(
+                level,
+                ev.formula,
+                _unfit(world, pointer.offset, 64),
+                f"{world.terms.text(pointer.offset)} in 64 bits",
+            )
         operands = [ev.value(operand, lanes) for operand in op.operands]
         if all(isinstance(each, Condition) for each in operands):
             return ""
@@ -109,8 +119,12 @@ class Overflow:
         numbers = [ev.signed(each) for each in operands if isinstance(each, Integer)]
         if is_unsigned:
             widths = [each.width for each in operands if isinstance(each, Integer)]
-            fault = either(*[_negative(world, number, width) for number, width in zip(numbers, widths, strict=True)])
-            return self._unless(level, ev.formula, fault, f"{op.name} reads unsigned numbers, and of what may be negative")
+            fault = either(
+                *[_negative(world, number, width) for number, width in zip(numbers, widths, strict=True)]
+            )
+            text = f"{op.name} of what is read as unsigned, and may be negative"
+            if (found := self._unless(level, ev.formula, fault, text)) or op.name not in (*_RING, *_MIN):
+                return found
         if t.bit_width(op.results[0].type) == 1:
             return ""  # of a number its last bit, as a condition
         wraps, text = _wraps(world, op, numbers)
@@ -142,7 +156,9 @@ def _wraps(world: World, op: Operation, operands: Sequence[Polynomial]) -> tuple
         case "math.absi":
             return equal(x, -half), f"abs({world.terms.text(x)}) in {width} bits"
         case "arith.divsi" | "arith.floordivsi" | "arith.ceildivsi":
-            return both(equal(x, -half), equal(y, -1)), f"{world.terms.text(x)} / {world.terms.text(y)} in {width} bits"
+            return both(
+                equal(x, -half), equal(y, -1)
+            ), f"{world.terms.text(x)} / {world.terms.text(y)} in {width} bits"
         case "arith.addi":
             exact = x + y
         case "arith.subi":
@@ -165,16 +181,35 @@ def _is_unsigned(op: Operation) -> bool:
     return op.name in _UNSIGNED
 
 
+def _read_as_unsigned(function: Operation) -> frozenset[Operation]:
+    """Returns the operations that read unsigned numbers, and the sums and products of which these are made.
+
+    A number that is not negative is the same one read as signed; only for such numbers is it the same question whether a sum
+    wraps.
+    """
+    readers = [op for op in function.walk() if _is_unsigned(op)]
+    made = (
+        _computing_values(function, [operand for op in readers for operand in op.operands], [])
+        if readers
+        else []
+    )
+    return frozenset([*readers, *[op for op in made if op.name in _RING or op.name in _MIN]])
+
+
 def _holds_integers(value: SSAValue) -> bool:
     return (t.is_integer(value.type) and t.bit_width(value.type) > 1) or t.is_pointer(value.type)
 
 
 def _computing(function: Operation, access: Access) -> list[Operation]:
     """Returns the operations from which an access's address, mask and path are computed, what controls these included."""
-    return _computing_values(function, [access.pointer, *([access.mask] if access.mask is not None else [])], [access.op])
+    return _computing_values(
+        function, [access.pointer, *([access.mask] if access.mask is not None else [])], [access.op]
+    )
 
 
-def _computing_values(function: Operation, values: Sequence[SSAValue], around: list[Operation]) -> list[Operation]:
+def _computing_values(
+    function: Operation, values: Sequence[SSAValue], around: list[Operation]
+) -> list[Operation]:
     """Returns the operations from which values are computed, and what controls these and the operations around."""
     found: dict[Operation, None] = {}
     seen: set[SSAValue] = set()
@@ -186,7 +221,11 @@ def _computing_values(function: Operation, values: Sequence[SSAValue], around: l
             parent = op.parent_op()
             block = op.parent
             if block is not None and block.parent is not None and block is not block.parent.blocks[0]:
-                waiting += [value for each in block.parent.blocks for value in (each.last_op.operands if each.last_op else ())]
+                waiting += [
+                    value
+                    for each in block.parent.blocks
+                    for value in (each.last_op.operands if each.last_op else ())
+                ]
             if parent is not None and parent is not function and parent not in entered:
                 entered.add(parent)
                 found[parent] = None
@@ -210,7 +249,9 @@ def _computing_values(function: Operation, values: Sequence[SSAValue], around: l
         around.append(op)
         waiting += op.operands
         for region in op.regions:
-            waiting += [each for block in region.blocks for each in (block.last_op.operands if block.last_op else ())]
+            waiting += [
+                each for block in region.blocks for each in (block.last_op.operands if block.last_op else ())
+            ]
             found.update(dict.fromkeys(_inner(op)))
     return list(found)
 

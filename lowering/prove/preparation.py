@@ -184,7 +184,7 @@ def parameter_names(function: FuncOp) -> tuple[str, ...]:
 
 
 def ambiguous(function: FuncOp, name: str) -> bool:
-    """Returns whether a name that is no parameter's could be meant to be one's: without its number at the end it is in the text."""
+    """Returns whether a name that is no parameter's could be meant to be one's, as it is in the text without its number."""
     texts = {re.sub(r"\W", "_", each.name) for each in parameters_of(function)}
     plain = re.sub(r"\W", "_", name)
     return plain in texts or re.sub(r"_\d+$", "", plain) in texts
@@ -274,4 +274,6 @@ def _operands(op: Operation) -> tuple[SSAValue | None, SSAValue | None]:
     return None, None
 
 
-__all__ = ["GATHER", "Access", "PreparedFunction", "ProofParameter", "ambiguous", "claims_of", "line_of", "parameter_names", "prepare"]
+__all__ = [
+    "GATHER", "Access", "PreparedFunction", "ProofParameter", "ambiguous", "claims_of", "line_of", "parameter_names", "prepare",
+]  # fmt: skip

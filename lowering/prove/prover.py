@@ -21,14 +21,20 @@ from .termination import Termination
 from .terms.polynomials import TooLarge
 from .terms.solver import DEFAULT_LIMIT
 
-_NO_SIZES = "no sizes were found that satisfy the assumptions; fix: simpler assumptions, or small sizes among them"
+_NO_SIZES = (
+    "no sizes were found that satisfy the assumptions; fix: simpler assumptions, or small sizes among them"
+)
 
 
 class Prover:
     """Proves the properties of one function under one specification."""
 
     def __init__(
-        self, prepared: PreparedFunction, specification: Specification, confirm: Confirm | None, limit: int = DEFAULT_LIMIT
+        self,
+        prepared: PreparedFunction,
+        specification: Specification,
+        confirm: Confirm | None,
+        limit: int = DEFAULT_LIMIT,
     ) -> None:
         """Starts with nothing proven. Raises `UserError` for names that are not there."""
         self.prepared = prepared
@@ -38,7 +44,9 @@ class Prover:
         try:
             self._bounds = Bounds(prepared, specification, self._parsed, confirm, limit)
         except (TooLarge, RecursionError):
-            raise UserError(f"prove: the specification is too long:\n{specification}\nfix: shorter expressions") from None
+            raise UserError(
+                f"prove: the specification is too long:\n{specification}\nfix: shorter expressions"
+            ) from None
 
     def _check_names(self) -> None:
         arrays, numbers = self.prepared.arrays, self.prepared.numbers
@@ -50,7 +58,9 @@ class Prover:
                 )
         for name in self._parsed.contents():
             if name not in arrays:
-                raise UserError(f"prove: @{function} has no array {name!r}; arrays: {', '.join(arrays) or 'none'}")
+                raise UserError(
+                    f"prove: @{function} has no array {name!r}; arrays: {', '.join(arrays) or 'none'}"
+                )
             pointee = self.prepared.parameters[arrays[name]].type.pointee  # type: ignore[attr-defined]
             if not t.is_integer(pointee) or t.bit_width(pointee) == 1:
                 raise UserError(f"prove: {name} holds {pointee}; assumptions about elements are for integers")
@@ -63,11 +73,14 @@ class Prover:
             )
         for name in self._parsed.names():
             if name in others:
-                raise UserError(f"prove: {name!r} is no integer; numbers: {', '.join(numbers) or 'none'}, and new names")
+                raise UserError(
+                    f"prove: {name!r} is no integer; numbers: {', '.join(numbers) or 'none'}, and new names"
+                )
             if name not in numbers and ambiguous(self.prepared.original, name):
                 raise UserError(
-                    f"prove: which parameter of @{function} {name!r} is, is not known, as texts are read without the numbers at the "
-                    f"end of names; numbers: {', '.join(numbers) or 'none'}; fix: one of these, or a new name that is like no other"
+                    f"prove: which parameter of @{function} {name!r} is, is not known, as texts are read without the numbers "
+                    f"at the end of names; numbers: {', '.join(numbers) or 'none'}; fix: one of these, or a new name that is like "
+                    "no other"
                 )
 
     def prove(self, properties: Sequence[str]) -> Proof:
@@ -116,7 +129,8 @@ class Prover:
         level = joined(*[found.level for found in bounds.values()])
         for access, found in bounds.items():
             if found.verdict not in SHOWN and not access.is_gather:
-                reason = f"it relies on what arrays hold, and {access.op.name} at {access.line} is not proven to stay inside its own"
+                where = f"{access.op.name} at {access.line}"
+                reason = f"it relies on what arrays hold, and {where} is not proven to stay inside its own"
                 return Found(UNKNOWN, reason=reason)
         return shown(level)
 

@@ -54,7 +54,9 @@ class Races:
             stray = next((each for each in strays if each.writes or not is_writing), None)
             if stray is None:
                 continue
-            reason = f"it may meet {stray.op.name} at {stray.line}, which is not shown to stay inside its array"
+            reason = (
+                f"it may meet {stray.op.name} at {stray.line}, which is not shown to stay inside its array"
+            )
             for access in self._accesses:
                 if (is_writing or access.writes) and self._found[access].verdict in (PROVEN, UNDER):
                     self._worsen(access, Found(UNKNOWN, reason=reason))
@@ -72,7 +74,8 @@ class Races:
             pointer = self._bounds.pointer(stray)
             if not stray.writes or not isinstance(pointer, Pointer) or pointer.base not in world.extents:
                 continue
-            if (found := self._bounds.guarded(lambda stray=stray: self._counterexample(stray, stray))).counterexample:  # type: ignore[misc]
+            found = self._bounds.guarded(lambda stray=stray: self._counterexample(stray, stray))  # type: ignore[misc]
+            if found.counterexample is not None:
                 self._worsen(stray, found)
 
     def _counterexample(self, one: Access, two: Access) -> Found:
@@ -133,14 +136,18 @@ class Races:
         pointer = bounds.pointer(access)
         assert isinstance(pointer, Pointer)
         level = bounds.climb(
-            pointer.base, lambda level: world.is_impossible(level, *claims.lanes_meet(world, access, level)), self._level(access)
+            pointer.base,
+            lambda level: world.is_impossible(level, *claims.lanes_meet(world, access, level)),
+            self._level(access),
         )
         if level is not None:
             return shown(level)
         found = bounds.launches.search(world, "races", (access,), claims.lanes_meet(world, access, ()))
         if found is not None:
             return Found(REFUTED, counterexample=found)
-        return Found(UNKNOWN, reason="two lanes of the store are not shown to have different elements, or equal values")
+        return Found(
+            UNKNOWN, reason="two lanes of the store are not shown to have different elements, or equal values"
+        )
 
 
 __all__ = ["MAX_PAIRS", "Races"]

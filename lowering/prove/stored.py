@@ -7,10 +7,11 @@ from collections.abc import Mapping, Sequence
 
 from ...promotion.dataclass import dataclass
 from ...promotion.errors import UserError
-from .proof import NEVER, PROPERTIES, PROVEN, UNDER, Proof
+from .proof import PROPERTIES, Proof
 
 _MAX_LETTERS = 1 << 24
-_SAID = (PROVEN, UNDER, NEVER)
+_FREE = ("questions", "steps", "solver", "example")
+"""What two proofs of the same may differ in."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +19,7 @@ class StoredProof:
     """What a text of `Proof.as_json` says.
 
     Attributes:
-        said: (property, line, operation, array) of accesses, in order, with what is said of them and under which condition.
+        data: all of it.
     """
 
     assume: tuple[str, ...]
@@ -27,18 +28,16 @@ class StoredProof:
     properties: tuple[str, ...]
     limit: int
     digest: str
-    said: tuple[tuple[tuple[str, str, str, str], str, tuple[str, ...]], ...]
+    data: Mapping[str, object]
 
     def differences(self, proof: Proof) -> list[str]:
-        """Returns what the stored proof says and a new one does not; the order of accesses is that of the text."""
-        made = [((each.prop, each.line, each.operation, each.array), each) for each in proof.accesses]
-        found = []
-        if [key for key, _ in made] != [key for key, _, _ in self.said]:
-            return ["its accesses are not those of the kernel"]
-        for (_, verdict, condition), (_, own) in zip(self.said, made, strict=True):
-            is_weaker = own.verdict == UNDER and verdict == UNDER and not set(own.condition) <= set(condition)
-            if verdict in _SAID and (is_weaker or (own.verdict != verdict and own.verdict not in (PROVEN, NEVER))):
-                found.append(f"{own.prop}, {own.line}: {own.operation}: it says {verdict}; now it is {own.verdict}")
+        """Returns what the stored proof says, and a new one does not; what it took to find out may differ."""
+        made = json.loads(proof.as_json())
+        names = sorted(({*self.data} | {*made}) - {*_FREE})
+        found = [f"{name} differ" for name in names if self.data.get(name) != made.get(name)]
+        if "accesses differ" in found or "verdicts differ" in found:
+            verdicts = ", ".join([f"{prop} {proof.verdict(prop)}" for prop in proof.properties])
+            found.append(f"now it is {verdicts}")
         return found
 
 
@@ -57,17 +56,9 @@ def read_stored(text: str) -> StoredProof:
         raise UserError("stored proof: expected extents and verdicts; fix: joinery prove --format json > proof.json")
     if isinstance(limit, bool) or not isinstance(limit, int):
         raise UserError("stored proof: expected a limit of steps; fix: joinery prove --format json > proof.json")
-    accesses = data.get("accesses")
-    if not isinstance(accesses, list) or not all(isinstance(each, dict) for each in accesses):
-        raise UserError("stored proof: expected accesses; fix: joinery prove --format json > proof.json")
-    said = []
-    for each in accesses:
-        prop, line, operation, array = [_text(each, name) for name in ("property", "line", "operation", "array")]
-        said.append(((prop, line, operation, array), _text(each, "verdict"), _texts(each, "condition")))
     assert isinstance(extents, dict)
-    return StoredProof(
-        _texts(data, "assume"), extents, _texts(data, "grid"), tuple(verdicts), limit, _text(data, "digest"), tuple(said)
-    )
+    assume, grid, digest = _texts(data, "assume"), _texts(data, "grid"), _text(data, "digest")
+    return StoredProof(assume, extents, grid, tuple(verdicts), limit, digest, data)
 
 
 def _is_texts(value: object) -> bool:

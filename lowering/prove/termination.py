@@ -54,7 +54,8 @@ class Termination:
         level = self._bounds.climb(None, lambda level: self._is_counted(loop, level))
         if level is not None:
             return shown(level)
-        return Found(UNKNOWN, reason="the loop is not shown to count upwards to its end, and one step beyond it without wrapping")
+        reason = "the loop is not shown to count upwards to its end, and one step beyond it without wrapping"
+        return Found(UNKNOWN, reason=reason)
 
     def _is_counted(self, loop: Operation, level: Level = ALWAYS) -> bool:
         world = self._bounds.world
@@ -73,9 +74,8 @@ def _has_circle(region: Region) -> bool:
     if len(region.blocks) < 2 and not any(block.last_op is not None and block.last_op.successors for block in region.blocks):
         return False
     order = {block: number for number, block in enumerate(postorder(region.blocks[0]))}
-    return any(
-        order[successor] >= order[block] for block in order if block.last_op is not None for successor in block.last_op.successors
-    )
+    ways = [(block, each) for block in order if block.last_op is not None for each in block.last_op.successors]
+    return any(order[successor] >= order[block] for block, successor in ways)
 
 
 __all__ = ["Termination"]

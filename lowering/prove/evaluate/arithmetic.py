@@ -1,8 +1,8 @@
 """Has the rules of integer operations: from terms of the operands to a term of the result.
 
-A rule has one meaning, in every run: what it returns is congruent to the result. `signed` and `_unsigned` give the number that an
-operand is, wrapped; the value of an `Integer` itself counts modulo 2 ** width only. Sums, products, shifts to the left and masks
-of low bits keep that, and look at no number.
+A rule has one meaning, in every run: what it returns is congruent to the result. `signed` and `_unsigned` give the number that
+an operand is, wrapped; the value of an `Integer` itself counts modulo 2 ** width only. Sums, products, shifts to the left and
+masks of low bits keep that, and look at no number.
 """
 
 from __future__ import annotations
@@ -257,5 +257,6 @@ def truncated(ev: Observer, op: Operation, x: Integer) -> Value:
 
 
 __all__ = [
-    "BOOLEANS", "RULES", "Observer", "Rule", "TooLarge", "absolute", "boolean_comparison", "comparison", "extended", "truncated",
+    "BOOLEANS", "RULES", "Observer", "Rule", "TooLarge", "absolute", "boolean_comparison", "comparison", "extended",
+    "truncated",
 ]  # fmt: skip

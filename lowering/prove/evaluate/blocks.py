@@ -7,6 +7,7 @@ from xdsl.ir import Block, Region
 
 from ...tt.analysis.dominance import dominated, postorder
 
+
 class Blocks:
     """The blocks of a function's regions, each region looked at once."""
 

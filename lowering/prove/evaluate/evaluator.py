@@ -3,9 +3,9 @@
 Blocks are never built: `value(ssa, lanes)` is the element at an index of terms. What no rule describes is a free integer in the
 range of its type, which stands for any value that it may have. Programs, lanes and iterations are free, too.
 
-A term stands for a value in every run that the assumptions and the conditions of its context allow: integers wrap where the run
-wraps them. The only shortcut is that a number which the solver shows to fit, from exactly these assumptions and conditions, needs
-no wrapping.
+A term stands for a value in every run that the assumptions and the conditions of its context allow: integers wrap where the
+run wraps them. The only shortcut is that a number which the solver shows to fit, from exactly these assumptions and conditions,
+needs no wrapping.
 """
 
 from __future__ import annotations
@@ -116,7 +116,10 @@ class Evaluator:
         self, run: Run, given: tuple[Formula, ...] = (), above: Evaluator | None = None,
         taken: Mapping[tuple[SSAValue, Lanes], Value] | None = None,
     ) -> None:  # fmt: skip
-        """Starts with nothing evaluated. above: a context whose conditions are among these. taken: values that stand for others."""
+        """Starts with nothing evaluated.
+
+        above: a context whose conditions are among these. taken: values that stand for others.
+        """
         self.run = run
         self.terms = run.terms
         self.given = given

@@ -3,8 +3,8 @@
 An atom stands for one integer. Equal definitions give one atom, so that a quotient of sizes is the same in the grid, in the
 kernel and in two programs.
 
-Facts only ever define: whatever numbers the other atoms in them are, some number is the new one, so that no fact excludes a run.
-What an atom may differ by is its `depends`, and nothing in its facts may depend on more; `Terms.atom` refuses that.
+Facts only ever define: whatever numbers the other atoms in them are, some number is the new one, so that no fact excludes a
+run. What an atom may differ by is its `depends`, and nothing in its facts may depend on more; `Terms.atom` refuses that.
 """
 
 from __future__ import annotations

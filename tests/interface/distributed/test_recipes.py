@@ -35,7 +35,8 @@ blocks = [x[at : at + 100] for at in range(0, 600, 100)]
 
 def recipe(title: str, language: str = "py") -> str:
     """The code below a heading of the guide."""
-    found = re.search(rf"^### {title}\n.*?^```{language}\n(.*?)^```$", GUIDE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+    code = rf"^### {title}\n.*?^```{language}\n(.*?)^```$"
+    found = re.search(code, GUIDE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
     assert found is not None
     return found.group(1)
 

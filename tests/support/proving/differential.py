@@ -17,9 +17,9 @@ from joinery.lowering.prove.specify.expressions import evaluate, holds, parse_as
 from joinery.lowering.prove.specify.specification import ParsedSpecification, Specification
 from joinery.promotion.float_modes import default_modes
 
-from .idioms import idiomatic_kernel
-from .mixed_kernels import mixed_kernel
-from .random_kernels import RandomKernel, random_kernel
+from .makers.idioms import idiomatic_kernel
+from .makers.mixed_kernels import mixed_kernel
+from .makers.random_kernels import RandomKernel, random_kernel
 from .watching import run
 
 MAKERS = {"random": random_kernel, "mixed": mixed_kernel, "idioms": idiomatic_kernel}

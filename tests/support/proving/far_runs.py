@@ -24,14 +24,20 @@ PROVED = ("proven", "proven under", "never executed")
 _PROGRAMS = 7
 
 
-def _sizes(prepared: PreparedFunction, parsed: ParsedSpecification, rng: random.Random) -> dict[str, int] | None:
+def _sizes(
+    prepared: PreparedFunction, parsed: ParsedSpecification, rng: random.Random
+) -> dict[str, int] | None:
     """Sizes near powers of two and small ones, if the assumptions allow them."""
     found: dict[str, int] = {}
     for name in dict.fromkeys([*prepared.numbers, *parsed.names()]):
         position = prepared.numbers.get(name)
         bits = 32 if position is None else t.bit_width(prepared.parameters[position].type)
-        power = rng.choice([bits - 1, bits - 1, bits - 1, bits - 2, bits // 2, 7, 4, 3, 31 if bits > 32 else bits - 1])
-        value = (1 << power) - rng.choice([0, 1, 1, 2, 3, 4, 5, 7, 8, 9, 16, 17, 33, rng.randrange(1 << power)])
+        power = rng.choice(
+            [bits - 1, bits - 1, bits - 1, bits - 2, bits // 2, 7, 4, 3, 31 if bits > 32 else bits - 1]
+        )
+        value = (1 << power) - rng.choice(
+            [0, 1, 1, 2, 3, 4, 5, 7, 8, 9, 16, 17, 33, rng.randrange(1 << power)]
+        )
         if rng.random() < 0.3:
             value = rng.randrange(18)
         if rng.random() < 0.05:
@@ -56,19 +62,27 @@ def check(
         if sizes is None or done >= launches:
             continue
         extents = {prepared.arrays[name]: evaluate(each, sizes) for name, each in parsed.extents.items()}
-        if any(extent * prepared.parameters[at].element_size >= MAX_BYTES // 4 for at, extent in extents.items()):
+        if any(
+            extent * prepared.parameters[at].element_size >= MAX_BYTES // 4 for at, extent in extents.items()
+        ):
             continue
         ranges: dict[int, tuple[int, int]] = {}
         for name, (low, high) in parsed.ranges_of_contents(sizes).items():
             bits = t.bit_width(prepared.parameters[prepared.arrays[name]].type.pointee)  # type: ignore[attr-defined]
             half = 1 << (bits - 1)
-            ranges[prepared.arrays[name]] = max(-half, -half if low is None else low), min(half - 1, half - 1 if high is None else high)
+            ranges[prepared.arrays[name]] = (
+                max(-half, -half if low is None else low),
+                min(half - 1, half - 1 if high is None else high),
+            )
         if any(low > high for low, high in ranges.values()):
             continue
         x, y, z = [evaluate(axis, sizes) for axis in parsed.grid]
         if min(x, y, z) < 1:
             continue
-        numbers = [None if each.is_array else sizes.get(each.name, rng.choice([0, 1])) for each in prepared.parameters]
+        numbers = [
+            None if each.is_array else sizes.get(each.name, rng.choice([0, 1]))
+            for each in prepared.parameters
+        ]
         seen: list[tuple[Any, ...]] | None = [] if values else None
         found = record(prepared, (x, y, z), _programs((x, y, z), rng), numbers, ranges, rng, seen)
         if found is None:
@@ -85,14 +99,39 @@ def check(
 def _programs(grid: tuple[int, int, int], rng: random.Random) -> list[tuple[int, int, int]]:
     found: dict[tuple[int, int, int], None] = {}
     for _ in range(_PROGRAMS):
-        one = [rng.choice([0, 1, 2, n - 1, n - 2, n - 3, n // 2, (1 << 29) - 1, 1 << 29, (1 << 28) + 1, rng.randrange(n)]) % n for n in grid]
+        one = [
+            rng.choice(
+                [
+                    0,
+                    1,
+                    2,
+                    n - 1,
+                    n - 2,
+                    n - 3,
+                    n // 2,
+                    (1 << 29) - 1,
+                    1 << 29,
+                    (1 << 28) + 1,
+                    rng.randrange(n),
+                ]
+            )
+            % n
+            for n in grid
+        ]
         found[one[0], one[1], one[2]] = None
         near = [min(each + rng.choice([0, 1]), n - 1) for each, n in zip(one, grid, strict=True)]
         found[near[0], near[1], near[2]] = None
     return list(found)[: _PROGRAMS + 3]
 
 
-def _compare(proof: Proof, sizes: dict[str, int], extents: dict[int, int], prepared: PreparedFunction, touches: list[Touch], wrapped: Any) -> None:
+def _compare(
+    proof: Proof,
+    sizes: dict[str, int],
+    extents: dict[int, int],
+    prepared: PreparedFunction,
+    touches: list[Touch],
+    wrapped: Any,
+) -> None:
     verdicts: dict[tuple[str, str], str] = {}
     for each in proof.accesses:
         if each.verdict in PROVED and all(holds(parse_assumption(text), sizes) for text in each.condition):
@@ -102,13 +141,17 @@ def _compare(proof: Proof, sizes: dict[str, int], extents: dict[int, int], prepa
 
     def fault(prop: str, line: str, what: str) -> None:
         if line in clear:
-            assert (prop, line) not in verdicts, f"{prop} at {line}: {verdicts[prop, line]}, but {what}\n{sizes}\n{proof}"
+            assert (prop, line) not in verdicts, (
+                f"{prop} at {line}: {verdicts[prop, line]}, but {what}\n{sizes}\n{proof}"
+            )
 
     bytes_: dict[tuple[int, int], list[Touch]] = {}
     for touch in touches:
         access, size = touch.access, touch.access.size
         for prop in ("bounds", "races"):
-            assert verdicts.get((prop, access.line)) != "never executed" or access.line not in clear, f"{access.line} ran\n{sizes}\n{proof}"
+            assert verdicts.get((prop, access.line)) != "never executed" or access.line not in clear, (
+                f"{access.line} ran\n{sizes}\n{proof}"
+            )
         extent = extents.get(touch.array)
         if extent is not None:
             limit = extent * prepared.parameters[touch.array].element_size
@@ -133,7 +176,8 @@ def _compare(proof: Proof, sizes: dict[str, int], extents: dict[int, int], prepa
                     continue
                 if one.access.is_ordered and two.access.is_ordered and one.access.size == two.access.size:
                     continue
-                what = f"programs {one.program} and {two.program} meet at byte {byte} of array {array}: {one.access.line}, {two.access.line}"
+                lines = f"{one.access.line}, {two.access.line}"
+                what = f"programs {one.program} and {two.program} meet at byte {byte} of array {array}: {lines}"
                 fault("races", one.access.line, what)
                 fault("races", two.access.line, what)
     if wrapped:

@@ -125,7 +125,13 @@ class _Recording(PlainTranslation):
 
 
 class _Machine(_Interpreter):
-    def __init__(self, grid: tuple[int, ...], prepared: PreparedFunction, ranges: Mapping[int, tuple[int, int]], rng: random.Random) -> None:
+    def __init__(
+        self,
+        grid: tuple[int, ...],
+        prepared: PreparedFunction,
+        ranges: Mapping[int, tuple[int, int]],
+        rng: random.Random,
+    ) -> None:
         super().__init__(grid, None)
         self.accesses = {each.op: each for each in prepared.accesses if not each.is_gather}
         self.touches: list[Touch] = []
@@ -163,7 +169,10 @@ class _Machine(_Interpreter):
             self.touches.append(Touch(access, program, array - 1, offsets, own))  # type: ignore[arg-type]
 
     def draw(self, value: SSAValue, addresses: Any) -> Any:
-        dtype, shape = np.dtype(numpy_dtype(t.value_type(value.type) if t.is_tensor(value.type) else value.type)), t.shape_of(value.type)
+        dtype, shape = (
+            np.dtype(numpy_dtype(t.value_type(value.type) if t.is_tensor(value.type) else value.type)),
+            t.shape_of(value.type),
+        )
         if dtype.kind == "b":
             made = self.rng.integers(0, 2, shape).astype(bool)
         elif dtype.kind in "iu":
@@ -195,14 +204,12 @@ def record(
     machine = _Machine(grid, prepared, ranges, rng)
     machine.seen = seen
     values: list[Any] = []
-    position = 0
-    for parameter, number in zip(prepared.parameters, numbers, strict=True):
+    for position, (parameter, number) in enumerate(zip(prepared.parameters, numbers, strict=True)):
         if parameter.is_array:
             values.append(np.int64(base_of(position + 1)))
         else:
             dtype = np.dtype(numpy_dtype(parameter.type))
             values.append(dtype.type(number))
-        position += 1
     with np.errstate(all="ignore"):
         code = machine.function(prepared.function)
         for program in programs:
@@ -219,7 +226,11 @@ def record(
 def slice_of(access: Access) -> set[Operation]:
     """The operations from which an address, a mask and a path are surely computed."""
     found: set[Operation] = set()
-    waiting: list[SSAValue] = [access.pointer, *([] if access.mask is None else [access.mask]), *_controls(access.op)]
+    waiting: list[SSAValue] = [
+        access.pointer,
+        *([] if access.mask is None else [access.mask]),
+        *_controls(access.op),
+    ]
     seen: set[SSAValue] = set()
     while waiting:
         value = waiting.pop()

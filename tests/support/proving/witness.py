@@ -1,8 +1,8 @@
 """Holds what the interpreter computes against the terms of the prover: every value of every run must be one that these allow.
 
-Terms stand for values in every run, so there is nothing else to show: that a run's sizes, its program, the conditions of a value's
-context, the facts of all atoms and the value itself can hold together. A fact that excludes a run, a condition that is too
-strong, a shortcut that is not justified, a rule that is wrong by 1: each makes a run impossible that was there.
+Terms stand for values in every run, so there is nothing else to show: that a run's sizes, its program, the conditions of a
+value's context, the facts of all atoms and the value itself can hold together. A fact that excludes a run, a condition that is
+too strong, a shortcut that is not justified, a rule that is wrong by 1: each makes a run impossible that was there.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from joinery.promotion.float_modes import default_modes
 from xdsl.ir import Operation, SSAValue
 
 from .differential import MAKERS, arguments_of, sizes_of
-from .random_kernels import RandomKernel
+from .makers.random_kernels import RandomKernel
 from .watching import run
 
 LIMIT = 400_000
@@ -42,7 +42,15 @@ class Terms:
         self.world = World(prepared, specification.parsed(), Budget(LIMIT, 1 << 60))
         self.accesses = {each.op: each for each in prepared.accesses}
 
-    def at(self, op: Operation, ssa: SSAValue, lane: tuple[int, ...], actual: int, parameters: list[Any], is_live: bool) -> Formula | None:
+    def at(
+        self,
+        op: Operation,
+        ssa: SSAValue,
+        lane: tuple[int, ...],
+        actual: int,
+        parameters: list[Any],
+        is_live: bool,
+    ) -> Formula | None:
         """Returns that an operation runs and a value of it is what it was in a lane; None if nothing is said of it.
 
         is_live: whether the value is looked at in the context of an access whose mask lets the lane through.
@@ -74,9 +82,7 @@ class Terms:
         return equal(number + turns * (1 << width), actual)
 
 
-def check(
-    subject: RandomKernel, rng: random.Random, launches: int, values: int, label: str
-) -> Counter[str]:
+def check(subject: RandomKernel, rng: random.Random, launches: int, values: int, label: str) -> Counter[str]:
     """Runs a kernel, and asks for some of its values whether the terms allow them."""
     kernel = jn.kernel.from_ttir(subject.text)
     found: Counter[str] = Counter()
@@ -92,7 +98,9 @@ def check(
         before = [each.copy() if isinstance(each, np.ndarray) else each for each in arguments]
         grid = (evaluate(parsed.grid[0], sizes), 1, 1)
         arrays = [
-            np.resize(each, max(each.size, 1) + 600) if isinstance(each, np.ndarray) and name not in ("idx", "t") else each
+            np.resize(each, max(each.size, 1) + 600)
+            if isinstance(each, np.ndarray) and name not in ("idx", "t")
+            else each
             for name, each in zip([*subject.elements, "n", "m"], arguments, strict=True)
         ]
         try:
@@ -100,7 +108,18 @@ def check(
         except jn.UserError:
             continue  # a number of other bits
         for op, program, its in rng.sample(seen, min(values, len(seen))):
-            found[allow(terms, op, program, its, parameters, sizes, rng, f"{label}: {before}\n{specification}\n{subject.text}")] += 1
+            found[
+                allow(
+                    terms,
+                    op,
+                    program,
+                    its,
+                    parameters,
+                    sizes,
+                    rng,
+                    f"{label}: {before}\n{specification}\n{subject.text}",
+                )
+            ] += 1
     return found
 
 
@@ -126,11 +145,15 @@ def allow(
     pins = [equal(world.symbols[name], size) for name, size in sizes.items() if name in world.symbols]
     pins += [equal(own, at) for own, at in zip(world.run().program, program, strict=True)]
     answer = world.solver._ask(_parts([*world.base, *pins, claim]), exact=True)
-    assert answer.verdict != "unsat", f"{op}\n{ssa}\nlane {lane} of program {program} is {actual}\n{sizes}\n{label}"
+    assert answer.verdict != "unsat", (
+        f"{op}\n{ssa}\nlane {lane} of program {program} is {actual}\n{sizes}\n{label}"
+    )
     return answer.verdict
 
 
-def _is_live(terms: Terms, op: Operation, ssa: SSAValue, lane: tuple[int, ...], its: list[tuple[SSAValue, Any]]) -> bool:
+def _is_live(
+    terms: Terms, op: Operation, ssa: SSAValue, lane: tuple[int, ...], its: list[tuple[SSAValue, Any]]
+) -> bool:
     """Whether an access's lane of a value takes part, so that the value may be looked at under its mask."""
     access = terms.accesses.get(op)
     if access is None or access.mask is None or access.is_gather or t.shape_of(ssa.type) != access.shape:

@@ -1,8 +1,8 @@
 """Makes kernels of the idioms by which real ones index memory, nearly right: most are right, some have a fault or two.
 
-What it shares with the other makers is the form of what it returns. A kernel reads and writes arrays of known extents: `x` of n
-elements, `y` of n rows of m, `z` of 16, `t` a table of indices. Every index is meant to be inside; how it is made and guarded is
-drawn, and faults exchange an operation, an operand, a number or a predicate, drop a mask, or change the specification.
+What it shares with the other makers is the form of what it returns. A kernel reads and writes arrays of known extents: `x` of
+n elements, `y` of n rows of m, `z` of 16, `t` a table of indices. Every index is meant to be inside; how it is made and guarded
+is drawn, and faults exchange an operation, an operand, a number or a predicate, drop a mask, or change the specification.
 """
 
 from __future__ import annotations
@@ -11,109 +11,19 @@ import random
 from collections.abc import Callable
 
 from .random_kernels import RandomKernel
+from .writing import Writer
 
-_LIKE = {
-    "addi": ["subi", "ori"], "subi": ["addi"], "muli": ["addi", "shli"], "divsi": ["divui", "remsi"], "divui": ["divsi"],
-    "remsi": ["remui", "divsi"], "remui": ["remsi"], "minsi": ["maxsi", "minui"], "maxsi": ["minsi", "maxui"],
-    "minui": ["minsi"], "andi": ["ori"], "ori": ["andi", "addi"], "xori": ["ori", "addi"], "shli": ["shrui"],
-    "shrsi": ["shrui"], "shrui": ["shrsi"],
-}  # fmt: skip
-_NEAR = {
-    "slt": ["sle", "ult", "sgt"], "sle": ["slt", "ule"], "sgt": ["sge"], "sge": ["sgt", "ne"], "ult": ["ule", "slt"],
-    "ule": ["ult"], "eq": ["ne", "sge"], "ne": ["eq"],
-}  # fmt: skip
-_WIDTHS = ["i8", "i8", "i16", "i32", "i32", "i32", "i64"]
 _EXTENTS = {"x": "n", "y": "n * m", "z": "16", "t": "n"}
 
-Scope = dict[str, list[str]]
 
-
-class _Maker:
-    def __init__(self, rng: random.Random) -> None:
-        self.rng = rng
-        self.width = rng.choice(_WIDTHS)
-        self.size = rng.choice([4, 4, 8])
-        self.elements = {"x": rng.choice(["i32", "i32", "i64", "i8"]), "y": "i32", "z": "i32", "t": rng.choice([self.width, self.width, "i32"])}
-        self.lines: list[str] = []
-        self.scope: Scope = {}
-        self.count = 0
-        self.depth = 0
-        self.faults = rng.choice([0, 0, 0, 1, 1, 1, 2, 3])
-        self.used = {"x"}
-        self.assume: list[str] = []
-        self.grid = ""
-
-    # Text
-
-    def emit(self, text: str) -> None:
-        self.lines.append("  " * (self.depth + 1) + text)
-
-    def fresh(self) -> str:
-        self.count += 1
-        return f"v{self.count}q"
-
-    def made(self, text: str, kind: str) -> str:
-        name = f"%{self.fresh()}"
-        self.emit(f"{name} = {text}")
-        self.scope.setdefault(kind, []).append(name)
-        return name
-
-    def goes_wrong(self, chance: float = 0.04) -> bool:
-        if self.faults and self.rng.random() < chance:
-            self.faults -= 1
-            return True
-        return False
-
-    def other(self, name: str, kind: str) -> str:
-        own = self.scope.get(kind, [])
-        return self.rng.choice(own) if own and self.goes_wrong(0.02) else name
-
-    def op(self, operation: str, left: str, right: str, kind: str) -> str:
-        if self.goes_wrong() and operation in _LIKE:
-            operation = self.rng.choice(_LIKE[operation])
-        if self.goes_wrong(0.01):
-            left, right = right, left
-        return self.made(f"arith.{operation} {self.other(left, kind)}, {self.other(right, kind)} : {kind}", kind)
-
-    def compare(self, predicate: str, left: str, right: str, kind: str) -> str:
-        if self.goes_wrong():
-            predicate = self.rng.choice(_NEAR[predicate])
-        to = kind.replace(kind.split("x")[-1].rstrip(">"), "i1") if kind.startswith("tensor") else "i1"
-        return self.made(f"arith.cmpi {predicate}, {self.other(left, kind)}, {self.other(right, kind)} : {kind}", to)
-
-    def number(self, value: int, kind: str) -> str:
-        if self.goes_wrong(0.03):
-            value += self.rng.choice([-1, 1, value])
-        text = str(value)
-        if kind.startswith("tensor"):
-            text = f"dense<{value}>"
-        return self.made(f"arith.constant {text} : {kind}", kind)
-
-    def block(self, kind: str, *shape: int) -> str:
-        return f"tensor<{'x'.join(map(str, shape or (self.size,)))}x{kind}>"
-
-    @property
-    def own(self) -> str:
-        return self.block(self.width)
-
-    def splat(self, scalar: str, kind: str = "", *shape: int) -> str:
-        kind = kind or self.width
-        to = self.block(kind, *shape)
-        return self.made(f"tt.splat {self.other(scalar, kind)} : {kind} -> {to}", to)
-
-    def cast(self, name: str, kind: str, to: str, is_signed: bool = True) -> str:
-        """Casts a number or a block to another width."""
-        bits, wanted = [int(each.split("x")[-1].strip("i>")) for each in (kind, to)]
-        if bits == wanted:
-            return name
-        operation = "trunci" if bits > wanted else "extsi" if is_signed != self.goes_wrong(0.03) else "extui"
-        return self.made(f"arith.{operation} {name} : {kind} to {to}", to)
-
+class _Maker(Writer):
     # Indices
-
     def lanes(self, count: int = 0) -> str:
         count = count or self.size
-        wide = self.made(f"tt.make_range {{end = {count} : i32, start = 0 : i32}} : {self.block('i32', count)}", self.block("i32", count))
+        wide = self.made(
+            f"tt.make_range {{end = {count} : i32, start = 0 : i32}} : {self.block('i32', count)}",
+            self.block("i32", count),
+        )
         return self.cast(wide, self.block("i32", count), self.block(self.width, count))
 
     def begin(self) -> str:
@@ -151,7 +61,9 @@ class _Maker:
         if choice == 1:
             two = self.number(2, own)
             high = self.op("shli", self.op(rng.choice(["shrsi", "shrui"]), index, two, own), two, own)
-            return self.op(rng.choice(["ori", "addi"]), high, self.op("andi", index, self.number(3, own), own), own)
+            return self.op(
+                rng.choice(["ori", "addi"]), high, self.op("andi", index, self.number(3, own), own), own
+            )
         if choice == 2:
             return self.op("xori", index, self.number(1, own), own)
         if choice == 3:
@@ -168,8 +80,12 @@ class _Maker:
             last = self.cast(self.lanes(), own, self.block("i32"))
             which = self.op("subi", self.number(self.size - 1, self.block("i32")), last, self.block("i32"))
             if rng.random() < 0.5:
-                which = self.op("andi", which, self.number(self.size - 1, self.block("i32")), self.block("i32"))
-            return self.made(f"tt.gather {index}[{which}] {{axis = 0 : i32}} : ({own}, {self.block('i32')}) -> {own}", own)
+                which = self.op(
+                    "andi", which, self.number(self.size - 1, self.block("i32")), self.block("i32")
+                )
+            return self.made(
+                f"tt.gather {index}[{which}] {{axis = 0 : i32}} : ({own}, {self.block('i32')}) -> {own}", own
+            )
         if choice == 6:
             square, half = self.block(self.width, self.size // 2, 2), self.block(self.width, self.size // 2)
             shaped = self.made(f"tt.reshape {index} : {own} -> {square}", square)
@@ -192,7 +108,9 @@ class _Maker:
             return index, self.compare("sgt", self.op("subi", end, index, own), zero, own)
         if choice == 3 and self.may_assume("n >= 1"):
             self.assume.append("n >= 1")
-            return self.op("maxsi", self.op("minsi", index, self.op("subi", end, one, own), own), zero, own), None
+            return self.op(
+                "maxsi", self.op("minsi", index, self.op("subi", end, one, own), own), zero, own
+            ), None
         if choice == 4 and self.may_assume("n >= 1"):
             self.assume.append("n >= 1")
             return self.op(rng.choice(["remui", "remui", "remsi"]), index, end, own), None
@@ -222,7 +140,9 @@ class _Maker:
         if not shape and rng.random() < 0.1:
             flag = self.compare("slt", "%pid", self.number(1, self.width), self.width)
             pointer = f"!tt.ptr<{element}>"
-            other = rng.choice([array, array, *[each for each, own in self.elements.items() if own == element]])
+            other = rng.choice(
+                [array, array, *[each for each, own in self.elements.items() if own == element]]
+            )
             base = self.made(f"arith.select {flag}, {base}, %{other} : {pointer}", pointer)
         made = self.made(f"tt.splat {base} : !tt.ptr<{element}> -> {to}", to)
         if rng.random() < 0.15:
@@ -246,16 +166,24 @@ class _Maker:
         if choice < 0.3 and array != "t":
             self.made(f"tt.load {at}{more} : {to}", block)
         elif choice < 0.75 or element == "i8":
-            value = self.made(f"tt.splat %{'p' if element == 'i32' else 'p' + element[1:]} : {element} -> {block}", block)
+            value = self.made(
+                f"tt.splat %{'p' if element == 'i32' else 'p' + element[1:]} : {element} -> {block}", block
+            )
             if not shape and rng.random() < 0.5:
                 value = self.cast(self.lanes(), self.own, block)
             self.emit(f"tt.store {at}, {value}{more} : {to}")
         else:
             mask = mask or self.made(f"arith.constant dense<true> : {yes}", yes)
             value = self.made(f"arith.constant dense<1> : {block}", block)
-            order, scope = rng.choice(["relaxed", "acquire", "release", "acq_rel"]), rng.choice(["gpu", "gpu", "gpu", "sys", "cta"])
+            order, scope = (
+                rng.choice(["relaxed", "acquire", "release", "acq_rel"]),
+                rng.choice(["gpu", "gpu", "gpu", "sys", "cta"]),
+            )
             kinds = rng.choice(["add", "max", "exch", "and", "or", "xor", "umin"])
-            self.made(f"tt.atomic_rmw {kinds}, {order}, {scope}, {at}, {value}, {mask} : ({to}, {block}, {yes}) -> {block}", block)
+            self.made(
+                f"tt.atomic_rmw {kinds}, {order}, {scope}, {at}, {value}, {mask} : ({to}, {block}, {yes}) -> {block}",
+                block,
+            )
 
     def line(self) -> None:
         """Elements of x, or of z, one after the other."""
@@ -289,14 +217,22 @@ class _Maker:
         if rng.random() < 0.5:  # one row after the other
             row = self.begin()
             lanes = self.lanes()
-            column = lanes if rng.random() < 0.6 else self.op("addi", self.splat(rng.choice(self.starts)), lanes, self.own)
+            column = (
+                lanes
+                if rng.random() < 0.6
+                else self.op("addi", self.splat(rng.choice(self.starts)), lanes, self.own)
+            )
             inside = self.compare("slt", column, self.splat("%m"), self.own)
             if rng.random() < 0.7:
                 zero = self.number(0, self.own)
-                inside = self.op("andi", inside, self.compare("sge", column, zero, self.own), self.block("i1"))
+                inside = self.op(
+                    "andi", inside, self.compare("sge", column, zero, self.own), self.block("i1")
+                )
             within = self.compare("slt", row, "%n", self.width)
             if rng.random() < 0.7:
-                within = self.op("andi", within, self.compare("sge", row, self.number(0, self.width), self.width), "i1")
+                within = self.op(
+                    "andi", within, self.compare("sge", row, self.number(0, self.width), self.width), "i1"
+                )
             mask = self.op("andi", inside, self.splat(within, "i1"), self.block("i1"))
             first = self.op("muli", row, "%m", self.width)
             index = self.op("addi", self.splat(first), column, self.own)
@@ -306,16 +242,29 @@ class _Maker:
             own, tile = self.width, (2, 4)
             rows, columns = self.lanes(2), self.lanes(4)
             high, wide = self.block(own, 2, 1), self.block(own, 1, 4)
-            down = self.made(f"tt.expand_dims {rows} {{axis = 1 : i32}} : {self.block(own, 2)} -> {high}", high)
-            along = self.made(f"tt.expand_dims {columns} {{axis = 0 : i32}} : {self.block(own, 4)} -> {wide}", wide)
+            down = self.made(
+                f"tt.expand_dims {rows} {{axis = 1 : i32}} : {self.block(own, 2)} -> {high}", high
+            )
+            along = self.made(
+                f"tt.expand_dims {columns} {{axis = 0 : i32}} : {self.block(own, 4)} -> {wide}", wide
+            )
             start = self.op("muli", self.begin(), self.number(2, own), own)
             down = self.op("addi", down, self.splat(start, own, 2, 1), high)
-            inside = [self.compare("slt", down, self.splat("%n", own, 2, 1), high), self.compare("slt", along, self.splat("%m", own, 1, 4), wide)]
+            inside = [
+                self.compare("slt", down, self.splat("%n", own, 2, 1), high),
+                self.compare("slt", along, self.splat("%m", own, 1, 4), wide),
+            ]
             both = self.block(own, *tile)
             yes = self.block("i1", *tile)
-            masks = [self.made(f"tt.broadcast {each} : {self.block('i1', *shape)} -> {yes}", yes) for each, shape in zip(inside, ((2, 1), (1, 4)), strict=True)]
+            masks = [
+                self.made(f"tt.broadcast {each} : {self.block('i1', *shape)} -> {yes}", yes)
+                for each, shape in zip(inside, ((2, 1), (1, 4)), strict=True)
+            ]
             step = self.op("muli", down, self.splat("%m", own, 2, 1), high)
-            spread = [self.made(f"tt.broadcast {each} : {kind} -> {both}", both) for each, kind in ((step, high), (along, wide))]
+            spread = [
+                self.made(f"tt.broadcast {each} : {kind} -> {both}", both)
+                for each, kind in ((step, high), (along, wide))
+            ]
             index = self.op("addi", spread[0], spread[1], both)
             self.touch("y", index, self.op("andi", masks[0], masks[1], yes), both, *tile)
             return
@@ -346,11 +295,21 @@ class _Maker:
         elif choice == 2:
             found, block = self.reduced(), self.width
             limit = "%n" if array == "x" else self.number(16, self.width)
-            flag = self.op("andi", self.compare("sge", found, self.number(0, block), block), self.compare("slt", found, limit, block), "i1")
+            flag = self.op(
+                "andi",
+                self.compare("sge", found, self.number(0, block), block),
+                self.compare("slt", found, limit, block),
+                "i1",
+            )
             start = found
         else:
             limit = "%n" if array == "x" else self.number(16, self.width)
-            flag = self.op("andi", self.compare("sge", start, self.number(0, self.width), self.width), self.compare("slt", start, limit, self.width), "i1")
+            flag = self.op(
+                "andi",
+                self.compare("sge", start, self.number(0, self.width), self.width),
+                self.compare("slt", start, limit, self.width),
+                "i1",
+            )
         at = self.made(f"tt.addptr %{array}, {start} : {pointer}, {self.width}", pointer)
         value = self.made(f"arith.constant 1 : {element}", element)
         kind = rng.random()
@@ -359,7 +318,10 @@ class _Maker:
             self.emit(f"tt.store {at}, {value}, {flag} : {pointer}")
         elif kind < 0.8 and element != "i8":
             scope = rng.choice(["gpu", "gpu", "cta"])
-            self.made(f"tt.atomic_rmw add, relaxed, {scope}, {at}, {value}, {flag} : ({pointer}, {element}, i1) -> {element}", element)
+            self.made(
+                f"tt.atomic_rmw add, relaxed, {scope}, {at}, {value}, {flag} : ({pointer}, {element}, i1) -> {element}",
+                element,
+            )
         else:
             self.made(f"tt.load {at}, {flag} : {pointer}", element)
 
@@ -401,12 +363,15 @@ class _Maker:
         rng, own = self.rng, self.width
         name = f"%i{self.fresh()}"
         bounds = [
-            ("%pid", "%n", "%np"), (self.number(0, own), rng.choice(["%n", "%m"]), self.number(rng.choice([1, 2, self.size]), own)),
+            ("%pid", "%n", "%np"),
+            (self.number(0, own), rng.choice(["%n", "%m"]), self.number(rng.choice([1, 2, self.size]), own)),
             (self.number(0, own), self.number(rng.choice([1, 2, 3]), own), self.number(1, own)),
             (self.number(rng.choice([0, 1]), own), "%m", self.number(1, own)),
         ]  # fmt: skip
         low, high, step = rng.choice(bounds)
-        self.emit(f"scf.for {name} = {self.other(low, own)} to {self.other(high, own)} step {self.other(step, own)} : {own} {{")
+        self.emit(
+            f"scf.for {name} = {self.other(low, own)} to {self.other(high, own)} step {self.other(step, own)} : {own} {{"
+        )
 
         def body() -> None:
             self.starts += [name, name]
@@ -435,7 +400,8 @@ class _Maker:
         zero, one = self.number(0, own), self.number(1, own)
         turns = rng.choice([self.number(rng.choice([2, 3]), own), "%m"])
         self.emit(
-            f"%r{tag}:2 = scf.for %i{tag} = {zero} to {turns} step {one} iter_args(%j{tag} = {start}, %p{tag} = {made}) -> ({kind}, {pointers}) : {own} {{"
+            f"%r{tag}:2 = scf.for %i{tag} = {zero} to {turns} step {one} "
+            f"iter_args(%j{tag} = {start}, %p{tag} = {made}) -> ({kind}, {pointers}) : {own} {{"
         )
 
         def body() -> None:
@@ -443,7 +409,12 @@ class _Maker:
             limit = "%n" if array == "x" else self.number(16, own)
             inside = self.compare("slt", f"%j{tag}", self.splat(limit), kind)
             if rng.random() < 0.8:
-                inside = self.op("andi", inside, self.compare("sge", f"%j{tag}", self.number(0, kind), kind), self.block("i1"))
+                inside = self.op(
+                    "andi",
+                    inside,
+                    self.compare("sge", f"%j{tag}", self.number(0, kind), kind),
+                    self.block("i1"),
+                )
             value = self.made(f"arith.constant dense<1> : {self.block(element)}", self.block(element))
             if rng.random() < 0.5:
                 self.emit(f"tt.store %p{tag}, {value}, {inside} : {pointers}")
@@ -468,7 +439,9 @@ class _Maker:
         rng, own, tag = self.rng, self.width, self.fresh()
         zero, cap = self.number(0, own), rng.choice(["%n", "%m", self.number(3, own)])
         first = rng.choice([zero, "%pid"])
-        self.emit(f"%w{tag}:2 = scf.while (%i{tag} = {first}, %t{tag} = {zero}) : ({own}, {own}) -> ({own}, {own}) {{")
+        self.emit(
+            f"%w{tag}:2 = scf.while (%i{tag} = {first}, %t{tag} = {zero}) : ({own}, {own}) -> ({own}, {own}) {{"
+        )
 
         def before() -> None:
             go = self.compare("slt", f"%i{tag}", cap, own)
@@ -497,7 +470,9 @@ class _Maker:
         """A branch that yields a number, which some accesses start from."""
         rng, own, tag = self.rng, self.width, self.fresh()
         left = self.begin()
-        flag = self.compare(rng.choice(["slt", "sge", "eq"]), left, rng.choice(["%n", "%m", self.number(1, own)]), own)
+        flag = self.compare(
+            rng.choice(["slt", "sge", "eq"]), left, rng.choice(["%n", "%m", self.number(1, own)]), own
+        )
         self.emit(f"%b{tag} = scf.if {flag} -> ({own}) {{")
 
         def arm(count: int) -> Callable[[], None]:
@@ -558,12 +533,25 @@ class _Maker:
             array = rng.choice(["x", "y", "z", "t"])
             extents[array] = {"x": "n - 1", "y": "n * m - 1", "z": "15", "t": "n - 1"}[array]
             self.assume.append("n >= 1" if array != "y" else "n * m >= 1")
-        grids = [f"cdiv(n, {self.size})", f"cdiv(n, {self.size})", "n", "grid_x", "grid_x", "m", "cdiv(n * m, 4)", "3"]
+        grids = [
+            f"cdiv(n, {self.size})",
+            f"cdiv(n, {self.size})",
+            "n",
+            "grid_x",
+            "grid_x",
+            "m",
+            "cdiv(n * m, 4)",
+            "3",
+        ]
         grid = rng.choice(grids)
         assume = [*self.assume]
         if grid == "grid_x":
             assume.append("grid_x <= 100")
-        assume += [each for each in ("n >= 0", "m >= 1", "m >= 0", "m <= n", "n <= 100", "n <= 20", "m <= 20") if rng.random() < 0.3]
+        assume += [
+            each
+            for each in ("n >= 0", "m >= 1", "m >= 0", "m <= n", "n <= 100", "n <= 20", "m <= 20")
+            if rng.random() < 0.3
+        ]
         if self.goes_wrong(0.1) and assume:
             assume.remove(rng.choice(assume))
         assume = [each for each in assume if each != "grid_x <= 100" or grid == "grid_x"]
