@@ -166,6 +166,7 @@ SUBJECTS: dict[str, Subject] = {
     "whisper_encoder": Subject(speech),
     "lstm_tagger": Subject(tagger),
     "resnet50_qdq": Subject(lambda: picture("resnet50"), "qdq"),
+    "mobilenet_v2_qdq": Subject(lambda: picture("mobilenet_v2"), "qdq"),
 }
 
 

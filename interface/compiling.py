@@ -22,6 +22,7 @@ from ..graph.text.printing import to_text
 from ..lowering.artifact import CompiledGraph, TensorSpec
 from ..lowering.block_texts import BlockTexts
 from ..lowering.gc_paused import gc_paused, loading_modules
+from ..lowering.graph_passes.coded_weights import with_coded_weights
 from ..lowering.graph_passes.constants import fold_codes
 from ..lowering.graph_passes.integer_products import with_integer_products
 from ..lowering.keys import compile_key, constant_labels
@@ -95,6 +96,7 @@ def compile(  # noqa: A001 - the public name
     device, resolved = devices.resolve(device, target, "compile")
     if isinstance(resolved, HostTarget):
         graph = with_integer_products(graph, exact_only=numerics == "reproducible")
+        graph = with_coded_weights(graph)
     graph = fold_codes(graph)
     compiled = _compiled(graph, resolved, numerics, cache, store, constant_labels(graph), debug)
     constants = _constants(graph, compiled, {})

@@ -9,6 +9,8 @@ instructions for, and x is read as the codes that it is stored in. With q = p + 
 where Σ v is a constant for each column. What pads x with zeros pads p with z - 128. Tensors that are only read as what their
 codes stand for are quantised to int8 at once, with another zero point: all numbers are the same.
 
+Convolutions of single channels, which are sums of products tap by tap, are the same sums: each tap reads the codes.
+
 What this may change of a result in floats is less than what the order of its sum may (docs/design/011-numerics.md);
 `numerics="reproducible"` keeps the floats. Products stated in int32 (ConvInteger, QLinearConv, MatMulInteger) are the same
 numbers.
@@ -24,18 +26,19 @@ import numpy as np
 from ...graph.graph import Graph
 from ...graph.ops.attributes import Attributes
 from ...graph.ops.control import has_control
-from ...graph.reference.evaluate import evaluate
 from ...graph.symbol import Symbol
 from ...promotion.arrays import Array
 from ...promotion.dataclass import dataclass
 from ...promotion.dtype import DType, float32, int8, int32, uint8
+from .constant_values import MAX_WEIGHTS, constant_value
 
-MAX_WEIGHTS = 1 << 28
-"""Elements of a constant operand up to which its codes are looked at."""
 SCALES = 2.0**-48, 2.0**48
 """Scales are 0 or between these: then no product or sum of either form overflows, or is denormal, as long as sums are int32."""
 _MOVES = frozenset(("reshape", "permute", "windows", "slice", "flip", "broadcast_to"))
+_RIGHT_VIEWS = frozenset(("reshape", "permute", "slice"))
 _SHIFT = 128
+MAX_TAPS = 64
+"""Taps of a sum of products; convolutions of single channels have no more (`graph/functions/spatial/convolution.py`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +54,12 @@ class Rows:
     outer: tuple[Symbol, ...]
     zero: int | Symbol
     scale: float | None
+
+    def reads_as(self, other: Rows) -> bool:
+        """Return whether both are of the same codes, with the same zero point and scale."""
+        one, two = ((each.zero.id if isinstance(each.zero, Symbol) else each.zero) for each in (self, other))
+        known = isinstance(self.zero, Symbol) == isinstance(other.zero, Symbol)
+        return self.codes is other.codes and known and one == two and self.scale == other.scale
 
     @property
     def signed_zero(self) -> int | None:
@@ -68,6 +77,41 @@ class Matrix:
     scale: Array | None
 
 
+@dataclass(frozen=True, slots=True)
+class Product:
+    """A product of a left operand with a matrix."""
+
+    rows: Rows
+    matrix: Matrix
+
+    @property
+    def read(self) -> Rows:
+        """What is read, but for its views."""
+        return self.rows
+
+    @property
+    def scale(self) -> Array | None:
+        return self.matrix.scale
+
+
+@dataclass(frozen=True, slots=True)
+class Taps:
+    """The sum over taps of views of one tensor of codes, each times a constant, as convolutions of single channels are.
+
+    rows: what is read at each tap, which differ in their views alone.  factors: int8, in a shape that broadcasts against the
+    sum.  scale: of the factors at all taps, in that shape or (); None for sums in int32.
+    """
+
+    rows: tuple[Rows, ...]
+    factors: tuple[Array, ...]
+    scale: Array | None
+
+    @property
+    def read(self) -> Rows:
+        """What is read, but for its views."""
+        return self.rows[0]
+
+
 def with_integer_products(graph: Graph, exact_only: bool = False) -> Graph:
     """Return a finished graph with products of codes in int8; the graph itself where there are none, or loops or branches.
 
@@ -75,10 +119,18 @@ def with_integer_products(graph: Graph, exact_only: bool = False) -> Graph:
     """
     if has_control(graph):
         return graph
-    found = {}
-    for symbol in graph.symbols:
-        product = _product(symbol) if symbol.op.name == "matmul" else None
-        if product is not None and not (exact_only and product[0].scale is not None):
+    found: dict[int, Product | Taps] = {}
+    inner: set[int] = set()
+    for symbol in reversed(graph.symbols):
+        product: Product | Taps | None = None
+        if symbol.op.name == "matmul":
+            product = _product(symbol)
+        elif symbol.op.name == "add" and symbol.id not in inner:
+            terms = _terms(symbol)
+            product = _taps(symbol, terms)
+            if product is not None:
+                inner.update(_sums_below(symbol, len(terms)))
+        if product is not None and not (exact_only and product.scale is not None):
             found[symbol.id] = product
     return _Rewriting(graph, found).run() if found else graph
 
@@ -86,27 +138,88 @@ def with_integer_products(graph: Graph, exact_only: bool = False) -> Graph:
 # -- finding ---------------------------------------------------------------------------------------------------------------
 
 
-def _product(symbol: Symbol) -> tuple[Rows, Matrix] | None:
-    """Return the operands of a product of codes, None of any other product."""
+def _product(symbol: Symbol) -> Product | None:
+    """Return a product of codes, None of any other product."""
     if symbol.dtype not in (float32, int32) or symbol.attrs["accumulate"] is not symbol.dtype:
+        return None
+    if len(symbol.inputs[1].shape) < 2:
         return None
     rows = _rows(symbol.inputs[0])
     if rows is None or (rows.scale is None) != (symbol.dtype is int32):
         return None
     matrix = _matrix(symbol.inputs[1], rows.scale is not None)
-    if matrix is None or (rows.scale is not None and not _fits(rows, matrix)):
+    if matrix is None:
         return None
-    return rows, matrix
+    sums = np.abs(matrix.codes.astype(np.int64)).sum(-2)
+    return Product(rows, matrix) if matrix.scale is None or _fits(rows, sums, matrix.scale) else None
 
 
-def _fits(rows: Rows, matrix: Matrix) -> bool:
-    """Return whether the sums of a product stay in int32, and no scale makes floats overflow or denormal."""
+def _terms(symbol: Symbol) -> list[tuple[Symbol, Symbol]]:
+    """Return the operands of the products that a symbol is the sum of, one added after the other; none of any other symbol."""
+    found: list[tuple[Symbol, Symbol]] = []
+    while symbol.op.name == "add" and symbol.inputs[1].op.name == "mul" and len(found) < MAX_TAPS:
+        found.append(symbol.inputs[1].inputs)  # type: ignore[arg-type]
+        symbol = symbol.inputs[0]
+    return [*found, symbol.inputs] if found and symbol.op.name == "mul" else []  # type: ignore[list-item]
+
+
+def _sums_below(symbol: Symbol, count: int) -> list[int]:
+    """Return the ids of the sums of `count` products, the last one and those before it."""
+    found = [symbol.id]
+    for _ in range(count - 2):
+        symbol = symbol.inputs[0]
+        found.append(symbol.id)
+    return found
+
+
+def _taps(symbol: Symbol, terms: Sequence[tuple[Symbol, Symbol]]) -> Taps | None:
+    """Return a sum of products of codes with constants, None of any other symbol."""
+    if not terms or symbol.dtype not in (float32, int32):
+        return None
+    scaled = symbol.dtype is float32
+    rows: list[Rows] = []
+    factors: list[Array] = []
+    scale: Array | None = None
+    for left, right in terms:
+        one = _rows(left)
+        other = None if one is None else _factors(right, scaled)
+        if one is None or other is None or (one.scale is None) == scaled or len(left.shape) != len(symbol.shape):
+            return None
+        if rows and not rows[0].reads_as(one):
+            return None
+        if factors and scaled and not np.array_equal(cast(Array, other.scale), cast(Array, scale)):
+            return None
+        rows.append(one)
+        factors.append(other.codes)
+        scale = other.scale
+    if scale is not None and not _fits(rows[0], sum(np.abs(each.astype(np.int64)) for each in factors), scale):  # type: ignore[arg-type]
+        return None
+    return Taps(tuple(rows), tuple(factors), scale)
+
+
+def _factors(symbol: Symbol, scaled: bool) -> Matrix | None:
+    """Return constant factors of int8, whatever their rank, and their scales in the same shape."""
+    if not scaled:
+        found = constant_value(symbol)
+        return None if found is None else _narrowed(found, None)
+    base, chain = _views(symbol, _RIGHT_VIEWS)
+    dequantized = _dequantized(base)
+    if dequantized is None:
+        return None
+    codes, scale = dequantized
+    return _narrowed(_moved(codes, chain), _moved(np.broadcast_to(scale, codes.shape), chain))
+
+
+def _fits(rows: Rows, sums: Array, scale: Array) -> bool:
+    """Return whether sums of codes stay in int32, and no scale makes floats overflow or denormal.
+
+    sums: of the magnitudes of the factors of each result.
+    """
     zero = rows.signed_zero
     assert zero is not None
-    assert matrix.scale is not None
     assert rows.scale is not None
-    largest = np.abs(matrix.codes.astype(np.int64)).sum(-2).max(initial=0) * max(_SHIFT + zero, _SHIFT - 1 - zero)
-    scales = np.abs(np.append(matrix.scale.ravel(), np.float32(rows.scale)))
+    largest = sums.max(initial=0) * max(_SHIFT + zero, _SHIFT - 1 - zero)
+    scales = np.abs(np.append(scale.ravel(), np.float32(rows.scale)))
     inside = (scales == 0) | ((scales >= SCALES[0]) & (scales <= SCALES[1]))
     return bool(largest < 1 << 31 and inside.all())
 
@@ -163,68 +276,58 @@ def _is_number(symbol: Symbol) -> bool:
 
 def _number(symbol: Symbol) -> float | int | None:
     """Return a constant of one element; None for any other symbol."""
-    found = _value(symbol) if _is_number(symbol) else None
+    found = constant_value(symbol) if _is_number(symbol) else None
     return None if found is None else cast(float | int, found.reshape(()).item())
-
-
-def _value(symbol: Symbol) -> Array | None:
-    """Return what a symbol is, if it is computed of constants alone and not too large."""
-    needed: dict[int, Symbol] = {}
-    pending = [symbol]
-    while pending:
-        current = pending.pop()
-        if current.id in needed:
-            continue
-        if not isinstance(current.nbytes, int) or current.nbytes > 4 * MAX_WEIGHTS:
-            return None
-        if current.op.name in ("input", "dim_value") or (current.op.kind == "source" and not _holds_array(current)):
-            return None
-        needed[current.id] = current
-        pending += current.inputs
-    if _holds_array(symbol):
-        return np.asarray(symbol.attrs["value"])
-    scratch = symbol.graph.rewriting()
-    scratch.standing = ()  # checks are of the inputs, which this graph has not
-    new: dict[int, Symbol] = {}
-    for number in sorted(needed):
-        new[number] = scratch.adopt(needed[number], [new[operand.id] for operand in needed[number].inputs])
-    scratch.output(new[symbol.id])
-    return np.asarray(evaluate(scratch))
-
-
-def _holds_array(symbol: Symbol) -> bool:
-    return symbol.op.name in ("constant", "weight")
 
 
 def _matrix(symbol: Symbol, scaled: bool) -> Matrix | None:
     if not scaled:
-        found = _value(symbol)
+        found = constant_value(symbol)
         return None if found is None else _narrowed(found, None)
-    base, chain = _views(symbol, frozenset(("reshape", "permute")))
-    if base.op.name != "dequantize" or base.dtype is not float32 or base.attrs["block_size"]:
+    base, chain = _views(symbol, _RIGHT_VIEWS)
+    dequantized = _dequantized(base)
+    if dequantized is None:
         return None
-    codes, scale = _value(base.inputs[0]), _value(base.inputs[1])
-    zero = _value(base.inputs[2]) if len(base.inputs) == 3 else np.zeros((), np.int32)
-    if codes is None or scale is None or zero is None or base.inputs[0].dtype not in (int8, uint8) or scale.dtype != np.float32:
-        return None
-    along = (*scale.shape, *(1,) * (codes.ndim - 1 - base.attrs["axis"])) if scale.shape else ()
-    wide = codes.astype(np.int32) - zero.astype(np.int32).reshape(along if zero.shape else ())
+    codes, scale = dequantized
     if not scale.shape:
-        return _narrowed(_moved(wide, chain), scale)
-    scales = _moved(np.broadcast_to(scale.reshape(along), codes.shape), chain)
+        return _narrowed(_moved(codes, chain), scale)
+    scales = _moved(np.broadcast_to(scale, codes.shape), chain)
     first = scales[..., :1, :]
-    return _narrowed(_moved(wide, chain), first) if bool((scales == first).all()) else None
+    return _narrowed(_moved(codes, chain), first) if bool((scales == first).all()) else None
+
+
+def _dequantized(symbol: Symbol) -> tuple[Array, Array] | None:
+    """Return constant codes without their zero points, in int32, and scales of float32 that broadcast against them."""
+    if symbol.op.name != "dequantize" or symbol.dtype is not float32 or symbol.attrs["block_size"]:
+        return None
+    codes, scale = constant_value(symbol.inputs[0]), constant_value(symbol.inputs[1])
+    zero = constant_value(symbol.inputs[2]) if len(symbol.inputs) == 3 else np.zeros((), np.int32)
+    known = codes is not None and scale is not None and zero is not None
+    if not known or symbol.inputs[0].dtype not in (int8, uint8) or scale.dtype != np.float32:  # type: ignore[union-attr]
+        return None
+    assert codes is not None
+    assert scale is not None
+    assert zero is not None
+    along = (*scale.shape, *(1,) * (codes.ndim - 1 - symbol.attrs["axis"])) if scale.shape else ()
+    wide = codes.astype(np.int32) - zero.astype(np.int32).reshape(along if zero.shape else ())
+    return wide, scale.reshape(along)
 
 
 def _moved(array: Array, chain: Sequence[Symbol]) -> Array:
     for view in chain:
-        array = array.transpose(view.attrs["axes"]) if view.op.name == "permute" else array.reshape(view.shape)
+        if view.op.name == "permute":
+            array = array.transpose(view.attrs["axes"])
+        elif view.op.name == "reshape":
+            array = array.reshape(view.shape)
+        else:
+            bounds = zip(*[view.attrs[name] for name in ("starts", "stops", "steps")], strict=True)
+            array = array[tuple([slice(*each) for each in bounds])]
     return array
 
 
 def _narrowed(codes: Array, scale: Array | None) -> Matrix | None:
     """Return a matrix of integers as int8, if they are."""
-    if codes.ndim < 2 or codes.size > MAX_WEIGHTS or codes.min(initial=0) < -_SHIFT or codes.max(initial=0) >= _SHIFT:
+    if codes.size > MAX_WEIGHTS or codes.min(initial=0) < -_SHIFT or codes.max(initial=0) >= _SHIFT:
         return None
     return Matrix(np.ascontiguousarray(codes.astype(np.int8)), scale)
 
@@ -235,12 +338,12 @@ def _narrowed(codes: Array, scale: Array | None) -> Matrix | None:
 class _Rewriting:
     """Copies a graph. Of a symbol its value is made, its codes as int8, or both: what is read."""
 
-    def __init__(self, graph: Graph, products: Mapping[int, tuple[Rows, Matrix]]) -> None:
+    def __init__(self, graph: Graph, products: Mapping[int, Product | Taps]) -> None:
         self.graph, self.target, self.products = graph, graph.rewriting(), products
         self.new: dict[int, Symbol] = {}
         self.signed: dict[int, Symbol] = {}
         self._chains: dict[tuple[object, ...], Symbol] = {}
-        wanted = {rows.codes.id for rows, _ in products.values()}
+        wanted = {product.read.codes.id for product in products.values()}
         as_codes = {symbol.id for symbol in graph.outputs}  # that are read as they are, too
         for symbol in graph.symbols:
             if symbol.op.name != "dequantize" or _point(symbol) is None:
@@ -273,8 +376,8 @@ class _Rewriting:
                 continue
             product = self.products.get(symbol.id)
             if product is not None:
-                signed.add(product[0].codes.id)
-                operands = [product[0].zero.id] if isinstance(product[0].zero, Symbol) else []
+                signed.add(product.read.codes.id)
+                operands = [product.read.zero.id] if isinstance(product.read.zero, Symbol) else []
             elif self._stands_for_moved(symbol):
                 signed.add(operands[0])
                 operands = operands[1:2]
@@ -305,7 +408,7 @@ class _Rewriting:
     def _made(self, symbol: Symbol) -> Symbol:
         product = self.products.get(symbol.id)
         if product is not None:
-            return self._product(symbol, *product)
+            return self._product(product)
         if self._stands_for_moved(symbol):
             operands = self.signed[symbol.inputs[0].id], self.new[symbol.inputs[1].id]
             return self._with_point(symbol, operands, symbol.dtype)
@@ -313,20 +416,29 @@ class _Rewriting:
             return self.target.constant(symbol.attrs["value"])  # one of a constant is part of the code
         return self.target.adopt(symbol, [self.new[operand.id] for operand in symbol.inputs])
 
-    def _product(self, symbol: Symbol, rows: Rows, matrix: Matrix) -> Symbol:
-        apply, constant = self.target.apply, self.target.constant
-        zero = self._zero(rows)
-        left, right = self._left(rows, zero), constant(matrix.codes)
-        total = apply("matmul", (left, right), {"accumulate": int32, "precision": "ieee"})
-        if not _is_zero(zero):
-            sums = constant(matrix.codes.sum(-2, np.int32, keepdims=True))
-            if isinstance(zero, int):
-                total = apply("sub", (total, constant(sums.attrs["value"] * np.int32(zero))))
-            else:
-                total = apply("sub", (total, apply("mul", (sums, zero))))
-        if matrix.scale is None or rows.scale is None:
+    def _product(self, product: Product | Taps) -> Symbol:
+        apply, constant, zero = self.target.apply, self.target.constant, self._zero(product.read)
+        if isinstance(product, Product):
+            codes = product.matrix.codes
+            sums = codes.sum(-2, np.int32, keepdims=True)
+            operands = self._left(product.rows, zero), constant(codes)
+            total = apply("matmul", operands, {"accumulate": int32, "precision": "ieee"})
+        else:
+            sums = sum((each.astype(np.int32) for each in product.factors[1:]), product.factors[0].astype(np.int32))
+            terms = [
+                apply("mul", (_cast(self._left(rows, zero), int32), constant(factors.astype(np.int32))))
+                for rows, factors in zip(product.rows, product.factors, strict=True)
+            ]
+            total = terms[0]
+            for term in terms[1:]:
+                total = apply("add", (total, term))
+        if isinstance(zero, Symbol):
+            total = apply("sub", (total, apply("mul", (constant(sums), zero))))
+        elif zero:
+            total = apply("sub", (total, constant(sums * np.int32(zero))))
+        if product.scale is None or product.read.scale is None:
             return total
-        scale = (matrix.scale.astype(np.float64) * rows.scale).astype(np.float32)
+        scale = (product.scale.astype(np.float64) * product.read.scale).astype(np.float32)
         return apply("mul", (_cast(total, float32), constant(scale)))
 
     def _zero(self, rows: Rows) -> int | Symbol:
@@ -355,10 +467,6 @@ class _Rewriting:
                         self._chains[key] = _cast(apply("add", (padded, zero)), int8)
             found = self._chains[key]
         return found
-
-
-def _is_zero(zero: int | Symbol) -> bool:
-    return isinstance(zero, int) and zero == 0
 
 
 def _cast(x: Symbol, dtype: DType) -> Symbol:

@@ -55,3 +55,26 @@ def is_cheap_prologue(symbol: Symbol, in_memory: Callable[[Symbol], bool]) -> bo
         if work > PROLOGUE_LIMIT or loads > 2:
             return False
     return True
+
+
+def is_decoding(symbol: Symbol) -> bool:
+    """Returns whether a symbol is numbers that constant codes of at most half their bytes stand for, with columns side by side.
+
+    A matmul computes them on its tiles however much work that is: stored, they would be read anew from memory, at several times
+    the bytes. Columns are side by side where the codes are not permuted.
+    """
+    wide = 0
+    pending, seen = [symbol], {symbol.id}
+    while pending:
+        current = pending.pop()
+        if current.op.kind == "source":
+            if current.op.name not in ("constant", "weight"):
+                return False
+            wide += int(current.attrs["value"].nbytes)
+        elif current.op.kind not in ("map", "view") or current.op.name == "permute":
+            return False
+        for operand in current.inputs:
+            if operand.id not in seen:
+                seen.add(operand.id)
+                pending.append(operand)
+    return isinstance(symbol.nbytes, int) and 2 * wide <= symbol.nbytes

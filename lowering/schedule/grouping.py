@@ -20,7 +20,7 @@ from ...promotion.dataclass import dataclass
 from ...promotion.errors import InternalError
 from ..nest import Extent, Template
 from .attention import Attention, find_attention
-from .costs import RECOMPUTE_LIMIT, STEP_LIMIT, is_cheap_prologue, op_cost
+from .costs import RECOMPUTE_LIMIT, STEP_LIMIT, is_cheap_prologue, is_decoding, op_cost
 from .extents import at_most, is_one
 from .groups import (
     Group,
@@ -163,7 +163,7 @@ class Grouping:
         return group.bit
 
     def store_member(self, root: Symbol, group: Group) -> None:
-        if root.id not in group.members:
+        if root.id not in group.members or storage_root(root) is not root:
             raise InternalError(
                 f"schedule: %{root.id} ({root.op.name}) is not a member of the group that should store it"
             )
@@ -488,7 +488,7 @@ class Grouping:
             source = windowed.inputs[0]
             if not self.in_memory(source):
                 self.must_store.add(storage_root(source).id)
-        elif not self.in_memory(operand):
+        elif not self.in_memory(operand) and not (not is_left and is_decoding(operand)):
             rank = len(operand.shape)
             if not is_cheap_prologue(operand, self.in_memory) or not split_dimensions(
                 operand, self.in_memory

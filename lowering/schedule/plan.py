@@ -136,8 +136,7 @@ def schedule(graph: Graph) -> Plan:
         bound = assign_storage(grouping)
         try:
             plan = _assemble(graph, grouping, bound)
-            while unread := _unread(plan):
-                _forget_stores(grouping, unread)
+            while (unread := _unread(plan)) and _forget_stores(grouping, unread):
                 plan = _assemble(graph, grouping, bound)
             return plan
         except NeedsBufferError as need:
@@ -187,14 +186,19 @@ def _unread(plan: Plan) -> set[int]:
     return {buffer.symbol for buffer in plan.temporaries if buffer.index not in read}
 
 
-def _forget_stores(grouping: Grouping, roots: set[int]) -> None:
+def _forget_stores(grouping: Grouping, roots: set[int]) -> bool:
+    """Drops the stores of some symbols; returns whether there were any."""
+    found = False
     for group in grouping.groups.values():
-        for root in roots:
-            group.stores.pop(root, None)
-        if group.bit in grouping.parts:
-            grouping.parts[group.bit] = [
-                part for part in grouping.parts[group.bit] if part.whole not in roots
-            ]
+        for root in roots & group.stores.keys():
+            del group.stores[root]
+            found = True
+        parts = grouping.parts.get(group.bit, [])
+        left = [part for part in parts if part.whole not in roots]
+        if len(left) < len(parts):
+            grouping.parts[group.bit] = left
+            found = True
+    return found
 
 
 def _assemble(graph: Graph, grouping: Grouping, bound: dict[int, int]) -> Plan:

@@ -100,7 +100,8 @@ def _narrow_source(start: Symbol, may_store: Callable[[Symbol], bool]) -> Symbol
         if len(inside) != 1 or inside[0].shape != start.shape:
             break
         symbol = inside[0]
-        if symbol.dtype.bits < (start if found is None else found).dtype.bits and may_store(symbol):
+        narrower = symbol.dtype.bits < (start if found is None else found).dtype.bits
+        if narrower and storage_root(symbol) is symbol and may_store(symbol):
             found = symbol
     return found
 

@@ -127,6 +127,21 @@ def test_one_score_decides_between_two_classes(transform: str, negative: bool) -
     np.testing.assert_allclose(scores, np.concatenate([-raw, raw], 1), rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.parametrize("trees", [1, 10])
+def test_two_classes_compiled(trees: int) -> None:
+    """Labels and probabilities of one score, as converters write two classes: scheduling them did not end."""
+    attributes = forest("class", trees, 2, 1, 4)
+    attributes["class_weights"] = [abs(weight) / 8 for weight in attributes["class_weights"]]
+    made = model([node("TreeEnsembleClassifier", "x", "y z", domain="ai.onnx.ml", classlabels_int64s=[4, 5], **attributes)],
+                 {"x": (F, ("n", 4))}, "y z", domains=OLD)  # fmt: skip
+    x = RNG.standard_normal((30, 4)).astype(F)
+    graph = jn.from_onnx(made)
+    expected = jn.evaluate(graph, x)
+    labels, scores = jn.compile(graph, "cpu", cache=False)(x)
+    np.testing.assert_array_equal(labels, expected[0])
+    np.testing.assert_allclose(scores, expected[1], rtol=1e-6, atol=1e-6)
+
+
 CHANGES: dict[str, Any] = {
     "a node that is not there": {"nodes_truenodeids": [9, 0, 0]},
     "a node that leads back": {"nodes_truenodeids": [0, 0, 0]},
