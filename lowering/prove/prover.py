@@ -79,8 +79,8 @@ class Prover:
             if name not in numbers and ambiguous(self.prepared.original, name):
                 raise UserError(
                     f"prove: which parameter of @{function} {name!r} is, is not known, as texts are read without the numbers "
-                    f"at the end of names; numbers: {', '.join(numbers) or 'none'}; fix: one of these, or a new name that is like "
-                    "no other"
+                    f"at the end of names; numbers: {', '.join(numbers) or 'none'}; fix: one of these, or a new name that is "
+                    "like no other"
                 )
 
     def prove(self, properties: Sequence[str]) -> Proof:

@@ -8,6 +8,7 @@ import pytest
 
 pytest.importorskip("z3")
 
+from ...support.proving import far_runs
 from ...support.proving.differential import MAKERS, check
 
 
@@ -32,3 +33,19 @@ def test_what_is_proven_of_many_random_kernels_holds(first: int, kind: str) -> N
     """`python -m tests.support.proving.differential mixed SEED COUNT LAUNCHES` tries others."""
     for seed in range(first, first + 50):
         check(seed, 20, kind=kind)
+
+
+@pytest.mark.parametrize("kind", MAKERS)
+def test_what_is_proven_of_random_kernels_holds_near_the_ends_of_types(kind: str) -> None:
+    found = sum([far_runs.check_random(kind, seed, 4) for seed in range(6)], Counter())
+    assert found["proven"] > 5
+    assert found["launches"] > 2
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", MAKERS)
+@pytest.mark.parametrize("first", range(0, 1000, 50))
+def test_what_is_proven_of_many_random_kernels_holds_near_the_ends_of_types(first: int, kind: str) -> None:
+    """`python -m tests.support.proving.far_runs idioms SEED COUNT LAUNCHES` tries others."""
+    for seed in range(first, first + 50):
+        far_runs.check_random(kind, seed, 10)
