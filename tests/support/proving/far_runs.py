@@ -42,7 +42,9 @@ def _sizes(
             value = rng.randrange(18)
         if rng.random() < 0.05:
             value = -value
-        found[name] = min(max(value, -(1 << (bits - 1))), (1 << (bits - 1)) - 1)
+        value = min(max(value, -(1 << (bits - 1))), (1 << (bits - 1)) - 1)
+        divisor = 1 if position is None else prepared.parameters[position].divisor
+        found[name] = value // divisor * divisor  # as the text promises
     return found if parsed.holds(found) else None
 
 
