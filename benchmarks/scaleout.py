@@ -3,9 +3,10 @@
     make bench-scale BENCH_ARGS="--sentences 2000 --engines process dask"
 
 Each contender runs in a fresh process: it opens all-MiniLM-L6-v2, computes a few blocks, and then the sentences, of 7 to 17
-tokens, in blocks of 256: joinery by the driver of `joinery.distributed`, onnxruntime by what the engine's own pages say:
-`as_completed(client.map(…))` on Dask and `ray.wait` on Ray. Rates are per second of processor time of all its processes, engine
-included, since a shared machine's clock says little; beside each stands its share of one process's around the same runtime.
+tokens, in blocks of 256: joinery by the driver of `joinery.distributed`, on Dask with the cluster of `joinery batch --workers`;
+onnxruntime by what the engine's pages say: `as_completed(client.map(…))` on a `LocalCluster` of Dask, and `ray.wait` on Ray.
+Rates are per second of processor time of all its processes, engine included, since a shared machine's clock says little; beside
+each stands its share of one process's around the same runtime.
 Further figures: the memory of a worker beside another one (PSS), and what it alone has, which is what a second worker adds to
 the first; how long a block of a millisecond takes beside the engine's own tasks, by turns; and a simulation (which is said with
 it) of up to 64 workers from measured costs of tasks.
@@ -16,6 +17,7 @@ from __future__ import annotations
 import argparse
 import functools
 import heapq
+import itertools
 import json
 import os
 import subprocess
@@ -124,14 +126,25 @@ def measured(engine: str, runtime: str, folder: Path, sentences: int) -> dict[st
         model = jn.distributed.reference(folder / "minilm.joinery", trusted=True, threads=1)
     runner: Any
     plain: Callable[[Iterable[Inputs]], Iterable[Any]] | None = None
+    own: Any = None
     if engine == "dask":
         from distributed import Client, LocalCluster, as_completed
+        from joinery.interface.distributed.dask_clusters import local_cluster
 
         def plain(given: Iterable[Inputs]) -> Iterable[Any]:
             futures = client.map(functools.partial(function, model), list(given), pure=False)
             return (found for _, found in as_completed(futures, with_results=True))
 
-        client = Client(LocalCluster(n_workers=WORKERS, threads_per_worker=1, dashboard_address=":0", silence_logs=50))
+        def own(count: int) -> None:
+            begun = iter(range(count))
+            first = [client.submit(busy, 0.001, pure=False) for _ in itertools.islice(begun, 2 * WORKERS)]
+            done = as_completed(first, with_results=True)
+            for _ in done:
+                for _ in itertools.islice(begun, 1):
+                    done.add(client.submit(busy, 0.001, pure=False))
+
+        given = {"threads_per_worker": 1, "dashboard_address": ":0", "silence_logs": 50}
+        client = Client(local_cluster(WORKERS) if runtime == "joinery" else LocalCluster(n_workers=WORKERS, **given))
         runner = OnDask(client)
     elif engine == "ray":
         import ray
@@ -142,6 +155,15 @@ def measured(engine: str, runtime: str, folder: Path, sentences: int) -> dict[st
             while waiting:
                 (done,), waiting = ray.wait(waiting, num_returns=1)
                 yield ray.get(done)
+
+        def own(count: int) -> None:
+            remote = ray.remote(num_cpus=1)(busy)
+            begun = iter(range(count))
+            waiting = [remote.remote(0.001) for _ in itertools.islice(begun, 2 * WORKERS)]
+            while waiting:
+                (done,), waiting = ray.wait(waiting, num_returns=1)
+                ray.get(done)
+                waiting += [remote.remote(0.001) for _ in itertools.islice(begun, 1)]
 
         ray.init(num_cpus=WORKERS, include_dashboard=False, log_to_driver=False)
         runner = OnRay(1)
@@ -167,25 +189,13 @@ def measured(engine: str, runtime: str, folder: Path, sentences: int) -> dict[st
         pids = sorted({done.value for done in Driver(runner, 2, 0, ordered=False).run(tasks)})
         found["pss"] = min(megabytes(pid, "Pss") for pid in pids)
         found["added"] = min(megabytes(pid, "Private_Clean", "Private_Dirty") for pid in pids)
-        found |= per_block(runner, 1000 // ROUNDS)
+        found |= per_block(runner, own, 1000 // ROUNDS)
     return found
 
 
-def per_block(runner: Any, count: int) -> dict[str, float]:
+def per_block(runner: Any, own: Callable[[int], None], count: int) -> dict[str, float]:
     """Milliseconds for each block of 1 ms, by the engine alone with as many in flight, and by joinery's driver, by turns."""
     from joinery.interface.distributed.driving import Driver, Task
-
-    def own() -> None:
-        waiting = {runner.submit(busy, 0.001) for _ in range(2 * runner.workers)}
-        for _ in range(count - len(waiting)):
-            done = runner.any_done()
-            waiting.remove(done)
-            runner.result(done)
-            waiting.add(runner.submit(busy, 0.001))
-        while waiting:
-            done = runner.any_done()
-            waiting.remove(done)
-            runner.result(done)
 
     def ours() -> None:
         for _ in Driver(runner, 2, 3, ordered=True).run(Task(number, busy, (0.001,)) for number in range(count)):
@@ -193,7 +203,7 @@ def per_block(runner: Any, count: int) -> dict[str, float]:
 
     times = {"engine_block_ms": 0.0, "driver_block_ms": 0.0}
     for _ in range(ROUNDS):
-        for name, function in (("engine_block_ms", own), ("driver_block_ms", ours)):
+        for name, function in (("engine_block_ms", lambda: own(count)), ("driver_block_ms", ours)):
             start = time.perf_counter()
             function()
             times[name] += (time.perf_counter() - start) * 1000 / (count * ROUNDS)

@@ -20,7 +20,7 @@ from . import constants
 from .checks import Check, Checks, ShapeError
 from .construction.ending import closed, foreign, output_names
 from .construction.misuse import NeverCurrent, input_types
-from .construction.nesting import Nesting, innermost
+from .construction.nesting import Nesting, innermost, knowing
 from .construction.recording import OWNERS, Journal, recorded
 from .dims.dim import Dim, Extent
 from .errors import completed, compose, describe
@@ -33,7 +33,7 @@ from .ops.opdef import OpDef
 from .ops.table import OPS, op_named
 from .promote.casts import CastEntry, LossAction, Policy, check_actions, check_policy, enforce
 from .promote.chains import tell
-from .promote.complex_operands import by_parts
+from .promote.complex_operands import by_parts, with_parts
 from .promote.operands import promote
 from .protocols import Growing, SymbolLike, TensorLike, WrittenOperand
 from .reference.budget import Budget
@@ -255,11 +255,7 @@ class Graph(Nesting, NeverCurrent):
 
     @recorded
     def apply(
-        self,
-        op: str | OpDef,
-        operands: Sequence[TensorLike],
-        attrs: Attributes | None = None,
-        dtype: DType | None = None,
+        self, op: str | OpDef, operands: Sequence[TensorLike], attrs: Attributes | None = None, dtype: DType | None = None
     ) -> Symbol:
         """Make a computed symbol, in the only way there is: promote, cast, infer the shape, append.
 
@@ -274,6 +270,8 @@ class Graph(Nesting, NeverCurrent):
         for operand in operands:
             if type(operand) is Symbol and operand.graph is not self and operand.graph.is_inside(self):
                 return operand.graph.apply(op, operands, attrs, dtype)
+        if self.open is not None and (region := knowing(self, attrs)) is not None:
+            return region.apply(op, operands, attrs, dtype)  # type: ignore[no-any-return]
         row = op if isinstance(op, OpDef) else op_named(op)
         of_parts: Symbol | None = by_parts(self, row, operands, attrs, dtype)
         if of_parts is not None:
@@ -357,6 +355,8 @@ class Graph(Nesting, NeverCurrent):
         if self.policy != "lattice" or self.on_loss:
             location = self._location or user_location()
             enforce(self.policy, self.on_loss, op, position, tuple(values), source.dtype, target, location)
+        if target.is_complex:
+            return with_parts(self, op, values, position, source, target)  # type: ignore[no-any-return]
         attrs = fixed({"dtype": target, "rounding": "nearest", "saturate": True})
         symbol = self._new(_CAST, (source,), attrs, target, source.shape)
         self._record_cast(symbol, op)
@@ -365,9 +365,7 @@ class Graph(Nesting, NeverCurrent):
     def _record_cast(self, symbol: Symbol, op: str) -> None:
         source = symbol.inputs[0].dtype
         loss = loss_class(source, symbol.dtype)
-        self._ledger[symbol.id] = CastEntry(
-            symbol.location, op, source, symbol.dtype, loss, symbol.nbytes, symbol
-        )
+        self._ledger[symbol.id] = CastEntry(symbol.location, op, source, symbol.dtype, loss, symbol.nbytes, symbol)
 
     def _shape_of(self, row: OpDef, inputs: tuple[Symbol, ...], attrs: Attributes) -> Shape:
         first = inputs[0].shape

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
+
+from ..dims.dim import Dim
 
 
 class Nesting:
@@ -37,6 +39,19 @@ def innermost(graph: GraphT, operands: Iterable[object]) -> GraphT:
         if own is not found and own.is_inside(found):
             found = own
     return found  # type: ignore[no-any-return]
+
+
+def knowing(graph: Any, attrs: Mapping[str, object] | None) -> Any:
+    """Return the innermost region that is being built in a graph, and that alone knows a size among the attributes; else None.
+
+    What it makes of symbols around it stands there: nothing outside knows the size.
+    """
+    values = [entry for value in (attrs or {}).values() for entry in (value if isinstance(value, tuple) else (value,))]
+    names = {name for value in values if isinstance(value, Dim) for name in value.symbols()}
+    found, region = None, graph.open if names else None
+    while region is not None:
+        found, region = region if names & region.own_dims else found, region.open
+    return found
 
 
 def under_construction(graph: GraphT) -> GraphT:

@@ -131,6 +131,9 @@ def matmul(graph: GraphLike[SymbolT], a: TensorLike, b: TensorLike, precision: s
                 "use * to scale",
             )
     if lhs.dtype.is_complex or rhs.dtype.is_complex:
+        if precision != "ieee":
+            expected, fix = "float32 operands", 'precision="ieee"'
+            raise mistake(op, f"precision={precision!r} of complex operands", (lhs, rhs), expected, fix)
         return graph.apply("matmul", (lhs, rhs), {})
     promotion = graph.promotion("matmul", (lhs, rhs))
     if precision == "tf32" and promotion.result.name not in ("float32", "tensor_float32"):

@@ -51,7 +51,8 @@ def einsum(equation: str, *operands: TensorLike, precision: str = "ieee") -> Sym
         else (graph.as_symbol(operands[0], "einsum"),)
     )
     inputs, output = _parse(equation, symbols)
-    result = graph.promotion("matmul", (symbols[0], symbols[0])).result
+    if not symbols[0].dtype.is_complex:
+        result = graph.promotion("matmul", (symbols[0], symbols[0])).result
     if symbols[0].dtype.is_integer or symbols[0].dtype.is_bool:
         symbols = tuple([primitives.cast(symbol, result) for symbol in symbols])
     terms = [_term(symbol, labels) for symbol, labels in zip(symbols, inputs, strict=True)]

@@ -46,6 +46,8 @@ class Scope:
         attributes: of the call whose body this is; references to them are replaced.
         trail: the nodes that this is inside of, for messages.
         line: the position of the outermost of them in the model's graph.
+        path: which nodes these are, so that each node of a model has one of its own, however often its function is called.
+        iterations: the numbers of the iterations of all loops around, from the outermost: known, or scalars of a run.
     """
 
     def __init__(
@@ -55,8 +57,11 @@ class Scope:
         parent: Scope | None = None,
         trail: str = "",
         line: int | None = None,
+        path: tuple[int | str, ...] = (),
+        iterations: tuple[int | Symbol, ...] = (),
     ) -> None:
         self.opsets, self.attributes, self.parent, self.trail, self.line = opsets, attributes, parent, trail, line
+        self.path, self.iterations = path, iterations
         self.names: dict[str, Value | None] = {}
 
     def has(self, name: str) -> bool:
@@ -81,6 +86,7 @@ class Importer:
         self.nodes = self.folded_bytes = self.depth = self.branches = 0
         self.symbols: dict[int, tuple[Known, Symbol]] = {}
         self.calls: dict[int, Call | None] = {}
+        self.too_large: dict[int, Body] = {}
 
     def run_body(self, body: Body, scope: Scope) -> list[Value]:
         """Run the nodes of a graph whose inputs have values, and return those of its outputs."""
@@ -157,8 +163,12 @@ class Importer:
         definition_ = replace(node, outputs=outputs)
 
         def made(graph: Graph, symbols: dict[int, tuple[Known, Symbol]]) -> Node:
-            run = lambda body, inputs: self.run_subgraph(body, inputs, scope, node)  # noqa: E731
+            def run(body: Body, inputs: Ordered[Value | None], iteration: int | Symbol | None = None) -> list[Value]:
+                return self.run_subgraph(body, inputs, scope, node, iteration)
+
             node_ = Node(definition_, version, values, plain, defaults, graph, symbols, run, self.limits, self.inside)
+            node_.path, node_.iterations = (*scope.path, node.index), scope.iterations
+            node_.too_large = self.too_large
             # what a branch reads that is not taken must raise nothing
             node_.checks_positions = self.check_positions and not self.branches and not is_compiled_region(graph)
             return node_
@@ -287,8 +297,9 @@ class Importer:
         own = {name: default for name, default in function.attributes.items() if default is not None}
         own.update(attributes)
         inner = Scope(
-            function.opsets, own, None, f"{scope.trail}{node.label} > ", node.index if scope.line is None else scope.line
-        )
+            function.opsets, own, None, f"{scope.trail}{node.label} > ", node.index if scope.line is None else scope.line,
+            (*scope.path, node.index, ""), scope.iterations,
+        )  # fmt: skip
         padded = [*values, *[None] * (len(body.inputs) - len(values))]
         inner.names.update({parameter.name: value for parameter, value in zip(body.inputs, padded, strict=True)})
         self.depth += 1
@@ -310,12 +321,16 @@ class Importer:
             found.append(scope.find(parameter.name) if known else None)
         return found
 
-    def run_subgraph(self, body: Body, inputs: Ordered[Value | None], scope: Scope, node: NodeDef) -> list[Value]:
-        """Import a subgraph of a node with values for its inputs."""
+    def run_subgraph(
+        self, body: Body, inputs: Ordered[Value | None], scope: Scope, node: NodeDef, iteration: int | Symbol | None = None
+    ) -> list[Value]:
+        """Import a subgraph of a node with values for its inputs. iteration: its number, where the node is a loop."""
         if len(inputs) != len(body.inputs):
             raise UserError(f"the subgraph takes {len(body.inputs)} inputs, it gets {len(inputs)}; fix: export the model again")
         line = node.index if scope.line is None else scope.line
-        inner = Scope(scope.opsets, scope.attributes, scope, f"{scope.trail}{node.label} > ", line)
+        iterations = scope.iterations if iteration is None else (*scope.iterations, iteration)
+        path = (*scope.path, node.index, body.attribute)
+        inner = Scope(scope.opsets, scope.attributes, scope, f"{scope.trail}{node.label} > ", line, path, iterations)
         inner.names.update({parameter.name: value for parameter, value in zip(body.inputs, inputs, strict=True)})
         self.branches += node.op == "If"
         try:

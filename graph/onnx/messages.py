@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 
 from ...promotion.errors import JoineryError, UnsupportedError
+
+_LONG = re.compile(r"\S{500,}")
+"""Words that messages show the beginning of: names of sizes may be of any length."""
 
 
 def sizes_fix(names: Iterable[str]) -> str:
@@ -52,16 +56,18 @@ class NoRegionError(UnsupportedError):
 
     Attributes:
         growing: names of states that grow from one iteration to the next, and were tried as states that nothing reads.
+        needs_host: whether something inside runs on the host, wherever it stands.
     """
 
     growing: tuple[str, ...] = ()
+    needs_host: bool = False
 
 
 def located(error: JoineryError, where: str) -> JoineryError:
     """Return the error again with the node that it is about in front; an error that names one already stays as it is."""
     if hasattr(error, "onnx_node"):
         return error
-    again = type(error)(f"{where}: {error}")
+    again = type(error)(_LONG.sub(lambda found: f"{found[0][:80]}…", f"{where}: {error}"))
     vars(again).update(vars(error))
     again.onnx_node = where  # type: ignore[attr-defined]
     return again

@@ -83,7 +83,12 @@ class Parameter:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Body:
-    """A graph or a function, its nodes sorted so that operands come first."""
+    """A graph or a function, its nodes sorted so that operands come first.
+
+    Attributes:
+        size: nodes, with those of its subgraphs.
+        attribute: which attribute of a node it is; "" for the graph of a model and for functions.
+    """
 
     name: str
     nodes: tuple[NodeDef, ...]
@@ -91,7 +96,7 @@ class Body:
     outputs: tuple[Parameter, ...]
     constants: Mapping[str, Known]
     size: int
-    """Nodes, with those of its subgraphs."""
+    attribute: str = ""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from collections.abc import Sequence as Ordered
 from contextlib import AbstractContextManager
-from typing import Any, TypeAlias, cast
+from copy import copy
+from typing import Any, Protocol, TypeAlias, cast
 
 import numpy as np
 
@@ -35,6 +36,14 @@ Result: TypeAlias = "Value | tuple[Value | None, ...]"
 Handler: TypeAlias = "Callable[[Node], Result]"
 Inside: TypeAlias = "Callable[[Region], AbstractContextManager[dict[int, tuple[Known, Symbol]]]]"
 
+
+class Run(Protocol):
+    """Imports a subgraph with values for its inputs, and returns those of its outputs."""
+
+    def __call__(self, body: Body, inputs: Ordered[Value | None], iteration: int | Symbol | None = None) -> list[Value]:
+        """Run it. iteration: its number from 0, if the node is a loop."""
+
+
 _MAX_READ = 64 << 20
 """Most bytes of a constant that handlers look at: what is broadcast takes no memory before somebody does."""
 _MAX_MADE = 1 << 24
@@ -55,10 +64,13 @@ class Node:
         definition: the node of the checked model.
         version: the version of its domain since which the operator means what it means here.
         graph: the graph that its symbols belong to: the imported one, or one for constants alone.
-        run: imports a subgraph with values for its inputs, and returns those of its outputs.
+        run: imports a subgraph.
         inside: a context in which subgraphs are imported into a region.
         symbols: of constants that were made before, by their identity.
         checks_positions: whether positions that are out of range have to end a run.
+        path: where it stands in the model: the position of each node around it, and which of its subgraphs.
+        iterations: the numbers of the iterations of all loops around it.
+        too_large: bodies of loops that cannot be unrolled, by their identity: loops around them are imported in several ways.
     """
 
     def __init__(
@@ -70,16 +82,25 @@ class Node:
         defaults: dict[str, Any],
         graph: Graph,
         symbols: dict[int, tuple[Known, Symbol]],
-        run: Callable[[Body, Ordered[Value | None]], list[Value]],
+        run: Run,
         limits: OnnxLimits,
         inside: Inside,
     ) -> None:
         self.definition, self.version, self.graph, self.run, self.limits = definition, version, graph, run, limits
         self.inside, self.symbols = inside, symbols
         self.checks_positions = False
+        self.path: tuple[int | str, ...] = ()
+        self.iterations: tuple[int | Symbol, ...] = ()
+        self.too_large: dict[int, Body] = {}
         self._values, self._attributes, self._defaults = values, attributes, defaults
         self._read_attributes: set[str] = set()
         self._read_inputs: set[int] = set()
+
+    def within(self, region: Region, symbols: dict[int, tuple[Known, Symbol]]) -> Node:
+        """Return the node while a subgraph is imported into a region: what it makes stands there."""
+        inner = copy(self)
+        inner.graph, inner.symbols = region, symbols
+        return inner
 
     # -- inputs --------------------------------------------------------------------------------------------------------
 

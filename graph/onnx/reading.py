@@ -119,6 +119,8 @@ def _opsets(imports: Iterable[Any], file: str) -> dict[str, int]:
                 f"{file}: domain {domain or 'ai.onnx'!r} is imported twice, as opset {found[domain]} and as {entry.version}; "
                 "fix: export the model again"
             )
+        if not 0 <= entry.version < 1 << 31:
+            raise UserError(f"{file}: opset {entry.version} of {domain or 'ai.onnx'!r:.80}; fix: export the model again")
         found[domain] = entry.version
     if "" in found and not 1 <= found[""] <= MAX_OPSET:
         raise UnsupportedError(f"{file}: opset {found['']} of ai.onnx; 1 to {MAX_OPSET} are known; fix: export it for those")
@@ -140,7 +142,7 @@ class _Reader:
             )
         return text
 
-    def graph(self, message: Any, depth: int, outer: frozenset[str]) -> Body:
+    def graph(self, message: Any, depth: int, outer: frozenset[str], attribute: str = "") -> Body:
         if depth >= self.limits.depth:
             raise UserError(f"{self.file}: graphs are nested {depth + 1} deep; fix: limits=OnnxLimits(depth=…) if you trust it")
         if len(message.sparse_initializer):
@@ -158,7 +160,7 @@ class _Reader:
             raise UserError(f"{where} two inputs have one name; fix: export the model again")
         outputs = tuple([self.parameter(value) for value in message.output])
         nodes, size = self.sorted(message.node, {*names, *constants}, outer, where, depth)
-        return Body(self.name(message.name), nodes, inputs, outputs, constants, size)
+        return Body(self.name(message.name), nodes, inputs, outputs, constants, size, attribute)
 
     def function(self, message: Any, opsets: Mapping[str, int]) -> FunctionDef:
         where = f"{self.file}: function {message.name!r}:"
@@ -259,7 +261,7 @@ class _Reader:
         single: dict[int, tuple[Callable[[Any], Any], str]] = {
             kinds.FLOAT: (float, "f"), kinds.INT: (int, "i"), kinds.STRING: (self.text, "s"), kinds.TYPE_PROTO: (_same, "tp"),
             kinds.TENSOR: (lambda tensor: self.constant(tensor, where), "t"),
-            kinds.GRAPH: (lambda graph: self.graph(graph, depth, visible), "g"),
+            kinds.GRAPH: (lambda graph: self.graph(graph, depth, visible, self.name(proto.name)), "g"),
         }  # fmt: skip
         several: dict[int, tuple[int, str]] = {
             kinds.FLOATS: (kinds.FLOAT, "floats"), kinds.INTS: (kinds.INT, "ints"), kinds.STRINGS: (kinds.STRING, "strings"),

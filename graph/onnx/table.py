@@ -22,7 +22,7 @@ from .handlers import (
 from .handlers.host import data_sized, strings
 from .handlers.microsoft import attention, experts, fused, matrices, plain, quantised, tokens
 from .handlers.ml import labels, linear, pipelines, trees, vectors
-from .handlers.networks import recurrent, transformers
+from .handlers.networks import losses, recurrent, transformers
 from .handlers.spatial import convolution, pooling, resize, sampling
 from .registry import STRUCTURAL, handler_for
 
@@ -30,7 +30,7 @@ __all__ = ["MODULES", "STRUCTURAL", "handler_for"]
 
 MODULES = (
     activations, attention, control, conversion, convolution, creation, data_sized, elementwise, experts, fused, indexing,
-    labels, linear, matrices, normalization, pipelines, plain, pooling, products, quantisation, quantised, random,
+    labels, linear, losses, matrices, normalization, pipelines, plain, pooling, products, quantisation, quantised, random,
     recurrent, reductions, resize, sampling, sequences, shaping, signal, strings, tokens, training, transformers, trees,
     vectors,
 )  # fmt: skip

@@ -7,7 +7,7 @@ from typing import Any
 
 from ...promotion.dtype import DType
 from ..functions.names.exports import on_parts
-from ..ops.complex_parts import NAMES
+from ..ops.complex_parts import NAMES, PARTS
 from ..ops.opdef import OpDef
 
 
@@ -20,3 +20,13 @@ def by_parts(graph: Any, row: OpDef, operands: Sequence[Any], attrs: Any, dtype:
     if not is_complex or row.name in NAMES:
         return None
     return on_parts()(graph, row, operands, attrs or {}, dtype)
+
+
+def with_parts(graph: Any, op: str, values: Sequence[Any], position: int, source: Any, target: DType) -> Any:
+    """Return an operand of `op` in the complex dtype that promotion gives it. Casts of its parts are in the ledger."""
+    part = PARTS[target]
+    parts = [graph.apply(name, (source,)) for name in ("real", "imag")] if source.dtype.is_complex else [source]
+    found = [each if each.dtype is part else graph.implicit_cast(op, values, position, each, part) for each in parts]
+    if len(found) == 1:
+        found.append(graph.apply("broadcast_to", (graph.scalar(0.0, part),), {"shape": source.shape}))
+    return graph.apply("complex", found)

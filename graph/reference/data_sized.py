@@ -163,6 +163,7 @@ def _measured(boxes: Array, centered: bool) -> Array:
         half = second / np.float32(2)
         first, second = first - half, first + half
     result = np.empty((*boxes.shape[:-2], 5, boxes.shape[-1]), np.float32)
-    low, high = np.minimum(first, second, result[..., :2, :]), np.maximum(first, second, result[..., 2:4, :])
+    low = np.minimum(first, second, out=result[..., :2, :])
+    high = np.maximum(first, second, out=result[..., 2:4, :])
     np.prod(high - low, -2, out=result[..., 4, :])
     return result

@@ -50,7 +50,8 @@ def row(*names: str) -> Callable[[Implementation], Implementation]:
     def register(function: Implementation) -> Implementation:
         def quiet(symbol: BoundSymbol, *operands: Array) -> Array:
             with np.errstate(all="ignore"):
-                return np.asarray(function(symbol, *operands))
+                found = function(symbol, *operands)
+                return np.array(found, object) if isinstance(found, str) else np.asarray(found)  # one string of an array
 
         quiet.__name__ = function.__name__
         quiet.__doc__ = function.__doc__

@@ -154,7 +154,7 @@ def tf_idf(symbol: BoundSymbol, x: Array) -> Array:
     """Count terms of n entries that are 1 … `skips` + 1 apart; single entries are counted once."""
     options = _options(symbol)
     pool = {tuple(term): number for number, term in enumerate(options["pool"])}
-    rows = x.reshape(-1, x.shape[-1]) if x.ndim == 2 else x.reshape(1, -1)
+    rows = x if x.ndim == 2 else x.reshape(1, -1)
     result = np.zeros((len(rows), max(options["positions"], default=-1) + 1), np.float32)
     weights = options["weights"] or [1.0] * len(pool)
     for number, entries in enumerate(rows.tolist()):

@@ -112,8 +112,9 @@ def windows(symbol: BoundSymbol, a: Array) -> Array:
     attrs = symbol.attrs
     for axis, count, stride in zip(attrs["axes"], attrs["counts"], attrs["strides"], strict=True):
         shape[axis] = int(evaluate_dim(count, {}))
-        strides[axis] = a.strides[axis] * stride
-    inner = [a.strides[axis] * dilation for axis, dilation in zip(attrs["axes"], attrs["dilations"], strict=True)]
+        strides[axis] = a.strides[axis] * stride if shape[axis] > 1 else 0  # that of a single window may be any number
+    steps = zip(attrs["axes"], attrs["sizes"], attrs["dilations"], strict=True)
+    inner = [a.strides[axis] * dilation if size > 1 else 0 for axis, size, dilation in steps]
     own = a.dtype.isbuiltin == 1  # NumPy knows no strides of dtypes of other packages
     bits = a if own else a.view(f"u{a.itemsize}")
     taken = np.lib.stride_tricks.as_strided(bits, (*shape, *attrs["sizes"]), (*strides, *inner), writeable=False)

@@ -23,6 +23,10 @@ class BlockResult:
     outputs: Mapping[str, Array]
     target: str
 
+    @property
+    def nbytes(self) -> int:
+        return sum(array.nbytes for array in self.outputs.values())
+
 
 def run_block(reference: ModelReference, arrays: Mapping[str, Array], target: str | None = None) -> BlockResult:
     """Run a model on the arrays of one block, by input name.

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import itertools
 import time
 from collections import deque
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Executor, wait
+from queue import Empty, SimpleQueue
 from typing import Any, Protocol
 
 from ...promotion.errors import UserError
@@ -15,9 +18,15 @@ from .failures import RunError
 
 _INLINE_BYTES = 1 << 20
 """Arguments beyond this go to a worker of Dask by themselves, and not through the scheduler."""
+_TOGETHER_BYTES = 4 << 20
+"""Arguments of several tasks go in one message up to this."""
+_FETCHED_BYTES = 64 << 20
+"""Results come to the client when they are there if all in flight are less than this, and otherwise when they are asked for."""
+_TOGETHER_SECONDS = 0.02
+"""How long a result waits for others, where workers have many tasks before them."""
 _RAY_RETRIES = 3
 _ASK_SECONDS = 2.0
-_LOOK_SECONDS = 10.0
+_LOOK_SECONDS = 2.0
 _ALONE_SECONDS = 300.0
 
 
@@ -32,17 +41,20 @@ class Engine(Protocol):
     def workers(self) -> int:
         """How many tasks run at once."""
 
-    def submit(self, function: Callable[..., Any], *arguments: Any) -> Hashable:
-        """Begin a task, and return what stands for it."""
+    def submit(self, function: Callable[..., Any], calls: Sequence[tuple[Any, ...]]) -> Sequence[Hashable]:
+        """Begin a task for each tuple of arguments, and return what stands for it."""
 
-    def any_done(self) -> Hashable:
-        """Wait until a task has ended, and return what stands for it."""
+    def some_done(self, several: int) -> Sequence[Hashable]:
+        """Wait until a task has ended, or, where that saves messages, a moment for several, and return what stands for them."""
 
     def result(self, task: Any) -> Any:
         """Return what a task that has ended returned, and forget the task.
 
         Raises what the task raised, `WorkerDied`, or `RunError` where the engine itself is gone.
         """
+
+    def forget(self, tasks: Sequence[Any]) -> None:
+        """Begin nothing of tasks whose results nobody takes, as far as the engine can do so. What runs may go on."""
 
 
 class InProcess:
@@ -55,18 +67,22 @@ class InProcess:
         self._numbers = itertools.count()
         self._done: dict[int, Callable[[], Any]] = {}
 
-    def submit(self, function: Callable[..., Any], *arguments: Any) -> int:
-        number = next(self._numbers)
-        self._waiting.append((number, function, arguments))
-        return number
+    def submit(self, function: Callable[..., Any], calls: Sequence[tuple[Any, ...]]) -> list[int]:
+        begun = [(next(self._numbers), function, arguments) for arguments in calls]
+        self._waiting += begun
+        return [number for number, _, _ in begun]
 
-    def any_done(self) -> int:
+    def some_done(self, several: int) -> list[int]:
         number, function, arguments = self._waiting.popleft()
         self._done[number] = lambda: function(*arguments)
-        return number
+        return [number]
 
     def result(self, task: int) -> Any:
         return self._done.pop(task)()
+
+    def forget(self, tasks: Sequence[Any]) -> None:
+        self._waiting.clear()
+        self._done.clear()
 
 
 class OnExecutor:
@@ -77,28 +93,29 @@ class OnExecutor:
         self._tasks: set[Any] = set()
         self.workers = int(getattr(executor, "_max_workers", None) or getattr(executor, "num_workers", None) or 1)
 
-    def submit(self, function: Callable[..., Any], *arguments: Any) -> Hashable:
-        task: Hashable
+    def submit(self, function: Callable[..., Any], calls: Sequence[tuple[Any, ...]]) -> list[Any]:
         try:
-            task = self._executor.submit(function, *arguments)
+            begun = [self._executor.submit(function, *arguments) for arguments in calls]
         except BrokenExecutor as error:
             raise _broken(error) from error
         except RuntimeError as error:
             raise RunError(f"stream: the executor takes no tasks ({error}); fix: one that is not shut down") from error
-        self._tasks.add(task)
-        return task
+        self._tasks.update(begun)
+        return begun
 
-    def any_done(self) -> Hashable:
-        done, _ = wait(self._tasks, return_when=FIRST_COMPLETED)
-        found: Hashable = next(iter(done))
-        return found
+    def some_done(self, several: int) -> list[Any]:
+        done, self._tasks = wait(self._tasks, return_when=FIRST_COMPLETED)
+        return list(done)
 
     def result(self, task: Any) -> Any:
-        self._tasks.discard(task)
         try:
             return task.result()
         except BrokenExecutor as error:
             raise _broken(error) from error
+
+    def forget(self, tasks: Sequence[Any]) -> None:
+        for task in tasks:
+            task.cancel()
 
 
 def _broken(error: Exception) -> RunError:
@@ -124,8 +141,10 @@ class OnDask:
     def __init__(self, client: Any) -> None:
         self._distributed = required("distributed", "stream")
         self._client = client
-        self._tasks: set[Any] = set()
-        self._ended: list[Hashable] = []
+        self._done: SimpleQueue[tuple[Any, list[Any]]] = SimpleQueue()  # what has ended, with its result if it was fetched
+        self._results: dict[Hashable, Any] = {}
+        self._begun = 0
+        self._size = _FETCHED_BYTES  # of a result
         self._had_workers = False
         self._alone_since: float | None = None
         self._count = _Recent(lambda: len(client.scheduler_info(n_workers=-1)["workers"]))
@@ -135,42 +154,84 @@ class OnDask:
         """One task runs at once on each worker, since all calls of a process share its threads."""
         return self._count() if self._client.status == "running" else 1
 
-    def submit(self, function: Callable[..., Any], *arguments: Any) -> Hashable:
+    def submit(self, function: Callable[..., Any], calls: Sequence[tuple[Any, ...]]) -> list[Any]:
+        """Begin tasks: in one message, as far as their arguments are small."""
         self._require_scheduler(None)
-        task: Hashable
+        begun: list[Any] = []
         try:
-            sent = [self._client.scatter(each, hash=False) if _nbytes(each) > _INLINE_BYTES else each for each in arguments]
-            task = self._client.submit(function, *sent, pure=False)
+            waiting: list[tuple[Any, ...]] = []
+            size = 0
+            for arguments in calls:
+                sizes = [_nbytes(each) for each in arguments]
+                if waiting and size + sum(sizes) > _TOGETHER_BYTES:
+                    begun += self._mapped(function, waiting)
+                    waiting, size = [], 0
+                waiting.append(tuple([
+                    self._client.scatter(each, hash=False) if one > _INLINE_BYTES else each
+                    for each, one in zip(arguments, sizes, strict=True)
+                ]))  # fmt: skip
+                size += sum(one for one in sizes if one <= _INLINE_BYTES)
+            begun += self._mapped(function, waiting)
         except (OSError, RuntimeError, TimeoutError) as error:
             self._require_scheduler(error)
             raise
-        self._tasks.add(task)
-        return task
+        self._begun += len(begun)
+        fetched = self._begun * self._size <= _FETCHED_BYTES
+        for task in begun:
+            if fetched:
+                self._client.loop.add_callback(self._fetch, task)
+            else:
+                task.add_done_callback(lambda task: self._done.put((task, [])))
+        return begun
 
-    def any_done(self) -> Hashable:
-        if not self._ended:
-            self._ended += self._first_done()
-        return self._ended.pop()
+    def _mapped(self, function: Callable[..., Any], calls: Sequence[tuple[Any, ...]]) -> list[Any]:
+        if len(calls) < 2:  # for which Dask has less to do
+            return [self._client.submit(function, *arguments, pure=False) for arguments in calls]
+        return list(self._client.map(function, *zip(*calls, strict=True), pure=False))
 
-    def _first_done(self) -> set[Hashable]:
+    async def _fetch(self, task: Any) -> None:
+        """Take a result to the client when it is there, in the thread of the client's messages."""
+        found: list[Any] = []
+        with contextlib.suppress(Exception, asyncio.CancelledError):  # `result` finds out what it is
+            found = await self._client.gather([task], errors="skip", asynchronous=True)
+        self._done.put((task, found))
+
+    def some_done(self, several: int) -> list[Any]:
+        done = [self._first_done()]
+        until = time.monotonic() + _TOGETHER_SECONDS
+        with contextlib.suppress(Empty):
+            while True:
+                left = until - time.monotonic() if len(done) < several else 0.0
+                done.append(self._done.get(timeout=left) if left > 0 else self._done.get_nowait())
+        self._results.update((task, found[0]) for task, found in done if found)
+        return [task for task, _ in done]
+
+    def _first_done(self) -> Any:
         while True:
             try:
-                found: set[Hashable] = self._distributed.wait(
-                    self._tasks, timeout=_LOOK_SECONDS, return_when="FIRST_COMPLETED"
-                ).done
-                return found
-            except TimeoutError:
+                return self._done.get(timeout=_LOOK_SECONDS)
+            except Empty:
                 self._require_workers()
-            except (self._distributed.CancelledError, OSError, RuntimeError):
-                return set(self._tasks)  # whose results tell what happened
+
+    def forget(self, tasks: Sequence[Any]) -> None:
+        async def cancelled() -> None:
+            with contextlib.suppress(Exception, asyncio.CancelledError):  # there may be no scheduler to be told
+                await self._client.cancel(tasks, asynchronous=True)
+
+        with contextlib.suppress(RuntimeError):  # nor a thread that sends messages
+            self._client.loop.add_callback(cancelled)
 
     def result(self, task: Any) -> Any:
-        self._tasks.discard(task)
+        self._begun -= 1
+        value = self._results.pop(task) if task in self._results else self._waited_for(task)
+        self._had_workers = True
+        self._size = max(_nbytes(value), self._size // 2)
+        return value
+
+    def _waited_for(self, task: Any) -> Any:
         while True:
             try:
-                value = task.result(timeout=_LOOK_SECONDS)
-                self._had_workers = True
-                return value
+                return task.result(timeout=_LOOK_SECONDS)
             except TimeoutError:  # a result that was lost with its worker is computed again
                 if task.status == "error":
                     raise
@@ -233,21 +294,19 @@ class OnRay:
         """Tasks run at once as far as there are CPUs for them."""
         return self._count()
 
-    def submit(self, function: Callable[..., Any], *arguments: Any) -> Hashable:
+    def submit(self, function: Callable[..., Any], calls: Sequence[tuple[Any, ...]]) -> list[Any]:
         if function not in self._remote:
             options = self._ray.remote(num_cpus=self._threads, max_retries=_RAY_RETRIES, retry_exceptions=False)
             self._remote[function] = options(function)
-        task: Hashable = self._remote[function].remote(*arguments)
-        self._tasks.append(task)
-        return task
+        begun = [self._remote[function].remote(*arguments) for arguments in calls]
+        self._tasks += begun
+        return begun
 
-    def any_done(self) -> Hashable:
-        done, _ = self._ray.wait(self._tasks, num_returns=1)
-        found: Hashable = done[0]
-        return found
+    def some_done(self, several: int) -> list[Any]:
+        done, self._tasks = self._ray.wait(self._tasks, num_returns=1)
+        return list(done)
 
     def result(self, task: Any) -> Any:
-        self._tasks.remove(task)
         errors = self._ray.exceptions
         try:
             return self._ray.get(task)
@@ -257,6 +316,9 @@ class OnRay:
             raise
         except (errors.WorkerCrashedError, errors.ObjectLostError, errors.OutOfMemoryError, errors.NodeDiedError) as error:
             raise WorkerDied(str(error).partition("\n")[0]) from error
+
+    def forget(self, tasks: Sequence[Any]) -> None:
+        """Let them end: what Ray cancels it interrupts."""
 
 
 def _nbytes(value: object) -> int:
@@ -268,7 +330,7 @@ def _nbytes(value: object) -> int:
 def engine_of(client: Any, threads: int | None) -> Engine:
     """Return the engine for what a user calls a client: None, an executor, a client of Dask, or "ray".
 
-    Raises `UserError` for anything else.
+    Raises `UserError` for anything else, and for an asynchronous client.
     """
     if client is None:
         return InProcess()
@@ -277,6 +339,11 @@ def engine_of(client: Any, threads: int | None) -> Engine:
     if isinstance(client, str) and client == "ray":
         return OnRay(threads)
     if type(client).__module__.partition(".")[0] == "distributed" and hasattr(client, "submit"):
+        if client.asynchronous:  # whose messages wait for the caller, who waits for them
+            raise UserError(
+                "stream: the client is asynchronous, or this is its event loop's thread; fix: a distributed.Client that is "
+                "not asynchronous, in another thread (asyncio.to_thread)"
+            )
         return OnDask(client)
     raise UserError(
         f"stream: client {client!r:.80}; fix: a distributed.Client, an executor of concurrent.futures, 'ray', or None for this "

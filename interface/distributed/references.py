@@ -215,7 +215,9 @@ def reference(
 
 
 def absolute_path(path: str, what: str) -> str:
-    """Return a path from the root. Raises `UserError` where the working directory is gone that it starts from."""
+    """Return a path from the root. Raises `UserError` where it starts from a working directory that is gone."""
+    if "\0" in path:
+        raise UserError(f"{what!r}: there is a NUL in it, which no path has; fix: another path")
     try:
         return os.path.abspath(path)
     except OSError as error:

@@ -11,7 +11,7 @@ so that along K one field after the other is read, each with one zero point and 
 (`schedule/grouping.py` splits K for them). A field is not shifted down: with m = 2^(bits · f) it is m q, and m z and s / m are
 its zero point and scale, so that (m q - m z) · (s / m) is (q - z) · s to the bit, as m is a power of two. So every weight is
 the number that the graph states; only the order of a sum is the product's, which the contract leaves open. Weights in floats of
-16 bits are rounded as the graph rounds them.
+16 bits are rounded as the graph rounds them. Weights that are stored in 16 bits and read as float32 are in panels, too.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from ...graph.ops.control import has_control
 from ...graph.symbol import Symbol
 from ...promotion.arrays import Array
 from ...promotion.dataclass import dataclass
-from ...promotion.dtype import DType, float32
+from ...promotion.dtype import DType, bfloat16, float16, float32
 from .constant_values import MAX_WEIGHTS, constant_value
 
 PANEL, NARROW_PANEL = 64, 32
@@ -57,16 +57,16 @@ class Packed:
     """A matrix (K, N) in panels.
 
     codes: bytes (panels, blocks, rows, columns), `fields` to a byte.  scale, zero, offset: () or (panels or 1, blocks or 1,
-    fields or 1, 1, columns or 1), for the fields where they stand in their bytes.  columns: N.
+    fields or 1, 1, columns or 1), for the fields where they stand in their bytes; numbers in 16 bits have none.  columns: N.
     """
 
     codes: Array
     fields: int
     columns: int
-    scale: Array
-    zero: Array | None
-    offset: Array | None
-    dtype: DType
+    scale: Array | None = None
+    zero: Array | None = None
+    offset: Array | None = None
+    dtype: DType = float32
 
 
 def with_coded_weights(graph: Graph) -> Graph:
@@ -84,7 +84,7 @@ def with_coded_weights(graph: Graph) -> Graph:
         right = symbol.inputs[1]
         if right.id not in made:
             decoded = _decoded(right)
-            made[right.id] = None if decoded is None or decoded.scale is None else _packed(decoded)
+            made[right.id] = None if decoded is None else _packed(decoded)
         packed = made[right.id]
         if packed is not None:
             found[symbol.id] = packed
@@ -128,6 +128,8 @@ def _decoded(symbol: Symbol) -> Decoded | None:
     inner = _decoded(first) if _holds_codes(first) else None
     if inner is None or inner.dtype is not float32 or inner.codes.shape != symbol.shape:
         return None
+    if not _is_code(DType.from_numpy(inner.codes.dtype)):
+        return None
     given = constant_value(second)
     if given is None:
         return None
@@ -151,13 +153,18 @@ def _is_code(dtype: DType) -> bool:
     return dtype.is_integer and dtype.bits <= 8
 
 
+def _is_short(dtype: DType) -> bool:
+    """Return whether products take numbers of a dtype as they are and widen them: floats of 16 bits."""
+    return dtype in (float16, bfloat16)
+
+
 def _spread(given: Array, symbol: Symbol) -> Array:
     return np.broadcast_to(given.astype(np.float32), symbol.shape)  # type: ignore[arg-type]
 
 
 def _of_cast(symbol: Symbol) -> Decoded | None:
     operand = symbol.inputs[0]
-    if _is_code(operand.dtype):
+    if _is_code(operand.dtype) or (symbol.dtype is float32 and _is_short(operand.dtype)):
         codes = constant_value(operand) if symbol.dtype is float32 else None
         return None if codes is None else Decoded(codes, None)
     if not symbol.dtype.is_float or symbol.dtype.bits > 32 or symbol.attrs["rounding"] != "nearest":
@@ -210,7 +217,13 @@ def _viewed(inner: Decoded, symbol: Symbol) -> Decoded:
 
 
 def _packed(decoded: Decoded) -> Packed | None:
-    """Return a matrix in panels; None where its blocks are too short."""
+    """Return a matrix in panels; None where its blocks are too short, and for codes without a scale."""
+    if decoded.codes.dtype.kind not in "iu" and _is_short(DType.from_numpy(decoded.codes.dtype)):
+        columns = decoded.codes.shape[1]
+        panels = np.ascontiguousarray(_in_panels(decoded.codes, _width(columns)))
+        return Packed(panels[:, None], 1, columns, dtype=decoded.dtype)
+    if decoded.scale is None:
+        return None
     codes = decoded.codes.astype(np.int16)
     zero = decoded.zero
     low, high = int(codes.min()), int(codes.max())
@@ -336,7 +349,8 @@ def _decoding(graph: Graph, packed: Packed) -> Symbol:
     numbers = _cast(codes, float32)
     if packed.zero is not None and packed.zero.any():
         numbers = apply("sub", (numbers, graph.constant(packed.zero)))
-    numbers = apply("mul", (numbers, graph.constant(packed.scale)))
+    if packed.scale is not None:
+        numbers = apply("mul", (numbers, graph.constant(packed.scale)))
     if packed.offset is not None:
         numbers = apply("add", (numbers, graph.constant(packed.offset)))
     depth = blocks * packed.fields * rows

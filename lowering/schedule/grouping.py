@@ -42,6 +42,9 @@ MAX_DEPTH = 96
 """Longest chain of symbols evaluated inline; longer ones are cut by a store, which bounds kernel size and
 recursion."""
 
+MAX_PARTS = 64
+"""Most parts of a concatenation that is evaluated where it is read, by one choice after the other; others are stored."""
+
 
 @dataclass(frozen=True, slots=True)
 class PartStore:
@@ -210,6 +213,8 @@ class Grouping:
                     depth = self.depth[operand.id] + 1
         self.direct[symbol.id] = before
         self.cost[symbol.id] = min(cost + op_cost(symbol), 1 << 20)
+        if symbol.op.name == "concat":  # the choice of its first part is that of the last one to be made
+            depth += len(symbol.inputs) - 1
         self.depth[symbol.id] = depth
         if depth >= MAX_DEPTH:
             self._store_alone(symbol)
@@ -497,9 +502,9 @@ class Grouping:
         return before
 
     def _group_concat(self, symbol: Symbol) -> bool:
-        """Stores a concatenation part by part when a group computes one of the parts; others float as guarded
-        loads."""
-        if all(self.base_group(operand) is None for operand in symbol.inputs):
+        """Stores a concatenation part by part when a group computes one of the parts, or there are many; others float as
+        guarded loads."""
+        if len(symbol.inputs) <= MAX_PARTS and all(self.base_group(operand) is None for operand in symbol.inputs):
             return False
         self.store_parts(symbol)
         return True

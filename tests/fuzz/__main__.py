@@ -16,6 +16,7 @@ The exit status is 1 if there were faults.
 from __future__ import annotations
 
 import argparse
+import gc
 import sys
 from pathlib import Path
 
@@ -51,7 +52,6 @@ def main(arguments: list[str]) -> int:
 
     from .batches import Batches
     from .cases import Settings
-    from .choices import Choices
     from .kinds import KINDS, kind_named
     from .session import Session, replay
 
@@ -76,7 +76,8 @@ def main(arguments: list[str]) -> int:
         settings, kinds, options.folder, lambda text: print(text, flush=True), options.shrink_seconds
     )
     if options.batched:
-        kinds[0].generate(Choices("warm"), settings)  # what children share
+        kinds[0].warm(settings)
+        gc.freeze()  # children would copy what their collectors look at
         batches = Batches(kinds[0], session, options.seed, options.batched)
         batches.run(options.first, options.cases, 0.0 if options.cases else options.minutes)
         return int(bool(batches.failed))

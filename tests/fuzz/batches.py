@@ -18,26 +18,42 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from .cases import Fault, Kind
+from .child import PATIENCE
 from .choices import Choices
 from .session import Session
 
 BATCH = 250
 CASE_SECONDS = 30.0
-"""Wall-clock time of one case before its child is ended."""
+"""Processor time of one case before its child is ended, and `PATIENCE` times as long for one that waits."""
+SLOW_SECONDS = 10.0
+"""Processor time from which on a case is a fault, although it ends."""
 MEMORY = 4 << 30
 TELL_SECONDS = 60.0
 
 
 @dataclass(slots=True)
 class _Worker:
-    """A child. at: the case that it runs. since: when it began. pending: bytes of a line that is not complete."""
+    """A child. at: the case that it runs. since, busy: when it began, and the processor time it had taken then. pending: bytes
+    of a line that is not complete."""
 
     pid: int
     pipe: int
     end: int
     at: int
     since: float = field(default_factory=time.monotonic)
+    busy: float = 0.0
     pending: bytes = b""
+
+    def is_late(self, seconds: float) -> bool:
+        """Returns whether a case takes so long in processor time, or far longer without any: the machine may be busy."""
+        waited = time.monotonic() - self.since
+        return waited > seconds and (waited > PATIENCE * seconds or self.processor_time() - self.busy > seconds)
+
+    def processor_time(self) -> float:
+        with contextlib.suppress(OSError, IndexError, ValueError), open(f"/proc/{self.pid}/stat") as file:
+            fields = file.read().rpartition(")")[2].split()
+            return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        return 0.0
 
 
 class Batches:
@@ -71,7 +87,7 @@ class Batches:
             ready, _, _ = select.select([worker.pipe for worker in running], [], [], 0.5)
             for worker in list(running):
                 ended = worker.pipe in ready and self._heard(worker)
-                late = time.monotonic() > worker.since + seconds
+                late = worker.is_late(seconds)
                 if ended or late:
                     running.remove(worker)
                     self._ended(worker, late and not ended)
@@ -118,7 +134,8 @@ class Batches:
                 used = int(statm.read().split()[0]) * resource.getpagesize()
             resource.setrlimit(resource.RLIMIT_AS, (used + MEMORY, used + MEMORY))
             for number in range(first, end):
-                os.write(writing, json.dumps({"begin": number}).encode() + b"\n")
+                start = time.process_time()
+                os.write(writing, json.dumps({"begin": number, "busy": start}).encode() + b"\n")
                 told = {"done": number, "refused": False, "runs": 0, "faults": 0}
                 try:
                     data = self.kind.generate(Choices(self.name(number)), self.session.settings)
@@ -126,6 +143,7 @@ class Batches:
                     told |= {"refused": outcome.refused, "runs": outcome.runs, "faults": len(outcome.faults)}
                 except BaseException:
                     told["faults"] = 1
+                told["seconds"] = time.process_time() - start
                 os.write(writing, json.dumps(told).encode() + b"\n")
         except BaseException:
             os._exit(3)
@@ -139,12 +157,14 @@ class Batches:
             told = json.loads(line)
             worker.since = time.monotonic()
             if "begin" in told:
-                worker.at = told["begin"]
+                worker.at, worker.busy = told["begin"], told["busy"]
                 continue
             worker.at = told["done"] + 1
             self.counts.update(cases=1, refused=int(told["refused"]), runs=told["runs"])
             if told["faults"]:
                 self._failed(told["done"], "failed in a batch")
+            elif told["seconds"] > SLOW_SECONDS:
+                self._failed(told["done"], f"took {told['seconds']:.1f} s of processor time in a batch")
         return not data
 
     def _ended(self, worker: _Worker, hung: bool) -> None:

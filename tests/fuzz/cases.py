@@ -93,6 +93,7 @@ class Kind:
         text: the entry of the data that is a text whose lines can be left out one by one, or "".
         tidy: repairs such a text after lines were left out.
         simpler: yields further texts to try when a failure is shrunk.
+        warm: loads what many cases share, before children are forked.
     """
 
     name: str
@@ -102,6 +103,7 @@ class Kind:
     text: str = "text"
     tidy: Callable[[str], str] = str
     simpler: Callable[[str], Iterable[str]] = lambda text: ()
+    warm: Callable[[Settings], object] = lambda settings: None
 
 
 def packed(array: np.ndarray | int | float | bool) -> Any:

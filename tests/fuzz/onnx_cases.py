@@ -5,15 +5,19 @@ from __future__ import annotations
 import base64
 import functools
 import math
+import signal
 import sys
 import tempfile
 import warnings
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import joinery as jn
 import numpy as np
 from joinery.graph.dims.dim import evaluate_dim
+from joinery.graph.ops.control import regions_of
 
 from . import graphs
 from .cases import Data, Fault, Kind, Outcome, Settings
@@ -26,6 +30,10 @@ MAX_SEED_BYTES = 30_000
 MAX_ELEMENTS = 20_000
 """The largest number of elements of a value of mutated models that are run."""
 MAX_SYMBOLS = 600
+LOOP_SECONDS = 3.0
+"""Processor time after which a model with loops is stopped: how often they run is its own affair."""
+FEW = 1000
+"""Iterations that are few."""
 LIMITS = {"nodes": 20_000, "folded_bytes": 1 << 22, "all_folded_bytes": 1 << 24, "unrolled_nodes": 500}
 
 
@@ -98,11 +106,13 @@ def _watch() -> _Reads:
 def run(data: Data, settings: Settings) -> Outcome:
     outcome, content = Outcome(refused=True), base64.b64decode(data["content"])
     reads = _watch()
-    with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
+    with ExitStack() as stack:
+        stack.enter_context(warnings.catch_warnings())
         warnings.simplefilter("ignore")
         source: Any = content
-        reads.folder, reads.found = folder, []
+        reads.folder, reads.found = "\0", []  # a model of bytes has no folder; to make one takes as long as to read a model
         if data["file"]:
+            reads.folder = folder = stack.enter_context(tempfile.TemporaryDirectory())
             source = Path(folder) / "model.onnx"
             source.write_bytes(content)
             Path(folder, "w.bin").write_bytes(np.arange(3, dtype=np.float32).tobytes())
@@ -125,8 +135,40 @@ def run(data: Data, settings: Settings) -> Outcome:
     outcome.refused = False
     if graph.casts():
         outcome.faults.append(Fault("from_onnx", "an implicit cast", str(graph.casts()[0])))
-    _call(graph, data, outcome)
+    with suppress(_Endless), _stopping(LOOP_SECONDS if has_loops(graph) else 0.0):
+        _call(graph, data, outcome)
     return outcome
+
+
+class _Endless(BaseException):
+    """A loop has run for so long that it may have no end: a model says how often it runs."""
+
+
+@contextmanager
+def _stopping(seconds: float) -> Iterator[None]:
+    """Ends what runs inside after this much processor time, by `_Endless`; 0 for never."""
+
+    def stop(number: int, frame: object) -> None:
+        raise _Endless
+
+    before = signal.signal(signal.SIGVTALRM, stop)
+    signal.setitimer(signal.ITIMER_VIRTUAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0.0)
+        signal.signal(signal.SIGVTALRM, before)
+
+
+def has_loops(graph: jn.Graph) -> bool:
+    """Returns whether a graph has loops whose number of iterations is not small."""
+    for symbol in graph.symbols:
+        length = symbol.attrs.get("length", -1)
+        if symbol.op.name in ("loop", "host_loop") and not (isinstance(length, int) and 0 <= length < FEW):
+            return True
+        if any(has_loops(region) for region in regions_of(symbol)):
+            return True
+    return False
 
 
 def _call(graph: jn.Graph, data: Data, outcome: Outcome) -> None:
@@ -169,4 +211,10 @@ def _call(graph: jn.Graph, data: Data, outcome: Outcome) -> None:
             outcome.faults.append(Fault("compile", f"{other.dtype}{other.shape}, the evaluator has {one.dtype}{one.shape}"))
 
 
-KIND = Kind("onnx", generate, run, weight=2, text="")
+def warm(settings: Settings) -> None:
+    """Loads the importer, the evaluator and the compiler by models as they are: children would, each for itself."""
+    for at, content in enumerate(seeds(settings.suite)[:40]):
+        run({"content": base64.b64encode(content).decode(), "file": not at, "compile": at < 3, "seed": at}, settings)
+
+
+KIND = Kind("onnx", generate, run, weight=2, text="", warm=warm)

@@ -117,8 +117,7 @@ def _quotient(graph: Graph, row: OpDef, operands: Sequence[TensorLike], attrs: A
     (x, y), _ = _joined(graph, row, operands)
     if isinstance(y, Symbol):
         return whole(arithmetic.scaled(_as_complex(x), y, "div"))
-    below = arithmetic.inverse(y)
-    return whole(arithmetic.scaled(below, x) if isinstance(x, Symbol) else arithmetic.product(x, below))
+    return whole(arithmetic.quotient(_as_complex(x), y))
 
 
 def _equality(graph: Graph, row: OpDef, operands: Sequence[TensorLike], attrs: Attributes) -> Symbol:

@@ -14,7 +14,9 @@ from ...types import Shape
 from .data_sized import fresh_dim
 
 
-def build_host_loop(graph: Graph, carried: Sequence[Symbol], body: Region, limit: Symbol | None = None) -> list[Symbol]:
+def build_host_loop(
+    graph: Graph, carried: Sequence[Symbol], body: Region, limit: Symbol | None = None, length: Extent | None = None
+) -> list[Symbol]:
     """Add a loop that the host drives, and return what it returns: what it carries, and stacked values of all iterations.
 
     Args:
@@ -23,13 +25,15 @@ def build_host_loop(graph: Graph, carried: Sequence[Symbol], body: Region, limit
         body: takes the index (int64) and the carried values; names in its inputs' shapes that the graph does not have are sizes
             that may change.
         limit: the most iterations, an int64 scalar.
+        length: how many iterations there are, if that is known, so that it is the number of rows; a run requires it.
     """
     limits = () if limit is None else (limit,)
     attrs: Attributes = {
         "captured": (len(body.captured),), "carried": len(carried), "limited": limit is not None, "regions": (body,),
     }  # fmt: skip
     loop = graph.apply("host_loop", (*limits, *carried, *body.captured), attrs)
-    own, trips = body.own_dims, fresh_dim(graph, "trips")
+    own, trips = body.own_dims, fresh_dim(graph, "trips") if length is None else length
+    decided = (trips,) if length is None and isinstance(trips, Dim) else ()
     found = []
     for index, output in enumerate(body.outputs):
         if index < len(carried):
@@ -38,7 +42,7 @@ def build_host_loop(graph: Graph, carried: Sequence[Symbol], body: Region, limit
             found.append(_result(loop, index, output.dtype, shape))
         else:
             sizes = [None if isinstance(size, Dim) and size.symbols() & own else size for size in output.shape]
-            found.append(_result(loop, index, output.dtype, (trips, *sizes), (trips,)))
+            found.append(_result(loop, index, output.dtype, (trips, *sizes), decided))
     return found
 
 

@@ -1,7 +1,7 @@
 """Provides Fourier transforms, of which a size of up to 64 is a product with a matrix and a larger one is cut into factors.
 
-Complex numbers are pairs of real and imaginary parts on a last axis. Sines and cosines are those of exact fractions of a turn,
-so that parts which cancel are 0 to the last bits.
+Complex numbers are complex64 and complex128, or pairs of real and imaginary parts on a last axis. Sines and cosines are those
+of exact fractions of a turn, so that parts which cancel are 0 to the last bits.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import TypeAlias
 import numpy as np
 
 from ....promotion.arrays import Array
+from ....promotion.dtype import DType
 from ....promotion.errors import UnsupportedError
 from ...construction import primitives
 from ...dims.dim import Dim, Extent, lower_bound, maximum
@@ -21,7 +22,8 @@ from ...ops.shape import normalize_axis
 from ...protocols import TensorLike
 from ...symbol import Symbol
 from ...types import shape_text
-from ..building import apply, as_floats
+from ..building import apply, as_floats, symbol_of
+from ..complex.parts import from_pairs, parts_of, to_pairs, whole
 from ..joining import stack
 from ..linalg import matmul
 from ..positions import counting
@@ -41,10 +43,10 @@ def fft(x: TensorLike, n: int | None = None, axis: int = -1) -> Symbol:
     """Return the discrete Fourier transform of complex numbers, as numpy.fft.fft.
 
     Args:
-        x: floats of shape (…, 2): real and imaginary parts.
+        x: complex numbers, or floats of shape (…, 2): real and imaginary parts. The result is of the same kind.
         n: how many numbers along the axis are used; they are cut, or filled up with zeros. By default as many as there are,
             which must be a known number then.
-        axis: the transformed axis among those before the last one.
+        axis: the transformed axis; of pairs among those before the last one.
     """
     return _complex("fft", x, n, axis, -1)
 
@@ -62,19 +64,19 @@ def rfft(x: TensorLike, n: int | None = None, axis: int = -1) -> Symbol:
     result, (symbol,) = as_floats("rfft", x)
     number = _axis("rfft", symbol, axis, len(symbol.shape))
     length = _length("rfft", symbol, symbol.shape[number], n)
-    parts = [_from_last(part, number) for part in half_of(_last(symbol, number), length)]
-    return primitives.cast(stack(parts, -1), result)
+    return primitives.cast(along_axis((symbol, None), number, length, -1, True, symbol.dtype), result)
 
 
 def irfft(x: TensorLike, n: int | None = None, axis: int = -1) -> Symbol:
     """Return the `n` real numbers of which x is the `rfft`, as numpy.fft.irfft.
 
     Args:
-        x: floats of shape (…, 2), of which n // 2 + 1 pairs along the axis are used.
+        x: complex numbers, or floats of shape (…, 2), of which n // 2 + 1 along the axis are used.
         n: how many numbers there are; by default 2 (m - 1), where there are m pairs.
-        axis: the transformed axis among those before the last one.
+        axis: the transformed axis; of pairs among those before the last one.
     """
-    result, (symbol,) = as_floats("irfft", x)
+    given = symbol_of("irfft", x)
+    result, (symbol,) = as_floats("irfft", to_pairs(parts_of(given)) if given.dtype.is_complex else given)
     number = _pairs("irfft", symbol, axis)
     extent = symbol.shape[number]
     length = _length("irfft", symbol, 2 * (extent - 1), n)
@@ -102,16 +104,26 @@ def stft(
             raise mistake(op, f"{name} is {value!r:.60}", (symbol,), "a number of elements", f"{name}=256")
     if not symbol.shape:
         raise mistake(op, "a signal without axes", (symbol,), "shape (…, length)", "stack numbers")
-    framed = frames(symbol, frame_length, frame_step)
+    weights = None
     if window is not None:
         weights = primitives.cast(symbol.graph.as_symbol(window, op), symbol.dtype)
         if weights.shape != (frame_length,):
             problem = f"a window of shape {shape_text(weights.shape)}"
             raise mistake(op, problem, (symbol, weights), f"shape ({frame_length},)", "another window")
-        framed = apply("mul", framed, weights)
     length = _length(op, symbol, frame_length, None)
-    parts = half_of(framed, length) if onesided else transformed((framed, None), length, -1)
-    return primitives.cast(stack(list(parts), -1), result)
+    found = spectra((symbol, None), length, frame_step, weights, onesided, symbol.dtype)
+    return primitives.cast(found, result)
+
+
+def spectra(x: Parts, length: int, step: int, window: Symbol | None, onesided: bool, work: DType) -> Symbol:
+    """Return the transforms of frames of signals (…, n), computed in a dtype, as (…, frames, length, 2), or a half."""
+    framed = [None if part is None else frames(part, length, step) for part in x]
+    if window is not None:
+        framed = [None if part is None else apply("mul", part, window) for part in framed]
+    real, imaginary = (None if part is None else primitives.cast(part, work) for part in framed)
+    assert real is not None
+    parts = half_of(real, length) if onesided else transformed((real, imaginary), length, -1)
+    return stack(list(parts), -1)
 
 
 def frames(x: Symbol, length: int, step: int) -> Symbol:
@@ -132,11 +144,28 @@ def frames(x: Symbol, length: int, step: int) -> Symbol:
 
 
 def _complex(op: str, x: TensorLike, n: int | None, axis: int, sign: int) -> Symbol:
+    given = symbol_of(op, x)
+    if given.dtype.is_complex:
+        return whole(from_pairs(_complex(op, to_pairs(parts_of(given)), n, axis, sign)))
     result, (symbol,) = as_floats(op, x)
     number = _pairs(op, symbol, axis)
     length = _length(op, symbol, symbol.shape[number], n)
-    real, imaginary = transformed(_parts(symbol, number, length), length, sign)
-    return primitives.cast(stack([_from_last(part, number) for part in (real, imaginary)], -1), result)
+    found = along_axis((symbol[..., 0], symbol[..., 1]), number, length, sign, False, symbol.dtype)
+    return primitives.cast(found, result)
+
+
+def along_axis(x: Parts, axis: int, length: int, sign: int, onesided: bool, work: DType) -> Symbol:
+    """Transform an axis, cut or filled up to a length, in a dtype, and return the parts on a new last axis.
+
+    onesided: the first half of the transform of real numbers, or (sign 1) the real inverse of such a half.
+    """
+    real, imaginary = (None if part is None else primitives.cast(_last(part, axis), work) for part in x)
+    assert real is not None
+    if onesided and sign > 0:
+        found: Sequence[Symbol] = (from_half(real, imaginary, length),)
+    else:
+        found = half_of(real, length) if onesided else transformed((real, imaginary), length, sign)
+    return stack([_from_last(part, axis) for part in found], -1)
 
 
 def _pairs(op: str, x: Symbol, axis: int) -> int:

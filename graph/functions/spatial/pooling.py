@@ -13,7 +13,7 @@ from ...graph import graph_of
 from ...ops.opdef import accumulator
 from ...protocols import TensorLike
 from ...symbol import Symbol
-from ...types import DimLike, as_extent, shape_text
+from ...types import DimLike, Shape, as_extent, shape_text
 from ..building import apply, as_floats, symbol_of
 from ..creation import full
 from ..ordered.scattering import scatter
@@ -99,6 +99,12 @@ def put_back(x: Symbol, indices: Symbol, size: Extent, axis: int) -> Symbol:
     """Return zeros with the elements of a tensor at positions along an axis, which becomes one of `size` elements."""
     shape = (*x.shape[:axis], size, *x.shape[axis + 1 :])
     return scatter(full(x.graph, shape, False if x.dtype.is_bool else 0, x.dtype), x, indices, axis)
+
+
+def spread(x: Symbol, indices: Symbol, shape: Shape) -> Symbol:
+    """Return zeros of a shape with elements at positions in all of it, in row-major order."""
+    values, where = (primitives.reshape(each, (product(each.shape),)) for each in (x, indices))
+    return primitives.reshape(put_back(values, where, product(shape), 0), shape)
 
 
 def max_unpool(

@@ -99,7 +99,7 @@ def same_attributes(one: Attributes, other: Attributes) -> bool:
             continue
         if isinstance(value, np.ndarray) or isinstance(given, np.ndarray):
             first, second = np.asarray(value), np.asarray(given)
-            if first.dtype != second.dtype or not np.array_equal(first, second):
+            if first.dtype != second.dtype or first.shape != second.shape or first.tobytes() != second.tobytes():
                 return False
         elif value != given:
             return False

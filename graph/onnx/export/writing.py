@@ -21,13 +21,14 @@ from ...ops.control import regions_of
 from ...symbol import Symbol
 from ..values import objects
 from .body import Body, Constant, OnnxNode, OpsetNeeded, Refused
-from .composed.composed import Composed
+from .composed.composed import Composed, Operand, Size, Unsqueezed
 from .composed.find import find_composed
 from .functions import DOMAIN, Written, call_text, written
 from .regions import write_branch, write_host_loop, write_loop
 from .registry import UNWRITTEN, Call
 from .sizes import Sizes
 from .spatial.resized import Resized, find_resized
+from .spatial.resized_at_run import find_resized_at_run
 from .spatial.windowed import Windowed, consumers_of, weights_of, zero_of_weights
 from .spatial.windowed_functions import find_functions
 from .table import REASONS, SIZED, WRITERS
@@ -101,12 +102,33 @@ class GraphWriter:
         self.names = dict(names)
         live = live_symbols(graph)
         self.resized, self.windowed = find_resized(graph, live), find_functions(graph, live)
-        self.composed = find_composed(graph, live, consumers_of(live), model.opset)
+        consumers = consumers_of(live)
+        self.composed = {**find_composed(graph, live, consumers, model.opset), **find_resized_at_run(graph, live, consumers)}
         self.nodes: dict[int, Windowed | Resized | Composed] = {**self.composed, **self.resized, **self.windowed}
         self.live = live_symbols(graph, self.nodes)
+        self._leave_cubic()
         self.casts = {entry.symbol.id: entry for entry in model.graph.casts() if entry.symbol.graph is graph}
         self.kernels: dict[int, str] = {}
         self.written: set[int] = set()
+
+    def _leave_cubic(self) -> None:
+        """Drop cubic Resize beside a Transpose: onnxruntime moves these behind it, where it may have no such Resize."""
+        written = [self.nodes[symbol.id] for symbol in self.live if symbol.id in self.nodes]
+        turned = any([symbol.op.name == "permute" and symbol.id not in self.nodes for symbol in self.live])
+        turned = turned or any([
+            bool(made.turned or made.result_turned) if isinstance(made, Composed)
+            else made.image_last or (isinstance(made, Windowed) and made.result_last) for made in written
+        ])  # fmt: skip
+        cubic = {
+            key for key, made in self.nodes.items()
+            if (isinstance(made, Resized) and made.options.mode == "cubic")
+            or (isinstance(made, Composed) and made.op == "Resize" and made.attributes["mode"] == "cubic")
+        }  # fmt: skip
+        if turned and cubic:
+            self.nodes = {key: made for key, made in self.nodes.items() if key not in cubic}
+            self.composed = {key: made for key, made in self.composed.items() if key not in cubic}
+            self.resized = {key: made for key, made in self.resized.items() if key not in cubic}
+            self.live = live_symbols(self.graph, self.nodes)
 
     def write(self) -> None:
         """Write all symbols that outputs need."""
@@ -281,13 +303,18 @@ class GraphWriter:
         """Write a node with one output or several, before the first symbol that is one of them."""
         if symbol.id in self.written:
             return
-        operands = ["" if each is None else self.names[each.id] for each in made.operands]
+        operands = [self._operand(each) for each in made.operands]
         for position, axes in made.turned.items():
             operands[position] = self.body.op("Transpose", symbol.dtype, operands[position], perm=axes)
         while operands and not operands[-1]:
             operands.pop()
+        facts = dict(made.facts)
+        is_fixed = all([self.names[each.id] in self.model.fixed for each in made.inputs])
+        if is_fixed:
+            facts.setdefault("joinery.row", made.op)
         if made.result_turned is not None:
             result = self.body.node(made.op, *operands, **made.attributes)
+            self.body.nodes[-1].metadata.update(facts)
             result = self.body.op("Transpose", symbol.dtype, result, perm=made.result_turned)
             self._rename_last(symbol, result, first)
             return
@@ -307,9 +334,25 @@ class GraphWriter:
             names.append(name or (self.body.name("unused") if made.all_outputs else ""))
         while not names[-1]:
             names.pop()
-        self.body.nodes.append(OnnxNode(made.op, "", tuple(operands), tuple(names), made.attributes))
+        self.body.nodes.append(OnnxNode(made.op, "", tuple(operands), tuple(names), made.attributes, facts))
         for name, own in copies:
             self.body.node("Identity", name, output=own)
+        if is_fixed:
+            self.model.fixed.update([name for name in (*names, *[own for _, own in copies]) if name])
+
+    def _operand(self, given: Operand) -> str:
+        """Return the name of what a node reads, "" for an input that is left out."""
+        if given is None:
+            return ""
+        if isinstance(given, Constant):
+            return self.body.constant(given.value, given.dtype)
+        if isinstance(given, Size):
+            sizes = self.model.sizes
+            return sizes.scalar(given.extents[0]) if given.is_scalar else sizes.vector(given.extents)
+        if isinstance(given, Unsqueezed):
+            symbol = given.symbol
+            return self.body.op("Unsqueeze", symbol.dtype, self.names[symbol.id], others=(self.body.ints(-1),))
+        return self.names[given.id]
 
     def _codes(self, made: Windowed, has_zero: bool = False) -> tuple[str, ...]:
         """Return the names of 8-bit weights, of the zero point of the image, and of that of the weights if they need one.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ....promotion.dtype import string
+from ....promotion.dtype import int64, string
 from ...dims.dim import Extent
 from ...functions.building import apply
 from ...functions.host.data_sized import size_of
@@ -39,21 +39,25 @@ class EitherShape:
         for axis, pair in enumerate(zip(yes.shape, no.shape, strict=True)):
             if pair[0] != pair[1]:
                 size = self._size(*pair)
-                yes, no = (_resized(each, axis, size) for each in (yes, no))
+                yes, no = (_resized(self._node, each, axis, size) for each in (yes, no))
         return apply("where", self._flag, yes, no)
 
     def _size(self, yes: Extent, no: Extent) -> Extent:
         if (yes, no) not in self._sizes:
-            counts = [self._node.graph.dim_value(extent) for extent in (yes, no)]
+            counts = [_number(self._node, extent) for extent in (yes, no)]
             self._sizes[yes, no] = size_of(apply("where", self._flag, *counts))
         return self._sizes[yes, no]
 
 
-def _resized(x: Symbol, axis: int, size: Extent) -> Symbol:
+def _number(node: Node, extent: Extent) -> Symbol:
+    return node.constant(extent, int64) if isinstance(extent, int) else node.graph.dim_value(extent)
+
+
+def _resized(node: Node, x: Symbol, axis: int, size: Extent) -> Symbol:
     """Return a tensor with another size of an axis; what lies beyond its own is not looked at."""
     extent = x.shape[axis]
     if not isinstance(extent, int) or extent == 0:
         x = pad(x, [(0, int(number == axis)) for number in range(len(x.shape))])
         extent = extent + 1
-    positions = apply("minimum", counting(x.graph, size), x.graph.dim_value(extent - 1))
+    positions = apply("minimum", counting(x.graph, size), _number(node, extent - 1))
     return apply("gather", x, positions, axis=axis)

@@ -2,23 +2,39 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from collections.abc import Sequence as Ordered
 from contextlib import suppress
 from dataclasses import replace
+from typing import TypeAlias
 
 import numpy as np
 
-from ....promotion.dtype import DType, int64
-from ....promotion.errors import JoineryError, UnsupportedError, UserError
-from ...construction.history import mark, rewind
+from ....promotion.dtype import DType, int64, string
+from ....promotion.errors import JoineryError, UnsupportedError
 from ...construction.primitives import permute
+from ...dims.dim import Extent
 from ...functions.building import apply
 from ...functions.joining import stack
+from ...functions.ordered.out_of_range import with_mode
 from ...functions.shaping import flip
+from ...ops.control import regions_of
+from ...ops.host import is_host
+from ...region import is_compiled_region
 from ...symbol import Symbol
+from ...types import Shape, shape_text
+from ..loops.batched import BatchedScan
 from ..loops.growing import selected
-from ..loops.host_regions import import_host_branch, import_host_loop
-from ..loops.regions import ChangingTypeError, as_conditions, import_branch, import_loop, import_scan
+from ..loops.host_regions import import_host_branch, import_host_loop, import_host_scan
+from ..loops.regions import (
+    ChangingTypeError,
+    Step,
+    as_conditions,
+    attempting,
+    import_branch,
+    import_loop,
+    import_scan,
+)
 from ..messages import NoRegionError
 from ..model import Body
 from ..node import Node, Result
@@ -33,6 +49,13 @@ _UNROLLED = 256
 """Most nodes that loops are unrolled to: what they compute of constants stays known, kernels fuse, and any device runs them."""
 _UNROLLED_BY_TYPE = 4096
 """Most nodes that loops are unrolled to whose types change: beyond that the host drives them, and compiles one iteration."""
+_LOOPS = frozenset(("Loop", "Scan", "SequenceMap", "RNN", "GRU", "LSTM"))
+_PLAIN = frozenset(("", "ai.onnx.ml", "com.microsoft"))
+"""Domains whose other operators have no loops."""
+_GROWTH = 16
+"""Most operations for each of these nodes: a node may be a function, or a loop that is unrolled itself."""
+_UNROLLED_ON_HOST = 64
+"""Most operations of the host that loops are unrolled to: each ends a part of a staged model."""
 _MAX_COMPARED = 64
 """Most elements of constants that are compared."""
 
@@ -62,17 +85,56 @@ def if_(node: Node) -> Result:
         with suppress(NoRegionError):
             return tuple(import_host_branch(node, flag, then, otherwise, always=True))
     if then.size + otherwise.size > _SELECTED or node.definition.is_region:
-        with suppress(NoRegionError):
+        try:
             return tuple(import_branch(node, flag, then, otherwise))
-        with suppress(NoRegionError):
-            return tuple(import_host_branch(node, flag, then, otherwise))
-    results = [as_conditions(node, node.run(body, ())) for body in (then, otherwise)]
-    either = EitherShape(node, flag, condition)
-    return tuple([_selected(node, flag, yes, no, condition, either) for yes, no in zip(*results, strict=True)])
+        except NoRegionError as refusal:
+            if is_compiled_region(node.graph) and (refusal.needs_host or _is_inner(refusal)):
+                raise _cause(refusal) from None  # so does the region around it, or what is selected between
+        if _may_loop(then) or _may_loop(otherwise):
+            try:
+                return tuple(import_host_branch(node, flag, then, otherwise))
+            except NoRegionError as refusal:
+                if not is_compiled_region(node.graph) and _is_inner(refusal):
+                    raise _cause(refusal) from None
+    try:
+        with attempting(node):
+            results = [as_conditions(node, node.run(body, ())) for body in (then, otherwise)]
+            either = EitherShape(node, flag, condition)
+            return tuple([_selected(node, flag, yes, no, condition, either) for yes, no in zip(*results, strict=True)])
+    except NoRegionError as refusal:
+        error = _cause(refusal)
+        is_specialised = getattr(error, "inputs", ()) or getattr(error, "sizes", ())
+        if not is_specialised and not _is_inner(refusal):
+            with suppress(NoRegionError):
+                return tuple(import_host_branch(node, flag, then, otherwise, always=True))
+        raise error from None
+
+
+def _cause(refusal: NoRegionError) -> JoineryError:
+    """Return the error for which a subgraph is no region."""
+    return refusal.__cause__ if isinstance(refusal.__cause__, JoineryError) else refusal
+
+
+def _is_inner(refusal: NoRegionError) -> bool:
+    """Return whether a node of the subgraph cannot be imported: then no other way to import it there can, and trying each way
+    at each depth would take twice as long for each level."""
+    return hasattr(_cause(refusal), "onnx_node")
+
+
+def _may_loop(body: Body) -> bool:
+    """Return whether loops may stand in a body, or in functions that it calls."""
+    for node in body.nodes:
+        if node.op in _LOOPS or node.domain not in _PLAIN:
+            return True
+        if any(isinstance(attribute.value, Body) and _may_loop(attribute.value) for attribute in node.attributes.values()):
+            return True
+    return False
 
 
 def _with_condition(body: Body) -> Body:
     """Return a body in which an If says of itself that it computes the first output, and that nothing else reads this."""
+    if not body.outputs:
+        return body
     name = body.outputs[0].name
     read = [each for node in body.nodes for each in (*node.inputs, *node.captured)]
     if name in read or name in [output.name for output in body.outputs[1:]]:
@@ -155,70 +217,88 @@ def loop(node: Node) -> Result:
     limit = node.value(0) if node.has(0) else None
     going: Value = node.value(1) if node.has(1) else Known(np.array(True))
     state = [node.value(position) for position in range(2, len(node))]
+    fits = len(body.inputs) == 2 + len(state) and len(body.outputs) > len(state)
+    node.require(fits, f"a body of {len(body.inputs)} inputs and {len(body.outputs)} outputs for {len(state)} states")
+    node.require(not isinstance(limit, Known) or limit.array.size == 1, "a trip count that is not one number")
+    nodes = int(limit.array.reshape(-1)[0]) * max(body.size, 1) if isinstance(limit, Known) else None
+    if truth_of(node, going) is False and node.definition.row != "host_loop":
+        return tuple(_unrolled(node, body, going, state, _Growth(node, 0)))  # there is no iteration
+    ways: _Ways = {
+        "unrolled": lambda growth: _unrolled(node, body, going, state, growth),
+        "region": lambda _: _as_region(node, body, limit, going, state),
+        "driven": lambda _: import_host_loop(node, body, limit, going, state),
+    }
+    return _by_first(node, ways, nodes)
+
+
+class _TooLargeError(NoRegionError):
+    """An unrolled loop adds too many operations to the graph."""
+
+
+class _Growth:
+    """Counts what an unrolled loop adds to a graph.
+
+    nodes: how many nodes the loop is taken for; 0 for any number.
+    """
+
+    def __init__(self, node: Node, nodes: int) -> None:
+        self._graph, self._seen, self._most = node.graph, len(node.graph.symbols), _GROWTH * nodes
+        self._all = self._on_host = 0
+
+    def check(self) -> None:
+        """Raise `NoRegionError` for more operations than a loop is to be unrolled to."""
+        added = self._graph.symbols[self._seen :]
+        self._seen += len(added)
+        self._all += _size_of(added)
+        self._on_host += sum(is_host([each.dtype for each in symbol.inputs], symbol.op.kind, symbol.dtype) for symbol in added)
+        if self._most and (self._all > self._most or self._on_host > _UNROLLED_ON_HOST):
+            raise _TooLargeError(
+                "unrolled, it has too many operations; fix: carry values that keep their dtype and number of axes"
+            )
+
+
+def _size_of(symbols: Ordered[Symbol]) -> int:
+    """Return how many operations there are, with those of regions."""
+    return len(symbols) + sum(_size_of(region.symbols) for symbol in symbols for region in regions_of(symbol))
+
+
+_Ways: TypeAlias = Mapping[str, Callable[[_Growth], Ordered[Value]]]
+
+
+def _by_first(node: Node, ways: _Ways, nodes: int | None) -> tuple[Value, ...]:
+    """Return the results of a loop in the first way that imports it: unrolled, as one of the graph, or of the host.
+
+    nodes: of all iterations, if that is known.
+    """
+    order, most = ["region", "unrolled", "driven"], _UNROLLED_BY_TYPE
+    if nodes is None or nodes > _UNROLLED_BY_TYPE:
+        order, most = ["region", "driven", "unrolled"], 0
+    elif nodes <= _UNROLLED and not node.definition.is_region:
+        order, most = ["unrolled", "region", "driven"], _UNROLLED
+    body = node.attr("body")
+    if id(body) in node.too_large:
+        order, most = ["region", "driven", "unrolled"], 0
     if node.definition.row == "host_loop":
-        driven = _driven(node, body, limit, going, state)
-        if not isinstance(driven, NoRegionError):
-            return driven
-    small = isinstance(limit, Known) and int(limit.array.reshape(-1)[0]) * max(body.size, 1) <= _UNROLLED
-    if small and not node.definition.is_region:
-        before, symbols = mark(node.graph), dict(node.symbols)
+        order = ["driven", *[way for way in order if way != "driven"]]
+    refused: dict[str, NoRegionError] = {}
+    while order:
+        way = order.pop(0)
         try:
-            return _unrolled(node, body, going, state)
-        except (UserError, UnsupportedError) as error:
-            rewind(node.graph, before)
-            node.symbols.clear()
-            node.symbols.update(symbols)
-            made = _as_region(node, body, limit, going, state)
-            if not isinstance(made, NoRegionError):
-                return made
-            driven = _driven(node, body, limit, going, state)
-            if isinstance(driven, NoRegionError):
-                raise _refused(error, made, driven) from None
-            return driven
-    refusal: NoRegionError | None = None
-    if truth_of(node, going) is not False:
-        made = _as_region(node, body, limit, going, state)
-        if not isinstance(made, NoRegionError):
-            return made
-        refusal = made
-    is_bounded = isinstance(limit, Known) and int(limit.array.reshape(-1)[0]) * max(body.size, 1) <= _UNROLLED_BY_TYPE
-    refused: NoRegionError | None = None
-    if refusal is not None and not is_bounded:
-        made = _driven(node, body, limit, going, state)
-        if not isinstance(made, NoRegionError):
-            return made
-        refused = made
-    before, symbols = mark(node.graph), dict(node.symbols)
-    try:
-        return _unrolled(node, body, going, state)
-    except (UserError, UnsupportedError) as error:
-        if refusal is not None and is_bounded:
-            rewind(node.graph, before)
-            node.symbols.clear()
-            node.symbols.update(symbols)
-            made = _driven(node, body, limit, going, state)
-            if not isinstance(made, NoRegionError):
-                return made
-            refused = made
-        raise _refused(error, refusal, refused) from None
+            with attempting(node):
+                return tuple(ways[way](_Growth(node, most)))
+        except _TooLargeError as error:
+            refused[way], node.too_large[id(body)] = error, body
+            order, most = [*order, *(["unrolled"] if most else [])], 0  # where there is no other way
+        except NoRegionError as error:
+            refused[way] = error
+        if way == "region" and refused[way].needs_host and "driven" in order:  # which unrolled iterations would need as often
+            order.sort(key=["driven", "unrolled"].index)
+    raise _refused(_cause(refused["unrolled"]), refused["region"], refused["driven"])
 
 
-def _driven(
-    node: Node, body: Body, limit: Value | None, going: Value, state: list[Value]
-) -> tuple[Value, ...] | NoRegionError:
-    """Return the results of a loop that the host drives, or why there is none."""
-    try:
-        return tuple(import_host_loop(node, body, limit, going, state))
-    except NoRegionError as error:
-        return error
-
-
-def _refused(error: JoineryError, refusal: NoRegionError | None, driven: NoRegionError | None = None) -> JoineryError:
-    """Return the error for a Loop that can neither be unrolled nor be a loop of the graph or of the host."""
-    if refusal is None:
-        return error
-    if driven is not None:
-        error.add_note(f"The host cannot drive it, either: {driven}")
+def _refused(error: JoineryError, refusal: NoRegionError, driven: NoRegionError) -> JoineryError:
+    """Return the error for a loop that can neither be unrolled nor be one of the graph or of the host."""
+    error.add_note(f"The host cannot drive it, either: {driven}")
     needs = (*getattr(error, "inputs", ()), *getattr(error, "sizes", ()))
     if refusal.growing and not needs and isinstance(error, UnsupportedError):
         names = ", ".join(map(repr, refusal.growing))
@@ -227,8 +307,7 @@ def _refused(error: JoineryError, refusal: NoRegionError | None, driven: NoRegio
             "fix: carry a tensor of the largest size, and a count of what is used of it"
         )
         found.add_note(f"What the body does with it: {refusal}")
-        if driven is not None:
-            found.add_note(f"The host cannot drive it, either: {driven}")
+        found.add_note(f"The host cannot drive it, either: {driven}")
         return found
     error.add_note(f"It is no loop of the graph, either: {refusal}")
     return error
@@ -236,8 +315,8 @@ def _refused(error: JoineryError, refusal: NoRegionError | None, driven: NoRegio
 
 def _as_region(
     node: Node, body: Body, limit: Value | None, going: Value, state: list[Value]
-) -> tuple[Value, ...] | NoRegionError:
-    """Return the results of a loop of the graph, or why there is none.
+) -> list[Value]:
+    """Return the results of a loop of the graph. Raises `NoRegionError`.
 
     States whose types change are tried as states that are only appended to.
     """
@@ -245,17 +324,17 @@ def _as_region(
     growing = {position for position, value in enumerate(state) if isinstance(value, (Sequence, Stacked))}
     while True:
         try:
-            return tuple(import_loop(node, body, limit, going, state, rows, growing))
+            return import_loop(node, body, limit, going, state, rows, growing)
         except ChangingTypeError as error:
             if error.position in growing:
-                return error
+                raise
             growing.add(error.position)
         except NoRegionError as error:
             error.growing = tuple([body.inputs[2 + position].name for position in sorted(growing)])
-            return error
+            raise
 
 
-def _unrolled(node: Node, body: Body, going: Value, state: list[Value]) -> Result:
+def _unrolled(node: Node, body: Body, going: Value, state: list[Value], growth: _Growth) -> list[Value]:
     trips = node.integer(0, "the trip count of Loop") if node.has(0) else None
     scans: list[list[Value]] = [[] for _ in range(len(body.outputs) - 1 - len(state))]
     active: Symbol | None = None
@@ -275,7 +354,7 @@ def _unrolled(node: Node, body: Body, going: Value, state: list[Value]) -> Resul
         if active is not None and (count + 1) * max(body.size, 1) > node.limits.unrolled_nodes:
             raise node.needed(first, "the number of iterations of Loop, which nothing else bounds,")
         require_unrollable(node, count + 1, body)
-        results = node.run(body, (Known(np.array(count, np.int64)), going, *state))
+        results = node.run(body, (Known(np.array(count, np.int64)), going, *state), count)
         going, state = results[0], results[1 : 1 + len(state)]
         if active is None:
             kept = state
@@ -284,59 +363,84 @@ def _unrolled(node: Node, body: Body, going: Value, state: list[Value]) -> Resul
             kept = [_selected(node, flag, after, before, going) for after, before in zip(state, kept, strict=True)]
         for scan, value in zip(scans, results[1 + len(state) :], strict=True):
             scan.append(value)
+        growth.check()
         count += 1
     finished = [stacked(node, scan, 0, body, 1 + len(state) + number) for number, scan in enumerate(scans)]
-    return tuple([*kept, *finished])
+    return [*kept, *finished]
 
 
 @handles("Scan", since=9, structural=True)
 def scan(node: Node) -> Result:
-    """Make a scan over the slices of tensors a loop of the graph; unroll small ones, and those whose types change."""
+    """Make a scan over slices of tensors a loop of the graph or of the host; unroll small ones."""
     body: Body = node.attr("body")
     count = node.attr("num_scan_inputs")
     node.require(0 < count <= len(node), f"num_scan_inputs is {count} of {len(node)} inputs")
     states = len(node) - count
     results = len(body.outputs) - states
+    node.require(results >= 0, f"{states} states, and a body of {len(body.outputs)} outputs")
     in_axes = node.attr("scan_input_axes", None) or [0] * count
     out_axes = node.attr("scan_output_axes", None) or [0] * results
     backwards = node.attr("scan_input_directions", None) or [0] * count
     prepends = node.attr("scan_output_directions", None) or [0] * results
+    for given, wanted, what in ((in_axes, count, "axes of inputs"), (backwards, count, "directions of inputs"),
+                                (out_axes, results, "axes of outputs"), (prepends, results, "directions of outputs")):
+        node.require(len(given) == wanted, f"{len(given)} {what}; {wanted} are expected")
     sources = [node.value(states + number) for number in range(count)]
     axes = [node.axis(axis, len(node.shape(states + number))) for number, axis in enumerate(in_axes)]
     lengths = {node.shape(states + number)[axis] for number, axis in enumerate(axes)}
     (trips,) = lengths if len(lengths) == 1 else (-1,)
     node.require(trips != -1, f"the scanned axes have sizes {lengths}; equal ones are expected")
     state = [node.value(position) for position in range(states)]
-    if not isinstance(trips, int) or trips * max(body.size, 1) > _UNROLLED or node.definition.is_region:
+    step: Step = lambda inner, index, values: node.run(body, values, index)  # noqa: E731
+
+    def scanned(reverse: bool) -> list[Symbol]:
+        given = zip(sources, axes, backwards, strict=True)
+        return [_to_front(node.symbol_of(source), axis, bool(back) and not reverse) for source, axis, back in given]
+
+    def in_place(made: list[Value], reverse: bool) -> list[Value]:
+        rows = [
+            _from_front(node.symbol_of(value), node.axis(axis, _rank(value)), bool(prepend) and not reverse)
+            for value, axis, prepend in zip(made[states:], out_axes, prepends, strict=True)
+        ]
+        return [*made[:states], *rows]
+
+    def as_region(_: _Growth) -> list[Value]:
         reverse = all(backwards) and all(prepends)
-        with suppress(NoRegionError):
-            scanned = zip(sources, axes, backwards, strict=True)
-            tensors = [_to_front(node.symbol_of(source), axis, bool(back) and not reverse) for source, axis, back in scanned]
-            made = import_scan(node, body, state, tensors, trips, reverse)
-            rows = [
-                _from_front(node.symbol_of(value), node.axis(axis, _rank(value)), bool(prepend) and not reverse)
-                for value, axis, prepend in zip(made[states:], out_axes, prepends, strict=True)
-            ]
-            return tuple([*made[:states], *rows])
+        return in_place(import_scan(node, step, state, scanned(reverse), trips, reverse), reverse)
+
+    def unrolled(growth: _Growth) -> list[Value]:
+        return _unrolled_scan(node, body, state, sources, trips, axes, backwards, out_axes, prepends, growth)
+
+    driven = lambda _: in_place(import_host_scan(node, step, state, scanned(False), trips), False)  # noqa: E731
+    nodes = trips * max(body.size, 1) if isinstance(trips, int) else None
+    return _by_first(node, {"unrolled": unrolled, "region": as_region, "driven": driven}, nodes)
+
+
+def _unrolled_scan(
+    node: Node, body: Body, state: list[Value], sources: Ordered[Value], trips: Extent, axes: Ordered[int],
+    backwards: Ordered[int], out_axes: Ordered[int], prepends: Ordered[int], growth: _Growth,
+) -> list[Value]:  # fmt: skip
     if not isinstance(trips, int):
         raise node.size_needed((trips,), f"a Scan of {trips} iterations")
     require_unrollable(node, trips, body)
-    scans: list[list[Value]] = [[] for _ in range(results)]
+    states = len(state)
+    scans: list[list[Value]] = [[] for _ in prepends]
     for step in range(trips):
         slices = [
             element(node, source, trips - 1 - step if back else step, axis)
             for source, axis, back in zip(sources, axes, backwards, strict=True)
         ]
-        made = node.run(body, (*state, *slices))
+        made = node.run(body, (*state, *slices), step)
         state = made[:states]
         for each, value in zip(scans, made[states:], strict=True):
             each.append(value)
+        growth.check()
     finished = []
     for number, (each, axis, prepend) in enumerate(zip(scans, out_axes, prepends, strict=True)):
         rank = len(body.outputs[states + number].sizes or ()) if not each else _rank(each[0])
         ordered = each[::-1] if prepend else each
         finished.append(stacked(node, ordered, node.axis(axis, rank + 1), body, states + number))
-    return tuple([*state, *finished])
+    return [*state, *finished]
 
 
 def _to_front(x: Symbol, axis: int, is_reversed: bool) -> Symbol:
@@ -358,16 +462,47 @@ def _rank(value: Value) -> int:
 
 @handles("Scan", since=8, structural=True)
 def scan_with_batch(node: Node) -> Result:
-    """Unroll a scan of opset 8, whose tensors begin with a batch axis. Rows after the end of a sequence are zeros."""
+    """Make a scan of opset 8, whose tensors begin with a batch axis, two loops of the graph or of the host; unroll small ones.
+
+    Rows after the end of a sequence are zeros.
+    """
     body: Body = node.attr("body")
     count = node.attr("num_scan_inputs")
     backwards = node.attr("directions", None) or [0] * count
     states = len(node) - 1 - count
-    shape = node.static_shape(1 + states)
-    node.require(len(shape) >= 2, f"a tensor of {len(shape)} axes to scan; a batch and a sequence come first")
-    batch, trips = shape[:2]
-    require_unrollable(node, batch * trips, body)
+    node.require(count > 0 and states >= 0, f"num_scan_inputs is {count} of {len(node) - 1} inputs behind sequence_lens")
+    node.require(len(backwards) == count, f"{len(backwards)} directions of {count} tensors to scan")
+    node.require(len(body.outputs) >= states, f"{states} states, and a body of {len(body.outputs)} outputs")
+    shapes = [node.shape(position) for position in range(1, len(node))]
+    short = [shape for number, shape in enumerate(shapes) if len(shape) < 1 + (number >= states)]
+    node.require(not short, f"a tensor of {len(short[0]) if short else 0} axes to scan; a batch and a sequence come first")
+    batch, trips = shapes[states][:2]
+    alike = {shape[0] for shape in shapes} == {batch} and {shape[1] for shape in shapes[states:]} == {trips}
+    node.require(alike, f"tensors of shapes {', '.join(map(shape_text, shapes))}; equally many sequences are expected")
     lengths = _lengths(node, batch, trips)
+
+    def nested() -> BatchedScan:
+        ends = None if lengths is None else node.symbol_of(lengths)
+        values = [node[position] for position in range(1, len(node))]
+        return BatchedScan(node, body, ends, values[:states], values[states:], [bool(back) for back in backwards])
+
+    nodes = batch * trips * max(body.size, 1) if isinstance(batch, int) and isinstance(trips, int) else None
+    ways: _Ways = {
+        "unrolled": lambda growth: _unrolled_batch(node, body, states, shapes[states], lengths, backwards, growth),
+        "region": lambda _: nested().as_region(),
+        "driven": lambda _: nested().driven(),
+    }
+    return _by_first(node, ways, nodes)
+
+
+def _unrolled_batch(
+    node: Node, body: Body, states: int, shape: Shape, ends: Known | Symbol | None, backwards: Ordered[int], growth: _Growth
+) -> list[Value]:
+    batch, trips = node.static_sizes(shape[:2], "a tensor to scan")
+    require_unrollable(node, batch * trips, body)
+    lengths: list[int | Symbol] = [trips] * batch
+    if ends is not None:
+        lengths = ends.array.tolist() if isinstance(ends, Known) else [ends[row] for row in range(batch)]
     scans: list[list[list[Value]]] = []
     rows: list[list[Value]] = [[] for _ in body.outputs]
     for row, length in enumerate(lengths):
@@ -375,14 +510,15 @@ def scan_with_batch(node: Node) -> Result:
         state, sources = values[:states], values[states:]
         scans.append([[] for _ in range(len(body.outputs) - states)])
         for step in range(length if isinstance(length, int) else trips):
-            ends = [length if back else None for back in backwards]
-            slices = [_slice_of(node, each, step, end) for each, end in zip(sources, ends, strict=True)]
-            made = node.run(body, (*state, *slices))
+            at = [length if back else None for back in backwards]
+            slices = [_slice_of(node, each, step, end) for each, end in zip(sources, at, strict=True)]
+            made = node.run(body, (*state, *slices), row * trips + step)
             if isinstance(length, Symbol):
                 made = _if_inside(node, apply("greater", length, step), made, state, length)
             state = made[:states]
             for each, value in zip(scans[row], made[states:], strict=True):
                 each.append(value)
+            growth.check()
         for total, value in zip(rows, state, strict=False):
             total.append(value)
     for number in range(states, len(rows)):
@@ -390,20 +526,26 @@ def scan_with_batch(node: Node) -> Result:
             made = scan[number - states]
             filled = [*made, *[_zeros(node, made[0]) for _ in range(trips - len(made))]] if made else made
             rows[number].append(stacked(node, filled, 0, body, number))
-    return tuple([stacked(node, each, 0, body, number) for number, each in enumerate(rows)])
+    return [stacked(node, each, 0, body, number) for number, each in enumerate(rows)]
 
 
-def _lengths(node: Node, batch: int, trips: int) -> tuple[int | Symbol, ...]:
-    """Return how long each sequence of a scan is: numbers, or scalars where data says so, of which `trips` is the most."""
-    given = node.value(0) if node.has(0) else None
-    if isinstance(given, Symbol):
-        node.require(given.shape == (batch,), f"sequence_lens of shape {given.shape} for {batch} sequences")
-        whole = apply("minimum", given.cast(int64), trips)
-        return tuple([whole[row] for row in range(batch)])
-    lengths = node.ints(0, "the sequence_lens of Scan") if node.has(0) else (trips,) * batch
-    fits = len(lengths) == batch and all(0 < length <= trips for length in lengths)
-    node.require(fits, f"sequence_lens {lengths} for {batch} sequences of {trips}")
-    return lengths
+def _lengths(node: Node, batch: Extent, trips: Extent) -> Known | Symbol | None:
+    """Return how long the sequences of a scan are, of which `trips` is the most; None if all of them are as long as that."""
+    if not node.has(0):
+        return None
+    given, shape = node.value(0), node.shape(0)
+    node.require(shape == (batch,), f"sequence_lens of shape {shape_text(shape)} for {batch} sequences of {trips}")
+    if isinstance(given, Known):
+        lengths = node.ints(0, "the sequence_lens of Scan")
+        fits = all(0 < length <= trips if isinstance(trips, int) else length > 0 for length in lengths)
+        node.require(fits, f"sequence_lens {lengths} for {len(lengths)} sequences of {trips}")
+        if isinstance(trips, int):
+            return Known(np.array(lengths, np.int64))
+    found, most = node[0].cast(int64), node.graph.dim_value(trips)
+    if node.checks_positions:  # of the last slice; negative ones would count from the end
+        last = apply("where", apply("less", found, 1), most, apply("sub", found, 1))
+        found = apply("add", with_mode("Scan", last, trips, 0, "error", ("clip", "error"), ()), 1)
+    return apply("minimum", found, most)
 
 
 def _slice_of(node: Node, source: Value, step: int, end: int | Symbol | None) -> Value:
@@ -423,4 +565,5 @@ def _if_inside(node: Node, flag: Symbol, made: list[Value], state: Ordered[Value
 def _zeros(node: Node, like: Value) -> Known:
     """Return zeros of the type of a tensor."""
     symbol = node.symbol_of(like)
-    return Known(np.zeros(node.static_sizes(symbol.shape, "an output of Scan"), symbol.dtype.numpy))
+    sizes = node.static_sizes(symbol.shape, "an output of Scan")
+    return Known(np.full(sizes, "", object) if symbol.dtype is string else np.zeros(sizes, symbol.dtype.numpy))

@@ -9,13 +9,14 @@ import numpy as np
 
 from ....promotion.arrays import Array
 from ....promotion.dtype import float64, int64
-from ...dims.dim import Dim, ceil_div, maximum, product
+from ...dims.dim import Dim, Extent, ceil_div, maximum, product
 from ...functions.building import apply
 from ...functions.creation import full
 from ...functions.host.data_sized import fresh_dim, host
-from ...functions.positions import counting
+from ...functions.positions import counting, is_never_negative
 from ...functions.signal.windows import BLACKMAN, HAMMING_OF_ONNX, HANN, window_values
 from ...functions.triangles import arange, eye, tril, triu
+from ...functions.triangles import one_hot as ones_at
 from ...symbol import Symbol
 from ...types import Shape
 from ..node import Node, Result
@@ -68,12 +69,14 @@ def constant_of_shape(node: Node) -> Result:
 def _to_data(node: Node) -> Symbol | None:
     """Count from a known start by a known step to a limit that data decides; None if these are not known."""
     start, step = node.value(0), node.value(2)
-    if not (isinstance(start, Known) and isinstance(step, Known)) or int(step.array.reshape(-1)[0]) <= 0:
+    if not (isinstance(start, Known) and isinstance(step, Known)) or {start.array.size, step.array.size} != {1}:
         return None
     first, by = int(start.array.reshape(-1)[0]), int(step.array.reshape(-1)[0])
-    if first < 0:
+    if by <= 0 or first < 0:
         return None
-    (stop,) = node.counts(1, "the end of Range")
+    stops = node.counts(1, "the end of Range")
+    node.require(len(stops) == 1, f"an end of Range of {len(stops)} numbers; one is expected")
+    (stop,) = stops
     return arange(node.graph, first, stop, by, node.dtype(0))
 
 
@@ -122,7 +125,9 @@ def range_(node: Node) -> Result:
     if any(isinstance(node.value(position), Sizes) for position in range(3)):
         if dtype.is_float and (counted := _scaled_range(node)) is not None:
             return counted
-        start, stop, step = (node.sizes(position, "an end of Range")[0] for position in range(3))
+        ends = [node.sizes(position, "an end of Range") for position in range(3)]
+        node.require(all(len(end) == 1 for end in ends), "an end of Range that is not one number")
+        (start,), (stop,), (step,) = ends
         if not isinstance(step, int):
             raise node.size_needed((step,), f"the step of Range is {step}")
         node.require(step != 0, "the step of Range is 0")
@@ -168,14 +173,21 @@ def one_hot(node: Node) -> Result:
     """Return one of two values for each position along a new axis; positions out of range give the first everywhere."""
     depths = node.sizes(1, "the depth of OneHot")
     node.require(len(depths) == 1, f"{len(depths)} depths; one is expected")
-    depth = depths[0]
-    positions, values = node[0].cast(int64), node[2]
+    positions, values = node[0].cast(int64), node.value(2)
+    node.require(node.shape(2) == (2,), f"values of shape {list(node.shape(2))}; two are expected")
+    axis = node.axis(node.attr("axis"), len(positions.shape) + 1)
+    if isinstance(values, Known) and values.array.tolist() == [0, 1] and is_never_negative(positions):
+        return ones_at(positions, depths[0], node.dtype(2), axis)
+    return chosen_at(positions, depths[0], node[2], axis)
+
+
+def chosen_at(positions: Symbol, depth: Extent, values: Symbol, axis: int) -> Symbol:
+    """Return one of two values along a new axis: the second one at positions, of which negative ones count from the end."""
     rank = len(positions.shape) + 1
-    axis = node.axis(node.attr("axis"), rank)
-    size = node.graph.dim_value(depth)
+    size = positions.graph.dim_value(depth) if isinstance(depth, Dim) else positions.graph.scalar(depth, int64)
     wrapped = apply("where", apply("less", positions, 0), apply("add", positions, size), positions)
     apart = wrapped.reshape((*positions.shape[:axis], 1, *positions.shape[axis:]))
-    counted = counting(node.graph, depth).reshape((depth, *(1,) * (rank - 1 - axis)))
+    counted = counting(positions.graph, depth).reshape((depth, *(1,) * (rank - 1 - axis)))
     return apply("where", apply("equal", apart, counted), values[1], values[0])
 
 

@@ -8,13 +8,13 @@ import numpy as np
 
 from ....promotion.arrays import Array
 from ....promotion.dtype import float32
-from ...dims.dim import product
+from ...dims.dim import exact_quotient, product
 from ...functions import normalization as functions
 from ...functions.building import apply
 from ...functions.normalization import layer_norm, rms_norm
 from ...functions.reductions import max_, mean, var
 from ...symbol import Symbol
-from ..node import Node, Result
+from ..node import LeftToDefinition, Node, Result
 from ..registry import handles
 from ..values import Known
 
@@ -85,7 +85,7 @@ def instance_normalization(node: Node) -> Result:
     return functions.instance_norm(x, node[1], node[2], float(node.attr("epsilon")))
 
 
-def _as_vectors(x: Symbol, axis: int, *parameters: Symbol | None) -> tuple[Symbol, list[Symbol | None]] | None:
+def as_vectors(x: Symbol, axis: int, *parameters: Symbol | None) -> tuple[Symbol, list[Symbol | None]] | None:
     """Return the tensor with its axes from `axis` on as one, and parameters of just these axes likewise; None for others."""
     shape = x.shape[axis:]
     flat: list[Symbol | None] = []
@@ -96,6 +96,19 @@ def _as_vectors(x: Symbol, axis: int, *parameters: Symbol | None) -> tuple[Symbo
     return x.reshape((*x.shape[:axis], product(shape))), flat
 
 
+@handles("GroupNormalization", since=21)
+def group_normalization(node: Node) -> Result:
+    """Normalise groups of channels over space; older versions, which scale groups, are left to the definition."""
+    x, groups = node[0], node.attr("num_groups")
+    stash = node.attr("stash_type")
+    node.require(len(x.shape) >= 2 and groups > 0, f"{groups} groups of {len(x.shape)} axes; (N, C, …) is expected")
+    scale, bias = node[1], node[2]
+    is_plain = all([len(each.shape) == 1 and each.dtype is x.dtype for each in (scale, bias)])
+    if stash != 1 or x.dtype.bits > 32 or not is_plain or exact_quotient(x.shape[1], groups) is None:
+        raise LeftToDefinition
+    return functions.group_norm(x, groups, scale, bias, float(node.attr("epsilon")))
+
+
 @handles("LayerNormalization")
 def layer_normalization(node: Node) -> Result:
     """Normalise over the axes from `axis` on."""
@@ -103,7 +116,7 @@ def layer_normalization(node: Node) -> Result:
     # The defaults count where an optimiser put the operation into a model of an opset that does not have it.
     axis, epsilon = node.axis(node.attr("axis", -1), len(x.shape)), float(node.attr("epsilon", 1e-5))
     node.require(node.attr("stash_type", 1) == 1, "stash_type is not float32", "leave it out")
-    vectors = _as_vectors(x, axis, scale, bias)
+    vectors = as_vectors(x, axis, scale, bias)
     if vectors is not None and scale.dtype is x.dtype:
         flat, (weight, shift) = vectors
         result = layer_norm(flat, weight, shift, epsilon).reshape(x.shape)
@@ -128,7 +141,7 @@ def rms_normalization(node: Node) -> Result:
     x, scale = node[0], node[1]
     axis, epsilon = node.axis(node.attr("axis"), len(x.shape)), float(node.attr("epsilon"))
     node.require(node.attr("stash_type") == 1, "stash_type is not float32", "leave it out")
-    vectors = _as_vectors(x, axis, scale)
+    vectors = as_vectors(x, axis, scale)
     if vectors is not None and scale.dtype is x.dtype:
         flat, (weight,) = vectors
         return rms_norm(flat, weight, epsilon).reshape(x.shape)

@@ -83,12 +83,17 @@ def multiplied_codes(a: Symbol, b: Symbol, a_zero: Symbol | None, b_zero: Symbol
 @handles("QLinearMatMul")
 def qlinear_matmul(node: Node) -> Result:
     """Multiply quantised matrices and quantise the result."""
-    total = product(integers(node, node[0], 2, "a"), integers(node, node[3], 5, "b")).cast(int32)
-    a_scale, b_scale = node[1].cast(float32), node[4].cast(float32)
+    total = multiplied_codes(node[0], node[3], node[2], node[5])
+    return requantised_product(total, node[1], node[4], node[6], node[7])
+
+
+def requantised_product(total: Symbol, a_scale: Symbol, b_scale: Symbol, y_scale: Symbol, y_zero: Symbol) -> Symbol:
+    """Return sums of products as codes: scaled, by rows of a or columns of b, rounded, moved and clamped."""
+    a_scale, b_scale = a_scale.cast(float32), b_scale.cast(float32)
     if len(a_scale.shape) == 1 and a_scale.shape != (1,):
         a_scale = a_scale.reshape((*a_scale.shape, 1))
-    scale = apply("div", apply("mul", a_scale, b_scale), node[6].cast(float32))
-    return requantised(total, scale, node[7])
+    scale = apply("div", apply("mul", a_scale, b_scale), y_scale.cast(float32))
+    return requantised(total, scale, y_zero)
 
 
 @handles("Det")

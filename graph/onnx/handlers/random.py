@@ -1,29 +1,44 @@
 """Handles random numbers: they are those of a seed, or without one of the node, and the same at each run.
 
-ONNX names no generator, so that results agree with no other runtime's. What has no seed is fixed by the
-position of the node in the model.
+ONNX names no generator, so that results agree with no other runtime's. What has no seed is fixed by the position of the node in
+the model. In loops the numbers of the iterations are part of both, so that each draws its own, however the loop runs.
 """
 
 from __future__ import annotations
 
+import hashlib
+
 import numpy as np
 
-from ....promotion.dtype import DType, bool_, float32, int32
+from ....promotion.dtype import DType, bool_, float32, int32, uint64
 from ...functions.building import apply
 from ...functions.creation import zeros
 from ...functions.random.distributions import bernoulli, categorical, random_normal, random_uniform
+from ...functions.random.philox import Bits, split
 from ...symbol import Symbol
 from ..node import Node, Result
 from ..registry import handles
 from ..tensors import dtype_of_code
 
 
-def sequence(node: Node) -> tuple[int, int]:
-    """Return the seed and the stream of a node."""
+def sequence(node: Node) -> tuple[Bits, Bits]:
+    """Return the seed and the stream of a node, in an iteration of the loops around it.
+
+    Without a seed they are 128 bits of a hash of where the node stands, by which all nodes have other ones. Nothing counts
+    nodes while they are imported: loops import a body several times, in other ways, and draw the same numbers.
+    """
     given = node.attr("seed", None)
-    if given is not None:
-        return int(np.float32(given).view(np.uint32)), 0
-    return 0, 2 * len(node.graph.symbols) + 2
+    seed: Bits
+    stream: Bits
+    if given is None:
+        digest = hashlib.sha256(repr(node.path).encode()).digest()
+        seed, stream = int.from_bytes(digest[:8], "little"), int.from_bytes(digest[8:16], "little")
+    else:
+        seed, stream = int(np.float32(given).view(np.uint32)), 0
+    for number in node.iterations:
+        counted = node.graph.as_symbol(number).cast(uint64) if isinstance(number, Symbol) else number
+        seed, stream = split(seed, stream, counted)
+    return seed, stream
 
 
 def _dtype(node: Node, default: DType) -> DType:

@@ -191,7 +191,7 @@ def sequence_map(node: Node) -> Result:
             if isinstance(other, Sequence):
                 node.require(len(other.items) == len(first), "sequences of different lengths")
             values.append(other.items[number] if isinstance(other, Sequence) else other)
-        for each, value in zip(results, node.run(body, values), strict=True):
+        for each, value in zip(results, node.run(body, values, number), strict=True):
             each.append(value)
     if not first:
         for position in range(1, len(node)):

@@ -318,6 +318,11 @@ def depth_to_space(node: Node) -> Result:
     block = _block(node)
     mode = node.attr("mode", "DCR")
     node.require(mode in ("DCR", "CRD"), f"mode {mode!r}")
+    return space_of_channels(x, block, mode)
+
+
+def space_of_channels(x: Symbol, block: int, mode: str) -> Symbol:
+    """Move blocks of channels of images (N, C, H, W) into space: DCR, blocks outside of channels, or CRD, inside."""
     batch, channels, height, width = x.shape
     depth = channels // (block * block)
     if mode == "DCR":
@@ -334,6 +339,11 @@ def space_to_depth(node: Node) -> Result:
     block = _block(node)
     mode = node.attr("mode", "DCR")
     node.require(mode in ("DCR", "CRD"), f"mode {mode!r}")
+    return channels_of_space(x, block, mode)
+
+
+def channels_of_space(x: Symbol, block: int, mode: str) -> Symbol:
+    """Move blocks of space of images (N, C, H, W) into channels: DCR, blocks outside of channels, or CRD, inside."""
     batch, channels, height, width = x.shape
     apart = x.reshape((batch, channels, height // block, block, width // block, block))
     order = (0, 3, 5, 1, 2, 4) if mode == "DCR" else (0, 1, 3, 5, 2, 4)

@@ -2,38 +2,33 @@
 
 from __future__ import annotations
 
-import numpy as np
-
-from ....promotion.dtype import float64, int64
-from ...dims.dim import maximum
-from ...functions.building import apply
-from ...functions.joining import stack
-from ...functions.positions import counting
+from ....promotion.dtype import DType, float64
 from ...functions.signal import fourier
 from ...symbol import Symbol
 from ..node import Node, Result
 from ..registry import handles
 
+OWN_DTYPE = "fft"
+"""What a node says it was written for, if its function computes in the dtype of its operand."""
 
-def transformed(node: Node, x: Symbol, axis: int, length: int, inverse: bool, onesided: bool) -> Symbol:
-    """Return the transform along an axis of a tensor whose last axis holds real, or real and imaginary parts."""
+
+def parts_of(x: Symbol) -> tuple[Symbol, Symbol | None]:
+    """Return real and imaginary parts of a last axis of one or two; real numbers as they were before they got this axis."""
+    if x.shape[-1] == 1:
+        is_wide = x.op.name == "reshape" and x.inputs[0].shape == x.shape[:-1]
+        return (x.inputs[0] if is_wide else x.reshape(x.shape[:-1])), None
+    return x[..., 0], x[..., 1]
+
+
+def _check(node: Node, x: Symbol, length: int) -> None:
+    node.require(x.dtype.is_float, f"a transform of {x.dtype}", "floats")
     if not 0 < length <= fourier.MAX_LENGTH:
         node.unsupported(f"a Fourier transform of length {length}", f"at most {fourier.MAX_LENGTH}")
-    parts = x.shape[-1]
-    node.require(parts in (1, 2), f"the last axis has {parts} elements; 1 or 2 are expected")
-    node.require(not onesided or inverse or parts == 1, "onesided=1 of complex numbers")
-    rank = len(x.shape) - 1
-    order = (*[a for a in range(rank) if a != axis], axis)
-    real, imaginary = (x[..., part].permute(order).cast(float64) if part < parts else None for part in (0, 1))  # type: ignore[operator]
-    assert real is not None
-    if inverse and onesided:
-        results = [fourier.from_half(real, imaginary, length)]
-    elif onesided:
-        results = list(fourier.half_of(real, length))
-    else:
-        results = list(fourier.transformed((real, imaginary), length, 1 if inverse else -1))
-    inverse_order = tuple([order.index(a) for a in range(rank)])
-    return stack([result.permute(inverse_order) for result in results], rank).cast(x.dtype)
+    node.require(x.shape[-1] in (1, 2), f"the last axis has {x.shape[-1]} elements; 1 or 2 are expected")
+
+
+def _work(node: Node, x: Symbol) -> DType:
+    return x.dtype if node.definition.row == OWN_DTYPE else float64
 
 
 @handles("DFT")
@@ -51,7 +46,9 @@ def dft(node: Node) -> Result:
         if not isinstance(extent, int):
             raise node.size_needed((extent,), f"a transform of {extent} elements")
         length = 2 * (extent - 1) if inverse and onesided else extent
-    return transformed(node, x, axis, length, inverse, onesided)
+    _check(node, x, length)
+    node.require(not onesided or inverse or x.shape[-1] == 1, "onesided=1 of complex numbers")
+    return fourier.along_axis(parts_of(x), axis, length, 1 if inverse else -1, onesided, _work(node, x)).cast(x.dtype)
 
 
 @handles("STFT")
@@ -70,15 +67,10 @@ def stft(node: Node) -> Result:
     node.require(isinstance(length, int) and length > 0 and fits and step > 0, f"frames of {length} each {step} of {extent}")
     length = int(length)  # type: ignore[arg-type]
     node.require(window is None or window.shape == (length,), "a window as long as the frames")
+    _check(node, x, length)
     if isinstance(extent, int):
         count = (extent - length) // step + 1
         node.require(count * length <= 1 << 24, f"{count} frames of {length}")
-        positions = node.constant(np.arange(count)[:, None] * step + np.arange(length), int64)
-    else:  # of a signal that is shorter than a frame there is none
-        many = maximum((extent - length) // step + 1, 0)
-        starts = apply("mul", counting(node.graph, many), step).reshape((many, 1))
-        positions = apply("add", starts, node.constant(np.arange(length), int64))
-    frames = apply("gather", x, positions, axis=1)
-    if window is not None:
-        frames = apply("mul", frames, window.reshape((1, 1, length, 1)))
-    return transformed(node, frames, 2, length, False, bool(node.attr("onesided")))
+    onesided = bool(node.attr("onesided"))
+    node.require(not onesided or x.shape[-1] == 1, "onesided=1 of complex numbers")
+    return fourier.spectra(parts_of(x), length, step, window, onesided, _work(node, x)).cast(x.dtype)

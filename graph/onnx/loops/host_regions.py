@@ -11,7 +11,8 @@ import numpy as np
 from ....promotion.dtype import int64
 from ....promotion.errors import UnsupportedError, UserError
 from ...construction.history import mark, rewind
-from ...dims.dim import Dim, dim
+from ...dims.dim import Dim, Extent, dim
+from ...functions.building import apply
 from ...functions.host.control import build_host_branch, build_host_loop
 from ...functions.joining import stack
 from ...ops.host_control import is_own
@@ -22,35 +23,70 @@ from ..messages import NoRegionError
 from ..model import Body
 from ..node import Node, as_symbol
 from ..values import COMPOSITE, Known, Sequence, Stacked, Value
-from .regions import as_conditions, attempting, bound_of, known_truth
+from .regions import Step, as_conditions, attempting, bound_of, known_truth
 
 Symbols = dict[int, tuple[Known, Symbol]]
+_TRUE = Known(np.ones((), np.bool_))
 
 
 def import_host_loop(
     node: Node, body: Body, trips: Value | None, going: Value, state: Ordered[Value]
 ) -> list[Value]:
-    """Return the results of a Loop that the host drives. Raises `NoRegionError`.
+    """Return the results of a Loop that the host drives. Raises `NoRegionError`."""
+    with attempting(node):
+        length, limit = bound_of(node, trips)
+        if limit is not None and limit.op.name == "dim_value":
+            length, limit = limit.attrs["extent"], None
+        step: Step = lambda inner, index, values: node.run(body, (index, _TRUE, *values), index)  # noqa: E731
+        return _loop_of(node, step, state, going, None if limit is None and length == -1 else length, limit)
+
+
+def import_host_scan(
+    node: Node, step: Step, state: Ordered[Value], sequences: Ordered[Symbol], length: Extent, limit: Symbol | None = None
+) -> list[Value]:
+    """Return the results of a Scan over axis 0 of its sequences that the host drives. Raises `NoRegionError`.
+
+    step: as that of `import_scan`.
+    length: how many iterations there are, and rows.
+    limit: how many there are if values decide it; then there are as many rows.
+    """
+
+    def sliced(inner: Node, index: Symbol, values: list[Value]) -> list[Value]:
+        slices = [apply("gather", sequence, index, axis=0) for sequence in sequences]
+        return [_TRUE, *step(inner, index, [*values, *slices])]
+
+    with attempting(node):
+        return _loop_of(node, sliced, state, _TRUE, length, limit)
+
+
+def _loop_of(
+    node: Node, step: Step, state: Ordered[Value], going: Value, length: Extent | None, limit: Symbol | None
+) -> list[Value]:
+    """Return what a loop returns that ends after `limit` iterations, else `length`, else when its condition does not hold.
 
     An axis of a state whose size changes gets a name of the body's own. Which these are is found by importing the body for the
     sizes before the loop, and again with a name for what has changed, until nothing else does.
+
+    step: returns whether to go on, the next state, and rows.
     """
-    _require_host(node)
-    with attempting(node):
-        graph = node.graph
-        length, limit = bound_of(node, trips)
-        if limit is None and length != -1:
-            limit = graph.constant(np.array(length, np.int64)) if isinstance(length, int) else graph.dim_value(length)
-        carried = [node.symbol_of(going).reshape(()), *[_carried(node, each) for each in state]]
-        region, goes_on = _body_of(node, body, state, carried)
-        if limit is None and goes_on and known_truth(going) is True:
-            raise NoRegionError("nothing ends the loop")
-        found = build_host_loop(graph, carried, region, limit)
-        results: list[Value] = [*found[1:]]
-        for position, before in enumerate(state):
-            if isinstance(before, (Sequence, Stacked)):
-                results[position] = Stacked(found[1 + position])
-        return results
+    graph = node.graph
+    if is_compiled_region(graph):
+        raise NoRegionError("a loop that the host drives does not stand in one that is compiled")
+    if limit is not None:
+        length = None
+    elif length is not None:
+        limit = graph.constant(np.array(length, np.int64)) if isinstance(length, int) else graph.dim_value(length)
+    carried = [node.symbol_of(going).reshape(()), *[_carried(node, each) for each in state]]
+    region, goes_on = _body_of(node, step, state, carried)
+    is_endless = goes_on and known_truth(going) is True
+    if limit is None and is_endless:
+        raise NoRegionError("nothing ends the loop")
+    found = build_host_loop(graph, carried, region, limit, length if is_endless else None)
+    results: list[Value] = [*found[1:]]
+    for position, before in enumerate(state):
+        if isinstance(before, (Sequence, Stacked)):
+            results[position] = Stacked(found[1 + position])
+    return results
 
 
 def import_host_branch(node: Node, condition: Symbol, then: Body, otherwise: Body, always: bool = False) -> list[Value]:
@@ -58,7 +94,8 @@ def import_host_branch(node: Node, condition: Symbol, then: Body, otherwise: Bod
 
     always: whether without a loop, too. Raises `NoRegionError`.
     """
-    _require_host(node)
+    if is_compiled_region(node.graph):
+        raise NoRegionError("a branch that the host takes does not stand in one that is compiled")
     with attempting(node):
         are_sequences: list[list[bool]] = []
 
@@ -78,11 +115,6 @@ def import_host_branch(node: Node, condition: Symbol, then: Body, otherwise: Bod
             raise NoRegionError("the branches return other dtypes, or other numbers of axes")
         found = build_host_branch(condition, *regions)
         return [Stacked(each) if rows else each for each, rows in zip(found, are_sequences[0], strict=True)]
-
-
-def _require_host(node: Node) -> None:
-    if is_compiled_region(node.graph):
-        raise NoRegionError("a loop that the host drives does not stand in one that is compiled")
 
 
 def _carried(node: Node, value: Value) -> Symbol:
@@ -119,7 +151,7 @@ def _region(
     return region
 
 
-def _body_of(node: Node, body: Body, state: Ordered[Value], carried: Ordered[Symbol]) -> tuple[Region, bool]:
+def _body_of(node: Node, step: Step, state: Ordered[Value], carried: Ordered[Symbol]) -> tuple[Region, bool]:
     """Return the body of a loop, whose inputs have names for the sizes that change, and whether it always goes on."""
     shapes: list[Shape] = [each.shape for each in carried]
     before, symbols = mark(node.graph), dict(node.symbols)
@@ -128,7 +160,7 @@ def _body_of(node: Node, body: Body, state: Ordered[Value], carried: Ordered[Sym
         node.symbols.clear()
         node.symbols.update(symbols)
         try:
-            region, goes_on = _with_shapes(node, body, state, carried, shapes)
+            region, goes_on = _with_shapes(node, step, state, carried, shapes)
         except (UserError, UnsupportedError):
             opened = [
                 _opened(node, shape, position, [extent == 0 for extent in shape]) for position, shape in enumerate(shapes)
@@ -167,13 +199,12 @@ def _own_name(node: Node, position: int, axis: int) -> Dim:
 
 
 def _with_shapes(
-    node: Node, body: Body, state: Ordered[Value], carried: Ordered[Symbol], shapes: Ordered[Shape]
+    node: Node, step: Step, state: Ordered[Value], carried: Ordered[Symbol], shapes: Ordered[Shape]
 ) -> tuple[Region, bool]:
-    """Import a body for what it carries."""
+    """Import a body for what it carries; return, too, whether it always goes on."""
     goes_on = [False]
     types = [TensorType(each.dtype, shape, f"state{number}") for number, (each, shape) in
              enumerate(zip(carried, shapes, strict=True))]  # fmt: skip
-    true = Known(np.ones((), np.bool_))
 
     def built(region: Region, symbols: Symbols) -> list[Symbol]:
         index, _, *values = region.inputs
@@ -181,7 +212,7 @@ def _with_shapes(
             Stacked(value) if isinstance(before, (Sequence, Stacked)) else value
             for value, before in zip(values, state, strict=True)
         ]
-        results = node.run(body, (index, true, *given))
+        results = step(node.within(region, symbols), index, given)
         for before, after in zip(state, results[1:], strict=False):
             if isinstance(before, (Sequence, Stacked)) != isinstance(after, (Sequence, Stacked)):
                 raise NoRegionError("a carried value is a sequence in some iterations, and a tensor in others")
@@ -190,5 +221,3 @@ def _with_shapes(
         return [found[0].reshape(()), *found[1:]]
 
     return _region(node, "body", (TensorType(int64, (), "index"), *types), built), goes_on[0]
-
-

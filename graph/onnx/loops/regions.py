@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator
 from collections.abc import Sequence as Ordered
 from contextlib import contextmanager
+from typing import TypeAlias
 
 import numpy as np
 
@@ -24,6 +25,9 @@ from ..model import Body
 from ..node import Node, as_symbol
 from ..values import COMPOSITE, Growing, Known, Piece, Sizes, Value
 from .growing import grown, only_piece
+
+Step: TypeAlias = "Callable[[Node, Symbol, list[Value]], list[Value]]"
+"""Computes an iteration of a node: for the node inside of the region, of the index, and of what is carried and the slices."""
 
 _FOREVER = 1 << 62
 """Trip counts from here on bound nothing: exporters write the largest integer where there is none."""
@@ -63,7 +67,9 @@ def _region(
     region.output(*outputs, names=[f"value{position}" for position in range(len(outputs))])
     for symbol in region.symbols:
         if is_host([operand.dtype for operand in symbol.inputs], symbol.op.kind, symbol.dtype):
-            raise NoRegionError(f"{symbol.op.name} runs on the host, not in a loop or branch")
+            refusal = NoRegionError(f"{symbol.op.name} runs on the host, not in a loop or branch")
+            refusal.needs_host = True
+            raise refusal
     return region
 
 
@@ -145,7 +151,7 @@ def import_loop(
             def built(region: Region, symbols: dict[int, tuple[Known, Symbol]]) -> list[Symbol]:
                 index, values = region.inputs[0], iter(region.inputs[1 + flags :])
                 given = [Growing() if position in growing else next(values) for position in range(len(state))]
-                results = node.run(body, (index, true, *given))
+                results = node.run(body, (index, true, *given), index)
                 goes_on[0] = known_truth(results[0]) is True
                 found = list(region.inputs[1 : 1 + flags])
                 if flags and not goes_on[0]:
@@ -236,10 +242,11 @@ def bound_of(node: Node, trips: Value | None) -> tuple[Extent, Symbol | None]:
 
 
 def import_scan(
-    node: Node, body: Body, state: Ordered[Value], sequences: Ordered[Symbol], length: Extent, reverse: bool = False
+    node: Node, step: Step, state: Ordered[Value], sequences: Ordered[Symbol], length: Extent, reverse: bool = False
 ) -> list[Value]:
     """Return the results of a Scan over axis 0 of its sequences, stacked along axis 0. Raises `NoRegionError`.
 
+    step: takes the state, and a slice of each sequence; returns the next state, and rows.
     reverse: whether it begins at the end, and rows stand where the slices do.
     """
     with attempting(node):
@@ -248,7 +255,8 @@ def import_scan(
         slices = [TensorType(each.dtype, each.shape[1:], f"x{number}") for number, each in enumerate(sequences)]
 
         def built(region: Region, symbols: dict[int, tuple[Known, Symbol]]) -> list[Symbol]:
-            found = [_tensor(region, value, symbols) for value in node.run(body, region.inputs[1:])]
+            index, *values = region.inputs
+            found = [_tensor(region, value, symbols) for value in step(node.within(region, symbols), index, [*values])]
             return [
                 *[_require_type(each, wanted, "a carried value") for each, wanted in zip(found, types, strict=False)],
                 *found[len(types) :],
@@ -260,5 +268,3 @@ def import_scan(
                 build_loop(node.graph, "Scan", carried, region, length=length, sequences=sequences, reverse=reverse)
             )
         ]
-
-

@@ -40,7 +40,7 @@ _MAX_DIVISOR = 1 << 20
 def on_sizes(node: Node) -> Value | None:
     """Return the output of a node if it is sizes, or computed from sizes, and known now; else None."""
     rule = _RULES.get(node.op)
-    if rule is None:
+    if rule is None or len(node) < _OPERANDS.get(node.op, 1):
         return None
     values = [node.value(position) if node.has(position) else None for position in range(len(node))]
     if not any(isinstance(value, Sizes) for value in values):
@@ -255,6 +255,8 @@ def _slice(node: Node, arrays: list[Array]) -> Array | None:
 
 
 def _concat(node: Node, arrays: list[Array]) -> Array | None:
+    if any(array.ndim != arrays[0].ndim for array in arrays):
+        return None  # the operator itself says so
     return np.concatenate(arrays, axis=node.axis(node.attr("axis"), arrays[0].ndim))
 
 
@@ -331,6 +333,11 @@ _RULES: dict[str, _Rule] = {
     "Cast": _cast, "Gather": _gather, "Slice": _slice, "Concat": _concat, "Squeeze": _squeeze, "Unsqueeze": _unsqueeze,
     "Reshape": _reshape, "ReduceProd": _reduce_prod, "Where": _where, "Identity": _same,
 }  # fmt: skip
+
+_OPERANDS = {"Where": 3, **dict.fromkeys((
+    "Add", "Sub", "Mul", "Div", "Mod", "Equal", "Less", "Greater", "LessOrEqual", "GreaterOrEqual", "Gather",
+), 2)}  # fmt: skip
+"""How many inputs the rules of operators read; the operator itself says which one is missing."""
 
 
 def _not(truth: object) -> object:

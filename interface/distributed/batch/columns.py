@@ -16,6 +16,7 @@ import numpy as np
 
 from ....graph.weights.safetensors_files import load_safetensors
 from ....promotion.arrays import Array
+from ....promotion.dtype import DType
 from ....promotion.errors import JoineryError, UserError
 from ..extras import required
 from ..failures import RunError
@@ -24,6 +25,8 @@ from .sources import Column, Ragged, Source
 
 KEPT_BYTES = 128 << 20
 """Decoded chunks of Zarr that a process keeps for each input. Larger chunks are decoded again for each block."""
+
+_SHOWN_MEMBERS = 20
 
 
 def read_rows(source: Source, start: int, stop: int) -> Array | Ragged:
@@ -52,6 +55,8 @@ def opened(source: Source) -> Column:
         return _OPENERS[source.kind](source)
     except JoineryError:
         raise
+    except MemoryError as error:
+        raise _too_large(source, str(error)) from error
     except OSError as error:
         if error.errno is not None:
             raise RunError(
@@ -74,6 +79,17 @@ def _damaged(source: Source, error: Exception) -> RunError:
     )
 
 
+def _too_large(source: Source, why: str) -> RunError:
+    return RunError(
+        f"input {source.name!r}: {source} does not fit into memory, where each worker has all of it: {why:.120}; fix: .npy or "
+        ".zarr, of which blocks are read"
+    )
+
+
+def _no_numbers(source: Source, what: str) -> RunError:
+    return RunError(f"input {source.name!r}: {source} has {what}; fix: an array of numbers")
+
+
 class _ArrayColumn:
     """Rows along the first axis of an array."""
 
@@ -83,10 +99,11 @@ class _ArrayColumn:
         self._source, self._array, self._files = source, array, [Path(source.path)]
         self.rows = int(array.shape[0])
         self.item: tuple[int, ...] | None = tuple(map(int, array.shape[1:]))
-        self.dtype = np.dtype(array.dtype)
+        self.dtype = DType(source.raw).numpy if source.raw else np.dtype(array.dtype)
 
     def read(self, start: int, stop: int) -> Array:
-        return np.asarray(self._array[start:stop])
+        found: Array = np.asarray(self._array[start:stop])
+        return np.ascontiguousarray(found).view(self.dtype) if self._source.raw else found
 
     def files(self, start: int, stop: int) -> list[Path]:
         return self._files
@@ -98,6 +115,8 @@ class _ZarrColumn(_ArrayColumn):
     def __init__(self, source: Source, array: Any) -> None:
         super().__init__(source, array)
         self._chunks = tuple(map(int, array.chunks))
+        if any(size and not chunk for size, chunk in zip(array.shape, self._chunks, strict=True)):
+            raise _damaged(source, ValueError(f"its shape is {array.shape}, its chunks are {self._chunks}"))
         self._row_bytes = self.dtype.itemsize * max(1, int(np.prod(array.shape[1:])))
         self._kept: OrderedDict[int, Array] = OrderedDict()
         self._lock = threading.Lock()
@@ -176,7 +195,11 @@ class _ZarrColumn(_ArrayColumn):
 def _npy(source: Source) -> Column:
     with open(source.path, "rb") as file:
         np.lib.format.read_magic(file)  # what has none would be taken for a pickle
-    return _ArrayColumn(source, np.load(source.path, mmap_mode="r", allow_pickle=False))
+    try:
+        with np.errstate(all="ignore"):  # sizes that overflow, which are refused
+            return _ArrayColumn(source, np.load(source.path, mmap_mode="r", allow_pickle=False))
+    except ValueError as error:
+        raise _of_objects(source, error) from error
 
 
 def _npz(source: Source) -> Column:
@@ -186,7 +209,31 @@ def _npz(source: Source) -> Column:
     with np.load(source.path, allow_pickle=False) as members:
         if source.member not in members:
             raise no_member(source, list(members))
-        return _ArrayColumn(source, members[source.member])
+        sizes = {each.filename: each.file_size for each in members.zip.infolist()}
+        size = sizes.get(source.member, sizes.get(f"{source.member}.npy", 0))
+        if size > memory_bytes():
+            raise _too_large(source, f"it has {size} bytes when it is unpacked, this machine has {memory_bytes()}")
+        try:
+            found = members[source.member]
+        except ValueError as error:
+            raise _of_objects(source, error) from error
+    if not isinstance(found, np.ndarray):
+        raise _no_numbers(source, "bytes that are no array")
+    return _ArrayColumn(source, found)
+
+
+def _of_objects(source: Source, error: ValueError) -> Exception:
+    """Return the error for an array of Python objects, which NumPy has no class for."""
+    is_of_objects = "Object arrays cannot be loaded" in str(error) or "Python objects in dtype" in str(error)
+    return _no_numbers(source, "Python objects, which are not unpacked") if is_of_objects else error
+
+
+def memory_bytes() -> int:
+    """Return how much memory this machine has."""
+    try:
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, ValueError, OSError):  # Windows
+        return 1 << 62
 
 
 def _safetensors(source: Source) -> Column:
@@ -199,7 +246,8 @@ def _zarr(source: Source) -> Column:
     if hasattr(found, "array_keys"):
         member = member or source.name
         if member not in found or hasattr(found[member], "array_keys"):
-            raise no_member(source, sorted(found.array_keys()))
+            every = (name for name, each in found.members(max_depth=None) if not hasattr(each, "array_keys"))
+            raise no_member(source, sorted(itertools.islice(every, _SHOWN_MEMBERS)))
         found = found[member]
     elif member:
         raise RunError(f"input {source.name!r}: {source.path} is an array, not a group; fix: leave out /{member}")

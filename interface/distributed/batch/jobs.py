@@ -27,6 +27,9 @@ from .outputs import Output, block_digest, output_kind
 from .padding import Lists, calls_of, lists_of, padded_inputs, require_lengths
 from .sources import Column, Ragged, Source
 
+_MAX_BLOCKS = 100_000_000
+"""The client has a byte for each, and the journal a line."""
+
 
 @dataclass(frozen=True, slots=True)
 class Job:
@@ -141,7 +144,7 @@ def plan_job(
     what = "batch"
     model.require_inputs([*[source.name for source in sources], *[mask for mask, _ in masks]], what)
     specs = {spec.name: spec for spec in model.inputs}
-    sources = [_with_length(source, specs[source.name]) for source in sources]
+    sources = [_as_input(source, specs[source.name]) for source in sources]
     columns = {source.name: opened(source) for source in sources}
     dim = _batch_dim(model, what)
     with_rows = [source for source in sources if _has_rows(specs[source.name], dim, what)]
@@ -165,6 +168,10 @@ def plan_job(
                 f"{what}: {source} has lists of any length, input {specs[source.name].text} has no rows {dim!r}; fix: a file "
                 "with rows of one shape"
             )
+    if (blocks := -(-rows // block)) > _MAX_BLOCKS:
+        raise UserError(
+            f"{what}: {rows} rows are {blocks} blocks of {block}, and a run has {_MAX_BLOCKS} at most; fix: a larger --block"
+        )
     tensors = tuple([_tensor(spec, alongs[spec.name].axis, dim, sizes, what) for spec in model.outputs])
     kept = [source for source in sources if source not in with_rows]
     made = Output(output_kind(output, tensors), absolute_path(output, f"--output {output}"), tensors, rows, block)
@@ -173,8 +180,11 @@ def plan_job(
     return Job(reference, tuple(with_rows), tuple(kept), tuple(masks), made, calls, width, lists)
 
 
-def _with_length(source: Source, spec: InputSpec) -> Source:
-    """Return a source whose lists have the length that an input has in all calls, if lists and input are like that."""
+def _as_input(source: Source, spec: InputSpec) -> Source:
+    """Return a source whose lists have the length that an input has in all calls, and whose bytes the dtype, if it has such."""
+    dtype, expected = opened(source).dtype, spec.dtype.numpy
+    if expected.kind not in "biufc" and dtype.kind == "V" and dtype.names is None and dtype.itemsize == expected.itemsize:
+        return replace(source, raw=spec.dtype.name)
     length = spec.shape[1] if len(spec.shape) == 2 else None
     if not isinstance(length, int) or opened(source).item is not None:
         return source

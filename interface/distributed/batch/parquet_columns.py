@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ....promotion.arrays import Array
-from ....promotion.errors import UserError
+from ....promotion.errors import JoineryError, UserError
 from ..extras import required
 from ..failures import RunError
 from .sources import Ragged, Source
@@ -40,10 +40,12 @@ class ParquetColumn:
         self._groups: list[tuple[Path, int]] = []
         counts: list[int] = []
         for path in paths:
-            with self._parquet.ParquetFile(path, memory_map=True) as file:
+            with self._file(path) as file:
                 schema = file.schema_arrow
                 if source.member not in schema.names:
                     raise no_member(source, schema.names) if path == paths[0] else self._differs(path, "has no such column")
+                if schema.names.count(source.member) > 1:
+                    raise self._differs(path, f"is there {schema.names.count(source.member)} times")
                 found = schema.field(source.member).type
                 if path == paths[0]:
                     self._type = found
@@ -56,6 +58,7 @@ class ParquetColumn:
         if not paths:
             raise RunError(f"input {source.name!r}: {source.path} has no files *.parquet; fix: another folder")
         self._starts = [0, *accumulate(counts)]
+        self._damaged: dict[int, tuple[int, str]] = {}  # of row groups: the first row that cannot be decoded, and why
         self.rows = self._starts[-1]
         self.dtype, self.item = self._kind()
         self._lock = threading.Lock()
@@ -63,6 +66,17 @@ class ParquetColumn:
         self._kept_bytes = 0
         self._pieces: Iterator[tuple[int, Any]] = iter(())
         self._at = 0  # the row that `_pieces` goes on with
+
+    def _file(self, path: Path) -> Any:
+        """Open a file. Raises `RunError` for one whose footer cannot be read."""
+        try:
+            return self._parquet.ParquetFile(path, memory_map=True, page_checksum_verification=True)
+        except (OSError, ValueError) as error:  # pyarrow's errors are ValueErrors and OSErrors without a number
+            if getattr(error, "errno", None) is not None:
+                raise
+            raise RunError(
+                f"input {self._source.name!r}: {path} is no .parquet file, or a part of one: {_text(error)}; fix: write it anew"
+            ) from error
 
     def _differs(self, path: Path, how: str) -> RunError:
         return RunError(f"input {self._source.name!r}: {path}: column {self._source.member!r} {how}; fix: files of one schema")
@@ -104,6 +118,9 @@ class ParquetColumn:
         """Return the decoded pieces that have some rows, with the first row of each."""
         if start >= stop:
             return []
+        for group in range(self._group_of(start), self._group_of(stop - 1) + 1):
+            if group in self._damaged and self._damaged[group][0] < stop:
+                raise UserError(self._damaged[group][1])
         begun = self._kept[0][0] if self._kept else self._at
         if start < begun or self._group_of(start) > self._group_of(self._at) or not self._at:
             self._forget()
@@ -131,26 +148,47 @@ class ParquetColumn:
         self._kept_bytes = 0
 
     def _decoded(self, group: int) -> Iterator[tuple[int, Any]]:
-        """Yield the pieces of row groups from one to the last, with the first row of each."""
+        """Yield the pieces of row groups from one to the last, with the first row of each.
+
+        Raises `UserError` where a group cannot be decoded, and notes it: the reader cannot go on behind a page that is damaged.
+        """
         opened: Path | None = None
         file: Any = None
-        metadata: Any = None
         for number in range(group, len(self._groups)):
             path, inside = self._groups[number]
-            if path != opened:
-                file, opened = self._parquet.ParquetFile(path, memory_map=True), path
-                metadata = file.metadata
-            row = self._starts[number]
-            count = self._starts[number + 1] - row
-            rows = max(1, min(_MAX_PIECE_ROWS, _PIECE_BYTES * count // max(1, self._size(metadata.row_group(inside)))))
-            options = {"columns": [self._source.member], "use_threads": False}
-            if rows >= count:
-                chunks = file.read_row_group(inside, **options).column(0).chunks
-            else:
-                chunks = (batch.column(0) for batch in file.iter_batches(rows, row_groups=[inside], **options))
-            for chunk in chunks:
-                yield row, chunk
-                row += len(chunk)
+            first, end = self._starts[number], self._starts[number + 1]
+            row = first
+            try:
+                if path != opened:
+                    file, opened = self._file(path), path
+                for chunk in self._chunks(file, inside, end - row):
+                    if row + len(chunk) > end:
+                        raise ValueError(f"it has more than the {end - first} rows that its footer says")
+                    yield row, chunk
+                    row += len(chunk)
+                if row != end:
+                    raise ValueError(f"it has {row - first} rows, its footer says {end - first}")
+            except (JoineryError, MemoryError):
+                raise
+            except Exception as error:  # of a library that meets damaged pages
+                if getattr(error, "errno", None) is not None:  # of the disk, which may do better another time
+                    raise
+                self._damaged[number] = row, (
+                    f"input {self._source.name!r}: row group {inside} of {path}, rows {first} to {end - 1}, "
+                    f"cannot be decoded from row {row} on: {_text(error)}; fix: write the file anew"
+                )
+                raise UserError(self._damaged[number][1]) from error
+
+    def _chunks(self, file: Any, group: int, count: int) -> Iterator[Any]:
+        """Yield the pieces of a row group."""
+        size = self._size(file.metadata.row_group(group))
+        rows = max(1, min(_MAX_PIECE_ROWS, _PIECE_BYTES * count // max(1, size)))
+        options = {"columns": [self._source.member], "use_threads": False}
+        if rows >= count:
+            yield from file.read_row_group(group, **options).column(0).chunks
+        else:
+            for batch in file.iter_batches(rows, row_groups=[group], **options):
+                yield batch.column(0)
 
     def _size(self, group: Any) -> int:
         """Return the bytes of the column in a row group, not compressed."""
@@ -188,3 +226,7 @@ class ParquetColumn:
                 f"elements, the model takes {length}; fix: rows of {length}"
             )
         return found.values.reshape(-1, length)
+
+
+def _text(error: Exception) -> str:
+    return f"{' '.join(str(error).split()).partition('. ')[0]:.120}"

@@ -130,17 +130,12 @@ def _engine(job: Job, workers: Workers) -> Iterator[tuple[Engine, Job]]:
         yield OnRay(job.reference.threads), job
     elif workers.count:
         distributed = required("distributed", "batch --workers")
-        # Workers that take longer to return than this are given up for good, and a busy machine is slow to start one.
-        required("dask", "batch --workers").config.set({"distributed.deploy.lost-worker-timeout": "5 minutes"})
-        from ..dask_spans import lean_extensions
+        from ..dask_clusters import local_cluster
 
         with contextlib.ExitStack() as ends:
             with _interrupts_deferred():
                 try:
-                    cluster = distributed.LocalCluster(
-                        n_workers=workers.count, threads_per_worker=1, processes=True, dashboard_address=":0", memory_limit=0,
-                        silence_logs=50, scheduler_kwargs={"extensions": lean_extensions()},
-                    )  # fmt: skip
+                    cluster = local_cluster(workers.count)
                 except (OSError, RuntimeError, TimeoutError) as error:
                     raise RunError(
                         f"{workers.count} workers cannot be started: {error}; fix: fewer --workers, or --workers 0"

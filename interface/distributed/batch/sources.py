@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import stat
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -11,7 +12,7 @@ import numpy as np
 
 from ....promotion.arrays import Array
 from ....promotion.dataclass import dataclass
-from ....promotion.errors import UserError
+from ....promotion.errors import JoineryError, UserError
 from ..failures import RunError
 from .stamps import Stamp, changed_file, stamp_of, stamp_of_parquet
 
@@ -30,6 +31,7 @@ class Source:
         member: of an array in the file, or a column of it; "" where the file is the array.
         stamp: by which workers and later runs know the files again.
         length: of lists in a column, which are refused one by one if they have another one; None for any length.
+        raw: the dtype of elements that the file has as bytes, which is how .npy files have those that NumPy does not know.
     """
 
     name: str
@@ -38,6 +40,7 @@ class Source:
     member: str
     stamp: Stamp
     length: int | None = None
+    raw: str = ""
 
     def __str__(self) -> str:
         return f"{self.path}:{self.member}" if self.member else self.path
@@ -125,11 +128,20 @@ def source(name: str, text: str) -> Source:
             f"input {name!r}: {text} is in no format that batch reads; fix: .npy, .npz:NAME, .zarr/NAME, .parquet:COLUMN or "
             ".safetensors:NAME"
         )
+    if kind == "zarr" and not {".", ".."}.isdisjoint(member.split("/")):
+        raise UserError(f"input {name!r}: {text}: {member} is no name in a group; fix: the path of another group before .zarr")
     try:
         path = os.path.abspath(path)
+        mode = os.stat(path).st_mode
+        if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+            raise UserError(f"input {name!r}: {path} is a pipe or a device; fix: a file, since rows of it are read again")
         return Source(name, kind, path, member, _stamp(name, kind, path, member))
     except OSError as error:
         raise UserError(f"input {name!r}: {path} cannot be read: {error.strerror or error}") from error
+    except ValueError as error:  # of a NUL
+        if isinstance(error, JoineryError):
+            raise
+        raise UserError(f"input {name!r}: {path!r} cannot be read: {error}; fix: another path") from error
 
 
 def _stamp(name: str, kind: str, path: str, member: str) -> Stamp:

@@ -104,6 +104,123 @@ def test_large_and_small_numbers() -> None:
     agree(graph("complex64", lambda x: abs(x), (5,)), np.abs(x.astype(np.complex128)).astype(np.float32), x, tolerance=1e-6)
 
 
+PARTS = {
+    "complex64": [0.0, -0.0, 1.0, -2.5, np.inf, -np.inf, np.nan, 3e38, 1e-40, 1e-30, 7e20],
+    "complex128": [0.0, -0.0, 1.0, -2.5, np.inf, -np.inf, np.nan, 1.5e308, 1e-310, 1e-200, 7e150],
+}
+"""Parts that are special, or whose squares, sums or inverses are out of range."""
+EXPONENTS = [0.0, -0.0, 1.0, 88.5, 89, 91, 100, 150, 190, 200, 710, 712, 1400, 1500, -100, -104, -800, np.inf, -np.inf, np.nan]
+ANGLES = [0.0, -0.0, 1.0, 1.5, 1.5707963, 3.0, -2.0, 1e-40, 1e-300, np.inf, -np.inf, np.nan]
+SPECIAL: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
+    "div": (lambda x, y: x / y, lambda x, y: x / y),
+    "one over": (lambda x, y: 1 / y, lambda x, y: 1 / y),
+    "real over": (lambda x, y: (2 + 0j) / x, lambda x, y: (2 + 0j) / x),
+    "abs": (lambda x, y: abs(x), lambda x, y: np.abs(x)),
+    "log": (lambda x, y: jn.log(x), lambda x, y: np.log(x)),
+    "exp": (lambda x, y: jn.exp(x), lambda x, y: np.exp(x)),
+}
+
+
+def every_pair(one: Any, other: Any) -> list[Any]:
+    return [each.reshape(-1) for each in np.meshgrid(one, other, indexing="ij")]
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("case", SPECIAL)
+def test_infinities_zeros_and_what_is_out_of_range(case: str, dtype: str) -> None:
+    """NumPy's numbers, NaN and signs of zeros, for each pair of operands."""
+    plain, part, tolerance = DTYPES[dtype]
+    real, imaginary = every_pair(EXPONENTS, ANGLES) if case == "exp" else every_pair(PARTS[dtype], PARTS[dtype])
+    each = np.array([complex(*pair) for pair in zip(real, imaginary, strict=True)], plain)
+    x, y = every_pair(each, each) if case == "div" else (each, each)
+    function, wanted = SPECIAL[case]
+    made = graph(dtype, function, ("n",), ("n",))
+    with np.errstate(all="ignore"):
+        expected = wanted(x, y)
+    for found in (jn.evaluate(made, x, y), *[jn.compile(made, device=each, cache=False)(x, y) for each in ("cpu", "ptxsim")]):
+        assert found.dtype == expected.dtype
+        for one, other in zip(found.view(part), expected.view(part), strict=True):
+            np.testing.assert_allclose(one, other, tolerance, 0)
+        at_zero = (expected.view(part) == 0) & (found.view(part) == 0)
+        np.testing.assert_array_equal(np.signbit(found.view(part))[at_zero], np.signbit(expected.view(part))[at_zero])
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_reciprocals_of_infinities_and_divisions_by_a_real_zero(dtype: str) -> None:
+    plain, part, _ = DTYPES[dtype]
+    x = np.array([np.inf, -np.inf, complex(np.inf, 1), complex(1, -np.inf), 1j, 0j], plain)
+    made = jn.Graph("g", [jn.TensorType(dtype, (6,), "x"), jn.TensorType(np.dtype(part).name, (6,), "y")], "numpy")
+    made.output(jn.reciprocal(made.inputs[0]), made.inputs[0] / made.inputs[1], made.inputs[1] / made.inputs[0])
+    ones = np.array([0, 1, -1, 0, 0, 0], part)
+    with np.errstate(all="ignore"):
+        expected = 1 / x, (x.view(part).reshape(6, 2) / ones[:, None]).reshape(-1).view(plain), ones / x
+    for found in (jn.evaluate(made, x, ones), jn.compile(made, cache=False)(x, ones)):
+        for one, other in zip(found, expected, strict=True):
+            np.testing.assert_array_equal(one.view(part), other.view(part))
+
+
+EQUATIONS = ["ij,jk->ik", "ij,kj->ik", "ij,ij->ij", "ij,ij->", "ij,kl->ijkl", "ij->", "ij->ji", "ii->i", "ii",
+             "i...,j...->ij...", "ij,jk,kl->il", "ij,jk,kl", "ij,ij->j"]  # fmt: skip
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("equation", EQUATIONS)
+def test_einsum(equation: str, dtype: str) -> None:
+    plain, _, tolerance = DTYPES[dtype]
+    arrays = [numbers(plain, 4, 4) for _ in range(equation.count(",") + 1)]
+    made = graph(dtype, lambda *symbols: jn.einsum(equation, *symbols), *[(4, 4)] * len(arrays))
+    agree(made, np.asarray(np.einsum(equation, *arrays)), *arrays, tolerance=tolerance)
+
+
+def test_einsum_of_complex_and_real_numbers() -> None:
+    x, y, z = numbers(np.complex64, 3, 5), RNG.normal(size=(5, 2)).astype(np.float32), numbers(np.complex64, 0, 5)
+    made = jn.Graph("g", [jn.TensorType("complex64", ("n", 5), "x"), jn.TensorType("float32", (5, 2), "y")], "numpy")
+    made.output(jn.einsum("ij,jk->ik", *made.inputs))
+    for left in (x, z):
+        agree(made, np.einsum("ij,jk->ik", left, y), left, y, tolerance=2e-5)
+    for function in (lambda x: jn.einsum("ij,jk->ik", x, x, precision="tf32"), lambda x: jn.matmul(x, x, precision="tf32")):
+        with pytest.raises(jn.UserError, match="precision='tf32' of complex operands"):
+            graph("complex64", function, (3, 3))
+
+
+TRANSFORMS: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
+    "fft": (lambda x: jn.fft(x), lambda x: np.fft.fft(x)),
+    "fft of an axis, cut": (lambda x: jn.fft(x, 3, 0), lambda x: np.fft.fft(x, 3, 0)),
+    "ifft, longer": (lambda x: jn.ifft(x, 9), lambda x: np.fft.ifft(x, 9)),
+    "irfft": (lambda x: jn.irfft(x), lambda x: np.fft.irfft(x)),
+    "irfft of an axis": (lambda x: jn.irfft(x, 7, 0), lambda x: np.fft.irfft(x, 7, 0)),
+}
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("case", TRANSFORMS)
+def test_transforms(case: str, dtype: str) -> None:
+    plain, _, tolerance = DTYPES[dtype]
+    function, wanted = TRANSFORMS[case]
+    x = numbers(plain, 5, 6)
+    agree(graph(dtype, function, (5, 6)), np.asarray(wanted(x)), x, tolerance=tolerance)
+
+
+def test_what_moves_values_joins_complex_and_real_ones() -> None:
+    types = {"x": "complex64", "y": "float32", "z": "int32", "w": "complex128"}
+    made = jn.Graph("g", [jn.TensorType(dtype, ("n", 2), name) for name, dtype in types.items()], "numpy")
+    x, y, z, w = made.inputs
+    made.output(jn.concat([x, y], 0), jn.stack([z, x], 1), jn.where(z > 1, x, y), jn.concat([w, x, y], 1))
+    arrays = numbers(np.complex64, 3, 2), np.float32(RNG.normal(size=(3, 2))), np.int32([[1, 2], [3, 4], [0, 1]])
+    a, b, c, d = *arrays, numbers(np.complex128, 3, 2)
+    expected = [np.concatenate([a, b], 0), np.stack([c.astype(np.complex128), a], 1), np.where(c > 1, a, b),
+                np.concatenate([d, a, b], 1)]  # fmt: skip
+    for found in (jn.evaluate(made, a, b, c, d), jn.compile(made, cache=False)(a, b, c, d)):
+        for one, other in zip(found, expected, strict=True):
+            assert one.dtype == other.dtype
+            np.testing.assert_array_equal(one, other)
+    assert {(entry.op, str(entry.source), str(entry.target)) for entry in made.casts()} == {
+        ("concat", "int32", "float64"), ("concat", "float32", "float64")}  # fmt: skip
+    strict = jn.Graph("g", [jn.TensorType("complex64", (2,), "x"), jn.TensorType("int32", (2,), "y")], "numpy", "strict")
+    with pytest.raises(jn.UserError, match="strict"):
+        jn.concat(strict.inputs, 0)
+
+
 def test_bits_of_parts_are_kept() -> None:
     parts = np.array([0.0, -0.0, np.inf, -np.inf, np.nan, 1e-45], np.float32)
     x, y = (np.array(each) for each in np.meshgrid(parts, parts))

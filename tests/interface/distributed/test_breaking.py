@@ -419,7 +419,7 @@ import gc
 import tracemalloc
 import dask.utils
 from distributed import Client, LocalCluster
-from joinery.interface.distributed.dask_spans import lean_extensions
+from joinery.interface.distributed.dask_clusters import lean_extensions
 from joinery.interface.distributed.driving import Driver, Task
 from joinery.interface.distributed.engines import InProcess, OnDask
 

@@ -252,7 +252,7 @@ def test_the_files_of_rows(tmp_path: Path, options: dict[str, object]) -> None:
         ("x.npz", lambda path: path.write_bytes(b"PK and more"), "is no .npz file, or a part of one"),
         ("x.npy", lambda path: path.write_bytes(b""), "is no .npy file, or a part of one"),
         ("x.npy", lambda path: (np.save(path, rows(9)), path.write_bytes(path.read_bytes()[:300])), "is no .npy file"),
-        ("x.npy", lambda path: np.save(path, np.array([{}], object)), "is no .npy file"),
+        ("x.npy", lambda path: np.save(path, np.array([{}], object)), "has Python objects, which are not unpacked"),
         ("x.parquet", lambda path: path.write_bytes(b"none"), "is no .parquet file, or a part of one"),
         ("x.parquet", lambda path: path.mkdir(), "has no files *.parquet; fix: another folder"),
         ("x.zarr/x", lambda path: path.parent.mkdir(), "x.zarr is no .zarr file"),

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Hashable, Iterator
+import time
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -11,7 +12,7 @@ import joinery as jn
 import numpy as np
 import pytest
 from joinery.interface.distributed.driving import Done, Driver, Task
-from joinery.interface.distributed.engines import InProcess, WorkerDied
+from joinery.interface.distributed.engines import InProcess, OnExecutor, WorkerDied
 from joinery.interface.distributed.failures import Failure
 
 from .conftest import rows, scores
@@ -24,20 +25,27 @@ class Unreliable(InProcess):
         super().__init__()
         self.workers = workers
         self.most = 0
+        self.messages = 0
         self.deaths = 0
         self._random = random.Random(seed)
-        self._dead: set[Hashable] = set()
+        self._dead: set[int] = set()
 
-    def submit(self, function: Callable[..., Any], *arguments: Any) -> int:
-        number = super().submit(function, *arguments)
-        self.most = max(self.most, len(self._waiting) + len(self._dead))
-        return number
+    def submit(self, function: Callable[..., Any], calls: Sequence[tuple[Any, ...]]) -> list[int]:
+        numbers = super().submit(function, calls)
+        self.messages += 1
+        self.most = max(self.most, len(self._waiting) + len(self._dead) + len(self._done))
+        return numbers
 
-    def any_done(self) -> int:
-        if self._dead:
-            return self._dead.pop()  # type: ignore[return-value]
-        self._waiting.rotate(self._random.randrange(len(self._waiting)))
-        return super().any_done()
+    def some_done(self, several: int) -> list[int]:
+        """Return one of them, or some more than were asked for."""
+        found: list[int] = []
+        for _ in range(min(self._random.choice([1, several, several + 1]), len(self._waiting) + len(self._dead))):
+            if self._dead:
+                found.append(self._dead.pop())
+            else:
+                self._waiting.rotate(self._random.randrange(len(self._waiting)))
+                found += super().some_done(1)
+        return found
 
     def result(self, task: int) -> Any:
         try:
@@ -76,6 +84,46 @@ def test_every_block_ends_once_and_few_are_in_flight(ordered: bool) -> None:
     assert (numbers == sorted(numbers)) == ordered
     assert all(each.value == 2 * each.number for each in done)
     assert engine.most == 6
+
+
+@pytest.mark.parametrize("ordered", [True, False])
+def test_many_short_blocks_share_messages(ordered: bool) -> None:
+    engine = Unreliable(workers=2)
+    done = list(Driver(engine, 64, 3, ordered).run(tasks(2000)))
+    assert sorted(each.number for each in done) == list(range(2000))
+    assert engine.most == 128
+    assert engine.messages < 500  # of some 16, or of one where a group that ended has a single block
+
+
+def test_blocks_that_take_long_to_get_are_not_kept_for_others() -> None:
+    """The first ones run while the others are read."""
+    engine = Unreliable(workers=4)
+
+    def slow() -> Iterator[Task]:
+        for task in tasks(8):
+            time.sleep(0.01)
+            yield task
+
+    assert len(list(Driver(engine, 2, 3, True).run(slow()))) == 8
+    assert engine.messages >= 4
+
+
+def test_what_others_wait_for_is_tried_again() -> None:
+    """In order, few results are held back: a block that fails for once when there are as many is the next one to run."""
+    attempts: dict[int, int] = {}
+
+    def run(number: int) -> int:
+        attempts[number] = attempts.get(number, 0) + 1
+        if number == 0:
+            time.sleep(0.2)
+            if attempts[0] == 1:
+                raise OSError("for once")
+        return number
+
+    with ThreadPoolExecutor(2) as executor:
+        done = list(Driver(OnExecutor(executor), 2, 3, ordered=True).run(tasks(40, run)))
+    assert [each.value for each in done] == list(range(40))
+    assert attempts[0] == 2
 
 
 @pytest.mark.parametrize("ordered", [True, False])

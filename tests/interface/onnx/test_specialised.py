@@ -23,9 +23,10 @@ def reshaped() -> Any:
 
 
 def scanned() -> Any:
-    """A running sum along an axis whose size has a name. Steps are unrolled, since another value that it carries grows."""
-    grows = node("Concat", "seen x", "more", axis=0)
-    nodes = [node("Add", "total x", "next"), node("Identity", "next", "out"), grows]
+    """A running sum along an axis whose size has a name. Steps are unrolled, since another value that it carries gets one
+    axis more in each of them."""
+    grows = [node("Constant", "", "axes", value_ints=[0]), node("Unsqueeze", "seen axes", "more")]
+    nodes = [node("Add", "total x", "next"), node("Identity", "next", "out"), *grows]
     step = body(nodes, {"total": (F, [6]), "seen": (F, ["k"]), "x": (F, [6])}, "next more out")
     scan = node("Scan", "start start x", "_ _ y", num_scan_inputs=1, body=step)
     return model([scan], {"start": (F, [6]), "x": (F, ["n", 6])})

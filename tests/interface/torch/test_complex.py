@@ -56,6 +56,27 @@ def test_spectra_run_whole(function: Callable[..., Any]) -> None:
     assert_same(function, torch.randn(3, 10))
 
 
+PARTS = [0.0, -0.0, 1.0, -2.5, float("inf"), -float("inf"), float("nan"), 3e38, 1e-30, 7e20]
+
+
+def special(x: Any, y: Any) -> tuple[Any, ...]:
+    return x / y, torch.reciprocal(x), torch.exp(y), torch.log(x)
+
+
+def test_infinities_zeros_and_what_is_out_of_range() -> None:
+    """Eager PyTorch's numbers, and its NaN. Errors are those of the absolute value: a part may cancel."""
+    parts = torch.tensor(PARTS)
+    each = torch.complex(*[part.reshape(-1) for part in torch.meshgrid(parts, parts, indexing="ij")])
+    x, y = (part.reshape(-1) for part in torch.meshgrid(each, each, indexing="ij"))
+    found, report = compiled(special, x, y)
+    assert report.share == 1
+    for mine, theirs in zip(found, special(x, y), strict=True):
+        mine, theirs = torch.view_as_real(mine).double(), torch.view_as_real(theirs).double()
+        size = theirs.norm(dim=-1, keepdim=True)
+        size = torch.where(torch.isfinite(size) & (size > 0), size, 1.0)
+        torch.testing.assert_close(mine / size, theirs / size, rtol=0, atol=1e-5, equal_nan=True)
+
+
 def test_complex_tensors_enter_and_leave_with_their_strides() -> None:
     torch.manual_seed(0)
     z = torch.randn(4, 6, dtype=torch.complex64)

@@ -126,6 +126,23 @@ def test_weights_are_rounded_as_the_graph_rounds_them(dtype: str) -> None:
     np.testing.assert_array_equal(found.astype(F), jn.evaluate(alone).astype(F))
 
 
+@pytest.mark.parametrize("columns", [48, 64, 100, 130])
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_weights_in_16_bits_are_in_panels(dtype: str, columns: int) -> None:
+    """They are read as float32, from either order in memory, and rounded again where the graph says so."""
+    w = np.random.default_rng(1).standard_normal((columns, 96)).astype(getattr(jn, dtype).numpy)
+    graph = jn.Graph("g", [jn.TensorType(jn.float32, (96, 96), "x")])
+    x = graph.inputs[0]
+    weights = graph.constant(w).cast(jn.float32).transpose()
+    other = jn.bfloat16 if dtype == "float16" else jn.float16
+    graph.output(x @ weights, x.cast(other) @ weights.cast(other))
+    assert with_coded_weights(graph) is not graph
+    eye = np.eye(96, dtype=F)
+    whole, rounded = jn.compile(graph, "cpu", cache=False)(eye)
+    np.testing.assert_array_equal(whole, w.astype(F).T)
+    np.testing.assert_array_equal(rounded.astype(F), w.astype(F).T.astype(other.numpy).astype(F))
+
+
 @pytest.mark.parametrize("scale", [np.nan, np.inf, 0.0, 2.0**-149, 2.0**-126, 3 * 2.0**-148, 3e38])
 def test_scales_at_the_ends_of_their_range(scale: float) -> None:
     """A scale that a power of two would round is not moved; infinities, NaN and zeros are what they are."""

@@ -71,7 +71,7 @@ def _lines(graph: Any, captured: dict[int, str]) -> tuple[str, ...]:
 
     for symbol in (*[each for each in graph.inputs if each.id not in captured], *graph.outputs):
         visit(symbol)
-    wanted = needed(graph.symbols, graph.outputs) if not captured else ()
+    wanted = needed(graph.symbols, graph.outputs)
     for symbol in graph.symbols:
         if symbol.id in wanted and "extents" in symbol.attrs:  # it decides a size, of which the name alone is used
             visit(symbol)
@@ -115,6 +115,10 @@ def _first_uses(region: Any) -> list[int]:
 
     for output in region.outputs:
         walk(output)
+    wanted = needed(region.symbols, region.outputs)
+    for symbol in region.symbols:
+        if symbol.id in wanted and "extents" in symbol.attrs:
+            walk(symbol)
     return list(seen)
 
 

@@ -140,7 +140,7 @@ def div(node: Node, x: Value, other: Value) -> Complex:
     factor = _real(node, other, dtype)
     if factor is not None and isinstance(x, Complex):
         return arithmetic.scaled(_complex(node, x, dtype), factor, "div")
-    return arithmetic.product(_complex(node, x, dtype), arithmetic.inverse(_complex(node, other, dtype)))
+    return arithmetic.quotient(_complex(node, x, dtype), _complex(node, other, dtype))
 
 
 @handles_complex("reciprocal.default")

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
 
 from .....promotion.dataclass import dataclass
 from .....promotion.dtype import DType, float32
-from ....functions import activations
+from ....functions import activations, elementwise
 from ....functions.building import apply
 from ....graph import Graph
 from ....symbol import Symbol
@@ -47,7 +47,14 @@ _ALL = (
     _Activation("Shrink", ("where", "less", "add", "where"), activations.shrink, ("lambd", "bias")),
     _Activation("ThresholdedRelu", ("where", "greater", "", "constant"), activations.thresholded_relu, ("alpha",)),
     _Activation("Swish", ("mul", "", "sigmoid"), _swish, ("alpha",), 24),
+    _Activation("Tan", ("div", "sin", "cos"), elementwise.tan),
+    _Activation("Sinh", ("where", "less", "negate", "where"), elementwise.sinh),
+    _Activation("Cosh", ("where", "less", "mul", "mul"), elementwise.cosh),
+    _Activation("Asinh", ("where", "less", "negate", "where"), elementwise.asinh),
+    _Activation("Acosh", ("where", "less", "constant", "where"), elementwise.acosh),
+    _Activation("Atanh", ("where", "less", "negate", "where"), elementwise.atanh),
 )
+_CLIPPED = ("float32", "float64", "int8", "uint8", "int32", "uint32", "int64", "uint64")
 _BY_ROW: Mapping[str, tuple[_Activation, ...]] = {
     row: tuple([each for each in _ALL if each.signature[0] == row]) for row in {each.signature[0] for each in _ALL}
 }
@@ -79,6 +86,18 @@ class Activations:
                 (x,), numbers = match
                 return plain(each.op, (x,), symbol, **dict(zip(each.numbers, numbers, strict=True)))
         return self._prelu(symbol)
+
+    def clip(self, symbol: Symbol, consumers: Mapping[int, Sequence[Symbol]]) -> Composed | None:
+        """Return the node of values between two constants; of a NaN among these runtimes make what they like."""
+        if symbol.op.name != "minimum" or symbol.dtype.name not in _CLIPPED or symbol.inputs[0].op.name != "maximum":
+            return None
+        inner, high = symbol.inputs
+        x, low = inner.inputs
+        bounds = [each.attrs["value"] for each in (low, high) if each.op.name in ("constant", "weight") and not each.shape]
+        is_read = len(consumers.get(inner.id, ())) > 1 or any([inner is each for each in self._graph.outputs])
+        if len(bounds) < 2 or any([bound != bound for bound in bounds]) or x.shape != symbol.shape or is_read:
+            return None
+        return plain("Clip", (x, low, high), symbol)
 
     def _prelu(self, symbol: Symbol) -> Composed | None:
         """Return the node of negative values that are scaled by slopes, which broadcast."""

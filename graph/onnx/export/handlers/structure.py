@@ -83,9 +83,12 @@ def slicing(body: Body, sizes: Sizes, symbol: Symbol, x: str) -> str:
 
 @sized("mean")
 def mean_over_space(body: Body, sizes: Sizes, symbol: Symbol, x: str) -> str | None:
-    """Take the mean over all of space by one operator, which runtimes keep in their own order of axes, up to three of them."""
+    """Take the mean over all of space by one operator, which runtimes keep in their own order of axes: two or three of them.
+
+    A mean over the last of three axes is as often one over features, and stays ReduceMean.
+    """
     rank = len(symbol.shape)
-    is_spatial = 2 < rank < 6 and symbol.attrs["keepdims"] and tuple(sorted(symbol.attrs["axes"])) == tuple(range(2, rank))
+    is_spatial = 3 < rank < 6 and symbol.attrs["keepdims"] and tuple(sorted(symbol.attrs["axes"])) == tuple(range(2, rank))
     return body.node("GlobalAveragePool", x) if is_spatial and symbol.dtype is float32 else None
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from .....promotion.dtype import float32, int32
 from ....graph import Graph
@@ -15,11 +15,12 @@ _STEPS = 12
 
 
 def requantised_sum(
-    graph: Graph, total: Symbol, consumers: Mapping[int, list[Symbol]]
+    graph: Graph, total: Symbol, consumers: Mapping[int, Sequence[Symbol]], function: Callable[..., Symbol] = requantised_conv
 ) -> tuple[Symbol, Symbol | None, tuple[Symbol, ...]] | None:
-    """Return the codes that sums (N, M, …) become, the bias that is added before, and the scales and zero point; None if none.
+    """Return the codes that sums become, the bias that is added before, and the scales and zero point; None if there are none.
 
     The scales are those of the image, the weights and the result, the zero point is that of the result.
+    function: makes codes of sums, these and the bias: of sums (N, M, …), or of a product of matrices.
     """
     chain = [total]
     while chain[-1].dtype.name not in ("int8", "uint8"):
@@ -32,9 +33,12 @@ def requantised_sum(
         bias = _source(chain[1].inputs[1], int32)
     scaled = next((each for each in chain if each.op.name == "mul" and each.dtype is float32), None)
     moved = next((each for each in chain if each.op.name == "add" and each.dtype is float32), None)
-    if scaled is None or moved is None or scaled.inputs[1].op.name != "div":
+    ratio = None if scaled is None else scaled.inputs[1]
+    if ratio is not None and ratio.op.name == "reshape":  # of scales that are vectors of one element
+        ratio = ratio.inputs[0]
+    if ratio is None or moved is None or ratio.op.name != "div":
         return None
-    product, result_scale = scaled.inputs[1].inputs
+    product, result_scale = ratio.inputs
     if product.op.name != "mul":
         return None
     image_scale, weight_scale = (_source(each, float32) for each in product.inputs)
@@ -45,7 +49,7 @@ def requantised_sum(
         return None
 
     def make(scratch: Graph, *given: Symbol) -> Symbol:
-        return requantised_conv(*given)
+        return function(*given)
 
     if found_among(graph, make, leaves, (chain[-1],)) is None:
         return None

@@ -81,18 +81,14 @@ class Resized:
 
 
 def find_resized(graph: Graph, live: Sequence[Symbol]) -> dict[int, Resized]:
-    """Return the nodes that stand for several symbols, by the id of the symbol whose value they compute.
-
-    Where a graph permutes axes, nothing is cubic: onnxruntime moves permutations behind a Resize, also where it has none then.
-    """
+    """Return the nodes that stand for several symbols, by the id of the symbol whose value they compute."""
     consumers = consumers_of(live)
-    permutes = any(symbol.op.name == "permute" for symbol in live)
     found: dict[int, Resized] = {}
     for symbol in live:
         weighed = symbol.op.name == "gather" and any(map(_weighs, consumers.get(symbol.id, ())))
         if symbol.op.name in ("gather", "add", "mul") and len(symbol.shape) >= 3 and not weighed:
             match = _along(graph, symbol)
-            if match is not None and not (permutes and match.options.mode == "cubic"):
+            if match is not None:
                 found[symbol.id] = match
     return _merged(graph, consumers, found)
 

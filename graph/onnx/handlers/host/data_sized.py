@@ -7,9 +7,15 @@ import numpy as np
 from .....promotion.dtype import int64
 from ....functions.building import apply
 from ....functions.host.data_sized import image_decode, non_max_suppression, nonzero, unique
+from ....functions.ordered.searching import searchsorted
+from ....functions.positions import counting
+from ....symbol import Symbol
 from ...node import Node, Result
 from ...registry import handles
 from ...values import Known
+
+_ALL = (1 << 31) - 1
+"""As many boxes of a class as nobody has."""
 
 
 @handles("Compress")
@@ -51,10 +57,32 @@ def distinct(node: Node) -> Result:
 @handles("NonMaxSuppression")
 def suppression(node: Node) -> Result:
     """Select the boxes of each class that overlap no better one."""
-    limit = node.integer(2, "max_output_boxes_per_class") if node.has(2) else 0
+    boxes, scores, centered = node[0], node[1], bool(node.attr("center_point_box", 0))
     iou = node.number(3, "iou_threshold") if node.has(3) else 0.0
-    score = node.number(4, "score_threshold") if node.has(4) else float("-inf")
-    return non_max_suppression(node[0], node[1], max(limit, 0), iou, score, bool(node.attr("center_point_box", 0)))
+    least, most = (_computed(node, 4, "score_threshold"), _computed(node, 2, "max_output_boxes_per_class"))
+    score = float("-inf")
+    if least is not None:
+        scores = apply("where", apply("greater", scores, least.cast(scores.dtype)), scores, float("-inf"))
+    elif node.has(4):
+        score = node.number(4, "score_threshold")
+    if most is None:
+        limit = node.integer(2, "max_output_boxes_per_class") if node.has(2) else 0
+        return non_max_suppression(boxes, scores, max(limit, 0), iou, score, centered)
+    found = non_max_suppression(boxes, scores, _ALL, iou, score, centered)
+    kind = apply("add", apply("mul", found[:, 0], node.graph.dim_value(scores.shape[1])), found[:, 1])
+    position = apply("sub", counting(found.graph, found.shape[0]), searchsorted(kind, kind))  # among the boxes of its class
+    return apply("gather", found, nonzero(apply("less", position, most.cast(int64)))[0], axis=0)
+
+
+def _computed(node: Node, position: int, what: str) -> Symbol | None:
+    """Return a number that data inside the model decides; None for others, to which a model is specialised."""
+    value = node.value(position) if node.has(position) else None
+    if not isinstance(value, Symbol):
+        return None
+    error = node.needed(value, what)
+    if getattr(error, "inputs", ()) or getattr(error, "sizes", ()) or value.size != 1:
+        return None
+    return value.reshape(())
 
 
 @handles("ImageDecoder")

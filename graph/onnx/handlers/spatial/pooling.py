@@ -5,16 +5,16 @@ from __future__ import annotations
 import math
 
 from .....promotion.dtype import float32
-from ....dims.dim import Extent, product
+from ....dims.dim import Extent, at_most, product
 from ....functions.building import apply
 from ....functions.creation import full
 from ....functions.positions import counting
 from ....functions.spatial.convolution import lowest_of
 from ....functions.spatial.geometry import Windows, along, padded
-from ....functions.spatial.pooling import lp_pooled, pooled_with_positions, powers, put_back, root
+from ....functions.spatial.pooling import lp_pooled, pooled_with_positions, powers, root, spread
 from ....graph import Graph
 from ....symbol import Symbol
-from ....types import Shape
+from ....types import Shape, shape_text
 from ...node import Node, Result
 from ...registry import handles
 from .windows import padding, per_axis, windows
@@ -122,21 +122,22 @@ def max_unpool(node: Node) -> Result:
     They count in an image of the size that the attributes imply; a larger `output_shape` adds zeros after it.
     """
     x = node[0]
-    shape = node.static_shape(0)
+    shape = node.shape(0)
     rank = len(shape) - 2
     kernel = node.attr("kernel_shape")
     node.require(rank > 0 and len(kernel) == rank, f"a kernel {kernel} for {rank} spatial axes")
     strides = per_axis(node, "strides", rank)
     before, after = padding(node, rank)
     sizes = [(n - 1) * s + k - b - a for n, s, k, b, a in zip(shape[2:], strides, kernel, before, after, strict=True)]
-    node.require(all(size > 0 for size in sizes), f"an image of {sizes}")
+    node.require(all(not isinstance(size, int) or size > 0 for size in sizes), f"an image of {sizes}")
     inferred = (*shape[:2], *sizes)
-    image = put_back(x.reshape((-1,)), node[1].reshape((-1,)), math.prod(inferred), 0).reshape(inferred)
+    image = spread(x, node[1], inferred)
     if not node.has(2):
         return image
-    wanted = node.ints(2, "the output_shape of MaxUnpool")
+    wanted = node.sizes(2, "the output_shape of MaxUnpool")
     node.require(
-        len(wanted) == len(inferred) and all(w >= i for w, i in zip(wanted, inferred, strict=True)), f"output_shape {wanted}"
-    )
+        len(wanted) == len(inferred) and all(at_most(i, w) for w, i in zip(wanted, inferred, strict=True)),
+        f"output_shape {wanted} for an image of {shape_text(inferred)}",
+    )  # fmt: skip
     high = tuple([w - i for w, i in zip(wanted, inferred, strict=True)])
     return apply("pad", image, low=(0,) * len(high), high=high, mode="constant", value=0.0)

@@ -36,7 +36,7 @@ def grid_sample(node: Node) -> Result:
     node.require(outside in OUTSIDE, f"padding_mode {outside!r}")
     sizes, rank = x.shape[2:], len(x.shape) - 2
     node.require(rank > 0 and all(size != 0 for size in sizes), "images of no size")
-    node.require(grid.shape[-1] == rank and len(grid.shape) == rank + 2, f"a grid of shape {list(grid.shape)} for {rank} axes")
+    node.require(len(grid.shape) == rank + 2 and grid.shape[-1] == rank, f"a grid of shape {list(grid.shape)} for {rank} axes")
     node.require(mode == "nearest" or x.dtype.is_float, f"mode {mode!r} of {x.dtype}", "cast to float32")
     return sampled(x, grid, mode, outside, align, False)
 

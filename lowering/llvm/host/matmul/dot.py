@@ -11,6 +11,7 @@ the other is not, the products are 0 · x, NaN for an infinite x or NaN, and are
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from .....promotion.dataclass import dataclass
 from .....promotion.errors import UnsupportedError
@@ -24,7 +25,8 @@ from ..nodes import Affine, Load, Map, Node, Splat, Stored, View, view
 from ..reduce.combine import Combine
 from ..reduce.loops import reduce
 from ..scalars import ZERO
-from .panels import PACK_ROWS
+from .decoding import Decoding
+from .panels import Panel
 from .quads import Quads, form_of
 from .ragged_products import Factors, Missing, Panels, Region, add_zeros
 
@@ -35,7 +37,8 @@ NEAR_COLUMNS = 64
 class Operand:
     """A matrix in memory: element [i, j] at `pointer + i · row + j · column` (elements), with limits from its mask.
 
-    gathered: its rows begin at the offsets that `row` points to.
+    gathered: its rows begin at the offsets that `row` points to.  decoding: how micro-kernels make floats of it, if memory
+    holds it in fewer bits, with the arguments of that in `decoded`.
     """
 
     pointer: V
@@ -43,6 +46,8 @@ class Operand:
     column: V
     bounds: tuple[Bound, ...]
     gathered: bool = False
+    decoding: Decoding | None = None
+    decoded: tuple[V, ...] = ()
 
     def limits(self, dim: int) -> set[str]:
         """Returns the limits that its mask sets on a dimension."""
@@ -128,6 +133,52 @@ class Dots:
         memory = self.nests.materialize(self._converted(node, elem, tf32), bounds=(*wanted, *limits))
         row, column = (self.ev.s.constant(stride) for stride in memory.strides)
         return Operand(memory.pointer, row, column, limits)
+
+    def _coded(self, node: Node, elem: str) -> Operand | None:
+        """Returns a right operand in place that memory holds in fewer bits, to be made floats as it is read; else None."""
+        if elem != "f32":
+            return None
+        rows: dict[str, Node | None] = {}
+        node, rows["offset"] = self._with_row(node, "arith.addf", True)
+        node, rows["scale"] = self._with_row(node, "arith.mulf", True)
+        node, rows["zero"] = self._with_row(node, "arith.subf", False)
+        mask: V | None = None
+        if not isinstance(node, Map) or id(node) in self.ev.replacement:
+            codes: Node = node
+        elif node.op == "arith.extf":
+            codes = node.operands[0]
+        elif node.op in ("arith.uitofp", "arith.sitofp"):
+            codes = masked = node.operands[0]
+            if isinstance(masked, Map) and masked.op == "arith.andi" and isinstance(masked.operands[1], Splat):
+                if id(masked) in self.ev.replacement:
+                    return None
+                codes, mask = masked.operands[0], masked.operands[1].value
+        else:
+            return None
+        is_integer_code = codes.elem == "i8" and isinstance(node, Map) and node.op != "arith.extf"
+        if not isinstance(codes, Load) or not (is_integer_code or (codes.elem in NARROW and not any(rows.values()))):
+            return None
+        found = self._direct(codes, memory_element(codes.elem))
+        if found is None or not is_integer(found.column, 1):
+            return None
+        names = tuple([name for name in ("zero", "scale", "offset") if rows[name] is not None])
+        signed = is_integer_code and isinstance(node, Map) and node.op == "arith.sitofp"
+        decoding = Decoding(codes.elem, signed, mask is not None, names)
+        pointers = [self.nests.materialize(row).pointer for row in map(rows.get, names) if row is not None]
+        return replace(found, decoding=decoding, decoded=(*([] if mask is None else [mask]), *pointers))
+
+    def _with_row(self, node: Node, op: str, either: bool) -> tuple[Node, Node | None]:
+        """Returns a block, and the row of numbers, one for each column, that `op` combines it with; no row for another block.
+
+        either: whether the row may be the first operand, too.
+        """
+        if not isinstance(node, Map) or node.op != op or node.elem != "f32" or id(node) in self.ev.replacement:
+            return node, None
+        pairs = [node.operands, node.operands[::-1]] if either else [node.operands]
+        for block, row in pairs:
+            if self.ev.depends(row) <= {1} and 0 in self.ev.depends(block):
+                return block, view(row, node.shape[1:], (None, 0))
+        return node, None
 
     def _gathered(self, node: Node, element: str) -> Operand | None:
         """Returns a left operand in place whose rows lie anywhere, each with its elements side by side; else None.
@@ -245,7 +296,10 @@ class Dots:
         tf32 = precision == "tf32" and c.elem == "f32"
         elem = _summed(c.elem)
         left = self._operand(a, elem, False, tf32)
-        right = self._operand(b, elem, True, tf32, wanted.right)
+        coded = None if tf32 else self._coded(b, elem)
+        if coded is not None and _missing(left, coded, self._whole(target, wanted.result)).anything():
+            coded = None  # what is missing is looked at as it is multiplied
+        right = coded or self._operand(b, elem, True, tf32, wanted.right)
         self._multiply(left, right, target, c, a.shape[1], accumulate, wanted.result, finite=elem[0] == "i")
         sums: Node = Stored(c.shape, elem, target.pointer, target.strides, target.memory)
         if ordered:  # turns -0 into 0, which steps that a mask leaves out would have done
@@ -343,6 +397,10 @@ class Dots:
                     count = self.ev.s.min(count, bound.limit)
         return self.ev.s.max(count, self.ev.s.constant(0))
 
+    def _whole(self, target: Stored, wanted: Sequence[Bound]) -> Operand:
+        """Returns a result, with the bounds within which it is read."""
+        return Operand(target.pointer, self.ev.s.constant(0), self.ev.s.constant(0), tuple(wanted))
+
     def _widths(self) -> tuple[int, ...]:
         """Returns the numbers of vectors per panel to try, widest first."""
         return (4, 2) if self.ev.target.registers >= 32 else (2,)
@@ -359,7 +417,7 @@ class Dots:
         m = self._limit(rows, (left, 0))
         j = self._limit(columns, (right, 1))
         k = self._limit(depth, (left, 1), (right, 0))
-        whole = Operand(target.pointer, ev.s.constant(0), ev.s.constant(0), tuple(wanted))
+        whole = self._whole(target, wanted)
         wanted_m, wanted_j = self._limit(rows, (whole, 0)), self._limit(columns, (whole, 1))
         if not accumulate and (m != wanted_m or j != wanted_j):
             # Blocks cut by a mask are zero outside it.
@@ -372,19 +430,28 @@ class Dots:
         packed: V | None = None
         if vectors:
             near = is_constant(right.row) and 0 <= integer(right.row) <= NEAR_COLUMNS
-            if not near and rows >= PACK_ROWS and unit:
+            least = Panel(element, n, vectors, unit, ev.target.registers, decoding=right.decoding).least_packed
+            if (right.decoding is not None or not near) and rows >= least and unit:
                 packed = ev.scratch((depth, vectors * n), c.elem).pointer
-        panels = Panels(element, n, vectors, unit, ev.target.registers, -(-columns // n) * n, packed, left.gathered)
+        panels = Panels(
+            element, n, vectors, unit, ev.target.registers, -(-columns // n) * n, packed, left.gathered, right.decoding,
+            right.decoded,
+        )  # fmt: skip
         factors = Factors(left.pointer, left.row, left.column, right.pointer, right.row, target.pointer, ldc)
         panels.multiply(ev, factors, Region(m, j, k), accumulate)
-        missing = Missing(
-            bool(left.limits(1) - right.limits(0)), bool(right.limits(0) - left.limits(1)),
-            bool(left.limits(0) - whole.limits(0)), bool(right.limits(1) - whole.limits(1)),
-        )  # fmt: skip
+        missing = _missing(left, right, whole)
         if missing.anything() and not finite:
             regions = Region(m, j, k), Region(wanted_m, wanted_j, ev.s.constant(depth))
             deep = self._limit(depth, (left, 1)), self._limit(depth, (right, 0))
             add_zeros(ev, panels, factors, missing, regions, deep)
+
+
+def _missing(left: Operand, right: Operand, whole: Operand) -> Missing:
+    """Returns where one operand is cut and the other one, or the result (`whole`), is not."""
+    return Missing(
+        bool(left.limits(1) - right.limits(0)), bool(right.limits(0) - left.limits(1)),
+        bool(left.limits(0) - whole.limits(0)), bool(right.limits(1) - whole.limits(1)),
+    )  # fmt: skip
 
 
 def is_zero(node: Node) -> bool:

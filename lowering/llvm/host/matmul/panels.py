@@ -13,6 +13,7 @@ from ...ir import Function, Loop
 from ...module import Module
 from ...values import TRUE, V, i64, vector, zero
 from ..loops.coordinates import memory_size_of
+from .decoding import Decoder, Decoding
 
 PREFETCH_ROWS = 32
 """How many rows of B ahead the first tile of a panel prefetches: weights then stream from memory during the arithmetic.
@@ -45,6 +46,7 @@ class Panel:
     unit: elements of a row of A are neighbours.  gathered: rows of A begin at the offsets, in elements, that `ars` points to,
     which is their distance otherwise.  masked: one vector wide, of which the last parameter says how many columns are
     live.  packs: the last parameter is scratch for the panel; rows of A are contiguous.  registers: of the machine.
+    decoding: how B is made floats, if memory holds it in fewer bits; scratch holds the floats.
     """
 
     element: str
@@ -55,18 +57,35 @@ class Panel:
     masked: bool = False
     packs: bool = False
     gathered: bool = False
+    decoding: Decoding | None = None
 
     @property
     def name(self) -> str:
         strided = "_gathered" if self.gathered else "" if self.unit else "_strided"
-        return f"jn_dot_{self.element}_{self.vectors}x{self.n}{strided}{'_masked' * self.masked}{'_packs' * self.packs}"
+        stored = self.decoding.name if self.decoding is not None else ""
+        return f"jn_dot_{self.element}{stored}_{self.vectors}x{self.n}{strided}{'_masked' * self.masked}{'_packs' * self.packs}"
+
+    @property
+    def right(self) -> str:
+        """The LLVM type of an element of B in memory."""
+        return self.element if self.decoding is None else self.decoding.element
 
     @property
     def parameters(self) -> list[tuple[str, str]]:
         rows = "ptr" if self.gathered else "i64"
         return [("ptr", "a"), (rows, "ars"), ("i64", "acs"), ("ptr", "b"), ("i64", "ldb"), ("ptr", "c"), ("i64", "ldc"),
-                ("i64", "m"), ("i64", "k"), ("i1", "acc"), *([("i64", "live")] if self.masked else []),
+                ("i64", "m"), ("i64", "k"), ("i1", "acc"), *self.decoded, *([("i64", "live")] if self.masked else []),
                 *([("ptr", "packed")] if self.packs else [])]  # fmt: skip
+
+    @property
+    def decoded(self) -> list[tuple[str, str]]:
+        """The parameters of its decoding."""
+        return [] if self.decoding is None else self.decoding.parameters
+
+    @property
+    def least_packed(self) -> int:
+        """The rows from which on a panel is copied to scratch: what is decoded, as soon as a second tile reads it."""
+        return PACK_ROWS if self.decoding is None else tile_heights(self.registers, self.vectors) + 1
 
     def rows_from(self, f: Function, a: V, ars: V, row: V) -> tuple[V, V]:
         """Returns A and the distance of its rows, or where their offsets lie, for the rows from `row` on."""
@@ -109,12 +128,16 @@ class Columns:
     def add(self, module: Module, linkage: str = "internal") -> None:
         """Adds the function, and its panels, to a module."""
         f = Function(module, self.name, self.parameters, attributes="nounwind noinline", linkage=linkage)
-        a, ars, acs, b, ldb, c, ldc, m, j, k, acc, *packed = f.params
+        a, ars, acs, b, ldb, c, ldc, m, j, k, acc, *rest = f.params
         start = i64(0)
+        one = self.wide or self.narrow
+        assert one is not None
+        decoded, packed = rest[: len(one.decoded)], rest[len(one.decoded) :]
 
         def call(panel: Panel, column: V, extra: list[V]) -> None:
-            there = [f.gep(b, column, panel.element), ldb, f.gep(c, column, panel.element), ldc]
-            f.call(module.provide(panel), "void", [a, ars, acs, *there, m, k, acc, *extra])
+            there = [f.gep(b, column, panel.right), ldb, f.gep(c, column, panel.element), ldc]
+            here = [] if panel.decoding is None else panel.decoding.from_column(f, decoded, column)
+            f.call(module.provide(panel), "void", [a, ars, acs, *there, m, k, acc, *here, *extra])
 
         if self.wide is not None:
             width = self.wide.vectors * self.wide.n
@@ -131,7 +154,7 @@ class Columns:
 
 def _multiply(f: Function, panel: Panel) -> None:
     """Emits a panel. Rows are cut into tiles of two nearly equal heights, so that no ragged tile wastes work."""
-    a, ars, acs, b, ldb, c, ldc, m, k, acc, *extra = f.params
+    a, ars, acs, b, ldb, c, ldc, m, k, acc, *extra = f.params  # of decoding, then a number of live columns
     element = panel.element
     height = tile_heights(panel.registers, panel.vectors)
     tiles = []
@@ -171,18 +194,20 @@ def _pack_and_multiply(f: Function, panel: Panel) -> None:
     tile = micro_kernel(f.module, f"{plain.name}_{height}_packs", panel, height)
     f.module.add(tile)
     f.module.provide(plain)
-    a, ars, acs, b, ldb, c, ldc, m, k, acc, packed = f.params
+    widened = replace(plain, decoding=None)
+    f.module.provide(widened)
+    a, ars, acs, b, ldb, c, ldc, m, k, acc, *decoded, packed = f.params
     many, few, done = f.label("many"), f.label("few"), f.label("done")
-    f.cond_branch(f.icmp("sge", m, i64(PACK_ROWS)), many, few)
+    f.cond_branch(f.icmp("sge", m, i64(panel.least_packed)), many, few)
     f.start(many)
-    f.call(tile.name, "void", [a, ars, acs, b, ldb, c, ldc, k, acc, TRUE, packed])
+    f.call(tile.name, "void", [a, ars, acs, b, ldb, c, ldc, k, acc, TRUE, *decoded, packed])
     first = i64(height)
     rest = [*panel.rows_from(f, a, ars, first), acs, packed, i64(panel.vectors * panel.n),
             f.gep(c, f.mul(ldc, first), element), ldc, f.sub(m, first), k, acc]  # fmt: skip
-    f.call(plain.name, "void", rest)
+    f.call(widened.name, "void", rest)
     f.branch(done)
     f.start(few)
-    f.call(plain.name, "void", [a, ars, acs, b, ldb, c, ldc, m, k, acc])
+    f.call(plain.name, "void", [a, ars, acs, b, ldb, c, ldc, m, k, acc, *decoded])
     f.branch(done)
     f.start(done)
     f.ret()
@@ -195,12 +220,13 @@ def micro_kernel(module: Module, name: str, panel: Panel, mr: int) -> Function:
     """
     element, n, vectors, unit, masked, packs = panel.element, panel.n, panel.vectors, panel.unit, panel.masked, panel.packs
     parameters = [*panel.parameters[:3], ("ptr", "b"), ("i64", "ldb"), ("ptr", "c"), ("i64", "ldc"),
-                  ("i64", "k"), ("i1", "acc"), ("i1", "ahead"), *([("i64", "live")] if masked else []),
+                  ("i64", "k"), ("i1", "acc"), ("i1", "ahead"), *panel.decoded, *([("i64", "live")] if masked else []),
                   *([("ptr", "packed")] if packs else [])]  # fmt: skip
     f = Function(module, name, parameters, attributes="nounwind noinline", linkage="internal")
-    a, ars, acs, b, ldb, c, ldc, k, acc, next_panel = f.params[:10]
+    a, ars, acs, b, ldb, c, ldc, k, acc, next_panel, *rest = f.params
+    decoded, rest = rest[: len(panel.decoded)], rest[len(panel.decoded) :]
     type_ = vector(element, n)
-    size = memory_size_of(element)
+    size, right_size = memory_size_of(element), memory_size_of(panel.right)
     rows = [f.gep(a, f.load("i64", ars, 8), element) if panel.gathered else a]
     results = [c]
     for number in range(1, mr):
@@ -211,7 +237,8 @@ def micro_kernel(module: Module, name: str, panel: Panel, mr: int) -> Function:
         results.append(f.gep(results[-1], ldc, element))
     mask = None
     if masked:
-        mask = f.icmp("sgt", f.splat(f.cast("trunc", f.params[10], "i32"), n), f.iota(n, "i32"))
+        mask = f.icmp("sgt", f.splat(f.cast("trunc", rest[0], "i32"), n), f.iota(n, "i32"))
+    decoder = None if panel.decoding is None else Decoder(f, panel.decoding, decoded, n, vectors, mask)
     start, go, entry = f.label("acc"), f.label("go"), f.block
     f.cond_branch(acc, start, go)
     f.start(start)
@@ -227,30 +254,31 @@ def micro_kernel(module: Module, name: str, panel: Panel, mr: int) -> Function:
     def steps(state: Loop, count: int) -> None:
         """Emits `count` steps of k; the loop carries the tile and the offsets into B and A."""
         *current, b_at, a_at = state.values
-        brow = f.gep(b, b_at, element)
+        brow = f.gep(b, b_at, panel.right)
         with f.when(next_panel):
-            fetched = f.gep(brow, f.mul(ldb, i64(PREFETCH_ROWS)), element)
+            fetched = f.gep(brow, f.mul(ldb, i64(PREFETCH_ROWS)), panel.right)
             for step in range(count):
-                fetched = f.gep(fetched, ldb, element) if step else fetched
-                for v in range(vectors):
-                    f.prefetch(f.gep(fetched, v * n, element), locality=2)
+                fetched = f.gep(fetched, ldb, panel.right) if step else fetched
+                for v in range(0, vectors, size // right_size):
+                    f.prefetch(f.gep(fetched, v * n, panel.right), locality=2)
         at = [f.gep(row, state.index if unit else a_at, element) for row in rows]
         for step in range(count):
             if step:
-                brow = f.gep(brow, ldb, element)
+                brow = f.gep(brow, ldb, panel.right)
                 at = [f.gep(row, 1 if unit else acs, element) for row in at]
             columns = []
             for v in range(vectors):
-                here = f.gep(brow, v * n, element)
-                columns.append(
-                    f.load(type_, here, size)
-                    if mask is None
-                    else f.masked_load(type_, here, mask, zero(type_), size)
-                )
+                here = f.gep(brow, v * n, panel.right)
+                if decoder is not None:
+                    columns.append(decoder.load(here, v))
+                elif mask is None:
+                    columns.append(f.load(type_, here, size))
+                else:
+                    columns.append(f.masked_load(type_, here, mask, zero(type_), size))
             if packs:
                 row = f.add(f.mul(state.index, width), i64(step * vectors * n))
                 for v in range(vectors):
-                    f.store(columns[v], f.gep(f.gep(f.params[-1], row, element), v * n, element), n * size)
+                    f.store(columns[v], f.gep(f.gep(rest[-1], row, element), v * n, element), n * size)
             for r in range(mr):
                 value = f.splat(f.load(element, at[r], size), n)
                 for v in range(vectors):

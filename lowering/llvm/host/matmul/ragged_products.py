@@ -9,6 +9,7 @@ from ...ir import Function
 from ...values import FALSE, TRUE, Global, V, const, integer, is_integer
 from ..evaluate import Evaluator
 from ..loops.coordinates import memory_size_of
+from .decoding import Decoding
 from .finite import FindOdd
 from .panels import Columns, Panel
 
@@ -59,7 +60,8 @@ class Missing:
 class Panels:
     """The micro-kernels of one product, whose rows have at most `widest` elements, whole vectors.
 
-    `packed`: scratch for a panel of B, where panels are copied. `gathered`: rows of A lie at offsets.
+    `packed`: scratch for a panel of B, where panels are copied. `gathered`: rows of A lie at offsets. `decoding`: how B is made
+    floats, if memory holds it in fewer bits, with the arguments of that in `decoded`.
     """
 
     element: str
@@ -70,6 +72,8 @@ class Panels:
     widest: int
     packed: V | None
     gathered: bool = False
+    decoding: Decoding | None = None
+    decoded: tuple[V, ...] = ()
 
     def multiply(self, ev: Evaluator, factors: Factors, region: Region, accumulate: bool) -> None:
         """Emits C (+)= A · B over a region."""
@@ -78,16 +82,22 @@ class Panels:
         wide = narrow = None
         if not is_integer(start, 0):
             packs = self.packed is not None
-            wide = Panel(self.element, self.lanes, self.vectors, self.unit, self.registers, False, packs, self.gathered)
+            wide = self._panel(self.vectors, False, packs)
         if start != region.columns:
-            narrow = Panel(self.element, self.lanes, 1, self.unit, self.registers, True, False, self.gathered)
+            narrow = self._panel(1, True, False)
         flag = TRUE if accumulate else FALSE
         extra = [self.packed] if wide is not None and self.packed is not None else []
         before = [factors.a, factors.a_row, factors.a_column, factors.b, factors.b_row, factors.c, factors.c_row, region.rows]
         if wide is not None and is_integer(region.columns, width):
-            f.call(f.module.provide(wide), "void", [*before, region.depth, flag, *extra])
+            f.call(f.module.provide(wide), "void", [*before, region.depth, flag, *self.decoded, *extra])
         elif wide is not None or narrow is not None:
-            f.call(f.module.provide(Columns(wide, narrow)), "void", [*before, region.columns, region.depth, flag, *extra])
+            arguments = [*before, region.columns, region.depth, flag, *self.decoded, *extra]
+            f.call(f.module.provide(Columns(wide, narrow)), "void", arguments)
+
+    def _panel(self, vectors: int, masked: bool, packs: bool) -> Panel:
+        return Panel(
+            self.element, self.lanes, vectors, self.unit, self.registers, masked, packs, self.gathered, self.decoding
+        )
 
 
 def add_zeros(

@@ -1,0 +1,172 @@
+"""Inputs of `joinery batch` from strangers: what is no rows of numbers is refused with a fix, what is gives right results."""
+
+from __future__ import annotations
+
+import json
+import os
+import struct
+import zipfile
+from io import BytesIO
+from pathlib import Path
+
+import joinery as jn
+import ml_dtypes
+import numpy as np
+import pytest
+from joinery.__main__ import main
+from joinery.interface.distributed.batch import columns
+
+from .conftest import SIZE, Run, rows, scores
+
+
+def npy(path: Path, header: str, data: bytes = b"") -> None:
+    """Write an .npy file with any text as its header."""
+    text = header.encode().ljust(117) + b"\n"
+    path.write_bytes(b"\x93NUMPY\x01\x00" + struct.pack("<H", len(text)) + text + data)
+
+
+def shaped(shape: str, order: str = "False") -> str:
+    return f"{{'descr': '<f4', 'fortran_order': {order}, 'shape': {shape}, }}"
+
+
+@pytest.mark.parametrize(
+    ("header", "message"),
+    [
+        (shaped("(1000000000000000, 16)"), "mmap length is greater than file size"),
+        (shaped("(9223372036854775807, 16)"), "is no .npy file, or a part of one: "),
+        (shaped(f"({10**30}, 16)"), "Python int too large to convert to C long"),
+        (shaped("(-5, 16)"), "is no .npy file, or a part of one: "),
+        (shaped("(1000000000000, 0)"), "axis 1 of input x: float32[batch, 16] is 0"),
+        (shaped("(True, 16)"), "an integer is required"),
+        (shaped("(2, 16)", "'yes'"), "fortran_order is not a valid bool"),
+        (shaped("(__import__('os').system('touch run'), 16)"), "malformed node or string"),
+        (shaped("(" * 30), "is no .npy file, or a part of one: "),
+    ],
+)
+@pytest.mark.filterwarnings("error")
+def test_headers_of_npy_files(folder: Path, batch: Run, header: str, message: str) -> None:
+    npy(folder / "x.npy", header, bytes(64))
+    assert message in batch("--output", "y.npy", status=2)["error"]
+    assert sorted(os.listdir(folder)) == ["m.joinery", "x.npy"]
+
+
+@pytest.mark.parametrize("name", ["x.npy", "x.npz"])
+def test_objects_are_not_unpacked(folder: Path, batch: Run, name: str) -> None:
+    class Opened:
+        def __reduce__(self) -> tuple[object, ...]:
+            return os.mkdir, ("run",)
+
+    objects = np.array([Opened()], dtype=object)
+    np.save("x.npy", objects, allow_pickle=True)
+    np.savez("x.npz", x=objects)
+    error = batch("--output", "y.npy", status=2, inputs=(f"x={name}",))["error"]
+    assert "has Python objects, which are not unpacked; fix: an array of numbers" in error
+    assert not (folder / "run").exists()
+
+
+def test_members_of_an_archive(folder: Path, batch: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    x, file = rows(20), BytesIO()
+    np.save(file, x)
+    with zipfile.ZipFile("in.npz", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("名/x.npy", file.getvalue())
+        archive.writestr("bytes", b"no array")
+        archive.writestr("zeros.npy", bytes(10 << 20))
+    batch("--output", "y.npy", inputs=("x=in.npz:名/x",))
+    np.testing.assert_allclose(np.load("y.npy"), scores(x), rtol=1e-5)
+    error = batch("--output", "z.npy", status=2, inputs=("x=in.npz:bytes",))["error"]
+    assert "has bytes that are no array" in error
+    monkeypatch.setattr(columns, "memory_bytes", lambda: 1 << 20)  # a bomb, for a machine with so little
+    error = batch("--output", "z.npy", status=2, inputs=("x=in.npz:zeros",))["error"]
+    assert "does not fit into memory, where each worker has all of it: it has 10485760 bytes when it is unpacked" in error
+    assert "fix: .npy or .zarr" in error
+
+
+def test_an_array_that_memory_has_no_place_for(folder: Path, batch: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*arguments: object, **options: object) -> None:
+        raise MemoryError("Unable to allocate 15 GiB")
+
+    np.savez("x.npz", x=rows(3))
+    monkeypatch.setattr(np, "load", full)
+    error = batch("--output", "y.npy", status=2, inputs=("x=x.npz",))["error"]
+    assert "does not fit into memory, where each worker has all of it: Unable to allocate 15 GiB" in error
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no pipes with names")
+def test_a_pipe_is_no_file(folder: Path, batch: Run) -> None:
+    os.mkfifo("in.npy")
+    error = batch("--output", "y.npy", status=2, inputs=("x=in.npy",))["error"]
+    assert "in.npy is a pipe or a device; fix: a file" in error
+
+
+def test_paths(folder: Path, batch: Run) -> None:
+    """Any name that the system takes is one, whatever its letters; others are refused."""
+    x = rows(5)
+    for name in ("名 前.npy", os.fsdecode(b"\xff.npy"), "a\nb.npy", "a=b.npy"):
+        np.save(name, x)
+        batch("--output", f"out {name}", inputs=(f"x={name}",))
+        np.testing.assert_allclose(np.load(f"out {name}"), scores(x), rtol=1e-5)
+    assert "embedded null byte; fix: another path" in batch("--output", "y.npy", status=2, inputs=("x=a\0.npy",))["error"]
+    assert "there is a NUL in it" in batch("--output", "y\0.npy", status=2)["error"]
+    assert "File name too long" in batch("--output", "a" * 250 + ".npy", status=2)["error"]
+
+
+@pytest.mark.parametrize("name", ["x.npy", "x.npz", "x.safetensors"])
+@pytest.mark.parametrize("dtype", ["bfloat16", "float8_e4m3fn"])
+def test_dtypes_that_numpy_does_not_know(folder: Path, name: str, dtype: str) -> None:
+    """They are bytes in .npy files, there and in what the command writes, and have their names in safetensors."""
+    graph = jn.Graph("same", [jn.TensorType(jn.DType(dtype), ("batch", SIZE), "x")])
+    (x,) = graph.inputs
+    graph.output(x[:, ::-1], name="y")
+    jn.compile(graph, device="cpu").save("m.joinery")
+    values = rows(20).astype(getattr(ml_dtypes, dtype))
+    np.save("x.npy", values)
+    np.savez("x.npz", x=values)
+    kind = {"bfloat16": "BF16", "float8_e4m3fn": "F8_E4M3"}[dtype]
+    header = {"x": {"dtype": kind, "shape": values.shape, "data_offsets": [0, values.nbytes]}}
+    text = json.dumps(header).encode()
+    (folder / "x.safetensors").write_bytes(struct.pack("<Q", len(text)) + text + values.tobytes())
+    assert main(["batch", "m.joinery", "--input", f"x={name}", "--output", "y.npy", "--block", "7", "--quiet"]) == 0
+    found = np.load("y.npy").view(values.dtype)
+    assert found.tobytes() == values[:, ::-1].tobytes()
+    assert main(["batch", "m.joinery", "--input", "x=y.npy", "--output", "z.npy", "--quiet"]) == 0  # what it wrote
+    assert np.load("z.npy").tobytes() == values.tobytes()
+
+
+def test_bytes_of_another_size_stay_refused(folder: Path, batch: Run) -> None:
+    np.save("x.npy", np.zeros((3, SIZE), "V4"))
+    assert "expects x: float32[batch, 16], got |V4" in batch("--output", "y.npy", status=2)["error"]
+
+
+def test_groups_and_shapes_of_zarr(folder: Path, batch: Run) -> None:
+    zarr = pytest.importorskip("zarr", reason="the extra dask is not installed")
+    x = rows(20)
+    group = zarr.open_group("in.zarr", mode="w")
+    group.create_array("a/b/x", shape=x.shape, dtype=x.dtype, chunks=(7, 5))[...] = x
+    batch("--output", "y.npy", "--block", "6", inputs=("x=in.zarr/a/b/x",))
+    np.testing.assert_allclose(np.load("y.npy"), scores(x), rtol=1e-5)
+    for member in ("", "/a"):
+        error = batch("--output", "z.npy", status=2, inputs=(f"x=in.zarr{member}",))["error"]
+        assert f"has no {member[1:] or 'x'!r}" in error
+    assert "fix: one of a/b/x" in batch("--output", "z.npy", status=2, inputs=("x=in.zarr",))["error"]
+    error = batch("--output", "z.npy", status=2, inputs=("x=in.zarr/../in.zarr",))["error"]
+    assert "../in.zarr is no name in a group" in error
+    path = folder / "in.zarr" / "a" / "b" / "x" / "zarr.json"
+    metadata = json.loads(path.read_text())
+    metadata["shape"] = [10**15, SIZE]
+    path.write_text(json.dumps(metadata))
+    error = batch("--output", "z.zarr", status=2, inputs=("x=in.zarr/a/b/x",))["error"]
+    assert "1000000000000000 rows are " in error
+    assert "a run has 100000000 at most; fix: a larger --block" in error
+    metadata["shape"], metadata["chunk_grid"]["configuration"]["chunk_shape"] = [20, SIZE], [0, SIZE]
+    path.write_text(json.dumps(metadata))
+    error = batch("--output", "z.npy", status=2, inputs=("x=in.zarr/a/b/x",))["error"]
+    assert "its shape is (20, 16), its chunks are (0, 16); fix: write it anew" in error
+
+
+def test_a_column_that_is_there_twice(folder: Path, batch: Run) -> None:
+    pyarrow = pytest.importorskip("pyarrow", reason="the extra dask is not installed")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    column = pyarrow.array(np.zeros(3, np.float32))
+    parquet.write_table(pyarrow.Table.from_arrays([column, column], names=["x", "x"]), "in.parquet")
+    error = batch("--output", "y.npy", status=2, inputs=("x=in.parquet",))["error"]
+    assert "column 'x' is there 2 times" in error
