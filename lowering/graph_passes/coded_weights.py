@@ -27,7 +27,7 @@ from ...graph.symbol import Symbol
 from ...promotion.arrays import Array
 from ...promotion.dataclass import dataclass
 from ...promotion.dtype import DType, bfloat16, float16, float32
-from .constant_values import MAX_WEIGHTS, constant_value
+from .constant_values import MAX_WEIGHTS, constant_value, viewed
 
 PANEL, NARROW_PANEL = 64, 32
 """Columns of a panel: what a block of a product has; and those of matrices with few columns that do not fill others. Where they
@@ -197,20 +197,9 @@ def _of_dequantize(symbol: Symbol) -> Decoded | None:
     return Decoded(codes, spread(scale), spread(zero[0].astype(np.int32)) if zero else None)
 
 
-def _viewed(inner: Decoded, symbol: Symbol) -> Decoded:
-    def moved(array: Array | None) -> Array | None:
-        if array is None:
-            return None
-        if symbol.op.name == "permute":
-            return array.transpose(symbol.attrs["axes"])
-        if symbol.op.name == "reshape":
-            return array.reshape(symbol.shape)
-        starts, stops, steps = (symbol.attrs[name] for name in ("starts", "stops", "steps"))
-        return array[tuple([slice(*each) for each in zip(starts, stops, steps, strict=True)])]
-
-    codes, scale, zero, offset = (moved(each) for each in (inner.codes, inner.scale, inner.zero, inner.offset))
-    assert codes is not None
-    return Decoded(codes, scale, zero, offset, inner.dtype)
+def _viewed(inner: Decoded, view: Symbol) -> Decoded:
+    scale, zero, offset = (None if each is None else viewed(each, view) for each in (inner.scale, inner.zero, inner.offset))
+    return Decoded(viewed(inner.codes, view), scale, zero, offset, inner.dtype)
 
 
 # -- packing ---------------------------------------------------------------------------------------------------------------
@@ -251,10 +240,11 @@ def _packed(decoded: Decoded) -> Packed | None:
     assert scale is not None
     factors = (2.0 ** (bits * np.arange(fields))).astype(np.float32).reshape(-1, 1, 1)
     if fields > 1:
-        scale, whole = scale / factors, scale
-        if not bool((scale * factors == whole).all()):
+        points = np.zeros((), np.float32) if zero is None else zero
+        moved, scaled = points * factors, scale / factors
+        if not bool((scaled * factors == scale).all() and (moved / factors == points).all()):
             return None
-        zero = None if zero is None else zero * factors
+        scale, zero = scaled, None if zero is None else moved
     return Packed(packed, fields, codes.shape[1], scale, zero, offset, decoded.dtype)
 
 

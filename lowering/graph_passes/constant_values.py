@@ -39,3 +39,17 @@ def constant_value(symbol: Symbol) -> Array | None:
 
 def holds_array(symbol: Symbol) -> bool:
     return symbol.op.name in ("constant", "weight")
+
+
+def viewed(array: Array, view: Symbol) -> Array:
+    """Return what a permutation, reshape or slice with static sizes makes of an array."""
+    name, attrs = view.op.name, view.attrs
+    if name == "permute":
+        return array.transpose(attrs["axes"])
+    if name == "reshape":
+        return array.reshape(view.shape)
+    parts = []
+    for start, stop, step in zip(attrs["starts"], attrs["stops"], attrs["steps"], strict=True):
+        assert isinstance(stop, int)
+        parts.append(slice(start, None if step < 0 and stop < 0 else stop, step))  # backwards, -1 is the position before 0
+    return np.asarray(array[tuple(parts)])

@@ -30,7 +30,7 @@ from ...graph.symbol import Symbol
 from ...promotion.arrays import Array
 from ...promotion.dataclass import dataclass
 from ...promotion.dtype import DType, float32, int8, int32, uint8
-from .constant_values import MAX_WEIGHTS, constant_value
+from .constant_values import MAX_WEIGHTS, constant_value, viewed
 
 SCALES = 2.0**-48, 2.0**48
 """Scales are 0 or between these: then no product or sum of either form overflows, or is denormal, as long as sums are int32."""
@@ -60,6 +60,11 @@ class Rows:
         one, two = ((each.zero.id if isinstance(each.zero, Symbol) else each.zero) for each in (self, other))
         known = isinstance(self.zero, Symbol) == isinstance(other.zero, Symbol)
         return self.codes is other.codes and known and one == two and self.scale == other.scale
+
+    @property
+    def windows(self) -> Symbol | None:
+        """The windows among the views, if there are any."""
+        return next((view for view in (*self.inner, *self.outer) if view.op.name == "windows"), None)
 
     @property
     def signed_zero(self) -> int | None:
@@ -173,7 +178,11 @@ def _sums_below(symbol: Symbol, count: int) -> list[int]:
 
 
 def _taps(symbol: Symbol, terms: Sequence[tuple[Symbol, Symbol]]) -> Taps | None:
-    """Return a sum of products of codes with constants, None of any other symbol."""
+    """Return a sum of products of codes with constants, None of any other symbol.
+
+    One in floats is taken only over the taps of one `windows`: it is what a convolution is made of, whose order of summing is
+    left open. Every operation of other sums is rounded as the graph states it.
+    """
     if not terms or symbol.dtype not in (float32, int32):
         return None
     scaled = symbol.dtype is float32
@@ -185,7 +194,8 @@ def _taps(symbol: Symbol, terms: Sequence[tuple[Symbol, Symbol]]) -> Taps | None
         other = None if one is None else _factors(right, scaled)
         if one is None or other is None or (one.scale is None) == scaled or len(left.shape) != len(symbol.shape):
             return None
-        if rows and not rows[0].reads_as(one):
+        first = rows[0] if rows else one
+        if not first.reads_as(one) or (scaled and (one.windows is None or one.windows is not first.windows)):
             return None
         if factors and scaled and not np.array_equal(cast(Array, other.scale), cast(Array, scale)):
             return None
@@ -195,19 +205,6 @@ def _taps(symbol: Symbol, terms: Sequence[tuple[Symbol, Symbol]]) -> Taps | None
     if scale is not None and not _fits(rows[0], sum(np.abs(each.astype(np.int64)) for each in factors), scale):  # type: ignore[arg-type]
         return None
     return Taps(tuple(rows), tuple(factors), scale)
-
-
-def _factors(symbol: Symbol, scaled: bool) -> Matrix | None:
-    """Return constant factors of int8, whatever their rank, and their scales in the same shape."""
-    if not scaled:
-        found = constant_value(symbol)
-        return None if found is None else _narrowed(found, None)
-    base, chain = _views(symbol, _RIGHT_VIEWS)
-    dequantized = _dequantized(base)
-    if dequantized is None:
-        return None
-    codes, scale = dequantized
-    return _narrowed(_moved(codes, chain), _moved(np.broadcast_to(scale, codes.shape), chain))
 
 
 def _fits(rows: Rows, sums: Array, scale: Array) -> bool:
@@ -280,7 +277,8 @@ def _number(symbol: Symbol) -> float | int | None:
     return None if found is None else cast(float | int, found.reshape(()).item())
 
 
-def _matrix(symbol: Symbol, scaled: bool) -> Matrix | None:
+def _factors(symbol: Symbol, scaled: bool) -> Matrix | None:
+    """Return constant factors of int8, whatever their rank, and their scales: one, or as many."""
     if not scaled:
         found = constant_value(symbol)
         return None if found is None else _narrowed(found, None)
@@ -289,11 +287,16 @@ def _matrix(symbol: Symbol, scaled: bool) -> Matrix | None:
     if dequantized is None:
         return None
     codes, scale = dequantized
-    if not scale.shape:
-        return _narrowed(_moved(codes, chain), scale)
-    scales = _moved(np.broadcast_to(scale, codes.shape), chain)
-    first = scales[..., :1, :]
-    return _narrowed(_moved(codes, chain), first) if bool((scales == first).all()) else None
+    return _narrowed(_moved(codes, chain), _moved(np.broadcast_to(scale, codes.shape), chain) if scale.shape else scale)
+
+
+def _matrix(symbol: Symbol, scaled: bool) -> Matrix | None:
+    """Return a matrix of constant factors, with scales that differ along its columns alone."""
+    found = _factors(symbol, scaled)
+    if found is None or found.scale is None or not found.scale.shape:
+        return found
+    first = found.scale[..., :1, :]
+    return Matrix(found.codes, first) if bool((found.scale == first).all()) else None
 
 
 def _dequantized(symbol: Symbol) -> tuple[Array, Array] | None:
@@ -315,13 +318,7 @@ def _dequantized(symbol: Symbol) -> tuple[Array, Array] | None:
 
 def _moved(array: Array, chain: Sequence[Symbol]) -> Array:
     for view in chain:
-        if view.op.name == "permute":
-            array = array.transpose(view.attrs["axes"])
-        elif view.op.name == "reshape":
-            array = array.reshape(view.shape)
-        else:
-            bounds = zip(*[view.attrs[name] for name in ("starts", "stops", "steps")], strict=True)
-            array = array[tuple([slice(*each) for each in bounds])]
+        array = viewed(array, view)
     return array
 
 

@@ -15,6 +15,9 @@ each."""
 PROLOGUE_LIMIT = 4
 """Elementwise work allowed on an operand of a matmul, whose tiles are read several times."""
 
+DECODING_LIMIT = 12
+"""Elementwise work allowed on an operand that is made of constant codes, which take less memory than what they stand for."""
+
 STEP_LIMIT = 32
 """Elementwise work allowed on positions and updates of a scatter, which takes them one by one, and for each segment again."""
 
@@ -60,10 +63,10 @@ def is_cheap_prologue(symbol: Symbol, in_memory: Callable[[Symbol], bool]) -> bo
 def is_decoding(symbol: Symbol) -> bool:
     """Returns whether a symbol is numbers that constant codes of at most half their bytes stand for, with columns side by side.
 
-    A matmul computes them on its tiles however much work that is: stored, they would be read anew from memory, at several times
-    the bytes. Columns are side by side where the codes are not permuted.
+    A matmul computes them on its tiles though that is more work than for other operands: stored, they would be read anew from
+    memory, at several times the bytes. Columns are side by side where the codes are not permuted.
     """
-    wide = 0
+    wide = work = 0
     pending, seen = [symbol], {symbol.id}
     while pending:
         current = pending.pop()
@@ -73,8 +76,9 @@ def is_decoding(symbol: Symbol) -> bool:
             wide += int(current.attrs["value"].nbytes)
         elif current.op.kind not in ("map", "view") or current.op.name == "permute":
             return False
+        work += op_cost(current)
         for operand in current.inputs:
             if operand.id not in seen:
                 seen.add(operand.id)
                 pending.append(operand)
-    return isinstance(symbol.nbytes, int) and 2 * wide <= symbol.nbytes
+    return work <= DECODING_LIMIT and isinstance(symbol.nbytes, int) and 2 * wide <= symbol.nbytes

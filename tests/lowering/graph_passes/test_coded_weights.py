@@ -165,6 +165,33 @@ def test_scales_at_the_ends_of_their_range(scale: float) -> None:
             np.testing.assert_array_equal(jn.compile(graph, "cpu", cache=False)(x), x @ weights)
 
 
+def test_columns_that_are_read_backwards() -> None:
+    """A slice that ends before the first column."""
+
+    def build(graph: Any) -> Any:
+        weights = _weights(graph, rng_again(), "uint4", 64, 64, 32, "each", 0.1)
+        return graph.apply("slice", (weights,), {"starts": (0, 63), "stops": (64, -1), "steps": (1, -1)})
+
+    graph, found, expected = _read_back(build, 64)
+    assert _is_decoded(graph)
+    _has_all(found, expected)
+
+
+@pytest.mark.parametrize("zero", [3e37, -3e38, 1e-40, 0.3])
+def test_zero_points_that_are_floats(zero: float) -> None:
+    """They are moved with their field where that is exact, and else the matrix stays as it is."""
+
+    def build(graph: Any) -> Any:
+        codes = graph.constant(_codes(rng_again(), "uint4", (128, 64))).cast(jn.float32)
+        points = np.full((4, 1, 64), 8, F)
+        points[2, 0, 5] = zero
+        numbers = (codes.reshape((4, 32, 64)) - points) * graph.constant(np.full((4, 1, 64), 0.25, F))
+        return numbers.reshape((128, 64))
+
+    _, found, expected = _read_back(build, 128)
+    _has_all(found, expected)
+
+
 def test_offsets_and_blocks_of_files() -> None:
     """`jn.BlockQuantized`: values · scale + offset, as language models are stored."""
     rng = np.random.default_rng(2)

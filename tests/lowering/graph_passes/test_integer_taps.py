@@ -74,14 +74,17 @@ def test_a_zero_point_that_is_known_at_run_time() -> None:
 
 
 def _sums(*zeros: int, scales: tuple[float, float] = (0.5, 0.5), tensors: int = 1) -> Any:
-    """The sum of two dequantised tensors, or of one twice, each times constant codes."""
-    graph = jn.Graph("g", [jn.TensorType("uint8", (3, 40), f"x{number}") for number in range(tensors)])
+    """Two taps of windows of dequantised tensors, or of one twice, each times constant codes."""
+    graph = jn.Graph("g", [jn.TensorType("uint8", (4, 40), f"x{number}") for number in range(tensors)])
     codes = np.random.default_rng(2).integers(-128, 128, (2, 40)).astype(np.int8)
-    terms = [
-        jn.dequantize(graph.inputs[number % tensors], F(0.25), np.uint8(zero)) * jn.dequantize(graph.constant(each), F(scale))
-        for number, (zero, scale, each) in enumerate(zip(zeros, scales, codes, strict=True))
-    ]
-    graph.output(terms[0] + terms[1])
+    sources = [(number % tensors, zero) for number, zero in enumerate(zeros)]
+    windows = {
+        source: jn.windows(jn.dequantize(graph.inputs[source[0]], F(0.25), np.uint8(source[1])), 2, axes=0)
+        for source in dict.fromkeys(sources)
+    }
+    taps = [windows[source][..., number] for number, source in enumerate(sources)]
+    factors = [jn.dequantize(graph.constant(each), F(scale)) for each, scale in zip(codes, scales, strict=True)]
+    graph.output(taps[0] * factors[0] + taps[1] * factors[1])
     return graph
 
 
@@ -91,4 +94,28 @@ def _sums(*zeros: int, scales: tuple[float, float] = (0.5, 0.5), tensors: int = 
 def test_only_sums_over_one_tensor_of_codes(made: Any, taken: bool) -> None:
     assert (with_integer_products(made) is not made) == taken
     rng = np.random.default_rng(3)
-    _agrees(made, *[rng.integers(0, 256, (3, 40)).astype(np.uint8) for _ in made.inputs])
+    _agrees(made, *[rng.integers(0, 256, (4, 40)).astype(np.uint8) for _ in made.inputs])
+
+
+def test_sums_that_are_no_convolution_are_rounded_as_they_are_stated() -> None:
+    """Products and sums of elements have the same bits in strict numerics, whatever they are of."""
+    graph = jn.Graph("g", [jn.TensorType("uint8", (4, 40), "x")])
+    codes = np.random.default_rng(2).integers(-128, 128, (3, 40)).astype(np.int8)
+    number = jn.dequantize(graph.inputs[0], F(0.0413), np.uint8(3))
+    first, *others = [number[:, 2 - k : 40 - k] * jn.dequantize(graph.constant(codes[k, 2:]), F(0.0077)) for k in range(3)]
+    for each in others:
+        first = first + each
+    graph.output(first)
+    assert with_integer_products(graph) is graph
+    _agrees(graph, np.random.default_rng(3).integers(0, 256, (4, 40)).astype(np.uint8))
+
+
+def test_factors_that_are_read_backwards() -> None:
+    """Kernels turned round, whose slices end before the first element."""
+    graph = jn.Graph("g", [jn.TensorType("uint8", (1, 6, 6, 16), "x")])
+    codes = np.random.default_rng(4).integers(-128, 128, (3, 3, 1, 16)).astype(np.int8)
+    factors = jn.dequantize(graph.constant(codes), F(0.5))
+    turned = graph.apply("slice", (factors,), {"starts": (2, 2, 0, 0), "stops": (-1, -1, 1, 16), "steps": (-1, -1, 1, 1)})
+    graph.output(jn.conv(jn.dequantize(graph.inputs[0], F(0.25), np.uint8(9)), turned, groups=16))
+    assert with_integer_products(graph) is not graph
+    _agrees(graph, np.random.default_rng(5).integers(0, 256, (1, 6, 6, 16)).astype(np.uint8))

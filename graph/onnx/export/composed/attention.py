@@ -13,7 +13,7 @@ from ....graph import Graph
 from ....symbol import Symbol
 from ...handlers.networks.transformers import attended
 from ..equality import found_among
-from .composed import Composed, plain
+from .composed import Composed, plain, walked
 
 OPSET = 23
 """The opset that has these operators."""
@@ -116,7 +116,7 @@ def rotary(root: Symbol, graph: Graph) -> Composed | None:
     """Return the node of pairs that are rotated, of heads (N, heads, length, size)."""
     if root.op.name not in ("concat", "reshape") or root.dtype is not float32 or len(root.shape) != 4:
         return None
-    inner = list(itertools.islice(_inputs(root), 24))
+    inner = list(walked(root, 24))
     tables = [each.inputs[1] for each in inner if each.op.name == "mul"]
     if root.op.name == "reshape" and not tables:
         return None
@@ -157,13 +157,3 @@ def _tables(cosines: Symbol, sines: Symbol) -> Iterator[Sequence[Symbol]]:
         yield one, other
 
 
-def _inputs(root: Symbol) -> Iterator[Symbol]:
-    pending: dict[int, Symbol] = {root.id: root}
-    order = [root]
-    while order:
-        each = order.pop(0)
-        yield each
-        for operand in each.inputs:
-            if operand.id not in pending:
-                pending[operand.id] = operand
-                order.append(operand)

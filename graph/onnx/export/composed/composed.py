@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import field
 from typing import Any, TypeAlias
 
@@ -68,3 +68,14 @@ class Composed:
 def plain(op: str, operands: tuple[Operand, ...], result: Symbol, **attributes: Any) -> Composed:
     """Return a node with one output, whose operands are as the operator takes them."""
     return Composed(op, operands, ((result,),), attributes, {})
+
+
+def walked(root: Symbol, most: int) -> Iterator[Symbol]:
+    """Yield a symbol and what it is computed of, the nearest first, up to a number of symbols."""
+    pending, seen = [root], {root.id}
+    for each in pending:
+        yield each
+        for operand in each.inputs:
+            if operand.id not in seen and len(seen) < most:
+                seen.add(operand.id)
+                pending.append(operand)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,7 +19,7 @@ from ....graph import Graph
 from ....symbol import Symbol
 from ...handlers.normalization import per_channel
 from ..equality import found_among
-from .composed import Composed, plain
+from .composed import Composed, plain, walked
 
 DEFORMED = 19
 """The opset that has DeformConv."""
@@ -79,7 +79,7 @@ def _operands(wide: Symbol, weights: Symbol, result: Symbol) -> _Operands | None
     taps, counts = math.prod(kernel), (int(result.shape[2]), int(result.shape[3]))  # type: ignore[arg-type]
     if len(each) != taps:
         return None
-    inner = list(_walk(each[0]))
+    inner = list(walked(each[0], _MAX_STEPS))
     reading = next((symbol for symbol in inner if symbol.op.name == "take_along_axis"), None)
     if reading is None or not isinstance(reading.inputs[0].shape[1], int):
         return None
@@ -139,7 +139,7 @@ def _windows(
 def _bases(column: Symbol, moves: Symbol, counts: tuple[int, int]) -> Mapping[int, Array]:
     """Return for each axis where a tap would read, were it not moved."""
     found: dict[int, Array] = {}
-    for each in _walk(column):
+    for each in walked(column, _MAX_STEPS):
         if each.op.name != "add" or each.inputs[1].op.name != "constant" or each.inputs[1].shape != (1, math.prod(counts)):
             continue
         source = each.inputs[0]
@@ -151,16 +151,6 @@ def _bases(column: Symbol, moves: Symbol, counts: tuple[int, int]) -> Mapping[in
         if source is moves and axis is not None:
             found.setdefault(axis, np.asarray(each.inputs[1].attrs["value"]).reshape(counts))
     return found
-
-
-def _walk(symbol: Symbol) -> Iterator[Symbol]:
-    pending, seen = [symbol], {symbol.id}
-    for each in pending:
-        yield each
-        for operand in each.inputs:
-            if operand.id not in seen and len(seen) < _MAX_STEPS:
-                seen.add(operand.id)
-                pending.append(operand)
 
 
 # -- elements that are put back ----------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from ....functions.spatial.sampling import sampled
 from ....graph import Graph
 from ....symbol import Symbol
 from ..equality import found_among
-from .composed import Composed
+from .composed import Composed, walked
 
 _MODES = {"linear": "linear", "nearest": "nearest", "cubic": "cubic"}
 _OLD_MODES = {"linear": "bilinear", "nearest": "nearest", "cubic": "bicubic"}
@@ -35,7 +35,7 @@ def grid_sample(root: Symbol, graph: Graph, opset: int) -> Composed | None:
     rank = len(x.shape) - 2
     counts = root.shape[1:-1] if last else root.shape[2:]
     for grid in _grids(reading.inputs[1], rank, (x.shape[0], *counts, rank)):
-        rows = [each.op.name for each in _walk(root)]
+        rows = [each.op.name for each in walked(root, _MAX_DEPTH)]
         reads = rows.count("take_along_axis")
         mode = "nearest" if reads == 1 else "linear" if reads == 2**rank else "cubic"
         for outside, align in itertools.product(("reflection",) if "mod" in rows else _PLAIN, (False, True)):
@@ -88,18 +88,6 @@ def roi_align(root: Symbol, graph: Graph) -> Composed | None:
     return None
 
 
-def _walk(symbol: Symbol) -> Iterator[Symbol]:
-    """Yield what a symbol is computed from, the nearest first, as far as it is worth looking."""
-    pending, seen = [symbol], {symbol.id}
-    while pending and len(seen) < _MAX_DEPTH:
-        each = pending.pop(0)
-        yield each
-        for operand in each.inputs:
-            if operand.id not in seen:
-                seen.add(operand.id)
-                pending.append(operand)
-
-
 def _reading(root: Symbol) -> Symbol | None:
     """Return where pixels are read, if a symbol is computed from these."""
     symbol = root
@@ -125,7 +113,7 @@ def _image(reading: Symbol, rank: int, flat: Symbol | None = None) -> tuple[Symb
 
 
 def _grids(positions: Symbol, rank: int, shape: tuple[object, ...]) -> Iterator[Symbol]:
-    for each in _walk(positions):
+    for each in walked(positions, _MAX_DEPTH):
         if each.shape == shape and each.dtype is float32 and rank == shape[-1]:
             yield each
 
@@ -134,11 +122,11 @@ def _regions(positions: Symbol, count: object) -> Iterator[tuple[Symbol, float]]
     """Yield what may be the corners of regions, and what they are multiplied by."""
     scales = dict.fromkeys(
         float(each.inputs[1].attrs["value"])
-        for each in _walk(positions)
+        for each in walked(positions, _MAX_DEPTH)
         if each.op.name == "mul" and each.inputs[1].op.name == "constant" and not each.inputs[1].shape
         and each.dtype.name == "float64"
     )  # fmt: skip
-    for each in _walk(positions):
+    for each in walked(positions, _MAX_DEPTH):
         if each.shape == (count, 4) and each.dtype is float32:
             for scale in scales:
                 if scale == float(np.float32(scale)):  # an attribute is a float32

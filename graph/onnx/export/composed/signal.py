@@ -15,7 +15,7 @@ from ....symbol import Symbol
 from ...handlers.signal import OWN_DTYPE, parts_of
 from ..body import Constant
 from ..equality import found_among
-from .composed import Composed, Operand, Size, Unsqueezed, plain
+from .composed import Composed, Operand, Size, Unsqueezed, plain, walked
 
 _AXIS_IS_INPUT = 20
 """The opset from which on the axis of DFT is an input."""
@@ -62,7 +62,7 @@ def transform(root: Symbol, graph: Graph, opset: int) -> Composed | None:
     found = _spectrum(root)
     if found is None:
         return None
-    inner = list(_walk(found.core))
+    inner = list(walked(found.core, _MAX_STEPS))
     if not any([_is_matrix(operand) for each in inner if each.op.name == "matmul" for operand in each.inputs]):
         return None
     made = None if found.is_real else _of_frames(found, inner, graph)
@@ -91,16 +91,6 @@ def _spectrum(root: Symbol) -> _Spectrum | None:
     if not isinstance(root.shape[axis], int):
         return None
     return _Spectrum(root, core, axis, work, is_real)
-
-
-def _walk(symbol: Symbol) -> Iterator[Symbol]:
-    pending, seen = [symbol], {symbol.id}
-    for each in pending:
-        yield each
-        for operand in each.inputs:
-            if operand.id not in seen and len(seen) < _MAX_STEPS:
-                seen.add(operand.id)
-                pending.append(operand)
 
 
 def _is_matrix(symbol: Symbol) -> bool:
