@@ -39,7 +39,7 @@ from ..runtime.native.library import preload_native_library
 from ..runtime.storage import artifact_file
 from ..runtime.storage.artifact_file import StoredWeight
 from ..runtime.storage.cache import CacheOption, CompileCache, cache_of
-from ..runtime.storage.weight_packing import unpack
+from ..runtime.storage.weight_packing import is_reversible, unpack
 from .model import Archive, Model
 from .opening import devices
 
@@ -126,7 +126,8 @@ class _KeptGraph:
 
     def __init__(self, graph: Graph, compiled: CompiledGraph, constants: Sequence[Array]) -> None:
         labels = constant_labels(graph)
-        stored = {spec.name: (spec, array) for spec, array in zip(compiled.constants, constants, strict=True)}
+        pairs = zip(compiled.constants, constants, strict=True)
+        stored = {spec.name: (spec, array) for spec, array in pairs if is_reversible(spec.layout)}
         gone: dict[int, Array] = {}
         self._panels: list[tuple[Array, tuple[int, ...], str, Array]] = []
         for array in _arrays(graph):
@@ -342,7 +343,8 @@ def _stored_graph(
             by_digest.setdefault(digest, array)
         if digest is not None:
             names[label] = digest
-    stored = {names[spec.name]: (spec.layout, array) for spec, array in zip(compiled.constants, constants, strict=True)}
+    pairs = zip(compiled.constants, constants, strict=True)
+    stored = {names[spec.name]: (spec.layout, array) for spec, array in pairs if is_reversible(spec.layout)}
     weights = []
     for digest, array in by_digest.items():
         layout, kept = stored.get(digest, ("plain", array))

@@ -47,7 +47,7 @@ class NvptxBackend:
 
     target: GpuTarget
 
-    def lay_out(self, scheduled: Scheduled) -> LaidOut:
+    def lay_out(self, scheduled: Scheduled, options: Options) -> LaidOut:
         plan = scheduled.plan
         layouts = tuple(ConstantLayout(buffer.symbol, "plain") for buffer in plan.constants)
         return LaidOut(scheduled.expanded, plan, layouts, (False,) * len(plan.nests))

@@ -39,8 +39,9 @@ class HostBackend:
 
     target: HostTarget
 
-    def lay_out(self, scheduled: Scheduled) -> LaidOut:
-        return LaidOut(scheduled.expanded, *store_in_panels(scheduled.plan))
+    def lay_out(self, scheduled: Scheduled, options: Options) -> LaidOut:
+        allow_winograd = options.numerics != "reproducible"
+        return LaidOut(scheduled.expanded, *store_in_panels(scheduled.plan, allow_winograd))
 
     def tile(self, laid_out: LaidOut, options: Options) -> Tiled:
         plan, limits = laid_out.plan, HostLimits.of(self.target)

@@ -41,7 +41,7 @@ def compile_graph(graph: Graph, backend: Backend[L], options: Options) -> Compil
 @gc_paused()
 def tile_graph(graph: Graph, backend: Backend[L], options: Options) -> Tiled:
     """Returns the block programs of a finished graph, after the passes that belong to its numerics."""
-    tiled = backend.tile(backend.lay_out(scheduled(expanded(graph))), options)
+    tiled = backend.tile(backend.lay_out(scheduled(expanded(graph)), options), options)
     run_tiled_pipeline([program.func for program in tiled.programs], options.numerics)
     return tiled
 

@@ -151,8 +151,8 @@ class Backend(Protocol[L]):
     @property
     def target(self) -> Target: ...
 
-    def lay_out(self, scheduled: Scheduled) -> LaidOut:
-        """Choose how constants are stored."""
+    def lay_out(self, scheduled: Scheduled, options: Options) -> LaidOut:
+        """Choose how constants are stored, and by which algorithm convolutions read them."""
 
     def tile(self, laid_out: LaidOut, options: Options) -> Tiled:
         """Choose blocks for the nests, and make their programs. Raises `UnsupportedError` where no template computes a nest."""

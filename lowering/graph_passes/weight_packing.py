@@ -16,6 +16,7 @@ from ...promotion.dtype import bool_, int64
 from ..nest import Affine, Axis, Buffer, Nest, Store, Value
 from ..schedule.plan import Plan, with_nests
 from ..tile.structure import contracted_extent, products
+from .winograd import convolution_of, in_tiles, pays
 
 PANEL = 64
 MIN_COLUMNS = 33  # fewer fill less than half a panel
@@ -71,6 +72,8 @@ def right_operand(nest: Nest) -> RightOperand | None:
         return None
     strides = (row, at.coefficient(product.n))
     shape = load.attrs["buffer"].shape
+    while len(shape) > 2 and shape[0] == 1:  # filters of one tap
+        shape = shape[1:]
     if shape == (k, n) and strides == (n, 1):
         return RightOperand(position, k, n, False)
     if shape == (n, k) and strides == (1, k):
@@ -136,10 +139,11 @@ def _packing_nest(source: Buffer, operand: RightOperand, target: Buffer, reader:
     return Nest(axes, tuple(body), (Store(len(body) - 1, target, store),), "map", ("pack",), reader.symbols)
 
 
-def store_in_panels(plan: Plan) -> tuple[Plan, tuple[ConstantLayout, ...], tuple[bool, ...]]:
+def store_in_panels(plan: Plan, allow_winograd: bool = False) -> tuple[Plan, tuple[ConstantLayout, ...], tuple[bool, ...]]:
     """Stores right operands in panels: constants directly, large runtime operands by a kernel of their own
     that copies them.
 
+    allow_winograd: whether convolutions may take transformed filters (`winograd.py`), which they have besides the plain ones.
     Returns the plan, the layouts of its constant buffers, and which of its nests read panels.
     """
     if not plan.steps:
@@ -158,9 +162,16 @@ def store_in_panels(plan: Plan) -> tuple[Plan, tuple[ConstantLayout, ...], tuple
 
     nests: list[Nest] = []
     for nest in plan.nests:
+        convolution = convolution_of(nest) if allow_winograd else None
         found = right_operand(nest)
-        if found is not None and nest.body[found.position].attrs["buffer"].kind == "constant":
-            buffer = replace(nest.body[found.position].attrs["buffer"], shape=(found.depth, found.columns))
+        if convolution is not None and pays(convolution):
+            filters = nest.body[convolution.filters].attrs["buffer"]
+            nest = in_tiles(convolution, with_layout(filters, convolution.layout))
+            keep = len(nest.body) - 1
+        elif found is not None and nest.body[found.position].attrs["buffer"].kind == "constant":
+            buffer = nest.body[found.position].attrs["buffer"]
+            if found.transposed:
+                buffer = replace(buffer, shape=(found.depth, found.columns))
             nest = _read_from(nest, found, with_layout(buffer, f"panels:{PANEL}{':t' if found.transposed else ''}"))
             keep = found.position
         else:

@@ -27,7 +27,7 @@ class Dimension:
     Blocks order their dimensions by `rank`. `axis` is None for a dimension of extent 1 that stands for no
     axis (the row of a vector-matrix product). The same object is shared by everything that runs over the same
     positions. `start` is a multiple of `size`, unless `may_precede`, which says that positions may be
-    negative too.
+    negative too. `inside`: an i1 block of rank 1, the lanes that count of those within the extent; all do without one.
     """
 
     axis: int | None
@@ -36,12 +36,14 @@ class Dimension:
     extent: Index
     rank: int
     may_precede: bool = False
+    inside: SSAValue | None = None
 
     @property
     def is_full(self) -> bool:
         """Whether every position lies inside the extent, so that no mask is needed."""
         extent, size = self.extent, self.size
-        return isinstance(extent, int) and extent > 0 and extent % size == 0 and not self.may_precede
+        is_whole = isinstance(extent, int) and extent > 0 and extent % size == 0
+        return is_whole and not self.may_precede and self.inside is None
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -313,6 +313,8 @@ class Frame:
 
         def inside(dim: Dimension) -> SSAValue:
             below = b.cmpi("slt", self.index(dim), self._filled(dim.extent, (dim.size,)))
+            if dim.inside is not None:
+                below = b.binary("arith.andi", below, dim.inside)
             if not dim.may_precede:
                 return below
             return b.binary("arith.andi", below, b.cmpi("sge", self.index(dim), b.const(0, I64, (dim.size,))))

@@ -25,6 +25,7 @@ from .structure import (
     products,
     reduced_axes,
     rows_extent,
+    spaces_of,
     values_of,
 )
 
@@ -45,6 +46,8 @@ UNALIGNED_COLUMN = 512
 SCORE_BLOCK = 128
 PRODUCT_COLUMNS, PRODUCT_DEPTH = 64, 512
 LARGE_PRODUCT_ROWS, SMALL_PRODUCT_ROWS = (256, 128), 64
+TILES = 32
+"""Tiles of a convolution in tiles: their sixteen sums and a panel of filters share the second-level cache."""
 SHALLOW = 64
 """Steps of k of one product up to which a low block of rows pays where the second operand is computed."""
 PROGRAMS_PER_THREAD = 4
@@ -247,7 +250,8 @@ def _contract_blocks(nest: Nest, limits: HostLimits) -> tuple[tuple[int, int], .
     first = products(nest)[0]
     blocks = {}
     if first.m is not None:
-        blocks[first.m] = capped(rows_extent(nest, first), _product_rows(nest, first, limits))
+        most = TILES if spaces_of(nest.body[first.number]) else _product_rows(nest, first, limits)
+        blocks[first.m] = capped(rows_extent(nest, first), most)
     if first.n is not None:
         blocks[first.n] = capped(nest.axes[first.n].extent, PRODUCT_COLUMNS)
     for product in products(nest):

@@ -40,6 +40,7 @@ def runtime_extents(nest: Nest) -> tuple[Extent, ...]:
             see(*value.attrs["strides"])
         elif value.op == "dim":
             see(value.attrs["extent"])
+        see(*[space.extent for space in spaces_of(value)])
     for store in nest.stores:
         see_affine(store.at)
     return tuple(found)
@@ -92,6 +93,22 @@ class Product:
     batch: tuple[int, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Space:
+    """The axes along one axis of space of a convolution computed tile by tile: of the tiles, of the results inside of one, and
+    of a filter's taps (`graph_passes/winograd.py`). extent: how many results there are; the last tile may have fewer."""
+
+    tiles: int
+    inside: int
+    taps: int
+    extent: Extent
+
+
+def spaces_of(value: Value) -> tuple[Space, ...]:
+    """Returns the axes of space of a contraction that is computed in tiles, none for others."""
+    return tuple([Space(*axes) for axes in value.attrs.get("winograd", ())])
+
+
 WIDE_ROWS = 256
 """Rows along one axis of the nest from which on a tile has no need of others."""
 
@@ -103,7 +120,8 @@ def product_of(nest: Nest, number: int) -> Product:
     k: int = value.attrs["over"]
     left, right = (nest.body[operand].axes for operand in value.operands)
     outer: tuple[int, ...] = value.attrs.get("outer", ())
-    rows = [axis for axis in left if axis not in right and axis != k]
+    inside = {space.inside for space in spaces_of(value)}
+    rows = [axis for axis in left if axis not in right and axis != k and axis not in inside]
     columns = [axis for axis in right if axis not in left and axis != k]
     m = rows[-1] if rows else None
     n = columns[-1] if columns else None

@@ -47,7 +47,7 @@ from ...promotion.errors import UserError
 from .artifact_source import Location, Source, bad, opened
 from .header import Json, checked_fields, dtype_name, extents, items, non_negative, parse_json, row, text
 from .serialize import decode_compiled, encode_compiled, is_current
-from .weight_packing import stored_shape, unpack
+from .weight_packing import is_reversible, stored_shape, unpack
 
 VERSION = 1
 _MAGIC = b"\x93JOINERY"
@@ -466,6 +466,8 @@ def _weight(value: object) -> WeightEntry:
     entry = WeightEntry(*row(value, text, dtype_name, extents, text))
     if entry.nbytes > 2**63 - 1:
         raise ValueError(f"weight {entry.name!r} has {entry.nbytes} bytes")
+    if not is_reversible(entry.layout):
+        raise ValueError(f"weight {entry.name!r} does not follow from the layout {entry.layout!r}")
     return entry
 
 

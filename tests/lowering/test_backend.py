@@ -41,7 +41,7 @@ class Texts:
 class InterpreterBackend:
     target = InterpreterTarget()
 
-    def lay_out(self, scheduled: Scheduled) -> LaidOut:
+    def lay_out(self, scheduled: Scheduled, options: Options) -> LaidOut:
         plan = scheduled.plan
         layouts = tuple(ConstantLayout(buffer.symbol, "plain") for buffer in plan.constants)
         return LaidOut(scheduled.expanded, plan, layouts, (False,) * len(plan.nests))
@@ -112,7 +112,7 @@ def test_every_stage_prints_what_it_made_and_can_be_called_by_itself() -> None:
     assert "softmax" not in first.text()
     second = scheduled(first)
     assert "template" in second.text()
-    laid_out = backend.lay_out(second)
+    laid_out = backend.lay_out(second, Options())
     tiled = backend.tile(laid_out, Options())
     assert tiled.text().count("tt.func") == len(tiled.programs) >= 2
     lowered = backend.lower(tiled, Options())

@@ -59,6 +59,7 @@ class Evaluator:
         self.prefetching: set[int] = set()  # loads that fetch the next row
         self.arguments: set[str] = set()  # pointers that are unmodified arguments
         self.memory = Scratch(function)
+        self._reserved: dict[str, tuple[str, int]] = {}  # address of scratch -> its elements
         self._loops = 0
 
     # -- scopes -----------------------------------------------------------
@@ -490,7 +491,12 @@ class Evaluator:
         if row > 1 or pad == 1:
             count += self.target.vector_bytes
         pointer = self.memory.block(memory, count, memory_size_of(memory), f"a block of {shape} {elem}")
+        self._reserved[pointer.operand()] = memory, count
         return Stored(shape, elem, pointer, tuple(strides), memory)
+
+    def release(self, block: Stored) -> None:
+        """Gives scratch back that no code reads after what was emitted so far, nor before it in another turn of a loop."""
+        self.memory.release(*self._reserved[block.pointer.operand()], block.pointer)
 
     # -- loops ----------------------------------------------------------------
 

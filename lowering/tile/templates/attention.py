@@ -28,7 +28,8 @@ from ..emit import Frame, Kernel
 from ..reductions import reduce_whole
 from ..schedule import Schedule, is_whole
 from ..structure import Product, attention_products, reach
-from .contract import ROW_RANK, accumulator_type, contraction, finish, matched, operand, row_dimension
+from .contract import ROW_RANK, row_dimension
+from .products import accumulator_type, contraction, finish, matched, operand
 
 HEAD_RANK, KEY_RANK, VALUE_RANK = ROW_RANK + 1, ROW_RANK + 2, ROW_RANK + 3
 

@@ -105,8 +105,11 @@ def test_panels_invert(shape):
 
 
 def test_unknown_layouts():
-    for layout in ("", "panels", "panels:0", "panels:-1", "panels:x", "plain "):
+    for layout in ("", "panels", "panels:0", "panels:-1", "panels:x", "plain ", "winograd", "winograd:0:8", "winograd:8", "winograd:8:8:t"):
         with pytest.raises(UserError, match="unknown constant layout"):
             stored_shape((2, 2), layout)
     with pytest.raises(UserError, match="is for matrices, not for shape"):
         stored_shape((4,), "panels:8")
+    for shape in [(), (3, 3, 4, 5), (9, 5), (8, 4)]:
+        with pytest.raises(UserError, match=r"is for filters of 3 × 3 taps and 8 channels, not"):
+            stored_shape(shape, "winograd:8:4")

@@ -269,6 +269,7 @@ def test_changing_nothing_keeps_a_good_file_good(path):
         (lambda m: m["weights"][0].__setitem__(0, "q"), "weight 'q' is missing from its weights section"),
         (lambda m: m["weights"][0].__setitem__(0, "flags"), "two weights have the same name"),
         (lambda m: m["weights"][0].__setitem__(3, "panels:99999999"), "unknown constant layout"),
+        (lambda m: m["weights"][0].__setitem__(slice(2, 4), [[9, 2], "winograd:1:2"]), "does not follow from the layout"),
     ],
 )
 def test_hostile_manifests_are_refused(path, edit, message):

@@ -75,6 +75,7 @@ def vectorize(node: Node) -> Result:
     pool: list[Any] = numbers if strings is None else strings
     begins, columns = node.attr("ngram_counts"), node.attr("ngram_indexes")
     terms: list[list[Any]] = []
+    node.require(len(begins) > 0, "ngram_counts is empty")
     ends = [*begins[1:], len(pool)]
     for length, (begin, end) in enumerate(zip(begins, ends, strict=True), 1):
         node.require(0 <= begin <= end <= len(pool) and (end - begin) % length == 0, f"ngram_counts {begins[:16]}")

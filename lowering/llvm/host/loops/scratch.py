@@ -29,6 +29,7 @@ class Scratch:
         self._heap = 0
         self._status: Status | None = None
         self._slots: list[int] = []
+        self._free: dict[tuple[str, int], list[V]] = {}
 
     def begin(self, status: Status) -> None:
         """Allows the heap; it is called in the entry block, which it ends."""
@@ -47,6 +48,8 @@ class Scratch:
 
     def block(self, memory: str, count: int, size: int, what: str) -> V:
         """Reserves `count` elements of LLVM type `memory`, `size` bytes each, aligned to a cache line; returns the address."""
+        if free := self._free.get((memory, count)):
+            return free.pop()
         total = count * size
         small = total <= STACK_BLOCK and self._stack + total <= STACK_TOTAL
         if self._status is None or small:
@@ -59,6 +62,10 @@ class Scratch:
         if self._heap > HEAP_TOTAL:
             raise UnsupportedError(f"host lowering: with {what}, more than {HEAP_TOTAL >> 20} MiB of scratch memory per thread")
         return self._f.gep(V("%heap", "ptr"), offset)
+
+    def release(self, memory: str, count: int, address: V) -> None:
+        """Gives a block back: the code that is emitted next may have it, which keeps what is in use in the nearest cache."""
+        self._free.setdefault((memory, count), []).append(address)
 
     def finish(self) -> None:
         """Writes the request and the releases, if any block is on the heap."""

@@ -31,6 +31,8 @@ from .quads import Quads, form_of
 from .ragged_products import Factors, Missing, Panels, Region, add_zeros
 
 NEAR_COLUMNS = 64
+SUMS = ("arith.addf", "arith.subf")
+"""Operations on blocks that are zero where both operands are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +76,7 @@ class Dots:
     def __init__(self, evaluator: Evaluator, nests: LoopNests) -> None:
         self.ev = evaluator
         self.nests = nests
+        self._copies: list[Stored] = []  # operands in scratch, which only the product being emitted reads
 
     # -- operands ------------------------------------------------------------
 
@@ -131,6 +134,7 @@ class Dots:
                 return self._straight_or_copied(node, element, wanted)
         limits = self._limits(node)  # beyond them the operand is zero, and the product stops there
         memory = self.nests.materialize(self._converted(node, elem, tf32), bounds=(*wanted, *limits))
+        self._copies.append(memory)
         row, column = (self.ev.s.constant(stride) for stride in memory.strides)
         return Operand(memory.pointer, row, column, limits)
 
@@ -245,6 +249,9 @@ class Dots:
 
     def _limits(self, node: Node) -> tuple[Bound, ...]:
         """Returns the bounds beyond which a block is known to be zero."""
+        if isinstance(node, Map) and node.op in SUMS and id(node) not in self.ev.replacement:
+            first, *others = (self._limits(operand) for operand in node.operands)
+            return tuple([bound for bound in first if all(bound in other for other in others)])
         dims: tuple[int | None, ...] = tuple(range(len(node.shape)))
         source = node
         if isinstance(node, View):
@@ -301,6 +308,7 @@ class Dots:
             coded = None  # what is missing is looked at as it is multiplied
         right = coded or self._operand(b, elem, True, tf32, wanted.right)
         self._multiply(left, right, target, c, a.shape[1], accumulate, wanted.result, finite=elem[0] == "i")
+        self._release_copies()
         sums: Node = Stored(c.shape, elem, target.pointer, target.strides, target.memory)
         if ordered:  # turns -0 into 0, which steps that a mask leaves out would have done
             sums = Map(c.shape, elem, "arith.addf", (sums, Splat(c.shape, elem, constant(0.0, elem))))
@@ -308,6 +316,10 @@ class Dots:
             sums = _rounded(sums, c.elem)
         if ordered or elem != c.elem:
             self.nests.materialize(sums, target, wanted.result)
+
+    def _release_copies(self) -> None:
+        while self._copies:
+            self.ev.release(self._copies.pop())
 
     def _is_read_across(self, a: Node, b: Node, c: Node) -> bool:
         """Whether the matrix of a product with a vector lies in memory as the transposed product reads it: along its rows for a
@@ -379,6 +391,7 @@ class Dots:
             live = f.smax(f.sub(j, state.index), ev.s.constant(0))
             summed = TRUE if accumulate else FALSE
             f.call(name, "void", [left.pointer, left.row, *there, m, k, summed, packed, live])
+        self._release_copies()
         return target
 
     def _bytes(self, node: Node) -> Operand:

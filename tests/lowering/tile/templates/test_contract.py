@@ -7,7 +7,7 @@ import pytest
 from joinery.graph.dims.dim import dim
 from joinery.lowering.nest import Affine
 from joinery.lowering.tile.schedule import Schedule
-from joinery.lowering.tile.templates.contract import packable_operand
+from joinery.lowering.tile.templates.products import packable_operand
 from joinery.promotion.dtype import bfloat16, float16, float32, float64, int8, int32, int64, uint8
 from joinery.promotion.errors import UnsupportedError, UserError
 

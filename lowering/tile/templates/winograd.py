@@ -1,0 +1,214 @@
+"""Builds convolutions in 2 × 2 tiles of results, by Winograd's F(2×2, 3×3) (`graph_passes/winograd.py` has the formulas).
+
+A program makes the tiles of a block of rows for a panel of filters: sixteen products over the channels, each of sums of four
+elements of the input with a transformed filter, whose sums are four blocks of results. Only elements of a result's own window
+come into it, so what is not finite stays with the results that it belongs to; they may be NaN where the plain sum is infinite
+or large. A block with such a result is computed again as the plain product.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from xdsl.ir import SSAValue
+
+from ....promotion.errors import UnsupportedError
+from ...tt.builder.block_builder import BlockBuilder
+from ...tt.types import F32, I64
+from ..blocks import Block, Coordinate, Dimension, Merged, shape
+from ..emit import Frame
+from ..index_builder import Index
+from ..structure import Product, Space, spaces_of
+from .products import INNER_RANK, contraction, operand
+
+SIDE, INSIDE = 4, 2
+DIFFERENCES = ((0, 2, "arith.subf"), (1, 2, "arith.addf"), (2, 1, "arith.subf"), (1, 3, "arith.subf"))
+"""Which two of four neighbours each of four products takes, and how."""
+
+
+class Convolution:
+    """A convolution in tiles, as a program makes it."""
+
+    def __init__(self, frame: Frame, product: Product, rows: Dimension, columns: Dimension, step: int) -> None:
+        """Begins the program. frame: binds the grid and the filters. rows: tiles. step: channels per product."""
+        self.frame, self.product, self.rows, self.columns, self.step = frame, product, rows, columns, step
+        self.spaces = spaces_of(frame.kernel.nest.body[product.number])
+        positions = [(row, column) for row in range(INSIDE) for column in range(INSIDE)]
+        self.within = {position: self._rows_with(*position) for position in positions}
+
+    def store(self) -> None:
+        """Emits the results and all stores of the nest."""
+        b, indices = self.frame.builder, self.frame.indices
+        results = self._results()
+        branch = b.if_(self._is_odd(list(results.values())))
+        with branch.then(), indices.scope():
+            self._store_plain()
+        with branch.otherwise(), indices.scope():
+            for position, result in results.items():
+                self._store(self.frame.child(self._at(*position)), result, self.within[position])
+
+    # -- coordinates -------------------------------------------------------------------------------------
+
+    def _at(self, row: int, column: int) -> dict[int, Coordinate]:
+        """Returns the coordinates of the results at one position inside of their tiles."""
+        inside = dict(zip([space.inside for space in self.spaces], (row, column), strict=True))
+        return {**dict.fromkeys(self.product.rows, Merged(self.within[row, column], self.product.rows)), **inside}
+
+    def _rows_with(self, row: int, column: int) -> Dimension:
+        """Returns the tiles that have a result at a position inside of them."""
+        lanes: SSAValue | None = None
+        for space, position in zip(self.spaces, (row, column), strict=True):
+            if position and not self._is_even(space):
+                tile = self._position(self.rows, self.product.rows, space.tiles)
+                last = self._below(space, tile, None, self.rows.size)
+                lanes = last if lanes is None else self.frame.builder.binary("arith.andi", lanes, last)
+        return self.rows if lanes is None else replace(self.rows, inside=lanes)
+
+    def _is_even(self, space: Space) -> bool:
+        return type(space.extent) is int and space.extent % INSIDE == 0
+
+    def _position(self, dim: Dimension, axes: tuple[int, ...], axis: int) -> SSAValue:
+        """Emits the index along one of the axes over whose product a dimension runs."""
+        b, kernel = self.frame.builder, self.frame.kernel
+        step: Index = 1
+        for following in axes[axes.index(axis) + 1 :]:
+            step = self.frame.indices.mul(step, kernel.extent(kernel.nest.axes[following].extent))
+        extent = kernel.extent(kernel.nest.axes[axis].extent)
+        quotient = b.binary("arith.divsi", self.frame.index(dim), self._filled(step, dim.size))
+        return b.binary("arith.remsi", quotient, self._filled(extent, dim.size))
+
+    def _below(self, space: Space, tile: SSAValue, inside: SSAValue | None, size: int) -> SSAValue:
+        """Emits which results are within the extent along one axis of space; inside: 1 where that is None."""
+        b = self.frame.builder
+        first = b.binary("arith.muli", tile, self._filled(INSIDE, size))
+        result = b.binary("arith.addi", first, self._filled(1, size) if inside is None else inside)
+        return b.cmpi("slt", result, self._filled(self.frame.kernel.extent(space.extent), size))
+
+    def _filled(self, index: Index, size: int) -> SSAValue:
+        b = self.frame.builder
+        return b.const(index, I64, (size,)) if isinstance(index, int) else b.splat(index, (size,))
+
+    # -- results -----------------------------------------------------------------------------------------
+
+    def _results(self) -> dict[tuple[int, int], SSAValue]:
+        """Emits the four blocks of results, by their position inside of a tile."""
+        b = self.frame.builder
+        products = [[self._product(row, column) for column in range(SIDE)] for row in range(SIDE)]
+        halves = [_pair(b, [products[row][column] for row in range(SIDE)]) for column in range(SIDE)]
+        found = {}
+        for row in range(INSIDE):
+            for column, result in enumerate(_pair(b, [half[row] for half in halves])):
+                found[row, column] = result
+        return found
+
+    def _product(self, row: int, column: int) -> SSAValue:
+        """Emits one of the sixteen products over all channels."""
+        kernel, b, indices = self.frame.kernel, self.frame.builder, self.frame.indices
+        zeros = b.const(0, F32, (self.rows.size, self.columns.size))
+        channels = kernel.nest.axes[self.product.k].extent
+        assert type(channels) is int
+        if channels <= self.step:
+            return self._step(row, column, 0, zeros)
+        with kernel.loop(-(-channels // self.step), [zeros]) as loop:
+            start = indices.mul(loop.index, self.step)
+            loop.yield_([self._step(row, column, start, loop.args[0])])
+        return loop.results[0]
+
+    def _step(self, row: int, column: int, start: Index, total: SSAValue) -> SSAValue:
+        """Emits `total` plus one of the sixteen products over one block of channels."""
+        b = self.frame.builder
+        inner = self.frame.kernel.dimension(self.product.k, self.step, start, INNER_RANK)
+        above, below, vertically = DIFFERENCES[row]
+        before, after, horizontally = DIFFERENCES[column]
+        first, second = (
+            b.binary(horizontally, self._elements(line, before, inner), self._elements(line, after, inner))
+            for line in (above, below)
+        )
+        return b.dot(b.binary(vertically, first, second), self._filters(row, column, inner), total)
+
+    def _elements(self, row: int, column: int, inner: Dimension) -> SSAValue:
+        """Emits the elements of the input at one position of all tiles' 4 × 4 neighbours.
+
+        The last of four belongs to windows of second results alone, and is zero where there is no such result.
+        """
+        value = self.frame.kernel.nest.body[self.product.number]
+        taps = dict(zip([space.taps for space in self.spaces], (row, column), strict=True))
+        last = row // (SIDE - 1), column // (SIDE - 1)
+        inside = {space.inside: 0 for space in self.spaces}
+        child = self.frame.child({**self._at(*last), **inside, **taps, self.product.k: inner})
+        return operand(child, value.operands[0], self.within[last], inner, inner)
+
+    def _filters(self, row: int, column: int, inner: Dimension) -> SSAValue:
+        """Loads what one of the sixteen products takes of the filters: element (k, n) of panel p at
+        `((p · 16 + product) · channels + k) · width + n`."""
+        frame, indices = self.frame, self.frame.indices
+        nest = frame.kernel.nest
+        value = nest.body[nest.body[self.product.number].attrs["transformed"]]
+        channels, width = nest.axes[self.product.k].extent, nest.body[self.product.number].attrs["panel"]
+        assert type(channels) is int
+        if self.columns.size != width:
+            raise UnsupportedError(f"tile: filters in panels of {width}, read in blocks of {self.columns.size}")
+        panel = indices.div(self.columns.start, width)
+        number = indices.add(indices.mul(panel, SIDE * SIDE), SIDE * row + column)
+        lanes = replace(self.columns, start=0, extent=width)
+        terms = [
+            Block(frame.scaled_index(inner, width), (inner,), I64),
+            Block(frame.scaled_index(lanes, 1), (self.columns,), I64),
+        ]
+        order = (inner, self.columns)
+        pointers = frame.pointers(value.attrs["buffer"], indices.mul(number, channels * width), terms, order)
+        mask = frame.mask((inner,), order)
+        other = None if mask is None else frame.builder.const(0, F32, shape(order))
+        return frame.builder.load(pointers, mask, other)
+
+    def _is_odd(self, results: Sequence[SSAValue]) -> SSAValue:
+        """Emits whether any result is not finite: 0 · x is NaN then."""
+        b, sizes = self.frame.builder, (self.rows.size, self.columns.size)
+        zeros = b.const(0, F32, sizes)
+        sums = zeros
+        for result in results:
+            sums = b.binary("arith.addf", sums, b.binary("arith.mulf", result, zeros))
+        mask = self.frame.mask((self.rows, self.columns))
+        if mask is not None:
+            sums = b.select(mask, sums, zeros)
+        for _ in sizes:
+            (sums,) = b.reduce([sums], 0, _sum)
+        return b.cmpf("uno", sums, sums)
+
+    # -- stores ------------------------------------------------------------------------------------------
+
+    def _store(self, frame: Frame, result: SSAValue, rows: Dimension) -> None:
+        frame.define(self.product.number, Block(result, (rows, self.columns), F32))
+        for store in frame.kernel.nest.stores:
+            frame.store(store)
+
+    def _store_plain(self) -> None:
+        """Emits the plain product for all results of all tiles, side by side, and the stores of them."""
+        indices, spaces = self.frame.indices, self.spaces
+        axes = (*self.product.rows, *[space.inside for space in spaces])
+        count = INSIDE * INSIDE
+        start, extent = indices.mul(self.rows.start, count), indices.mul(self.rows.extent, count)
+        rows = Dimension(axes[-1], self.rows.size * count, start, extent, self.rows.rank)
+        lanes: SSAValue | None = None
+        for space in spaces:
+            if not self._is_even(space):
+                tile, inside = (self._position(rows, axes, axis) for axis in (space.tiles, space.inside))
+                below = self._below(space, tile, inside, rows.size)
+                lanes = below if lanes is None else self.frame.builder.binary("arith.andi", lanes, below)
+        rows = rows if lanes is None else replace(rows, inside=lanes)
+        child = self.frame.child(dict.fromkeys(axes, Merged(rows, axes)))
+        self._store(child, contraction(child, self.product, rows, self.columns, self.step).emitted, rows)
+
+
+def _pair(b: BlockBuilder, products: Sequence[SSAValue]) -> tuple[SSAValue, SSAValue]:
+    """Emits the two results of four products along one axis."""
+    first, second, third, fourth = products
+    return (
+        b.binary("arith.addf", b.binary("arith.addf", first, second), third),
+        b.binary("arith.subf", b.binary("arith.subf", second, third), fourth),
+    )
+
+
+def _sum(b: BlockBuilder, left: list[SSAValue], right: list[SSAValue]) -> Sequence[SSAValue]:
+    return [b.binary("arith.addf", left[0], right[0])]
