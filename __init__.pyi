@@ -45,6 +45,9 @@ from .interface.opening.loading import load as load
 from .interface.tensor_arguments import PointerTable as PointerTable
 from .interface.tensor_arguments import TensorDescriptor as TensorDescriptor
 from .interface.torch.exported import from_exported as from_exported
+from .interface.tuning.models import Tuning as Tuning
+from .lowering.choices.model_schedule import KernelSchedule as KernelSchedule
+from .lowering.choices.model_schedule import ModelSchedule as ModelSchedule
 from .lowering.sanitize import ModelReport as ModelReport
 from .lowering.tt.interpret.memory import AccessError as AccessError
 from .lowering.tt.sanitize.findings import SanitizerError as SanitizerError

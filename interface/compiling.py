@@ -21,6 +21,8 @@ from ..graph.text.parsing import from_text
 from ..graph.text.printing import stored_text
 from ..lowering.artifact import CompiledGraph, TensorSpec
 from ..lowering.block_texts import BlockTexts
+from ..lowering.choices.model_schedule import ModelSchedule, checked_schedule
+from ..lowering.choices.options import Options
 from ..lowering.gc_paused import gc_paused, loading_modules
 from ..lowering.graph_passes.coded_weights import with_coded_weights
 from ..lowering.graph_passes.constants import fold_codes
@@ -44,7 +46,10 @@ from .model import Archive, Model
 from .opening import devices
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from ..lowering.stages import Backend, Tiled
+    from .tuning.models import Tuning
 
 def compile(  # noqa: A001 - the public name
     graph: Graph,
@@ -54,6 +59,8 @@ def compile(  # noqa: A001 - the public name
     threads: int | None = None,
     numerics: str = "strict",
     debug: bool = False,
+    schedule: ModelSchedule | str | Path | None = None,
+    tune: float | Tuning | None = None,
     cache: CacheOption = True,
 ) -> Model:
     """Compile a finished graph into a model.
@@ -75,6 +82,10 @@ def compile(  # noqa: A001 - the public name
             (DWARF) on the CPU, `.loc` in PTX. The instructions are the same; compiling takes up to a tenth longer, and the code
             is kept for these lines only. Files of saved models have the lines too, with the full paths of your sources.
             `Kernel.ttir` of the model's kernels names lines always.
+        schedule: how kernels are cut into programs where the cost model's choice is not wanted: an edited `Model.schedule`, or
+            the path of a file with its text. Results may differ by the order of sums. A saved model keeps it.
+        tune: for how many seconds schedules are tried and measured on this machine, or a `Tuning` that says with which sizes,
+            and in which file choices are kept. For CPUs; the model is no slower than without, as far as seven turns show.
         cache: True keeps compiled code in the user's cache directory; False neither reads nor writes it; "must-hit" raises
             instead of compiling; a path or a `CompileCache` names the directory.
 
@@ -89,29 +100,51 @@ def compile(  # noqa: A001 - the public name
         )
     if not graph.finished:
         raise UserError(f"compile: graph {graph.name!r} has no outputs yet; fix: call graph.output(…) first")
-    numerics = checked_numerics(numerics, "compile")
+    options = Options(checked_numerics(numerics, "compile"), debug, checked_schedule(schedule, "compile"))
     if needs_host(graph):
-        return _staged(graph, device, target, threads, numerics, debug, cache)
+        return _staged(graph, device, target, threads, options, cache)
     store = cache_of(cache)
     device, resolved = devices.resolve(device, target, "compile")
+    if tune is not None:
+        options = replace(options, schedule=_tuned(graph, threads, options, tune, resolved))
     if isinstance(resolved, HostTarget):
-        graph = with_integer_products(graph, exact_only=numerics == "reproducible")
-        graph = with_coded_weights(graph)
+        graph = _for_hosts(graph, numerics)
     graph = fold_codes(graph)
-    compiled = _compiled(graph, resolved, numerics, cache, store, constant_labels(graph), debug)
+    compiled = _compiled(graph, resolved, options, cache, store, constant_labels(graph))
     constants = _constants(graph, compiled, {})
     kept = _KeptGraph(graph, compiled, constants)
-    compiled = replace(compiled, ttir=_texts(kept.graph, resolved, numerics))
+    options = replace(options, debug=False)  # of what is made later, which has lines anyway
+    compiled = replace(compiled, ttir=_texts(kept.graph, resolved, options))
 
     def archive() -> Archive:
         text, weights, names = _stored_graph(kept.graph(), compiled, constants)
-        texts = _texts(kept.graph, resolved, numerics, locations=False)  # it does not depend on where its model was built
-        return replace(_named(compiled, names), ttir=texts), text, weights
+        texts = _texts(kept.graph, resolved, options, locations=False)  # it does not depend on where its model was built
+        return replace(_named(compiled, names), ttir=texts), text, weights, metadata_of(options, resolved)
 
     there = devices.device_of(device, resolved, store)
     return Model(
-        compiled, constants, "", threads, archive=archive, device=there, tiled=lambda: _tiled(kept.graph(), resolved, numerics)
+        compiled, constants, "", threads, archive=archive, device=there, tiled=lambda: _tiled(kept.graph(), resolved, options)
     )
+
+
+def _tuned(graph: Graph, threads: int | None, options: Options, tune: object, resolved: devices.Target) -> ModelSchedule:
+    """Return the schedules of a graph's kernels that are fastest on this machine. Candidates are not kept in the cache."""
+    from .tuning.models import checked_tuning, tuned
+
+    tuning = checked_tuning(tune)
+    if not isinstance(resolved, HostTarget):
+        raise UnsupportedError(f"compile: tune for {resolved.key}; fix: device='cpu': launches on GPUs are not measured")
+    if options.schedule.kernels:
+        raise UserError("compile: schedule and tune; fix: one of them")
+
+    def compile_with(schedule: ModelSchedule) -> Model:
+        return compile(graph, "cpu", threads=threads, numerics=options.numerics, schedule=schedule, cache=False)
+
+    def tiled_with(schedule: ModelSchedule) -> Tiled:
+        return _tiled(fold_codes(_for_hosts(graph, options.numerics)), resolved, replace(options, schedule=schedule))
+
+    key = compile_key(graph, resolved, options.numerics)[:16]
+    return tuned(tuning, f"{graph.name} {key} {resolved.cpu} {threads or 'all'} threads", compile_with, tiled_with)
 
 
 _LARGE = 1 << 20
@@ -153,13 +186,22 @@ class _KeptGraph:
         return made
 
 
+def _for_hosts(graph: Graph, numerics: str) -> Graph:
+    return with_coded_weights(with_integer_products(graph, exact_only=numerics == "reproducible"))
+
+
 def _staged(
-    graph: Graph, device: str, target: str | None, threads: int | None, numerics: str, debug: bool, cache: CacheOption,
+    graph: Graph, device: str, target: str | None, threads: int | None, options: Options, cache: CacheOption,
     digest: str | None = None,
 ) -> Model:
     """Compile a graph with host operations, for the CPU. digest: that of the file that it was read from."""
     from .staged import StagedModel, host_symbols
 
+    if options.schedule.kernels:
+        raise UnsupportedError(
+            f"compile: graph {graph.name!r} has operations that run on the host between compiled parts, whose kernels have no "
+            "common names; fix: leave schedule= out"
+        )
     if device not in ("cpu", "auto") or target is not None:
         device, found = devices.resolve(device, target, "compile")
         if not isinstance(found, HostTarget):
@@ -170,12 +212,12 @@ def _staged(
             )
 
     def compiled(part: Graph) -> Model:
-        return compile(part, "cpu", threads=threads, numerics=numerics, debug=debug, cache=cache)
+        return compile(part, "cpu", threads=threads, numerics=options.numerics, debug=options.debug, cache=cache)
 
     def assemble() -> artifact_file.Assembled:
         text, arrays = stored_text(graph)
         weights = [StoredWeight(name, _dtype_name(array), array.shape, "plain", array) for name, array in arrays.items()]
-        return artifact_file.assemble(graph.name, text, [], weights, {"numerics": numerics})
+        return artifact_file.assemble(graph.name, text, [], weights, {"numerics": options.numerics})
 
     return StagedModel(graph, compiled, assemble, digest, cache_of(cache))
 
@@ -209,15 +251,14 @@ def _arrays(graph: Graph) -> list[Array]:
 def _compiled(
     graph: Graph,
     target: devices.Target,
-    numerics: str,
+    options: Options,
     cache: CacheOption,
     store: CompileCache | None,
     labels: Mapping[int, str],
-    debug: bool = False,
 ) -> CompiledGraph:
-    key = compile_key(graph, target, numerics, debug)
+    key = compile_key(graph, target, options.numerics, options.debug, str(options.schedule))
 
-    texts = _texts(lambda: graph, target, numerics)
+    texts = _texts(lambda: graph, target, replace(options, debug=False))
     found = store.get(key) if store is not None else None
     if found is not None:
         return replace(found, name=graph.name, ttir=texts)  # equal graphs of other names share an entry
@@ -230,10 +271,8 @@ def _compiled(
         preload_native_library(store)
     with loading_modules():  # xDSL loads only when something is really compiled
         from ..lowering.pipeline import compile_graph, finish
-        from ..lowering.stages import Options
 
         backend = _backend(target)
-    options = Options(numerics, debug)
     with gc_paused(), default_modes():  # cached code must not depend on the modes that folded its constants
         made = compile_graph(graph, backend, options)
     lowered = made.tiled.laid_out.expanded
@@ -247,26 +286,24 @@ def _compiled(
     return replace(compiled, ttir=texts)
 
 
-def _texts(graph: Callable[[], Graph], target: devices.Target, numerics: str, locations: bool = True) -> BlockTexts:
+def _texts(graph: Callable[[], Graph], target: devices.Target, options: Options, locations: bool = True) -> BlockTexts:
     """Return the block programs as text, made when they are read; `locations` adds the user's lines."""
 
     def make() -> dict[str, str]:
         from ..lowering.pipeline import block_texts
-        from ..lowering.stages import Options
 
         with default_modes():
-            return block_texts(graph(), _backend(target), Options(numerics), locations)
+            return block_texts(graph(), _backend(target), options, locations)
 
     return BlockTexts(make)
 
 
-def _tiled(graph: Graph, target: devices.Target, numerics: str) -> Tiled:
+def _tiled(graph: Graph, target: devices.Target, options: Options) -> Tiled:
     """Return the block programs of a graph and their launches."""
     from ..lowering.pipeline import tile_graph
-    from ..lowering.stages import Options
 
     with default_modes():
-        return tile_graph(graph, _backend(target), Options(numerics))
+        return tile_graph(graph, _backend(target), options)
 
 
 def _backend(target: devices.Target) -> Backend[Any]:
@@ -300,7 +337,7 @@ def save(
     """
     if not isinstance(graph, Graph) or not graph.finished:
         raise UserError("save: expected a graph with outputs; fix: call graph.output(…) first, and pass the graph")
-    numerics = checked_numerics(numerics, "save")
+    options = Options(checked_numerics(numerics, "save"))
     if isinstance(targets, str) or not targets or len(set(targets)) != len(targets):
         raise UserError(f"save: targets {targets!r}; fix: different ones in a tuple, such as ('cpu', 'sm_80')")
     store = cache_of(cache)
@@ -311,8 +348,8 @@ def save(
     labels = constant_labels(graph)
     made = []
     for target in resolved:
-        texts = _texts(lambda: graph, target, numerics, locations=False)
-        made.append(replace(_compiled(graph, target, numerics, cache, store, labels), ttir=texts))
+        texts = _texts(lambda: graph, target, options, locations=False)
+        made.append(replace(_compiled(graph, target, options, cache, store, labels), ttir=texts))
     packed = next((each for each, name in zip(made, targets, strict=True) if name == "cpu"), made[0])
     text, weights, names = _stored_graph(graph, packed, _constants(graph, packed, {}))
     made = [_named(each, names) for each in made]
@@ -378,9 +415,9 @@ def code_of_file(
     """
     graph, plain = _read(opened, _limits(budget, trusted))
     if needs_host(graph):
-        return _staged(graph, device, target, threads, _numerics_of(opened), False, cache, opened.manifest.digest)
+        return _staged(graph, device, target, threads, options_of(opened, resolved), cache, opened.manifest.digest)
     if opened.compiled is None or budget is not None:  # the code in a file has no checks of a budget
-        compiled = _compiled(graph, resolved, _numerics_of(opened), cache, store, constant_labels(graph))
+        compiled = _compiled(graph, resolved, options_of(opened, resolved), cache, store, constant_labels(graph))
     else:
         compiled = opened.compiled
         _check_code(opened.source, graph, compiled)
@@ -398,24 +435,24 @@ def archive_of_file(
         again, _ = _read(opened, None)
         labels = constant_labels(again)
         if is_limited:
-            code = _compiled(again, resolved, code.numerics, cache, store, labels)
+            code = _compiled(again, resolved, options_of(opened, resolved), cache, store, labels)
         stored = {entry.name for entry in opened.manifest.weights}
         digests = {labels[id(array)]: str(array_digest(array).hexdigest()) for array in _arrays(again)}
         code = _named(code, {label: name for label, name in digests.items() if name in stored})
     if isinstance(code.ttir, BlockTexts):  # of code that was compiled here
-        texts = _texts(lambda: _read(opened, None)[0], resolved, code.numerics, locations=False)
+        texts = _texts(lambda: _read(opened, None)[0], resolved, options_of(opened, resolved), locations=False)
         code = replace(code, ttir=texts)
     return code, opened.graph_text, [
         StoredWeight(entry.name, entry.dtype, entry.shape, entry.layout, opened.weights[entry.name])
         for entry in opened.manifest.weights
-    ]
+    ], metadata_of(options_of(opened, resolved), resolved)
 
 
 def tiled_of_file(
-    opened: artifact_file.Artifact, resolved: devices.Target, numerics: str, budget: Budget | None, trusted: bool
+    opened: artifact_file.Artifact, resolved: devices.Target, budget: Budget | None, trusted: bool
 ) -> Tiled:
     """Return the block programs of a file's graph and their launches."""
-    return _tiled(_read(opened, _limits(budget, trusted))[0], resolved, numerics)
+    return _tiled(_read(opened, _limits(budget, trusted))[0], resolved, options_of(opened, resolved))
 
 
 def _read(opened: artifact_file.Artifact, budget: Budget | None) -> tuple[Graph, dict[str, Array]]:
@@ -427,8 +464,21 @@ def _read(opened: artifact_file.Artifact, budget: Budget | None) -> tuple[Graph,
         raise UserError(f"artifact {opened.source}: {error}") from error
 
 
-def _numerics_of(opened: artifact_file.Artifact) -> str:
-    return checked_numerics(opened.manifest.metadata.get("numerics", "strict"), f"artifact {opened.source}")
+def metadata_of(options: Options, target: devices.Target) -> dict[str, str]:
+    """Return what a file says of the options that its model is compiled with for a target."""
+    found = {"numerics": options.numerics}
+    return {**found, _schedule_key(target): str(options.schedule)} if options.schedule.kernels else found
+
+
+def options_of(opened: artifact_file.Artifact, target: devices.Target) -> Options:
+    """Return the options that a file's model is compiled with for a target. Raises `UserError` for others than there are."""
+    metadata = opened.manifest.metadata
+    numerics = checked_numerics(metadata.get("numerics", "strict"), f"artifact {opened.source}")
+    return Options(numerics, schedule=ModelSchedule.from_text(metadata.get(_schedule_key(target), "")))
+
+
+def _schedule_key(target: devices.Target) -> str:
+    return "cpu_schedule" if isinstance(target, HostTarget) else "gpu_schedule"
 
 
 def _check_code(path: str, graph: Graph, compiled: CompiledGraph) -> None:

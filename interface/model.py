@@ -16,10 +16,11 @@ from ..runtime.model.profiling import Profile, Recorder, clock, profile_of, requ
 from ..runtime.storage.artifact_file import StoredWeight
 
 if TYPE_CHECKING:
+    from ..lowering.choices.model_schedule import ModelSchedule
     from ..lowering.sanitize import ModelReport
     from ..lowering.stages import Tiled
 
-Archive = tuple[CompiledGraph, str, Sequence[StoredWeight]]
+Archive = tuple[CompiledGraph, str, Sequence[StoredWeight], Mapping[str, str]]
 
 
 class Model(RuntimeModel):
@@ -98,6 +99,18 @@ class Model(RuntimeModel):
             if not number:
                 recorder.forget()
         return profile_of(self.name, self.threads, seconds[1:], recorder.found(self.launch_lines()))
+
+    @property
+    def schedule(self) -> ModelSchedule:
+        """How the model's kernels are cut into programs, all that the cost model chose included: `print` shows it as text,
+        `replaced` changes it, and `joinery.compile(graph, schedule=)` takes it."""
+        if self._tiled is None:
+            raise InternalError(f"model {self.name!r} was made without block programs")
+        from ..lowering.choices.kernel_schedules import schedule_of
+
+        tiled = self._tiled()
+        is_gpu = self._compiled.gpu is not None
+        return schedule_of(tiled.laid_out.names, tiled.plan.nests, tiled.schedules, is_gpu)
 
     def launch_lines(self) -> list[tuple[str, ...]]:
         """Return the lines of the user that each launch computes; nothing where the block programs are not known."""

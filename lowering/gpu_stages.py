@@ -6,6 +6,8 @@ from ..graph.checks import MAX_SIZE
 from ..graph.dims.dim import maximum
 from ..promotion.dataclass import dataclass
 from .artifact import GPU_ALIGNMENT, GpuLaunch, GpuProgram, KernelCode
+from .choices.kernel_schedules import chosen_schedules, kernel_names
+from .choices.options import Options
 from .control.gpu_steps import gpu_steps, variable_alignments
 from .graph_passes.weight_packing import ConstantLayout
 from .launch_checks import launch_checks, magnitude
@@ -16,7 +18,7 @@ from .llvm.nvptx.passes.mark_few_pointers import MarkFewPointers
 from .llvm.nvptx.targets import GpuTarget
 from .nest import size_text
 from .program import BlockProgram, Launch
-from .stages import Compiled, LaidOut, Options, Scheduled, Tiled
+from .stages import Compiled, LaidOut, Scheduled, Tiled
 from .tile.gpu_schedule import GpuLimits
 from .tile.tile import Tiler
 from .tt.dialect.memory.descriptor_types import TensorDescType
@@ -50,7 +52,7 @@ class NvptxBackend:
     def lay_out(self, scheduled: Scheduled, options: Options) -> LaidOut:
         plan = scheduled.plan
         layouts = tuple(ConstantLayout(buffer.symbol, "plain") for buffer in plan.constants)
-        return LaidOut(scheduled.expanded, plan, layouts, (False,) * len(plan.nests))
+        return LaidOut(scheduled.expanded, plan, layouts, (False,) * len(plan.nests), kernel_names(plan.nests))
 
     def tile(self, laid_out: LaidOut, options: Options) -> Tiled:
         target, plan = self.target, laid_out.plan
@@ -59,9 +61,10 @@ class NvptxBackend:
         use_descriptors, warpgroups = (each and not fixed_order for each in (target.has_tensor_copies, target.has_wgmma))
         limits = GpuLimits(target.shared_bytes, target.processors, use_descriptors, warpgroups, not fixed_order)
         unaligned = [number for number, divisor in alignments.items() if divisor % MAP_MULTIPLE]
-        tiler = Tiler(limits, fixed_order, frozenset(unaligned))
-        launches = tiler.tile_all(nests, [None] * len(nests))
-        return Tiled(laid_out, tuple(tiler.programs), launches)
+        tiler = Tiler(limits, frozenset(unaligned))
+        chosen = chosen_schedules(nests, laid_out.names, [limits.schedule(nest) for nest in nests], options)
+        launches = tiler.tile_all(nests, chosen, laid_out.names)
+        return Tiled(laid_out, tuple(tiler.programs), launches, chosen)
 
     def lower(self, tiled: Tiled, options: Options) -> GpuModules:
         divisors = _divisors(tiled)

@@ -7,6 +7,8 @@ from dataclasses import replace
 
 from ..promotion.dataclass import dataclass
 from ..promotion.errors import InternalError
+from .choices.kernel_schedules import chosen_schedules
+from .choices.options import Options
 from .graph_passes.weight_packing import PANEL, store_in_panels
 from .launch_checks import launch_checks, magnitude
 from .llvm.compile import compile_object
@@ -16,7 +18,7 @@ from .llvm.host.kernel import lower_kernel
 from .llvm.math.library import check_target
 from .llvm.metadata import Metadata
 from .llvm.module import Module
-from .stages import Compiled, LaidOut, Options, Scheduled, Tiled
+from .stages import Compiled, LaidOut, Scheduled, Tiled
 from .target import HostTarget
 from .tile.host_schedule import HostLimits
 from .tile.tile import Tiler
@@ -40,18 +42,24 @@ class HostBackend:
     target: HostTarget
 
     def lay_out(self, scheduled: Scheduled, options: Options) -> LaidOut:
-        allow_winograd = options.numerics != "reproducible"
-        return LaidOut(scheduled.expanded, *store_in_panels(scheduled.plan, allow_winograd))
+        kernels = options.schedule.kernels
+
+        def algorithm(name: str) -> str | None:
+            said = kernels[name].algorithm if name in kernels else None
+            return "plain" if options.numerics == "reproducible" else said
+
+        return LaidOut(scheduled.expanded, *store_in_panels(scheduled.plan, algorithm))
 
     def tile(self, laid_out: LaidOut, options: Options) -> Tiled:
         plan, limits = laid_out.plan, HostLimits.of(self.target)
-        tiler = Tiler(limits, fixed_order=options.numerics == "reproducible")
-        chosen = [
-            replace(limits.schedule(nest), packed_b=PANEL) if packed else None
+        tiler = Tiler(limits)
+        default = [
+            replace(limits.schedule(nest), packed_b=PANEL if packed else 0)
             for nest, packed in zip(plan.nests, laid_out.packed, strict=True)
         ]
-        launches = tiler.tile_all(plan.nests, chosen)
-        return Tiled(laid_out, tuple(tiler.programs), launches)
+        chosen = chosen_schedules(plan.nests, laid_out.names, default, options)
+        launches = tiler.tile_all(plan.nests, chosen, laid_out.names)
+        return Tiled(laid_out, tuple(tiler.programs), launches, chosen)
 
     def lower(self, tiled: Tiled, options: Options) -> HostModule:
         check_target(self.target)

@@ -87,15 +87,17 @@ def lines_text(graph: Graph) -> str:
     return "\n".join(lines)
 
 
-def compile_key(graph: Graph, target: HostTarget | GpuTarget, numerics: str = "strict", debug: bool = False) -> str:
-    """Returns the SHA-256 of the graph's structure and rule set, the target, `numerics`, LLVM's version and
+def compile_key(
+    graph: Graph, target: HostTarget | GpuTarget, numerics: str = "strict", debug: bool = False, schedule: str = ""
+) -> str:
+    """Returns the SHA-256 of the graph's structure and rule set, the target, `numerics`, `schedule`, LLVM's version and
     joinery's sources.
 
     debug: digest also the lines at which the graph was built; code without line tables does not depend on
     them.
     """
     digest = hashlib.sha256()
-    parts = [structure_text(graph), graph.rules.hash, target.key, numerics, llvm_version(), source_fingerprint()]
+    parts = [structure_text(graph), graph.rules.hash, target.key, numerics, schedule, llvm_version(), source_fingerprint()]
     for part in [*parts, lines_text(graph)] if debug else parts:
         digest.update(part.encode())
         digest.update(b"\0")

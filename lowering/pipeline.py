@@ -13,6 +13,7 @@ from typing import TypeVar
 from ..graph.graph import Graph
 from ..graph.ops.control import has_control
 from .artifact import CompiledGraph, ConstantSpec, KernelReport, TensorSpec
+from .choices.options import Options
 from .control.blocks import divide
 from .control.scheduling import schedule_block
 from .gc_paused import gc_paused
@@ -23,7 +24,7 @@ from .graph_passes.wide import split_complex128
 from .launch_checks import check_messages
 from .nest import Buffer, Extent, size_text
 from .schedule.plan import schedule
-from .stages import Backend, Compiled, Expanded, LaidOut, Options, Scheduled, Target, Tiled
+from .stages import Backend, Compiled, Expanded, LaidOut, Scheduled, Target, Tiled
 from .tile.user_lines import short_names
 from .tt.printing import print_module
 from .tt.transforms.tiled import run_tiled_pipeline

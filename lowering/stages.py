@@ -16,19 +16,13 @@ from ..graph.symbol import Symbol
 from ..promotion.arrays import Array
 from ..promotion.dataclass import dataclass
 from .artifact import GpuProgram
+from .choices.options import Options
 from .control.blocks import Block
 from .graph_passes.weight_packing import ConstantLayout
 from .program import BlockProgram, Launch
 from .schedule.plan import Plan
+from .tile.schedule import Schedule
 from .tt.printing import print_module
-
-
-@dataclass(frozen=True, slots=True)
-class Options:
-    """The user's options. numerics: one of `NUMERICS`. debug: whether code has line tables."""
-
-    numerics: str = "strict"
-    debug: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,13 +72,14 @@ class LaidOut:
     """A plan whose constants are stored as the kernels read them.
 
     layouts: one per constant of the plan. packed: for each nest, whether its second operand is stored in
-    panels.
+    panels. names: for each nest, that of its kernel.
     """
 
     expanded: Expanded
     plan: Plan
     layouts: tuple[ConstantLayout, ...]
     packed: tuple[bool, ...]
+    names: tuple[str, ...]
 
     def text(self) -> str:
         return self.plan.describe()
@@ -92,11 +87,12 @@ class LaidOut:
 
 @dataclass(frozen=True, slots=True)
 class Tiled:
-    """The block programs, and one launch per nest."""
+    """The block programs, and one launch and one schedule per nest."""
 
     laid_out: LaidOut
     programs: tuple[BlockProgram, ...]
     launches: tuple[Launch, ...]
+    schedules: tuple[Schedule, ...]
 
     @property
     def source(self) -> Graph:

@@ -86,7 +86,7 @@ def load(
     def tiled() -> Tiled:
         from ..compiling import tiled_of_file
 
-        return tiled_of_file(opened, resolved, compiled.numerics, budget, trusted)
+        return tiled_of_file(opened, resolved, budget, trusted)
 
     return Model(
         compiled, constants, "", threads, archive=archive, device=devices.device_of(device, resolved, store), tiled=tiled,

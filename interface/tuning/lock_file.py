@@ -14,7 +14,7 @@ import hashlib
 import json
 import os
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -47,37 +47,14 @@ def entry_of(kernel: str, text: TritonCText, numerics: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class LockFile:
-    """The choices of one kernel in a file that several kernels may share.
-
-    Attributes:
-        kernel: the kernel's entry, see `entry_of`.
-        digest: of its text, see `digest_of`.
-    """
+class JsonFile:
+    """A JSON file that several processes read and change. kind: the one key besides the format, whose entries they are."""
 
     path: Path
-    kernel: str
-    digest: str
-
-    def choice(self, device: str, key: Key) -> Choice | None:
-        """Return what was chosen on a device for a key; None if nothing was. Raises `UserError` for a file that is none."""
-        for each in self._choices(self._read()):
-            if each["device"] == device and each["key"] == dict(key):
-                return tuple(each["defines"].items()), each["warps"]
-        return None
-
-    def keep(self, device: str, key: Key, choice: Choice) -> None:
-        """Add a choice, or replace the one for the same device and key. Raises `UserError` if that cannot be written."""
-        with self._locked():
-            content = self._read()
-            others = [each for each in self._choices(content) if (each["device"], each["key"]) != (device, dict(key))]
-            new = {"device": device, "key": dict(key), "defines": dict(choice[0]), "warps": choice[1]}
-            choices = sorted([*others, new], key=lambda each: (each["device"], list(each["key"].items())))
-            kernels = {**content["kernels"], self.kernel: {"text": self.digest, "choices": choices}}
-            self._write({"format": FORMAT, "kernels": dict(sorted(kernels.items()))})
+    kind: str
 
     @contextlib.contextmanager
-    def _locked(self) -> Iterator[None]:
+    def locked(self) -> Iterator[None]:
         """Keep other threads and processes from changing the file between reading and writing.
 
         The folder is locked: the file is replaced when it is written, and another one beside it would be left behind.
@@ -105,16 +82,13 @@ class LockFile:
         reason = error.strerror if isinstance(error, OSError) else None
         return UserError(f"tune: lock file {self.path} cannot be written: {reason or error}")
 
-    def _choices(self, content: Mapping[str, Any]) -> list[dict[str, Any]]:
-        entry = content["kernels"].get(self.kernel)
-        return [] if entry is None or entry["text"] != self.digest else entry["choices"]
-
-    def _read(self) -> dict[str, Any]:
+    def read(self, check: Callable[[object], None]) -> dict[str, Any]:
+        """Return the content, without entries if there is no file. Raises `UserError` where `check` raises `ValueError`."""
         try:
             with self.path.open("rb") as stream:
                 data = stream.read(MAX_BYTES + 1)
         except FileNotFoundError:
-            return {"format": FORMAT, "kernels": {}}
+            return {"format": FORMAT, self.kind: {}}
         except OSError as error:
             raise UserError(f"tune: lock file {self.path} cannot be read: {error.strerror or error}") from None
         try:
@@ -123,7 +97,7 @@ class LockFile:
             content = json.loads(data)
             if b"\\u" in data:  # half a character, which could not be written again
                 json.dumps(content, ensure_ascii=False).encode("utf-8")
-            _check(content)
+            check(content)
         except (ValueError, RecursionError) as error:
             if isinstance(error, UnicodeEncodeError):
                 error = ValueError("it has a lone surrogate")
@@ -131,7 +105,9 @@ class LockFile:
         found: dict[str, Any] = content
         return found
 
-    def _write(self, content: Mapping[str, Any]) -> None:
+    def write(self, entries: Mapping[str, Any]) -> None:
+        """Replace the file. Raises `UserError` if it cannot be written."""
+        content = {"format": FORMAT, self.kind: dict(sorted(entries.items()))}
         text = json.dumps(content, indent=2, ensure_ascii=False) + "\n"
         temporary, path = None, self._written
         try:
@@ -151,6 +127,62 @@ class LockFile:
                     os.unlink(temporary)
 
 
+@dataclass(frozen=True, slots=True)
+class LockFile:
+    """The choices of one kernel in a file that several kernels may share.
+
+    Attributes:
+        kernel: the kernel's entry, see `entry_of`.
+        digest: of its text, see `digest_of`.
+    """
+
+    path: Path
+    kernel: str
+    digest: str
+
+    def choice(self, device: str, key: Key) -> Choice | None:
+        """Return what was chosen on a device for a key; None if nothing was. Raises `UserError` for a file that is none."""
+        for each in self._choices(JsonFile(self.path, "kernels").read(_check)):
+            if each["device"] == device and each["key"] == dict(key):
+                return tuple(each["defines"].items()), each["warps"]
+        return None
+
+    def keep(self, device: str, key: Key, choice: Choice) -> None:
+        """Add a choice, or replace the one for the same device and key. Raises `UserError` if that cannot be written."""
+        file = JsonFile(self.path, "kernels")
+        with file.locked():
+            content = file.read(_check)
+            others = [each for each in self._choices(content) if (each["device"], each["key"]) != (device, dict(key))]
+            new = {"device": device, "key": dict(key), "defines": dict(choice[0]), "warps": choice[1]}
+            choices = sorted([*others, new], key=lambda each: (each["device"], list(each["key"].items())))
+            file.write({**content["kernels"], self.kernel: {"text": self.digest, "choices": choices}})
+
+    def _choices(self, content: Mapping[str, Any]) -> list[dict[str, Any]]:
+        entry = content["kernels"].get(self.kernel)
+        return [] if entry is None or entry["text"] != self.digest else entry["choices"]
+
+
+class ModelLock:
+    """The schedules of tuned models in a file, by what identifies a graph, its target, options, and sizes it was measured with:
+
+        {"format": 1, "models": {"encoder 5f0c… cpu znver4 2 threads n=8": {"seconds": 0.0021, "schedule": "[contract_…]\\n…"}}}
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self._file = JsonFile(Path(path), "models")
+
+    def schedule(self, key: str) -> str | None:
+        """Return the text of a schedule; None if there is none. Raises `UserError` for a file that is none."""
+        entry = self._file.read(_check_models)["models"].get(key)
+        return None if entry is None else entry["schedule"]
+
+    def keep(self, key: str, schedule: str, seconds: float) -> None:
+        """Add a schedule, with the time of a call. Raises `UserError` if that cannot be written."""
+        with self._file.locked():
+            models = self._file.read(_check_models)["models"]
+            self._file.write({**models, key: {"seconds": round(seconds, 9), "schedule": schedule}})
+
+
 def _check(content: object) -> None:
     """Raise `ValueError` unless the content is what `LockFile` writes."""
     if not isinstance(content, dict) or content.get("format") != FORMAT or not isinstance(content.get("kernels"), dict):
@@ -168,8 +200,17 @@ def _check(content: object) -> None:
                 raise ValueError(f"kernel {name}: a choice has a device, a key of integers, defines of texts, and warps")
 
 
+def _check_models(content: object) -> None:
+    """Raise `ValueError` unless the content is what `ModelLock` writes."""
+    if not isinstance(content, dict) or content.get("format") != FORMAT or not isinstance(content.get("models"), dict):
+        raise ValueError(f"expected format {FORMAT} and models")
+    for name, entry in content["models"].items():
+        if not isinstance(entry, dict) or not isinstance(entry.get("schedule"), str):
+            raise ValueError(f"model {name}: expected a schedule")
+
+
 def _maps_to(value: object, kind: type) -> bool:
     return isinstance(value, dict) and all(type(each) is kind for each in value.values())
 
 
-__all__ = ["Choice", "Key", "LockFile", "digest_of", "entry_of"]
+__all__ = ["Choice", "Key", "LockFile", "ModelLock", "digest_of", "entry_of"]

@@ -34,7 +34,11 @@ class Progress:
 
     def step(self, what: str) -> None:
         """Count one more, and say what comes out of it."""
-        self._done += 1
+        self.reach(self._done + 1, what)
+
+    def reach(self, done: int, what: str) -> None:
+        """Say how much is done, and what comes out of it."""
+        self._done = min(done, self._total)
         if not self._is_shown:
             return
         filled = BAR * self._done // self._total

@@ -8,11 +8,12 @@ kernel of its own. The product then reads memory linearly, and large strides cau
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from ...promotion.dataclass import dataclass
 from ...promotion.dtype import bool_, int64
+from ..choices.kernel_schedules import kernel_names
 from ..nest import Affine, Axis, Buffer, Nest, Store, Value
 from ..schedule.plan import Plan, with_nests
 from ..tile.structure import contracted_extent, products
@@ -139,12 +140,14 @@ def _packing_nest(source: Buffer, operand: RightOperand, target: Buffer, reader:
     return Nest(axes, tuple(body), (Store(len(body) - 1, target, store),), "map", ("pack",), reader.symbols)
 
 
-def store_in_panels(plan: Plan, allow_winograd: bool = False) -> tuple[Plan, tuple[ConstantLayout, ...], tuple[bool, ...]]:
+def store_in_panels(
+    plan: Plan, algorithm: Callable[[str], str | None] = lambda name: "plain"
+) -> tuple[Plan, tuple[ConstantLayout, ...], tuple[bool, ...], tuple[str, ...]]:
     """Stores right operands in panels: constants directly, large runtime operands by a kernel of their own
     that copies them.
 
-    allow_winograd: whether convolutions may take transformed filters (`winograd.py`), which they have besides the plain ones.
-    Returns the plan, the layouts of its constant buffers, and which of its nests read panels.
+    algorithm: how to compute the convolution of a kernel, "plain", "winograd" (`winograd.py`), or None for the faster one.
+    Returns the plan, the layouts of its constant buffers, which of its nests read panels, and the names of their kernels.
     """
     if not plan.steps:
         plan = _copy_runtime_operands(plan)
@@ -161,10 +164,12 @@ def store_in_panels(plan: Plan, allow_winograd: bool = False) -> tuple[Plan, tup
         return constants[index[key]]
 
     nests: list[Nest] = []
-    for nest in plan.nests:
-        convolution = convolution_of(nest) if allow_winograd else None
+    names = kernel_names(plan.nests)
+    for name, nest in zip(names, plan.nests, strict=True):
+        wanted = algorithm(name)
+        convolution = None if wanted == "plain" else convolution_of(nest)
         found = right_operand(nest)
-        if convolution is not None and pays(convolution):
+        if convolution is not None and (wanted is not None or pays(convolution)):
             filters = nest.body[convolution.filters].attrs["buffer"]
             nest = in_tiles(convolution, with_layout(filters, convolution.layout))
             keep = len(nest.body) - 1
@@ -183,7 +188,7 @@ def store_in_panels(plan: Plan, allow_winograd: bool = False) -> tuple[Plan, tup
             body.append(value)
         nests.append(replace(nest, body=tuple(body)))
     packed = replace(plan, nests=tuple(nests), constants=tuple(constants))
-    return packed, tuple(layouts), tuple(_reads_panels(nest, layouts) for nest in nests)
+    return packed, tuple(layouts), tuple(_reads_panels(nest, layouts) for nest in nests), names
 
 
 def _reads_panels(nest: Nest, layouts: Sequence[ConstantLayout]) -> bool:

@@ -10,7 +10,7 @@ from ...promotion.errors import UserError
 from ..llvm.nvptx.targets import MAX_WARPS
 from ..nest import Extent, Nest
 from .blocks import MAX_BLOCK_ELEMENTS, power_of_two
-from .structure import attention_products, products, values_of
+from .structure import attention_products, products, spaces_of, values_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +98,10 @@ def _check_products(nest: Nest, blocks: dict[int, int], schedule: Schedule, temp
             raise UserError(
                 f"schedule: blocks {schedule.blocks} exceed 2**20 elements in a product; fix: use smaller ones"
             )
+    first = nest.body[products(nest)[0].number]
+    if spaces_of(first) and blocks.get(products(nest)[0].n or 0, 1) != first.attrs["panel"]:
+        panel, name = first.attrs["panel"], nest.axes[products(nest)[0].n or 0].name
+        raise UserError(f"schedule: filters lie in panels of {panel}; fix: {name} = {panel} in blocks")
     if schedule.packed_b:
         columns = products(nest)[0].n
         if template != "contract" or columns is None or blocks.get(columns, 1) != schedule.packed_b:

@@ -19,7 +19,6 @@ from ..schedule.traffic import bytes_read, bytes_written, flops
 from ..tt.canonical import canonical_text
 from ..tt.source_locations import fuse_locations
 from .emit import Kernel
-from .fixed_order import in_fixed_order
 from .host_schedule import HostLimits
 from .offsets import Shared, share_offsets
 from .schedule import Schedule, check_schedule
@@ -84,16 +83,12 @@ class Tiler:
     """Tiles the nests of one model. Equal nests share a program; `programs` lists all programs in the order
     in which they were made."""
 
-    def __init__(
-        self, limits: Limits | None = None, fixed_order: bool = False, unaligned: frozenset[int] = frozenset()
-    ) -> None:
+    def __init__(self, limits: Limits | None = None, unaligned: frozenset[int] = frozenset()) -> None:
         """Makes a tiler without programs.
 
-        fixed_order: blocks of reduced axes are the same for all limits, see `fixed_order.py`.
         unaligned: the variables whose addresses no tensor map takes; nests that use them have no descriptors.
         """
         self.limits: Limits = HostLimits() if limits is None else limits
-        self.fixed_order = fixed_order
         self.unaligned = unaligned
         self.programs: list[BlockProgram] = []
         self._made: dict[_Identity, _Made] = {}
@@ -106,9 +101,9 @@ class Tiler:
         form = Shared(nest, {}, {})
         return self._launched(nest, form, self._program(self._identity(form, schedule), form, [], name))
 
-    def tile_all(self, nests: Sequence[Nest], schedules: Sequence[Schedule | None]) -> tuple[Launch, ...]:
+    def tile_all(self, nests: Sequence[Nest], schedules: Sequence[Schedule], names: Sequence[str]) -> tuple[Launch, ...]:
         """Returns one launch per nest. Nests that differ only in offsets share a program, which names the
-        lines of all of them."""
+        lines of all of them. names: what to call their programs."""
         shared = share_offsets(nests, schedules)
         identities = [self._identity(form, schedule) for form, schedule in zip(shared, schedules, strict=True)]
         uses: dict[_Identity, list[Nest]] = {}
@@ -116,8 +111,8 @@ class Tiler:
             uses.setdefault(identity, []).append(form.nest)
         return tuple(
             [
-                self._launched(nest, form, self._program(identity, form, uses[identity], None))[1]
-                for nest, form, identity in zip(nests, shared, identities, strict=True)
+                self._launched(nest, form, self._program(identity, form, uses[identity], name))[1]
+                for nest, form, identity, name in zip(nests, shared, identities, names, strict=True)
             ]
         )
 
@@ -152,8 +147,6 @@ class Tiler:
         template = nest.template
         if schedule is None:
             schedule = self.limits.schedule(nest)
-            if self.fixed_order:
-                schedule = in_fixed_order(nest, schedule)
         check_schedule(nest, schedule)
         use_descriptors = self.limits.use_descriptors and template in ("contract", "attention") and identity[3]
         kernel = Kernel(nest, CANONICAL_NAME, schedule.streaming, use_descriptors, shared.multiples)
@@ -165,7 +158,9 @@ class Tiler:
         index = self._by_key.get(key)
         if index is None:
             index = self._by_key[key] = len(self.programs)
-            label = name or _name(nest, template, index)
+            label = name or f"{template}_{index}"
+            if any(program.name == label for program in self.programs):  # another layout of an operand
+                label = f"{label}_{index}"
             function.properties["sym_name"] = StringAttr(label)
             tiles = tuple([(nest.axes[axis].name, size) for axis, size in kernel.tiles.items()])
             self.programs.append(
@@ -187,16 +182,6 @@ class Tiler:
 
 
 CANONICAL_NAME = "kernel"
-
-
-def _name(nest: Nest, template: str, index: int) -> str:
-    """Returns a name for listings: the template, what is fused, and a number that makes it unique in the
-    model."""
-    ops = list(dict.fromkeys("".join(c if c.isalnum() else "_" for c in op) for op in nest.fused))
-    if template == "ordered":  # named by its last op, after what is computed before it
-        ops.reverse()
-    middle = "_".join(ops[:4])[:48]
-    return f"{template}_{middle}_{index}" if middle else f"{template}_{index}"
 
 
 def _launch(nest: Nest, made: _Made, scalars: tuple[Extent, ...]) -> Launch:

@@ -65,7 +65,7 @@ class Model:
         threads: int | None = None,
         *,
         weights: Mapping[str, Array] | None = None,
-        archive: Callable[[], tuple[CompiledGraph, str, Sequence[artifact_file.StoredWeight]]] | None = None,
+        archive: Callable[[], tuple[CompiledGraph, str, Sequence[artifact_file.StoredWeight], Mapping[str, str]]] | None = None,
         device: Device | None = None,
         digest: str | None = None,
     ) -> None:
@@ -211,9 +211,8 @@ class Model:
         return self._digest
 
     def _assembled(self) -> artifact_file.Assembled:
-        metadata = {"numerics": self.numerics}
         if self._archive is not None:
-            compiled, text, arrays = self._archive()
+            compiled, text, arrays, metadata = self._archive()
             return artifact_file.assemble(self.name, text, [compiled], arrays, metadata)
         stored = {
             spec.name: artifact_file.StoredWeight(spec.name, spec.dtype, spec.shape, spec.layout, array)
@@ -221,7 +220,8 @@ class Model:
         }
         for name, array in self._weights.items():
             stored.setdefault(name, artifact_file.StoredWeight.plain(name, array))
-        return artifact_file.assemble(self.name, self._graph_text, [self._compiled], list(stored.values()), metadata)
+        weights, metadata = list(stored.values()), {"numerics": self.numerics}
+        return artifact_file.assemble(self.name, self._graph_text, [self._compiled], weights, metadata)
 
     def __repr__(self) -> str:
         inputs = ", ".join(map(describe, self.inputs))

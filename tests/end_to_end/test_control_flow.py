@@ -7,10 +7,10 @@ from typing import Any
 import joinery as jn
 import numpy as np
 import pytest
+from joinery.lowering.choices.options import Options
 from joinery.lowering.host_stages import HostBackend
 from joinery.lowering.llvm.compile import host_target
 from joinery.lowering.pipeline import tile_graph
-from joinery.lowering.stages import Options
 from joinery.runtime.host import memory
 
 from ..support.control_programs import InGraph, InNumPy, Program

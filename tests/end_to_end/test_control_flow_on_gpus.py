@@ -10,10 +10,10 @@ import joinery as jn
 import numpy as np
 import pytest
 from joinery.lowering.artifact import GpuLoop
+from joinery.lowering.choices.options import Options
 from joinery.lowering.gpu_stages import NvptxBackend
 from joinery.lowering.llvm.nvptx.targets import gpu_target
 from joinery.lowering.pipeline import compile_graph
-from joinery.lowering.stages import Options
 
 from ..support.control_programs import InGraph, InNumPy, Program
 

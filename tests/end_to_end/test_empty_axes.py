@@ -12,10 +12,10 @@ import joinery as jn
 import numpy as np
 import pytest
 from joinery.graph.dims.dim import evaluate_dim
+from joinery.lowering.choices.options import Options
 from joinery.lowering.host_stages import HostBackend
 from joinery.lowering.llvm.compile import host_target
 from joinery.lowering.pipeline import tile_graph
-from joinery.lowering.stages import Options
 from joinery.runtime.host import memory
 
 PATTERN = 0xA5

@@ -34,6 +34,13 @@ does nothing of that starts sooner."""
 TYPES_ONLY = {
     ("graph.symbol", "graph.graph"): "the two know each other",
     ("interface.compiling", "lowering.stages"): "it loads xDSL: compiling from the cache does without",
+    ("interface.compiling", "interface.tuning.models"): "tuning loads late",
+    ("interface.model", "lowering.choices.model_schedule"): "schedules load late",
+    ("interface.tuning.models", "interface.model"): "models are made by the caller",
+    ("interface.tuning.models", "lowering.choices.search"): "it loads xDSL",
+    ("interface.tuning.models", "lowering.nest"): "it loads with xDSL",
+    ("interface.tuning.models", "lowering.stages"): "it loads xDSL",
+    ("interface.tuning.models", "lowering.tile.schedule"): "it loads xDSL",
     ("interface.opening.loading", "lowering.stages"): "it loads xDSL",
     ("interface.opening.loading", "graph.reference.budget"): "files are opened without graphs where they have code",
     ("interface.model", "lowering.stages"): "it loads xDSL",

@@ -10,12 +10,13 @@ from pathlib import Path
 import joinery as jn
 import numpy as np
 import pytest
+from joinery.lowering.choices.options import Options
 from joinery.lowering.frontends.ttir.text import parse
 from joinery.lowering.host_stages import HostBackend
 from joinery.lowering.llvm.compile import host_target
 from joinery.lowering.pipeline import tile_graph
 from joinery.lowering.sanitize import ModelReport, sanitize_launches
-from joinery.lowering.stages import Options, Tiled
+from joinery.lowering.stages import Tiled
 from joinery.lowering.tt.printing import print_module
 from numpy.typing import NDArray
 

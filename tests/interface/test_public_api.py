@@ -17,8 +17,10 @@ import numpy as np
 import pytest
 
 TYPES = [
-    "BlockQuantized", "Budget", "Buffer", "CompileCache", "DType", "Dim", "Graph", "Model", "ModelReport", "OnnxLimits",
+    "BlockQuantized", "Budget", "Buffer", "CompileCache", "DType", "Dim", "Graph", "KernelSchedule", "Model", "ModelReport",
+    "ModelSchedule", "OnnxLimits",
     "PointerTable", "Symbol", "TensorDescriptor", "TensorType",
+    "Tuning",
 ]  # fmt: skip
 ERRORS = [
     "JoineryError", "UserError", "UnsupportedError", "KernelAssertionError", "InternalError", "AccessError", "SanitizerError",
@@ -28,7 +30,6 @@ ERRORS = [
 NOT_YET = ["jit", "call_kernel", "DepthToSpace"]
 """Names of the contract that this version does not offer."""
 RULE_SETS = ["max", "max-published", "jax", "numpy", "torch", "triton", "exact"]
-COMPILE_OPTIONS_NOT_YET = ["schedule"]
 
 # NumPy's and ml_dtypes' names and widths, typed in from their documentation: (kind, bits, bytes in memory)
 DTYPES: dict[str, tuple[str, int, int]] = {
@@ -245,7 +246,8 @@ SIGNATURES: dict[str, str] = {
     "evaluate": "graph, /, *arrays, **named",
     "what_if": "graph, semantics=None, policy=None",
     "result_type": "op, *operands, rules='max', **options",
-    "compile": "graph, device='auto', *, target=None, threads=None, numerics='strict', debug=False, cache=True",
+    "compile": "graph, device='auto', *, target=None, threads=None, numerics='strict', debug=False, schedule=None, tune=None, "
+    "cache=True",
     "load": "source, device='auto', *, target=None, threads=None, trusted=False, budget=None, cache=True, digest=None, "
             "verify=True",
 }  # fmt: skip
@@ -272,6 +274,12 @@ METHODS: dict[str, str] = {
     "DType": "name",
     "TensorDescriptor": "array, shape=None, strides=None, block_shape=None, padding='zero'",
     "PointerTable": "arrays",
+    "KernelSchedule": "blocks=None, algorithm=None, streaming=None, group=None, warps=None, lanes=None",
+    "Tuning": "seconds, sizes=<factory>, inputs=None, lock=None, progress=None",
+    "ModelSchedule": "kernels=<factory>, about=<factory>",
+    "ModelSchedule.replaced": "self, name, **changes",
+    "ModelSchedule.from_text": "text",
+    "ModelSchedule.save": "self, path",
     "Model.__call__": "self, *arrays, **named",
     "Model.run": "self, inputs",
     "Model.bind": "self, *inputs, outputs=None, **named",
@@ -452,12 +460,6 @@ def test_planned_names_say_so(name: str) -> None:
 def test_rule_sets_by_name(name: str) -> None:
     assert jn.promotion.rules(name).name == name
     assert jn.Graph("g", semantics=name).rules.name == name
-
-
-@pytest.mark.parametrize("option", COMPILE_OPTIONS_NOT_YET)
-def test_planned_options_are_refused_by_name(option: str) -> None:
-    with pytest.raises(TypeError, match=f"unexpected keyword argument '{option}'"):
-        jn.compile(jn.Graph("g"), **{option: None})
 
 
 # --- the example of the contract, as one program

@@ -12,12 +12,14 @@ import joinery as jn
 import numpy as np
 import pytest
 from joinery.graph.dims.dim import Dim
+from joinery.lowering.choices.kernel_schedules import chosen_schedules, kernel_names
+from joinery.lowering.choices.options import Options
 from joinery.lowering.frontends.ttir.text import parse
 from joinery.lowering.graph_passes.weight_packing import ConstantLayout
 from joinery.lowering.host_stages import HostBackend
 from joinery.lowering.llvm.compile import host_target
 from joinery.lowering.pipeline import compile_graph, expanded, scheduled, tile_graph
-from joinery.lowering.stages import Backend, Compiled, LaidOut, Options, Scheduled, Tiled
+from joinery.lowering.stages import Backend, Compiled, LaidOut, Scheduled, Tiled
 from joinery.lowering.tile.host_schedule import HostLimits
 from joinery.lowering.tile.tile import Tiler
 from joinery.lowering.tt.interpret.interpreter import interpret
@@ -44,12 +46,14 @@ class InterpreterBackend:
     def lay_out(self, scheduled: Scheduled, options: Options) -> LaidOut:
         plan = scheduled.plan
         layouts = tuple(ConstantLayout(buffer.symbol, "plain") for buffer in plan.constants)
-        return LaidOut(scheduled.expanded, plan, layouts, (False,) * len(plan.nests))
+        return LaidOut(scheduled.expanded, plan, layouts, (False,) * len(plan.nests), kernel_names(plan.nests))
 
     def tile(self, laid_out: LaidOut, options: Options) -> Tiled:
-        tiler = Tiler(HostLimits(), fixed_order=options.numerics == "reproducible")
-        launches = tiler.tile_all(laid_out.plan.nests, [None] * len(laid_out.plan.nests))
-        return Tiled(laid_out, tuple(tiler.programs), launches)
+        nests, names, limits = laid_out.plan.nests, laid_out.names, HostLimits()
+        tiler = Tiler(limits)
+        schedules = chosen_schedules(nests, names, [limits.schedule(nest) for nest in nests], options)
+        launches = tiler.tile_all(nests, schedules, names)
+        return Tiled(laid_out, tuple(tiler.programs), launches, schedules)
 
     def lower(self, tiled: Tiled, options: Options) -> Texts:
         for program in tiled.programs:

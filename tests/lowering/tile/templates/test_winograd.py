@@ -30,7 +30,9 @@ def plain(x: np.ndarray, filters: np.ndarray) -> np.ndarray:
     return total
 
 
-def convolved(x: np.ndarray, filters: np.ndarray, numerics: str = "strict", symbolic: bool = False) -> tuple[jn.Model, np.ndarray]:
+def convolved(
+    x: np.ndarray, filters: np.ndarray, numerics: str = "strict", symbolic: bool = False
+) -> tuple[jn.Model, np.ndarray]:
     graph = jn.Graph("convolution")
     image = graph.input(jn.float32, ("n", "h", "w", x.shape[3]) if symbolic else x.shape, "x")
     graph.output(jn.conv2d(image, graph.constant(filters)))
@@ -45,7 +47,10 @@ def is_in_tiles(model: jn.Model) -> bool:
 @pytest.mark.parametrize("symbolic", [False, True], ids=["known", "symbolic"])
 @pytest.mark.parametrize(
     ("shape", "count"),
-    [((1, 4, 4, 3), 2), ((2, 5, 4, 3), 5), ((1, 9, 16, 40), 33), ((3, 16, 7, 64), 64), ((1, 20, 18, 600), 70), ((2, 13, 13, 96), 130)],
+    [
+        ((1, 4, 4, 3), 2), ((2, 5, 4, 3), 5), ((1, 9, 16, 40), 33), ((3, 16, 7, 64), 64), ((1, 20, 18, 600), 70),
+        ((2, 13, 13, 96), 130),
+    ],
 )
 def test_any_size_is_the_sum_within_the_bound(shape: tuple[int, ...], count: int, symbolic: bool) -> None:
     generator = np.random.default_rng(0)
