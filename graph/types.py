@@ -81,7 +81,7 @@ def as_shape(value: ShapeLike, what: str = "shape") -> Shape:
         raise UserError(f"{what}: {value!r} is not a shape; fix: pass a tuple of sizes such as (2, 'batch')")
     shape = tuple([as_extent(extent, f"{what}[{position}]") for position, extent in enumerate(value)])
     if len(shape) > MAX_RANK:
-        raise UserError(f"{what}: {len(shape)} axes; at most {MAX_RANK} are allowed")
+        raise UserError(f"{what}: {len(shape)} axes; at most {MAX_RANK} are allowed; fix: fewer sizes")
     return shape
 
 

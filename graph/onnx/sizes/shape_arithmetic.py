@@ -85,6 +85,8 @@ def _typed(node: Node, items: Array, values: list[Value | None]) -> Value | None
     if any(isinstance(item, IsZero) for item in items.reshape(-1).tolist()):
         return Sizes(items, bool_)
     dtype = dtype_of_code(node.attr("to"), "Cast") if node.op == "Cast" else _dtype(values)
+    if dtype.is_integer and any(isinstance(item, (Ratio, Tabulated)) for item in items.reshape(-1).tolist()):
+        return None  # operands of several dtypes, of which the operator itself says what is wrong
     return from_items(items, dtype)
 
 

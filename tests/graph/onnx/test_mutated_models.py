@@ -25,6 +25,13 @@ def looped(inputs: dict[str, Any], outputs: str, states: str = "x") -> Any:
     return model([node("Loop", f"trips _ {states}", "y", body=inner)], {"x": ROWS, "trips": (INT, [])})
 
 
+def without_terms() -> Any:
+    made = node("TfIdfVectorizer", "x", mode="TF", min_gram_length=1, max_gram_length=1, max_skip_count=0, ngram_counts=[0],
+                ngram_indexes=[0], pool_int64s=[4])  # fmt: skip
+    next(each for each in made.attribute if each.name == "ngram_counts").ints.clear()
+    return made
+
+
 TAKEN = {"i": (INT, []), "c": (np.bool_, []), "s": ROWS}
 REFUSED: dict[str, Any] = {
     "a version beyond 32 bits": labels(),
@@ -32,6 +39,12 @@ REFUSED: dict[str, Any] = {
         [node("Shape", "x", "s"), node("Concat", "s m", "t", axis=0), node("Reshape", "x t")], {"x": ROWS},
         constants={"m": [[3]]},
     ),
+    "sizes joined with a float": model(
+        [node("Shape", "x", "s"), node("Concat", "s m", "t", axis=0), node("Reshape", "x t")], {"x": (F, ["n", 3])},
+        constants={"m": np.zeros(1, F)},
+    ),
+    "a shape of 70 axes": model([node("Expand", "x t")], {"x": ROWS}, constants={"t": np.ones(70, INT)}),
+    "a vectorizer without terms": model([without_terms()], {"x": (INT, [2])}),
     "a name of a size that is longer than a message": model(
         [node("DeformConv", "x w o")], {"x": (F, [1, 1, LONG, 3]), "w": (F, [1, 1, 2, 2]), "o": (F, [1, 8, 4, 4])}
     ),
