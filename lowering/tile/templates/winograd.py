@@ -94,38 +94,39 @@ class Convolution:
     def _results(self) -> dict[tuple[int, int], SSAValue]:
         """Emits the four blocks of results, by their position inside of a tile."""
         b = self.frame.builder
-        products = [[self._product(row, column) for column in range(SIDE)] for row in range(SIDE)]
-        halves = [_pair(b, [products[row][column] for row in range(SIDE)]) for column in range(SIDE)]
+        products = self._products()
+        halves = [_pair(b, [products[SIDE * row + column] for row in range(SIDE)]) for column in range(SIDE)]
         found = {}
         for row in range(INSIDE):
             for column, result in enumerate(_pair(b, [half[row] for half in halves])):
                 found[row, column] = result
         return found
 
-    def _product(self, row: int, column: int) -> SSAValue:
-        """Emits one of the sixteen products over all channels."""
-        kernel, b, indices = self.frame.kernel, self.frame.builder, self.frame.indices
-        zeros = b.const(0, F32, (self.rows.size, self.columns.size))
+    def _products(self) -> list[SSAValue]:
+        """Emits the sixteen products over all channels."""
+        kernel, b = self.frame.kernel, self.frame.builder
+        zeros = [b.const(0, F32, (self.rows.size, self.columns.size))] * (SIDE * SIDE)
         channels = kernel.nest.axes[self.product.k].extent
         assert type(channels) is int
         if channels <= self.step:
-            return self._step(row, column, 0, zeros)
-        with kernel.loop(-(-channels // self.step), [zeros]) as loop:
-            start = indices.mul(loop.index, self.step)
-            loop.yield_([self._step(row, column, start, loop.args[0])])
-        return loop.results[0]
+            return self._step(0, zeros)
+        with kernel.loop(-(-channels // self.step), zeros) as loop:
+            loop.yield_(self._step(self.frame.indices.mul(loop.index, self.step), loop.args))
+        return loop.results
 
-    def _step(self, row: int, column: int, start: Index, total: SSAValue) -> SSAValue:
-        """Emits `total` plus one of the sixteen products over one block of channels."""
+    def _step(self, start: Index, totals: Sequence[SSAValue]) -> list[SSAValue]:
+        """Emits `totals` plus the sixteen products over one block of channels."""
         b = self.frame.builder
         inner = self.frame.kernel.dimension(self.product.k, self.step, start, INNER_RANK)
-        above, below, vertically = DIFFERENCES[row]
-        before, after, horizontally = DIFFERENCES[column]
-        first, second = (
-            b.binary(horizontally, self._elements(line, before, inner), self._elements(line, after, inner))
-            for line in (above, below)
-        )
-        return b.dot(b.binary(vertically, first, second), self._filters(row, column, inner), total)
+        elements = [[self._elements(row, column, inner) for column in range(SIDE)] for row in range(SIDE)]
+        found = []
+        for number, total in enumerate(totals):
+            row, column = divmod(number, SIDE)
+            above, below, vertically = DIFFERENCES[row]
+            before, after, horizontally = DIFFERENCES[column]
+            first, second = (b.binary(horizontally, elements[line][before], elements[line][after]) for line in (above, below))
+            found.append(b.dot(b.binary(vertically, first, second), self._filters(row, column, inner), total))
+        return found
 
     def _elements(self, row: int, column: int, inner: Dimension) -> SSAValue:
         """Emits the elements of the input at one position of all tiles' 4 × 4 neighbours.
