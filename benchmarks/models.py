@@ -33,6 +33,7 @@ from peers import call, limit_threads, onnx_session, versions
 ROOT = Path(__file__).resolve().parents[1]
 FILES = ROOT / "out" / "models"
 PEERS = ("onnxruntime", "openvino", "eager", "inductor")
+TUNED = "tuned"
 OPSET = 20
 BOUND = 2e-3
 """The difference from PyTorch's results that is let pass, relative to the largest of them: sums are in other orders."""
@@ -241,6 +242,16 @@ def with_joinery(path: Path, feeds: Sequence[np.ndarray], threads: int) -> Conte
     return call("joinery", model, list(feeds), ours=True)
 
 
+def tuned(path: Path, feeds: Sequence[np.ndarray], threads: int, seconds: float) -> Contender:
+    """Return joinery with schedules that were searched for: what the cost model's choice loses."""
+    import joinery as jn
+
+    graph = jn.from_onnx(path)
+    inputs = dict(zip([symbol.name for symbol in graph.inputs], feeds, strict=True))
+    model = jn.compile(graph, device="cpu", threads=threads, tune=jn.Tuning(seconds, inputs=inputs))
+    return call(TUNED, model, list(feeds), ours=True)
+
+
 def with_onnxruntime(path: Path, feeds: Sequence[np.ndarray], threads: int) -> Contender:
     import onnxruntime
 
@@ -299,7 +310,9 @@ def check(name: str, contender: Contender, wanted: Sequence[np.ndarray], bound: 
             )
 
 
-def measured(name: str, peers: Sequence[str], threads: int, seconds: float, rounds: int) -> Measurement:
+def measured(
+    name: str, peers: Sequence[str], threads: int, seconds: float, rounds: int, tune: float = 0
+) -> Measurement:
     """Return the measurement of a subject."""
     import torch
 
@@ -307,6 +320,8 @@ def measured(name: str, peers: Sequence[str], threads: int, seconds: float, roun
     model, inputs = made(name)
     feeds = feeds_of(inputs)
     contenders = [with_joinery(path, feeds, threads)]
+    if tune:
+        contenders.append(tuned(path, feeds, threads, tune))
     if "onnxruntime" in peers:
         contenders.append(with_onnxruntime(path, feeds, threads))
     if "openvino" in peers:
@@ -318,8 +333,9 @@ def measured(name: str, peers: Sequence[str], threads: int, seconds: float, roun
         contenders += [
             with_torch(model, inputs, kind == "inductor") for kind in ("eager", "inductor") if kind in peers
         ]
+    peer = next((each for each in contenders if each.name == "onnxruntime"), contenders[0])
     with torch.no_grad():
-        wanted = results(with_torch(model, inputs, False)) if not quantized else results(contenders[1])
+        wanted = results(with_torch(model, inputs, False)) if not quantized else results(peer)
         for contender in contenders:
             # Codes of 8 bits differ by one where a sum is at the border of two; this goes through the layers.
             check(name, contender, wanted, 0.1 if quantized else BOUND)
@@ -363,7 +379,7 @@ def first_results(name: str, contenders: Sequence[str], threads: int) -> dict[st
 def overview(measurements: Sequence[Measurement]) -> str:
     """Return a line per peer and one for the best of them: the geometric mean of ratios, and where the peer is faster."""
     lines = []
-    for peer in (*PEERS, "best peer"):
+    for peer in (*PEERS, TUNED, "best peer"):
         ratios = {}
         for each in measurements:
             other = each.best_peer() if peer == "best peer" else peer
@@ -388,6 +404,9 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=2, help="threads for everybody (default: 2)")
     parser.add_argument("--peers", nargs="*", choices=PEERS, help="all that can be imported by default")
     parser.add_argument(
+        "--tune", type=float, default=0, help="search for schedules for so many seconds, as a peer of the default ones"
+    )
+    parser.add_argument(
         "--first-results", action="store_true", help="the time from a file to its first result too"
     )
     parser.add_argument("--first", metavar="CONTENDER", help=argparse.SUPPRESS)
@@ -410,7 +429,7 @@ def main() -> None:
     for name in SUBJECTS:
         if options.names and not name.startswith(tuple(options.names)):
             continue
-        measurement = measured(name, peers, options.threads, options.seconds, options.rounds)
+        measurement = measured(name, peers, options.threads, options.seconds, options.rounds, options.tune)
         if options.first_results:
             compilers = [
                 each for each in ("joinery", *peers) if each in measurement.samples and each != "eager"
