@@ -133,8 +133,9 @@ def _labels(part: str, operand: Symbol, equation: str, operands: Sequence[Symbol
     missing = rank - len(before) - len(after)
     if missing < 0:
         raise mistake(
-            "einsum", f"{equation!r}: {part!r} labels more than the {rank} axes of the operand", operands
-        )
+            "einsum", f"{equation!r}: {part!r} labels more than the {rank} axes of the operand", operands,
+            "an axis for each letter besides '...'",
+        )  # fmt: skip
     return (*before, *(str(number) for number in reversed(range(missing))), *after)
 
 
