@@ -13,6 +13,7 @@ from .checks import Check, Checks
 from .construction.recording import Recording, symbols_in
 from .data_sizes import extents_of, needed
 from .dims.dim import Dim
+from .dims.messages import long_size, unreadable
 from .ops.attributes import require_attributes
 from .ops.control import regions_of, result_types
 from .ops.host import is_host, text_shape
@@ -89,6 +90,7 @@ def problems(graph: Verified, found: list[Check] | None = None) -> Iterator[str]
     for entry in graph.casts():
         if entry.symbol.graph is graph and entry.symbol.op.name != "cast":
             yield f"the ledger lists %{entry.symbol.id}, a {entry.symbol.op.name}"
+    _require_readable(graph.symbols, wanted)
     used = [symbol for symbol in graph.symbols if symbol.id in live]
     if graph.outputs:
         for symbol in used:
@@ -239,6 +241,21 @@ def _check_dims(graph: Verified, symbols: Iterable[SymbolLike], checks: Checks) 
             _require_known(symbol.op.name, symbol.describe(), extents_of(symbol), known)
     for check in checks.entries:
         _require_known("check", check.message, check[:2], known)
+
+
+def _require_readable(symbols: Iterable[SymbolLike], checks: Checks) -> None:
+    """Require sizes whose text can be read back: whoever saves the graph would learn too late that it cannot be loaded."""
+    seen: set[Hashable] = set()
+    for symbol in symbols:
+        if symbol.shape not in seen or symbol.attrs:
+            seen.add(symbol.shape)
+            for extent in extents_of(symbol):
+                if isinstance(extent, Dim) and (problem := unreadable(str(extent))):
+                    raise long_size(f"{symbol.op.name}: {problem}", extent.symbols(), symbol.describe())
+    for check in checks.entries:
+        for extent in check[:2]:
+            if isinstance(extent, Dim) and (problem := unreadable(str(extent))):
+                raise long_size(f"check: {problem}", extent.symbols(), check.message[:200])
 
 
 def _require_known(op: str, what: str, extents: Iterable[object], known: set[str]) -> None:

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from ...promotion.dataclass import dataclass
 from ...promotion.errors import UserError
-from .dim import Dim, Extent, evaluate_dim
+from .dim import MAX_ATOM, Dim, Extent, evaluate_dim
+from .long import parse_long
 
 
 def parse_extent(size: int | str) -> Extent:
@@ -18,8 +19,9 @@ def parse_extent(size: int | str) -> Extent:
 
 
 def extent_at(size: int | str, dims: Mapping[str, int]) -> int:
-    """Return the value of a size as compiled graphs hold it. Raises `UserError` for a dim without one."""
-    return evaluate_dim(parse_extent(size), dims)
+    """Return the value of a size as compiled programs hold it. Raises `UserError` for a dim without one."""
+    extent = parse_long(size) if isinstance(size, str) and len(size) > MAX_ATOM else parse_extent(size)
+    return evaluate_dim(extent, dims)
 
 
 @dataclass(frozen=True, slots=True)

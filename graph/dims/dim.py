@@ -5,6 +5,7 @@ A `Dim` is `Σ coefficient · Π atom**power`. An atom is a name ("batch") or an
 structure, and equality and hash are structural:
 
 * integer multiples leave a division: `(2*n + 1) // 2` is `n`, `(6*n) % 4` is `2*(n % 2)`;
+* quotients of quotients are one: `(n // 4 + 1) // 2` is `(n + 4) // 8`;
 * `max(p, q)` is `q + max(p - q, 0)`, `min(p, q)` is `p - max(p - q, 0)`, and `max(-p, 0)` is `max(p, 0) - p`.
 
 Named dims are sizes, hence >= 0. Division by a symbolic divisor assumes that it is not 0 (`n*m // m` is `n`);
@@ -19,8 +20,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import Literal, NoReturn, TypeAlias
 
-from ...promotion.errors import UserError, close_names
+from ...promotion.errors import UserError
 from .bounds import lower
+from .messages import long_size, size_given
 from .parser import RESERVED, Makes, parse_expression
 
 AtomKind = Literal["floordiv", "mod", "max"]
@@ -30,7 +32,7 @@ Monomial: TypeAlias = "tuple[tuple[str | Atom, int], ...]"
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.]*")
 _MAX_POWER = 64
 _MAX_TERMS = 1024
-_MAX_ATOM = 2048
+MAX_ATOM = 2048
 """Most characters in the text of an atom, which doubles with each nested max or min."""
 _BOUND_DEPTH = 6
 
@@ -45,24 +47,22 @@ class Atom:
     _hash: int
     _key: tuple[int, str]
 
-    def __init__(self, kind: AtomKind, args: tuple[Extent, Extent]) -> None:
+    def __init__(self, kind: AtomKind, args: tuple[Extent, Extent], is_written: bool = True) -> None:
         put = object.__setattr__
         put(self, "kind", kind)
         put(self, "args", args)
         put(self, "_hash", hash((kind, args)))
         text = str(self)
-        if len(text) > _MAX_ATOM:
-            raise UserError(
-                f"a size whose {kind} takes {len(text)} characters, more than {_MAX_ATOM}: {text:.60}…; fix: give parts of it "
-                "dims of their own, and state what they equal with joinery.rebind"
-            )
+        if len(text) > MAX_ATOM and is_written:
+            problem = f"a size whose {kind} takes {len(text)} characters, more than {MAX_ATOM}: {text:.60}…"
+            raise long_size(problem, [name for argument in args for name in _names(argument)])
         put(self, "_key", (1, text))
 
     def __setattr__(self, attribute: str, value: object) -> NoReturn:
         raise AttributeError(f"Atom is immutable: cannot set {attribute!r}")
 
-    def __reduce__(self) -> tuple[type[Atom], tuple[AtomKind, tuple[Extent, Extent]]]:
-        return Atom, (self.kind, self.args)
+    def __reduce__(self) -> tuple[type[Atom], tuple[AtomKind, tuple[Extent, Extent], bool]]:
+        return Atom, (self.kind, self.args, False)
 
     def __eq__(self, other: object) -> bool:
         if self is other:
@@ -123,7 +123,7 @@ class Dim:
 
         This is the inverse of `str()`. Raises `UserError` for anything else.
         """
-        return _parsed(text) if isinstance(text, str) else parse_expression(text, _MAKES)
+        return _parsed(text) if isinstance(text, str) else parse_expression(text, MAKES)
 
     def __setattr__(self, attribute: str, value: object) -> NoReturn:
         raise AttributeError(f"Dim is immutable: cannot set {attribute!r}")
@@ -156,7 +156,7 @@ class Dim:
         total = 0
         for monomial, coefficient in self._terms:
             for atom, power in monomial:
-                value = _lookup(atom, env) if isinstance(atom, str) else atom.evaluate(env)
+                value = size_given(atom, env) if isinstance(atom, str) else atom.evaluate(env)
                 coefficient *= value if power == 1 else value**power
             total += coefficient
         return total
@@ -260,7 +260,7 @@ class Dim:
 
 @lru_cache(maxsize=4096)
 def _parsed(text: str) -> Extent:
-    return parse_expression(text, _MAKES)
+    return parse_expression(text, MAKES)
 
 
 def _fill(target: Dim, terms: tuple[tuple[Monomial, int], ...]) -> None:
@@ -302,19 +302,19 @@ def _scaled(value: Dim, factor: int) -> Dim:
     return result
 
 
-def _atom(kind: AtomKind, first: Extent, second: Extent) -> Dim:
+def _atom(kind: AtomKind, first: Extent, second: Extent, is_written: bool = True) -> Dim:
     result = object.__new__(Dim)
-    _fill(result, ((((Atom(kind, (first, second)), 1),), 1),))
+    _fill(result, ((((Atom(kind, (first, second), is_written), 1),), 1),))
     return result
 
 
 @lru_cache(maxsize=4096)
 def _multiplied(first: Dim, second: Dim) -> Extent:
     if len(first._terms) * len(second._terms) > _MAX_TERMS or _degree(first) + _degree(second) > _MAX_POWER:
-        raise UserError(
+        raise long_size(
             f"a product of dims with {len(first._terms)} and {len(second._terms)} terms, of degrees {_degree(first)} "
-            f"and {_degree(second)}, is beyond the limits of {_MAX_TERMS} terms and degree {_MAX_POWER}; "
-            "fix: name the size as a dim"
+            f"and {_degree(second)}, is beyond the limits of {_MAX_TERMS} terms and degree {_MAX_POWER}",
+            (*_names(first), *_names(second)),
         )
     total: dict[Monomial, int] = {}
     for left, a in first._terms:
@@ -354,9 +354,7 @@ def _floordiv(dividend: Extent, divisor: Extent) -> Extent:
         quotient = exact_quotient(dividend, divisor)
         return quotient if quotient is not None else _atom("floordiv", dividend, divisor)
     if divisor == 0:
-        raise UserError(
-            f"({dividend}) // 0: a size cannot be divided by zero; fix: divide by a positive number"
-        )
+        raise UserError(f"({dividend}) // 0: a size cannot be divided by zero; fix: divide by a positive number")
     if divisor < 0:
         return _floordiv(-dividend, -divisor)
     whole = _make({monomial: coefficient // divisor for monomial, coefficient in _items(dividend)})
@@ -366,7 +364,20 @@ def _floordiv(dividend: Extent, divisor: Extent) -> Extent:
     common = math.gcd(divisor, *[c for monomial, c in rest._terms if monomial])
     # floor((g·p + r) / (g·q)) = floor((p + floor(r/g)) / q)
     rest = _make({monomial: coefficient // common for monomial, coefficient in rest._terms})
-    return whole + (rest if divisor == common else _atom("floordiv", rest, divisor // common))
+    return whole + (rest if divisor == common else _floor_of_floor(rest, divisor // common))
+
+
+def _floor_of_floor(dividend: Extent, divisor: int) -> Extent:
+    """Return the quotient of a reduced dividend: floor((floor(p / m) + r) / q) is floor((p + r·m) / (m·q))."""
+    if isinstance(dividend, Dim):
+        monomial, coefficient = dividend._terms[0]
+        ((atom, power), *others) = monomial
+        if coefficient == power == 1 and not others and isinstance(atom, Atom) and atom.kind == "floordiv":
+            first, second = atom.args
+            rest = dividend._constant() if len(dividend._terms) > 1 else 0
+            if isinstance(second, int) and second > 0 and dividend.without(monomial) == rest:
+                return _floordiv(first + rest * second, second * divisor)
+    return _atom("floordiv", dividend, divisor)
 
 
 @lru_cache(maxsize=4096)
@@ -422,8 +433,8 @@ def _without(monomial: Monomial, factor: Monomial) -> Monomial | None:
 
 
 @lru_cache(maxsize=4096)
-def _positive_part(value: Extent) -> Extent:
-    """Return max(value, 0)."""
+def positive_part(value: Extent, is_written: bool = True) -> Extent:
+    """Return max(value, 0). is_written: whether graphs have it in their texts, which are limited."""
     if isinstance(value, int):
         return max(value, 0)
     low = lower_bound(value)
@@ -435,10 +446,10 @@ def _positive_part(value: Extent) -> Extent:
     common = math.gcd(*[coefficient for _, coefficient in value._terms])
     if common > 1:
         smaller = _make({monomial: coefficient // common for monomial, coefficient in value._terms})
-        return _positive_part(smaller) * common
+        return positive_part(smaller, is_written) * common
     if value._terms[0][1] < 0:
-        return _positive_part(-value) + value
-    return _atom("max", value, 0)
+        return positive_part(-value, is_written) + value
+    return _atom("max", value, 0, is_written)
 
 
 # -------------------------------------------------------------------------------------------------------- queries
@@ -461,14 +472,14 @@ def dim(name: str) -> Dim:
 def maximum(first: Extent, *others: Extent) -> Extent:
     """Return the largest of several extents."""
     for other in others:
-        first = other + _positive_part(first - other)
+        first = other + positive_part(first - other)
     return first
 
 
 def minimum(first: Extent, *others: Extent) -> Extent:
     """Return the smallest of several extents."""
     for other in others:
-        first = first - _positive_part(first - other)
+        first = first - positive_part(first - other)
     return first
 
 
@@ -499,7 +510,7 @@ def evaluate_dim(extent: Extent, env: Mapping[str, int]) -> int:
     return extent.evaluate(env) if isinstance(extent, Dim) else extent
 
 
-_MAKES = Makes(name=dim, total=total, maximum=maximum, minimum=minimum)
+MAKES = Makes(name=dim, total=total, maximum=maximum, minimum=minimum)
 
 
 def dims_equal(first: Extent, second: Extent) -> bool | None:
@@ -553,15 +564,6 @@ def _substituted(atom: str | Atom, replacements: Mapping[str, Extent]) -> Extent
     if isinstance(second, int) and second == 0:
         return 0 if atom.kind == "floordiv" else first
     return _floordiv(first, second) if atom.kind == "floordiv" else _mod(first, second)
-
-
-def _lookup(name: str, env: Mapping[str, int]) -> int:
-    value = env.get(name)
-    if value is None:
-        close = close_names(name, list(env), n=1)
-        hint = f"; did you mean {close[0]!r}?" if close else f"; given: {', '.join(env) or 'none'}"
-        raise UserError(f"the size of dim {name!r} is not given{hint}")
-    return value
 
 
 # ----------------------------------------------------------------------------------------------------------- text

@@ -9,10 +9,10 @@ from typing import Generic, NamedTuple, NoReturn, Protocol, Self, TypeVar
 from ...promotion.errors import UserError
 
 _TOKEN = re.compile(r"\s*(?:\d+|[A-Za-z_][A-Za-z0-9_.]*|//|\*\*|[-+*%(),])")
-_MAX_TEXT = 10_000
-_MAX_DEPTH = 64
+MAX_TEXT = 10_000
+MAX_DEPTH = 64
 _MAX_POWER = 64
-_MAX_DIGITS = 40
+MAX_DIGITS = 40
 _MAX_BITS = 256
 RESERVED = ("min", "max", "floordiv", "mod")
 """Names that no dim may have."""
@@ -43,21 +43,21 @@ class Makes(NamedTuple, Generic[T]):
     minimum: Callable[..., T | int]
 
 
-def parse_expression(text: str, makes: Makes[T]) -> T | int:
+def parse_expression(text: str, makes: Makes[T], longest: int = MAX_TEXT) -> T | int:
     """Parse an expression of names, integers, `+ - * // % **`, parentheses, `min(…)` and `max(…)`.
 
-    Raises `UserError` for anything else.
+    Raises `UserError` for anything else, and for more than `longest` characters.
     """
-    return _Parser(text, makes).run()
+    return _Parser(text, makes, longest).run()
 
 
 class _Parser(Generic[T]):
     """A recursive-descent parser: sum > term > unary > primary."""
 
-    def __init__(self, text: str, makes: Makes[T]) -> None:
+    def __init__(self, text: str, makes: Makes[T], longest: int) -> None:
         self.makes = makes
-        if not isinstance(text, str) or len(text) > _MAX_TEXT:
-            raise UserError(f"a dim expression is text of at most {_MAX_TEXT} characters, not {text!r:.60}")
+        if not isinstance(text, str) or len(text) > longest:
+            raise UserError(f"a dim expression is text of at most {longest} characters, not {text!r:.60}")
         self.text = text
         self.tokens: list[str] = []
         self.position = 0
@@ -88,8 +88,8 @@ class _Parser(Generic[T]):
         return None
 
     def sum(self, depth: int) -> T | int:
-        if depth > _MAX_DEPTH:
-            self.fail(f"nested deeper than {_MAX_DEPTH}")
+        if depth > MAX_DEPTH:
+            self.fail(f"nested deeper than {MAX_DEPTH}")
         terms = [self.term(depth)]
         while sign := self.accept("+", "-"):
             operand = self.term(depth)
@@ -132,8 +132,8 @@ class _Parser(Generic[T]):
         token = self.tokens[self.position]
         self.position += 1
         if token.isdigit():
-            if len(token) > _MAX_DIGITS:
-                self.fail(f"an integer of more than {_MAX_DIGITS} digits")
+            if len(token) > MAX_DIGITS:
+                self.fail(f"an integer of more than {MAX_DIGITS} digits")
             return int(token)
         if token in ("min", "max"):
             if not self.accept("("):

@@ -14,6 +14,7 @@ import numpy as np
 from ...promotion.dataclass import dataclass
 from ...promotion.errors import UserError
 from ..checks import Checks
+from ..dims.messages import LongSizeError
 from ..graph import Graph
 from ..location import Location
 from ..symbol import Symbol
@@ -22,8 +23,10 @@ from .external import ExternalData
 from .importing import Importer, Scope
 from .inputs import DimNames, baked, elements_of, input_type
 from .limits import OnnxLimits
+from .messages import located
 from .model import CheckedModel, Parameter
 from .reading import checked_model, read_message
+from .sizes.origins import sizes_instead
 from .tensors import dtype_of_code
 from .values import Known, Maps, Optional, Sequence, Sizes, Stacked, Value
 
@@ -148,7 +151,10 @@ def import_model(
             _compare(parameter, value, file)
             structures.append((parameter.name, _flattened(importer, parameter.name, value, symbols, names)))
         if symbols:
-            graph.output(*symbols, names=names)
+            try:
+                graph.output(*symbols, names=names)
+            except LongSizeError as error:
+                raise located(sizes_instead(graph, error), file) from None
     return ImportedModel(graph, tuple([str(symbol.name) for symbol in graph.inputs]), tuple(structures))
 
 

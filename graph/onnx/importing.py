@@ -16,6 +16,7 @@ from ...promotion.dtype import DType
 from ...promotion.errors import InternalError, JoineryError, UnsupportedError, UserError
 from ..constants import MAX_TEXT_BYTES, TEXT_ENTRY, text_bytes
 from ..construction.history import mark, rewind
+from ..dims.messages import LongSizeError
 from ..graph import Graph
 from ..location import Location, NodeLocation
 from ..reference.evaluate import evaluate
@@ -32,6 +33,7 @@ from .model import Attribute, Body, CheckedModel, FunctionDef, NodeDef, Referenc
 from .node import Handler, LeftToDefinition, Node, Result, as_symbol
 from .opsets import Operator, as_standard, definition_of, operator
 from .reading import load_onnx
+from .sizes.origins import sizes_instead
 from .sizes.shape_arithmetic import on_sizes
 from .table import STRUCTURAL, handler_for
 from .values import COMPOSITE, Known, Sizes, Value
@@ -201,6 +203,8 @@ class Importer:
                             )
                         continue
                     scope.names[name] = self.checked(results[position])
+        except LongSizeError as error:
+            raise located(sizes_instead(self.graph, error), f"{where}{_operands(values)}") from None
         except JoineryError as error:
             raise located(error, f"{where}{_operands(values)}") from None
         except MemoryError:

@@ -12,7 +12,8 @@ from dataclasses import fields
 from ...promotion.dataclass import dataclass
 from ...promotion.errors import UserError
 from ..checks import MAX_SIZE, Check
-from ..dims.dim import Dim, Extent, at_most, maximum
+from ..dims.dim import Dim, Extent, at_most, total
+from ..dims.long import excess
 from ..ops.control import regions_of
 from ..protocols import SymbolLike
 
@@ -52,21 +53,18 @@ class Budget:
 
         Raises `UserError` where they never are.
         """
-        total: Extent = 0
-        work: Extent = 0
-        for symbol in symbols:
-            if symbol.op.kind != "source":
-                total = total + _bytes(symbol)
-                work = work + _work(symbol, self.open_loops)
+        computed = [symbol for symbol in symbols if symbol.op.kind != "source"]
+        nbytes = total([_bytes(symbol) for symbol in computed])
+        work = total([_work(symbol, self.open_loops) for symbol in computed])
         found: list[Check] = []
-        for name, unit, needed in (("bytes", "bytes", total), ("work", "operations", work)):
+        for name, unit, needed in (("bytes", "bytes", nbytes), ("work", "operations", work)):
             limit = int(getattr(self, name))
             fix = f"fix: budget=joinery.Budget({name}=…), if you trust it with more"
             if isinstance(needed, int) and needed > limit:
                 raise UserError(f"a run needs {needed} {unit}, the budget of graphs from text is {limit}; {fix}")
             if not at_most(needed, limit):
                 message = f"a run needs more {unit} than the budget of graphs from text, which is {limit}; {fix}"
-                found.append(Check(maximum(needed - limit, 0), 0, message))
+                found.append(Check(excess(needed, limit), 0, message))
         return tuple(found)
 
 
@@ -77,7 +75,7 @@ def _inside(symbol: SymbolLike) -> Iterator[SymbolLike]:
 
 
 def _bytes(symbol: SymbolLike) -> Extent:
-    return sum([_once(_bytes(inner), inner) for inner in _inside(symbol)], symbol.nbytes)
+    return total([symbol.nbytes, *[_once(_bytes(inner), inner) for inner in _inside(symbol)]])
 
 
 def _once(amount: Extent, symbol: SymbolLike) -> Extent:
@@ -91,7 +89,7 @@ def _once(amount: Extent, symbol: SymbolLike) -> Extent:
 def _work(symbol: SymbolLike, open_loops: bool) -> Extent:
     match symbol.op.kind:
         case "control" | "host" if regions_of(symbol):
-            work: Extent = sum([_once(_work(inner, open_loops), inner) for inner in _inside(symbol)], symbol.size)
+            work = total([symbol.size, *[_once(_work(inner, open_loops), inner) for inner in _inside(symbol)]])
             length = symbol.attrs.get("length", -1 if symbol.op.name == "host_loop" else 1)
             if isinstance(length, int) and length < 0:
                 if open_loops:
@@ -114,8 +112,10 @@ def _work(symbol: SymbolLike, open_loops: bool) -> Extent:
 
 
 def require_addressable(symbol: SymbolLike) -> None:
-    """Raise `UserError` when the bytes of a tensor of known size do not fit 64 bits."""
+    """Raise `UserError` when the bytes of a tensor of known size do not fit 64 bits, or nothing could say what a run needs."""
     nbytes = symbol.nbytes
+    if symbol.op.kind in ("contract", "control", "host"):
+        _work(symbol, True)
     if isinstance(nbytes, int) and nbytes >= MAX_SIZE:
         raise UserError(
             f"{symbol.op.name}: the result has {symbol.size} elements, more than 64 bits address\n  {symbol.describe()}\n"

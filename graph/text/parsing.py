@@ -281,6 +281,7 @@ class _Reader:
         line.expect("[")
         parts: list[list[str]] = [[]]
         depth = 0
+        after_mark = False
         while True:
             kind, text = line.peek()
             if kind == "end":
@@ -292,12 +293,14 @@ class _Reader:
             if text == "," and depth == 0:
                 parts.append([])
             else:
-                parts[-1].append(text)
+                apart = after_mark == (kind == "mark")  # two words or marks may be one without a space between them
+                parts[-1].append(f" {text}" if apart else text)
+            after_mark = kind == "mark"
         if parts == [[]]:
             parts = []
         if count is not None and len(parts) != count:
             line.fail(f"expected {count} extents, found {len(parts)}")
-        return tuple([Dim.parse(" ".join(part)) for part in parts])
+        return tuple([Dim.parse("".join(part)) for part in parts])
 
     def _attributes(self, line: _Line) -> dict[str, object]:
         attrs: dict[str, object] = {}

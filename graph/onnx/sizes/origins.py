@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from ....promotion.dataclass import dataclass
-from ....promotion.errors import UnsupportedError
+from ....promotion.errors import JoineryError, UnsupportedError
 from ...data_sizes import extents_of, mentioned
 from ...dims.dim import Dim
+from ...dims.messages import LongSizeError
 from ...graph import Graph
 from ...region import Region
 from ...symbol import Symbol
@@ -52,7 +53,7 @@ def origins_of(symbol: Symbol) -> Origins:
         each = pending.pop()
         operands = each.inputs
         if each.op.name == "input":
-            outer = _captured(each)
+            outer = captured(each)
             if outer is not None:
                 operands = (outer,)
             elif isinstance(each.graph, Region):
@@ -73,7 +74,7 @@ def origins_of(symbol: Symbol) -> Origins:
     return Origins(tuple(sorted(inputs)), tuple(sorted(large)), tuple(sorted((sizes & known) - own)), is_inside)
 
 
-def _captured(symbol: Symbol) -> Symbol | None:
+def captured(symbol: Symbol) -> Symbol | None:
     """Return the symbol around a region that one of its inputs stands for."""
     region = symbol.graph
     if not isinstance(region, Region):
@@ -115,3 +116,10 @@ def size_needed(graph: Graph, extents: list[object], problem: str) -> SizeNeeded
     error = SizeNeededError(f"{problem}, which is not supported; fix: {sizes_fix(sorted(names))}")
     error.sizes = tuple(sorted(names))
     return error
+
+
+def sizes_instead(graph: Graph, error: LongSizeError) -> JoineryError:
+    """Return the error for a size that no graph can be saved with: numbers for what it is made of give it a short form."""
+    if not set(error.names) <= known_sizes(graph):
+        return error
+    return size_needed(graph, [Dim(name) for name in error.names], error.problem)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 import pickle
 from collections.abc import Callable
 from typing import Any
@@ -11,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from joinery import Dim, UserError
+from joinery.graph.dims.binding import extent_at
 from joinery.graph.dims.dim import (
     ceil_div,
     dim,
@@ -22,6 +25,7 @@ from joinery.graph.dims.dim import (
     minimum,
     product,
 )
+from joinery.graph.dims.long import excess
 
 NAMES = ("a", "b", "seq")
 Env = dict[str, int]
@@ -286,3 +290,29 @@ def test_words_of_expressions_are_no_names(word: str) -> None:
     for read in (jn.dim, jn.Dim.parse, lambda name: jn.TensorType(jn.float32, (name,))):
         with pytest.raises(jn.UserError, match="expected"):
             read(word)
+
+
+@given(st.lists(st.tuples(st.integers(-6, 9), st.integers(1, 6), st.integers(1, 3)), max_size=6), st.integers(0, 200))
+def test_quotients_of_quotients_are_one(steps: list[tuple[int, int, int]], size: int) -> None:
+    extent: Any = jn.dim("n")
+    value = size
+    for add, divisor, factor in steps:
+        extent, value = (factor * extent + add) // divisor, (factor * value + add) // divisor
+    assert evaluate_dim(extent, {"n": size}) == value
+    assert jn.Dim.parse(str(extent)) == extent
+    if all(factor == 1 for _, _, factor in steps):
+        assert str(extent).count("//") <= 1
+
+
+def test_what_runs_need_may_be_longer_than_any_size() -> None:
+    names = [jn.dim(f"n{number}") for number in range(4)]
+    value = product([(name - 1) // 3 + name // 7 + name % 5 + 1 for name in names]) * 3
+    assert len(str(value)) > 2048
+    with pytest.raises(jn.UserError, match="characters, more than 2048"):
+        maximum(value - 1000, 0)
+    over = excess(value, 1000)
+    for sizes in itertools.product((0, 1, 20), repeat=4):
+        env = {f"n{number}": size for number, size in enumerate(sizes)}
+        expected = max(math.prod((size - 1) // 3 + size // 7 + size % 5 + 1 for size in sizes) * 3 - 1000, 0)
+        assert evaluate_dim(over, env) == extent_at(str(over), env) == expected
+    assert pickle.loads(pickle.dumps(over.terms)) == over.terms

@@ -174,6 +174,47 @@ def test_constants_of_equal_bytes_keep_their_types() -> None:
     ]  # fmt: skip
 
 
+def strided(graph: Any, x: Any, levels: int) -> Any:
+    """What segmentation models with open images do: strided windows, then scores of all pixels with those of a coarser one."""
+    found = []
+    for _ in range(levels):
+        x = jn.pad(x, [(0, 0), (1, 1), (1, 1), (0, 0)])[:, ::2, ::2]
+        found.append(x)
+    coarse = jn.reshape(x, (x.shape[0], x.shape[1] * x.shape[2], -1))
+    return [jn.reshape(y, (y.shape[0], y.shape[1] * y.shape[2], -1)) @ coarse.transpose(1, 2) for y in found]
+
+
+def test_graphs_with_open_images_are_read_back_and_bounded() -> None:
+    graph = jn.Graph("pyramid", [jn.TensorType(jn.float32, ("b", "h", "w", 2), "x")])
+    graph.output(*strided(graph, jn.pad(graph.inputs[0], [(0, 0), (0, graph.inputs[0].shape[1] // 3), (0, 1), (0, 0)]), 5))
+    text, arrays = to_text(graph)
+    again = from_text(text, arrays)
+    assert to_text(again)[0] == text
+    assert max(len(str(check.lhs)) for check in again.limits) > 2048
+    x = np.random.default_rng(0).normal(size=(2, 19, 33, 2)).astype(np.float32)
+    for one, other in zip(jn.evaluate(graph, x), jn.evaluate(again, x), strict=True):
+        np.testing.assert_array_equal(one, other)
+    small = from_text(text, arrays, jn.Budget(work=1000))
+    with pytest.raises(jn.UserError, match="more operations than the budget"):
+        jn.evaluate(small, x)
+    with pytest.raises(jn.UserError, match="more operations than the budget"):
+        jn.compile(small, device="cpu")(x)
+
+
+def test_sizes_that_no_text_holds_are_refused_when_a_graph_is_built() -> None:
+    deep: Any = jn.dim("n")
+    for _ in range(40):
+        deep = (deep + jn.dim("m")) // 2
+    wide: Any = 1
+    for name in map(jn.dim, "nmkl"):
+        wide = wide * (name // 2 + name // 3 + name // 5 + name % 7 + name % 11)
+    for size, problem in ((deep, "in each other, more than 64"), (jn.dim("n") * 10**45, "more than 40 digits"),
+                          (wide, "more than 10000")):  # fmt: skip
+        graph = jn.Graph("g", [jn.TensorType(jn.float32, ("n", "m", "k", "l"), "x"), jn.TensorType(jn.float32, (1,), "y")])
+        with pytest.raises(jn.UserError, match=rf"(?s)^broadcast_to: .*{problem}.*from test_text.*fix: give parts"):
+            graph.output(jn.broadcast_to(graph.inputs[1], (size,)))
+
+
 def test_text_that_is_too_long_is_refused() -> None:
     with pytest.raises(jn.UserError, match="expected text, not int"):
         from_text(3)  # type: ignore[arg-type]

@@ -233,3 +233,22 @@ def test_sizes_of_an_import_are_checked(sizes: Any, message: str) -> None:
     assert graph.inputs[1].shape == (2, 6)
     with pytest.raises(jn.UnsupportedError, match=r"a Scan of n iterations, .*fix: from_onnx\(…, sizes={'n': number}\)"):
         jn.from_onnx(scanned())
+
+
+def test_a_model_whose_sizes_have_no_text_is_compiled_for_those_of_each_call() -> None:
+    """Forty halves of sums of two sizes in each other: a graph that could not be saved is not built."""
+    nodes = [node("Shape", "x", "s"), node("Gather", "s zero", "n"), node("Gather", "s one", "size0")]
+    for step in range(40):
+        nodes += [node("Add", f"size{step} n", f"sum{step}"), node("Div", f"sum{step} two", f"size{step + 1}")]
+    made = model([*nodes, node("Expand", "f size40")], {"x": (F, ["n", "m"]), "f": (F, [1])},
+                 constants={"zero": [0], "one": [1], "two": [2]})  # fmt: skip
+    with pytest.raises(jn.UnsupportedError, match=r"a size .*, more .*fix: from_onnx\(…, sizes={'m': number, 'n': number}"):
+        jn.from_onnx(made)
+    run: Any = compiled(made)
+    for shape in ((3, 70), (40, 0), (0, 9)):
+        size = shape[1]
+        for _ in range(40):
+            size = (size + shape[0]) // 2
+        assert run(np.zeros(shape, F), np.ones(1, F)).shape == (size,)
+    fixed = jn.from_onnx(made, sizes={"n": 5})
+    assert fixed.outputs[0].shape[0] != 5
