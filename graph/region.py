@@ -14,6 +14,7 @@ from . import constants
 from .checks import Checks
 from .construction.recording import OWNERS, recorded
 from .data_sizes import deciders, extents_of, mentioned
+from .dims.dim import Extent
 from .graph import Graph
 from .protocols import Growing, TensorLike
 from .symbol import Symbol
@@ -31,7 +32,10 @@ class Region(Graph):
         parent: the graph around it.
         captured: the symbols of the parent that the last inputs stand for, in order.
         on_host: whether the host calls it, so that it may have operations of the host, and sizes of its own.
+        trips: the most iterations of a loop whose body this is, which its first input counts; None if no size says that.
     """
+
+    trips: Extent | None = None
 
     def __init__(self, parent: Graph, name: str, inputs: Iterable[TensorType] = (), on_host: bool = False) -> None:
         """Make a region that has the rules of its parent, and knows its dims and checks."""

@@ -24,6 +24,7 @@ from ...symbol import Symbol
 from ..node import Node, Result
 from ..registry import handles
 from ..sizes.broadcasting import with_units
+from ..sizes.moving import bounds_of, window
 from ..values import Growing, Known
 from .spatial.gathered import windows_at
 
@@ -190,6 +191,9 @@ def slice_(node: Node) -> Result:
         axes = node.attr("axes", tuple(range(len(starts))))
         steps: Ordered[int] = (1,) * len(starts)
     else:
+        moving = _moving_slice(node) if isinstance(node.value(1), Symbol) else None
+        if moving is not None:
+            return moving
         starts, stops = node.sizes(1, "the starts of Slice"), node.sizes(2, "the ends of Slice")
         axes = node.ints(3, "the axes of Slice") if node.has(3) else tuple(range(len(starts)))
         steps = node.ints(4, "the steps of Slice") if node.has(4) else (1,) * len(starts)
@@ -204,6 +208,30 @@ def slice_(node: Node) -> Result:
         return x
     first, last, strides = zip(*bounds, strict=True)
     return apply("slice", x, starts=first, stops=last, steps=strides)
+
+
+def _moving_slice(node: Node) -> Symbol | None:
+    """Return a slice that moves with the iterations of loops, and whose sizes do not; None where it is none."""
+    x, first, last = node[0], bounds_of(node.value(1)), bounds_of(node.value(2))
+    if first is None or last is None or len(first) != len(last):
+        return None
+    numbers = node.ints(3, "the axes of Slice") if node.has(3) else tuple(range(len(first)))
+    steps = node.ints(4, "the steps of Slice") if node.has(4) else (1,) * len(first)
+    if len({len(first), len(numbers), len(steps)}) != 1:
+        return None
+    starts = node[1]
+    for at, axis in enumerate(node.axes(numbers, len(x.shape))):
+        if not (first[at].factors or last[at].factors):
+            start, stop, step = near(*_bounds(first[at].size, last[at].size, steps[at], x.shape[axis]))
+            whole = [(0, extent, 1) for extent in x.shape]
+            begins, ends, strides = zip(*whole[:axis], (start, stop, step), *whole[axis + 1 :], strict=True)
+            x = apply("slice", x, starts=begins, stops=ends, steps=strides)
+            continue
+        moved = window(x, axis, starts[at], first[at], last[at], steps[at])
+        if moved is None:
+            return None
+        x = moved
+    return x
 
 
 def _exact(start: Extent, stop: Extent, step: int, extent: Extent) -> tuple[Extent, Extent, int]:

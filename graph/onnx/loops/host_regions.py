@@ -70,7 +70,7 @@ def _loop_of(
 
     step: returns whether to go on, the next state, and rows.
     """
-    graph = node.graph
+    graph, trips = node.graph, length
     if is_compiled_region(graph):
         raise NoRegionError("a loop that the host drives does not stand in one that is compiled")
     if limit is not None:
@@ -78,7 +78,7 @@ def _loop_of(
     elif length is not None:
         limit = graph.constant(np.array(length, np.int64)) if isinstance(length, int) else graph.dim_value(length)
     carried = [node.symbol_of(going).reshape(()), *[_carried(node, each) for each in state]]
-    region, goes_on = _body_of(node, step, state, carried)
+    region, goes_on = _body_of(node, step, state, carried, trips)
     is_endless = goes_on and known_truth(going) is True
     if limit is None and is_endless:
         raise NoRegionError("nothing ends the loop")
@@ -144,16 +144,20 @@ def _returned(node: Node, region: Region, value: Value, symbols: Symbols) -> Sym
 
 
 def _region(
-    node: Node, name: str, types: Ordered[TensorType], body: Callable[[Region, Symbols], list[Symbol]]
-) -> Region:
+    node: Node, name: str, types: Ordered[TensorType], body: Callable[[Region, Symbols], list[Symbol]],
+    trips: Extent | None = None,
+) -> Region:  # fmt: skip
     region = Region(node.graph, f"{node.op} {name}", types, on_host=True)
+    region.trips = trips
     with node.inside(region) as symbols:
         outputs = body(region, symbols)
     region.output(*outputs, names=[f"value{position}" for position in range(len(outputs))])
     return region
 
 
-def _body_of(node: Node, step: Step, state: Ordered[Value], carried: Ordered[Symbol]) -> tuple[Region, bool]:
+def _body_of(
+    node: Node, step: Step, state: Ordered[Value], carried: Ordered[Symbol], trips: Extent | None
+) -> tuple[Region, bool]:
     """Return the body of a loop, whose inputs have names for the sizes that change, and whether it always goes on."""
     shapes: list[Shape] = [each.shape for each in carried]
     before, symbols = mark(node.graph), dict(node.symbols)
@@ -162,7 +166,7 @@ def _body_of(node: Node, step: Step, state: Ordered[Value], carried: Ordered[Sym
         node.symbols.clear()
         node.symbols.update(symbols)
         try:
-            region, goes_on = _with_shapes(node, step, state, carried, shapes)
+            region, goes_on = _with_shapes(node, step, state, carried, shapes, trips)
         except (UserError, UnsupportedError):
             opened = [
                 _opened(node, shape, position, [extent == 0 for extent in shape]) for position, shape in enumerate(shapes)
@@ -201,7 +205,7 @@ def _own_name(node: Node, position: int, axis: int) -> Dim:
 
 
 def _with_shapes(
-    node: Node, step: Step, state: Ordered[Value], carried: Ordered[Symbol], shapes: Ordered[Shape]
+    node: Node, step: Step, state: Ordered[Value], carried: Ordered[Symbol], shapes: Ordered[Shape], trips: Extent | None
 ) -> tuple[Region, bool]:
     """Import a body for what it carries; return, too, whether it always goes on."""
     goes_on = [False]
@@ -222,4 +226,4 @@ def _with_shapes(
         found = [_returned(node, region, value, symbols) for value in results]
         return [found[0].reshape(()), *found[1:]]
 
-    return _region(node, "body", (TensorType(int64, (), "index"), *types), built), goes_on[0]
+    return _region(node, "body", (TensorType(int64, (), "index"), *types), built, trips), goes_on[0]

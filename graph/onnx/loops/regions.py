@@ -59,9 +59,11 @@ def attempting(node: Node) -> Iterator[None]:
 
 
 def _region(
-    node: Node, name: str, types: Ordered[TensorType], body: Callable[[Region, dict[int, tuple[Known, Symbol]]], list[Symbol]]
+    node: Node, name: str, types: Ordered[TensorType],
+    body: Callable[[Region, dict[int, tuple[Known, Symbol]]], list[Symbol]], trips: Extent = -1,
 ) -> Region:  # fmt: skip
     region = Region(node.graph, f"{node.op} {name}", types)
+    region.trips = None if trips == -1 else trips
     with node.inside(region) as symbols:
         outputs = body(region, symbols)
     region.output(*outputs, names=[f"value{position}" for position in range(len(outputs))])
@@ -136,6 +138,8 @@ def import_loop(
     """
     with attempting(node):
         graph = node.graph
+        length, limit = bound_of(node, trips)
+        bound = length if limit is None or limit.op.name != "dim_value" else limit.attrs["extent"]
         kept = [position for position in range(len(state)) if position not in growing]
         first = [_tensor_of(node, state[position]) for position in kept]
         pieces: dict[int, Piece] = {}
@@ -165,9 +169,8 @@ def import_loop(
                 stacked = [*results[1 + len(state) :], *appended] if wants_rows else []
                 return [*found, *[_tensor(region, value, symbols) for value in stacked]]
 
-            return _region(node, "body", (TensorType(int64, (), "index"), *types), built), goes_on[0]
+            return _region(node, "body", (TensorType(int64, (), "index"), *types), built, bound), goes_on[0]
 
-        length, limit = bound_of(node, trips)
         flags, begin, known = 0, mark(graph), dict(node.symbols)
         is_endless = bool(first) and known_truth(going) is True
         if is_endless:
@@ -262,7 +265,7 @@ def import_scan(
                 *found[len(types) :],
             ]
 
-        region = _region(node, "body", (TensorType(int64, (), "index"), *types, *slices), built)
+        region = _region(node, "body", (TensorType(int64, (), "index"), *types, *slices), built, length)
         return [
             *results_of(
                 build_loop(node.graph, "Scan", carried, region, length=length, sequences=sequences, reverse=reverse)
