@@ -5,7 +5,6 @@ Functions are inlined by running their bodies in a scope of their own, subgraphs
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Mapping
 from collections.abc import Sequence as Ordered
 from contextlib import contextmanager
@@ -36,6 +35,7 @@ from .reading import load_onnx
 from .sizes.origins import sizes_instead
 from .sizes.shape_arithmetic import on_sizes
 from .table import STRUCTURAL, handler_for
+from .tensors import known_elements
 from .values import COMPOSITE, Known, Sizes, Value
 
 _TRIES = (ArithmeticError, AssertionError, AttributeError, LookupError, TypeError, ValueError)
@@ -290,12 +290,8 @@ class Importer:
 
     def checked(self, value: Value | None) -> Value | None:
         """Return a value whose size is known to be within the limit, or depends on the launch, which checks it."""
-        if isinstance(value, (Known, Symbol)):
-            elements = math.prod([extent for extent in value.shape if isinstance(extent, int)])
-            if elements > self.limits.elements and 0 not in value.shape:
-                raise UserError(
-                    f"a tensor of shape {shape_text(value.shape)}; fix: limits=OnnxLimits(elements=…) if you trust it"
-                )
+        if isinstance(value, (Known, Symbol)) and known_elements(value.shape) > self.limits.elements:
+            raise UserError(f"a tensor of shape {shape_text(value.shape)}; fix: limits=OnnxLimits(elements=…) if you trust it")
         return value
 
     def folded(self, handler: Handler, made: Any, texts: int) -> tuple[Value | None, ...] | None:

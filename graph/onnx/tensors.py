@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,7 @@ import numpy as np
 from ...promotion.arrays import Array
 from ...promotion.dtype import DTYPES, DType, string
 from ...promotion.errors import UnsupportedError, UserError
+from ..checks import MAX_SIZE
 from ..types import MAX_RANK
 from .limits import OnnxLimits
 
@@ -44,12 +45,24 @@ def code_of_dtype(dtype: DType) -> int:
     return code
 
 
+def known_elements(shape: Iterable[object]) -> int:
+    """Return how many elements a tensor of a shape has as far as it is known. Sizes of 0 count as 1: NumPy has no array of
+    0 elements whose other sizes are too large."""
+    return math.prod([size for size in shape if isinstance(size, int) and size])
+
+
+def is_addressable(shape: Iterable[object], itemsize: int) -> bool:
+    """Return whether an array may have a shape, of elements of so many bytes."""
+    return known_elements(shape) * itemsize < MAX_SIZE
+
+
 def decoded(tensor: Any, read_external: ReadExternal, limits: OnnxLimits, what: str) -> Array:
     """Return the array of a `TensorProto`, read-only. Raises `UserError` where sizes and data do not agree."""
     where, what = what, f"{what} tensor {tensor.name!r}" if tensor.name else what
     dtype = dtype_of_code(tensor.data_type, what)
     shape = tuple(tensor.dims)
-    if len(shape) > MAX_RANK or any(size < 0 for size in shape) or math.prod(shape) > limits.elements:
+    if (len(shape) > MAX_RANK or any(size < 0 for size in shape) or known_elements(shape) > limits.elements
+            or not is_addressable(shape, np.dtype(dtype.numpy).itemsize)):  # fmt: skip
         raise UserError(f"{what}: the shape {list(shape)[:80]} is negative or too large; fix: export the model again")
     if tensor.HasField("segment"):
         raise UnsupportedError(f"{what}: the data is in segments; fix: save the tensor whole")

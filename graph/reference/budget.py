@@ -6,6 +6,7 @@ depends on symbolic sizes becomes runtime checks of the graph, which are made be
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator
 from dataclasses import fields
 
@@ -112,12 +113,16 @@ def _work(symbol: SymbolLike, open_loops: bool) -> Extent:
 
 
 def require_addressable(symbol: SymbolLike) -> None:
-    """Raise `UserError` when the bytes of a tensor of known size do not fit 64 bits, or nothing could say what a run needs."""
-    nbytes = symbol.nbytes
+    """Raise `UserError` when the bytes of a tensor of known size do not fit 64 bits, or nothing could say what a run needs.
+
+    There is no array, either, of no elements whose other sizes are too large.
+    """
     if symbol.op.kind in ("contract", "control", "host"):
         _work(symbol, True)
-    if isinstance(nbytes, int) and nbytes >= MAX_SIZE:
+    sides = math.prod([size for size in symbol.shape if isinstance(size, int) and size])
+    if isinstance(symbol.size, int) and sides * symbol.dtype.itemsize >= MAX_SIZE:
+        has = f"{symbol.size} elements" if symbol.size else f"no elements, and other sizes of {sides}"
         raise UserError(
-            f"{symbol.op.name}: the result has {symbol.size} elements, more than 64 bits address\n  {symbol.describe()}\n"
+            f"{symbol.op.name}: the result has {has}, more than 64 bits address\n  {symbol.describe()}\n"
             f"  expected: fewer than 2**62 bytes\n  fix: choose smaller sizes"
         )

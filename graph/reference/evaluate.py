@@ -172,9 +172,10 @@ class _Run:
 
 
 def _largest(bound: BoundSymbol, dtype: DType) -> int:
-    """Return the bytes of the result, or the largest size among the attributes if that is larger."""
+    """Return the bytes of the result, or the largest size among the attributes if that is larger. Axes of size 0 count as 1:
+    NumPy has no array of 0 elements whose other sizes are too large."""
     sizes = [abs(value) for value in bound.attrs.values() if type(value) is int]
-    return max(math.prod(bound.shape) * dtype.itemsize, *sizes, 0)
+    return max(math.prod([size or 1 for size in bound.shape]) * dtype.itemsize, *sizes, 0)
 
 
 def _compute(symbol: Symbol, bound: BoundSymbol, operands: Sequence[Array]) -> Array:

@@ -187,6 +187,8 @@ class Executable:
             at += len(spec.shape)
             if min(shape, default=0) < 0:
                 raise UserError(f"{self.label}: output {spec.text} would have shape {shape} for {bound}")
+            if math.prod([size or 1 for size in shape]) * spec.dtype.itemsize >= 1 << 63:  # NumPy counts sizes beside a 0, too
+                raise UserError(f"{self.label}: output {spec.text} would have shape {shape} for {bound}, beyond 64 bits")
             shapes.append(shape)
         return Plan(dims, dim_values, sizes[0], tuple(shapes))
 

@@ -47,16 +47,24 @@ entry:
 axis:
   %i = phi i64 [ 0, %entry ], [ %i.next, %multiply ]
   %bytes = phi i64 [ %item, %entry ], [ %bytes.next, %multiply ]
+  %sides = phi i64 [ %item, %entry ], [ %sides.next, %multiply ]   ; axes of size 0 count as 1, as NumPy counts them
   %more = icmp slt i64 %i, %ndim
-  br i1 %more, label %check, label %allocate
+  %too.large = icmp slt i64 %sides, 0
+  %goes.on = select i1 %more, i1 true, i1 %too.large
+  br i1 %goes.on, label %check, label %allocate
 check:
+  br i1 %too.large, label %none, label %read
+read:
   %extent.p = getelementptr i64, ptr %extents, i64 %i
   %extent = load i64, ptr %extent.p, align 8
   %negative = icmp slt i64 %extent, 0
   br i1 %negative, label %none, label %multiply
 multiply:
-  %pair = call { i64, i1 } @llvm.umul.with.overflow.i64(i64 %bytes, i64 %extent)
-  %bytes.next = extractvalue { i64, i1 } %pair, 0
+  %bytes.next = mul i64 %bytes, %extent                    ; no more than %sides
+  %is.empty = icmp eq i64 %extent, 0
+  %side = select i1 %is.empty, i64 1, i64 %extent
+  %pair = call { i64, i1 } @llvm.umul.with.overflow.i64(i64 %sides, i64 %side)
+  %sides.next = extractvalue { i64, i1 } %pair, 0
   %overflow = extractvalue { i64, i1 } %pair, 1
   %i.next = add i64 %i, 1
   br i1 %overflow, label %none, label %axis

@@ -39,7 +39,7 @@ from ..messages import NoRegionError, SizeNeededError
 from ..model import Body
 from ..node import Node, Result
 from ..registry import handles
-from ..tensors import dtype_of_code
+from ..tensors import dtype_of_code, is_addressable
 from ..values import COMPOSITE, Growing, Known, Sequence, Sizes, Stacked, Value, from_items
 from .branches import EitherShape
 
@@ -200,6 +200,7 @@ def stacked(node: Node, values: Ordered[Value], axis: int, body: Body, output: i
     shape = [size for size in sizes or () if isinstance(size, int)]
     shape.insert(axis, 0)
     dtype: DType = dtype_of_code(declared.element, "the body's output")
+    node.require(is_addressable(shape, np.dtype(dtype.numpy).itemsize), f"the result of no iterations of shape {shape}")
     return Known(np.zeros(shape, dtype.numpy))
 
 

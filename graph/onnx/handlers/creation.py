@@ -21,7 +21,7 @@ from ...symbol import Symbol
 from ...types import Shape
 from ..node import Node, Result
 from ..registry import handles
-from ..tensors import dtype_of_code
+from ..tensors import dtype_of_code, is_addressable, known_elements
 from ..values import Known, Ratio, Sizes, from_items, objects
 
 
@@ -64,8 +64,8 @@ def constant_of_shape(node: Node) -> Result:
     node.require(scalar.size == 1, f"the value has {scalar.size} elements; one is expected")
     node.require(not any(isinstance(extent, int) and extent < 0 for extent in shape), "a size is negative")
     known = [extent for extent in shape if isinstance(extent, int)]
-    node.require(math.prod(known) <= node.limits.elements, f"a tensor of shape {known}", "limits=OnnxLimits(elements=…)")
-    node.require(max(known, default=0) <= node.limits.elements, f"a tensor of shape {known}", "smaller sizes")
+    node.require(is_addressable(known, scalar.dtype.itemsize), f"a tensor of shape {known}", "smaller sizes")
+    node.require(known_elements(known) <= node.limits.elements, f"a tensor of shape {known}", "limits=OnnxLimits(elements=…)")
     if not any(isinstance(extent, Dim) for extent in shape):
         return Known(np.broadcast_to(scalar.reshape(()), tuple([int(extent) for extent in shape])))  # type: ignore[arg-type]
     return full(node.graph, shape, node.graph.constant(scalar.reshape(())))

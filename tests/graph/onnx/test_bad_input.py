@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ...support.onnx_models import body, evaluated, helper, model, node, numpy_helper
+from ...support.onnx_models import body, evaluated, helper, model, node, numpy_helper, onnx
 
 F, INT = np.float32, np.int64
 X = np.ones((2, 3), F)
@@ -359,3 +359,24 @@ def test_branches_of_different_numbers_of_outputs() -> None:
 
     made = helper.make_node("If", ["c"], ["y"], then_branch=branch("t", 2), else_branch=branch("e", 1))
     refused(model([made], {"c": (np.bool_, []), "x": (F, [2, 3])}), "branches of 2 and 1 outputs")
+
+
+@pytest.mark.parametrize("way", ["initialiser", "text", "Constant", "ConstantOfShape", "Expand", "Reshape"])
+@pytest.mark.parametrize("sizes", [[0, 2**62], [2**40, 0, 2**40], [0, 2**61, 1]])
+def test_empty_tensors_whose_other_sizes_no_array_has(way: str, sizes: list[int]) -> None:
+    """NumPy counts the sizes beside a 0, too."""
+    tensor = onnx.TensorProto(name="w", data_type=8 if way == "text" else 1, dims=sizes)
+    inputs = {"x": (F, [1] * len(sizes) if way == "Expand" else [0])}
+    nodes = {"Constant": node("Constant", "", value=tensor), "ConstantOfShape": node("ConstantOfShape", "s"),
+             "Expand": node("Expand", "x s"), "Reshape": node("Reshape", "x s", allowzero=1)}  # fmt: skip
+    made = model([nodes.get(way) or node("Identity", "w")], inputs, constants={"s": sizes})
+    if way in ("initialiser", "text"):
+        made.graph.initializer.append(tensor)
+    for limits in (jn.OnnxLimits(), jn.OnnxLimits(elements=2**62 - 1)):
+        refused(made, "(?s)(node 0|tensor 'w'|from graph:0 in).*", limits=limits)
+
+
+def test_empty_tensors_of_large_sizes() -> None:
+    made = model([node("Identity", "w")], {"x": (F, [1])})
+    made.graph.initializer.append(onnx.TensorProto(name="w", data_type=1, dims=[0, 2**47]))
+    assert jn.compile(jn.from_onnx(made), device="cpu")(np.ones(1, F)).shape == (0, 2**47)

@@ -2,6 +2,7 @@
 
 import warnings
 
+import joinery
 import ml_dtypes
 import numpy as np
 import pytest
@@ -286,3 +287,24 @@ def test_arrays_in_the_other_byte_order(dtype: str) -> None:
     assert found.dtype == x.dtype
     assert found.dtype.isnative
     assert np.array_equal(found, x + x)
+
+
+def test_empty_results_whose_other_sizes_no_array_has_are_refused() -> None:
+    """NumPy counts the sizes beside a 0, too."""
+    graph = Graph("outer", [TensorType(float32, ("n", side, 1), side) for side in "mk"])
+    x, y = graph.inputs
+    graph.output(x + joinery.reshape(y, ("n", 1, "k")))
+    assert evaluate(graph, np.zeros((0, 5, 1), np.float32), np.zeros((0, 7, 1), np.float32)).shape == (0, 5, 7)
+    wide = np.zeros((0, 2**40, 1), np.float32)
+    for run in (lambda *arrays: evaluate(graph, *arrays), joinery.compile(graph, device="cpu")):
+        with pytest.raises(UserError, match="64 bits"):
+            run(wide, wide)
+    small = Graph("static", [TensorType(float32, (0, 1), "x")])
+    with pytest.raises(UserError, match=r"no elements, and other sizes of .*more than 64 bits address"):
+        small.output(joinery.broadcast_to(small.inputs[0], (0, 2**62)))
+    last = Graph("last", [TensorType(float32, ("n",), "x")])
+    last.output(joinery.broadcast_to(joinery.reshape(last.inputs[0], (1, 1, "n")), (2**40, 2**30, "n")))
+    model = joinery.compile(last, device="cpu")
+    for run in (lambda x: evaluate(last, x), model, lambda x: model(x=x)):
+        with pytest.raises(UserError, match="64 bits"):
+            run(np.zeros(0, np.float32))
