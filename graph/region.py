@@ -45,7 +45,7 @@ class Region(Graph):
         super().__init__(f"{parent.name} {name}", (), parent.rules, parent.policy, actions)
         sizes = {known for symbol in parent.symbols for known in mentioned(extents_of(symbol))}
         self.outer_dims = parent.outer_dims | sizes | set(parent.dim_names)
-        self.standing = tuple(parent.shape_checks.entries)
+        self.standing = self._given = tuple(parent.shape_checks.entries)
         self.shape_checks = Checks(self.standing, names=parent.shape_checks.names)
         self.chains = parent.chains
         self._location = parent.current_location
@@ -114,7 +114,8 @@ class Region(Graph):
     @recorded
     def output(self, *symbols: Any, names: Sequence[str] | None = None, name: str | None = None) -> None:
         """End the region. It keeps the checks of its parent only where its shapes do not follow without them."""
-        inherited, self.standing = self.standing, ()
+        inherited = self.standing
+        self.standing = tuple([check for check in inherited if check not in self._given])
         try:
             super().output(*symbols, names=names, name=name)
         except InternalError:

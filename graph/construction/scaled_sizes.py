@@ -11,7 +11,7 @@ from ...promotion.arrays import Array
 from ..checks import Check
 from ..dims.dim import Extent, at_most, minimum
 from ..graph import Graph
-from .history import outermost
+from .stated import state
 
 TRIED = 1 << 17
 """Sizes up to this one have what the floats give; beyond it their rounding may differ by one: a launch refuses larger ones."""
@@ -33,11 +33,9 @@ def scaled_size(graph: Graph, extent: Extent, scale: float) -> Extent | None:
 
 def require_tried(graph: Graph, size: Extent) -> None:
     """State for the whole graph, which no operation does, that a size is in the table."""
-    graph = outermost(graph)
     what = f"a size {size} that is scaled in floats is at most {TRIED}; fix: the number itself for larger ones, by sizes={{…}}"
-    check = Check(minimum(size, TRIED), size, what)
-    if not at_most(size, TRIED) and check not in graph.standing:
-        graph.standing = (*graph.standing, check)
+    if not at_most(size, TRIED):
+        state(graph, Check(minimum(size, TRIED), size, what))
 
 
 @lru_cache(maxsize=256)

@@ -221,6 +221,21 @@ class Node:
         elements = value.reshape((value.size,)).cast(int64)
         return tuple([size_of(elements[number]) for number in range(value.size)])
 
+    def count(self, position: int, what: str) -> Extent:
+        """Return an input that is one count, which a run may read from an input of the model: it is one size for all nodes.
+
+        Raises `ValueNeededError` in loops and branches where it is not known.
+        """
+        value = self.value(position)
+        if not isinstance(value, Symbol) or is_compiled_region(self.graph) or not value.dtype.is_integer or value.size != 1:
+            found = self.sizes(position, what)
+            self.require(len(found) == 1, f"{what}: {len(found)} numbers; one is expected")
+            return found[0]
+        for symbol in self.graph.symbols:
+            if symbol.op.name == "empty_rows" and _behind_views(symbol.inputs[0]) is value:
+                return cast("Dim", symbol.attrs["extents"][0])
+        return size_of(value.reshape(()).cast(int64))
+
     def ints(self, position: int, what: str) -> tuple[int, ...]:
         """Return the elements of an input that must be integers known now."""
         array = self.known(position, what)
@@ -306,6 +321,13 @@ class Node:
         raise UnsupportedError(f"{problem}, which is not supported; fix: {fix}")
 
     __iter__ = None  # the inputs are `all()`
+
+
+def _behind_views(symbol: Symbol) -> Symbol:
+    """Return the number that a scalar is made of without computing."""
+    while symbol.op.name in ("reshape", "cast"):
+        (symbol,) = symbol.inputs
+    return symbol
 
 
 def as_symbol(graph: Graph, value: Value, symbols: dict[int, tuple[Known, Symbol]], what: str) -> Symbol:

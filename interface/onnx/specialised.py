@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from threading import Lock
 from typing import Any, NoReturn
@@ -24,7 +24,7 @@ from ...graph.onnx.inputs import DimNames
 from ...graph.onnx.limits import OnnxLimits
 from ...graph.onnx.messages import SizeNeededError, ValueNeededError
 from ...graph.onnx.model import CheckedModel, Parameter
-from ...graph.onnx.sizes.origins import MAX_SPECIALISED
+from ...graph.onnx.sizes.origins import MAX_SPECIALISED, inputs_that_count
 from ...graph.onnx.tensors import dtype_of_code
 from ...graph.types import TensorType
 from ...lowering.artifact import TensorSpec
@@ -91,7 +91,13 @@ def compile_onnx(
         try:
             imported = import_model(checked, budget, given, None, check_positions)
             if imported.graph.finished:
-                general = compiled(imported)
+                try:
+                    general = compiled(imported)
+                except UnsupportedError:
+                    counts = inputs_that_count(imported.graph)
+                    if not counts:
+                        raise
+                    return SpecialisedModel(checked, given, imported_for, compiled, needed=counts)
                 if imported.graph.dim_names and imported.graph.checks:
                     every = partial(SpecialisedModel, checked, given, imported_for, compiled, every_size=True)
                     _serve_refused_sizes(general, every)
@@ -145,19 +151,19 @@ class SpecialisedModel(Model):
         self, checked: Any, given: Mapping[str, Any],
         build: Callable[[Mapping[str, Any], Mapping[str, int], Mapping[str, Any]], ImportedModel],
         compiled: Callable[[ImportedModel], Model],
-        *, every_size: bool = False,
+        *, every_size: bool = False, needed: Iterable[str] = (),
     ) -> None:  # fmt: skip
         """Make a model.
 
         `build` imports for values, sizes, and types of tensors in sequences and optionals, `compiled` compiles what it made.
-        `every_size`: whether all sizes that have names are specialised to, needed or not.
+        `every_size`: whether all sizes that have names are specialised to, needed or not. `needed`: inputs whose values are.
         """
         self._name, self._given, self._build, self._compiled_for = checked.graph.name or "model", dict(given), build, compiled
         self._inputs = [
             parameter for parameter in checked.graph.inputs if parameter.name not in {*given, *checked.graph.constants}
         ]
         self._dims = _declared(checked, given)
-        self._needed = {parameter.name for parameter in self._inputs if parameter.kind not in _OF_TENSORS}
+        self._needed = {parameter.name for parameter in self._inputs if parameter.kind not in _OF_TENSORS} | {*needed}
         self._composite = {parameter.name for parameter in self._inputs if parameter.kind in _OF_TENSORS[1:]}
         names_of_sizes = {extent.name for extents in self._dims.values() for extent in extents if isinstance(extent, Dim)}
         self._names = {name for name in names_of_sizes if name is not None}

@@ -8,7 +8,7 @@ from __future__ import annotations
 from ....promotion.dataclass import dataclass
 from ....promotion.dtype import int64
 from ...checks import Check
-from ...construction.history import outermost
+from ...construction.stated import state
 from ...dims.dim import Dim, Extent, at_most, maximum, minimum
 from ...functions.building import apply
 from ...functions.indexing import gather
@@ -157,8 +157,5 @@ def _require(graph: Graph, smaller: Extent, larger: Extent, trips: list[Extent],
         return True
     if not isinstance(above, Dim) or not above.symbols() <= known_sizes(graph):
         return False
-    graph = outermost(graph)
-    check = Check(above, 0, f"{what} must lie inside of it")
-    if check not in graph.standing:
-        graph.standing = (*graph.standing, check)
+    state(graph, Check(above, 0, f"{what} must lie inside of it"))
     return True

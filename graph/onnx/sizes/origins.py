@@ -123,3 +123,9 @@ def sizes_instead(graph: Graph, error: LongSizeError) -> JoineryError:
     if not set(error.names) <= known_sizes(graph):
         return error
     return size_needed(graph, [Dim(name) for name in error.names], error.problem)
+
+
+def inputs_that_count(graph: Graph) -> tuple[str, ...]:
+    """Return the small inputs whose values the host reads as sizes: made constants, they need no host."""
+    counts = [symbol.inputs[0] for symbol in graph.symbols if symbol.op.name == "empty_rows"]
+    return tuple(sorted({name for count in counts for name in origins_of(count).inputs}))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 from .....promotion.dtype import bool_, float32, int64
+from ....construction.stated import require_at_most
 from ....dims.dim import Extent, maximum
 from ....functions.activations import softmax
 from ....functions.building import apply
@@ -250,12 +251,11 @@ def group_query_attention(node: Node) -> Result:
         q, k, v = wide[:, :heads], wide[:, heads : heads + shared], wide[:, heads + shared :]
     batch, _, length, _ = q.shape
     past: Extent = node.shape(3)[2] if node.has(3) else 0
-    stated = node.sizes(6, "total_sequence_length")
-    node.require(len(stated) == 1, f"{len(stated)} total lengths")
-    fits = not all(isinstance(each, int) for each in (stated[0], length)) or stated[0] >= length  # type: ignore[operator]
-    node.require(fits, f"{stated[0]} positions in all, {length} of them new")
-    node.require(node.has(3) or stated[0] == length, f"{stated[0]} positions in all for {length} new and no cache")
-    total = stated[0] if stated[0] == past + length else maximum(stated[0], past)
+    stated = node.count(6, "total_sequence_length")
+    counted = f"total_sequence_length {stated} counts the {length} new positions and as many of the {past} before as are valid"
+    require_at_most(q.graph, length, stated, counted)
+    require_at_most(q.graph, stated, past + length, counted)
+    total = stated if stated == past + length else maximum(stated, past)
     valid = apply("add", node[5].cast(int64).reshape((-1, 1)), 1)  # positions of each row, with the new ones
     before = apply("maximum", apply("sub", valid, q.graph.dim_value(length)), 0)
     positions = apply("add", counting(q.graph, length).reshape((1, length)), before)

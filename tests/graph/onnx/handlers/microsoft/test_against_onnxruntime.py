@@ -20,12 +20,15 @@ def record() -> Any:
         return dict(found)
 
 
-@pytest.mark.parametrize("name", CASES)
-def test_what_onnxruntime_computes(name: str, record: Any) -> None:
+TOTALS = [name for name, case in CASES.items() if case.op == "GroupQueryAttention"]
+
+
+@pytest.mark.parametrize(("name", "is_fixed"), [*((name, True) for name in CASES), *((name, False) for name in TOTALS)])
+def test_what_onnxruntime_computes(name: str, is_fixed: bool, record: Any) -> None:
     case = CASES[name]
     names = " ".join(key if array is not None else "_" for key, array in case.inputs.items())
     arrays = {key: record[f"{name}/{key}"] for key, array in case.inputs.items() if array is not None}
-    fixed = {"t": arrays["t"]} if case.op == "GroupQueryAttention" else {}
+    fixed = {"t": arrays["t"]} if name in TOTALS and is_fixed else {}
     made = model(
         [node(case.op, names, case.outputs, domain="com.microsoft", **case.attributes)],
         {key: (array.dtype, array.shape) for key, array in arrays.items()}, case.outputs, domains={"com.microsoft": 1},
@@ -116,6 +119,64 @@ def test_caches_of_any_length_need_one_model() -> None:
             for found in (compiled(*given, mask), jn.evaluate(graph, *given, mask)):
                 for output, one in zip(("y", "keys", "values"), found, strict=True):
                     np.testing.assert_allclose(one, record[f"{name}/= {output}"], rtol=2e-4, atol=2e-5)
+
+
+TYPES = {"q": (np.float32, ("b", "s", 64)), "k": (np.float32, ("b", "s", 32)), "v": (np.float32, ("b", "s", 32)),
+         "pk": (np.float32, ("b", 2, "past", 16)), "pv": (np.float32, ("b", 2, "past", 16)), "n": (np.int32, ("b",)),
+         "t": (np.int32, ())}  # fmt: skip
+
+
+@pytest.mark.parametrize("is_made_once", [False, True])
+def test_one_model_generates_all_tokens(is_made_once: bool) -> None:
+    """How many positions there are is an input. Two layers read it: a cache grows, or is made once, as long as it ever gets."""
+    ort = pytest.importorskip("onnxruntime")
+    attributes: dict[str, Any] = {"domain": "com.microsoft", "num_heads": 4, "kv_num_heads": 2}
+    made = model(
+        [node("GroupQueryAttention", "q k v pk pv n t", "a keys values", **attributes),
+         node("GroupQueryAttention", "a k v pk pv n t", "y keys2 values2", **attributes)],
+        TYPES, "y keys values", domains={"com.microsoft": 1}, opset=20,
+    )  # fmt: skip
+    for output in made.graph.output:
+        output.type.tensor_type.elem_type = 1
+    session = ort.InferenceSession(made.SerializeToString(), providers=["CPUExecutionProvider"])
+    compiled: Any = jn.compile_onnx(made, device="cpu", threads=1, cache=False)
+    assert not hasattr(compiled, "models") and compiled.inputs[-1].name == "t"
+    rng = np.random.default_rng(2)
+    caches = [np.zeros((1, 2, 12 if is_made_once else 0, 16), np.float32)] * 2
+    for total, new in ((3, 3), (4, 1), (5, 1), (8, 3), (9, 1)):
+        given = [rng.standard_normal((1, new, width)).astype(np.float32) for width in (64, 32, 32)]
+        given += [*caches, np.array([total - 1], np.int32), np.array(total, np.int32)]
+        expected = session.run(None, dict(zip(TYPES, given, strict=True)))
+        found = compiled(*given)
+        np.testing.assert_allclose(found[0], expected[0], rtol=2e-4, atol=2e-5)
+        for one, other in zip(found[1:], expected[1:], strict=True):
+            assert one.shape == other.shape == (1, 2, 12 if is_made_once else total, 16)
+            np.testing.assert_array_equal(one[:, :, :total], other[:, :, :total])
+        caches = [*found[1:]]
+
+
+@pytest.mark.parametrize("total", [0, 2, 7, -1])
+def test_totals_that_no_cache_holds_end_the_run(total: int) -> None:
+    made = model([node("GroupQueryAttention", "q k v pk pv n t", "y keys values", domain="com.microsoft", num_heads=4,
+                       kv_num_heads=2)], TYPES, "y keys values", domains={"com.microsoft": 1})  # fmt: skip
+    given = [np.ones((1, size, width), np.float32) for size, width in ((3, 64), (3, 32), (3, 32))]
+    given += [np.ones((1, 2, 3, 16), np.float32)] * 2 + [np.array([5], np.int32), np.array(total, np.int32)]
+    graph = jn.from_onnx(made)
+    for run in (lambda: jn.evaluate(graph, *given), lambda: jn.compile(graph, device="cpu")(*given)):
+        with pytest.raises(jn.UserError, match="total_sequence_length .* counts the s new positions"):
+            run()
+
+
+def test_devices_without_a_host_get_a_model_for_each_total() -> None:
+    made = model([node("GroupQueryAttention", "q k v pk pv n t", "y keys values", domain="com.microsoft", num_heads=4,
+                       kv_num_heads=2)], TYPES, "y keys values", domains={"com.microsoft": 1})  # fmt: skip
+    given = [np.ones((1, 1, width), np.float32) for width in (64, 32, 32)]
+    given += [np.ones((1, 2, 3, 16), np.float32)] * 2 + [np.array([3], np.int32), np.array(4, np.int32)]
+    compiled: Any = jn.compile_onnx(made, device="ptxsim", cache=False)
+    found, graph = compiled(*given), jn.from_onnx(made)
+    assert compiled.constants == ("t",)
+    for one, other in zip(found, jn.evaluate(graph, *given), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-5)
 
 
 def test_heads_of_symbolic_length_attend_compiled() -> None:
